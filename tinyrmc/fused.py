@@ -1,0 +1,307 @@
+"""Fused primitives: the few operations a recurrent memory spends its time in, each with a derivative worked out by hand.
+
+A fused primitive is one tape entry where a composition would be ten, and it saves the least that its backward needs. Each one carries its
+own definition in basic primitives, `op.reference(...)`: that is the text to read, the oracle in the tests, and, inside `with reference():`,
+what runs instead.
+
+All GEMMs go through `backend.gemm`; the rest of each body is NumPy's vocabulary on `xp`, so the same lines run on CuPy.
+"""
+
+from __future__ import annotations
+
+import math
+from contextlib import contextmanager
+
+from . import primitives as p
+from .backend import gemm, namespace
+from .engine import Primitive
+
+_mode = {"reference": False}
+
+
+class Fused(Primitive):
+    """A primitive that can say what it means: `reference` is the same function composed of basic primitives."""
+
+    composed = None
+
+    def reference(self, *args, **static):
+        """The same values and gradients from basic primitives: slower, plainer."""
+        return self.composed(*args, **static)
+
+    def defined_by(self, composition):
+        """Decorator that sets `reference`."""
+        self.composed = composition
+        return self
+
+    def __call__(self, *args, **static):
+        return self.composed(*args, **static) if _mode["reference"] else super().__call__(*args, **static)
+
+
+def fused(forward=None, *, indices=(), hint=""):
+    """Decorator: put a fused primitive into the table."""
+    return Fused(forward, indices, hint) if forward else lambda f: Fused(f, indices, hint)
+
+
+@contextmanager
+def reference():
+    """Run every fused primitive as its reference composition, in all threads, until the end of the block."""
+    before, _mode["reference"] = _mode["reference"], True
+    try:
+        yield
+    finally:
+        _mode["reference"] = before
+
+
+def _rows(x):
+    """x as a matrix, all axes but the last in one: a view where x is contiguous."""
+    return x.reshape(-1, x.shape[-1])
+
+
+# --- linear ------------------------------------------------------------------------------------------------------------------------------
+
+
+@fused(hint="weight is (in, out), its first axis as long as the last of x; bias is (out,)")
+def linear(xp, x, weight, bias=None, *, relu=False):
+    """x @ weight + bias, with an optional ReLU. x (..., in), weight (in, out), bias (out) or None."""
+    y = gemm(x, weight)  # (..., out)
+    if bias is not None:
+        y = y + bias  # not in place, for the complex step may move the bias alone
+    if relu:
+        y = xp.maximum(y, 0, out=y)
+    return y, (x, weight, y if relu else None)
+
+
+@linear.vjp
+def _(xp, needs, g, x, weight, y):
+    if y is not None:
+        g = g * (y > 0)
+    rows = _rows(g)  # (R, out)
+    return (
+        gemm(g, weight.T) if needs[0] else None,
+        gemm(_rows(x).T, rows) if needs[1] else None,
+        xp.sum(rows, axis=0) if needs[2] else None,
+    )
+
+
+@linear.defined_by
+def _(x, weight, bias=None, relu=False):
+    y = p.matmul(x, weight)
+    y = y if bias is None else y + bias
+    return p.maximum(y, 0) if relu else y
+
+
+# --- layer norm --------------------------------------------------------------------------------------------------------------------------
+
+
+@fused(hint="gain and offset are as long as the last axis of x; the residual has the shape of x")
+def layer_norm(xp, x, gain, offset, residual=None, *, epsilon=1e-5):
+    """Layer normalisation of x + residual (or of x, residual None) over the last axis: each row for itself, biased variance."""
+    z = x if residual is None else x + residual  # (..., F)
+    width = z.shape[-1]
+    d = z - xp.mean(z, axis=-1, keepdims=True)
+    scale = 1 / xp.sqrt(xp.einsum("...i,...i->...", d, d)[..., None] / width + epsilon)  # (..., 1)
+    d *= scale
+    return d * gain + offset, (d, scale, gain, residual is not None)
+
+
+@layer_norm.vjp
+def _(xp, needs, g, normed, scale, gain, has_residual):
+    width = normed.shape[-1]
+    inner = g * gain
+    along = xp.einsum("...i,...i->...", inner, normed)[..., None] / width
+    gx = inner - xp.mean(inner, axis=-1, keepdims=True)
+    gx -= normed * along
+    gx *= scale
+    rows = _rows(g)
+    return (
+        gx if needs[0] else None,
+        xp.einsum("ri,ri->i", rows, _rows(normed)) if needs[1] else None,
+        xp.sum(rows, axis=0) if needs[2] else None,
+        gx if has_residual and needs[3] else None,
+    )
+
+
+@layer_norm.defined_by
+def _(x, gain, offset, residual=None, epsilon=1e-5):
+    z = x if residual is None else x + residual
+    d = z - p.mean(z, axis=-1, keepdims=True)
+    return d / p.sqrt(p.mean(d * d, axis=-1, keepdims=True) + epsilon) * gain + offset
+
+
+# --- attention over a few slots ----------------------------------------------------------------------------------------------------------
+
+
+def _heads(xp, qkv, num_heads, key_size):
+    """q (B, H, R, K), k (B, H, R, K), v (B, H, R, V) as views of qkv (B, R, H * (2K + V)), where each head's q|k|v lie side by side."""
+    batch, rows, width = qkv.shape
+    if width % num_heads or width // num_heads <= 2 * key_size:
+        raise ValueError(f"{width} columns do not hold {num_heads} heads of q|k|v with key_size {key_size}; need heads * (2 * key + value)")
+    split = xp.swapaxes(qkv.reshape(batch, rows, num_heads, width // num_heads), 1, 2)
+    return split[..., :key_size], split[..., key_size : 2 * key_size], split[..., 2 * key_size :]
+
+
+@fused(hint="qkv is (B, rows, heads * (2 * key_size + value_size)), q|k|v contiguous inside each head")
+def attention(xp, qkv, *, num_heads, key_size, num_queries=None, trace=None):
+    """Multi-head dot-product attention (eq 1) from joint projections: softmax(q k^T / sqrt(K)) v, heads side by side.
+
+    qkv (B, R, H * (2K + V)) -> (B, Q, H * V): the first `num_queries` rows ask (default: all R), all rows answer. The weights (B, H, Q, R)
+    are put into the dict `trace` as "attention", if there is one.
+    """
+    q, k, v = _heads(xp, qkv, num_heads, key_size)
+    q = q[:, :, :num_queries]
+    weights = gemm(q, xp.swapaxes(k, -1, -2))  # (B, H, Q, R)
+    weights *= 1 / math.sqrt(key_size)
+    weights -= xp.max(weights, axis=-1, keepdims=True)
+    weights = xp.exp(weights, out=weights)
+    weights /= xp.sum(weights, axis=-1, keepdims=True)
+    if trace is not None:
+        trace["attention"] = weights
+    out = xp.swapaxes(gemm(weights, v), 1, 2)  # (B, Q, H, V)
+    return out.reshape(*out.shape[:2], -1), (qkv, weights, num_heads, key_size)
+
+
+@attention.vjp
+def _(xp, needs, g, qkv, weights, num_heads, key_size):
+    q, k, v = _heads(xp, qkv, num_heads, key_size)
+    queries = weights.shape[2]
+    g = xp.swapaxes(g.reshape(*g.shape[:2], num_heads, -1), 1, 2)  # (B, H, Q, V)
+    gw = gemm(g, xp.swapaxes(v, -1, -2))  # (B, H, Q, R)
+    gw -= xp.sum(gw * weights, axis=-1, keepdims=True)
+    gw *= weights
+    gw *= 1 / math.sqrt(key_size)
+    gqkv = xp.zeros_like(qkv) if queries < qkv.shape[1] else xp.empty_like(qkv)
+    gq, gk, gv = _heads(xp, gqkv, num_heads, key_size)  # views: the three gradients are written where they belong
+    gq[:, :, :queries] = gemm(gw, k)
+    gk[...] = gemm(xp.swapaxes(gw, -1, -2), q[:, :, :queries])
+    gv[...] = gemm(xp.swapaxes(weights, -1, -2), g)
+    return gqkv
+
+
+@attention.defined_by
+def _(qkv, num_heads, key_size, num_queries=None, trace=None):
+    batch, rows, width = qkv.shape
+    split = p.swapaxes(p.reshape(qkv, (batch, rows, num_heads, width // num_heads)), 1, 2)  # (B, H, R, 2K + V)
+    q, k, v = split[:, :, :num_queries, :key_size], split[..., key_size : 2 * key_size], split[..., 2 * key_size :]
+    weights = p.softmax(q @ p.swapaxes(k, -1, -2) / math.sqrt(key_size))  # (B, H, Q, R)
+    if trace is not None:
+        trace["attention"] = weights.data
+    out = p.swapaxes(weights @ v, 1, 2)  # (B, Q, H, V)
+    return p.reshape(out, (batch, out.shape[1], -1))
+
+
+# --- gates -------------------------------------------------------------------------------------------------------------------------------
+
+
+def _sigmoid(xp, x):
+    """The logistic function of a scratch array, in place."""
+    x *= 0.5
+    x = xp.tanh(x, out=x)
+    x *= 0.5
+    x += 0.5
+    return x
+
+
+@fused(hint="the gates have 2F columns ('unit') or 2 ('memory'); candidate and memory are (B, N, F)")
+def rmc_gates(xp, from_input, from_memory, candidate, memory, *, input_bias=0.0, forget_bias=1.0, trace=None):
+    """The gated memory update as released: i * tanh(candidate) + f * memory.
+
+    Pre-activations: from_input (B, 1, G) + from_memory (B, N, G), input gate in the first half of the columns, forget gate in the second;
+    G = 2F, or 2 for one scalar gate a slot. i = sigmoid(. + input_bias), f = sigmoid(. + forget_bias). candidate and memory (B, N, F).
+    The gates are put into the dict `trace`, if there is one.
+    """
+    z = from_input + from_memory  # (B, N, G)
+    half = z.shape[-1] // 2
+    i, f = _sigmoid(xp, z[..., :half] + input_bias), _sigmoid(xp, z[..., half:] + forget_bias)
+    if trace is not None:
+        trace["input_gate"], trace["forget_gate"] = i, f
+    squashed = xp.tanh(candidate)
+    return i * squashed + f * memory, (i, f, squashed, memory)
+
+
+@rmc_gates.vjp
+def _(xp, needs, g, i, f, squashed, memory):
+    gi, gf = g * squashed, g * memory
+    if i.shape[-1] == 1:  # one gate a slot: it moved all F units
+        gi, gf = xp.sum(gi, axis=-1, keepdims=True), xp.sum(gf, axis=-1, keepdims=True)
+    gi *= i - i * i
+    gf *= f - f * f
+    gz = xp.concatenate([gi, gf], axis=-1)
+    gc = g * i
+    gc *= 1 - squashed * squashed
+    return gz, gz, gc if needs[2] else None, g * f if needs[3] else None
+
+
+@rmc_gates.defined_by
+def _(from_input, from_memory, candidate, memory, input_bias=0.0, forget_bias=1.0, trace=None):
+    z = from_input + from_memory
+    half = z.shape[-1] // 2
+    i, f = p.sigmoid(z[..., :half] + input_bias), p.sigmoid(z[..., half:] + forget_bias)
+    if trace is not None:
+        trace["input_gate"], trace["forget_gate"] = i.data, f.data
+    return i * p.tanh(candidate) + f * memory
+
+
+@fused(hint="z is (B, 4 * hidden), the cell (B, hidden)")
+def lstm_gates(xp, z, cell, *, forget_bias=1.0):
+    """The LSTM's element-wise half: pre-activations z (B, 4H) in the order i, j, f, o and cell (B, H) -> hidden, cell.
+
+    c' = sigmoid(f + forget_bias) c + sigmoid(i) tanh(j);  h' = sigmoid(o) tanh(c').
+    """
+    size = cell.shape[-1]
+    i, f = _sigmoid(xp, z[..., :size] + 0), _sigmoid(xp, z[..., 2 * size : 3 * size] + forget_bias)
+    j, o = xp.tanh(z[..., size : 2 * size]), _sigmoid(xp, z[..., 3 * size :] + 0)
+    new = f * cell + i * j
+    squashed = xp.tanh(new)
+    return (o * squashed, new), (i, j, f, o, cell, squashed)
+
+
+@lstm_gates.vjp
+def _(xp, needs, g, i, j, f, o, cell, squashed):
+    gh, gnew = g
+    gnew = gnew + gh * o * (1 - squashed * squashed)
+    gz = xp.concatenate(
+        [gnew * j * (i - i * i), gnew * i * (1 - j * j), gnew * cell * (f - f * f), gh * squashed * (o - o * o)], axis=-1
+    )
+    return gz, gnew * f if needs[1] else None
+
+
+@lstm_gates.defined_by
+def _(z, cell, forget_bias=1.0):
+    size = cell.shape[-1]
+    i, j, f, o = (z[..., k * size : (k + 1) * size] for k in range(4))
+    new = p.sigmoid(f + forget_bias) * cell + p.sigmoid(i) * p.tanh(j)
+    return p.sigmoid(o) * p.tanh(new), new
+
+
+# --- loss --------------------------------------------------------------------------------------------------------------------------------
+
+
+@fused(indices=(1,), hint="targets are integers from 0 to the number of classes, one for each row of logits")
+def softmax_cross_entropy(xp, logits, targets):
+    """-log softmax(logits)[target] in nats, one value a row: logits (..., C), integer targets (...) -> (...).
+
+    Takes logits: a softmax before this one would flatten the gradients. Targets must be in range; check them where they are made, since
+    CuPy wraps bad ones silently.
+    """
+    if targets.shape != logits.shape[:-1]:
+        raise ValueError(f"targets of shape {targets.shape} for logits of shape {logits.shape}")
+    shifted = logits - xp.max(logits, axis=-1, keepdims=True)
+    chosen = xp.take_along_axis(shifted, targets[..., None], axis=-1)[..., 0]
+    prob = xp.exp(shifted)
+    total = xp.sum(prob, axis=-1)
+    prob /= total[..., None]
+    return xp.log(total) - chosen, (prob, targets)
+
+
+@softmax_cross_entropy.vjp
+def _(xp, needs, g, prob, targets):
+    hot = targets[..., None] == xp.arange(prob.shape[-1])
+    return (prob - hot) * g[..., None], None
+
+
+@softmax_cross_entropy.defined_by
+def _(logits, targets):
+    shifted = logits - p.max(logits, axis=-1, keepdims=True)
+    xp = namespace(shifted.data)
+    hot = targets[..., None] == xp.arange(logits.shape[-1])
+    return p.log(p.sum(p.exp(shifted), axis=-1)) - p.sum(shifted * hot, axis=-1)
