@@ -1,0 +1,25 @@
+"""tinyrmc: the Relational Memory Core on a small, readable autograd engine over plain arrays.
+
+    from tinyrmc import RelationalMemory, Tape, optim, primitives
+
+`engine.py` records and differentiates, `primitives.py` is the table of operations, `equations.py` is the paper, `memory.py` the cores.
+Importing this package imports NumPy and nothing else.
+"""
+
+from . import equations, nn, optim, primitives
+from .baselines import LSTM
+from .checking import gradcheck
+from .engine import Parameter, Tape, Tensor
+from .memory import PaperRelationalMemory, RelationalMemory
+
+__all__ = [
+    "LSTM", "PaperRelationalMemory", "Parameter", "RelationalMemory", "Tape", "Tensor", "equations", "gradcheck", "load", "nn", "optim",
+    "primitives",
+]  # fmt: skip
+
+
+def load(path):
+    """The trained model of a run directory, checkpoint or weights file: `tinyrmc.load("runs/nth_farthest-quick-1")`."""
+    from .training import load_model
+
+    return load_model(path)

@@ -1,0 +1,53 @@
+"""The long short-term memory with Sonnet's conventions, the paper's main baseline."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .. import primitives as p
+from ..backend import namespace
+from ..engine import Parameter
+from ..fused import lstm_gates
+from ..nn import Linear, Module, check_sizes, truncated_normal
+
+
+class LSTM(Module):
+    """One LSTM layer. z = [x, h] W + b in the order i, j, f, o;
+
+        c' = sigmoid(f + forget_bias) c + sigmoid(i) tanh(j),    h' = sigmoid(o) tanh(c').
+
+    State (h, c), each (B, hidden_size), starting at zero; output h'. Weights and, as in Sonnet, the bias too start as a truncated normal
+    with standard deviation 1 / sqrt(input_size + hidden_size). Raises ValueError or TypeError naming the argument.
+    """
+
+    def __init__(self, input_size, hidden_size, forget_bias=1.0, dtype=np.float32, seed=0):
+        check_sizes("LSTM", input_size=input_size, hidden_size=hidden_size)
+        rng = np.random.default_rng(seed)
+        self.input_size, self.hidden_size, self.forget_bias = input_size, hidden_size, float(forget_bias)
+        self.gates = Linear(input_size + hidden_size, 4 * hidden_size, dtype=dtype, seed=rng)
+        self.gates.bias = Parameter(truncated_normal(rng, 4 * hidden_size, (input_size + hidden_size) ** -0.5, dtype))
+
+    @property
+    def output_size(self) -> int:
+        """Width of the output."""
+        return self.hidden_size
+
+    def initial_state(self, batch_size):
+        """(h, c) of zeros, each (B, hidden_size)."""
+        check_sizes("LSTM", batch_size=batch_size)
+        like = self.gates.weight.data
+        zeros = namespace(like).zeros((batch_size, self.hidden_size), like.dtype)
+        return zeros, zeros
+
+    def __call__(self, inputs, state, trace=None):
+        """One step: inputs (B, input_size), state (h, c) -> output (B, hidden_size), next (h, c). `trace`: nothing here to see; an empty dict."""
+        if inputs.ndim != 2 or inputs.shape[1] != self.input_size:
+            raise ValueError(f"LSTM expects inputs (B, {self.input_size}), got {inputs.shape}; see input_size")
+        expected = (inputs.shape[0], self.hidden_size)
+        for array in state:  # a wrong one may broadcast and go unnoticed
+            if array.shape != expected:
+                raise ValueError(f"LSTM expects a state of two arrays {expected} for these inputs, got {array.shape}; see initial_state")
+        hidden, cell = lstm_gates(self.gates(p.concatenate([inputs, state[0]], axis=1)), state[1], forget_bias=self.forget_bias)
+        if trace is not None:
+            trace.append({})
+        return hidden, (hidden, cell)

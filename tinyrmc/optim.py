@@ -1,0 +1,173 @@
+"""Optimizers over one flat buffer, and learning-rate schedules.
+
+An optimizer moves its parameters into one contiguous array and their gradients into another; each Parameter then holds views. So clearing
+all gradients is one memset, their norm one dot product, an update a handful of passes, and workers or machines add up whole gradients at
+once. A step whose gradient is not finite changes nothing, and says so with a flag that stays on the device: nothing here waits for a GPU.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+
+import numpy as np
+
+from .backend import namespace
+from .engine import Parameter
+
+
+class Optimizer:
+    """The flat buffers and the common part of a step. `data` and `gradient` hold all parameters and all gradients, in order.
+
+    Args:
+        parameters: all of one dtype and one array library; each belongs to one optimizer.
+        learning_rate: used by `step` unless it is given another.
+        allocate: allocate(count, dtype) makes the two buffers, zeroed; given where other processes shall see them.
+    """
+
+    slots: tuple[str, ...] = ()  # names of the flat state arrays a subclass keeps
+
+    def __init__(self, parameters: Iterable[Parameter], learning_rate: float = 1e-3, allocate: Callable | None = None):
+        self.parameters, self.learning_rate = list(parameters), learning_rate
+        if not self.parameters:
+            raise ValueError("an optimizer needs at least one Parameter")
+        if len({p.dtype for p in self.parameters}) > 1:
+            raise TypeError(f"parameters of several dtypes ({', '.join(sorted({str(p.dtype) for p in self.parameters}))}); use module.astype")
+        first = self.parameters[0].data
+        self.xp, self.dtype = namespace(first), first.dtype
+        count, allocate = sum(p.size for p in self.parameters), allocate or self.xp.zeros
+        self.data, self.gradient = allocate(count, self.dtype), allocate(count, self.dtype)
+        start = 0
+        for p in self.parameters:
+            end = start + p.size
+            self.data[start:end] = p.data.reshape(-1)
+            p.bind(self.data[start:end].reshape(p.shape), self.gradient[start:end].reshape(p.shape), start)
+            start = end
+        self.updates = self.xp.zeros((), self.dtype)  # steps taken so far, on the device
+        for name in self.slots:
+            setattr(self, name, self.xp.zeros_like(self.data))
+        self._scratch = self.xp.empty_like(self.data)
+
+    def zero_grad(self) -> None:
+        """Set all gradients to zero."""
+        self.gradient[...] = 0
+
+    def step(self, learning_rate: float | None = None, max_norm: float | None = None, scale: float = 1.0, valid=True):
+        """One update with the gradient times `scale`, its L2 norm clipped at `max_norm`. Returns (norm before clipping, finite flag).
+
+        Both are 0-d arrays; where the flag is False, because the norm is not finite or `valid` is False, nothing changes.
+        """
+        xp, g = self.xp, self.gradient
+        if scale != 1.0:
+            g *= scale
+        norm = xp.sqrt(xp.asarray(xp.dot(g, g)))
+        finite = xp.logical_and(xp.isfinite(norm), valid)
+        if max_norm is not None:
+            g *= (max_norm / xp.maximum(norm, max_norm)).astype(self.dtype)
+        xp.copyto(g, 0, where=xp.logical_not(finite))
+        self.updates += finite
+        rate = self.learning_rate if learning_rate is None else learning_rate
+        self._update(xp.where(finite, rate, 0).astype(self.dtype), finite)
+        for p in self.parameters:
+            p.version += 1
+        return norm, finite
+
+    def _update(self, rate, finite):
+        """Change `data` by the clean `gradient`; where `finite` is False rate is 0, gradient is 0, and the state must not move."""
+        raise NotImplementedError
+
+    def _keep(self, decay, finite):
+        """`decay`, or 1 for a step that is not applied, as a 0-d array."""
+        return self.xp.where(finite, decay, 1).astype(self.dtype)
+
+    def state(self) -> dict[str, np.ndarray]:
+        """The arrays that resuming needs, by name."""
+        return {name: getattr(self, name) for name in ("updates", *self.slots)}
+
+    def load_state(self, arrays: dict[str, np.ndarray]) -> None:
+        """Take back what `state` gave."""
+        for name in ("updates", *self.slots):
+            getattr(self, name)[...] = self.xp.asarray(arrays[name])
+
+
+class SGD(Optimizer):
+    """data -= rate * v, with v = momentum * v + gradient."""
+
+    slots = ("velocity",)
+
+    def __init__(self, parameters, learning_rate=1e-2, momentum=0.0, allocate=None):
+        super().__init__(parameters, learning_rate, allocate)
+        self.momentum = momentum
+
+    def _update(self, rate, finite):
+        self.velocity *= self._keep(self.momentum, finite)
+        self.velocity += self.gradient
+        self.data -= rate * self.velocity
+
+
+class RMSProp(Optimizer):
+    """data -= rate * gradient / sqrt(v + epsilon), with v the running mean of squared gradients."""
+
+    slots = ("second_moment",)
+
+    def __init__(self, parameters, learning_rate=1e-4, decay=0.9, epsilon=1e-10, allocate=None):
+        super().__init__(parameters, learning_rate, allocate)
+        self.decay, self.epsilon = decay, epsilon
+
+    def _update(self, rate, finite):
+        xp, scratch = self.xp, self._scratch
+        self.second_moment *= self._keep(self.decay, finite)
+        xp.multiply(self.gradient, self.gradient, out=scratch)
+        scratch *= 1 - self.decay
+        self.second_moment += scratch
+        xp.add(self.second_moment, self.epsilon, out=scratch)
+        xp.sqrt(scratch, out=scratch)
+        xp.divide(self.gradient, scratch, out=scratch)
+        scratch *= rate
+        self.data -= scratch
+
+
+class Adam(Optimizer):
+    """Adam (Kingma and Ba 2015) with bias correction: data -= rate * m^ / (sqrt(v^) + epsilon)."""
+
+    slots = ("first_moment", "second_moment")
+
+    def __init__(self, parameters, learning_rate=1e-3, beta1=0.9, beta2=0.999, epsilon=1e-8, allocate=None):
+        super().__init__(parameters, learning_rate, allocate)
+        self.beta1, self.beta2, self.epsilon = beta1, beta2, epsilon
+
+    def _update(self, rate, finite):
+        xp, g, m, v, scratch = self.xp, self.gradient, self.first_moment, self.second_moment, self._scratch
+        m *= self._keep(self.beta1, finite)
+        xp.multiply(g, 1 - self.beta1, out=scratch)
+        m += scratch
+        v *= self._keep(self.beta2, finite)
+        xp.multiply(g, g, out=scratch)
+        scratch *= 1 - self.beta2
+        v += scratch
+        steps = xp.maximum(self.updates, 1)
+        xp.sqrt(v, out=scratch)
+        scratch /= xp.sqrt(1 - self.beta2**steps).astype(self.dtype)
+        scratch += self.epsilon
+        xp.divide(m, scratch, out=scratch)
+        scratch *= rate / (1 - self.beta1**steps).astype(self.dtype)
+        self.data -= scratch
+
+
+def schedule(peak: float, steps: int, warmup: int = 0, decay: float = 0.0, floor: float = 0.0) -> Callable[[int], float]:
+    """Warm-up, plateau, decay: rate(step) for step 0 .. steps - 1.
+
+    Linear from peak / warmup up to `peak` in `warmup` steps, constant, then along half a cosine to `floor` * peak in the last fraction
+    `decay` of all steps. decay=0: constant to the end; decay=1: a cosine schedule.
+    """
+    start = steps - round(decay * steps)
+
+    def rate(step: int) -> float:
+        if step < warmup:
+            return peak * (step + 1) / warmup
+        if step < start or start >= steps:
+            return peak
+        progress = min(1.0, (step - start) / (steps - start))
+        return peak * (floor + (1 - floor) * 0.5 * (1 + math.cos(math.pi * progress)))
+
+    return rate
