@@ -1,0 +1,593 @@
+"""Run directories: numbering, metrics, and checkpoints that survive kills, full disks and flipped bits."""
+
+import errno
+import hashlib
+import io
+import json
+import math
+import os
+import socket
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from tinyrmc import runs
+from tinyrmc.runs import Run, RunError, first_difference, load_arrays, require_same, save_arrays
+
+ARRAYS = {
+    "mlp.0.weight": np.arange(12, dtype=np.float32).reshape(3, 4),
+    "adam.step": np.array(7),
+    "carry": np.zeros((0, 5)),
+}
+STATE = {"step": 7, "rng": {"state": 2**127 + 1}, "best": 0.1 + 0.2, "rung": [3, 2], "notes": "héllo"}
+
+posix_only = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+
+
+@pytest.fixture
+def run(tmp_path):
+    return Run.create(tmp_path / "runs", "nth_farthest-quick", {"seed": 1}, {"python": "3"})
+
+
+def assert_same_arrays(left, right):
+    assert list(left) == list(right)
+    for name in left:
+        assert left[name].dtype == right[name].dtype
+        assert left[name].shape == right[name].shape
+        assert left[name].tobytes() == right[name].tobytes()
+
+
+def error_of(function, *args, **kwargs):
+    """The text of the RunError that the call raises: always one line."""
+    with pytest.raises(RunError) as caught:
+        function(*args, **kwargs)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def python(script, *args):
+    """Run a script in a process of its own, which sees the same tinyrmc."""
+    surroundings = os.environ | {"PYTHONPATH": str(Path(runs.__file__).parents[1])}
+    command = [sys.executable, "-c", script, *map(str, args)]
+    return subprocess.run(command, env=surroundings, capture_output=True, text=True, timeout=60)
+
+
+# --- Arrays in a file -------------------------------------------------------------------------------------------------
+
+names = st.text(st.characters(codec="utf-8"), min_size=1).filter(lambda name: name.isprintable() and "\\" not in name)
+dtypes = st.sampled_from(["<f4", ">f8", "<f2", "<i8", ">i4", "u1", "?", "<c16", "<f8"])
+some_arrays = st.dictionaries(
+    names, hnp.arrays(dtypes, hnp.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=4)), max_size=4
+)
+
+
+@given(some_arrays)
+@example({"file": np.ones(2), "allow_pickle": np.ones(1), "a": np.zeros(1), "a.npy": np.ones(1), "sha256": np.ones(3)})
+@example({"tinyrmc.json": np.array(3), "../up": np.array(True), "/root": np.zeros((2, 0))})
+def test_arrays_come_back_as_they_were(arrays):
+    loaded, meta = runs._unpack(runs._pack(arrays, STATE), "memory", "")
+    assert_same_arrays(loaded, {name: np.asarray(array, order="C") for name, array in arrays.items()})
+    assert meta == STATE
+    assert all(array.flags.writeable and array.flags.c_contiguous for array in loaded.values())
+
+
+def test_transposed_and_strided_arrays_keep_their_values(tmp_path):
+    base = np.arange(24.0).reshape(4, 6)
+    arrays = {"transposed": base.T, "strided": base[::2, ::-3], "fortran": np.asfortranarray(base)}
+    save_arrays(tmp_path / "a.npz", arrays, None)
+    loaded, _ = load_arrays(tmp_path / "a.npz")
+    for name in arrays:
+        assert np.array_equal(loaded[name], arrays[name])
+        assert loaded[name].flags.c_contiguous
+
+
+def test_json_values_come_back(tmp_path):
+    meta = {"infinite": math.inf, "tuple": (1, 2), "scalar": np.float64(0.1), "array": np.arange(2)}
+    save_arrays(tmp_path / "a.npz", {}, meta)
+    assert load_arrays(tmp_path / "a.npz")[1] == {"infinite": math.inf, "tuple": [1, 2], "scalar": 0.1, "array": [0, 1]}
+
+
+def test_equal_content_gives_equal_bytes(tmp_path, monkeypatch):
+    save_arrays(tmp_path / "one.npz", ARRAYS, STATE)
+    monkeypatch.setattr("time.time", lambda: 2e9)
+    monkeypatch.setattr("time.localtime", lambda *seconds: (2033, 5, 18, 3, 33, 20, 2, 138, 0))
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1000000000")
+    save_arrays(tmp_path / "two.npz", {name: np.array(array, order="F") for name, array in ARRAYS.items()}, STATE)
+    assert (tmp_path / "one.npz").read_bytes() == (tmp_path / "two.npz").read_bytes()
+    with zipfile.ZipFile(tmp_path / "one.npz") as file:
+        assert {info.date_time for info in file.infolist()} == {(1980, 1, 1, 0, 0, 0)}
+
+
+def test_numpy_and_unzip_alone_can_read_it(tmp_path):
+    save_arrays(tmp_path / "a.npz", ARRAYS, STATE)
+    with np.load(tmp_path / "a.npz", allow_pickle=False) as file:
+        assert_same_arrays({name: file[name] for name in ARRAYS}, ARRAYS)
+    with zipfile.ZipFile(tmp_path / "a.npz") as file:
+        assert json.loads(file.read("tinyrmc.json"))["meta"] == STATE
+
+
+@pytest.mark.parametrize(
+    "array",
+    [np.array([{}, None]), np.array(["text"]), np.zeros(2, dtype=[("a", "f4"), ("b", "O")]), "text", None, [object()]],
+)
+def test_what_would_need_pickle_is_refused(tmp_path, array):
+    text = error_of(save_arrays, tmp_path / "a.npz", {"optimizer.m": array}, {})
+    assert "'optimizer.m'" in text and "dtype" in text and "pickle" in text
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["", "a\0b", "a\nb", "a\\b", "\ud800"])
+def test_unusable_names_are_refused(tmp_path, name):
+    assert "named" in error_of(save_arrays, tmp_path / "a.npz", {name: np.ones(1)}, {})
+
+
+def test_a_missing_or_unreadable_file_is_named(tmp_path):
+    assert f"cannot read {tmp_path / 'none.npz'}: No such file" in error_of(load_arrays, tmp_path / "none.npz")
+    assert f"cannot read {tmp_path}: " in error_of(load_arrays, tmp_path)
+
+
+def test_every_truncation_is_detected(tmp_path):
+    data = runs._pack(ARRAYS, STATE)
+    for length in range(len(data)):
+        text = error_of(runs._unpack, data[:length], "x.npz", "get another")
+        assert text == f"x.npz is cut short ({length:,} bytes); get another"
+
+
+def test_every_bit_flip_is_detected_or_harmless():
+    data = runs._pack(ARRAYS, STATE)
+    detected = 0
+    for position in range(len(data)):
+        for bit in (position % 8, (position + 3) % 8, (position + 6) % 8):
+            flipped = bytearray(data)
+            flipped[position] ^= 1 << bit
+            try:
+                arrays, state = runs._unpack(bytes(flipped), "x.npz", "get another")
+            except RunError as error:
+                assert "cut short" in str(error) or "damaged" in str(error) or "not an npz" in str(error)
+                assert str(error).endswith("; get another")
+                detected += 1
+            else:
+                assert_same_arrays(arrays, ARRAYS)
+                assert state == STATE
+    assert detected > len(data)  # most flips hit content; the harmless ones sit in dates and attributes of the zip
+
+
+def test_a_wrong_byte_that_fits_its_crc_is_detected():
+    """A copy repacked by a tool that computes new CRCs: only the digest can tell."""
+    members = members_of(runs._pack(ARRAYS, STATE))
+    members["mlp.0.weight.npy"] = members["mlp.0.weight.npy"][:-1] + b"\x01"
+    assert "damaged (its checksum" in error_of(runs._unpack, zip_of(members), "x.npz", "get another")
+    del members["mlp.0.weight.npy"]
+    assert "damaged (its checksum" in error_of(runs._unpack, zip_of(members), "x.npz", "get another")
+
+
+def test_an_unchanged_copy_repacked_with_compression_still_loads():
+    arrays, state = runs._unpack(zip_of(members_of(runs._pack(ARRAYS, STATE)), zipfile.ZIP_DEFLATED), "x.npz", "")
+    assert_same_arrays(arrays, ARRAYS)
+    assert state == STATE
+
+
+def test_foreign_files_are_told_apart(tmp_path):
+    np.savez(tmp_path / "foreign.npz", a=np.ones(3))
+    assert "not one of tinyrmc's" in error_of(load_arrays, tmp_path / "foreign.npz")
+    (tmp_path / "text.npz").write_text("weights, honestly")
+    assert "is not an npz file (17 bytes)" in error_of(load_arrays, tmp_path / "text.npz")
+    for header in ("[]", "{", "{}", '{"format": "another", "version": 1}'):
+        assert "not one of tinyrmc's" in error_of(runs._unpack, zip_of({"tinyrmc.json": header.encode()}), "x.npz", "")
+
+
+def test_a_newer_format_says_upgrade(tmp_path, monkeypatch):
+    monkeypatch.setattr(runs, "VERSION", runs.VERSION + 1)
+    save_arrays(tmp_path / "new.npz", ARRAYS, STATE)
+    monkeypatch.undo()
+    text = error_of(load_arrays, tmp_path / "new.npz")
+    assert "new.npz has format version 2, this tinyrmc reads 1; upgrade tinyrmc" in text
+
+
+def test_a_forged_file_runs_no_code(tmp_path):
+    """Pickled objects under a correct digest: what a malicious stranger would send."""
+
+    class Trap:
+        def __reduce__(self):
+            return (os.mkdir, (str(tmp_path / "sprung"),))
+
+    buffer = io.BytesIO()
+    np.save(buffer, np.array([Trap()], dtype=object), allow_pickle=True)
+    members = {"tinyrmc.json": members_of(runs._pack({}, {}))["tinyrmc.json"], "trap.npy": buffer.getvalue()}
+    members["sha256"] = runs._digest(members).encode()
+    assert "not one of tinyrmc's" in error_of(runs._unpack, zip_of(members), "x.npz", "")
+    assert not (tmp_path / "sprung").exists()
+
+
+def test_the_digest_is_the_one_described():
+    """An independent computation: other tools may check our files."""
+    members = members_of(runs._pack(ARRAYS, STATE))
+    digest = members.pop("sha256").decode()
+    text = b"".join(name.encode() + b"\n%d\n" % len(content) + content for name, content in members.items())
+    assert digest == hashlib.sha256(text).hexdigest()
+
+
+def members_of(data):
+    with zipfile.ZipFile(io.BytesIO(data)) as file:
+        return {name: file.read(name) for name in file.namelist()}
+
+
+def zip_of(members, compression=zipfile.ZIP_STORED):
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", compression) as file:
+        for name, content in members.items():
+            file.writestr(name, content)
+    return buffer.getvalue()
+
+
+# --- Checkpoints of a run ---------------------------------------------------------------------------------------------
+
+
+def save_step(run, step, size=3):
+    run.save({"weight": np.full(size, step, np.float32)}, {"step": step})
+
+
+def loaded_step(run):
+    """The step of the checkpoint, after checking that its arrays and its state are of one moment."""
+    arrays, state = run.load()
+    assert np.all(arrays["weight"] == state["step"])
+    return state["step"]
+
+
+def test_the_newest_and_the_previous_checkpoint_are_kept(run):
+    for step in (1, 2, 3):
+        save_step(run, step)
+    assert loaded_step(run) == 3
+    assert load_arrays(run.previous_checkpoint)[1] == {"step": 2}
+    assert sorted(path.name for path in run.path.iterdir()) == [
+        "checkpoint.npz",
+        "checkpoint.previous.npz",
+        "config.json",
+        "environment.json",
+    ]
+
+
+def test_the_previous_one_is_loaded_when_the_newest_is_missing(run):
+    save_step(run, 1)
+    os.rename(run.checkpoint, run.previous_checkpoint)
+    assert loaded_step(run) == 1
+    save_step(run, 2)  # the only whole checkpoint stays where it is until the new one is in place
+    assert loaded_step(run) == 2
+    assert load_arrays(run.previous_checkpoint)[1] == {"step": 1}
+
+
+def test_a_run_without_a_checkpoint_says_so(run):
+    assert f"{run.path} holds no checkpoint" in error_of(run.load)
+
+
+def test_a_damaged_checkpoint_names_the_previous_one(run):
+    save_step(run, 1)
+    run.checkpoint.write_bytes(run.checkpoint.read_bytes()[:100])
+    assert error_of(run.load).endswith("is cut short (100 bytes); start a new run")
+    save_step(run, 2)
+    save_step(run, 3)
+    run.checkpoint.write_bytes(run.checkpoint.read_bytes()[:100])
+    assert f"move {run.previous_checkpoint} there" in error_of(run.load)
+    os.replace(run.previous_checkpoint, run.checkpoint)  # as told
+    assert loaded_step(run) == 2
+
+
+def test_what_a_killed_process_left_is_cleaned_up(run):
+    (run.path / "checkpoint.npz.partial").write_bytes(b"half")
+    save_step(run, 1)
+    assert not list(run.path.glob("*.partial"))
+    assert loaded_step(run) == 1
+
+
+@pytest.mark.parametrize("call", ["fsync", "replace"])
+def test_a_failing_disk_leaves_the_earlier_checkpoints(run, monkeypatch, call):
+    save_step(run, 1)
+    save_step(run, 2)
+    before = {path.name: path.read_bytes() for path in run.path.iterdir()}
+
+    def fail(*args):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, call, fail)
+    text = error_of(save_step, run, 3)
+    assert text.startswith(f"cannot write {run.checkpoint}: No space left on device; free some space")
+    monkeypatch.undo()
+    assert before == {path.name: path.read_bytes() for path in run.path.iterdir()}
+    save_step(run, 4)
+    assert loaded_step(run) == 4
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
+def test_a_disk_that_is_really_full(run):
+    save_step(run, 1)
+    os.symlink("/dev/full", run.path / "checkpoint.npz.partial")
+    assert "No space left on device" in error_of(save_step, run, 2)
+    os.symlink("/dev/full", run.path / "metrics.jsonl")
+    assert "No space left on device" in error_of(run.log, {"step": 1})
+    assert loaded_step(run) == 1
+    save_step(run, 3)
+    assert loaded_step(run) == 3
+
+
+@posix_only
+def test_a_write_that_stops_half_way(run):
+    """A real limit on the size of a file: the first bytes are written, then the system refuses."""
+    save_step(run, 1)
+    script = """
+import resource, sys, numpy as np
+from tinyrmc.runs import Run, RunError
+run = Run.open(sys.argv[1])
+resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+try:
+    run.save({"weight": np.full(100_000, 2.0)}, {"step": 2})
+except RunError as error:
+    print(error)
+"""
+    done = python(script, run.path)
+    assert "checkpoint.npz: File too large; free some space" in done.stdout, done.stderr
+    assert not list(run.path.glob("*.partial"))
+    assert loaded_step(run) == 1
+
+
+@posix_only
+def test_kill_minus_nine_while_saving(run):
+    """A child saves without pause and is killed at a random moment, 60 times; twice at each of the two renames."""
+    script = """
+import itertools, os, random, signal, sys, time
+import numpy as np
+from tinyrmc.runs import Run
+run, random = Run.open(sys.argv[1]), random.Random(0)
+
+def save_for_ever(first, die_at):
+    renames, replace = itertools.count(1), os.replace
+    def replace_or_die(*paths):
+        if next(renames) == die_at:
+            os.kill(os.getpid(), signal.SIGKILL)
+        replace(*paths)
+    os.replace = replace_or_die
+    for step in itertools.count(first):
+        run.save({"weight": np.full(50_000, step, np.float32)}, {"step": step})
+
+run.save({"weight": np.full(50_000, 1, np.float32)}, {"step": 1})
+step, partial = 1, 0
+for trial in range(64):
+    child = os.fork()
+    if child == 0:
+        save_for_ever(step + 1, die_at=trial + 1 if trial < 4 else None)
+    if trial >= 4:
+        time.sleep(0.002 + random.random() * 0.02)
+        os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    partial += os.path.exists(run.path / "checkpoint.npz.partial")
+    arrays, state = run.load()
+    assert np.all(arrays["weight"] == state["step"]), "arrays and state of different moments"
+    assert state["step"] >= step, "an older checkpoint than before"
+    step = state["step"]
+print(step, partial)
+"""
+    done = python(script, run.path)
+    assert done.returncode == 0, done.stderr
+    steps, left_behind = map(int, done.stdout.split())
+    assert steps > 20 and left_behind >= 4  # the kills did strike while files were being written
+    save_step(run, steps + 1)
+    assert loaded_step(run) == steps + 1
+    assert not list(run.path.glob("*.partial"))
+
+
+# --- The directory and its metrics ------------------------------------------------------------------------------------
+
+
+def test_create_writes_and_open_reads_back(tmp_path):
+    config = {"model": {"mem_slots": 4, "rungs": ((3, 2), (4, 4))}, "rate": 1e-3}
+    run = Run.create(tmp_path / "deep" / "runs", "task-quick", config, {"numpy": "2"})
+    assert run.path == tmp_path / "deep" / "runs" / "task-quick-1"
+    assert run.config == {"model": {"mem_slots": 4, "rungs": [[3, 2], [4, 4]]}, "rate": 1e-3}
+    assert run == Run.open(str(run.path))
+    text = (run.path / "config.json").read_text()
+    assert text.endswith("}\n") and text.index("model") < text.index("rate") and '\n  "model"' in text
+
+
+def test_numbers_follow_the_largest_taken(tmp_path):
+    for name in ("task-quick-2", "task-quick-10", "task-quick-old", "task-quick-1x", "other-99", "task-quick-7"):
+        (tmp_path / name).mkdir()
+    assert Run.create(tmp_path, "task-quick", {}, {}).path.name == "task-quick-11"
+    assert Run.create(tmp_path, "task", {}, {}).path.name == "task-1"
+
+
+def test_processes_that_start_together_get_their_own_numbers(tmp_path):
+    script = """
+import sys
+from tinyrmc.runs import Run
+print("ready", flush=True)
+sys.stdin.readline()
+for _ in range(20):
+    print(Run.create(sys.argv[1], "task", {}, {}).path.name)
+"""
+    surroundings = os.environ | {"PYTHONPATH": str(Path(runs.__file__).parents[1])}
+    command = [sys.executable, "-c", script, str(tmp_path)]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "env": surroundings}
+    processes = [subprocess.Popen(command, **pipes) for _ in range(3)]
+    for process in processes:
+        assert process.stdout.readline() == "ready\n"
+    for process in processes:
+        process.stdin.write("go\n")
+        process.stdin.flush()
+    made = [name for process in processes for name in process.communicate(timeout=60)[0].split()]
+    assert sorted(made) == sorted(f"task-{n}" for n in range(1, 61))
+
+
+def test_an_explicit_directory_is_never_reused(tmp_path):
+    path = tmp_path / "mine"
+    run = Run.create(tmp_path / "runs", "task", {"seed": 1}, {}, path=path)
+    assert run.path == path and not (tmp_path / "runs").exists()
+    text = error_of(Run.create, tmp_path, "task", {"seed": 2}, {}, path=path)
+    assert text == f"{path} exists already; choose another --run or resume it with --resume {path}"
+    assert Run.open(path).config == {"seed": 1}
+
+
+def test_an_unwritable_place_is_named(tmp_path):
+    (tmp_path / "file").write_text("")
+    for arguments in ({"root": tmp_path / "file" / "runs"}, {"root": tmp_path, "path": tmp_path / "file" / "a" / "b"}):
+        text = error_of(Run.create, name="task", config={}, environment={}, **arguments)
+        assert text.startswith(f"cannot make a run directory in {tmp_path / 'file'}") and "--run" in text
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may write anywhere")
+def test_a_read_only_directory_is_named(tmp_path):
+    tmp_path.chmod(0o500)
+    assert "Permission denied; choose a writable place" in error_of(Run.create, tmp_path, "task", {}, {})
+
+
+def test_a_disk_that_fills_up_while_creating_leaves_no_directory(tmp_path, monkeypatch):
+    def fail(descriptor):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", fail)
+    assert "No space left on device" in error_of(Run.create, tmp_path, "task", {}, {})
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_is_no_run_directory_is_refused(tmp_path, run):
+    assert "give the path of a run directory" in error_of(Run.open, tmp_path / "none")
+    assert f"cannot read {tmp_path / 'config.json'}: No such file" in error_of(Run.open, tmp_path)
+    for text in ("{", "[]", '"\x00"', "\xff"):
+        (run.path / "config.json").write_text(text, encoding="latin-1")
+        assert f"{run.path / 'config.json'} is not a JSON object" in error_of(Run.open, run.path)
+
+
+def test_metrics_are_strict_json(run):
+    run.log({"step": 1, "loss": math.nan, "deep": [{"x": -math.inf}], "rate": 0.1})
+    run.log({"step": np.int64(2), "loss": np.float32(0.5), "gates": np.array([0.5, np.nan]), "empty": None})
+
+    def refuse(constant):
+        raise AssertionError(constant)
+
+    text = (run.path / "metrics.jsonl").read_text()
+    lines = [json.loads(line, parse_constant=refuse) for line in text.splitlines()]
+    assert lines == run.metrics()
+    assert lines[0] == {"step": 1, "loss": None, "deep": [{"x": None}], "rate": 0.1}
+    assert lines[1] == {"step": 2, "loss": 0.5, "gates": [0.5, None], "empty": None}
+
+
+def test_a_new_run_has_no_metrics(run):
+    assert run.metrics() == []
+
+
+def test_a_torn_last_line_is_left_out_and_cut_off(run):
+    for step in (1, 2):
+        run.log({"step": step})
+    whole = (run.path / "metrics.jsonl").read_bytes()
+    for torn in (b'{"step": 3, "lo', b"{", b"\0\0\0", b'{"note": "h\xc3'):
+        (run.path / "metrics.jsonl").write_bytes(whole + torn)
+        assert run.metrics() == [{"step": 1}, {"step": 2}]
+        run.truncate_metrics(5)
+        assert (run.path / "metrics.jsonl").read_bytes() == whole
+    (run.path / "metrics.jsonl").write_bytes(b'{"step": 1\n' + whole)
+    assert "metrics.jsonl line 1 is not JSON" in error_of(run.metrics)
+
+
+def test_truncate_metrics_keeps_the_lines_up_to_the_checkpoint(run, monkeypatch):
+    for step in (100, 200, 300):
+        run.log({"step": step, "loss": 1 / step})
+        run.log({"step": step, "accuracy": 0.1 * step})
+    whole = (run.path / "metrics.jsonl").read_text()
+    run.truncate_metrics(6)
+    assert (run.path / "metrics.jsonl").read_text() == whole
+
+    def fail(*paths):
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(os, "replace", fail)
+    assert "metrics.jsonl: " in error_of(run.truncate_metrics, 4)
+    monkeypatch.undo()
+    assert (run.path / "metrics.jsonl").read_text() == whole  # whole or not at all
+    run.truncate_metrics(4)
+    assert (run.path / "metrics.jsonl").read_text() == "".join(whole.splitlines(keepends=True)[:4])
+    run.log({"step": 201})
+    assert [line["step"] for line in run.metrics()] == [100, 100, 200, 200, 201]
+
+
+# --- Configurations and surroundings ----------------------------------------------------------------------------------
+
+
+def test_first_difference_names_the_field_and_both_values():
+    saved = {"model": {"mem_slots": 4, "core": "rmc"}, "seed": 0}
+    asked = {"model": {"mem_slots": 8, "core": "lstm"}, "seed": 1}
+    assert first_difference(saved, asked) == "model.mem_slots: 4 in the checkpoint, 8 asked for"
+    assert first_difference(saved, saved | {"seed": None}) == "seed: 0 in the checkpoint, None asked for"
+    assert first_difference({"a": {}}, {"a": {"b": 1}}) == "a.b: no such field in the checkpoint, 1 asked for"
+    assert first_difference({"a": {"b": 1}}, {"a": {}}) == "a.b: 1 in the checkpoint, no such field asked for"
+    assert first_difference({"a": {"b": 1}}, {"a": 2}) == "a: {'b': 1} in the checkpoint, 2 asked for"
+    assert first_difference({"rungs": [[3, 2]]}, {"rungs": [[3, 4]]}) is not None
+
+
+def test_what_json_cannot_tell_apart_is_no_difference():
+    saved = {"rungs": [[3, 2]], "clip": 1, "limit": math.nan, "scale": 0.1}
+    asked = {"scale": np.float64(0.1), "limit": math.nan, "clip": 1.0, "rungs": ((3, 2),)}
+    assert first_difference(saved, asked) is None
+    require_same(saved, asked, "runs/x/checkpoint.npz")
+
+
+def test_require_same_refuses_another_configuration():
+    text = error_of(require_same, {"model": {"core": "rmc"}}, {"model": {"core": "lstm"}}, "runs/x/checkpoint.npz")
+    assert text.startswith("runs/x/checkpoint.npz has another configuration: model.core: 'rmc' in")
+
+
+def test_environment_says_what_matters_and_nothing_private(monkeypatch):
+    monkeypatch.setenv("HOME", "/home/ada")
+    monkeypatch.setenv("USERPROFILE", "/home/ada")
+    monkeypatch.setattr(sys, "argv", ["/home/ada/x/train.py", "task", "--run=/home/ada/my runs/1", "/home/adam/y"])
+    monkeypatch.setattr(sys.modules["__main__"], "__spec__", None)
+    found = runs.environment()
+    assert found["command"] == "train.py task '--run=~/my runs/1' /home/adam/y"
+    assert found["numpy"] == np.__version__
+    assert found["python"] == ".".join(map(str, sys.version_info[:3]))
+    assert 1 <= found["cores"] <= os.cpu_count()
+    assert all(found[key] for key in ("date", "tinyrmc", "blas", "platform", "processor"))
+    assert found["date"].endswith("+00:00")
+    text = json.dumps(found)
+    assert "/home/ada/" not in text
+    assert f'"{socket.gethostname()}"' not in text
+
+
+def test_command_under_python_m(tmp_path):
+    (tmp_path / "experiment.py").write_text("from tinyrmc import runs\nprint(runs._command())\n")
+    surroundings = os.environ | {"PYTHONPATH": os.pathsep.join([str(Path(runs.__file__).parents[1]), str(tmp_path)])}
+    command = [sys.executable, "-m", "experiment", "task", "--name", "a b"]
+    done = subprocess.run(command, env=surroundings, capture_output=True, text=True, timeout=60)
+    assert done.stdout == "python -m experiment task --name 'a b'\n", done.stderr
+
+
+def test_git_commit_is_that_of_the_checkout_itself(tmp_path):
+    def git(*arguments):
+        identity = ["-c", "user.name=a", "-c", "user.email=a@example.org", "-c", "commit.gpgsign=false"]
+        command = ["git", "-C", str(tmp_path), *identity, *arguments]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+    try:
+        git("init")
+    except FileNotFoundError:
+        pytest.skip("needs git")
+    assert runs._git_commit(tmp_path) is None  # no commit yet
+    (tmp_path / "file").write_text("a")
+    git("add", "file")
+    git("commit", "-m", "first")
+    commit = git("rev-parse", "HEAD")
+    assert runs._git_commit(tmp_path) == commit
+    (tmp_path / "file").write_text("b")
+    assert runs._git_commit(tmp_path) == f"{commit}-dirty"
+    (tmp_path / "site-packages").mkdir()
+    assert runs._git_commit(tmp_path / "site-packages") is None  # installed inside somebody else's repository
+
+
+def test_git_may_be_absent(tmp_path, monkeypatch):
+    (tmp_path / ".git").mkdir()
+    monkeypatch.setenv("PATH", "")
+    assert runs._git_commit(tmp_path) is None
