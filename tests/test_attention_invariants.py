@@ -187,7 +187,7 @@ def check_attention(attention, cases=CASES):
             check(attention, case)
 
 
-def check_multi_head_attention(multi_head_attention, case=Case(), heads=3):  # noqa: B008  (frozen)
+def check_multi_head_attention(multi_head_attention, case=Case(), heads=3):
     """H heads are H single heads side by side: eq 1's columns are concatenated and nothing is mixed afterwards.
 
     multi_head_attention(M, x, W_q, W_k, W_v) -> (N, H * V), with memory M (N, F), input rows x (n, F), and for the
@@ -349,7 +349,7 @@ def added_heads(M, x, W_q, W_k, W_v):
 
 @pytest.mark.parametrize("wrong", [mixed_heads, one_softmax_for_all_heads, added_heads])
 def test_wrong_heads_are_rejected(wrong):
-    with pytest.raises(AssertionError, match="side by side|shape"):
+    with pytest.raises(AssertionError, match=r"side by side|shape"):
         check_multi_head_attention(wrong)
 
 

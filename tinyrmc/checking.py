@@ -51,12 +51,14 @@ def _scalar(result, rng):
 def gradcheck(function: Callable, *inputs, parameters: Sequence[Parameter] = (), seed: int = 0, tolerance: float = 1e-10) -> float:
     """Check `tape.backward` through function(*inputs) against the complex step; returns the largest relative error.
 
-    `inputs` are float64 arrays (integer and bool arrays are passed on unchanged); `parameters` float64 Parameters that the function uses
-    (`module.astype(np.float64)` makes such a copy). A result that is not a scalar is contracted with random weights. AssertionError names
-    the worst argument, both numbers and the seed. TypeError: something is not float64. On NumPy only.
+    `inputs` are float64 arrays (integer and bool arrays are passed on unchanged) or Parameters; `parameters` are further float64
+    Parameters that the function uses without being given them (`module.astype(np.float64)` makes such a copy of a network). A result that
+    is not a scalar is contracted with random weights. AssertionError names the worst argument, both numbers and the seed. TypeError:
+    something is not float64. On NumPy only.
     """
-    inputs, parameters = [np.asarray(x) for x in inputs], list(parameters)
-    moving = [k for k, x in enumerate(inputs) if x.dtype.kind == "f"]
+    inputs = [x if isinstance(x, Parameter) else np.asarray(x) for x in inputs]
+    parameters = [*(x for x in inputs if isinstance(x, Parameter)), *parameters]
+    moving = [k for k, x in enumerate(inputs) if x.dtype.kind == "f" and not isinstance(x, Parameter)]
     for x in [*(inputs[k] for k in moving), *parameters]:
         if x.dtype != np.float64:
             raise TypeError(f"gradcheck needs float64, got {x.dtype} of shape {x.shape}; convert with .astype(np.float64)")
@@ -78,7 +80,10 @@ def gradcheck(function: Callable, *inputs, parameters: Sequence[Parameter] = (),
         with _moved(parameters, directions[len(moving) :]):
             exact = float(_scalar(function(*nudged), np.random.default_rng(weights)).data.imag / STEP)
         products = [np.sum(g * v) for g, v in zip(gradients, directions, strict=True)]
-        ours, scale = float(sum(products)), max(sum(np.abs(g * v).sum() for g, v in zip(gradients, directions, strict=True)), abs(exact), 1e-12)
+        ours, scale = (
+            float(sum(products)),
+            max(sum(np.abs(g * v).sum() for g, v in zip(gradients, directions, strict=True)), abs(exact), 1e-12),
+        )
         return abs(ours - exact) / scale, ours, exact
 
     error = compare(directions)[0]
@@ -94,7 +99,10 @@ def gradcheck(function: Callable, *inputs, parameters: Sequence[Parameter] = (),
 
 
 def hessian_vector_product(loss: Callable[[], Tensor], parameters: Sequence[Parameter], vectors: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """H v for the Hessian H of a scalar `loss()` in float64 `parameters`, exact: the imaginary part of the gradient at data + ihv."""
+    """H v for the Hessian H of a scalar `loss()` in float64 `parameters`, exact: the imaginary part of the gradient at data + ihv.
+
+    `parameters` must be all those that `loss` uses, since real and complex ones do not mix; give zeros as `vectors` for the others.
+    """
     parameters = list(parameters)
     with _moved(parameters, vectors):
         with Tape() as tape:

@@ -97,13 +97,15 @@ class Tensor:
     def __getitem__(self, key):
         return TABLE["getitem"](self, key=key)
 
-    def _refuse(message):  # noqa: N805  (builds the methods below)
+    def _refuse(message):
         def method(self, *_, **__):
             raise TypeError(f"{type(self).__name__} {message}")
 
         return method
 
-    __bool__ = __float__ = __int__ = __index__ = _refuse("has no truth or number value; read it on purpose: float(t.data) (waits for a GPU)")
+    __bool__ = __float__ = __int__ = __index__ = _refuse(
+        "has no truth or number value; read it on purpose: float(t.data) (waits for a GPU)"
+    )
     __array__ = _refuse("does not turn into a NumPy array by itself; write t.data")
     __iter__ = _refuse("is not iterable; write primitives.unstack(t) for its rows")
     __setitem__ = _refuse("is immutable; build a new one with primitives.where or concatenate")
@@ -252,15 +254,17 @@ class Primitive:
             raise TypeError(f"{self.name}: argument {position} has dtype {new}; integers serve only as indices, convert with .astype")
         if dtype is None:
             return new
-        wide = np.result_type(dtype, new)
-        if {dtype.kind, new.kind} == {"f", "c"} and wide in (dtype, new):  # the complex step mixes float64 constants in
+        real, wide = sorted((dtype, new), key=lambda d: d.itemsize)
+        if (real.kind, wide.kind) == ("f", "c") and wide.itemsize == 2 * real.itemsize:  # the complex step mixes float64 constants in
             return wide
         raise TypeError(f"{self.name}: argument {position} has dtype {new}, the others {dtype}; convert one with .astype")
 
     def _explain(self, error, arrays):
         """The same kind of error (a TypeError, if not one of an index or a value), saying which operation, on what, and what to do."""
         seen = ", ".join(f"{a.dtype}{list(a.shape)}" if hasattr(a, "shape") else repr(a) for a in arrays)
-        kind = next((kind for kind in (IndexError, ValueError) if isinstance(error, kind)), TypeError)  # NumPy's own kinds take other arguments
+        kind = next(
+            (kind for kind in (IndexError, ValueError) if isinstance(error, kind)), TypeError
+        )  # NumPy's own kinds take other arguments
         return kind(f"{self.name}({seen}): {error}" + (f"\n{self.hint}" if self.hint else ""))
 
 
@@ -340,7 +344,9 @@ class Tape:
             if id not in self._parameters:
                 self._parameters[id] = (tensor, tensor.version)
         elif tensor.tape is not self:
-            raise RuntimeError(f"{primitive.name}: an argument was made on another Tape; cut it loose with .detach() to use it as a constant")
+            raise RuntimeError(
+                f"{primitive.name}: an argument was made on another Tape; cut it loose with .detach() to use it as a constant"
+            )
         return id
 
     def _record(self, primitive, xp, inputs, outputs, saved, several):
@@ -356,6 +362,8 @@ class Tape:
         if into is None:
             sinks = {id: p.grad for id, (p, _) in self._parameters.items()}
         else:
+            if any(p.offset is None for p, _ in self._parameters.values()):
+                raise ValueError("backward(into=...) needs parameters that live in an optimizer's flat buffer; one here has no place in it")
             sinks = {id: into[p.offset : p.offset + p.size].reshape(p.shape) for id, (p, _) in self._parameters.items()}
         self._walk(loss, _Gradients(sinks), keep=())
 
@@ -373,7 +381,9 @@ class Tape:
         for position, t in enumerate(wanted):
             reached = t.id in kept and (t.id < 0 or t.tape is self)
             if strict and not reached:
-                raise KeyError(f"the loss does not depend on wrt[{position}] ({type(t).__name__} of shape {t.shape}); pass strict=False for zeros")
+                raise KeyError(
+                    f"the loss does not depend on wrt[{position}] ({type(t).__name__} of shape {t.shape}); pass strict=False for zeros"
+                )
             xp = namespace(t.data)
             results.append(xp.array(kept[t.id]) if reached else xp.zeros_like(t.data))
         return results if several else results[0]
@@ -409,7 +419,9 @@ class Tape:
             raise ValueError(f"backward needs a scalar loss, not shape {loss.shape}; reduce it with primitives.sum or mean")
         for parameter, version in self._parameters.values():
             if parameter.version != version:
-                raise RuntimeError(f"a Parameter of shape {parameter.shape} was changed after it was recorded; call backward before the update")
+                raise RuntimeError(
+                    f"a Parameter of shape {parameter.shape} was changed after it was recorded; call backward before the update"
+                )
 
     @staticmethod
     def _fit(primitive, position, spec, partial):

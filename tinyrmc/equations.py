@@ -184,9 +184,7 @@ def step(xp, x, state, parameters, trace=None):
 
     if trace is not None:
         Z = append_rows(xp, m, x)
-        trace["attention"] = [
-            attention_weights(xp, m @ p["W_q"][head], Z @ p["W_k"][head]) for head in range(p["W_q"].shape[0])
-        ]
+        trace["attention"] = [attention_weights(xp, m @ p["W_q"][head], Z @ p["W_k"][head]) for head in range(p["W_q"].shape[0])]
         trace["input_gate"] = sigmoid(xp, i)
         trace["forget_gate"] = sigmoid(xp, f + p["forget_bias"])
         trace["output_gate"] = sigmoid(xp, o)

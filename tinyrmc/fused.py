@@ -57,6 +57,11 @@ def _rows(x):
     return x.reshape(-1, x.shape[-1])
 
 
+def _column_sums(xp, rows):
+    """The sum of a matrix over its rows, as a product with ones: three times as fast as `sum`."""
+    return gemm(xp.ones(len(rows), rows.dtype), rows)
+
+
 # --- linear ------------------------------------------------------------------------------------------------------------------------------
 
 
@@ -67,7 +72,7 @@ def linear(xp, x, weight, bias=None, *, relu=False):
     if bias is not None:
         y = y + bias  # not in place, for the complex step may move the bias alone
     if relu:
-        y = xp.maximum(y, 0, out=y)
+        y = xp.maximum(y, xp.zeros(y.shape[-1], y.dtype), out=y)  # a row of zeros: NumPy is slow with a scalar here
     return y, (x, weight, y if relu else None)
 
 
@@ -79,7 +84,7 @@ def _(xp, needs, g, x, weight, y):
     return (
         gemm(g, weight.T) if needs[0] else None,
         gemm(_rows(x).T, rows) if needs[1] else None,
-        xp.sum(rows, axis=0) if needs[2] else None,
+        _column_sums(xp, rows) if needs[2] else None,
     )
 
 
@@ -98,27 +103,27 @@ def layer_norm(xp, x, gain, offset, residual=None, *, epsilon=1e-5):
     """Layer normalisation of x + residual (or of x, residual None) over the last axis: each row for itself, biased variance."""
     z = x if residual is None else x + residual  # (..., F)
     width = z.shape[-1]
-    d = z - xp.mean(z, axis=-1, keepdims=True)
-    scale = 1 / xp.sqrt(xp.einsum("...i,...i->...", d, d)[..., None] / width + epsilon)  # (..., 1)
+    averaging = xp.full(width, 1 / width, z.dtype)  # a mean as a product with this is several times faster than `mean`
+    d = z - gemm(z, averaging)[..., None]
+    scale = 1 / xp.sqrt(xp.einsum("...i,...i->...", d, d) / width + epsilon)[..., None]  # (..., 1)
     d *= scale
-    return d * gain + offset, (d, scale, gain, residual is not None)
+    y = d * gain + offset  # not in place, for the complex step may move the offset alone
+    return y, (d, scale, gain, residual is not None)
 
 
 @layer_norm.vjp
 def _(xp, needs, g, normed, scale, gain, has_residual):
-    width = normed.shape[-1]
-    inner = g * gain
-    along = xp.einsum("...i,...i->...", inner, normed)[..., None] / width
-    gx = inner - xp.mean(inner, axis=-1, keepdims=True)
-    gx -= normed * along
+    # With n = normed and h = g * gain: gx = scale * (h - mean(h) - n * mean(h * n)), the projection of h off the constants and off n.
+    weights = gain / normed.shape[-1]
+    gn = g * normed
+    gx = g * gain
+    gx -= gemm(g, weights)[..., None]
+    ggain = _column_sums(xp, _rows(gn)) if needs[1] else None
+    along = gemm(gn, weights)[..., None]
+    gx -= xp.multiply(normed, along, out=gn)
     gx *= scale
-    rows = _rows(g)
-    return (
-        gx if needs[0] else None,
-        xp.einsum("ri,ri->i", rows, _rows(normed)) if needs[1] else None,
-        xp.sum(rows, axis=0) if needs[2] else None,
-        gx if has_residual and needs[3] else None,
-    )
+    goffset = _column_sums(xp, _rows(g)) if needs[2] else None
+    return gx if needs[0] else None, ggain, goffset, gx if has_residual and needs[3] else None
 
 
 @layer_norm.defined_by
@@ -259,9 +264,7 @@ def lstm_gates(xp, z, cell, *, forget_bias=1.0):
 def _(xp, needs, g, i, j, f, o, cell, squashed):
     gh, gnew = g
     gnew = gnew + gh * o * (1 - squashed * squashed)
-    gz = xp.concatenate(
-        [gnew * j * (i - i * i), gnew * i * (1 - j * j), gnew * cell * (f - f * f), gh * squashed * (o - o * o)], axis=-1
-    )
+    gz = xp.concatenate([gnew * j * (i - i * i), gnew * i * (1 - j * j), gnew * cell * (f - f * f), gh * squashed * (o - o * o)], axis=-1)
     return gz, gnew * f if needs[1] else None
 
 

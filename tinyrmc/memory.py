@@ -26,7 +26,7 @@ from . import primitives as p
 from .backend import namespace
 from .engine import Parameter, Tensor
 from .fused import attention, rmc_gates
-from .nn import LayerNorm, Linear, Module, check_dtype, check_sizes, truncated_normal
+from .nn import LayerNorm, Linear, Module, check_dtype, check_number, check_sizes, truncated_normal
 
 GATE_STYLES = ("unit", "memory", None)
 
@@ -48,7 +48,7 @@ def _check_input(core, inputs):
 
 
 def _check_state(core, inputs, *state):
-    """ValueError unless every array of the state is (B, N, F) for this core and these inputs: a wrong one may broadcast and go unnoticed."""
+    """ValueError unless every array of the state is (B, N, F) for these inputs: a wrong one may broadcast and go unnoticed."""
     expected = (inputs.shape[0], core.mem_slots, core.mem_size)
     for array in state:
         if array.shape != expected:
@@ -103,7 +103,7 @@ class RelationalMemory(_Memory):
         mem_slots, head_size, num_heads: N, V, H. A slot is F = H V wide. The number of parameters does not depend on N.
         num_blocks: attention blocks a step; queries, keys, values and norms are each block's own.
         forget_bias, input_bias: constants added to the gates' pre-activations.
-        gate_style: "unit" (a gate for each of the F units), "memory" (one for each slot), None (the candidate, without tanh, is the next M).
+        gate_style: "unit" (a gate for each of the F units), "memory" (one for each slot), None (the next M is the candidate, without tanh).
         attention_mlp_layers: linear layers in the MLP, each F wide, ReLU between them.
         key_size: K, if queries and keys should not be as wide as values.
         input_rows: number of rows of a matrix input; None for a vector.
@@ -120,7 +120,8 @@ class RelationalMemory(_Memory):
         check_sizes("RelationalMemory", num_blocks=num_blocks)
         if gate_style not in GATE_STYLES:
             raise ValueError(f"RelationalMemory: gate_style must be 'unit', 'memory' or None, not {gate_style!r}")
-        self.forget_bias, self.input_bias, self.gate_style = float(forget_bias), float(input_bias), gate_style
+        self.forget_bias = check_number("RelationalMemory", "forget_bias", forget_bias)
+        self.input_bias, self.gate_style = check_number("RelationalMemory", "input_bias", input_bias), gate_style
         rng, F = np.random.default_rng(seed), self.mem_size
         make = {"dtype": dtype, "seed": rng}
         self.input_projection = Linear(input_size, F, **make)
@@ -181,9 +182,7 @@ class RelationalMemory(_Memory):
     def _update(self, rows, memory, candidate, seen):
         from_input = self.gate_inputs(p.reshape(rows, (rows.shape[0], 1, -1)))  # (B, 1, G)
         from_memory = self.gate_memory(p.tanh(memory))  # (B, N, G)
-        return rmc_gates(
-            from_input, from_memory, candidate, memory, input_bias=self.input_bias, forget_bias=self.forget_bias, trace=seen
-        )
+        return rmc_gates(from_input, from_memory, candidate, memory, input_bias=self.input_bias, forget_bias=self.forget_bias, trace=seen)
 
 
 class PaperRelationalMemory(_Memory):
@@ -205,7 +204,8 @@ class PaperRelationalMemory(_Memory):
         super().__init__(input_size, mem_slots, head_size, num_heads, attention_mlp_layers, key_size, None, dtype)
         if initial_memory not in ("random", "identity"):
             raise ValueError(f"PaperRelationalMemory: initial_memory must be 'random' or 'identity', not {initial_memory!r}")
-        self.forget_bias, rng, F = float(forget_bias), np.random.default_rng(seed), self.mem_size
+        self.forget_bias = check_number("PaperRelationalMemory", "forget_bias", forget_bias)
+        rng, F = np.random.default_rng(seed), self.mem_size
 
         def weight(*shape):
             return Parameter(truncated_normal(rng, shape, F**-0.5, dtype))
@@ -221,9 +221,7 @@ class PaperRelationalMemory(_Memory):
             setattr(self, f"b_{gate}", Parameter(np.zeros(F, dtype)))
         # Drawn last and from the same stream, so that the weights do not depend on the number of slots.
         self._initial = (
-            identity_memory(mem_slots, F, dtype)
-            if initial_memory == "identity"
-            else rng.standard_normal((mem_slots, F)).astype(dtype)
+            identity_memory(mem_slots, F, dtype) if initial_memory == "identity" else rng.standard_normal((mem_slots, F)).astype(dtype)
         )
 
     def initial_state(self, batch_size):

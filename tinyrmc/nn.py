@@ -3,7 +3,7 @@
 A `Module` is a plain object. Whatever Parameters, Modules, or lists and dicts of these are found in its attributes are its parameters, in
 the order they were assigned; the attribute path is the name (`blocks.0.qkv.weight`), and the name is the key in a checkpoint.
 Weights are laid out (in, out). As in Sonnet they start as a normal distribution of standard deviation 1 / sqrt(fan in), cut off at two
-standard deviations; biases start at zero. All randomness comes from `seed`: an int, a SeedSequence, or a Generator that several layers share.
+standard deviations; biases start at zero. All randomness comes from `seed`: an int, a SeedSequence, or a Generator to share.
 """
 
 from __future__ import annotations
@@ -35,9 +35,20 @@ def check_sizes(owner: str, **sizes) -> None:
 
 def check_dtype(owner: str, dtype) -> np.dtype:
     """The dtype, or a TypeError unless it is floating point or complex."""
-    if np.dtype(dtype).kind not in "fc":
-        raise TypeError(f"{owner}: dtype must be floating point (np.float32) or complex, not {np.dtype(dtype)}")
-    return np.dtype(dtype)
+    try:
+        found = np.dtype("O" if dtype is None else dtype)  # NumPy would take None for float64
+    except TypeError:
+        found = np.dtype("O")
+    if found.kind not in "fc":
+        raise TypeError(f"{owner}: dtype must be floating point (np.float32) or complex, not {dtype if dtype is None else found}")
+    return found
+
+
+def check_number(owner: str, name: str, value) -> float:
+    """The value as a float (infinities allowed), or a ValueError naming the argument."""
+    if isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool) and value == value:
+        return float(value)
+    raise ValueError(f"{owner}: {name} must be a number, not {value!r}")
 
 
 class Module:
@@ -72,11 +83,13 @@ class Module:
         return other
 
     def load_parameters(self, arrays: dict[str, np.ndarray]) -> None:
-        """Copy arrays by name into the parameters. ValueError names the first missing, unknown or misshapen one; nothing is changed then."""
+        """Copy arrays by name into the parameters. ValueError names the first missing, unknown or misshapen one, and nothing is changed."""
         own = dict(self.named_parameters())
         for name in [*own, *arrays]:
-            if name not in arrays or name not in own:
-                raise ValueError(f"parameter {name!r} is {'missing from' if name in own else 'unknown to'} {'the arrays' if name in own else 'the model'}")
+            if name not in arrays:
+                raise ValueError(f"parameter {name!r} is missing from the arrays")
+            if name not in own:
+                raise ValueError(f"parameter {name!r} is unknown to the model")
             if own[name].shape != arrays[name].shape:
                 raise ValueError(f"parameter {name!r} has shape {own[name].shape}, the array {arrays[name].shape}")
         for name, parameter in own.items():
@@ -127,7 +140,7 @@ class LayerNorm(Module):
 
 
 class MLP(Module):
-    """Linear layers of the given output sizes with ReLUs between, and after the last one if `activate_final`. Parameters `{l}.weight`, ..."""
+    """Linear layers of the given output sizes with ReLUs between, and after the last if `activate_final`. Parameters `{l}.weight`, ..."""
 
     def __init__(self, input_size, output_sizes, activate_final=False, dtype=np.float32, seed=0):
         rng = np.random.default_rng(seed)

@@ -31,8 +31,12 @@ class Optimizer:
         self.parameters, self.learning_rate = list(parameters), learning_rate
         if not self.parameters:
             raise ValueError("an optimizer needs at least one Parameter")
+        if len({p.id for p in self.parameters}) < len(self.parameters):
+            raise ValueError("a Parameter is given twice; module.parameters() lists each once")
         if len({p.dtype for p in self.parameters}) > 1:
-            raise TypeError(f"parameters of several dtypes ({', '.join(sorted({str(p.dtype) for p in self.parameters}))}); use module.astype")
+            raise TypeError(
+                f"parameters of several dtypes ({', '.join(sorted({str(p.dtype) for p in self.parameters}))}); use module.astype"
+            )
         first = self.parameters[0].data
         self.xp, self.dtype = namespace(first), first.dtype
         count, allocate = sum(p.size for p in self.parameters), allocate or self.xp.zeros
@@ -60,10 +64,11 @@ class Optimizer:
         xp, g = self.xp, self.gradient
         if scale != 1.0:
             g *= scale
-        norm = xp.sqrt(xp.asarray(xp.dot(g, g)))
-        finite = xp.logical_and(xp.isfinite(norm), valid)
-        if max_norm is not None:
-            g *= (max_norm / xp.maximum(norm, max_norm)).astype(self.dtype)
+        with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is dealt with, not warned of
+            norm = xp.sqrt(xp.asarray(xp.dot(g, g)))
+            finite = xp.logical_and(xp.isfinite(norm), valid)
+            if max_norm is not None:
+                g *= (max_norm / xp.maximum(norm, max_norm)).astype(self.dtype)
         xp.copyto(g, 0, where=xp.logical_not(finite))
         self.updates += finite
         rate = self.learning_rate if learning_rate is None else learning_rate
@@ -81,13 +86,15 @@ class Optimizer:
         return self.xp.where(finite, decay, 1).astype(self.dtype)
 
     def state(self) -> dict[str, np.ndarray]:
-        """The arrays that resuming needs, by name."""
+        """The arrays that resuming needs, by name: the live ones, not copies."""
         return {name: getattr(self, name) for name in ("updates", *self.slots)}
 
     def load_state(self, arrays: dict[str, np.ndarray]) -> None:
-        """Take back what `state` gave."""
-        for name in ("updates", *self.slots):
-            getattr(self, name)[...] = self.xp.asarray(arrays[name])
+        """Take back what `state` gave. ValueError if an array does not fit."""
+        for name, own in self.state().items():
+            if arrays[name].shape != own.shape:
+                raise ValueError(f"optimizer state {name!r} has shape {own.shape}, the array {arrays[name].shape}")
+            own[...] = self.xp.asarray(arrays[name])
 
 
 class SGD(Optimizer):

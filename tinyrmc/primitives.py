@@ -81,7 +81,7 @@ def power(xp, x, *, exponent):
 
 @power.vjp
 def _(xp, needs, g, x, exponent):
-    return g * (exponent * xp.power(x, exponent - 1))
+    return g * (exponent * xp.power(x, exponent - 1)) if exponent else xp.zeros_like(x)
 
 
 @primitive
@@ -222,7 +222,7 @@ def _keep(g, x_shape, axis, keepdims):
 
 
 @primitive
-def sum(xp, x, *, axis=None, keepdims=False):  # noqa: A001
+def sum(xp, x, *, axis=None, keepdims=False):
     """The sum over `axis` (an int, a tuple, or None for all)."""
     return xp.sum(x, axis=axis, keepdims=keepdims), (x.shape, axis, keepdims)
 
@@ -245,7 +245,7 @@ def _(xp, needs, g, shape, count, axis, keepdims):
 
 
 @primitive
-def max(xp, x, *, axis=None, keepdims=False):  # noqa: A001
+def max(xp, x, *, axis=None, keepdims=False):
     """The maximum over `axis`. Equal maxima share the gradient."""
     y = xp.max(x, axis=axis, keepdims=keepdims)
     return y, (x, y, axis, keepdims)
@@ -406,7 +406,8 @@ def _(xp, needs, g, axis):
 def getitem(xp, x, *, key):
     """x[key] for integers, slices, ... and None. Rows by an integer array: `take`."""
     for part in key if isinstance(key, tuple) else (key,):
-        if not (part is None or part is Ellipsis or isinstance(part, slice) or (hasattr(part, "__index__") and not hasattr(part, "shape"))):
+        integer = hasattr(part, "__index__") and getattr(part, "shape", ()) == ()
+        if not (part is None or part is Ellipsis or isinstance(part, slice) or integer):
             raise TypeError(f"an index of type {type(part).__name__} is not basic; write primitives.take(x, indices, axis=...)")
     return x[key], (x.shape, key)
 

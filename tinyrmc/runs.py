@@ -138,10 +138,7 @@ def _unpack(data, path, if_damaged):
         raise damaged
     del members[HEADER]
     try:
-        arrays = {
-            name.removesuffix(".npy"): np.load(io.BytesIO(content), allow_pickle=False)
-            for name, content in members.items()
-        }
+        arrays = {name.removesuffix(".npy"): np.load(io.BytesIO(content), allow_pickle=False) for name, content in members.items()}
     except Exception as error:  # a digest that is right over content that is not: made so on purpose
         raise foreign from error
     return arrays, header["meta"]

@@ -8,7 +8,7 @@ from .. import primitives as p
 from ..backend import namespace
 from ..engine import Parameter
 from ..fused import lstm_gates
-from ..nn import Linear, Module, check_sizes, truncated_normal
+from ..nn import Linear, Module, check_number, check_sizes, truncated_normal
 
 
 class LSTM(Module):
@@ -23,7 +23,7 @@ class LSTM(Module):
     def __init__(self, input_size, hidden_size, forget_bias=1.0, dtype=np.float32, seed=0):
         check_sizes("LSTM", input_size=input_size, hidden_size=hidden_size)
         rng = np.random.default_rng(seed)
-        self.input_size, self.hidden_size, self.forget_bias = input_size, hidden_size, float(forget_bias)
+        self.input_size, self.hidden_size, self.forget_bias = input_size, hidden_size, check_number("LSTM", "forget_bias", forget_bias)
         self.gates = Linear(input_size + hidden_size, 4 * hidden_size, dtype=dtype, seed=rng)
         self.gates.bias = Parameter(truncated_normal(rng, 4 * hidden_size, (input_size + hidden_size) ** -0.5, dtype))
 
@@ -40,7 +40,7 @@ class LSTM(Module):
         return zeros, zeros
 
     def __call__(self, inputs, state, trace=None):
-        """One step: inputs (B, input_size), state (h, c) -> output (B, hidden_size), next (h, c). `trace`: nothing here to see; an empty dict."""
+        """One step: inputs (B, input_size), state (h, c) -> output (B, hidden_size), next (h, c). `trace` receives an empty dict."""
         if inputs.ndim != 2 or inputs.shape[1] != self.input_size:
             raise ValueError(f"LSTM expects inputs (B, {self.input_size}), got {inputs.shape}; see input_size")
         expected = (inputs.shape[0], self.hidden_size)

@@ -1,0 +1,256 @@
+"""Nth farthest: "what is the nth farthest vector from vector m?" (section 4.1 and appendix A.1 of Santoro et al. 2018).
+
+A sequence of k vectors x_t, uniform in [-1, 1]^D, each with a label l_t; every step also carries the question (n, m) as one-hot vectors,
+so the input is (x_t; l_t; n; m). After the last step the network answers with the label of the vector that is nth farthest from the one
+labelled m. It must keep all vectors, compare all distances to one of them, and sort.
+
+Conventions, where paper and released code leave room: n counts from 0 for the farthest to k - 1 for m itself, whose distance is zero
+(the released generator counts the other way; the same task under other names). Labels do not follow the order of presentation.
+
+Read any accuracy against two floors. Whoever answers m when asked for the vector nearest to m, and guesses otherwise, is right 2/k of the
+time (25 % at 8 vectors, 50 % at 4) without comparing anything. Whoever ranks the vectors by their own length, without looking at m, does
+still better (31 %, 59 %). Accuracy "without self" leaves the questions out whose answer is m.
+
+The ladder. Trained directly at 8 x 16, or even at 4 x 4, a network sits on the first floor for a very long time. So training climbs
+`rungs` of (objects, dimensions): a rung is passed when the accuracy on fresh examples covers `passing` of the way from 2/k to 1. Inputs
+always have the final layout: unused dimensions are zero, labels come from all N, and k objects take k time steps. A quarter of the steps
+go back to an earlier rung. This curriculum is ours; the paper trains on the final task alone (preset `paper`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from tinyrmc import nn
+from tinyrmc import primitives as p
+from tinyrmc.backend import namespace
+from tinyrmc.cores import CoreConfig, build_core
+from tinyrmc.fused import softmax_cross_entropy
+from tinyrmc.training import HELD_OUT_SEED, Samples, TrainConfig
+from tinyrmc.training import Task as BaseTask
+
+
+@dataclass(frozen=True)
+class DataConfig:
+    """The task's size and the way up to it."""
+
+    objects: int = 4
+    """vectors in a sequence, N; also the number of time steps"""
+    dimensions: int = 4
+    """dimensions of a vector, D"""
+    rungs: tuple[tuple[int, int], ...] = ()
+    """easier (objects, dimensions) to climb first, as pairs: 3 1 3 2; none: train on the task itself"""
+    passing: float = 0.35
+    """a rung is passed at this fraction of the way from the 2/k floor to perfect accuracy"""
+    rehearsal: float = 0.25
+    """fraction of the steps that go back to a random earlier rung"""
+
+    def __post_init__(self):
+        if self.objects < 2 or self.dimensions < 1:
+            raise ValueError(f"data.objects must be at least 2 and data.dimensions 1, not {self.objects} and {self.dimensions}")
+        for objects, dimensions in self.rungs:
+            if not (2 <= objects <= self.objects and 1 <= dimensions <= self.dimensions):
+                raise ValueError(
+                    f"data.rungs holds {objects} x {dimensions}, outside 2 x 1 to {self.objects} x {self.dimensions} of the task itself"
+                )
+        if not (0 < self.passing < 1 and 0 <= self.rehearsal < 1):
+            raise ValueError(f"data.passing must be in (0, 1) and data.rehearsal in [0, 1), not {self.passing} and {self.rehearsal}")
+
+
+@dataclass(frozen=True)
+class Config:
+    """Everything that decides a run's result, together with the seed."""
+
+    model: CoreConfig = field(default_factory=CoreConfig)
+    data: DataConfig = field(default_factory=DataConfig)
+    train: TrainConfig = field(default_factory=TrainConfig)
+
+
+QUICK = Config(
+    model=CoreConfig(mem_slots=4, num_heads=8, head_size=8),
+    data=DataConfig(objects=4, dimensions=4, rungs=((3, 1), (3, 2), (3, 4))),
+    train=TrainConfig(steps=12_000, batch_size=256, learning_rate=1e-3, decay=0.4),
+)
+LADDER = Config(
+    model=CoreConfig(mem_slots=8, num_heads=8, head_size=16),
+    data=DataConfig(objects=8, dimensions=16, rungs=((3, 1), (3, 2), (3, 4), (3, 8), (3, 16), (4, 16), (5, 16), (6, 16), (7, 16))),
+    train=TrainConfig(steps=60_000, batch_size=256, learning_rate=7e-4, decay=0.5, evaluate_every=1000),
+)
+PAPER = Config(
+    model=CoreConfig(mem_slots=8, num_heads=8, head_size=32, activate_final=False, hidden_size=2048),
+    data=DataConfig(objects=8, dimensions=16),
+    train=TrainConfig(steps=1_000_000, batch_size=1600, learning_rate=1e-4, warmup_steps=0, clip_norm=None, evaluate_every=1000),
+)
+PAPER32 = Config(PAPER.model, DataConfig(objects=8, dimensions=32), PAPER.train)
+
+
+def draw(rng: np.random.Generator, count: int, objects: int, dimensions: int, layout: tuple[int, int]) -> dict[str, np.ndarray]:
+    """`count` examples of `objects` vectors of `dimensions` dimensions, in the layout of the task N x D = `layout`.
+
+    inputs (count, objects, D + 3 N) float32; target (count,), the label of the answer; is_self (count,), whether that is m itself.
+    """
+    most, width = layout
+    rows = np.arange(count)
+    x = np.zeros((count, objects, width), np.float32)
+    x[..., :dimensions] = rng.uniform(-1, 1, (count, objects, dimensions))
+    labels = rng.permuted(np.broadcast_to(np.arange(most), (count, most)), axis=1)[:, :objects]  # of the object at each time step
+    reference, rank = rng.integers(objects, size=(2, count))  # the time step of m; n
+    difference = x - x[rows, reference][:, None]
+    distance = np.einsum("bkd,bkd->bk", difference, difference)
+    order = np.argsort(-distance, axis=1)  # time steps, farthest first
+
+    inputs = np.zeros((count, objects, width + 3 * most), np.float32)
+    inputs[..., :width] = x
+    inputs[rows[:, None], np.arange(objects), width + labels] = 1
+    inputs[rows, :, width + most + rank] = 1
+    inputs[rows, :, width + 2 * most + labels[rows, reference]] = 1
+    return {
+        "inputs": inputs,
+        "target": labels[rows, order[rows, rank]],
+        "is_self": rank == objects - 1,
+        "reference": reference,
+        "current": np.ones(count, bool),  # of the rung being climbed, not rehearsed
+    }
+
+
+def decode(inputs: np.ndarray, layout: tuple[int, int]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """What inputs (B, T, D + 3 N) say: the label at each time step (B, T), n (B,) and the label m (B,)."""
+    most, width = layout
+    labels, rank, m = (inputs[..., width + k * most : width + (k + 1) * most].argmax(-1) for k in range(3))
+    return labels, rank[:, 0], m[:, 0]
+
+
+def own_norm_answer(inputs: np.ndarray, layout: tuple[int, int]) -> np.ndarray:
+    """The answers (B,) of somebody who ranks the vectors by their own length and knows that the last rank is m itself.
+
+    It never compares two vectors, so its accuracy is the second floor: a network above it has learnt a relation.
+    """
+    rows, width = np.arange(len(inputs)), layout[1]
+    labels, rank, m = decode(inputs, layout)
+    length = np.where(labels == m[:, None], -1.0, np.square(inputs[..., :width]).sum(-1))  # m itself comes last
+    return labels[rows, np.argsort(-length, axis=1)[rows, rank]]
+
+
+class Network(nn.Module):
+    """A core over the sequence, then the paper's head on its last output: four layers of 256 ReLU units, and the logits of the N labels."""
+
+    def __init__(self, config: Config, seed):
+        objects, dimensions = config.data.objects, config.data.dimensions
+        rng = np.random.default_rng(seed)
+        self.core = build_core(config.model, dimensions + 3 * objects, rng)
+        self.head = nn.MLP(self.core.output_size, [256] * 4 + [objects], seed=rng)
+
+    def __call__(self, inputs, trace=None):
+        """Inputs (B, T, D + 3 N) -> logits (B, N)."""
+        state = self.core.initial_state(len(inputs))
+        for t in range(inputs.shape[1]):
+            output, state = self.core(inputs[:, t], state, trace=trace)
+        return self.head(output)
+
+
+class Task(BaseTask):
+    """Nth farthest with a ladder; see the module's text."""
+
+    presets = {
+        "quick": ("4 objects x 4 dimensions: minutes on a laptop", QUICK),
+        "ladder": ("8 x 16, the paper's task, by easier rungs: hours on a CPU", LADDER),
+        "paper": ("8 x 16 exactly as the paper trains it: a GPU and days", PAPER),
+        "paper32": ("8 objects x 32 dimensions, the paper's harder variant", PAPER32),
+    }
+
+    def __init__(self, config: Config):
+        super().__init__(config)
+        data = config.data
+        self.layout = (data.objects, data.dimensions)
+        self.rungs = [*data.rungs, self.layout]
+        self.rung = 0
+
+    def build(self, seed):
+        return Network(self.config, seed)
+
+    def draw(self, rng, count, rung=-1):
+        """Examples of one rung, the task itself by default."""
+        return {**draw(rng, count, *self.rungs[rung], self.layout), "current": np.full(count, rung in (-1, self.rung))}
+
+    def stream(self, model, seed):
+        return Samples(self.draw, seed, choose=self._choose)
+
+    def _choose(self, rng) -> int:
+        """The rung of a step: mostly the current one, sometimes an earlier one."""
+        back = rng.random() < self.config.data.rehearsal
+        return int(rng.integers(self.rung)) if self.rung and back else self.rung
+
+    def loss(self, model, batch, carry):
+        logits = model(batch["inputs"])
+        losses = softmax_cross_entropy(logits, batch["target"])
+        right = logits.data.argmax(axis=-1) == batch["target"]
+        current, others = batch["current"], batch["current"] & ~batch["is_self"]
+        metrics = {
+            "accuracy": ((right & current).sum(), current.sum()),
+            "accuracy_without_self": ((right & others).sum(), others.sum()),
+        }
+        return p.sum(losses), losses.size, metrics, None
+
+    def observe(self, step, metrics):
+        objects, dimensions = self.rungs[self.rung]
+        floor = 2 / objects
+        skill = (metrics["accuracy"] - floor) / (1 - floor) if objects > 2 else metrics["accuracy"]
+        if self.rung < len(self.rungs) - 1 and skill > self.config.data.passing:
+            self.rung += 1
+        return {"rung": f"{objects}x{dimensions}"}
+
+    def state(self):
+        return {"rung": self.rung}
+
+    def load_state(self, state):
+        self.rung = state["rung"]
+
+    def describe(self, model):
+        m = self.config.model
+        return (
+            f"lstm of {m.hidden_size} units"
+            if m.core == "lstm"
+            else f"{m.core}, {m.mem_slots} slots x {model.core.mem_size} units, {m.num_heads} heads"
+        )
+
+    def references(self):
+        objects, dimensions = self.layout
+        rows = draw(np.random.default_rng(HELD_OUT_SEED), 20_000, objects, dimensions, self.layout)
+        right = own_norm_answer(rows["inputs"], self.layout) == rows["target"]
+        both = {
+            "only the self query": (2 / objects, 1 / (objects - 1)),
+            "ranking by own norm": (float(right.mean()), float(right[~rows["is_self"]].mean())),
+        }
+        if self.layout == (8, 16):
+            both["paper (RMC)"] = (0.91, None)
+        names = ("test_accuracy", "test_accuracy_without_self")
+        return {name: {label: pair[k] for label, pair in both.items() if pair[k] is not None} for k, name in enumerate(names)}
+
+    def pictures(self, model, folder: Path):
+        """The attention of three examples, in the layout of the paper's figure 3: the reference first, in the middle, last."""
+        from tinyrmc import figures
+
+        objects, dimensions = self.layout
+        examples = draw(np.random.default_rng(HELD_OUT_SEED), 256, objects, dimensions, self.layout)
+        chosen = [
+            int(np.flatnonzero((examples["reference"] == where) & ~examples["is_self"])[0]) for where in (0, objects // 2, objects - 1)
+        ]
+        xp = namespace(model.parameters()[0].data)
+        trace: list[dict] = []
+        logits = model(xp.asarray(examples["inputs"][chosen]), trace=trace)
+        if "attention" not in trace[0]:
+            return []
+        weights = np.stack([np.asarray(figures.host(step["attention"])) for step in trace], axis=1)  # (3, T, H, N, N + 1)
+        answers = figures.host(logits.data).argmax(-1)
+        titles = []
+        for row, answer in zip(chosen, answers, strict=True):
+            labels, rank, m = (part[0] for part in decode(examples["inputs"][[row]], self.layout))
+            verdict = "right" if answer == examples["target"][row] else "wrong"
+            titles.append(
+                f"Which vector is number {rank + 1} of {objects} in distance from vector {m}, farthest first?\n"
+                f"Answer {answer}, {verdict}\nlabels in order: {' '.join(map(str, labels))}"
+            )
+        return [figures.attention(weights, examples["reference"][chosen], titles, folder / "attention.png")]

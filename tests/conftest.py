@@ -1,0 +1,24 @@
+"""What all tests share. BLAS gets one thread before NumPy is imported: on matrices as small as these, more only cost time."""
+
+import os
+
+os.environ["OPENBLAS_NUM_THREADS"] = os.environ["OMP_NUM_THREADS"] = "1"
+
+import pytest
+from hypothesis import settings
+
+from tinyrmc import engine, fused
+
+settings.register_profile("dev", max_examples=50, deadline=None)
+settings.register_profile("ci", max_examples=50, deadline=None, derandomize=True)  # the same examples every time
+settings.load_profile("ci" if os.environ.get("CI") else "dev")
+
+
+@pytest.fixture(autouse=True)
+def nothing_left_on():
+    """Fails a test that leaves a Tape recording or the reference mode on, which would change what the next test sees."""
+    yield
+    recording, composed = engine._local.tape is not None, fused._mode["reference"]
+    engine._local.tape, fused._mode["reference"] = None, False
+    assert not recording, "the test left a Tape recording"
+    assert not composed, "the test left fused.reference() on"

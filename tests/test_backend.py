@@ -1,0 +1,144 @@
+"""Which library an array belongs to, the one door for GEMMs, and that importing tinyrmc imports NumPy alone."""
+
+import os
+import subprocess
+import sys
+import types
+from pathlib import Path
+
+import numpy as np
+import pytest
+from threadpoolctl import threadpool_info, threadpool_limits
+
+from tinyrmc import Tape, backend
+from tinyrmc import primitives as p
+
+
+@pytest.fixture
+def registry():
+    """The registry of array types, afterwards as it was."""
+    before = dict(backend._NAMESPACES)
+    yield backend._NAMESPACES
+    backend._NAMESPACES.clear()
+    backend._NAMESPACES.update(before)
+
+
+def test_namespace_of_numpy_arrays_and_their_subclasses(registry, tmp_path):
+    assert backend.namespace(np.ones(2)) is np
+    assert backend.namespace(np.memmap(tmp_path / "a", np.float32, "w+", shape=3)) is np
+    assert np.memmap in registry  # found once, remembered
+
+
+@pytest.mark.parametrize("value", [1.0, [1.0], None, np.float64(1.0), "a"], ids=repr)
+def test_namespace_of_anything_else_is_refused(value):
+    with pytest.raises(
+        TypeError, match=rf"{type(value).__name__} is not an array; pass a NumPy or CuPy array, a Tensor or a Python number"
+    ):
+        backend.namespace(value)
+
+
+def test_cupy_is_found_by_its_arrays_and_not_imported(registry, monkeypatch):
+    cupy = types.ModuleType("cupy")
+    monkeypatch.setitem(sys.modules, "cupy", cupy)
+    array_type = type("ndarray", (), {"__module__": "cupy._core.core"})
+    assert backend.namespace(array_type()) is cupy
+    with pytest.raises(TypeError, match="is not an array"):
+        backend.namespace(type("ndarray", (), {"__module__": "cupyish"})())
+
+
+class Other(np.ndarray):
+    """Arrays of another library, as far as the registry can tell."""
+
+
+def test_a_registered_backend_computes_with_its_own_functions(registry):
+    calls = []
+
+    class Namespace:
+        __name__ = "other"
+
+        def __getattr__(self, name):
+            def function(*args, **kwargs):
+                calls.append(name)
+                return getattr(np, name)(*args, **kwargs)
+
+            return function
+
+    xp = Namespace()
+    backend.register(Other, xp)
+    a = np.ones(3).view(Other)
+    assert backend.namespace(a) is xp
+    with Tape() as tape:
+        x = tape.watch(a)
+        loss = p.sum(p.tanh(x))
+    assert tape.gradient(loss, x).shape == (3,)
+    assert calls[:2] == ["tanh", "sum"]
+    with pytest.raises(TypeError, match="add: argument 1 is a numpy array among other ones; move it first"):
+        p.add(a, np.ones(3))
+
+
+@pytest.mark.parametrize(
+    ("a", "b"), [((3, 4), (4, 2)), ((5, 3, 4), (4, 2)), ((5, 6, 3, 4), (4, 2)), ((5, 3, 4), (5, 4, 2)), ((3, 4), (5, 4, 2))]
+)
+def test_gemm_is_matmul(a, b):
+    random = np.random.default_rng(0)
+    a, b = random.standard_normal(a), random.standard_normal(b)
+    for left in a, np.flip(np.flip(a).copy()), np.asfortranarray(a):
+        np.testing.assert_allclose(backend.gemm(left, b), np.matmul(a, b), rtol=1e-13, atol=1e-14)
+
+
+def test_devices():
+    assert backend.device_namespace("cpu") is np
+    with pytest.raises(backend.DeviceError, match="unknown device 'tpu'; choose cpu or cuda"):
+        backend.device_namespace("tpu")
+
+
+def test_cuda_without_cupy_names_the_extra_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "cupy", None)  # import cupy now raises ImportError
+    with pytest.raises(backend.DeviceError, match=r"needs CuPy, which is not installed; pip install 'tinyrmc\[cuda12\]'") as caught:
+        backend.device_namespace("cuda")
+    assert "\n" not in str(caught.value)
+
+
+def test_cuda_without_a_gpu_says_so(monkeypatch):
+    cupy = types.ModuleType("cupy")
+    cupy.is_available = lambda: False
+    monkeypatch.setitem(sys.modules, "cupy", cupy)
+    with pytest.raises(backend.DeviceError, match="no usable NVIDIA GPU or driver; run with --device cpu"):
+        backend.device_namespace("cuda")
+    cupy.is_available = lambda: True
+    assert backend.device_namespace("cuda") is cupy
+
+
+def test_moves():
+    array = np.ones(3)
+    assert backend.to_device(array, np) is array
+    assert backend.to_host(array) is array
+    on_device = types.SimpleNamespace(get=lambda: array)
+    assert backend.to_host(on_device) is array
+
+
+def test_blas_threads_holds_inside_the_block():
+    def counts():
+        return [library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"]
+
+    with threadpool_limits(2, user_api="blas"):
+        before = counts()
+        with backend.blas_threads(1):
+            assert counts() == [1] * len(before)
+        assert counts() == before
+
+
+def test_importing_tinyrmc_imports_numpy_alone():
+    script = """
+import sys, tinyrmc, numpy
+from tinyrmc import Parameter, Tape, primitives
+weight = Parameter(numpy.ones(3))
+with Tape() as tape:
+    loss = primitives.sum(weight * 2.0)
+tape.backward(loss)
+print(sorted({"cupy", "matplotlib", "tyro", "tqdm", "pooch", "threadpoolctl", "autograd", "hypothesis"} & set(sys.modules)))
+"""
+    environment = os.environ | {"PYTHONPATH": str(Path(backend.__file__).parents[1])}
+    result = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, timeout=60)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.strip() == "[]"

@@ -1,0 +1,560 @@
+"""The laws of the tape: graphs, parameters, misuse, threads, memory. Derivatives: test_primitives.py; refusals: test_engine_refusals.py."""
+
+import copy
+import gc
+import threading
+import time
+import tracemalloc
+import weakref
+
+import numpy as np
+import pytest
+
+from tinyrmc import Parameter, Tape, Tensor, fused, optim
+from tinyrmc import primitives as p
+from tinyrmc.engine import unbroadcast
+
+
+def gradient(function, *arrays):
+    """d function(*arrays) / d array for each, by a tape of its own."""
+    with Tape() as tape:
+        watched = [tape.watch(np.asarray(a, float)) for a in arrays]
+        loss = function(*watched)
+    return tape.gradient(loss, watched)
+
+
+def assert_two_lines(caught):
+    assert str(caught.value).count("\n") <= 1, str(caught.value)
+
+
+# --- Graphs ----------------------------------------------------------------------------------------------------------------
+
+
+def test_diamond():
+    """y = x^2 is used twice: d(y sin y)/dx = 2x (sin y + y cos y)."""
+
+    def diamond(x):
+        y = p.square(x)
+        return p.sum(y * p.sin(y))
+
+    x = np.array([0.5, 1.0])
+    np.testing.assert_allclose(gradient(diamond, x)[0], 2 * x * (np.sin(x**2) + x**2 * np.cos(x**2)), rtol=1e-14)
+
+
+def test_a_deep_chain_of_diamonds_is_walked_once():
+    """60 doublings: a walk that visits paths instead of entries would take 2^60 steps."""
+
+    def doublings(x):
+        for _ in range(60):
+            x = x + x
+        return x
+
+    assert gradient(doublings, 1.0)[0] == 2.0**60
+
+
+def test_x_plus_x():
+    assert gradient(lambda x: p.sum(x + x), [1.0, 2.0])[0].tolist() == [2.0, 2.0]
+
+
+@pytest.mark.parametrize("uses", range(1, 6))
+def test_reuse_accumulates(uses):
+    """The first contribution is borrowed, the second added out of place, the rest in place: all counts must work."""
+
+    def many(x):
+        total = p.sum(x)
+        for k in range(1, uses):
+            total = total + p.sum(x * float(10**k))
+        return total
+
+    assert gradient(many, np.ones(3))[0].tolist() == [float("1" * uses)] * 3
+
+
+def test_residual_with_a_shared_leaf():
+    """a + b hands one array to both; adding more to a must not reach b, nor the shared gradient of the sum."""
+
+    def residual(a, b):
+        s = a + b
+        return p.sum(s * 1.0) + p.sum(a * 3.0) + p.sum(a * 5.0) + p.sum(s * 7.0)
+
+    a, b = gradient(residual, np.zeros(2), np.zeros(2))
+    assert a.tolist() == [16.0, 16.0]
+    assert b.tolist() == [8.0, 8.0]
+
+
+def test_gradients_of_a_sum_are_two_arrays():
+    a, b = gradient(lambda a, b: p.sum(a + b), np.zeros(2), np.zeros(2))
+    assert not np.shares_memory(a, b)
+
+
+def test_a_read_only_gradient_is_never_written():
+    """The vjp of sum is a broadcast view, which cannot be added into."""
+    assert gradient(lambda x: p.sum(x) + p.sum(x) + p.sum(x) + p.sum(x), np.zeros(3))[0].tolist() == [4.0] * 3
+
+
+def test_unused_output_counts_as_zero():
+    assert gradient(lambda x: p.sum(p.unstack(x)[1]), np.zeros((3, 2)))[0].tolist() == [[0, 0], [1, 1], [0, 0]]
+    z, cell = np.full((1, 4), 0.5), np.ones((1, 1))
+    for unused in range(2):
+        ours = gradient(lambda z, c, k=unused: p.sum(fused.lstm_gates(z, c)[1 - k]), z, cell)
+        plain = gradient(lambda z, c, k=unused: p.sum(fused.lstm_gates.reference(z, c)[1 - k]), z, cell)
+        for one, other in zip(ours, plain, strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-14)
+
+
+def test_dead_branch_costs_nothing():
+    def branches(x):
+        p.sum(p.log(x - x))  # its derivative is not finite
+        return p.sum(x * 2.0)
+
+    with np.errstate(all="ignore"):
+        assert gradient(branches, np.ones(2))[0].tolist() == [2.0, 2.0]
+
+
+def test_constants_are_not_recorded():
+    parameter = Parameter(np.ones(2))
+    with Tape() as tape:
+        x = p.exp(np.ones(2)) + Tensor(np.ones(2)) * 3.0
+        assert tape.entries == []
+        assert x.id == 0
+        loss = p.sum(parameter.detach() * 2.0)
+    with pytest.raises(RuntimeError, match="does not depend on anything recorded on this Tape"):
+        tape.backward(loss)
+
+
+def test_nothing_is_recorded_outside_a_tape():
+    parameter = Parameter(np.ones(2))
+    assert p.sum(parameter * 2.0).id == 0
+    with Tape():
+        pass
+    assert p.sum(parameter * 2.0).id == 0
+
+
+def test_a_tape_can_be_read():
+    with Tape() as tape:
+        p.sum(p.tanh(tape.watch(np.ones((2, 3)))))
+    assert [entry[0].name for entry in tape.entries] == ["tanh", "sum"]
+    assert tape.entries[0][2] == [(1, (2, 3), np.float64)]
+    assert tape.entries[1][3] == [(3, (), np.float64)]
+
+
+def test_a_hundred_thousand_operations():
+    """No recursion, and a few microseconds an operation: 10 s would be a hundred of them."""
+    start = time.perf_counter()
+    with Tape() as tape:
+        x = y = tape.watch(np.ones(()))
+        for _ in range(100_000):
+            y = y + 1.0
+    assert tape.gradient(y, x) == 1.0
+    assert time.perf_counter() - start < 10
+
+
+def test_gradient_of_an_intermediate():
+    with Tape() as tape:
+        x = tape.watch(np.array([1.0, 2.0]))
+        y = x * 3.0
+        loss = p.sum(p.square(y)) + p.sum(y)
+    gx, gy, one = tape.gradient(loss, [x, y, loss])
+    assert gy.tolist() == [7.0, 13.0]
+    assert gx.tolist() == [21.0, 39.0]
+    assert one == 1.0
+
+
+def test_gradient_of_one_or_of_a_list():
+    def record():
+        with Tape() as tape:
+            x = tape.watch(np.ones(2))
+            loss = p.sum(x)
+        return tape, loss, x
+
+    tape, loss, x = record()
+    assert tape.gradient(loss, x).tolist() == [1.0, 1.0]
+    tape, loss, x = record()
+    first, second = tape.gradient(loss, [x, x])
+    assert not np.shares_memory(first, second)
+
+
+def test_gradients_of_0d_parameters_are_arrays():
+    scale = Parameter(np.array(2.0))
+    with Tape() as tape:
+        loss = p.exp(scale) * scale
+    found = tape.gradient(loss, scale)
+    assert type(found) is np.ndarray
+    assert found.shape == ()
+    assert found == pytest.approx(3 * np.exp(2.0))
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (3,), (1, 3), (2, 1), (2, 3), (4, 1, 1), (4, 2, 3)])
+def test_unbroadcast_is_the_transpose_of_broadcasting(shape):
+    """<broadcast(x), g> = <x, unbroadcast(g)>"""
+    random = np.random.default_rng(0)
+    x, g = np.asarray(random.standard_normal(shape)), random.standard_normal((4, 2, 3))
+    back = unbroadcast(g, shape)
+    assert back.shape == shape
+    assert np.sum(np.broadcast_to(x, g.shape) * g) == pytest.approx(np.sum(x * back))
+
+
+# --- Parameters ------------------------------------------------------------------------------------------------------------
+
+
+def test_backward_adds_into_grad():
+    weight = Parameter(np.array([1.0, 2.0]))
+    buffer = weight.grad
+    for count in 1, 2, 3:
+        with Tape() as tape:
+            loss = p.sum(weight * 3.0) + p.sum(weight)
+        tape.backward(loss)
+        assert weight.grad is buffer
+        assert buffer.tolist() == [4.0 * count] * 2
+
+
+def test_backward_into_a_flat_buffer():
+    """The buffer has an optimizer's layout; the parameters' own gradients stay as they are, and tapes of two pieces add up."""
+    random = np.random.default_rng(0)
+    weight, bias, unused = parameters = [Parameter(random.standard_normal(shape)) for shape in ((3, 2), (2,), (4,))]
+    optimizer = optim.SGD(parameters)
+
+    def record():
+        with Tape() as tape:
+            loss = p.sum(p.square(fused.linear(np.ones((5, 3)), weight, bias)))
+        return tape, loss
+
+    for _ in range(2):
+        tape, loss = record()
+        tape.backward(loss)
+    expected, optimizer.gradient[...] = optimizer.gradient.copy(), 0
+    into = np.zeros_like(optimizer.data)
+    for _ in range(2):
+        tape, loss = record()
+        tape.backward(loss, into=into)
+    np.testing.assert_array_equal(into, expected)
+    assert (into[unused.offset :] == 0).all()
+    assert (into[: unused.offset] != 0).all()
+    assert (optimizer.gradient == 0).all()
+
+
+def test_a_parameter_used_at_fifty_steps():
+    """h_t = w h_{t-1}: d h_50 / dw = 50 w^49 h_0, through p.grad, a flat buffer and gradient alike."""
+    w = Parameter(np.array(1.01))
+    optim.SGD([w])
+
+    def record():
+        with Tape() as tape:
+            h = 2.0
+            for _ in range(50):
+                h = w * h
+        return tape, h
+
+    expected, into = 50 * 1.01**49 * 2.0, np.zeros(1)
+    tape, loss = record()
+    tape.backward(loss)
+    assert w.grad == pytest.approx(expected, rel=1e-13)
+    tape, loss = record()
+    tape.backward(loss, into=into)
+    assert into[0] == w.grad
+    tape, loss = record()
+    assert tape.gradient(loss, w) == w.grad
+
+
+def test_a_parameter_as_the_loss():
+    w = Parameter(np.array(3.0))
+    with Tape() as tape:
+        p.sum(w)
+    tape.backward(w)
+    assert w.grad == 1.0
+
+
+def test_parameter_data_is_copied_in_place():
+    source = np.ones((2, 3), np.float32)
+    weight = Parameter(source)
+    memory = weight.data
+    weight.data = 2 * source
+    assert weight.data is memory
+    assert (memory == 2).all()
+    assert (source == 1).all()
+    with pytest.raises(ValueError, match=r"shape \(2, 3\) cannot take an array of shape \(3, 2\); reshape"):
+        weight.data = np.ones((3, 2), np.float32)
+    with pytest.raises(TypeError, match=r"float32 cannot take float64; convert with \.astype"):
+        weight.data = np.ones((2, 3))
+    with pytest.raises(TypeError, match="floating-point values, not int64"):
+        Parameter(np.arange(3))
+
+
+def test_a_copied_parameter_is_another_one():
+    weight = Parameter(np.ones(2))
+    other = copy.deepcopy(weight)
+    assert other.id != weight.id
+    assert not np.shares_memory(other.data, weight.data)
+    with Tape() as tape:
+        loss = p.sum(weight * 2.0 + other * 3.0)
+    tape.backward(loss)
+    assert weight.grad.tolist() == [2.0, 2.0]
+    assert other.grad.tolist() == [3.0, 3.0]
+
+
+# --- Misuse of a tape ------------------------------------------------------------------------------------------------------
+
+
+def recorded():
+    with Tape() as tape:
+        x = tape.watch(np.ones(2))
+        loss = p.sum(x * 2.0)
+    return tape, loss, x
+
+
+def test_second_backward_is_refused():
+    for first in "backward", "gradient":
+        for second in "backward", "gradient":
+            tape, loss, x = recorded()
+            (tape.backward if first == "backward" else lambda loss, x=x, tape=tape: tape.gradient(loss, x))(loss)
+            with pytest.raises(RuntimeError, match="this Tape is consumed; record again") as caught:
+                tape.backward(loss) if second == "backward" else tape.gradient(loss, x)
+            assert_two_lines(caught)
+
+
+def test_backward_inside_the_recording_is_refused():
+    with Tape() as tape:
+        loss = p.sum(tape.watch(np.ones(2)))
+        with pytest.raises(RuntimeError, match="still recording; leave the with-block first"):
+            tape.backward(loss)
+
+
+def test_backward_before_any_recording_is_refused():
+    with pytest.raises(RuntimeError, match="this Tape is new"):
+        Tape().backward(Tensor(np.ones(())))
+
+
+def test_non_scalar_loss_is_refused():
+    with Tape() as tape:
+        x = tape.watch(np.ones(2)) * 2.0
+    with pytest.raises(ValueError, match=r"scalar loss, not shape \(2,\); reduce it with primitives\.sum or mean"):
+        tape.backward(x)
+
+
+@pytest.mark.parametrize(
+    "loss", [Tensor(np.ones(())), np.ones(()), 1.0, Parameter(np.ones(()))], ids=["Tensor", "array", "number", "Parameter"]
+)
+def test_a_loss_from_elsewhere_is_refused(loss):
+    tape, *_ = recorded()
+    with pytest.raises(RuntimeError, match="the loss does not depend on anything recorded on this Tape"):
+        tape.backward(loss)
+
+
+def test_a_loss_of_another_tape_is_refused():
+    (tape, *_), (_, other, _) = recorded(), recorded()
+    with pytest.raises(RuntimeError, match="the loss does not depend on anything recorded on this Tape"):
+        tape.backward(other)
+
+
+def test_nested_tapes_are_refused_and_the_outer_one_goes_on():
+    with Tape() as tape:
+        x = tape.watch(np.ones(2))
+        with pytest.raises(RuntimeError, match=r"already recording in this thread.*one tape per thread"), Tape():
+            pass
+        loss = p.sum(x * 2.0)
+    assert tape.gradient(loss, x).tolist() == [2.0, 2.0]
+
+
+def test_a_tape_records_once():
+    with Tape() as tape:
+        pass
+    with pytest.raises(RuntimeError, match="already used; make a new one"), tape:
+        pass
+
+
+def test_an_exception_closes_the_tape():
+    with pytest.raises(ZeroDivisionError), Tape():
+        raise ZeroDivisionError
+    with Tape():
+        pass
+
+
+def test_a_tensor_of_an_older_tape():
+    """An error on a new tape, for it would silently cut the gradient; a constant outside; welcome when detached."""
+    _, _, old = recorded()
+    assert p.sum(old).id == 0
+    with Tape() as tape:
+        new = tape.watch(np.ones(2))
+        with pytest.raises(RuntimeError, match=r"multiply: an argument was made on another Tape.*\.detach\(\)") as caught:
+            new * old
+        loss = p.sum(new * old.detach())
+    assert tape.gradient(loss, new).tolist() == [1.0, 1.0]
+    assert_two_lines(caught)
+
+
+def test_a_parameter_changed_before_backward_is_refused():
+    def change(weight, optimizer):
+        weight.data = 2 * weight.data
+
+    for update in change, lambda weight, optimizer: optimizer.step():
+        weight = Parameter(np.ones(2))
+        optimizer = optim.SGD([weight])
+        with Tape() as tape:
+            loss = p.sum(weight * weight)
+        update(weight, optimizer)
+        with pytest.raises(
+            RuntimeError, match=r"Parameter of shape \(2,\) was changed after it was recorded; call backward before the update"
+        ):
+            tape.backward(loss)
+
+
+def test_wrt_that_the_loss_does_not_depend_on():
+    weight, other = Parameter(np.ones(2)), Parameter(np.ones((2, 3), np.float32))
+    for stranger in other, Tensor(np.ones((2, 3), np.float32)), recorded()[2]:
+        with Tape() as tape:
+            loss = p.sum(weight * 2.0)
+        with pytest.raises(KeyError, match=r"does not depend on wrt\[1\].*strict=False"):
+            tape.gradient(loss, [weight, stranger])
+    with Tape() as tape:
+        loss = p.sum(weight * 2.0)
+    found, zeros = tape.gradient(loss, [weight, other], strict=False)
+    assert found.tolist() == [2.0, 2.0]
+    assert zeros.tolist() == [[0.0] * 3] * 2
+    assert zeros.dtype == np.float32
+
+
+def test_watch_refuses_integers():
+    with Tape() as tape, pytest.raises(TypeError, match=r"floating-point array, not int64; convert with \.astype"):
+        tape.watch(np.arange(3))
+
+
+@pytest.mark.parametrize("wrong", [lambda g: g.astype(np.float32), lambda g: g[:, :2]], ids=["dtype", "shape"])
+def test_a_wrong_rule_is_named(wrong, monkeypatch):
+    rule = p.tanh.rule
+    monkeypatch.setattr(p.tanh, "rule", lambda *args: wrong(rule(*args)))
+    with Tape() as tape:
+        x = tape.watch(np.ones((2, 3)))
+        loss = p.sum(p.tanh(x))
+    with pytest.raises(TypeError, match=r"vjp of tanh, argument 0: .* the argument float64\[2, 3\]; the rule is wrong"):
+        tape.gradient(loss, x)
+
+
+# --- Threads ---------------------------------------------------------------------------------------------------------------
+
+
+def test_two_threads_record_at_once():
+    """Shared parameters, tapes and flat buffers of their own: every result is exactly the one computed alone."""
+    random = np.random.default_rng(0)
+    weight, bias = parameters = [Parameter(random.standard_normal((6, 4))), Parameter(random.standard_normal(4))]
+    optimizer = optim.SGD(parameters)
+    inputs = random.standard_normal((2, 5, 6))
+
+    def once(x):
+        into = np.zeros_like(optimizer.data)
+        with Tape() as tape:
+            h = p.tanh(x @ weight + bias)
+            loss = p.sum(p.softmax(h * h))
+            count = len(tape.entries)
+        tape.backward(loss, into=into)
+        return into, count
+
+    alone = [once(x) for x in inputs]
+    start, failures, rounds = threading.Barrier(2), [], []
+
+    def work(k):
+        start.wait()
+        for round in range(300):
+            try:
+                into, count = once(inputs[k])
+                np.testing.assert_array_equal(into, alone[k][0])
+                assert count == alone[k][1]
+            except Exception as error:
+                failures.append(error)
+                return
+            rounds.append(round)
+
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures, failures[0]
+    assert len(rounds) == 600
+
+
+def test_a_tape_in_one_thread_is_off_in_another():
+    weight, seen = Parameter(np.ones(2)), []
+    with Tape() as tape:
+        thread = threading.Thread(target=lambda: seen.append(p.sum(weight * 2.0).id))
+        thread.start()
+        thread.join()
+        assert tape.entries == []
+    assert seen == [0]
+
+
+# --- Memory ----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def no_collector():
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+def test_saved_arrays_die_in_backward(no_collector):
+    """By reference counts alone: tanh saved its output, multiply its inputs, and after backward nobody holds them."""
+    weight = Parameter(np.ones((10, 10)))
+    with Tape() as tape:
+        hidden = p.tanh(weight * 2.0)
+        product = hidden * hidden
+        loss = p.sum(product)
+        saved = [weakref.ref(hidden.data), weakref.ref(product.data)]
+        del hidden, product
+        assert saved[0]() is not None  # the tape holds it for its rule
+        assert saved[1]() is None  # sum saves a shape
+    tape.backward(loss)
+    assert saved[0]() is None
+    assert tape.entries == []
+
+
+def test_a_dropped_tape_frees_everything(no_collector):
+    weight = Parameter(np.ones((10, 10)))
+    with Tape() as tape:
+        hidden = p.tanh(weight)
+        p.sum(p.square(hidden))
+    refs = [weakref.ref(hidden.data), weakref.ref(weight.data), weakref.ref(tape)]
+    del tape, hidden, weight
+    assert [r() for r in refs] == [None, None, None]
+
+
+def test_nothing_is_left_for_the_garbage_collector(no_collector):
+    weight = Parameter(np.ones((4, 4)))
+    for _ in range(5):
+        with Tape() as tape:
+            rows = p.unstack(fused.linear(np.ones((3, 4)), weight, relu=True))
+            loss = p.sum(p.concatenate(list(rows)) * 2.0)
+        tape.backward(loss)
+        del tape, rows, loss
+    with Tape() as tape:  # and a tape that nobody consumed
+        p.sum(weight * 2.0)
+    del tape
+    assert gc.collect() == 0
+
+
+def test_backward_needs_little_more_memory_than_forward():
+    """Each entry is freed as it is used, so that of a chain of T arrays backward adds only the few gradients alive at a time.
+
+    The bound: forward's peak and 4 arrays (the gradient that arrives, two factors and their product inside the rule), out of 40.
+    Gradients kept to the end would add 40 to it.
+    """
+    size, steps = 100_000, 40
+    weight = Parameter(np.full(size, 0.5))
+    tracemalloc.start()
+    try:
+        with Tape() as tape:
+            x = weight
+            for _ in range(steps):
+                x = p.tanh(x)
+            loss = p.sum(x)
+            del x
+        forward, _ = tracemalloc.get_traced_memory()
+        tracemalloc.reset_peak()
+        tape.backward(loss)
+        after, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    array = size * 8
+    assert forward >= steps * array  # the measure sees the arrays
+    assert peak <= forward + 4 * array
+    assert after <= 0.5 * array

@@ -1,0 +1,319 @@
+"""Pictures: which numbers are drawn and where, how runs are grouped into lines, and what the plot command says when it cannot draw."""
+
+import dataclasses
+import itertools
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import matplotlib
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from matplotlib.colors import to_hex
+from matplotlib.patches import Rectangle
+
+import tinyrmc
+from tinyrmc import figures, plot
+from tinyrmc.discovery import load_task
+from tinyrmc.runs import Run, RunError
+from tinyrmc.training import Trainer
+
+TEST = "test_accuracy"
+FLOORS = {TEST: {"only the self query": 0.5, "ranking by own norm": 0.59}}
+
+
+def lines_of(values, metric=TEST, every=100, **more):
+    """metrics.jsonl of a run that measured `values` at every, 2 every, ..."""
+    return [{"step": every * (k + 1), metric: value, **more} for k, value in enumerate(values)]
+
+
+def drawn(panel):
+    """{label: (x, y)} of the lines that the legend names."""
+    return {line.get_label(): line.get_data() for line in panel.get_legend_handles_labels()[0]}
+
+
+# --- Learning curves ----------------------------------------------------------------------------------------------------------------------
+
+
+def test_a_group_is_its_mean_and_range_over_shared_steps():
+    runs = [lines_of([0.1, 0.5, 0.9]), lines_of([0.3, 0.7]), [*lines_of([0.2, 0.6]), {"step": 250, TEST: 0.8}, {"step": 300, "loss": 1.0}]]
+    (panel,) = figures._draw_learning_curve({"rmc": runs, "lstm": [lines_of([0.4])]}, {}, [TEST]).axes
+    curves = drawn(panel)
+    x, y = curves["rmc: mean and range of 3 seeds"]
+    np.testing.assert_array_equal(x, [100, 200])
+    np.testing.assert_allclose(y, [0.2, 0.6])
+    np.testing.assert_allclose(curves["lstm"][1], [0.4])
+    (band,) = panel.collections
+    corners = {(round(x), round(y, 6)) for x, y in band.get_paths()[0].vertices}
+    assert corners == {(100, 0.1), (100, 0.3), (200, 0.5), (200, 0.7)}
+
+
+def test_null_and_missing_values_are_skipped_and_a_repeated_step_counts_once():
+    lines = [{"step": 1, TEST: None}, {"step": 2, TEST: 0.5}, {"step": 3}, {"step": 2, TEST: 0.7}]
+    steps, values = figures.shared_points([lines], TEST)
+    assert steps.tolist() == [2] and values.tolist() == [[0.7]]
+
+
+def test_nothing_in_common_is_an_error():
+    with pytest.raises(ValueError, match="the runs of 'rmc' have no step in common"):
+        figures._draw_learning_curve({"rmc": [lines_of([0.1]), lines_of([0.1], every=70)]}, {}, [TEST])
+
+
+def test_only_a_single_run_shows_its_training_batches_and_rungs():
+    lines = [
+        {"step": 100, "accuracy": 0.6, "rung": "3x2"},
+        {"step": 200, "accuracy": 0.8, "rung": "3x2", TEST: 0.3},
+        {"step": 300, "accuracy": 0.7, "rung": "3x4"},
+        {"step": 400, "accuracy": 0.5, "rung": "4x4", TEST: 0.4},
+        {"step": 410, TEST: 0.45},  # the line of a run that was out of time
+    ]
+    assert figures.rung_starts(lines) == [(0, "3x2"), (200, "3x4"), (300, "4x4")]
+    (panel,) = figures._draw_learning_curve({"rmc": [lines]}, {}, [TEST]).axes
+    np.testing.assert_allclose(drawn(panel)["on its training batches, current rung"][1], [0.6, 0.8, 0.7, 0.5])
+    assert [text.get_text() for text in panel.texts] == ["3x2", "3x4", "4x4"]
+    ticks = [line.get_xdata()[0] for line in panel.lines if list(line.get_ydata()) == [0, 0.02, 0.05]]
+    assert ticks == [0, 200, 300]
+
+    (panel,) = figures._draw_learning_curve({"rmc": [lines], "lstm": [lines]}, {}, [TEST]).axes
+    assert set(drawn(panel)) == {"rmc", "lstm"} and not panel.texts
+
+
+def test_each_metric_has_a_panel_with_its_own_references():
+    both = [{"step": 1, TEST: 0.4, "test_loss": 2.0}, {"step": 2, TEST: 0.6, "test_loss": 1.0}]
+    figure = figures._draw_learning_curve({"rmc": [both]}, FLOORS | {"test_loss": {"uniform": 1.386294}}, [TEST, "test_loss"], "a title")
+    accuracy, loss = figure.axes
+    assert (accuracy.get_title(), loss.get_title()) == ("held-out accuracy", "held-out loss")
+    assert {text.get_text() for text in accuracy.texts} == {"only the self query 50 %", "ranking by own norm 59 %"}
+    assert [text.get_text() for text in loss.texts] == ["uniform 1.39"]
+    dashed = {line.get_ydata()[0] for line in accuracy.lines if len(line.get_xdata()) == 2 and line.get_label().startswith("_")}
+    assert dashed == {0.5, 0.59}
+    assert accuracy.get_ylim() == (0, 1) and accuracy.yaxis.get_major_formatter()(0.2) == "20 %"
+    np.testing.assert_allclose(loss.lines[0].get_ydata(), [2.0, 1.0])
+
+
+def test_labels_of_references_keep_their_order_and_never_touch():
+    references = {TEST: {"a": 0.9, "b": 0.89, "c": 0.91, "d": 0.999, "e": 0.0, "f": 0.3}}
+    figure = figures._draw_learning_curve({"rmc": [lines_of([0.2, 0.905, 0.9])]}, references, [TEST])
+    (panel,) = figure.axes
+    texts = sorted(panel.texts, key=lambda text: references[TEST][text.get_text()[0]])
+    boxes = [text.get_window_extent() for text in texts]
+    assert all(lower.y1 <= upper.y0 + 1 for lower, upper in itertools.pairwise(boxes))
+    assert panel.get_window_extent().y0 <= boxes[0].y0 and boxes[-1].y1 <= panel.get_window_extent().y1
+
+
+def test_a_reference_is_labelled_on_the_side_where_the_curve_is_not():
+    for end, side in ((0.52, -1), (0.48, 1)):
+        (panel,) = figures._draw_learning_curve({"lstm": [lines_of([0.2, end, end, end])]}, {TEST: {"floor": 0.5}}, [TEST]).axes
+        assert np.sign(panel.texts[0].get_position()[1] - 0.5) == side
+
+
+@given(st.lists(st.floats(0, 10), max_size=12), st.floats(0.01, 0.8))
+def test_spread_keeps_order_distance_and_bounds(wanted, gap):
+    wanted = sorted(wanted)
+    placed = figures._spread(wanted, gap, 0, 10)
+    assert all(b - a >= gap - 1e-9 for a, b in itertools.pairwise(placed))
+    assert all(-1e-9 <= x <= 10 + 1e-9 for x in placed)
+    if all(b - a >= gap for a, b in itertools.pairwise(wanted)):
+        np.testing.assert_allclose(placed, wanted, atol=1e-9)
+
+
+# --- Attention ----------------------------------------------------------------------------------------------------------------------------
+
+
+def attention_weights(E, T, H, N):
+    weights = np.random.default_rng(0).random((E, T, H, N, N + 1))
+    return weights / weights.sum(axis=-1, keepdims=True)
+
+
+QUESTION = "Which vector is number 2 of 8 in distance from vector 5, farthest first?\nAnswer 3, right (labels in order: 0 2 3 1 7 6 5 4)"
+
+
+def test_each_matrix_stands_at_its_head_and_time_step():
+    E, T, H, N = 2, 3, 4, 5
+    weights = attention_weights(E, T, H, N)
+    figure = figures._draw_attention(weights, [2, 0], ["one", "two"])
+    for example, block in enumerate(figure.axes[:E]):
+        (mesh,) = (c for c in block.collections if c.get_array() is not None)
+        assert mesh.get_clim() == (0, 1)
+        cells = np.ma.filled(mesh.get_array(), np.nan).reshape(H + 1, N + 1, T, N + 2)
+        for t in range(T):
+            for h in range(H):
+                np.testing.assert_array_equal(cells[h, :N, t, : N + 1], weights[example, t, h])
+            np.testing.assert_allclose(cells[H, :N, t, : N + 1], sum(weights[example, t]) / H)
+        assert np.isnan(cells[:, N]).all() and np.isnan(cells[..., N + 1]).all()
+    assert [label.get_text() for label in figure.axes[0].get_yticklabels()] == ["head 1", "head 2", "head 3", "head 4", "mean"]
+
+
+def test_the_marked_step_is_framed_and_named_in_red():
+    figure = figures._draw_attention(attention_weights(2, 4, 2, 3), [3, 1], ["one", "two"], mark="query")
+    for block, marked in zip(figure.axes, (3, 1), strict=False):
+        labels = block.get_xticklabels()
+        assert [label.get_text() for label in labels] == [f"query\nt={t + 1}" if t == marked else f"t={t + 1}" for t in range(4)]
+        red = [to_hex(label.get_color()).upper() == figures.MARK for label in labels]
+        assert red == [t == marked for t in range(4)]
+        (frame,) = (p for p in block.patches if isinstance(p, Rectangle) and to_hex(p.get_edgecolor()).upper() == figures.MARK)
+        inside = [frame.get_x() < tick < frame.get_x() + frame.get_width() for tick in block.get_xticks()]
+        assert inside == [t == marked for t in range(4)]
+
+
+@pytest.mark.parametrize("shape", [(3, 4, 4, 4), (3, 8, 8, 8), (1, 4, 1, 1), (4, 8, 2, 16), (1, 8, 8, 1), (2, 4, 8, 16)])
+def test_no_words_overlap_or_leave_the_picture(shape):
+    E, T, _, _ = shape
+    with figures._style():
+        figure = figures._draw_attention(attention_weights(*shape), [0, T - 1, 0, T - 1][:E], [QUESTION] * E)
+        figure.draw_without_rendering()
+    words = list(figure.texts)
+    for axes in figure.axes:
+        words += [*axes.get_xticklabels(), *axes.get_yticklabels(), axes.yaxis.label]
+    boxes = [(word.get_text(), word.get_window_extent()) for word in words if word.get_text() and word.get_visible()]
+    for (one, a), (other, b) in itertools.combinations(boxes, 2):
+        assert not a.overlaps(b), f"{one!r} overlaps {other!r}"
+    for word, box in boxes:
+        assert box.x0 >= 0 and box.y0 >= 0 and box.x1 <= figure.bbox.x1 and box.y1 <= figure.bbox.y1, word
+    assert figure.bbox.width < 3000 and figure.bbox.height < 1250
+
+
+# --- Files --------------------------------------------------------------------------------------------------------------------------------
+
+
+def draw_both(folder):
+    groups = {"rmc": [lines_of([0.1, 0.7])], "lstm": [lines_of([0.2, 0.4])]}
+    curve = figures.learning_curve(groups, FLOORS, [TEST], folder / "curve.png", "$x_1")
+    return curve, figures.attention(attention_weights(2, 4, 2, 3), [0, 1], ["one $", "two_"], folder / "attention.png")
+
+
+def test_equal_numbers_give_equal_bytes_whatever_the_readers_settings(tmp_path):
+    first = [path.read_bytes() for path in draw_both(tmp_path)]
+    assert all(data.startswith(b"\x89PNG") and b"matplotlib" not in data for data in first)
+    with matplotlib.rc_context({"font.size": 20, "axes.facecolor": "yellow", "savefig.bbox": "tight", "figure.dpi": 37}):
+        before = dict(matplotlib.rcParams)
+        again = [path.read_bytes() for path in draw_both(tmp_path)]
+        assert dict(matplotlib.rcParams) == before
+    assert again == first
+
+
+def python(script):
+    surroundings = os.environ | {"PYTHONPATH": str(Path(tinyrmc.__file__).parents[1])}
+    return subprocess.run([sys.executable, "-c", script], env=surroundings, capture_output=True, text=True, timeout=60, check=True).stdout
+
+
+def test_pyplot_is_never_imported_and_matplotlib_only_to_draw():
+    assert python("import sys, tinyrmc.plot, tinyrmc.training; print('matplotlib' in sys.modules)") == "False\n"
+    script = """
+import os, sys, numpy
+from tinyrmc import figures
+figures.attention(numpy.ones((1, 4, 1, 1, 2)), [0], ["title"], os.devnull)
+figures.learning_curve({"a": [[{"step": 1, "b": 1}]]}, {}, ["b"], os.devnull)
+print("matplotlib.pyplot" in sys.modules)
+"""
+    assert python(script) == "False\n"
+
+
+# --- The plot command ---------------------------------------------------------------------------------------------------------------------
+
+nth_farthest = load_task("nth_farthest")
+
+
+def small(**model):
+    """A configuration of nth_farthest whose networks are tiny."""
+    config = dataclasses.replace(nth_farthest.QUICK, model=dataclasses.replace(nth_farthest.QUICK.model, head_size=2, num_heads=2, **model))
+    return dataclasses.replace(config, train=dataclasses.replace(config.train, batch_size=8))
+
+
+@pytest.fixture
+def make_run(tmp_path):
+    def make(config=None, seed=0, values=(0.25, 0.5), preset="quick", task="nth_farthest"):
+        config = dataclasses.asdict(config or small())
+        run = Run.create(tmp_path / "runs", "r", {"task": task, "preset": preset, "seed": seed, "config": config}, {})
+        for line in lines_of(values, test_accuracy_without_self=0.2):
+            run.log(line)
+        return run
+
+    return make
+
+
+def labels(*runs):
+    return {label: [run.config["seed"] for run in members] for label, members in plot.group_runs(list(runs)).items()}
+
+
+def test_seeds_make_one_group_and_cores_another(make_run):
+    runs = [make_run(seed=3), make_run(small(core="lstm"), seed=3), make_run(seed=1), make_run(seed=2)]
+    assert labels(*runs) == {"quick, rmc": [3, 1, 2], "quick, lstm": [3]}
+
+
+def test_what_preset_and_core_do_not_tell_apart_is_named(make_run):
+    runs = [make_run(small(mem_slots=n, forget_bias=b), seed=n) for n, b in ((4, 1.0), (8, 1.0), (4, 0.5))]
+    assert list(labels(*runs, make_run(preset="ladder"))) == [
+        "quick, rmc, model.mem_slots 4, model.forget_bias 1.0",
+        "quick, rmc, model.mem_slots 8",
+        "quick, rmc, model.mem_slots 4, model.forget_bias 0.5",
+        "ladder, rmc",
+    ]
+
+
+def test_what_the_command_draws(make_run, tmp_path, monkeypatch, capsys):
+    seen = []
+    monkeypatch.setattr(figures, "learning_curve", lambda *words: seen.append(words) or words[3])
+    runs = [make_run(seed=0), make_run(seed=1, values=[0.3]), make_run(small(core="lstm"))]
+    assert plot.main([*(str(run.path) for run in runs), "--out", str(tmp_path / "all.png")]) == 0
+    ((groups, references, metrics, out, title),) = seen
+    assert capsys.readouterr().out == f"{out}\n" and out == tmp_path / "all.png" and title == "nth_farthest"
+    assert groups == {"quick, rmc": [runs[0].metrics(), runs[1].metrics()], "quick, lstm": [runs[2].metrics()]}
+    assert metrics == [TEST, "test_accuracy_without_self"]
+    assert references == nth_farthest.Task(small()).references()
+
+
+def test_different_references_are_named_after_their_groups(make_run, tmp_path, monkeypatch):
+    seen = []
+    monkeypatch.setattr(figures, "learning_curve", lambda *words: seen.append(words))
+    large = dataclasses.replace(small(), data=dataclasses.replace(small().data, objects=8))
+    plot.draw_curves([make_run(), make_run(large, preset="other")], tmp_path / "a.png")
+    values = seen[0][1][TEST]
+    assert values["quick, rmc: only the self query"] == 0.5 and values["other, rmc: only the self query"] == 0.25
+
+
+def test_a_single_run_gets_its_tasks_pictures_beside_the_curve(make_run, tmp_path, capsys):
+    run = make_run()
+    assert plot.draw_run(run) == [run.path / "learning_curve.png"]  # no checkpoint yet
+
+    trainer = Trainer(nth_farthest.Task(small()), seed=0, workers=1, processes=False)
+    run.save(trainer.arrays(), {**trainer.state(), "lines": 2, "run": run.config})
+    assert plot.main([str(run.path)]) == 0
+    assert capsys.readouterr().out.split("\n") == [str(run.path / "learning_curve.png"), str(run.path / "attention.png"), ""]
+    assert (run.path / "attention.png").read_bytes().startswith(b"\x89PNG")
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    assert plot.draw_run(run, elsewhere / "curve.png") == [elsewhere / "curve.png", elsewhere / "attention.png"]
+
+
+def error_of(runs, out="a.png"):
+    with pytest.raises(RunError) as caught:
+        plot.draw_curves(runs, Path(out))
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_errors_name_the_run_and_the_remedy(make_run, tmp_path):
+    run, fresh = make_run(), make_run(seed=1, values=[])
+    assert error_of([run, fresh]) == f"{fresh.path} has no line with test_accuracy yet; train it until its first evaluation"
+    assert "different tasks; plot them one by one" in error_of([run, make_run(task="other")])
+    assert f"{run.path} and {run.path} have the same configuration and seed; give one of them" == error_of([run, run])
+    assert "give --out a name that ends in .png" in error_of([run], run.path / "metrics.jsonl")
+    assert "No such file or directory; give python -m tinyrmc.plot a writable place with --out" in error_of([run], tmp_path / "no/a.png")
+    apart = make_run(seed=2, values=[])
+    apart.log({"step": 137, TEST: 0.5})
+    assert error_of([run, apart]) == "the runs of 'quick, rmc' were never evaluated at the same step; plot them one by one"
+
+
+@pytest.mark.parametrize(
+    "words, says", [([], "RUN"), (["--nonsense", "x"], "--nonsense"), (["nowhere"], "nowhere"), (["x", "--out"], "--out")]
+)
+def test_bad_words_get_one_line_and_exit_code_2(words, says, monkeypatch, capsys):
+    with pytest.raises(SystemExit) as caught:
+        plot.run_main(lambda: plot.main(words))
+    out, err = capsys.readouterr()
+    assert caught.value.code == 2 and not out
+    assert err.startswith("error: ") and err.count("\n") == 1 and says in err

@@ -1,0 +1,142 @@
+"""The LSTM against an independent oracle, gate by gate and unrolled; its start, interface and errors."""
+
+import autograd.numpy as hips
+import numpy as np
+import oracles
+import pytest
+
+from tinyrmc import LSTM, Tape, gradcheck, primitives
+
+T, B, INPUT, HIDDEN = 20, 3, 4, 5
+
+
+def lstm_and_inputs(forget_bias=1.0, seed=0):
+    rng = np.random.default_rng(seed)
+    core = LSTM(INPUT, HIDDEN, forget_bias=forget_bias, dtype=np.float64, seed=seed)
+    for parameter in core.parameters():
+        parameter.data = rng.standard_normal(parameter.shape)
+    return core, rng.standard_normal((T, B, INPUT)), rng.standard_normal((B, HIDDEN)), rng.standard_normal((B, HIDDEN))
+
+
+def unrolled(core, inputs, state):
+    """The outputs of all steps, and the last cell."""
+    outputs = []
+    for x in inputs:
+        output, state = core(x, state)
+        outputs.append(output)
+    return outputs, state[1]
+
+
+@pytest.mark.parametrize("forget_bias", [1.0, 0.0, -2.5])
+def test_equals_the_oracle_over_20_steps(forget_bias):
+    core, inputs, hidden, cell = lstm_and_inputs(forget_bias)
+    P = {name: p.data for name, p in core.named_parameters()}
+    expected, last = oracles.lstm(np, P, forget_bias, inputs, hidden, cell)
+    outputs, ours = unrolled(core, inputs, (hidden, cell))
+    np.testing.assert_allclose([output.data for output in outputs], expected, rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose(ours.data, last, rtol=1e-10, atol=1e-12)
+
+
+def test_every_gradient_equals_hips_autograd_of_the_oracle():
+    core, inputs, hidden, cell = lstm_and_inputs()
+    probes = np.random.default_rng(9).standard_normal((T + 1, B, HIDDEN))
+    arrays = {name: p.data.copy() for name, p in core.named_parameters()} | {"hidden": hidden, "cell": cell, "inputs": inputs}
+
+    def oracle_loss(xp, a):
+        outputs, last = oracles.lstm(xp, a, 1.0, a["inputs"], a["hidden"], a["cell"])
+        return xp.sum(outputs * probes[:-1]) + xp.sum(last * probes[-1])
+
+    with Tape() as tape:
+        h, c, x = tape.watch(hidden), tape.watch(cell), tape.watch(inputs)
+        outputs, last = unrolled(core, primitives.unstack(x), (h, c))
+        loss = primitives.sum(last * probes[-1])
+        for output, probe in zip(outputs, probes, strict=False):
+            loss = loss + primitives.sum(output * probe)
+    found = dict(zip(arrays, tape.gradient(loss, [*core.parameters(), h, c, x]), strict=True))
+
+    assert float(loss.data) == pytest.approx(float(oracle_loss(hips, arrays)), rel=1e-12)
+    for name, expected in oracles.hips_gradient(oracle_loss, arrays).items():
+        scale = np.abs(expected).max()
+        assert scale > 0
+        np.testing.assert_allclose(found[name], expected, rtol=0, atol=1e-10 * scale, err_msg=name)
+
+
+def test_gradients_equal_the_complex_step():
+    core, inputs, hidden, cell = lstm_and_inputs(seed=1)
+    gradcheck(lambda h, c: tuple(unrolled(core, inputs, (h, c))[0]), hidden, cell, parameters=core.parameters())
+
+
+def test_parameters_have_stable_names_and_a_truncated_normal_start():
+    core = LSTM(40, 60)
+    assert [(name, p.shape) for name, p in core.named_parameters()] == [("gates.weight", (100, 240)), ("gates.bias", (240,))]
+    for parameter, tolerance in [(core.gates.weight, 0.03), (core.gates.bias, 0.2)]:  # the bias is drawn too, as in Sonnet
+        assert np.abs(parameter.data).max() <= 0.2 * (1 + 1e-6)  # two standard deviations of 1 / sqrt(100)
+        assert parameter.data.std() == pytest.approx(0.088, rel=tolerance)  # what is left of one after the cut
+        assert abs(parameter.data.mean()) < 0.02
+
+
+def test_seed_and_dtype():
+    one, same, other = LSTM(4, 5, seed=1), LSTM(4, 5, seed=1), LSTM(4, 5, seed=2)
+    for p, q, r in zip(one.parameters(), same.parameters(), other.parameters(), strict=True):
+        np.testing.assert_array_equal(p.data, q.data)
+        assert not np.array_equal(p.data, r.data)
+    wide = one.astype(np.float64)
+    np.testing.assert_array_equal(wide.gates.weight.data, one.gates.weight.data)
+    assert wide.initial_state(2)[0].dtype == np.float64
+
+
+def test_float32_stays_float32_and_trains():
+    core = LSTM(INPUT, HIDDEN)
+    state = core.initial_state(B)
+    assert [s.shape for s in state] == [(B, HIDDEN)] * 2
+    assert not any(s.any() for s in state)
+    with Tape() as tape:
+        for _ in range(3):
+            output, state = core(np.ones((B, INPUT), np.float32), state)
+            assert {output.dtype, state[0].dtype, state[1].dtype} == {np.dtype(np.float32)}
+        loss = primitives.sum(output)
+    tape.backward(loss)
+    assert all(p.grad.dtype == np.float32 and p.grad.any() for p in core.parameters())
+    assert output.shape == (B, core.output_size)
+    assert state[0] is output
+
+
+def test_trace_is_one_empty_dict_a_step():
+    core, inputs, hidden, cell = lstm_and_inputs()
+    trace = []
+    traced, _ = core(inputs[0], (hidden, cell), trace)
+    np.testing.assert_array_equal(traced.data, core(inputs[0], (hidden, cell))[0].data)
+    assert trace == [{}]
+
+
+@pytest.mark.parametrize("value", [0, -1, 1.5, True, None, "3"], ids=repr)
+@pytest.mark.parametrize("name", ["input_size", "hidden_size"])
+def test_bad_sizes_are_named(name, value):
+    with pytest.raises(ValueError, match=f"^LSTM: {name} must be an integer of at least 1, not {value!r}$"):
+        LSTM(**{"input_size": 4, "hidden_size": 5, name: value})
+
+
+def test_other_bad_arguments_are_named():
+    with pytest.raises(TypeError, match=r"dtype must be floating point .*not int64"):
+        LSTM(4, 5, dtype=np.int64)
+    with pytest.raises(ValueError, match="LSTM: batch_size must be an integer of at least 1, not 0"):
+        LSTM(4, 5).initial_state(0)
+
+
+@pytest.mark.parametrize("shape", [(3, 5), (4,), (3, 1, 4)], ids=str)
+def test_bad_inputs_are_named(shape):
+    core = LSTM(4, 5)
+    with pytest.raises(ValueError) as error:
+        core(np.zeros(shape, np.float32), core.initial_state(3))
+    assert str(error.value) == f"LSTM expects inputs (B, 4), got {shape}; see input_size"
+
+
+@pytest.mark.parametrize("bad", [(3, 1), (1, 5), (3, 6), (2, 5), (5,)], ids=str)
+@pytest.mark.parametrize("place", [0, 1])
+def test_bad_states_are_named(bad, place):
+    core = LSTM(4, 5)
+    state = [np.zeros((3, 5), np.float32)] * 2
+    state[place] = np.zeros(bad, np.float32)
+    with pytest.raises(ValueError) as error:
+        core(np.zeros((3, 4), np.float32), tuple(state))
+    assert str(error.value).startswith(f"LSTM expects a state of two arrays (3, 5) for these inputs, got {bad}")

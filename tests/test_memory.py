@@ -1,0 +1,519 @@
+"""The two cores against independent oracles, unrolled over time; their interface, layout and errors."""
+
+import itertools
+
+import autograd.numpy as hips
+import numpy as np
+import oracles
+import pytest
+
+from tinyrmc import PaperRelationalMemory, Parameter, RelationalMemory, Tape, equations, gradcheck, primitives
+from tinyrmc.memory import identity_memory
+
+T, B, INPUT = 20, 2, 3
+DEFAULTS = {
+    "mem_slots": 3, "num_heads": 2, "head_size": 3, "key_size": 2, "num_blocks": 1, "attention_mlp_layers": 2, "gate_style": "unit",
+    "input_rows": None, "activate_final": False, "forget_bias": 1.0, "input_bias": 0.0,
+}  # fmt: skip
+ROWS = [None, 2, 1, 3]
+SETTINGS = [  # every gate style with every number of blocks and of heads; the other sizes take turns
+    {
+        "gate_style": gate, "num_blocks": blocks, "num_heads": heads, "head_size": 2 if heads > 2 else 4, "key_size": 3 - k % 3,
+        "mem_slots": 1 + (k + k // 4) % 4, "attention_mlp_layers": 1 + k % 3, "input_rows": ROWS[(k + k // 8) % 4],
+        "activate_final": k % 5 < 2, "forget_bias": 1.0 - k % 3, "input_bias": 0.5 * (k % 2),
+    }
+    for k, (gate, blocks, heads) in enumerate(itertools.product(["unit", "memory", None], [1, 2, 3], [1, 2, 3, 8]))
+]  # fmt: skip
+BY_HIPS = [  # HIPS autograd is slow on loops: fewer settings, all with every parameter
+    {},
+    {"gate_style": "memory", "input_rows": 2, "key_size": 4, "attention_mlp_layers": 3, "input_bias": -0.5},
+    {"gate_style": None, "activate_final": True, "num_blocks": 2, "mem_slots": 2},
+    {"num_heads": 8, "head_size": 1, "mem_slots": 2, "attention_mlp_layers": 1, "forget_bias": 0.0},
+    {"num_blocks": 3, "num_heads": 1, "head_size": 4, "input_rows": 1},
+]
+
+
+def name_of(setting):
+    return "-".join(f"{key}={value}" for key, value in setting.items()) or "defaults"
+
+
+def full(setting):
+    return {**DEFAULTS, **setting}
+
+
+def randomised(core, seed=0):
+    """The core with every parameter random, biases, gains and offsets too: nothing may hide behind a zero or a one."""
+    rng = np.random.default_rng(seed)
+    for name, parameter in core.named_parameters():
+        noise = rng.standard_normal(parameter.shape)
+        parameter.data = 1 + 0.3 * noise if name.endswith("gain") else noise / np.sqrt(parameter.shape[0] if parameter.ndim > 1 else 4)
+    return core
+
+
+def core_and_arrays(setting, seed=0):
+    """A randomised float64 core, its arrays by name, inputs for T steps, and a random first memory."""
+    setting, rng = full(setting), np.random.default_rng(seed)
+    core = randomised(RelationalMemory(INPUT, dtype=np.float64, **setting), seed)
+    rows = () if setting["input_rows"] is None else (setting["input_rows"],)
+    inputs = rng.standard_normal((T, B, *rows, INPUT))
+    memory = rng.standard_normal((B, setting["mem_slots"], core.mem_size))
+    return core, {name: p.data.copy() for name, p in core.named_parameters()}, inputs, memory
+
+
+def unrolled(core, inputs, state):
+    """The outputs of all steps."""
+    outputs = []
+    for x in inputs:
+        output, state = core(x, state)
+        outputs.append(output)
+    return outputs
+
+
+def probes(core):
+    """A weight for every number the core puts out in T steps."""
+    return np.random.default_rng(9).standard_normal((T, B, core.mem_slots, core.mem_size))
+
+
+def gradients(core, inputs, memory):
+    """By our tape: the loss, and d loss by parameter name, with "memory" for the first memory."""
+    names, parameters = zip(*core.named_parameters(), strict=True)
+    with Tape() as tape:
+        first, loss = tape.watch(memory), 0.0
+        for output, probe in zip(unrolled(core, inputs, first), probes(core), strict=True):
+            loss = loss + primitives.sum(output * probe.reshape(B, -1))
+    found = tape.gradient(loss, [*parameters, first])
+    return float(loss.data), dict(zip([*names, "memory"], found, strict=True))
+
+
+def oracle_loss(core, setting, inputs):
+    """The same loss through the oracle: a function of (xp, arrays by name, with "memory")."""
+
+    def loss(xp, arrays):
+        return xp.sum(oracles.relational_memory(xp, arrays, full(setting), inputs, arrays["memory"]) * probes(core))
+
+    return loss
+
+
+# --- RelationalMemory: values and gradients -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("setting", SETTINGS, ids=name_of)
+def test_equals_the_oracle_and_its_complex_step_over_20_steps(setting):
+    core, arrays, inputs, memory = core_and_arrays(setting)
+    expected = oracles.relational_memory(np, arrays, full(setting), inputs, memory)
+    ours = np.stack([output.data for output in unrolled(core, inputs, memory)])
+    np.testing.assert_allclose(ours, expected.reshape(T, B, -1), rtol=1e-10, atol=1e-10)
+
+    _, found = gradients(core, inputs, memory)
+    rng = np.random.default_rng(3)
+    directions = {name: rng.choice([-1.0, 1.0], g.shape) for name, g in found.items()}
+    exact = oracles.slope(oracle_loss(core, setting, inputs), {**arrays, "memory": memory}, directions)
+    terms = np.concatenate([(g * directions[name]).ravel() for name, g in found.items()])
+    assert abs(terms.sum() - exact) <= 1e-10 * np.abs(terms).sum()
+
+
+@pytest.mark.parametrize("setting", BY_HIPS, ids=name_of)
+def test_every_gradient_equals_hips_autograd_of_the_oracle(setting):
+    core, arrays, inputs, memory = core_and_arrays(setting, seed=1)
+    loss = oracle_loss(core, setting, inputs)
+    ours, found = gradients(core, inputs, memory)
+    assert ours == pytest.approx(float(loss(hips, {**arrays, "memory": memory})), rel=1e-10)
+    for name, expected in oracles.hips_gradient(loss, {**arrays, "memory": memory}).items():
+        scale = np.abs(expected).max()
+        assert scale > 0, f"{name} has no influence, so this shows nothing"
+        np.testing.assert_allclose(found[name], expected, rtol=0, atol=1e-10 * scale, err_msg=name)
+
+
+def test_inputs_have_exact_gradients_too():
+    core, _, inputs, memory = core_and_arrays({"input_rows": 2, "num_blocks": 2})
+    gradcheck(lambda inputs, memory: tuple(unrolled(core, list(primitives.unstack(inputs)), memory)), inputs[:3], memory)
+
+
+# --- RelationalMemory: parameters ---------------------------------------------------------------------------------------------------------
+
+
+def test_parameters_have_the_documented_names_order_and_shapes():
+    core = RelationalMemory(5, 3, head_size=4, num_heads=2, num_blocks=2, attention_mlp_layers=3, key_size=3, input_rows=6)
+    F, width = 8, 2 * (3 + 3 + 4)
+    block = [
+        ("qkv.weight", (F, width)), ("qkv.bias", (width,)), ("qkv_norm.gain", (width,)), ("qkv_norm.offset", (width,)),
+        ("attention_norm.gain", (F,)), ("attention_norm.offset", (F,)), ("mlp_norm.gain", (F,)), ("mlp_norm.offset", (F,)),
+    ]  # fmt: skip
+    expected = [("input_projection.weight", (5, F)), ("input_projection.bias", (F,))]
+    expected += [(f"blocks.{r}.{name}", shape) for r in range(2) for name, shape in block]
+    expected += [(f"mlp.{k}.{name}", shape) for k in range(3) for name, shape in [("weight", (F, F)), ("bias", (F,))]]
+    expected += [("gate_inputs.weight", (6 * F, 2 * F)), ("gate_inputs.bias", (2 * F,))]
+    expected += [("gate_memory.weight", (F, 2 * F)), ("gate_memory.bias", (2 * F,))]
+    assert [(name, p.shape) for name, p in core.named_parameters()] == expected
+    assert core.num_parameters == sum(int(np.prod(shape)) for _, shape in expected)
+    assert (core.mem_size, core.output_size) == (8, 24)
+
+
+@pytest.mark.parametrize(("gate_style", "columns"), [("unit", 16), ("memory", 2), (None, None)])
+def test_gate_style_decides_the_gates_columns(gate_style, columns):
+    shapes = {name: p.shape for name, p in RelationalMemory(5, 3, 4, 2, gate_style=gate_style).named_parameters()}
+    if columns is None:
+        assert not any(name.startswith("gate") for name in shapes)
+    else:
+        assert (shapes["gate_inputs.weight"], shapes["gate_memory.weight"]) == ((8, columns), (8, columns))
+
+
+def test_weights_start_as_released():
+    core = RelationalMemory(100, 2, 16, 4, num_blocks=2)
+    for name, parameter in core.named_parameters():
+        kind, data = name.rsplit(".", 1)[1], parameter.data
+        if kind == "weight":
+            std = parameter.shape[0] ** -0.5
+            assert np.abs(data).max() <= 2 * std * (1 + 1e-6), name
+            if data.size > 1000:
+                assert data.std() == pytest.approx(0.88 * std, rel=0.05), name
+        else:
+            assert (data == (1.0 if kind == "gain" else 0.0)).all(), name
+
+
+def test_columns_of_qkv_belong_to_heads_each_with_q_k_v_side_by_side():
+    """Exchanging two heads' column groups of qkv exchanges their V columns of what is heard and the maps of attention, no more."""
+    setting = {"num_heads": 3, "head_size": 4, "key_size": 2, "gate_style": None}
+    core, arrays, inputs, memory = core_and_arrays(setting)
+    heads = [2, 0, 1]
+    columns = np.arange(3 * 8).reshape(3, 8)[heads].ravel()
+    units = np.arange(12).reshape(3, 4)[heads].ravel()  # slots' units: the residual puts heads and units side by side
+    other = core.astype(np.float64)
+    for name, parameter in other.named_parameters():
+        data = arrays[name]
+        if ".qkv" in name:
+            data = data[..., columns]
+        if name in ("blocks.0.qkv.weight", "mlp.0.weight"):
+            data = data[units]
+        if name.startswith(("mlp.1", "blocks.0.attention_norm", "blocks.0.mlp_norm", "input_projection")):
+            data = data[..., units]
+        parameter.data = data
+    trace, other_trace = [], []
+    _, plain = core(inputs[0], memory, trace)
+    _, permuted = other(inputs[0], memory[..., units], other_trace)
+    np.testing.assert_allclose(permuted.data, plain.data[..., units], atol=1e-12)
+    np.testing.assert_allclose(other_trace[0]["attention"], trace[0]["attention"][:, heads], atol=1e-12)
+    assert not np.allclose(trace[0]["attention"][:, 0], trace[0]["attention"][:, 1])
+
+
+@pytest.mark.parametrize("make", [RelationalMemory, PaperRelationalMemory])
+def test_weights_do_not_depend_on_the_number_of_slots(make):
+    few, many = make(5, 2, 4, 2, seed=3), make(5, 9, 4, 2, seed=3)
+    assert few.num_parameters == many.num_parameters
+    assert same_parameters(few, many)
+
+
+@pytest.mark.parametrize("make", [RelationalMemory, PaperRelationalMemory])
+def test_the_seed_decides_the_weights(make):
+    assert same_parameters(make(5, 2, 4, 2, seed=3), make(5, 2, 4, 2, seed=3))
+    one, two = make(5, 2, 4, 2, seed=3), make(5, 2, 4, 2, seed=4)
+    for (name, p), (_, q) in zip(one.named_parameters(), two.named_parameters(), strict=True):
+        if name.endswith("weight") or name[:2] in ("W_", "U_"):
+            assert not np.array_equal(p.data, q.data), name
+    layers = [p.data for name, p in one.named_parameters() if name in ("mlp.0.weight", "mlp.1.weight")]
+    assert not np.array_equal(*layers)  # layers draw one after the other, not each from the start
+
+
+def same_parameters(one, two):
+    pairs = zip(one.named_parameters(), two.named_parameters(), strict=True)
+    return all(a == b and np.array_equal(p.data, q.data) for (a, p), (b, q) in pairs)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("make", [RelationalMemory, PaperRelationalMemory])
+def test_dtype_goes_through(make, dtype):
+    core = make(5, 2, 4, 2, dtype=dtype)
+    assert core.dtype == dtype
+    assert {p.dtype for p in core.parameters()} == {np.dtype(dtype)}
+    output, state = core(np.ones((3, 5), dtype), core.initial_state(3))
+    arrays = [output, *(state if isinstance(state, tuple) else [state])]
+    assert {a.dtype for a in arrays} == {np.dtype(dtype)}
+
+
+@pytest.mark.parametrize("make", [RelationalMemory, PaperRelationalMemory])
+def test_astype_is_an_independent_copy(make):
+    core = make(5, 2, 4, 2)
+    copy = core.astype(np.float64)
+    assert copy.dtype == np.float64 and core.dtype == np.float32
+    start = copy.initial_state(2)
+    assert (start[0] if isinstance(start, tuple) else start).dtype == np.float64
+    assert [name for name, _ in copy.named_parameters()] == [name for name, _ in core.named_parameters()]
+    before = {name: p.data.copy() for name, p in core.named_parameters()}
+    for (name, parameter), original in zip(copy.named_parameters(), core.parameters(), strict=True):
+        np.testing.assert_array_equal(parameter.data, before[name])
+        assert parameter.id != original.id
+        parameter.data = parameter.data + 1
+        parameter.grad[...] = 1
+    for name, parameter in core.named_parameters():
+        np.testing.assert_array_equal(parameter.data, before[name])
+        assert not parameter.grad.any()
+    same = core.astype(np.float32)  # a copy even where nothing is to be converted
+    assert not np.shares_memory(same.parameters()[0].data, core.parameters()[0].data)
+
+
+# --- RelationalMemory: state, gates, trace ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("slots", "size"), [(2, 5), (4, 4), (5, 3)])
+def test_the_first_memory_is_the_identity_padded_or_cut(slots, size):
+    core = RelationalMemory(3, slots, size)
+    state = core.initial_state(2)
+    expected = np.zeros((slots, size), np.float32)
+    for k in range(min(slots, size)):
+        expected[k, k] = 1
+    assert state.dtype == np.float32
+    np.testing.assert_array_equal(state, [expected, expected])
+    np.testing.assert_array_equal(identity_memory(slots, size, np.float32), expected)
+
+
+@pytest.mark.parametrize("gate_style", ["unit", "memory"])
+def test_infinite_biases_keep_the_memory_exactly(gate_style):
+    core = randomised(RelationalMemory(3, 2, 3, 2, gate_style=gate_style, forget_bias=np.inf, input_bias=-np.inf, dtype=np.float64))
+    memory = np.random.default_rng(0).standard_normal((2, 2, 6))
+    with np.errstate(all="raise"):
+        output, state = core(np.ones((2, 3)), memory)
+    np.testing.assert_array_equal(state.data, memory)
+    np.testing.assert_array_equal(output.data, memory.reshape(2, -1))
+
+
+def test_output_is_the_memory_slot_after_slot():
+    core, _, inputs, memory = core_and_arrays({})
+    output, state = core(inputs[0], memory)
+    assert output.shape == (B, core.output_size)
+    np.testing.assert_array_equal(output.data[:, : core.mem_size], state.data[:, 0])
+
+
+@pytest.mark.parametrize("rows", [None, 1, 3])
+@pytest.mark.parametrize(("gate_style", "units"), [("unit", 6), ("memory", 1), (None, None)])
+def test_trace_hands_out_attention_and_gates(gate_style, units, rows):
+    core, _, inputs, memory = core_and_arrays({"gate_style": gate_style, "input_rows": rows, "num_blocks": 2})
+    trace = []
+    for x in inputs[:2]:
+        core(x, memory, trace)
+    assert len(trace) == 2
+    for seen in trace:
+        assert set(seen) == ({"attention", "input_gate", "forget_gate"} if units else {"attention"})
+        assert seen["attention"].shape == (B, 2, 3, 3 + (rows or 1))
+        assert (seen["attention"] >= 0).all()
+        np.testing.assert_allclose(seen["attention"].sum(-1), 1, rtol=1e-12)
+        for gate in set(seen) - {"attention"}:
+            assert seen[gate].shape == (B, 3, units)
+            assert ((seen[gate] > 0) & (seen[gate] < 1)).all()
+    assert not np.array_equal(trace[0]["attention"], trace[1]["attention"])
+
+
+def test_traced_gates_explain_the_update():
+    """Two cores that differ in the candidate's gate alone: the trace's gates are those that made the memory."""
+    core, _, inputs, memory = core_and_arrays({})
+    bare = RelationalMemory(INPUT, dtype=np.float64, **full({"gate_style": None}))
+    bare.load_parameters({name: p.data for name, p in core.named_parameters() if not name.startswith("gate")})
+    trace = []
+    _, state = core(inputs[0], memory, trace)
+    _, candidate = bare(inputs[0], memory)
+    expected = trace[0]["input_gate"] * np.tanh(candidate.data) + trace[0]["forget_gate"] * memory
+    np.testing.assert_allclose(state.data, expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("gate_style", ["unit", "memory", None])
+def test_trace_changes_neither_results_nor_the_tape(gate_style):
+    core, _, inputs, memory = core_and_arrays({"gate_style": gate_style, "num_blocks": 2})
+
+    def run(trace):
+        for parameter in core.parameters():
+            parameter.grad[...] = 0
+        with Tape() as tape:
+            output, state = core(inputs[0], memory, trace)
+            output, _ = core(inputs[1], state, trace)
+            loss = primitives.sum(output * output)
+        entries = [entry[0].name for entry in tape.entries]
+        tape.backward(loss)
+        return entries, output.data, [p.grad.copy() for p in core.parameters()]
+
+    entries, output, grads = run(None)
+    traced_entries, traced_output, traced_grads = run([])
+    assert traced_entries == entries
+    np.testing.assert_array_equal(traced_output, output)
+    for one, two in zip(grads, traced_grads, strict=True):
+        np.testing.assert_array_equal(one, two)
+
+
+# --- RelationalMemory: bad arguments ------------------------------------------------------------------------------------------------------
+
+SIZES = ["input_size", "mem_slots", "head_size", "num_heads", "num_blocks", "attention_mlp_layers", "key_size", "input_rows"]
+PAPER_SIZES = [name for name in SIZES if name not in ("num_blocks", "input_rows")]
+GOOD = {"input_size": 5, "mem_slots": 2, "head_size": 4}
+
+
+@pytest.mark.parametrize("value", [0, -1, 1.5, True, "3"], ids=repr)
+@pytest.mark.parametrize(
+    ("make", "name"),
+    [*((RelationalMemory, name) for name in SIZES), *((PaperRelationalMemory, name) for name in PAPER_SIZES)],
+    ids=lambda value: getattr(value, "__name__", value),
+)
+def test_bad_sizes_are_named(make, name, value):
+    with pytest.raises(ValueError, match=f"^{make.__name__}: {name} must be an integer of at least 1, not {value!r}$"):
+        make(**{**GOOD, name: value})
+
+
+@pytest.mark.parametrize("value", ["units", "", 1, False, ["unit"]], ids=repr)
+def test_unknown_gate_styles_are_named(value):
+    with pytest.raises(ValueError, match="gate_style must be 'unit', 'memory' or None") as error:
+        RelationalMemory(**GOOD, gate_style=value)
+    assert repr(value) in str(error.value)
+
+
+@pytest.mark.parametrize("make", [RelationalMemory, PaperRelationalMemory])
+@pytest.mark.parametrize("dtype", [int, np.int32, bool, str], ids=str)
+def test_bad_dtypes_are_named(make, dtype):
+    with pytest.raises(TypeError, match=f"{make.__name__}: dtype must be floating point .*not {np.dtype(dtype)}"):
+        make(**GOOD, dtype=dtype)
+
+
+@pytest.mark.parametrize(("rows", "shape"), [
+    (None, (3, 4)), (None, (3, 1, 5)), (None, (5,)), (None, (3, 2, 5)), (1, (3, 5)),
+    (2, (3, 5)), (2, (3, 1, 5)), (2, (3, 2, 4)), (2, (3, 10)),
+])  # fmt: skip
+def test_bad_inputs_are_named(rows, shape):
+    core = RelationalMemory(**GOOD, input_rows=rows)
+    expected = "(B, 5)" if rows is None else f"(B, {rows}, 5)"
+    with pytest.raises(ValueError) as error:
+        core(np.zeros(shape, np.float32), core.initial_state(3))
+    assert str(error.value) == f"RelationalMemory expects inputs {expected}, got {shape}; see input_size and input_rows"
+
+
+@pytest.mark.parametrize("shape", [(3, 1, 4), (3, 3, 4), (3, 2, 5), (1, 2, 4), (2, 2, 4), (2, 4), (3, 2, 1), (3, 0, 4)], ids=str)
+@pytest.mark.parametrize("extra", [{}, {"num_blocks": 2}, {"gate_style": None, "num_blocks": 2}], ids=str)
+def test_bad_states_are_named(shape, extra):
+    core = RelationalMemory(**GOOD, **extra)
+    with pytest.raises(ValueError) as error:
+        core(np.zeros((3, 5), np.float32), np.zeros(shape, np.float32))
+    assert "RelationalMemory expects a state (3, 2, 4)" in str(error.value)
+    assert str(shape) in str(error.value)
+
+
+@pytest.mark.parametrize("slots", [0, 2])
+def test_a_core_of_one_slot_does_not_broadcast_a_wrong_state(slots):
+    core = RelationalMemory(5, 1, 4)
+    with pytest.raises(ValueError, match="expects a state"):
+        core(np.zeros((3, 5), np.float32), np.zeros((3, slots, 4), np.float32))
+
+
+@pytest.mark.parametrize("make", [RelationalMemory, PaperRelationalMemory])
+def test_dtypes_do_not_mix(make):
+    core = make(**GOOD)
+    with pytest.raises(TypeError, match="float64"):
+        core(np.zeros((3, 5)), core.initial_state(3))
+    with pytest.raises(TypeError, match="int64"):
+        core(np.zeros((3, 5), np.int64), core.initial_state(3))
+
+
+@pytest.mark.parametrize("batch_size", [0, -1, 2.0])
+@pytest.mark.parametrize("make", [RelationalMemory, PaperRelationalMemory])
+def test_bad_batch_sizes_are_named(make, batch_size):
+    with pytest.raises(ValueError, match=f"{make.__name__}: batch_size must be an integer of at least 1, not {batch_size}"):
+        make(**GOOD).initial_state(batch_size)
+
+
+# --- PaperRelationalMemory ----------------------------------------------------------------------------------------------------------------
+
+PAPER = [{}, {"num_heads": 1, "key_size": 5, "attention_mlp_layers": 1}, {"num_heads": 3, "attention_mlp_layers": 3, "forget_bias": 0.5}]
+
+
+def paper_core(setting, seed=0):
+    setting = {"mem_slots": 3, "head_size": 4, "num_heads": 2, **setting}
+    core = randomised(PaperRelationalMemory(INPUT, dtype=np.float64, seed=seed, **setting), seed)
+    return core, np.random.default_rng(seed).standard_normal((T, B, INPUT))
+
+
+@pytest.mark.parametrize("initial_memory", ["random", "identity"])
+@pytest.mark.parametrize("setting", PAPER, ids=name_of)
+def test_paper_core_is_the_equations_in_a_loop(setting, initial_memory):
+    core, inputs = paper_core({**setting, "initial_memory": initial_memory})
+    P = {name: p.data for name, p in core.named_parameters()}
+    layers = setting.get("attention_mlp_layers", 2)
+    symbols = {name: value for name, value in P.items() if name[:2] in ("W_", "U_", "b_")}
+    symbols |= {"mlp": [(P[f"mlp.{k}.weight"], P[f"mlp.{k}.bias"]) for k in range(layers)]}
+    symbols |= {"gain": P["mlp_norm.gain"], "offset": P["mlp_norm.offset"], "forget_bias": setting.get("forget_bias", 1.0)}
+    first = state = core.initial_state(B)
+    assert not state[1].any()
+    expected = []
+    for x in inputs:
+        h, state = equations.step(np, x @ P["input_projection.weight"] + P["input_projection.bias"], state, symbols)
+        expected.append(h.reshape(B, -1))
+    ours = unrolled(core, inputs, first)
+    np.testing.assert_allclose([output.data for output in ours], expected, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("setting", PAPER, ids=name_of)
+def test_paper_core_has_exact_gradients_over_10_steps(setting):
+    core, inputs = paper_core(setting)
+    state = np.random.default_rng(4).standard_normal((2, B, 3, core.mem_size))
+
+    def outputs(inputs, m, h):
+        return tuple(unrolled(core, list(primitives.unstack(inputs)), (m, h)))
+
+    gradcheck(outputs, inputs[:10], *state, parameters=core.parameters())
+
+
+def test_paper_parameters_have_stable_names():
+    core = PaperRelationalMemory(5, 3, head_size=4, num_heads=2, key_size=3)
+    F = 8
+    expected = [("input_projection.weight", (5, F)), ("input_projection.bias", (F,))]
+    expected += [("W_q", (2, F, 3)), ("W_k", (2, F, 3)), ("W_v", (2, F, 4))]
+    expected += [(f"mlp.{k}.{name}", shape) for k in range(2) for name, shape in [("weight", (F, F)), ("bias", (F,))]]
+    expected += [("mlp_norm.gain", (F,)), ("mlp_norm.offset", (F,))]
+    expected += [(f"{letter}_{gate}", (F,) if letter == "b" else (F, F)) for gate in "fio" for letter in "WUb"]
+    assert [(name, p.shape) for name, p in core.named_parameters()] == expected
+    assert core.equation_parameters()["W_q"] is core.W_q
+
+
+def test_paper_initial_memories():
+    random = PaperRelationalMemory(**GOOD, seed=1)
+    m, h = random.initial_state(3)
+    np.testing.assert_array_equal(m[0], m[2])  # the same for every example
+    np.testing.assert_array_equal(m, PaperRelationalMemory(**GOOD, seed=1).initial_state(3)[0])
+    assert not np.array_equal(m, PaperRelationalMemory(**GOOD, seed=2).initial_state(3)[0])
+    assert not np.array_equal(m[0, 0], m[0, 1])  # slots differ
+    assert m.shape == h.shape == (3, 2, 4) and m.dtype == h.dtype == np.float32
+    m, h = PaperRelationalMemory(**GOOD, initial_memory="identity").initial_state(3)
+    np.testing.assert_array_equal(m[1], np.eye(2, 4))
+    assert not h.any()
+
+
+def test_paper_trace():
+    core, inputs = paper_core({})
+    state, trace = core.initial_state(B), []
+    plain, _ = core(inputs[0], state)
+    traced, (m, h) = core(inputs[0], state, trace)
+    np.testing.assert_array_equal(traced.data, plain.data)
+    (seen,) = trace
+    assert set(seen) == {"attention", "input_gate", "forget_gate", "output_gate"}
+    assert seen["attention"].shape == (B, 2, 3, 4)
+    np.testing.assert_allclose(seen["attention"].sum(-1), 1, rtol=1e-12)
+    np.testing.assert_allclose(h.data, seen["output_gate"] * np.tanh(m.data), rtol=1e-12)
+
+
+@pytest.mark.parametrize("value", ["zeros", None, 1], ids=repr)
+def test_unknown_initial_memories_are_named(value):
+    with pytest.raises(ValueError, match=f"initial_memory must be 'random' or 'identity', not {value!r}"):
+        PaperRelationalMemory(**GOOD, initial_memory=value)
+
+
+@pytest.mark.parametrize("shape", [(3, 4), (5,), (3, 1, 5)], ids=str)
+def test_bad_inputs_to_the_paper_core_are_named(shape):
+    core = PaperRelationalMemory(**GOOD)
+    with pytest.raises(ValueError) as error:
+        core(np.zeros(shape, np.float32), core.initial_state(3))
+    assert str(error.value).startswith(f"PaperRelationalMemory expects inputs (B, 5), got {shape}")
+
+
+@pytest.mark.parametrize("memory", [(3, 2, 4), (3, 3, 4), (3, 1, 4), (1, 2, 4)], ids=str)
+@pytest.mark.parametrize("hidden", [(3, 1, 4), (1, 2, 4), (3, 2, 5), (2, 4)], ids=str)
+def test_bad_states_to_the_paper_core_are_named(memory, hidden):
+    core = PaperRelationalMemory(**GOOD)
+    with pytest.raises(ValueError, match=r"PaperRelationalMemory expects a state \(3, 2, 4\)"):
+        core(np.zeros((3, 5), np.float32), (np.zeros(memory, np.float32), np.zeros(hidden, np.float32)))
+
+
+def test_parameters_are_parameters():
+    assert all(type(p) is Parameter for p in [*RelationalMemory(**GOOD).parameters(), *PaperRelationalMemory(**GOOD).parameters()])

@@ -1,0 +1,247 @@
+"""Layers against NumPy, and the naming, copying and loading of their parameters."""
+
+import math
+
+import numpy as np
+import pytest
+
+from tinyrmc import Parameter, Tape, Tensor, gradcheck, nn, primitives
+from tinyrmc.optim import SGD
+
+
+def normal(*shape, seed=0, dtype=np.float64):
+    return np.random.default_rng(seed).standard_normal(shape).astype(dtype)
+
+
+# --- starting values and checks -----------------------------------------------------------------------------------------------------------
+
+
+def test_truncated_normal_has_the_moments_of_a_normal_cut_at_two():
+    values = nn.truncated_normal(np.random.default_rng(0), (400, 500), 0.5, np.float64)
+    density, inside = math.exp(-2) / math.sqrt(2 * math.pi), math.erf(2 / math.sqrt(2))
+    std = math.sqrt(1 - 4 * density / inside)  # 0.8796
+    assert np.abs(values).max() <= 1.0
+    assert np.abs(values).max() > 0.999  # cut there and not before
+    assert values.mean() == pytest.approx(0, abs=0.005)
+    assert values.std() == pytest.approx(0.5 * std, rel=0.005)
+    for edge in (0.25, 0.5, 0.75):  # and its shape: redrawn, not clipped or folded
+        expected = math.erf(edge / 0.5 / math.sqrt(2)) / inside
+        assert np.mean(np.abs(values) < edge) == pytest.approx(expected, abs=0.005)
+
+
+def test_truncated_normal_follows_its_generator():
+    one, same, other = (nn.truncated_normal(np.random.default_rng(seed), (3, 4), 1.0) for seed in (1, 1, 2))
+    np.testing.assert_array_equal(one, same)
+    assert not np.array_equal(one, other)
+    assert one.dtype == np.float32
+
+
+@pytest.mark.parametrize("value", [1, 7, np.int64(3)])
+def test_good_sizes_pass(value):
+    nn.check_sizes("Thing", width=value)
+
+
+@pytest.mark.parametrize("value", [0, -1, 1.5, True, False, None, "3", np.float64(2)], ids=repr)
+def test_bad_sizes_are_named(value):
+    with pytest.raises(ValueError) as error:
+        nn.check_sizes("Thing", height=1, width=value)
+    assert str(error.value) == f"Thing: width must be an integer of at least 1, not {value!r}"
+
+
+def test_dtypes_are_checked():
+    assert nn.check_dtype("Thing", "float32") == np.float32
+    assert nn.check_dtype("Thing", complex) == np.complex128
+    for bad in (int, bool, np.uint8):
+        with pytest.raises(TypeError, match=f"Thing: dtype must be floating point .*{np.dtype(bad)}"):
+            nn.check_dtype("Thing", bad)
+
+
+# --- layers -------------------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("relu", [False, True])
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("leading", [(4,), (2, 3), (2, 3, 2)])
+def test_linear(leading, bias, relu):
+    layer = nn.Linear(5, 6, bias=bias, relu=relu, dtype=np.float64)
+    if bias:
+        layer.bias.data = normal(6, seed=1)
+    x = normal(*leading, 5, seed=2)
+    expected = np.einsum("...i,io->...o", x, layer.weight.data) + (layer.bias.data if bias else 0)
+    expected = np.where(expected > 0, expected, 0) if relu else expected
+    np.testing.assert_allclose(layer(x).data, expected, rtol=1e-12, atol=1e-14)
+    assert [name for name, _ in layer.named_parameters()] == (["weight", "bias"] if bias else ["weight"])
+    gradcheck(layer, x, parameters=layer.parameters())
+
+
+def test_linear_starts_as_sonnets():
+    layer = nn.Linear(100, 50, seed=3)
+    assert layer.weight.dtype == layer.bias.dtype == np.float32
+    assert not layer.bias.data.any()
+    assert np.abs(layer.weight.data).max() <= 0.2 * (1 + 1e-6)
+    assert layer.weight.data.std() == pytest.approx(0.088, rel=0.05)
+
+
+def test_layers_share_a_generator_or_repeat_a_seed():
+    rng = np.random.default_rng(0)
+    first, second = nn.Linear(4, 4, seed=rng), nn.Linear(4, 4, seed=rng)
+    assert not np.array_equal(first.weight.data, second.weight.data)
+    np.testing.assert_array_equal(nn.Linear(4, 4, seed=0).weight.data, first.weight.data)
+
+
+@pytest.mark.parametrize("with_residual", [False, True])
+def test_layer_norm_treats_each_row_by_itself(with_residual):
+    layer = nn.LayerNorm(6, np.float64)
+    layer.gain.data, layer.offset.data = normal(6, seed=1), normal(6, seed=2)
+    x, residual = normal(2, 3, 6, seed=3), normal(2, 3, 6, seed=4)
+    expected = np.empty_like(x)
+    for b, row in np.ndindex(2, 3):
+        z = x[b, row] + (residual[b, row] if with_residual else 0)
+        expected[b, row] = (z - z.mean()) / np.sqrt(z.var() + 1e-5) * layer.gain.data + layer.offset.data
+    arguments = (x, residual) if with_residual else (x,)
+    np.testing.assert_allclose(layer(*arguments).data, expected, rtol=1e-12, atol=1e-13)
+    gradcheck(layer, *arguments, parameters=layer.parameters())
+    assert [name for name, _ in layer.named_parameters()] == ["gain", "offset"]
+
+
+def test_layer_norm_of_a_constant_row_is_its_offset():
+    layer = nn.LayerNorm(4)
+    layer.offset.data = normal(4, dtype=np.float32)
+    np.testing.assert_allclose(layer(np.full((2, 4), 7, np.float32)).data, [layer.offset.data] * 2, atol=1e-6)
+
+
+@pytest.mark.parametrize("activate_final", [False, True])
+def test_mlp(activate_final):
+    mlp = nn.MLP(3, [5, 4, 2], activate_final, dtype=np.float64, seed=1)
+    assert [(name, p.shape) for name, p in mlp.named_parameters()] == [
+        ("0.weight", (3, 5)), ("0.bias", (5,)), ("1.weight", (5, 4)), ("1.bias", (4,)), ("2.weight", (4, 2)), ("2.bias", (2,)),
+    ]  # fmt: skip
+    for k, layer in enumerate(mlp.layers):
+        layer.bias.data = normal(*layer.bias.shape, seed=k)
+    expected = x = normal(8, 3)
+    for k, layer in enumerate(mlp.layers):
+        expected = expected @ layer.weight.data + layer.bias.data
+        if k < 2 or activate_final:
+            expected = expected * (expected > 0)
+    np.testing.assert_allclose(mlp(x).data, expected, rtol=1e-12, atol=1e-14)
+    assert (expected < 0).any() != activate_final  # the sign shows the last ReLU
+    gradcheck(mlp, x, parameters=mlp.parameters())
+
+
+def test_mlp_layers_have_weights_of_their_own():
+    mlp = nn.MLP(4, [4, 4])
+    assert not np.array_equal(mlp.layers[0].weight.data, mlp.layers[1].weight.data)
+
+
+@pytest.mark.parametrize("make", [
+    lambda: nn.Linear(0, 3), lambda: nn.Linear(3, -1), lambda: nn.LayerNorm(0), lambda: nn.MLP(3, [4, 0]), lambda: nn.MLP(2.5, [4]),
+])  # fmt: skip
+def test_bad_layers_are_refused(make):
+    with pytest.raises(ValueError, match="must be an integer of at least 1, not"):
+        make()
+
+
+@pytest.mark.parametrize("make", [lambda: nn.Linear(2, 3, dtype=int), lambda: nn.LayerNorm(3, int), lambda: nn.MLP(2, [3], dtype=int)])
+def test_bad_layer_dtypes_are_refused(make):
+    with pytest.raises(TypeError, match="dtype must be floating point"):
+        make()
+
+
+# --- modules ------------------------------------------------------------------------------------------------------------------------------
+
+
+class Nested(nn.Module):
+    """Parameters in every place where they may be, one of them twice, among things that are none."""
+
+    def __init__(self):
+        self.width, self.label, self.none = 3, "text", None
+        self.scale = Parameter(np.ones(2, np.float32))
+        self.table = {"up": nn.Linear(2, 3), "list": [Parameter(np.zeros(1, np.float32)), {"deep": nn.LayerNorm(2)}]}
+        self.pair = (nn.Linear(3, 1, bias=False), nn.MLP(2, [2]))
+        self.constant = Tensor(np.ones(3, np.float32))
+        self.tied = self.table["up"].weight
+        self.again = self.table["up"]
+
+
+NAMES = ["scale", "table.up.weight", "table.up.bias", "table.list.0", "table.list.1.deep.gain", "table.list.1.deep.offset", "pair.0.weight"]
+NAMES += ["pair.1.0.weight", "pair.1.0.bias"]
+
+
+def test_names_are_the_paths_in_order_and_tied_parameters_appear_once():
+    module = Nested()
+    assert [name for name, _ in module.named_parameters()] == NAMES
+    assert len({p.id for p in module.parameters()}) == len(module.parameters()) == len(NAMES)
+    assert module.num_parameters == 2 + 6 + 3 + 1 + 2 + 2 + 3 + 4 + 2
+
+
+def test_tied_parameters_collect_both_gradients_and_stay_tied_in_copies():
+    module = Nested()
+    with Tape() as tape:
+        loss = primitives.sum(module.tied) + 2 * primitives.sum(module.table["up"].weight)
+    tape.backward(loss)
+    np.testing.assert_array_equal(module.tied.grad, np.full((2, 3), 3))
+    copy = module.astype(np.float64)
+    assert [name for name, _ in copy.named_parameters()] == NAMES
+    assert copy.tied is copy.table["up"].weight is copy.again.weight
+    assert copy.tied is not module.tied
+
+
+def test_astype_converts_values_and_gradients_and_shares_nothing():
+    module = Nested()
+    SGD(module.parameters())  # whose flat buffer the copy must leave
+    for parameter in module.parameters():
+        parameter.grad[...] = 2
+    copy = module.astype(np.complex128)
+    for p, q in zip(module.parameters(), copy.parameters(), strict=True):
+        assert q.dtype == q.grad.dtype == np.complex128 and p.dtype == np.float32
+        np.testing.assert_array_equal(q.data, p.data)
+        assert not q.grad.any()  # a copy starts with a clean gradient
+        assert not np.shares_memory(p.data, q.data) and not np.shares_memory(p.grad, q.grad)
+    with pytest.raises(TypeError, match="Nested: dtype must be floating point"):
+        module.astype(np.int32)
+
+
+def test_load_parameters_goes_into_the_memory_that_is_there():
+    module, source = Nested(), {}
+    optimizer = SGD(module.parameters())
+    for k, (name, parameter) in enumerate(module.named_parameters()):
+        source[name] = np.full(parameter.shape, k + 1.0)  # float64: converted on the way
+    module.load_parameters(source)
+    for name, parameter in module.named_parameters():
+        np.testing.assert_array_equal(parameter.data, source[name])
+        assert parameter.dtype == np.float32
+    np.testing.assert_array_equal(optimizer.data, np.concatenate([source[name].ravel() for name in NAMES]))
+    assert not np.shares_memory(module.scale.data, source["scale"])
+
+
+def broken(change):
+    arrays = {name: np.full(p.shape, 5, np.float32) for name, p in Nested().named_parameters()}
+    change(arrays)
+    return arrays
+
+
+@pytest.mark.parametrize(("change", "message"), [
+    (lambda a: a.pop("pair.0.weight"), "parameter 'pair.0.weight' is missing from the arrays"),
+    (lambda a: a.update(extra=np.ones(1)), "parameter 'extra' is unknown to the model"),
+    (lambda a: a.update({"pair.1.0.bias": np.ones(3)}), "parameter 'pair.1.0.bias' has shape (2,), the array (3,)"),
+    (lambda a: a.update({"pair.1.0.bias": np.ones(1)}), "parameter 'pair.1.0.bias' has shape (2,), the array (1,)"),
+    (lambda a: (a.pop("table.list.0"), a.pop("scale")), "parameter 'scale' is missing from the arrays"),  # the first in order
+    (lambda a: a.clear(), "parameter 'scale' is missing from the arrays"),
+])  # fmt: skip
+def test_load_parameters_names_the_first_problem_and_changes_nothing(change, message):
+    module = Nested()
+    before = [p.data.copy() for p in module.parameters()]
+    with pytest.raises(ValueError) as error:
+        module.load_parameters(broken(change))
+    assert str(error.value) == message
+    for parameter, data in zip(module.parameters(), before, strict=True):
+        np.testing.assert_array_equal(parameter.data, data)
+
+
+def test_loading_after_recording_forbids_backward():
+    layer = nn.Linear(2, 1)
+    with Tape() as tape:
+        loss = primitives.sum(layer(np.ones((1, 2), np.float32)))
+    layer.load_parameters({name: p.data + 1 for name, p in layer.named_parameters()})
+    with pytest.raises(RuntimeError, match="changed after it was recorded"):
+        tape.backward(loss)

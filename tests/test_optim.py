@@ -1,0 +1,342 @@
+"""Optimizers against the textbook, one number at a time; flat buffers, bad gradients, resuming, schedules."""
+
+import math
+
+import numpy as np
+import pytest
+
+from tinyrmc import Parameter, Tape, primitives
+from tinyrmc.optim import SGD, Adam, RMSProp, schedule
+
+SHAPES = [(2, 3), (), (4,)]
+ALL = [
+    pytest.param(lambda p: Adam(p, 0.02), id="Adam"),
+    pytest.param(lambda p: RMSProp(p, 0.02), id="RMSProp"),
+    pytest.param(lambda p: SGD(p, 0.02, momentum=0.9), id="SGD with momentum"),
+    pytest.param(lambda p: SGD(p, 0.02), id="SGD"),
+]
+
+
+def parameters(dtype=np.float64, seed=0):
+    rng = np.random.default_rng(seed)
+    return [Parameter(rng.standard_normal(shape).astype(dtype)) for shape in SHAPES]
+
+
+def gradients(steps, seed=1):
+    """One list of arrays a step; their size varies over decades, and some numbers have no gradient at times."""
+    rng = np.random.default_rng(seed)
+    return [[rng.standard_normal(s) * 10 ** rng.uniform(-3, 1) * (rng.random(s) < 0.8) for s in SHAPES] for _ in range(steps)]
+
+
+def put(params, arrays):
+    """The arrays as these parameters' gradients."""
+    for parameter, array in zip(params, arrays, strict=True):
+        parameter.grad[...] = array
+
+
+def flat(arrays):
+    return np.concatenate([np.ravel(a) for a in arrays])
+
+
+def snapshot(optimizer):
+    return {"data": optimizer.data.copy(), **{name: value.copy() for name, value in optimizer.state().items()}}
+
+
+def assert_same_values(one, two):
+    assert one.keys() == two.keys()
+    for name in one:
+        np.testing.assert_array_equal(one[name], two[name], err_msg=name, strict=True)
+
+
+def assert_same_bits(one, two):
+    assert one.keys() == two.keys()
+    for name in one:
+        assert one[name].dtype == two[name].dtype and one[name].tobytes() == two[name].tobytes(), name
+
+
+# --- the textbook -------------------------------------------------------------------------------------------------------------------------
+
+
+def textbook_sgd(w, grads, rates, momentum=0.0):
+    v = 0.0
+    for g, rate in zip(grads, rates, strict=True):
+        v = momentum * v + g
+        w = w - rate * v
+    return w
+
+
+def textbook_rmsprop(w, grads, rates, decay=0.9, epsilon=1e-10):
+    s = 0.0
+    for g, rate in zip(grads, rates, strict=True):
+        s = decay * s + (1 - decay) * g**2
+        w = w - rate * g / math.sqrt(s + epsilon)
+    return w
+
+
+def textbook_adam(w, grads, rates, beta1=0.9, beta2=0.999, epsilon=1e-8):
+    m = v = 0.0
+    for t, (g, rate) in enumerate(zip(grads, rates, strict=True), 1):
+        m = beta1 * m + (1 - beta1) * g
+        v = beta2 * v + (1 - beta2) * g**2
+        w = w - rate * (m / (1 - beta1**t)) / (math.sqrt(v / (1 - beta2**t)) + epsilon)
+    return w
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [(np.float64, 1e-12), (np.float32, 2e-5)])
+@pytest.mark.parametrize(("make", "textbook", "constants"), [
+    (SGD, textbook_sgd, {}),
+    (SGD, textbook_sgd, {"momentum": 0.9}),
+    (RMSProp, textbook_rmsprop, {}),
+    (RMSProp, textbook_rmsprop, {"decay": 0.99, "epsilon": 1e-3}),
+    (Adam, textbook_adam, {}),
+    (Adam, textbook_adam, {"beta1": 0.5, "beta2": 0.9, "epsilon": 1e-2}),
+])  # fmt: skip
+def test_twenty_steps_equal_the_textbook(make, textbook, constants, dtype, tolerance):
+    params, grads, rates = parameters(dtype), gradients(20), [0.01 * (1 + k % 3) for k in range(20)]
+    start = flat([p.data for p in params]).astype(np.float64)
+    optimizer = make(params, 123.0, **constants)
+    for arrays, rate in zip(grads, rates, strict=True):
+        put(params, arrays)
+        optimizer.step(rate)
+    columns = np.stack([flat(arrays) for arrays in grads], axis=1).tolist()
+    expected = [textbook(w, column, rates, **constants) for w, column in zip(start.tolist(), columns, strict=True)]
+    np.testing.assert_allclose(flat([p.data for p in params]), expected, rtol=tolerance, atol=tolerance)
+    assert {p.dtype for p in params} == {p.grad.dtype for p in params} == {np.dtype(dtype)}
+    assert optimizer.updates == 20
+
+
+@pytest.mark.parametrize("make", ALL)
+def test_a_step_uses_the_optimizers_own_rate_unless_given_another(make):
+    results = []
+    for arguments in [(), (0.02,), (0.04,)]:
+        params = parameters()
+        optimizer = make(params)
+        put(params, gradients(1)[0])
+        optimizer.step(*arguments)
+        results.append(optimizer.data.copy())
+    np.testing.assert_array_equal(results[0], results[1])
+    start = flat([p.data for p in parameters()])
+    np.testing.assert_allclose(results[2] - start, 2 * (results[0] - start), rtol=1e-9)
+
+
+# --- flat buffers -------------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("make", ALL)
+def test_data_and_gradients_are_views_of_one_buffer_each(make):
+    params = parameters()
+    before = [p.data.copy() for p in params]
+    optimizer, start = make(params), 0
+    for parameter, data in zip(params, before, strict=True):
+        np.testing.assert_array_equal(parameter.data, data)  # the move kept the values
+        assert parameter.data.shape == parameter.grad.shape == data.shape
+        assert parameter.offset == start
+        place = slice(start, start + data.size)
+        for view, whole in [(parameter.data, optimizer.data), (parameter.grad, optimizer.gradient)]:
+            assert np.shares_memory(view, whole[place]) and view.base is not None
+        optimizer.gradient[place] = start + 1
+        assert (parameter.grad == start + 1).all()
+        start += data.size
+    assert optimizer.data.size == optimizer.gradient.size == start
+    optimizer.zero_grad()
+    assert not any(p.grad.any() for p in params)
+    params[0].data = np.zeros((2, 3))
+    assert not optimizer.data[:6].any()
+    addresses = [p.data.__array_interface__["data"] for p in params]
+    put(params, gradients(1)[0])
+    optimizer.step()
+    assert [p.data.__array_interface__["data"] for p in params] == addresses  # updated in place
+
+
+def test_backward_writes_into_the_flat_gradient_or_another_one():
+    params = parameters()
+    optimizer = SGD(params)
+
+    def record():
+        with Tape() as tape:
+            loss = primitives.sum(params[0] * 2.0) + params[1] * 3.0 + primitives.sum(params[2] * params[2])
+        return tape, loss
+
+    expected = flat([np.full((2, 3), 2), 3, 2 * params[2].data])
+    tape, loss = record()
+    tape.backward(loss)
+    np.testing.assert_allclose(optimizer.gradient, expected)
+    tape, loss = record()
+    tape.backward(loss)  # accumulates
+    np.testing.assert_allclose(optimizer.gradient, 2 * expected)
+    tape, loss = record()
+    mine = np.zeros_like(optimizer.gradient)
+    tape.backward(loss, into=mine)
+    np.testing.assert_allclose(mine, expected)
+    np.testing.assert_allclose(optimizer.gradient, 2 * expected)
+
+
+def test_buffers_can_be_allocated_elsewhere():
+    made = []
+
+    def allocate(count, dtype):
+        made.append(np.zeros(count, dtype))
+        return made[-1]
+
+    params = parameters(np.float32)
+    optimizer = Adam(params, allocate=allocate)
+    assert optimizer.data is made[0] and optimizer.gradient is made[1] and len(made) == 2
+    assert all(np.shares_memory(p.data, made[0]) and np.shares_memory(p.grad, made[1]) for p in params)
+
+
+# --- scale and clip -----------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("scale", [1.0, 0.125, 4.0])
+@pytest.mark.parametrize("ratio", [0.5, 2.0, None])  # max_norm as a fraction of the norm
+def test_scale_then_clip_by_the_global_norm(scale, ratio):
+    params, arrays = parameters(), gradients(1)[0]
+    start, g = flat([p.data for p in params]), scale * flat(arrays)
+    norm = math.sqrt(sum(x * x for x in g.tolist()))
+    optimizer = SGD(params, 0.5)
+    put(params, arrays)
+    returned, finite = optimizer.step(max_norm=None if ratio is None else ratio * norm, scale=scale)
+    assert float(returned) == pytest.approx(norm, rel=1e-12)  # after scaling, before clipping
+    assert bool(finite)
+    shrink = ratio if ratio == 0.5 else 1.0
+    np.testing.assert_allclose(start - optimizer.data, 0.5 * shrink * g, rtol=1e-9, atol=1e-15)
+
+
+def test_clipping_a_zero_gradient_is_harmless():
+    params = parameters()
+    optimizer = SGD(params, 0.5)
+    start = optimizer.data.copy()
+    norm, finite = optimizer.step(max_norm=1.0)
+    assert norm == 0 and finite
+    np.testing.assert_array_equal(optimizer.data, start)
+
+
+# --- steps that are not taken -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("max_norm", [None, 1.0])
+@pytest.mark.parametrize(("dtype", "bad"), [
+    *((dtype, bad) for dtype in (np.float32, np.float64) for bad in (np.nan, np.inf, -np.inf, "not valid")),
+    (np.float32, 1e30), (np.float64, 1e200),  # finite, but their squares are not
+], ids=lambda v: getattr(v, "__name__", str(v)))  # fmt: skip
+@pytest.mark.parametrize("make", ALL)
+def test_a_bad_gradient_changes_nothing_and_leaves_no_trace(make, dtype, bad, max_norm):
+    """Two runs, one with bad steps strewn in: equal at the end, to the last digit. The first step is bad too."""
+    runs = []
+    for disturbed in (False, True):
+        params = parameters(dtype)
+        optimizer = make(params)
+        for k, arrays in enumerate(gradients(6)):
+            if disturbed and k % 2 == 0:
+                before = snapshot(optimizer)
+                put(params, arrays)
+                if bad != "not valid":
+                    params[2].grad[1] = bad
+                norm, finite = optimizer.step(max_norm=max_norm, valid=bad != "not valid")
+                assert not bool(finite)
+                assert np.isfinite(norm) == (bad == "not valid")
+                assert_same_values(snapshot(optimizer), before)
+                optimizer.zero_grad()
+            put(params, arrays)
+            _, finite = optimizer.step(max_norm=max_norm)
+            assert bool(finite)
+        runs.append(snapshot(optimizer))
+    assert_same_values(*runs)
+    assert runs[0]["updates"] == 6
+
+
+def test_flag_and_norm_are_arrays_of_the_backend_without_axes():
+    optimizer = Adam(parameters(np.float32))
+    norm, finite = optimizer.step()
+    assert np.shape(norm) == np.shape(finite) == ()
+    assert norm.dtype == np.float32 and finite.dtype == np.bool_
+
+
+# --- resuming -----------------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("make", ALL)
+def test_state_and_load_state_continue_bit_for_bit(make, dtype):
+    grads = gradients(10)
+
+    def advance(optimizer, params, some):
+        for arrays in some:
+            put(params, arrays)
+            optimizer.step(max_norm=1.0)
+
+    params = parameters(dtype)
+    optimizer = make(params)
+    advance(optimizer, params, grads[:5])
+    saved = snapshot(optimizer)
+    advance(optimizer, params, grads[5:])
+
+    others = parameters(dtype, seed=7)
+    resumed = make(others)
+    advance(resumed, others, grads[3:4])  # has a state of its own to forget
+    resumed.data[...] = saved.pop("data")
+    resumed.load_state(saved)
+    assert_same_bits(resumed.state(), saved)
+    assert not any(np.shares_memory(value, saved[name]) for name, value in resumed.state().items())
+    advance(resumed, others, grads[5:])
+    assert_same_bits(snapshot(resumed), snapshot(optimizer))
+
+
+@pytest.mark.parametrize(("make", "names"), [
+    (Adam, ["updates", "first_moment", "second_moment"]), (RMSProp, ["updates", "second_moment"]), (SGD, ["updates", "velocity"]),
+])  # fmt: skip
+def test_state_has_stable_names(make, names):
+    optimizer = make(parameters(np.float32))
+    assert list(optimizer.state()) == names
+    assert all(value.dtype == np.float32 for value in optimizer.state().values())
+    assert all(value.shape == (optimizer.data.shape if name != "updates" else ()) for name, value in optimizer.state().items())
+
+
+# --- errors -------------------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("make", ALL)
+def test_mixed_dtypes_and_no_parameters_are_refused(make):
+    with pytest.raises(TypeError, match=r"several dtypes \(float32, float64\); use module.astype"):
+        make([*parameters(np.float32), *parameters(np.float64)])
+    with pytest.raises(ValueError, match="needs at least one Parameter"):
+        make([])
+
+
+@pytest.mark.parametrize("make", ALL)
+def test_a_tape_recorded_before_a_step_refuses_backward_after_it(make):
+    params = parameters()
+    optimizer = make(params)
+    with Tape() as tape:
+        loss = primitives.sum(params[0] * params[0])
+    optimizer.step()
+    with pytest.raises(RuntimeError, match="changed after it was recorded"):
+        tape.backward(loss)
+    with Tape() as tape:
+        loss = primitives.sum(params[0] * params[0])
+    tape.backward(loss)
+    np.testing.assert_allclose(params[0].grad, 2 * params[0].data)
+
+
+# --- schedules ----------------------------------------------------------------------------------------------------------------------------
+
+
+def test_schedule_warms_up_stays_and_decays():
+    rate = schedule(peak=2.0, steps=100, warmup=10, decay=0.4, floor=0.1)
+    assert [rate(k) for k in range(10)] == pytest.approx([0.2 * (k + 1) for k in range(10)])
+    assert [rate(k) for k in range(10, 61)] == [2.0] * 51
+    assert rate(80) == pytest.approx(2.0 * (0.1 + 0.9 / 2))  # half way down the cosine
+    assert rate(70) == pytest.approx(2.0 * (0.1 + 0.9 * (1 + math.cos(math.pi / 4)) / 2))
+    assert rate(100) == rate(1000) == pytest.approx(0.2)
+    assert 0.2 < rate(99) < 0.21
+    down = [rate(k) for k in range(60, 101)]
+    assert down == sorted(down, reverse=True) and len(set(down)) == 41
+
+
+def test_schedule_without_its_parts():
+    constant = schedule(3.0, 10)
+    assert [constant(k) for k in (0, 5, 9, 10, 50)] == [3.0] * 5
+    cosine = schedule(1.0, 10, decay=1.0)
+    assert [cosine(k) for k in range(11)] == pytest.approx([(1 + math.cos(math.pi * k / 10)) / 2 for k in range(11)])
+    assert schedule(1.0, 10, warmup=4)(3) == 1.0

@@ -1,0 +1,301 @@
+"""Every row of the table, basic and fused, by one set of checks. A new row needs cases in samplers.py, or nothing here is collected."""
+
+import inspect
+
+import autograd
+import autograd.numpy as anp
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from samplers import CASES, LAYOUTS, Case, as_tuple, away_from_zero, check_gradient, gradients, normal, output_weights
+
+from tinyrmc import primitives
+from tinyrmc.engine import TABLE, Tape
+
+every_primitive = pytest.mark.parametrize("name", TABLE)
+every_layout = pytest.mark.parametrize("layout", LAYOUTS)
+BY_HAND = {  # what NumPy has not, written down once more
+    "sigmoid": lambda x: 1 / (1 + np.exp(-x)),
+    "softmax": lambda x, axis=-1: np.exp(x) / np.exp(x).sum(axis, keepdims=True),
+    "getitem": lambda x, key: x[key],
+    "power": lambda x, exponent: np.power(x, exponent),  # NumPy names no second argument
+}
+
+
+def arrays_in(value):
+    """All arrays in nested tuples of anything."""
+    if isinstance(value, np.ndarray):
+        return [value]
+    return [a for part in value for a in arrays_in(part)] if isinstance(value, (tuple, list)) else []
+
+
+def test_every_row_is_documented_and_has_a_derivative():
+    for name, primitive in TABLE.items():
+        assert primitive.rule is not None, f"{name} has no vjp"
+        assert primitive.__doc__, f"{name} has no docstring"
+        assert "needs" in inspect.signature(primitive.rule).parameters
+        assert repr(primitive) == f"<primitive {name}>"
+
+
+@every_layout
+@every_primitive
+def test_gradient_is_the_complex_steps(name, layout):
+    for seed, case in enumerate(CASES[name]):
+        check_gradient(case.map(LAYOUTS[layout]), seed)
+
+
+@every_layout
+@every_primitive
+def test_layout_changes_no_value(name, layout):
+    for case in CASES[name]:
+        for here, there in zip(as_tuple(case()), as_tuple(case.map(LAYOUTS[layout])()), strict=True):
+            np.testing.assert_allclose(there.data, here.data, rtol=1e-13, atol=1e-14)
+
+
+@every_primitive
+def test_a_vjp_wrong_by_a_thousandth_is_caught(name, monkeypatch):
+    """Proves that the check above can fail: for each argument of each primitive on its own."""
+    primitive, rule = TABLE[name], TABLE[name].rule
+    for position in sorted({k for case in CASES[name] for k in case.floats}):
+
+        def scaled(*args, position=position):
+            partials = as_tuple(rule(*args))
+            return tuple(1.001 * part if k == position and part is not None else part for k, part in enumerate(partials))
+
+        monkeypatch.setattr(primitive, "rule", scaled)
+        caught = 0
+        for case in CASES[name]:
+            try:
+                check_gradient(case)
+            except AssertionError:
+                caught += 1
+        assert caught, f"argument {position}"
+
+
+@every_primitive
+def test_gradients_belong_to_the_caller_and_nothing_is_mutated(name, monkeypatch):
+    seen = []  # (array that the rule met, its copy from before)
+    rule = TABLE[name].rule
+
+    def spy(xp, needs, g, *saved):
+        seen.extend((a, a.copy()) for a in arrays_in([g, *saved]))
+        return rule(xp, needs, g, *saved)
+
+    monkeypatch.setattr(TABLE[name], "rule", spy)
+    for case in CASES[name]:
+        weights = output_weights(case)
+        seen[:] = [(a, a.copy()) for a in [*arrays_in(case.arguments), *weights]]
+        found = gradients(case, weights)
+        for array, before in seen:
+            np.testing.assert_array_equal(array, before, err_msg=f"{case} mutated an input, a saved array or the seed")
+        for k, gradient in enumerate(found):
+            for other in [*(a for a, _ in seen), *found[:k]]:
+                assert not np.shares_memory(gradient, other), f"{case}: gradient {k} shares memory"
+            assert type(gradient) is np.ndarray
+            assert gradient.flags.writeable
+
+
+@every_primitive
+def test_forward_mutates_nothing(name):
+    for case in CASES[name]:
+        case = case.map(LAYOUTS["read-only"])  # an in-place write would raise
+        before = [a.copy() for a in arrays_in(case.arguments)]
+        case()
+        for array, copy in zip(arrays_in(case.arguments), before, strict=True):
+            np.testing.assert_array_equal(array, copy)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@every_primitive
+def test_dtype_and_shape_are_kept(name, dtype):
+    for case in CASES[name]:
+        narrow = case.map(lambda a: a.astype(dtype) if a.dtype.kind == "f" else a)
+        exact = case()
+        for output, other in zip(as_tuple(narrow()), as_tuple(exact), strict=True):
+            assert (output.dtype, output.shape) == (dtype, other.shape), f"{narrow}"
+            assert type(output.data) is np.ndarray
+        weights = output_weights(narrow)
+        wide = gradients(case, [w.astype(np.float64) for w in weights])
+        for position, gradient, reference in zip(case.floats, gradients(narrow, weights), wide, strict=True):
+            assert gradient.dtype == dtype, f"{narrow}"
+            assert gradient.shape == case.arguments[position].shape
+            scale = max(1.0, np.abs(reference).max(initial=0))
+            assert np.abs(gradient - reference).max(initial=0) <= 2e-5 * scale, f"{narrow}: argument {position}"
+
+
+@every_primitive
+def test_one_gradient_asked_for_is_the_same_as_all(name):
+    """The rules skip what nobody needs; what they still return must not change."""
+    for case in CASES[name]:
+        weights = output_weights(case)
+        for position, gradient in zip(case.floats, gradients(case, weights), strict=True):
+            (alone,) = gradients(case, weights, watch=[position])
+            np.testing.assert_array_equal(alone, gradient)
+
+
+@every_primitive
+def test_float64_constants_mix_with_complex128(name):
+    """The complex step may move one argument and leave the others real."""
+    for case in CASES[name]:
+        plain = as_tuple(case())
+        for position in case.floats:
+            moved = case(case.replace(position, case.arguments[position].astype(np.complex128)))
+            for output, real in zip(as_tuple(moved), plain, strict=True):
+                assert output.dtype in (np.complex128, np.float64)
+                np.testing.assert_allclose(output.data, real.data, rtol=1e-12, atol=1e-14)
+            assert as_tuple(moved)[0].dtype == np.complex128
+
+
+@pytest.mark.parametrize("name", primitives.__all__)
+def test_value_is_numpys(name):
+    """NumPy's function of the same name, with the same arguments by name; and again with the static ones in order, where both allow it."""
+    function = BY_HAND.get(name) or getattr(np, name)
+    for case in CASES[name]:
+        expected = case(function=function)
+        for output, value in zip(as_tuple(case()), as_tuple(expected), strict=True):
+            assert output.shape == np.shape(value)
+            np.testing.assert_allclose(output.data, value, rtol=1e-13, atol=1e-14)
+        if name != "unstack" and "keepdims" not in case.static:
+            arguments = [list(case.arguments)] if TABLE[name].variadic else case.arguments
+            ours, theirs = (f(*arguments, *case.static.values()) for f in (TABLE[name], function))
+            np.testing.assert_allclose(ours.data, theirs, rtol=1e-13, atol=1e-14)
+
+
+HIPS_HAS_NO_VJP = {"take", "unstack"}
+HIPS_CANNOT = {  # cases where its vjp is wrong
+    "where": lambda case: any(np.shape(a) != np.shape(case().data) for a in case.arguments[1:]),  # broadcasting is not undone
+    "broadcast_to": lambda case: case.arguments[0].ndim < len(case.static["shape"]),
+    "transpose": lambda case: min(case.static["axes"] or (0,)) < 0,
+}
+IN_ORDER = {"power", "broadcast_to"}  # their second argument has another name there
+
+
+@pytest.mark.parametrize("name", [name for name in primitives.__all__ if hasattr(anp, name) and name not in HIPS_HAS_NO_VJP])
+def test_gradient_is_hips_autograds(name):
+    """A second, independent witness beside the complex step."""
+    for case in CASES[name]:
+        if HIPS_CANNOT.get(name, lambda case: False)(case):
+            continue
+        weights = output_weights(case)
+
+        def loss(*arguments, case=case, weight=weights[0]):
+            function = getattr(anp, name)
+            value = function(*arguments, *case.static.values()) if name in IN_ORDER else case(arguments, function)
+            return anp.sum(value * weight)
+
+        for position, ours in zip(case.floats, gradients(case, weights), strict=True):
+            theirs = autograd.grad(loss, position)(*case.arguments)
+            np.testing.assert_allclose(ours, theirs, rtol=1e-12, atol=1e-12, err_msg=f"{case}: argument {position}")
+
+
+# --- Shapes that nobody thought of -----------------------------------------------------------------------------------------
+
+shapes = hnp.array_shapes(min_dims=0, max_dims=4, min_side=1, max_side=3)
+
+
+def strided(data, array):
+    return LAYOUTS[data.draw(st.sampled_from(list(LAYOUTS)))](array)
+
+
+@pytest.mark.parametrize("name", ["add", "subtract", "multiply", "divide", "maximum", "minimum"])
+@given(data=st.data())
+def test_binary_primitives_broadcast_any_two_shapes(name, data):
+    a, b = data.draw(hnp.mutually_broadcastable_shapes(num_shapes=2, max_dims=4, max_side=3)).input_shapes
+    check_gradient(Case(name, (strided(data, normal(*a)), strided(data, away_from_zero(*b)))))
+
+
+@given(data=st.data())
+def test_where_broadcasts_any_three_shapes(data):
+    c, a, b = data.draw(hnp.mutually_broadcastable_shapes(num_shapes=3, max_dims=3, max_side=3)).input_shapes
+    check_gradient(Case("where", (normal(*c) > 0, strided(data, normal(*a)), strided(data, normal(*b)))))
+
+
+@given(data=st.data())
+def test_matmul_of_any_two_shapes(data):
+    a, b = data.draw(hnp.mutually_broadcastable_shapes(signature=np.matmul.signature, max_dims=2, max_side=3)).input_shapes
+    check_gradient(Case("matmul", (strided(data, normal(*a)), strided(data, normal(*b)))))
+
+
+@pytest.mark.parametrize("name", ["sum", "mean", "max"])
+@given(data=st.data())
+def test_reductions_over_any_axes(name, data):
+    shape = data.draw(shapes)
+    axis = data.draw(st.none() | hnp.valid_tuple_axes(len(shape)))
+    check_gradient(Case(name, (strided(data, normal(*shape)),), {"axis": axis, "keepdims": data.draw(st.booleans())}))
+
+
+@given(data=st.data())
+def test_any_basic_index(data):
+    shape = data.draw(shapes)
+    key = data.draw(hnp.basic_indices(shape, allow_newaxis=True))
+    x = strided(data, normal(*shape))
+    case = Case("getitem", (x,), {"key": key})
+    np.testing.assert_array_equal(case().data, x[key])
+    check_gradient(case)
+
+
+@given(data=st.data())
+def test_any_permutation_of_axes(data):
+    shape = data.draw(shapes)
+    axes = data.draw(st.permutations(range(len(shape))))
+    check_gradient(Case("transpose", (strided(data, normal(*shape)),), {"axes": tuple(axes)}))
+
+
+# --- Where there is no derivative, or no finite one, to compare with ---------------------------------------------------------
+
+
+def gradient(function, *arrays):
+    with Tape() as tape:
+        watched = [tape.watch(np.asarray(a, float)) for a in arrays]
+        loss = primitives.sum(function(*watched))
+    return tape.gradient(loss, watched)
+
+
+def test_ties():
+    """maximum and minimum give the gradient to the second argument, so that maximum(x, 0) has slope 0 at 0; max shares it."""
+    for function in primitives.maximum, primitives.minimum:
+        assert [float(g[0]) for g in gradient(function, [2.0], [2.0])] == [0.0, 1.0]
+        assert gradient(lambda x, f=function: f(x, 0), [0.0, -0.0])[0].tolist() == [0.0, 0.0]
+        assert gradient(lambda x, f=function: f(0, x), [0.0])[0].tolist() == [1.0]
+    assert gradient(primitives.max, [3.0, 1.0, 3.0])[0].tolist() == [0.5, 0.0, 0.5]
+    assert gradient(lambda x: primitives.max(x, axis=1), [[2.0, 2.0], [1.0, 0.0]])[0].tolist() == [[0.5, 0.5], [1.0, 0.0]]
+
+
+def test_nothing_overflows():
+    with np.errstate(over="raise", invalid="raise", divide="raise"):
+        assert primitives.softmax(np.array([1e4, 0.0, -1e4])).data.tolist() == [1.0, 0.0, 0.0]
+        assert primitives.sigmoid(np.array([1e4, 0.0, -1e4])).data.tolist() == [1.0, 0.5, 0.0]
+        assert gradient(primitives.softmax, [1e4, -1e4])[0].tolist() == [0.0, 0.0]
+        assert gradient(primitives.sigmoid, [1e4, -1e4])[0].tolist() == [0.0, 0.0]
+    assert primitives.sigmoid(np.array([np.inf, -np.inf])).data.tolist() == [1.0, 0.0]
+
+
+def test_where_keeps_an_infinite_side_out():
+    x = np.array([1.0, 2.0])
+    taken, other = gradient(lambda a, b: primitives.where(np.array([True, False]), a, b), x, [np.inf, 3.0])
+    assert taken.tolist() == [1.0, 0.0]
+    assert other.tolist() == [0.0, 1.0]
+
+
+def test_take_adds_up_repeated_indices():
+    assert gradient(lambda x: primitives.take(x, np.array([1, 1, 1, 0])), [5.0, 6.0, 7.0])[0].tolist() == [1.0, 3.0, 0.0]
+
+
+def test_take_refuses_what_is_not_an_index():
+    with pytest.raises(IndexError, match=r"take\(float64\[3\], int64\[1\]\): index 7 is out of bounds"):
+        primitives.take(np.ones(3), np.array([7]))
+    with pytest.raises(TypeError, match=r"take\(float64\[3\], float64\[1\]\)"):
+        primitives.take(np.ones(3), np.array([1.0]))
+
+
+def test_unstack_of_many_steps_costs_little():
+    """O(T) backward, where T slices would each allocate the whole array: T = 400 steps of 100 KB stay under a second."""
+    x = np.ones((400, 100, 128))
+    with Tape() as tape:
+        leaf = tape.watch(x)
+        total = primitives.sum(primitives.stack([row * 2.0 for row in primitives.unstack(leaf)]))
+        entries = len(tape.entries)
+    assert entries == 1 + 400 + 1 + 1
+    assert (tape.gradient(total, leaf) == 2.0).all()

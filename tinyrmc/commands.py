@@ -1,0 +1,118 @@
+"""What the command lines share: one-line errors with exit code 2, suggestions for names, and flags made from dataclasses."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import dataclasses
+import difflib
+import io
+import re
+import sys
+import typing
+from collections.abc import Callable, Iterable
+
+from .backend import DeviceError
+from .discovery import UnknownTask
+from .parallel import WorkerError
+from .runs import RunError
+
+
+class UsageError(Exception):
+    """The words of a command line are wrong."""
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse with errors of one line."""
+
+    def error(self, message):
+        """Raise instead of printing the usage first."""
+        raise UsageError(f"{message} ({self.prog} --help explains)")
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """'; did you mean ...?', if some known word is near enough, else ''."""
+    close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.5)
+    return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def run_main(main: Callable[[], int]) -> typing.NoReturn:
+    """Run a command line's `main`. An error of the user's is one line on stderr and exit code 2; Ctrl-C is 130."""
+    try:
+        sys.exit(main())
+    except (UsageError, RunError, UnknownTask, DeviceError, WorkerError) as error:
+        print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+def flags_of(kind: type, prefix: str = "") -> list[str]:
+    """All flags that the fields of a (nested, perhaps generic) dataclass make: --seed, --model.mem-slots, ..."""
+    found, hints = [], typing.get_type_hints(kind, include_extras=False)
+    for field in dataclasses.fields(kind):
+        if dataclasses.is_dataclass(hints[field.name]):
+            found += flags_of(hints[field.name], f"{prefix}{field.name}.")
+        else:
+            found.append(f"--{prefix}{field.name}".replace("_", "-"))
+    return found
+
+
+def parse(kind: type, default, args: list[str], prog: str, description: str, known: list[str]):
+    """A dataclass from flags, by tyro. `known` are the flags there are, for suggestions. UsageError with one line for bad words."""
+    import tyro
+
+    for word in args:
+        flag = word.split("=")[0].replace("_", "-")
+        if word.startswith("--") and flag not in (*known, "--help") and not flag.startswith("--no-"):
+            raise UsageError(f"unknown flag {word!r}{nearest(flag, known)} ({prog} --help lists them)")
+    complaint = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(complaint):
+            return tyro.cli(kind, default=default, args=args, prog=prog, description=description)
+    except SystemExit as stop:
+        if not stop.code:
+            raise
+        raise UsageError(f"{_one_line(complaint.getvalue(), args)} ({prog} --help explains)") from None
+    except ValueError as error:  # the options refused their values, which tyro lets through
+        raise UsageError(f"{error} ({prog} --help explains)") from None
+
+
+def _one_line(box: str, args: list[str]) -> str:
+    """What tyro says in a box of several lines, in one: which flag, what it takes, what it got."""
+    text = " ".join(re.sub(r"[\u2500-\u257f]+", " ", box).split()).split("For full helptext")[0].strip()
+    if choice := re.search(r"invalid choice '(.*?)' for argument '(--[\w.-]+)'.*Expected one of \((.*?)\)", text):
+        word, flag, known = choice.groups()
+        known = re.findall(r"'(.*?)'", known)
+        return f"{flag} is one of {', '.join(known)}, not {word!r}{nearest(word, known)}"
+    if kind := re.search(r"Error parsing (--[\w.-]+): .*Argument helptext: .*?\1 (\[[A-Z .[\]]+\]|\S+)", text):
+        flag, takes = kind.groups()
+        after = [word for k, word in enumerate(args) if k and args[k - 1].replace("_", "-") == flag]
+        after += [word.partition("=")[2] for word in args if word.replace("_", "-").startswith(f"{flag}=")]
+        return f"{flag} takes {takes.replace('{None}|', '')}, not {after[-1]!r}" if after else f"{flag} takes {takes}"
+    return re.sub(r"^([A-Z][a-z]+ (error|argument) )?(Error parsing [\w.]+: )?", "", text)  # a dataclass's own words on its values
+
+
+def percent(value: float | None) -> str:
+    """A fraction as people read it."""
+    return "" if value is None or value != value else f"{100 * value:.1f} %"
+
+
+def results_table(metrics: dict, references: dict[str, dict[str, float]]) -> str:
+    """The held-out metrics, each beside its floors and published numbers."""
+    labels = list(dict.fromkeys(label for values in references.values() for label in values))
+    rows = [["", "this run", *labels]]
+    for name in (n for n in metrics if n.startswith("test_")):
+        show = percent if "accuracy" in name else (lambda value: "" if value is None else f"{value:.4f}")
+        rows.append([name.replace("_", " "), show(metrics[name]), *(show(references.get(name, {}).get(label)) for label in labels)])
+    widths = [max(len(row[k]) for row in rows) for k in range(len(rows[0]))]
+    return "\n".join(
+        "  ".join([row[0].ljust(widths[0]), *(cell.rjust(w) for cell, w in zip(row[1:], widths[1:], strict=True))]) for row in rows
+    )
+
+
+def duration(seconds: float) -> str:
+    """Seconds as h:mm:ss or m:ss."""
+    minutes, seconds = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{seconds:02d}" if hours else f"{minutes}:{seconds:02d}"

@@ -1,0 +1,59 @@
+"""Finding tasks. A task is a file in the `tasks` folder beside this package, or in a package that another distribution names.
+
+The folder is found from where tinyrmc itself lies, never through the import path: a clone, an editable install and a wheel all see the same
+tasks, a `tasks` folder of somebody else's in the current directory is not looked at, and a file dropped in is a task. Other distributions
+add theirs with an entry point in the group `tinyrmc.tasks` that names a package.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import importlib.metadata
+import importlib.util
+import sys
+from pathlib import Path
+
+FOLDER = Path(__file__).resolve().parent.parent / "tasks"
+GROUP = "tinyrmc.tasks"
+
+
+class UnknownTask(LookupError):
+    """No task of this name, or its file cannot be imported."""
+
+
+def task_files() -> dict[str, Path]:
+    """Name -> file of every task: the built-in folder first, then other distributions', sorted within each."""
+    folders = [FOLDER]
+    for entry in importlib.metadata.entry_points(group=GROUP):
+        with contextlib.suppress(ImportError):  # a package that is gone must not take the others with it
+            spec = importlib.util.find_spec(entry.value)
+            folders += [Path(folder) for folder in (spec.submodule_search_locations or [])] if spec else []
+    files: dict[str, Path] = {}
+    for folder in folders:
+        for file in sorted(folder.glob("*.py")):
+            if not file.name.startswith("_"):
+                files.setdefault(file.stem, file)
+    return files
+
+
+def load_task(name: str):
+    """The module of task `name`, imported once. It defines `Task`. UnknownTask if there is none, or if importing it fails."""
+    from .commands import nearest
+
+    files = task_files()
+    if name not in files:
+        raise UnknownTask(f"unknown task {name!r}{nearest(name, files)}; tasks: {', '.join(files) or f'none in {FOLDER}'}")
+    qualified = f"tinyrmc_tasks.{name}"  # a name of our own, so that nobody else's `tasks` package can be meant
+    if qualified not in sys.modules:
+        spec = importlib.util.spec_from_file_location(qualified, files[name])
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[qualified] = module  # dataclasses look their module up here
+        try:
+            spec.loader.exec_module(module)
+            if not hasattr(module, "Task"):
+                raise ImportError("it defines no class Task")
+        except Exception as error:
+            del sys.modules[qualified]
+            raise UnknownTask(f"task {name!r} ({files[name]}) cannot be imported: {type(error).__name__}: {error}") from error
+    return sys.modules[qualified]

@@ -1,0 +1,285 @@
+"""Pictures: the learning curves of runs, and what a memory's slots attend to.
+
+This is the only module that imports matplotlib, and nothing imports it before there is something to draw. It uses figures as objects, never
+pyplot, whose current figure and backend would belong to the caller's notebook as much as to us; matplotlib's own defaults are put in place
+while we draw, so the same numbers give the same bytes whatever a reader's matplotlibrc says.
+
+Colours are Okabe and Ito's, which colour-blind eyes tell apart too.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import matplotlib.style
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+from matplotlib.ticker import FuncFormatter, PercentFormatter
+
+from .backend import to_host as host
+
+__all__ = ["attention", "host", "learning_curve", "rung_starts", "shared_points"]
+
+DPI = 150
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+MARK = "#C00000"  # the red of the marked time step
+GREY = "#555555"
+STYLE = {
+    "font.size": 10,
+    "axes.spines.right": False,
+    "axes.spines.top": False,
+    "legend.frameon": False,
+    "text.parse_math": False,  # a $ or _ in a name is just that
+}
+FOOTNOTE = (
+    "rows: the slots that ask; columns: the slots and, right of the line, the input they listen to. "
+    "Attention shows where a slot looks, not what decided the answer."
+)
+
+
+def _style():
+    return matplotlib.style.context(STYLE, after_reset=True)
+
+
+def _save(figure: Figure, path) -> Path:
+    path = Path(path)
+    figure.savefig(path, format="png", dpi=DPI, metadata={"Software": None})  # matplotlib's version would change the bytes
+    return path
+
+
+def _spread(wanted: Sequence[float], gap: float, low: float, high: float) -> list[float]:
+    """Positions in [low, high], in the order given and near to what is wanted, at least `gap` apart where there is room for that."""
+    placed, floor, ceiling = list(wanted), low, high
+    for k in range(len(placed)):
+        placed[k] = max(placed[k], floor)
+        floor = placed[k] + gap
+    for k in reversed(range(len(placed))):
+        placed[k] = min(placed[k], ceiling)
+        ceiling = placed[k] - gap
+    return placed
+
+
+# --- Learning curves ----------------------------------------------------------------------------------------------------------------------
+
+
+def shared_points(runs: Sequence[Sequence[dict]], metric: str) -> tuple[np.ndarray, np.ndarray]:
+    """Steps (S,) at which all runs have a value of `metric`, and these values (R, S). A run is its lines of metrics.jsonl."""
+    curves = [{line["step"]: line[metric] for line in lines if line.get(metric) is not None} for lines in runs]
+    steps = sorted(set.intersection(*map(set, curves)))
+    values = np.array([[curve[step] for step in steps] for curve in curves], float)
+    return np.array(steps, int), values.reshape(len(curves), len(steps))
+
+
+def rung_starts(lines: Sequence[dict]) -> list[tuple[int, str]]:
+    """(step, rung) at which a run began each rung of its curriculum. The `rung` of a line is the one climbed up to that line's step."""
+    starts, current, since = [], None, 0
+    for line in lines:
+        if "rung" in line:
+            if line["rung"] != current:
+                current = line["rung"]
+                starts.append((since, current))
+            since = line["step"]
+    return starts
+
+
+def learning_curve(
+    groups: Mapping[str, Sequence[Sequence[dict]]],
+    references: Mapping[str, Mapping[str, float]],
+    metrics: Sequence[str],
+    path,
+    title: str = "",
+) -> Path:
+    """Draw metrics against optimizer steps into the PNG file `path`; returns it.
+
+    Each metric has a panel, each group a line: the mean over its runs at the steps they share, in a band from the lowest to the highest.
+    If there is but one run in all, its value on the training batches is drawn thinly too, and its rungs are marked at the bottom.
+
+    Args:
+        groups: {label: runs}, a run being its lines of metrics.jsonl. Lines without a metric, or with null, do not count for it.
+        references: {metric: {label: value}}: floors and published numbers, drawn as dashed lines.
+        metrics: names such as "test_accuracy". What is called accuracy is a fraction, shown in percent.
+
+    Raises ValueError where the runs of a group have no step in common, OSError where the file cannot be written.
+    """
+    with _style():
+        return _save(_draw_learning_curve(groups, references, metrics, title), path)
+
+
+def _draw_learning_curve(groups, references, metrics, title="") -> Figure:
+    figure = Figure(figsize=(0.6 + 5.2 * len(metrics), 4.2 + 0.2 * len(groups)), layout="constrained")
+    panels = figure.subplots(1, len(metrics), sharex=True, squeeze=False)[0]
+    single = len(groups) == 1 and len(next(iter(groups.values()))) == 1
+    for panel, metric in zip(panels, metrics, strict=True):
+        for number, (label, runs) in enumerate(groups.items()):
+            _draw_group(panel, label, runs, metric, COLOURS[number % len(COLOURS)], single)
+        for value in references.get(metric, {}).values():
+            panel.axhline(value, color=GREY, linewidth=0.9, dashes=(5, 3), zorder=1)
+        _label_axes(panel, metric)
+    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=len(metrics))
+    if title:
+        figure.suptitle(title)
+    figure.draw_without_rendering()  # settles the layout: the labels below are spaced by the panels' final size
+    for panel, metric in zip(panels, metrics, strict=True):
+        _label_references(panel, references.get(metric, {}), metric)
+        if single:
+            _mark_rungs(panel, rung_starts(next(iter(groups.values()))[0]))
+    return figure
+
+
+def _draw_group(panel, label, runs, metric, colour, with_training):
+    steps, values = shared_points(runs, metric)
+    if not len(steps):
+        raise ValueError(f"the runs of {label!r} have no step in common at which {metric} was measured")
+    if len(runs) > 1:
+        label = f"{label}: mean and range of {len(runs)} seeds"
+        panel.fill_between(steps, values.min(axis=0), values.max(axis=0), color=colour, alpha=0.2, linewidth=0)
+    panel.plot(steps, values.mean(axis=0), color=colour, linewidth=1.8, label=label, marker="o" if len(steps) == 1 else None)
+    if with_training and metric.startswith("test_"):
+        training_steps, training = shared_points(runs, metric.removeprefix("test_"))
+        of_rung = ", current rung" if rung_starts(runs[0]) else ""  # easier than what the held-out examples ask
+        if len(training_steps):
+            panel.plot(training_steps, training[0], color=colour, linewidth=0.8, alpha=0.35, label=f"on its training batches{of_rung}")
+
+
+def _is_fraction(metric):
+    return "accuracy" in metric
+
+
+def _label_axes(panel, metric):
+    words = metric.removeprefix("test_").replace("_", " ")
+    panel.set_title(f"held-out {words}" if metric.startswith("test_") else words, fontsize=11)
+    panel.set_xlabel("steps")
+    panel.set_xlim(left=0)
+    panel.margins(x=0)
+    panel.xaxis.set_major_formatter(FuncFormatter(lambda step, _: f"{step:,.0f}"))
+    panel.locator_params(axis="x", nbins=6)
+    panel.grid(axis="y", color="#E6E6E6", linewidth=0.6)
+    panel.set_axisbelow(True)
+    if _is_fraction(metric):
+        panel.set_ylim(0, 1)
+        panel.set_yticks(np.arange(0, 1.01, 0.2))
+        panel.yaxis.set_major_formatter(PercentFormatter(1, decimals=0, symbol=" %"))
+
+
+def _label_references(panel, references, metric):
+    """Each reference's name and value at the right edge, on the emptier side of its line; labels that would touch are moved apart."""
+    low, high = panel.get_ylim()
+    line_height = 8 * 1.35 / (panel.get_window_extent().height * 72 / panel.figure.dpi) * (high - low)  # of 8 points
+    curves = [line.get_data() for line in panel.get_legend_handles_labels()[0]]
+    near = np.concatenate([y[x > 0.6 * max(x)] for x, y in curves])  # what is drawn where the labels will stand
+
+    def place(value):
+        above, below = value + 0.6 * line_height, value - 0.6 * line_height
+        hits = [np.count_nonzero(abs(near - y) < 0.6 * line_height) for y in (above, below)]
+        return above if hits[0] <= hits[1] else below
+
+    references = sorted(references.items(), key=lambda pair: pair[1])
+    wanted = [place(value) for _, value in references]
+    places = _spread(wanted, line_height, low + 0.5 * line_height, high - 0.5 * line_height)
+    for (label, value), y in zip(references, places, strict=True):
+        number = f"{100 * value:.0f} %" if _is_fraction(metric) else f"{value:.3g}"
+        text = panel.text(
+            0.995, y, f"{label} {number}", transform=panel.get_yaxis_transform(), ha="right", va="center", fontsize=8, color=GREY,
+            bbox={"facecolor": "white", "alpha": 0.75, "linewidth": 0, "pad": 0.5}, zorder=3,
+        )  # fmt: skip
+        text.set_in_layout(False)
+
+
+def _mark_rungs(panel, starts):
+    """A tick at the bottom where each rung began, its name above; early rungs pass quickly, so names are moved apart and led to."""
+    left, right = panel.get_xlim()
+    line_height = 7 * 1.35 / (panel.get_window_extent().width * 72 / panel.figure.dpi) * (right - left)  # of 7 points, standing
+    places = _spread([step for step, _ in starts], line_height, left + 0.6 * line_height, right - 0.6 * line_height)
+    for (step, rung), x in zip(starts, places, strict=True):
+        across = panel.get_xaxis_transform()
+        panel.plot([step, step, x], [0, 0.02, 0.05], transform=across, color=GREY, linewidth=0.7, scalex=False, scaley=False)
+        text = panel.text(x, 0.06, rung, transform=across, ha="center", va="bottom", rotation=90, fontsize=7, color=GREY)
+        text.set_in_layout(False)
+
+
+# --- Attention ----------------------------------------------------------------------------------------------------------------------------
+
+
+def attention(weights: np.ndarray, marked_steps: Sequence[int], titles: Sequence[str], path, mark: str = "reference") -> Path:
+    """Draw attention weights in the layout of the paper's figure 3 into the PNG file `path`; returns it.
+
+    Examples stand side by side. In each, a row is a head (the last one the mean, where there are several heads), a column a time step, and
+    each small matrix shows how much every slot listens to every slot and, right of the line, to the input.
+
+    Args:
+        weights: (E, T, H, N, N + 1) for E examples, T time steps, H heads, N slots; each row sums to 1.
+        marked_steps: (E,) the time step, from 0, that is framed in red in each example and called `mark`.
+        titles: (E,) what each example is about, in words; long lines are wrapped.
+    """
+    with _style():
+        return _save(_draw_attention(np.asarray(weights), marked_steps, titles, mark), path)
+
+
+def _draw_attention(weights, marked_steps, titles, mark="reference") -> Figure:
+    """All sizes here are in pixels, so that the cells of a matrix are equal whole numbers of them."""
+    examples, T, H, N, columns = weights.shape
+    names = [f"head {h + 1}" for h in range(H)]
+    if H > 1:
+        weights, names = np.concatenate([weights, weights.mean(axis=2, keepdims=True)], axis=2), [*names, "mean"]
+    pitch = max(72, 480 / T)  # from one time step to the next: enough for its label, and blocks of about three inches
+    gap = round(0.12 * pitch)
+    cell = max(3, round(min((pitch - gap) / columns, (840 / len(names) - gap) / N)))
+    width, height = T * (columns * cell + gap) - gap, len(names) * (N * cell + gap) - gap
+    room = max(width, 360)  # a title needs some, however narrow the matrices
+
+    left, right, between = 90, 130, 50
+    titles = [_wrap(title, room / 10.5) for title in titles]  # a character of 9 points is 10.5 pixels wide at most, on average
+    top = 75 + 25 * max(title.count("\n") + 1 for title in titles)
+    total_width = left + examples * (room + between) - between + right
+    footnote = _wrap(FOOTNOTE, (total_width - 30) / 9.5)
+    bottom = 45 + 20 * (footnote.count("\n") + 1)
+    total_height = top + max(height, 120) + bottom  # the colour bar needs some height, too
+
+    def axes(x, y, w, h):
+        return figure.add_axes((x / total_width, 1 - (y + h) / total_height, w / total_width, h / total_height))
+
+    figure = Figure(figsize=(total_width / DPI, total_height / DPI), dpi=DPI)
+    for number, title in enumerate(titles):
+        x = left + number * (room + between)
+        figure.text(x / total_width, 1 - 15 / total_height, title, fontsize=9, va="top")
+        block = axes(x, top, width, height)
+        mesh = _draw_block(block, weights[number], cell, gap, marked_steps[number], mark)
+        block.set_yticks([row * (N * cell + gap) + N * cell / 2 for row in range(len(names))], names if number == 0 else [])
+    bar = axes(left + examples * (room + between) - between + 30, top, 18, np.clip(height, 120, 300))
+    figure.colorbar(mesh, cax=bar, ticks=[0, 0.5, 1]).set_label("attention", fontsize=8)
+    bar.tick_params(labelsize=8)
+    figure.text(15 / total_width, 15 / total_height, footnote, fontsize=8, color=GREY, va="bottom")
+    return figure
+
+
+def _wrap(text, characters):
+    return "\n".join(textwrap.fill(line, int(characters)) for line in text.splitlines())
+
+
+def _draw_block(block, weights, cell, gap, marked_step, mark):
+    """One example, weights (T, H, N, columns): all its matrices in one mesh, with empty strips `gap` wide between them."""
+    T, H, N, columns = weights.shape
+    values = np.full((H, N + 1, T, columns + 1), np.nan)  # the last row and column of each matrix are the strip after it
+    values[:, :N, :, :columns] = weights.transpose(1, 2, 0, 3)
+    x = np.concatenate([[0], np.cumsum(([cell] * columns + [gap]) * T)])
+    y = np.concatenate([[0], np.cumsum(([cell] * N + [gap]) * H)])
+    mesh = block.pcolormesh(x, y, values.reshape(H * (N + 1), -1), cmap="Blues", vmin=0, vmax=1)
+    lefts, tops = x[:: columns + 1][:T], y[:: N + 1][:H]
+    for across in lefts:
+        for down in tops:
+            block.add_patch(Rectangle((across, down), columns * cell, N * cell, fill=False, edgecolor=GREY, linewidth=0.5, clip_on=False))
+        block.vlines(np.full(H, across + N * cell), tops, tops + N * cell, color="black", linewidth=0.9)
+    margin = gap / 2
+    frame = (lefts[marked_step] - margin, -margin), columns * cell + gap, y[-1]
+    block.add_patch(Rectangle(*frame, fill=False, edgecolor=MARK, linewidth=1.6, clip_on=False))
+
+    labels = [f"{mark}\nt={t + 1}" if t == marked_step else f"t={t + 1}" for t in range(T)]
+    block.set_xticks(lefts + columns * cell / 2, labels)
+    block.tick_params(length=0, labelsize=8, top=True, labeltop=True, bottom=False, labelbottom=False, pad=5)
+    block.get_xticklabels()[marked_step].set(color=MARK, fontweight="bold")
+    block.set(xlim=(0, x[-1] - gap), ylim=(y[-1] - gap, 0))
+    block.spines[:].set_visible(False)
+    return mesh

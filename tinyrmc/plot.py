@@ -1,0 +1,139 @@
+"""Draw the learning curves of finished or running runs: `python -m tinyrmc.plot RUN [RUN ...]`.
+
+Runs of one configuration under several seeds make one line, their mean in a band from the lowest to the highest; other configurations make
+other lines. A single run also gets the pictures its task draws of a trained network, such as attention maps.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from .commands import Parser, run_main
+from .runs import Run, RunError, first_difference
+from .training import open_checkpoint, restore_model, task_from_dict
+
+
+def main(argv: list[str] | None = None) -> int:
+    """The command line; returns the exit code."""
+    parser = Parser(prog="python -m tinyrmc.plot", description="Draw the learning curves of training runs.")
+    parser.add_argument("runs", type=Path, nargs="+", metavar="RUN", help="run directory; several seeds of one configuration make one line")
+    parser.add_argument(
+        "--out", type=Path, metavar="FILE",
+        help="PNG file to write, replaced if it exists; a single run's other pictures go beside it "
+        "(default: learning_curve.png, in the run's directory or, for several runs, in the current one)",
+    )  # fmt: skip
+    options = parser.parse_args(argv)
+    runs = [Run.open(path) for path in options.runs]
+    if len(runs) == 1:
+        paths = draw_run(runs[0], options.out)
+    else:
+        paths = [draw_curves(runs, options.out or Path("learning_curve.png"))]
+    print(*paths, sep="\n")
+    return 0
+
+
+def draw_run(run: Run, out: Path | None = None) -> list[Path]:
+    """The learning curve of one run and, if it has a checkpoint, its task's pictures beside it; returns the paths."""
+    curve = draw_curves([run], out or run.path / "learning_curve.png")
+    if not (run.checkpoint.exists() or run.previous_checkpoint.exists()):
+        return [curve]
+    task, arrays, state = open_checkpoint(run.path)
+    try:
+        return [curve, *task.pictures(restore_model(task, arrays, state), curve.parent)]
+    except OSError as error:
+        raise _unwritable(curve.parent, error) from error
+
+
+def draw_curves(runs: list[Run], out: Path) -> Path:
+    """The learning curves of runs of one task in the PNG file `out`. RunError says what is missing or does not go together.
+
+    Shown are the task's headline and whatever else has reference values and was measured in every group.
+    """
+    from . import figures
+
+    if out.suffix.lower() != ".png":
+        raise RunError(f"cannot draw into {out}: pictures are PNG files; give --out a name that ends in .png")
+    for run in runs[1:]:
+        if run.config.get("task") != runs[0].config.get("task"):
+            raise RunError(f"{runs[0].path} and {run.path} are runs of different tasks; plot them one by one")
+    tasks = [task_from_dict(run.config) for run in runs]
+    headline = f"test_{tasks[0].headline}"
+    groups = group_runs(runs)
+    lines = {label: [run.metrics() for run in members] for label, members in groups.items()}
+    for label, members in groups.items():
+        for run, of_run in zip(members, lines[label], strict=True):
+            if not figures.shared_points([of_run], headline)[0].size:
+                raise RunError(f"{run.path} has no line with {headline} yet; train it until its first evaluation")
+        if not figures.shared_points(lines[label], headline)[0].size:
+            raise RunError(f"the runs of {label!r} were never evaluated at the same step; plot them one by one")
+
+    references = _references({label: tasks[runs.index(members[0])] for label, members in groups.items()})
+    others = [name for name in references if name != headline]
+    shown = [name for name in others if all(figures.shared_points(group, name)[0].size for group in lines.values())]
+    title = runs[0].config["task"] + (f", seed {runs[0].config['seed']}" if len(runs) == 1 else "")
+    try:
+        return figures.learning_curve(lines, references, [headline, *shown], out, title)
+    except OSError as error:
+        raise _unwritable(out, error) from error
+
+
+def group_runs(runs: list[Run]) -> dict[str, list[Run]]:
+    """{label: runs} of each configuration, the seed aside, in the order given. RunError for two runs that are the same in all.
+
+    A label is the preset and the core; where these do not tell two groups apart, the first field in which they differ follows.
+    """
+    groups: list[list[Run]] = []
+    for run in runs:
+        group = next((group for group in groups if _same(group[0], run)), None)
+        if group is None:
+            groups.append([run])
+            continue
+        for other in group:
+            if other.config["seed"] == run.config["seed"]:
+                raise RunError(f"{other.path} and {run.path} have the same configuration and seed; give one of them")
+        group.append(run)
+    return dict(zip(_labels([group[0].config for group in groups]), groups, strict=True))
+
+
+def _same(one, other):
+    return first_difference(*({**run.config, "seed": None} for run in (one, other))) is None
+
+
+def _labels(configs):
+    labels = []
+    for config in configs:
+        core = config["config"].get("model", {}).get("core")
+        labels.append(f"{config['preset']}, {core}" if core else config["preset"])
+    while repeated := [label for label in labels if labels.count(label) > 1]:
+        alike = [k for k, label in enumerate(labels) if label == repeated[0]]
+        field = first_difference(*(configs[k]["config"] for k in alike[:2])).partition(":")[0]
+        for k in alike:
+            labels[k] += f", {field} {_value(configs[k]['config'], field)}"
+    return labels
+
+
+def _value(config, field):
+    for key in field.split("."):
+        config = config[key]
+    return config
+
+
+def _references(tasks):
+    """The reference values of {label of a group: task}; where groups have different ones, each is named after its group."""
+    each = {label: task.references() for label, task in tasks.items()}
+    first = next(iter(each.values()))
+    if all(references == first for references in each.values()):
+        return first
+    named: dict[str, dict[str, float]] = {}
+    for label, references in each.items():
+        for metric, values in references.items():
+            named.setdefault(metric, {}).update({f"{label}: {name}": value for name, value in values.items()})
+    return named
+
+
+def _unwritable(path, error):
+    return RunError(f"cannot write {path}: {error.strerror}; give python -m tinyrmc.plot a writable place with --out")
+
+
+if __name__ == "__main__":
+    run_main(main)

@@ -1,0 +1,222 @@
+"""Train a task from the command line.
+
+    python -m tinyrmc.train                                    list tasks and presets
+    python -m tinyrmc.train nth_farthest                       train the first preset
+    python -m tinyrmc.train nth_farthest ladder --seed 1 --max-minutes 120
+    python -m tinyrmc.train nth_farthest --help                every flag of a task
+    python -m tinyrmc.train --resume runs/nth_farthest-quick-1
+
+A run writes everything it knows into its directory (see runs.py). Ctrl-C and SIGTERM save first.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import shlex
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Annotated, Literal
+
+from . import discovery
+from .commands import UsageError, duration, flags_of, nearest, parse, percent, results_table, run_main
+from .parallel import available_cores
+from .runs import Run, environment, require_same
+from .training import BLOCK, Task, Trainer, config_from_dict, run_training
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """What does not belong to the task."""
+
+    seed: int = 0
+    """seed of everything random in the run: first weights and data"""
+    workers: int | None = None
+    """processes that share a batch; None: one a core. The same number gives the same bits"""
+    device: Literal["cpu", "cuda"] = "cpu"
+    """cuda needs CuPy: pip install 'tinyrmc[cuda12]' or 'tinyrmc[cuda13]'"""
+    run: Path | None = None
+    """the run directory, which must not exist yet; None: the next free runs/<task>-<preset>-<n>"""
+    max_minutes: float | None = None
+    """stop, save and evaluate after so many minutes of training"""
+
+    def __post_init__(self):
+        if self.seed < 0:
+            raise ValueError(f"--seed must not be negative, got {self.seed}")
+        if self.workers is not None and self.workers < 1:
+            raise ValueError(f"--workers must be at least 1, got {self.workers}")
+        if self.max_minutes is not None and not self.max_minutes > 0:
+            raise ValueError(f"--max-minutes must be positive, got {self.max_minutes}")
+
+
+def listing() -> str:
+    """All tasks with their presets, as text."""
+    lines = []
+    for name in discovery.task_files():
+        try:
+            module = discovery.load_task(name)
+        except discovery.UnknownTask as error:
+            lines += [f"{name}", f"    ({error})"]
+            continue
+        lines.append(f"{name}  {(module.__doc__ or '').strip().splitlines()[0]}")
+        width = max(map(len, module.Task.presets))
+        lines += [
+            f"    {preset:{width}}  {text}{'  (default)' if k == 0 else ''}"
+            for k, (preset, (text, _)) in enumerate(module.Task.presets.items())
+        ]
+    return "\n".join(lines)
+
+
+def main(argv: list[str] | None = None) -> int:
+    """The command line; returns the exit code."""
+    args = list(sys.argv[1:] if argv is None else argv)
+    if not args or args[0] in ("-h", "--help"):
+        print("usage: python -m tinyrmc.train TASK [PRESET] [--flags]     (TASK --help: its flags)")
+        print("       python -m tinyrmc.train --resume RUN [--workers N] [--max-minutes M]\n")
+        print(listing())
+        return 0
+    run, options = _resumed(args)
+    words = [args.pop(0) for _ in range(2) if args and not args[0].startswith("-")]
+    if run is not None:
+        if words and words[0] != run.config.get("task"):
+            raise UsageError(f"{run.path} is a run of {run.config.get('task')!r}, not {words[0]!r}; give --resume {run.path} alone")
+        words = [run.config["task"], run.config["preset"]]
+    if not words:
+        raise UsageError("the first word must be a task; `python -m tinyrmc.train` lists them")
+    kind = discovery.load_task(words[0]).Task
+    preset = words[1] if len(words) > 1 else next(iter(kind.presets))
+    if preset not in kind.presets:
+        raise UsageError(f"unknown preset {preset!r} of {words[0]}{nearest(preset, kind.presets)}; presets: {', '.join(kind.presets)}")
+    default = kind.presets[preset][1]
+    if run is not None:
+        default = config_from_dict(type(default), run.config["config"])
+    config, options = _parse(words[0], preset, default, options, args)
+    described = {"task": words[0], "preset": preset, "seed": options.seed, "config": dataclasses.asdict(config)}
+    if run is not None:
+        require_same(run.config, described, str(run.path))
+    return _train(kind(config), options, described, run)
+
+
+def _resumed(args: list[str]) -> tuple[Run | None, Options]:
+    """Take --resume RUN out of the words; the run, and options that start from its seed."""
+    for k, word in enumerate(args):
+        if word == "--resume" or word.startswith("--resume="):
+            rest = word.partition("=")[2] or (args[k + 1] if k + 1 < len(args) else "")
+            if not rest or rest.startswith("--"):
+                raise UsageError("--resume needs a run directory, as in --resume runs/nth_farthest-quick-1")
+            del args[k : k + (1 if "=" in word else 2)]
+            run = Run.open(rest)
+            return run, Options(seed=run.config.get("seed", 0))
+    return None, Options()
+
+
+def _parse(task: str, preset: str, default, options: Options, args: list[str]):
+    """The task's configuration and the options, both from flags: --train.steps 100 --seed 1."""
+    import tyro
+
+    unnamed, config_kind = tyro.conf.arg(name=""), type(default)
+    fields = [("options", Annotated[Options, unnamed]), ("config", Annotated[config_kind, unnamed])]
+    both = dataclasses.make_dataclass("Flags", fields, frozen=True)
+    prog, known = f"python -m tinyrmc.train {task} {preset}", [*flags_of(Options), *flags_of(config_kind), "--resume"]
+    about = (sys.modules[config_kind.__module__].__doc__ or "").strip().splitlines()[0]
+    flags = parse(both, both(options, default), args, prog, f"{about} Defaults are those of the preset {preset!r}.", known)
+    return flags.config, flags.options
+
+
+def _train(task: Task, options: Options, described: dict, run: Run | None) -> int:
+    """Build, announce, train, report. Nothing is written before everything has been accepted."""
+    batch = task.config.train.batch_size
+    workers = options.workers or (1 if options.device == "cuda" else min(available_cores(), -(-batch // BLOCK)))
+    if workers > batch:
+        raise UsageError(f"--workers {workers} is more than the {batch} examples of a batch; use at most {batch}")
+    try:
+        trainer = Trainer(task, options.seed, workers, options.device)
+    except ValueError as error:
+        raise UsageError(str(error)) from error
+    if run is None:
+        run = Run.create("runs", f"{described['task']}-{described['preset']}", described, environment(), options.run)
+    else:
+        arrays, state = run.load()
+        require_same(state["run"], run.config, str(run.checkpoint))
+        trainer.restore(arrays, state)
+        run.truncate_metrics(state["lines"])
+        if trainer.step >= task.config.train.steps:
+            print(f"{run.path} has finished already ({trainer.step:,} steps); see python -m tinyrmc.evaluate {run.path}")
+            return 0
+        if state["workers"] != workers:
+            print(f"note: the run had {state['workers']} workers, now {workers}; it goes on, but not bit for bit as it would have")
+    _announce(trainer, run, described, options)
+    progress = Progress(trainer)
+    try:
+        end = run_training(trainer, run, options.max_minutes, progress.show)
+    finally:
+        progress.close()
+        trainer.workers.close()
+    resume = f"python -m tinyrmc.train --resume {shlex.quote(str(run.path))}"
+    if end.startswith("SIG"):
+        print(f"\n{end} at step {trainer.step:,}: saved. Go on with\n    {resume}", flush=True)
+        return 128 + signal.Signals[end]
+    _report(trainer, run, end, resume)
+    return 0
+
+
+def _announce(trainer, run, described, options):
+    t, model = trainer.task.config.train, trainer.model
+    print(f"{described['task']} {described['preset']}, seed {options.seed}: {trainer.task.presets[described['preset']][0]}")
+    print(f"  network   {trainer.task.describe(model)}, {model.num_parameters:,} parameters")
+    kind = "processes" if trainer.workers.processes else "threads"
+    how = "1 worker" if trainer.workers.count == 1 else f"{trainer.workers.count} {kind}"
+    print(f"  training  {t.steps - trainer.step:,} steps of {t.batch_size} examples on {options.device}, {how}")
+    print(f"  run       {run.path}", flush=True)
+
+
+class Progress:
+    """A bar on a terminal, a line for each evaluation (and one in ten of the others) elsewhere."""
+
+    def __init__(self, trainer: Trainer):
+        self.trainer, self.began, self.first = trainer, time.monotonic(), trainer.step
+        self.bar = None
+        if sys.stderr.isatty():
+            from tqdm import tqdm
+
+            self.bar = tqdm(total=trainer.task.config.train.steps, initial=trainer.step, unit="step", dynamic_ncols=True)
+
+    def show(self, line: dict) -> None:
+        """Take notice of a line of metrics."""
+        steps, done = self.trainer.task.config.train.steps, self.trainer.step
+        rate = (done - self.first) / max(time.monotonic() - self.began, 1e-9)
+        told = {name: line[name] for name in ("loss", self.trainer.task.headline, f"test_{self.trainer.task.headline}") if name in line}
+        words = [f"{name.replace('_', ' ')} {percent(v) if 'accuracy' in name else f'{v:.4f}'}" for name, v in told.items()]
+        words += [f"rung {line['rung']}"] if "rung" in line else []
+        if self.bar is not None:
+            self.bar.set_postfix_str("  ".join(words), refresh=False)
+            self.bar.update(done - self.bar.n)
+        elif f"test_{self.trainer.task.headline}" in line:
+            eta = duration((steps - done) / rate) if rate else "?"
+            print(f"step {done:>7,}/{steps:,}  {'  '.join(words)}  {rate:.1f} steps/s  ETA {eta}", flush=True)
+
+    def close(self) -> None:
+        """Leave the terminal in order."""
+        if self.bar is not None:
+            self.bar.close()
+
+
+def _report(trainer, run, end, resume):
+    """The table, where things are, and what to do next."""
+    from . import plot
+
+    task, last = trainer.task, run.metrics()[-1]
+    print(f"\n{results_table(last, task.references())}\n")
+    why = "finished" if end == "finished" else f"out of time; {task.config.train.steps - trainer.step:,} steps to go"
+    print(f"run       {run.path}  ({trainer.step:,} steps in {duration(trainer.seconds)}, {why})")
+    for path in plot.draw_run(run):
+        print(f"picture   {path}")
+    if end != "finished":
+        print(f"resume    {resume}")
+    print(f"evaluate  python -m tinyrmc.evaluate {shlex.quote(str(run.path))}")
+    print(f"plot      python -m tinyrmc.plot {shlex.quote(str(run.path))}")
+
+
+if __name__ == "__main__":
+    run_main(main)

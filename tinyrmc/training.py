@@ -1,0 +1,469 @@
+"""The one training loop.
+
+A task says what is learnt: where batches come from, what the loss is, what to measure (`Task`). The `Trainer` does the rest, one step at a
+time: each worker draws and differentiates its pieces of the batch, the sum is divided by the count once, and the optimizer moves. What it
+holds is what a checkpoint holds, so that going on from one gives the same bits as never having stopped.
+
+Randomness depends only on (seed, step, block of examples), never on who computes: see `Samples`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import signal
+import time
+import typing
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from . import optim
+from .backend import blas_threads, device_namespace, keep_freed_memory, to_device, to_host
+from .engine import Tape
+from .nn import Module
+from .parallel import CAN_FORK, Workers, pieces_of, shared_zeros
+from .runs import Run, RunError, load_arrays, require_same, save_arrays
+
+BLOCK = 64  # examples drawn from one random stream; a rank or a worker that needs some blocks draws only those
+HELD_OUT_SEED = 2018  # every run of a task is tested on the same examples, whatever its own seed
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainConfig:
+    """How to train; the same fields for every task."""
+
+    steps: int = 10_000
+    """optimizer steps"""
+    batch_size: int = 256
+    """examples a step"""
+    learning_rate: float = 1e-3
+    """peak learning rate of Adam"""
+    warmup_steps: int = 200
+    """steps over which the rate rises linearly to its peak"""
+    decay: float = 0.0
+    """fraction of all steps, at the end, over which the rate falls to zero along a cosine"""
+    clip_norm: float | None = 1.0
+    """largest L2 norm of the gradient; None: not clipped"""
+    piece_size: int = 128
+    """at most so many examples go through the network at once; more pieces than one are shared among the workers"""
+    log_every: int = 100
+    """steps between lines of metrics.jsonl"""
+    evaluate_every: int = 500
+    """steps between evaluations on the held-out set"""
+    checkpoint_minutes: float = 2.0
+    """minutes between checkpoints"""
+    nonfinite_limit: int = 10
+    """updates skipped for a loss or gradient that is not finite, after which the run stops"""
+
+    def __post_init__(self):
+        for name in ("steps", "batch_size", "learning_rate", "piece_size", "log_every", "evaluate_every", "nonfinite_limit"):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"train.{name} must be positive, not {getattr(self, name)!r}")
+        if not (self.clip_norm is None or self.clip_norm > 0):
+            raise ValueError(f"train.clip_norm must be positive or None, not {self.clip_norm!r}")
+        if not 0 <= self.decay <= 1 or self.warmup_steps < 0:
+            raise ValueError(f"train.decay must be in [0, 1] and train.warmup_steps >= 0, not {self.decay!r} and {self.warmup_steps!r}")
+        if self.evaluate_every % self.log_every:
+            raise ValueError(f"train.evaluate_every ({self.evaluate_every}) must be a multiple of train.log_every ({self.log_every})")
+
+
+class NonFinite(RunError):
+    """Too many updates had to be skipped."""
+
+
+class Samples:
+    """An endless stream of freshly drawn batches; batch `step` is the same whoever asks, in whatever parts, and however often.
+
+    `draw(rng, count)` gives a batch, a dict of example-first NumPy arrays. Block b of step s comes from SeedSequence(seed, (s, b)). If
+    there is `choose`, choose(rng) is called for each step, and what it returns is passed to `draw` as a third argument.
+    """
+
+    def __init__(self, draw: Callable, seed: int, choose: Callable | None = None):
+        self.draw, self.seed, self.choose = draw, seed, choose
+
+    def batch(self, step: int, start: int, stop: int) -> dict:
+        """Examples start .. stop - 1 of this step's batch."""
+
+        def stream(*key):
+            return np.random.default_rng(np.random.SeedSequence(self.seed, spawn_key=key))
+
+        chosen = () if self.choose is None else (self.choose(stream(step)),)
+        first, last = start // BLOCK, -(-stop // BLOCK)
+        blocks = [self.draw(stream(step, block), BLOCK, *chosen) for block in range(first, last)]
+        inside = slice(start - first * BLOCK, stop - first * BLOCK)
+        return {name: np.concatenate([block[name] for block in blocks])[inside] for name in blocks[0]}
+
+    def state(self) -> dict:
+        """What a checkpoint must keep: nothing, since the step says it all."""
+        return {}
+
+    def load_state(self, state: dict) -> None:
+        """Take back what `state` gave."""
+
+
+class Totals:
+    """Running (sum, count) of each metric. The sums stay on the device until `means` is asked for (which waits for it)."""
+
+    def __init__(self, saved: dict | None = None):
+        self.sums = dict(saved or {})
+
+    def add(self, metrics: dict) -> None:
+        """Add {name: (sum, count)}."""
+        for name, (total, count) in metrics.items():
+            before = self.sums.get(name, (0, 0))
+            self.sums[name] = (before[0] + total, before[1] + count)
+
+    def means(self, prefix: str = "") -> dict[str, float]:
+        """{prefix + name: mean}; NaN where nothing was counted."""
+        return {
+            prefix + name: float(to_host(total)) / float(to_host(count)) if float(to_host(count)) else float("nan")
+            for name, (total, count) in self.sums.items()
+        }
+
+    def plain(self) -> dict:
+        """The sums and counts as Python numbers, to the last bit: what JSON can hold (waits for the device)."""
+        return {name: tuple(to_host(x).item() for x in pair) for name, pair in self.sums.items()}
+
+
+class Task:
+    """What a task file defines. Subclass it as `Task`, give `presets`, `build`, `draw` and `loss`; the rest has sensible defaults.
+
+    presets: {name: (one line of description, config)}; the first is the default. A config is a frozen dataclass with a field
+        `train: TrainConfig` and whatever else the task needs; its fields and their docstrings are the command line.
+    headline: the metric whose curve is drawn; evaluated on the held-out examples it is `test_<headline>`.
+    test_examples: how many held-out examples there are.
+    carries: whether `loss` hands a carry from step to step (a recurrent state over a long text).
+    """
+
+    presets: dict = {}
+    headline = "accuracy"
+    test_examples = 10_240
+    carries = False
+
+    def __init__(self, config):
+        self.config = config
+
+    def build(self, seed: np.random.SeedSequence) -> Module:
+        """A new network."""
+        raise NotImplementedError
+
+    def draw(self, rng: np.random.Generator, count: int) -> dict:
+        """`count` fresh examples as a dict of example-first arrays."""
+        raise NotImplementedError
+
+    def loss(self, model, batch: dict, carry: dict | None):
+        """(sum of the losses as a Tensor, their count, {metric: (sum, count)}, carry for the next step or None)."""
+        raise NotImplementedError
+
+    def stream(self, model, seed: int):
+        """The source of training batches: something with `batch(step, start, stop)`, `state()` and `load_state(state)`."""
+        return Samples(self.draw, seed)
+
+    def evaluate(self, model, worker: int = 0, workers: int = 1, xp=np) -> dict:
+        """{metric: (sum, count)} over the pieces of the held-out examples that are this worker's. Records no tape."""
+        held_out, totals = Samples(self.draw, HELD_OUT_SEED), Totals()
+        for start, stop in pieces_of(self.test_examples, self.config.train.piece_size, workers)[worker::workers]:
+            total, count, metrics, _ = self.loss(model, _to(xp, held_out.batch(0, start, stop)), None)
+            totals.add({"loss": (total.data, count), **metrics})
+        return totals.sums
+
+    def learning_rate(self, step: int) -> float:
+        """The rate of this step: warm-up, plateau, decay."""
+        t = self.config.train
+        return optim.schedule(t.learning_rate, t.steps, t.warmup_steps, t.decay)(step)
+
+    def observe(self, step: int, metrics: dict) -> dict:
+        """Called with each line of metrics; moves a curriculum, if there is one. What it returns is added to the line."""
+        return {}
+
+    def after_update(self, model) -> None:
+        """Called after each update, for constraints on parameters."""
+
+    def state(self) -> dict:
+        """What `observe` has changed, as JSON can hold it."""
+        return {}
+
+    def load_state(self, state: dict) -> None:
+        """Take back what `state` gave."""
+
+    def references(self) -> dict[str, dict[str, float]]:
+        """{metric: {label: value}}: floors and published numbers, shown beside the metric and drawn in its curve."""
+        return {}
+
+    def describe(self, model) -> str:
+        """The network in a few words, for the first lines of a run."""
+        return type(model).__name__
+
+    def pictures(self, model, folder: Path) -> list[Path]:
+        """Draw what there is to see in a trained model into `folder`."""
+        return []
+
+
+def _to(xp, batch):
+    return batch if xp is np else {name: to_device(x, xp) for name, x in batch.items()}
+
+
+class Trainer:
+    """A run in memory: task, model, optimizer, stream, and how far they have come.
+
+    Args:
+        workers: how many share a batch (see parallel.py).
+        device: "cpu", or "cuda" with one worker.
+        processes: whether the workers are processes; by default where that is possible.
+    """
+
+    def __init__(self, task: Task, seed: int = 0, workers: int = 1, device: str = "cpu", processes: bool | None = None):
+        self.task, self.seed, self.xp = task, seed, device_namespace(device)
+        if processes is None:
+            processes = CAN_FORK and self.xp is np and not task.carries
+        self.workers = Workers(workers, self._share, processes)
+        model_seed, data_seed = np.random.SeedSequence(seed).spawn(2)
+        self.model = task.build(model_seed)
+        for parameter in self.model.parameters():
+            parameter.bind(to_device(parameter.data, self.xp), to_device(parameter.grad, self.xp))
+        allocate = shared_zeros if self.workers.processes else self.xp.zeros
+        self.optimizer = optim.Adam(self.model.parameters(), allocate=allocate)
+        buffer = self.optimizer.gradient
+        self._gradients = [buffer, *(allocate(buffer.size, buffer.dtype) for _ in range(workers - 1))]  # one a worker
+        self.stream = task.stream(self.model, int(data_seed.generate_state(1, np.uint64)[0]))
+        self.step, self.seconds = 0, 0.0
+        self.carry = {}  # piece number -> what the last step's loss handed on
+        self.window = Totals()  # metrics since the last line
+        self.skipped, self.first_skipped = self.xp.zeros((), np.int64), self.xp.full((), -1, np.int64)  # on the device
+
+    def advance(self) -> None:
+        """One step."""
+        config, xp = self.task.config.train, self.xp
+        replies = self.workers.run({"do": "differentiate", "step": self.step, "task": self.task.state()})
+        step = Totals()
+        for number in range(sum(map(len, replies))):  # in the order of the pieces
+            step.add(replies[number % self.workers.count][number // self.workers.count])
+        for gradient in self._gradients[1:]:
+            self.optimizer.gradient += gradient
+        total, count = step.sums["loss"]
+        norm, finite = self.optimizer.step(self.task.learning_rate(self.step), config.clip_norm, scale=1 / count, valid=xp.isfinite(total))
+        self.task.after_update(self.model)
+        step.add({"gradient_norm": (norm, 1)})
+        self.window.add(step.sums)
+        self.first_skipped = xp.where(xp.logical_or(finite, self.first_skipped >= 0), self.first_skipped, self.step + 1)
+        self.skipped += xp.logical_not(finite)
+        self.step += 1
+
+    def _share(self, worker: int, request: dict) -> list | dict:
+        """A worker's part of a request: the metrics of each of its pieces of a step, or of its part of the held-out examples.
+
+        May run in another process, which has its own task and stream, but sees the parameters and gradients.
+        """
+        if self.workers.processes:
+            self.task.load_state(request["task"])
+        if request["do"] == "evaluate":
+            return self._plain(Totals(self.task.evaluate(self.model, worker, self.workers.count, self.xp)))
+        config, gradient, replies = self.task.config.train, self._gradients[worker], []
+        gradient[...] = 0
+        pieces = list(enumerate(pieces_of(config.batch_size, config.piece_size, self.workers.count)))
+        for number, (start, stop) in pieces[worker :: self.workers.count]:
+            batch = _to(self.xp, self.stream.batch(request["step"], start, stop))
+            with Tape() as tape:
+                loss, count, metrics, carry = self.task.loss(self.model, batch, self.carry.get(number))
+            tape.backward(loss, into=gradient)
+            if carry is not None:
+                self.carry[number] = carry
+            replies.append(self._plain(Totals({"loss": (loss.data, count), **metrics})))
+        return replies
+
+    def _plain(self, totals):
+        """On a GPU the numbers stay there: nothing in a step may wait for it."""
+        return totals.plain() if self.xp is np else totals.sums
+
+    def read(self) -> dict:
+        """The metrics since the last call, as a line for metrics.jsonl (waits for the device). NonFinite after too many skipped updates."""
+        config, skipped = self.task.config.train, int(self.skipped)
+        if skipped >= config.nonfinite_limit:
+            raise NonFinite(
+                f"stopped at step {self.step}: {skipped} updates were skipped for a loss or gradient that is not finite, first at step "
+                f"{int(self.first_skipped)}; the last good checkpoint is kept. Try a smaller --train.learning-rate."
+            )
+        line = {"step": self.step, "samples": self.step * config.batch_size, "seconds": round(self.seconds, 2)}
+        line |= self.window.means() | {"learning_rate": self.task.learning_rate(self.step - 1)}
+        line |= {"skipped_updates": skipped} if skipped else {}
+        self.window = Totals()
+        return line | self.task.observe(self.step, line)
+
+    def evaluate(self) -> dict:
+        """The task's metrics on the held-out examples, as `test_*`."""
+        totals = Totals()
+        for reply in self.workers.run({"do": "evaluate", "task": self.task.state()}):
+            totals.add(reply)
+        return totals.means("test_")
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """All arrays of a checkpoint, on the host."""
+        named = {f"parameters/{name}": p.data for name, p in self.model.named_parameters()}
+        named |= {f"optimizer/{name}": x for name, x in self.optimizer.state().items()}
+        named |= {f"carry/{number}/{name}": x for number, carry in self.carry.items() for name, x in carry.items()}
+        return {name: to_host(x) for name, x in named.items()}
+
+    def state(self) -> dict:
+        """All else a checkpoint needs, as JSON can hold it."""
+        return {
+            "step": self.step,
+            "seconds": self.seconds,
+            "workers": self.workers.count,
+            "window": self.window.plain(),
+            "skipped": [int(self.skipped), int(self.first_skipped)],
+            "stream": self.stream.state(),
+            "task": self.task.state(),
+        }
+
+    def restore(self, arrays: dict, state: dict) -> None:
+        """Go on from where `arrays` and `state` were taken."""
+        self.workers.close()  # processes must start from the restored state
+        self.model.load_parameters(_under("parameters/", arrays))
+        self.optimizer.load_state(_under("optimizer/", arrays))
+        for key, x in _under("carry/", arrays).items():
+            number, name = key.split("/", 1)
+            self.carry.setdefault(int(number), {})[name] = to_device(x, self.xp)
+        self.step, self.seconds, self.window = state["step"], state["seconds"], Totals(state["window"])
+        self.skipped[...], self.first_skipped[...] = state["skipped"]
+        self.stream.load_state(state["stream"])
+        self.task.load_state(state["task"])
+
+
+def _under(prefix, arrays):
+    return {name.removeprefix(prefix): x for name, x in arrays.items() if name.startswith(prefix)}
+
+
+class Interrupt:
+    """Turns the first Ctrl-C or SIGTERM into a flag, so that a step is finished and saved; a second one stops at once."""
+
+    def __init__(self):
+        self.signal = None
+
+    def __enter__(self):
+        self._before = {s: signal.signal(s, self._note) for s in (signal.SIGINT, signal.SIGTERM)}
+        return self
+
+    def _note(self, number, _):
+        self.signal = number
+        for s, handler in self._before.items():
+            signal.signal(s, handler)
+
+    def __exit__(self, *_):
+        for s, handler in self._before.items():
+            signal.signal(s, handler)
+
+
+def run_training(trainer: Trainer, run: Run, max_minutes: float | None = None, show: Callable[[dict], None] = lambda line: None) -> str:
+    """Train until the configured steps are done, `max_minutes` have passed, or a signal comes; saves as it goes and at the end.
+
+    Each line of metrics goes to the run and to `show`. Returns "finished", "time" or the signal's name. A run that ended in one of the
+    first two ways is evaluated, and its last line holds `test_*`. BLAS runs on one thread, the workers being the parallelism.
+    """
+    keep_freed_memory()
+    config, began, saved, lines = trainer.task.config.train, time.monotonic(), time.monotonic(), len(run.metrics())
+    before = trainer.seconds
+
+    def save():
+        run.save(trainer.arrays(), {**trainer.state(), "lines": lines, "run": run.config})
+
+    evaluated = {}
+    with blas_threads(1), Interrupt() as interrupt, np.errstate(all="ignore"):
+        while trainer.step < config.steps:
+            trainer.advance()
+            trainer.seconds = before + time.monotonic() - began
+            if trainer.step % config.log_every == 0:
+                line = trainer.read()
+                evaluated = trainer.evaluate() if trainer.step % config.evaluate_every == 0 else {}
+                run.log(line | evaluated)
+                show(line | evaluated)
+                lines += 1
+            over = max_minutes is not None and time.monotonic() - began >= 60 * max_minutes
+            if over or interrupt.signal:
+                break
+            if time.monotonic() - saved >= 60 * config.checkpoint_minutes:
+                save()
+                saved = time.monotonic()
+        save()
+        if interrupt.signal:
+            return signal.Signals(interrupt.signal).name
+        if not evaluated:
+            evaluated = {"step": trainer.step, "samples": trainer.step * config.batch_size, "seconds": round(trainer.seconds, 2)}
+            evaluated |= trainer.evaluate()
+            run.log(evaluated)
+            show(evaluated)
+    return "finished" if trainer.step >= config.steps else "time"
+
+
+# --- configurations, and models from files ------------------------------------------------------------------------------------------------
+
+
+def config_from_dict(kind: type, values: dict, where: str = "config"):
+    """A nested dataclass from what JSON gave back (lists become tuples). RunError names a field that is missing or unknown."""
+    hints, names = typing.get_type_hints(kind), [field.name for field in dataclasses.fields(kind)]
+    for name in [*names, *values]:
+        if name not in values or name not in names:
+            raise RunError(f"{where}.{name} is {'missing' if name in names else 'unknown'}; it was written by another version of the task")
+    built = {}
+    for name, value in values.items():
+        nested = dataclasses.is_dataclass(hints[name]) and isinstance(value, dict)
+        built[name] = config_from_dict(hints[name], value, f"{where}.{name}") if nested else _tuples(value)
+    try:
+        return kind(**built)
+    except ValueError as error:
+        raise RunError(f"{where} cannot be used: {error}") from error
+
+
+def _tuples(value):
+    return tuple(map(_tuples, value)) if isinstance(value, list) else value
+
+
+def task_from_dict(run_config: dict) -> Task:
+    """The task that a run's config.json describes."""
+    from .discovery import load_task
+
+    for key in ("task", "preset", "seed", "config"):
+        if key not in run_config:
+            raise RunError(f"the run's configuration has no {key!r}; it is not one of tinyrmc.train")
+    kind = load_task(run_config["task"]).Task
+    default = next(iter(kind.presets.values()))[1]
+    return kind(config_from_dict(type(default), run_config["config"]))
+
+
+def open_checkpoint(path) -> tuple[Task, dict, dict]:
+    """(task, arrays, state) of a run directory, a checkpoint or a weights file. RunError says what is wrong with it."""
+    path = Path(path)
+    if path.is_dir():
+        run = Run.open(path)
+        arrays, state = run.load()
+        if "run" in state:
+            require_same(state["run"], run.config, str(run.checkpoint))
+    else:
+        arrays, state = load_arrays(path)
+    if not isinstance(state, dict) or "run" not in state:
+        raise RunError(f"{path} holds arrays, but not of a training run; give a run directory, its checkpoint.npz or a weights file")
+    return task_from_dict(state["run"]), arrays, state
+
+
+def restore_model(task: Task, arrays: dict, state: dict) -> Module:
+    """The trained network itself."""
+    model = task.build(np.random.SeedSequence(state["run"]["seed"]).spawn(2)[0])
+    with contextlib.suppress(KeyError):
+        task.load_state(state["task"])
+    try:
+        model.load_parameters(_under("parameters/", arrays))
+    except ValueError as error:
+        raise RunError(f"the checkpoint does not fit its own configuration: {error}") from error
+    return model
+
+
+def load_model(path) -> Module:
+    """The trained network of a run directory, a checkpoint or a weights file."""
+    return restore_model(*open_checkpoint(path))
+
+
+def export_weights(path, arrays: dict, state: dict) -> None:
+    """Write a weights-only file: the parameters and the configuration, without what resuming would need."""
+    kept = {name: x for name, x in arrays.items() if name.startswith("parameters/")}
+    save_arrays(path, kept, {"run": state["run"], "step": state["step"], "task": state["task"]})
