@@ -1,7 +1,7 @@
 """Gather finished runs into one small JSON file: python benchmarks/summarise.py RUN [RUN ...] --out benchmarks/results/NAME.json
 
 What is kept of each run is what a document may quote: its command, seed, machine and time, the last line of its metrics and its curve on
-the held-out examples. The same runs always give the same bytes.
+the held-out examples. The same runs always give the same bytes. The table that a document shows is printed, and is `markdown` of the file.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import json
 import statistics
 from pathlib import Path
 
-from tinyrmc.commands import Parser, run_main
+from tinyrmc.commands import Parser, duration, percent, run_main
 from tinyrmc.plot import group_runs
 from tinyrmc.runs import Run
 from tinyrmc.training import task_from_dict
@@ -44,6 +44,23 @@ def summary(runs: list[Run]) -> dict:
     return {"task": runs[0].config["task"], "preset": runs[0].config["preset"], "groups": groups}
 
 
+def markdown(found: dict) -> str:
+    """A summary as a Markdown table: every seed, the mean, and the floors and published numbers beside them."""
+    seeds = [run["seed"] for run in found["groups"][0]["runs"]]
+    labels = list(dict.fromkeys(label for group in found["groups"] for values in group["references"].values() for label in values))
+    rows = [["", *(f"seed {seed}" for seed in seeds), "mean", *labels]]
+    for group in found["groups"]:
+        by_seed = {run["seed"]: run for run in group["runs"]}
+        for metric, values in group["references"].items():
+            cells = [percent(by_seed[seed][metric]) if seed in by_seed else "not run" for seed in seeds]
+            known = [percent(values.get(label)) for label in labels]
+            rows.append([f"{group['label']}: {metric.replace('_', ' ')}", *cells, percent(group["mean"][metric]), *known])
+        times = [duration(by_seed[seed]["seconds"]) if seed in by_seed else "" for seed in seeds]
+        rows.append([f"{group['label']}: training time, min", *times, *[""] * (1 + len(labels))])
+    rows.insert(1, ["---"] * len(rows[0]))
+    return "\n".join("| " + " | ".join(row) + " |" for row in rows) + "\n"
+
+
 def main(argv: list[str] | None = None) -> int:
     """The command line; returns the exit code."""
     parser = Parser(prog="python benchmarks/summarise.py", description=__doc__.splitlines()[0])
@@ -53,8 +70,7 @@ def main(argv: list[str] | None = None) -> int:
     found = summary([Run.open(path) for path in options.runs])
     options.out.parent.mkdir(parents=True, exist_ok=True)
     options.out.write_text(json.dumps(found, indent=1) + "\n")
-    for group in found["groups"]:
-        print(f"{group['label']}: " + ", ".join(f"{name} {value:.4f}" for name, value in group["mean"].items()))
+    print(markdown(found), end="")
     return 0
 
 

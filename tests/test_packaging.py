@@ -55,7 +55,7 @@ def test_the_wheel_holds_both_packages_whole_and_nothing_else(archives):
 def test_the_source_archive_can_be_built_tested_and_cited(archives):
     _, sources, _ = archives
     wanted = modules("tinyrmc") | modules("tasks") | modules("tests")
-    wanted |= {"pyproject.toml", "README.md", "LICENSE", "CITATION.cff", "Makefile"}
+    wanted |= {"pyproject.toml", "README.md", "LICENSE", "CITATION.cff", "Makefile", ".ci/run"}
     assert wanted <= set(sources)
     tops = {name.partition("/")[0] for name in sources}
     assert tops.isdisjoint({"runs", "build", "dist", ".venv", ".hypothesis", ".git"})

@@ -186,7 +186,7 @@ class Primitive:
     def __call__(self, *args, **static):
         if static or self.variadic or len(args) != self.arity:
             args, static = self._bind(args, static)
-        tape, xp, dtype = _local.tape, None, None
+        tape, xp, dtype, known = _local.tape, np, None, None
         arrays, inputs, tracked = [], [], False
         for position, value in enumerate(args):
             node = 0
@@ -197,23 +197,24 @@ class Primitive:
                 value = value.data
             elif isinstance(value, np.generic):
                 value = value.item()  # NumPy's scalars would widen a float32 program; Python's do not
-            if value is None or isinstance(value, _NUMBERS):
-                arrays.append(value)
-                inputs.append(None)
-                continue
-            xp = self._namespace(xp, value, position)
+            if type(value) is not known:
+                if value is None or isinstance(value, _NUMBERS):
+                    arrays.append(value)
+                    inputs.append(None)
+                    continue
+                xp, known = self._namespace(xp if known else None, value, position), type(value)
             if value.dtype is not dtype and position not in self.indices:
                 dtype = self._agree(dtype, value.dtype, position)
             arrays.append(value)
             inputs.append((node, value.shape, value.dtype) if node else None)
         try:
-            out, saved = self.forward(xp or np, *arrays, **static)
+            out, saved = self.forward(xp, *arrays, **static)
         except (ValueError, TypeError, IndexError, AttributeError) as error:
             raise self._explain(error, arrays) from error
-        outputs = [np.asarray(o) if isinstance(o, np.generic) else o for o in (out if isinstance(out, tuple) else (out,))]
-        if dtype is not None and outputs[0].dtype != dtype:
-            raise TypeError(f"{self.name}: {dtype} arguments gave a {outputs[0].dtype} result; some constant has a wider dtype")
         several = isinstance(out, tuple)
+        outputs = [np.asarray(o) if isinstance(o, np.generic) else o for o in (out if several else (out,))]
+        if outputs[0].dtype is not dtype and dtype is not None and outputs[0].dtype != dtype:
+            raise TypeError(f"{self.name}: {dtype} arguments gave a {outputs[0].dtype} result; some constant has a wider dtype")
         results = tape._record(self, xp, inputs, outputs, saved, several) if tracked else tuple([Tensor(o) for o in outputs])
         return results if several else results[0]
 
@@ -282,16 +283,26 @@ def unbroadcast(g, shape):
     return g.sum(axis=stretched, keepdims=True) if stretched else g
 
 
+def _fit(primitive, position, shape, dtype, partial):
+    """A rule's gradient for one argument, in that argument's own shape. TypeError if the rule is wrong."""
+    if partial.shape != shape:
+        partial = unbroadcast(partial, shape)
+    if partial.shape != shape or partial.dtype != dtype:
+        got, want = f"{partial.dtype}{list(partial.shape)}", f"{dtype}{list(shape)}"
+        raise TypeError(f"vjp of {primitive.name}, argument {position}: the gradient is {got}, the argument {want}; the rule is wrong")
+    return partial
+
+
 class _Gradients:
     """Gradients on their way back, by value id.
 
     Ownership: a first contribution is borrowed, since the rule that gave it may have handed the same array to somebody else (a + b gives
     both the same g); a second one is added out of place, which makes a sum of our own; from the third on we add in place. Parameters add
-    straight into their buffers (`sinks`), which are ours from the start.
+    straight into their buffers (`sinks`), which are ours from the start. What is in `keep` is remembered in `kept` when it is complete.
     """
 
-    def __init__(self, sinks):
-        self.sinks, self.pending, self.owned = sinks, {}, set()
+    def __init__(self, sinks, keep=()):
+        self.sinks, self.keep, self.pending, self.owned, self.kept = sinks, keep, {}, set(), {}
 
     def add(self, id, g):
         if id in self.sinks:
@@ -304,9 +315,19 @@ class _Gradients:
             self.pending[id] = self.pending[id] + g
             self.owned.add(id)
 
+    def collect(self, xp, outputs):
+        """The finished gradients of an entry's outputs, zeros for those that were not used. None if the loss uses none of them."""
+        found = [self.pop(id) for id, _, _ in outputs]
+        used = [g for g in found if g is not None]
+        if not used or len(used) == len(found):
+            return used or None
+        return [xp.zeros(shape, dtype) if g is None else g for g, (_, shape, dtype) in zip(found, outputs, strict=True)]
+
     def pop(self, id):
-        self.owned.discard(id)
-        return self.pending.pop(id, None)
+        g = self.pending.pop(id, None)
+        if g is not None and id in self.keep:
+            self.kept[id] = g
+        return g
 
 
 class Tape:
@@ -365,7 +386,7 @@ class Tape:
             if any(p.offset is None for p, _ in self._parameters.values()):
                 raise ValueError("backward(into=...) needs parameters that live in an optimizer's flat buffer; one here has no place in it")
             sinks = {id: into[p.offset : p.offset + p.size].reshape(p.shape) for id, (p, _) in self._parameters.items()}
-        self._walk(loss, _Gradients(sinks), keep=())
+        self._walk(loss, _Gradients(sinks))
 
     def gradient(self, loss: Tensor, wrt, strict=True):
         """d loss / d w for one Tensor or Parameter, or a list of them, as new arrays that the caller owns.
@@ -375,9 +396,11 @@ class Tape:
         """
         several = isinstance(wrt, (list, tuple))
         wanted = list(wrt) if several else [wrt]
-        gradients = _Gradients({})
-        kept = self._walk(loss, gradients, keep={t.id for t in wanted})
-        results = []
+        gradients = _Gradients({}, keep={t.id for t in wanted})
+        self._walk(loss, gradients)
+        for t in wanted:
+            gradients.pop(t.id)  # leaves: no entry has collected theirs
+        kept, results = gradients.kept, []
         for position, t in enumerate(wanted):
             reached = t.id in kept and (t.id < 0 or t.tape is self)
             if strict and not reached:
@@ -388,26 +411,25 @@ class Tape:
             results.append(xp.array(kept[t.id]) if reached else xp.zeros_like(t.data))
         return results if several else results[0]
 
-    def _walk(self, loss, gradients, keep):
-        """Pop every entry, newest first, and pass its output's gradient on to its inputs. Returns the gradients in `keep` by id."""
+    def _walk(self, loss, gradients):
+        """Pop every entry, newest first, and pass its outputs' gradients on to its inputs."""
         self._check(loss)
-        self._state, kept, xp = "consumed", {}, namespace(loss.data)
-        gradients.add(loss.id, xp.ones((), loss.dtype))
-        entries = self.entries
+        self._state, entries = "consumed", self.entries
+        gradients.add(loss.id, namespace(loss.data).ones((), loss.dtype))
         while entries:
             primitive, xp, inputs, outputs, saved, several = entries.pop()
-            g = [gradients.pop(id) for id, _, _ in outputs]
-            if all(part is None for part in g):
-                continue  # nothing that the loss uses came out of this entry
-            kept.update((id, part) for (id, _, _), part in zip(outputs, g, strict=True) if id in keep and part is not None)
-            g = tuple([xp.zeros(s, d) if part is None else part for part, (_, s, d) in zip(g, outputs, strict=True)])
-            partials = primitive.rule(xp, [spec is not None for spec in inputs], g if several else g[0], *saved)
-            partials = partials if isinstance(partials, tuple) else (partials,)
+            g = gradients.collect(xp, outputs)
+            if g is None:
+                continue
+            partials = primitive.rule(xp, [spec is not None for spec in inputs], tuple(g) if several else g[0], *saved)
+            if not isinstance(partials, tuple):
+                partials = (partials,)
             for position, (spec, partial) in enumerate(zip(inputs, partials, strict=True)):
                 if spec is not None:
-                    gradients.add(spec[0], self._fit(primitive, position, spec, partial))
-        kept.update((id, gradients.pending[id]) for id in keep if id in gradients.pending)
-        return kept
+                    id, shape, dtype = spec
+                    if partial.shape != shape or partial.dtype is not dtype:
+                        partial = _fit(primitive, position, shape, dtype, partial)
+                    gradients.add(id, partial)
 
     def _check(self, loss):
         if self._state != "recorded":
@@ -422,14 +444,3 @@ class Tape:
                 raise RuntimeError(
                     f"a Parameter of shape {parameter.shape} was changed after it was recorded; call backward before the update"
                 )
-
-    @staticmethod
-    def _fit(primitive, position, spec, partial):
-        """The rule's gradient for one argument, in that argument's own shape and dtype."""
-        _, shape, dtype = spec
-        if partial.shape != shape:
-            partial = unbroadcast(partial, shape)
-        if partial.shape != shape or partial.dtype != dtype:
-            got, want = f"{partial.dtype}{list(partial.shape)}", f"{dtype}{list(shape)}"
-            raise TypeError(f"vjp of {primitive.name}, argument {position}: the gradient is {got}, the argument {want}; the rule is wrong")
-        return partial

@@ -13,12 +13,14 @@ Windows) and where arrays live on a GPU.
 from __future__ import annotations
 
 import itertools
+import contextlib
 import json
 import mmap
 import multiprocessing
 import os
 import signal
 import sys
+import warnings
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
@@ -64,7 +66,11 @@ class Workers:
         """[share(worker, request) for each worker], computed side by side. WorkerError if a process failed."""
         if self.count == 1:
             return [self.share(0, request)]
-        return self._run_processes(request) if self.processes else self._run_threads(request)
+        try:
+            return self._run_processes(request) if self.processes else self._run_threads(request)
+        except BaseException:
+            self.close()  # the others may still be answering: a later request must not take that for its own answer
+            raise
 
     def close(self) -> None:
         """End the other workers; a later request starts new ones."""
@@ -106,7 +112,9 @@ class Workers:
             ours, theirs = context.Pipe()
             inherited = [pipe for _, pipe in self._children] + [ours]
             process = context.Process(target=self._serve, args=(worker, theirs, inherited), daemon=True)
-            process.start()
+            with warnings.catch_warnings():  # Python 3.12 warns of any thread at a fork; BLAS's are asleep, and know about forks
+                warnings.simplefilter("ignore", DeprecationWarning)
+                process.start()
             theirs.close()
             self._children.append((process, ours))
 
@@ -116,13 +124,11 @@ class Workers:
             other.close()  # else our copy would keep a sibling's pipe open after the parent is gone
         for number in (signal.SIGINT, signal.SIGTERM):  # a terminal sends these to everybody; the parent decides what follows
             signal.signal(number, signal.SIG_IGN)
-        while True:
-            try:
+        with contextlib.suppress(EOFError, OSError):
+            while True:
                 request = json.loads(pipe.recv_bytes())
-            except (EOFError, OSError):
-                return
-            try:
-                reply = self.share(worker, request)
-            except Exception as error:
-                reply = {"worker error": f"worker {worker}: {type(error).__name__}: {error}"}
-            pipe.send_bytes(json.dumps(reply).encode())
+                try:
+                    reply = json.dumps(self.share(worker, request))
+                except Exception as error:
+                    reply = json.dumps({"worker error": f"worker {worker}: {type(error).__name__}: {error}"})
+                pipe.send_bytes(reply.encode())

@@ -180,6 +180,7 @@ class Progress:
         if sys.stderr.isatty():
             from tqdm import tqdm
 
+            tqdm.monitor_interval = 0  # no thread of its own: the workers are forked
             self.bar = tqdm(total=trainer.task.config.train.steps, initial=trainer.step, unit="step", dynamic_ncols=True)
 
     def show(self, line: dict) -> None:
@@ -212,8 +213,7 @@ def _report(trainer, run, end, resume):
     print(f"run       {run.path}  ({trainer.step:,} steps in {duration(trainer.seconds)}, {why})")
     for path in plot.draw_run(run):
         print(f"picture   {path}")
-    if end != "finished":
-        print(f"resume    {resume}")
+    print(f"resume    {resume}{'  (nothing is left to do)' if end == 'finished' else ''}")
     print(f"evaluate  python -m tinyrmc.evaluate {shlex.quote(str(run.path))}")
     print(f"plot      python -m tinyrmc.plot {shlex.quote(str(run.path))}")
 

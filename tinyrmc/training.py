@@ -260,10 +260,9 @@ class Trainer:
             self.task.load_state(request["task"])
         if request["do"] == "evaluate":
             return self._plain(Totals(self.task.evaluate(self.model, worker, self.workers.count, self.xp)))
-        config, gradient, replies = self.task.config.train, self._gradients[worker], []
+        gradient, replies = self._gradients[worker], []
         gradient[...] = 0
-        pieces = list(enumerate(pieces_of(config.batch_size, config.piece_size, self.workers.count)))
-        for number, (start, stop) in pieces[worker :: self.workers.count]:
+        for number, (start, stop) in list(enumerate(self._pieces()))[worker :: self.workers.count]:
             batch = _to(self.xp, self.stream.batch(request["step"], start, stop))
             with Tape() as tape:
                 loss, count, metrics, carry = self.task.loss(self.model, batch, self.carry.get(number))
@@ -272,6 +271,11 @@ class Trainer:
                 self.carry[number] = carry
             replies.append(self._plain(Totals({"loss": (loss.data, count), **metrics})))
         return replies
+
+    def _pieces(self):
+        """(start, stop) of each piece of a batch."""
+        config = self.task.config.train
+        return pieces_of(config.batch_size, config.piece_size, self.workers.count)
 
     def _plain(self, totals):
         """On a GPU the numbers stay there: nothing in a step may wait for it."""
@@ -302,7 +306,8 @@ class Trainer:
         """All arrays of a checkpoint, on the host."""
         named = {f"parameters/{name}": p.data for name, p in self.model.named_parameters()}
         named |= {f"optimizer/{name}": x for name, x in self.optimizer.state().items()}
-        named |= {f"carry/{number}/{name}": x for number, carry in self.carry.items() for name, x in carry.items()}
+        for name in self.carry.get(0, {}):
+            named[f"carry/{name}"] = self.xp.concatenate([self.carry[number][name] for number in sorted(self.carry)])
         return {name: to_host(x) for name, x in named.items()}
 
     def state(self) -> dict:
@@ -322,9 +327,9 @@ class Trainer:
         self.workers.close()  # processes must start from the restored state
         self.model.load_parameters(_under("parameters/", arrays))
         self.optimizer.load_state(_under("optimizer/", arrays))
-        for key, x in _under("carry/", arrays).items():
-            number, name = key.split("/", 1)
-            self.carry.setdefault(int(number), {})[name] = to_device(x, self.xp)
+        carry = _to(self.xp, _under("carry/", arrays))
+        if carry:  # example-first, so that another number of workers can cut it otherwise
+            self.carry = {number: {name: x[a:b] for name, x in carry.items()} for number, (a, b) in enumerate(self._pieces())}
         self.step, self.seconds, self.window = state["step"], state["seconds"], Totals(state["window"])
         self.skipped[...], self.first_skipped[...] = state["skipped"]
         self.stream.load_state(state["stream"])
@@ -368,16 +373,20 @@ def run_training(trainer: Trainer, run: Run, max_minutes: float | None = None, s
     def save():
         run.save(trainer.arrays(), {**trainer.state(), "lines": lines, "run": run.config})
 
-    evaluated = {}
+    if trainer.step == 0:
+        save()  # a directory that cannot be written is better found now than in an hour
+    tested = None  # the step of the last evaluation
     with blas_threads(1), Interrupt() as interrupt, np.errstate(all="ignore"):
         while trainer.step < config.steps:
             trainer.advance()
             trainer.seconds = before + time.monotonic() - began
             if trainer.step % config.log_every == 0:
                 line = trainer.read()
-                evaluated = trainer.evaluate() if trainer.step % config.evaluate_every == 0 else {}
-                run.log(line | evaluated)
-                show(line | evaluated)
+                if trainer.step % config.evaluate_every == 0:
+                    line |= trainer.evaluate()
+                    tested = trainer.step
+                run.log(line)
+                show(line)
                 lines += 1
             over = max_minutes is not None and time.monotonic() - began >= 60 * max_minutes
             if over or interrupt.signal:
@@ -388,11 +397,11 @@ def run_training(trainer: Trainer, run: Run, max_minutes: float | None = None, s
         save()
         if interrupt.signal:
             return signal.Signals(interrupt.signal).name
-        if not evaluated:
-            evaluated = {"step": trainer.step, "samples": trainer.step * config.batch_size, "seconds": round(trainer.seconds, 2)}
-            evaluated |= trainer.evaluate()
-            run.log(evaluated)
-            show(evaluated)
+        if tested != trainer.step:
+            line = {"step": trainer.step, "samples": trainer.step * config.batch_size, "seconds": round(trainer.seconds, 2)}
+            line |= trainer.evaluate()
+            run.log(line)
+            show(line)
     return "finished" if trainer.step >= config.steps else "time"
 
 
