@@ -439,9 +439,19 @@ def test_an_unwritable_place_is_named(tmp_path):
         assert text.startswith(f"cannot make a run directory in {tmp_path / 'file'}") and "--run" in text
 
 
-@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may write anywhere")
-def test_a_read_only_directory_is_named(tmp_path):
-    tmp_path.chmod(0o500)
+@pytest.fixture
+def ordinary_user():
+    """Root may write anywhere, so root becomes nobody for a moment."""
+    if root := os.geteuid() == 0:
+        os.seteuid(65534)
+    yield
+    if root:
+        os.seteuid(0)
+
+
+def test_a_read_only_directory_is_named(tmp_path, ordinary_user):
+    if os.geteuid() != 65534:
+        tmp_path.chmod(0o500)
     assert "Permission denied; choose a writable place" in error_of(Run.create, tmp_path, "task", {}, {})
 
 

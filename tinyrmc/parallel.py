@@ -12,8 +12,8 @@ Windows) and where arrays live on a GPU.
 
 from __future__ import annotations
 
-import itertools
 import contextlib
+import itertools
 import json
 import mmap
 import multiprocessing
