@@ -12,13 +12,18 @@ from pathlib import Path
 
 from tinyrmc.commands import Parser, duration, percent, run_main
 from tinyrmc.plot import group_runs
-from tinyrmc.runs import Run
+from tinyrmc.runs import Run, RunError
 from tinyrmc.training import task_from_dict
 
 
 def summary(runs: list[Run]) -> dict:
-    """Runs of one task, grouped by configuration with the seeds beside each other."""
+    """Runs of one task, grouped by configuration with the seeds beside each other. RunError if they do not go together."""
     groups = []
+    for run in runs:
+        if run.config.get("task") != runs[0].config.get("task"):
+            raise RunError(f"{runs[0].path} and {run.path} are runs of different tasks; summarise them one by one")
+        if not any(name.startswith("test_") for line in run.metrics()[-1:] for name in line):
+            raise RunError(f"{run.path} has not been evaluated at its end yet; let it finish first")
     for label, members in group_runs(runs).items():
         lines = [run.metrics() for run in members]
         task = task_from_dict(members[0].config)
@@ -68,8 +73,11 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, required=True, metavar="FILE", help="the JSON file to write, replaced if it exists")
     options = parser.parse_args(argv)
     found = summary([Run.open(path) for path in options.runs])
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    options.out.write_text(json.dumps(found, indent=1) + "\n")
+    try:
+        options.out.parent.mkdir(parents=True, exist_ok=True)
+        options.out.write_text(json.dumps(found) + "\n")
+    except OSError as error:
+        raise RunError(f"cannot write {options.out}: {error.strerror}; choose another --out") from error
     print(markdown(found), end="")
     return 0
 

@@ -14,7 +14,12 @@ still better (31 %, 59 %). Accuracy "without self" leaves the questions out whos
 The ladder. Trained directly at 8 x 16, or even at 4 x 4, a network sits on the first floor for a very long time. So training climbs
 `rungs` of (objects, dimensions): a rung is passed when the accuracy on fresh examples covers `passing` of the way from 2/k to 1. Inputs
 always have the final layout: unused dimensions are zero, labels come from all N, and k objects take k time steps. A quarter of the steps
-go back to an earlier rung. This curriculum is ours; the paper trains on the final task alone (preset `paper`).
+go back to an earlier rung.
+
+Where this departs from the paper (appendix A.1; preset `paper` does not, as far as the paper tells): the ladder; batches of 256 instead of
+1600; Adam's rate 1e-3 or 7e-4 instead of 1e-4, warmed up and at the end falling to zero; the gradient's norm clipped at 1; memories of
+4 x 64 or 8 x 128 units instead of 2048 in all; a ReLU after the last layer of the attention MLP (--model.no-activate-final takes it
+away).
 """
 
 from __future__ import annotations
@@ -26,7 +31,7 @@ import numpy as np
 
 from tinyrmc import nn
 from tinyrmc import primitives as p
-from tinyrmc.backend import namespace
+from tinyrmc.backend import namespace, to_host
 from tinyrmc.cores import CoreConfig, build_core
 from tinyrmc.fused import softmax_cross_entropy
 from tinyrmc.training import HELD_OUT_SEED, Samples, TrainConfig
@@ -90,7 +95,8 @@ PAPER32 = Config(PAPER.model, DataConfig(objects=8, dimensions=32), PAPER.train)
 def draw(rng: np.random.Generator, count: int, objects: int, dimensions: int, layout: tuple[int, int]) -> dict[str, np.ndarray]:
     """`count` examples of `objects` vectors of `dimensions` dimensions, in the layout of the task N x D = `layout`.
 
-    inputs (count, objects, D + 3 N) float32; target (count,), the label of the answer; is_self (count,), whether that is m itself.
+    inputs (count, objects, D + 3 N) float32; and for each example (count,): target, the label of the answer; is_self, whether that is
+    m itself; reference, the time step of m.
     """
     most, width = layout
     rows = np.arange(count)
@@ -112,7 +118,6 @@ def draw(rng: np.random.Generator, count: int, objects: int, dimensions: int, la
         "target": labels[rows, order[rows, rank]],
         "is_self": rank == objects - 1,
         "reference": reference,
-        "current": np.ones(count, bool),  # of the rung being climbed, not rehearsed
     }
 
 
@@ -145,7 +150,7 @@ class Network(nn.Module):
 
     def __call__(self, inputs, trace=None):
         """Inputs (B, T, D + 3 N) -> logits (B, N)."""
-        state = self.core.initial_state(len(inputs))
+        state = self.core.initial_state(inputs.shape[0])
         for t in range(inputs.shape[1]):
             output, state = self.core(inputs[:, t], state, trace=trace)
         return self.head(output)
@@ -172,7 +177,7 @@ class Task(BaseTask):
         return Network(self.config, seed)
 
     def draw(self, rng, count, rung=-1):
-        """Examples of one rung, the task itself by default."""
+        """Examples of one rung, the task itself by default; `current` tells the rung being climbed from those rehearsed."""
         return {**draw(rng, count, *self.rungs[rung], self.layout), "current": np.full(count, rung in (-1, self.rung))}
 
     def stream(self, model, seed):
@@ -243,8 +248,8 @@ class Task(BaseTask):
         logits = model(xp.asarray(examples["inputs"][chosen]), trace=trace)
         if "attention" not in trace[0]:
             return []
-        weights = np.stack([np.asarray(figures.host(step["attention"])) for step in trace], axis=1)  # (3, T, H, N, N + 1)
-        answers = figures.host(logits.data).argmax(-1)
+        weights = np.stack([np.asarray(to_host(step["attention"])) for step in trace], axis=1)  # (3, T, H, N, N + 1)
+        answers = to_host(logits.data).argmax(-1)
         titles = []
         for row, answer in zip(chosen, answers, strict=True):
             labels, rank, m = (part[0] for part in decode(examples["inputs"][[row]], self.layout))

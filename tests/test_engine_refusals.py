@@ -150,7 +150,7 @@ def set_item(t):
         (int, r"no truth or number value"),
         (lambda t: range(9)[t], r"no truth or number value"),
         (lambda t: 1 if t else 2, r"no truth or number value"),
-        (list, r"not iterable; write primitives\.unstack\(t\)"),
+        (list, r"not a sequence; write primitives\.unstack\(t\)"),
         (np.asarray, r"does not turn into a NumPy array by itself; write t\.data"),
         (lambda t: np.array(t, dtype=float, copy=True), r"does not turn into a NumPy array by itself; write t\.data"),
         (set_item, r"immutable; build a new one with primitives\.where or concatenate"),

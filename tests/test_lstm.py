@@ -139,4 +139,4 @@ def test_bad_states_are_named(bad, place):
     state[place] = np.zeros(bad, np.float32)
     with pytest.raises(ValueError) as error:
         core(np.zeros((3, 4), np.float32), tuple(state))
-    assert str(error.value).startswith(f"LSTM expects a state of two arrays (3, 5) for these inputs, got {bad}")
+    assert str(error.value).startswith(f"LSTM expects a state (3, 5), got {bad}")

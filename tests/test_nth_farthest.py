@@ -5,6 +5,7 @@ plain Python, and answers.
 """
 
 import dataclasses
+import itertools
 
 import numpy as np
 import pytest
@@ -148,7 +149,7 @@ def test_the_floors(layout, own_norm):
     assert ("paper (RMC)" in shown["test_accuracy"]) == (layout == (8, 16))
 
 
-# --- The stream -----------------------------------------------------------------------------------------------------------------------------
+# --- The stream ---------------------------------------------------------------------------------------------------------------------------
 
 
 def assert_same_batch(one, other):
@@ -165,7 +166,7 @@ def test_a_batch_is_the_same_in_whatever_parts_it_is_drawn(size, data):
     stream = task.stream(None, seed=5)
     step = data.draw(st.integers(0, 10**6), label="step")
     cuts = sorted(data.draw(st.sets(st.integers(0, size), max_size=5), label="cuts") | {0, size})
-    parts = [stream.batch(step, start, stop) for start, stop in zip(cuts, cuts[1:], strict=False)]
+    parts = [stream.batch(step, start, stop) for start, stop in itertools.pairwise(cuts)]
     joined = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
     whole = task.stream(None, seed=5).batch(step, 0, size)
     assert all(len(array) == size for array in whole.values())

@@ -38,11 +38,15 @@ def _direction(rng, shape):
     return v / np.sqrt(max(v.size, 1))
 
 
+def _tensors(result):
+    """The Tensors of a result: one, or a nested tuple of them such as `output, (hidden, cell)`."""
+    return [t for part in result for t in _tensors(part)] if isinstance(result, (tuple, list)) else [result]
+
+
 def _scalar(result, rng):
-    """A function's result (a Tensor or a tuple of them) contracted with fixed random weights."""
-    results = result if isinstance(result, tuple) else (result,)
+    """A function's result contracted with fixed random weights."""
     total = None
-    for r in results:
+    for r in _tensors(result):
         part = primitives.sum(r * _direction(rng, r.shape)) if r.shape else r * 1.0
         total = part if total is None else total + part
     return total

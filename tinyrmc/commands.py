@@ -5,15 +5,15 @@ from __future__ import annotations
 import argparse
 import contextlib
 import dataclasses
-import difflib
 import io
+import os
 import re
 import sys
 import typing
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 from .backend import DeviceError
-from .discovery import UnknownTask
+from .discovery import UnknownTask, nearest
 from .parallel import WorkerError
 from .runs import RunError
 
@@ -30,12 +30,6 @@ class Parser(argparse.ArgumentParser):
         raise UsageError(f"{message} ({self.prog} --help explains)")
 
 
-def nearest(word: str, known: Iterable[str]) -> str:
-    """'; did you mean ...?', if some known word is near enough, else ''."""
-    close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.5)
-    return f"; did you mean {close[0]!r}?" if close else ""
-
-
 def run_main(main: Callable[[], int]) -> typing.NoReturn:
     """Run a command line's `main`. An error of the user's is one line on stderr and exit code 2; Ctrl-C is 130."""
     try:
@@ -45,6 +39,9 @@ def run_main(main: Callable[[], int]) -> typing.NoReturn:
         sys.exit(2)
     except KeyboardInterrupt:
         sys.exit(130)
+    except BrokenPipeError:  # whoever read our output, `head` say, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(141)
 
 
 def flags_of(kind: type, prefix: str = "") -> list[str]:
@@ -54,7 +51,8 @@ def flags_of(kind: type, prefix: str = "") -> list[str]:
         if dataclasses.is_dataclass(hints[field.name]):
             found += flags_of(hints[field.name], f"{prefix}{field.name}.")
         else:
-            found.append(f"--{prefix}{field.name}".replace("_", "-"))
+            names = [field.name, f"no-{field.name}"] if hints[field.name] is bool else [field.name]
+            found += [f"--{prefix}{name}".replace("_", "-") for name in names]
     return found
 
 
@@ -64,7 +62,7 @@ def parse(kind: type, default, args: list[str], prog: str, description: str, kno
 
     for word in args:
         flag = word.split("=")[0].replace("_", "-")
-        if word.startswith("--") and flag not in (*known, "--help") and not flag.startswith("--no-"):
+        if word.startswith("--") and flag not in (*known, "--help"):
             raise UsageError(f"unknown flag {word!r}{nearest(flag, known)} ({prog} --help lists them)")
     complaint = io.StringIO()
     try:
@@ -80,7 +78,8 @@ def parse(kind: type, default, args: list[str], prog: str, description: str, kno
 
 def _one_line(box: str, args: list[str]) -> str:
     """What tyro says in a box of several lines, in one: which flag, what it takes, what it got."""
-    text = " ".join(re.sub(r"[\u2500-\u257f]+", " ", box).split()).split("For full helptext")[0].strip()
+    lines = [re.sub(r"[\u2500-\u257f]+|-{5,}", " ", line).strip(" |+") for line in box.splitlines()]  # without the box
+    text = " ".join(" ".join(lines).split()).split("For full helptext")[0].strip()
     if choice := re.search(r"invalid choice '(.*?)' for argument '(--[\w.-]+)'.*Expected one of \((.*?)\)", text):
         word, flag, known = choice.groups()
         known = re.findall(r"'(.*?)'", known)
@@ -90,7 +89,7 @@ def _one_line(box: str, args: list[str]) -> str:
         after = [word for k, word in enumerate(args) if k and args[k - 1].replace("_", "-") == flag]
         after += [word.partition("=")[2] for word in args if word.replace("_", "-").startswith(f"{flag}=")]
         return f"{flag} takes {takes.replace('{None}|', '')}, not {after[-1]!r}" if after else f"{flag} takes {takes}"
-    return re.sub(r"^([A-Z][a-z]+ (error|argument) )?(Error parsing [\w.]+: )?", "", text)  # a dataclass's own words on its values
+    return re.sub(r"^([A-Z][a-z]+ (error|argument|options) )?(Error parsing [\w.]+: )?", "", text)  # a dataclass's own words on its values
 
 
 def percent(value: float | None) -> str:

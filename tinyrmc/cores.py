@@ -38,6 +38,14 @@ class CoreConfig:
     hidden_size: int = 256
     """units of the LSTM (lstm only)"""
 
+    def __post_init__(self):
+        for name in ("mem_slots", "head_size", "num_heads", "key_size", "num_blocks", "attention_mlp_layers", "hidden_size"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ValueError(f"model.{name} must be an integer of at least 1, not {value}")
+        if self.core == "rmc_paper" and (self.num_blocks, self.gate_style, self.input_bias) != (1, "unit", 0.0):
+            raise ValueError("model.core rmc_paper is the paper's text: one block, unit gates and no input bias; leave these as they are")
+
 
 def build_core(config: CoreConfig, input_size: int, seed):
     """The core that `config` describes for input vectors of `input_size`. ValueError names a bad value."""

@@ -8,10 +8,12 @@ add theirs with an entry point in the group `tinyrmc.tasks` that names a package
 from __future__ import annotations
 
 import contextlib
+import difflib
 import importlib
 import importlib.metadata
 import importlib.util
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 FOLDER = Path(__file__).resolve().parent.parent / "tasks"
@@ -20,6 +22,12 @@ GROUP = "tinyrmc.tasks"
 
 class UnknownTask(LookupError):
     """No task of this name, or its file cannot be imported."""
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """'; did you mean ...?', if some known word is near enough, else ''."""
+    close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.5)
+    return f"; did you mean {close[0]!r}?" if close else ""
 
 
 def task_files() -> dict[str, Path]:
@@ -39,8 +47,6 @@ def task_files() -> dict[str, Path]:
 
 def load_task(name: str):
     """The module of task `name`, imported once. It defines `Task`. UnknownTask if there is none, or if importing it fails."""
-    from .commands import nearest
-
     files = task_files()
     if name not in files:
         raise UnknownTask(f"unknown task {name!r}{nearest(name, files)}; tasks: {', '.join(files) or f'none in {FOLDER}'}")
@@ -51,8 +57,10 @@ def load_task(name: str):
         sys.modules[qualified] = module  # dataclasses look their module up here
         try:
             spec.loader.exec_module(module)
-            if not hasattr(module, "Task"):
-                raise ImportError("it defines no class Task")
+            if not getattr(getattr(module, "Task", None), "presets", None):
+                raise ImportError("it defines no class Task with presets")
+            if not (module.__doc__ or "").strip():
+                raise ImportError("it has no docstring, whose first line says what the task is")
         except Exception as error:
             del sys.modules[qualified]
             raise UnknownTask(f"task {name!r} ({files[name]}) cannot be imported: {type(error).__name__}: {error}") from error

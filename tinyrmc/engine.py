@@ -43,6 +43,7 @@ class Tensor:
     __slots__ = ("data", "id", "tape")
     __array_ufunc__ = None  # ndarray + Tensor asks the Tensor
     __array_priority__ = 1000
+    __hash__ = object.__hash__
 
     def __init__(self, data, id=0, tape=None):
         self.data, self.id, self.tape = data, id, tape
@@ -55,6 +56,10 @@ class Tensor:
     def detach(self) -> Tensor:
         """The same array as a constant: nothing flows back through it."""
         return Tensor(self.data)
+
+    def __getattr__(self, name):  # reached only by names that are not there
+        remedy = f"write primitives.{name}(t)" if name in TABLE else "it has data, shape, dtype, ndim, size and detach()"
+        raise AttributeError(f"{type(self).__name__} has no {name!r}; {remedy}")
 
     def __repr__(self):
         values = np.array2string(to_host(self.data), precision=4, threshold=50, edgeitems=2, separator=", ", prefix="Tensor(")
@@ -107,7 +112,9 @@ class Tensor:
         "has no truth or number value; read it on purpose: float(t.data) (waits for a GPU)"
     )
     __array__ = _refuse("does not turn into a NumPy array by itself; write t.data")
-    __iter__ = _refuse("is not iterable; write primitives.unstack(t) for its rows")
+    __iter__ = __len__ = _refuse("is not a sequence; write primitives.unstack(t) for its rows, t.shape[0] for their number")
+    __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = _refuse("is not compared; compare arrays: t.data == u.data, or `is` for identity")
+    __pow__ = _refuse("has no **; write primitives.power(t, exponent), or t * t")
     __setitem__ = _refuse("is immutable; build a new one with primitives.where or concatenate")
     __iadd__ = __isub__ = __imul__ = __itruediv__ = __imatmul__ = _refuse("is immutable; write t = t + u instead of t += u")
     del _refuse

@@ -7,6 +7,7 @@ small file that `tinyrmc.load` and this command read.
 from __future__ import annotations
 
 import json
+import math
 import sys
 from pathlib import Path
 
@@ -22,12 +23,14 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--export", type=Path, metavar="FILE", help="write the weights and the configuration, nothing else, to FILE (.npz)")
     parser.add_argument("--json", action="store_true", help="print the metrics as one JSON object instead of a table")
     options = parser.parse_args(argv)
+    if options.export is not None and options.export.exists():
+        raise UsageError(f"{options.export} exists already; choose another --export")
     task, arrays, state = open_checkpoint(options.run)
     model = restore_model(task, arrays, state)
     with blas_threads(1):
         metrics = Totals(task.evaluate(model)).means("test_")
     if options.json:
-        print(json.dumps(metrics))
+        print(json.dumps({name: value if math.isfinite(value) else None for name, value in metrics.items()}))
     else:
         described = state["run"]
         print(
@@ -35,8 +38,6 @@ def main(argv: list[str] | None = None) -> int:
         )
         print(results_table(metrics, task.references()))
     if options.export is not None:
-        if options.export.exists():
-            raise UsageError(f"{options.export} exists already; choose another --export")
         export_weights(options.export, arrays, state)
         print(f"weights written to {options.export}", file=sys.stderr)
     return 0

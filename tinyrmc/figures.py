@@ -19,9 +19,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import FuncFormatter, PercentFormatter
 
-from .backend import to_host as host
-
-__all__ = ["attention", "host", "learning_curve", "rung_starts", "shared_points"]
+__all__ = ["attention", "learning_curve", "rung_starts", "shared_points"]
 
 DPI = 150
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")

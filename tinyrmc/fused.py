@@ -12,6 +12,8 @@ from __future__ import annotations
 import math
 from contextlib import contextmanager
 
+import numpy as np
+
 from . import primitives as p
 from .backend import gemm, namespace
 from .engine import Primitive
@@ -283,11 +285,13 @@ def _(z, cell, forget_bias=1.0):
 def softmax_cross_entropy(xp, logits, targets):
     """-log softmax(logits)[target] in nats, one value a row: logits (..., C), integer targets (...) -> (...).
 
-    Takes logits: a softmax before this one would flatten the gradients. Targets must be in range; check them where they are made, since
-    CuPy wraps bad ones silently.
+    Takes logits: a softmax before this one would flatten the gradients. A target out of range is an error on NumPy; CuPy would wrap it
+    silently, and looking would make the host wait, so there the targets must be right from the start.
     """
     if targets.shape != logits.shape[:-1]:
         raise ValueError(f"targets of shape {targets.shape} for logits of shape {logits.shape}")
+    if isinstance(targets, np.ndarray) and targets.size and targets.min() < 0:
+        raise ValueError(f"target {targets.min()} is negative; leave padding out with a weight of zero, not with a label of its own")
     shifted = logits - xp.max(logits, axis=-1, keepdims=True)
     chosen = xp.take_along_axis(shifted, targets[..., None], axis=-1)[..., 0]
     prob = xp.exp(shifted)

@@ -24,9 +24,9 @@ import numpy as np
 from . import equations
 from . import primitives as p
 from .backend import namespace
-from .engine import Parameter, Tensor
+from .engine import Parameter
 from .fused import attention, rmc_gates
-from .nn import LayerNorm, Linear, Module, check_dtype, check_number, check_sizes, truncated_normal
+from .nn import LayerNorm, Linear, Module, check_dtype, check_number, check_shape, check_sizes, truncated_normal
 
 GATE_STYLES = ("unit", "memory", None)
 
@@ -37,22 +37,17 @@ def identity_memory(mem_slots, mem_size, dtype) -> np.ndarray:
 
 
 def _check_input(core, inputs):
-    """Inputs as rows (B, n, input_size), whether they came as vectors or as matrices. ValueError says what was expected."""
-    inputs = inputs if isinstance(inputs, Tensor) else Tensor(inputs)
-    rows = core.input_rows
-    expected = (core.input_size,) if rows is None else (rows, core.input_size)
-    if inputs.shape[1:] != expected:
-        want = f"(B, {', '.join(map(str, expected))})"
-        raise ValueError(f"{type(core).__name__} expects inputs {want}, got {inputs.shape}; see input_size and input_rows")
-    return p.expand_dims(inputs, 1) if rows is None else inputs
+    """Inputs as rows (B, n, input_size), whether they came as vectors or as matrices."""
+    rows = () if core.input_rows is None else (core.input_rows,)
+    check_shape(type(core).__name__, "inputs", inputs, (None, *rows, core.input_size), "see input_size and input_rows")
+    return inputs if rows else p.expand_dims(inputs, 1)
 
 
 def _check_state(core, inputs, *state):
-    """ValueError unless every array of the state is (B, N, F) for these inputs: a wrong one may broadcast and go unnoticed."""
-    expected = (inputs.shape[0], core.mem_slots, core.mem_size)
+    """Every array of the state is (B, N, F) for these inputs: a wrong one may broadcast and go unnoticed."""
     for array in state:
-        if array.shape != expected:
-            raise ValueError(f"{type(core).__name__} expects a state {expected} for these inputs, got {array.shape}; see initial_state")
+        shape = (inputs.shape[0], core.mem_slots, core.mem_size)
+        check_shape(type(core).__name__, "a state", array, shape, "see initial_state")
 
 
 class _Memory(Module):
@@ -100,7 +95,8 @@ class RelationalMemory(_Memory):
 
     Args, by Sonnet's names:
         input_size: width of an input vector (B, input_size), or of each row of a matrix (B, input_rows, input_size).
-        mem_slots, head_size, num_heads: N, V, H. A slot is F = H V wide. The number of parameters does not depend on N.
+        mem_slots, head_size, num_heads: N, V, H. A slot is F = H V wide. The number of parameters does not depend on N. With N > F the
+            identity has no rows to tell the last slots apart by: they stay equal.
         num_blocks: attention blocks a step; queries, keys, values and norms are each block's own.
         forget_bias, input_bias: constants added to the gates' pre-activations.
         gate_style: "unit" (a gate for each of the F units), "memory" (one for each slot), None (the next M is the candidate, without tanh).

@@ -51,6 +51,15 @@ def check_number(owner: str, name: str, value) -> float:
     raise ValueError(f"{owner}: {name} must be a number, not {value!r}")
 
 
+def check_shape(owner: str, what: str, value, shape: tuple, hint: str) -> None:
+    """TypeError unless `value` is an array or Tensor, ValueError unless it has this shape (None stands for any size)."""
+    if not hasattr(value, "shape"):
+        raise TypeError(f"{owner} expects {what} as an array or a Tensor, not {type(value).__name__}; {hint}")
+    if len(value.shape) != len(shape) or any(want not in (None, size) for want, size in zip(shape, value.shape, strict=True)):
+        want = f"({', '.join('B' if size is None else str(size) for size in shape)})"
+        raise ValueError(f"{owner} expects {what} {want}, got {value.shape}; {hint}")
+
+
 class Module:
     """Something with parameters. Subclasses assign Parameters and Modules in `__init__` and define `__call__`."""
 

@@ -29,6 +29,8 @@ class Optimizer:
 
     def __init__(self, parameters: Iterable[Parameter], learning_rate: float = 1e-3, allocate: Callable | None = None):
         self.parameters, self.learning_rate = list(parameters), learning_rate
+        if not 0 < learning_rate < math.inf:
+            raise ValueError(f"learning_rate must be positive and finite, not {learning_rate!r}")
         if not self.parameters:
             raise ValueError("an optimizer needs at least one Parameter")
         if len({p.id for p in self.parameters}) < len(self.parameters):
@@ -62,6 +64,8 @@ class Optimizer:
         Both are 0-d arrays; where the flag is False, because the norm is not finite or `valid` is False, nothing changes.
         """
         xp, g = self.xp, self.gradient
+        if max_norm is not None and not 0 < max_norm < math.inf:
+            raise ValueError(f"max_norm must be positive and finite, or None for no clipping, not {max_norm!r}")
         if scale != 1.0:
             g *= scale
         with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is dealt with, not warned of
@@ -92,6 +96,8 @@ class Optimizer:
     def load_state(self, arrays: dict[str, np.ndarray]) -> None:
         """Take back what `state` gave. ValueError if an array does not fit."""
         for name, own in self.state().items():
+            if name not in arrays:
+                raise ValueError(f"optimizer state {name!r} is missing from the arrays")
             if arrays[name].shape != own.shape:
                 raise ValueError(f"optimizer state {name!r} has shape {own.shape}, the array {arrays[name].shape}")
             own[...] = self.xp.asarray(arrays[name])

@@ -13,6 +13,7 @@ Windows) and where arrays live on a GPU.
 from __future__ import annotations
 
 import contextlib
+import contextvars
 import itertools
 import json
 import mmap
@@ -77,13 +78,15 @@ class Workers:
         if self._pool:
             self._pool.shutdown()
         for process, pipe in self._children:
-            pipe.close()  # the child sees the end of the pipe and leaves
+            process.kill()  # closing the pipe would not do: other processes forked since then have a copy of its end
             process.join()
+            pipe.close()
         self._pool, self._children = None, []
 
     def _run_threads(self, request):
         self._pool = self._pool or ThreadPoolExecutor(self.count - 1, thread_name_prefix="tinyrmc-worker")
-        others = [self._pool.submit(self.share, worker, request) for worker in range(1, self.count)]
+        ours = contextvars.copy_context  # NumPy's errstate is part of it
+        others = [self._pool.submit(ours().run, self.share, worker, request) for worker in range(1, self.count)]
         return [self.share(0, request), *(other.result() for other in others)]
 
     def _run_processes(self, request):

@@ -19,22 +19,22 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("runs", type=Path, nargs="+", metavar="RUN", help="run directory; several seeds of one configuration make one line")
     parser.add_argument(
         "--out", type=Path, metavar="FILE",
-        help="PNG file to write, replaced if it exists; a single run's other pictures go beside it "
-        "(default: learning_curve.png, in the run's directory or, for several runs, in the current one)",
+        help="write the learning curve alone to this PNG file, replaced if it exists "
+        "(default: learning_curve.png, in the run's directory with its other pictures or, for several runs, in the current one)",
     )  # fmt: skip
     options = parser.parse_args(argv)
     runs = [Run.open(path) for path in options.runs]
-    if len(runs) == 1:
-        paths = draw_run(runs[0], options.out)
+    if len(runs) == 1 and options.out is None:
+        paths = draw_run(runs[0])
     else:
         paths = [draw_curves(runs, options.out or Path("learning_curve.png"))]
     print(*paths, sep="\n")
     return 0
 
 
-def draw_run(run: Run, out: Path | None = None) -> list[Path]:
-    """The learning curve of one run and, if it has a checkpoint, its task's pictures beside it; returns the paths."""
-    curve = draw_curves([run], out or run.path / "learning_curve.png")
+def draw_run(run: Run) -> list[Path]:
+    """The learning curve of one run and, if it has a checkpoint, its task's pictures, in the run's directory; returns the paths."""
+    curve = draw_curves([run], run.path / "learning_curve.png")
     if not (run.checkpoint.exists() or run.previous_checkpoint.exists()):
         return [curve]
     task, arrays, state = open_checkpoint(run.path)

@@ -21,9 +21,9 @@ from typing import Annotated, Literal
 
 from . import discovery
 from .commands import UsageError, duration, flags_of, nearest, parse, percent, results_table, run_main
-from .parallel import available_cores
-from .runs import Run, environment, require_same
-from .training import BLOCK, Task, Trainer, config_from_dict, run_training
+from .parallel import CAN_FORK, available_cores
+from .runs import Run, RunError, environment, require_same
+from .training import BLOCK, Task, Trainer, open_checkpoint, run_training, task_from_dict
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,7 +33,8 @@ class Options:
     seed: int = 0
     """seed of everything random in the run: first weights and data"""
     workers: int | None = None
-    """processes that share a batch; None: one a core. The same number gives the same bits"""
+    """processes that share a batch; None: one a core, if the batch is large enough, and on resuming as many as before. The same number
+    gives the same bits"""
     device: Literal["cpu", "cuda"] = "cpu"
     """cuda needs CuPy: pip install 'tinyrmc[cuda12]' or 'tinyrmc[cuda13]'"""
     run: Path | None = None
@@ -79,8 +80,9 @@ def main(argv: list[str] | None = None) -> int:
     run, options = _resumed(args)
     words = [args.pop(0) for _ in range(2) if args and not args[0].startswith("-")]
     if run is not None:
-        if words and words[0] != run.config.get("task"):
-            raise UsageError(f"{run.path} is a run of {run.config.get('task')!r}, not {words[0]!r}; give --resume {run.path} alone")
+        resumed = task_from_dict(run.config)  # an error if the run's configuration is not what it should be
+        if words and words[0] != run.config["task"]:
+            raise UsageError(f"{run.path} is a run of {run.config['task']!r}, not {words[0]!r}; give --resume {run.path} alone")
         words = [run.config["task"], run.config["preset"]]
     if not words:
         raise UsageError("the first word must be a task; `python -m tinyrmc.train` lists them")
@@ -88,9 +90,7 @@ def main(argv: list[str] | None = None) -> int:
     preset = words[1] if len(words) > 1 else next(iter(kind.presets))
     if preset not in kind.presets:
         raise UsageError(f"unknown preset {preset!r} of {words[0]}{nearest(preset, kind.presets)}; presets: {', '.join(kind.presets)}")
-    default = kind.presets[preset][1]
-    if run is not None:
-        default = config_from_dict(type(default), run.config["config"])
+    default = kind.presets[preset][1] if run is None else resumed.config
     config, options = _parse(words[0], preset, default, options, args)
     described = {"task": words[0], "preset": preset, "seed": options.seed, "config": dataclasses.asdict(config)}
     if run is not None:
@@ -107,7 +107,7 @@ def _resumed(args: list[str]) -> tuple[Run | None, Options]:
                 raise UsageError("--resume needs a run directory, as in --resume runs/nth_farthest-quick-1")
             del args[k : k + (1 if "=" in word else 2)]
             run = Run.open(rest)
-            return run, Options(seed=run.config.get("seed", 0))
+            return run, Options(seed=run.config.get("seed", 0), device=run.environment.get("device", "cpu"))
     return None, Options()
 
 
@@ -124,26 +124,40 @@ def _parse(task: str, preset: str, default, options: Options, args: list[str]):
     return flags.config, flags.options
 
 
+def default_workers(task: Task, device: str) -> int:
+    """One worker a core, each with at least a block of examples; where workers are threads, two: more get in each other's way."""
+    useful = min(available_cores(), -(-task.config.train.batch_size // BLOCK))
+    return 1 if device == "cuda" else useful if CAN_FORK else min(useful, 2)
+
+
 def _train(task: Task, options: Options, described: dict, run: Run | None) -> int:
     """Build, announce, train, report. Nothing is written before everything has been accepted."""
+    arrays, state = {}, {}
+    if run is not None:
+        if options.run is not None:
+            raise UsageError(f"--run {options.run} goes with a new run; --resume {run.path} goes on in its own directory")
+        _, arrays, state = open_checkpoint(run.path)
+        if "lines" not in state:
+            raise RunError(f"{run.checkpoint} holds the weights alone, which can be evaluated but not resumed; put the checkpoint there")
+    workers = options.workers or state.get("workers") or default_workers(task, options.device)
     batch = task.config.train.batch_size
-    workers = options.workers or (1 if options.device == "cuda" else min(available_cores(), -(-batch // BLOCK)))
     if workers > batch:
         raise UsageError(f"--workers {workers} is more than the {batch} examples of a batch; use at most {batch}")
+    if workers > 1 and options.device == "cuda":
+        raise UsageError(f"--workers {workers} with --device cuda: a GPU is fed by one worker; leave --workers out")
     try:
         trainer = Trainer(task, options.seed, workers, options.device)
-    except ValueError as error:
+    except (ValueError, MemoryError) as error:
         raise UsageError(str(error)) from error
     if run is None:
-        run = Run.create("runs", f"{described['task']}-{described['preset']}", described, environment(), options.run)
+        described_machine = {**environment(), "workers": workers, "device": options.device}
+        run = Run.create("runs", f"{described['task']}-{described['preset']}", described, described_machine, options.run)
     else:
-        arrays, state = run.load()
-        require_same(state["run"], run.config, str(run.checkpoint))
         trainer.restore(arrays, state)
-        run.truncate_metrics(state["lines"])
-        if trainer.step >= task.config.train.steps:
-            print(f"{run.path} has finished already ({trainer.step:,} steps); see python -m tinyrmc.evaluate {run.path}")
+        if trainer.step >= task.config.train.steps and f"test_{task.headline}" in run.metrics()[-1]:
+            print(f"{run.path} has finished already ({trainer.step:,} steps); see python -m tinyrmc.evaluate {shlex.quote(str(run.path))}")
             return 0
+        run.truncate_metrics(state["lines"])
         if state["workers"] != workers:
             print(f"note: the run had {state['workers']} workers, now {workers}; it goes on, but not bit for bit as it would have")
     _announce(trainer, run, described, options)
@@ -172,11 +186,11 @@ def _announce(trainer, run, described, options):
 
 
 class Progress:
-    """A bar on a terminal, a line for each evaluation (and one in ten of the others) elsewhere."""
+    """A bar on a terminal; elsewhere a line for each evaluation, and for others when half a minute has passed."""
 
     def __init__(self, trainer: Trainer):
-        self.trainer, self.began, self.first = trainer, time.monotonic(), trainer.step
-        self.bar = None
+        self.trainer, self.first, self.bar, self.tested = trainer, trainer.step, None, {}
+        self.began = self.printed = time.monotonic()
         if sys.stderr.isatty():
             from tqdm import tqdm
 
@@ -185,15 +199,17 @@ class Progress:
 
     def show(self, line: dict) -> None:
         """Take notice of a line of metrics."""
-        steps, done = self.trainer.task.config.train.steps, self.trainer.step
-        rate = (done - self.first) / max(time.monotonic() - self.began, 1e-9)
-        told = {name: line[name] for name in ("loss", self.trainer.task.headline, f"test_{self.trainer.task.headline}") if name in line}
+        steps, done, now = self.trainer.task.config.train.steps, self.trainer.step, time.monotonic()
+        rate, test = (done - self.first) / max(now - self.began, 1e-9), f"test_{self.trainer.task.headline}"
+        self.tested = {test: line[test]} if test in line else self.tested
+        told = {name: line[name] for name in ("loss", self.trainer.task.headline) if name in line} | self.tested
         words = [f"{name.replace('_', ' ')} {percent(v) if 'accuracy' in name else f'{v:.4f}'}" for name, v in told.items()]
         words += [f"rung {line['rung']}"] if "rung" in line else []
         if self.bar is not None:
             self.bar.set_postfix_str("  ".join(words), refresh=False)
             self.bar.update(done - self.bar.n)
-        elif f"test_{self.trainer.task.headline}" in line:
+        elif test in line or now - self.printed > 30:
+            self.printed = now
             eta = duration((steps - done) / rate) if rate else "?"
             print(f"step {done:>7,}/{steps:,}  {'  '.join(words)}  {rate:.1f} steps/s  ETA {eta}", flush=True)
 

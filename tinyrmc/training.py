@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import math
 import signal
 import time
 import typing
@@ -49,7 +50,7 @@ class TrainConfig:
     piece_size: int = 128
     """at most so many examples go through the network at once; more pieces than one are shared among the workers"""
     log_every: int = 100
-    """steps between lines of metrics.jsonl"""
+    """steps between lines of metrics.jsonl; a task's curriculum looks at each line"""
     evaluate_every: int = 500
     """steps between evaluations on the held-out set"""
     checkpoint_minutes: float = 2.0
@@ -59,10 +60,12 @@ class TrainConfig:
 
     def __post_init__(self):
         for name in ("steps", "batch_size", "learning_rate", "piece_size", "log_every", "evaluate_every", "nonfinite_limit"):
-            if not getattr(self, name) > 0:
+            if not 0 < getattr(self, name) < math.inf:
                 raise ValueError(f"train.{name} must be positive, not {getattr(self, name)!r}")
-        if not (self.clip_norm is None or self.clip_norm > 0):
+        if not (self.clip_norm is None or 0 < self.clip_norm < math.inf):
             raise ValueError(f"train.clip_norm must be positive or None, not {self.clip_norm!r}")
+        if not self.checkpoint_minutes >= 0:
+            raise ValueError(f"train.checkpoint_minutes must not be negative, not {self.checkpoint_minutes!r}")
         if not 0 <= self.decay <= 1 or self.warmup_steps < 0:
             raise ValueError(f"train.decay must be in [0, 1] and train.warmup_steps >= 0, not {self.decay!r} and {self.warmup_steps!r}")
         if self.evaluate_every % self.log_every:
@@ -70,7 +73,10 @@ class TrainConfig:
 
 
 class NonFinite(RunError):
-    """Too many updates had to be skipped."""
+    """Too many updates had to be skipped, or the parameters overflowed."""
+
+
+REMEDY = "Start again with a smaller --train.learning-rate."
 
 
 class Samples:
@@ -281,14 +287,19 @@ class Trainer:
         """On a GPU the numbers stay there: nothing in a step may wait for it."""
         return totals.plain() if self.xp is np else totals.sums
 
-    def read(self) -> dict:
-        """The metrics since the last call, as a line for metrics.jsonl (waits for the device). NonFinite after too many skipped updates."""
-        config, skipped = self.task.config.train, int(self.skipped)
-        if skipped >= config.nonfinite_limit:
+    def require_finite(self) -> int:
+        """The number of skipped updates (waits for the device). NonFinite if there were too many."""
+        skipped = int(self.skipped)
+        if skipped >= self.task.config.train.nonfinite_limit:
             raise NonFinite(
                 f"stopped at step {self.step}: {skipped} updates were skipped for a loss or gradient that is not finite, first at step "
-                f"{int(self.first_skipped)}; the last good checkpoint is kept. Try a smaller --train.learning-rate."
+                f"{int(self.first_skipped)}; the last good checkpoint is kept. {REMEDY}"
             )
+        return skipped
+
+    def read(self) -> dict:
+        """The metrics since the last call, as a line for metrics.jsonl (waits for the device). NonFinite as in `require_finite`."""
+        config, skipped = self.task.config.train, self.require_finite()
         line = {"step": self.step, "samples": self.step * config.batch_size, "seconds": round(self.seconds, 2)}
         line |= self.window.means() | {"learning_rate": self.task.learning_rate(self.step - 1)}
         line |= {"skipped_updates": skipped} if skipped else {}
@@ -323,7 +334,13 @@ class Trainer:
         }
 
     def restore(self, arrays: dict, state: dict) -> None:
-        """Go on from where `arrays` and `state` were taken."""
+        """Go on from where `arrays` and `state` were taken. RunError if they are not of such a run."""
+        try:
+            self._restore(arrays, state)
+        except (KeyError, ValueError, TypeError, IndexError) as error:
+            raise RunError(f"the checkpoint cannot be resumed: {error!s}; start a new run") from error
+
+    def _restore(self, arrays, state):
         self.workers.close()  # processes must start from the restored state
         self.model.load_parameters(_under("parameters/", arrays))
         self.optimizer.load_state(_under("optimizer/", arrays))
@@ -364,13 +381,16 @@ def run_training(trainer: Trainer, run: Run, max_minutes: float | None = None, s
     """Train until the configured steps are done, `max_minutes` have passed, or a signal comes; saves as it goes and at the end.
 
     Each line of metrics goes to the run and to `show`. Returns "finished", "time" or the signal's name. A run that ended in one of the
-    first two ways is evaluated, and its last line holds `test_*`. BLAS runs on one thread, the workers being the parallelism.
+    first two ways is evaluated, and its last line holds `test_*`; a run whose steps are all done already is only evaluated. BLAS runs on
+    one thread, the workers being the parallelism.
     """
     keep_freed_memory()
     config, began, saved, lines = trainer.task.config.train, time.monotonic(), time.monotonic(), len(run.metrics())
     before = trainer.seconds
 
     def save():
+        if not trainer.xp.isfinite(trainer.optimizer.data).all():
+            raise NonFinite(f"stopped at step {trainer.step}: parameters are no longer finite; the last good checkpoint is kept. {REMEDY}")
         run.save(trainer.arrays(), {**trainer.state(), "lines": lines, "run": run.config})
 
     if trainer.step == 0:
@@ -394,14 +414,15 @@ def run_training(trainer: Trainer, run: Run, max_minutes: float | None = None, s
             if time.monotonic() - saved >= 60 * config.checkpoint_minutes:
                 save()
                 saved = time.monotonic()
+        trainer.require_finite()
         save()
-        if interrupt.signal:
-            return signal.Signals(interrupt.signal).name
-        if tested != trainer.step:
+        if tested != trainer.step and not interrupt.signal:
             line = {"step": trainer.step, "samples": trainer.step * config.batch_size, "seconds": round(trainer.seconds, 2)}
             line |= trainer.evaluate()
             run.log(line)
             show(line)
+        if interrupt.signal:
+            return signal.Signals(interrupt.signal).name
     return "finished" if trainer.step >= config.steps else "time"
 
 
@@ -443,15 +464,12 @@ def task_from_dict(run_config: dict) -> Task:
 def open_checkpoint(path) -> tuple[Task, dict, dict]:
     """(task, arrays, state) of a run directory, a checkpoint or a weights file. RunError says what is wrong with it."""
     path = Path(path)
-    if path.is_dir():
-        run = Run.open(path)
-        arrays, state = run.load()
-        if "run" in state:
-            require_same(state["run"], run.config, str(run.checkpoint))
-    else:
-        arrays, state = load_arrays(path)
+    run = Run.open(path) if path.is_dir() else None
+    arrays, state = run.load() if run else load_arrays(path)
     if not isinstance(state, dict) or "run" not in state:
         raise RunError(f"{path} holds arrays, but not of a training run; give a run directory, its checkpoint.npz or a weights file")
+    if run:
+        require_same(state["run"], run.config, str(run.checkpoint))
     return task_from_dict(state["run"]), arrays, state
 
 

@@ -1,0 +1,235 @@
+"""Workers that share a batch: fair pieces, the same bits from threads and processes, and no process left behind, however one ends."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tinyrmc.parallel import CAN_FORK, WorkerError, Workers, available_cores, pieces_of, shared_zeros
+
+ROOT = Path(__file__).resolve().parent.parent
+KINDS = [False, pytest.param(True, marks=pytest.mark.skipif(not CAN_FORK, reason="needs fork"))]
+forks = pytest.mark.skipif(not CAN_FORK, reason="needs fork")
+
+
+def alive(pid):
+    """Whether a process still runs; one that has ended but was not waited for (a zombie) does not."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return False
+    return state not in "ZX"
+
+
+def soon(condition, seconds=20.0):
+    """Whether `condition()` becomes true within some seconds."""
+    end = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.01)
+    return True
+
+
+@pytest.fixture
+def make_workers():
+    made = []
+
+    def make(count, share, processes=False):
+        made.append(Workers(count, share, processes))
+        return made[-1]
+
+    yield make
+    for workers in made:
+        workers.close()
+
+
+@given(st.integers(1, 2000), st.integers(1, 300), st.integers(1, 16))
+def test_pieces_cover_the_batch_fairly(count, size, workers):
+    pieces = pieces_of(count, size, workers)
+    assert [k for start, stop in pieces for k in range(start, stop)] == list(range(count))
+    lengths = [stop - start for start, stop in pieces]
+    assert 1 <= min(lengths) and max(lengths) <= size and max(lengths) - min(lengths) <= 1
+    assert len(pieces) >= min(workers, count)  # every worker has one, if there are examples enough
+    assert len(pieces) <= max(workers, -(-count // size))  # and no more than that takes
+
+
+def test_shared_zeros():
+    array = shared_zeros(5, np.float32)
+    assert array.dtype == np.float32 and array.shape == (5,) and not array.any() and array.flags.writeable
+    assert shared_zeros(0, np.float64).shape == (0,)
+    assert available_cores() >= 1
+
+
+@pytest.mark.parametrize("processes", KINDS)
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_replies_come_in_worker_order_and_bit_for_bit(count, processes, make_workers):
+    values = [0.1 + 0.2, 1e-320, 2.0**-1074, float(np.float32(0.1)), -0.0, float("inf"), 2**60 + 1]
+    workers = make_workers(count, lambda worker, request: {"worker": worker, "values": values, "request": request}, processes)
+    for request in ({"step": 1}, {"step": 2, "nested": {"a": [1, None, "b"]}}):
+        replies = workers.run(request)
+        assert [reply["worker"] for reply in replies] == list(range(count))
+        assert all(repr(reply["values"]) == repr(values) and reply["request"] == request for reply in replies)
+
+
+@forks
+def test_processes_write_into_shared_memory_and_keep_their_own(make_workers):
+    shared, own = shared_zeros(3, np.float64), np.zeros(3)
+
+    def share(worker, request):
+        shared[worker] += worker + request
+        own[worker] += 1
+        return [own[worker], os.getpid()]
+
+    workers = make_workers(3, share, processes=True)
+    workers.run(10)
+    replies = workers.run(100)
+    np.testing.assert_array_equal(shared, [110, 112, 114])
+    np.testing.assert_array_equal(own, [2, 0, 0])  # ours; the others have counted in memory of their own
+    assert [count for count, _ in replies] == [2, 2, 2]
+    assert len({pid for _, pid in replies}) == 3
+
+
+@pytest.mark.parametrize("processes", KINDS)
+def test_a_failure_names_its_cause(processes, make_workers):
+    def share(worker, request):
+        if worker == request:
+            raise ZeroDivisionError(f"nothing to share at {worker}")
+        return worker
+
+    workers = make_workers(3, share, processes)
+    assert workers.run(-1) == [0, 1, 2]
+    with pytest.raises(WorkerError if processes else ZeroDivisionError, match="nothing to share at 2") as caught:
+        workers.run(2)
+    if processes:
+        assert str(caught.value) == "worker 2: ZeroDivisionError: nothing to share at 2"
+
+
+@forks
+def test_a_reply_that_json_cannot_hold_is_named(make_workers):
+    workers = make_workers(2, lambda worker, request: np.float32(1) if worker else 1, processes=True)
+    with pytest.raises(WorkerError, match=r"worker 1: TypeError: .*float32.* not JSON serializable"):
+        workers.run(0)
+
+
+@pytest.mark.parametrize("processes", KINDS)
+@pytest.mark.parametrize("failing", [0, 1])
+def test_after_a_failure_no_stale_reply_is_taken_for_an_answer(failing, processes, make_workers):
+    """In a notebook the exception is seen, the cause mended, and the same workers are asked again."""
+
+    def share(worker, request):
+        if request == "fail" and worker == failing:
+            raise ZeroDivisionError
+        return request
+
+    workers = make_workers(3, share, processes)
+    with pytest.raises((WorkerError, ZeroDivisionError)):
+        workers.run("fail")
+    assert workers.run("again") == ["again"] * 3
+
+
+@forks
+@pytest.mark.parametrize("busy", [True, False])
+def test_a_killed_process_is_an_error_and_no_hang(busy, make_workers, capfd):
+    def share(worker, request):
+        if request == "die" and worker == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return os.getpid()
+
+    workers = make_workers(3, share, processes=True)
+    pids = workers.run("live")
+    if not busy:  # killed between two requests
+        os.kill(pids[1], signal.SIGKILL)
+        assert soon(lambda: not alive(pids[1]))
+    with pytest.raises(WorkerError, match=r"a worker process disappeared.*resume with fewer --workers"):
+        workers.run("die" if busy else "live")
+    workers.close()
+    assert not any(alive(pid) for pid in pids[1:])
+    assert capfd.readouterr().err == ""  # the others leave without a traceback
+    assert len(set(workers.run("live"))) == 3  # new ones
+
+
+@forks
+def test_close_leaves_no_process_and_a_later_request_starts_new_ones(make_workers):
+    workers = make_workers(3, lambda worker, request: os.getpid(), processes=True)
+    first = workers.run(0)
+    assert all(alive(pid) for pid in first)
+    workers.close()
+    assert not any(alive(pid) for pid in first[1:])
+    workers.close()  # safe to repeat
+    second = workers.run(0)
+    assert second[0] == first[0] and not set(second[1:]) & set(first[1:])
+
+
+@forks
+@pytest.mark.parametrize("order", [1, -1])
+def test_two_groups_of_processes_do_not_hold_each_other(order):
+    """Those forked later inherit the pipes of those before them, whose end is then not seen when it is closed."""
+    code = """if True:
+        from tinyrmc.parallel import Workers
+        groups = [Workers(2, lambda worker, request: worker, processes=True) for _ in range(2)]
+        assert [group.run(0) for group in groups] == [[0, 1]] * 2
+        for group in groups[::%d]:
+            group.close()
+    """
+    surroundings = os.environ | {"PYTHONPATH": str(ROOT)}
+    subprocess.run([sys.executable, "-c", code % order], env=surroundings, timeout=20, check=True)
+
+
+@forks
+def test_close_does_not_wait_for_work_that_nobody_wants(make_workers):
+    workers = make_workers(2, lambda worker, request: time.sleep(30 * worker) if request else 0, processes=True)
+    workers.run(0)
+    workers._children[0][1].send_bytes(b"1")
+    began = time.monotonic()
+    workers.close()
+    assert time.monotonic() - began < 10
+
+
+@forks
+def test_children_ignore_what_a_terminal_sends_to_everybody(make_workers):
+    workers = make_workers(2, lambda worker, request: os.getpid(), processes=True)
+    child = workers.run(0)[1]
+    for number in (signal.SIGINT, signal.SIGTERM):
+        os.kill(child, number)
+    assert workers.run(0)[1] == child
+
+
+PARENT = """
+import os, sys, time
+from tinyrmc.parallel import Workers
+def share(worker, request):
+    if worker and request == "work":
+        time.sleep(0.5)
+    return os.getpid()
+workers = Workers(3, share, processes=True)
+print(*workers.run("pid"), flush=True)
+if sys.argv[1] == "busy":
+    for _, pipe in workers._children:
+        pipe.send_bytes(b'"work"')
+    print("sent", flush=True)
+time.sleep(60)
+"""
+
+
+@forks
+@pytest.mark.parametrize("when", ["idle", "busy"])
+def test_children_leave_when_the_parent_is_killed(when):
+    surroundings = os.environ | {"PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-c", PARENT, when]
+    with subprocess.Popen(command, env=surroundings, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as parent:
+        pids = [int(word) for word in parent.stdout.readline().split()]
+        assert pids[0] == parent.pid and len(pids) == 3 and all(map(alive, pids))
+        if when == "busy":
+            parent.stdout.readline()
+        parent.kill()
+        parent.wait()
+        assert soon(lambda: not any(map(alive, pids)))
+        assert parent.stderr.read() == ""
