@@ -6,14 +6,14 @@
 Importing this package imports NumPy and nothing else.
 """
 
-from . import equations, nn, optim, primitives
+from . import equations, fused, nn, optim, primitives
 from .baselines import LSTM
 from .checking import gradcheck
 from .engine import Parameter, Tape, Tensor
 from .memory import PaperRelationalMemory, RelationalMemory
 
 __all__ = [
-    "LSTM", "PaperRelationalMemory", "Parameter", "RelationalMemory", "Tape", "Tensor", "equations", "gradcheck", "load", "nn", "optim",
+    "LSTM", "PaperRelationalMemory", "Parameter", "RelationalMemory", "Tape", "Tensor", "equations", "fused", "gradcheck", "load", "nn", "optim",
     "primitives",
 ]  # fmt: skip
 

@@ -154,7 +154,8 @@ def _train(task: Task, options: Options, described: dict, run: Run | None) -> in
         run = Run.create("runs", f"{described['task']}-{described['preset']}", described, described_machine, options.run)
     else:
         trainer.restore(arrays, state)
-        if trainer.step >= task.config.train.steps and f"test_{task.headline}" in run.metrics()[-1]:
+        tested = any(line["step"] == trainer.step and f"test_{task.headline}" in line for line in run.metrics()[-1:])
+        if trainer.step >= task.config.train.steps and tested:
             print(f"{run.path} has finished already ({trainer.step:,} steps); see python -m tinyrmc.evaluate {shlex.quote(str(run.path))}")
             return 0
         run.truncate_metrics(state["lines"])
