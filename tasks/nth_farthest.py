@@ -160,7 +160,7 @@ class Task(BaseTask):
     """Nth farthest with a ladder; see the module's text."""
 
     presets = {
-        "quick": ("4 objects x 4 dimensions: minutes on a laptop", QUICK),
+        "quick": ("4 objects x 4 dimensions: minutes on a laptop, to about 94 %", QUICK),
         "ladder": ("8 x 16, the paper's task, by easier rungs: hours on a CPU", LADDER),
         "paper": ("8 x 16 exactly as the paper trains it: a GPU and days", PAPER),
         "paper32": ("8 objects x 32 dimensions, the paper's harder variant", PAPER32),

@@ -568,6 +568,8 @@ def test_an_evaluation_gives_the_numbers_of_the_run_in_whatever_form_it_comes(tr
     assert re.search(rf"test accuracy +{100 * last['test_accuracy']:.1f} % +50\.0 % +\d\d\.\d %", out)
     assert re.search(rf"test loss +{last['test_loss']:.4f}", out)
     assert evaluated(capsys, "weights.npz") == last
+    assert evaluate.main(["weights.npz"]) == 0
+    assert capsys.readouterr().out == out
     arrays, _ = load_arrays("weights.npz")
     assert all(name.startswith("parameters/") for name in arrays)
     assert Path("weights.npz").stat().st_size < trained.checkpoint.stat().st_size / 2

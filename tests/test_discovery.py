@@ -142,7 +142,9 @@ def test_a_file_dropped_in_is_a_task(installation, tasks, tmp_path):
     [
         ("import no_such_module\n", "ModuleNotFoundError: No module named 'no_such_module'"),
         ("class Task(:\n", "SyntaxError"),
-        ("class Tusk: pass\n", "no class Task"),
+        ("class Tusk: pass\n", "no class Task with presets"),
+        ('"""Empty."""\nclass Task: presets = {}\n', "no class Task with presets"),
+        ('class Task: presets = {"tiny": ("", None)}\n', "no docstring"),
     ],
 )
 def test_a_broken_file_is_named_and_hides_no_other(installation, tasks, tmp_path, text, complaint):

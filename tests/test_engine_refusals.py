@@ -151,6 +151,10 @@ def set_item(t):
         (lambda t: range(9)[t], r"no truth or number value"),
         (lambda t: 1 if t else 2, r"no truth or number value"),
         (list, r"not a sequence; write primitives\.unstack\(t\)"),
+        (len, r"not a sequence; .* t\.shape\[0\]"),
+        (lambda t: t == np.ones(3), r"not compared; compare arrays: t\.data == u\.data"),
+        (lambda t: t > 0, r"not compared; compare arrays"),
+        (lambda t: t**2, r"has no \*\*; write primitives\.power\(t, exponent\)"),
         (np.asarray, r"does not turn into a NumPy array by itself; write t\.data"),
         (lambda t: np.array(t, dtype=float, copy=True), r"does not turn into a NumPy array by itself; write t\.data"),
         (set_item, r"immutable; build a new one with primitives\.where or concatenate"),
@@ -161,6 +165,16 @@ def set_item(t):
 def test_tensors_refuse(kind, use, message):
     with pytest.raises(TypeError, match=f"{kind.__name__} .*{message}"):
         use(kind(np.ones(3)))
+
+
+def test_methods_that_are_not_there_are_named_with_what_is():
+    tensor = Tensor(np.ones(3))
+    for name in ("sum", "mean", "reshape"):
+        with pytest.raises(AttributeError, match=rf"Tensor has no '{name}'; write primitives\.{name}\(t\)"):
+            getattr(tensor, name)
+    with pytest.raises(AttributeError, match=r"Tensor has no 'T'; it has data, shape"):
+        tensor.T  # noqa: B018
+    assert tensor in {tensor} and not hasattr(tensor, "item")
 
 
 def test_numpy_functions_do_not_swallow_tensors():

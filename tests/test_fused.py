@@ -236,3 +236,8 @@ def test_linear_makes_no_gradient_that_nobody_wants(tracked, gemms, monkeypatch)
     assert shapes == [((4, 3), (3, 2))]
     tape.backward(loss)
     assert len(shapes) == 1 + gemms
+
+
+def test_a_negative_target_is_refused():
+    with pytest.raises(ValueError, match=r"target -1 is negative; leave padding out"):
+        fused.softmax_cross_entropy(np.zeros((2, 3)), np.array([0, -1]))

@@ -202,6 +202,15 @@ def test_scale_then_clip_by_the_global_norm(scale, ratio):
     np.testing.assert_allclose(start - optimizer.data, 0.5 * shrink * g, rtol=1e-9, atol=1e-15)
 
 
+@pytest.mark.parametrize("bad", [0.0, -1.0, float("inf"), float("nan")])
+def test_bad_rates_and_norms_are_refused(bad):
+    with pytest.raises(ValueError, match="learning_rate must be positive and finite"):
+        Adam([Parameter(np.ones(2))], learning_rate=bad)
+    optimizer = Adam([Parameter(np.ones(2))])
+    with pytest.raises(ValueError, match="max_norm must be positive and finite, or None"):
+        optimizer.step(max_norm=bad)
+
+
 def test_clipping_a_zero_gradient_is_harmless():
     params = parameters()
     optimizer = SGD(params, 0.5)

@@ -13,8 +13,8 @@ from .engine import Parameter, Tape, Tensor
 from .memory import PaperRelationalMemory, RelationalMemory
 
 __all__ = [
-    "LSTM", "PaperRelationalMemory", "Parameter", "RelationalMemory", "Tape", "Tensor", "equations", "fused", "gradcheck", "load", "nn", "optim",
-    "primitives",
+    "LSTM", "PaperRelationalMemory", "Parameter", "RelationalMemory", "Tape", "Tensor",
+    "equations", "fused", "gradcheck", "load", "nn", "optim", "primitives",
 ]  # fmt: skip
 
 
