@@ -233,3 +233,11 @@ def test_children_leave_when_the_parent_is_killed(when):
         parent.wait()
         assert soon(lambda: not any(map(alive, pids)))
         assert parent.stderr.read() == ""
+
+
+@forks
+@pytest.mark.parametrize("ending", ["pass", "raise KeyboardInterrupt"])
+def test_a_program_that_forgets_to_close_its_workers_ends_all_the_same(ending):
+    code = f"from tinyrmc.parallel import Workers\nworkers = Workers(3, lambda k, request: k, processes=True)\nworkers.run(1)\n{ending}\n"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=30)
+    assert "Workers" not in done.stderr and done.returncode == (0 if ending != "raise KeyboardInterrupt" else -signal.SIGINT)

@@ -12,12 +12,14 @@ Windows) and where arrays live on a GPU.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import contextvars
 import itertools
 import json
 import mmap
 import multiprocessing
+import multiprocessing.util  # its exit handler must be registered before ours, so as to run after it
 import os
 import signal
 import sys
@@ -77,11 +79,13 @@ class Workers:
         """End the other workers; a later request starts new ones."""
         if self._pool:
             self._pool.shutdown()
-        for process, pipe in self._children:
+        for process, _ in self._children:
             process.kill()  # closing the pipe would not do: other processes forked since then have a copy of its end
+        for process, pipe in self._children:
             process.join()
             pipe.close()
         self._pool, self._children = None, []
+        atexit.unregister(self.close)
 
     def _run_threads(self, request):
         self._pool = self._pool or ThreadPoolExecutor(self.count - 1, thread_name_prefix="tinyrmc-worker")
@@ -111,6 +115,7 @@ class Workers:
 
     def _fork(self):
         context = multiprocessing.get_context("fork")
+        atexit.register(self.close)  # else multiprocessing would wait, at exit, for children that ignore its SIGTERM
         for worker in range(1, self.count):
             ours, theirs = context.Pipe()
             inherited = [pipe for _, pipe in self._children] + [ours]
