@@ -253,7 +253,8 @@ class Task(BaseTask):
         titles = []
         for row, answer in zip(chosen, answers, strict=True):
             labels, rank, m = (part[0] for part in decode(examples["inputs"][[row]], self.layout))
-            verdict = "right" if answer == examples["target"][row] else "wrong"
+            target = examples["target"][row]
+            verdict = "right" if answer == target else f"wrong, it is {target}"
             titles.append(
                 f"Which vector is number {rank + 1} of {objects} in distance from vector {m}, farthest first?\n"
                 f"Answer {answer}, {verdict}\nlabels in order: {' '.join(map(str, labels))}"

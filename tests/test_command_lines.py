@@ -168,7 +168,8 @@ def test_a_run_tells_what_it_is_how_it_goes_and_what_to_do_next(capsys):
     last = run.metrics()[-1]
     assert f"{100 * last['test_accuracy']:.1f} %" in out
     assert f"run       {run.path}  (12 steps in 0:0" in out
-    assert f"evaluate  python -m tinyrmc.evaluate {run.path}\n" in out and f"plot      python -m tinyrmc.plot {run.path}\n" in out
+    for name in ("evaluate", "plot"):
+        assert re.search(rf"^{name} +\S*python\S* -m tinyrmc\.{name} {run.path}$", out, re.M)
     pictures = re.findall(r"picture +(.*)", out)
     assert sorted(Path(path).name for path in pictures) == ["attention.png", "learning_curve.png"]
     assert all(Path(path).read_bytes().startswith(b"\x89PNG") for path in pictures)
@@ -198,9 +199,9 @@ def test_the_lstm_has_no_attention_to_draw(capsys):
 # --- Words that cannot be -----------------------------------------------------------------------------------------------------------------
 
 BAD_WORDS = [
-    ("nth_fartest", "unknown task 'nth_fartest'; did you mean 'nth_farthest'?; tasks: "),
-    ("zzz", "unknown task 'zzz'; tasks: "),
-    ("nth_farthest quik", "unknown preset 'quik' of nth_farthest; did you mean 'quick'?; presets: quick, ladder, paper, paper32"),
+    ("nth_fartest", "unknown task 'nth_fartest' (tasks: nth_farthest); did you mean 'nth_farthest'?"),
+    ("zzz", "unknown task 'zzz' (tasks: nth_farthest)"),
+    ("nth_farthest quik", "unknown preset 'quik' of nth_farthest (quick, ladder, paper, paper32); did you mean 'quick'?"),
     ("nth_farthest quick extra", "Unrecognized options: extra"),
     ("--train.steps 3", "the first word must be a task"),
     ("nth_farthest --train.stpes 5", "unknown flag '--train.stpes'; did you mean '--train.steps'?"),
@@ -361,7 +362,10 @@ def test_the_weights_alone_cannot_be_resumed(copy, refused):
     [
         (lambda config: config.clear(), "has no 'task'"),
         (lambda config: config.pop("preset"), "has no 'preset'"),
-        (lambda config: config.update(task="nth_fartest"), "unknown task 'nth_fartest'; did you mean 'nth_farthest'?"),
+        (
+            lambda config: config.update(task="nth_fartest"),
+            "unknown task 'nth_fartest' (tasks: nth_farthest); did you mean 'nth_farthest'?",
+        ),
         (lambda config: config["config"]["train"].pop("steps"), "config.train.steps is missing"),
         (lambda config: config["config"].update(more=1), "config.more is unknown"),
         (lambda config: config["config"]["train"].update(steps=-1), "config.train cannot be used: train.steps must be positive"),
@@ -409,7 +413,7 @@ def test_a_disk_that_is_full_from_the_beginning_costs_no_step(monkeypatch, capsy
 
 def resume_command(out):
     """The words after `python -m tinyrmc.train` of the command that was printed."""
-    (command,) = re.findall(r"^ +(python -m tinyrmc\.train --resume .*)$", out, re.M)
+    (command,) = re.findall(r"^ +\S*(python\S* -m tinyrmc\.train --resume .*)$", out, re.M)
     return shlex.split(command)[3:]
 
 
@@ -470,7 +474,7 @@ def test_a_run_that_died_before_its_last_evaluation_is_evaluated(copy, trained):
 def test_a_finished_run_is_left_as_it_is(copy, capsys):
     before = contents()
     assert train.main(["--resume", "copy"]) == 0
-    assert "copy has finished already (12 steps); see python -m tinyrmc.evaluate copy" in capsys.readouterr().out
+    assert re.search(r"copy has finished already \(12 steps\); see \S+ -m tinyrmc\.evaluate copy", capsys.readouterr().out)
     assert contents() == before
 
 

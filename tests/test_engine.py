@@ -319,7 +319,7 @@ def test_backward_inside_the_recording_is_refused():
 
 
 def test_backward_before_any_recording_is_refused():
-    with pytest.raises(RuntimeError, match="this Tape is new"):
+    with pytest.raises(RuntimeError, match="this Tape has recorded nothing"):
         Tape().backward(Tensor(np.ones(())))
 
 

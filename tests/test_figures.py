@@ -306,7 +306,9 @@ def test_errors_name_the_run_and_the_remedy(make_run, tmp_path):
     assert "No such file or directory; give python -m tinyrmc.plot a writable place with --out" in error_of([run], tmp_path / "no/a.png")
     apart = make_run(seed=2, values=[])
     apart.log({"step": 137, TEST: 0.5})
-    assert error_of([run, apart]) == "the runs of 'quick, rmc' were never evaluated at the same step; plot them one by one"
+    text = error_of([run, apart])
+    assert text.startswith("the runs of 'quick, rmc' were never evaluated at the same step; ")
+    assert text.endswith("is the shortest, leave it out")
 
 
 @pytest.mark.parametrize(

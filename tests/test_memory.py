@@ -517,3 +517,15 @@ def test_bad_states_to_the_paper_core_are_named(memory, hidden):
 
 def test_parameters_are_parameters():
     assert all(type(p) is Parameter for p in [*RelationalMemory(**GOOD).parameters(), *PaperRelationalMemory(**GOOD).parameters()])
+
+
+def test_inputs_of_another_precision_are_named():
+    core = RelationalMemory(3, 2, 4)
+    state = core.initial_state(2)
+    for bad, message in [
+        (np.ones((2, 3)), r"has float32 parameters, inputs float64; write x\.astype\(np\.float32\)"),
+        (np.ones((2, 3), int), r"has float32 parameters, inputs int64"),
+        ([[1.0, 2.0, 3.0]], r"expects inputs as an array or a Tensor, not list; write np\.asarray\(x, np\.float32\)"),
+    ]:
+        with pytest.raises(TypeError, match=message):
+            core(bad, state)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from tinyrmc import Parameter, Tape, primitives
+from tinyrmc.nn import Linear
 from tinyrmc.optim import SGD, Adam, RMSProp, schedule
 
 SHAPES = [(2, 3), (), (4,)]
@@ -209,6 +210,22 @@ def test_bad_rates_and_norms_are_refused(bad):
     optimizer = Adam([Parameter(np.ones(2))])
     with pytest.raises(ValueError, match="max_norm must be positive and finite, or None"):
         optimizer.step(max_norm=bad)
+
+
+def test_an_optimizer_whose_parameters_have_moved_on_says_so():
+    weight = Parameter(np.ones(3))
+    first = Adam([weight])
+    second = Adam([weight])
+    with pytest.raises(RuntimeError, match="moved to another optimizer's buffer"):
+        first.step()
+    second.step()
+
+
+def test_only_parameters_are_taken():
+    with pytest.raises(TypeError, match=r"not a Linear; write module\.parameters\(\)"):
+        Adam(Linear(2, 2))
+    with pytest.raises(TypeError, match=r"wrap arrays as Parameter\(array\)"):
+        Adam([np.ones(3)])
 
 
 def test_clipping_a_zero_gradient_is_harmless():

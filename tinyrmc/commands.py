@@ -8,9 +8,12 @@ import dataclasses
 import io
 import os
 import re
+import shlex
+import shutil
 import sys
 import typing
 from collections.abc import Callable
+from pathlib import Path
 
 from .backend import DeviceError
 from .discovery import UnknownTask, nearest
@@ -36,6 +39,9 @@ def run_main(main: Callable[[], int]) -> typing.NoReturn:
         sys.exit(main())
     except (UsageError, RunError, UnknownTask, DeviceError, WorkerError) as error:
         print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
+        sys.exit(2)
+    except ModuleNotFoundError as error:
+        print(f"error: {error.name} is not installed for {sys.executable}; use .venv/bin/python, or pip install -e .", file=sys.stderr)
         sys.exit(2)
     except KeyboardInterrupt:
         sys.exit(130)
@@ -90,6 +96,15 @@ def _one_line(box: str, args: list[str]) -> str:
         after += [word.partition("=")[2] for word in args if word.replace("_", "-").startswith(f"{flag}=")]
         return f"{flag} takes {takes.replace('{None}|', '')}, not {after[-1]!r}" if after else f"{flag} takes {takes}"
     return re.sub(r"^([A-Z][a-z]+ (error|argument|options) )?(Error parsing [\w.]+: )?", "", text)  # a dataclass's own words on its values
+
+
+def python() -> str:
+    """How to call this Python from here: `python` where that is it, else its path, from the current directory if it lies below."""
+    found, here = shutil.which("python"), Path.cwd()
+    if found and Path(found).parent == Path(sys.executable).parent:
+        return "python"
+    path = Path(sys.executable)
+    return shlex.quote(str(path.relative_to(here) if path.is_relative_to(here) else path))
 
 
 def percent(value: float | None) -> str:

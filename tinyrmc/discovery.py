@@ -49,7 +49,7 @@ def load_task(name: str):
     """The module of task `name`, imported once. It defines `Task`. UnknownTask if there is none, or if importing it fails."""
     files = task_files()
     if name not in files:
-        raise UnknownTask(f"unknown task {name!r}{nearest(name, files)}; tasks: {', '.join(files) or f'none in {FOLDER}'}")
+        raise UnknownTask(f"unknown task {name!r} (tasks: {', '.join(files) or f'none in {FOLDER}'}){nearest(name, files)}")
     qualified = f"tinyrmc_tasks.{name}"  # a name of our own, so that nobody else's `tasks` package can be meant
     if qualified not in sys.modules:
         spec = importlib.util.spec_from_file_location(qualified, files[name])

@@ -114,6 +114,7 @@ class Tensor:
     __array__ = _refuse("does not turn into a NumPy array by itself; write t.data")
     __iter__ = __len__ = _refuse("is not a sequence; write primitives.unstack(t) for its rows, t.shape[0] for their number")
     __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = _refuse("is not compared; compare arrays: t.data == u.data, or `is` for identity")
+    __format__ = _refuse("is not formatted as a number; write float(t.data), which waits for a GPU")
     __pow__ = _refuse("has no **; write primitives.power(t, exponent), or t * t")
     __setitem__ = _refuse("is immutable; build a new one with primitives.where or concatenate")
     __iadd__ = __isub__ = __imul__ = __itruediv__ = __imatmul__ = _refuse("is immutable; write t = t + u instead of t += u")
@@ -403,6 +404,8 @@ class Tape:
         """
         several = isinstance(wrt, (list, tuple))
         wanted = list(wrt) if several else [wrt]
+        if not all(isinstance(t, Tensor) for t in wanted):
+            raise TypeError("gradient is taken with respect to Parameters and Tensors; write x = tape.watch(array) and use x")
         gradients = _Gradients({}, keep={t.id for t in wanted})
         self._walk(loss, gradients)
         for t in wanted:
@@ -440,8 +443,9 @@ class Tape:
 
     def _check(self, loss):
         if self._state != "recorded":
-            now = "still recording; leave the with-block first" if self._state == "recording" else f"{self._state}; record again"
-            raise RuntimeError(f"this Tape is {now}")
+            remedies = {"new": "has recorded nothing; compute the loss inside `with Tape() as tape:`"}
+            remedies |= {"recording": "is still recording; leave the with-block first", "consumed": "is consumed; record again"}
+            raise RuntimeError(f"this Tape {remedies[self._state]}")
         if not isinstance(loss, Tensor) or not (loss.id in self._parameters or (loss.id and loss.tape is self)):
             raise RuntimeError("the loss does not depend on anything recorded on this Tape; compute it inside `with Tape() as tape:`")
         if loss.shape != ():

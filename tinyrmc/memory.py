@@ -26,7 +26,7 @@ from . import primitives as p
 from .backend import namespace
 from .engine import Parameter
 from .fused import attention, rmc_gates
-from .nn import LayerNorm, Linear, Module, check_dtype, check_number, check_shape, check_sizes, truncated_normal
+from .nn import LayerNorm, Linear, Module, check_array, check_dtype, check_number, check_sizes, truncated_normal
 
 GATE_STYLES = ("unit", "memory", None)
 
@@ -39,7 +39,7 @@ def identity_memory(mem_slots, mem_size, dtype) -> np.ndarray:
 def _check_input(core, inputs):
     """Inputs as rows (B, n, input_size), whether they came as vectors or as matrices."""
     rows = () if core.input_rows is None else (core.input_rows,)
-    check_shape(type(core).__name__, "inputs", inputs, (None, *rows, core.input_size), "see input_size and input_rows")
+    check_array(type(core).__name__, "inputs", inputs, (None, *rows, core.input_size), core.dtype, "see input_size and input_rows")
     return inputs if rows else p.expand_dims(inputs, 1)
 
 
@@ -47,7 +47,7 @@ def _check_state(core, inputs, *state):
     """Every array of the state is (B, N, F) for these inputs: a wrong one may broadcast and go unnoticed."""
     for array in state:
         shape = (inputs.shape[0], core.mem_slots, core.mem_size)
-        check_shape(type(core).__name__, "a state", array, shape, "see initial_state")
+        check_array(type(core).__name__, "a state", array, shape, core.dtype, "see initial_state")
 
 
 class _Memory(Module):

@@ -51,10 +51,12 @@ def check_number(owner: str, name: str, value) -> float:
     raise ValueError(f"{owner}: {name} must be a number, not {value!r}")
 
 
-def check_shape(owner: str, what: str, value, shape: tuple, hint: str) -> None:
-    """TypeError unless `value` is an array or Tensor, ValueError unless it has this shape (None stands for any size)."""
+def check_array(owner: str, what: str, value, shape: tuple, dtype, hint: str) -> None:
+    """TypeError unless `value` is an array or Tensor of this precision, ValueError unless of this shape (None stands for any size)."""
     if not hasattr(value, "shape"):
-        raise TypeError(f"{owner} expects {what} as an array or a Tensor, not {type(value).__name__}; {hint}")
+        raise TypeError(f"{owner} expects {what} as an array or a Tensor, not {type(value).__name__}; write np.asarray(x, np.{dtype})")
+    if value.dtype != dtype and (value.dtype.kind not in "fc" or np.finfo(value.dtype).dtype != np.finfo(dtype).dtype):
+        raise TypeError(f"{owner} has {dtype} parameters, {what} {value.dtype}; write x.astype(np.{dtype})")  # complex goes with real
     if len(value.shape) != len(shape) or any(want not in (None, size) for want, size in zip(shape, value.shape, strict=True)):
         want = f"({', '.join('B' if size is None else str(size) for size in shape)})"
         raise ValueError(f"{owner} expects {what} {want}, got {value.shape}; {hint}")
@@ -74,6 +76,9 @@ class Module:
             if parameter.id not in seen:
                 seen.add(parameter.id)
                 yield name, parameter
+
+    def __repr__(self):
+        return f"<{type(self).__name__} with {self.num_parameters:,} parameters>"
 
     def parameters(self) -> list[Parameter]:
         """All Parameters, in the order of `named_parameters`."""

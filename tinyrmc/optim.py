@@ -28,7 +28,11 @@ class Optimizer:
     slots: tuple[str, ...] = ()  # names of the flat state arrays a subclass keeps
 
     def __init__(self, parameters: Iterable[Parameter], learning_rate: float = 1e-3, allocate: Callable | None = None):
+        if hasattr(parameters, "parameters"):
+            raise TypeError(f"an optimizer takes Parameters, not a {type(parameters).__name__}; write module.parameters()")
         self.parameters, self.learning_rate = list(parameters), learning_rate
+        if not all(isinstance(p, Parameter) for p in self.parameters):
+            raise TypeError("an optimizer takes Parameters, and one of these is something else; wrap arrays as Parameter(array)")
         if not 0 < learning_rate < math.inf:
             raise ValueError(f"learning_rate must be positive and finite, not {learning_rate!r}")
         if not self.parameters:
@@ -49,6 +53,7 @@ class Optimizer:
             self.data[start:end] = p.data.reshape(-1)
             p.bind(self.data[start:end].reshape(p.shape), self.gradient[start:end].reshape(p.shape), start)
             start = end
+        self._views = [p.data for p in self.parameters]
         self.updates = self.xp.zeros((), self.dtype)  # steps taken so far, on the device
         for name in self.slots:
             setattr(self, name, self.xp.zeros_like(self.data))
@@ -64,6 +69,8 @@ class Optimizer:
         Both are 0-d arrays; where the flag is False, because the norm is not finite or `valid` is False, nothing changes.
         """
         xp, g = self.xp, self.gradient
+        if any(p.data is not view for p, view in zip(self.parameters, self._views, strict=True)):
+            raise RuntimeError("a Parameter has moved to another optimizer's buffer, made later; step that one, or make one for all")
         if max_norm is not None and not 0 < max_norm < math.inf:
             raise ValueError(f"max_norm must be positive and finite, or None for no clipping, not {max_norm!r}")
         if scale != 1.0:

@@ -65,7 +65,8 @@ def draw_curves(runs: list[Run], out: Path) -> Path:
             if not figures.shared_points([of_run], headline)[0].size:
                 raise RunError(f"{run.path} has no line with {headline} yet; train it until its first evaluation")
         if not figures.shared_points(lines[label], headline)[0].size:
-            raise RunError(f"the runs of {label!r} were never evaluated at the same step; plot them one by one")
+            short = min(members, key=lambda run: run.metrics()[-1]["step"])
+            raise RunError(f"the runs of {label!r} were never evaluated at the same step; {short.path} is the shortest, leave it out")
 
     references = _references({label: tasks[runs.index(members[0])] for label, members in groups.items()})
     others = [name for name in references if name != headline]

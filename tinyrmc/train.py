@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from . import discovery
-from .commands import UsageError, duration, flags_of, nearest, parse, percent, results_table, run_main
+from .commands import UsageError, duration, flags_of, nearest, parse, percent, python, results_table, run_main
 from .parallel import CAN_FORK, available_cores
 from .runs import Run, RunError, environment, require_same
 from .training import BLOCK, Task, Trainer, open_checkpoint, run_training, task_from_dict
@@ -33,8 +33,7 @@ class Options:
     seed: int = 0
     """seed of everything random in the run: first weights and data"""
     workers: int | None = None
-    """processes that share a batch; None: one a core, if the batch is large enough, and on resuming as many as before. The same number
-    gives the same bits"""
+    """processes that share a batch; None: one a core if the batch is large enough, on resuming as many as before. Same number, same bits"""
     device: Literal["cpu", "cuda"] = "cpu"
     """cuda needs CuPy: pip install 'tinyrmc[cuda12]' or 'tinyrmc[cuda13]'"""
     run: Path | None = None
@@ -83,13 +82,17 @@ def main(argv: list[str] | None = None) -> int:
         resumed = task_from_dict(run.config)  # an error if the run's configuration is not what it should be
         if words and words[0] != run.config["task"]:
             raise UsageError(f"{run.path} is a run of {run.config['task']!r}, not {words[0]!r}; give --resume {run.path} alone")
+        if len(words) > 1 and words[1] != run.config["preset"]:
+            raise UsageError(
+                f"{run.path} is a run of the preset {run.config['preset']!r}, not {words[1]!r}; give --resume {run.path} alone"
+            )
         words = [run.config["task"], run.config["preset"]]
     if not words:
         raise UsageError("the first word must be a task; `python -m tinyrmc.train` lists them")
     kind = discovery.load_task(words[0]).Task
     preset = words[1] if len(words) > 1 else next(iter(kind.presets))
     if preset not in kind.presets:
-        raise UsageError(f"unknown preset {preset!r} of {words[0]}{nearest(preset, kind.presets)}; presets: {', '.join(kind.presets)}")
+        raise UsageError(f"unknown preset {preset!r} of {words[0]} ({', '.join(kind.presets)}){nearest(preset, kind.presets)}")
     default = kind.presets[preset][1] if run is None else resumed.config
     config, options = _parse(words[0], preset, default, options, args)
     described = {"task": words[0], "preset": preset, "seed": options.seed, "config": dataclasses.asdict(config)}
@@ -156,7 +159,9 @@ def _train(task: Task, options: Options, described: dict, run: Run | None) -> in
         trainer.restore(arrays, state)
         tested = any(line["step"] == trainer.step and f"test_{task.headline}" in line for line in run.metrics()[-1:])
         if trainer.step >= task.config.train.steps and tested:
-            print(f"{run.path} has finished already ({trainer.step:,} steps); see python -m tinyrmc.evaluate {shlex.quote(str(run.path))}")
+            print(
+                f"{run.path} has finished already ({trainer.step:,} steps); see {python()} -m tinyrmc.evaluate {shlex.quote(str(run.path))}"
+            )
             return 0
         run.truncate_metrics(state["lines"])
         if state["workers"] != workers:
@@ -168,7 +173,7 @@ def _train(task: Task, options: Options, described: dict, run: Run | None) -> in
     finally:
         progress.close()
         trainer.workers.close()
-    resume = f"python -m tinyrmc.train --resume {shlex.quote(str(run.path))}"
+    resume = f"{python()} -m tinyrmc.train --resume {shlex.quote(str(run.path))}"
     if end.startswith("SIG"):
         print(f"\n{end} at step {trainer.step:,}: saved. Go on with\n    {resume}", flush=True)
         return 128 + signal.Signals[end]
@@ -231,8 +236,8 @@ def _report(trainer, run, end, resume):
     for path in plot.draw_run(run):
         print(f"picture   {path}")
     print(f"resume    {resume}{'  (nothing is left to do)' if end == 'finished' else ''}")
-    print(f"evaluate  python -m tinyrmc.evaluate {shlex.quote(str(run.path))}")
-    print(f"plot      python -m tinyrmc.plot {shlex.quote(str(run.path))}")
+    print(f"evaluate  {python()} -m tinyrmc.evaluate {shlex.quote(str(run.path))}")
+    print(f"plot      {python()} -m tinyrmc.plot {shlex.quote(str(run.path))}")
 
 
 if __name__ == "__main__":

@@ -418,7 +418,7 @@ def run_training(trainer: Trainer, run: Run, max_minutes: float | None = None, s
         save()
         if tested != trainer.step and not interrupt.signal:
             line = {"step": trainer.step, "samples": trainer.step * config.batch_size, "seconds": round(trainer.seconds, 2)}
-            line |= trainer.evaluate()
+            line |= trainer.window.means() | trainer.evaluate()
             run.log(line)
             show(line)
         if interrupt.signal:

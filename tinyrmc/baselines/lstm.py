@@ -8,7 +8,7 @@ from .. import primitives as p
 from ..backend import namespace
 from ..engine import Parameter
 from ..fused import lstm_gates
-from ..nn import Linear, Module, check_number, check_shape, check_sizes, truncated_normal
+from ..nn import Linear, Module, check_array, check_number, check_sizes, truncated_normal
 
 
 class LSTM(Module):
@@ -41,10 +41,10 @@ class LSTM(Module):
 
     def __call__(self, inputs, state, trace=None):
         """One step: inputs (B, input_size), state (h, c) -> output (B, hidden_size), next (h, c). `trace` receives an empty dict."""
-        check_shape("LSTM", "inputs", inputs, (None, self.input_size), "see input_size")
+        check_array("LSTM", "inputs", inputs, (None, self.input_size), self.gates.weight.dtype, "see input_size")
         for array in state:  # a wrong one may broadcast and go unnoticed
             shape = (inputs.shape[0], self.hidden_size)
-            check_shape("LSTM", "a state", array, shape, "see initial_state")
+            check_array("LSTM", "a state", array, shape, self.gates.weight.dtype, "see initial_state")
         hidden, cell = lstm_gates(self.gates(p.concatenate([inputs, state[0]], axis=1)), state[1], forget_bias=self.forget_bias)
         if trace is not None:
             trace.append({})
