@@ -247,9 +247,9 @@ def test_seeds_make_one_group_and_cores_another(make_run):
 def test_what_preset_and_core_do_not_tell_apart_is_named(make_run):
     runs = [make_run(small(mem_slots=n, forget_bias=b), seed=n) for n, b in ((4, 1.0), (8, 1.0), (4, 0.5))]
     assert list(labels(*runs, make_run(preset="ladder"))) == [
-        "quick, rmc, model.mem_slots 4, model.forget_bias 1.0",
+        "quick, rmc",
         "quick, rmc, model.mem_slots 8",
-        "quick, rmc, model.mem_slots 4, model.forget_bias 0.5",
+        "quick, rmc, model.forget_bias 0.5",
         "ladder, rmc",
     ]
 

@@ -81,7 +81,7 @@ def draw_curves(runs: list[Run], out: Path) -> Path:
 def group_runs(runs: list[Run]) -> dict[str, list[Run]]:
     """{label: runs} of each configuration, the seed aside, in the order given. RunError for two runs that are the same in all.
 
-    A label is the preset and the core; where these do not tell two groups apart, the first field in which they differ follows.
+    A label is the preset and the core; a later group of the same two is told by the fields in which it differs from the first.
     """
     groups: list[list[Run]] = []
     for run in runs:
@@ -101,22 +101,24 @@ def _same(one, other):
 
 
 def _labels(configs):
-    labels = []
+    names = []
     for config in configs:
         core = config["config"].get("model", {}).get("core")
-        labels.append(f"{config['preset']}, {core}" if core else config["preset"])
-    while repeated := [label for label in labels if labels.count(label) > 1]:
-        alike = [k for k, label in enumerate(labels) if label == repeated[0]]
-        field = first_difference(*(configs[k]["config"] for k in alike[:2])).partition(":")[0]
-        for k in alike:
-            labels[k] += f", {field} {_value(configs[k]['config'], field)}"
-    return labels
+        names.append(f"{config['preset']}, {core}" if core else config["preset"])
+    firsts = [configs[names.index(name)]["config"] for name in names]  # the first group of the same name
+    differences = [_differences(first, config["config"]) for first, config in zip(firsts, configs, strict=True)]
+    return [", ".join([name, *fields]) for name, fields in zip(names, differences, strict=True)]
 
 
-def _value(config, field):
-    for key in field.split("."):
-        config = config[key]
-    return config
+def _differences(one, other, prefix=""):
+    """['model.mem_slots 8', ...]: the fields of a nested configuration in which `other` differs from `one`."""
+    found = []
+    for name, value in other.items():
+        if isinstance(value, dict):
+            found += _differences(one.get(name, {}), value, f"{prefix}{name}.")
+        elif value != one.get(name):
+            found.append(f"{prefix}{name} {value}")
+    return found
 
 
 def _references(tasks):
