@@ -81,7 +81,9 @@ QUICK = Config(
 )
 LADDER = Config(
     model=CoreConfig(mem_slots=8, num_heads=8, head_size=16),
-    data=DataConfig(objects=8, dimensions=16, rungs=((3, 1), (3, 2), (3, 4), (3, 8), (3, 16), (4, 16), (5, 16), (6, 16), (7, 16))),
+    data=DataConfig(
+        objects=8, dimensions=16, rungs=((3, 1), (3, 2), (3, 4), (3, 8), (3, 16), (4, 16), (5, 16), (6, 16), (7, 16)), passing=0.2
+    ),
     train=TrainConfig(steps=60_000, batch_size=256, learning_rate=7e-4, decay=0.5, evaluate_every=1000),
 )
 PAPER = Config(
