@@ -660,3 +660,8 @@ def test_a_file_dropped_in_is_trained_resumed_evaluated_and_loaded(monkeypatch, 
         assert load(run.path)(np.zeros((1, 3), np.float32)).shape == (1, 2)
     finally:
         sys.modules.pop("tinyrmc_tasks.parity", None)
+
+
+def test_the_package_itself_says_what_can_be_run():
+    done = subprocess.run([sys.executable, "-m", "tinyrmc"], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0 and "nth_farthest" in done.stdout

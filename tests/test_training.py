@@ -594,3 +594,10 @@ def test_load_gives_the_trained_network(core, make_trainer, tmp_path):
     inputs = task.draw(np.random.default_rng(0), 5)["inputs"]
     for path in (run.path, str(run.path), run.checkpoint):
         np.testing.assert_array_equal(load(path)(inputs).data, trainer.model(inputs).data)
+
+
+def test_a_loss_that_returns_something_else_is_told_what_to_return(make_trainer):
+    task = Larger(Config())
+    task.loss = lambda model, batch, carry: 1.0
+    with pytest.raises(TypeError, match=r"Larger\.loss must return \(sum, count, metrics, carry\), not 1\.0"):
+        make_trainer(task).advance()

@@ -271,7 +271,10 @@ class Trainer:
         for number, (start, stop) in list(enumerate(self._pieces()))[worker :: self.workers.count]:
             batch = _to(self.xp, self.stream.batch(request["step"], start, stop))
             with Tape() as tape:
-                loss, count, metrics, carry = self.task.loss(self.model, batch, self.carry.get(number))
+                result = self.task.loss(self.model, batch, self.carry.get(number))
+            if not isinstance(result, tuple) or len(result) != 4:
+                raise TypeError(f"{type(self.task).__name__}.loss must return (sum, count, metrics, carry), not {result!r}")
+            loss, count, metrics, carry = result
             tape.backward(loss, into=gradient)
             if carry is not None:
                 self.carry[number] = carry
