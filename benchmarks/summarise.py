@@ -7,6 +7,7 @@ the held-out examples. The same runs always give the same bytes. The table that 
 from __future__ import annotations
 
 import json
+import re
 import statistics
 from pathlib import Path
 
@@ -37,7 +38,8 @@ def summary(runs: list[Run]) -> dict:
                 "runs": [
                     {
                         "seed": run.config["seed"],
-                        **{key: run.environment[key] for key in ("command", "date", "processor", "cores", "python", "numpy", "blas")},
+                        "command": re.sub(r" --run[ =]\S+", "", run.environment["command"]),  # where it lay is nobody's business
+                        **{key: run.environment[key] for key in ("date", "processor", "cores", "python", "numpy", "blas")},
                         **{key: of_run[-1][key] for key in ("step", "samples", "seconds", *tested)},
                         "curve": [[line["step"], round(line[curve_of], 4)] for line in of_run if curve_of in line],
                     }
