@@ -103,7 +103,7 @@ class RelationalMemory(_Memory):
         attention_mlp_layers: linear layers in the MLP, each F wide, ReLU between them.
         key_size: K, if queries and keys should not be as wide as values.
         input_rows: number of rows of a matrix input; None for a vector.
-        activate_final: a ReLU also after the MLP's last layer (not in the release; it helps on Nth farthest).
+        activate_final: a ReLU also after the MLP's last layer (not in the release).
         dtype, seed: of the parameters.
     Raises ValueError or TypeError naming the argument.
     """

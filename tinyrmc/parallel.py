@@ -5,7 +5,7 @@ into one flat gradient buffer of its own, and the buffers are added in worker or
 for a given number of workers, whether these are threads or processes.
 
 Processes are the faster kind on a CPU, because Python's lock lets only one thread at a time run Python: a step at 4 slots x 64 units is a
-thousand small NumPy calls. They are forked, so they start at once and with everything the parent has built, and the flat buffers lie in
+great many small NumPy calls. They are forked, so they start at once and with everything the parent has built, and the flat buffers lie in
 memory that all of them see; what passes through the pipes is a few numbers as JSON. Threads serve where there is no safe fork (macOS,
 Windows) and where arrays live on a GPU.
 """

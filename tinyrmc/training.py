@@ -291,13 +291,15 @@ class Trainer:
         return totals.plain() if self.xp is np else totals.sums
 
     def require_finite(self) -> int:
-        """The number of skipped updates (waits for the device). NonFinite if there were too many."""
+        """The number of skipped updates (waits for the device). NonFinite if there were too many, or if a parameter has overflowed."""
         skipped = int(self.skipped)
         if skipped >= self.task.config.train.nonfinite_limit:
             raise NonFinite(
                 f"stopped at step {self.step}: {skipped} updates were skipped for a loss or gradient that is not finite, first at step "
                 f"{int(self.first_skipped)}; the last good checkpoint is kept. {REMEDY}"
             )
+        if not self.xp.isfinite(self.optimizer.data).all():
+            raise NonFinite(f"stopped at step {self.step}: parameters are no longer finite; the last good checkpoint is kept. {REMEDY}")
         return skipped
 
     def read(self) -> dict:
@@ -392,8 +394,7 @@ def run_training(trainer: Trainer, run: Run, max_minutes: float | None = None, s
     before = trainer.seconds
 
     def save():
-        if not trainer.xp.isfinite(trainer.optimizer.data).all():
-            raise NonFinite(f"stopped at step {trainer.step}: parameters are no longer finite; the last good checkpoint is kept. {REMEDY}")
+        trainer.require_finite()  # so that a bad state never replaces a good one
         run.save(trainer.arrays(), {**trainer.state(), "lines": lines, "run": run.config})
 
     if trainer.step == 0:
@@ -417,7 +418,6 @@ def run_training(trainer: Trainer, run: Run, max_minutes: float | None = None, s
             if time.monotonic() - saved >= 60 * config.checkpoint_minutes:
                 save()
                 saved = time.monotonic()
-        trainer.require_finite()
         save()
         if tested != trainer.step and not interrupt.signal:
             line = {"step": trainer.step, "samples": trainer.step * config.batch_size, "seconds": round(trainer.seconds, 2)}
