@@ -4,8 +4,10 @@ A sequence of k vectors x_t, uniform in [-1, 1]^D, each with a label l_t; every 
 so the input is (x_t; l_t; n; m). After the last step the network answers with the label of the vector that is nth farthest from the one
 labelled m. It must keep all vectors, compare all distances to one of them, and sort.
 
-Conventions, where paper and released code leave room: n counts from 0 for the farthest to k - 1 for m itself, whose distance is zero
-(the released generator counts the other way; the same task under other names). Labels do not follow the order of presentation.
+Where the paper leaves room: n counts from 0. The released generator counts from the nearest, so that n = 0 asks for m itself, whose distance
+is zero, and k - 1 for the farthest; so do we (--data.count-from farthest turns it round, as the task's name would have it). With all N
+vectors that is the same task under other names; with fewer, only the released count lets n mean the same again when one more vector comes.
+Labels do not follow the order of presentation.
 
 Read any accuracy against two floors. Whoever answers m when asked for the vector nearest to m, and guesses otherwise, is right 2/k of the
 time (25 % at 8 vectors, 50 % at 4) without comparing anything. Whoever ranks the vectors by their own length, without looking at m, does
@@ -24,6 +26,7 @@ away). The ladder decides: at 4 x 4 without it, 12,000 steps end on the first fl
 
 from __future__ import annotations
 
+import typing
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -48,6 +51,8 @@ class DataConfig:
     """dimensions of a vector, D"""
     rungs: tuple[tuple[int, int], ...] = ()
     """easier (objects, dimensions) to climb first, as pairs: 3 1 3 2; none: train on the task itself"""
+    count_from: typing.Literal["nearest", "farthest"] = "nearest"
+    """which vector n = 0 asks for: the nearest, m itself (the released generator), or the farthest (the task's name)"""
     passing: float = 0.35
     """a rung is passed at this fraction of the way from the 2/k floor to perfect accuracy"""
     rehearsal: float = 0.25
@@ -94,7 +99,9 @@ PAPER = Config(
 PAPER32 = Config(PAPER.model, DataConfig(objects=8, dimensions=32), PAPER.train)
 
 
-def draw(rng: np.random.Generator, count: int, objects: int, dimensions: int, layout: tuple[int, int]) -> dict[str, np.ndarray]:
+def draw(
+    rng: np.random.Generator, count: int, objects: int, dimensions: int, layout: tuple[int, int], count_from: str = "nearest"
+) -> dict[str, np.ndarray]:
     """`count` examples of `objects` vectors of `dimensions` dimensions, in the layout of the task N x D = `layout`.
 
     inputs (count, objects, D + 3 N) float32; and for each example (count,): target, the label of the answer; is_self, whether that is
@@ -105,20 +112,21 @@ def draw(rng: np.random.Generator, count: int, objects: int, dimensions: int, la
     x = np.zeros((count, objects, width), np.float32)
     x[..., :dimensions] = rng.uniform(-1, 1, (count, objects, dimensions))
     labels = rng.permuted(np.broadcast_to(np.arange(most), (count, most)), axis=1)[:, :objects]  # of the object at each time step
-    reference, rank = rng.integers(objects, size=(2, count))  # the time step of m; n
+    reference, n = rng.integers(objects, size=(2, count))  # the time step of m
     difference = x - x[rows, reference][:, None]
     distance = np.einsum("bkd,bkd->bk", difference, difference)
-    order = np.argsort(-distance, axis=1)  # time steps, farthest first
+    order = np.argsort(distance, axis=1)  # time steps, m's own first
+    rank = n if count_from == "nearest" else objects - 1 - n
 
     inputs = np.zeros((count, objects, width + 3 * most), np.float32)
     inputs[..., :width] = x
     inputs[rows[:, None], np.arange(objects), width + labels] = 1
-    inputs[rows, :, width + most + rank] = 1
+    inputs[rows, :, width + most + n] = 1
     inputs[rows, :, width + 2 * most + labels[rows, reference]] = 1
     return {
         "inputs": inputs,
         "target": labels[rows, order[rows, rank]],
-        "is_self": rank == objects - 1,
+        "is_self": rank == 0,
         "reference": reference,
     }
 
@@ -126,19 +134,20 @@ def draw(rng: np.random.Generator, count: int, objects: int, dimensions: int, la
 def decode(inputs: np.ndarray, layout: tuple[int, int]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """What inputs (B, T, D + 3 N) say: the label at each time step (B, T), n (B,) and the label m (B,)."""
     most, width = layout
-    labels, rank, m = (inputs[..., width + k * most : width + (k + 1) * most].argmax(-1) for k in range(3))
-    return labels, rank[:, 0], m[:, 0]
+    labels, n, m = (inputs[..., width + k * most : width + (k + 1) * most].argmax(-1) for k in range(3))
+    return labels, n[:, 0], m[:, 0]
 
 
-def own_norm_answer(inputs: np.ndarray, layout: tuple[int, int]) -> np.ndarray:
-    """The answers (B,) of somebody who ranks the vectors by their own length and knows that the last rank is m itself.
+def own_norm_answer(inputs: np.ndarray, layout: tuple[int, int], count_from: str = "nearest") -> np.ndarray:
+    """The answers (B,) of somebody who ranks the vectors by their own length and knows which rank is m itself.
 
     It never compares two vectors, so its accuracy is the second floor: a network above it has learnt a relation.
     """
     rows, width = np.arange(len(inputs)), layout[1]
-    labels, rank, m = decode(inputs, layout)
-    length = np.where(labels == m[:, None], -1.0, np.square(inputs[..., :width]).sum(-1))  # m itself comes last
-    return labels[rows, np.argsort(-length, axis=1)[rows, rank]]
+    labels, n, m = decode(inputs, layout)
+    rank = n if count_from == "nearest" else inputs.shape[1] - 1 - n
+    length = np.where(labels == m[:, None], -1.0, np.square(inputs[..., :width]).sum(-1))  # m itself is the nearest
+    return labels[rows, np.argsort(length, axis=1)[rows, rank]]
 
 
 class Network(nn.Module):
@@ -180,7 +189,8 @@ class Task(BaseTask):
 
     def draw(self, rng, count, rung=-1):
         """Examples of one rung, the task itself by default; `current` tells the rung being climbed from those rehearsed."""
-        return {**draw(rng, count, *self.rungs[rung], self.layout), "current": np.full(count, rung in (-1, self.rung))}
+        examples = draw(rng, count, *self.rungs[rung], self.layout, self.config.data.count_from)
+        return {**examples, "current": np.full(count, rung in (-1, self.rung))}
 
     def stream(self, model, seed):
         return Samples(self.draw, seed, choose=self._choose)
@@ -225,7 +235,7 @@ class Task(BaseTask):
 
     def references(self):
         objects, dimensions = self.layout
-        rows = draw(np.random.default_rng(HELD_OUT_SEED), 20_000, objects, dimensions, self.layout)
+        rows = draw(np.random.default_rng(HELD_OUT_SEED), 20_000, objects, dimensions, self.layout)  # counted from either end: the same
         right = own_norm_answer(rows["inputs"], self.layout) == rows["target"]
         both = {
             "only the self query": (2 / objects, 1 / (objects - 1)),
@@ -241,7 +251,8 @@ class Task(BaseTask):
         from tinyrmc import figures
 
         objects, dimensions = self.layout
-        examples = draw(np.random.default_rng(HELD_OUT_SEED), 256, objects, dimensions, self.layout)
+        count_from = self.config.data.count_from
+        examples = draw(np.random.default_rng(HELD_OUT_SEED), 256, objects, dimensions, self.layout, count_from)
         chosen = [
             int(np.flatnonzero((examples["reference"] == where) & ~examples["is_self"])[0]) for where in (0, objects // 2, objects - 1)
         ]
@@ -254,11 +265,11 @@ class Task(BaseTask):
         answers = to_host(logits.data).argmax(-1)
         titles = []
         for row, answer in zip(chosen, answers, strict=True):
-            labels, rank, m = (part[0] for part in decode(examples["inputs"][[row]], self.layout))
+            labels, n, m = (part[0] for part in decode(examples["inputs"][[row]], self.layout))
             target = examples["target"][row]
             verdict = "right" if answer == target else f"wrong, it is {target}"
             titles.append(
-                f"Which vector is number {rank + 1} of {objects} in distance from vector {m}, farthest first?\n"
+                f"Which vector is number {n + 1} of {objects} in distance from vector {m}, the {count_from} first?\n"
                 f"Answer {answer}, {verdict}\nlabels in order: {' '.join(map(str, labels))}"
             )
         return [figures.attention(weights, examples["reference"][chosen], titles, folder / "attention.png")]

@@ -20,8 +20,11 @@ nth_farthest = load_task("nth_farthest")
 LAYOUTS = st.tuples(st.integers(2, 8), st.integers(1, 16))  # (objects, dimensions) of the task itself
 
 
-def drawn(count, objects, dimensions, layout=None, seed=0):
-    return nth_farthest.draw(np.random.default_rng(seed), count, objects, dimensions, layout or (objects, dimensions))
+ENDS = st.sampled_from(["nearest", "farthest"])  # from where n counts
+
+
+def drawn(count, objects, dimensions, layout=None, seed=0, count_from="nearest"):
+    return nth_farthest.draw(np.random.default_rng(seed), count, objects, dimensions, layout or (objects, dimensions), count_from)
 
 
 def task_of(objects=4, dimensions=4, rungs=(), seed=0, **data):
@@ -51,8 +54,8 @@ def decoded(example, layout):
     return vectors, labels, n, m
 
 
-def brute_force(vectors, labels, n, m):
-    """(label of the nth farthest vector from the one labelled m, time step of m), by explicit loops; n = 0 is the farthest."""
+def brute_force(vectors, labels, n, m, count_from):
+    """(label of the nth vector from the one labelled m, counted from the nearest or the farthest, time step of m), by explicit loops."""
     reference = labels.index(m)
     distances = []
     for vector, label in zip(vectors, labels, strict=True):
@@ -60,19 +63,26 @@ def brute_force(vectors, labels, n, m):
         for ours, theirs in zip(vector, vectors[reference], strict=True):
             total += (ours - theirs) ** 2
         distances.append((total, label))
-    return sorted(distances, reverse=True)[n][1], reference
+    return sorted(distances, reverse=count_from == "farthest")[n][1], reference
 
 
-@given(LAYOUTS, st.data(), st.integers(0, 2**32))
-def test_every_answer_is_that_of_the_loop(layout, data, seed):
+@given(LAYOUTS, st.data(), st.integers(0, 2**32), ENDS)
+def test_every_answer_is_that_of_the_loop(layout, data, seed, count_from):
     objects = data.draw(st.integers(2, layout[0]), label="objects")
     dimensions = data.draw(st.integers(1, layout[1]), label="dimensions")
-    batch = drawn(5, objects, dimensions, layout, seed)
+    batch = drawn(5, objects, dimensions, layout, seed, count_from)
     for k, example in enumerate(batch["inputs"]):
         vectors, labels, n, m = decoded(example, layout)
-        answer, reference = brute_force(vectors, labels, n, m)
+        answer, reference = brute_force(vectors, labels, n, m, count_from)
         assert (batch["target"][k], batch["reference"][k], batch["is_self"][k]) == (answer, reference, answer == m)
-        assert (n == objects - 1) == (answer == m)  # the last rank is m itself
+        assert (n == (0 if count_from == "nearest" else objects - 1)) == (answer == m)
+
+
+def test_a_task_counts_from_where_it_is_told():
+    """The released generator asks for m itself with n = 0; counted from the farthest it is the last."""
+    for count_from, n in (("nearest", 0), ("farthest", 3)):
+        batch = task_of(count_from=count_from).draw(np.random.default_rng(0), 100)
+        assert ((batch["inputs"][:, 0, 4 + 4 + n] == 1) == batch["is_self"]).all() and batch["is_self"].any()
 
 
 @given(LAYOUTS, st.data(), st.integers(0, 2**32))
@@ -113,14 +123,15 @@ def test_labels_questions_and_vectors_are_uniform_and_independent():
 # --- The floors ---------------------------------------------------------------------------------------------------------------------------
 
 
-@given(LAYOUTS, st.integers(0, 2**32))
-def test_the_own_norm_answer_is_that_of_the_loop(layout, seed):
-    inputs = drawn(5, *layout, seed=seed)["inputs"]
-    answers = nth_farthest.own_norm_answer(inputs, layout)
+@given(LAYOUTS, st.integers(0, 2**32), ENDS)
+def test_the_own_norm_answer_is_that_of_the_loop(layout, seed, count_from):
+    inputs = drawn(5, *layout, seed=seed, count_from=count_from)["inputs"]
+    answers = nth_farthest.own_norm_answer(inputs, layout, count_from)
     for example, answer in zip(inputs, answers, strict=True):
         vectors, labels, n, m = decoded(example, layout)
         others = [(sum(value**2 for value in vector), label) for vector, label in zip(vectors, labels, strict=True) if label != m]
-        assert answer == [*(label for _, label in sorted(others, reverse=True)), m][n]
+        nearest_first = [m, *(label for _, label in sorted(others))]
+        assert answer == (nearest_first if count_from == "nearest" else nearest_first[::-1])[n]
 
 
 @pytest.mark.parametrize("layout, own_norm", [((4, 4), 0.594), ((8, 16), 0.31)])

@@ -63,7 +63,7 @@ def test_the_source_archive_can_be_built_tested_and_cited(archives):
 
 def test_the_citation_carries_the_version_and_both_papers():
     citation = read("CITATION.cff")
-    assert re.search(r"^version: (.+)$", citation, re.MULTILINE)[1] == PROJECT["version"]
+    assert re.search(r"^version: (.+)$", citation, re.MULTILINE)[1] == tinyrmc.__version__
     assert re.search(r"^license: (.+)$", citation, re.MULTILINE)[1] == PROJECT["license"]
     assert "Relational recurrent neural networks" in citation and "End-To-End Memory Networks" in citation
 

@@ -12,6 +12,8 @@ from .checking import gradcheck
 from .engine import Parameter, Tape, Tensor
 from .memory import PaperRelationalMemory, RelationalMemory
 
+__version__ = "0.1.0"
+
 __all__ = [
     "LSTM", "PaperRelationalMemory", "Parameter", "RelationalMemory", "Tape", "Tensor",
     "equations", "fused", "gradcheck", "load", "nn", "optim", "primitives",

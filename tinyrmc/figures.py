@@ -157,7 +157,7 @@ def _label_axes(panel, metric):
     panel.grid(axis="y", color="#E6E6E6", linewidth=0.6)
     panel.set_axisbelow(True)
     if _is_fraction(metric):
-        panel.set_ylim(0, 1)
+        panel.set_ylim(0, 1.02)  # a curve at 100 % does not hide in the frame
         panel.set_yticks(np.arange(0, 1.01, 0.2))
         panel.yaxis.set_major_formatter(PercentFormatter(1, decimals=0, symbol=" %"))
 
