@@ -85,11 +85,15 @@ QUICK = Config(
     train=TrainConfig(steps=12_000, batch_size=256, learning_rate=1e-3, decay=0.4),
 )
 LADDER = Config(
-    model=CoreConfig(mem_slots=8, num_heads=8, head_size=16),
+    model=CoreConfig(mem_slots=8, num_heads=8, head_size=16, forget_bias=2.0),
     data=DataConfig(
-        objects=8, dimensions=16, rungs=((3, 1), (3, 2), (3, 4), (3, 8), (3, 16), (4, 16), (5, 16), (6, 16), (7, 16)), passing=0.2
+        objects=8,
+        dimensions=16,
+        rungs=((3, 1), (3, 2), (3, 4), (3, 8), (3, 16), (4, 16), (5, 16), (6, 16), (7, 16)),
+        passing=0.2,
+        rehearsal=0.1,
     ),
-    train=TrainConfig(steps=60_000, batch_size=256, learning_rate=7e-4, decay=0.5, evaluate_every=1000),
+    train=TrainConfig(steps=90_000, batch_size=256, learning_rate=1e-3, warmup_steps=3000, decay=0.6, evaluate_every=1000),
 )
 PAPER = Config(
     model=CoreConfig(mem_slots=8, num_heads=8, head_size=32, activate_final=False, hidden_size=2048),
