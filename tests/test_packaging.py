@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+import tinyrmc
+
 ROOT = Path(__file__).resolve().parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 

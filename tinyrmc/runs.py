@@ -23,7 +23,6 @@ and bytes. Nothing is ever pickled or unpickled, so a checkpoint from a stranger
 
 import contextlib
 import hashlib
-import importlib.metadata
 import io
 import itertools
 import json
@@ -40,6 +39,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
+
+from . import __version__
 
 FORMAT = "tinyrmc arrays"
 VERSION = 1
@@ -332,24 +333,30 @@ def require_same(saved, asked, what):
 
 def environment():
     """What a result depends on besides its configuration. Names no host and no user; the home directory reads `~`."""
-    try:
-        version = importlib.metadata.version("tinyrmc")
-    except importlib.metadata.PackageNotFoundError:
-        version = "unknown (not installed)"
-    blas = np.show_config(mode="dicts").get("Build Dependencies", {}).get("blas", {})
     affinity = getattr(os, "sched_getaffinity", None)  # the cores we may use; not known on macOS and Windows
     return {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "command": _command(),
-        "tinyrmc": version,
+        "tinyrmc": __version__,
         "git_commit": _git_commit(Path(__file__).resolve().parent.parent),
         "python": platform.python_version(),
         "numpy": np.__version__,
-        "blas": f"{blas.get('name', 'unknown')} {blas.get('version', '')}".strip(),
+        "blas": _blas(),
         "platform": platform.platform(),
         "processor": _processor(),
         "cores": len(affinity(0)) if affinity else os.cpu_count(),
     }
+
+
+def _blas():
+    """The BLAS that NumPy found and the kind of processor it works for: `openblas 0.3.31 (SkylakeX)`. The kind can be worth a factor of two."""
+    from threadpoolctl import threadpool_info
+
+    for library in threadpool_info():
+        if library["user_api"] == "blas":
+            kind = f" ({library['architecture']})" if library.get("architecture") else ""
+            return f"{library['internal_api']} {library['version']}{kind}"
+    return np.show_config(mode="dicts").get("Build Dependencies", {}).get("blas", {}).get("name", "unknown")
 
 
 def _command():
