@@ -4,10 +4,10 @@ A sequence of k vectors x_t, uniform in [-1, 1]^D, each with a label l_t; every 
 so the input is (x_t; l_t; n; m). After the last step the network answers with the label of the vector that is nth farthest from the one
 labelled m. It must keep all vectors, compare all distances to one of them, and sort.
 
-Where the paper leaves room: n counts from 0. The released generator counts from the nearest, so that n = 0 asks for m itself, whose distance
-is zero, and k - 1 for the farthest; so do we (--data.count-from farthest turns it round, as the task's name would have it). With all N
-vectors that is the same task under other names; with fewer, only the released count lets n mean the same again when one more vector comes.
-Labels do not follow the order of presentation.
+Where the paper leaves room: n counts from 0. The released generator counts from the nearest, so that n = 0 asks for m itself, whose
+distance is zero, and k - 1 for the farthest; so do we (--data.count-from farthest turns it round, as the task's name would have it). With
+all N vectors that is the same task under other names; with fewer, only the released count lets n mean the same again when one more vector
+comes. Labels do not follow the order of presentation.
 
 Read any accuracy against two floors. Whoever answers m when asked for the vector nearest to m, and guesses otherwise, is right 2/k of the
 time (25 % at 8 vectors, 50 % at 4) without comparing anything. Whoever ranks the vectors by their own length, without looking at m, does

@@ -90,7 +90,7 @@ def test_each_metric_has_a_panel_with_its_own_references():
     assert [text.get_text() for text in loss.texts] == ["uniform 1.39"]
     dashed = {line.get_ydata()[0] for line in accuracy.lines if len(line.get_xdata()) == 2 and line.get_label().startswith("_")}
     assert dashed == {0.5, 0.59}
-    assert accuracy.get_ylim() == (0, 1) and accuracy.yaxis.get_major_formatter()(0.2) == "20 %"
+    assert accuracy.get_ylim() == (0, 1.02) and accuracy.yaxis.get_major_formatter()(0.2) == "20 %"
     np.testing.assert_allclose(loss.lines[0].get_ydata(), [2.0, 1.0])
 
 

@@ -349,7 +349,7 @@ def environment():
 
 
 def _blas():
-    """The BLAS that NumPy found and the kind of processor it works for: `openblas 0.3.31 (SkylakeX)`. The kind can be worth a factor of two."""
+    """The BLAS NumPy uses and the kind of processor it works for, which may be worth a factor of two: `openblas 0.3.31 (SkylakeX)`."""
     from threadpoolctl import threadpool_info
 
     for library in threadpool_info():
