@@ -19,9 +19,9 @@ always have the final layout: unused dimensions are zero, labels come from all N
 go back to an earlier rung.
 
 Where this departs from the paper (appendix A.1; preset `paper` does not, as far as the paper tells): the ladder; batches of 256 instead of
-1600; Adam's rate 1e-3 or 7e-4 instead of 1e-4, warmed up and at the end falling to zero; the gradient's norm clipped at 1; memories of
-4 x 64 or 8 x 128 units instead of 2048 in all; a ReLU after the last layer of the attention MLP (--model.no-activate-final takes it
-away). The ladder decides: at 4 x 4 without it, 12,000 steps end on the first floor (benchmarks/README.md).
+1600; Adam's rate 1e-3 instead of 1e-4, warmed up and at the end falling to zero; the gradient's norm clipped at 1; memories of 4 x 64 or
+8 x 128 units instead of 2048 in all; a ReLU after the last layer of the attention MLP (--model.no-activate-final takes it away); in
+`ladder`, a forget bias of 2. The ladder decides: at 4 x 4 without it, 12,000 steps end on the first floor (benchmarks/README.md).
 """
 
 from __future__ import annotations
@@ -176,7 +176,7 @@ class Task(BaseTask):
 
     presets = {
         "quick": ("4 objects x 4 dimensions: minutes on a laptop, to about 94 %", QUICK),
-        "ladder": ("8 x 16, the paper's task, by easier rungs: hours on a CPU", LADDER),
+        "ladder": ("8 x 16, the paper's task, by easier rungs: an hour or two on four cores, to about 95 %", LADDER),
         "paper": ("8 x 16 exactly as the paper trains it: a GPU and days", PAPER),
         "paper32": ("8 objects x 32 dimensions, the paper's harder variant", PAPER32),
     }

@@ -25,6 +25,7 @@ DPI = 150
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 MARK = "#C00000"  # the red of the marked time step
 GREY = "#555555"
+PLATE = {"facecolor": "white", "alpha": 0.75, "linewidth": 0, "pad": 0.5}  # behind a label, so that lines do not cross it out
 STYLE = {
     "font.size": 10,
     "axes.spines.right": False,
@@ -181,7 +182,7 @@ def _label_references(panel, references, metric):
         number = f"{100 * value:.0f} %" if _is_fraction(metric) else f"{value:.3g}"
         text = panel.text(
             0.995, y, f"{label} {number}", transform=panel.get_yaxis_transform(), ha="right", va="center", fontsize=8, color=GREY,
-            bbox={"facecolor": "white", "alpha": 0.75, "linewidth": 0, "pad": 0.5}, zorder=3,
+            bbox=PLATE, zorder=3,
         )  # fmt: skip
         text.set_in_layout(False)
 
@@ -194,7 +195,7 @@ def _mark_rungs(panel, starts):
     for (step, rung), x in zip(starts, places, strict=True):
         across = panel.get_xaxis_transform()
         panel.plot([step, step, x], [0, 0.02, 0.05], transform=across, color=GREY, linewidth=0.7, scalex=False, scaley=False)
-        text = panel.text(x, 0.06, rung, transform=across, ha="center", va="bottom", rotation=90, fontsize=7, color=GREY)
+        text = panel.text(x, 0.06, rung, transform=across, ha="center", va="bottom", rotation=90, fontsize=7, color=GREY, bbox=PLATE)
         text.set_in_layout(False)
 
 
