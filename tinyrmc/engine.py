@@ -124,18 +124,22 @@ class Tensor:
 class Parameter(Tensor):
     """A trainable array with a gradient buffer `grad` of its own, zero at first, into which `tape.backward` adds.
 
-    `Parameter(array)` copies. `parameter.data = array` copies into the existing memory, which may be a view of an optimizer's flat buffer,
-    so shape and dtype must agree (ValueError, TypeError).
+    `Parameter(array)` copies, and stays where the array is, on the host or on a GPU. `parameter.data = array` copies into the existing
+    memory, which may be a view of an optimizer's flat buffer, so shape and dtype must agree (ValueError, TypeError).
     """
 
     __slots__ = ("_data", "grad", "offset", "version")
 
     def __init__(self, data):
-        data = np.array(to_host(data))
+        try:
+            xp = namespace(data)
+        except TypeError:  # a list, a number
+            xp = np
+        data = xp.array(data)
         if data.dtype.kind not in "fc":
             raise TypeError(f"Parameter needs floating-point values, not {data.dtype}; write Parameter(np.asarray(x, np.float32))")
         self.id, self.tape, self.version = next(_parameter_ids), None, 0
-        self.bind(data, np.zeros_like(data))
+        self.bind(data, xp.zeros_like(data))
 
     def bind(self, data, grad, offset=None):
         """Live in these arrays from now on; `offset` is the first element's place in a flat buffer, if they are views of one."""

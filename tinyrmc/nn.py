@@ -14,6 +14,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from .backend import namespace
 from .engine import Parameter, Tensor
 from .fused import layer_norm, linear
 
@@ -107,7 +108,7 @@ class Module:
             if own[name].shape != arrays[name].shape:
                 raise ValueError(f"parameter {name!r} has shape {own[name].shape}, the array {arrays[name].shape}")
         for name, parameter in own.items():
-            parameter.data = arrays[name].astype(parameter.dtype)
+            parameter.data = namespace(parameter.data).asarray(arrays[name].astype(parameter.dtype))
 
 
 def _walk(prefix, value):

@@ -83,7 +83,7 @@ class Optimizer:
         xp.copyto(g, 0, where=xp.logical_not(finite))
         self.updates += finite
         rate = self.learning_rate if learning_rate is None else learning_rate
-        self._update(xp.where(finite, rate, 0).astype(self.dtype), finite)
+        self._update(self._scalar(finite, rate, 0), finite)
         for p in self.parameters:
             p.version += 1
         return norm, finite
@@ -94,7 +94,10 @@ class Optimizer:
 
     def _keep(self, decay, finite):
         """`decay`, or 1 for a step that is not applied, as a 0-d array."""
-        return self.xp.where(finite, decay, 1).astype(self.dtype)
+        return self._scalar(finite, decay, 1)
+
+    def _scalar(self, condition, x, y):
+        return self.xp.where(condition, self.dtype.type(x), self.dtype.type(y))
 
     def state(self) -> dict[str, np.ndarray]:
         """The arrays that resuming needs, by name: the live ones, not copies."""

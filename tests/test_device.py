@@ -1,0 +1,233 @@
+"""The program on a device that is not the host: everything gives NumPy's values, waits for nothing inside a step, and stays in float32.
+
+The device is the stand-in of fakecupy.py, which computes with NumPy; so what is compared here is equal to the last bit. On a machine with a
+GPU the same comparisons, within rounding, are made by CuPy itself.
+"""
+
+import dataclasses
+
+import fakecupy
+import numpy as np
+import pytest
+from fakecupy import Refused, cupy, no_sync, only
+from samplers import CASES, as_tuple, gradients, output_weights
+
+from tinyrmc import LSTM, PaperRelationalMemory, Parameter, RelationalMemory, Tape, backend, optim
+from tinyrmc import primitives as p
+from tinyrmc.discovery import load_task, task_files
+from tinyrmc.engine import TABLE, Tensor
+from tinyrmc.training import Trainer
+
+
+def device(array):
+    return cupy.asarray(np.asarray(array))
+
+
+def single(array):
+    return array.astype(np.float32) if array.dtype.kind == "f" else array
+
+
+def on_device(module):
+    for parameter in module.parameters():
+        parameter.bind(device(parameter.data), device(parameter.grad))
+    return module
+
+
+# --- The stand-in -------------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "mix",
+    [
+        lambda d, h: d + h,
+        lambda d, h: h + d,
+        lambda d, h: cupy.add(d, h),
+        lambda d, h: cupy.concatenate([d, h]),
+        lambda d, h: cupy.einsum("i,i->", d, h),
+        lambda d, h: d.__setitem__(..., h),
+        lambda d, h: cupy.add(d, d, out=h),
+        lambda d, h: np.add(d, d),
+        lambda d, h: np.sum(d),
+        lambda d, h: np.asarray(d),
+        lambda d, h: h.__setitem__(..., d),
+        lambda d, h: d.__iadd__(h),
+    ],
+)
+def test_host_and_device_arrays_do_not_mix(mix):
+    with pytest.raises((Refused, TypeError)):
+        mix(device(np.ones(3)), np.ones(3))
+
+
+def test_numpys_own_names_are_missing():
+    for name in "unstack", "vecdot", "errstate", "no_such_function":
+        assert not hasattr(cupy, name)
+    with pytest.raises(AttributeError, match="a CuPy array has no 'resize'"):
+        device([1.0]).resize(2)
+    with pytest.raises(Refused, match="where="):
+        cupy.add(device([1.0]), 1.0, where=device([True]))
+
+
+@pytest.mark.parametrize(
+    "wait",
+    [
+        bool, float, int, range, lambda d: d.get(), lambda d: d.item(), lambda d: d.tolist(), backend.to_host, lambda d: 1 if d > 0 else 0,
+        lambda d: cupy.nonzero(d.reshape(1)), lambda d: cupy.where(d.reshape(1) > 0), lambda d: d.reshape(1)[device([True])],
+        lambda d: d.reshape(1)[[0]], lambda d: d.reshape(1).__setitem__(device([True]), 0),
+    ],
+)  # fmt: skip
+def test_what_waits_is_noticed(wait):
+    value = device(1)
+    wait(value)
+    with no_sync(), pytest.raises(Refused, match="host wait"):
+        wait(value)
+
+
+def test_float64_is_noticed():
+    x = device(np.ones(3, np.float32))
+    with only(np.float32):
+        assert (x * 2.0).dtype == np.float32
+        assert (x > 0).dtype == bool
+        for creep in lambda: x * np.float64(2), lambda: cupy.zeros(3), lambda: x.astype(np.float64), lambda: x.mean(dtype=np.float64):
+            with pytest.raises(Refused, match="float64 result in a float32 program"):
+                creep()
+
+
+def test_it_differs_from_numpy_where_cupy_does():
+    x = device(np.arange(3.0))
+    assert type(x.sum()) is type(cupy.max(x)) is fakecupy.ndarray and x.sum().shape == ()
+    far = device([4, -4])
+    np.testing.assert_array_equal(cupy.take(x, far).get(), [1, 2])
+    np.testing.assert_array_equal(x[far].get(), [1, 2])
+    np.testing.assert_array_equal(cupy.zeros((2, 3))[:, far].shape, (2, 2))
+    x[far] = 7.0
+    np.testing.assert_array_equal(x.get(), [0, 7, 7])
+    cupy.add.at(x, device([3, 3]), 1.0)
+    np.testing.assert_array_equal(x.get(), [2, 7, 7])
+
+
+# --- The engine ---------------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", TABLE)
+def test_every_primitive_gives_numpys_values_and_gradients(name):
+    for case in CASES[name]:
+        host = case.map(single)
+        there = host.map(device)
+        with no_sync(), only(np.float32):
+            found = as_tuple(there())
+        for ours, numpys in zip(found, as_tuple(host()), strict=True):
+            assert type(ours) is Tensor and type(ours.data) is fakecupy.ndarray and ours.dtype == numpys.dtype
+            np.testing.assert_array_equal(ours.data.get(), numpys.data)
+        weights = output_weights(host)
+        numpys = gradients(host, weights)
+        with no_sync(), only(np.float32):
+            ours = gradients(there, [device(w) for w in weights], watch=host.floats)
+        for a, b in zip(ours, numpys, strict=True):
+            assert a.dtype == b.dtype
+            np.testing.assert_array_equal(a.get(), b, err_msg=str(case))
+
+
+def test_a_mixture_is_refused_by_the_primitive_itself():
+    with pytest.raises(TypeError, match="add: argument 1 is a numpy array among cupy ones; move it first"):
+        p.add(device(np.ones(3)), np.ones(3))
+
+
+def test_a_parameter_stays_where_its_array_is():
+    parameter = Parameter(device(np.ones(3, np.float32)))
+    assert type(parameter.data) is type(parameter.grad) is fakecupy.ndarray
+    with Tape() as tape:
+        loss = p.sum(parameter * parameter)
+    tape.backward(loss)
+    np.testing.assert_array_equal(parameter.grad.get(), [2, 2, 2])
+    assert "Tensor" in repr(Tensor(parameter.data)) and "[1., 1., 1.]" in repr(parameter)
+
+
+CORES = [
+    *(
+        pytest.param(lambda g=gates, n=blocks: RelationalMemory(5, 3, 4, 2, n, gate_style=g), id=f"rmc {gates} {blocks}")
+        for gates in ("unit", "memory", None)
+        for blocks in (1, 2)
+    ),
+    pytest.param(lambda: PaperRelationalMemory(5, 3, 4, 2), id="paper"),
+    pytest.param(lambda: LSTM(5, 4), id="lstm"),
+]
+
+
+@pytest.mark.parametrize("make", CORES)
+def test_cores_unrolled(make):
+    x = np.random.default_rng(0).standard_normal((3, 2, 5)).astype(np.float32)
+
+    def unroll(core, x):
+        state = core.initial_state(2)
+        with Tape() as tape:
+            for row in x:
+                output, state = core(row, state)
+            loss = p.sum(p.square(output))
+        tape.backward(loss)
+        return core
+
+    core, there = make(), on_device(make())
+    with no_sync(), only(np.float32):
+        unroll(there, device(x))
+    for (name, ours), numpys in zip(there.named_parameters(), unroll(core, x).parameters(), strict=True):
+        np.testing.assert_array_equal(ours.grad.get(), numpys.grad, err_msg=name)
+
+
+def test_a_copy_in_another_precision_stays_there():
+    core = on_device(LSTM(5, 4)).astype(np.float64)
+    assert all(type(q.data) is fakecupy.ndarray and q.dtype == np.float64 for q in core.parameters())
+
+
+@pytest.mark.parametrize("kind", [optim.Adam, optim.RMSProp, lambda q: optim.SGD(q, momentum=0.9)])
+@pytest.mark.parametrize("bad", [None, np.nan])
+def test_optimizers(kind, bad):
+    random = np.random.default_rng(0)
+    start, steps = random.standard_normal(7).astype(np.float32), random.standard_normal((4, 7)).astype(np.float32)
+    if bad is not None:
+        steps[2, 3] = bad
+    host, there = Parameter(start), Parameter(device(start))
+    optimizers = kind([host]), kind([there])
+    for g in steps:
+        optimizers[0].gradient[...] = g
+        optimizers[1].gradient[...] = device(g)
+        ours = optimizers[0].step(1e-2, max_norm=1.0, scale=0.5)
+        with no_sync(), only(np.float32):
+            theirs = optimizers[1].step(1e-2, max_norm=1.0, scale=0.5)
+        assert bool(ours[1]) is bool(theirs[1]) is bool(np.isfinite(g).all())
+    np.testing.assert_array_equal(there.data.get(), host.data)
+
+
+# --- Training -----------------------------------------------------------------------------------------------------------------------------
+
+
+def smallest(kind):
+    """The first preset of a task with little to compute."""
+    config = next(iter(kind.presets.values()))[1]
+    return dataclasses.replace(config, train=dataclasses.replace(config.train, batch_size=10))
+
+
+@pytest.mark.parametrize("core", ["rmc", "rmc_paper", "lstm"])
+@pytest.mark.parametrize("name", task_files())
+def test_training_steps_of_every_task(name, core, monkeypatch):
+    fakecupy.installed(monkeypatch)
+    kind = load_task(name).Task
+    config = smallest(kind)
+    config = dataclasses.replace(config, model=dataclasses.replace(config.model, core=core))
+    host, there = Trainer(kind(config), seed=3), Trainer(kind(config), seed=3, device="cuda")
+    for _ in range(3):
+        host.advance()
+        with no_sync(), only(np.float32):
+            there.advance()
+    np.testing.assert_array_equal(there.optimizer.data.get(), host.optimizer.data)
+    ours, numpys = there.read(), host.read()
+    loss = ours.pop("loss"), numpys.pop("loss")  # the device adds up the losses of several steps in float32
+    assert ours == numpys and loss[0] == pytest.approx(loss[1], rel=1e-6)
+    for trainer in host, there:
+        trainer.task.test_examples = 20
+    assert there.evaluate() == pytest.approx(host.evaluate(), rel=1e-6)
+
+    again = Trainer(kind(config), seed=3, device="cuda")
+    again.restore(there.arrays(), there.state())
+    again.advance()
+    there.advance()
+    np.testing.assert_array_equal(again.optimizer.data.get(), there.optimizer.data.get())
