@@ -1,7 +1,8 @@
 """Gather finished runs into one small JSON file: python benchmarks/summarise.py RUN [RUN ...] --out benchmarks/results/NAME.json
 
 What is kept of each run is what a document may quote: its command, seed, machine and time, the last line of its metrics and its curve on
-the held-out examples. The same runs always give the same bytes. The table that a document shows is printed, and is `markdown` of the file.
+the held-out examples (steps, seconds, value). The same runs always give the same bytes. The table that a document shows is printed, and is
+`markdown` of the file.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ def summary(runs: list[Run]) -> dict:
                         "command": re.sub(r" --run[ =]\S+", "", run.environment["command"]),  # where it lay is nobody's business
                         **{key: run.environment[key] for key in ("date", "processor", "cores", "python", "numpy", "blas")},
                         **{key: of_run[-1][key] for key in ("step", "samples", "seconds", *tested)},
-                        "curve": [[line["step"], round(line[curve_of], 4)] for line in of_run if curve_of in line],
+                        "curve": [[line["step"], line["seconds"], round(line[curve_of], 4)] for line in of_run if curve_of in line],
                     }
                     for run, of_run in zip(members, lines, strict=True)
                 ],
@@ -63,7 +64,7 @@ def markdown(found: dict) -> str:
             known = [percent(values.get(label)) for label in labels]
             rows.append([f"{group['label']}: {metric.replace('_', ' ')}", *cells, percent(group["mean"][metric]), *known])
         times = [duration(by_seed[seed]["seconds"]) if seed in by_seed else "" for seed in seeds]
-        rows.append([f"{group['label']}: training time, min", *times, *[""] * (1 + len(labels))])
+        rows.append([f"{group['label']}: training time, [h:]mm:ss", *times, *[""] * (1 + len(labels))])
     rows.insert(1, ["---"] * len(rows[0]))
     return "\n".join("| " + " | ".join(row) + " |" for row in rows) + "\n"
 

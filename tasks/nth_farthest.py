@@ -15,11 +15,11 @@ still better (31 %, 59 %). Accuracy "without self" leaves the questions out whos
 
 The ladder. Trained directly at 8 x 16, or even at 4 x 4, a network sits on the first floor for a very long time. So training climbs
 `rungs` of (objects, dimensions): a rung is passed when the accuracy on fresh examples covers `passing` of the way from 2/k to 1. Inputs
-always have the final layout: unused dimensions are zero, labels come from all N, and k objects take k time steps. A quarter of the steps
-go back to an earlier rung.
+always have the final layout: unused dimensions are zero, labels come from all N, and k objects take k time steps. Some of the steps,
+`rehearsal`, go back to an earlier rung.
 
 Where this departs from the paper (appendix A.1; preset `paper` does not, as far as the paper tells): the ladder; batches of 256 instead of
-1600; Adam's rate 1e-3 instead of 1e-4, warmed up and at the end falling to zero; the gradient's norm clipped at 1; memories of 4 x 64 or
+1600; Adam's rate 1e-3 instead of 1e-4, warmed up and falling to zero at the end; the gradient's norm clipped at 1; memories of 4 x 64 or
 8 x 128 units instead of 2048 in all; a ReLU after the last layer of the attention MLP (--model.no-activate-final takes it away); in
 `ladder`, a forget bias of 2. The ladder decides: at 4 x 4 without it, 12,000 steps end on the first floor (benchmarks/README.md).
 """
