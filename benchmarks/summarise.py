@@ -1,8 +1,8 @@
 """Gather finished runs into one small JSON file: python benchmarks/summarise.py RUN [RUN ...] --out benchmarks/results/NAME.json
 
 What is kept of each run is what a document may quote: its command, seed, machine and time, the last line of its metrics and its curve on
-the held-out examples (steps, seconds, value). The same runs always give the same bytes. The table that a document shows is printed, and is
-`markdown` of the file.
+the held-out examples (steps, seconds, rung, value). The same runs always give the same bytes. The table that a document shows is printed,
+and is `markdown` of the file.
 """
 
 from __future__ import annotations
@@ -42,7 +42,11 @@ def summary(runs: list[Run]) -> dict:
                         "command": re.sub(r" --run[ =]\S+", "", run.environment["command"]),  # where it lay is nobody's business
                         **{key: run.environment[key] for key in ("date", "processor", "cores", "python", "numpy", "blas")},
                         **{key: of_run[-1][key] for key in ("step", "samples", "seconds", *tested)},
-                        "curve": [[line["step"], line["seconds"], round(line[curve_of], 4)] for line in of_run if curve_of in line],
+                        "curve": [
+                            [line["step"], line["seconds"], line.get("rung"), round(line[curve_of], 4)]
+                            for line in of_run
+                            if curve_of in line
+                        ],
                     }
                     for run, of_run in zip(members, lines, strict=True)
                 ],
@@ -56,15 +60,16 @@ def markdown(found: dict) -> str:
     """A summary as a Markdown table: every seed, the mean, and the floors and published numbers beside them."""
     seeds = [run["seed"] for run in found["groups"][0]["runs"]]
     labels = list(dict.fromkeys(label for group in found["groups"] for values in group["references"].values() for label in values))
-    rows = [["", *(f"seed {seed}" for seed in seeds), "mean", *labels]]
+    mean = ["mean"] if len(seeds) > 1 else []
+    rows = [["", *(f"seed {seed}" for seed in seeds), *mean, *labels]]
     for group in found["groups"]:
         by_seed = {run["seed"]: run for run in group["runs"]}
         for metric, values in group["references"].items():
             cells = [percent(by_seed[seed][metric]) if seed in by_seed else "not run" for seed in seeds]
             known = [percent(values.get(label)) for label in labels]
-            rows.append([f"{group['label']}: {metric.replace('_', ' ')}", *cells, percent(group["mean"][metric]), *known])
+            rows.append([f"{group['label']}: {metric.replace('_', ' ')}", *cells, *[percent(group["mean"][metric]) for _ in mean], *known])
         times = [duration(by_seed[seed]["seconds"]) if seed in by_seed else "" for seed in seeds]
-        rows.append([f"{group['label']}: training time, [h:]mm:ss", *times, *[""] * (1 + len(labels))])
+        rows.append([f"{group['label']}: training time, [h:]mm:ss", *times, *[""] * len(mean + labels)])
     rows.insert(1, ["---"] * len(rows[0]))
     return "\n".join("| " + " | ".join(row) + " |" for row in rows) + "\n"
 

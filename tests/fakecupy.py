@@ -1,8 +1,10 @@
 """A strict stand-in for CuPy: arrays that compute with NumPy but are as far from it as arrays on a GPU are.
 
-What would fail, wait or go silently wrong on a GPU raises here, in words that say so: NumPy arrays among device arrays, names that NumPy
-has and CuPy (14.2) has not, `where=` in ufuncs, reading a value inside `no_sync()`, a float64 result inside `only(np.float32)`. And what
-differs differs: reductions give 0-d arrays, integer indices out of range wrap. `installed(monkeypatch)` puts it where `import cupy` looks.
+Much of what would fail, wait or go silently wrong on a GPU raises here, in words that say so: NumPy arrays among device arrays, names
+that NumPy has and CuPy (14.2) has not, `where=` in ufuncs, reading a value inside `no_sync()`, a float64 result inside `only(np.float32)`.
+And what differs differs: reductions give 0-d arrays, integer indices out of range wrap.
+
+`installed(monkeypatch)` puts it where `import cupy` looks.
 """
 
 from __future__ import annotations
@@ -214,8 +216,7 @@ def _operators(name):
         return _device(infix(_host(other), self._array))
 
     def inplace(self, other):
-        self._array[...] = result = getattr(operator, f"i{name}", infix)(self._array, _host(other))
-        assert result.dtype == self.dtype
+        self._array = getattr(operator, f"i{name.strip('_')}")(self._array, _host(other))
         return self
 
     return left, right, inplace
@@ -258,6 +259,8 @@ class _CuPy(types.ModuleType):
         found = getattr(np, name)
         if isinstance(found, np.ufunc):
             return _Ufunc(found)
+        if isinstance(found, types.ModuleType):
+            raise AttributeError(f"the stand-in has no cupy.{name}: what it gives would be host arrays")
         if isinstance(found, type) or not callable(found):
             return found
         return lambda *args, **keywords: self._run(name, found, args, keywords)

@@ -222,6 +222,8 @@ def test_an_optimizer_whose_parameters_have_moved_on_says_so():
 
 
 def test_only_parameters_are_taken():
+    with pytest.raises(TypeError, match=r"write \[parameter\]"):
+        Adam(Parameter(np.ones(2)))
     with pytest.raises(TypeError, match=r"not a Linear; write module\.parameters\(\)"):
         Adam(Linear(2, 2))
     with pytest.raises(TypeError, match=r"wrap arrays as Parameter\(array\)"):

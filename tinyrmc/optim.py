@@ -28,6 +28,8 @@ class Optimizer:
     slots: tuple[str, ...] = ()  # names of the flat state arrays a subclass keeps
 
     def __init__(self, parameters: Iterable[Parameter], learning_rate: float = 1e-3, allocate: Callable | None = None):
+        if isinstance(parameters, Parameter):
+            raise TypeError("an optimizer takes a list of Parameters; write [parameter]")
         if hasattr(parameters, "parameters"):
             raise TypeError(f"an optimizer takes Parameters, not a {type(parameters).__name__}; write module.parameters()")
         self.parameters, self.learning_rate = list(parameters), learning_rate
@@ -66,7 +68,8 @@ class Optimizer:
     def step(self, learning_rate: float | None = None, max_norm: float | None = None, scale: float = 1.0, valid=True):
         """One update with the gradient times `scale`, its L2 norm clipped at `max_norm`. Returns (norm before clipping, finite flag).
 
-        Both are 0-d arrays; where the flag is False, because the norm is not finite or `valid` is False, nothing changes.
+        Both are 0-d arrays. Where the flag is False, because the norm is not finite or `valid` (a bool or 0-d array) is False, parameters
+        and state stay. `gradient` is scratch: scaled and clipped in place, or zeroed.
         """
         xp, g = self.xp, self.gradient
         if any(p.data is not view for p, view in zip(self.parameters, self._views, strict=True)):

@@ -82,7 +82,7 @@ def load_arrays(path, if_damaged="make or fetch it again"):
     Raises RunError when the file is missing, unreadable, cut short, changed by as little as one bit, of foreign origin,
     or of a newer format; `if_damaged` is the remedy named when the content cannot be trusted.
     """
-    with _explained(f"read {path}", "give the path of an existing npz file"):
+    with _explained(f"read {path}", "give the path of a run directory or an npz file"):
         data = Path(path).read_bytes()
     return _unpack(data, path, if_damaged)
 
