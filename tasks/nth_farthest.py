@@ -15,9 +15,8 @@ still better (31 %, 59 %). Accuracy "without self" leaves the questions out whos
 
 The ladder. Trained directly at 8 x 16, or even at 4 x 4, a network sits on the first floor for a very long time. So training climbs
 `rungs` of (objects, dimensions): a rung is passed when the accuracy on the fresh examples of the last `log_every` steps covers `passing` of
-the way from 2/k to 1 (from 0, where k is 2). Inputs
-always have the final layout: unused dimensions are zero, labels come from all N, and k objects take k time steps. Some of the steps,
-`rehearsal`, go back to an earlier rung.
+the way from 2/k to 1 (from 0, where k is 2). Inputs always have the final layout: unused dimensions are zero, labels come from all N, and
+k objects take k time steps. Some of the steps, `rehearsal`, go back to an earlier rung.
 
 Where this departs from the paper (appendix A.1; preset `paper` does not, as far as the paper tells): the ladder; batches of 256 instead of
 1600; Adam's rate 1e-3 instead of 1e-4, warmed up and falling to zero at the end; the gradient's norm clipped at 1; memories of 4 x 64 or
@@ -121,7 +120,7 @@ def draw(
     difference = x - x[rows, reference][:, None]
     distance = np.einsum("bkd,bkd->bk", difference, difference)
     order = np.argsort(distance, axis=1)  # time steps, m's own first
-    rank = n if count_from == "nearest" else objects - 1 - n
+    rank = _from_nearest(n, objects, count_from)
 
     inputs = np.zeros((count, objects, width + 3 * most), np.float32)
     inputs[..., :width] = x
@@ -134,6 +133,11 @@ def draw(
         "is_self": rank == 0,
         "reference": reference,
     }
+
+
+def _from_nearest(n, objects, count_from):
+    """n as a place in the order that begins with m itself."""
+    return n if count_from == "nearest" else objects - 1 - n
 
 
 def decode(inputs: np.ndarray, layout: tuple[int, int]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -150,7 +154,7 @@ def own_norm_answer(inputs: np.ndarray, layout: tuple[int, int], count_from: str
     """
     rows, width = np.arange(len(inputs)), layout[1]
     labels, n, m = decode(inputs, layout)
-    rank = n if count_from == "nearest" else inputs.shape[1] - 1 - n
+    rank = _from_nearest(n, inputs.shape[1], count_from)
     length = np.where(labels == m[:, None], -1.0, np.square(inputs[..., :width]).sum(-1))  # m itself is the nearest
     return labels[rows, np.argsort(length, axis=1)[rows, rank]]
 
