@@ -43,15 +43,15 @@ def _discover(array_type: type):
     raise TypeError(f"{array_type.__name__} is not an array; pass a NumPy or CuPy array, a Tensor or a Python number")
 
 
-def gemm(a, b):
-    """Matrix product a @ b, the one door through which every GEMM of the project goes.
+def gemm(a, b, out=None):
+    """Matrix product a @ b, the one door through which every GEMM of the project goes; written into `out`, if there is one.
 
     A stack of matrices times one matrix (or vector) is a single large product here; `matmul` alone would run a small one per matrix.
     """
     xp = namespace(a)
     if b.ndim <= 2 < a.ndim:
         return xp.matmul(a.reshape(-1, a.shape[-1]), b).reshape(*a.shape[:-1], *b.shape[1:])
-    return xp.matmul(a, b)
+    return xp.matmul(a, b, out=out)
 
 
 def device_namespace(device: str):

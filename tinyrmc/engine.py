@@ -204,8 +204,7 @@ class Primitive:
             node = 0
             if isinstance(value, Tensor):
                 if value.id and tape is not None:
-                    node = tape._place(value, self)
-                    tracked = True
+                    node, tracked = value.id if value.tape is tape else tape._place(value, self), True
                 value = value.data
             elif isinstance(value, np.generic):
                 value = value.item()  # NumPy's scalars would widen a float32 program; Python's do not
@@ -224,11 +223,18 @@ class Primitive:
         except (ValueError, TypeError, IndexError, AttributeError) as error:
             raise self._explain(error, arrays) from error
         several = isinstance(out, tuple)
-        outputs = [np.asarray(o) if isinstance(o, np.generic) else o for o in (out if several else (out,))]
-        if outputs[0].dtype is not dtype and dtype is not None and outputs[0].dtype != dtype:
-            raise TypeError(f"{self.name}: {dtype} arguments gave a {outputs[0].dtype} result; some constant has a wider dtype")
-        results = tape._record(self, xp, inputs, outputs, saved, several) if tracked else tuple([Tensor(o) for o in outputs])
-        return results if several else results[0]
+        outputs = out if several else (out,)
+        first = outputs[0].dtype
+        if first is not dtype and dtype is not None and first != dtype:
+            raise TypeError(f"{self.name}: {dtype} arguments gave a {first} result; some constant has a wider dtype")
+        results = []
+        for o in outputs:
+            if isinstance(o, np.generic):
+                o = np.asarray(o)
+            results.append(Tensor(o, next(tape._ids), tape) if tracked else Tensor(o))
+        if tracked:
+            tape.entries.append((self, xp, inputs, [(t.id, t.data.shape, t.data.dtype) for t in results], saved, several))
+        return tuple(results) if several else results[0]
 
     def _bind(self, args, static):
         """Split a call into array arguments and static ones, NumPy's way."""
@@ -330,14 +336,13 @@ class _Gradients:
     def collect(self, xp, outputs):
         """The finished gradients of an entry's outputs, zeros for those that were not used. None if the loss uses none of them."""
         found = [self.pop(id) for id, _, _ in outputs]
-        used = [g for g in found if g is not None]
-        if not used or len(used) == len(found):
-            return used or None
-        return [xp.zeros(shape, dtype) if g is None else g for g, (_, shape, dtype) in zip(found, outputs, strict=True)]
+        if all(g is None for g in found):
+            return None
+        return tuple([xp.zeros(shape, dtype) if g is None else g for g, (_, shape, dtype) in zip(found, outputs, strict=True)])
 
     def pop(self, id):
         g = self.pending.pop(id, None)
-        if g is not None and id in self.keep:
+        if id in self.keep and g is not None:
             self.kept[id] = g
         return g
 
@@ -381,11 +386,6 @@ class Tape:
                 f"{primitive.name}: an argument was made on another Tape; cut it loose with .detach() to use it as a constant"
             )
         return id
-
-    def _record(self, primitive, xp, inputs, outputs, saved, several):
-        results = tuple([Tensor(o, next(self._ids), self) for o in outputs])
-        self.entries.append((primitive, xp, inputs, [(t.id, t.shape, t.dtype) for t in results], saved, several))
-        return results
 
     def backward(self, loss: Tensor, into=None) -> None:
         """Add d loss / d parameter into every Parameter on the tape: its own `grad`, or its place in the flat buffer `into`.
@@ -432,10 +432,10 @@ class Tape:
         gradients.add(loss.id, namespace(loss.data).ones((), loss.dtype))
         while entries:
             primitive, xp, inputs, outputs, saved, several = entries.pop()
-            g = gradients.collect(xp, outputs)
+            g = gradients.collect(xp, outputs) if several else gradients.pop(outputs[0][0])
             if g is None:
                 continue
-            partials = primitive.rule(xp, [spec is not None for spec in inputs], tuple(g) if several else g[0], *saved)
+            partials = primitive.rule(xp, [spec is not None for spec in inputs], g, *saved)
             if not isinstance(partials, tuple):
                 partials = (partials,)
             for position, (spec, partial) in enumerate(zip(inputs, partials, strict=True)):

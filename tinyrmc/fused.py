@@ -59,6 +59,11 @@ def _rows(x):
     return x.reshape(-1, x.shape[-1])
 
 
+def _plus(xp, fresh, b):
+    """fresh + b, written over the array `fresh`, unless only b is complex, as in a complex step of b alone."""
+    return xp.add(fresh, b, out=fresh if fresh.dtype == b.dtype else None)
+
+
 def _column_sums(xp, rows):
     """The sum of a matrix over its rows, as a product with ones: three times as fast as `sum`."""
     return gemm(xp.ones(len(rows), rows.dtype), rows)
@@ -72,7 +77,7 @@ def linear(xp, x, weight, bias=None, *, relu=False):
     """x @ weight + bias, with an optional ReLU. x (..., in), weight (in, out), bias (out) or None."""
     y = gemm(x, weight)  # (..., out)
     if bias is not None:
-        y = y + bias  # not in place, for the complex step may move the bias alone
+        y = _plus(xp, y, bias)
     if relu:
         y = xp.maximum(y, xp.zeros(y.shape[-1], y.dtype), out=y)  # a row of zeros: NumPy is slow with a scalar here
     return y, (x, weight, y if relu else None)
@@ -106,11 +111,10 @@ def layer_norm(xp, x, gain, offset, residual=None, *, epsilon=1e-5):
     z = x if residual is None else x + residual  # (..., F)
     width = z.shape[-1]
     averaging = xp.full(width, 1 / width, z.dtype)  # a mean as a product with this is several times faster than `mean`
-    d = z - gemm(z, averaging)[..., None]
+    d = xp.subtract(z, gemm(z, averaging)[..., None], out=None if residual is None else z)
     scale = 1 / xp.sqrt(xp.einsum("...i,...i->...", d, d) / width + epsilon)[..., None]  # (..., 1)
     d *= scale
-    y = d * gain + offset  # not in place, for the complex step may move the offset alone
-    return y, (d, scale, gain, residual is not None)
+    return _plus(xp, d * gain, offset), (d, scale, gain, residual is not None)
 
 
 @layer_norm.vjp
@@ -158,12 +162,14 @@ def attention(xp, qkv, *, num_heads, key_size, num_queries=None, trace=None):
     q = q[:, :, :num_queries]
     weights = gemm(q, xp.swapaxes(k, -1, -2))  # (B, H, Q, R)
     weights *= 1 / math.sqrt(key_size)
-    weights -= xp.max(weights, axis=-1, keepdims=True)
+    # Over so few rows NumPy is many times faster with a maximum along the first axis, and with a sum as a product.
+    weights -= xp.max(xp.ascontiguousarray(xp.moveaxis(weights, -1, 0)), axis=0)[..., None]
     weights = xp.exp(weights, out=weights)
-    weights /= xp.sum(weights, axis=-1, keepdims=True)
+    weights /= gemm(weights, xp.ones(weights.shape[-1], weights.dtype))[..., None]
     if trace is not None:
         trace["attention"] = weights
-    out = xp.swapaxes(gemm(weights, v), 1, 2)  # (B, Q, H, V)
+    out = xp.empty((qkv.shape[0], q.shape[2], num_heads, v.shape[-1]), weights.dtype)  # (B, Q, H, V)
+    gemm(weights, v, out=xp.swapaxes(out, 1, 2))
     return out.reshape(*out.shape[:2], -1), (qkv, weights, num_heads, key_size)
 
 
@@ -173,14 +179,15 @@ def _(xp, needs, g, qkv, weights, num_heads, key_size):
     queries = weights.shape[2]
     g = xp.swapaxes(g.reshape(*g.shape[:2], num_heads, -1), 1, 2)  # (B, H, Q, V)
     gw = gemm(g, xp.swapaxes(v, -1, -2))  # (B, H, Q, R)
-    gw -= xp.sum(gw * weights, axis=-1, keepdims=True)
+    gw -= xp.einsum("...i,...i->...", gw, weights)[..., None]
     gw *= weights
     gw *= 1 / math.sqrt(key_size)
-    gqkv = xp.zeros_like(qkv) if queries < qkv.shape[1] else xp.empty_like(qkv)
+    gqkv = xp.empty(qkv.shape, gw.dtype)
     gq, gk, gv = _heads(xp, gqkv, num_heads, key_size)  # views: the three gradients are written where they belong
-    gq[:, :, :queries] = gemm(gw, k)
-    gk[...] = gemm(xp.swapaxes(gw, -1, -2), q[:, :, :queries])
-    gv[...] = gemm(xp.swapaxes(weights, -1, -2), g)
+    gemm(gw, k, out=gq[:, :, :queries])
+    gq[:, :, queries:] = 0
+    gemm(xp.swapaxes(gw, -1, -2), q[:, :, :queries], out=gk)
+    gemm(xp.swapaxes(weights, -1, -2), g, out=gv)
     return gqkv
 
 
@@ -216,26 +223,35 @@ def rmc_gates(xp, from_input, from_memory, candidate, memory, *, input_bias=0.0,
     G = 2F, or 2 for one scalar gate a slot. i = sigmoid(. + input_bias), f = sigmoid(. + forget_bias). candidate and memory (B, N, F).
     The gates are put into the dict `trace`, if there is one.
     """
-    z = from_input + from_memory  # (B, N, G)
-    half = z.shape[-1] // 2
-    i, f = _sigmoid(xp, z[..., :half] + input_bias), _sigmoid(xp, z[..., half:] + forget_bias)
+    half = from_input.shape[-1] // 2
+    from_input = xp.concatenate([from_input[..., :half] + input_bias, from_input[..., half:] + forget_bias], axis=-1)  # small: one row
+    gates = _sigmoid(xp, from_input + from_memory)  # (B, N, G)
+    i, f = gates[..., :half], gates[..., half:]
     if trace is not None:
         trace["input_gate"], trace["forget_gate"] = i, f
     squashed = xp.tanh(candidate)
-    return i * squashed + f * memory, (i, f, squashed, memory)
+    return _plus(xp, i * squashed, f * memory), (gates, squashed, memory)
 
 
 @rmc_gates.vjp
-def _(xp, needs, g, i, f, squashed, memory):
-    gi, gf = g * squashed, g * memory
-    if i.shape[-1] == 1:  # one gate a slot: it moved all F units
-        gi, gf = xp.sum(gi, axis=-1, keepdims=True), xp.sum(gf, axis=-1, keepdims=True)
-    gi *= i - i * i
-    gf *= f - f * f
-    gz = xp.concatenate([gi, gf], axis=-1)
-    gc = g * i
-    gc *= 1 - squashed * squashed
-    return gz, gz, gc if needs[2] else None, g * f if needs[3] else None
+def _(xp, needs, g, gates, squashed, memory):
+    half = gates.shape[-1] // 2
+    i, f = gates[..., :half], gates[..., half:]
+    gz = xp.empty(gates.shape, g.dtype)
+    if half == g.shape[-1]:
+        xp.multiply(g, squashed, out=gz[..., :half])
+        xp.multiply(g, memory, out=gz[..., half:])
+    else:  # one gate a slot: it moved all F units
+        gz[..., 0] = xp.einsum("...i,...i->...", g, squashed)
+        gz[..., 1] = xp.einsum("...i,...i->...", g, memory)
+    slope = gates * gates
+    gz *= xp.subtract(gates, slope, out=slope)
+    gc = None
+    if needs[2]:
+        slope = squashed * squashed
+        gc = g * i
+        gc *= xp.subtract(1, slope, out=slope)
+    return gz, gz, gc, g * f if needs[3] else None
 
 
 @rmc_gates.defined_by
