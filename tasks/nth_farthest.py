@@ -170,10 +170,8 @@ class Network(nn.Module):
 
     def __call__(self, inputs, trace=None):
         """Inputs (B, T, D + 3 N) -> logits (B, N)."""
-        state = self.core.initial_state(inputs.shape[0])
-        for t in range(inputs.shape[1]):
-            output, state = self.core(inputs[:, t], state, trace=trace)
-        return self.head(output)
+        outputs, _ = self.core.unroll(inputs, self.core.initial_state(inputs.shape[0]), trace)
+        return self.head(outputs[-1])
 
 
 class Task(BaseTask):

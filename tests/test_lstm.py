@@ -140,3 +140,12 @@ def test_bad_states_are_named(bad, place):
     with pytest.raises(ValueError) as error:
         core(np.zeros((3, 4), np.float32), tuple(state))
     assert str(error.value).startswith(f"LSTM expects a state (3, 5), got {bad}")
+
+
+def test_unroll_is_step_after_step():
+    core, inputs, hidden, cell = lstm_and_inputs()
+    outputs, (_, last) = core.unroll(np.swapaxes(inputs, 0, 1), (hidden, cell), trace := [])
+    expected, expected_last = unrolled(core, inputs, (hidden, cell))
+    for ours, theirs in zip([*outputs, last], [*expected, expected_last], strict=True):
+        np.testing.assert_allclose(ours.data, theirs.data, rtol=1e-12)
+    assert len(trace) == T

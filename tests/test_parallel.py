@@ -57,8 +57,8 @@ def test_pieces_cover_the_batch_fairly(count, size, workers):
     assert [k for start, stop in pieces for k in range(start, stop)] == list(range(count))
     lengths = [stop - start for start, stop in pieces]
     assert 1 <= min(lengths) and max(lengths) <= size and max(lengths) - min(lengths) <= 1
-    assert len(pieces) >= min(workers, count)  # every worker has one, if there are examples enough
-    assert len(pieces) <= max(workers, -(-count // size))  # and no more than that takes
+    assert len(pieces) % workers == 0 or len(pieces) == count  # as many for each worker, if there are examples enough
+    assert len(pieces) < workers - count // -size  # and no more than that takes
 
 
 def test_shared_zeros():

@@ -25,8 +25,8 @@ from . import equations
 from . import primitives as p
 from .backend import namespace
 from .engine import Parameter
-from .fused import attention, rmc_gates
-from .nn import LayerNorm, Linear, Module, check_array, check_dtype, check_number, check_sizes, truncated_normal
+from .fused import attention, linear, rmc_gates
+from .nn import Core, LayerNorm, Linear, check_array, check_dtype, check_number, check_sizes, truncated_normal
 
 GATE_STYLES = ("unit", "memory", None)
 
@@ -36,11 +36,12 @@ def identity_memory(mem_slots, mem_size, dtype) -> np.ndarray:
     return np.eye(mem_slots, mem_size, dtype=dtype)
 
 
-def _check_input(core, inputs):
-    """Inputs as rows (B, n, input_size), whether they came as vectors or as matrices."""
+def _check_input(core, inputs, leading=1):
+    """Inputs as rows (..., n, input_size), whether they came as vectors or as matrices, after `leading` axes of any length."""
     rows = () if core.input_rows is None else (core.input_rows,)
-    check_array(type(core).__name__, "inputs", inputs, (None, *rows, core.input_size), core.dtype, "see input_size and input_rows")
-    return inputs if rows else p.expand_dims(inputs, 1)
+    shape = (*[None] * leading, *rows, core.input_size)
+    check_array(type(core).__name__, "inputs", inputs, shape, core.dtype, "see input_size and input_rows")
+    return inputs if rows else p.expand_dims(inputs, leading)
 
 
 def _check_state(core, inputs, *state):
@@ -50,7 +51,7 @@ def _check_state(core, inputs, *state):
         check_array(type(core).__name__, "a state", array, shape, core.dtype, "see initial_state")
 
 
-class _Memory(Module):
+class _Memory(Core):
     """What both formulations share: sizes, their checks, and the input projection."""
 
     def __init__(self, input_size, mem_slots, head_size, num_heads, attention_mlp_layers, key_size, input_rows, dtype):
@@ -148,11 +149,38 @@ class RelationalMemory(_Memory):
         `trace`, a list, receives one dict of arrays for the step: "attention" (B, H, N, N + n) of the last block, and "input_gate",
         "forget_gate" (B, N, F or 1). Without it nothing is kept.
         """
+        rows, gates = self._prepare(_check_input(self, inputs))
+        return self._step(rows, gates, state, trace)
+
+    def unroll(self, inputs, state, trace=None):
+        """T steps: inputs (B, T, input_size) or (B, T, n, input_size) -> [T outputs (B, N F)], last state.
+
+        What needs no memory, the projection of the inputs and their part of the gates, is computed for all steps at once.
+        """
+        rows, gates = self._prepare(p.swapaxes(_check_input(self, inputs, leading=2), 0, 1))  # (T, B, n, F), (T, B, 1, G)
+        gates = [None] * rows.shape[0] if gates is None else p.unstack(gates)
+        outputs = []
+        for x, from_input in zip(p.unstack(rows), gates, strict=True):
+            output, state = self._step(x, from_input, state, trace)
+            outputs.append(output)
+        return outputs, state
+
+    def _prepare(self, inputs):
+        """What depends on the inputs alone: x' (..., n, F), and x' W_x with both biases of the gates (..., 1, G); None without gates."""
+        rows = self.input_projection(inputs)
+        if self.gate_style is None:
+            return rows, None
+        return rows, self.gate_inputs(p.reshape(rows, (*rows.shape[:-2], 1, -1))) + self.gate_memory.bias
+
+    def _step(self, rows, gates, memory, trace):
         seen = None if trace is None else {}
-        rows = self.input_projection(_check_input(self, inputs))  # (B, n, F)
-        _check_state(self, inputs, state)
-        candidate = self._attend(rows, state, seen)  # (B, N, F)
-        memory = candidate if self.gate_style is None else self._update(rows, state, candidate, seen)
+        _check_state(self, rows, memory)
+        candidate = self._attend(rows, memory, seen)  # (B, N, F)
+        if self.gate_style is None:
+            memory = candidate
+        else:
+            heard = linear(p.tanh(memory), self.gate_memory.weight)  # (B, N, G)
+            memory = rmc_gates(gates, heard, candidate, memory, input_bias=self.input_bias, forget_bias=self.forget_bias, trace=seen)
         if trace is not None:
             trace.append(seen)
         return p.reshape(memory, (memory.shape[0], -1)), memory
@@ -174,11 +202,6 @@ class RelationalMemory(_Memory):
             if not last:
                 memory, rows = z[:, : self.mem_slots], z[:, self.mem_slots :]
         return z
-
-    def _update(self, rows, memory, candidate, seen):
-        from_input = self.gate_inputs(p.reshape(rows, (rows.shape[0], 1, -1)))  # (B, 1, G)
-        from_memory = self.gate_memory(p.tanh(memory))  # (B, N, G)
-        return rmc_gates(from_input, from_memory, candidate, memory, input_bias=self.input_bias, forget_bias=self.forget_bias, trace=seen)
 
 
 class PaperRelationalMemory(_Memory):

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from . import primitives as p
 from .backend import namespace
 from .engine import Parameter, Tensor
 from .fused import layer_norm, linear
@@ -172,3 +173,15 @@ class MLP(Module):
         for layer in self.layers:
             x = layer(x)
         return x
+
+
+class Core(Module):
+    """A recurrent network: `output, state = core(inputs, state)` is one step, and `core.initial_state(batch_size)` where it begins."""
+
+    def unroll(self, inputs, state, trace=None):
+        """T steps: inputs (B, T, ...) -> ([T outputs], last state). A core may do for all inputs at once what needs no state."""
+        outputs = []
+        for x in p.unstack(inputs, axis=1):
+            output, state = self(x, state, trace)
+            outputs.append(output)
+        return outputs, state

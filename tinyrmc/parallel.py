@@ -47,8 +47,8 @@ def shared_zeros(count: int, dtype) -> np.ndarray:
 
 
 def pieces_of(count: int, size: int, workers: int) -> list[tuple[int, int]]:
-    """(start, stop) of the pieces of `count` examples: equal to within one, at most `size` long, and enough for all workers to have one."""
-    number = min(count, max(workers, -(-count // size)))
+    """(start, stop) of the pieces of `count` examples: equal to within one, at most `size` long, and as many for each worker."""
+    number = min(count, workers * -(-count // (size * workers)))
     bounds = [count * k // number for k in range(number + 1)]
     return list(itertools.pairwise(bounds))
 

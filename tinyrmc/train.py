@@ -21,9 +21,8 @@ from typing import Annotated, Literal
 
 from . import discovery
 from .commands import UsageError, duration, flags_of, nearest, parse, percent, python, results_table, run_main
-from .parallel import CAN_FORK, available_cores
 from .runs import Run, RunError, environment, require_same
-from .training import BLOCK, Task, Trainer, open_checkpoint, run_training, task_from_dict
+from .training import Task, Trainer, open_checkpoint, run_training, task_from_dict
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,7 +32,7 @@ class Options:
     seed: int = 0
     """seed of everything random in the run: first weights and data"""
     workers: int | None = None
-    """processes that share a batch; None: one a core if the batch is large enough, on resuming as many as before. Same number, same bits"""
+    """processes that share a batch; None: as many as the work is worth, one a core at most. Same number, same bits"""
     device: Literal["cpu", "cuda"] = "cpu"
     """cuda needs CuPy: pip install 'tinyrmc[cuda12]' or 'tinyrmc[cuda13]'"""
     run: Path | None = None
@@ -127,12 +126,6 @@ def _parse(task: str, preset: str, default, options: Options, args: list[str]):
     return flags.config, flags.options
 
 
-def default_workers(task: Task, device: str) -> int:
-    """One worker a core, each with at least a block of examples; where workers are threads, two: more get in each other's way."""
-    useful = min(available_cores(), -(-task.config.train.batch_size // BLOCK))
-    return 1 if device == "cuda" else useful if CAN_FORK else min(useful, 2)
-
-
 def _train(task: Task, options: Options, described: dict, run: Run | None) -> int:
     """Build, announce, train, report. Nothing is written before everything has been accepted."""
     arrays, state = {}, {}
@@ -142,18 +135,18 @@ def _train(task: Task, options: Options, described: dict, run: Run | None) -> in
         _, arrays, state = open_checkpoint(run.path)
         if "lines" not in state:
             raise RunError(f"{run.checkpoint} holds the weights alone, which can be evaluated but not resumed; put the checkpoint there")
-    workers = options.workers or state.get("workers") or default_workers(task, options.device)
+    workers = options.workers or state.get("workers")
     batch = task.config.train.batch_size
-    if workers > batch:
+    if workers and workers > batch:
         raise UsageError(f"--workers {workers} is more than the {batch} examples of a batch; use at most {batch}")
-    if workers > 1 and options.device == "cuda":
+    if workers and workers > 1 and options.device == "cuda":
         raise UsageError(f"--workers {workers} with --device cuda: a GPU is fed by one worker; leave --workers out")
     try:
         trainer = Trainer(task, options.seed, workers, options.device)
     except (ValueError, MemoryError) as error:
         raise UsageError(str(error)) from error
     if run is None:
-        described_machine = {**environment(), "workers": workers, "device": options.device}
+        described_machine = {**environment(), "workers": trainer.workers.count, "device": options.device}
         run = Run.create("runs", f"{described['task']}-{described['preset']}", described, described_machine, options.run)
     else:
         trainer.restore(arrays, state)
@@ -164,8 +157,9 @@ def _train(task: Task, options: Options, described: dict, run: Run | None) -> in
             )
             return 0
         run.truncate_metrics(state["lines"])
-        if state["workers"] != workers:
-            print(f"note: the run had {state['workers']} workers, now {workers}; it goes on, but not bit for bit as it would have")
+        before, now = state["workers"], trainer.workers.count
+        if before != now:
+            print(f"note: the run had {before} workers, now {now}; it goes on, but not bit for bit as it would have")
     _announce(trainer, run, described, options)
     progress = Progress(trainer)
     try:

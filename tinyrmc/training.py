@@ -24,10 +24,11 @@ from . import optim
 from .backend import blas_threads, device_namespace, keep_freed_memory, to_device, to_host
 from .engine import Tape
 from .nn import Module
-from .parallel import CAN_FORK, Workers, pieces_of, shared_zeros
+from .parallel import CAN_FORK, Workers, available_cores, pieces_of, shared_zeros
 from .runs import Run, RunError, load_arrays, require_same, save_arrays
 
 BLOCK = 64  # examples drawn from one random stream; a rank or a worker that needs some blocks draws only those
+WORTHWHILE = 1_000_000  # numbers that a step's forward pass computes for each worker; with fewer, sharing costs more than it saves
 HELD_OUT_SEED = 2018  # every run of a task is tested on the same examples, whatever its own seed
 
 
@@ -215,29 +216,43 @@ class Trainer:
     """A run in memory: task, model, optimizer, stream, and how far they have come.
 
     Args:
-        workers: how many share a batch (see parallel.py).
+        workers: how many share a batch (see parallel.py); None: as many as the work is worth, one a core at most.
         device: "cpu", or "cuda" with one worker.
         processes: whether the workers are processes; by default where that is possible.
     """
 
-    def __init__(self, task: Task, seed: int = 0, workers: int = 1, device: str = "cpu", processes: bool | None = None):
+    def __init__(self, task: Task, seed: int = 0, workers: int | None = 1, device: str = "cpu", processes: bool | None = None):
         self.task, self.seed, self.xp = task, seed, device_namespace(device)
-        if processes is None:
-            processes = CAN_FORK and self.xp is np and not task.carries
-        self.workers = Workers(workers, self._share, processes)
         model_seed, data_seed = np.random.SeedSequence(seed).spawn(2)
         self.model = task.build(model_seed)
         for parameter in self.model.parameters():
             parameter.bind(to_device(parameter.data, self.xp), to_device(parameter.grad, self.xp))
+        self.stream = task.stream(self.model, int(data_seed.generate_state(1, np.uint64)[0]))
+        if processes is None:
+            processes = CAN_FORK and self.xp is np and not task.carries
+        workers = workers or self._worthwhile_workers(processes)
+        self.workers = Workers(workers, self._share, processes)
         allocate = shared_zeros if self.workers.processes else self.xp.zeros
         self.optimizer = optim.Adam(self.model.parameters(), allocate=allocate)
         buffer = self.optimizer.gradient
         self._gradients = [buffer, *(allocate(buffer.size, buffer.dtype) for _ in range(workers - 1))]  # one a worker
-        self.stream = task.stream(self.model, int(data_seed.generate_state(1, np.uint64)[0]))
         self.step, self.seconds = 0, 0.0
         self.carry = {}  # piece number -> what the last step's loss handed on
         self.window = Totals()  # metrics since the last line
         self.skipped, self.first_skipped = self.xp.zeros((), np.int64), self.xp.full((), -1, np.int64)  # on the device
+
+    def _worthwhile_workers(self, processes: bool) -> int:
+        """How many workers a step's work is worth on these cores, judged by what one example computes; never more than two threads."""
+        if self.xp is not np:
+            return 1
+        before = self.stream.state()
+        example = self.stream.batch(0, 0, 1)
+        self.stream.load_state(before)
+        with Tape() as tape:
+            self.task.loss(self.model, example, None)
+        batch = self.task.config.train.batch_size
+        numbers = batch * sum(math.prod(shape) for _, _, _, outputs, _, _ in tape.entries for _, shape, _ in outputs)
+        return max(1, min(available_cores() if processes else 2, batch, numbers // WORTHWHILE))
 
     def advance(self) -> None:
         """One step."""

@@ -8,10 +8,10 @@ from .. import primitives as p
 from ..backend import namespace
 from ..engine import Parameter
 from ..fused import lstm_gates
-from ..nn import Linear, Module, check_array, check_number, check_sizes, truncated_normal
+from ..nn import Core, Linear, check_array, check_number, check_sizes, truncated_normal
 
 
-class LSTM(Module):
+class LSTM(Core):
     """One LSTM layer. z = [x, h] W + b in the order i, j, f, o;
 
         c' = sigmoid(f + forget_bias) c + sigmoid(i) tanh(j),    h' = sigmoid(o) tanh(c').
