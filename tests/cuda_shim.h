@@ -1,0 +1,126 @@
+// CUDA's words in C++, so that kernels run on a processor: one block after another, its threads as fibres that take turns.
+//
+// A fibre runs until it waits, at a __syncthreads or a shuffle, or ends; then the next one does. They take turns upwards or downwards
+// (`downwards`): a kernel that lacks a __syncthreads gives another result in one of the two. What would be undefined on a GPU is an error
+// here: threads of a block or a warp that wait in different places, or for one that has ended. Shared memory starts as NaN in every block,
+// with NaN behind it that must still be there at the end.
+
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <ucontext.h>
+
+#define __global__
+#define __device__ static
+#define __shared__ thread_local  // `extern __shared__ float shared[]` finds the array below
+
+struct Triple { int x, y, z; };
+static Triple gridDim, blockDim, blockIdx, threadIdx;
+
+namespace shim {
+
+enum State { READY, AT_WARP, AT_BLOCK, DONE };
+enum Error { FINE, DIVERGED, OVERRUN };
+
+constexpr int THREADS = 1024, STACK = 32 * 1024, BYTES = 64 * 1024, GUARD = 1024;
+
+struct Fibre { ucontext_t context; State state; Triple index; int turn; };
+
+static Fibre fibres[THREADS];
+static ucontext_t scheduler;
+static int current;
+static float exchanged[2][THREADS];  // what threads offer in a shuffle; two in turn, so that one wait a shuffle is enough
+static void (*body)(void**);
+static void** arguments;
+
+static void wait(State where)
+{
+    fibres[current].state = where;
+    swapcontext(&fibres[current].context, &scheduler);
+}
+
+static void enter()
+{
+    body(arguments);
+    fibres[current].state = DONE;
+    swapcontext(&fibres[current].context, &scheduler);
+}
+
+static bool release(int first, int last, State where)  // if all of these wait there, let them go on
+{
+    for (int t = first; t < last; t++)
+        if (fibres[t].state != where) return false;
+    for (int t = first; t < last; t++) fibres[t].state = READY;
+    return true;
+}
+
+static bool run_block(int threads, bool downwards)
+{
+    static char* stacks = static_cast<char*>(malloc((size_t)THREADS * STACK));
+    for (int t = 0; t < threads; t++) {
+        Fibre& f = fibres[t];
+        getcontext(&f.context);
+        f.context.uc_stack.ss_sp = stacks + (size_t)t * STACK;
+        f.context.uc_stack.ss_size = STACK;
+        makecontext(&f.context, enter, 0);
+        f.state = READY;
+        f.turn = 0;
+        f.index = {t % blockDim.x, t / blockDim.x % blockDim.y, t / blockDim.x / blockDim.y};
+    }
+    for (;;) {
+        bool moved = false, left = false;
+        for (int k = 0; k < threads; k++) {
+            current = downwards ? threads - 1 - k : k;
+            if (fibres[current].state != READY) continue;
+            threadIdx = fibres[current].index;
+            swapcontext(&scheduler, &fibres[current].context);
+            moved = true;
+        }
+        for (int w = 0; w < threads; w += 32) moved |= release(w, w + 32 < threads ? w + 32 : threads, AT_WARP);
+        moved |= release(0, threads, AT_BLOCK);
+        for (int t = 0; t < threads; t++) left |= fibres[t].state != DONE;
+        if (!left) return true;
+        if (!moved) return false;
+    }
+}
+
+}  // namespace shim
+
+thread_local float shared[(shim::BYTES + shim::GUARD) / sizeof(float)];
+
+extern "C" int shim_run(void (*kernel)(void**), void** values, const int* grid, const int* block, int bytes, int downwards)
+{
+    gridDim = {grid[0], grid[1], grid[2]};
+    blockDim = {block[0], block[1], block[2]};
+    shim::body = kernel;
+    shim::arguments = values;
+    const int blocks = grid[0] * grid[1] * grid[2], used = bytes / sizeof(float), whole = sizeof(shared) / sizeof(float);
+    for (int k = 0; k < blocks; k++) {
+        const int b = downwards ? blocks - 1 - k : k;
+        blockIdx = {b % grid[0], b / grid[0] % grid[1], b / grid[0] / grid[1]};
+        for (int e = 0; e < whole; e++) shared[e] = NAN;
+        if (!shim::run_block(block[0] * block[1] * block[2], downwards)) return shim::DIVERGED;
+        for (int e = used; e < whole; e++)
+            if (!std::isnan(shared[e])) return shim::OVERRUN;
+    }
+    return shim::FINE;
+}
+
+static void __syncthreads() { shim::wait(shim::AT_BLOCK); }
+
+static float __shfl_xor_sync(unsigned, float value, int lanes)
+{
+    const int me = shim::current, turn = shim::fibres[me].turn ^= 1;
+    shim::exchanged[turn][me] = value;
+    shim::wait(shim::AT_WARP);
+    return shim::exchanged[turn][me ^ lanes];
+}
+
+static float __int_as_float(unsigned bits)
+{
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
