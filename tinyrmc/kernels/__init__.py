@@ -19,6 +19,7 @@ from pathlib import Path
 import numpy as np
 
 SOURCES = ("warp", "layer_norm", "rmc_gates", "attention", "softmax_cross_entropy", "adam")  # the first is for the others
+FOLDER = Path(__file__).parent
 WARP = 32
 SHARED = 64 * 1024  # bytes of shared memory that any GPU CuPy still supports gives a block, if asked
 PARTIAL_BLOCKS = 512  # blocks that share the rows of layer_norm's backward
@@ -84,9 +85,12 @@ def _function(xp, name):
 
 @functools.cache
 def _module(xp):
-    folder = Path(__file__).parent
-    code = "\n".join([(folder / f"{name}.cu").read_text(encoding="utf-8") for name in SOURCES])
-    return xp.RawModule(code=code, options=("-std=c++17",))
+    return xp.RawModule(code=source(), options=("-std=c++17",))
+
+
+def source() -> str:
+    """All kernels as one text of CUDA C++."""
+    return "\n".join([(FOLDER / f"{name}.cu").read_text(encoding="utf-8") for name in SOURCES])
 
 
 def _launch(xp, name, blocks, threads, *args, shared=0):
