@@ -1,8 +1,8 @@
 // CUDA's words in C++, so that kernels run on a processor: one block after another, its threads as fibres that take turns.
 //
-// A fibre runs until it waits, at a __syncthreads or a shuffle, or ends; then the next one does. They take turns upwards or downwards
-// (`downwards`): a kernel that lacks a __syncthreads gives another result in one of the two. What would be undefined on a GPU is an error
-// here: threads of a block or a warp that wait in different places, or for one that has ended. Shared memory starts as NaN in every block,
+// A fibre runs until it waits, at a __syncthreads or a shuffle, or ends; then the next one of its warp does, and a warp goes as far as it
+// can before the next. They take turns upwards or downwards: a kernel that lacks a __syncthreads gives another result in one of the two,
+// unless it happens not to need it. What would be undefined on a GPU is an error here: threads of a block or a warp that wait in different places, or for one that has ended. Shared memory starts as NaN in every block,
 // with NaN behind it that must still be there at the end.
 
 #include <cmath>
@@ -69,20 +69,23 @@ static bool run_block(int threads, bool downwards)
         f.turn = 0;
         f.index = {t % blockDim.x, t / blockDim.x % blockDim.y, t / blockDim.x / blockDim.y};
     }
+    const int warps = (threads + 31) / 32;
     for (;;) {
-        bool moved = false, left = false;
-        for (int k = 0; k < threads; k++) {
-            current = downwards ? threads - 1 - k : k;
-            if (fibres[current].state != READY) continue;
-            threadIdx = fibres[current].index;
-            swapcontext(&scheduler, &fibres[current].context);
-            moved = true;
+        bool left = false;
+        for (int k = 0; k < warps; k++) {  // a warp goes as far as it can before the next one does
+            const int first = 32 * (downwards ? warps - 1 - k : k), last = first + 32 < threads ? first + 32 : threads;
+            do {
+                for (int t = 0; t < last - first; t++) {
+                    current = downwards ? last - 1 - t : first + t;
+                    if (fibres[current].state != READY) continue;
+                    threadIdx = fibres[current].index;
+                    swapcontext(&scheduler, &fibres[current].context);
+                }
+            } while (release(first, last, AT_WARP));
         }
-        for (int w = 0; w < threads; w += 32) moved |= release(w, w + 32 < threads ? w + 32 : threads, AT_WARP);
-        moved |= release(0, threads, AT_BLOCK);
         for (int t = 0; t < threads; t++) left |= fibres[t].state != DONE;
         if (!left) return true;
-        if (!moved) return false;
+        if (!release(0, threads, AT_BLOCK)) return false;
     }
 }
 
