@@ -21,7 +21,7 @@ static Triple gridDim, blockDim, blockIdx, threadIdx;
 
 namespace shim {
 
-enum State { READY, AT_WARP, AT_BLOCK, DONE };
+enum State { NEW, READY, AT_WARP, AT_BLOCK, DONE };
 enum Error { FINE, DIVERGED, OVERRUN };
 
 constexpr int THREADS = 1024, STACK = 32 * 1024, BYTES = 64 * 1024, GUARD = 1024;
@@ -30,7 +30,8 @@ struct Fibre { ucontext_t context; State state; Triple index; int turn; };
 
 static Fibre fibres[THREADS];
 static ucontext_t scheduler;
-static int current;
+static int current, threads;  // the thread that runs; how many a block has
+static bool downwards;
 static float exchanged[2][THREADS];  // what threads offer in a shuffle; two in turn, so that one wait a shuffle is enough
 static void (*body)(void**);
 static void** arguments;
@@ -41,11 +42,36 @@ static void wait(State where)
     swapcontext(&fibres[current].context, &scheduler);
 }
 
-static void enter()
+static void go(int thread)
 {
-    body(arguments);
-    fibres[current].state = DONE;
-    swapcontext(&fibres[current].context, &scheduler);
+    current = thread;
+    threadIdx = fibres[thread].index;
+}
+
+static void enter()  // a fibre that is done goes on as the next thread of its warp, if that is new: most kernels need few fibres
+{
+    for (;;) {
+        body(arguments);
+        fibres[current].state = DONE;
+        const int next = downwards ? current - 1 : current + 1;
+        if (next < 0 || next / 32 != current / 32 || next >= threads || fibres[next].state != NEW) break;
+        go(next);
+    }
+    setcontext(&scheduler);
+}
+
+static void resume(int thread)
+{
+    static char* stacks = static_cast<char*>(malloc((size_t)THREADS * STACK));
+    ucontext_t& context = fibres[thread].context;
+    if (fibres[thread].state == NEW) {
+        getcontext(&context);
+        context.uc_stack.ss_sp = stacks + (size_t)thread * STACK;
+        context.uc_stack.ss_size = STACK;
+        makecontext(&context, enter, 0);
+    }
+    go(thread);
+    swapcontext(&scheduler, &context);
 }
 
 static bool release(int first, int last, State where)  // if all of these wait there, let them go on
@@ -56,18 +82,12 @@ static bool release(int first, int last, State where)  // if all of these wait t
     return true;
 }
 
-static bool run_block(int threads, bool downwards)
+static bool run_block()
 {
-    static char* stacks = static_cast<char*>(malloc((size_t)THREADS * STACK));
     for (int t = 0; t < threads; t++) {
-        Fibre& f = fibres[t];
-        getcontext(&f.context);
-        f.context.uc_stack.ss_sp = stacks + (size_t)t * STACK;
-        f.context.uc_stack.ss_size = STACK;
-        makecontext(&f.context, enter, 0);
-        f.state = READY;
-        f.turn = 0;
-        f.index = {t % blockDim.x, t / blockDim.x % blockDim.y, t / blockDim.x / blockDim.y};
+        fibres[t].state = NEW;
+        fibres[t].turn = 0;
+        fibres[t].index = {t % blockDim.x, t / blockDim.x % blockDim.y, t / blockDim.x / blockDim.y};
     }
     const int warps = (threads + 31) / 32;
     for (;;) {
@@ -76,10 +96,8 @@ static bool run_block(int threads, bool downwards)
             const int first = 32 * (downwards ? warps - 1 - k : k), last = first + 32 < threads ? first + 32 : threads;
             do {
                 for (int t = 0; t < last - first; t++) {
-                    current = downwards ? last - 1 - t : first + t;
-                    if (fibres[current].state != READY) continue;
-                    threadIdx = fibres[current].index;
-                    swapcontext(&scheduler, &fibres[current].context);
+                    const int thread = downwards ? last - 1 - t : first + t;
+                    if (fibres[thread].state <= READY) resume(thread);
                 }
             } while (release(first, last, AT_WARP));
         }
@@ -95,6 +113,8 @@ thread_local float shared[(shim::BYTES + shim::GUARD) / sizeof(float)];
 
 extern "C" int shim_run(void (*kernel)(void**), void** values, const int* grid, const int* block, int bytes, int downwards)
 {
+    shim::threads = block[0] * block[1] * block[2];
+    shim::downwards = downwards;
     gridDim = {grid[0], grid[1], grid[2]};
     blockDim = {block[0], block[1], block[2]};
     shim::body = kernel;
@@ -104,7 +124,7 @@ extern "C" int shim_run(void (*kernel)(void**), void** values, const int* grid, 
         const int b = downwards ? blocks - 1 - k : k;
         blockIdx = {b % grid[0], b / grid[0] % grid[1], b / grid[0] / grid[1]};
         for (int e = 0; e < whole; e++) shared[e] = NAN;
-        if (!shim::run_block(block[0] * block[1] * block[2], downwards)) return shim::DIVERGED;
+        if (!shim::run_block()) return shim::DIVERGED;
         for (int e = used; e < whole; e++)
             if (!std::isnan(shared[e])) return shim::OVERRUN;
     }
