@@ -4,7 +4,8 @@ A fused primitive is one tape entry where a composition would be ten, and it sav
 own definition in basic primitives, `op.reference(...)`: that is the text to read, the oracle in the tests, and, inside `with reference():`,
 what runs instead.
 
-All GEMMs go through `backend.gemm`; the rest of each body is NumPy's vocabulary on `xp`, so the same lines run on CuPy.
+All GEMMs go through `backend.gemm`; the rest of each body is NumPy's vocabulary on `xp`, so the same lines run on CuPy. Where the last
+line of a section names a kernel, that takes the place of the two bodies on a GPU, if it supports the call.
 """
 
 from __future__ import annotations
