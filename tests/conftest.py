@@ -7,7 +7,7 @@ os.environ["OPENBLAS_NUM_THREADS"] = os.environ["OMP_NUM_THREADS"] = "1"
 import pytest
 from hypothesis import settings
 
-from tinyrmc import engine, fused
+from tinyrmc import engine, fused, kernels
 
 settings.register_profile("dev", max_examples=50, deadline=None)
 settings.register_profile("ci", max_examples=50, deadline=None, derandomize=True)  # the same examples every time
@@ -16,9 +16,10 @@ settings.load_profile("ci" if os.environ.get("CI") else "dev")
 
 @pytest.fixture(autouse=True)
 def nothing_left_on():
-    """Fails a test that leaves a Tape recording or the reference mode on, which would change what the next test sees."""
+    """Fails a test that leaves a Tape recording, the reference mode on or the kernels off, which would change what the next test sees."""
     yield
-    recording, composed = engine._local.tape is not None, fused._mode["reference"]
-    engine._local.tape, fused._mode["reference"] = None, False
+    recording, composed, kernels_on = engine._local.tape is not None, fused._mode["reference"], kernels._mode["on"]
+    engine._local.tape, fused._mode["reference"], kernels._mode["on"] = None, False, True
     assert not recording, "the test left a Tape recording"
     assert not composed, "the test left fused.reference() on"
+    assert kernels_on, "the test left kernels.off() on"

@@ -4,8 +4,10 @@ import os
 import subprocess
 import sys
 import types
+from importlib import metadata
 from pathlib import Path
 
+import fakecupy
 import numpy as np
 import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
@@ -92,21 +94,84 @@ def test_devices():
         backend.device_namespace("tpu")
 
 
-def test_cuda_without_cupy_names_the_extra_to_install(monkeypatch):
-    monkeypatch.setitem(sys.modules, "cupy", None)  # import cupy now raises ImportError
-    with pytest.raises(backend.DeviceError, match=r"needs CuPy, which is not installed; pip install 'tinyrmc\[cuda12\]'") as caught:
+def cuda_error():
+    """The one line for a device that cannot be used."""
+    with pytest.raises(backend.DeviceError) as caught:
         backend.device_namespace("cuda")
     assert "\n" not in str(caught.value)
+    return str(caught.value)
 
 
-def test_cuda_without_a_gpu_says_so(monkeypatch):
+def test_cuda_without_cupy_names_the_extra_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "cupy", None)  # import cupy now raises ImportError
+    assert "needs CuPy, which is not installed; pip install 'tinyrmc[cuda12]'" in cuda_error()
+
+
+@pytest.mark.parametrize(
+    "raises, says",
+    [
+        ("raise ImportError('libcudart.so.12: no such file\\nmore')", "cannot be imported (ImportError: libcudart.so.12: no such file)"),
+        ("import no_such_module", "CuPy needs no_such_module, which is not installed"),
+    ],
+)
+def test_a_cupy_that_cannot_be_imported(raises, says, tmp_path, monkeypatch):
+    (tmp_path / "cupy.py").write_text(raises)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "cupy", raising=False)
+    assert says in cuda_error() and "tinyrmc[cuda12]" in cuda_error()
+
+
+@pytest.mark.parametrize(
+    "driver, says",
+    [
+        (0, "cupy-cuda13x 14.2.0 finds no NVIDIA driver; install one, or run with --device cpu"),
+        (
+            12080,
+            "cupy-cuda13x 14.2.0 is made for CUDA 13.0, the NVIDIA driver goes up to 12.8; "
+            "pip uninstall cupy-cuda13x and pip install 'tinyrmc[cuda12]', or install a newer driver",
+        ),
+        (11040, "is made for CUDA 13.0, the NVIDIA driver goes up to 11.4; install a newer driver"),
+        (13010, "finds a driver for CUDA 13.1 but no GPU; see nvidia-smi and CUDA_VISIBLE_DEVICES, or run with --device cpu"),
+    ],
+)
+def test_cuda_without_a_usable_gpu_says_why(driver, says, monkeypatch):
+    """As CuPy 14.2 answers: no GPU for whatever reason is `is_available() == False`, and both versions can be asked for all the same."""
     cupy = types.ModuleType("cupy")
     cupy.is_available = lambda: False
+    runtime = types.SimpleNamespace(driverGetVersion=lambda: driver, runtimeGetVersion=lambda: 13000)
+    cupy.cuda = types.SimpleNamespace(runtime=runtime)
     monkeypatch.setitem(sys.modules, "cupy", cupy)
-    with pytest.raises(backend.DeviceError, match="no usable NVIDIA GPU or driver; run with --device cpu"):
-        backend.device_namespace("cuda")
-    cupy.is_available = lambda: True
+    monkeypatch.setattr(metadata, "packages_distributions", lambda: {"cupy": ["cupy-cuda13x", "cupy-cuda13x"]})
+    monkeypatch.setattr(metadata, "version", lambda name: "14.2.0")
+    assert says in cuda_error()
+
+
+def test_cuda_that_fails_at_first_use_says_how(monkeypatch):
+    """A wheel without the CUDA libraries it needs finds the GPU and fails at the first product or kernel."""
+    cupy = fakecupy.installed(monkeypatch)
     assert backend.device_namespace("cuda") is cupy
+
+    def ones(*_):
+        raise ImportError("libcublas.so.12: cannot open shared object file\nsecond line")
+
+    monkeypatch.setattr(cupy, "ones", ones, raising=False)
+    assert "CuPy cannot compute on it (ImportError: libcublas.so.12: cannot open shared object file); install CuPy with" in cuda_error()
+
+
+def test_tf32_is_a_mode_of_cublas_for_this_gpu(monkeypatch):
+    modes = []
+    cublas = types.ModuleType("cupy_backends.cuda.libs.cublas")
+    cublas.setMathMode = lambda handle, mode: modes.append((handle, mode))
+    names = ["cupy_backends", "cupy_backends.cuda", "cupy_backends.cuda.libs"]
+    for name in names:
+        monkeypatch.setitem(sys.modules, name, types.ModuleType(name))
+    sys.modules[names[-1]].cublas = cublas
+    monkeypatch.setitem(sys.modules, cublas.__name__, cublas)
+    device = types.SimpleNamespace(get_cublas_handle=lambda: 7)
+    xp = types.SimpleNamespace(cuda=types.SimpleNamespace(device=device))
+    backend.use_tf32(xp, True)
+    backend.use_tf32(xp, False)
+    assert modes == [(7, 3), (7, 0)]
 
 
 def test_moves():

@@ -15,8 +15,10 @@ import signal
 import subprocess
 import sys
 import time
+import types
 from pathlib import Path
 
+import fakecupy
 import numpy as np
 import pytest
 
@@ -143,13 +145,13 @@ def test_the_help_names_every_field_with_its_unit_and_default(capsys):
     text = " ".join(re.sub("[\u2500-\u257f]+", " ", capsys.readouterr().out).split())
     assert "python -m tinyrmc.train nth_farthest ladder" in text
     for kind, default in ((train.Options, train.Options()), (nth_farthest.Config, nth_farthest.LADDER)):
-        for flag in (flag for flag in flags_of(kind) if ".no-" not in flag):
+        for flag in (flag for flag in flags_of(kind) if not re.search(r"[.-]no-", flag)):
             value = default
             for name in flag.removeprefix("--").replace("-", "_").split("."):
                 value = getattr(value, name)
             if flag == "--data.rungs":
                 value = " ".join(f"{k} {d}" for k, d in value)
-            entry = re.search(rf"{flag}[ ,](?:(?! --(?!model.no-)).)*?\(default: {re.escape(str(value))}\)", text)  # up to the next flag
+            entry = re.search(rf"{flag}[ ,](?:(?! --(?!(model.)?no-)).)*?\(default: {re.escape(str(value))}\)", text)  # up to the next flag
             assert entry and len(entry[0].split()) >= 6, flag  # says what it is
     for section in ("section 3.1", "section 3.2", "section 3.3", "equation 7", "section 4.1"):
         assert section in text
@@ -237,6 +239,9 @@ BAD_WORDS = [
     ("nth_farthest --max-minutes 0", "--max-minutes must be positive, got 0"),
     ("nth_farthest --device gpu", "--device is one of cpu, cuda, not 'gpu'"),
     ("nth_farthest --device cuda", "pip install 'tinyrmc[cuda12]' or 'tinyrmc[cuda13]'"),
+    ("nth_farthest --device cuda --tf32", "pip install 'tinyrmc[cuda12]' or 'tinyrmc[cuda13]'"),
+    ("nth_farthest --tf32", "--tf32 goes with --device cuda, and the device is cpu; leave --tf32 out"),
+    ("nth_farthest --tf3", "unknown flag '--tf3'; did you mean '--tf32'?"),
     ("--resume", "--resume needs a run directory"),
     ("--resume --workers 2", "--resume needs a run directory"),
     ("--resume nowhere", "cannot read nowhere/config.json: No such file or directory"),
@@ -454,6 +459,21 @@ def test_another_number_of_workers_is_allowed_and_told(half, capsys):
     assert half.metrics()[-1]["step"] == STEPS
 
 
+def test_a_run_on_a_gpu_records_which_and_goes_on_as_it_was(monkeypatch, capsys):
+    cupy, modes = fakecupy.installed(monkeypatch), []
+    properties = {"name": b"Some GPU", "major": 9, "minor": 0}
+    versions = {"driverGetVersion": lambda: 13000, "runtimeGetVersion": lambda: 12090, "getDeviceProperties": lambda device: properties}
+    cuda = types.SimpleNamespace(runtime=types.SimpleNamespace(**versions), Device=lambda: types.SimpleNamespace(id=0))
+    monkeypatch.setattr(cupy, "cuda", cuda, raising=False)
+    monkeypatch.setattr(train, "use_tf32", lambda xp, on: modes.append((xp, on)))
+    assert train.main([*TINY, "--device", "cuda", "--tf32", "--run", "run", "--max-minutes", "1e-9"]) == 0
+    environment = Run.open("run").environment
+    assert (environment["device"], environment["tf32"], environment["gpu"]) == ("cuda", True, "Some GPU")
+    assert (environment["compute_capability"], environment["cuda_driver"], environment["cuda_runtime"]) == ("9.0", 13000, 12090)
+    assert train.main(["--resume", "run"]) == 0
+    assert modes == [(cupy, True)] * 2 and capsys.readouterr().out.count("on cuda in TF32, 1 worker") == 2
+
+
 @forks
 def test_a_run_goes_on_with_as_many_workers_as_before(capsys):
     assert train.main([*TINY, "--workers", "2", "--run", "two", "--max-minutes", "1e-9"]) == 0
@@ -602,6 +622,7 @@ PARITY = '''"""Parity: is the number of ones odd? As short as a task can be."""
 
 from dataclasses import dataclass
 
+import fakecupy
 import numpy as np
 
 from tinyrmc import nn, primitives

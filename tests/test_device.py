@@ -1,7 +1,7 @@
 """The program on a device that is not the host: everything gives NumPy's values, waits for nothing inside a step, and stays in float32.
 
-The device is the stand-in of fakecupy.py, which computes with NumPy; so what is compared here is equal to the last bit. CuPy itself has not
-been run yet.
+The device is the stand-in of fakecupy.py, which computes with NumPy and has no compiler of CUDA, so that the array bodies run: what is
+compared here is equal to the last bit. The kernels are in test_kernels.py. CuPy itself has not been run yet.
 """
 
 import dataclasses

@@ -14,6 +14,7 @@ from contextlib import contextmanager, suppress
 import numpy as np
 
 _NAMESPACES = {np.ndarray: np}  # array type -> module with NumPy's names
+_EXTRAS = "'tinyrmc[cuda12]' or 'tinyrmc[cuda13]'"
 
 
 class DeviceError(RuntimeError):
@@ -62,13 +63,71 @@ def device_namespace(device: str):
         raise DeviceError(f"unknown device {device!r}; choose cpu or cuda")
     try:
         import cupy
-    except ImportError:
-        raise DeviceError(
-            "--device cuda needs CuPy, which is not installed; pip install 'tinyrmc[cuda12]' or 'tinyrmc[cuda13]', as your driver has it"
-        ) from None
+    except ModuleNotFoundError as error:
+        if error.name != "cupy":
+            raise DeviceError(f"--device cuda: CuPy needs {error.name}, which is not installed; pip install {_EXTRAS}") from error
+        raise DeviceError(f"--device cuda needs CuPy, which is not installed; pip install {_EXTRAS}, as your driver has it") from None
+    except ImportError as error:
+        raise DeviceError(f"--device cuda: {_wheel()} cannot be imported ({_first_line(error)}); reinstall it with {_EXTRAS}") from error
     if not cupy.is_available():
-        raise DeviceError("--device cuda: CuPy finds no usable NVIDIA GPU or driver; run with --device cpu")
+        raise DeviceError(f"--device cuda: {_why_unavailable(cupy)}")
+    try:
+        square = cupy.ones((2, 2), np.float32)
+        (square @ square + square).get()  # an allocation, a product by cuBLAS and a kernel compiled on the spot
+    except Exception as error:
+        raise DeviceError(
+            f"--device cuda: the GPU is there, but {_wheel()} cannot compute on it ({_first_line(error)}); install CuPy with the CUDA "
+            f"libraries it needs, {_EXTRAS}, or run with --device cpu"
+        ) from error
     return cupy
+
+
+def _wheel() -> str:
+    """CuPy under the name it was installed by, `cupy-cuda13x 14.2.0`, which says the CUDA version it is made for."""
+    from importlib import metadata
+
+    names = metadata.packages_distributions().get("cupy", [])
+    return " and ".join(f"{name} {metadata.version(name)}" for name in sorted(set(names))) or "CuPy"
+
+
+def _first_line(error) -> str:
+    return f"{type(error).__name__}: {error}".strip().splitlines()[0]
+
+
+def _why_unavailable(cupy) -> str:
+    """What is missing when CuPy finds no GPU, and the remedy. CUDA's versions are numbers: 12090 is 12.9, and no driver is 0."""
+    driver, runtime = cupy.cuda.runtime.driverGetVersion(), cupy.cuda.runtime.runtimeGetVersion()
+    found, wanted = (f"{version // 1000}.{version % 1000 // 10}" for version in (driver, runtime))
+    if not driver:
+        return f"{_wheel()} finds no NVIDIA driver; install one, or run with --device cpu"
+    if driver // 1000 < runtime // 1000:
+        swap = f"pip uninstall {_wheel().split()[0]} and pip install 'tinyrmc[cuda12]', or " if driver // 1000 == 12 else ""
+        return f"{_wheel()} is made for CUDA {wanted}, the NVIDIA driver goes up to {found}; {swap}install a newer driver"
+    return f"{_wheel()} finds a driver for CUDA {found} but no GPU; see nvidia-smi and CUDA_VISIBLE_DEVICES, or run with --device cpu"
+
+
+def use_tf32(xp, on: bool) -> None:
+    """Let CuPy's matrix products round their float32 operands to TF32 (10 bits of mantissa instead of 23), or stop it.
+
+    GPUs from Ampere on have units for such products; each operand is then off by up to 5e-4 of itself. The mode is that of cuBLAS in this
+    thread on the current GPU, since CuPy's own switch, CUPY_TF32, does not reach products of stacks of matrices.
+    """
+    from cupy_backends.cuda.libs import cublas
+
+    cublas.setMathMode(xp.cuda.device.get_cublas_handle(), 3 if on else 0)  # CUBLAS_TF32_TENSOR_OP_MATH, CUBLAS_DEFAULT_MATH
+
+
+def describe_gpu(xp) -> dict:
+    """The GPU in use and the versions that its results depend on, for a record."""
+    runtime = xp.cuda.runtime
+    properties = runtime.getDeviceProperties(xp.cuda.Device().id)
+    return {
+        "gpu": properties["name"].decode(),
+        "compute_capability": f"{properties['major']}.{properties['minor']}",
+        "cupy": _wheel(),
+        "cuda_driver": runtime.driverGetVersion(),
+        "cuda_runtime": runtime.runtimeGetVersion(),
+    }
 
 
 def to_device(array, xp):

@@ -4,7 +4,8 @@ A fused primitive is one tape entry where a composition would be ten, and it sav
 own definition in basic primitives, `op.reference(...)`: that is the text to read, the oracle in the tests, and, inside `with reference():`,
 what runs instead.
 
-All GEMMs go through `backend.gemm`; the rest of each body is NumPy's vocabulary on `xp`, so the same lines run on CuPy.
+All GEMMs go through `backend.gemm`; the rest of each body is NumPy's vocabulary on `xp`, so the same lines run on CuPy. Where the last
+line of a section names a kernel, that takes the place of the two bodies on a GPU, if it supports the call.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from contextlib import contextmanager
 
 import numpy as np
 
+from . import kernels
 from . import primitives as p
 from .backend import gemm, namespace
 from .engine import Primitive
@@ -25,6 +27,11 @@ class Fused(Primitive):
     """A primitive that can say what it means: `reference` is the same function composed of basic primitives."""
 
     composed = None
+    kernel = None  # the override of the array bodies on a GPU, if there is one: see kernels/
+
+    def override(self, xp, arrays, static):
+        """The kernel, where there is one and it supports the call; else the array bodies."""
+        return self.kernel if self.kernel is not None and self.kernel.takes(xp, arrays, static) else self
 
     def reference(self, *args, **static):
         """The same values and gradients from basic primitives: slower, plainer."""
@@ -139,6 +146,9 @@ def _(x, gain, offset, residual=None, epsilon=1e-5):
     return d / p.sqrt(p.mean(d * d, axis=-1, keepdims=True) + epsilon) * gain + offset
 
 
+layer_norm.kernel = kernels.layer_norm  # kernels/layer_norm.cu
+
+
 # --- attention over a few slots ----------------------------------------------------------------------------------------------------------
 
 
@@ -203,6 +213,9 @@ def _(qkv, num_heads, key_size, num_queries=None, trace=None):
     return p.reshape(out, (batch, out.shape[1], -1))
 
 
+attention.kernel = kernels.attention  # kernels/attention.cu
+
+
 # --- gates -------------------------------------------------------------------------------------------------------------------------------
 
 
@@ -262,6 +275,9 @@ def _(from_input, from_memory, candidate, memory, input_bias=0.0, forget_bias=1.
     if trace is not None:
         trace["input_gate"], trace["forget_gate"] = i.data, f.data
     return i * p.tanh(candidate) + f * memory
+
+
+rmc_gates.kernel = kernels.rmc_gates  # kernels/rmc_gates.cu
 
 
 @fused(hint="z is (B, 4 * hidden), the cell (B, hidden)")
@@ -328,3 +344,6 @@ def _(logits, targets):
     xp = namespace(shifted.data)
     hot = targets[..., None] == xp.arange(logits.shape[-1])
     return p.log(p.sum(p.exp(shifted), axis=-1)) - p.sum(shifted * hot, axis=-1)
+
+
+softmax_cross_entropy.kernel = kernels.softmax_cross_entropy  # kernels/softmax_cross_entropy.cu

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 
+from . import kernels
 from .backend import namespace
 from .engine import Parameter
 
@@ -164,6 +165,8 @@ class Adam(Optimizer):
 
     def _update(self, rate, finite):
         xp, g, m, v, scratch = self.xp, self.gradient, self.first_moment, self.second_moment, self._scratch
+        if kernels.usable(xp, self.data):  # kernels/adam.cu
+            return kernels.adam(xp, self.data, g, m, v, rate, finite, self.updates, self.beta1, self.beta2, self.epsilon)
         m *= self._keep(self.beta1, finite)
         xp.multiply(g, 1 - self.beta1, out=scratch)
         m += scratch

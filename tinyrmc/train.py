@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from . import discovery
+from .backend import describe_gpu, use_tf32
 from .commands import UsageError, duration, flags_of, nearest, parse, percent, python, results_table, run_main
 from .runs import Run, RunError, environment, require_same
 from .training import Task, Trainer, open_checkpoint, run_training, task_from_dict
@@ -35,6 +36,8 @@ class Options:
     """processes that share a batch; None: as many as the work is worth, one a core at most. Same number, same bits"""
     device: Literal["cpu", "cuda"] = "cpu"
     """cuda needs CuPy: pip install 'tinyrmc[cuda12]' or 'tinyrmc[cuda13]'"""
+    tf32: bool = False
+    """with cuda: matrix products may round their operands to TF32, 10 bits of mantissa instead of 23, for speed on recent GPUs"""
     run: Path | None = None
     """the run directory, which must not exist yet; None: the next free runs/<task>-<preset>-<n>"""
     max_minutes: float | None = None
@@ -45,6 +48,8 @@ class Options:
             raise ValueError(f"--seed must not be negative, got {self.seed}")
         if self.workers is not None and self.workers < 1:
             raise ValueError(f"--workers must be at least 1, got {self.workers}")
+        if self.tf32 and self.device != "cuda":
+            raise ValueError(f"--tf32 goes with --device cuda, and the device is {self.device}; leave --tf32 out, or say --no-tf32")
         if self.max_minutes is not None and not self.max_minutes > 0:
             raise ValueError(f"--max-minutes must be positive, got {self.max_minutes}")
 
@@ -109,7 +114,8 @@ def _resumed(args: list[str]) -> tuple[Run | None, Options]:
                 raise UsageError("--resume needs a run directory, as in --resume runs/nth_farthest-quick-1")
             del args[k : k + (1 if "=" in word else 2)]
             run = Run.open(rest)
-            return run, Options(seed=run.config.get("seed", 0), device=run.environment.get("device", "cpu"))
+            before = {name: run.environment[name] for name in ("device", "tf32") if name in run.environment}
+            return run, Options(seed=run.config.get("seed", 0), **before)
     return None, Options()
 
 
@@ -145,8 +151,12 @@ def _train(task: Task, options: Options, described: dict, run: Run | None) -> in
         trainer = Trainer(task, options.seed, workers, options.device)
     except (ValueError, MemoryError) as error:
         raise UsageError(str(error)) from error
+    if options.tf32:
+        use_tf32(trainer.xp, True)
     if run is None:
         described_machine = {**environment(), "workers": trainer.workers.count, "device": options.device}
+        if options.device == "cuda":
+            described_machine |= {"tf32": options.tf32, **describe_gpu(trainer.xp)}
         run = Run.create("runs", f"{described['task']}-{described['preset']}", described, described_machine, options.run)
     else:
         trainer.restore(arrays, state)
@@ -181,7 +191,8 @@ def _announce(trainer, run, described, options):
     print(f"  network   {trainer.task.describe(model)}, {model.num_parameters:,} parameters")
     kind = "processes" if trainer.workers.processes else "threads"
     how = "1 worker" if trainer.workers.count == 1 else f"{trainer.workers.count} {kind}"
-    print(f"  training  {t.steps - trainer.step:,} steps of {t.batch_size} examples on {options.device}, {how}")
+    where = f"{options.device} in TF32" if options.tf32 else options.device
+    print(f"  training  {t.steps - trainer.step:,} steps of {t.batch_size} examples on {where}, {how}")
     print(f"  run       {run.path}", flush=True)
 
 

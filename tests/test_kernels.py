@@ -1,0 +1,384 @@
+"""The CUDA kernels, run without a GPU: the same Python launches the same source, compiled by g++ with cuda_shim.h.
+
+Each is compared with its array body in float64, the threads of a block taking turns in either order. What this cannot show is speed, and
+races between threads that a GPU runs truly at once; benchmarks/gpu.py makes the same comparisons on a GPU.
+"""
+
+import dataclasses
+import math
+import shutil
+import subprocess
+
+import cuda_shim
+import fakecupy
+import numpy as np
+import pytest
+from cuda_shim import RawModule
+from fakecupy import Refused, cupy, no_sync, only
+from samplers import Case, gradients, output_weights
+
+from tinyrmc import RelationalMemory, Tape, fused, kernels, optim
+from tinyrmc import primitives as p
+from tinyrmc.discovery import load_task
+from tinyrmc.engine import Parameter
+from tinyrmc.training import Trainer
+
+shim = pytest.mark.skipif(not cuda_shim.available, reason="needs g++ to run CUDA kernels on a processor")
+random = np.random.default_rng(0)  # begins anew in each test
+
+
+def device(array):
+    return cupy.asarray(np.asarray(array))
+
+
+def single(array):
+    return array.astype(np.float32) if array.dtype.kind == "f" else array
+
+
+def there(case):
+    return case.map(single).map(device)
+
+
+@pytest.fixture(params=["upwards", "downwards"])
+def gpu(request, monkeypatch):
+    """The stand-in with kernels; gives the list of those launched since."""
+    monkeypatch.setattr(cupy, "RawModule", RawModule, raising=False)
+    monkeypatch.setitem(cuda_shim.order, "downwards", request.param == "downwards")
+    random.bit_generator.state = np.random.default_rng(1).bit_generator.state
+    cuda_shim.launches.clear()
+    return cuda_shim.launches
+
+
+def close(ours, exact, tolerance=2e-6):
+    """Within `tolerance` of the largest element: a sum rounds relative to its terms, not to the result."""
+    assert type(ours) is fakecupy.ndarray and ours.dtype == np.float32 and ours.shape == exact.shape
+    assert np.abs(ours.get() - exact).max(initial=0) <= tolerance * max(1.0, np.abs(exact).max(initial=0))
+
+
+def normal(*shape):
+    return random.standard_normal(shape)
+
+
+# --- Each kernel against its array body ---------------------------------------------------------------------------------------------------
+
+CASES = []
+
+
+def put(launches, name, *arguments, **static):
+    case = Case(name, arguments, static)
+    CASES.append(pytest.param(case, launches.split(), id=str(case).replace("float64", "")))
+
+
+NORM = "layer_norm_forward layer_norm_backward column_sums"
+for _shape in (1, 1), (1, 5), (5,), (7, 31), (2, 3, 33), (9, 64), (40, 3), (5, 768), (3, 1536), (2, 8192):  # one row to each warp's many
+    put(NORM, "layer_norm", normal(*_shape) + 3, normal(_shape[-1]), normal(_shape[-1]))
+    put(NORM, "layer_norm", normal(*_shape), normal(_shape[-1]), normal(_shape[-1]), 2 * normal(*_shape))
+put(NORM, "layer_norm", normal(4, 6), normal(6), normal(6), epsilon=0.1)
+
+ATTENTION = "attention_forward attention_backward"
+for _batch, _rows, _heads, _key, _value, _queries in [
+    (2, 4, 2, 3, 2, None), (1, 1, 1, 1, 1, None), (2, 5, 3, 4, 4, 4), (3, 5, 2, 2, 5, 1), (1, 9, 2, 32, 32, 8), (1, 33, 1, 5, 3, None),
+    (1, 64, 1, 8, 8, 63), (1, 64, 1, 32, 32, None), (1, 3, 1, 2, 2, 7),
+]:  # fmt: skip
+    _static = {"num_heads": _heads, "key_size": _key} | ({} if _queries is None else {"num_queries": _queries})
+    put(ATTENTION, "attention", normal(_batch, _rows, _heads * (2 * _key + _value)), **_static)
+put(ATTENTION, "attention", 30 * normal(1, 4, 9), num_heads=1, key_size=3)  # exponentials that would overflow
+
+for _style in "unit", "memory":
+    for _batch, _slots, _width in (2, 3, 4), (1, 1, 5), (3, 1, 2), (3, 2, 33), (2, 5, 150):
+        _columns = 2 * _width if _style == "unit" else 2
+        _gates, _memories = (normal(_batch, n, _columns) for n in (1, _slots)), (normal(_batch, _slots, _width) for _ in range(2))
+        put(f"rmc_gates_forward rmc_gates_backward_{_style}", "rmc_gates", *_gates, *_memories, input_bias=0.25, forget_bias=-0.5)
+
+for _shape in (1, 2), (7, 8), (3, 33), (5,), (2, 3, 4), (4, 1), (6, 100):
+    _targets = np.asarray(random.integers(0, _shape[-1], _shape[:-1]))
+    put("softmax_cross_entropy_forward softmax_cross_entropy_backward", "softmax_cross_entropy", 5 * normal(*_shape), _targets)
+
+
+@shim
+@pytest.mark.parametrize(("case", "expected"), CASES)
+def test_gives_the_values_and_gradients_of_its_array_body(case, expected, gpu):
+    with no_sync(), only(np.float32):
+        value = there(case)()
+    close(value.data, case().data)
+    weights = output_weights(case)
+    with no_sync(), only(np.float32):
+        ours = gradients(there(case), [device(single(w)) for w in weights], watch=case.floats)
+    for one, exact in zip(ours, gradients(case, weights), strict=True):
+        close(one, exact, 1e-5 if case.name == "layer_norm" else 2e-6)  # where width is 1 or 5, d is mostly rounding
+    assert gpu == [expected[0], *expected]
+
+
+def test_every_kernel_is_among_them():
+    compared = {name for case in CASES for name in case.values[1]}
+    assert {*RawModule(kernels.source()).signatures} == compared | {"adam"}
+    assert {f"{name}.cu" for name in kernels.SOURCES} == {path.name for path in kernels.FOLDER.glob("*.cu")}
+
+
+@shim
+@pytest.mark.parametrize("name", ["layer_norm", "attention", "rmc_gates", "softmax_cross_entropy"])
+def test_any_choice_of_gradients(name, gpu):
+    """What nobody asked for is neither needed nor wrong; and a gradient that comes in pieces of memory is put in order."""
+    case = next(param.values[0] for param in reversed(CASES) if param.values[0].name == name)
+
+    def partial(case, watched, place=lambda a: a):
+        with Tape() as tape:
+            arguments = [tape.watch(a) if k == watched else a for k, a in enumerate(case.arguments)]
+            y = p.transpose(case(arguments))
+            loss = p.sum(p.square(p.transpose(y)) if y.ndim < 2 else p.transpose(p.square(y)))
+        return tape.gradient(loss, arguments[watched])
+
+    for watched in case.floats:
+        close(partial(there(case), watched), partial(case, watched), 1e-5)
+
+
+@shim
+def test_blocks_that_have_many_rows(gpu, monkeypatch):
+    monkeypatch.setattr(kernels, "PARTIAL_BLOCKS", 3)
+    case = Case("layer_norm", (normal(101, 7), normal(7), normal(7)))
+    weights = output_weights(case)
+    for one, exact in zip(gradients(there(case), [device(single(w)) for w in weights], case.floats), gradients(case, weights), strict=True):
+        close(one, exact, 1e-5)
+
+
+@shim
+def test_traces(gpu):
+    def traced(case, place):
+        trace = {}
+        case.map(place)(function=lambda *args, **static: getattr(fused, case.name)(*args, **static, trace=trace))
+        return trace
+
+    for case in [param.values[0] for param in CASES if param.values[0].name in ("attention", "rmc_gates")]:
+        exact = traced(case, np.asarray)
+        ours = traced(case.map(single), device)
+        assert set(ours) == set(exact)
+        for name, values in exact.items():
+            close(ours[name], values)
+
+
+@shim
+def test_a_target_out_of_range_makes_the_loss_of_its_row_nan(gpu):
+    losses = fused.softmax_cross_entropy(device(single(normal(4, 3))), device([0, 3, -1, 2])).data.get()
+    assert np.isnan(losses).tolist() == [False, True, True, False]
+
+
+@shim
+@pytest.mark.parametrize("betas", [(0.9, 0.999), (0.0, 0.99)])
+def test_adam(betas, gpu):
+    """Against the array body in float64. One gradient of four is not finite: nothing moves, and the count of steps does not either."""
+    start, steps = normal(700), normal(4, 700)
+    steps[2, 3] = np.inf
+    host, ours = Parameter(start), Parameter(device(single(start)))
+    exact, kernel = (optim.Adam([q], 1e-2, *betas) for q in (host, ours))
+    for g in steps:
+        exact.gradient[...], kernel.gradient[...] = g, device(single(g))
+        exact.step(max_norm=1.0, scale=0.5)
+        with no_sync(), only(np.float32):
+            kernel.step(max_norm=1.0, scale=0.5)
+        for name in "data", "first_moment", "second_moment", "updates":
+            close(getattr(kernel, name), getattr(exact, name))
+    assert gpu == ["adam"] * 4
+    moved = ours.data.get() - single(start)
+    np.testing.assert_allclose(moved, host.data - start, atol=2e-5 * np.abs(moved).max())
+
+
+# --- When they run ------------------------------------------------------------------------------------------------------------------------
+
+
+def norm_case(*shape):
+    return Case("layer_norm", (normal(*shape), normal(shape[-1]), normal(shape[-1])))
+
+
+FALLBACKS = [
+    pytest.param(norm_case(2, 3).map(device), id="float64"),
+    pytest.param(Case("layer_norm", tuple(device(single(normal(*s).T)) for s in ((4, 3), (4,), (4,)))), id="strides"),
+    pytest.param(there(Case("layer_norm", (normal(2, 6), normal(6), normal(6), normal(6)))), id="broadcast residual"),
+    pytest.param(there(norm_case(1, 8193)), id="too wide"),
+    pytest.param(there(norm_case(0, 3)), id="empty"),
+    pytest.param(there(Case("attention", (normal(1, 80, 96),), {"num_heads": 1, "key_size": 32})), id="too many rows"),
+    pytest.param(there(Case("rmc_gates", (normal(1, 1, 6), normal(1, 2, 6), normal(1, 2, 3), 0.5))), id="a number"),
+    pytest.param(there(Case("softmax_cross_entropy", (normal(2, 3), np.array([0, 1], np.int32)))), id="int32 targets"),
+]
+
+
+@shim
+@pytest.mark.parametrize("case", FALLBACKS)
+def test_what_the_kernels_do_not_support_is_left_to_the_array_body(case, gpu):
+    case()
+    assert gpu == []
+
+
+@shim
+def test_errors_are_those_of_the_array_body(gpu):
+    x = device(single(normal(2, 3)))
+    with pytest.raises(ValueError, match="targets of shape"):
+        fused.softmax_cross_entropy(x, device([0, 1, 2]))
+    with pytest.raises(ValueError, match="columns do not hold"):
+        fused.attention(x[None], num_heads=1, key_size=2)
+    assert gpu == []
+
+
+@shim
+def test_off_holds_inside_the_block(gpu):
+    case = there(norm_case(2, 3))
+    with kernels.off():
+        case()
+        with kernels.off():
+            pass
+        case()
+    assert gpu == []
+    case()
+    assert gpu == ["layer_norm_forward"]
+
+
+def test_no_kernels_without_a_compiler_of_cuda():
+    assert not hasattr(cupy, "RawModule") and not kernels.usable(cupy, device(single(normal(2))))
+    assert not kernels.usable(np, single(normal(2)))
+
+
+@shim
+@pytest.mark.parametrize("forward", [True, False])
+def test_backward_is_of_the_kind_that_forward_was(forward, gpu):
+    """What the two save is not the same."""
+    cases = [there(next(param.values[0] for param in CASES if param.values[0].name == name)) for name in ("layer_norm", "rmc_gates")]
+    for case in cases:
+        gpu.clear()
+        with Tape() as tape:
+            x = tape.watch(case.arguments[0])
+            with kernels.off() if not forward else no_sync():
+                y = case([x, *case.arguments[1:]])
+            loss = p.sum(y)
+        with kernels.off() if forward else no_sync():
+            tape.gradient(loss, x)
+        assert bool(gpu) is forward and len(gpu) in (0, 2, 3)
+
+
+# --- Together -----------------------------------------------------------------------------------------------------------------------------
+
+
+@shim
+def test_the_launches_of_one_step_of_the_core(gpu):
+    """What a step costs on a GPU, counted: one launch for each fused operation forward."""
+    core = RelationalMemory(5, 3, 4, 2)
+    for parameter in core.parameters():
+        parameter.bind(device(parameter.data), device(parameter.grad))
+    with no_sync(), only(np.float32):
+        core(device(single(normal(2, 5))), core.initial_state(2))
+    assert gpu == ["layer_norm_forward", "attention_forward", "layer_norm_forward", "layer_norm_forward", "rmc_gates_forward"]
+
+
+@shim
+@pytest.mark.parametrize("gates", ["unit", "memory"])
+def test_training_steps_of_nth_farthest_are_numpys(gates, gpu, monkeypatch):
+    fakecupy.installed(monkeypatch)
+    kind = load_task("nth_farthest").Task
+    config = next(iter(kind.presets.values()))[1]
+    model = dataclasses.replace(config.model, mem_slots=3, num_heads=2, gate_style=gates)
+    config = dataclasses.replace(config, model=model, train=dataclasses.replace(config.train, batch_size=6))
+    host, ours = Trainer(kind(config), seed=3), Trainer(kind(config), seed=3, device="cuda")
+    for _ in range(2):
+        host.advance()
+        with no_sync(), only(np.float32):
+            ours.advance()
+        for name in "first_moment", "second_moment", "data":
+            exact = getattr(host.optimizer, name)
+            close(getattr(ours.optimizer, name), exact, 1e-5)
+            assert np.abs(getattr(ours.optimizer, name).get() - exact).max() <= 2e-5 * np.abs(exact).max()
+    assert ours.read()["loss"] == pytest.approx(host.read()["loss"], rel=1e-6)
+    assert set(gpu) == {*(NORM + " " + ATTENTION).split(), "rmc_gates_forward", f"rmc_gates_backward_{gates}", "adam"} | {
+        "softmax_cross_entropy_forward", "softmax_cross_entropy_backward"
+    }  # fmt: skip
+
+
+# --- The shim -----------------------------------------------------------------------------------------------------------------------------
+
+STRICT = """
+extern "C" __global__ void add(const float* a, float* b, int count, float x)
+{
+    if (threadIdx.x < count) b[threadIdx.x] = a[threadIdx.x] + x;
+}
+extern "C" __global__ void spoil(float* a) { const_cast<float*>(a)[0] = 1; }
+extern "C" __global__ void spoil_const(const float* a) { const_cast<float*>(a)[0] = 1; }
+extern "C" __global__ void part(float* a) { if (threadIdx.x > 3) __syncthreads(); a[threadIdx.x] = 0; }
+extern "C" __global__ void overrun(float* a) { extern __shared__ float shared[]; shared[threadIdx.x] = a[0]; }
+extern "C" __global__ void turn(float* a, int wait)
+{
+    extern __shared__ float shared[];
+    shared[threadIdx.x] = a[threadIdx.x];
+    if (wait) __syncthreads();
+    a[threadIdx.x] = shared[blockDim.x - 1 - threadIdx.x];
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def strict():
+    return RawModule(STRICT)
+
+
+@shim
+def test_the_shim_runs_what_a_gpu_would(strict, gpu):
+    a, b = device(single(normal(40))), cupy.zeros(40, np.float32)
+    strict.get_function("add")((1,), (64,), (a, b, np.int32(40), np.float32(0.5)))
+    np.testing.assert_array_equal(b.get(), a.get() + np.float32(0.5))
+    before = b.get()
+    strict.get_function("turn")((1,), (40,), (b, np.int32(1)), shared_mem=160)
+    np.testing.assert_array_equal(b.get(), before[::-1])
+    strict.get_function("turn")((1,), (40,), (b, np.int32(0)), shared_mem=160)  # without the wait, in whichever order
+    assert np.isnan(b.get()).any()
+
+
+@shim
+@pytest.mark.parametrize(
+    ("name", "says", "change"),
+    [
+        ("add", "argument 2 is 40, a int; the kernel takes a int", {"args": lambda a: (a, a, 40, np.float32(1))}),
+        ("add", "argument 3 is 1.0, a float; the kernel takes a float", {"args": lambda a: (a, a, np.int32(40), 1.0)}),
+        ("add", "takes a tuple of 4 arguments, not 3", {"args": lambda a: (a, a, np.int32(40))}),
+        ("add", "argument 0: the kernel takes a contiguous device array", {"args": lambda a: (a[::2], a, np.int32(40), np.float32(1))}),
+        ("add", "contiguous device array of float", {"args": lambda a: (a, a.astype(np.float64), np.int32(4), np.float32(1))}),
+        ("add", "wrote beyond an array", {"args": lambda a: (cupy.zeros(64, "f"), a, np.int32(41), np.float32(1))}),
+        ("spoil_const", "wrote into a const array", {}),
+        ("part", "threads wait in different places", {}),
+        ("overrun", "wrote beyond its shared memory", {"shared_mem": 4}),
+        ("spoil", "is not a tuple of one to three positive integers", {"grid": (0,)}),
+        ("spoil", "holds more than 1024", {"block": (1025,)}),
+        ("spoil", "bytes of shared memory", {"shared_mem": 48 * 1024 + 4}),
+    ],
+)
+def test_the_shim_notices(name, says, change, strict, gpu):
+    a = cupy.zeros(40, np.float32)
+    call = {"grid": (1,), "block": (64 if name == "add" else 40,), "shared_mem": 0, "args": lambda a: (a,)} | change
+    with pytest.raises(Refused, match=says.replace("(", r"\(")):
+        strict.get_function(name)(call["grid"], call["block"], call["args"](a), shared_mem=call["shared_mem"])
+
+
+# --- Compilers of CUDA --------------------------------------------------------------------------------------------------------------------
+
+
+def test_compiles_for_a_gpu(tmp_path):
+    """With nvcc, else with the runtime compiler that CuPy uses; neither needs a GPU."""
+    source = kernels.source()
+    if shutil.which("nvcc"):
+        (tmp_path / "kernels.cu").write_text(source)
+        command = ["nvcc", "-cubin", "-arch=sm_80", "-std=c++17", "-Werror=all-warnings", "-Xptxas=-v", "kernels.cu", "-o", "kernels.cubin"]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)
+        assert done.returncode == 0, done.stderr
+        assert done.stderr.count("0 bytes spill stores") == source.count('extern "C"')  # ptxas tells it for each kernel
+        return
+    nvrtc = pytest.importorskip("cupy.cuda.nvrtc", reason="needs nvcc, or CuPy and its runtime compiler")
+    try:
+        nvrtc.getVersion()
+    except Exception as error:
+        pytest.skip(f"needs nvcc or NVIDIA's runtime compiler ({error})")
+    program = nvrtc.createProgram(source, "kernels.cu", (), ())
+    try:
+        nvrtc.compileProgram(program, ("--gpu-architecture=sm_80", "-std=c++17"))
+    except nvrtc.NVRTCError:
+        raise AssertionError(nvrtc.getProgramLog(program)) from None
+
+
+def test_the_shared_memory_of_a_block_suffices_for_the_papers_sizes():
+    assert all(kernels._norm_warps(width) >= 4 for width in (256, 768, 1536))
+    assert kernels._attention_shared(64, 64, 64, 32, 32) <= kernels.SHARED
+    assert math.log2(kernels.SHARED) == 16

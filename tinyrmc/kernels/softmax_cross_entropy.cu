@@ -1,0 +1,40 @@
+// fused.softmax_cross_entropy: loss = log(total) - (logits[target] - top), where top = max(logits), total = sum of exp(logits - top).
+//
+// logits (rows, classes), targets and losses (rows,). One warp a row, whose threads take the classes lane, lane + 32, ... A target out of
+// range makes the loss of its row NaN: nobody reads outside the array, and nobody overlooks it. Nothing is saved but the arguments.
+
+__device__ void softmax_parts(const float* logits, int classes, int lane, float* top, float* total)
+{
+    float most = -INFINITE, sum = 0;
+    for (int c = lane; c < classes; c += WARP) most = fmaxf(most, logits[c]);
+    most = warp_max(most);
+    for (int c = lane; c < classes; c += WARP) sum += expf(logits[c] - most);
+    *top = most;
+    *total = warp_sum(sum);
+}
+
+extern "C" __global__ void softmax_cross_entropy_forward(
+    const float* logits, const long long* targets, float* losses, int rows, int classes)
+{
+    const int row = blockIdx.x * (blockDim.x / WARP) + threadIdx.x / WARP, lane = threadIdx.x % WARP;
+    if (row >= rows) return;  // a whole warp leaves
+    logits += (size_t)row * classes;
+    float top, total;
+    softmax_parts(logits, classes, lane, &top, &total);
+    const long long target = targets[row];
+    if (lane == 0) losses[row] = target >= 0 && target < classes ? logf(total) - (logits[target] - top) : nanf("");
+}
+
+// glogits = (exp(logits - top) / total - (class is target)) * g, with g (rows,).
+
+extern "C" __global__ void softmax_cross_entropy_backward(
+    const float* g, const float* logits, const long long* targets, float* glogits, int rows, int classes)
+{
+    const int row = blockIdx.x * (blockDim.x / WARP) + threadIdx.x / WARP, lane = threadIdx.x % WARP;
+    if (row >= rows) return;  // a whole warp leaves
+    logits += (size_t)row * classes;
+    float top, total;
+    softmax_parts(logits, classes, lane, &top, &total);
+    for (int c = lane; c < classes; c += WARP)
+        glogits[(size_t)row * classes + c] = (expf(logits[c] - top) / total - (c == targets[row] ? 1.0f : 0.0f)) * g[row];
+}
