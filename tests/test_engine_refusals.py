@@ -119,7 +119,7 @@ def test_what_is_not_an_array_is_refused_by_name(xp, value):
         (lambda xp: Tensor(single(xp))[[0, 1]], TypeError, r"getitem.*type list is not basic; write primitives\.take"),
         (lambda xp: Tensor(single(xp))[7], IndexError, r"getitem\(float32\[3\]\): [iI]ndex 7 is out of bounds"),
         (lambda xp: p.negative(xp.ones(2, bool)), TypeError, r"negative\(bool\[2\]\): "),
-        (lambda xp: fused.linear(xp.ones((2, 3)), xp.ones((4, 5))), ValueError, r"linear\(float64\[2, 3\], float64\[4, 5\], None\): .*\nwe"),
+        (lambda xp: fused.linear(xp.ones((2, 3)), xp.ones((4, 5))), ValueError, r"linear\(float64\[2, 3\], float64\[4, 5\], None.*\nwe"),
         (lambda xp: fused.layer_norm(xp.ones((2, 3)), xp.ones(4), xp.ones(3)), ValueError, r"layer_norm\(.*\ngain and offset are as long"),
         (lambda xp: fused.attention(xp.ones((1, 2, 7)), num_heads=2, key_size=1), ValueError, r"attention\(.*7 columns .*\nqkv"),
         (lambda xp: fused.softmax_cross_entropy(xp.ones((2, 3)), xp.ones(3, int)), ValueError, r"softmax_cross_entropy\(.*\ntargets are"),
