@@ -33,12 +33,6 @@ def single(array):
     return array.astype(np.float32) if array.dtype.kind == "f" else array
 
 
-def on_device(module):
-    for parameter in module.parameters():
-        parameter.bind(device(parameter.data), device(parameter.grad))
-    return module
-
-
 # --- The stand-in: each of its refusals can be had ----------------------------------------------------------------------------------------
 
 
@@ -258,7 +252,7 @@ def test_cores_unrolled(make):
         tape.backward(loss)
         return core
 
-    core, there = make(), on_device(make())
+    core, there = make(), make().to(cupy)
     with no_sync(), only(np.float32):
         unroll(there, device(x))
     for (name, ours), numpys in zip(there.named_parameters(), unroll(core, x).parameters(), strict=True):
@@ -266,7 +260,7 @@ def test_cores_unrolled(make):
 
 
 def test_a_copy_in_another_precision_stays_there():
-    core = on_device(LSTM(5, 4)).astype(np.float64)
+    core = LSTM(5, 4).to(cupy).astype(np.float64)
     assert all(type(q.data) is fakecupy.ndarray and q.dtype == np.float64 for q in core.parameters())
 
 

@@ -226,9 +226,7 @@ class Trainer:
             processes = CAN_FORK and self.xp is np and not task.carries
         self.workers = Workers(workers, self._share, processes)
         model_seed, data_seed = np.random.SeedSequence(seed).spawn(2)
-        self.model = task.build(model_seed)
-        for parameter in self.model.parameters():
-            parameter.bind(to_device(parameter.data, self.xp), to_device(parameter.grad, self.xp))
+        self.model = task.build(model_seed).to(self.xp)
         allocate = shared_zeros if self.workers.processes else self.xp.zeros
         self.optimizer = optim.Adam(self.model.parameters(), allocate=allocate)
         buffer = self.optimizer.gradient
