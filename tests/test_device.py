@@ -7,6 +7,7 @@ been run yet.
 import dataclasses
 import inspect
 import re
+import sys
 import types
 from pathlib import Path
 
@@ -16,11 +17,12 @@ import pytest
 from fakecupy import CompileException, Refused, cupy, no_sync, only
 from samplers import CASES, as_tuple, gradients, output_weights
 
-from tinyrmc import LSTM, PaperRelationalMemory, Parameter, RelationalMemory, Tape, backend, optim
+from tinyrmc import LSTM, PaperRelationalMemory, Parameter, RelationalMemory, Tape, backend, evaluate, load, optim, plot, train
 from tinyrmc import primitives as p
 from tinyrmc.discovery import load_task, task_files
 from tinyrmc.engine import TABLE, Tensor
-from tinyrmc.training import Trainer
+from tinyrmc.runs import Run
+from tinyrmc.training import Totals, Trainer
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -317,3 +319,47 @@ def test_training_steps_of_every_task(name, core, monkeypatch):
     again.advance()
     there.advance()
     np.testing.assert_array_equal(again.optimizer.data.get(), there.optimizer.data.get())
+
+
+# --- What is done with a trained network --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", task_files())
+def test_evaluation_and_pictures_of_every_task(name, tmp_path):
+    """A network on the device is measured there without waiting, and drawn as it is on the host."""
+    task = load_task(name).Task(smallest(load_task(name).Task))
+    task.test_examples = 20
+    host, there = (task.build(np.random.SeedSequence(1)).to(xp) for xp in (np, cupy))
+    with no_sync(), only(np.float32):
+        sums = task.evaluate(there, xp=cupy)
+    assert Totals(sums).means() == pytest.approx(Totals(task.evaluate(host)).means(), rel=1e-6)
+    pictures = []
+    for label, model in ("host", host), ("device", there):
+        (tmp_path / label).mkdir()
+        pictures.append([path.read_bytes() for path in task.pictures(model, tmp_path / label)])
+    assert pictures[0] == pictures[1]
+
+
+@pytest.mark.parametrize("name", task_files())
+def test_a_run_on_the_device_is_read_on_the_host(name, monkeypatch, tmp_path):
+    """Trained by the command line with --device cuda: its files are loaded, evaluated and drawn without any device."""
+    monkeypatch.chdir(tmp_path)
+    fakecupy.installed(monkeypatch)
+    kind = load_task(name).Task
+    monkeypatch.setattr(kind, "test_examples", 20)
+    words = [name, *"--train.steps 4 --train.batch-size 10 --train.log-every 2 --train.evaluate-every 2 --seed 1 --workers 1".split()]
+    for device_name in "cpu", "cuda":
+        assert train.main([*words, "--device", device_name, "--run", device_name]) == 0
+    monkeypatch.setitem(sys.modules, "cupy", None)  # from here on there is no device
+    host, there = load("cpu"), load("cuda")
+    for (parameter, ours), theirs in zip(there.named_parameters(), host.parameters(), strict=True):
+        assert type(ours.data) is np.ndarray and ours.dtype == theirs.dtype  # NumPy raises its own scalars to powers with other last bits
+        np.testing.assert_allclose(ours.data, theirs.data, rtol=1e-5, atol=1e-7, err_msg=parameter)
+    lines = [Run.open(path).metrics() for path in ("cpu", "cuda")]
+    assert [line["step"] for line in lines[0]] == [2, 4]
+    for ours, numpys in zip(*lines, strict=True):
+        assert ours.keys() == numpys.keys()
+        assert all(ours[name] == pytest.approx(numpys[name], rel=1e-5) for name in ours if isinstance(ours[name], float) and name != "seconds")
+    assert evaluate.main(["cuda"]) == 0
+    assert plot.main(["cuda"]) == 0
+    assert sorted(path.name for path in Path("cuda").iterdir()) == sorted(path.name for path in Path("cpu").iterdir())
