@@ -1,9 +1,13 @@
-"""What all tests share. BLAS gets one thread before NumPy is imported: on matrices as small as these, more only cost time."""
+"""What all tests share: the array libraries; and BLAS on one thread, set before NumPy is imported (on small matrices more cost time)."""
 
 import os
 
 os.environ["OPENBLAS_NUM_THREADS"] = os.environ["OMP_NUM_THREADS"] = "1"
 
+from contextlib import suppress
+
+import fakecupy
+import numpy as np
 import pytest
 from hypothesis import settings
 
@@ -12,6 +16,23 @@ from tinyrmc import engine, fused, kernels
 settings.register_profile("dev", max_examples=50, deadline=None)
 settings.register_profile("ci", max_examples=50, deadline=None, derandomize=True)  # the same examples every time
 settings.load_profile("ci" if os.environ.get("CI") else "dev")
+
+
+LIBRARIES = [pytest.param(np, id="numpy"), pytest.param(fakecupy.cupy, id="stand-in")]
+with suppress(ImportError):
+    import cupy
+
+    if cupy.is_available():
+        LIBRARIES.append(pytest.param(cupy, id="cupy"))
+
+
+@pytest.fixture(params=LIBRARIES, scope="session")
+def xp(request):
+    """The array library a test is run with: NumPy, the strict stand-in for CuPy and, where there is a GPU, CuPy itself.
+
+    Values are made by `xp.array`, read by `tolist()` and `float()`, and compared with NumPy's after `backend.to_host`.
+    """
+    return request.param
 
 
 @pytest.fixture(autouse=True)

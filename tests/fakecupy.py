@@ -1,8 +1,9 @@
 """A strict stand-in for CuPy: arrays that compute with NumPy but are as far from it as arrays on a GPU are.
 
-Much of what would fail, wait or go silently wrong on a GPU raises here, in words that say so: NumPy arrays among device arrays, names
-that NumPy has and CuPy (14.2) has not, `where=` in ufuncs, reading a value inside `no_sync()`, a float64 result inside `only(np.float32)`.
-And what differs differs: reductions give 0-d arrays, integer indices out of range wrap.
+Much of what would fail, wait or go silently wrong on a GPU raises here, in words that say so: NumPy arrays among device arrays, names and
+keywords that NumPy has and CuPy (14.2) has not, reading a value inside `no_sync()`, a float64 result inside `only(np.float32)`. And what
+differs differs: reductions give 0-d arrays, integer indices out of range wrap, nothing warns of a division by zero. Where CuPy is
+installed, test_device.py compares the lists below with it.
 
 `installed(monkeypatch)` puts it where `import cupy` looks.
 """
@@ -19,22 +20,41 @@ import numpy as np
 from tinyrmc import backend
 
 MISSING = frozenset(
-    "asmatrix block bmat busday_count busday_offset datetime_as_string datetime_data einsum_path errstate frompyfunc fromregex geomspace "
-    "get_include getbufsize geterr geterrcall histogram_bin_edges info insert is_busday isnat matvec memmap nanpercentile nanquantile "
-    "nested_iters polyder polydiv polyint setbufsize seterr seterrcall spacing unstack vecdot vecmat".split()
+    "False_ ScalarType True_ asmatrix block bmat busday_count busday_offset busdaycalendar bytes_ character clongdouble complex256 "
+    "datetime64 datetime_as_string datetime_data einsum_path errstate flexible float128 frompyfunc fromregex geomspace get_include "
+    "getbufsize geterr geterrcall histogram_bin_edges info insert is_busday isnat little_endian longdouble matrix matvec memmap "
+    "nanpercentile nanquantile ndenumerate nditer nested_iters object_ polyder polydiv polyint recarray record sctypeDict setbufsize "
+    "seterr seterrcall show_runtime spacing str_ test timedelta64 typecodes unstack vecdot vecmat void".split()
 )
 METHODS = frozenset(
     "all any argmax argmin argpartition argsort astype choose clip compress conj copy cumprod cumsum diagonal dot fill flatten max mean "
-    "min partition prod ptp ravel repeat reshape round searchsorted sort squeeze std sum swapaxes take trace transpose var view".split()
+    "min nonzero partition prod ravel repeat reshape round searchsorted sort squeeze std sum swapaxes take trace transpose var view".split()
 )
-COUNTING = frozenset("argwhere extract flatnonzero nonzero unique".split())  # the size of their result is read from the device
+REFUSED_KEYWORDS = frozenset("correction device initial like ndmax stable subok where".split())  # of whichever function
+OTHER_KEYWORDS = {
+    "reshape": {"shape"}, "clip": {"min", "max"}, "take": {"mode"}, "einsum": {"out", "order", "casting"}, "std": {"mean"}, "var": {"mean"},
+}  # fmt: skip
+COUNTING = frozenset(  # what they return, or whether they raise, is read from the device
+    "argwhere bincount choose compress delete extract flatnonzero interp nonzero place trim_zeros unique unique_counts "
+    "unique_values".split()
+)
+MAKING = frozenset(  # functions that need no device array; all others take one first, or a list of them, or einsum's text
+    "arange array asarray ascontiguousarray broadcast_shapes can_cast empty eye finfo full identity isscalar linspace ones result_type "
+    "zeros".split()
+)
+ON_THE_DEVICE = frozenset("allclose array_equal array_equiv count_nonzero".split())  # Python's bool or int from NumPy, an array from CuPy
 WRAPPING = {"take": 1, "take_along_axis": 1, "put_along_axis": 1}  # functions and the position of their integer indices
+ADDABLE = frozenset("float16 float32 float64 int32 uint32 uint64".split())  # dtypes that ufunc.at knows
 
 _rules = {"sync": True, "dtype": None}
 
 
 class Refused(TypeError):
     """Something that CuPy would refuse, or that has no place where it was tried."""
+
+
+class CompileException(Exception):
+    """A kernel that cannot be compiled, which is how CuPy finds out that indices are not integers."""
 
 
 @contextlib.contextmanager
@@ -47,7 +67,7 @@ def _rule(name, value):
 
 
 def no_sync():
-    """Within the block, whatever would make the host wait for the device raises Refused."""
+    """Within the block, whatever would make the host wait for the device raises Refused. Uploads do not: CuPy queues them."""
     return _rule("sync", False)
 
 
@@ -72,6 +92,13 @@ def _host(value):
     return value
 
 
+def _operand(value):
+    """`_host` of an operand, where CuPy takes arrays and numbers but no lists."""
+    if isinstance(value, (list, tuple)):
+        raise Refused(f"Unsupported type {type(value)} among device arrays")
+    return _host(value)
+
+
 def _device(result):
     """NumPy's answer as CuPy would give it: every array and every scalar is an array on the device."""
     if isinstance(result, (np.ndarray, np.generic)):
@@ -84,10 +111,29 @@ def _device(result):
     return result
 
 
-def _call(function, args, keywords):
-    if keywords.get("where") is not None and function is not np.copyto:
-        raise Refused(f"{function.__name__}: CuPy takes no where= here")
-    return _device(function(*map(_host, args), **{name: _host(value) for name, value in keywords.items()}))
+def _call(name, function, args, keywords):
+    """function(*args, **keywords) of device arrays, or Refused; `name` is CuPy's for it."""
+    refused = REFUSED_KEYWORDS.difference(["where"] if name == "copyto" else []) | OTHER_KEYWORDS.get(name, set())
+    for keyword in refused & keywords.keys():
+        raise Refused(f"{name}() got an unexpected keyword argument '{keyword}='")
+    if name in COUNTING or (name == "where" and len(args) == 1):
+        _wait(name)
+    if name in WRAPPING:
+        args = _wrapped_indices(name, args, keywords)
+    with np.errstate(all="ignore"):  # there are no floating-point warnings on a GPU
+        result = function(*map(_host, args), **{key: _host(value) for key, value in keywords.items()})
+    result = _device(np.asarray(result) if name in ON_THE_DEVICE else result)
+    return result if keywords.get("out") is None else keywords["out"]
+
+
+def _wrapped_indices(name, args, keywords):
+    """The arguments of a function with integer indices, these wrapped into range."""
+    position, axis = WRAPPING[name], keywords.get("axis", args[2] if len(args) > 2 else None)
+    indices = np.asarray(_operand(args[position]))
+    if indices.dtype.kind not in "iu":
+        raise CompileException(f"{name}: {indices.dtype} indices: expression must have integral or unscoped enum type")
+    size = args[0].size if axis is None else args[0].shape[axis]
+    return [*args[:position], ndarray(np.asarray(_wrapped(indices, size))), *args[position + 1 :]]
 
 
 def _wrapped(indices, size):
@@ -116,10 +162,17 @@ def _key(key, shape):
     return tuple(parts) if isinstance(key, tuple) else parts[0]
 
 
+class _Flags:
+    """What CuPy tells of an array's layout. Nothing is read-only there."""
+
+    def __init__(self, flags):
+        self.c_contiguous, self.f_contiguous, self.owndata = flags.c_contiguous, flags.f_contiguous, flags.owndata
+
+
 class ndarray:
     """An array on the pretended device."""
 
-    __slots__ = ("_array",)
+    __slots__ = ("__weakref__", "_array")
     __array_ufunc__ = None
     __array_priority__ = 100
     __hash__ = None
@@ -134,7 +187,7 @@ class ndarray:
     nbytes = property(lambda self: self._array.nbytes)
     itemsize = property(lambda self: self._array.itemsize)
     strides = property(lambda self: self._array.strides)
-    flags = property(lambda self: self._array.flags)
+    flags = property(lambda self: _Flags(self._array.flags))
     T = property(lambda self: ndarray(self._array.T))
     real = property(lambda self: ndarray(self._array.real))
     imag = property(lambda self: ndarray(self._array.imag))
@@ -142,14 +195,20 @@ class ndarray:
     def __getattr__(self, name):
         if name not in METHODS:
             raise AttributeError(f"a CuPy array has no {name!r}, or the stand-in does not know it")
+        if name in WRAPPING:
+            return lambda *args, **keywords: getattr(cupy, name)(self, *args, **keywords)
         method = getattr(self._array, name)
-        return lambda *args, **keywords: _call(method, args, keywords)
+        return lambda *args, **keywords: _call(name, method, args, keywords)
 
     def get(self):
         _wait("get()")
         return self._array.copy()
 
     def set(self, array):
+        if not isinstance(array, np.ndarray):
+            raise Refused("Only numpy.ndarray can be set to cupy.ndarray")
+        if (array.dtype, array.shape) != (self.dtype, self.shape):
+            raise Refused(f"set() of {array.dtype}{list(array.shape)} into {self.dtype}{list(self.shape)}")
         self._array[...] = array
 
     def item(self):
@@ -178,9 +237,9 @@ class ndarray:
         _wait("int()")
         return int(self._array)
 
-    def __index__(self):
-        _wait("an index")
-        return operator.index(self._array)
+    def __complex__(self):
+        _wait("complex()")
+        return complex(self._array)
 
     def __len__(self):
         return len(self._array)
@@ -188,20 +247,23 @@ class ndarray:
     def __iter__(self):
         return (self[k] for k in range(len(self)))
 
+    def __format__(self, text):
+        _wait("printing")
+        return format(self._array, text)
+
     def __repr__(self):
+        _wait("printing")
         return f"device {self._array!r}"
 
     def __getitem__(self, key):
         return _device(self._array[_key(key, self.shape)])
 
     def __setitem__(self, key, value):
-        self._array[_key(key, self.shape)] = _host(value)
+        self._array[_key(key, self.shape)] = _operand(value)
 
-    def __neg__(self):
-        return _device(-self._array)
 
-    def __invert__(self):
-        return _device(~self._array)
+def _unary(name):
+    return lambda self: _device(getattr(operator, name)(self._array))
 
 
 def _operators(name):
@@ -210,24 +272,30 @@ def _operators(name):
     def left(self, other):
         if not isinstance(other, ndarray) and getattr(type(other), "__array_ufunc__", self) is None:
             return NotImplemented  # a Tensor takes over
-        return _device(infix(self._array, _host(other)))
+        with np.errstate(all="ignore"):
+            return _device(infix(self._array, _operand(other)))
 
     def right(self, other):
-        return _device(infix(_host(other), self._array))
+        with np.errstate(all="ignore"):
+            return _device(infix(_operand(other), self._array))
 
     def inplace(self, other):
-        self._array = getattr(operator, f"i{name.strip('_')}")(self._array, _host(other))
+        with np.errstate(all="ignore"):
+            self._array = getattr(operator, f"i{name.strip('_')}")(self._array, _operand(other))
         return self
 
     return left, right, inplace
 
 
+for _name in ("neg", "pos", "abs", "invert"):
+    setattr(ndarray, f"__{_name}__", _unary(_name))
 for _name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "and_", "or_", "xor"):
     _left, _right, _inplace = _operators(_name)
     _dunder = _name.strip("_")
     setattr(ndarray, f"__{_dunder}__", _left)
     setattr(ndarray, f"__r{_dunder}__", _right)
-    setattr(ndarray, f"__i{_dunder}__", _inplace)
+    if _name != "matmul":  # CuPy has no @=, so Python writes a new array
+        setattr(ndarray, f"__i{_dunder}__", _inplace)
 for _name in ("eq", "ne", "lt", "le", "gt", "ge"):
     setattr(ndarray, f"__{_name}__", _operators(_name)[0])
 
@@ -239,19 +307,35 @@ class _Ufunc:
         self.function, self.__name__ = function, function.__name__
 
     def __call__(self, *args, **keywords):
-        return _call(self.function, args, keywords)
+        return _call(self.__name__, self.function, list(map(_checked, args)), keywords)
 
     def at(self, array, indices, values):
-        self.function.at(array._array, _key(indices, array.shape), _host(values))
+        if array.dtype.name not in ADDABLE:
+            raise Refused(f"scatter_{self.__name__} only supports {', '.join(sorted(ADDABLE))}, not {array.dtype}")
+        self.function.at(array._array, _key(indices, array.shape), _operand(values))
 
     def reduce(self, *args, **keywords):
-        return _call(self.function.reduce, args, keywords)
+        return _call(self.__name__, self.function.reduce, args, keywords)
+
+
+def _checked(operand):
+    _operand(operand)
+    return operand
+
+
+class _Runtime:
+    """What is asked of cupy.cuda.runtime."""
+
+    driverGetVersion = staticmethod(lambda: 13000)
+    runtimeGetVersion = staticmethod(lambda: 12090)
+    getDeviceProperties = staticmethod(lambda device: {"name": b"Some GPU", "major": 9, "minor": 0})
 
 
 class _CuPy(types.ModuleType):
     """The module: NumPy's names, for device arrays."""
 
     ndarray = ndarray
+    cuda = types.SimpleNamespace(runtime=_Runtime, Device=lambda: types.SimpleNamespace(id=0, synchronize=lambda: None))
 
     def __getattr__(self, name):
         if name in MISSING or not hasattr(np, name):
@@ -266,16 +350,13 @@ class _CuPy(types.ModuleType):
         return lambda *args, **keywords: self._run(name, found, args, keywords)
 
     def _run(self, name, function, args, keywords):
-        if name in COUNTING or (name == "where" and len(args) == 1):
-            _wait(name)
         if name in ("array", "asarray", "ascontiguousarray") and isinstance(args[0], (np.ndarray, np.generic)):
             return _device(np.array(*args, **keywords))  # the one way from the host to the device
-        if name in WRAPPING:
-            position, axis = WRAPPING[name], keywords.get("axis", args[2] if len(args) > 2 else None)
-            size = args[0].size if axis is None else args[0].shape[axis]
-            args = [*args]
-            args[position] = _device(_wrapped(np.asarray(_host(args[position])), size))
-        return _call(function, args, keywords)
+        if name not in MAKING:
+            first = args[0][0] if isinstance(args[0], (list, tuple)) and args[0] else args[0]
+            if not isinstance(first, (ndarray, np.ndarray, str)):  # CuPy asks its first argument for a method
+                raise AttributeError(f"{type(first).__name__!r} object has no attribute {name!r}")
+        return _call(name, function, args, keywords)
 
     @staticmethod
     def asnumpy(array):

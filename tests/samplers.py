@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from tinyrmc import fused  # noqa: F401  (fills the table)
+from tinyrmc.backend import namespace
 from tinyrmc.engine import TABLE, Primitive, Tape
 
 STEP = 1e-30
@@ -26,7 +27,7 @@ class Case:
     @property
     def floats(self):
         """Positions of the arguments that have a gradient."""
-        return [k for k, a in enumerate(self.arguments) if isinstance(a, np.ndarray) and a.dtype.kind == "f"]
+        return [k for k, a in enumerate(self.arguments) if hasattr(a, "dtype") and a.dtype.kind == "f"]
 
     def __call__(self, arguments=None, function=None):
         """function(*arguments, **static), the primitive itself unless told otherwise; concatenate and stack get a list."""
@@ -37,14 +38,14 @@ class Case:
 
     def map(self, change):
         """The same call with `change` applied to every array."""
-        return Case(self.name, tuple(change(a) if isinstance(a, np.ndarray) else a for a in self.arguments), self.static)
+        return Case(self.name, tuple(change(a) if hasattr(a, "dtype") else a for a in self.arguments), self.static)
 
     def replace(self, position, value):
         """The arguments, one of them exchanged."""
         return (*self.arguments[:position], value, *self.arguments[position + 1 :])
 
     def __str__(self):
-        shapes = [f"{a.dtype}{list(a.shape)}" if isinstance(a, np.ndarray) else repr(a) for a in self.arguments]
+        shapes = [f"{a.dtype}{list(a.shape)}" if hasattr(a, "dtype") else repr(a) for a in self.arguments]
         return f"{self.name}({', '.join([*shapes, *(f'{k}={v}' for k, v in self.static.items())])})"
 
 
@@ -191,22 +192,28 @@ if set(CASES) != set(TABLE):
 
 
 def _every_second(a):
-    wide = np.full((*a.shape[:-1], 2 * a.shape[-1]), 7, a.dtype) if a.ndim else a
+    wide = namespace(a).full((*a.shape[:-1], 2 * a.shape[-1]), 7, a.dtype) if a.ndim else a
     if a.ndim:
         wide[..., ::2] = a
     return wide[..., ::2] if a.ndim else a
 
 
+def _turned_twice(a):
+    xp = namespace(a)
+    return xp.asarray(xp.flip(xp.flip(a).copy()))
+
+
 def _read_only(a):
     a = a.copy()
-    a.flags.writeable = False
+    if isinstance(a, np.ndarray):  # CuPy has nothing of the kind
+        a.flags.writeable = False
     return a
 
 
 LAYOUTS = {
-    "contiguous": np.copy,
+    "contiguous": lambda a: a.copy(),
     "permuted strides": lambda a: a.T.copy().T,
-    "negative strides": lambda a: np.asarray(np.flip(np.flip(a).copy())),
+    "negative strides": _turned_twice,
     "gaps": _every_second,
     "read-only": _read_only,
 }
@@ -233,9 +240,9 @@ def direction(random, shape):
 
 
 def output_weights(case, seed=0):
-    """Random weights for the outputs of a case, by which they are summed up to a scalar loss."""
+    """Random weights for the outputs of a case, by which they are summed up to a scalar loss; on the device, if the outputs are."""
     random = np.random.default_rng(seed)
-    return [direction(random, o.shape).astype(o.dtype) for o in as_tuple(case())]
+    return [namespace(o.data).asarray(direction(random, o.shape).astype(o.dtype)) for o in as_tuple(case())]
 
 
 def gradients(case, weights, watch=None, function=None):
@@ -252,9 +259,10 @@ def check_gradient(case, seed=0):
     weights, random = output_weights(case, seed), np.random.default_rng(seed)
     for position, gradient in zip(case.floats, gradients(case, weights), strict=True):
         argument = case.arguments[position]
+        xp = namespace(argument)
         assert gradient.shape == argument.shape
-        v = direction(random, argument.shape)
-        moved = as_tuple(case(case.replace(position, np.asarray(argument + 1j * STEP * v))))
-        exact = sum(np.sum(w * o.data.imag / STEP) for w, o in zip(weights, moved, strict=True))
-        ours, scale = np.sum(gradient * v), max(np.abs(gradient * v).sum(), abs(exact), 1e-6)
+        v = xp.asarray(direction(random, argument.shape))
+        moved = as_tuple(case(case.replace(position, xp.asarray(argument + 1j * STEP * v))))
+        exact = sum(float(xp.sum(w * o.data.imag / STEP)) for w, o in zip(weights, moved, strict=True))
+        ours, scale = float(xp.sum(gradient * v)), max(float(xp.sum(xp.abs(gradient * v))), abs(exact), 1e-6)
         assert abs(ours - exact) <= TOLERANCE * scale, f"{case}: argument {position}: vjp {ours!r}, complex step {exact!r}"

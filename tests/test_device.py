@@ -5,18 +5,26 @@ compared here is equal to the last bit. The kernels are in test_kernels.py. CuPy
 """
 
 import dataclasses
+import inspect
+import re
+import sys
+import types
+from pathlib import Path
 
 import fakecupy
 import numpy as np
 import pytest
-from fakecupy import Refused, cupy, no_sync, only
+from fakecupy import CompileException, Refused, cupy, no_sync, only
 from samplers import CASES, as_tuple, gradients, output_weights
 
-from tinyrmc import LSTM, PaperRelationalMemory, Parameter, RelationalMemory, Tape, backend, optim
+from tinyrmc import LSTM, PaperRelationalMemory, Parameter, RelationalMemory, Tape, backend, evaluate, load, optim, plot, train
 from tinyrmc import primitives as p
 from tinyrmc.discovery import load_task, task_files
 from tinyrmc.engine import TABLE, Tensor
-from tinyrmc.training import Trainer
+from tinyrmc.runs import Run
+from tinyrmc.training import Totals, Trainer
+
+ROOT = Path(__file__).resolve().parent.parent
 
 
 def device(array):
@@ -27,13 +35,7 @@ def single(array):
     return array.astype(np.float32) if array.dtype.kind == "f" else array
 
 
-def on_device(module):
-    for parameter in module.parameters():
-        parameter.bind(device(parameter.data), device(parameter.grad))
-    return module
-
-
-# --- The stand-in -------------------------------------------------------------------------------------------------------------------------
+# --- The stand-in: each of its refusals can be had ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -41,16 +43,20 @@ def on_device(module):
     [
         lambda d, h: d + h,
         lambda d, h: h + d,
+        lambda d, h: h == d,
         lambda d, h: cupy.add(d, h),
+        lambda d, h: cupy.sum(h),
         lambda d, h: cupy.concatenate([d, h]),
         lambda d, h: cupy.einsum("i,i->", d, h),
-        lambda d, h: d.__setitem__(..., h),
+        lambda d, h: cupy.take(d, h.astype(int)),
         lambda d, h: cupy.add(d, d, out=h),
-        lambda d, h: np.add(d, d),
-        lambda d, h: np.sum(d),
-        lambda d, h: np.asarray(d),
-        lambda d, h: h.__setitem__(..., d),
+        lambda d, h: cupy.add.at(d, h.astype(int), 1.0),
+        lambda d, h: d.__setitem__(..., h),
+        lambda d, h: d[h.astype(int)],
         lambda d, h: d.__iadd__(h),
+        lambda d, h: h.__iadd__(d),
+        lambda d, h: h.__setitem__(..., d),
+        lambda d, h: d.set(d),
     ],
 )
 def test_host_and_device_arrays_do_not_mix(mix):
@@ -58,28 +64,100 @@ def test_host_and_device_arrays_do_not_mix(mix):
         mix(device(np.ones(3)), np.ones(3))
 
 
-def test_numpys_own_names_are_missing():
+@pytest.mark.parametrize(
+    "leak",
+    [
+        np.asarray, np.array, lambda d: np.array([d, d]), lambda d: np.stack([d, d]), np.add.reduce, np.exp, np.sum, np.linalg.norm,
+        np.atleast_1d, np.frombuffer, lambda d: np.add(d, d), lambda d: np.copyto(np.ones(3), d), lambda d: np.ones(3)[d],
+        lambda d: np.testing.assert_array_equal(d, d),
+    ],
+)  # fmt: skip
+def test_numpys_functions_get_nothing(leak):
+    with pytest.raises((Refused, TypeError, IndexError, ValueError)):
+        leak(device(np.ones(3)))
+    assert not any(hasattr(device(1.0), name) for name in ("__array_interface__", "__array_struct__", "__array_wrap__", "__index__"))
+
+
+def test_what_cupy_has_not_is_missing():
     for name in "unstack", "vecdot", "errstate", "no_such_function":
         assert not hasattr(cupy, name)
-    with pytest.raises(AttributeError, match="a CuPy array has no 'resize'"):
-        device([1.0]).resize(2)
-    with pytest.raises(Refused, match="where="):
-        cupy.add(device([1.0]), 1.0, where=device([True]))
+    x = device(np.ones((2, 3)))
+    for name in "resize", "ptp", "ctypes":
+        with pytest.raises(AttributeError, match=f"a CuPy array has no '{name}'"):
+            getattr(x, name)
+    with pytest.raises(AttributeError):
+        x.flags.writeable  # noqa: B018
+    for call in (
+        lambda: cupy.add(x, 1.0, where=x > 0), lambda: cupy.sum(x, where=x > 0), lambda: x.max(initial=0.0),
+        lambda: cupy.reshape(x, shape=(3, 2)), lambda: cupy.clip(x, min=0.0), lambda: cupy.zeros(3, device="cpu"),
+        lambda: cupy.einsum("ij->i", x, out=x[:, 0]), lambda: cupy.add.reduce(x, where=x > 0),
+    ):  # fmt: skip
+        with pytest.raises(Refused, match="unexpected keyword argument"):
+            call()
+    for call in lambda: cupy.sum(3.0), lambda: cupy.where(True, x, x), lambda: cupy.stack([1.0, x]):
+        with pytest.raises(AttributeError, match="object has no attribute"):
+            call()
+    for call in lambda: x * [1.0], lambda: cupy.add(x, [1.0]), lambda: x.__setitem__(0, [1.0, 2.0, 3.0]):
+        with pytest.raises(Refused, match="Unsupported type"):
+            call()
+    with pytest.raises(Refused, match=r"scatter_add only supports .* not int64"):
+        cupy.add.at(device([0, 0]), device([1]), 1)
+    with pytest.raises(CompileException, match="float64 indices"):
+        cupy.take(x, device([0.0]))
+
+
+def test_the_lists_are_cupys():
+    """Against CuPy itself, which can be imported on a machine without a GPU."""
+    real = pytest.importorskip("cupy", reason="CuPy is not installed")
+    numpys = {name for name in dir(np) if not name.startswith("_") and not isinstance(getattr(np, name), types.ModuleType)}
+    assert {name for name in numpys if not hasattr(real, name)} <= fakecupy.MISSING
+    assert not [name for name in fakecupy.MISSING if hasattr(real, name)]
+    assert not [name for name in fakecupy.METHODS if not hasattr(real.ndarray, name)]
+    source = "".join(path.read_text() for folder in ("tinyrmc", "tasks") for path in (ROOT / folder).rglob("*.py"))
+    used = sorted(set(re.findall(r"\bxp\.([a-z]\w*)", source)))
+    assert len(used) > 30
+    for name in used:
+        ours, theirs = getattr(np, name), getattr(real, name)  # no AttributeError
+        if isinstance(ours, np.ufunc):
+            continue
+        accepted = inspect.signature(theirs).parameters
+        if any(q.kind is q.VAR_KEYWORD for q in accepted.values()):
+            continue
+        for keyword in list(inspect.signature(ours).parameters)[1:]:
+            if keyword not in accepted:
+                with pytest.raises((Refused, TypeError), match="unexpected keyword"):
+                    getattr(cupy, name)(device(np.ones(2)), **{keyword: None})
 
 
 @pytest.mark.parametrize(
     "wait",
     [
-        bool, float, int, range, lambda d: d.get(), lambda d: d.item(), lambda d: d.tolist(), backend.to_host, lambda d: 1 if d > 0 else 0,
+        bool, float, int, complex, repr, str, "{:.2f}".format, np.float32, lambda d: max(d, 0), lambda d: d.get(), lambda d: d.item(),
+        lambda d: d.tolist(), backend.to_host, lambda d: 1 if d > 0 else 0, lambda d: d in [device(2)], lambda d: cupy.asnumpy(d),
         lambda d: cupy.nonzero(d.reshape(1)), lambda d: cupy.where(d.reshape(1) > 0), lambda d: d.reshape(1)[device([True])],
-        lambda d: d.reshape(1)[[0]], lambda d: d.reshape(1).__setitem__(device([True]), 0),
+        lambda d: d.reshape(1)[[0]], lambda d: d.reshape(1).__setitem__(device([True]), 0), lambda d: cupy.unique(d),
+        lambda d: d.reshape(1).nonzero(), lambda d: bool(cupy.array_equal(d, d)),
     ],
 )  # fmt: skip
 def test_what_waits_is_noticed(wait):
     value = device(1)
-    wait(value)
-    with no_sync(), pytest.raises(Refused, match="host wait"):
+    if wait is not np.float32:  # which CuPy refuses altogether
         wait(value)
+    with no_sync(), pytest.raises(Refused, match=r"host wait|not allowed"):
+        wait(value)
+
+
+def test_uploads_and_reductions_do_not_wait():
+    x = device(np.ones((2, 3), np.float32))
+    with no_sync(), only(np.float32):
+        x.set(np.zeros((2, 3), np.float32))
+        cupy.asarray(np.arange(3))
+        x[0] = 2.0
+        assert cupy.where(x.sum() > 0, x, -x).shape == (2, 3) and type(cupy.array_equal(x, x)) is fakecupy.ndarray
+    assert x.tolist() == [[2.0] * 3, [0.0] * 3]
+    for wrong in np.zeros((2, 3)), np.zeros(3, np.float32):
+        with pytest.raises(Refused, match=r"set\(\) of"):
+            x.set(wrong)
 
 
 def test_float64_is_noticed():
@@ -87,22 +165,32 @@ def test_float64_is_noticed():
     with only(np.float32):
         assert (x * 2.0).dtype == np.float32
         assert (x > 0).dtype == bool
-        for creep in lambda: x * np.float64(2), lambda: cupy.zeros(3), lambda: x.astype(np.float64), lambda: x.mean(dtype=np.float64):
+        for creep in (
+            lambda: x * np.float64(2), lambda: cupy.zeros(3), lambda: x.astype(np.float64), lambda: x.mean(dtype=np.float64),
+            lambda: cupy.sqrt(2.0), lambda: x * cupy.sqrt(2.0), lambda: x / cupy.arange(1, 4), lambda: cupy.asarray(np.ones(3)),
+        ):  # fmt: skip
             with pytest.raises(Refused, match="float64 result in a float32 program"):
                 creep()
 
 
 def test_it_differs_from_numpy_where_cupy_does():
     x = device(np.arange(3.0))
-    assert type(x.sum()) is type(cupy.max(x)) is fakecupy.ndarray and x.sum().shape == ()
+    assert type(x.sum()) is type(cupy.max(x)) is type(x[0]) is fakecupy.ndarray and x.sum().shape == ()
     far = device([4, -4])
-    np.testing.assert_array_equal(cupy.take(x, far).get(), [1, 2])
-    np.testing.assert_array_equal(x[far].get(), [1, 2])
-    np.testing.assert_array_equal(cupy.zeros((2, 3))[:, far].shape, (2, 2))
+    for taken in cupy.take(x, far), x.take(far), x[far], cupy.take_along_axis(x, far, 0), cupy.take(x, far, axis=0):
+        assert taken.tolist() == [1.0, 2.0]
+    assert cupy.take(x, 4).tolist() == 1.0
+    assert cupy.zeros((2, 3))[:, far].shape == (2, 2)
+    with pytest.raises(IndexError, match="out of bounds"):  # numbers are looked at, on both
+        x[4]
     x[far] = 7.0
-    np.testing.assert_array_equal(x.get(), [0, 7, 7])
+    assert x.tolist() == [0.0, 7.0, 7.0]
     cupy.add.at(x, device([3, 3]), 1.0)
-    np.testing.assert_array_equal(x.get(), [2, 7, 7])
+    assert x.tolist() == [2.0, 7.0, 7.0]
+    assert (device([7, -7]) // device([0, 0])).tolist() == [0, 0]  # and no warning, which would be an error here
+    assert np.isnan(cupy.log(device(-1.0)).get()) and (x / 0.0).tolist() == [np.inf] * 3
+    out = cupy.zeros(3)
+    assert cupy.exp(x, out=out) is out and out.tolist() == np.exp([2.0, 7.0, 7.0]).tolist()
 
 
 # --- The engine ---------------------------------------------------------------------------------------------------------------------------
@@ -166,7 +254,7 @@ def test_cores_unrolled(make):
         tape.backward(loss)
         return core
 
-    core, there = make(), on_device(make())
+    core, there = make(), make().to(cupy)
     with no_sync(), only(np.float32):
         unroll(there, device(x))
     for (name, ours), numpys in zip(there.named_parameters(), unroll(core, x).parameters(), strict=True):
@@ -174,7 +262,7 @@ def test_cores_unrolled(make):
 
 
 def test_a_copy_in_another_precision_stays_there():
-    core = on_device(LSTM(5, 4)).astype(np.float64)
+    core = LSTM(5, 4).to(cupy).astype(np.float64)
     assert all(type(q.data) is fakecupy.ndarray and q.dtype == np.float64 for q in core.parameters())
 
 
@@ -231,3 +319,48 @@ def test_training_steps_of_every_task(name, core, monkeypatch):
     again.advance()
     there.advance()
     np.testing.assert_array_equal(again.optimizer.data.get(), there.optimizer.data.get())
+
+
+# --- What is done with a trained network --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", task_files())
+def test_evaluation_and_pictures_of_every_task(name, tmp_path):
+    """A network on the device is measured there without waiting, and drawn as it is on the host."""
+    task = load_task(name).Task(smallest(load_task(name).Task))
+    task.test_examples = 20
+    host, there = (task.build(np.random.SeedSequence(1)).to(xp) for xp in (np, cupy))
+    with no_sync(), only(np.float32):
+        sums = task.evaluate(there, xp=cupy)
+    assert Totals(sums).means() == pytest.approx(Totals(task.evaluate(host)).means(), rel=1e-6)
+    pictures = []
+    for label, model in ("host", host), ("device", there):
+        (tmp_path / label).mkdir()
+        pictures.append([path.read_bytes() for path in task.pictures(model, tmp_path / label)])
+    assert pictures[0] == pictures[1]
+
+
+@pytest.mark.parametrize("name", task_files())
+def test_a_run_on_the_device_is_read_on_the_host(name, monkeypatch, tmp_path):
+    """Trained by the command line with --device cuda: its files are loaded, evaluated and drawn without any device."""
+    monkeypatch.chdir(tmp_path)
+    fakecupy.installed(monkeypatch)
+    kind = load_task(name).Task
+    monkeypatch.setattr(kind, "test_examples", 20)
+    words = [name, *"--train.steps 4 --train.batch-size 10 --train.log-every 2 --train.evaluate-every 2 --seed 1 --workers 1".split()]
+    for device_name in "cpu", "cuda":
+        assert train.main([*words, "--device", device_name, "--run", device_name]) == 0
+    monkeypatch.setitem(sys.modules, "cupy", None)  # from here on there is no device
+    host, there = load("cpu"), load("cuda")
+    for (parameter, ours), theirs in zip(there.named_parameters(), host.parameters(), strict=True):
+        assert type(ours.data) is np.ndarray and ours.dtype == theirs.dtype  # NumPy raises its own scalars to powers with other last bits
+        np.testing.assert_allclose(ours.data, theirs.data, rtol=1e-5, atol=1e-7, err_msg=parameter)
+    lines = [Run.open(path).metrics() for path in ("cpu", "cuda")]
+    assert [line["step"] for line in lines[0]] == [2, 4]
+    for ours, numpys in zip(*lines, strict=True):
+        assert ours.keys() == numpys.keys()
+        numbers = [name for name in ours if isinstance(ours[name], float) and name != "seconds"]
+        assert all(ours[name] == pytest.approx(numpys[name], rel=1e-5) for name in numbers)
+    assert evaluate.main(["cuda"]) == 0
+    assert plot.main(["cuda"]) == 0
+    assert sorted(path.name for path in Path("cuda").iterdir()) == sorted(path.name for path in Path("cpu").iterdir())

@@ -7,82 +7,86 @@ from tinyrmc import Parameter, Tape, Tensor, fused
 from tinyrmc import primitives as p
 
 
+def single(xp):
+    return xp.ones(3, np.float32)
+
+
 def assert_two_lines(caught):
     assert str(caught.value).count("\n") <= 1, str(caught.value)
 
 
 # --- dtypes ----------------------------------------------------------------------------------------------------------------
 
-F32 = np.ones(3, np.float32)
-
 
 @pytest.mark.parametrize("number", [2, 2.5, True, np.float64(2.5), np.float32(2.5), np.int64(2), np.bool_(True)], ids=repr)
 @pytest.mark.parametrize("name", ["add", "subtract", "multiply", "divide", "maximum", "minimum"])
-def test_numbers_do_not_widen_float32(name, number):
+def test_numbers_do_not_widen_float32(xp, name, number):
     operation = getattr(p, name)
     with Tape() as tape:
-        x = tape.watch(F32)
+        x = tape.watch(single(xp))
         left, right = operation(x, number), operation(number, x)
         loss = p.sum(left + right)
     assert left.dtype == right.dtype == np.float32
     assert tape.gradient(loss, x).dtype == np.float32
 
 
-def test_operators_keep_float32():
-    x = Tensor(F32)
-    for result in x + 1, 1 - x, np.float64(2) * x, x / np.float64(3), -x, x[0] * 2.0, F32 + x, F32 - x, F32 * x, F32 / x, x @ F32, F32 @ x:
+def test_operators_keep_float32(xp):
+    a = single(xp)
+    x = Tensor(a)
+    for result in x + 1, 1 - x, np.float64(2) * x, x / np.float64(3), -x, x[0] * 2.0, a + x, a - x, a * x, a / x, x @ a, a @ x:
         assert type(result) is Tensor
         assert result.dtype == np.float32
 
 
 @pytest.mark.parametrize("first", [np.float32, np.float64])
-def test_mixed_floats_are_refused(first):
+def test_mixed_floats_are_refused(xp, first):
     second = {np.float32: np.float64, np.float64: np.float32}[first]
     message = rf"add: argument 1 has dtype {second.__name__}, the others {first.__name__}; convert one with \.astype"
     with pytest.raises(TypeError, match=message) as caught:
-        p.add(np.ones(3, first), np.ones(3, second))
+        p.add(xp.ones(3, first), xp.ones(3, second))
     assert_two_lines(caught)
     with pytest.raises(TypeError, match="layer_norm: argument 2 has dtype"):
-        fused.layer_norm(np.ones((2, 3), first), np.ones(3, first), np.ones(3, second))
+        fused.layer_norm(xp.ones((2, 3), first), xp.ones(3, first), xp.ones(3, second))
     with pytest.raises(TypeError, match="add: argument 1"):
-        p.add(np.ones(3, first), np.ones((), second))  # 0-d arrays are arrays
+        p.add(xp.ones(3, first), xp.ones((), second))  # 0-d arrays are arrays
 
 
-def test_a_wide_static_number_is_refused():
+def test_a_wide_static_number_is_refused(xp):
     with pytest.raises(TypeError, match="power: float32 arguments gave a float64 result"):
-        p.power(F32, np.float64(2.0))
+        p.power(single(xp), np.float64(2.0))
 
 
-def test_integers_serve_only_as_indices():
+def test_integers_serve_only_as_indices(xp):
     with pytest.raises(TypeError, match=r"multiply: argument 1 has dtype int64; integers serve only as indices, convert with \.astype"):
-        p.multiply(F32, np.arange(3))
-    assert p.take(F32, np.array([0, 1])).dtype == np.float32
-    assert fused.softmax_cross_entropy(np.ones((2, 3), np.float32), np.array([0, 2])).dtype == np.float32
+        p.multiply(single(xp), xp.arange(3))
+    assert p.take(single(xp), xp.array([0, 1])).dtype == np.float32
+    assert fused.softmax_cross_entropy(xp.ones((2, 3), np.float32), xp.array([0, 2])).dtype == np.float32
 
 
-def test_masks_are_welcome():
-    mask = np.array([True, False, True])
-    assert (F32 * Tensor(mask)).dtype == np.float32
-    assert p.multiply(mask, F32).dtype == np.float32
-    assert p.where(mask, F32, 0.0).dtype == np.float32
+def test_masks_are_welcome(xp):
+    mask, a = xp.array([True, False, True]), single(xp)
+    assert (a * Tensor(mask)).dtype == np.float32
+    assert p.multiply(mask, a).dtype == np.float32
+    assert p.where(mask, a, 0.0).dtype == np.float32
     with Tape() as tape:
-        x = tape.watch(F32)
+        x = tape.watch(a)
         loss = p.sum(x * mask)
     assert tape.gradient(loss, x).tolist() == [1.0, 0.0, 1.0]
 
 
-def test_float64_and_complex128_mix_but_not_across_precisions():
-    assert p.add(np.ones(2), np.ones(2, np.complex128)).dtype == np.complex128
-    assert p.add(np.ones(2, np.complex64), np.ones(2, np.float32)).dtype == np.complex64
+def test_float64_and_complex128_mix_but_not_across_precisions(xp):
+    assert p.add(xp.ones(2), xp.ones(2, np.complex128)).dtype == np.complex128
+    assert p.add(xp.ones(2, np.complex64), xp.ones(2, np.float32)).dtype == np.complex64
     for wrong in (np.float32, np.complex128), (np.float64, np.complex64):
         with pytest.raises(TypeError, match="argument 1 has dtype complex"):
-            p.add(*[np.ones(2, dtype) for dtype in wrong])
+            p.add(*[xp.ones(2, dtype) for dtype in wrong])
 
 
 @pytest.mark.parametrize("value", [[1.0, 2.0], (1.0, 2.0), "a", {1: 2}], ids=["list", "tuple", "str", "dict"])
-def test_what_is_not_an_array_is_refused_by_name(value):
+def test_what_is_not_an_array_is_refused_by_name(xp, value):
     kind = type(value).__name__
-    for call in lambda: p.add(F32, value), lambda: Tensor(F32) + value, lambda: p.concatenate([F32, value]):
+    a = single(xp)
+    for call in lambda: p.add(a, value), lambda: Tensor(a) + value, lambda: p.concatenate([a, value]):
         with pytest.raises(TypeError, match=rf": argument 1: {kind} is not an array; pass a NumPy or CuPy array") as caught:
             call()
         assert_two_lines(caught)
@@ -94,36 +98,36 @@ def test_what_is_not_an_array_is_refused_by_name(value):
 @pytest.mark.parametrize(
     ("call", "kind", "message"),
     [
-        (lambda: p.add(np.ones((2, 3)), F32[:2]), TypeError, r"add: argument 1 has dtype float32"),
-        (lambda: p.add(np.ones((2, 3)), np.ones(4)), ValueError, r"add\(float64\[2, 3\], float64\[4\]\): .*\nShapes must broadcast"),
-        (lambda: p.matmul(np.ones((2, 3)), np.ones((2, 3))), ValueError, r"matmul\(float64\[2, 3\], float64\[2, 3\]\): .*\nThe last axis"),
-        (lambda: p.matmul(np.ones(3), 2.0), TypeError, r"matmul\(float64\[3\], 2\.0\): "),
-        (lambda: p.reshape(np.ones(6), (4, 2)), ValueError, r"reshape\(float64\[6\]\): .*\nThe new shape must hold as many elements"),
-        (lambda: p.sum(np.ones(3), axis=1), IndexError, r"sum\(float64\[3\]\): axis 1 is out of bounds"),
-        (lambda: p.sum(3.0), TypeError, r"sum\(3\.0\): "),
-        (lambda: p.concatenate([np.ones((2, 3)), np.ones((2, 4))]), ValueError, r"concatenate\(.*\nAll arrays must agree"),
-        (lambda: p.concatenate(np.ones(3)), TypeError, r"concatenate: the first argument is a list .*concatenate\(\[a, b\]"),
-        (lambda: p.concatenate([]), ValueError, r"concatenate\(\): need at least one array"),
-        (lambda: p.stack([np.ones(2), np.ones(3)]), ValueError, r"stack\(float64\[2\], float64\[3\]\): .*\nAll arrays must have"),
-        (lambda: p.multiply(np.ones(3)), TypeError, r"multiply: takes 2 array arguments, got 1"),
-        (lambda: p.add(np.ones(3), np.ones(3), np.ones(3)), TypeError, r"add: takes 2 array arguments; got 3 positional arguments"),
-        (lambda: p.sum(np.ones(3), 0, True, None), TypeError, r"sum: takes 1 array argument, axis, keepdims; got 4 positional"),
-        (lambda: p.sum(np.ones(3), axes=0), TypeError, r"sum: 'axes' is not a static argument \(those are: axis, keepdims\)"),
-        (lambda: p.add(np.ones(3), b=np.ones(3)), TypeError, r"add: 'b' is not a static argument \(those are: none\); .* go by position"),
-        (lambda: p.power(np.ones(3), Tensor(np.ones(3))), TypeError, r"power: 'exponent' is not a static argument"),
-        (lambda: Tensor(F32)[np.array([0, 1])], TypeError, r"getitem.*type ndarray is not basic; write primitives\.take"),
-        (lambda: Tensor(F32)[[0, 1]], TypeError, r"getitem.*type list is not basic; write primitives\.take"),
-        (lambda: Tensor(F32)[7], IndexError, r"getitem\(float32\[3\]\): index 7 is out of bounds"),
-        (lambda: p.negative(np.ones(2, bool)), TypeError, r"negative\(bool\[2\]\): "),
-        (lambda: fused.linear(np.ones((2, 3)), np.ones((4, 5))), ValueError, r"linear\(float64\[2, 3\], float64\[4, 5\], None\): .*\nweig"),
-        (lambda: fused.layer_norm(np.ones((2, 3)), np.ones(4), np.ones(3)), ValueError, r"layer_norm\(.*\ngain and offset are as long"),
-        (lambda: fused.attention(np.ones((1, 2, 7)), num_heads=2, key_size=1), ValueError, r"attention\(.*7 columns do not hold 2 .*\nqkv"),
-        (lambda: fused.softmax_cross_entropy(np.ones((2, 3)), np.ones(3, int)), ValueError, r"softmax_cross_entropy\(.*\ntargets are"),
+        (lambda xp: p.add(xp.ones((2, 3)), single(xp)[:2]), TypeError, r"add: argument 1 has dtype float32"),
+        (lambda xp: p.add(xp.ones((2, 3)), xp.ones(4)), ValueError, r"add\(float64\[2, 3\], float64\[4\]\): .*\nShapes must broadcast"),
+        (lambda xp: p.matmul(xp.ones((2, 3)), xp.ones((2, 3))), ValueError, r"matmul\(float64\[2, 3\], float64\[2, 3\]\): .*\nThe last"),
+        (lambda xp: p.matmul(xp.ones(3), 2.0), TypeError, r"matmul\(float64\[3\], 2\.0\): "),
+        (lambda xp: p.reshape(xp.ones(6), (4, 2)), ValueError, r"reshape\(float64\[6\]\): .*\nThe new shape must hold as many elements"),
+        (lambda xp: p.sum(xp.ones(3), axis=1), IndexError, r"sum\(float64\[3\]\): axis 1 is out of bounds"),
+        (lambda xp: p.sum(3.0), TypeError, r"sum\(3\.0\): "),
+        (lambda xp: p.concatenate([xp.ones((2, 3)), xp.ones((2, 4))]), ValueError, r"concatenate\(.*\nAll arrays must agree"),
+        (lambda xp: p.concatenate(xp.ones(3)), TypeError, r"concatenate: the first argument is a list .*concatenate\(\[a, b\]"),
+        (lambda xp: p.concatenate([]), ValueError, r"concatenate\(\): need at least one array"),
+        (lambda xp: p.stack([xp.ones(2), xp.ones(3)]), ValueError, r"stack\(float64\[2\], float64\[3\]\): .*\nAll arrays must have"),
+        (lambda xp: p.multiply(xp.ones(3)), TypeError, r"multiply: takes 2 array arguments, got 1"),
+        (lambda xp: p.add(xp.ones(3), xp.ones(3), xp.ones(3)), TypeError, r"add: takes 2 array arguments; got 3 positional arguments"),
+        (lambda xp: p.sum(xp.ones(3), 0, True, None), TypeError, r"sum: takes 1 array argument, axis, keepdims; got 4 positional"),
+        (lambda xp: p.sum(xp.ones(3), axes=0), TypeError, r"sum: 'axes' is not a static argument \(those are: axis, keepdims\)"),
+        (lambda xp: p.add(xp.ones(3), b=xp.ones(3)), TypeError, r"add: 'b' is not a static argument \(those are: none\); .* by position"),
+        (lambda xp: p.power(xp.ones(3), Tensor(xp.ones(3))), TypeError, r"power: 'exponent' is not a static argument"),
+        (lambda xp: Tensor(single(xp))[xp.array([0, 1])], TypeError, r"getitem.*type ndarray is not basic; write primitives\.take"),
+        (lambda xp: Tensor(single(xp))[[0, 1]], TypeError, r"getitem.*type list is not basic; write primitives\.take"),
+        (lambda xp: Tensor(single(xp))[7], IndexError, r"getitem\(float32\[3\]\): [iI]ndex 7 is out of bounds"),
+        (lambda xp: p.negative(xp.ones(2, bool)), TypeError, r"negative\(bool\[2\]\): "),
+        (lambda xp: fused.linear(xp.ones((2, 3)), xp.ones((4, 5))), ValueError, r"linear\(float64\[2, 3\], float64\[4, 5\], None.*\nwe"),
+        (lambda xp: fused.layer_norm(xp.ones((2, 3)), xp.ones(4), xp.ones(3)), ValueError, r"layer_norm\(.*\ngain and offset are as long"),
+        (lambda xp: fused.attention(xp.ones((1, 2, 7)), num_heads=2, key_size=1), ValueError, r"attention\(.*7 columns .*\nqkv"),
+        (lambda xp: fused.softmax_cross_entropy(xp.ones((2, 3)), xp.ones(3, int)), ValueError, r"softmax_cross_entropy\(.*\ntargets are"),
     ],
 )  # fmt: skip
-def test_errors_name_the_operation_the_arguments_and_the_remedy(call, kind, message):
+def test_errors_name_the_operation_the_arguments_and_the_remedy(xp, call, kind, message):
     with pytest.raises(kind, match=message) as caught:
-        call()
+        call(xp)
     assert_two_lines(caught)
 
 
@@ -162,13 +166,13 @@ def set_item(t):
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("kind", [Tensor, Parameter])
-def test_tensors_refuse(kind, use, message):
+def test_tensors_refuse(xp, kind, use, message):
     with pytest.raises(TypeError, match=f"{kind.__name__} .*{message}"):
-        use(kind(np.ones(3)))
+        use(kind(xp.ones(3)))
 
 
-def test_methods_that_are_not_there_are_named_with_what_is():
-    tensor = Tensor(np.ones(3))
+def test_methods_that_are_not_there_are_named_with_what_is(xp):
+    tensor = Tensor(xp.ones(3))
     for name in ("sum", "mean", "reshape"):
         with pytest.raises(AttributeError, match=rf"Tensor has no '{name}'; write primitives\.{name}\(t\)"):
             getattr(tensor, name)
@@ -177,26 +181,26 @@ def test_methods_that_are_not_there_are_named_with_what_is():
     assert tensor in {tensor} and not hasattr(tensor, "item")
 
 
-def test_numpy_functions_do_not_swallow_tensors():
+def test_array_functions_do_not_swallow_tensors(xp):
     with pytest.raises(TypeError):
-        np.exp(Tensor(np.ones(3)))
+        xp.exp(Tensor(xp.ones(3)))
 
 
 # --- Printing --------------------------------------------------------------------------------------------------------------
 
 
-def test_repr():
-    assert repr(Tensor(np.array(1.5))) == "Tensor(1.5, shape=(), dtype=float64)"
-    assert repr(Tensor(np.array([1, 1 / 3], np.float32))) == "Tensor([1.    , 0.3333], shape=(2,), dtype=float32)"
-    large = repr(Tensor(np.ones((1000, 1000))))
+def test_repr(xp):
+    assert repr(Tensor(xp.array(1.5))) == "Tensor(1.5, shape=(), dtype=float64)"
+    assert repr(Tensor(xp.array([1, 1 / 3], np.float32))) == "Tensor([1.    , 0.3333], shape=(2,), dtype=float32)"
+    large = repr(Tensor(xp.ones((1000, 1000))))
     assert len(large) < 300
     assert large.endswith("shape=(1000, 1000), dtype=float64)")
-    weight = Parameter(np.zeros(2))
+    weight = Parameter(xp.zeros(2))
     assert repr(weight) == f"Parameter([0., 0.], shape=(2,), dtype=float64, id={weight.id})"
     with Tape() as tape:
-        assert repr(tape.watch(np.zeros(1))) == "Tensor([0.], shape=(1,), dtype=float64, id=1)"
+        assert repr(tape.watch(xp.zeros(1))) == "Tensor([0.], shape=(1,), dtype=float64, id=1)"
 
 
-def test_attributes():
-    tensor = Tensor(np.ones((2, 3), np.float32))
+def test_attributes(xp):
+    tensor = Tensor(xp.ones((2, 3), np.float32))
     assert (tensor.shape, tensor.dtype, tensor.ndim, tensor.size) == ((2, 3), np.float32, 2, 6)

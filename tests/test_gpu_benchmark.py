@@ -36,13 +36,8 @@ def gpu(monkeypatch, tmp_path):
 def cupy(monkeypatch):
     """The stand-in with kernels, and with what else of CuPy the benchmark uses."""
     cupy = fakecupy.installed(monkeypatch)
-    properties = {"name": b"Some GPU", "major": 9, "minor": 0}
-    versions = {"driverGetVersion": lambda: 13000, "runtimeGetVersion": lambda: 12090, "getDeviceProperties": lambda device: properties}
-    device = types.SimpleNamespace(id=0, synchronize=lambda: None)
-    cuda = types.SimpleNamespace(runtime=types.SimpleNamespace(**versions), Device=lambda: device)
     pool = types.SimpleNamespace(free_all_blocks=lambda: None)
-    cupy_has = {"RawModule": cuda_shim.RawModule, "cuda": cuda, "get_default_memory_pool": lambda: pool}
-    for name, value in cupy_has.items():
+    for name, value in {"RawModule": cuda_shim.RawModule, "get_default_memory_pool": lambda: pool}.items():
         monkeypatch.setattr(cupy, name, value, raising=False)
     return cupy
 

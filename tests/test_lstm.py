@@ -6,6 +6,7 @@ import oracles
 import pytest
 
 from tinyrmc import LSTM, Tape, gradcheck, primitives
+from tinyrmc.backend import to_host
 
 T, B, INPUT, HIDDEN = 20, 3, 4, 5
 
@@ -28,13 +29,13 @@ def unrolled(core, inputs, state):
 
 
 @pytest.mark.parametrize("forget_bias", [1.0, 0.0, -2.5])
-def test_equals_the_oracle_over_20_steps(forget_bias):
+def test_equals_the_oracle_over_20_steps(xp, forget_bias):
     core, inputs, hidden, cell = lstm_and_inputs(forget_bias)
     P = {name: p.data for name, p in core.named_parameters()}
     expected, last = oracles.lstm(np, P, forget_bias, inputs, hidden, cell)
-    outputs, ours = unrolled(core, inputs, (hidden, cell))
-    np.testing.assert_allclose([output.data for output in outputs], expected, rtol=1e-10, atol=1e-12)
-    np.testing.assert_allclose(ours.data, last, rtol=1e-10, atol=1e-12)
+    outputs, ours = unrolled(core.to(xp), xp.asarray(inputs), (xp.asarray(hidden), xp.asarray(cell)))
+    np.testing.assert_allclose([to_host(output.data) for output in outputs], expected, rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose(to_host(ours.data), last, rtol=1e-10, atol=1e-12)
 
 
 def test_every_gradient_equals_hips_autograd_of_the_oracle():
@@ -85,14 +86,14 @@ def test_seed_and_dtype():
     assert wide.initial_state(2)[0].dtype == np.float64
 
 
-def test_float32_stays_float32_and_trains():
-    core = LSTM(INPUT, HIDDEN)
+def test_float32_stays_float32_and_trains(xp):
+    core = LSTM(INPUT, HIDDEN).to(xp)
     state = core.initial_state(B)
     assert [s.shape for s in state] == [(B, HIDDEN)] * 2
     assert not any(s.any() for s in state)
     with Tape() as tape:
         for _ in range(3):
-            output, state = core(np.ones((B, INPUT), np.float32), state)
+            output, state = core(xp.ones((B, INPUT), np.float32), state)
             assert {output.dtype, state[0].dtype, state[1].dtype} == {np.dtype(np.float32)}
         loss = primitives.sum(output)
     tape.backward(loss)
@@ -124,21 +125,21 @@ def test_other_bad_arguments_are_named():
 
 
 @pytest.mark.parametrize("shape", [(3, 5), (4,), (3, 1, 4)], ids=str)
-def test_bad_inputs_are_named(shape):
-    core = LSTM(4, 5)
+def test_bad_inputs_are_named(xp, shape):
+    core = LSTM(4, 5).to(xp)
     with pytest.raises(ValueError) as error:
-        core(np.zeros(shape, np.float32), core.initial_state(3))
+        core(xp.zeros(shape, np.float32), core.initial_state(3))
     assert str(error.value) == f"LSTM expects inputs (B, 4), got {shape}; see input_size"
 
 
 @pytest.mark.parametrize("bad", [(3, 1), (1, 5), (3, 6), (2, 5), (5,)], ids=str)
 @pytest.mark.parametrize("place", [0, 1])
-def test_bad_states_are_named(bad, place):
-    core = LSTM(4, 5)
-    state = [np.zeros((3, 5), np.float32)] * 2
-    state[place] = np.zeros(bad, np.float32)
+def test_bad_states_are_named(xp, bad, place):
+    core = LSTM(4, 5).to(xp)
+    state = [xp.zeros((3, 5), np.float32)] * 2
+    state[place] = xp.zeros(bad, np.float32)
     with pytest.raises(ValueError) as error:
-        core(np.zeros((3, 4), np.float32), tuple(state))
+        core(xp.zeros((3, 4), np.float32), tuple(state))
     assert str(error.value).startswith(f"LSTM expects a state (3, 5), got {bad}")
 
 

@@ -8,6 +8,7 @@ import oracles
 import pytest
 
 from tinyrmc import PaperRelationalMemory, Parameter, RelationalMemory, Tape, equations, gradcheck, primitives
+from tinyrmc.backend import to_host
 from tinyrmc.memory import identity_memory
 
 T, B, INPUT = 20, 2, 3
@@ -74,16 +75,17 @@ def probes(core):
     return np.random.default_rng(9).standard_normal((T, B, core.mem_slots, core.mem_size))
 
 
-def gradients(core, inputs, memory):
-    """By our tape: the loss, and d loss by parameter name, with "memory" for the first memory."""
-    names, parameters = zip(*core.named_parameters(), strict=True)
+def gradients(xp, core, inputs, memory):
+    """By our tape on `xp`: the loss, and d loss by parameter name, with "memory" for the first memory. The core moves to `xp`."""
+    names, parameters = zip(*core.to(xp).named_parameters(), strict=True)
+    inputs, weights = xp.asarray(inputs), xp.asarray(probes(core))
     with Tape() as tape:
-        first, loss = tape.watch(memory), 0.0
-        outputs, _ = core.unroll(np.swapaxes(inputs, 0, 1), first)
-        for output, probe in zip(outputs, probes(core), strict=True):
+        first, loss = tape.watch(xp.asarray(memory)), 0.0
+        outputs, _ = core.unroll(xp.swapaxes(inputs, 0, 1), first)
+        for output, probe in zip(outputs, weights, strict=True):
             loss = loss + primitives.sum(output * probe.reshape(B, -1))
     found = tape.gradient(loss, [*parameters, first])
-    return float(loss.data), dict(zip([*names, "memory"], found, strict=True))
+    return float(loss.data), dict(zip([*names, "memory"], map(to_host, found), strict=True))
 
 
 def oracle_loss(core, setting, inputs):
@@ -99,14 +101,15 @@ def oracle_loss(core, setting, inputs):
 
 
 @pytest.mark.parametrize("setting", SETTINGS, ids=name_of)
-def test_equals_the_oracle_and_its_complex_step_over_20_steps(setting):
+def test_equals_the_oracle_and_its_complex_step_over_20_steps(xp, setting):
     core, arrays, inputs, memory = core_and_arrays(setting)
     expected = oracles.relational_memory(np, arrays, full(setting), inputs, memory)
-    for outputs in (unrolled(core, inputs, memory), core.unroll(np.swapaxes(inputs, 0, 1), memory)[0]):
-        ours = np.stack([output.data for output in outputs])
+    there, x, m = core.to(xp), xp.asarray(inputs), xp.asarray(memory)
+    for outputs in (unrolled(there, x, m), there.unroll(xp.swapaxes(x, 0, 1), m)[0]):
+        ours = np.stack([to_host(output.data) for output in outputs])
         np.testing.assert_allclose(ours, expected.reshape(T, B, -1), rtol=1e-10, atol=1e-10)
 
-    _, found = gradients(core, inputs, memory)
+    _, found = gradients(xp, core, inputs, memory)
     rng = np.random.default_rng(3)
     directions = {name: rng.choice([-1.0, 1.0], g.shape) for name, g in found.items()}
     exact = oracles.slope(oracle_loss(core, setting, inputs), {**arrays, "memory": memory}, directions)
@@ -118,7 +121,7 @@ def test_equals_the_oracle_and_its_complex_step_over_20_steps(setting):
 def test_every_gradient_equals_hips_autograd_of_the_oracle(setting):
     core, arrays, inputs, memory = core_and_arrays(setting, seed=1)
     loss = oracle_loss(core, setting, inputs)
-    ours, found = gradients(core, inputs, memory)
+    ours, found = gradients(np, core, inputs, memory)
     assert ours == pytest.approx(float(loss(hips, {**arrays, "memory": memory})), rel=1e-10)
     for name, expected in oracles.hips_gradient(loss, {**arrays, "memory": memory}).items():
         scale = np.abs(expected).max()
@@ -223,18 +226,19 @@ def same_parameters(one, two):
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("make", [RelationalMemory, PaperRelationalMemory])
-def test_dtype_goes_through(make, dtype):
-    core = make(5, 2, 4, 2, dtype=dtype)
+def test_dtype_goes_through(xp, make, dtype):
+    core = make(5, 2, 4, 2, dtype=dtype).to(xp)
     assert core.dtype == dtype
     assert {p.dtype for p in core.parameters()} == {np.dtype(dtype)}
-    output, state = core(np.ones((3, 5), dtype), core.initial_state(3))
+    output, state = core(xp.ones((3, 5), dtype), core.initial_state(3))
     arrays = [output, *(state if isinstance(state, tuple) else [state])]
     assert {a.dtype for a in arrays} == {np.dtype(dtype)}
+    assert {type(a.data) for a in arrays} == {xp.ndarray}
 
 
 @pytest.mark.parametrize("make", [RelationalMemory, PaperRelationalMemory])
-def test_astype_is_an_independent_copy(make):
-    core = make(5, 2, 4, 2)
+def test_astype_is_an_independent_copy(xp, make):
+    core = make(5, 2, 4, 2).to(xp)
     copy = core.astype(np.float64)
     assert copy.dtype == np.float64 and core.dtype == np.float32
     start = copy.initial_state(2)
@@ -242,57 +246,59 @@ def test_astype_is_an_independent_copy(make):
     assert [name for name, _ in copy.named_parameters()] == [name for name, _ in core.named_parameters()]
     before = {name: p.data.copy() for name, p in core.named_parameters()}
     for (name, parameter), original in zip(copy.named_parameters(), core.parameters(), strict=True):
-        np.testing.assert_array_equal(parameter.data, before[name])
+        assert xp.array_equal(parameter.data, before[name])
         assert parameter.id != original.id
         parameter.data = parameter.data + 1
         parameter.grad[...] = 1
     for name, parameter in core.named_parameters():
-        np.testing.assert_array_equal(parameter.data, before[name])
+        assert xp.array_equal(parameter.data, before[name])
         assert not parameter.grad.any()
     same = core.astype(np.float32)  # a copy even where nothing is to be converted
-    assert not np.shares_memory(same.parameters()[0].data, core.parameters()[0].data)
+    assert not xp.shares_memory(same.parameters()[0].data, core.parameters()[0].data)
 
 
 # --- RelationalMemory: state, gates, trace ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("slots", "size"), [(2, 5), (4, 4), (5, 3)])
-def test_the_first_memory_is_the_identity_padded_or_cut(slots, size):
-    core = RelationalMemory(3, slots, size)
+def test_the_first_memory_is_the_identity_padded_or_cut(xp, slots, size):
+    core = RelationalMemory(3, slots, size).to(xp)
     state = core.initial_state(2)
     expected = np.zeros((slots, size), np.float32)
     for k in range(min(slots, size)):
         expected[k, k] = 1
     assert state.dtype == np.float32
-    np.testing.assert_array_equal(state, [expected, expected])
+    np.testing.assert_array_equal(to_host(state), [expected, expected])
     np.testing.assert_array_equal(identity_memory(slots, size, np.float32), expected)
 
 
 @pytest.mark.parametrize("gate_style", ["unit", "memory"])
-def test_infinite_biases_keep_the_memory_exactly(gate_style):
-    core = randomised(RelationalMemory(3, 2, 3, 2, gate_style=gate_style, forget_bias=np.inf, input_bias=-np.inf, dtype=np.float64))
-    memory = np.random.default_rng(0).standard_normal((2, 2, 6))
+def test_infinite_biases_keep_the_memory_exactly(xp, gate_style):
+    core = randomised(RelationalMemory(3, 2, 3, 2, gate_style=gate_style, forget_bias=np.inf, input_bias=-np.inf, dtype=np.float64)).to(xp)
+    memory = xp.asarray(np.random.default_rng(0).standard_normal((2, 2, 6)))
     with np.errstate(all="raise"):
-        output, state = core(np.ones((2, 3)), memory)
-    np.testing.assert_array_equal(state.data, memory)
-    np.testing.assert_array_equal(output.data, memory.reshape(2, -1))
+        output, state = core(xp.ones((2, 3)), memory)
+    assert xp.array_equal(state.data, memory)
+    assert xp.array_equal(output.data, memory.reshape(2, -1))
 
 
-def test_output_is_the_memory_slot_after_slot():
+def test_output_is_the_memory_slot_after_slot(xp):
     core, _, inputs, memory = core_and_arrays({})
-    output, state = core(inputs[0], memory)
+    output, state = core.to(xp)(xp.asarray(inputs[0]), xp.asarray(memory))
     assert output.shape == (B, core.output_size)
-    np.testing.assert_array_equal(output.data[:, : core.mem_size], state.data[:, 0])
+    assert xp.array_equal(output.data[:, : core.mem_size], state.data[:, 0])
 
 
 @pytest.mark.parametrize("rows", [None, 1, 3])
 @pytest.mark.parametrize(("gate_style", "units"), [("unit", 6), ("memory", 1), (None, None)])
-def test_trace_hands_out_attention_and_gates(gate_style, units, rows):
+def test_trace_hands_out_attention_and_gates(xp, gate_style, units, rows):
     core, _, inputs, memory = core_and_arrays({"gate_style": gate_style, "input_rows": rows, "num_blocks": 2})
     trace = []
     for x in inputs[:2]:
-        core(x, memory, trace)
+        core.to(xp)(xp.asarray(x), xp.asarray(memory), trace)
     assert len(trace) == 2
+    assert {type(a) for seen in trace for a in seen.values()} == {xp.ndarray}
+    trace = [{name: to_host(a) for name, a in seen.items()} for seen in trace]
     for seen in trace:
         assert set(seen) == ({"attention", "input_gate", "forget_gate"} if units else {"attention"})
         assert seen["attention"].shape == (B, 2, 3, 3 + (rows or 1))
@@ -317,8 +323,9 @@ def test_traced_gates_explain_the_update():
 
 
 @pytest.mark.parametrize("gate_style", ["unit", "memory", None])
-def test_trace_changes_neither_results_nor_the_tape(gate_style):
-    core, _, inputs, memory = core_and_arrays({"gate_style": gate_style, "num_blocks": 2})
+def test_trace_changes_neither_results_nor_the_tape(xp, gate_style):
+    core, _, *arrays = core_and_arrays({"gate_style": gate_style, "num_blocks": 2})
+    core, (inputs, memory) = core.to(xp), map(xp.asarray, arrays)
 
     def run(trace):
         for parameter in core.parameters():
@@ -334,9 +341,8 @@ def test_trace_changes_neither_results_nor_the_tape(gate_style):
     entries, output, grads = run(None)
     traced_entries, traced_output, traced_grads = run([])
     assert traced_entries == entries
-    np.testing.assert_array_equal(traced_output, output)
-    for one, two in zip(grads, traced_grads, strict=True):
-        np.testing.assert_array_equal(one, two)
+    assert xp.array_equal(traced_output, output)
+    assert all(xp.array_equal(one, two) for one, two in zip(grads, traced_grads, strict=True))
 
 
 # --- RelationalMemory: bad arguments ------------------------------------------------------------------------------------------------------
@@ -375,20 +381,20 @@ def test_bad_dtypes_are_named(make, dtype):
     (None, (3, 4)), (None, (3, 1, 5)), (None, (5,)), (None, (3, 2, 5)), (1, (3, 5)),
     (2, (3, 5)), (2, (3, 1, 5)), (2, (3, 2, 4)), (2, (3, 10)),
 ])  # fmt: skip
-def test_bad_inputs_are_named(rows, shape):
-    core = RelationalMemory(**GOOD, input_rows=rows)
+def test_bad_inputs_are_named(xp, rows, shape):
+    core = RelationalMemory(**GOOD, input_rows=rows).to(xp)
     expected = "(B, 5)" if rows is None else f"(B, {rows}, 5)"
     with pytest.raises(ValueError) as error:
-        core(np.zeros(shape, np.float32), core.initial_state(3))
+        core(xp.zeros(shape, np.float32), core.initial_state(3))
     assert str(error.value) == f"RelationalMemory expects inputs {expected}, got {shape}; see input_size and input_rows"
 
 
 @pytest.mark.parametrize("shape", [(3, 1, 4), (3, 3, 4), (3, 2, 5), (1, 2, 4), (2, 2, 4), (2, 4), (3, 2, 1), (3, 0, 4)], ids=str)
 @pytest.mark.parametrize("extra", [{}, {"num_blocks": 2}, {"gate_style": None, "num_blocks": 2}], ids=str)
-def test_bad_states_are_named(shape, extra):
-    core = RelationalMemory(**GOOD, **extra)
+def test_bad_states_are_named(xp, shape, extra):
+    core = RelationalMemory(**GOOD, **extra).to(xp)
     with pytest.raises(ValueError) as error:
-        core(np.zeros((3, 5), np.float32), np.zeros(shape, np.float32))
+        core(xp.zeros((3, 5), np.float32), xp.zeros(shape, np.float32))
     assert "RelationalMemory expects a state (3, 2, 4)" in str(error.value)
     assert str(shape) in str(error.value)
 
@@ -401,12 +407,15 @@ def test_a_core_of_one_slot_does_not_broadcast_a_wrong_state(slots):
 
 
 @pytest.mark.parametrize("make", [RelationalMemory, PaperRelationalMemory])
-def test_dtypes_do_not_mix(make):
-    core = make(**GOOD)
+def test_dtypes_and_devices_do_not_mix(xp, make):
+    core = make(**GOOD).to(xp)
     with pytest.raises(TypeError, match="float64"):
-        core(np.zeros((3, 5)), core.initial_state(3))
+        core(xp.zeros((3, 5)), core.initial_state(3))
     with pytest.raises(TypeError, match="int64"):
-        core(np.zeros((3, 5), np.int64), core.initial_state(3))
+        core(xp.zeros((3, 5), np.int64), core.initial_state(3))
+    if xp is not np:
+        with pytest.raises(TypeError, match=r"linear: argument 1 is a cupy array among numpy ones; move it first"):
+            core(np.zeros((3, 5), np.float32), core.initial_state(3))
 
 
 @pytest.mark.parametrize("batch_size", [0, -1, 2.0])
@@ -429,21 +438,22 @@ def paper_core(setting, seed=0):
 
 @pytest.mark.parametrize("initial_memory", ["random", "identity"])
 @pytest.mark.parametrize("setting", PAPER, ids=name_of)
-def test_paper_core_is_the_equations_in_a_loop(setting, initial_memory):
+def test_paper_core_is_the_equations_in_a_loop(xp, setting, initial_memory):
     core, inputs = paper_core({**setting, "initial_memory": initial_memory})
     P = {name: p.data for name, p in core.named_parameters()}
     layers = setting.get("attention_mlp_layers", 2)
     symbols = {name: value for name, value in P.items() if name[:2] in ("W_", "U_", "b_")}
     symbols |= {"mlp": [(P[f"mlp.{k}.weight"], P[f"mlp.{k}.bias"]) for k in range(layers)]}
     symbols |= {"gain": P["mlp_norm.gain"], "offset": P["mlp_norm.offset"], "forget_bias": setting.get("forget_bias", 1.0)}
-    first = state = core.initial_state(B)
+    state = core.initial_state(B)
     assert not state[1].any()
     expected = []
     for x in inputs:
         h, state = equations.step(np, x @ P["input_projection.weight"] + P["input_projection.bias"], state, symbols)
         expected.append(h.reshape(B, -1))
-    ours = unrolled(core, inputs, first)
-    np.testing.assert_allclose([output.data for output in ours], expected, rtol=1e-12, atol=1e-12)
+    core.to(xp)
+    ours = unrolled(core, xp.asarray(inputs), core.initial_state(B))
+    np.testing.assert_allclose([to_host(output.data) for output in ours], expected, rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize("setting", PAPER, ids=name_of)
@@ -482,17 +492,19 @@ def test_paper_initial_memories():
     assert not h.any()
 
 
-def test_paper_trace():
+def test_paper_trace(xp):
     core, inputs = paper_core({})
-    state, trace = core.initial_state(B), []
-    plain, _ = core(inputs[0], state)
-    traced, (m, h) = core(inputs[0], state, trace)
-    np.testing.assert_array_equal(traced.data, plain.data)
+    core, x, trace = core.to(xp), xp.asarray(inputs[0]), []
+    state = core.initial_state(B)
+    plain, _ = core(x, state)
+    traced, (m, h) = core(x, state, trace)
+    assert xp.array_equal(traced.data, plain.data)
     (seen,) = trace
     assert set(seen) == {"attention", "input_gate", "forget_gate", "output_gate"}
+    assert {type(a) for a in seen.values()} == {xp.ndarray}
     assert seen["attention"].shape == (B, 2, 3, 4)
-    np.testing.assert_allclose(seen["attention"].sum(-1), 1, rtol=1e-12)
-    np.testing.assert_allclose(h.data, seen["output_gate"] * np.tanh(m.data), rtol=1e-12)
+    np.testing.assert_allclose(to_host(seen["attention"].sum(-1)), 1, rtol=1e-12)
+    np.testing.assert_allclose(to_host(h.data), to_host(seen["output_gate"] * xp.tanh(m.data)), rtol=1e-12)
 
 
 @pytest.mark.parametrize("value", ["zeros", None, 1], ids=repr)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from tinyrmc import Parameter, Tape, Tensor, gradcheck, nn, primitives
+from tinyrmc.backend import to_host
 from tinyrmc.optim import SGD
 
 
@@ -62,16 +63,16 @@ def test_dtypes_are_checked():
 @pytest.mark.parametrize("relu", [False, True])
 @pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize("leading", [(4,), (2, 3), (2, 3, 2)])
-def test_linear(leading, bias, relu):
+def test_linear(xp, leading, bias, relu):
     layer = nn.Linear(5, 6, bias=bias, relu=relu, dtype=np.float64)
     if bias:
         layer.bias.data = normal(6, seed=1)
     x = normal(*leading, 5, seed=2)
     expected = np.einsum("...i,io->...o", x, layer.weight.data) + (layer.bias.data if bias else 0)
     expected = np.where(expected > 0, expected, 0) if relu else expected
-    np.testing.assert_allclose(layer(x).data, expected, rtol=1e-12, atol=1e-14)
     assert [name for name, _ in layer.named_parameters()] == (["weight", "bias"] if bias else ["weight"])
     gradcheck(layer, x, parameters=layer.parameters())
+    np.testing.assert_allclose(to_host(layer.to(xp)(xp.asarray(x)).data), expected, rtol=1e-12, atol=1e-14)
 
 
 def test_linear_starts_as_sonnets():
@@ -90,7 +91,7 @@ def test_layers_share_a_generator_or_repeat_a_seed():
 
 
 @pytest.mark.parametrize("with_residual", [False, True])
-def test_layer_norm_treats_each_row_by_itself(with_residual):
+def test_layer_norm_treats_each_row_by_itself(xp, with_residual):
     layer = nn.LayerNorm(6, np.float64)
     layer.gain.data, layer.offset.data = normal(6, seed=1), normal(6, seed=2)
     x, residual = normal(2, 3, 6, seed=3), normal(2, 3, 6, seed=4)
@@ -99,19 +100,19 @@ def test_layer_norm_treats_each_row_by_itself(with_residual):
         z = x[b, row] + (residual[b, row] if with_residual else 0)
         expected[b, row] = (z - z.mean()) / np.sqrt(z.var() + 1e-5) * layer.gain.data + layer.offset.data
     arguments = (x, residual) if with_residual else (x,)
-    np.testing.assert_allclose(layer(*arguments).data, expected, rtol=1e-12, atol=1e-13)
     gradcheck(layer, *arguments, parameters=layer.parameters())
+    np.testing.assert_allclose(to_host(layer.to(xp)(*map(xp.asarray, arguments)).data), expected, rtol=1e-12, atol=1e-13)
     assert [name for name, _ in layer.named_parameters()] == ["gain", "offset"]
 
 
-def test_layer_norm_of_a_constant_row_is_its_offset():
-    layer = nn.LayerNorm(4)
-    layer.offset.data = normal(4, dtype=np.float32)
-    np.testing.assert_allclose(layer(np.full((2, 4), 7, np.float32)).data, [layer.offset.data] * 2, atol=1e-6)
+def test_layer_norm_of_a_constant_row_is_its_offset(xp):
+    layer, offset = nn.LayerNorm(4).to(xp), normal(4, dtype=np.float32)
+    layer.offset.data = xp.asarray(offset)
+    np.testing.assert_allclose(to_host(layer(xp.full((2, 4), 7, np.float32)).data), [offset] * 2, atol=1e-6)
 
 
 @pytest.mark.parametrize("activate_final", [False, True])
-def test_mlp(activate_final):
+def test_mlp(xp, activate_final):
     mlp = nn.MLP(3, [5, 4, 2], activate_final, dtype=np.float64, seed=1)
     assert [(name, p.shape) for name, p in mlp.named_parameters()] == [
         ("0.weight", (3, 5)), ("0.bias", (5,)), ("1.weight", (5, 4)), ("1.bias", (4,)), ("2.weight", (4, 2)), ("2.bias", (2,)),
@@ -123,9 +124,9 @@ def test_mlp(activate_final):
         expected = expected @ layer.weight.data + layer.bias.data
         if k < 2 or activate_final:
             expected = expected * (expected > 0)
-    np.testing.assert_allclose(mlp(x).data, expected, rtol=1e-12, atol=1e-14)
     assert (expected < 0).any() != activate_final  # the sign shows the last ReLU
     gradcheck(mlp, x, parameters=mlp.parameters())
+    np.testing.assert_allclose(to_host(mlp.to(xp)(xp.asarray(x)).data), expected, rtol=1e-12, atol=1e-14)
 
 
 def test_mlp_layers_have_weights_of_their_own():
@@ -174,44 +175,58 @@ def test_names_are_the_paths_in_order_and_tied_parameters_appear_once():
     assert module.num_parameters == 2 + 6 + 3 + 1 + 2 + 2 + 3 + 4 + 2
 
 
-def test_tied_parameters_collect_both_gradients_and_stay_tied_in_copies():
-    module = Nested()
+def test_tied_parameters_collect_both_gradients_and_stay_tied_in_copies(xp):
+    module = Nested().to(xp)
     with Tape() as tape:
         loss = primitives.sum(module.tied) + 2 * primitives.sum(module.table["up"].weight)
     tape.backward(loss)
-    np.testing.assert_array_equal(module.tied.grad, np.full((2, 3), 3))
+    assert module.tied is module.table["up"].weight
+    assert module.tied.grad.tolist() == [[3.0] * 3] * 2
     copy = module.astype(np.float64)
     assert [name for name, _ in copy.named_parameters()] == NAMES
     assert copy.tied is copy.table["up"].weight is copy.again.weight
     assert copy.tied is not module.tied
 
 
-def test_astype_converts_values_and_gradients_and_shares_nothing():
-    module = Nested()
+def test_moving_a_module_keeps_its_values_and_comes_back(xp):
+    module, host = Nested(), {name: p.data for name, p in Nested().named_parameters()}
+    SGD(module.parameters())
+    places = [p.offset for p in module.parameters()]
+    assert module.to(xp) is module
+    assert {type(p.data) for p in module.parameters()} == {type(p.grad) for p in module.parameters()} == {xp.ndarray}
+    assert [p.offset for p in module.parameters()] == (places if xp is np else [None] * len(NAMES))  # elsewhere no buffer holds them
+    module.to(np)
+    for name, parameter in module.named_parameters():
+        np.testing.assert_array_equal(parameter.data, host[name], strict=True)
+    assert module.tied is module.table["up"].weight
+
+
+def test_astype_converts_values_and_gradients_and_shares_nothing(xp):
+    module = Nested().to(xp)
     SGD(module.parameters())  # whose flat buffer the copy must leave
     for parameter in module.parameters():
         parameter.grad[...] = 2
     copy = module.astype(np.complex128)
     for p, q in zip(module.parameters(), copy.parameters(), strict=True):
         assert q.dtype == q.grad.dtype == np.complex128 and p.dtype == np.float32
-        np.testing.assert_array_equal(q.data, p.data)
+        assert type(q.data) is type(q.grad) is xp.ndarray
+        np.testing.assert_array_equal(to_host(q.data), to_host(p.data))
         assert not q.grad.any()  # a copy starts with a clean gradient
-        assert not np.shares_memory(p.data, q.data) and not np.shares_memory(p.grad, q.grad)
+        assert not xp.shares_memory(p.data, q.data) and not xp.shares_memory(p.grad, q.grad)
     with pytest.raises(TypeError, match="Nested: dtype must be floating point"):
         module.astype(np.int32)
 
 
-def test_load_parameters_goes_into_the_memory_that_is_there():
-    module, source = Nested(), {}
+def test_load_parameters_goes_into_the_memory_that_is_there(xp):
+    module, source = Nested().to(xp), {}  # the arrays of a file are on the host
     optimizer = SGD(module.parameters())
     for k, (name, parameter) in enumerate(module.named_parameters()):
         source[name] = np.full(parameter.shape, k + 1.0)  # float64: converted on the way
     module.load_parameters(source)
     for name, parameter in module.named_parameters():
-        np.testing.assert_array_equal(parameter.data, source[name])
+        np.testing.assert_array_equal(to_host(parameter.data), source[name])
         assert parameter.dtype == np.float32
-    np.testing.assert_array_equal(optimizer.data, np.concatenate([source[name].ravel() for name in NAMES]))
-    assert not np.shares_memory(module.scale.data, source["scale"])
+    np.testing.assert_array_equal(to_host(optimizer.data), np.concatenate([source[name].ravel() for name in NAMES]))
 
 
 def broken(change):
@@ -228,20 +243,20 @@ def broken(change):
     (lambda a: (a.pop("table.list.0"), a.pop("scale")), "parameter 'scale' is missing from the arrays"),  # the first in order
     (lambda a: a.clear(), "parameter 'scale' is missing from the arrays"),
 ])  # fmt: skip
-def test_load_parameters_names_the_first_problem_and_changes_nothing(change, message):
-    module = Nested()
+def test_load_parameters_names_the_first_problem_and_changes_nothing(xp, change, message):
+    module = Nested().to(xp)
     before = [p.data.copy() for p in module.parameters()]
     with pytest.raises(ValueError) as error:
         module.load_parameters(broken(change))
     assert str(error.value) == message
     for parameter, data in zip(module.parameters(), before, strict=True):
-        np.testing.assert_array_equal(parameter.data, data)
+        np.testing.assert_array_equal(to_host(parameter.data), to_host(data))
 
 
-def test_loading_after_recording_forbids_backward():
-    layer = nn.Linear(2, 1)
+def test_loading_after_recording_forbids_backward(xp):
+    layer = nn.Linear(2, 1).to(xp)
     with Tape() as tape:
-        loss = primitives.sum(layer(np.ones((1, 2), np.float32)))
-    layer.load_parameters({name: p.data + 1 for name, p in layer.named_parameters()})
+        loss = primitives.sum(layer(xp.ones((1, 2), np.float32)))
+    layer.load_parameters({name: to_host(p.data) + 1 for name, p in layer.named_parameters()})
     with pytest.raises(RuntimeError, match="changed after it was recorded"):
         tape.backward(loss)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from tinyrmc import Parameter, Tape, primitives
+from tinyrmc.backend import namespace, to_host
 from tinyrmc.nn import Linear
 from tinyrmc.optim import SGD, Adam, RMSProp, schedule
 
@@ -18,9 +19,9 @@ ALL = [
 ]
 
 
-def parameters(dtype=np.float64, seed=0):
+def parameters(xp, dtype=np.float64, seed=0):
     rng = np.random.default_rng(seed)
-    return [Parameter(rng.standard_normal(shape).astype(dtype)) for shape in SHAPES]
+    return [Parameter(xp.asarray(rng.standard_normal(shape).astype(dtype))) for shape in SHAPES]
 
 
 def gradients(steps, seed=1):
@@ -32,15 +33,16 @@ def gradients(steps, seed=1):
 def put(params, arrays):
     """The arrays as these parameters' gradients."""
     for parameter, array in zip(params, arrays, strict=True):
-        parameter.grad[...] = array
+        parameter.grad[...] = namespace(parameter.data).asarray(array)
 
 
 def flat(arrays):
-    return np.concatenate([np.ravel(a) for a in arrays])
+    return np.concatenate([np.ravel(to_host(a)) for a in arrays])
 
 
 def snapshot(optimizer):
-    return {"data": optimizer.data.copy(), **{name: value.copy() for name, value in optimizer.state().items()}}
+    """The optimizer's data and state, as copies on the host."""
+    return {name: np.array(to_host(value)) for name, value in {"data": optimizer.data, **optimizer.state()}.items()}
 
 
 def assert_same_values(one, two):
@@ -92,8 +94,8 @@ def textbook_adam(w, grads, rates, beta1=0.9, beta2=0.999, epsilon=1e-8):
     (Adam, textbook_adam, {}),
     (Adam, textbook_adam, {"beta1": 0.5, "beta2": 0.9, "epsilon": 1e-2}),
 ])  # fmt: skip
-def test_twenty_steps_equal_the_textbook(make, textbook, constants, dtype, tolerance):
-    params, grads, rates = parameters(dtype), gradients(20), [0.01 * (1 + k % 3) for k in range(20)]
+def test_twenty_steps_equal_the_textbook(xp, make, textbook, constants, dtype, tolerance):
+    params, grads, rates = parameters(xp, dtype), gradients(20), [0.01 * (1 + k % 3) for k in range(20)]
     start = flat([p.data for p in params]).astype(np.float64)
     optimizer = make(params, 123.0, **constants)
     for arrays, rate in zip(grads, rates, strict=True):
@@ -107,16 +109,16 @@ def test_twenty_steps_equal_the_textbook(make, textbook, constants, dtype, toler
 
 
 @pytest.mark.parametrize("make", ALL)
-def test_a_step_uses_the_optimizers_own_rate_unless_given_another(make):
+def test_a_step_uses_the_optimizers_own_rate_unless_given_another(xp, make):
     results = []
     for arguments in [(), (0.02,), (0.04,)]:
-        params = parameters()
+        params = parameters(xp)
         optimizer = make(params)
         put(params, gradients(1)[0])
         optimizer.step(*arguments)
-        results.append(optimizer.data.copy())
+        results.append(flat([optimizer.data]))
     np.testing.assert_array_equal(results[0], results[1])
-    start = flat([p.data for p in parameters()])
+    start = flat([p.data for p in parameters(xp)])
     np.testing.assert_allclose(results[2] - start, 2 * (results[0] - start), rtol=1e-9)
 
 
@@ -124,33 +126,34 @@ def test_a_step_uses_the_optimizers_own_rate_unless_given_another(make):
 
 
 @pytest.mark.parametrize("make", ALL)
-def test_data_and_gradients_are_views_of_one_buffer_each(make):
-    params = parameters()
+def test_data_and_gradients_are_views_of_one_buffer_each(xp, make):
+    params = parameters(xp)
     before = [p.data.copy() for p in params]
     optimizer, start = make(params), 0
     for parameter, data in zip(params, before, strict=True):
-        np.testing.assert_array_equal(parameter.data, data)  # the move kept the values
+        np.testing.assert_array_equal(to_host(parameter.data), to_host(data))  # the move kept the values
         assert parameter.data.shape == parameter.grad.shape == data.shape
         assert parameter.offset == start
         place = slice(start, start + data.size)
         for view, whole in [(parameter.data, optimizer.data), (parameter.grad, optimizer.gradient)]:
-            assert np.shares_memory(view, whole[place]) and view.base is not None
+            assert xp.shares_memory(view, whole[place])
         optimizer.gradient[place] = start + 1
         assert (parameter.grad == start + 1).all()
         start += data.size
     assert optimizer.data.size == optimizer.gradient.size == start
     optimizer.zero_grad()
     assert not any(p.grad.any() for p in params)
-    params[0].data = np.zeros((2, 3))
+    params[0].data = xp.zeros((2, 3))
     assert not optimizer.data[:6].any()
-    addresses = [p.data.__array_interface__["data"] for p in params]
+    buffer = optimizer.data
     put(params, gradients(1)[0])
     optimizer.step()
-    assert [p.data.__array_interface__["data"] for p in params] == addresses  # updated in place
+    assert optimizer.data is buffer and all(xp.shares_memory(p.data, buffer) for p in params)  # updated in place
+    assert optimizer.data[:6].any()
 
 
-def test_backward_writes_into_the_flat_gradient_or_another_one():
-    params = parameters()
+def test_backward_writes_into_the_flat_gradient_or_another_one(xp):
+    params = parameters(xp)
     optimizer = SGD(params)
 
     def record():
@@ -161,28 +164,28 @@ def test_backward_writes_into_the_flat_gradient_or_another_one():
     expected = flat([np.full((2, 3), 2), 3, 2 * params[2].data])
     tape, loss = record()
     tape.backward(loss)
-    np.testing.assert_allclose(optimizer.gradient, expected)
+    np.testing.assert_allclose(to_host(optimizer.gradient), expected)
     tape, loss = record()
     tape.backward(loss)  # accumulates
-    np.testing.assert_allclose(optimizer.gradient, 2 * expected)
+    np.testing.assert_allclose(to_host(optimizer.gradient), 2 * expected)
     tape, loss = record()
-    mine = np.zeros_like(optimizer.gradient)
+    mine = xp.zeros_like(optimizer.gradient)
     tape.backward(loss, into=mine)
-    np.testing.assert_allclose(mine, expected)
-    np.testing.assert_allclose(optimizer.gradient, 2 * expected)
+    np.testing.assert_allclose(to_host(mine), expected)
+    np.testing.assert_allclose(to_host(optimizer.gradient), 2 * expected)
 
 
-def test_buffers_can_be_allocated_elsewhere():
+def test_buffers_can_be_allocated_elsewhere(xp):
     made = []
 
     def allocate(count, dtype):
-        made.append(np.zeros(count, dtype))
+        made.append(xp.zeros(count, dtype))
         return made[-1]
 
-    params = parameters(np.float32)
+    params = parameters(xp, np.float32)
     optimizer = Adam(params, allocate=allocate)
     assert optimizer.data is made[0] and optimizer.gradient is made[1] and len(made) == 2
-    assert all(np.shares_memory(p.data, made[0]) and np.shares_memory(p.grad, made[1]) for p in params)
+    assert all(xp.shares_memory(p.data, made[0]) and xp.shares_memory(p.grad, made[1]) for p in params)
 
 
 # --- scale and clip -----------------------------------------------------------------------------------------------------------------------
@@ -190,8 +193,8 @@ def test_buffers_can_be_allocated_elsewhere():
 
 @pytest.mark.parametrize("scale", [1.0, 0.125, 4.0])
 @pytest.mark.parametrize("ratio", [0.5, 2.0, None])  # max_norm as a fraction of the norm
-def test_scale_then_clip_by_the_global_norm(scale, ratio):
-    params, arrays = parameters(), gradients(1)[0]
+def test_scale_then_clip_by_the_global_norm(xp, scale, ratio):
+    params, arrays = parameters(xp), gradients(1)[0]
     start, g = flat([p.data for p in params]), scale * flat(arrays)
     norm = math.sqrt(sum(x * x for x in g.tolist()))
     optimizer = SGD(params, 0.5)
@@ -200,20 +203,37 @@ def test_scale_then_clip_by_the_global_norm(scale, ratio):
     assert float(returned) == pytest.approx(norm, rel=1e-12)  # after scaling, before clipping
     assert bool(finite)
     shrink = ratio if ratio == 0.5 else 1.0
-    np.testing.assert_allclose(start - optimizer.data, 0.5 * shrink * g, rtol=1e-9, atol=1e-15)
+    np.testing.assert_allclose(start - to_host(optimizer.data), 0.5 * shrink * g, rtol=1e-9, atol=1e-15)
 
 
 @pytest.mark.parametrize("bad", [0.0, -1.0, float("inf"), float("nan")])
-def test_bad_rates_and_norms_are_refused(bad):
+def test_bad_rates_and_norms_are_refused(xp, bad):
     with pytest.raises(ValueError, match="learning_rate must be positive and finite"):
-        Adam([Parameter(np.ones(2))], learning_rate=bad)
-    optimizer = Adam([Parameter(np.ones(2))])
+        Adam([Parameter(xp.ones(2))], learning_rate=bad)
+    optimizer = Adam([Parameter(xp.ones(2))])
     with pytest.raises(ValueError, match="max_norm must be positive and finite, or None"):
         optimizer.step(max_norm=bad)
+    if bad != 0:  # where a schedule may end
+        with pytest.raises(ValueError, match=f"learning_rate must be finite and not negative, not {bad!r}"):
+            optimizer.step(bad)
+    assert optimizer.updates == 0 and optimizer.data.tolist() == [1.0, 1.0]
 
 
-def test_an_optimizer_whose_parameters_have_moved_on_says_so():
-    weight = Parameter(np.ones(3))
+@pytest.mark.parametrize(("make", "name", "bad", "wanted"), [
+    *((Adam, name, bad, r"in \[0, 1\)") for name in ("beta1", "beta2") for bad in (1, 1.5, -0.1, math.nan)),
+    *((SGD, "momentum", bad, r"in \[0, 1\)") for bad in (5, 1, -0.9)),
+    *((RMSProp, "decay", bad, r"in \[0, 1\)") for bad in (1, -1)),
+    *((make, "epsilon", bad, "positive and finite") for make in (Adam, RMSProp) for bad in (0, -1e-8, math.inf)),
+])  # fmt: skip
+def test_bad_constants_are_named_before_anything_moves(make, name, bad, wanted):
+    parameter = Parameter(np.ones(2))
+    with pytest.raises(ValueError, match=f"^{name} must be {wanted}, not {bad!r}$"):
+        make([parameter], **{name: bad})
+    assert parameter.offset is None
+
+
+def test_an_optimizer_whose_parameters_have_moved_on_says_so(xp):
+    weight = Parameter(xp.ones(3))
     first = Adam([weight])
     second = Adam([weight])
     with pytest.raises(RuntimeError, match="moved to another optimizer's buffer"):
@@ -221,22 +241,22 @@ def test_an_optimizer_whose_parameters_have_moved_on_says_so():
     second.step()
 
 
-def test_only_parameters_are_taken():
+def test_only_parameters_are_taken(xp):
     with pytest.raises(TypeError, match=r"write \[parameter\]"):
-        Adam(Parameter(np.ones(2)))
+        Adam(Parameter(xp.ones(2)))
     with pytest.raises(TypeError, match=r"not a Linear; write module\.parameters\(\)"):
         Adam(Linear(2, 2))
     with pytest.raises(TypeError, match=r"wrap arrays as Parameter\(array\)"):
         Adam([np.ones(3)])
 
 
-def test_clipping_a_zero_gradient_is_harmless():
-    params = parameters()
+def test_clipping_a_zero_gradient_is_harmless(xp):
+    params = parameters(xp)
     optimizer = SGD(params, 0.5)
     start = optimizer.data.copy()
     norm, finite = optimizer.step(max_norm=1.0)
     assert norm == 0 and finite
-    np.testing.assert_array_equal(optimizer.data, start)
+    assert xp.array_equal(optimizer.data, start)
 
 
 # --- steps that are not taken -------------------------------------------------------------------------------------------------------------
@@ -249,11 +269,11 @@ def test_clipping_a_zero_gradient_is_harmless():
     (np.float32, 1e30), (np.float64, 1e200),  # finite, but their squares are not
 ], ids=lambda v: getattr(v, "__name__", str(v)))  # fmt: skip
 @pytest.mark.parametrize("make", ALL)
-def test_a_bad_gradient_changes_nothing_and_leaves_no_trace(make, dtype, bad, max_norm):
+def test_a_bad_gradient_changes_nothing_and_leaves_no_trace(xp, make, dtype, bad, max_norm):
     """Two runs, one with bad steps strewn in: equal at the end, to the last digit. The first step is bad too."""
     runs = []
     for disturbed in (False, True):
-        params = parameters(dtype)
+        params = parameters(xp, dtype)
         optimizer = make(params)
         for k, arrays in enumerate(gradients(6)):
             if disturbed and k % 2 == 0:
@@ -263,7 +283,7 @@ def test_a_bad_gradient_changes_nothing_and_leaves_no_trace(make, dtype, bad, ma
                     params[2].grad[1] = bad
                 norm, finite = optimizer.step(max_norm=max_norm, valid=bad != "not valid")
                 assert not bool(finite)
-                assert np.isfinite(norm) == (bad == "not valid")
+                assert bool(xp.isfinite(norm)) == (bad == "not valid")
                 assert_same_values(snapshot(optimizer), before)
                 optimizer.zero_grad()
             put(params, arrays)
@@ -274,10 +294,10 @@ def test_a_bad_gradient_changes_nothing_and_leaves_no_trace(make, dtype, bad, ma
     assert runs[0]["updates"] == 6
 
 
-def test_flag_and_norm_are_arrays_of_the_backend_without_axes():
-    optimizer = Adam(parameters(np.float32))
+def test_flag_and_norm_are_arrays_of_the_backend_without_axes(xp):
+    optimizer = Adam(parameters(xp, np.float32))
     norm, finite = optimizer.step()
-    assert np.shape(norm) == np.shape(finite) == ()
+    assert norm.shape == finite.shape == ()
     assert norm.dtype == np.float32 and finite.dtype == np.bool_
 
 
@@ -286,7 +306,7 @@ def test_flag_and_norm_are_arrays_of_the_backend_without_axes():
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("make", ALL)
-def test_state_and_load_state_continue_bit_for_bit(make, dtype):
+def test_state_and_load_state_continue_bit_for_bit(xp, make, dtype):
     grads = gradients(10)
 
     def advance(optimizer, params, some):
@@ -294,19 +314,20 @@ def test_state_and_load_state_continue_bit_for_bit(make, dtype):
             put(params, arrays)
             optimizer.step(max_norm=1.0)
 
-    params = parameters(dtype)
+    params = parameters(xp, dtype)
     optimizer = make(params)
     advance(optimizer, params, grads[:5])
     saved = snapshot(optimizer)
     advance(optimizer, params, grads[5:])
 
-    others = parameters(dtype, seed=7)
+    others = parameters(xp, dtype, seed=7)
     resumed = make(others)
     advance(resumed, others, grads[3:4])  # has a state of its own to forget
-    resumed.data[...] = saved.pop("data")
-    resumed.load_state(saved)
-    assert_same_bits(resumed.state(), saved)
-    assert not any(np.shares_memory(value, saved[name]) for name, value in resumed.state().items())
+    resumed.data[...] = xp.asarray(saved.pop("data"))
+    given = {name: xp.array(value) for name, value in saved.items()}
+    resumed.load_state(given)
+    assert_same_bits({name: to_host(value) for name, value in resumed.state().items()}, saved)
+    assert not any(xp.shares_memory(value, given[name]) for name, value in resumed.state().items())
     advance(resumed, others, grads[5:])
     assert_same_bits(snapshot(resumed), snapshot(optimizer))
 
@@ -314,8 +335,8 @@ def test_state_and_load_state_continue_bit_for_bit(make, dtype):
 @pytest.mark.parametrize(("make", "names"), [
     (Adam, ["updates", "first_moment", "second_moment"]), (RMSProp, ["updates", "second_moment"]), (SGD, ["updates", "velocity"]),
 ])  # fmt: skip
-def test_state_has_stable_names(make, names):
-    optimizer = make(parameters(np.float32))
+def test_state_has_stable_names(xp, make, names):
+    optimizer = make(parameters(xp, np.float32))
     assert list(optimizer.state()) == names
     assert all(value.dtype == np.float32 for value in optimizer.state().values())
     assert all(value.shape == (optimizer.data.shape if name != "updates" else ()) for name, value in optimizer.state().items())
@@ -325,16 +346,19 @@ def test_state_has_stable_names(make, names):
 
 
 @pytest.mark.parametrize("make", ALL)
-def test_mixed_dtypes_and_no_parameters_are_refused(make):
+def test_mixed_parameters_and_none_are_refused(xp, make):
     with pytest.raises(TypeError, match=r"several dtypes \(float32, float64\); use module.astype"):
-        make([*parameters(np.float32), *parameters(np.float64)])
+        make([*parameters(xp, np.float32), *parameters(xp, np.float64)])
     with pytest.raises(ValueError, match="needs at least one Parameter"):
         make([])
+    if xp is not np:
+        with pytest.raises(TypeError, match=r"several array libraries \(cupy, numpy\); move them with module\.to\(xp\)"):
+            make([*parameters(xp), *parameters(np)])
 
 
 @pytest.mark.parametrize("make", ALL)
-def test_a_tape_recorded_before_a_step_refuses_backward_after_it(make):
-    params = parameters()
+def test_a_tape_recorded_before_a_step_refuses_backward_after_it(xp, make):
+    params = parameters(xp)
     optimizer = make(params)
     with Tape() as tape:
         loss = primitives.sum(params[0] * params[0])
@@ -344,7 +368,7 @@ def test_a_tape_recorded_before_a_step_refuses_backward_after_it(make):
     with Tape() as tape:
         loss = primitives.sum(params[0] * params[0])
     tape.backward(loss)
-    np.testing.assert_allclose(params[0].grad, 2 * params[0].data)
+    np.testing.assert_allclose(to_host(params[0].grad), 2 * to_host(params[0].data))
 
 
 # --- schedules ----------------------------------------------------------------------------------------------------------------------------

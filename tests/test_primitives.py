@@ -12,6 +12,7 @@ from hypothesis.extra import numpy as hnp
 from samplers import CASES, LAYOUTS, Case, as_tuple, away_from_zero, check_gradient, gradients, normal, output_weights
 
 from tinyrmc import primitives
+from tinyrmc.backend import to_host
 from tinyrmc.engine import TABLE, Tape
 
 every_primitive = pytest.mark.parametrize("name", TABLE)
@@ -26,7 +27,7 @@ BY_HAND = {  # what NumPy has not, written down once more
 
 def arrays_in(value):
     """All arrays in nested tuples of anything."""
-    if isinstance(value, np.ndarray):
+    if hasattr(value, "dtype"):
         return [value]
     return [a for part in value for a in arrays_in(part)] if isinstance(value, (tuple, list)) else []
 
@@ -41,17 +42,17 @@ def test_every_row_is_documented_and_has_a_derivative():
 
 @every_layout
 @every_primitive
-def test_gradient_is_the_complex_steps(name, layout):
+def test_gradient_is_the_complex_steps(xp, name, layout):
     for seed, case in enumerate(CASES[name]):
-        check_gradient(case.map(LAYOUTS[layout]), seed)
+        check_gradient(case.map(xp.asarray).map(LAYOUTS[layout]), seed)
 
 
 @every_layout
 @every_primitive
-def test_layout_changes_no_value(name, layout):
+def test_layout_changes_no_value(xp, name, layout):
     for case in CASES[name]:
-        for here, there in zip(as_tuple(case()), as_tuple(case.map(LAYOUTS[layout])()), strict=True):
-            np.testing.assert_allclose(there.data, here.data, rtol=1e-13, atol=1e-14)
+        for here, there in zip(as_tuple(case()), as_tuple(case.map(xp.asarray).map(LAYOUTS[layout])()), strict=True):
+            np.testing.assert_allclose(to_host(there.data), here.data, rtol=1e-13, atol=1e-14)
 
 
 @every_primitive
@@ -75,7 +76,7 @@ def test_a_vjp_wrong_by_a_thousandth_is_caught(name, monkeypatch):
 
 
 @every_primitive
-def test_gradients_belong_to_the_caller_and_nothing_is_mutated(name, monkeypatch):
+def test_gradients_belong_to_the_caller_and_nothing_is_mutated(xp, name, monkeypatch):
     seen = []  # (array that the rule met, its copy from before)
     rule = TABLE[name].rule
 
@@ -85,16 +86,17 @@ def test_gradients_belong_to_the_caller_and_nothing_is_mutated(name, monkeypatch
 
     monkeypatch.setattr(TABLE[name], "rule", spy)
     for case in CASES[name]:
+        case = case.map(xp.asarray).map(lambda a: a.copy())
         weights = output_weights(case)
         seen[:] = [(a, a.copy()) for a in [*arrays_in(case.arguments), *weights]]
         found = gradients(case, weights)
         for array, before in seen:
-            np.testing.assert_array_equal(array, before, err_msg=f"{case} mutated an input, a saved array or the seed")
+            assert xp.array_equal(array, before), f"{case} mutated an input, a saved array or the seed"
         for k, gradient in enumerate(found):
             for other in [*(a for a, _ in seen), *found[:k]]:
-                assert not np.shares_memory(gradient, other), f"{case}: gradient {k} shares memory"
-            assert type(gradient) is np.ndarray
-            assert gradient.flags.writeable
+                assert not xp.shares_memory(gradient, other), f"{case}: gradient {k} shares memory"
+            assert type(gradient) is xp.ndarray
+            gradient += 1  # nor is it read-only
 
 
 @every_primitive
@@ -109,58 +111,65 @@ def test_forward_mutates_nothing(name):
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @every_primitive
-def test_dtype_and_shape_are_kept(name, dtype):
+def test_dtype_and_shape_are_kept(xp, name, dtype):
     for case in CASES[name]:
+        case = case.map(xp.asarray)
         narrow = case.map(lambda a: a.astype(dtype) if a.dtype.kind == "f" else a)
         exact = case()
         for output, other in zip(as_tuple(narrow()), as_tuple(exact), strict=True):
             assert (output.dtype, output.shape) == (dtype, other.shape), f"{narrow}"
-            assert type(output.data) is np.ndarray
+            assert type(output.data) is xp.ndarray
         weights = output_weights(narrow)
         wide = gradients(case, [w.astype(np.float64) for w in weights])
         for position, gradient, reference in zip(case.floats, gradients(narrow, weights), wide, strict=True):
             assert gradient.dtype == dtype, f"{narrow}"
             assert gradient.shape == case.arguments[position].shape
+            gradient, reference = to_host(gradient), to_host(reference)
             scale = max(1.0, np.abs(reference).max(initial=0))
             assert np.abs(gradient - reference).max(initial=0) <= 2e-5 * scale, f"{narrow}: argument {position}"
 
 
 @every_primitive
-def test_one_gradient_asked_for_is_the_same_as_all(name):
+def test_one_gradient_asked_for_is_the_same_as_all(xp, name):
     """The rules skip what nobody needs; what they still return must not change."""
     for case in CASES[name]:
+        case = case.map(xp.asarray)
         weights = output_weights(case)
         for position, gradient in zip(case.floats, gradients(case, weights), strict=True):
             (alone,) = gradients(case, weights, watch=[position])
-            np.testing.assert_array_equal(alone, gradient)
+            np.testing.assert_array_equal(to_host(alone), to_host(gradient))
 
 
 @every_primitive
-def test_float64_constants_mix_with_complex128(name):
+def test_float64_constants_mix_with_complex128(xp, name):
     """The complex step may move one argument and leave the others real."""
     for case in CASES[name]:
+        case = case.map(xp.asarray)
         plain = as_tuple(case())
         for position in case.floats:
             moved = case(case.replace(position, case.arguments[position].astype(np.complex128)))
             for output, real in zip(as_tuple(moved), plain, strict=True):
                 assert output.dtype in (np.complex128, np.float64)
-                np.testing.assert_allclose(output.data, real.data, rtol=1e-12, atol=1e-14)
+                np.testing.assert_allclose(to_host(output.data), to_host(real.data), rtol=1e-12, atol=1e-14)
             assert as_tuple(moved)[0].dtype == np.complex128
 
 
 @pytest.mark.parametrize("name", primitives.__all__)
-def test_value_is_numpys(name):
+def test_value_is_numpys(xp, name):
     """NumPy's function of the same name, with the same arguments by name; and again with the static ones in order, where both allow it."""
     function = BY_HAND.get(name) or getattr(np, name)
     for case in CASES[name]:
         expected = case(function=function)
-        for output, value in zip(as_tuple(case()), as_tuple(expected), strict=True):
+        there = case.map(xp.asarray)
+        for output, value in zip(as_tuple(there()), as_tuple(expected), strict=True):
             assert output.shape == np.shape(value)
-            np.testing.assert_allclose(output.data, value, rtol=1e-13, atol=1e-14)
+            np.testing.assert_allclose(to_host(output.data), value, rtol=1e-13, atol=1e-14)
         if name != "unstack" and "keepdims" not in case.static:
-            arguments = [list(case.arguments)] if TABLE[name].variadic else case.arguments
-            ours, theirs = (f(*arguments, *case.static.values()) for f in (TABLE[name], function))
-            np.testing.assert_allclose(ours.data, theirs, rtol=1e-13, atol=1e-14)
+            ours, theirs = (
+                f(*([list(c.arguments)] if TABLE[name].variadic else c.arguments), *c.static.values())
+                for f, c in ((TABLE[name], there), (function, case))
+            )
+            np.testing.assert_allclose(to_host(ours.data), theirs, rtol=1e-13, atol=1e-14)
 
 
 HIPS_HAS_NO_VJP = {"take", "unstack"}
@@ -195,99 +204,108 @@ def test_gradient_is_hips_autograds(name):
 shapes = hnp.array_shapes(min_dims=0, max_dims=4, min_side=1, max_side=3)
 
 
-def strided(data, array):
-    return LAYOUTS[data.draw(st.sampled_from(list(LAYOUTS)))](array)
+def strided(xp, data, array):
+    return LAYOUTS[data.draw(st.sampled_from(list(LAYOUTS)))](xp.asarray(array))
 
 
 @pytest.mark.parametrize("name", ["add", "subtract", "multiply", "divide", "maximum", "minimum"])
 @given(data=st.data())
-def test_binary_primitives_broadcast_any_two_shapes(name, data):
+def test_binary_primitives_broadcast_any_two_shapes(xp, name, data):
     a, b = data.draw(hnp.mutually_broadcastable_shapes(num_shapes=2, max_dims=4, max_side=3)).input_shapes
-    check_gradient(Case(name, (strided(data, normal(*a)), strided(data, away_from_zero(*b)))))
+    check_gradient(Case(name, (strided(xp, data, normal(*a)), strided(xp, data, away_from_zero(*b)))))
 
 
 @given(data=st.data())
-def test_where_broadcasts_any_three_shapes(data):
+def test_where_broadcasts_any_three_shapes(xp, data):
     c, a, b = data.draw(hnp.mutually_broadcastable_shapes(num_shapes=3, max_dims=3, max_side=3)).input_shapes
-    check_gradient(Case("where", (normal(*c) > 0, strided(data, normal(*a)), strided(data, normal(*b)))))
+    check_gradient(Case("where", (xp.asarray(normal(*c) > 0), strided(xp, data, normal(*a)), strided(xp, data, normal(*b)))))
 
 
 @given(data=st.data())
-def test_matmul_of_any_two_shapes(data):
+def test_matmul_of_any_two_shapes(xp, data):
     a, b = data.draw(hnp.mutually_broadcastable_shapes(signature=np.matmul.signature, max_dims=2, max_side=3)).input_shapes
-    check_gradient(Case("matmul", (strided(data, normal(*a)), strided(data, normal(*b)))))
+    check_gradient(Case("matmul", (strided(xp, data, normal(*a)), strided(xp, data, normal(*b)))))
 
 
 @pytest.mark.parametrize("name", ["sum", "mean", "max"])
 @given(data=st.data())
-def test_reductions_over_any_axes(name, data):
+def test_reductions_over_any_axes(xp, name, data):
     shape = data.draw(shapes)
     axis = data.draw(st.none() | hnp.valid_tuple_axes(len(shape)))
-    check_gradient(Case(name, (strided(data, normal(*shape)),), {"axis": axis, "keepdims": data.draw(st.booleans())}))
+    check_gradient(Case(name, (strided(xp, data, normal(*shape)),), {"axis": axis, "keepdims": data.draw(st.booleans())}))
 
 
 @given(data=st.data())
-def test_any_basic_index(data):
+def test_any_basic_index(xp, data):
     shape = data.draw(shapes)
     key = data.draw(hnp.basic_indices(shape, allow_newaxis=True))
-    x = strided(data, normal(*shape))
+    x = strided(xp, data, normal(*shape))
     case = Case("getitem", (x,), {"key": key})
-    np.testing.assert_array_equal(case().data, x[key])
+    assert xp.array_equal(case().data, x[key])
     check_gradient(case)
 
 
 @given(data=st.data())
-def test_any_permutation_of_axes(data):
+def test_any_permutation_of_axes(xp, data):
     shape = data.draw(shapes)
     axes = data.draw(st.permutations(range(len(shape))))
-    check_gradient(Case("transpose", (strided(data, normal(*shape)),), {"axes": tuple(axes)}))
+    check_gradient(Case("transpose", (strided(xp, data, normal(*shape)),), {"axes": tuple(axes)}))
 
 
 # --- Where there is no derivative, or no finite one, to compare with ---------------------------------------------------------
 
 
-def gradient(function, *arrays):
+def gradient(xp, function, *arrays):
     with Tape() as tape:
-        watched = [tape.watch(np.asarray(a, float)) for a in arrays]
+        watched = [tape.watch(xp.asarray(a, float)) for a in arrays]
         loss = primitives.sum(function(*watched))
     return tape.gradient(loss, watched)
 
 
-def test_ties():
+def test_ties(xp):
     """maximum and minimum give the gradient to the second argument, so that maximum(x, 0) has slope 0 at 0; max shares it."""
     for function in primitives.maximum, primitives.minimum:
-        assert [float(g[0]) for g in gradient(function, [2.0], [2.0])] == [0.0, 1.0]
-        assert gradient(lambda x, f=function: f(x, 0), [0.0, -0.0])[0].tolist() == [0.0, 0.0]
-        assert gradient(lambda x, f=function: f(0, x), [0.0])[0].tolist() == [1.0]
-    assert gradient(primitives.max, [3.0, 1.0, 3.0])[0].tolist() == [0.5, 0.0, 0.5]
-    assert gradient(lambda x: primitives.max(x, axis=1), [[2.0, 2.0], [1.0, 0.0]])[0].tolist() == [[0.5, 0.5], [1.0, 0.0]]
+        assert [float(g[0]) for g in gradient(xp, function, [2.0], [2.0])] == [0.0, 1.0]
+        assert gradient(xp, lambda x, f=function: f(x, 0), [0.0, -0.0])[0].tolist() == [0.0, 0.0]
+        assert gradient(xp, lambda x, f=function: f(0, x), [0.0])[0].tolist() == [1.0]
+    assert gradient(xp, primitives.max, [3.0, 1.0, 3.0])[0].tolist() == [0.5, 0.0, 0.5]
+    assert gradient(xp, lambda x: primitives.max(x, axis=1), [[2.0, 2.0], [1.0, 0.0]])[0].tolist() == [[0.5, 0.5], [1.0, 0.0]]
 
 
-def test_nothing_overflows():
+def test_nothing_overflows(xp):
     with np.errstate(over="raise", invalid="raise", divide="raise"):
-        assert primitives.softmax(np.array([1e4, 0.0, -1e4])).data.tolist() == [1.0, 0.0, 0.0]
-        assert primitives.sigmoid(np.array([1e4, 0.0, -1e4])).data.tolist() == [1.0, 0.5, 0.0]
-        assert gradient(primitives.softmax, [1e4, -1e4])[0].tolist() == [0.0, 0.0]
-        assert gradient(primitives.sigmoid, [1e4, -1e4])[0].tolist() == [0.0, 0.0]
-    assert primitives.sigmoid(np.array([np.inf, -np.inf])).data.tolist() == [1.0, 0.0]
+        assert primitives.softmax(xp.array([1e4, 0.0, -1e4])).data.tolist() == [1.0, 0.0, 0.0]
+        assert primitives.sigmoid(xp.array([1e4, 0.0, -1e4])).data.tolist() == [1.0, 0.5, 0.0]
+        assert gradient(xp, primitives.softmax, [1e4, -1e4])[0].tolist() == [0.0, 0.0]
+        assert gradient(xp, primitives.sigmoid, [1e4, -1e4])[0].tolist() == [0.0, 0.0]
+    assert primitives.sigmoid(xp.array([np.inf, -np.inf])).data.tolist() == [1.0, 0.0]
 
 
-def test_where_keeps_an_infinite_side_out():
-    x = np.array([1.0, 2.0])
-    taken, other = gradient(lambda a, b: primitives.where(np.array([True, False]), a, b), x, [np.inf, 3.0])
+def test_where_keeps_an_infinite_side_out(xp):
+    x = xp.array([1.0, 2.0])
+    taken, other = gradient(xp, lambda a, b: primitives.where(xp.array([True, False]), a, b), x, [np.inf, 3.0])
     assert taken.tolist() == [1.0, 0.0]
     assert other.tolist() == [0.0, 1.0]
 
 
-def test_take_adds_up_repeated_indices():
-    assert gradient(lambda x: primitives.take(x, np.array([1, 1, 1, 0])), [5.0, 6.0, 7.0])[0].tolist() == [1.0, 3.0, 0.0]
+def test_take_adds_up_repeated_indices(xp):
+    assert gradient(xp, lambda x: primitives.take(x, xp.array([1, 1, 1, 0])), [5.0, 6.0, 7.0])[0].tolist() == [1.0, 3.0, 0.0]
 
 
-def test_take_refuses_what_is_not_an_index():
-    with pytest.raises(IndexError, match=r"take\(float64\[3\], int64\[1\]\): index 7 is out of bounds"):
-        primitives.take(np.ones(3), np.array([7]))
-    with pytest.raises(TypeError, match=r"take\(float64\[3\], float64\[1\]\)"):
-        primitives.take(np.ones(3), np.array([1.0]))
+def test_take_refuses_what_is_not_an_index(xp):
+    for wrong in xp.array([1.0]), xp.array([True, False, True]):
+        with pytest.raises(TypeError, match=rf"take\(float64\[3\], {wrong.dtype}\[.\]\): the indices are {wrong.dtype}, not integers"):
+            primitives.take(xp.ones(3), wrong)
+
+
+def test_an_index_out_of_range_is_refused_or_wraps(xp):
+    """NumPy looks; CuPy, which would have to wait to look, wraps."""
+    if xp is np:
+        with pytest.raises(IndexError, match=r"take\(float64\[3\], int64\[1\]\): index 7 is out of bounds"):
+            primitives.take(np.ones(3), np.array([7]))
+    else:
+        assert primitives.take(xp.array([5.0, 6.0, 7.0]), xp.array([7])).data.tolist() == [6.0]
+        assert gradient(xp, lambda x: primitives.take(x, xp.array([7, 1])), [5.0, 6.0, 7.0])[0].tolist() == [0.0, 2.0, 0.0]
 
 
 def test_unstack_of_many_steps_costs_little():

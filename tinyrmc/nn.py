@@ -15,7 +15,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from . import primitives as p
-from .backend import namespace
+from .backend import namespace, to_host
 from .engine import Parameter, Tensor
 from .fused import layer_norm, linear
 
@@ -97,6 +97,14 @@ class Module:
         for parameter in other.parameters():
             parameter.bind(parameter.data.astype(dtype), parameter.grad.astype(dtype))
         return other
+
+    def to(self, xp) -> Module:
+        """This module, its parameters moved to the array library `xp` (numpy or cupy); make optimizers afterwards. Returns itself."""
+        move = to_host if xp is np else xp.asarray
+        for parameter in self.parameters():
+            if namespace(parameter.data) is not xp:
+                parameter.bind(move(parameter.data), move(parameter.grad))
+        return self
 
     def load_parameters(self, arrays: dict[str, np.ndarray]) -> None:
         """Copy arrays by name into the parameters. ValueError names the first missing, unknown or misshapen one, and nothing is changed."""

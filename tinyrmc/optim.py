@@ -17,6 +17,11 @@ from .backend import namespace
 from .engine import Parameter
 
 
+def _require(within: bool, name: str, value, wanted: str) -> None:
+    if not within:
+        raise ValueError(f"{name} must be {wanted}, not {value!r}")
+
+
 class Optimizer:
     """The flat buffers and the common part of a step. `data` and `gradient` hold all parameters and all gradients, in order.
 
@@ -36,8 +41,7 @@ class Optimizer:
         self.parameters, self.learning_rate = list(parameters), learning_rate
         if not all(isinstance(p, Parameter) for p in self.parameters):
             raise TypeError("an optimizer takes Parameters, and one of these is something else; wrap arrays as Parameter(array)")
-        if not 0 < learning_rate < math.inf:
-            raise ValueError(f"learning_rate must be positive and finite, not {learning_rate!r}")
+        _require(0 < learning_rate < math.inf, "learning_rate", learning_rate, "positive and finite")
         if not self.parameters:
             raise ValueError("an optimizer needs at least one Parameter")
         if len({p.id for p in self.parameters}) < len(self.parameters):
@@ -46,6 +50,8 @@ class Optimizer:
             raise TypeError(
                 f"parameters of several dtypes ({', '.join(sorted({str(p.dtype) for p in self.parameters}))}); use module.astype"
             )
+        if len(libraries := {namespace(p.data).__name__ for p in self.parameters}) > 1:
+            raise TypeError(f"parameters of several array libraries ({', '.join(sorted(libraries))}); move them with module.to(xp)")
         first = self.parameters[0].data
         self.xp, self.dtype = namespace(first), first.dtype
         count, allocate = sum(p.size for p in self.parameters), allocate or self.xp.zeros
@@ -75,8 +81,9 @@ class Optimizer:
         xp, g = self.xp, self.gradient
         if any(p.data is not view for p, view in zip(self.parameters, self._views, strict=True)):
             raise RuntimeError("a Parameter has moved to another optimizer's buffer, made later; step that one, or make one for all")
-        if max_norm is not None and not 0 < max_norm < math.inf:
-            raise ValueError(f"max_norm must be positive and finite, or None for no clipping, not {max_norm!r}")
+        rate = self.learning_rate if learning_rate is None else learning_rate
+        _require(0 <= rate < math.inf, "learning_rate", rate, "finite and not negative")
+        _require(max_norm is None or 0 < max_norm < math.inf, "max_norm", max_norm, "positive and finite, or None for no clipping")
         if scale != 1.0:
             g *= scale
         with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is dealt with, not warned of
@@ -86,7 +93,6 @@ class Optimizer:
                 g *= (max_norm / xp.maximum(norm, max_norm)).astype(self.dtype)
         xp.copyto(g, 0, where=xp.logical_not(finite))
         self.updates += finite
-        rate = self.learning_rate if learning_rate is None else learning_rate
         self._update(self._scalar(finite, rate, 0), finite)
         for p in self.parameters:
             p.version += 1
@@ -123,6 +129,7 @@ class SGD(Optimizer):
     slots = ("velocity",)
 
     def __init__(self, parameters, learning_rate=1e-2, momentum=0.0, allocate=None):
+        _require(0 <= momentum < 1, "momentum", momentum, "in [0, 1)")
         super().__init__(parameters, learning_rate, allocate)
         self.momentum = momentum
 
@@ -138,6 +145,8 @@ class RMSProp(Optimizer):
     slots = ("second_moment",)
 
     def __init__(self, parameters, learning_rate=1e-4, decay=0.9, epsilon=1e-10, allocate=None):
+        _require(0 <= decay < 1, "decay", decay, "in [0, 1)")
+        _require(0 < epsilon < math.inf, "epsilon", epsilon, "positive and finite")
         super().__init__(parameters, learning_rate, allocate)
         self.decay, self.epsilon = decay, epsilon
 
@@ -160,6 +169,9 @@ class Adam(Optimizer):
     slots = ("first_moment", "second_moment")
 
     def __init__(self, parameters, learning_rate=1e-3, beta1=0.9, beta2=0.999, epsilon=1e-8, allocate=None):
+        _require(0 <= beta1 < 1, "beta1", beta1, "in [0, 1)")
+        _require(0 <= beta2 < 1, "beta2", beta2, "in [0, 1)")
+        _require(0 < epsilon < math.inf, "epsilon", epsilon, "positive and finite")
         super().__init__(parameters, learning_rate, allocate)
         self.beta1, self.beta2, self.epsilon = beta1, beta2, epsilon
 

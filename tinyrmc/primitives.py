@@ -422,6 +422,8 @@ def _(xp, needs, g, shape, key):
 @primitive(indices=(1,), hint="Indices are integers from 0 (or negative, from the end) to the length of the axis.")
 def take(xp, x, indices, *, axis=None):
     """The entries of x at integer `indices` along `axis` (None: of x flattened). An index used twice gets both gradients."""
+    if hasattr(indices, "dtype") and indices.dtype.kind not in "iu":  # NumPy would take a mask for zeros and ones
+        raise TypeError(f"the indices are {indices.dtype}, not integers")
     return xp.take(x, indices, axis=axis), (x.shape, indices, axis)
 
 

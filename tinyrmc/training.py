@@ -224,9 +224,7 @@ class Trainer:
     def __init__(self, task: Task, seed: int = 0, workers: int | None = 1, device: str = "cpu", processes: bool | None = None):
         self.task, self.seed, self.xp = task, seed, device_namespace(device)
         model_seed, data_seed = np.random.SeedSequence(seed).spawn(2)
-        self.model = task.build(model_seed)
-        for parameter in self.model.parameters():
-            parameter.bind(to_device(parameter.data, self.xp), to_device(parameter.grad, self.xp))
+        self.model = task.build(model_seed).to(self.xp)
         self.stream = task.stream(self.model, int(data_seed.generate_state(1, np.uint64)[0]))
         if processes is None:
             processes = CAN_FORK and self.xp is np and not task.carries
