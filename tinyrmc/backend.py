@@ -54,8 +54,11 @@ def gemm(a, b):
     return xp.matmul(a, b)
 
 
-def device_namespace(device: str):
-    """`xp` for "cpu" or "cuda". DeviceError, with the remedy, where there is no usable GPU."""
+def device_namespace(device: str, local_rank: int = 0):
+    """`xp` for "cpu" or "cuda". DeviceError, with the remedy, where there is no usable GPU.
+
+    local_rank: which of the processes on this machine asks; where there are several they take the GPUs in turn.
+    """
     if device == "cpu":
         return np
     if device != "cuda":
@@ -68,6 +71,8 @@ def device_namespace(device: str):
         ) from None
     if not cupy.is_available():
         raise DeviceError("--device cuda: CuPy finds no usable NVIDIA GPU or driver; run with --device cpu")
+    if local_rank:
+        cupy.cuda.Device(local_rank % cupy.cuda.runtime.getDeviceCount()).use()
     return cupy
 
 
