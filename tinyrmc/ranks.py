@@ -166,5 +166,5 @@ def launched() -> Ranks:
             raise SystemExit(2)  # rank 0 says why
         if size > 1:
             first = "" if importlib.util.find_spec("mpi4py") else "pip install 'tinyrmc[mpi]', then "
-            raise LaunchError(f"{size} ranks know nothing of each other: {first}mpiexec -n {size} python -m mpi4py -m tinyrmc.train ...")
+            raise LaunchError(f"{size} ranks that do not know each other; {first}mpiexec -n {size} python -m mpi4py -m tinyrmc.train ...")
     return Ranks()
