@@ -130,7 +130,7 @@ def test_what_fails_anywhere_stops_all_and_is_told_once(which):
     first = min(which)
     assert [type(result) for result in results] == [ZeroDivisionError if rank == first else SystemExit for rank in range(3)]
     assert str(results[first]) == f"rank {first}"
-    assert all(result.code == 2 for rank, result in enumerate(results) if rank != first)
+    assert all(result.code == 0 for rank, result in enumerate(results) if rank != first)
     assert getattr(results[first], "__notes__", []) == ([f"(on rank {first} of 3)"] if len(which) < 3 else [])
 
 
@@ -334,7 +334,7 @@ def test_ranks_that_do_not_know_each_other_are_refused(launcher, installed, monk
     monkeypatch.setenv(f"{launcher}_RANK", "1")
     with pytest.raises(SystemExit) as caught:
         run_main(lambda: train.main(["nth_farthest"]))
-    assert caught.value.code == 2 and capsys.readouterr() == ("", "")
+    assert caught.value.code == 0 and capsys.readouterr() == ("", "")
     monkeypatch.setenv(f"{launcher}_SIZE", "1")
     assert type(launched()) is Ranks
 
@@ -411,8 +411,10 @@ def mpiexec(*words, ranks=2, **surroundings):
 
 
 def run_ranks(*words, **surroundings):
-    """The finished process. No run here takes five seconds; one that hangs is ended after 30."""
-    return subprocess.run(**mpiexec(*words, **surroundings), capture_output=True, timeout=30)
+    """The finished process, without the frames in which Open MPI tells of exit codes. A run takes seconds; one that hangs is ended."""
+    done = subprocess.run(**mpiexec(*words, **surroundings), capture_output=True, timeout=30)
+    done.stderr = re.sub(r"-{20,}\n[^\n]*non-zero status.*?-{20,}\n", "", done.stderr, flags=re.DOTALL)
+    return done
 
 
 @pytest.fixture(autouse=True)
@@ -483,7 +485,8 @@ def test_ranks_of_two_processes_each(two_ranks):
 
 @real
 def test_a_signal_on_one_rank_stops_all_and_any_number_of_ranks_goes_on(two_ranks, monkeypatch, capsys):
-    done = run_ranks(*TINY, "--workers", 1, "--run", "half", TROUBLE="1 7 os.kill(os.getpid(), signal.SIGTERM)")
+    twice = "1 7 [os.kill(os.getpid(), signal.SIGTERM) for _ in range(2)]"  # as a launcher may: the second does no harm
+    done = run_ranks(*TINY, "--workers", 1, "--run", "half", TROUBLE=twice)
     assert (done.returncode, done.stderr) == (143, "")
     assert done.stdout.count("SIGTERM at step 7: saved.") == 1 and "mpiexec -n 2 " in done.stdout
     assert Run.open("half").load()[1]["step"] == 7
@@ -515,14 +518,22 @@ def test_a_run_of_one_process_goes_on_with_two_and_stops_when_time_is_over(two_r
 
 
 @real
+def test_time_is_over_for_all_when_it_is_for_one():
+    later = "1 3 time.monotonic = lambda real=time.monotonic: real() + 3600"
+    done = run_ranks(*TINY, "--run", "run", "--max-minutes", 50, TROUBLE=later)
+    assert (done.returncode, done.stderr) == (0, "") and Run.open("run").load()[1]["step"] == 3
+
+
+@real
 @pytest.mark.parametrize("number, code", [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_signal_to_mpiexec_saves(number, code):
+def test_a_signal_to_mpiexec_saves(number, code, two_ranks):
     with subprocess.Popen(**mpiexec(*TINY, "--run", "run", SLOWLY="1"), stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         while not process.stdout.readline().startswith("step"):
             assert process.poll() is None
         process.send_signal(number)
         out, _ = process.communicate(timeout=30)
-    assert process.returncode == code and out.count(f"{signal.Signals(number).name} at step ") == 1
+    if two_ranks[0].environment["mpi"].startswith("MPICH"):  # Open MPI's mpiexec passes the signal on, but listens no more
+        assert process.returncode == code and out.count(f"{signal.Signals(number).name} at step ") == 1
     assert 10 <= Run.open("run").load()[1]["step"] < STEPS
 
 
@@ -561,8 +572,7 @@ def test_a_rank_that_dies_takes_all_with_it(trouble, where, says):
 def test_what_cannot_be_is_told_once(words, says):
     done = run_ranks(*words, ranks=1 if ":" in words else 2)
     assert done.returncode == 2 and says in done.stderr
-    if "Open MPI" not in done.stderr:
-        assert done.stderr.startswith("error: ") and done.stderr.count("\n") == 1
+    assert done.stderr.startswith("error: ") and done.stderr.count("\n") == 1
 
 
 @real
@@ -571,3 +581,19 @@ def test_mpiexec_without_mpi4py_is_refused():
     done = subprocess.run(command, env=SURROUNDINGS, capture_output=True, text=True, timeout=30)
     assert done.returncode == 2 and done.stdout == "" and not Path("runs").exists()
     assert done.stderr.count("error: 2 ranks that do not know each other; mpiexec -n 2 python -m mpi4py -m tinyrmc.train ...") == 1
+
+
+@real
+def test_the_scaling_benchmark_measures_steps(monkeypatch, capsys):
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    import scaling
+
+    for name, value in SURROUNDINGS.items():
+        monkeypatch.setenv(name, value)
+    rows = scaling.scaling([1, 2], steps=1)
+    assert [row["ranks"] for row in rows] == [1, 2] and rows[0]["efficiency"] == 1
+    assert all(0 < row["seconds_per_step"] < 10 for row in rows)
+    assert rows[1]["efficiency"] == rows[0]["seconds_per_step"] / rows[1]["seconds_per_step"]
+    with pytest.raises(SystemExit) as caught:
+        run_main(lambda: scaling.main(["--ranks", "0"]))
+    assert caught.value.code == 2 and capsys.readouterr().err == "error: --steps and --ranks must be at least 1\n"

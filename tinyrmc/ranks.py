@@ -47,6 +47,7 @@ class Ranks:
         """[compute() of each rank], in order of rank. What it returns must be what JSON can hold, and it must not talk to other ranks.
 
         If it raises an exception on some ranks, the first of them raises it here and all others leave with SystemExit: it is told once.
+        They leave with code 0, because some launchers end everybody at the first other one, which might be before it is told.
         """
         return [compute()]
 
@@ -99,13 +100,13 @@ class MpiRanks(Ranks):
         try:
             words = json.dumps({"value": compute()})
         except (Exception, SystemExit) as error:
-            failure, words = error, json.dumps({"exit": error.code if isinstance(error, SystemExit) else 2}, default=str)
+            failure, words = error, json.dumps({"failed": True})
         replies = [json.loads(reply) for reply in self._exchange(words.encode())]
-        failed = [rank for rank, reply in enumerate(replies) if "exit" in reply]
+        failed = [rank for rank, reply in enumerate(replies) if "failed" in reply]
         if failed:
             self._failed_alike = True
             if failed[0] != self.rank:
-                raise SystemExit(replies[failed[0]]["exit"])
+                raise SystemExit(0)
             if len(failed) < self.size:
                 if isinstance(failure, SystemExit):
                     failure = LaunchError(f"the program called sys.exit({failure.code!r})")
@@ -163,7 +164,7 @@ def launched() -> Ranks:
     else:
         size, rank = (max(int(os.environ.get(f"{name}_{what}", 0)) for name in LAUNCHERS) for what in ("SIZE", "RANK"))
         if size > 1 and rank > 0:
-            raise SystemExit(2)  # rank 0 says why
+            raise SystemExit(0)  # rank 0 says why
         if size > 1:
             first = "" if importlib.util.find_spec("mpi4py") else "pip install 'tinyrmc[mpi]', then "
             raise LaunchError(f"{size} ranks that do not know each other; {first}mpiexec -n {size} python -m mpi4py -m tinyrmc.train ...")
