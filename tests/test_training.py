@@ -11,7 +11,7 @@ import signal
 import numpy as np
 import pytest
 
-from tinyrmc import LSTM, Tape, load, nn, primitives, training
+from tinyrmc import LSTM, Tape, load, nn, primitives, ranks, training
 from tinyrmc.discovery import load_task
 from tinyrmc.fused import softmax_cross_entropy
 from tinyrmc.parallel import CAN_FORK
@@ -195,10 +195,13 @@ def test_as_many_workers_as_the_work_is_worth(make_trainer, monkeypatch):
     task = relations(batch_size=8)
     assert make_trainer(task, workers=None).workers.count == 1  # eight examples of a tiny network
     monkeypatch.setattr(training, "WORTHWHILE", 1)
-    monkeypatch.setattr(training, "available_cores", lambda: 3)
+    monkeypatch.setattr(ranks, "available_cores", lambda: 3)
     assert make_trainer(task, workers=None, processes=True).workers.count == 3
+    monkeypatch.setattr(training, "GIL", True)
     assert make_trainer(task, workers=None, processes=False).workers.count == 2
-    monkeypatch.setattr(training, "available_cores", lambda: 100)
+    monkeypatch.setattr(training, "GIL", False)
+    assert make_trainer(task, workers=None, processes=False).workers.count == 3
+    monkeypatch.setattr(ranks, "available_cores", lambda: 100)
     assert make_trainer(task, workers=None, processes=True).workers.count == 8  # never more than examples
 
 

@@ -55,8 +55,11 @@ def gemm(a, b, out=None):
     return xp.matmul(a, b, out=out)
 
 
-def device_namespace(device: str):
-    """`xp` for "cpu" or "cuda". DeviceError, with the remedy, where there is no usable GPU."""
+def device_namespace(device: str, local_rank: int = 0):
+    """`xp` for "cpu" or "cuda". DeviceError, with the remedy, where there is no usable GPU.
+
+    local_rank: which of the processes on this machine asks; where there are several they take the GPUs in turn.
+    """
     if device == "cpu":
         return np
     if device != "cuda":
@@ -71,6 +74,8 @@ def device_namespace(device: str):
         raise DeviceError(f"--device cuda: {_wheel()} cannot be imported ({_first_line(error)}); reinstall it with {_EXTRAS}") from error
     if not cupy.is_available():
         raise DeviceError(f"--device cuda: {_why_unavailable(cupy)}")
+    if local_rank:
+        cupy.cuda.Device(local_rank % cupy.cuda.runtime.getDeviceCount()).use()
     try:
         square = cupy.ones((2, 2), np.float32)
         (square @ square + square).get()  # an allocation, a product by cuBLAS and a kernel compiled on the spot

@@ -18,6 +18,7 @@ from pathlib import Path
 from .backend import DeviceError
 from .discovery import UnknownTask, nearest
 from .parallel import WorkerError
+from .ranks import LaunchError
 from .runs import RunError
 
 
@@ -37,8 +38,9 @@ def run_main(main: Callable[[], int]) -> typing.NoReturn:
     """Run a command line's `main`. An error of the user's is one line on stderr and exit code 2; Ctrl-C is 130."""
     try:
         sys.exit(main())
-    except (UsageError, RunError, UnknownTask, DeviceError, WorkerError) as error:
-        print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
+    except (UsageError, RunError, UnknownTask, DeviceError, WorkerError, LaunchError) as error:
+        words = " ".join([str(error), *getattr(error, "__notes__", ())])
+        print(f"error: {' '.join(words.split())}", file=sys.stderr)
         sys.exit(2)
     except ModuleNotFoundError as error:
         print(f"error: {error.name} is not installed for {sys.executable}; use .venv/bin/python, or pip install -e .", file=sys.stderr)

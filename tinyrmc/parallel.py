@@ -30,6 +30,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 
 CAN_FORK = sys.platform == "linux"  # macOS has fork, but its system libraries do not survive one
+GIL = getattr(sys, "_is_gil_enabled", lambda: True)()  # False in a free-threaded Python, where threads are as good as processes
 
 
 class WorkerError(RuntimeError):

@@ -270,6 +270,19 @@ class Run:
         return self.path / "metrics.jsonl"
 
 
+class Onlooker(Run):
+    """A run whose directory another process writes: what it is told to write is passed over."""
+
+    def save(self, arrays, state):
+        """Nothing."""
+
+    def log(self, line):
+        """Nothing."""
+
+    def truncate_metrics(self, lines):
+        """Nothing."""
+
+
 def _numbered(root, name):
     """The paths `root/<name>-<n>` from the number after the largest one taken."""
     taken = [entry.name.removeprefix(f"{name}-") for entry in root.iterdir() if entry.name.startswith(f"{name}-")]

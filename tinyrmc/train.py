@@ -5,6 +5,7 @@
     python -m tinyrmc.train nth_farthest ladder --seed 1 --max-minutes 120
     python -m tinyrmc.train nth_farthest --help                every flag of a task
     python -m tinyrmc.train --resume runs/nth_farthest-quick-1
+    mpiexec -n 4 python -m mpi4py -m tinyrmc.train nth_farthest     four ranks share each batch, on one machine or several (see ranks.py)
 
 A run writes everything it knows into its directory (see runs.py). Ctrl-C and SIGTERM save first.
 """
@@ -22,7 +23,8 @@ from typing import Annotated, Literal
 from . import discovery
 from .backend import describe_gpu, use_tf32
 from .commands import UsageError, duration, flags_of, nearest, parse, percent, python, results_table, run_main
-from .runs import Run, RunError, environment, require_same
+from .ranks import Ranks, launched
+from .runs import Onlooker, Run, RunError, environment, require_same
 from .training import Task, Trainer, open_checkpoint, run_training, task_from_dict
 
 
@@ -33,7 +35,8 @@ class Options:
     seed: int = 0
     """seed of everything random in the run: first weights and data"""
     workers: int | None = None
-    """processes that share a batch; None: as many as the work is worth, one a core at most. Same number, same bits"""
+    """processes that share a batch (under mpiexec, of each rank); None: as many as the work is worth, one a core at most. Same number, same
+    bits"""
     device: Literal["cpu", "cuda"] = "cpu"
     """cuda needs CuPy: pip install 'tinyrmc[cuda12]' or 'tinyrmc[cuda13]'"""
     tf32: bool = False
@@ -74,12 +77,21 @@ def listing() -> str:
 
 def main(argv: list[str] | None = None) -> int:
     """The command line; returns the exit code."""
-    args = list(sys.argv[1:] if argv is None else argv)
+    with launched() as ranks:
+        return _main(list(sys.argv[1:] if argv is None else argv), ranks)
+
+
+def _main(args: list[str], ranks: Ranks) -> int:
     if not args or args[0] in ("-h", "--help"):
         print("usage: python -m tinyrmc.train TASK [PRESET] [--flags]     (TASK --help: its flags)")
         print("       python -m tinyrmc.train --resume RUN [--workers N] [--max-minutes M]\n")
         print(listing())
         return 0
+    return _train(*ranks.together(lambda: _asked(args)), ranks)
+
+
+def _asked(args: list[str]) -> tuple[Task, Options, dict, Run | None]:
+    """What the words ask for: the task, the options, what a run's config.json says, and the run to resume."""
     run, options = _resumed(args)
     words = [args.pop(0) for _ in range(2) if args and not args[0].startswith("-")]
     if run is not None:
@@ -102,7 +114,7 @@ def main(argv: list[str] | None = None) -> int:
     described = {"task": words[0], "preset": preset, "seed": options.seed, "config": dataclasses.asdict(config)}
     if run is not None:
         require_same(run.config, described, str(run.path))
-    return _train(kind(config), options, described, run)
+    return kind(config), options, described, run
 
 
 def _resumed(args: list[str]) -> tuple[Run | None, Options]:
@@ -132,44 +144,30 @@ def _parse(task: str, preset: str, default, options: Options, args: list[str]):
     return flags.config, flags.options
 
 
-def _train(task: Task, options: Options, described: dict, run: Run | None) -> int:
-    """Build, announce, train, report. Nothing is written before everything has been accepted."""
-    arrays, state = {}, {}
-    if run is not None:
-        if options.run is not None:
-            raise UsageError(f"--run {options.run} goes with a new run; --resume {run.path} goes on in its own directory")
-        _, arrays, state = open_checkpoint(run.path)
-        if "lines" not in state:
-            raise RunError(f"{run.checkpoint} holds the weights alone, which can be evaluated but not resumed; put the checkpoint there")
-    workers = options.workers or state.get("workers")
-    batch = task.config.train.batch_size
-    if workers and workers > batch:
-        raise UsageError(f"--workers {workers} is more than the {batch} examples of a batch; use at most {batch}")
-    if workers and workers > 1 and options.device == "cuda":
-        raise UsageError(f"--workers {workers} with --device cuda: a GPU is fed by one worker; leave --workers out")
-    try:
-        trainer = Trainer(task, options.seed, workers, options.device)
-    except (ValueError, MemoryError) as error:
-        raise UsageError(str(error)) from error
-    if options.tf32:
-        use_tf32(trainer.xp, True)
+def _train(task: Task, options: Options, described: dict, run: Run | None, ranks: Ranks) -> int:
+    """Build, announce, train, report. Nothing is written before everything has been accepted, and by all ranks."""
+    arrays, state = ranks.together(lambda: _checkpoint(options, run))
+    asked = ranks.each(lambda: [described, repr(options), state.get("step")])
+    before = state.get("workers") if state.get("ranks", 1) == ranks.size else None
+    trainer = ranks.together(lambda: _trainer(task, options, options.workers or before, ranks, asked))
+    launch, workers = f"{ranks.launch(python())} tinyrmc.train", trainer.workers.count
     if run is None:
-        described_machine = {**environment(), "workers": trainer.workers.count, "device": options.device}
-        if options.device == "cuda":
-            described_machine |= {"tf32": options.tf32, **describe_gpu(trainer.xp)}
-        run = Run.create("runs", f"{described['task']}-{described['preset']}", described, described_machine, options.run)
+        run = _new_run(described, options, trainer)
     else:
-        trainer.restore(arrays, state)
-        tested = any(line["step"] == trainer.step and f"test_{task.headline}" in line for line in run.metrics()[-1:])
-        if trainer.step >= task.config.train.steps and tested:
+        ranks.together(lambda: trainer.restore(arrays, state))
+        if ranks.together(lambda: _finished(trainer, run)):
             print(
                 f"{run.path} has finished already ({trainer.step:,} steps); see {python()} -m tinyrmc.evaluate {shlex.quote(str(run.path))}"
             )
             return 0
+        run = run if ranks.rank == 0 else Onlooker(run.path, run.config, run.environment)
         run.truncate_metrics(state["lines"])
-        before, now = state["workers"], trainer.workers.count
-        if before != now:
-            print(f"note: the run had {before} workers, now {now}; it goes on, but not bit for bit as it would have")
+        if (state.get("ranks", 1), state["workers"]) != (ranks.size, workers):
+            of_ranks = [f" on {size} ranks" if size > 1 else "" for size in (state.get("ranks", 1), ranks.size)]
+            print(
+                f"note: the run had {state['workers']} workers{of_ranks[0]}, now {workers}{of_ranks[1]}; "
+                "it goes on, but not bit for bit as it would have"
+            )
     _announce(trainer, run, described, options)
     progress = Progress(trainer)
     try:
@@ -177,12 +175,68 @@ def _train(task: Task, options: Options, described: dict, run: Run | None) -> in
     finally:
         progress.close()
         trainer.workers.close()
-    resume = f"{python()} -m tinyrmc.train --resume {shlex.quote(str(run.path))}"
+    resume = f"{launch} --resume {shlex.quote(str(run.path))}"
     if end.startswith("SIG"):
         print(f"\n{end} at step {trainer.step:,}: saved. Go on with\n    {resume}", flush=True)
         return 128 + signal.Signals[end]
-    _report(trainer, run, end, resume)
+    if ranks.rank == 0:
+        _report(trainer, run, end, resume)
     return 0
+
+
+def _checkpoint(options: Options, run: Run | None) -> tuple[dict, dict]:
+    """The arrays and the state to go on from; empty for a new run."""
+    if run is None:
+        return {}, {}
+    if options.run is not None:
+        raise UsageError(f"--run {options.run} goes with a new run; --resume {run.path} goes on in its own directory")
+    _, arrays, state = open_checkpoint(run.path)
+    if "lines" not in state:
+        raise RunError(f"{run.checkpoint} holds the weights alone, which can be evaluated but not resumed; put the checkpoint there")
+    return arrays, state
+
+
+def _trainer(task: Task, options: Options, workers: int | None, ranks: Ranks, asked: list) -> Trainer:
+    """A new Trainer. UsageError if it cannot be, or if the ranks were `asked` for different things."""
+    batch = task.config.train.batch_size
+    if any(words != asked[0] for words in asked):
+        raise UsageError("the ranks were started with different words, or read different checkpoints; start all of them alike")
+    least = workers or 1
+    if least > batch:
+        raise UsageError(f"--workers {workers} is more than the {batch} examples of a batch; use at most {batch}")
+    if least * ranks.size > batch:
+        each = f" with --workers {workers} each" if workers else ""
+        raise UsageError(f"{ranks.size} ranks{each} are more than the {batch} examples of a batch; use fewer")
+    if least > 1 and options.device == "cuda":
+        raise UsageError(f"--workers {workers} with --device cuda: a GPU is fed by one worker; leave --workers out")
+    try:
+        trainer = Trainer(task, options.seed, workers, options.device, ranks=ranks)
+    except (ValueError, MemoryError) as error:
+        raise UsageError(str(error)) from error
+    if options.tf32:
+        use_tf32(trainer.xp, True)
+    return trainer
+
+
+def _new_run(described: dict, options: Options, trainer: Trainer) -> Run:
+    """The directory, which rank 0 makes."""
+    ranks, machine = trainer.ranks, environment()
+    machine |= {"workers": trainer.workers.count, "device": options.device, "ranks": ranks.size}
+    machine |= {"tf32": options.tf32, **describe_gpu(trainer.xp)} if options.device == "cuda" else {}
+    machine |= {"mpi": ranks.mpi, "command": machine["command"].replace("python -m", ranks.launch(), 1)} if ranks.mpi else {}
+
+    def create():
+        name = f"{described['task']}-{described['preset']}"
+        return str(Run.create("runs", name, described, machine, options.run).path) if ranks.rank == 0 else None
+
+    path = ranks.each(create)[0]
+    return Run.open(path) if ranks.rank == 0 else Onlooker(Path(path), described, machine)
+
+
+def _finished(trainer: Trainer, run: Run) -> bool:
+    """Whether all steps are done and the last evaluation too."""
+    tested = any(line["step"] == trainer.step and f"test_{trainer.task.headline}" in line for line in run.metrics()[-1:])
+    return tested and trainer.step >= trainer.task.config.train.steps
 
 
 def _announce(trainer, run, described, options):
@@ -191,6 +245,7 @@ def _announce(trainer, run, described, options):
     print(f"  network   {trainer.task.describe(model)}, {model.num_parameters:,} parameters")
     kind = "processes" if trainer.workers.processes else "threads"
     how = "1 worker" if trainer.workers.count == 1 else f"{trainer.workers.count} {kind}"
+    how = f"{trainer.ranks.size} ranks x {how}" if trainer.ranks.size > 1 else how
     where = f"{options.device} in TF32" if options.tf32 else options.device
     print(f"  training  {t.steps - trainer.step:,} steps of {t.batch_size} examples on {where}, {how}")
     print(f"  run       {run.path}", flush=True)
@@ -202,7 +257,7 @@ class Progress:
     def __init__(self, trainer: Trainer):
         self.trainer, self.first, self.bar, self.tested = trainer, trainer.step, None, {}
         self.began = self.printed = time.monotonic()
-        if sys.stderr.isatty():
+        if sys.stderr.isatty() and trainer.ranks.rank == 0:
             from tqdm import tqdm
 
             tqdm.monitor_interval = 0  # no thread of its own: the workers are forked

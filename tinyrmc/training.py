@@ -1,8 +1,8 @@
 """The one training loop.
 
 A task says what is learnt: where batches come from, what the loss is, what to measure (`Task`). The `Trainer` does the rest, one step at a
-time: each worker draws and differentiates its pieces of the batch, the sum is divided by the count once, and the optimizer moves. What it
-holds is what a checkpoint holds, so that going on from one gives the same bits as never having stopped.
+time: each worker of each rank draws and differentiates its pieces of the batch, the sum is divided by the count once, and the optimizer
+moves. What it holds is what a checkpoint holds, so that going on from one gives the same bits as never having stopped.
 
 Randomness depends only on (seed, step, block of examples), never on who computes: see `Samples`.
 """
@@ -24,7 +24,8 @@ from . import optim
 from .backend import blas_threads, device_namespace, keep_freed_memory, to_device, to_host
 from .engine import Tape
 from .nn import Module
-from .parallel import CAN_FORK, Workers, available_cores, pieces_of, shared_zeros
+from .parallel import CAN_FORK, GIL, Workers, pieces_of, shared_zeros
+from .ranks import Ranks
 from .runs import Run, RunError, load_arrays, require_same, save_arrays
 
 BLOCK = 64  # examples drawn from one random stream; a rank or a worker that needs some blocks draws only those
@@ -216,13 +217,25 @@ class Trainer:
     """A run in memory: task, model, optimizer, stream, and how far they have come.
 
     Args:
-        workers: how many share a batch (see parallel.py); None: as many as the work is worth, one a core at most.
+        workers: how many share a batch, or with several ranks a rank's part of it (see parallel.py); None: as many as the work is worth,
+            one a core at most.
         device: "cpu", or "cuda" with one worker.
         processes: whether the workers are processes; by default where that is possible.
+        ranks: the processes that train together, each with a Trainer made alike (see ranks.py). All take every step; `advance`, `read`,
+            `evaluate` and `arrays` wait for each other.
     """
 
-    def __init__(self, task: Task, seed: int = 0, workers: int | None = 1, device: str = "cpu", processes: bool | None = None):
-        self.task, self.seed, self.xp = task, seed, device_namespace(device)
+    def __init__(
+        self,
+        task: Task,
+        seed: int = 0,
+        workers: int | None = 1,
+        device: str = "cpu",
+        processes: bool | None = None,
+        ranks: Ranks | None = None,
+    ):
+        self.ranks = ranks or Ranks()
+        self.task, self.seed, self.xp = task, seed, device_namespace(device, self.ranks.local_rank)
         model_seed, data_seed = np.random.SeedSequence(seed).spawn(2)
         self.model = task.build(model_seed).to(self.xp)
         self.stream = task.stream(self.model, int(data_seed.generate_state(1, np.uint64)[0]))
@@ -230,6 +243,7 @@ class Trainer:
             processes = CAN_FORK and self.xp is np and not task.carries
         workers = workers or self._worthwhile_workers(processes)
         self.workers = Workers(workers, self._share, processes)
+        self._first, self._everybody = self.ranks.rank * workers, self.ranks.size * workers  # our workers among those of all ranks
         allocate = shared_zeros if self.workers.processes else self.xp.zeros
         self.optimizer = optim.Adam(self.model.parameters(), allocate=allocate)
         buffer = self.optimizer.gradient
@@ -240,7 +254,7 @@ class Trainer:
         self.skipped, self.first_skipped = self.xp.zeros((), np.int64), self.xp.full((), -1, np.int64)  # on the device
 
     def _worthwhile_workers(self, processes: bool) -> int:
-        """How many workers a step's work is worth on these cores, judged by what one example computes; never more than two threads."""
+        """How many workers a step's work is worth, judged by what one example computes; on a GPU one, and threads that share a lock two."""
         if self.xp is not np:
             return 1
         before = self.stream.state()
@@ -248,19 +262,21 @@ class Trainer:
         self.stream.load_state(before)
         with Tape() as tape:
             self.task.loss(self.model, example, None)
-        batch = self.task.config.train.batch_size
-        numbers = batch * sum(math.prod(shape) for _, _, _, outputs, _, _ in tape.entries for _, shape, _ in outputs)
-        return max(1, min(available_cores() if processes else 2, batch, numbers // WORTHWHILE))
+        share = self.task.config.train.batch_size // self.ranks.size  # examples of a step
+        numbers = share * sum(math.prod(shape) for _, _, _, outputs, _, _ in tape.entries for _, shape, _ in outputs)
+        cores = self.ranks.cores if processes or not GIL else min(2, self.ranks.cores)
+        return max(1, min(cores, share, numbers // WORTHWHILE))
 
     def advance(self) -> None:
         """One step."""
         config, xp = self.task.config.train, self.xp
-        replies = self.workers.run({"do": "differentiate", "step": self.step, "task": self.task.state()})
+        replies = self._ask("differentiate")
         step = Totals()
         for number in range(sum(map(len, replies))):  # in the order of the pieces
-            step.add(replies[number % self.workers.count][number // self.workers.count])
+            step.add(replies[number % len(replies)][number // len(replies)])
         for gradient in self._gradients[1:]:
             self.optimizer.gradient += gradient
+        self.ranks.sum(self.optimizer.gradient)
         total, count = step.sums["loss"]
         norm, finite = self.optimizer.step(self.task.learning_rate(self.step), config.clip_norm, scale=1 / count, valid=xp.isfinite(total))
         self.task.after_update(self.model)
@@ -270,6 +286,11 @@ class Trainer:
         self.skipped += xp.logical_not(finite)
         self.step += 1
 
+    def _ask(self, do: str) -> list:
+        """What every worker of every rank replies."""
+        request = {"do": do, "step": self.step, "task": self.task.state()}
+        return [reply for replies in self.ranks.each(lambda: self.workers.run(request)) for reply in replies]
+
     def _share(self, worker: int, request: dict) -> list | dict:
         """A worker's part of a request: the metrics of each of its pieces of a step, or of its part of the held-out examples.
 
@@ -278,10 +299,10 @@ class Trainer:
         if self.workers.processes:
             self.task.load_state(request["task"])
         if request["do"] == "evaluate":
-            return self._plain(Totals(self.task.evaluate(self.model, worker, self.workers.count, self.xp)))
+            return self._plain(Totals(self.task.evaluate(self.model, self._first + worker, self._everybody, self.xp)))
         gradient, replies = self._gradients[worker], []
         gradient[...] = 0
-        for number, (start, stop) in list(enumerate(self._pieces()))[worker :: self.workers.count]:
+        for number, (start, stop) in list(enumerate(self._pieces()))[self._first + worker :: self._everybody]:
             batch = _to(self.xp, self.stream.batch(request["step"], start, stop))
             with Tape() as tape:
                 result = self.task.loss(self.model, batch, self.carry.get(number))
@@ -297,11 +318,11 @@ class Trainer:
     def _pieces(self):
         """(start, stop) of each piece of a batch."""
         config = self.task.config.train
-        return pieces_of(config.batch_size, config.piece_size, self.workers.count)
+        return pieces_of(config.batch_size, config.piece_size, self._everybody)
 
     def _plain(self, totals):
-        """On a GPU the numbers stay there: nothing in a step may wait for it."""
-        return totals.plain() if self.xp is np else totals.sums
+        """On a GPU the numbers stay there: nothing in a step may wait for it, unless other ranks must hear them."""
+        return totals.plain() if self.xp is np or self.ranks.size > 1 else totals.sums
 
     def require_finite(self) -> int:
         """The number of skipped updates (waits for the device). NonFinite if there were too many, or if a parameter has overflowed."""
@@ -317,27 +338,38 @@ class Trainer:
 
     def read(self) -> dict:
         """The metrics since the last call, as a line for metrics.jsonl (waits for the device). NonFinite as in `require_finite`."""
+        line = self.ranks.each(self._line)[0]  # curricula must move in step, and other ranks may round otherwise
+        self.window = Totals()
+        return line | self.task.observe(self.step, line)
+
+    def _line(self):
         config, skipped = self.task.config.train, self.require_finite()
         line = {"step": self.step, "samples": self.step * config.batch_size, "seconds": round(self.seconds, 2)}
         line |= self.window.means() | {"learning_rate": self.task.learning_rate(self.step - 1)}
-        line |= {"skipped_updates": skipped} if skipped else {}
-        self.window = Totals()
-        return line | self.task.observe(self.step, line)
+        return line | ({"skipped_updates": skipped} if skipped else {})
 
     def evaluate(self) -> dict:
         """The task's metrics on the held-out examples, as `test_*`."""
         totals = Totals()
-        for reply in self.workers.run({"do": "evaluate", "task": self.task.state()}):
+        for reply in self._ask("evaluate"):
             totals.add(reply)
         return totals.means("test_")
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """All arrays of a checkpoint, on the host."""
+        """All arrays of a checkpoint, on the host (with a carry, ranks wait for each other)."""
         named = {f"parameters/{name}": p.data for name, p in self.model.named_parameters()}
         named |= {f"optimizer/{name}": x for name, x in self.optimizer.state().items()}
-        for name in self.carry.get(0, {}):
-            named[f"carry/{name}"] = self.xp.concatenate([self.carry[number][name] for number in sorted(self.carry)])
-        return {name: to_host(x) for name, x in named.items()}
+        return {name: to_host(x) for name, x in named.items()} | {f"carry/{name}": x for name, x in self._whole_carry().items()}
+
+    def _whole_carry(self):
+        """The carry of a whole batch: example-first, so that another number of workers or ranks can cut it otherwise."""
+        pieces, whole = self._pieces(), {}
+        for name, x in next(iter(self.carry.values()), {}).items():
+            whole[name] = np.zeros((self.task.config.train.batch_size, *x.shape[1:]), x.dtype)
+            for number, carry in self.carry.items():
+                whole[name][slice(*pieces[number])] = to_host(carry[name])
+            self.ranks.merge(whole[name])
+        return whole
 
     def state(self) -> dict:
         """All else a checkpoint needs, as JSON can hold it."""
@@ -345,6 +377,7 @@ class Trainer:
             "step": self.step,
             "seconds": self.seconds,
             "workers": self.workers.count,
+            "ranks": self.ranks.size,
             "window": self.window.plain(),
             "skipped": [int(self.skipped), int(self.first_skipped)],
             "stream": self.stream.state(),
@@ -363,8 +396,9 @@ class Trainer:
         self.model.load_parameters(_under("parameters/", arrays))
         self.optimizer.load_state(_under("optimizer/", arrays))
         carry = _to(self.xp, _under("carry/", arrays))
-        if carry:  # example-first, so that another number of workers can cut it otherwise
-            self.carry = {number: {name: x[a:b] for name, x in carry.items()} for number, (a, b) in enumerate(self._pieces())}
+        if carry:
+            ours, pieces = range(self._first, self._first + self.workers.count), enumerate(self._pieces())
+            self.carry = {k: {name: x[a:b] for name, x in carry.items()} for k, (a, b) in pieces if k % self._everybody in ours}
         self.step, self.seconds, self.window = state["step"], state["seconds"], Totals(state["window"])
         self.skipped[...], self.first_skipped[...] = state["skipped"]
         self.stream.load_state(state["stream"])
@@ -376,19 +410,27 @@ def _under(prefix, arrays):
 
 
 class Interrupt:
-    """Turns the first Ctrl-C or SIGTERM into a flag, so that a step is finished and saved; a second one stops at once."""
+    """Turns the first Ctrl-C or SIGTERM into a flag, so that a step is finished and saved; a second one stops at once.
 
-    def __init__(self):
-        self.signal = None
+    With several ranks it is left to mpiexec to stop at once, which passes on to all ranks, perhaps twice, what itself is sent.
+    """
+
+    def __init__(self, ranks: Ranks):
+        self._ranks, self._number = ranks, 0
+
+    @property
+    def signal(self) -> int:
+        """The number of a signal that has come to any rank, else 0. All ranks ask together."""
+        return self._ranks.largest(self._number)
 
     def __enter__(self):
         self._before = {s: signal.signal(s, self._note) for s in (signal.SIGINT, signal.SIGTERM)}
         return self
 
     def _note(self, number, _):
-        self.signal = number
-        for s, handler in self._before.items():
-            signal.signal(s, handler)
+        self._number = number
+        if self._ranks.size == 1:
+            self.__exit__()
 
     def __exit__(self, *_):
         for s, handler in self._before.items():
@@ -400,45 +442,49 @@ def run_training(trainer: Trainer, run: Run, max_minutes: float | None = None, s
 
     Each line of metrics goes to the run and to `show`. Returns "finished", "time" or the signal's name. A run that ended in one of the
     first two ways is evaluated, and its last line holds `test_*`; a run whose steps are all done already is only evaluated. BLAS runs on
-    one thread, the workers being the parallelism.
+    one thread, the workers being the parallelism. Of several ranks one has the `Run`, the others an `Onlooker`.
     """
     keep_freed_memory()
-    config, began, saved, lines = trainer.task.config.train, time.monotonic(), time.monotonic(), len(run.metrics())
+    config, ranks, began, saved, lines = trainer.task.config.train, trainer.ranks, time.monotonic(), 0.0, len(run.metrics())
     before = trainer.seconds
 
     def save():
-        trainer.require_finite()  # so that a bad state never replaces a good one
-        run.save(trainer.arrays(), {**trainer.state(), "lines": lines, "run": run.config})
+        ranks.each(trainer.require_finite)  # so that a bad state never replaces a good one
+        arrays, state = trainer.arrays(), {**trainer.state(), "lines": lines, "run": run.config}
+        ranks.each(lambda: run.save(arrays, state))
+
+    def log(line):
+        ranks.each(lambda: run.log(line))
+        show(line)
 
     if trainer.step == 0:
         save()  # a directory that cannot be written is better found now than in an hour
     tested = None  # the step of the last evaluation
-    with blas_threads(1), Interrupt() as interrupt, np.errstate(all="ignore"):
+    with blas_threads(1), Interrupt(ranks) as interrupt, np.errstate(all="ignore"):
         while trainer.step < config.steps:
             trainer.advance()
-            trainer.seconds = before + time.monotonic() - began
+            elapsed = ranks.largest(time.monotonic() - began)  # one clock for all, who must save and stop at the same step
+            trainer.seconds = before + elapsed
             if trainer.step % config.log_every == 0:
                 line = trainer.read()
                 if trainer.step % config.evaluate_every == 0:
                     line |= trainer.evaluate()
                     tested = trainer.step
-                run.log(line)
-                show(line)
+                log(line)
                 lines += 1
-            over = max_minutes is not None and time.monotonic() - began >= 60 * max_minutes
+            over = max_minutes is not None and elapsed >= 60 * max_minutes
             if over or interrupt.signal:
                 break
-            if time.monotonic() - saved >= 60 * config.checkpoint_minutes:
+            if elapsed - saved >= 60 * config.checkpoint_minutes:
                 save()
-                saved = time.monotonic()
+                saved = elapsed
         save()
-        if tested != trainer.step and not interrupt.signal:
+        if not interrupt.signal and tested != trainer.step:
             line = {"step": trainer.step, "samples": trainer.step * config.batch_size, "seconds": round(trainer.seconds, 2)}
             line |= trainer.window.means() | trainer.evaluate()
-            run.log(line)
-            show(line)
-        if interrupt.signal:
-            return signal.Signals(interrupt.signal).name
+            log(line)
+        if stopped := interrupt.signal:
+            return signal.Signals(stopped).name
     return "finished" if trainer.step >= config.steps else "time"
 
 
