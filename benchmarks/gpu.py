@@ -55,7 +55,7 @@ def make_trainer(work: Work, batch: int, device: str) -> Trainer:
     config = nf.Config(
         model=nf.CoreConfig(mem_slots=work.slots, num_heads=work.heads, head_size=work.head_size, activate_final=False),
         data=nf.DataConfig(objects=work.steps, dimensions=16),
-        train=nf.TrainConfig(batch_size=batch, piece_size=batch, learning_rate=RATE, warmup_steps=0, clip_norm=None),
+        train=nf.TrainConfig(batch_size=batch, learning_rate=RATE, warmup_steps=0, clip_norm=None),
     )
     trainer = Trainer(nf.Task(config), seed=0, device=device)
     drawn = {name: backend.to_device(x, trainer.xp) for name, x in trainer.stream.batch(0, 0, batch).items()}

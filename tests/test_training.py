@@ -575,6 +575,12 @@ def test_impossible_values_are_refused_by_name(values, says):
         TrainConfig(**values)
 
 
+def test_a_piece_is_the_batch_on_a_gpu_unless_told_otherwise():
+    gpu = object()
+    assert (TrainConfig(batch_size=1600).piece(np), TrainConfig(batch_size=1600).piece(gpu)) == (128, 1600)
+    assert {TrainConfig(piece_size=50).piece(xp) for xp in (np, gpu)} == {50}
+
+
 def test_a_configuration_comes_back_from_json():
     for _, config in nth_farthest.Task.presets.values():
         values = dataclasses.asdict(config)

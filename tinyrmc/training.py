@@ -29,6 +29,7 @@ from .ranks import Ranks
 from .runs import Run, RunError, load_arrays, require_same, save_arrays
 
 BLOCK = 64  # examples drawn from one random stream; a rank or a worker that needs some blocks draws only those
+PIECE = 128  # examples that one worker takes at a time on a CPU: more do not come faster, and hold more memory
 WORTHWHILE = 1_000_000  # numbers that a step's forward pass computes for each worker; with fewer, sharing costs more than it saves
 HELD_OUT_SEED = 2018  # every run of a task is tested on the same examples, whatever its own seed
 
@@ -49,8 +50,8 @@ class TrainConfig:
     """fraction of all steps, at the end, over which the rate falls to zero along a cosine"""
     clip_norm: float | None = 1.0
     """largest L2 norm of the gradient; None: not clipped"""
-    piece_size: int = 128
-    """at most so many examples go through the network at once; more pieces than one are shared among the workers"""
+    piece_size: int | None = None
+    """at most so many examples go through the network at once, the pieces being shared among the workers; None: 128, on a GPU the batch"""
     log_every: int = 100
     """steps between lines of metrics.jsonl; a task's curriculum looks at each line"""
     evaluate_every: int = 500
@@ -61,17 +62,24 @@ class TrainConfig:
     """updates skipped for a loss or gradient that is not finite, after which the run stops"""
 
     def __post_init__(self):
-        for name in ("steps", "batch_size", "learning_rate", "piece_size", "log_every", "evaluate_every", "nonfinite_limit"):
+        for name in ("steps", "batch_size", "learning_rate", "log_every", "evaluate_every", "nonfinite_limit"):
             if not 0 < getattr(self, name) < math.inf:
                 raise ValueError(f"train.{name} must be positive, not {getattr(self, name)!r}")
-        if not (self.clip_norm is None or 0 < self.clip_norm < math.inf):
-            raise ValueError(f"train.clip_norm must be positive or None, not {self.clip_norm!r}")
+        for name in ("clip_norm", "piece_size"):
+            value = getattr(self, name)
+            if not (value is None or 0 < value < math.inf):
+                raise ValueError(f"train.{name} must be positive or None, not {value!r}")
         if not self.checkpoint_minutes >= 0:
             raise ValueError(f"train.checkpoint_minutes must not be negative, not {self.checkpoint_minutes!r}")
         if not 0 <= self.decay <= 1 or self.warmup_steps < 0:
             raise ValueError(f"train.decay must be in [0, 1] and train.warmup_steps >= 0, not {self.decay!r} and {self.warmup_steps!r}")
         if self.evaluate_every % self.log_every:
             raise ValueError(f"train.evaluate_every ({self.evaluate_every}) must be a multiple of train.log_every ({self.log_every})")
+
+
+    def piece(self, xp) -> int:
+        """How many examples of `xp`'s arrays may go through the network at once."""
+        return self.piece_size or (PIECE if xp is np else self.batch_size)
 
 
 class NonFinite(RunError):
@@ -172,7 +180,7 @@ class Task:
     def evaluate(self, model, worker: int = 0, workers: int = 1, xp=np) -> dict:
         """{metric: (sum, count)} over the pieces of the held-out examples that are this worker's. Records no tape."""
         held_out, totals = Samples(self.draw, HELD_OUT_SEED), Totals()
-        for start, stop in pieces_of(self.test_examples, self.config.train.piece_size, workers)[worker::workers]:
+        for start, stop in pieces_of(self.test_examples, self.config.train.piece(xp), workers)[worker::workers]:
             total, count, metrics, _ = self.loss(model, _to(xp, held_out.batch(0, start, stop)), None)
             totals.add({"loss": (total.data, count), **metrics})
         return totals.sums
@@ -318,7 +326,7 @@ class Trainer:
     def _pieces(self):
         """(start, stop) of each piece of a batch."""
         config = self.task.config.train
-        return pieces_of(config.batch_size, config.piece_size, self._everybody)
+        return pieces_of(config.batch_size, config.piece(self.xp), self._everybody)
 
     def _plain(self, totals):
         """On a GPU the numbers stay there: nothing in a step may wait for it, unless other ranks must hear them."""
