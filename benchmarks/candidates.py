@@ -1,8 +1,8 @@
 """What is timed, one candidate in a process of its own: python benchmarks/candidates.py NAME PROBLEM
 
-A problem is one training step of "nth farthest" at some size, as a file: the weights, the batch, and the loss and gradient there in
-float64. A candidate is `step()`, which trains once and returns the loss before the update. Its process first trains once, reports how far
-its loss and gradient are from the problem's and what the loss is then, and from then on times its steps whenever it is asked.
+A problem is one training step of "nth farthest" at some size, as a file: the weights, the batch, and in float64 the loss, the gradient, and
+the loss after one update. A candidate is `step()`, which trains once and returns the loss before the update. Its process reports how far
+its first steps are from the problem's, and from then on times its steps whenever it is asked.
 
 How many cores a candidate has is decided by who starts it, through the process's affinity, and all of them do what they can with those.
 
@@ -26,6 +26,7 @@ from pathlib import Path
 import numpy as np
 import peers
 
+from tinyrmc import optim
 from tinyrmc.backend import blas_threads, keep_freed_memory
 from tinyrmc.discovery import load_task
 from tinyrmc.engine import Tape
@@ -68,19 +69,10 @@ class Work:
 # --- problems -----------------------------------------------------------------------------------------------------------------------------
 
 
-def make_task(work: Work, batch: dict | None = None):
-    """Nth farthest at this size; every training batch is `batch`, if there is one."""
+def make_task(work: Work):
+    """Nth farthest at this size, with the network and the optimizer that the peers have."""
     nf = load_task("nth_farthest")
-
-    class Same:
-        def batch(self, step, start, stop):
-            return {name: x[start:stop] for name, x in batch.items()}
-
-    class Task(nf.Task):
-        def stream(self, model, seed):
-            return Same()
-
-    return Task(
+    return nf.Task(
         nf.Config(
             model=nf.CoreConfig(mem_slots=work.slots, num_heads=work.heads, head_size=work.width // work.heads, activate_final=False),
             data=nf.DataConfig(work.steps, DIMENSIONS),
@@ -90,7 +82,7 @@ def make_task(work: Work, batch: dict | None = None):
 
 
 def make_problem(work: Work, path: Path) -> None:
-    """Write the problem of this size: `work`, `weights/*`, `batch/*`, `loss` and `gradient/*`. The same every time."""
+    """Write the problem of this size: `work`, `weights/*`, `batch/*`, `loss`, `gradient/*` and `loss_after`. The same every time."""
     task = make_task(work)
     model = task.build(np.random.SeedSequence(0))
     weights = {name: parameter.data for name, parameter in model.named_parameters()}
@@ -102,17 +94,28 @@ def make_problem(work: Work, path: Path) -> None:
     if len(chosen) < work.batch:
         raise ValueError(f"only {len(chosen)} of {len(inputs)} examples keep clear of every ReLU's kink; measure a smaller size than {work}")
 
-    loss = 0.0
-    for start, stop in pieces_of(work.batch, PIECE, 1):
-        part = {name: x[chosen[start:stop]] for name, x in drawn.items()} | {"inputs": inputs[chosen[start:stop]]}
-        with Tape() as tape:
-            total, *_ = task.loss(exact, part, None)
-        tape.backward(total)
-        loss += float(total.data) / work.batch
-    named = {f"weights/{name}": x for name, x in weights.items()}
-    named |= {f"gradient/{name}": x.grad / work.batch for name, x in exact.named_parameters()}
-    named |= {f"batch/{name}": x[chosen] for name, x in drawn.items()}
-    np.savez(path, work=dataclasses.astuple(work), loss=loss, **named)
+    examples = {name: x[chosen] for name, x in drawn.items()}
+    adam = optim.Adam(exact.parameters(), peers.RATE)
+    loss = _differentiate(task, exact, examples | {"inputs": inputs[chosen]})
+    adam.gradient /= work.batch
+    gradient = {name: parameter.grad.copy() for name, parameter in exact.named_parameters()}
+    adam.step()
+    loss_after = _differentiate(task, exact, examples | {"inputs": inputs[chosen]}, record=False)
+    groups = {"weights": weights, "batch": examples, "gradient": gradient}
+    named = {f"{group}/{name}": x for group, arrays in groups.items() for name, x in arrays.items()}
+    np.savez(path, work=dataclasses.astuple(work), loss=loss, loss_after=loss_after, **named)
+
+
+def _differentiate(task, model, batch, record=True):
+    """The mean loss; the gradients of its sum are added to the parameters', unless it is only to be evaluated."""
+    total, count = 0.0, len(batch["target"])
+    for start, stop in pieces_of(count, PIECE, 1):
+        with Tape() if record else contextlib.nullcontext() as tape:
+            loss, *_ = task.loss(model, {name: x[start:stop] for name, x in batch.items()}, None)
+        if record:
+            tape.backward(loss)
+        total += float(loss.data)
+    return total / count
 
 
 def _clearances(weights, inputs, targets, sizes):
@@ -132,16 +135,16 @@ def _clearances(weights, inputs, targets, sizes):
 
 
 def read_problem(path: Path) -> tuple[Work, dict]:
-    """The size and the arrays of a problem's file, {"weights": {name: array}, "gradient": ..., "batch": ..., "loss": number}."""
-    found: dict = {"weights": {}, "gradient": {}, "batch": {}}
+    """The size and the rest of a problem's file: {"weights": {name: array}, "batch": ..., "gradient": ..., "loss": x, "loss_after": x}."""
+    found: dict = {"weights": {}, "batch": {}, "gradient": {}}
     with np.load(path) as file:
-        work = Work(*file["work"].tolist())
-        found["loss"] = float(file["loss"])
-        for name in file:
-            group, _, rest = name.partition("/")
-            if rest:
-                found[group][rest] = file[name]
-    return work, found
+        for key in file:
+            group, _, name = key.partition("/")
+            if name:
+                found[group][name] = file[key]
+            else:
+                found[key] = file[key].tolist()
+    return Work(*found.pop("work")), found
 
 
 def sizes_of(work: Work) -> tuple[int, int, int]:
@@ -152,9 +155,21 @@ def sizes_of(work: Work) -> tuple[int, int, int]:
 # --- candidates ---------------------------------------------------------------------------------------------------------------------------
 
 
+class _Same:
+    """A stream whose every batch is the same."""
+
+    def __init__(self, drawn: dict):
+        self.drawn = drawn
+
+    def batch(self, step, start, stop):
+        return {name: x[start:stop] for name, x in self.drawn.items()}
+
+
 def ours(work: Work, problem: dict, workers: int):
     """(step, moments) of the Trainer, as `peers` has them, with so many workers, each with one BLAS thread, as `tinyrmc.train` runs it."""
-    trainer = Trainer(make_task(work, problem["batch"]), workers=workers)
+    task = make_task(work)
+    task.stream = lambda model, seed: _Same(problem["batch"])
+    trainer = Trainer(task, workers=workers)
     trainer.model.load_parameters(problem["weights"])
 
     def step():
@@ -194,18 +209,18 @@ def sgemm(name: str, cores: int):
     return lambda: workers.run(0), workers.count * repeats * 2 * size**3
 
 
-def first_step(step, moments, problem: dict) -> dict:
-    """Train once, and say what came of it: the errors of the loss and of the gradient, and the loss after the update.
+def first_errors(step, moments, problem: dict) -> dict[str, float]:
+    """Train once; the relative errors of what came of it: the loss, the gradient, and the loss after the update.
 
-    The gradient's error is the norm of the difference, over all parameters, relative to the norm of the whole gradient.
+    The gradient's is the norm of the difference, over all parameters, relative to the norm of the whole gradient.
     """
     loss, found = step(), moments()
-    differences = [np.linalg.norm(found[name] / (1 - peers.BETA1) - g) for name, g in problem["gradient"].items()]
-    norm = np.linalg.norm([np.linalg.norm(g) for g in problem["gradient"].values()])
+    off = [np.linalg.norm(found[name] / (1 - peers.BETA1) - g) for name, g in problem["gradient"].items()]
+    whole = [np.linalg.norm(g) for g in problem["gradient"].values()]
     return {
-        "loss_error": abs(loss - problem["loss"]) / problem["loss"],
-        "gradient_error": float(np.linalg.norm(differences) / norm),
-        "loss_after": step(),
+        "loss": abs(loss / problem["loss"] - 1),
+        "gradient": float(np.linalg.norm(off) / np.linalg.norm(whole)),
+        "loss after the update": abs(step() / problem["loss_after"] - 1),
     }
 
 
@@ -233,13 +248,13 @@ def serve(name: str, path: Path, requests, answer) -> None:
             answer({"flops": flops})
         else:
             step, moments = ours(work, problem, cores) if name == "ours" else peer(name, work, problem, cores)
-            answer(first_step(step, moments, problem))
+            answer({"errors": first_errors(step, moments, problem)})
         for line in requests:
             answer(median_time(step, float(line)))
 
 
 def main(name: str, path: str) -> None:
-    """`problem SIZES PATH` is written by the first kind of call, a candidate served by the second."""
+    """Serve a candidate on stdin and stdout, a line of JSON for a line."""
     replies = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what a library prints must not be taken for an answer
 
