@@ -214,13 +214,13 @@ def first_errors(step, moments, problem: dict) -> dict[str, float]:
 
     The gradient's is the norm of the difference, over all parameters, relative to the norm of the whole gradient.
     """
-    loss, found = step(), moments()
+    loss, found = float(step()), moments()
     off = [np.linalg.norm(found[name] / (1 - peers.BETA1) - g) for name, g in problem["gradient"].items()]
     whole = [np.linalg.norm(g) for g in problem["gradient"].values()]
     return {
         "loss": abs(loss / problem["loss"] - 1),
         "gradient": float(np.linalg.norm(off) / np.linalg.norm(whole)),
-        "loss after the update": abs(step() / problem["loss_after"] - 1),
+        "loss after the update": abs(float(step()) / problem["loss_after"] - 1),
     }
 
 

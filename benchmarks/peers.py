@@ -2,11 +2,12 @@
 
 The network is the released Relational Memory Core with one block and unit gates, then the head of four ReLU layers; the optimizer is Adam
 at a constant rate, unclipped. `loss_of` says it once, in the vocabulary of a `Library`; each library answers with what its users would
-write, its own fused operations where it has them, and every one gets the saving that ours has: nobody asks on behalf of the input row,
-whose own result is never used.
+write, its own fused operations where it has them, and every one gets the savings that ours has: what needs no memory is computed for all
+time steps at once, and nobody asks on behalf of the input row, whose own result is never used.
 
-A peer is `make(weights, inputs, targets, sizes) -> (step, moments)`. `step()` trains once, waits until that is done and returns the loss
-before the update; `moments()` gives Adam's first moment by name: after the first step that is (1 - BETA1) times the gradient.
+A peer is `make(weights, inputs, targets, sizes) -> (step, moments)`. `step()` trains once and returns the loss before the update, a scalar
+of the library's own; on a CPU all is done by then. `moments()` gives Adam's first moment by name: after the first step that is (1 - BETA1)
+times the gradient.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ RATE, BETA1, BETA2, EPSILON = 1e-3, 0.9, 0.999, 1e-8
 def loss_of(lib, w, inputs, targets, sizes):
     """The mean cross-entropy in nats. w: parameters by name; inputs (B, T, D), targets (B,); sizes: N slots, H heads, their width V = K."""
     slots, heads, size = sizes
-    width, (batch, steps) = heads * size, inputs.shape[:2]
+    width, batch = heads * size, len(inputs)
 
     def dense(x, name):
         return lib.dense(x, w[f"{name}.weight"], w[f"{name}.bias"])
@@ -29,16 +30,17 @@ def loss_of(lib, w, inputs, targets, sizes):
     def norm(x, name):
         return lib.layer_norm(x, w[f"core.blocks.0.{name}.gain"], w[f"core.blocks.0.{name}.offset"])
 
+    rows = dense(inputs, "core.input_projection")  # (B, T, F)
+    from_inputs = dense(rows, "core.gate_inputs") + w["core.gate_memory.bias"]  # (B, T, 2F)
     memory = lib.start(batch, slots, width)  # (B, N, F)
-    for t in range(steps):
-        row = dense(inputs[:, t], "core.input_projection")[:, None]  # (B, 1, F)
-        qkv = norm(dense(lib.concatenate([memory, row], 1), "core.blocks.0.qkv"), "qkv_norm")  # (B, N + 1, H 3V)
+    for row, from_input in zip(lib.unstack(rows), lib.unstack(from_inputs), strict=True):
+        qkv = norm(dense(lib.concatenate([memory, row[:, None]], 1), "core.blocks.0.qkv"), "qkv_norm")  # (B, N + 1, H 3V)
         qkv = lib.swapaxes(qkv.reshape(batch, slots + 1, heads, 3 * size), 1, 2)  # (B, H, N + 1, 3V)
         q, k, v = qkv[:, :, :slots, :size], qkv[..., size : 2 * size], qkv[..., 2 * size :]
         heard = lib.swapaxes(lib.attention(q, k, v), 1, 2).reshape(batch, slots, width)
         z = norm(memory + heard, "attention_norm")
         candidate = norm(z + dense(lib.relu(dense(z, "core.mlp.0")), "core.mlp.1"), "mlp_norm")
-        gates = dense(row, "core.gate_inputs") + dense(lib.tanh(memory), "core.gate_memory")  # (B, N, 2F)
+        gates = from_input[:, None] + lib.dense(lib.tanh(memory), w["core.gate_memory.weight"])  # (B, N, 2F)
         write, keep = lib.sigmoid(gates[..., :width]), lib.sigmoid(gates[..., width:] + 1.0)
         memory = write * lib.tanh(candidate) + keep * memory
     x = memory.reshape(batch, slots * width)
@@ -56,9 +58,12 @@ class Library:
     def start(self, batch, slots, width):
         return np.broadcast_to(np.eye(slots, width, dtype=np.float32), (batch, slots, width))
 
-    def dense(self, x, weight, bias):
-        rows = x.reshape(-1, x.shape[-1])  # one large product: NumPy's matmul would run one for each example
-        return (rows @ weight + bias).reshape(*x.shape[:-1], weight.shape[1])
+    def unstack(self, x):
+        return [x[:, t] for t in range(x.shape[1])]
+
+    def dense(self, x, weight, bias=None):
+        y = x.reshape(-1, x.shape[-1]) @ weight  # one large product: NumPy's matmul would run one for each example
+        return (y if bias is None else y + bias).reshape(*x.shape[:-1], weight.shape[1])
 
     def layer_norm(self, x, gain, offset):
         d = x - self.xp.mean(x, axis=-1, keepdims=True)
@@ -86,7 +91,7 @@ class Library:
 # --- PyTorch ------------------------------------------------------------------------------------------------------------------------------
 
 
-def torch_eager(weights, inputs, targets, sizes, compiled=False):
+def torch_eager(weights, inputs, targets, sizes, compiled=False, device="cpu"):
     """PyTorch, with its fused Adam."""
     import torch
     import torch.nn.functional as F
@@ -95,9 +100,12 @@ def torch_eager(weights, inputs, targets, sizes, compiled=False):
         relu, sigmoid, cross_entropy = staticmethod(F.relu), staticmethod(torch.sigmoid), staticmethod(F.cross_entropy)
 
         def start(self, batch, slots, width):
-            return torch.eye(slots, width).expand(batch, slots, width)
+            return torch.eye(slots, width, device=device).expand(batch, slots, width)
 
-        def dense(self, x, weight, bias):
+        def unstack(self, x):
+            return x.unbind(1)
+
+        def dense(self, x, weight, bias=None):
             return F.linear(x, weight.T, bias)
 
         def layer_norm(self, x, gain, offset):
@@ -106,8 +114,8 @@ def torch_eager(weights, inputs, targets, sizes, compiled=False):
         def softmax(self, x):
             return F.softmax(x, -1)
 
-    lib, w = Torch(torch), {name: torch.tensor(value, requires_grad=True) for name, value in weights.items()}
-    x, y = torch.tensor(inputs), torch.tensor(targets)
+    lib, w = Torch(torch), {name: torch.tensor(value, device=device, requires_grad=True) for name, value in weights.items()}
+    x, y = torch.tensor(inputs, device=device), torch.tensor(targets, device=device)
     optimizer = torch.optim.Adam(w.values(), lr=RATE, betas=(BETA1, BETA2), eps=EPSILON, fused=True)
 
     def forward(w, x, y):
@@ -121,9 +129,9 @@ def torch_eager(weights, inputs, targets, sizes, compiled=False):
         loss = forward(w, x, y)
         loss.backward()
         optimizer.step()
-        return loss.item()
+        return loss.detach()
 
-    return step, lambda: {name: optimizer.state[parameter]["exp_avg"].numpy() for name, parameter in w.items()}
+    return step, lambda: {name: optimizer.state[parameter]["exp_avg"].cpu().numpy() for name, parameter in w.items()}
 
 
 def torch_compiled(weights, inputs, targets, sizes):
@@ -165,7 +173,7 @@ def jax_jit(weights, inputs, targets, sizes):
         nonlocal state
         loss, state = train(*state, x, y)
         jax.block_until_ready(state)
-        return float(loss)
+        return loss
 
     return step, lambda: {name: np.array(moment) for name, moment in state[1].items()}
 
@@ -198,7 +206,7 @@ def mygrad(weights, inputs, targets, sizes):
         w = {name: mg.tensor(value, copy=False) for name, value in weights.items()}
         loss = loss_of(lib, w, inputs, targets, sizes)
         loss.backward()
-        return loss.item(), {name: tensor.grad for name, tensor in w.items()}
+        return loss.data, {name: tensor.grad for name, tensor in w.items()}
 
     return _with_adam(weights, differentiate)
 
@@ -216,7 +224,7 @@ def _with_adam(weights, differentiate):
             m[name] += (1 - BETA1) * (g - m[name])
             v[name] += (1 - BETA2) * (g * g - v[name])
             w[name] -= rate * m[name] / (np.sqrt(scale * v[name]) + EPSILON)
-        return float(loss)
+        return loss
 
     return step, lambda: m
 
