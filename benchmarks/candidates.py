@@ -92,7 +92,7 @@ def make_problem(work: Work, path: Path) -> None:
     clear = _clearances({name: x.data for name, x in exact.named_parameters()}, inputs, drawn["target"], sizes_of(work)) > MARGIN
     chosen = np.flatnonzero(clear)[: work.batch]
     if len(chosen) < work.batch:
-        raise ValueError(f"only {len(chosen)} of {len(inputs)} examples keep clear of every ReLU's kink; measure a smaller size than {work}")
+        raise ValueError(f"only {len(chosen)} of {len(inputs)} examples keep clear of every ReLU's kink; {work} is too large for that")
 
     examples = {name: x[chosen] for name, x in drawn.items()}
     adam = optim.Adam(exact.parameters(), peers.RATE)

@@ -1,9 +1,9 @@
 """The training step of the Relational Memory Core on a CPU, beside other libraries and beside SGEMM: python benchmarks/cpu.py
 
 Every candidate (candidates.py, peers.py) runs in a process of its own, on as many cores as it may use. Its loss and gradient are compared
-before it is timed, and one that differs stops everything. First each is tried on all cores, and on 4, 2, 1; settings much slower than its
-best are given up. The others are timed in turn, over several rounds, so that a disturbance hits all. A round's time is the median of its
-steps, a candidate's the median of its rounds at its best setting. What NumPy's BLAS reaches in matrix products, SGEMM, is one more
+before it is timed, and one that differs stops everything. First each is tried on all cores, then on ..., 4, 2, 1, until that is much
+slower than its best. What remains is timed in turn, over several rounds, so that a disturbance hits all. A round's time is the median of
+its steps, a candidate's the median of its rounds at its best setting. What NumPy's BLAS reaches in matrix products, SGEMM, is one more
 candidate, measured in the same rounds.
 
 Results go to a JSON file and a picture beside it. The tables that a document shows are printed, and are `markdown` of the file (report.py).
@@ -41,7 +41,7 @@ SWEEPS = {"batch": (32, 64, 128, 256, 512, 1024), "slots": (2, 4, 8, 16, 32), "w
 PARTS = (*WORKS, "sweeps", "engine", "ranks")
 
 ROUNDS, ROUND_SECONDS = 5, 1.0
-NEAR = 1.3  # settings slower than a candidate's best by this factor, at the first try, are given up
+NEAR = 1.3  # settings slower than a candidate's best by this factor, at the first try, are given up, and smaller ones not tried
 LARGEST_ERROR = 1e-5  # relative; float32 comes to about 1e-6
 
 # What a shell may hold that makes BLAS or a library faster or slower: none of it reaches a candidate.
@@ -154,23 +154,25 @@ def start(name: str, counts: list[int], problem: Path, seconds: float) -> list[C
 
     Differs if its first step is not the problem's, Broken if it does not run.
     """
-    kept: list[Candidate] = []
+    tried: list[Candidate] = []
     try:
         for cores in counts:
-            kept.append(Candidate(name, cores, problem))
-            check(kept[-1])
-            kept[-1].time(seconds)
-            limit = NEAR * min(candidate.seconds for candidate in kept)
-            for slow in [candidate for candidate in kept if candidate.seconds > limit]:
-                slow.close()
-                kept.remove(slow)
+            tried.append(Candidate(name, cores, problem))
+            check(tried[-1])
+            tried[-1].time(seconds)
+            limit = NEAR * min(candidate.seconds for candidate in tried)
+            if tried[-1].seconds > limit:
+                break
     except BaseException:
-        for candidate in kept:
+        for candidate in tried:
             candidate.close()
         raise
-    for candidate in kept:
+    for slow in [candidate for candidate in tried if candidate.seconds > limit]:
+        slow.close()
+        tried.remove(slow)
+    for candidate in tried:
         candidate.rounds.clear()
-    return kept
+    return tried
 
 
 def check(candidate: Candidate) -> None:
@@ -248,7 +250,7 @@ def engine_costs(steps: int) -> dict:
 
 
 def weak_scaling() -> list[dict]:
-    """The rows {ranks, seconds_per_step, efficiency} of scaling.py; none, and a message, where MPI is not installed."""
+    """The rows {ranks, seconds_per_step, efficiency} of scaling.py; none, and a message, where mpi4py or mpiexec is missing."""
     try:
         import scaling
 
@@ -283,8 +285,11 @@ def measure_all(parts: list[str], rounds: int, quick: bool = False) -> dict:
         names = [name for name in installed if (work == "small" or name not in OVER_NUMPY) and not (quick and name == "torch.compile")]
         found["rows"].append({"work": work, **measure(WORKS[work], names, rounds)})
         say("  ".join(cells(found["rows"][-1])))
+    measured = {}  # the middle is a point of every sweep
     for sweep, work in sweep_works() if "sweeps" in parts else []:
-        found["sweeps"].append({"sweep": sweep, **measure(work, [], rounds, ROUND_SECONDS / 2)})
+        if work not in measured:
+            measured[work] = measure(work, [], min(rounds, 3), ROUND_SECONDS / 2)
+        found["sweeps"].append({"sweep": sweep, **measured[work]})
         say("  ".join(cells(found["sweeps"][-1])))
     if "engine" in parts:
         found["engine"] = engine_costs(1000 if quick else 10_000)

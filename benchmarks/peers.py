@@ -167,7 +167,8 @@ def jax_jit(weights, inputs, targets, sizes):
 
     train = jax.jit(train, donate_argnums=(0, 1, 2, 3))
     w = {name: jnp.array(value) for name, value in weights.items()}
-    state, x, y = (w, jax.tree.map(jnp.zeros_like, w), jax.tree.map(jnp.zeros_like, w), jnp.zeros(())), jnp.array(inputs), jnp.array(targets)
+    state = w, jax.tree.map(jnp.zeros_like, w), jax.tree.map(jnp.zeros_like, w), jnp.zeros(())
+    x, y = jnp.array(inputs), jnp.array(targets)
 
     def step():
         nonlocal state

@@ -24,7 +24,8 @@ def cells(row: dict) -> list[str]:
 def markdown(found: dict) -> str:
     """The results as Markdown tables: the libraries, the sweeps, the engine and the ranks, each if it was measured."""
     tables = [of(found[part]) for part, of in PARTS.items() if found[part]]
-    return "\n".join("".join("| " + " | ".join(row) + " |\n" for row in [table[0], ["---"] * len(table[0]), *table[1:]]) for table in tables)
+    ruled = [[table[0], ["---"] * len(table[0]), *table[1:]] for table in tables]
+    return "\n".join("".join(f"| {' | '.join(row)} |\n" for row in table) for table in ruled)
 
 
 def _libraries(rows):
@@ -43,7 +44,7 @@ def _libraries(rows):
 
 
 def _sweeps(rows):
-    table = [["one training step, ms", "tinyrmc", "its products at SGEMM's speed", "tinyrmc, of SGEMM"]]
+    table = [["one training step, one size changed at a time", "tinyrmc, ms", "its products at SGEMM's speed, ms", "tinyrmc, of SGEMM"]]
     for row in rows:
         floor = milliseconds(row["flops"] / row["sgemm"])
         table.append([f"{row['sweep']}: {row['size']}", milliseconds(row["ours_seconds"]), floor, percent(row["sgemm_fraction"])])
