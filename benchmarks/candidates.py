@@ -196,7 +196,7 @@ def peer(name: str, work: Work, problem: dict, threads: int):
 
 def sgemm(name: str, cores: int):
     """(step, floating-point operations of a step): one large product on all cores' BLAS threads, or smaller ones on each core at once."""
-    size, repeats = (2048, 1) if name == TOGETHER else (768, 16)
+    size, repeats = (2048, 1) if name == TOGETHER else (768, 4)
     a, b = np.random.default_rng(0).random((2, size, size), dtype=np.float32)
     out = np.empty_like(a)
 

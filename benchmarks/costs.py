@@ -73,15 +73,18 @@ def unroll(steps: int = 100, batch: int = 64) -> float:
     tape.backward(loss)
     del tape, loss
     tracemalloc.start()
-    tape, loss = forward()
-    peak_of_forward = tracemalloc.get_traced_memory()[1]
-    tracemalloc.reset_peak()
-    tape.backward(loss)
-    return tracemalloc.get_traced_memory()[1] / peak_of_forward
+    try:
+        tape, loss = forward()
+        peak_of_forward = tracemalloc.get_traced_memory()[1]
+        tracemalloc.reset_peak()
+        tape.backward(loss)
+        return tracemalloc.get_traced_memory()[1] / peak_of_forward
+    finally:
+        tracemalloc.stop()
 
 
-def growth(steps: int = 10_000) -> float | None:
-    """MiB; None where the system does not say."""
+def growth(steps: int = 10_000, uncounted: int = 1000) -> float | None:
+    """MiB, after some steps that do not count; None where the system does not say."""
     if sys.platform != "linux":
         return None
     keep_freed_memory()
@@ -97,7 +100,7 @@ def growth(steps: int = 10_000) -> float | None:
         return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
 
     with blas_threads(1):
-        train(1000)
+        train(uncounted)
         before = resident()
         train(steps)
         return resident() - before
