@@ -81,7 +81,7 @@ def run_python(*arguments) -> str:
     with tempfile.TemporaryDirectory() as folder:
         done = subprocess.run([sys.executable, *map(str, arguments)], env=surroundings(folder), capture_output=True, text=True)
     if done.returncode:
-        raise RunError(f"{arguments[0]} failed: {(done.stderr.strip().splitlines() or ['it was killed'])[-1]}")
+        raise RunError(f"{Path(arguments[0]).name} failed: {(done.stderr.strip().splitlines() or ['it was killed'])[-1]}")
     return done.stdout
 
 
@@ -182,8 +182,11 @@ def check(candidate: Candidate) -> None:
             raise Differs(f"{candidate.name}: its {what} is off by {error:.1e} of its value; nothing was measured")
 
 
-def measure(work: Work, names: list[str], rounds: int = ROUNDS, seconds: float = ROUND_SECONDS) -> dict:
-    """One row of the results: ours and the peers in `names` at one size. A peer that does not run is left out. Differs as in `start`."""
+def measure(work: Work, names: list[str], rounds: int, seconds: float) -> dict:
+    """One row of the results: ours and the peers in `names` at one size, in rounds of about so many seconds each.
+
+    A peer that does not run is left out. Differs as in `start`.
+    """
     counts, running = core_counts(available_cores()), {}
     with contextlib.ExitStack() as stack:
         problem = Path(stack.enter_context(tempfile.TemporaryDirectory())) / "problem.npz"
@@ -252,11 +255,9 @@ def engine_costs(steps: int) -> dict:
 def weak_scaling() -> list[dict]:
     """The rows {ranks, seconds_per_step, efficiency} of scaling.py; none, and a message, where mpi4py or mpiexec is missing."""
     try:
-        import scaling
-
-        return scaling.measure()
-    except (ImportError, FileNotFoundError) as missing:
-        say(f"weak scaling over MPI ranks is left out: {missing}")
+        return [json.loads(line) for line in run_python(HERE / "scaling.py").splitlines()]
+    except RunError as failed:
+        say(f"the rows of MPI ranks are left out: {failed}")
         return []
 
 
@@ -283,7 +284,7 @@ def measure_all(parts: list[str], rounds: int, quick: bool = False) -> dict:
     installed = installed_peers() if set(parts) & set(WORKS) else []
     for work in [part for part in parts if part in WORKS]:
         names = [name for name in installed if (work == "small" or name not in OVER_NUMPY) and not (quick and name == "torch.compile")]
-        found["rows"].append({"work": work, **measure(WORKS[work], names, rounds)})
+        found["rows"].append({"work": work, **measure(WORKS[work], names, rounds, ROUND_SECONDS)})
         say("  ".join(cells(found["rows"][-1])))
     measured = {}  # the middle is a point of every sweep
     for sweep, work in sweep_works() if "sweeps" in parts else []:

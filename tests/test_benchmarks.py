@@ -4,7 +4,6 @@ import dataclasses
 import json
 import math
 import os
-import sys
 from pathlib import Path
 
 import candidates
@@ -52,23 +51,28 @@ def test_the_large_step_is_the_papers():
     assert 310e9 < cpu.WORKS["large"].flops < 320e9
 
 
-def test_a_problem_keeps_clear_of_every_kink(problem_file):
-    """Moved by a millionth, no weight takes a ReLU to its other side, so the gradient moves as little."""
-    _, problem = candidates.read_problem(problem_file)
-    arguments = problem["batch"]["inputs"], problem["batch"]["target"], candidates.sizes_of(TINY)
+def test_a_problem_keeps_clear_of_every_kink(monkeypatch, tmp_path):
+    monkeypatch.setattr(candidates, "MARGIN", 3e-4)  # wide, so that some of the few examples must go
+    candidates.make_problem(TINY, tmp_path / "problem.npz")
+    _, problem = candidates.read_problem(tmp_path / "problem.npz")
+    inputs, nearest = problem["batch"]["inputs"], []
 
-    def signs(scale):
-        seen = []
+    class Watching(peers.Library):
+        def relu(self, x):
+            nearest.append(abs(x).min())
+            return np.maximum(x, 0)
 
-        class Watching(peers.Library):
-            def relu(self, x):
-                seen.append(x > 0)
-                return np.maximum(x, 0)
+    weights = {name: x.astype(np.float64) for name, x in problem["weights"].items()}
+    peers.loss_of(Watching(np), weights, inputs.astype(np.float64), problem["batch"]["target"], candidates.sizes_of(TINY))
+    assert 3e-4 < min(nearest) < 3e-3
+    drawn = candidates.make_task(TINY).draw(np.random.default_rng(0), TINY.batch)["inputs"]
+    assert not np.array_equal(inputs, drawn)
 
-        peers.loss_of(Watching(np), {name: x.astype(np.float64) * scale for name, x in problem["weights"].items()}, *arguments)
-        return np.concatenate([x.ravel() for x in seen])
 
-    np.testing.assert_array_equal(signs(1.0), signs(1 + 1e-6))
+def test_too_few_examples_clear_of_every_kink_are_an_error(monkeypatch, tmp_path):
+    monkeypatch.setattr(candidates, "MARGIN", 1.0)
+    with pytest.raises(ValueError, match="only 0 of 26 examples keep clear of every ReLU's kink; 3 slots x 8, T = 2, batch 5 is too large"):
+        candidates.make_problem(TINY, tmp_path / "problem.npz")
 
 
 @pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.skipif(not CAN_FORK, reason="needs fork"))])
@@ -195,10 +199,17 @@ def test_the_engines_costs_can_be_measured():
     assert growth is None or math.isfinite(growth)
 
 
-def test_without_mpi_the_rows_of_ranks_are_left_out_with_a_message(monkeypatch, capsys):
-    monkeypatch.setitem(sys.modules, "scaling", None)  # as if it, or what it imports, were missing
+def test_rows_of_ranks_are_what_scaling_prints(monkeypatch, tmp_path):
+    (tmp_path / "scaling.py").write_text("for n in 1, 2: print(f'{{\"ranks\": {n}, \"seconds_per_step\": 0.5, \"efficiency\": 1.0}}')")
+    monkeypatch.setattr(cpu, "HERE", tmp_path)
+    assert [(row["ranks"], row["seconds_per_step"], row["efficiency"]) for row in cpu.weak_scaling()] == [(1, 0.5, 1.0), (2, 0.5, 1.0)]
+
+
+def test_without_mpi_the_rows_of_ranks_are_left_out_with_a_message(monkeypatch, tmp_path, capsys):
+    (tmp_path / "scaling.py").write_text("import sys; sys.exit('error: there is no mpiexec')")
+    monkeypatch.setattr(cpu, "HERE", tmp_path)
     assert cpu.weak_scaling() == []
-    assert "weak scaling over MPI ranks is left out" in capsys.readouterr().err
+    assert "ranks are left out: scaling.py failed: error: there is no mpiexec" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
