@@ -25,7 +25,7 @@ from pathlib import Path
 
 import peers
 from candidates import APART, TOGETHER, Work
-from report import cells, markdown
+from report import cells, markdown, milliseconds
 
 from tinyrmc.commands import Parser, UsageError, run_main
 from tinyrmc.parallel import available_cores
@@ -160,6 +160,7 @@ def start(name: str, counts: list[int], problem: Path, seconds: float) -> list[C
             tried.append(Candidate(name, cores, problem))
             check(tried[-1])
             tried[-1].time(seconds)
+            say(f"  {name}, {cores} core{'s' * (cores > 1)}, first try: {milliseconds(tried[-1].seconds)} ms")
             limit = NEAR * min(candidate.seconds for candidate in tried)
             if tried[-1].seconds > limit:
                 break
