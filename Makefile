@@ -3,6 +3,7 @@
 #   make train                     a Relational Memory Core learns "nth farthest"; ARGS="ladder --seed 1" is passed on, `make train ARGS=--help`
 #   make test                      the test suite; ARGS="-k memory" is passed on
 #   make lint                      ruff
+#   make bench                     measures on this machine (a quarter of an hour, leave it alone); ARGS=--quick: a first look
 #   make clean                     away with the virtual environment, caches and builds; runs/ is kept
 #
 # Any Python from 3.11 will do; PYTHON=python3.12 says which one the virtual environment is made with.
@@ -21,7 +22,7 @@ absent := environment
 endif
 endif
 
-.PHONY: help train test lint clean environment
+.PHONY: help train test lint bench clean environment
 .NOTPARALLEL:
 
 help:
@@ -36,17 +37,25 @@ test: $(VENV)/installed-dev
 lint: $(VENV)/installed-dev
 	$(python) -m ruff check .
 
+bench: $(VENV)/installed-bench
+	$(python) benchmarks/cpu.py $(ARGS)
+
 clean:
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .hypothesis .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-# The two stamps are written last, so an installation that was broken off is done again.
+# The stamps are written last, so an installation that was broken off is done again.
 $(VENV)/installed: pyproject.toml $(absent)
 	$(python) -m pip install --quiet --disable-pip-version-check --editable .
 	@touch $@
 
 $(VENV)/installed-dev: pyproject.toml $(absent)
 	$(python) -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@ $(VENV)/installed
+
+# On Linux pip takes PyTorch's build for CUDA, some gigabytes; one that is installed already, such as the CPU build, stays.
+$(VENV)/installed-bench: pyproject.toml $(absent)
+	$(python) -m pip install --quiet --disable-pip-version-check --editable '.[bench]'
 	@touch $@ $(VENV)/installed
 
 # A name on the path is no Python until it has run: version managers leave launchers there for versions they do not have.

@@ -202,7 +202,7 @@ def torch_step(work: Work, batch: int, compiled: bool):
     weights = {name: parameter.data.copy() for name, parameter in host.model.named_parameters()}
     examples, sizes = host.stream.batch(0, 0, batch), (work.slots, work.heads, work.head_size)
     step, _ = peers.torch_eager(weights, examples["inputs"], examples["target"], sizes, compiled=compiled, device="cuda")
-    worst = difference(np.array([step() for _ in range(3)]), np.array(losses(make_trainer(work, batch, "cuda"), 3)))
+    worst = difference(np.array([float(step()) for _ in range(3)]), np.array(losses(make_trainer(work, batch, "cuda"), 3)))
     if not worst < 1e-2:  # a TF32 operand may be off by 5e-4
         raise Wrong(f"PyTorch's first losses differ from ours by {worst:.1e}")
     return step

@@ -1,0 +1,271 @@
+"""What is timed, one candidate in a process of its own: python benchmarks/candidates.py NAME PROBLEM
+
+A problem is one training step of "nth farthest" at some size, as a file: the weights, the batch, and in float64 the loss, the gradient, and
+the loss after one update. A candidate is `step()`, which trains once and returns the loss before the update. Its process reports how far
+its first steps are from the problem's, and from then on times its steps whenever it is asked.
+
+How many cores a candidate has is decided by who starts it, through the process's affinity, and all of them do what they can with those.
+
+Rounding and ReLUs: float32 knows an activation to about a millionth, and one that close to zero may fall on either side; where it does, the
+gradient jumps. Among the millions of a large batch some do, in a different place in each library, and the gradients of two libraries that
+are both right differ by a thousandth. So a problem holds only examples in which every ReLU is `MARGIN` away from its kink, and there the
+gradients of all candidates agree to rounding.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+import statistics
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import peers
+
+from tinyrmc import optim
+from tinyrmc.backend import blas_threads, keep_freed_memory
+from tinyrmc.discovery import load_task
+from tinyrmc.engine import Tape
+from tinyrmc.parallel import CAN_FORK, Workers, available_cores, pieces_of
+from tinyrmc.training import Totals, Trainer
+
+DIMENSIONS = 16  # of a vector of the task
+PIECE = 64  # examples whose float64 tape is held at a time
+MARGIN = 1e-5
+
+TOGETHER, APART = "SGEMM, one product on all cores", "SGEMM, one product on each core"
+
+
+@dataclasses.dataclass(frozen=True)
+class Work:
+    """The size of a training step: batch B, slots N, their width F in H heads, and T time steps, one for each vector of the sequence."""
+
+    batch: int
+    slots: int
+    width: int
+    steps: int = 8
+    heads: int = 8
+
+    def __str__(self):
+        return f"{self.slots} slots x {self.width}, T = {self.steps}, batch {self.batch}"
+
+    @property
+    def flops(self) -> int:
+        """Floating-point operations of the matrix products of a step, forward and backward, a multiplication and an addition being two.
+
+        A product has two derivatives of its own cost, but for the two where one factor is an input: the data, and the first memory.
+        """
+        N, F, T = self.slots, self.width, self.steps
+        every = (N + 1) * F * 3 * F + 2 * N * F * F + F * 2 * F + 2 * N * (N + 1) * F  # q|k|v, the MLP, the row's gates, attention
+        gates, projection = N * F * 2 * F, (DIMENSIONS + 3 * T) * F
+        head = N * F * 256 + 3 * 256 * 256 + 256 * T
+        return 2 * self.batch * (3 * (T * every + head) + (3 * T - 1) * gates + 2 * T * projection)
+
+
+# --- problems -----------------------------------------------------------------------------------------------------------------------------
+
+
+def make_task(work: Work):
+    """Nth farthest at this size, with the network and the optimizer that the peers have."""
+    nf = load_task("nth_farthest")
+    return nf.Task(
+        nf.Config(
+            model=nf.CoreConfig(mem_slots=work.slots, num_heads=work.heads, head_size=work.width // work.heads, activate_final=False),
+            data=nf.DataConfig(work.steps, DIMENSIONS),
+            train=nf.TrainConfig(batch_size=work.batch, learning_rate=peers.RATE, warmup_steps=0, clip_norm=None),
+        )
+    )
+
+
+def make_problem(work: Work, path: Path) -> None:
+    """Write the problem of this size: `work`, `weights/*`, `batch/*`, `loss`, `gradient/*` and `loss_after`. The same every time."""
+    task = make_task(work)
+    model = task.build(np.random.SeedSequence(0))
+    weights = {name: parameter.data for name, parameter in model.named_parameters()}
+    exact = model.astype(np.float64)
+    drawn = task.draw(np.random.default_rng(0), 2 * work.batch + 16)
+    inputs = drawn["inputs"].astype(np.float64)
+    clear = _clearances({name: x.data for name, x in exact.named_parameters()}, inputs, drawn["target"], sizes_of(work)) > MARGIN
+    chosen = np.flatnonzero(clear)[: work.batch]
+    if len(chosen) < work.batch:
+        raise ValueError(f"only {len(chosen)} of {len(inputs)} examples keep clear of every ReLU's kink; {work} is too large for that")
+
+    examples = {name: x[chosen] for name, x in drawn.items()}
+    adam = optim.Adam(exact.parameters(), peers.RATE)
+    loss = _differentiate(task, exact, examples | {"inputs": inputs[chosen]})
+    adam.gradient /= work.batch
+    gradient = {name: parameter.grad.copy() for name, parameter in exact.named_parameters()}
+    adam.step()
+    loss_after = _differentiate(task, exact, examples | {"inputs": inputs[chosen]}, record=False)
+    groups = {"weights": weights, "batch": examples, "gradient": gradient}
+    named = {f"{group}/{name}": x for group, arrays in groups.items() for name, x in arrays.items()}
+    np.savez(path, work=dataclasses.astuple(work), loss=loss, loss_after=loss_after, **named)
+
+
+def _differentiate(task, model, batch, record=True):
+    """The mean loss; the gradients of its sum are added to the parameters', unless it is only to be evaluated."""
+    total, count = 0.0, len(batch["target"])
+    for start, stop in pieces_of(count, PIECE, 1):
+        with Tape() if record else contextlib.nullcontext() as tape:
+            loss, *_ = task.loss(model, {name: x[start:stop] for name, x in batch.items()}, None)
+        if record:
+            tape.backward(loss)
+        total += float(loss.data)
+    return total / count
+
+
+def _clearances(weights, inputs, targets, sizes):
+    """How near each example comes to the kink of some ReLU, (B,): a plain forward pass."""
+
+    class Watching(peers.Library):
+        def relu(self, x):
+            self.nearest = np.minimum(self.nearest, abs(x).reshape(len(x), -1).min(axis=1))
+            return np.maximum(x, 0)
+
+    lib, found = Watching(np), []
+    for start, stop in pieces_of(len(inputs), PIECE, 1):
+        lib.nearest = np.inf
+        peers.loss_of(lib, weights, inputs[start:stop], targets[start:stop], sizes)
+        found.append(lib.nearest)
+    return np.concatenate(found)
+
+
+def read_problem(path: Path) -> tuple[Work, dict]:
+    """The size and the rest of a problem's file: {"weights": {name: array}, "batch": ..., "gradient": ..., "loss": x, "loss_after": x}."""
+    found: dict = {"weights": {}, "batch": {}, "gradient": {}}
+    with np.load(path) as file:
+        for key in file:
+            group, _, name = key.partition("/")
+            if name:
+                found[group][name] = file[key]
+            else:
+                found[key] = file[key].tolist()
+    return Work(*found.pop("work")), found
+
+
+def sizes_of(work: Work) -> tuple[int, int, int]:
+    """What `peers.loss_of` takes as sizes."""
+    return work.slots, work.heads, work.width // work.heads
+
+
+# --- candidates ---------------------------------------------------------------------------------------------------------------------------
+
+
+class _Same:
+    """A stream whose every batch is the same."""
+
+    def __init__(self, drawn: dict):
+        self.drawn = drawn
+
+    def batch(self, step, start, stop):
+        return {name: x[start:stop] for name, x in self.drawn.items()}
+
+
+def ours(work: Work, problem: dict, workers: int):
+    """(step, moments) of the Trainer, as `peers` has them, with so many workers, each with one BLAS thread, as `tinyrmc.train` runs it."""
+    task = make_task(work)
+    task.stream = lambda model, seed: _Same(problem["batch"])
+    trainer = Trainer(task, workers=workers)
+    trainer.model.load_parameters(problem["weights"])
+
+    def step():
+        trainer.window = Totals()
+        trainer.advance()
+        return trainer.window.means()["loss"]
+
+    def moments():
+        flat = trainer.optimizer.first_moment
+        return {name: flat[p.offset : p.offset + p.size].reshape(p.shape) for name, p in trainer.model.named_parameters()}
+
+    return step, moments
+
+
+def peer(name: str, work: Work, problem: dict, threads: int):
+    """(step, moments) of a library."""
+    if name.startswith(("PyTorch", "torch")):
+        import torch
+
+        torch.set_num_threads(threads)
+    batch = problem["batch"]
+    return peers.PEERS[name][0](problem["weights"], batch["inputs"], batch["target"].astype(np.int64), sizes_of(work))
+
+
+def sgemm(name: str, cores: int):
+    """(step, floating-point operations of a step): one large product on all cores' BLAS threads, or smaller ones on each core at once."""
+    size, repeats = (2048, 1) if name == TOGETHER else (768, 4)
+    a, b = np.random.default_rng(0).random((2, size, size), dtype=np.float32)
+    out = np.empty_like(a)
+
+    def share(worker, request):
+        for _ in range(repeats):
+            np.matmul(a, b, out=out)
+        return 0
+
+    workers = Workers(1 if name == TOGETHER else cores, share, processes=CAN_FORK)
+    return lambda: workers.run(0), workers.count * repeats * 2 * size**3
+
+
+def first_errors(step, moments, problem: dict) -> dict[str, float]:
+    """Train once; the relative errors of what came of it: the loss, the gradient, and the loss after the update.
+
+    The gradient's is the norm of the difference, over all parameters, relative to the norm of the whole gradient.
+    """
+    loss, found = float(step()), moments()
+    off = [np.linalg.norm(found[name] / (1 - peers.BETA1) - g) for name, g in problem["gradient"].items()]
+    whole = [np.linalg.norm(g) for g in problem["gradient"].values()]
+    return {
+        "loss": abs(loss / problem["loss"] - 1),
+        "gradient": float(np.linalg.norm(off) / np.linalg.norm(whole)),
+        "loss after the update": abs(float(step()) / problem["loss_after"] - 1),
+    }
+
+
+def median_time(step, seconds: float) -> float:
+    """The median time of a step, in seconds, over about `seconds`; at least one step, after one that does not count."""
+    step()
+    times, end = [], time.perf_counter() + seconds
+    while not times or time.perf_counter() < end:
+        began = time.perf_counter()
+        step()
+        times.append(time.perf_counter() - began)
+    return statistics.median(times)
+
+
+def serve(name: str, path: Path, requests, answer) -> None:
+    """A candidate's life: answer({...}) once it is ready, and answer(median_time) for every line of `requests`, a number of seconds."""
+    work, problem = read_problem(path)
+    cores = available_cores()
+    keep_freed_memory()
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(np.errstate(all="ignore"))
+        stack.enter_context(blas_threads(1 if name in ("ours", APART) else cores))
+        if name in (TOGETHER, APART):
+            step, flops = sgemm(name, cores)
+            answer({"flops": flops})
+        else:
+            step, moments = ours(work, problem, cores) if name == "ours" else peer(name, work, problem, cores)
+            answer({"errors": first_errors(step, moments, problem)})
+        for line in requests:
+            answer(median_time(step, float(line)))
+
+
+def main(name: str, path: str) -> None:
+    """Serve a candidate on stdin and stdout, a line of JSON for a line."""
+    replies = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what a library prints must not be taken for an answer
+
+    def answer(reply):
+        print(json.dumps(reply), file=replies, flush=True)
+
+    serve(name, Path(path), sys.stdin, answer)
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "problem":
+        make_problem(Work(*json.loads(sys.argv[2])), Path(sys.argv[3]))
+    else:
+        main(*sys.argv[1:])

@@ -1,0 +1,110 @@
+"""What the engine costs beside the arithmetic, each in a fresh process: python benchmarks/costs.py overhead|unroll|growth [STEPS]
+
+overhead: microseconds that recording and differentiating one operation take: a chain of additions of one element, both arguments tracked,
+    forward and backward, less the same additions in bare NumPy.
+unroll: the highest memory in use during backward relative to that during forward, of a Relational Memory Core unrolled over 100 steps. What
+    counts is what Python and NumPy have allocated since before the forward pass (tracemalloc): exact, and without what was there already,
+    the parameters and the buffer of their gradients.
+growth: MiB by which the resident memory of a training process grows over 10,000 small steps, after 1,000 that do not count. Linux only.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import sys
+import time
+import tracemalloc
+from pathlib import Path
+
+import candidates
+import numpy as np
+
+from tinyrmc import RelationalMemory, Tape, fused, nn, optim
+from tinyrmc import primitives as p
+from tinyrmc.backend import blas_threads, keep_freed_memory
+from tinyrmc.training import Trainer
+
+
+def overhead(count: int = 1000, rounds: int = 50) -> float:
+    """Microseconds an operation; the median of rounds in which engine and NumPy take turns."""
+    array = np.ones(1, np.float32)
+
+    def recorded():
+        with Tape() as tape:
+            x = y = tape.watch(array)
+            for _ in range(count):
+                y = y + x
+            loss = p.sum(y)
+        tape.gradient(loss, x)
+
+    def bare():
+        y = gradient = array
+        for _ in range(count):
+            y = y + array
+        for _ in range(count):
+            gradient = gradient + array  # that of x, which every addition adds to
+
+    def seconds(function):
+        began = time.perf_counter()
+        function()
+        return time.perf_counter() - began
+
+    return 1e6 * statistics.median(seconds(recorded) - seconds(bare) for _ in range(rounds)) / count
+
+
+def unroll(steps: int = 100, batch: int = 64) -> float:
+    """Peak of backward / peak of forward, in bytes allocated."""
+    rng = np.random.default_rng(0)
+    core = RelationalMemory(input_size=16, mem_slots=4, head_size=16, num_heads=4)
+    readout = nn.Linear(core.output_size, 10)
+    optim.Adam(core.parameters() + readout.parameters())  # gradients in the flat buffer, as in training
+    inputs, targets = rng.random((steps, batch, 16), np.float32), rng.integers(10, size=batch)
+
+    def forward():
+        with Tape() as tape:
+            state = core.initial_state(batch)
+            for x in inputs:
+                output, state = core(x, state)
+            return tape, p.sum(fused.softmax_cross_entropy(readout(output), targets))
+
+    tape, loss = forward()  # what is allocated once, at first use, belongs to neither
+    tape.backward(loss)
+    del tape, loss
+    tracemalloc.start()
+    try:
+        tape, loss = forward()
+        peak_of_forward = tracemalloc.get_traced_memory()[1]
+        tracemalloc.reset_peak()
+        tape.backward(loss)
+        return tracemalloc.get_traced_memory()[1] / peak_of_forward
+    finally:
+        tracemalloc.stop()
+
+
+def growth(steps: int = 10_000, uncounted: int = 1000) -> float | None:
+    """MiB, after some steps that do not count; None where the system does not say."""
+    if sys.platform != "linux":
+        return None
+    keep_freed_memory()
+    trainer = Trainer(candidates.make_task(candidates.Work(batch=8, slots=2, width=16, steps=2)))
+
+    def train(count):
+        for step in range(count):
+            trainer.advance()
+            if step % 100 == 99:
+                trainer.read()
+
+    def resident():
+        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
+
+    with blas_threads(1):
+        train(uncounted)
+        before = resident()
+        train(steps)
+        return resident() - before
+
+
+if __name__ == "__main__":
+    print(json.dumps({"overhead": overhead, "unroll": unroll, "growth": growth}[sys.argv[1]](*map(int, sys.argv[2:]))))

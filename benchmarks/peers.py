@@ -1,0 +1,240 @@
+"""The same network in five libraries: the training step of "nth farthest", from the same weights on the same batch.
+
+The network is the released Relational Memory Core with one block and unit gates, then the head of four ReLU layers; the optimizer is Adam
+at a constant rate, unclipped. `loss_of` says it once, in the vocabulary of a `Library`; each library answers with what its users would
+write, its own fused operations where it has them, and every one gets the savings that ours has: what needs no memory is computed for all
+time steps at once, and nobody asks on behalf of the input row, whose own result is never used.
+
+A peer is `make(weights, inputs, targets, sizes) -> (step, moments)`. `step()` trains once and returns the loss before the update, a scalar
+of the library's own; on a CPU all is done by then. `moments()` gives Adam's first moment by name: after the first step that is (1 - BETA1)
+times the gradient.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+RATE, BETA1, BETA2, EPSILON = 1e-3, 0.9, 0.999, 1e-8
+
+
+def loss_of(lib, w, inputs, targets, sizes):
+    """The mean cross-entropy in nats. w: parameters by name; inputs (B, T, D), targets (B,); sizes: N slots, H heads, their width V = K."""
+    slots, heads, size = sizes
+    width, batch = heads * size, len(inputs)
+
+    def dense(x, name):
+        return lib.dense(x, w[f"{name}.weight"], w[f"{name}.bias"])
+
+    def norm(x, name):
+        return lib.layer_norm(x, w[f"core.blocks.0.{name}.gain"], w[f"core.blocks.0.{name}.offset"])
+
+    rows = dense(inputs, "core.input_projection")  # (B, T, F)
+    from_inputs = dense(rows, "core.gate_inputs") + w["core.gate_memory.bias"]  # (B, T, 2F)
+    memory = lib.start(batch, slots, width)  # (B, N, F)
+    for row, from_input in zip(lib.unstack(rows), lib.unstack(from_inputs), strict=True):
+        qkv = norm(dense(lib.concatenate([memory, row[:, None]], 1), "core.blocks.0.qkv"), "qkv_norm")  # (B, N + 1, H 3V)
+        qkv = lib.swapaxes(qkv.reshape(batch, slots + 1, heads, 3 * size), 1, 2)  # (B, H, N + 1, 3V)
+        q, k, v = qkv[:, :, :slots, :size], qkv[..., size : 2 * size], qkv[..., 2 * size :]
+        heard = lib.swapaxes(lib.attention(q, k, v), 1, 2).reshape(batch, slots, width)
+        z = norm(memory + heard, "attention_norm")
+        candidate = norm(z + dense(lib.relu(dense(z, "core.mlp.0")), "core.mlp.1"), "mlp_norm")
+        gates = from_input[:, None] + lib.dense(lib.tanh(memory), w["core.gate_memory.weight"])  # (B, N, 2F)
+        write, keep = lib.sigmoid(gates[..., :width]), lib.sigmoid(gates[..., width:] + 1.0)
+        memory = write * lib.tanh(candidate) + keep * memory
+    x = memory.reshape(batch, slots * width)
+    for layer in range(4):
+        x = lib.relu(dense(x, f"head.{layer}"))
+    return lib.cross_entropy(dense(x, "head.4"), targets)
+
+
+class Library:
+    """What `loss_of` needs, composed from a module `xp` with NumPy's names."""
+
+    def __init__(self, xp):
+        self.xp, self.tanh, self.concatenate, self.swapaxes = xp, xp.tanh, xp.concatenate, xp.swapaxes
+
+    def start(self, batch, slots, width):
+        return np.broadcast_to(np.eye(slots, width, dtype=np.float32), (batch, slots, width))
+
+    def unstack(self, x):
+        return [x[:, t] for t in range(x.shape[1])]
+
+    def dense(self, x, weight, bias=None):
+        y = x.reshape(-1, x.shape[-1]) @ weight  # one large product: NumPy's matmul would run one for each example
+        return (y if bias is None else y + bias).reshape(*x.shape[:-1], weight.shape[1])
+
+    def layer_norm(self, x, gain, offset):
+        d = x - self.xp.mean(x, axis=-1, keepdims=True)
+        return d / self.xp.sqrt(self.xp.mean(d * d, axis=-1, keepdims=True) + 1e-5) * gain + offset
+
+    def attention(self, q, k, v):
+        return self.softmax(q @ self.swapaxes(k, -1, -2) / math.sqrt(q.shape[-1])) @ v
+
+    def softmax(self, x):
+        e = self.xp.exp(x - self.xp.max(x, axis=-1, keepdims=True))
+        return e / self.xp.sum(e, axis=-1, keepdims=True)
+
+    def relu(self, x):
+        return self.xp.maximum(x, 0)
+
+    def sigmoid(self, x):
+        return 0.5 * self.tanh(0.5 * x) + 0.5
+
+    def cross_entropy(self, logits, targets):
+        hot = (targets[:, None] == np.arange(logits.shape[-1])).astype(np.float32)
+        shifted = logits - self.xp.max(logits, axis=-1, keepdims=True)
+        return self.xp.mean(self.xp.log(self.xp.sum(self.xp.exp(shifted), axis=-1)) - self.xp.sum(shifted * hot, axis=-1))
+
+
+# --- PyTorch ------------------------------------------------------------------------------------------------------------------------------
+
+
+def torch_eager(weights, inputs, targets, sizes, compiled=False, device="cpu"):
+    """PyTorch, with its fused Adam."""
+    import torch
+    import torch.nn.functional as F
+
+    class Torch(Library):
+        relu, sigmoid, cross_entropy = staticmethod(F.relu), staticmethod(torch.sigmoid), staticmethod(F.cross_entropy)
+
+        def start(self, batch, slots, width):
+            return torch.eye(slots, width, device=device).expand(batch, slots, width)
+
+        def unstack(self, x):
+            return x.unbind(1)
+
+        def dense(self, x, weight, bias=None):
+            return F.linear(x, weight.T, bias)
+
+        def layer_norm(self, x, gain, offset):
+            return F.layer_norm(x, gain.shape, gain, offset, 1e-5)
+
+        def softmax(self, x):
+            return F.softmax(x, -1)
+
+    lib, w = Torch(torch), {name: torch.tensor(value, device=device, requires_grad=True) for name, value in weights.items()}
+    x, y = torch.tensor(inputs, device=device), torch.tensor(targets, device=device)
+    optimizer = torch.optim.Adam(w.values(), lr=RATE, betas=(BETA1, BETA2), eps=EPSILON, fused=True)
+
+    def forward(w, x, y):
+        return loss_of(lib, w, x, y, sizes)
+
+    if compiled:
+        forward = torch.compile(forward)
+
+    def step():
+        optimizer.zero_grad()
+        loss = forward(w, x, y)
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    return step, lambda: {name: optimizer.state[parameter]["exp_avg"].cpu().numpy() for name, parameter in w.items()}
+
+
+def torch_compiled(weights, inputs, targets, sizes):
+    """PyTorch through torch.compile."""
+    return torch_eager(weights, inputs, targets, sizes, compiled=True)
+
+
+# --- JAX ----------------------------------------------------------------------------------------------------------------------------------
+
+
+def jax_jit(weights, inputs, targets, sizes):
+    """JAX: the whole step, Adam included, is one compiled function that may reuse the memory of what it replaces."""
+    import jax
+    import jax.numpy as jnp
+
+    class Jax(Library):
+        relu, sigmoid, softmax = staticmethod(jax.nn.relu), staticmethod(jax.nn.sigmoid), staticmethod(jax.nn.softmax)
+
+        def start(self, batch, slots, width):
+            return jnp.broadcast_to(jnp.eye(slots, width), (batch, slots, width))
+
+        def cross_entropy(self, logits, targets):
+            return -jnp.take_along_axis(jax.nn.log_softmax(logits), targets[:, None], 1).mean()
+
+    def train(w, m, v, count, x, y):
+        loss, g = jax.value_and_grad(lambda w: loss_of(Jax(jnp), w, x, y, sizes))(w)
+        count += 1
+        m = jax.tree.map(lambda m, g: BETA1 * m + (1 - BETA1) * g, m, g)
+        v = jax.tree.map(lambda v, g: BETA2 * v + (1 - BETA2) * g * g, v, g)
+        rate = RATE / (1 - BETA1**count)
+        w = jax.tree.map(lambda w, m, v: w - rate * m / (jnp.sqrt(v / (1 - BETA2**count)) + EPSILON), w, m, v)
+        return loss, (w, m, v, count)
+
+    train = jax.jit(train, donate_argnums=(0, 1, 2, 3))
+    w = {name: jnp.array(value) for name, value in weights.items()}
+    state = w, jax.tree.map(jnp.zeros_like, w), jax.tree.map(jnp.zeros_like, w), jnp.zeros(())
+    x, y = jnp.array(inputs), jnp.array(targets)
+
+    def step():
+        nonlocal state
+        loss, state = train(*state, x, y)
+        jax.block_until_ready(state)
+        return loss
+
+    return step, lambda: {name: np.array(moment) for name, moment in state[1].items()}
+
+
+# --- Libraries over NumPy -----------------------------------------------------------------------------------------------------------------
+
+
+def hips(weights, inputs, targets, sizes):
+    """HIPS autograd, with Adam written out."""
+    import autograd
+    import autograd.numpy
+
+    lib = Library(autograd.numpy)
+    return _with_adam(weights, autograd.value_and_grad(lambda w: loss_of(lib, w, inputs, targets, sizes)))
+
+
+def mygrad(weights, inputs, targets, sizes):
+    """MyGrad, without the checks on memory that its manual advises to turn off for speed, with Adam written out."""
+    import mygrad as mg
+    from mygrad import nnet
+
+    class MyGrad(Library):
+        relu, sigmoid = staticmethod(nnet.relu), staticmethod(nnet.sigmoid)
+        softmax, cross_entropy = staticmethod(nnet.softmax), staticmethod(nnet.softmax_crossentropy)
+
+    lib = MyGrad(mg)
+    mg.turn_memory_guarding_off()
+
+    def differentiate(weights):
+        w = {name: mg.tensor(value, copy=False) for name, value in weights.items()}
+        loss = loss_of(lib, w, inputs, targets, sizes)
+        loss.backward()
+        return loss.data, {name: tensor.grad for name, tensor in w.items()}
+
+    return _with_adam(weights, differentiate)
+
+
+def _with_adam(weights, differentiate):
+    w, count = {name: value.copy() for name, value in weights.items()}, 0
+    m, v = ({name: np.zeros_like(value) for name, value in w.items()} for _ in range(2))
+
+    def step():
+        nonlocal count
+        loss, gradient = differentiate(w)
+        count += 1
+        rate, scale = RATE / (1 - BETA1**count), 1 / (1 - BETA2**count)
+        for name, g in gradient.items():
+            m[name] += (1 - BETA1) * (g - m[name])
+            v[name] += (1 - BETA2) * (g * g - v[name])
+            w[name] -= rate * m[name] / (np.sqrt(scale * v[name]) + EPSILON)
+        return loss
+
+    return step, lambda: m
+
+
+# The peers by the names that the results carry, and the module that must be installed for each.
+PEERS = {
+    "PyTorch eager": (torch_eager, "torch"),
+    "torch.compile": (torch_compiled, "torch"),
+    "JAX jit": (jax_jit, "jax"),
+    "HIPS autograd": (hips, "autograd"),
+    "MyGrad": (mygrad, "mygrad"),
+}

@@ -1,0 +1,240 @@
+"""The benchmarks run, compare before they time, count what they divide by, and say what they measured. No time is asserted here."""
+
+import dataclasses
+import json
+import math
+import os
+from pathlib import Path
+
+import candidates
+import costs
+import cpu
+import numpy as np
+import peers
+import picture
+import pytest
+import report
+from candidates import Work
+
+from tinyrmc import fused
+from tinyrmc.commands import UsageError
+from tinyrmc.parallel import CAN_FORK
+from tinyrmc.runs import RunError
+
+TINY = Work(batch=5, slots=3, width=8, steps=2, heads=2)
+
+
+@pytest.fixture(scope="module")
+def problem_file(tmp_path_factory):
+    path = tmp_path_factory.mktemp("problem") / "problem.npz"
+    candidates.make_problem(TINY, path)
+    return path
+
+
+@pytest.mark.parametrize("work", [TINY, Work(batch=70, slots=2, width=6, steps=3, heads=3)])
+def test_flops_are_those_of_the_matrix_products_that_run(work, monkeypatch, tmp_path):
+    counted, gemm = [], fused.gemm
+
+    def counting(a, b, **keywords):
+        if a.ndim > 1 and b.ndim > 1:  # means and sums that are written as products with a vector are no work of the network's
+            counted.append(2 * a.size * b.shape[-1])
+        return gemm(a, b, **keywords)
+
+    candidates.make_problem(work, tmp_path / "problem.npz")
+    step, _ = candidates.ours(*candidates.read_problem(tmp_path / "problem.npz"), workers=1)
+    monkeypatch.setattr(fused, "gemm", counting)
+    step()
+    assert sum(counted) == work.flops
+
+
+def test_the_large_step_is_the_papers():
+    assert 310e9 < cpu.WORKS["large"].flops < 320e9
+
+
+def test_a_problem_keeps_clear_of_every_kink(monkeypatch, tmp_path):
+    monkeypatch.setattr(candidates, "MARGIN", 3e-4)  # wide, so that some of the few examples must go
+    candidates.make_problem(TINY, tmp_path / "problem.npz")
+    _, problem = candidates.read_problem(tmp_path / "problem.npz")
+    inputs, nearest = problem["batch"]["inputs"], []
+
+    class Watching(peers.Library):
+        def relu(self, x):
+            nearest.append(abs(x).min())
+            return np.maximum(x, 0)
+
+    weights = {name: x.astype(np.float64) for name, x in problem["weights"].items()}
+    peers.loss_of(Watching(np), weights, inputs.astype(np.float64), problem["batch"]["target"], candidates.sizes_of(TINY))
+    assert 3e-4 < min(nearest) < 3e-3
+    drawn = candidates.make_task(TINY).draw(np.random.default_rng(0), TINY.batch)["inputs"]
+    assert not np.array_equal(inputs, drawn)
+
+
+def test_too_few_examples_clear_of_every_kink_are_an_error(monkeypatch, tmp_path):
+    monkeypatch.setattr(candidates, "MARGIN", 1.0)
+    with pytest.raises(ValueError, match="only 0 of 26 examples keep clear of every ReLU's kink; 3 slots x 8, T = 2, batch 5 is too large"):
+        candidates.make_problem(TINY, tmp_path / "problem.npz")
+
+
+@pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.skipif(not CAN_FORK, reason="needs fork"))])
+def test_ours_is_the_step_of_the_problem(workers, problem_file):
+    work, problem = candidates.read_problem(problem_file)
+    assert work == TINY and problem["batch"]["inputs"].dtype == np.float32
+    assert max(candidates.first_errors(*candidates.ours(work, problem, workers), problem).values()) < 1e-6
+
+
+def test_hips_autograd_is_the_step_of_the_problem(problem_file):
+    work, problem = candidates.read_problem(problem_file)
+    step, moments = candidates.peer("HIPS autograd", work, problem, 1)
+    errors = candidates.first_errors(step, moments, problem)
+    assert list(errors) == ["loss", "gradient", "loss after the update"] and max(errors.values()) < 1e-6
+    assert all(moment.dtype == np.float32 for moment in moments().values())
+
+
+@pytest.mark.parametrize("what", ["loss", "gradient", "loss after the update"])
+def test_a_candidate_that_differs_stops_everything(what, problem_file, tmp_path):
+    with np.load(problem_file) as file:
+        arrays = dict(file)
+    changed = {"loss": "loss", "gradient": "gradient/core.mlp.0.bias", "loss after the update": "loss_after"}[what]
+    arrays[changed] = arrays[changed] * 1.01
+    np.savez(tmp_path / "problem.npz", **arrays)
+    with pytest.raises(cpu.Differs, match=rf"^ours: its {what} is off by .*nothing was measured$"):
+        cpu.start("ours", [1], tmp_path / "problem.npz", 0.01)
+
+
+def test_a_candidate_that_breaks_says_why(problem_file):
+    with pytest.raises(cpu.Broken, match="KeyError: 'no such library'"):
+        cpu.start("no such library", [1], problem_file, 0.01)
+
+
+def test_one_size_measured_tabulated_and_drawn(monkeypatch, tmp_path, capsys):
+    """All of it but the sizes, the libraries that this suite does not install, and the sweeps, which are rows of the same kind."""
+    monkeypatch.setattr(cpu, "WORKS", {"tiny": TINY})
+    monkeypatch.setattr(cpu, "ROUND_SECONDS", 0.01)
+    monkeypatch.setattr(cpu, "core_counts", lambda cores: [1])
+    monkeypatch.setattr(cpu, "installed_peers", lambda: ["HIPS autograd"])
+    monkeypatch.setattr(cpu, "OVER_NUMPY", ())
+    found = cpu.measure_all(["tiny"], rounds=1)
+    (row,) = found["rows"]
+    assert (row["work"], row["size"]) == ("tiny", "3 slots x 8, T = 2, batch 5") and list(row["peers"]) == ["HIPS autograd"]
+    assert [len(times) for times in row["rounds"].values()] == [1, 1] and set(row["cores"].values()) == {1}
+    assert row["ratio_to_fastest"] == pytest.approx(row["ours_seconds"] / row["peers"]["HIPS autograd"])
+    assert row["sgemm_fraction"] == pytest.approx(TINY.flops / row["ours_seconds"] / row["sgemm"]) and 0 < row["sgemm_fraction"] < 1
+    assert max(row["gradient_errors"].values()) < 1e-6
+    assert {"processor", "cores", "blas", "versions", "environment_removed"} <= set(found)
+    assert {"tinyrmc", "numpy", "autograd"} <= set(found["versions"])
+
+    cpu.write(found, tmp_path / "cpu.json")
+    assert cpu.main(["--table", str(tmp_path / "cpu.json")]) == 0
+    table = capsys.readouterr().out
+    assert table == report.markdown(found) and "| tiny: 3 slots x 8, T = 2, batch 5 | " in table
+    assert (tmp_path / "cpu.png").read_bytes().startswith(b"\x89PNG")
+
+
+def made_up():
+    """Results with every part."""
+
+    def row(work, ours, others):
+        return {
+            **dataclasses.asdict(work), "size": str(work), "cores": dict.fromkeys(("ours", *others), 4),
+            "ours_seconds": ours, "peers": others, "ratio_to_fastest": ours / min(others.values()) if others else None,
+            "flops": work.flops, "sgemm": 1e11, "sgemm_fraction": work.flops / ours / 1e11,
+        }  # fmt: skip
+
+    large, small, middle = cpu.WORKS["large"], cpu.WORKS["small"], cpu.MIDDLE
+    return {
+        "benchmark": "cpu", "processor": "a processor", "cores": 4, "blas": "openblas 0.3", "versions": {"numpy": "2.4"},
+        "rows": [
+            {"work": "large", **row(large, 6.28, {"JAX jit": 12.56})},
+            {"work": "small", **row(small, 0.04, {"JAX jit": 0.02, "MyGrad": 1.0})},
+        ],
+        "sweeps": [{"sweep": "batch", **row(middle, 0.5, {})}, {"sweep": "slots", **row(middle, 0.5, {})}],
+        "engine": {"overhead_microseconds": 4.04, "backward_to_forward_peak": 1.004, "growth_mib": None, "growth_steps": 10_000},
+        "ranks": [{"ranks": 1, "seconds_per_step": 0.1, "efficiency": 1.0}, {"ranks": 2, "seconds_per_step": 0.105, "efficiency": 0.952}],
+    }  # fmt: skip
+
+
+def test_the_tables_say_what_was_measured():
+    lines = report.markdown(made_up()).splitlines()
+    assert "| large: 8 slots x 256, T = 8, batch 1600 | 6,280 (4) | 12,560 (4) |  | 0.50 | 50 % |" in lines
+    assert "| small: 8 slots x 64, T = 8, batch 128 | 40.0 (4) | 20.0 (4) | 1,000 (4) | 2.00 | 46 % |" in lines
+    assert any(line.startswith("| batch: 8 slots x 128, T = 8, batch 256 | 500 | ") for line in lines)
+    assert "| growth of resident memory over 10,000 steps | not known here |" in lines
+    assert "| 2 | 105 | 95 % |" in lines
+    assert lines.count("") == 3  # four tables
+    for line in [line for line in lines if line]:  # as many columns as the ruler of its table
+        ruler = max((n for n, other in enumerate(lines) if other.startswith("| ---") and n <= lines.index(line) + 1))
+        assert line.count("|") == lines[ruler].count("|")
+
+
+def test_parts_that_were_not_measured_have_no_table_and_no_panel(tmp_path):
+    nothing = made_up() | {"rows": [], "sweeps": [], "ranks": []}
+    assert report.markdown(nothing).startswith("| the engine |")
+    picture.draw(nothing, tmp_path / "nothing.png")
+    assert not (tmp_path / "nothing.png").exists()
+
+
+def test_the_picture_is_the_same_every_time(tmp_path):
+    for name in ("one.png", "two.png"):
+        picture.draw(made_up(), tmp_path / name)
+    assert (tmp_path / "one.png").read_bytes() == (tmp_path / "two.png").read_bytes()
+
+
+def test_what_a_shell_tunes_does_not_reach_a_candidate(monkeypatch):
+    monkeypatch.setenv("OPENBLAS_CORETYPE", "Haswell")
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    assert {"OPENBLAS_CORETYPE", "OMP_NUM_THREADS"} <= set(cpu.tuning_variables())
+    passed = cpu.surroundings("folder")
+    assert not any(name.startswith(("OPENBLAS_", "OMP_")) for name in passed) and passed["PATH"] == os.environ["PATH"]
+
+
+@pytest.mark.parametrize(("cores", "counts"), [(1, [1]), (2, [2, 1]), (4, [4, 2, 1]), (6, [6, 4, 2, 1])])
+def test_core_counts(cores, counts):
+    assert cpu.core_counts(cores) == counts
+
+
+def test_the_engines_costs_can_be_measured():
+    assert math.isfinite(costs.overhead(count=10, rounds=2))
+    assert 0.5 < costs.unroll(steps=3, batch=2) < 2
+    growth = costs.growth(steps=2, uncounted=1)
+    assert growth is None or math.isfinite(growth)
+
+
+def test_rows_of_ranks_are_what_scaling_prints(monkeypatch, tmp_path):
+    (tmp_path / "scaling.py").write_text("for n in 1, 2: print(f'{{\"ranks\": {n}, \"seconds_per_step\": 0.5, \"efficiency\": 1.0}}')")
+    monkeypatch.setattr(cpu, "HERE", tmp_path)
+    assert [(row["ranks"], row["seconds_per_step"], row["efficiency"]) for row in cpu.weak_scaling()] == [(1, 0.5, 1.0), (2, 0.5, 1.0)]
+
+
+def test_without_mpi_the_rows_of_ranks_are_left_out_with_a_message(monkeypatch, tmp_path, capsys):
+    (tmp_path / "scaling.py").write_text("import sys; sys.exit('error: there is no mpiexec')")
+    monkeypatch.setattr(cpu, "HERE", tmp_path)
+    assert cpu.weak_scaling() == []
+    assert "ranks are left out: scaling.py failed: error: there is no mpiexec" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["--rounds", "0"], "--rounds must be at least 1, not 0"),
+        (["--works", "huge"], "invalid choice: 'huge'"),
+        (["--out", "no/such/folder/cpu.json"], "must be a .json file in a folder that exists"),
+        (["--out", "cpu.txt"], "must be a .json file"),
+        (["--table", "no/such/file.json"], "cannot read no/such/file.json"),
+        (["--table", str(Path(__file__).parent.parent / "benchmarks" / "results" / "nth_farthest_quick.json")], "holds other results"),
+    ],
+)
+def test_bad_words_are_one_line_before_anything_is_measured(words, complaint, monkeypatch):
+    monkeypatch.setattr(cpu, "measure_all", lambda *_: pytest.fail("measured"))
+    with pytest.raises((UsageError, RunError)) as caught:
+        cpu.main(words)
+    assert complaint in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_a_part_or_a_first_look_does_not_replace_the_results(monkeypatch, capsys):
+    written = []
+    monkeypatch.setattr(cpu, "measure_all", lambda *_: made_up())
+    monkeypatch.setattr(cpu, "write", lambda found, path: written.append(path))
+    for words in (["--quick"], ["--works", "engine"], []):
+        assert cpu.main(words) == 0
+    assert written == [cpu.RESULTS]
+    assert capsys.readouterr().out == 3 * report.markdown(json.loads(json.dumps(made_up())))
