@@ -30,7 +30,7 @@ from .runs import Run, RunError, load_arrays, require_same, save_arrays
 
 BLOCK = 64  # examples drawn from one random stream; a rank or a worker that needs some blocks draws only those
 PIECE = 128  # examples that one worker takes at a time on a CPU: more do not come faster, and hold more memory
-WORTHWHILE = 1_000_000  # numbers that a step's forward pass computes for each worker; with fewer, sharing costs more than it saves
+WORTHWHILE = 300_000  # numbers that a step's forward pass computes for each worker; with fewer, sharing costs more than it saves
 HELD_OUT_SEED = 2018  # every run of a task is tested on the same examples, whatever its own seed
 
 
