@@ -622,7 +622,6 @@ PARITY = '''"""Parity: is the number of ones odd? As short as a task can be."""
 
 from dataclasses import dataclass
 
-import fakecupy
 import numpy as np
 
 from tinyrmc import nn, primitives

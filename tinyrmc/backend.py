@@ -50,7 +50,7 @@ def gemm(a, b, out=None):
     A stack of matrices times one matrix (or vector) is a single large product here; `matmul` alone would run a small one per matrix.
     """
     xp = namespace(a)
-    if b.ndim <= 2 < a.ndim:
+    if b.ndim <= 2 < a.ndim and out is None:
         return xp.matmul(a.reshape(-1, a.shape[-1]), b).reshape(*a.shape[:-1], *b.shape[1:])
     return xp.matmul(a, b, out=out)
 
