@@ -19,10 +19,10 @@ from tinyrmc import primitives as p
 @pytest.fixture
 def registry():
     """The registry of array types, afterwards as it was."""
-    before = dict(backend._NAMESPACES)
-    yield backend._NAMESPACES
-    backend._NAMESPACES.clear()
-    backend._NAMESPACES.update(before)
+    before = dict(backend.NAMESPACES)
+    yield backend.NAMESPACES
+    backend.NAMESPACES.clear()
+    backend.NAMESPACES.update(before)
 
 
 def test_namespace_of_numpy_arrays_and_their_subclasses(registry, tmp_path):
