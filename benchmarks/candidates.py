@@ -27,7 +27,7 @@ import numpy as np
 import peers
 
 from tinyrmc import optim
-from tinyrmc.backend import blas_threads, keep_freed_memory
+from tinyrmc.backend import blas_threads, device_namespace, keep_freed_memory, to_device, to_host
 from tinyrmc.discovery import load_task
 from tinyrmc.engine import Tape
 from tinyrmc.parallel import CAN_FORK, Workers, available_cores, pieces_of
@@ -165,12 +165,18 @@ class _Same:
         return {name: x[start:stop] for name, x in self.drawn.items()}
 
 
-def ours(work: Work, problem: dict, workers: int):
-    """(step, moments) of the Trainer, as `peers` has them, with so many workers, each with one BLAS thread, as `tinyrmc.train` runs it."""
-    task = make_task(work)
-    task.stream = lambda model, seed: _Same(problem["batch"])
-    trainer = Trainer(task, workers=workers)
+def make_trainer(work: Work, problem: dict, workers: int = 1, device: str = "cpu") -> Trainer:
+    """The Trainer, as `tinyrmc.train` makes it, from the problem's weights; every batch is the problem's, which lies on the device."""
+    task, xp = make_task(work), device_namespace(device)
+    drawn = {name: to_device(x, xp) for name, x in problem["batch"].items()}
+    task.stream = lambda model, seed: _Same(drawn)
+    trainer = Trainer(task, workers=workers, device=device)
     trainer.model.load_parameters(problem["weights"])
+    return trainer
+
+
+def ours(trainer: Trainer):
+    """(step, moments) of a Trainer, as `peers` has them; both wait for the device."""
 
     def step():
         trainer.window = Totals()
@@ -178,7 +184,7 @@ def ours(work: Work, problem: dict, workers: int):
         return trainer.window.means()["loss"]
 
     def moments():
-        flat = trainer.optimizer.first_moment
+        flat = to_host(trainer.optimizer.first_moment)
         return {name: flat[p.offset : p.offset + p.size].reshape(p.shape) for name, p in trainer.model.named_parameters()}
 
     return step, moments
@@ -247,7 +253,7 @@ def serve(name: str, path: Path, requests, answer) -> None:
             step, flops = sgemm(name, cores)
             answer({"flops": flops})
         else:
-            step, moments = ours(work, problem, cores) if name == "ours" else peer(name, work, problem, cores)
+            step, moments = ours(make_trainer(work, problem, cores)) if name == "ours" else peer(name, work, problem, cores)
             answer({"errors": first_errors(step, moments, problem)})
         for line in requests:
             answer(median_time(step, float(line)))

@@ -1,9 +1,11 @@
 """The training step of the Relational Memory Core on a GPU: python benchmarks/gpu.py
 
-First correctness, on the GPU itself: each kernel against its array body in float64 on NumPy, and whole training steps against NumPy's.
-Whatever differs stops everything. Then times: ours with the array bodies alone, with kernels, and with kernels and TF32; PyTorch eager,
-through torch.compile, and through torch.compile with CUDA graphs (what its mode "reduce-overhead" turns on), each in float32 and in TF32.
-Last the memory traffic of each kernel. All of it goes to results/gpu-<name of the GPU>.json. Without a GPU: one line, exit code 2.
+First each kernel is compared, on the GPU itself, with its array body in float64 on NumPy. Then steps are timed: ours with the array bodies
+alone, with kernels, and with kernels and TF32; PyTorch eager, through torch.compile, and through torch.compile with CUDA graphs (what its
+mode "reduce-overhead" turns on), each in float32 and in TF32. Before it is timed, each takes two steps of the problem of candidates.py:
+loss and gradient must be those of float64. Whatever differs stops everything; a row of PyTorch's that does not run is left out.
+
+Last the time of each kernel. All of it goes to results/gpu-<name of the GPU>.json. Without a GPU: one line, exit code 2.
 """
 
 from __future__ import annotations
@@ -12,68 +14,44 @@ import contextlib
 import dataclasses
 import importlib.util
 import json
+import math
 import statistics
 import sys
+import tempfile
 import time
 from pathlib import Path
 
+import candidates
 import numpy as np
+import peers
+from candidates import Work
 
-from tinyrmc import Tape, backend, fused, kernels
-from tinyrmc.commands import Parser, run_main
-from tinyrmc.discovery import load_task
+from tinyrmc import Parameter, Tape, backend, fused, kernels, optim
+from tinyrmc.commands import Parser, UsageError, run_main
 from tinyrmc.primitives import sum as total
 from tinyrmc.runs import environment
-from tinyrmc.training import Totals, Trainer
 
 RESULTS = Path(__file__).resolve().parent / "results"
-BATCHES, CHECKED = (32, 128, 1600), 32  # batch sizes that are timed, and the one at which everything is compared
+WORKS = [Work(batch, slots=8, width=256) for batch in (32, 128, 1600)]
 LEAST, REPEATS = 5, 50  # steps in a row of times, at least; launches of a kernel
-RATE = 1e-3  # of Adam, constant, in ours as in peers.py
-
-
-@dataclasses.dataclass(frozen=True)
-class Work:
-    """A training step of "nth farthest": N slots of H heads, T time steps (and as many labels)."""
-
-    slots: int = 8
-    heads: int = 8
-    head_size: int = 32
-    steps: int = 8
-
-    def __str__(self):
-        return f"{self.slots} slots x {self.heads * self.head_size} units, {self.heads} heads, T = {self.steps}"
+LARGEST_ERROR, LARGEST_ERROR_TF32 = 1e-5, 5e-2  # of loss and gradient, relative
 
 
 class Wrong(Exception):
     """The GPU computes something else than it should."""
 
 
-def make_trainer(work: Work, batch: int, device: str) -> Trainer:
-    """Our training step on one batch, which is drawn beforehand and lies on the device."""
-    nf = load_task("nth_farthest")
-    config = nf.Config(
-        model=nf.CoreConfig(mem_slots=work.slots, num_heads=work.heads, head_size=work.head_size, activate_final=False),
-        data=nf.DataConfig(objects=work.steps, dimensions=16),
-        train=nf.TrainConfig(batch_size=batch, learning_rate=RATE, warmup_steps=0, clip_norm=None),
-    )
-    trainer = Trainer(nf.Task(config), seed=0, device=device)
-    drawn = {name: backend.to_device(x, trainer.xp) for name, x in trainer.stream.batch(0, 0, batch).items()}
-    trainer.stream.batch = lambda step, start, stop: {name: x[start:stop] for name, x in drawn.items()}
-    return trainer
-
-
 # --- Correctness --------------------------------------------------------------------------------------------------------------------------
 
 
-def kernel_cases(work: Work, batch: int) -> list:
+def kernel_cases(work: Work) -> list:
     """(fused primitive, float64 arrays, static arguments) at the sizes of the training step and at awkward ones."""
-    normal, F, rows = np.random.default_rng(0).standard_normal, work.heads * work.head_size, work.slots + 1
+    normal, batch, F, rows = np.random.default_rng(0).standard_normal, work.batch, work.width, work.slots + 1
     cases = []
     for shape in (batch, rows, 3 * F), (batch, work.slots, F), (1, 1), (7, 33), (5, 1536):
         gain, offset = normal(shape[-1]), normal(shape[-1])
         cases += [(fused.layer_norm, [normal(shape), gain, offset, *residual], {}) for residual in ([], [normal(shape)])]
-    heads = {"num_heads": work.heads, "key_size": work.head_size}
+    heads = {"num_heads": work.heads, "key_size": F // work.heads}
     cases += [(fused.attention, [normal((batch, rows, 3 * F))], {**heads, "num_queries": work.slots})]
     cases += [(fused.attention, [normal((2, n, 3 * 13))], {"num_heads": 3, "key_size": 4}) for n in (1, 33, 64)]
     for examples, slots, width, columns in (batch, work.slots, F, 2 * F), (batch, work.slots, F, 2), (3, 5, 33, 66), (3, 5, 33, 2):
@@ -100,14 +78,14 @@ def difference(ours, exact) -> float:
     return float(np.abs(backend.to_host(ours) - exact).max() / max(1e-30, np.abs(exact).max()))
 
 
-def check_kernels(xp, work: Work, batch: int) -> dict:
+def check_kernels(xp, work: Work) -> dict:
     """{kernel: largest difference from its array body in float64}. Wrong if a kernel is not used, or one differs by more than 1e-4."""
     found: dict = {}
 
     def on_gpu(a):
         return xp.asarray(a.astype(np.float32) if a.dtype.kind == "f" else a)
 
-    for op, arrays, static in kernel_cases(work, batch):
+    for op, arrays, static in kernel_cases(work):
         weights = np.random.default_rng(1).standard_normal(op(*arrays, **static).shape)
         there = [on_gpu(a) for a in arrays]
         if op.override(xp, there, static) is op:
@@ -119,41 +97,39 @@ def check_kernels(xp, work: Work, batch: int) -> dict:
         if not worst < 1e-4:
             raise Wrong(f"{op.name} at {[a.shape for a in arrays]} differs from its array body by {worst:.1e} of the largest element")
         found[op.name] = max(found.get(op.name, 0.0), worst)
-    return found
+    return found | {"adam": check_adam(xp)}
 
 
-def losses(trainer: Trainer, steps: int) -> list[float]:
-    """The mean loss of each of the next steps, before its update."""
-    found = []
-    for _ in range(steps):
-        trainer.window = Totals()
-        trainer.advance()
-        loss, count = trainer.window.sums["loss"]
-        found.append(float(loss) / float(count))
-    return found
+def check_adam(xp, count: int = 10_000, updates: int = 5) -> float:
+    """How far Adam's kernel comes from its array body in float64 after some updates. Wrong as in `check_kernels`."""
+    exact = optim.Adam([Parameter(np.zeros(count))], 1e-2)
+    ours = optim.Adam([Parameter(xp.zeros(count, np.float32))], 1e-2)
+    if not kernels.usable(xp, ours.data):
+        raise Wrong("adam runs no kernel")
+    for g in np.random.default_rng(0).standard_normal((updates, count)):
+        for optimizer, gradient in (exact, g), (ours, xp.asarray(g.astype(np.float32))):
+            optimizer.gradient[...] = gradient
+            optimizer.step()
+    worst = max(difference(getattr(ours, name), getattr(exact, name)) for name in ("data", *ours.slots))
+    if not worst < 1e-4:
+        raise Wrong(f"adam differs from its array body by {worst:.1e} of the largest element after {updates} updates")
+    return worst
 
 
-def check_steps(work: Work, batch: int, steps: int = 3) -> dict:
-    """The largest differences from NumPy in loss, gradient and moments over some training steps, with kernels and without.
+def make_problem(work: Work) -> dict:
+    """The problem of this size (see candidates.py): weights, a batch, and in float64 what the first step must find. Minutes, if large."""
+    with tempfile.TemporaryDirectory() as folder:
+        candidates.make_problem(work, Path(folder) / "problem.npz")
+        return candidates.read_problem(Path(folder) / "problem.npz")[1]
 
-    Not in the parameters: Adam's first steps are as long for a gradient that is all rounding as for any other.
-    """
-    host, found = make_trainer(work, batch, "cpu"), {}
-    exact = losses(host, 1)
-    first = host.optimizer.first_moment.copy()  # a tenth of the gradient
-    exact += losses(host, steps - 1)
-    for name, mode in ("kernels", contextlib.nullcontext), ("array bodies", kernels.off):
-        with mode():
-            ours = make_trainer(work, batch, "cuda")
-            loss = losses(ours, 1)
-            worst = {"gradient": difference(ours.optimizer.first_moment, first)}
-            loss += losses(ours, steps - 1)
-        worst |= {"loss": difference(np.array(loss), np.array(exact))}
-        worst |= {moment: difference(getattr(ours.optimizer, moment), getattr(host.optimizer, moment)) for moment in ours.optimizer.slots}
-        if not all(value < 1e-3 for value in worst.values()):
-            raise Wrong(f"{steps} training steps with {name} differ from NumPy's: {worst}")
-        found[name] = worst
-    return found
+
+def check_step(name: str, step, moments, problem: dict, tf32: bool) -> dict:
+    """The errors of the first two steps. Wrong if one of them is too large."""
+    errors = candidates.first_errors(step, moments, problem)
+    for what, error in errors.items():
+        if not error <= (LARGEST_ERROR_TF32 if tf32 else LARGEST_ERROR):
+            raise Wrong(f"{name}: its {what} is off by {error:.1e} of its value")
+    return errors
 
 
 # --- Time ---------------------------------------------------------------------------------------------------------------------------------
@@ -178,38 +154,31 @@ def milliseconds(step, wait, seconds: float) -> dict:
     return {"ms": 1e3 * row, "single_ms": 1e3 * statistics.median(single), "fastest_ms": 1e3 * min(single), "steps": len(single)}
 
 
-def time_ours(xp, work: Work, batch: int, seconds: float) -> dict:
-    """{row: times} of our step in three ways."""
+def time_ours(xp, work: Work, problem: dict, seconds: float) -> dict:
+    """{row: errors and times} of our step in three ways, or in two where there is no TF32."""
     wait, rows = xp.cuda.Device().synchronize, {}
-    ways = {
-        "ours, array bodies": (kernels.off, False),
-        "ours, kernels": (contextlib.nullcontext, False),
-        "ours, kernels, TF32": (contextlib.nullcontext, True),
-    }
+    ways = {"ours, array bodies": (kernels.off, False), "ours, kernels": (contextlib.nullcontext, False)}
+    if backend.has_tf32(xp):
+        ways["ours, kernels, TF32"] = (contextlib.nullcontext, True)
     for name, (mode, tf32) in ways.items():
         backend.use_tf32(xp, tf32)
+        trainer = candidates.make_trainer(work, problem, device="cuda")
         with mode():
-            rows[name] = milliseconds(make_trainer(work, batch, "cuda").advance, wait, seconds)
+            errors = check_step(name, *candidates.ours(trainer), problem, tf32)
+            rows[name] = {"errors": errors, **milliseconds(trainer.advance, wait, seconds)}
     backend.use_tf32(xp, False)
     return rows
 
 
-def torch_step(work: Work, batch: int, compiled: bool):
-    """PyTorch's step (see peers.py) on the GPU, from our weights on our batch. Wrong if its first three losses are not ours."""
-    import peers
-
-    host = make_trainer(work, batch, "cpu")
-    weights = {name: parameter.data.copy() for name, parameter in host.model.named_parameters()}
-    examples, sizes = host.stream.batch(0, 0, batch), (work.slots, work.heads, work.head_size)
-    step, _ = peers.torch_eager(weights, examples["inputs"], examples["target"], sizes, compiled=compiled, device="cuda")
-    worst = difference(np.array([float(step()) for _ in range(3)]), np.array(losses(make_trainer(work, batch, "cuda"), 3)))
-    if not worst < 1e-2:  # a TF32 operand may be off by 5e-4
-        raise Wrong(f"PyTorch's first losses differ from ours by {worst:.1e}")
-    return step
+def torch_step(work: Work, problem: dict, compiled: bool):
+    """PyTorch's step on the GPU: (step, moments) as in peers.py, but a step does not wait for the GPU."""
+    batch = problem["batch"]
+    inputs, targets = batch["inputs"], batch["target"].astype(np.int64)
+    return peers.torch_eager(problem["weights"], inputs, targets, candidates.sizes_of(work), compiled=compiled, device="cuda")
 
 
-def time_torch(work: Work, batch: int, seconds: float) -> dict:
-    """{row: times} of PyTorch's step, as its users write it and compiled."""
+def time_torch(work: Work, problem: dict, seconds: float, tf32: bool) -> dict:
+    """{row: errors and times} of PyTorch's step, as its users write it and compiled; in TF32 too, if the GPU has it."""
     if importlib.util.find_spec("torch") is None:
         print("PyTorch is not installed: no rows of it")
         return {}
@@ -220,22 +189,31 @@ def time_torch(work: Work, batch: int, seconds: float) -> dict:
         print("this PyTorch cannot use the GPU: no rows of it")
         return {}
     rows: dict = {}
-    for precision, suffix in ("highest", ""), ("high", ", TF32"):
-        torch.set_float32_matmul_precision(precision)
-        for name, compiled, graphs in ("eager", False, False), ("torch.compile", True, False), ("torch.compile, CUDA graphs", True, True):
+    for rounded in (False, True) if tf32 else (False,):
+        torch.set_float32_matmul_precision("high" if rounded else "highest")
+        for kind, compiled, graphs in ("eager", False, False), ("torch.compile", True, False), ("torch.compile, CUDA graphs", True, True):
+            name = f"PyTorch {kind}{', TF32' * rounded}"
             torch.compiler.reset()
-            with inductor.patch({"triton.cudagraphs": graphs}):  # what torch.compile(mode="reduce-overhead") sets
-                step = torch_step(work, batch, compiled)
-                rows[f"PyTorch {name}{suffix}"] = milliseconds(step, torch.cuda.synchronize, seconds)
+            try:
+                with inductor.patch({"triton.cudagraphs": graphs}):  # what torch.compile(mode="reduce-overhead") sets
+                    step, moments = torch_step(work, problem, compiled)
+                    errors = check_step(name, step, moments, problem, rounded)
+                    rows[name] = {"errors": errors, **milliseconds(step, torch.cuda.synchronize, seconds)}
+            except Wrong:
+                raise
+            except Exception as error:  # its compiler is missing, say, or does not know this GPU
+                said = f"{type(error).__name__}: {error}".strip().splitlines()[0]
+                print(f"{name} fails at batch {work.batch} and is left out: {said}")
     return rows
 
 
-def time_kernels(xp, work: Work, batch: int) -> dict:
+def time_kernels(xp, work: Work, problem: dict) -> dict:
     """{kernel: microseconds and GB/s} for each shape in which the training step launches it.
 
-    The launches of one step are kept with their arguments and each is repeated. Its traffic is each array once, and three of Adam's twice.
+    The launches of one step are kept with their arguments and each is repeated, launching included, and with what fits there in the GPU's
+    cache: GB/s are those of a kernel that moves each of its arrays once, and three of Adam's twice, and may exceed what the memory can do.
     """
-    trainer, kept, launch = make_trainer(work, batch, "cuda"), {}, kernels._launch
+    trainer, kept, launch = candidates.make_trainer(work, problem, device="cuda"), {}, kernels._launch
     wait = xp.cuda.Device().synchronize
     trainer.advance()
 
@@ -267,21 +245,22 @@ def time_kernels(xp, work: Work, batch: int) -> dict:
 # --- The command --------------------------------------------------------------------------------------------------------------------------
 
 
-def measure(xp, work: Work, seconds: float) -> dict:
-    """Everything, as the file holds it."""
+def measure(xp, works: list[Work], seconds: float) -> dict:
+    """Everything, as the file holds it: steps of all sizes, kernels checked at the first and timed at the last."""
     versions = {name: _version(name) for name in ("torch", "triton")}
-    result = {"work": str(work), "machine": {**environment(), **backend.describe_gpu(xp), **versions}}
-    result["checks"] = {"kernels": check_kernels(xp, work, CHECKED), "training steps": check_steps(work, CHECKED)}
-    print(f"correct on {result['machine']['gpu']}: {json.dumps(result['checks'])}")
-    result["rows"] = {}
-    for batch in BATCHES:
-        rows = time_ours(xp, work, batch, seconds)
+    result = {"machine": {**environment(), **backend.describe_gpu(xp), **versions}, "kernel_errors": check_kernels(xp, works[0])}
+    print(f"kernels are correct on {result['machine']['gpu']}: {json.dumps(result['kernel_errors'])}", flush=True)
+    result["works"] = []
+    for work in works:
+        problem = make_problem(work)
+        rows = time_ours(xp, work, problem, seconds)
         xp.get_default_memory_pool().free_all_blocks()
-        rows |= time_torch(work, batch, seconds)
-        result["rows"][f"batch {batch}"] = rows
+        rows |= time_torch(work, problem, seconds, backend.has_tf32(xp))
+        result["works"].append({"size": str(work), **dataclasses.asdict(work), "rows": rows})
+        print(work)
         for name, row in rows.items():
-            print(f"batch {batch:5}  {name:42} {row['ms']:9.2f} ms a step  (single {row['single_ms']:.2f})", flush=True)
-    result["kernels"] = time_kernels(xp, work, max(BATCHES))
+            print(f"    {name:42} {row['ms']:9.2f} ms a step  (single {row['single_ms']:.2f})", flush=True)
+    result["kernels"] = time_kernels(xp, work, problem)
     for name, row in result["kernels"].items():
         print(f"{name:80} {row['us']:9.1f} us {row['GB/s']:8.0f} GB/s")
     return result
@@ -295,14 +274,16 @@ def _version(name):
     return None
 
 
-def main(argv: list[str] | None = None) -> int:
+def main(argv: list[str] | None = None, works: list[Work] = WORKS) -> int:
     """The command line; returns the exit code."""
     parser = Parser(prog="python benchmarks/gpu.py", description=__doc__.splitlines()[0])
     parser.add_argument("--seconds", type=float, default=5.0, help="how long each row is timed (default 5)")
     options = parser.parse_args(argv)
+    if not 0 <= options.seconds < math.inf:
+        raise UsageError(f"--seconds must be finite and not negative, not {options.seconds}")
     xp = backend.device_namespace("cuda")
     try:
-        result = measure(xp, Work(), options.seconds)
+        result = measure(xp, works, options.seconds)
     except Wrong as error:
         print(f"error: {error}; nothing was written", file=sys.stderr)
         return 1

@@ -2,8 +2,8 @@
 //
 // A fibre runs until it waits, at a __syncthreads or a shuffle, or ends; then the next one of its warp does, and a warp goes as far as it
 // can before the next. They take turns upwards or downwards: a kernel that lacks a __syncthreads gives another result in one of the two,
-// unless it happens not to need it. What would be undefined on a GPU is an error here: threads of a block or a warp that wait in different places, or for one that has ended. Shared memory starts as NaN in every block,
-// with NaN behind it that must still be there at the end.
+// unless it happens not to need it. What would be undefined on a GPU is an error here: threads of a block or a warp that wait in different
+// places, or for one that has ended. Shared memory starts as NaN in every block, with NaN behind it that must still be there at the end.
 
 #include <cmath>
 #include <cstdint>
@@ -24,7 +24,7 @@ namespace shim {
 enum State { NEW, READY, AT_WARP, AT_BLOCK, DONE };
 enum Error { FINE, DIVERGED, OVERRUN };
 
-constexpr int THREADS = 1024, STACK = 32 * 1024, BYTES = 64 * 1024, GUARD = 1024;
+constexpr int THREADS = 1024, STACK = 32 * 1024, BYTES = 48 * 1024, GUARD = 1024;
 
 struct Fibre { ucontext_t context; State state; Triple index; int turn; };
 

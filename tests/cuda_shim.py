@@ -64,11 +64,11 @@ def _parameter(text):
 
 
 class Kernel:
-    """One kernel, with the call and the attribute of CuPy's RawKernel that ours use."""
+    """One kernel, with the call of CuPy's RawKernel."""
 
     def __init__(self, library, name, signature):
         self.run, self.entry = library.shim_run, ctypes.cast(getattr(library, f"call_{name}"), ctypes.c_void_p)
-        self.name, self.signature, self.max_dynamic_shared_size_bytes = name, signature, 48 * 1024
+        self.name, self.signature = name, signature
 
     def __call__(self, grid, block, args, *, shared_mem=0):
         for what, size, most in ("grid", grid, 2**31 - 1), ("block", block, 1024):
@@ -76,7 +76,7 @@ class Kernel:
                 raise Refused(f"{self.name}: {what} {size!r} is not a tuple of one to three positive integers")
             if np.prod(size, dtype=object) > most:
                 raise Refused(f"{self.name}: {what} {size!r} holds more than {most}")
-        if not 0 <= shared_mem <= min(self.max_dynamic_shared_size_bytes, 64 * 1024):
+        if not 0 <= shared_mem <= 48 * 1024:  # what every GPU has
             raise Refused(f"{self.name}: {shared_mem} bytes of shared memory")
         if not isinstance(args, tuple) or len(args) != len(self.signature):
             raise Refused(f"{self.name} takes a tuple of {len(self.signature)} arguments, not {len(args)}")

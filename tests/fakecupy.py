@@ -5,7 +5,7 @@ keywords that NumPy has and CuPy (14.2) has not, reading a value inside `no_sync
 differs differs: reductions give 0-d arrays, integer indices out of range wrap, nothing warns of a division by zero. Where CuPy is
 installed, test_device.py compares the lists below with it.
 
-`installed(monkeypatch)` puts it where `import cupy` looks.
+`installed(monkeypatch)` puts it where `import cupy` looks; `device(array)` is `array` there, `single(array)` in float32.
 """
 
 from __future__ import annotations
@@ -369,6 +369,16 @@ class _CuPy(types.ModuleType):
 
 cupy = _CuPy("cupy")
 backend.register(ndarray, cupy)
+
+
+def device(array):
+    """A host array, or what makes one, as a device array."""
+    return cupy.asarray(np.asarray(array))
+
+
+def single(array):
+    """A host array, in float32 if its numbers are floats."""
+    return array.astype(np.float32) if array.dtype.kind == "f" else array
 
 
 def installed(monkeypatch):

@@ -41,7 +41,7 @@ def test_flops_are_those_of_the_matrix_products_that_run(work, monkeypatch, tmp_
         return gemm(a, b, **keywords)
 
     candidates.make_problem(work, tmp_path / "problem.npz")
-    step, _ = candidates.ours(*candidates.read_problem(tmp_path / "problem.npz"), workers=1)
+    step, _ = candidates.ours(candidates.make_trainer(*candidates.read_problem(tmp_path / "problem.npz")))
     monkeypatch.setattr(fused, "gemm", counting)
     step()
     assert sum(counted) == work.flops
@@ -79,7 +79,7 @@ def test_too_few_examples_clear_of_every_kink_are_an_error(monkeypatch, tmp_path
 def test_ours_is_the_step_of_the_problem(workers, problem_file):
     work, problem = candidates.read_problem(problem_file)
     assert work == TINY and problem["batch"]["inputs"].dtype == np.float32
-    assert max(candidates.first_errors(*candidates.ours(work, problem, workers), problem).values()) < 1e-6
+    assert max(candidates.first_errors(*candidates.ours(candidates.make_trainer(work, problem, workers)), problem).values()) < 1e-6
 
 
 def test_hips_autograd_is_the_step_of_the_problem(problem_file):

@@ -15,7 +15,6 @@ import signal
 import subprocess
 import sys
 import time
-import types
 from pathlib import Path
 
 import fakecupy
@@ -461,10 +460,6 @@ def test_another_number_of_workers_is_allowed_and_told(half, capsys):
 
 def test_a_run_on_a_gpu_records_which_and_goes_on_as_it_was(monkeypatch, capsys):
     cupy, modes = fakecupy.installed(monkeypatch), []
-    properties = {"name": b"Some GPU", "major": 9, "minor": 0}
-    versions = {"driverGetVersion": lambda: 13000, "runtimeGetVersion": lambda: 12090, "getDeviceProperties": lambda device: properties}
-    cuda = types.SimpleNamespace(runtime=types.SimpleNamespace(**versions), Device=lambda: types.SimpleNamespace(id=0))
-    monkeypatch.setattr(cupy, "cuda", cuda, raising=False)
     monkeypatch.setattr(train, "use_tf32", lambda xp, on: modes.append((xp, on)))
     assert train.main([*TINY, "--device", "cuda", "--tf32", "--run", "run", "--max-minutes", "1e-9"]) == 0
     environment = Run.open("run").environment
@@ -472,6 +467,23 @@ def test_a_run_on_a_gpu_records_which_and_goes_on_as_it_was(monkeypatch, capsys)
     assert (environment["compute_capability"], environment["cuda_driver"], environment["cuda_runtime"]) == ("9.0", 13000, 12090)
     assert train.main(["--resume", "run"]) == 0
     assert modes == [(cupy, True)] * 2 and capsys.readouterr().out.count("on cuda in TF32, 1 worker") == 2
+
+
+@pytest.mark.parametrize("major, minor, refused", [(7, 5, True), (8, 0, False)])
+def test_tf32_on_a_gpu_that_has_none_is_refused(major, minor, refused, monkeypatch, capsys):
+    cupy, modes = fakecupy.installed(monkeypatch), []
+    properties = {"name": b"Some older GPU", "major": major, "minor": minor}
+    monkeypatch.setattr(cupy.cuda.runtime, "getDeviceProperties", lambda device: properties)
+    monkeypatch.setattr(train, "use_tf32", lambda xp, on: modes.append(on))
+    words = [*TINY, "--device", "cuda", "--tf32", "--run", "run", "--max-minutes", "1e-9"]
+    if not refused:
+        assert train.main(words) == 0 and modes == [True]
+        return
+    with pytest.raises(SystemExit) as caught:
+        run_main(lambda: train.main(words))
+    assert caught.value.code == 2 and modes == [] and not Path("run").exists()
+    says = "--tf32: Some older GPU has compute capability 7.5, and TF32 needs 8.0 or more; leave --tf32 out, or say --no-tf32"
+    assert capsys.readouterr().err == f"error: {says}\n"
 
 
 @forks

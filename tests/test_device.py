@@ -14,7 +14,7 @@ from pathlib import Path
 import fakecupy
 import numpy as np
 import pytest
-from fakecupy import CompileException, Refused, cupy, no_sync, only
+from fakecupy import CompileException, Refused, cupy, device, no_sync, only, single
 from samplers import CASES, as_tuple, gradients, output_weights
 
 from tinyrmc import LSTM, PaperRelationalMemory, Parameter, RelationalMemory, Tape, backend, evaluate, load, optim, plot, train
@@ -25,14 +25,6 @@ from tinyrmc.runs import Run
 from tinyrmc.training import Totals, Trainer
 
 ROOT = Path(__file__).resolve().parent.parent
-
-
-def device(array):
-    return cupy.asarray(np.asarray(array))
-
-
-def single(array):
-    return array.astype(np.float32) if array.dtype.kind == "f" else array
 
 
 # --- The stand-in: each of its refusals can be had ----------------------------------------------------------------------------------------

@@ -69,7 +69,8 @@ def device_namespace(device: str, local_rank: int = 0):
     except ModuleNotFoundError as error:
         if error.name != "cupy":
             raise DeviceError(f"--device cuda: CuPy needs {error.name}, which is not installed; pip install {_EXTRAS}") from error
-        raise DeviceError(f"--device cuda needs CuPy, which is not installed; pip install {_EXTRAS}, as your driver has it") from None
+        remedy = f"pip install {_EXTRAS}, the one whose CUDA version nvidia-smi shows"
+        raise DeviceError(f"--device cuda needs CuPy, which is not installed; {remedy}") from None
     except ImportError as error:
         raise DeviceError(f"--device cuda: {_wheel()} cannot be imported ({_first_line(error)}); reinstall it with {_EXTRAS}") from error
     if not cupy.is_available():
@@ -111,11 +112,17 @@ def _why_unavailable(cupy) -> str:
     return f"{_wheel()} finds a driver for CUDA {found} but no GPU; see nvidia-smi and CUDA_VISIBLE_DEVICES, or run with --device cpu"
 
 
+def has_tf32(xp) -> bool:
+    """Whether the current GPU has units for products in TF32: from Ampere on, compute capability 8.0. An earlier one ignores `use_tf32`."""
+    return xp.cuda.runtime.getDeviceProperties(xp.cuda.Device().id)["major"] >= 8
+
+
 def use_tf32(xp, on: bool) -> None:
     """Let CuPy's matrix products round their float32 operands to TF32 (10 bits of mantissa instead of 23), or stop it.
 
-    GPUs from Ampere on have units for such products; each operand is then off by up to 5e-4 of itself. The mode is that of cuBLAS in this
-    thread on the current GPU, since CuPy's own switch, CUPY_TF32, does not reach products of stacks of matrices.
+    Each operand is then off by up to 5e-4 of itself; so may be the gradients of biases and the means that array bodies take, which are
+    products too. The mode is that of cuBLAS in this thread on the current GPU, since CuPy's own switch, CUPY_TF32, does not reach products
+    of stacks of matrices.
     """
     from cupy_backends.cuda.libs import cublas
 

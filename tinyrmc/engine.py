@@ -221,8 +221,8 @@ class Primitive:
                 dtype = new if dtype is None and new.kind == "f" else self._agree(dtype, new, position)
             arrays.append(value)
             inputs.append((node, value.shape, new) if node else None)
-        rules = self if xp is np else self.override(xp, arrays, static)
         try:
+            rules = self if xp is np else self.override(xp, arrays, static)
             out, saved = rules.forward(xp, *arrays, **static)
         except (ValueError, TypeError, IndexError, AttributeError) as error:
             raise self._explain(error, arrays) from error
@@ -314,13 +314,13 @@ def unbroadcast(g, shape):
     return g.sum(axis=stretched, keepdims=True) if stretched else g
 
 
-def _fit(primitive, position, shape, dtype, partial):
+def _fit(rules, position, shape, dtype, partial):
     """A rule's gradient for one argument, in that argument's own shape. TypeError if the rule is wrong."""
     if partial.shape != shape:
         partial = unbroadcast(partial, shape)
     if partial.shape != shape or partial.dtype != dtype:
         got, want = f"{partial.dtype}{list(partial.shape)}", f"{dtype}{list(shape)}"
-        raise TypeError(f"vjp of {primitive.name}, argument {position}: the gradient is {got}, the argument {want}; the rule is wrong")
+        raise TypeError(f"vjp of {rules.name}, argument {position}: the gradient is {got}, the argument {want}; the rule is wrong")
     return partial
 
 
@@ -367,8 +367,10 @@ class Tape:
     """A recording of primitives in the order they ran. Used once: `backward` or `gradient` consumes it.
 
     Each thread has its own active tape; a second one inside the first is an error. An entry is
-    (primitive, xp, inputs, outputs, saved, several) with inputs and outputs as (id, shape, dtype): the tape holds arrays and numbers,
+    (rules, xp, inputs, outputs, saved, several) with inputs and outputs as (id, shape, dtype): the tape holds arrays and numbers,
     never Tensors, so nothing forms a cycle and nothing is left for the garbage collector. `tape.entries` is the graph, to be printed.
+    `rules` is the primitive, or the override whose `forward` ran in its place; what was saved is what that one's `rule` wants, so backward
+    must go through the same.
     """
 
     def __init__(self):
@@ -447,18 +449,18 @@ class Tape:
         self._state, entries = "consumed", self.entries
         gradients.add(loss.id, namespace(loss.data).ones((), loss.dtype))
         while entries:
-            primitive, xp, inputs, outputs, saved, several = entries.pop()
+            rules, xp, inputs, outputs, saved, several = entries.pop()
             g = gradients.collect(xp, outputs) if several else gradients.pop(outputs[0][0])
             if g is None:
                 continue
-            partials = primitive.rule(xp, inputs, g, *saved)  # what is None in inputs needs no gradient
+            partials = rules.rule(xp, inputs, g, *saved)  # what is None in inputs needs no gradient
             if not isinstance(partials, tuple):
                 partials = (partials,)
             for position, (spec, partial) in enumerate(zip(inputs, partials, strict=True)):
                 if spec is not None:
                     id, shape, dtype = spec
                     if partial.shape != shape or partial.dtype is not dtype:
-                        partial = _fit(primitive, position, shape, dtype, partial)
+                        partial = _fit(rules, position, shape, dtype, partial)
                     gradients.add(id, partial)
 
     def _check(self, loss):

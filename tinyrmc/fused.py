@@ -4,8 +4,8 @@ A fused primitive is one tape entry where a composition would be ten, and it sav
 own definition in basic primitives, `op.reference(...)`: that is the text to read, the oracle in the tests, and, inside `with reference():`,
 what runs instead.
 
-All GEMMs go through `backend.gemm`; the rest of each body is NumPy's vocabulary on `xp`, so the same lines run on CuPy. Where the last
-line of a section names a kernel, that takes the place of the two bodies on a GPU, if it supports the call.
+All GEMMs go through `backend.gemm`; the rest of each body is NumPy's vocabulary on `xp`, so the same lines run on CuPy. Where the head of
+a body names a kernel, that takes the place of the body and its vjp on a GPU, if it supports the call.
 """
 
 from __future__ import annotations
@@ -24,14 +24,20 @@ _mode = {"reference": False}
 
 
 class Fused(Primitive):
-    """A primitive that can say what it means: `reference` is the same function composed of basic primitives."""
+    """A primitive that can say what it means: `reference` is the same function composed of basic primitives.
+
+    `kernel` takes the place of the array body and its vjp on a GPU: an override from kernels/, or None.
+    """
 
     composed = None
-    kernel = None  # the override of the array bodies on a GPU, if there is one: see kernels/
+
+    def __init__(self, forward, kernel=None, indices=(), hint=""):
+        super().__init__(forward, indices, hint)
+        self.kernel = kernel
 
     def override(self, xp, arrays, static):
         """The kernel, where there is one and it supports the call; else the array bodies."""
-        return self.kernel if self.kernel is not None and self.kernel.takes(xp, arrays, static) else self
+        return self.kernel if self.kernel is not None and self.kernel.takes(xp, arrays, self.indices, static) else self
 
     def reference(self, *args, **static):
         """The same values and gradients from basic primitives: slower, plainer."""
@@ -46,9 +52,9 @@ class Fused(Primitive):
         return self.composed(*args, **static) if _mode["reference"] else super().__call__(*args, **static)
 
 
-def fused(forward=None, *, indices=(), hint=""):
-    """Decorator: put a fused primitive into the table."""
-    return Fused(forward, indices, hint) if forward else lambda f: Fused(f, indices, hint)
+def fused(forward=None, *, kernel=None, indices=(), hint=""):
+    """Decorator: put a fused primitive into the table. See `Fused`."""
+    return Fused(forward, kernel, indices, hint) if forward else lambda f: Fused(f, kernel, indices, hint)
 
 
 @contextmanager
@@ -112,7 +118,7 @@ def _(x, weight, bias=None, relu=False):
 # --- layer norm --------------------------------------------------------------------------------------------------------------------------
 
 
-@fused(hint="gain and offset are as long as the last axis of x; the residual has the shape of x")
+@fused(kernel=kernels.layer_norm, hint="gain and offset are as long as the last axis of x; the residual has the shape of x")
 def layer_norm(xp, x, gain, offset, residual=None, *, epsilon=1e-5):
     """Layer normalisation of x + residual (or of x, residual None) over the last axis: each row for itself, biased variance."""
     z = x if residual is None else x + residual  # (..., F)
@@ -146,8 +152,6 @@ def _(x, gain, offset, residual=None, epsilon=1e-5):
     return d / p.sqrt(p.mean(d * d, axis=-1, keepdims=True) + epsilon) * gain + offset
 
 
-layer_norm.kernel = kernels.layer_norm  # kernels/layer_norm.cu
-
 
 # --- attention over a few slots ----------------------------------------------------------------------------------------------------------
 
@@ -161,7 +165,7 @@ def _heads(xp, qkv, num_heads, key_size):
     return split[..., :key_size], split[..., key_size : 2 * key_size], split[..., 2 * key_size :]
 
 
-@fused(hint="qkv is (B, rows, heads * (2 * key_size + value_size)), q|k|v contiguous inside each head")
+@fused(kernel=kernels.attention, hint="qkv is (B, rows, heads * (2 * key_size + value_size)), q|k|v contiguous inside each head")
 def attention(xp, qkv, *, num_heads, key_size, num_queries=None, trace=None):
     """Multi-head dot-product attention (eq 1) from joint projections: softmax(q k^T / sqrt(K)) v, heads side by side.
 
@@ -213,8 +217,6 @@ def _(qkv, num_heads, key_size, num_queries=None, trace=None):
     return p.reshape(out, (batch, out.shape[1], -1))
 
 
-attention.kernel = kernels.attention  # kernels/attention.cu
-
 
 # --- gates -------------------------------------------------------------------------------------------------------------------------------
 
@@ -228,7 +230,7 @@ def _sigmoid(xp, x):
     return x
 
 
-@fused(hint="the gates have 2F columns ('unit') or 2 ('memory'); candidate and memory are (B, N, F)")
+@fused(kernel=kernels.rmc_gates, hint="the gates have 2F columns ('unit') or 2 ('memory'); candidate and memory are (B, N, F)")
 def rmc_gates(xp, from_input, from_memory, candidate, memory, *, input_bias=0.0, forget_bias=1.0, trace=None):
     """The gated memory update as released: i * tanh(candidate) + f * memory.
 
@@ -277,8 +279,6 @@ def _(from_input, from_memory, candidate, memory, input_bias=0.0, forget_bias=1.
     return i * p.tanh(candidate) + f * memory
 
 
-rmc_gates.kernel = kernels.rmc_gates  # kernels/rmc_gates.cu
-
 
 @fused(hint="z is (B, 4 * hidden), the cell (B, hidden)")
 def lstm_gates(xp, z, cell, *, forget_bias=1.0):
@@ -313,12 +313,16 @@ def _(z, cell, forget_bias=1.0):
 # --- loss --------------------------------------------------------------------------------------------------------------------------------
 
 
-@fused(indices=(1,), hint="targets are integers from 0 to the number of classes, one for each row of logits")
+@fused(
+    kernel=kernels.softmax_cross_entropy, indices=(1,),
+    hint="targets are integers from 0 to the number of classes, one for each row of logits",
+)  # fmt: skip
 def softmax_cross_entropy(xp, logits, targets):
     """-log softmax(logits)[target] in nats, one value a row: logits (..., C), integer targets (...) -> (...).
 
-    Takes logits: a softmax before this one would flatten the gradients. A target out of range is an error on NumPy; CuPy would wrap it
-    silently, and looking would make the host wait, so there the targets must be right from the start.
+    Takes logits: a softmax before this one would flatten the gradients. A target out of range is an error on NumPy. On a GPU, looking would
+    make the host wait: the kernel gives its row a loss and a gradient of NaN, with which an optimizer refuses the step; this array body
+    wraps it silently.
     """
     if targets.shape != logits.shape[:-1]:
         raise ValueError(f"targets of shape {targets.shape} for logits of shape {logits.shape}")
@@ -344,6 +348,3 @@ def _(logits, targets):
     xp = namespace(shifted.data)
     hot = targets[..., None] == xp.arange(logits.shape[-1])
     return p.log(p.sum(p.exp(shifted), axis=-1)) - p.sum(shifted * hot, axis=-1)
-
-
-softmax_cross_entropy.kernel = kernels.softmax_cross_entropy  # kernels/softmax_cross_entropy.cu

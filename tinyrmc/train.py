@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from . import discovery
-from .backend import describe_gpu, use_tf32
+from .backend import describe_gpu, has_tf32, use_tf32
 from .commands import UsageError, duration, flags_of, nearest, parse, percent, python, results_table, run_main
 from .ranks import Ranks, launched
 from .runs import Onlooker, Run, RunError, environment, require_same
@@ -214,6 +214,12 @@ def _trainer(task: Task, options: Options, workers: int | None, ranks: Ranks, as
     except (ValueError, MemoryError) as error:
         raise UsageError(str(error)) from error
     if options.tf32:
+        if not has_tf32(trainer.xp):
+            gpu = describe_gpu(trainer.xp)
+            raise UsageError(
+                f"--tf32: {gpu['gpu']} has compute capability {gpu['compute_capability']}, and TF32 needs 8.0 or more; "
+                "leave --tf32 out, or say --no-tf32"
+            )
         use_tf32(trainer.xp, True)
     return trainer
 

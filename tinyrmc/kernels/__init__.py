@@ -1,10 +1,10 @@
 """CUDA kernels that take the place of array bodies on a GPU: what is one tape entry then also is one launch, or two.
 
-An override stands beside the text it replaces. `fused.layer_norm` is an array body and its vjp; the `layer_norm` below has the same two
-parts under the same names, and each part launches kernels of `layer_norm.cu`, whose first lines say in the body's notation what they
-compute. A call takes the override when all its arrays are contiguous, float32 (targets int64) and of sizes it supports, and when their
-namespace can compile CUDA, as CuPy can; else the array body runs, and whatever was wrong with the call is said there. What an override
-saves need not be what the body saves: backward runs with the rules that forward ran with.
+`@fused(kernel=kernels.layer_norm)` at the head of an array body names its override. The array body and its vjp have two counterparts of the
+same form here, `forward` and `rule`, and each launches kernels of `layer_norm.cu`, whose first lines say in the body's notation what they
+compute. A call takes the override when all its arrays are float32 (targets int64) and of sizes it supports, and when their namespace can
+compile CUDA, as CuPy can; else the array body runs, and whatever was wrong with the call is said there. What an override saves need not be
+what the body saves: backward runs with the rules that forward ran with.
 
 Nothing here waits for the GPU, and no sum depends on the order in which blocks run: the same bits every time.
 """
@@ -21,9 +21,8 @@ import numpy as np
 SOURCES = ("warp", "layer_norm", "rmc_gates", "attention", "softmax_cross_entropy", "adam")  # the first is for the others
 FOLDER = Path(__file__).parent
 WARP = 32
-SHARED = 64 * 1024  # bytes of shared memory that any GPU CuPy still supports gives a block, if asked
+SHARED = 48 * 1024  # bytes of shared memory that every GPU gives a block without being asked
 PARTIAL_BLOCKS = 512  # blocks that share the rows of layer_norm's backward
-_TYPES = (np.dtype(np.float32), np.dtype(np.int64))
 _LARGEST = 2**31 - 1  # elements of an array: the kernels count in int
 
 _mode = {"on": True}
@@ -39,30 +38,48 @@ def off():
         _mode["on"] = before
 
 
-def usable(xp, *arrays) -> bool:
-    """Whether kernels are on, `xp` can compile them, and all `arrays` (None aside) have a type, size and layout they work on."""
-    return _mode["on"] and hasattr(xp, "RawModule") and all([a is None or _plain(a) for a in arrays])
+def usable(xp, *arrays, indices=()) -> bool:
+    """Whether kernels are on, `xp` can compile them, and all `arrays` (None aside) have the size and the dtype that kernels work on.
+
+    The dtype is float32, and int64 at the positions in `indices`.
+    """
+    fit = [a is None or _plain(a, np.int64 if k in indices else np.float32) for k, a in enumerate(arrays)]
+    return _mode["on"] and hasattr(xp, "RawModule") and all(fit)
 
 
-def _plain(a):
-    return getattr(a, "dtype", None) in _TYPES and a.flags.c_contiguous and 0 < a.size <= _LARGEST
+def _plain(a, dtype):
+    return getattr(a, "dtype", None) == dtype and 0 < a.size <= _LARGEST
+
+
+def _contiguous(xp, a):
+    """Kernels ignore strides: whatever lies otherwise in memory is copied. (What need not be is not touched: 0-d would become 1-d.)"""
+    return a if a is None or a.flags.c_contiguous else xp.ascontiguousarray(a)
 
 
 class Override:
-    """Two launchers that stand in for a fused primitive's array bodies, in the same form: `forward` and, set by `vjp`, `rule`.
+    """Two launchers that stand in for a fused primitive's array bodies, `forward` and `rule`; each is given contiguous arrays.
 
-    `fits`, set by the decorator of that name, tells from the arguments whether the kernels support their shapes.
+    `condition`, set by the decorator `fits`, tells from the arguments whether the kernels support their shapes;
+    it has a default for each static argument, so that one that is missing is missed by the array body, which says so.
     """
 
-    def __init__(self, forward):
-        self.forward, self.name = forward, forward.__name__
+    def __init__(self, launch_forward):
+        self.launch_forward, self.name = launch_forward, launch_forward.__name__
 
     def __repr__(self):
         return f"<kernels of {self.name}>"
 
-    def vjp(self, rule):
+    def forward(self, xp, *arrays, **static):
+        """(out, saved) of a call, as from a primitive's `forward`."""
+        return self.launch_forward(xp, *[_contiguous(xp, a) for a in arrays], **static)
+
+    def rule(self, xp, needs, g, *saved):
+        """The gradients of the arguments, as from a primitive's `rule`."""
+        return self.launch_backward(xp, needs, _contiguous(xp, g), *saved)
+
+    def vjp(self, launch_backward):
         """Decorator that gives the override its vector-Jacobian product."""
-        self.rule = rule
+        self.launch_backward = launch_backward
         return self
 
     def fits(self, condition):
@@ -70,17 +87,15 @@ class Override:
         self.condition = condition
         return self
 
-    def takes(self, xp, arrays, static) -> bool:
-        """Whether a call with these arguments runs here."""
-        return usable(xp, *arrays) and self.condition(*arrays, **static)
+    def takes(self, xp, arrays, indices, static) -> bool:
+        """Whether a call with these arguments runs here; `indices` are the positions of the integer arrays."""
+        return usable(xp, *arrays, indices=indices) and self.condition(*arrays, **static)
 
 
 @functools.cache
 def _function(xp, name):
-    """A kernel, compiled when the first of them is asked for (seconds, once; CuPy also keeps the result on disk)."""
-    function = _module(xp).get_function(name)
-    function.max_dynamic_shared_size_bytes = SHARED  # more than 48 KiB must be asked for
-    return function
+    """A kernel, compiled when the first of them is asked for (seconds, once a GPU; CuPy also keeps the result on disk)."""
+    return _module(xp).get_function(name)
 
 
 @functools.cache
@@ -99,13 +114,13 @@ def _launch(xp, name, blocks, threads, *args, shared=0):
     _function(xp, name)((blocks,), (threads,), tuple(args), shared_mem=shared)
 
 
-def _warps(rows, warps=4):
-    """(blocks, threads) for one warp a row."""
+def _grid_of_warps(rows, warps=4):
+    """(blocks, threads of a block) that give each row a warp."""
     return -(-rows // warps), WARP * warps
 
 
-def _threads(count, threads=256):
-    """(blocks, threads) for one thread an element."""
+def _grid_of_threads(count, threads=256):
+    """(blocks, threads of a block) that give each element a thread."""
     return -(-count // threads), threads
 
 
@@ -118,7 +133,7 @@ def layer_norm(xp, x, gain, offset, residual=None, *, epsilon=1e-5):
     rows, added = x.size // width, x if residual is None else residual
     y, (mean, scale) = xp.empty_like(x), xp.empty((2, rows), x.dtype)
     sizes = rows, width, int(residual is not None)
-    _launch(xp, "layer_norm_forward", *_warps(rows), x, added, gain, offset, y, mean, scale, *sizes, float(epsilon))
+    _launch(xp, "layer_norm_forward", *_grid_of_warps(rows), x, added, gain, offset, y, mean, scale, *sizes, float(epsilon))
     return y, (x, residual, gain, mean, scale)
 
 
@@ -129,7 +144,7 @@ def _(xp, needs, g, x, residual, gain, mean, scale):
     warps = _norm_warps(width)
     blocks = min(-(-rows // warps), PARTIAL_BLOCKS)
     gx, partial, sums = xp.empty_like(x), xp.empty((blocks, 2 * width), x.dtype), xp.empty((2, width), x.dtype)
-    arrays = xp.ascontiguousarray(g), x, added, gain, mean, scale, gx, partial
+    arrays = g, x, added, gain, mean, scale, gx, partial
     sizes = rows, width, int(residual is not None)
     _launch(xp, "layer_norm_backward", blocks, WARP * warps, *arrays, *sizes, shared=warps * 2 * width * 4)
     if needs[1] or needs[2]:
@@ -170,17 +185,18 @@ def attention(xp, qkv, *, num_heads, key_size, num_queries=None, trace=None):
 @attention.vjp
 def _(xp, needs, g, qkv, weights, sizes):
     gqkv, shared = xp.empty_like(qkv), _attention_shared(sizes[2], *sizes[1:5])
-    arrays = xp.ascontiguousarray(g), qkv, weights, gqkv
-    _launch(xp, "attention_backward", weights.shape[0] * weights.shape[1], _ATTENTION_THREADS, *arrays, *sizes, shared=shared)
+    blocks = weights.shape[0] * weights.shape[1]
+    _launch(xp, "attention_backward", blocks, _ATTENTION_THREADS, g, qkv, weights, gqkv, *sizes, shared=shared)
     return gqkv
 
 
 @attention.fits
-def _(qkv, num_heads, key_size, num_queries=None, trace=None):
-    if qkv.ndim != 3 or num_heads < 1 or qkv.shape[2] % num_heads or not (num_queries is None or num_queries > 0):
+def _(qkv, num_heads=None, key_size=None, num_queries=None, trace=None):
+    counts = num_heads, key_size, 1 if num_queries is None else num_queries
+    if not all([isinstance(n, (int, np.integer)) and n > 0 for n in counts]) or qkv.ndim != 3 or qkv.shape[2] % num_heads:
         return False
     (_, rows, _), queries, value_size = _attention_sizes(qkv, num_heads, key_size, num_queries)
-    return key_size > 0 and value_size > 0 and _attention_shared(queries, rows, queries, key_size, value_size) <= SHARED
+    return value_size > 0 and _attention_shared(queries, rows, queries, key_size, value_size) <= SHARED
 
 
 def _attention_sizes(qkv, num_heads, key_size, num_queries):
@@ -203,7 +219,7 @@ def rmc_gates(xp, from_input, from_memory, candidate, memory, *, input_bias=0.0,
     i, f = (new, new) if trace is None else xp.empty((2, batch, slots, gates), memory.dtype)  # where there is no trace, not written
     arrays = from_input, from_memory, candidate, memory
     biases, sizes = (float(input_bias), float(forget_bias)), (memory.size, slots, width, gates)
-    _launch(xp, "rmc_gates_forward", *_threads(memory.size), *arrays, new, i, f, *sizes, *biases, int(trace is not None))
+    _launch(xp, "rmc_gates_forward", *_grid_of_threads(memory.size), *arrays, new, i, f, *sizes, *biases, int(trace is not None))
     if trace is not None:
         trace["input_gate"], trace["forget_gate"] = i, f
     return new, (*arrays, biases)
@@ -212,13 +228,13 @@ def rmc_gates(xp, from_input, from_memory, candidate, memory, *, input_bias=0.0,
 @rmc_gates.vjp
 def _(xp, needs, g, from_input, from_memory, candidate, memory, biases):
     batch, slots, width = memory.shape
-    arrays = xp.ascontiguousarray(g), from_input, from_memory, candidate, memory
+    arrays = g, from_input, from_memory, candidate, memory
     gz, gc, gm = xp.empty_like(from_memory), xp.empty_like(candidate), xp.empty_like(memory)
     if from_memory.shape[-1] == 2:
-        _launch(xp, "rmc_gates_backward_memory", *_warps(batch * slots), *arrays, gz, gc, gm, batch * slots, slots, width, *biases)
+        _launch(xp, "rmc_gates_backward_memory", *_grid_of_warps(batch * slots), *arrays, gz, gc, gm, batch * slots, slots, width, *biases)
         return gz, gz, gc, gm
     gx, units = xp.empty_like(from_input), batch * width
-    _launch(xp, "rmc_gates_backward_unit", *_threads(units), *arrays, gx, gz, gc, gm, units, slots, width, *biases)
+    _launch(xp, "rmc_gates_backward_unit", *_grid_of_threads(units), *arrays, gx, gz, gc, gm, units, slots, width, *biases)
     return gx, gz, gc, gm
 
 
@@ -237,20 +253,20 @@ def _(from_input, from_memory, candidate, memory, input_bias=0.0, forget_bias=1.
 @Override
 def softmax_cross_entropy(xp, logits, targets):
     losses, classes = xp.empty(targets.shape, logits.dtype), logits.shape[-1]
-    _launch(xp, "softmax_cross_entropy_forward", *_warps(targets.size), logits, targets, losses, targets.size, classes)
+    _launch(xp, "softmax_cross_entropy_forward", *_grid_of_warps(targets.size), logits, targets, losses, targets.size, classes)
     return losses, (logits, targets)
 
 
 @softmax_cross_entropy.vjp
 def _(xp, needs, g, logits, targets):
-    glogits, g = xp.empty_like(logits), xp.ascontiguousarray(g)
-    _launch(xp, "softmax_cross_entropy_backward", *_warps(targets.size), g, logits, targets, glogits, targets.size, logits.shape[-1])
+    glogits, sizes = xp.empty_like(logits), (targets.size, logits.shape[-1])
+    _launch(xp, "softmax_cross_entropy_backward", *_grid_of_warps(targets.size), g, logits, targets, glogits, *sizes)
     return glogits, None
 
 
 @softmax_cross_entropy.fits
 def _(logits, targets):
-    return targets.shape == logits.shape[:-1] and targets.dtype == np.int64
+    return targets.shape == logits.shape[:-1]
 
 
 # --- adam.cu -----------------------------------------------------------------------------------------------------------------------------
@@ -260,4 +276,4 @@ def adam(xp, data, gradient, first_moment, second_moment, rate, finite, updates,
     """One update of flat arrays in place; `rate`, `finite` (bool) and `updates` are 0-d arrays, which the host does not look at."""
     arrays = data, gradient, first_moment, second_moment, rate, finite, updates
     constants = float(beta1), 1 - float(beta1), float(beta2), 1 - float(beta2), float(epsilon)
-    _launch(xp, "adam", *_threads(data.size), *arrays, data.size, *constants)
+    _launch(xp, "adam", *_grid_of_threads(data.size), *arrays, data.size, *constants)

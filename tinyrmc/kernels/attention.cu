@@ -5,7 +5,6 @@
 //
 // One block an example and head. Its rows of q|k|v go into shared memory once, `pitch` floats apart: 2K + V made odd, so that a column of
 // them lies in different banks. A warp makes a row of weights, a thread the entries lane, lane + 32; then a thread makes an entry of out.
-// No sum has more than 64 terms.
 
 __device__ void load_rows(const float* from, float* to, int rows, int columns, int stride, int pitch)
 {

@@ -1,7 +1,10 @@
 // fused.softmax_cross_entropy: loss = log(total) - (logits[target] - top), where top = max(logits), total = sum of exp(logits - top).
 //
 // logits (rows, classes), targets and losses (rows,). One warp a row, whose threads take the classes lane, lane + 32, ... A target out of
-// range makes the loss of its row NaN: nobody reads outside the array, and nobody overlooks it. Nothing is saved but the arguments.
+// range makes the loss and the gradient of its row NaN: nobody reads outside the array, and an optimizer refuses the step. Nothing is saved
+// but the arguments.
+
+__device__ bool known(long long target, int classes) { return target >= 0 && target < classes; }
 
 __device__ void softmax_parts(const float* logits, int classes, int lane, float* top, float* total)
 {
@@ -22,7 +25,7 @@ extern "C" __global__ void softmax_cross_entropy_forward(
     float top, total;
     softmax_parts(logits, classes, lane, &top, &total);
     const long long target = targets[row];
-    if (lane == 0) losses[row] = target >= 0 && target < classes ? logf(total) - (logits[target] - top) : nanf("");
+    if (lane == 0) losses[row] = known(target, classes) ? logf(total) - (logits[target] - top) : nanf("");
 }
 
 // glogits = (exp(logits - top) / total - (class is target)) * g, with g (rows,).
@@ -35,6 +38,8 @@ extern "C" __global__ void softmax_cross_entropy_backward(
     logits += (size_t)row * classes;
     float top, total;
     softmax_parts(logits, classes, lane, &top, &total);
+    const long long target = targets[row];
+    const float scale = known(target, classes) ? g[row] : nanf("");
     for (int c = lane; c < classes; c += WARP)
-        glogits[(size_t)row * classes + c] = (expf(logits[c] - top) / total - (c == targets[row] ? 1.0f : 0.0f)) * g[row];
+        glogits[(size_t)row * classes + c] = (expf(logits[c] - top) / total - (c == target ? 1.0f : 0.0f)) * scale;
 }

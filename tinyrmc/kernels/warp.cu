@@ -1,7 +1,8 @@
 // What the other files share. All of them are compiled as one module, this one first.
 //
-// A warp is 32 threads that run in step and may read each other's registers. The sum and the maximum over a warp are taken as a butterfly:
-// every thread ends with the same value, and the order of the additions never changes, so neither do the bits.
+// A warp is 32 threads that may read each other's registers, in a shuffle, where each waits for all of them. The sum and the maximum over a
+// warp are taken as a butterfly: every thread ends with the same value, and the order of the additions never changes, so neither do the
+// bits.
 
 #define WARP 32
 #define INFINITE __int_as_float(0x7f800000)  // the runtime compiler knows no INFINITY
