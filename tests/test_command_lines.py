@@ -24,9 +24,9 @@ import pytest
 
 from tinyrmc import discovery, evaluate, load, train
 from tinyrmc.commands import flags_of, run_main
+from tinyrmc.loading import task_from_dict
 from tinyrmc.parallel import CAN_FORK
 from tinyrmc.runs import Run, RunError, load_arrays, save_arrays
-from tinyrmc.training import task_from_dict
 
 ROOT = Path(__file__).resolve().parent.parent
 nth_farthest = discovery.load_task("nth_farthest")

@@ -11,12 +11,12 @@ import signal
 import numpy as np
 import pytest
 
-from tinyrmc import LSTM, Tape, load, nn, primitives, ranks, training
+from tinyrmc import LSTM, Tape, nn, primitives, ranks, training
 from tinyrmc.discovery import load_task
 from tinyrmc.fused import softmax_cross_entropy
 from tinyrmc.parallel import CAN_FORK
 from tinyrmc.runs import Run, RunError
-from tinyrmc.training import NonFinite, Samples, Task, Totals, TrainConfig, Trainer, config_from_dict, run_training
+from tinyrmc.training import NonFinite, Samples, Task, Totals, TrainConfig, Trainer, run_training
 
 nth_farthest = load_task("nth_farthest")
 forks = pytest.mark.skipif(not CAN_FORK, reason="needs fork")
@@ -551,7 +551,7 @@ def test_a_task_that_gives_only_what_it_must_learns(make_trainer, new_run):
     assert task.references() == {} and task.describe(trainer.model) == "MLP" and task.pictures(trainer.model, run.path) == []
 
 
-# --- Configurations, and models from files ------------------------------------------------------------------------------------------------
+# --- Configurations, and what is refused --------------------------------------------------------------------------------------------------
 
 
 POSITIVE = ["steps", "batch_size", "learning_rate", "piece_size", "log_every", "evaluate_every", "nonfinite_limit", "clip_norm"]
@@ -579,41 +579,6 @@ def test_a_piece_is_the_batch_on_a_gpu_unless_told_otherwise():
     gpu = object()
     assert (TrainConfig(batch_size=1600).piece(np), TrainConfig(batch_size=1600).piece(gpu)) == (128, 1600)
     assert {TrainConfig(piece_size=50).piece(xp) for xp in (np, gpu)} == {50}
-
-
-def test_a_configuration_comes_back_from_json():
-    for _, config in nth_farthest.Task.presets.values():
-        values = dataclasses.asdict(config)
-        values["data"]["rungs"] = [list(rung) for rung in values["data"]["rungs"]]  # as JSON has it
-        assert config_from_dict(nth_farthest.Config, values) == config
-
-
-@pytest.mark.parametrize(
-    "change, says",
-    [
-        (lambda values: values["train"].pop("steps"), r"config\.train\.steps is missing"),
-        (lambda values: values["model"].update(slots=3), r"config\.model\.slots is unknown"),
-        (lambda values: values.pop("data"), r"config\.data is missing"),
-        (lambda values: values["train"].update(steps=-1), r"config\.train cannot be used: train\.steps must be positive"),
-    ],
-)
-def test_a_configuration_of_another_version_names_the_field(change, says):
-    values = dataclasses.asdict(nth_farthest.QUICK)
-    change(values)
-    with pytest.raises(RunError, match=says):
-        config_from_dict(nth_farthest.Config, values)
-
-
-@pytest.mark.parametrize("core", ["rmc", "rmc_paper", "lstm"])
-def test_load_gives_the_trained_network(core, make_trainer, tmp_path):
-    task = relations(core)
-    described = {"task": "nth_farthest", "preset": "quick", "seed": 3, "config": dataclasses.asdict(task.config)}
-    run = Run.create(tmp_path, "run", described, {})
-    trainer = make_trainer(task, seed=3)
-    run_training(trainer, run)
-    inputs = task.draw(np.random.default_rng(0), 5)["inputs"]
-    for path in (run.path, str(run.path), run.checkpoint):
-        np.testing.assert_array_equal(load(path)(inputs).data, trainer.model(inputs).data)
 
 
 def test_a_loss_that_returns_something_else_is_told_what_to_return(make_trainer):

@@ -13,7 +13,8 @@ from pathlib import Path
 
 from .backend import blas_threads
 from .commands import Parser, UsageError, results_table, run_main
-from .training import Totals, export_weights, open_checkpoint, restore_model
+from .loading import export_weights, open_checkpoint, restore_model
+from .training import Totals
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -9,8 +9,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from .commands import Parser, run_main
+from .loading import open_checkpoint, restore_model, task_from_dict
 from .runs import Run, RunError, first_difference
-from .training import open_checkpoint, restore_model, task_from_dict
 
 
 def main(argv: list[str] | None = None) -> int:

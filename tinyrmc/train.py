@@ -23,9 +23,10 @@ from typing import Annotated, Literal
 from . import discovery
 from .backend import describe_gpu, use_tf32
 from .commands import UsageError, duration, flags_of, nearest, parse, percent, python, results_table, run_main
+from .loading import open_checkpoint, task_from_dict
 from .ranks import Ranks, launched
 from .runs import Onlooker, Run, RunError, environment, require_same
-from .training import Task, Trainer, open_checkpoint, run_training, task_from_dict
+from .training import Task, Trainer, run_training
 
 
 @dataclasses.dataclass(frozen=True)

@@ -9,12 +9,10 @@ Randomness depends only on (seed, step, block of examples), never on who compute
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import math
 import signal
 import time
-import typing
 from collections.abc import Callable
 from pathlib import Path
 
@@ -26,7 +24,7 @@ from .engine import Tape
 from .nn import Module
 from .parallel import CAN_FORK, GIL, Workers, pieces_of, shared_zeros
 from .ranks import Ranks
-from .runs import Run, RunError, load_arrays, require_same, save_arrays
+from .runs import Run, RunError, under
 
 BLOCK = 64  # examples drawn from one random stream; a rank or a worker that needs some blocks draws only those
 PIECE = 128  # examples that one worker takes at a time on a CPU: more do not come faster, and hold more memory
@@ -75,7 +73,6 @@ class TrainConfig:
             raise ValueError(f"train.decay must be in [0, 1] and train.warmup_steps >= 0, not {self.decay!r} and {self.warmup_steps!r}")
         if self.evaluate_every % self.log_every:
             raise ValueError(f"train.evaluate_every ({self.evaluate_every}) must be a multiple of train.log_every ({self.log_every})")
-
 
     def piece(self, xp) -> int:
         """How many examples of `xp`'s arrays may go through the network at once."""
@@ -401,9 +398,9 @@ class Trainer:
 
     def _restore(self, arrays, state):
         self.workers.close()  # processes must start from the restored state
-        self.model.load_parameters(_under("parameters/", arrays))
-        self.optimizer.load_state(_under("optimizer/", arrays))
-        carry = _to(self.xp, _under("carry/", arrays))
+        self.model.load_parameters(under("parameters/", arrays))
+        self.optimizer.load_state(under("optimizer/", arrays))
+        carry = _to(self.xp, under("carry/", arrays))
         if carry:
             ours, pieces = range(self._first, self._first + self.workers.count), enumerate(self._pieces())
             self.carry = {k: {name: x[a:b] for name, x in carry.items()} for k, (a, b) in pieces if k % self._everybody in ours}
@@ -411,10 +408,6 @@ class Trainer:
         self.skipped[...], self.first_skipped[...] = state["skipped"]
         self.stream.load_state(state["stream"])
         self.task.load_state(state["task"])
-
-
-def _under(prefix, arrays):
-    return {name.removeprefix(prefix): x for name, x in arrays.items() if name.startswith(prefix)}
 
 
 class Interrupt:
@@ -494,73 +487,3 @@ def run_training(trainer: Trainer, run: Run, max_minutes: float | None = None, s
         if stopped := interrupt.signal:
             return signal.Signals(stopped).name
     return "finished" if trainer.step >= config.steps else "time"
-
-
-# --- configurations, and models from files ------------------------------------------------------------------------------------------------
-
-
-def config_from_dict(kind: type, values: dict, where: str = "config"):
-    """A nested dataclass from what JSON gave back (lists become tuples). RunError names a field that is missing or unknown."""
-    hints, names = typing.get_type_hints(kind), [field.name for field in dataclasses.fields(kind)]
-    for name in [*names, *values]:
-        if name not in values or name not in names:
-            raise RunError(f"{where}.{name} is {'missing' if name in names else 'unknown'}; it was written by another version of the task")
-    built = {}
-    for name, value in values.items():
-        nested = dataclasses.is_dataclass(hints[name]) and isinstance(value, dict)
-        built[name] = config_from_dict(hints[name], value, f"{where}.{name}") if nested else _tuples(value)
-    try:
-        return kind(**built)
-    except ValueError as error:
-        raise RunError(f"{where} cannot be used: {error}") from error
-
-
-def _tuples(value):
-    return tuple(map(_tuples, value)) if isinstance(value, list) else value
-
-
-def task_from_dict(run_config: dict) -> Task:
-    """The task that a run's config.json describes."""
-    from .discovery import load_task
-
-    for key in ("task", "preset", "seed", "config"):
-        if key not in run_config:
-            raise RunError(f"the run's configuration has no {key!r}; it is not one of tinyrmc.train")
-    kind = load_task(run_config["task"]).Task
-    default = next(iter(kind.presets.values()))[1]
-    return kind(config_from_dict(type(default), run_config["config"]))
-
-
-def open_checkpoint(path) -> tuple[Task, dict, dict]:
-    """(task, arrays, state) of a run directory, a checkpoint or a weights file. RunError says what is wrong with it."""
-    path = Path(path)
-    run = Run.open(path) if path.is_dir() else None
-    arrays, state = run.load() if run else load_arrays(path)
-    if not isinstance(state, dict) or "run" not in state:
-        raise RunError(f"{path} holds arrays, but not of a training run; give a run directory, its checkpoint.npz or a weights file")
-    if run:
-        require_same(state["run"], run.config, str(run.checkpoint))
-    return task_from_dict(state["run"]), arrays, state
-
-
-def restore_model(task: Task, arrays: dict, state: dict) -> Module:
-    """The trained network itself."""
-    model = task.build(np.random.SeedSequence(state["run"]["seed"]).spawn(2)[0])
-    with contextlib.suppress(KeyError):
-        task.load_state(state["task"])
-    try:
-        model.load_parameters(_under("parameters/", arrays))
-    except ValueError as error:
-        raise RunError(f"the checkpoint does not fit its own configuration: {error}") from error
-    return model
-
-
-def load_model(path) -> Module:
-    """The trained network of a run directory, a checkpoint or a weights file."""
-    return restore_model(*open_checkpoint(path))
-
-
-def export_weights(path, arrays: dict, state: dict) -> None:
-    """Write a weights-only file: the parameters and the configuration, without what resuming would need."""
-    kept = {name: x for name, x in arrays.items() if name.startswith("parameters/")}
-    save_arrays(path, kept, {"run": state["run"], "step": state["step"], "task": state["task"]})
