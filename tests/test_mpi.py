@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 from test_training import Config, Larger, RunningSum, assert_same_arrays, poisoned, relations, timeless
 
-from tinyrmc import discovery, plot, train
+from tinyrmc import discovery, evaluate, plot, train
 from tinyrmc.commands import run_main
 from tinyrmc.parallel import CAN_FORK
 from tinyrmc.ranks import LaunchError, MpiRanks, Ranks, launched
@@ -325,31 +325,63 @@ def test_an_onlooker_writes_nothing(tmp_path):
 # --- How a program learns that it is one of several ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("launcher", ["PMI", "OMPI_COMM_WORLD"])
+LAUNCHERS = [("PMI_SIZE", "PMI_RANK"), ("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"), ("SLURM_STEP_NUM_TASKS", "SLURM_PROCID")]
+
+
+@pytest.mark.parametrize("size, rank", LAUNCHERS)
 @pytest.mark.parametrize("installed", [True, False])
-def test_ranks_that_do_not_know_each_other_are_refused(launcher, installed, monkeypatch, capsys):
-    monkeypatch.setenv(f"{launcher}_SIZE", "3")
-    monkeypatch.setenv(f"{launcher}_RANK", "0")
+def test_ranks_that_do_not_know_each_other_are_refused(size, rank, installed, monkeypatch, capsys):
+    monkeypatch.setenv(size, "3")
+    monkeypatch.setenv(rank, "0")
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: installed or None)
     with pytest.raises(SystemExit) as caught:
-        run_main(lambda: train.main(["nth_farthest"]))
+        run_main(lambda: train.main(["no_such_task"]))  # which is not looked for
     err = capsys.readouterr().err
     assert caught.value.code == 2 and err.count("\n") == 1
     assert err.startswith("error: 3 ranks") and "mpiexec -n 3 python -m mpi4py -m tinyrmc.train" in err
     assert ("pip install 'tinyrmc[mpi]'" in err) is not installed
-    monkeypatch.setenv(f"{launcher}_RANK", "1")
+    monkeypatch.setenv(rank, "1")
     with pytest.raises(SystemExit) as caught:
-        run_main(lambda: train.main(["nth_farthest"]))
+        run_main(lambda: train.main(["no_such_task"]))  # which is not looked for
     assert caught.value.code == 0 and capsys.readouterr() == ("", "")
-    monkeypatch.setenv(f"{launcher}_SIZE", "1")
+    monkeypatch.setenv(size, "1")
     assert type(launched()) is Ranks
 
 
+def test_an_mpi_that_is_not_the_launchers_is_refused(monkeypatch, capsys):
+    """Then each process is the only rank of a world of its own."""
+    world = types.SimpleNamespace(Get_size=lambda: 1)
+    alone = types.SimpleNamespace(COMM_WORLD=world, get_vendor=lambda: ("MPICH", (4, 2, 0)), Finalize=lambda: None)
+    monkeypatch.setattr(sys, "orig_argv", ["python", "-m", "mpi4py", "-m", "tinyrmc.train", "no_such_task"])
+    monkeypatch.setitem(sys.modules, "mpi4py", types.SimpleNamespace(MPI=alone))
+    assert type(launched()) is Ranks
+    monkeypatch.setenv("OMPI_COMM_WORLD_SIZE", "2")
+    monkeypatch.setenv("OMPI_COMM_WORLD_RANK", "0")
+    with pytest.raises(SystemExit) as caught:
+        run_main(lambda: train.main(["no_such_task"]))  # which is not looked for
+    err = capsys.readouterr().err
+    assert caught.value.code == 2 and err.count("\n") == 1
+    assert err.startswith("error: 2 ranks that do not know each other: mpi4py uses MPICH") and "use its mpiexec" in err
+
+
+@pytest.mark.parametrize("module", [evaluate, plot])
+@pytest.mark.parametrize("size, rank", LAUNCHERS)
+def test_what_one_process_does_is_refused_by_several(module, size, rank, monkeypatch, capsys):
+    monkeypatch.setenv(size, "2")
+    for number, code, lines in (("0", 2, 1), ("1", 0, 0)):
+        monkeypatch.setenv(rank, number)
+        with pytest.raises(SystemExit) as caught:
+            run_main(lambda: module.main(["run"]))
+        out, err = capsys.readouterr()
+        assert (caught.value.code, out, err.count("\n")) == (code, "", lines)
+        assert number == "1" or err == f"error: 2 ranks would all do the same; start {module.__name__} without mpiexec or srun\n"
+
+
 def test_mpi4py_without_an_mpi_library_is_told_in_one_line(monkeypatch, capsys):
-    monkeypatch.setattr(sys, "orig_argv", ["python", "-m", "mpi4py", "-m", "tinyrmc.train", "nth_farthest"])
+    monkeypatch.setattr(sys, "orig_argv", ["python", "-m", "mpi4py", "-m", "tinyrmc.train", "no_such_task"])
     monkeypatch.setitem(sys.modules, "mpi4py", types.ModuleType("mpi4py"))  # from which no MPI can be imported
     with pytest.raises(SystemExit) as caught:
-        run_main(lambda: train.main(["nth_farthest"]))
+        run_main(lambda: train.main(["no_such_task"]))  # which is not looked for
     err = capsys.readouterr().err
     assert caught.value.code == 2 and err.count("\n") == 1 and "MPI library" in err and "pip install 'tinyrmc[mpi]'" in err
 
