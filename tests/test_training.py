@@ -581,6 +581,19 @@ def test_a_piece_is_the_batch_on_a_gpu_unless_told_otherwise():
     assert {TrainConfig(piece_size=50).piece(xp) for xp in (np, gpu)} == {50}
 
 
+@pytest.mark.parametrize(
+    "asked, says",
+    [
+        ({"workers": 0}, "workers=0: there must be at least one; leave workers out"),
+        ({"workers": -1}, "workers=-1: there must be at least one"),
+        ({"workers": 2, "device": "cuda"}, "workers=2 with device='cuda': a GPU is fed by one worker; leave workers out"),
+    ],
+)
+def test_numbers_of_workers_that_cannot_be_are_refused(asked, says):
+    with pytest.raises(ValueError, match=says):
+        Trainer(Larger(Config()), **asked)
+
+
 def test_a_loss_that_returns_something_else_is_told_what_to_return(make_trainer):
     task = Larger(Config())
     task.loss = lambda model, batch, carry: 1.0

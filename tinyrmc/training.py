@@ -223,8 +223,8 @@ class Trainer:
 
     Args:
         workers: how many share a batch, or with several ranks a rank's part of it (see parallel.py); None: as many as the work is worth,
-            one a core at most.
-        device: "cpu", or "cuda" with one worker.
+            one a core at most. ValueError for less than one, and for more on a GPU, which one worker feeds.
+        device: "cpu" or "cuda".
         processes: whether the workers are processes; by default where that is possible.
         ranks: the processes that train together, each with a Trainer made alike (see ranks.py). All take every step; `advance`, `read`,
             `evaluate` and `arrays` wait for each other.
@@ -239,6 +239,10 @@ class Trainer:
         processes: bool | None = None,
         ranks: Ranks | None = None,
     ):
+        if workers is not None and workers < 1:
+            raise ValueError(f"workers={workers}: there must be at least one; leave workers out, or give 1 or more")
+        if workers not in (None, 1) and device == "cuda":
+            raise ValueError(f"workers={workers} with device='cuda': a GPU is fed by one worker; leave workers out, or give 1")
         self.ranks = ranks or Ranks()
         self.task, self.seed, self.xp = task, seed, device_namespace(device, self.ranks.local_rank)
         model_seed, data_seed = np.random.SeedSequence(seed).spawn(2)
