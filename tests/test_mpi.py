@@ -37,6 +37,7 @@ class World:
     """The part of MPI that MpiRanks uses, for the threads of one process; `machines` names where each rank runs."""
 
     def __init__(self, machines):
+        self.calls = []  # (name, numbers) of everything that rank 0 has taken part in
         self.machines, self.meeting, self.slots = machines, threading.Barrier(len(machines), timeout=60), [None] * len(machines)
 
     def of(self, rank):
@@ -59,7 +60,9 @@ class Communicator:
     def Get_size(self):
         return len(self.world.slots)
 
-    def _meet(self, array):
+    def _meet(self, name, array):
+        if self.rank == 0:
+            self.world.calls.append((name, array.size))
         assert type(array) is np.ndarray and array.flags.c_contiguous
         self.world.slots[self.rank] = array.copy()
         self.world.meeting.wait()
@@ -70,11 +73,11 @@ class Communicator:
 
     def Allgather(self, own, gathered):
         own = gathered[self.rank] if own == "in place" else own
-        gathered[...] = np.reshape(self._meet(np.ascontiguousarray(own)), gathered.shape)
+        gathered[...] = np.reshape(self._meet("Allgather", np.ascontiguousarray(own)), gathered.shape)
 
     def Allreduce(self, own, total):
         assert own == "in place"
-        first, *others = self._meet(total)
+        first, *others = self._meet("Allreduce", total)
         total[...] = first
         for other in others:
             total += other
@@ -523,7 +526,8 @@ def test_ranks_of_two_processes_each(two_ranks):
 
 @real
 def test_a_signal_on_one_rank_stops_all_and_any_number_of_ranks_goes_on(two_ranks, monkeypatch, capsys):
-    twice = "1 7 [os.kill(os.getpid(), signal.SIGTERM) for _ in range(2)]"  # as a launcher may: the second does no harm
+    # As a launcher may, twice: the second does no harm. After the exchange of step 6, so that the others hear of it in step 7.
+    twice = "1 6 [os.kill(os.getpid(), signal.SIGTERM) for _ in range(2)]"
     done = run_ranks(*TINY, "--workers", 1, "--run", "half", TROUBLE=twice)
     assert (done.returncode, done.stderr) == (143, "")
     assert done.stdout.count("SIGTERM at step 7: saved.") == 1 and "mpiexec -n 2 " in done.stdout
@@ -557,7 +561,7 @@ def test_a_run_of_one_process_goes_on_with_two_and_stops_when_time_is_over(two_r
 
 @real
 def test_time_is_over_for_all_when_it_is_for_one():
-    later = "1 3 time.monotonic = lambda real=time.monotonic: real() + 3600"
+    later = "1 2 time.monotonic = lambda real=time.monotonic: real() + 3600"  # of which all hear in step 3
     done = run_ranks(*TINY, "--run", "run", "--max-minutes", 50, TROUBLE=later)
     assert (done.returncode, done.stderr) == (0, "") and Run.open("run").load()[1]["step"] == 3
 

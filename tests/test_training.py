@@ -359,6 +359,26 @@ def test_another_number_of_workers_goes_on_to_rounding(make_trainer, new_run):
         np.testing.assert_allclose(one, two, rtol=1e-3, atol=1e-6)
 
 
+class Counted(ranks.Ranks):
+    """A single process that counts the messages which several ranks would exchange."""
+
+    exchanges = 0
+
+    def each(self, compute):
+        self.exchanges += 1
+        return super().each(compute)
+
+
+def test_a_step_costs_one_exchange_of_messages(new_run):
+    def exchanges(steps):
+        config = dataclasses.replace(TRAIN, steps=steps, log_every=100, evaluate_every=100)
+        trainer = Trainer(Larger(Config(config)), ranks=Counted())
+        run_training(trainer, new_run(), max_minutes=60)
+        return trainer.ranks.exchanges
+
+    assert exchanges(30) - exchanges(10) == 20
+
+
 def test_signals_are_as_before_when_a_run_is_over(make_trainer, new_run):
     before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
     run_training(make_trainer(stop_at(Larger(Config()), 2)), new_run())

@@ -276,10 +276,13 @@ class Trainer:
         cores = self.ranks.cores if processes or not GIL else min(2, self.ranks.cores)
         return max(1, min(cores, share, numbers // WORTHWHILE))
 
-    def advance(self) -> None:
-        """One step."""
+    def advance(self, note: Callable[[], object] = lambda: None) -> list:
+        """One step; returns [note() of each rank], which it asks for when the gradient is computed and sends along with the losses.
+
+        Ranks exchange one message a step, and one Allreduce adds up their gradients.
+        """
         config, xp = self.task.config.train, self.xp
-        replies = self._ask("differentiate")
+        replies, notes = self._ask("differentiate", note)
         step = Totals()
         for number in range(sum(map(len, replies))):  # in the order of the pieces
             step.add(replies[number % len(replies)][number // len(replies)])
@@ -294,11 +297,13 @@ class Trainer:
         self.first_skipped = xp.where(xp.logical_or(finite, self.first_skipped >= 0), self.first_skipped, self.step + 1)
         self.skipped += xp.logical_not(finite)
         self.step += 1
+        return notes
 
-    def _ask(self, do: str) -> list:
-        """What every worker of every rank replies."""
+    def _ask(self, do: str, note: Callable[[], object] = lambda: None) -> tuple[list, list]:
+        """What every worker of every rank replies, and the ranks' notes."""
         request = {"do": do, "step": self.step, "task": self.task.state()}
-        return [reply for replies in self.ranks.each(lambda: self.workers.run(request)) for reply in replies]
+        replies, notes = zip(*self.ranks.each(lambda: (self.workers.run(request), note())), strict=True)
+        return [reply for of_rank in replies for reply in of_rank], list(notes)
 
     def _share(self, worker: int, request: dict) -> list | dict:
         """A worker's part of a request: the metrics of each of its pieces of a step, or of its part of the held-out examples.
@@ -360,7 +365,7 @@ class Trainer:
     def evaluate(self) -> dict:
         """The task's metrics on the held-out examples, as `test_*`."""
         totals = Totals()
-        for reply in self._ask("evaluate"):
+        for reply in self._ask("evaluate")[0]:
             totals.add(reply)
         return totals.means("test_")
 
@@ -418,22 +423,24 @@ class Interrupt:
     """Turns the first Ctrl-C or SIGTERM into a flag, so that a step is finished and saved; a second one stops at once.
 
     With several ranks it is left to mpiexec to stop at once, which passes on to all ranks, perhaps twice, what itself is sent.
+
+    number: that of a signal that has come to this rank, else 0.
     """
 
     def __init__(self, ranks: Ranks):
-        self._ranks, self._number = ranks, 0
+        self._ranks, self.number = ranks, 0
 
     @property
     def signal(self) -> int:
         """The number of a signal that has come to any rank, else 0. All ranks ask together."""
-        return self._ranks.largest(self._number)
+        return self._ranks.largest(self.number)
 
     def __enter__(self):
         self._before = {s: signal.signal(s, self._note) for s in (signal.SIGINT, signal.SIGTERM)}
         return self
 
     def _note(self, number, _):
-        self._number = number
+        self.number = number
         if self._ranks.size == 1:
             self.__exit__()
 
@@ -462,13 +469,15 @@ def run_training(trainer: Trainer, run: Run, max_minutes: float | None = None, s
         ranks.each(lambda: run.log(line))
         show(line)
 
+    def note():  # the ranks' largest count, for all must save and stop at the same step
+        return time.monotonic() - began, interrupt.number
+
     if trainer.step == 0:
         save()  # a directory that cannot be written is better found now than in an hour
     tested = None  # the step of the last evaluation
     with blas_threads(1), Interrupt(ranks) as interrupt, np.errstate(all="ignore"):
         while trainer.step < config.steps:
-            trainer.advance()
-            elapsed = ranks.largest(time.monotonic() - began)  # one clock for all, who must save and stop at the same step
+            elapsed, stopped = map(max, zip(*trainer.advance(note), strict=True))
             trainer.seconds = before + elapsed
             if trainer.step % config.log_every == 0:
                 line = trainer.read()
@@ -478,7 +487,7 @@ def run_training(trainer: Trainer, run: Run, max_minutes: float | None = None, s
                 log(line)
                 lines += 1
             over = max_minutes is not None and elapsed >= 60 * max_minutes
-            if over or interrupt.signal:
+            if over or stopped or (ranks.size == 1 and interrupt.number):  # several hear of a late signal with the next step's notes
                 break
             if elapsed - saved >= 60 * config.checkpoint_minutes:
                 save()
