@@ -24,7 +24,7 @@ from tinyrmc import discovery, evaluate, plot, train
 from tinyrmc.commands import run_main
 from tinyrmc.parallel import CAN_FORK
 from tinyrmc.ranks import LaunchError, MpiRanks, Ranks, launched
-from tinyrmc.runs import Onlooker, Run
+from tinyrmc.runs import Onlooker, Run, RunError
 from tinyrmc.training import NonFinite, Trainer
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -220,6 +220,39 @@ def test_steps_of_ranks_of_several_workers_are_those_of_one_process():
             np.testing.assert_allclose(ours[name], arrays[name], rtol=1e-5, atol=1e-5, err_msg=name)
 
 
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_step_costs_one_allreduce_of_the_gradient_and_one_exchange(workers):
+    def calls(ranks):
+        trainer = Trainer(relations(), 4, workers, processes=False, ranks=ranks)
+        made = ranks._comm.world.calls
+        made.clear()
+        for step in range(3):
+            assert trainer.advance(lambda step=step: [ranks.rank, step]) == [[0, step], [1, step], [2, step]]
+        return list(made), trainer.optimizer.gradient.size
+
+    made, size = all_well(on_ranks(3, calls))[0]
+    assert [name for name, _ in made] == ["Allgather", "Allgather", "Allreduce"] * 3
+    assert [numbers for name, numbers in made if name == "Allreduce"] == [size] * 3
+
+
+@pytest.mark.parametrize("where", ["data", "first_moment", "second_moment", "updates"])
+@pytest.mark.parametrize("rank", [0, 2])
+def test_ranks_that_differ_in_the_last_bit_of_one_number_stop(rank, where):
+    def run(ranks):
+        trainer = Trainer(relations(), 4, ranks=ranks)
+        for _ in range(2):
+            trainer.advance()
+        trainer.require_agreement()
+        if ranks.rank == rank:
+            one = getattr(trainer.optimizer, where).reshape(-1)[-1:]
+            one[...] = np.nextafter(one, np.float32(9))
+        trainer.require_agreement()
+
+    results = on_ranks(3, run)
+    assert [type(result) for result in results] == [RunError, SystemExit, SystemExit]
+    assert re.match(r"the ranks' parameters differ at step 2 \(nothing was saved\): .*; give all ranks the same files", str(results[0]))
+
+
 def test_curricula_move_in_step_although_clocks_differ():
     def observed(ranks):
         task, seen = Larger(Config()), []
@@ -323,6 +356,8 @@ def test_an_onlooker_writes_nothing(tmp_path):
     other.log({"step": 1})
     other.truncate_metrics(0)
     assert sorted(path.name for path in run.path.iterdir()) == before and other.config == {"task": "x"}
+    run.log({"step": 1})
+    assert run.metrics() == [{"step": 1}] and other.metrics() == []
 
 
 # --- How a program learns that it is one of several ---------------------------------------------------------------------------------------
@@ -412,8 +447,9 @@ TINY = [
 # The program, with fewer held-out examples, no pictures, and whatever trouble the environment asks for: TROUBLE = "rank step what".
 PROGRAM = """
 import errno, os, signal, sys, time
+import numpy as np
 from mpi4py import MPI
-from tinyrmc import discovery, plot, runs, train
+from tinyrmc import discovery, plot, runs, train, training
 from tinyrmc.commands import run_main
 
 Task, rank = discovery.load_task("nth_farthest").Task, MPI.COMM_WORLD.Get_rank()
@@ -421,17 +457,17 @@ Task.test_examples, plot.draw_run = 200, lambda run: []
 which, step, what = os.environ.get("TROUBLE", "-1 0 none").split(maxsplit=2)
 calls = 0
 
-def trouble(*_):
+def trouble(*args):
     global calls
     calls += 1
     if rank == int(which) and calls == int(step):
         exec(what)
 
 def troubled(function):
-    return lambda *args: (trouble(), function(*args))[1]
+    return lambda *args: (trouble(*args), function(*args))[1]
 
 where = os.environ.get("WHERE", "Task.after_update").split(".")
-owner = {"Task": Task, "Run": runs.Run}[where[0]]
+owner = {"Task": Task, "Run": runs.Run, "Trainer": training.Trainer}[where[0]]
 setattr(owner, where[1], troubled(getattr(owner, where[1])))
 if os.environ.get("SLOWLY"):
     Task.learning_rate = lambda self, step: time.sleep(0.05) or 1e-3
@@ -555,8 +591,9 @@ def test_a_run_of_one_process_goes_on_with_two_and_stops_when_time_is_over(two_r
     assert "note: the run had 1 workers, now 1 on 2 ranks" in done.stdout and Run.open("run").load()[1]["step"] == 2
     assert run_ranks("--resume", "run").returncode == 0
     assert_same_run(Run.open("run"), two_ranks[0], 1e-5)
-    done = run_ranks("--resume", "run")
-    assert done.returncode == 0 and done.stdout.count("has finished already (20 steps)") == 1
+    unreadable = {"TROUBLE": "1 1 raise runs.RunError('a stale file')", "WHERE": "Run.metrics"}
+    done = run_ranks("--resume", "run", **unreadable)  # rank 0 decides
+    assert (done.returncode, done.stderr) == (0, "") and done.stdout.count("has finished already (20 steps)") == 1
 
 
 @real
@@ -591,6 +628,7 @@ def test_a_signal_to_mpiexec_saves(number, code, two_ranks):
         ("1 3 os.kill(os.getpid(), signal.SIGKILL)", "Task.after_update", "(?i)killed|signal"),
         ("0 1 raise runs.RunError('the disk is full')", "Run.save", r"^error: the disk is full \(on rank 0 of 2\)$"),
         ("0 1 raise runs.RunError('the disk is full')", "Run.log", r"^error: the disk is full \(on rank 0 of 2\)$"),
+        ("1 3 args[1].parameters()[0].data[...] += 1e-6", "Task.after_update", "^error: .* parameters differ at step 20 "),
     ],
 )
 def test_a_rank_that_dies_takes_all_with_it(trouble, where, says):
@@ -615,6 +653,21 @@ def test_what_cannot_be_is_told_once(words, says):
     done = run_ranks(*words, ranks=1 if ":" in words else 2)
     assert done.returncode == 2 and says in done.stderr
     assert done.stderr.startswith("error: ") and done.stderr.count("\n") == 1
+
+
+@real
+@pytest.mark.parametrize("resumed", [False, True])
+def test_ranks_that_start_from_different_parameters_write_nothing(resumed, two_ranks):
+    """As from different files, or different versions of what draws the first weights."""
+    words = [*TINY, "--run", "run"]
+    if resumed:
+        shutil.copytree(two_ranks[0].path, "run")
+        words = ["--resume", "run"]
+    before = {path.name: path.read_bytes() for path in Path("run").glob("*")}
+    done = run_ranks(*words, TROUBLE="1 1 args[0].optimizer.data[-1] += 1", WHERE="Trainer.require_agreement")
+    assert done.returncode == 2 and done.stderr.count("\n") == 1
+    assert done.stderr.startswith(f"error: the ranks' parameters differ at step {20 if resumed else 0} ")
+    assert {path.name: path.read_bytes() for path in Path("run").glob("*")} == before and Path("run").exists() == resumed
 
 
 @real

@@ -5,6 +5,9 @@
 Every rank holds the whole network and takes every step. Of a batch each draws and differentiates its own pieces; one Allreduce adds up the
 flat gradients, and the same update follows everywhere. So there is no master, and nothing is sent but gradients and short messages.
 
+MPI recommends, but does not promise, that all ranks get the same sums, and each computes the gradient's norm with its own BLAS. So before
+training, and whenever a checkpoint is saved, it is checked that all have the same parameters to the last bit (`Trainer.require_agreement`).
+
 Whoever trains talks to `Ranks`, which is a single process, where all of this is nothing. `MpiRanks` is the same over MPI: NumPy buffers and
 JSON, never pickle. What an exception on one rank must not do is leave the others waiting for it. Hence the rule: what can fail on one rank
 alone is computed inside `each` or `together`, after which either all ranks go on or all stop.

@@ -276,13 +276,17 @@ class Run:
 
 
 class Onlooker(Run):
-    """A run whose directory another process writes: what it is told to write is passed over."""
+    """A run whose directory another process writes, and whose metrics it reads: here both are passed over."""
 
     def save(self, arrays, state):
         """Nothing."""
 
     def log(self, line):
         """Nothing."""
+
+    def metrics(self):
+        """None."""
+        return []
 
     def truncate_metrics(self, lines):
         """Nothing."""

@@ -10,9 +10,11 @@ Randomness depends only on (seed, step, block of examples), never on who compute
 from __future__ import annotations
 
 import dataclasses
+import json
 import math
 import signal
 import time
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -350,6 +352,25 @@ class Trainer:
             raise NonFinite(f"stopped at step {self.step}: parameters are no longer finite; the last good checkpoint is kept. {REMEDY}")
         return skipped
 
+    def require_agreement(self) -> None:
+        """RunError unless step, parameters and optimizer state are the same on all ranks, to the last bit (waits for the device)."""
+        sums = self.ranks.each(self._checksum)
+
+        def compare():
+            if sums != [sums[0]] * len(sums):
+                raise RunError(
+                    f"the ranks' parameters differ at step {self.step} (nothing was saved): they read different checkpoints, or round "
+                    "differently; give all ranks the same files, NumPy and kind of processor, then resume or start again"
+                )
+
+        self.ranks.together(compare)
+
+    def _checksum(self):
+        checksum = zlib.crc32(json.dumps([self.step, self.task.state()]).encode())
+        for array in (self.optimizer.data, *self.optimizer.state().values()):
+            checksum = zlib.crc32(to_host(array).tobytes(), checksum)
+        return checksum
+
     def read(self) -> dict:
         """The metrics since the last call, as a line for metrics.jsonl (waits for the device). NonFinite as in `require_finite`."""
         line = self.ranks.each(self._line)[0]  # curricula must move in step, and other ranks may round otherwise
@@ -457,11 +478,12 @@ def run_training(trainer: Trainer, run: Run, max_minutes: float | None = None, s
     one thread, the workers being the parallelism. Of several ranks one has the `Run`, the others an `Onlooker`.
     """
     keep_freed_memory()
-    config, ranks, began, saved, lines = trainer.task.config.train, trainer.ranks, time.monotonic(), 0.0, len(run.metrics())
-    before = trainer.seconds
+    config, ranks, began, saved = trainer.task.config.train, trainer.ranks, time.monotonic(), 0.0
+    before, lines = trainer.seconds, ranks.together(lambda: len(run.metrics()))
 
     def save():
         ranks.each(trainer.require_finite)  # so that a bad state never replaces a good one
+        trainer.require_agreement()
         arrays, state = trainer.arrays(), {**trainer.state(), "lines": lines, "run": run.config}
         ranks.each(lambda: run.save(arrays, state))
 
