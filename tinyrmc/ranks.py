@@ -28,7 +28,7 @@ import numpy as np
 from .backend import namespace, to_device, to_host
 from .parallel import available_cores
 
-LAUNCHERS = {  # the variables in which each tells how many ranks it has started, and which one this is
+LAUNCHERS = {  # the variables in which each tells how many ranks it has started, and which one this is; PMIx tells only the latter
     "PMI_SIZE": "PMI_RANK",  # MPICH, Intel MPI, Microsoft MPI
     "OMPI_COMM_WORLD_SIZE": "OMPI_COMM_WORLD_RANK",  # Open MPI
     "SLURM_STEP_NUM_TASKS": "SLURM_PROCID",  # srun
