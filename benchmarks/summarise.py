@@ -13,9 +13,9 @@ import statistics
 from pathlib import Path
 
 from tinyrmc.commands import Parser, duration, percent, run_main
+from tinyrmc.loading import task_from_dict
 from tinyrmc.plot import group_runs
 from tinyrmc.runs import Run, RunError
-from tinyrmc.training import task_from_dict
 
 
 def summary(runs: list[Run]) -> dict:

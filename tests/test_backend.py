@@ -19,10 +19,10 @@ from tinyrmc import primitives as p
 @pytest.fixture
 def registry():
     """The registry of array types, afterwards as it was."""
-    before = dict(backend._NAMESPACES)
-    yield backend._NAMESPACES
-    backend._NAMESPACES.clear()
-    backend._NAMESPACES.update(before)
+    before = dict(backend.NAMESPACES)
+    yield backend.NAMESPACES
+    backend.NAMESPACES.clear()
+    backend.NAMESPACES.update(before)
 
 
 def test_namespace_of_numpy_arrays_and_their_subclasses(registry, tmp_path):
@@ -86,6 +86,9 @@ def test_gemm_is_matmul(a, b):
     a, b = random.standard_normal(a), random.standard_normal(b)
     for left in a, np.flip(np.flip(a).copy()), np.asfortranarray(a):
         np.testing.assert_allclose(backend.gemm(left, b), np.matmul(a, b), rtol=1e-13, atol=1e-14)
+        out = np.empty((2, *np.matmul(a, b).shape))[1]
+        assert backend.gemm(left, b, out=out) is out
+        np.testing.assert_allclose(out, np.matmul(a, b), rtol=1e-13, atol=1e-14)
 
 
 def test_devices():

@@ -23,9 +23,9 @@ import pytest
 
 from tinyrmc import discovery, evaluate, load, train
 from tinyrmc.commands import flags_of, run_main
+from tinyrmc.loading import task_from_dict
 from tinyrmc.parallel import CAN_FORK
 from tinyrmc.runs import Run, RunError, load_arrays, save_arrays
-from tinyrmc.training import task_from_dict
 
 ROOT = Path(__file__).resolve().parent.parent
 nth_farthest = discovery.load_task("nth_farthest")
@@ -235,6 +235,7 @@ BAD_WORDS = [
     ("nth_farthest --seed -1", "--seed must not be negative, got -1"),
     ("nth_farthest --workers 0", "--workers must be at least 1, got 0"),
     ("nth_farthest --workers 300", "--workers 300 is more than the 256 examples of a batch; use at most 256"),
+    ("nth_farthest --workers 2 --device cuda", "a GPU is fed by one worker; leave workers out"),
     ("nth_farthest --max-minutes 0", "--max-minutes must be positive, got 0"),
     ("nth_farthest --device gpu", "--device is one of cpu, cuda, not 'gpu'"),
     ("nth_farthest --device cuda", "pip install 'tinyrmc[cuda12]' or 'tinyrmc[cuda13]'"),
@@ -495,6 +496,14 @@ def test_a_run_goes_on_with_as_many_workers_as_before(capsys):
     assert (Run.open("two").environment["workers"], Run.open("two").environment["device"]) == (2, "cpu")
 
 
+@forks
+def test_a_run_of_several_workers_goes_on_with_one_on_a_gpu(monkeypatch, capsys):
+    fakecupy.installed(monkeypatch)
+    assert train.main([*TINY, "--workers", "2", "--run", "two", "--max-minutes", "1e-9"]) == 0
+    assert train.main(["--resume", "two", "--device", "cuda"]) == 0
+    assert "note: the run had 2 workers, now 1; " in capsys.readouterr().out
+
+
 def test_a_run_that_died_before_its_last_evaluation_is_evaluated(copy, trained):
     last = copy.metrics()[-1]
     copy.truncate_metrics(2)
@@ -634,7 +643,6 @@ PARITY = '''"""Parity: is the number of ones odd? As short as a task can be."""
 
 from dataclasses import dataclass
 
-import fakecupy
 import numpy as np
 
 from tinyrmc import nn, primitives

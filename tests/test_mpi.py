@@ -20,11 +20,11 @@ import numpy as np
 import pytest
 from test_training import Config, Larger, RunningSum, assert_same_arrays, poisoned, relations, timeless
 
-from tinyrmc import discovery, plot, train
+from tinyrmc import discovery, evaluate, plot, train
 from tinyrmc.commands import run_main
 from tinyrmc.parallel import CAN_FORK
 from tinyrmc.ranks import LaunchError, MpiRanks, Ranks, launched
-from tinyrmc.runs import Onlooker, Run
+from tinyrmc.runs import Onlooker, Run, RunError
 from tinyrmc.training import NonFinite, Trainer
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -37,6 +37,7 @@ class World:
     """The part of MPI that MpiRanks uses, for the threads of one process; `machines` names where each rank runs."""
 
     def __init__(self, machines):
+        self.calls = []  # (name, numbers) of everything that rank 0 has taken part in
         self.machines, self.meeting, self.slots = machines, threading.Barrier(len(machines), timeout=60), [None] * len(machines)
 
     def of(self, rank):
@@ -59,7 +60,9 @@ class Communicator:
     def Get_size(self):
         return len(self.world.slots)
 
-    def _meet(self, array):
+    def _meet(self, name, array):
+        if self.rank == 0:
+            self.world.calls.append((name, array.size))
         assert type(array) is np.ndarray and array.flags.c_contiguous
         self.world.slots[self.rank] = array.copy()
         self.world.meeting.wait()
@@ -70,11 +73,11 @@ class Communicator:
 
     def Allgather(self, own, gathered):
         own = gathered[self.rank] if own == "in place" else own
-        gathered[...] = np.reshape(self._meet(np.ascontiguousarray(own)), gathered.shape)
+        gathered[...] = np.reshape(self._meet("Allgather", np.ascontiguousarray(own)), gathered.shape)
 
     def Allreduce(self, own, total):
         assert own == "in place"
-        first, *others = self._meet(total)
+        first, *others = self._meet("Allreduce", total)
         total[...] = first
         for other in others:
             total += other
@@ -217,6 +220,39 @@ def test_steps_of_ranks_of_several_workers_are_those_of_one_process():
             np.testing.assert_allclose(ours[name], arrays[name], rtol=1e-5, atol=1e-5, err_msg=name)
 
 
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_step_costs_one_allreduce_of_the_gradient_and_one_exchange(workers):
+    def calls(ranks):
+        trainer = Trainer(relations(), 4, workers, processes=False, ranks=ranks)
+        made = ranks._comm.world.calls
+        made.clear()
+        for step in range(3):
+            assert trainer.advance(lambda step=step: [ranks.rank, step]) == [[0, step], [1, step], [2, step]]
+        return list(made), trainer.optimizer.gradient.size
+
+    made, size = all_well(on_ranks(3, calls))[0]
+    assert [name for name, _ in made] == ["Allgather", "Allgather", "Allreduce"] * 3
+    assert [numbers for name, numbers in made if name == "Allreduce"] == [size] * 3
+
+
+@pytest.mark.parametrize("where", ["data", "first_moment", "second_moment", "updates"])
+@pytest.mark.parametrize("rank", [0, 2])
+def test_ranks_that_differ_in_the_last_bit_of_one_number_stop(rank, where):
+    def run(ranks):
+        trainer = Trainer(relations(), 4, ranks=ranks)
+        for _ in range(2):
+            trainer.advance()
+        trainer.require_agreement()
+        if ranks.rank == rank:
+            one = getattr(trainer.optimizer, where).reshape(-1)[-1:]
+            one[...] = np.nextafter(one, np.float32(9))
+        trainer.require_agreement()
+
+    results = on_ranks(3, run)
+    assert [type(result) for result in results] == [RunError, SystemExit, SystemExit]
+    assert re.match(r"the ranks' parameters differ at step 2 \(nothing was saved\): .*; give all ranks the same files", str(results[0]))
+
+
 def test_curricula_move_in_step_although_clocks_differ():
     def observed(ranks):
         task, seen = Larger(Config()), []
@@ -320,36 +356,70 @@ def test_an_onlooker_writes_nothing(tmp_path):
     other.log({"step": 1})
     other.truncate_metrics(0)
     assert sorted(path.name for path in run.path.iterdir()) == before and other.config == {"task": "x"}
+    run.log({"step": 1})
+    assert run.metrics() == [{"step": 1}] and other.metrics() == []
 
 
 # --- How a program learns that it is one of several ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("launcher", ["PMI", "OMPI_COMM_WORLD"])
+LAUNCHERS = [("PMI_SIZE", "PMI_RANK"), ("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"), ("SLURM_STEP_NUM_TASKS", "SLURM_PROCID")]
+
+
+@pytest.mark.parametrize("size, rank", LAUNCHERS)
 @pytest.mark.parametrize("installed", [True, False])
-def test_ranks_that_do_not_know_each_other_are_refused(launcher, installed, monkeypatch, capsys):
-    monkeypatch.setenv(f"{launcher}_SIZE", "3")
-    monkeypatch.setenv(f"{launcher}_RANK", "0")
+def test_ranks_that_do_not_know_each_other_are_refused(size, rank, installed, monkeypatch, capsys):
+    monkeypatch.setenv(size, "3")
+    monkeypatch.setenv(rank, "0")
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: installed or None)
     with pytest.raises(SystemExit) as caught:
-        run_main(lambda: train.main(["nth_farthest"]))
+        run_main(lambda: train.main(["no_such_task"]))  # which is not looked for
     err = capsys.readouterr().err
     assert caught.value.code == 2 and err.count("\n") == 1
     assert err.startswith("error: 3 ranks") and "mpiexec -n 3 python -m mpi4py -m tinyrmc.train" in err
     assert ("pip install 'tinyrmc[mpi]'" in err) is not installed
-    monkeypatch.setenv(f"{launcher}_RANK", "1")
+    monkeypatch.setenv(rank, "1")
     with pytest.raises(SystemExit) as caught:
-        run_main(lambda: train.main(["nth_farthest"]))
+        run_main(lambda: train.main(["no_such_task"]))  # which is not looked for
     assert caught.value.code == 0 and capsys.readouterr() == ("", "")
-    monkeypatch.setenv(f"{launcher}_SIZE", "1")
+    monkeypatch.setenv(size, "1")
     assert type(launched()) is Ranks
 
 
+def test_an_mpi_that_is_not_the_launchers_is_refused(monkeypatch, capsys):
+    """Then each process is the only rank of a world of its own."""
+    world = types.SimpleNamespace(Get_size=lambda: 1)
+    alone = types.SimpleNamespace(COMM_WORLD=world, get_vendor=lambda: ("MPICH", (4, 2, 0)), Finalize=lambda: None)
+    monkeypatch.setattr(sys, "orig_argv", ["python", "-m", "mpi4py", "-m", "tinyrmc.train", "no_such_task"])
+    monkeypatch.setitem(sys.modules, "mpi4py", types.SimpleNamespace(MPI=alone))
+    assert type(launched()) is Ranks
+    monkeypatch.setenv("OMPI_COMM_WORLD_SIZE", "2")
+    monkeypatch.setenv("OMPI_COMM_WORLD_RANK", "0")
+    with pytest.raises(SystemExit) as caught:
+        run_main(lambda: train.main(["no_such_task"]))  # which is not looked for
+    err = capsys.readouterr().err
+    assert caught.value.code == 2 and err.count("\n") == 1
+    assert err.startswith("error: 2 ranks that do not know each other: mpi4py uses MPICH") and "use its mpiexec" in err
+
+
+@pytest.mark.parametrize("module", [evaluate, plot])
+@pytest.mark.parametrize("size, rank", LAUNCHERS)
+def test_what_one_process_does_is_refused_by_several(module, size, rank, monkeypatch, capsys):
+    monkeypatch.setenv(size, "2")
+    for number, code, lines in (("0", 2, 1), ("1", 0, 0)):
+        monkeypatch.setenv(rank, number)
+        with pytest.raises(SystemExit) as caught:
+            run_main(lambda: module.main(["run"]))
+        out, err = capsys.readouterr()
+        assert (caught.value.code, out, err.count("\n")) == (code, "", lines)
+        assert number == "1" or err == f"error: 2 ranks would all do the same; start {module.__name__} without mpiexec or srun\n"
+
+
 def test_mpi4py_without_an_mpi_library_is_told_in_one_line(monkeypatch, capsys):
-    monkeypatch.setattr(sys, "orig_argv", ["python", "-m", "mpi4py", "-m", "tinyrmc.train", "nth_farthest"])
+    monkeypatch.setattr(sys, "orig_argv", ["python", "-m", "mpi4py", "-m", "tinyrmc.train", "no_such_task"])
     monkeypatch.setitem(sys.modules, "mpi4py", types.ModuleType("mpi4py"))  # from which no MPI can be imported
     with pytest.raises(SystemExit) as caught:
-        run_main(lambda: train.main(["nth_farthest"]))
+        run_main(lambda: train.main(["no_such_task"]))  # which is not looked for
     err = capsys.readouterr().err
     assert caught.value.code == 2 and err.count("\n") == 1 and "MPI library" in err and "pip install 'tinyrmc[mpi]'" in err
 
@@ -377,8 +447,9 @@ TINY = [
 # The program, with fewer held-out examples, no pictures, and whatever trouble the environment asks for: TROUBLE = "rank step what".
 PROGRAM = """
 import errno, os, signal, sys, time
+import numpy as np
 from mpi4py import MPI
-from tinyrmc import discovery, plot, runs, train
+from tinyrmc import discovery, plot, runs, train, training
 from tinyrmc.commands import run_main
 
 Task, rank = discovery.load_task("nth_farthest").Task, MPI.COMM_WORLD.Get_rank()
@@ -386,17 +457,17 @@ Task.test_examples, plot.draw_run = 200, lambda run: []
 which, step, what = os.environ.get("TROUBLE", "-1 0 none").split(maxsplit=2)
 calls = 0
 
-def trouble(*_):
+def trouble(*args):
     global calls
     calls += 1
     if rank == int(which) and calls == int(step):
         exec(what)
 
 def troubled(function):
-    return lambda *args: (trouble(), function(*args))[1]
+    return lambda *args: (trouble(*args), function(*args))[1]
 
 where = os.environ.get("WHERE", "Task.after_update").split(".")
-owner = {"Task": Task, "Run": runs.Run}[where[0]]
+owner = {"Task": Task, "Run": runs.Run, "Trainer": training.Trainer}[where[0]]
 setattr(owner, where[1], troubled(getattr(owner, where[1])))
 if os.environ.get("SLOWLY"):
     Task.learning_rate = lambda self, step: time.sleep(0.05) or 1e-3
@@ -491,7 +562,8 @@ def test_ranks_of_two_processes_each(two_ranks):
 
 @real
 def test_a_signal_on_one_rank_stops_all_and_any_number_of_ranks_goes_on(two_ranks, monkeypatch, capsys):
-    twice = "1 7 [os.kill(os.getpid(), signal.SIGTERM) for _ in range(2)]"  # as a launcher may: the second does no harm
+    # As a launcher may, twice: the second does no harm. After the exchange of step 6, so that the others hear of it in step 7.
+    twice = "1 6 [os.kill(os.getpid(), signal.SIGTERM) for _ in range(2)]"
     done = run_ranks(*TINY, "--workers", 1, "--run", "half", TROUBLE=twice)
     assert (done.returncode, done.stderr) == (143, "")
     assert done.stdout.count("SIGTERM at step 7: saved.") == 1 and "mpiexec -n 2 " in done.stdout
@@ -519,13 +591,14 @@ def test_a_run_of_one_process_goes_on_with_two_and_stops_when_time_is_over(two_r
     assert "note: the run had 1 workers, now 1 on 2 ranks" in done.stdout and Run.open("run").load()[1]["step"] == 2
     assert run_ranks("--resume", "run").returncode == 0
     assert_same_run(Run.open("run"), two_ranks[0], 1e-5)
-    done = run_ranks("--resume", "run")
-    assert done.returncode == 0 and done.stdout.count("has finished already (20 steps)") == 1
+    unreadable = {"TROUBLE": "1 1 raise runs.RunError('a stale file')", "WHERE": "Run.metrics"}
+    done = run_ranks("--resume", "run", **unreadable)  # rank 0 decides
+    assert (done.returncode, done.stderr) == (0, "") and done.stdout.count("has finished already (20 steps)") == 1
 
 
 @real
 def test_time_is_over_for_all_when_it_is_for_one():
-    later = "1 3 time.monotonic = lambda real=time.monotonic: real() + 3600"
+    later = "1 2 time.monotonic = lambda real=time.monotonic: real() + 3600"  # of which all hear in step 3
     done = run_ranks(*TINY, "--run", "run", "--max-minutes", 50, TROUBLE=later)
     assert (done.returncode, done.stderr) == (0, "") and Run.open("run").load()[1]["step"] == 3
 
@@ -555,6 +628,7 @@ def test_a_signal_to_mpiexec_saves(number, code, two_ranks):
         ("1 3 os.kill(os.getpid(), signal.SIGKILL)", "Task.after_update", "(?i)killed|signal"),
         ("0 1 raise runs.RunError('the disk is full')", "Run.save", r"^error: the disk is full \(on rank 0 of 2\)$"),
         ("0 1 raise runs.RunError('the disk is full')", "Run.log", r"^error: the disk is full \(on rank 0 of 2\)$"),
+        ("1 3 args[1].parameters()[0].data[...] += 1e-6", "Task.after_update", "^error: .* parameters differ at step 20 "),
     ],
 )
 def test_a_rank_that_dies_takes_all_with_it(trouble, where, says):
@@ -579,6 +653,21 @@ def test_what_cannot_be_is_told_once(words, says):
     done = run_ranks(*words, ranks=1 if ":" in words else 2)
     assert done.returncode == 2 and says in done.stderr
     assert done.stderr.startswith("error: ") and done.stderr.count("\n") == 1
+
+
+@real
+@pytest.mark.parametrize("resumed", [False, True])
+def test_ranks_that_start_from_different_parameters_write_nothing(resumed, two_ranks):
+    """As from different files, or different versions of what draws the first weights."""
+    words = [*TINY, "--run", "run"]
+    if resumed:
+        shutil.copytree(two_ranks[0].path, "run")
+        words = ["--resume", "run"]
+    before = {path.name: path.read_bytes() for path in Path("run").glob("*")}
+    done = run_ranks(*words, TROUBLE="1 1 args[0].optimizer.data[-1] += 1", WHERE="Trainer.require_agreement")
+    assert done.returncode == 2 and done.stderr.count("\n") == 1
+    assert done.stderr.startswith(f"error: the ranks' parameters differ at step {20 if resumed else 0} ")
+    assert {path.name: path.read_bytes() for path in Path("run").glob("*")} == before and Path("run").exists() == resumed
 
 
 @real

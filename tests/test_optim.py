@@ -108,6 +108,22 @@ def test_twenty_steps_equal_the_textbook(xp, make, textbook, constants, dtype, t
     assert optimizer.updates == 20
 
 
+def test_adams_first_step_keeps_its_digits_in_float32(xp):
+    parameter = Parameter(xp.zeros(5, np.float32))
+    optimizer, g = Adam([parameter]), np.array([1e-6, -0.3, 2.0, 1e3, 0.0])
+    parameter.grad[...] = xp.asarray(g.astype(np.float32))
+    optimizer.step(1.0)
+    np.testing.assert_allclose(to_host(parameter.data), [textbook_adam(0.0, [x], [1.0]) for x in g.astype(np.float32).tolist()], rtol=1e-6)
+
+
+def test_adam_without_momentum(xp):
+    parameter = Parameter(xp.ones(1))
+    optimizer = Adam([parameter], beta1=0.0, beta2=0.0)
+    parameter.grad[...] = 2.0
+    optimizer.step(0.25)
+    np.testing.assert_allclose(to_host(parameter.data), [0.75], rtol=1e-8)  # the sign of the gradient, times the rate
+
+
 @pytest.mark.parametrize("make", ALL)
 def test_a_step_uses_the_optimizers_own_rate_unless_given_another(xp, make):
     results = []

@@ -11,12 +11,12 @@ import signal
 import numpy as np
 import pytest
 
-from tinyrmc import LSTM, Tape, load, nn, primitives, ranks, training
+from tinyrmc import LSTM, Tape, nn, primitives, ranks, training
 from tinyrmc.discovery import load_task
 from tinyrmc.fused import softmax_cross_entropy
 from tinyrmc.parallel import CAN_FORK
 from tinyrmc.runs import Run, RunError
-from tinyrmc.training import NonFinite, Samples, Task, Totals, TrainConfig, Trainer, config_from_dict, run_training
+from tinyrmc.training import NonFinite, Samples, Task, Totals, TrainConfig, Trainer, run_training
 
 nth_farthest = load_task("nth_farthest")
 forks = pytest.mark.skipif(not CAN_FORK, reason="needs fork")
@@ -359,6 +359,26 @@ def test_another_number_of_workers_goes_on_to_rounding(make_trainer, new_run):
         np.testing.assert_allclose(one, two, rtol=1e-3, atol=1e-6)
 
 
+class Counted(ranks.Ranks):
+    """A single process that counts the messages which several ranks would exchange."""
+
+    exchanges = 0
+
+    def each(self, compute):
+        self.exchanges += 1
+        return super().each(compute)
+
+
+def test_a_step_costs_one_exchange_of_messages(new_run):
+    def exchanges(steps):
+        config = dataclasses.replace(TRAIN, steps=steps, log_every=100, evaluate_every=100)
+        trainer = Trainer(Larger(Config(config)), ranks=Counted())
+        run_training(trainer, new_run(), max_minutes=60)
+        return trainer.ranks.exchanges
+
+    assert exchanges(30) - exchanges(10) == 20
+
+
 def test_signals_are_as_before_when_a_run_is_over(make_trainer, new_run):
     before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
     run_training(make_trainer(stop_at(Larger(Config()), 2)), new_run())
@@ -551,7 +571,7 @@ def test_a_task_that_gives_only_what_it_must_learns(make_trainer, new_run):
     assert task.references() == {} and task.describe(trainer.model) == "MLP" and task.pictures(trainer.model, run.path) == []
 
 
-# --- Configurations, and models from files ------------------------------------------------------------------------------------------------
+# --- Configurations, and what is refused --------------------------------------------------------------------------------------------------
 
 
 POSITIVE = ["steps", "batch_size", "learning_rate", "piece_size", "log_every", "evaluate_every", "nonfinite_limit", "clip_norm"]
@@ -581,39 +601,17 @@ def test_a_piece_is_the_batch_on_a_gpu_unless_told_otherwise():
     assert {TrainConfig(piece_size=50).piece(xp) for xp in (np, gpu)} == {50}
 
 
-def test_a_configuration_comes_back_from_json():
-    for _, config in nth_farthest.Task.presets.values():
-        values = dataclasses.asdict(config)
-        values["data"]["rungs"] = [list(rung) for rung in values["data"]["rungs"]]  # as JSON has it
-        assert config_from_dict(nth_farthest.Config, values) == config
-
-
 @pytest.mark.parametrize(
-    "change, says",
+    "asked, says",
     [
-        (lambda values: values["train"].pop("steps"), r"config\.train\.steps is missing"),
-        (lambda values: values["model"].update(slots=3), r"config\.model\.slots is unknown"),
-        (lambda values: values.pop("data"), r"config\.data is missing"),
-        (lambda values: values["train"].update(steps=-1), r"config\.train cannot be used: train\.steps must be positive"),
+        ({"workers": 0}, "workers=0: there must be at least one; leave workers out"),
+        ({"workers": -1}, "workers=-1: there must be at least one"),
+        ({"workers": 2, "device": "cuda"}, "workers=2 with device='cuda': a GPU is fed by one worker; leave workers out"),
     ],
 )
-def test_a_configuration_of_another_version_names_the_field(change, says):
-    values = dataclasses.asdict(nth_farthest.QUICK)
-    change(values)
-    with pytest.raises(RunError, match=says):
-        config_from_dict(nth_farthest.Config, values)
-
-
-@pytest.mark.parametrize("core", ["rmc", "rmc_paper", "lstm"])
-def test_load_gives_the_trained_network(core, make_trainer, tmp_path):
-    task = relations(core)
-    described = {"task": "nth_farthest", "preset": "quick", "seed": 3, "config": dataclasses.asdict(task.config)}
-    run = Run.create(tmp_path, "run", described, {})
-    trainer = make_trainer(task, seed=3)
-    run_training(trainer, run)
-    inputs = task.draw(np.random.default_rng(0), 5)["inputs"]
-    for path in (run.path, str(run.path), run.checkpoint):
-        np.testing.assert_array_equal(load(path)(inputs).data, trainer.model(inputs).data)
+def test_numbers_of_workers_that_cannot_be_are_refused(asked, says):
+    with pytest.raises(ValueError, match=says):
+        Trainer(Larger(Config()), **asked)
 
 
 def test_a_loss_that_returns_something_else_is_told_what_to_return(make_trainer):

@@ -22,6 +22,6 @@ __all__ = [
 
 def load(path):
     """The trained model of a run directory, checkpoint or weights file: `tinyrmc.load("runs/nth_farthest-quick-1")`."""
-    from .training import load_model
+    from .loading import load_model
 
     return load_model(path)

@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 
 import numpy as np
 
-_NAMESPACES = {np.ndarray: np}  # array type -> module with NumPy's names
+NAMESPACES = {np.ndarray: np}  # array type -> module with NumPy's names
 _EXTRAS = "'tinyrmc[cuda12]' or 'tinyrmc[cuda13]'"
 
 
@@ -23,21 +23,21 @@ class DeviceError(RuntimeError):
 
 def register(array_type: type, xp) -> None:
     """Make `xp` the namespace of all arrays of `array_type`."""
-    _NAMESPACES[array_type] = xp
+    NAMESPACES[array_type] = xp
 
 
 def namespace(array):
     """The module whose functions work on `array`: numpy, cupy or a registered one. TypeError for anything that is not an array."""
-    xp = _NAMESPACES.get(type(array))
+    xp = NAMESPACES.get(type(array))
     return xp if xp is not None else _discover(type(array))
 
 
 def _discover(array_type: type):
     """First sight of an array type: a subclass of a known one (np.memmap), or CuPy's. Remembers the answer."""
     for base in array_type.__mro__:
-        if base in _NAMESPACES:
-            register(array_type, _NAMESPACES[base])
-            return _NAMESPACES[base]
+        if base in NAMESPACES:
+            register(array_type, NAMESPACES[base])
+            return NAMESPACES[base]
     if array_type.__module__.partition(".")[0] == "cupy":
         register(array_type, sys.modules["cupy"])
         return sys.modules["cupy"]
@@ -50,7 +50,7 @@ def gemm(a, b, out=None):
     A stack of matrices times one matrix (or vector) is a single large product here; `matmul` alone would run a small one per matrix.
     """
     xp = namespace(a)
-    if b.ndim <= 2 < a.ndim:
+    if b.ndim <= 2 < a.ndim and out is None:
         return xp.matmul(a.reshape(-1, a.shape[-1]), b).reshape(*a.shape[:-1], *b.shape[1:])
     return xp.matmul(a, b, out=out)
 

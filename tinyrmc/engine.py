@@ -21,7 +21,7 @@ import threading
 
 import numpy as np
 
-from .backend import namespace, to_host
+from .backend import NAMESPACES, namespace, to_host
 
 _NUMBERS = (bool, int, float, complex)
 _parameter_ids = itertools.count(-1, -1)  # parameters live on every tape, so their ids are permanent and negative
@@ -169,7 +169,7 @@ class Primitive:
     """One differentiable operation: a forward rule and its vector-Jacobian product (vjp).
 
     `forward(xp, *arrays, **static) -> (out, saved)`: out is an array, or a tuple of arrays; saved is the tuple that the vjp will want.
-    `vjp(xp, needs, g, *saved)` -> one gradient (or None) per array argument. `needs[i]` is False where nobody asks; g is a tuple where out
+    `vjp(xp, needs, g, *saved)` -> one gradient (or None) per array argument. `needs[i]` is None where nobody asks; g is a tuple where out
     is one, with zeros for outputs that were not used. A gradient may have the broadcast shape: the tape sums it back.
 
     The public call takes arrays, Tensors and Python numbers, then the static arguments by name or in order, and returns Tensors.
@@ -213,11 +213,14 @@ class Primitive:
                     arrays.append(value)
                     inputs.append(None)
                     continue
-                xp, known = self._namespace(xp if known else None, value, position), type(value)
-            if value.dtype is not dtype and position not in self.indices:
-                dtype = self._agree(dtype, value.dtype, position)
+                if known or (mine := NAMESPACES.get(type(value))) is None:
+                    mine = self._namespace(xp if known else None, value, position)
+                xp, known = mine, type(value)
+            new = value.dtype
+            if new is not dtype and position not in self.indices:
+                dtype = new if dtype is None and new.kind == "f" else self._agree(dtype, new, position)
             arrays.append(value)
-            inputs.append((node, value.shape, value.dtype) if node else None)
+            inputs.append((node, value.shape, new) if node else None)
         try:
             rules = self if xp is np else self.override(xp, arrays, static)
             out, saved = rules.forward(xp, *arrays, **static)
@@ -228,13 +231,18 @@ class Primitive:
         first = outputs[0].dtype
         if first is not dtype and dtype is not None and first != dtype:
             raise TypeError(f"{self.name}: {dtype} arguments gave a {first} result; some constant has a wider dtype")
-        results = []
+        results, places = [], []
         for o in outputs:
             if isinstance(o, np.generic):
                 o = np.asarray(o)
-            results.append(Tensor(o, next(tape._ids), tape) if tracked else Tensor(o))
+            if tracked:
+                id = next(tape._ids)
+                places.append((id, o.shape, o.dtype))
+                results.append(Tensor(o, id, tape))
+            else:
+                results.append(Tensor(o))
         if tracked:
-            tape.entries.append((rules, xp, inputs, [(t.id, t.data.shape, t.data.dtype) for t in results], saved, several))
+            tape.entries.append((rules, xp, inputs, places, saved, several))
         return tuple(results) if several else results[0]
 
     def override(self, xp, arrays, static):
@@ -328,14 +336,17 @@ class _Gradients:
         self.sinks, self.keep, self.pending, self.owned, self.kept = sinks, keep, {}, set(), {}
 
     def add(self, id, g):
-        if id in self.sinks:
-            self.sinks[id] += g
-        elif id not in self.pending:
-            self.pending[id] = g
+        held = self.pending.get(id)
+        if held is None:
+            if id in self.sinks:
+                self.sinks[id] += g
+            else:
+                self.pending[id] = g
         elif id in self.owned:
-            self.pending[id] += g
+            held += g
+            self.pending[id] = held  # a sum of 0-d arrays is a NumPy scalar, which += replaces
         else:
-            self.pending[id] = self.pending[id] + g
+            self.pending[id] = held + g
             self.owned.add(id)
 
     def collect(self, xp, outputs):
@@ -442,7 +453,7 @@ class Tape:
             g = gradients.collect(xp, outputs) if several else gradients.pop(outputs[0][0])
             if g is None:
                 continue
-            partials = rules.rule(xp, [spec is not None for spec in inputs], g, *saved)
+            partials = rules.rule(xp, inputs, g, *saved)  # what is None in inputs needs no gradient
             if not isinstance(partials, tuple):
                 partials = (partials,)
             for position, (spec, partial) in enumerate(zip(inputs, partials, strict=True)):

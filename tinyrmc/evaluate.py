@@ -13,11 +13,14 @@ from pathlib import Path
 
 from .backend import blas_threads
 from .commands import Parser, UsageError, results_table, run_main
-from .training import Totals, export_weights, open_checkpoint, restore_model
+from .loading import export_weights, open_checkpoint, restore_model
+from .ranks import require_alone
+from .training import Totals
 
 
 def main(argv: list[str] | None = None) -> int:
     """The command line; returns the exit code."""
+    require_alone("tinyrmc.evaluate")
     parser = Parser(prog="python -m tinyrmc.evaluate", description=__doc__.splitlines()[0])
     parser.add_argument("run", type=Path, metavar="RUN", help="run directory, checkpoint.npz or weights file")
     parser.add_argument("--export", type=Path, metavar="FILE", help="write the weights and the configuration, nothing else, to FILE (.npz)")

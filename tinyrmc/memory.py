@@ -149,19 +149,17 @@ class RelationalMemory(_Memory):
         `trace`, a list, receives one dict of arrays for the step: "attention" (B, H, N, N + n) of the last block, and "input_gate",
         "forget_gate" (B, N, F or 1). Without it nothing is kept.
         """
-        rows, gates = self._prepare(_check_input(self, inputs))
-        return self._step(rows, gates, state, trace)
+        return self._step(*self._prepare(_check_input(self, inputs)), state, trace)
 
     def unroll(self, inputs, state, trace=None):
         """T steps: inputs (B, T, input_size) or (B, T, n, input_size) -> [T outputs (B, N F)], last state.
 
         What needs no memory, the projection of the inputs and their part of the gates, is computed for all steps at once.
         """
-        rows, gates = self._prepare(p.swapaxes(_check_input(self, inputs, leading=2), 0, 1))  # (T, B, n, F), (T, B, 1, G)
-        gates = [None] * rows.shape[0] if gates is None else p.unstack(gates)
+        rows, from_input = self._prepare(p.swapaxes(_check_input(self, inputs, leading=2), 0, 1))  # (T, B, n, F), (T, B, 1, G)
         outputs = []
-        for x, from_input in zip(p.unstack(rows), gates, strict=True):
-            output, state = self._step(x, from_input, state, trace)
+        for parts in zip(p.unstack(rows), [None] * rows.shape[0] if from_input is None else p.unstack(from_input), strict=True):
+            output, state = self._step(*parts, state, trace)
             outputs.append(output)
         return outputs, state
 
@@ -172,15 +170,16 @@ class RelationalMemory(_Memory):
             return rows, None
         return rows, self.gate_inputs(p.reshape(rows, (*rows.shape[:-2], 1, -1))) + self.gate_memory.bias
 
-    def _step(self, rows, gates, memory, trace):
+    def _step(self, rows, from_input, memory, trace):
         seen = None if trace is None else {}
         _check_state(self, rows, memory)
         candidate = self._attend(rows, memory, seen)  # (B, N, F)
         if self.gate_style is None:
             memory = candidate
         else:
-            heard = linear(p.tanh(memory), self.gate_memory.weight)  # (B, N, G)
-            memory = rmc_gates(gates, heard, candidate, memory, input_bias=self.input_bias, forget_bias=self.forget_bias, trace=seen)
+            from_memory = linear(p.tanh(memory), self.gate_memory.weight)  # (B, N, G)
+            biases = {"input_bias": self.input_bias, "forget_bias": self.forget_bias}
+            memory = rmc_gates(from_input, from_memory, candidate, memory, **biases, trace=seen)
         if trace is not None:
             trace.append(seen)
         return p.reshape(memory, (memory.shape[0], -1)), memory

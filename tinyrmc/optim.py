@@ -80,7 +80,9 @@ class Optimizer:
         """
         xp, g = self.xp, self.gradient
         if any(p.data is not view for p, view in zip(self.parameters, self._views, strict=True)):
-            raise RuntimeError("a Parameter has moved to another optimizer's buffer, made later; step that one, or make one for all")
+            raise RuntimeError(
+                "a Parameter has moved to another optimizer's buffer or another array library since; step that optimizer, or make a new one"
+            )
         rate = self.learning_rate if learning_rate is None else learning_rate
         _require(0 <= rate < math.inf, "learning_rate", rate, "finite and not negative")
         _require(max_norm is None or 0 < max_norm < math.inf, "max_norm", max_norm, "positive and finite, or None for no clipping")
@@ -186,13 +188,17 @@ class Adam(Optimizer):
         xp.multiply(g, g, out=scratch)
         scratch *= 1 - self.beta2
         v += scratch
-        steps = xp.maximum(self.updates, 1)
         xp.sqrt(v, out=scratch)
-        scratch /= xp.sqrt(1 - self.beta2**steps).astype(self.dtype)
+        scratch /= xp.sqrt(self._bias_correction(self.beta2))
         scratch += self.epsilon
         xp.divide(m, scratch, out=scratch)
-        scratch *= rate / (1 - self.beta1**steps).astype(self.dtype)
+        scratch *= rate / self._bias_correction(self.beta1)
         self.data -= scratch
+
+    def _bias_correction(self, beta):
+        """1 - beta^t, a 0-d array; written so that beta near 1 does not cost the first steps four digits."""
+        steps = self.xp.maximum(self.updates, 1)
+        return -self.xp.expm1(steps * (math.log(beta) if beta else -math.inf)).astype(self.dtype)
 
 
 def schedule(peak: float, steps: int, warmup: int = 0, decay: float = 0.0, floor: float = 0.0) -> Callable[[int], float]:

@@ -7,7 +7,8 @@ for a given number of workers, whether these are threads or processes.
 Processes are the faster kind on a CPU, because Python's lock lets only one thread at a time run Python: a step at 4 slots x 64 units is a
 great many small NumPy calls. They are forked, so they start at once and with everything the parent has built, and the flat buffers lie in
 memory that all of them see; what passes through the pipes is a few numbers as JSON. Threads serve where there is no safe fork (macOS,
-Windows) and where arrays live on a GPU.
+Windows) and for a task that carries arrays from step to step; in a free-threaded Python they are as good as processes. A GPU is fed by one
+worker.
 """
 
 from __future__ import annotations

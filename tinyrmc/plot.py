@@ -9,12 +9,14 @@ from __future__ import annotations
 from pathlib import Path
 
 from .commands import Parser, run_main
+from .loading import open_checkpoint, restore_model, task_from_dict
+from .ranks import require_alone
 from .runs import Run, RunError, first_difference
-from .training import open_checkpoint, restore_model, task_from_dict
 
 
 def main(argv: list[str] | None = None) -> int:
     """The command line; returns the exit code."""
+    require_alone("tinyrmc.plot")
     parser = Parser(prog="python -m tinyrmc.plot", description="Draw the learning curves of training runs.")
     parser.add_argument("runs", type=Path, nargs="+", metavar="RUN", help="run directory; several seeds of one configuration make one line")
     parser.add_argument(

@@ -5,6 +5,9 @@
 Every rank holds the whole network and takes every step. Of a batch each draws and differentiates its own pieces; one Allreduce adds up the
 flat gradients, and the same update follows everywhere. So there is no master, and nothing is sent but gradients and short messages.
 
+MPI recommends, but does not promise, that all ranks get the same sums, and each computes the gradient's norm with its own BLAS. So before
+training, and whenever a checkpoint is saved, it is checked that all have the same parameters to the last bit (`Trainer.require_agreement`).
+
 Whoever trains talks to `Ranks`, which is a single process, where all of this is nothing. `MpiRanks` is the same over MPI: NumPy buffers and
 JSON, never pickle. What an exception on one rank must not do is leave the others waiting for it. Hence the rule: what can fail on one rank
 alone is computed inside `each` or `together`, after which either all ranks go on or all stop.
@@ -25,7 +28,11 @@ import numpy as np
 from .backend import namespace, to_device, to_host
 from .parallel import available_cores
 
-LAUNCHERS = ("PMI", "OMPI_COMM_WORLD")  # MPICH, Intel MPI and Microsoft MPI; Open MPI. They set <this>_SIZE and <this>_RANK
+LAUNCHERS = {  # the variables in which each tells how many ranks it has started, and which one this is
+    "PMI_SIZE": "PMI_RANK",  # MPICH, Intel MPI, Microsoft MPI
+    "OMPI_COMM_WORLD_SIZE": "OMPI_COMM_WORLD_RANK",  # Open MPI
+    "SLURM_STEP_NUM_TASKS": "SLURM_PROCID",  # srun
+}
 
 
 class LaunchError(RuntimeError):
@@ -151,11 +158,12 @@ class MpiRanks(Ranks):
 
 
 def launched() -> Ranks:
-    """The ranks that mpiexec has started this program on; without mpiexec a single one, and mpi4py is not imported.
+    """The ranks that mpiexec or srun has started this program on; without them a single one, and mpi4py is not imported.
 
-    LaunchError if there is no MPI library, and if the program runs without `-m mpi4py`, which ends all ranks when one fails: ranks that
-    did not know of each other would train the same network once each.
+    LaunchError if there is no MPI library, and if one of LAUNCHERS has started ranks that do not know of each other: they would train the
+    same network once each. They know through `-m mpi4py`, which also ends all ranks when one fails, and only if its MPI is the launcher's.
     """
+    mpi = None
     if re.search(r" -m ?mpi4py(\.run)?\b", " ".join(sys.orig_argv)):
         try:
             from mpi4py import MPI
@@ -163,12 +171,27 @@ def launched() -> Ranks:
             raise LaunchError(f"mpi4py finds no MPI library: {error}; pip install 'tinyrmc[mpi]'") from error
         if MPI.COMM_WORLD.Get_size() > 1:
             return MpiRanks(MPI)
+        mpi = MPI.get_vendor()[0]
         MPI.Finalize()
-    else:
-        size, rank = (max(int(os.environ.get(f"{name}_{what}", 0)) for name in LAUNCHERS) for what in ("SIZE", "RANK"))
-        if size > 1 and rank > 0:
-            raise SystemExit(0)  # rank 0 says why
-        if size > 1:
-            first = "" if importlib.util.find_spec("mpi4py") else "pip install 'tinyrmc[mpi]', then "
-            raise LaunchError(f"{size} ranks that do not know each other; {first}mpiexec -n {size} python -m mpi4py -m tinyrmc.train ...")
+    size = _started()
+    if size > 1 and mpi:
+        raise LaunchError(f"{size} ranks that do not know each other: mpi4py uses {mpi}, and something else started them; use its mpiexec")
+    if size > 1:
+        first = "" if importlib.util.find_spec("mpi4py") else "pip install 'tinyrmc[mpi]', then "
+        raise LaunchError(f"{size} ranks that do not know each other; {first}mpiexec -n {size} python -m mpi4py -m tinyrmc.train ...")
     return Ranks()
+
+
+def require_alone(program: str) -> None:
+    """LaunchError if one of LAUNCHERS has started several ranks of a program that has work for one."""
+    size = _started()
+    if size > 1:
+        raise LaunchError(f"{size} ranks would all do the same; start {program} without mpiexec or srun")
+
+
+def _started():
+    """How many ranks a launcher says it has started. If there are several, all but the first leave: it says why."""
+    size, rank = (max(int(os.environ.get(name, 0)) for name in names) for names in (LAUNCHERS.keys(), LAUNCHERS.values()))
+    if size > 1 and rank > 0:
+        raise SystemExit(0)
+    return size

@@ -87,6 +87,11 @@ def load_arrays(path, if_damaged="make or fetch it again"):
     return _unpack(data, path, if_damaged)
 
 
+def under(prefix, arrays):
+    """The arrays whose names begin with `prefix`, by the rest of their names."""
+    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
+
+
 def _pack(arrays, meta):
     members = {HEADER: _json({"format": FORMAT, "version": VERSION, "meta": meta}).encode()}
     for name, array in arrays.items():
@@ -271,13 +276,17 @@ class Run:
 
 
 class Onlooker(Run):
-    """A run whose directory another process writes: what it is told to write is passed over."""
+    """A run whose directory another process writes, and whose metrics it reads: here both are passed over."""
 
     def save(self, arrays, state):
         """Nothing."""
 
     def log(self, line):
         """Nothing."""
+
+    def metrics(self):
+        """None."""
+        return []
 
     def truncate_metrics(self, lines):
         """Nothing."""

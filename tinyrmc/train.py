@@ -23,9 +23,10 @@ from typing import Annotated, Literal
 from . import discovery
 from .backend import describe_gpu, has_tf32, use_tf32
 from .commands import UsageError, duration, flags_of, nearest, parse, percent, python, results_table, run_main
+from .loading import open_checkpoint, task_from_dict
 from .ranks import Ranks, launched
 from .runs import Onlooker, Run, RunError, environment, require_same
-from .training import Task, Trainer, open_checkpoint, run_training, task_from_dict
+from .training import Task, Trainer, run_training
 
 
 @dataclasses.dataclass(frozen=True)
@@ -147,21 +148,20 @@ def _parse(task: str, preset: str, default, options: Options, args: list[str]):
 def _train(task: Task, options: Options, described: dict, run: Run | None, ranks: Ranks) -> int:
     """Build, announce, train, report. Nothing is written before everything has been accepted, and by all ranks."""
     arrays, state = ranks.together(lambda: _checkpoint(options, run))
-    asked = ranks.each(lambda: [described, repr(options), state.get("step")])
-    before = state.get("workers") if state.get("ranks", 1) == ranks.size else None
-    trainer = ranks.together(lambda: _trainer(task, options, options.workers or before, ranks, asked))
+    asked = ranks.each(lambda: [described, repr(options)])
+    trainer = ranks.together(lambda: _trainer(task, options, arrays, state, ranks, asked))
+    trainer.require_agreement()
     launch, workers = f"{ranks.launch(python())} tinyrmc.train", trainer.workers.count
     if run is None:
         run = _new_run(described, options, trainer)
     else:
-        ranks.together(lambda: trainer.restore(arrays, state))
-        if ranks.together(lambda: _finished(trainer, run)):
+        if ranks.each(lambda: ranks.rank == 0 and _finished(trainer, run))[0]:  # the others may see an older file, or none
             print(
                 f"{run.path} has finished already ({trainer.step:,} steps); see {python()} -m tinyrmc.evaluate {shlex.quote(str(run.path))}"
             )
             return 0
         run = run if ranks.rank == 0 else Onlooker(run.path, run.config, run.environment)
-        run.truncate_metrics(state["lines"])
+        ranks.together(lambda: run.truncate_metrics(state["lines"]))
         if (state.get("ranks", 1), state["workers"]) != (ranks.size, workers):
             of_ranks = [f" on {size} ranks" if size > 1 else "" for size in (state.get("ranks", 1), ranks.size)]
             print(
@@ -196,19 +196,21 @@ def _checkpoint(options: Options, run: Run | None) -> tuple[dict, dict]:
     return arrays, state
 
 
-def _trainer(task: Task, options: Options, workers: int | None, ranks: Ranks, asked: list) -> Trainer:
-    """A new Trainer. UsageError if it cannot be, or if the ranks were `asked` for different things."""
-    batch = task.config.train.batch_size
+def _trainer(task: Task, options: Options, arrays: dict, state: dict, ranks: Ranks, asked: list) -> Trainer:
+    """A Trainer, which goes on from the checkpoint if there is one, with as many workers as before unless told otherwise.
+
+    UsageError if it cannot be, or if the ranks were `asked` for different things.
+    """
+    before = state.get("workers") if options.device == "cpu" and state.get("ranks", 1) == ranks.size else None
+    workers, batch = options.workers or before, task.config.train.batch_size
     if any(words != asked[0] for words in asked):
-        raise UsageError("the ranks were started with different words, or read different checkpoints; start all of them alike")
+        raise UsageError("the ranks were started with different words; start all of them alike")
     least = workers or 1
     if least > batch:
         raise UsageError(f"--workers {workers} is more than the {batch} examples of a batch; use at most {batch}")
     if least * ranks.size > batch:
         each = f" with --workers {workers} each" if workers else ""
         raise UsageError(f"{ranks.size} ranks{each} are more than the {batch} examples of a batch; use fewer")
-    if least > 1 and options.device == "cuda":
-        raise UsageError(f"--workers {workers} with --device cuda: a GPU is fed by one worker; leave --workers out")
     try:
         trainer = Trainer(task, options.seed, workers, options.device, ranks=ranks)
     except (ValueError, MemoryError) as error:
@@ -221,6 +223,8 @@ def _trainer(task: Task, options: Options, workers: int | None, ranks: Ranks, as
                 "leave --tf32 out, or say --no-tf32"
             )
         use_tf32(trainer.xp, True)
+    if state:
+        trainer.restore(arrays, state)
     return trainer
 
 

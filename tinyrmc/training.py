@@ -9,12 +9,12 @@ Randomness depends only on (seed, step, block of examples), never on who compute
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
+import json
 import math
 import signal
 import time
-import typing
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -26,7 +26,7 @@ from .engine import Tape
 from .nn import Module
 from .parallel import CAN_FORK, GIL, Workers, pieces_of, shared_zeros
 from .ranks import Ranks
-from .runs import Run, RunError, load_arrays, require_same, save_arrays
+from .runs import Run, RunError, under
 
 BLOCK = 64  # examples drawn from one random stream; a rank or a worker that needs some blocks draws only those
 PIECE = 128  # examples that one worker takes at a time on a CPU: more do not come faster, and hold more memory
@@ -75,7 +75,6 @@ class TrainConfig:
             raise ValueError(f"train.decay must be in [0, 1] and train.warmup_steps >= 0, not {self.decay!r} and {self.warmup_steps!r}")
         if self.evaluate_every % self.log_every:
             raise ValueError(f"train.evaluate_every ({self.evaluate_every}) must be a multiple of train.log_every ({self.log_every})")
-
 
     def piece(self, xp) -> int:
         """How many examples of `xp`'s arrays may go through the network at once."""
@@ -226,8 +225,8 @@ class Trainer:
 
     Args:
         workers: how many share a batch, or with several ranks a rank's part of it (see parallel.py); None: as many as the work is worth,
-            one a core at most.
-        device: "cpu", or "cuda" with one worker.
+            one a core at most. ValueError for less than one, and for more on a GPU, which one worker feeds.
+        device: "cpu" or "cuda".
         processes: whether the workers are processes; by default where that is possible.
         ranks: the processes that train together, each with a Trainer made alike (see ranks.py). All take every step; `advance`, `read`,
             `evaluate` and `arrays` wait for each other.
@@ -242,6 +241,10 @@ class Trainer:
         processes: bool | None = None,
         ranks: Ranks | None = None,
     ):
+        if workers is not None and workers < 1:
+            raise ValueError(f"workers={workers}: there must be at least one; leave workers out, or give 1 or more")
+        if workers not in (None, 1) and device == "cuda":
+            raise ValueError(f"workers={workers} with device='cuda': a GPU is fed by one worker; leave workers out, or give 1")
         self.ranks = ranks or Ranks()
         self.task, self.seed, self.xp = task, seed, device_namespace(device, self.ranks.local_rank)
         model_seed, data_seed = np.random.SeedSequence(seed).spawn(2)
@@ -275,10 +278,13 @@ class Trainer:
         cores = self.ranks.cores if processes or not GIL else min(2, self.ranks.cores)
         return max(1, min(cores, share, numbers // WORTHWHILE))
 
-    def advance(self) -> None:
-        """One step."""
+    def advance(self, note: Callable[[], object] = lambda: None) -> list:
+        """One step; returns [note() of each rank], which it asks for when the gradient is computed and sends along with the losses.
+
+        Ranks exchange one message a step, and one Allreduce adds up their gradients.
+        """
         config, xp = self.task.config.train, self.xp
-        replies = self._ask("differentiate")
+        replies, notes = self._ask("differentiate", note)
         step = Totals()
         for number in range(sum(map(len, replies))):  # in the order of the pieces
             step.add(replies[number % len(replies)][number // len(replies)])
@@ -293,11 +299,13 @@ class Trainer:
         self.first_skipped = xp.where(xp.logical_or(finite, self.first_skipped >= 0), self.first_skipped, self.step + 1)
         self.skipped += xp.logical_not(finite)
         self.step += 1
+        return notes
 
-    def _ask(self, do: str) -> list:
-        """What every worker of every rank replies."""
+    def _ask(self, do: str, note: Callable[[], object] = lambda: None) -> tuple[list, list]:
+        """What every worker of every rank replies, and the ranks' notes."""
         request = {"do": do, "step": self.step, "task": self.task.state()}
-        return [reply for replies in self.ranks.each(lambda: self.workers.run(request)) for reply in replies]
+        replies, notes = zip(*self.ranks.each(lambda: (self.workers.run(request), note())), strict=True)
+        return [reply for of_rank in replies for reply in of_rank], list(notes)
 
     def _share(self, worker: int, request: dict) -> list | dict:
         """A worker's part of a request: the metrics of each of its pieces of a step, or of its part of the held-out examples.
@@ -344,6 +352,25 @@ class Trainer:
             raise NonFinite(f"stopped at step {self.step}: parameters are no longer finite; the last good checkpoint is kept. {REMEDY}")
         return skipped
 
+    def require_agreement(self) -> None:
+        """RunError unless step, parameters and optimizer state are the same on all ranks, to the last bit (waits for the device)."""
+        sums = self.ranks.each(self._checksum)
+
+        def compare():
+            if sums != [sums[0]] * len(sums):
+                raise RunError(
+                    f"the ranks' parameters differ at step {self.step} (nothing was saved): they read different checkpoints, or round "
+                    "differently; give all ranks the same files, NumPy and kind of processor, then resume or start again"
+                )
+
+        self.ranks.together(compare)
+
+    def _checksum(self):
+        checksum = zlib.crc32(json.dumps([self.step, self.task.state()]).encode())
+        for array in (self.optimizer.data, *self.optimizer.state().values()):
+            checksum = zlib.crc32(to_host(array).tobytes(), checksum)
+        return checksum
+
     def read(self) -> dict:
         """The metrics since the last call, as a line for metrics.jsonl (waits for the device). NonFinite as in `require_finite`."""
         line = self.ranks.each(self._line)[0]  # curricula must move in step, and other ranks may round otherwise
@@ -359,7 +386,7 @@ class Trainer:
     def evaluate(self) -> dict:
         """The task's metrics on the held-out examples, as `test_*`."""
         totals = Totals()
-        for reply in self._ask("evaluate"):
+        for reply in self._ask("evaluate")[0]:
             totals.add(reply)
         return totals.means("test_")
 
@@ -401,9 +428,9 @@ class Trainer:
 
     def _restore(self, arrays, state):
         self.workers.close()  # processes must start from the restored state
-        self.model.load_parameters(_under("parameters/", arrays))
-        self.optimizer.load_state(_under("optimizer/", arrays))
-        carry = _to(self.xp, _under("carry/", arrays))
+        self.model.load_parameters(under("parameters/", arrays))
+        self.optimizer.load_state(under("optimizer/", arrays))
+        carry = _to(self.xp, under("carry/", arrays))
         if carry:
             ours, pieces = range(self._first, self._first + self.workers.count), enumerate(self._pieces())
             self.carry = {k: {name: x[a:b] for name, x in carry.items()} for k, (a, b) in pieces if k % self._everybody in ours}
@@ -413,30 +440,28 @@ class Trainer:
         self.task.load_state(state["task"])
 
 
-def _under(prefix, arrays):
-    return {name.removeprefix(prefix): x for name, x in arrays.items() if name.startswith(prefix)}
-
-
 class Interrupt:
     """Turns the first Ctrl-C or SIGTERM into a flag, so that a step is finished and saved; a second one stops at once.
 
     With several ranks it is left to mpiexec to stop at once, which passes on to all ranks, perhaps twice, what itself is sent.
+
+    number: that of a signal that has come to this rank, else 0.
     """
 
     def __init__(self, ranks: Ranks):
-        self._ranks, self._number = ranks, 0
+        self._ranks, self.number = ranks, 0
 
     @property
     def signal(self) -> int:
         """The number of a signal that has come to any rank, else 0. All ranks ask together."""
-        return self._ranks.largest(self._number)
+        return self._ranks.largest(self.number)
 
     def __enter__(self):
         self._before = {s: signal.signal(s, self._note) for s in (signal.SIGINT, signal.SIGTERM)}
         return self
 
     def _note(self, number, _):
-        self._number = number
+        self.number = number
         if self._ranks.size == 1:
             self.__exit__()
 
@@ -453,11 +478,12 @@ def run_training(trainer: Trainer, run: Run, max_minutes: float | None = None, s
     one thread, the workers being the parallelism. Of several ranks one has the `Run`, the others an `Onlooker`.
     """
     keep_freed_memory()
-    config, ranks, began, saved, lines = trainer.task.config.train, trainer.ranks, time.monotonic(), 0.0, len(run.metrics())
-    before = trainer.seconds
+    config, ranks, began, saved = trainer.task.config.train, trainer.ranks, time.monotonic(), 0.0
+    before, lines = trainer.seconds, ranks.together(lambda: len(run.metrics()))
 
     def save():
         ranks.each(trainer.require_finite)  # so that a bad state never replaces a good one
+        trainer.require_agreement()
         arrays, state = trainer.arrays(), {**trainer.state(), "lines": lines, "run": run.config}
         ranks.each(lambda: run.save(arrays, state))
 
@@ -465,13 +491,15 @@ def run_training(trainer: Trainer, run: Run, max_minutes: float | None = None, s
         ranks.each(lambda: run.log(line))
         show(line)
 
+    def note():  # the ranks' largest count, for all must save and stop at the same step
+        return time.monotonic() - began, interrupt.number
+
     if trainer.step == 0:
         save()  # a directory that cannot be written is better found now than in an hour
     tested = None  # the step of the last evaluation
     with blas_threads(1), Interrupt(ranks) as interrupt, np.errstate(all="ignore"):
         while trainer.step < config.steps:
-            trainer.advance()
-            elapsed = ranks.largest(time.monotonic() - began)  # one clock for all, who must save and stop at the same step
+            elapsed, stopped = map(max, zip(*trainer.advance(note), strict=True))
             trainer.seconds = before + elapsed
             if trainer.step % config.log_every == 0:
                 line = trainer.read()
@@ -481,7 +509,7 @@ def run_training(trainer: Trainer, run: Run, max_minutes: float | None = None, s
                 log(line)
                 lines += 1
             over = max_minutes is not None and elapsed >= 60 * max_minutes
-            if over or interrupt.signal:
+            if over or stopped or (ranks.size == 1 and interrupt.number):  # several hear of a late signal with the next step's notes
                 break
             if elapsed - saved >= 60 * config.checkpoint_minutes:
                 save()
@@ -494,73 +522,3 @@ def run_training(trainer: Trainer, run: Run, max_minutes: float | None = None, s
         if stopped := interrupt.signal:
             return signal.Signals(stopped).name
     return "finished" if trainer.step >= config.steps else "time"
-
-
-# --- configurations, and models from files ------------------------------------------------------------------------------------------------
-
-
-def config_from_dict(kind: type, values: dict, where: str = "config"):
-    """A nested dataclass from what JSON gave back (lists become tuples). RunError names a field that is missing or unknown."""
-    hints, names = typing.get_type_hints(kind), [field.name for field in dataclasses.fields(kind)]
-    for name in [*names, *values]:
-        if name not in values or name not in names:
-            raise RunError(f"{where}.{name} is {'missing' if name in names else 'unknown'}; it was written by another version of the task")
-    built = {}
-    for name, value in values.items():
-        nested = dataclasses.is_dataclass(hints[name]) and isinstance(value, dict)
-        built[name] = config_from_dict(hints[name], value, f"{where}.{name}") if nested else _tuples(value)
-    try:
-        return kind(**built)
-    except ValueError as error:
-        raise RunError(f"{where} cannot be used: {error}") from error
-
-
-def _tuples(value):
-    return tuple(map(_tuples, value)) if isinstance(value, list) else value
-
-
-def task_from_dict(run_config: dict) -> Task:
-    """The task that a run's config.json describes."""
-    from .discovery import load_task
-
-    for key in ("task", "preset", "seed", "config"):
-        if key not in run_config:
-            raise RunError(f"the run's configuration has no {key!r}; it is not one of tinyrmc.train")
-    kind = load_task(run_config["task"]).Task
-    default = next(iter(kind.presets.values()))[1]
-    return kind(config_from_dict(type(default), run_config["config"]))
-
-
-def open_checkpoint(path) -> tuple[Task, dict, dict]:
-    """(task, arrays, state) of a run directory, a checkpoint or a weights file. RunError says what is wrong with it."""
-    path = Path(path)
-    run = Run.open(path) if path.is_dir() else None
-    arrays, state = run.load() if run else load_arrays(path)
-    if not isinstance(state, dict) or "run" not in state:
-        raise RunError(f"{path} holds arrays, but not of a training run; give a run directory, its checkpoint.npz or a weights file")
-    if run:
-        require_same(state["run"], run.config, str(run.checkpoint))
-    return task_from_dict(state["run"]), arrays, state
-
-
-def restore_model(task: Task, arrays: dict, state: dict) -> Module:
-    """The trained network itself."""
-    model = task.build(np.random.SeedSequence(state["run"]["seed"]).spawn(2)[0])
-    with contextlib.suppress(KeyError):
-        task.load_state(state["task"])
-    try:
-        model.load_parameters(_under("parameters/", arrays))
-    except ValueError as error:
-        raise RunError(f"the checkpoint does not fit its own configuration: {error}") from error
-    return model
-
-
-def load_model(path) -> Module:
-    """The trained network of a run directory, a checkpoint or a weights file."""
-    return restore_model(*open_checkpoint(path))
-
-
-def export_weights(path, arrays: dict, state: dict) -> None:
-    """Write a weights-only file: the parameters and the configuration, without what resuming would need."""
-    kept = {name: x for name, x in arrays.items() if name.startswith("parameters/")}
-    save_arrays(path, kept, {"run": state["run"], "step": state["step"], "task": state["task"]})

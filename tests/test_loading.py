@@ -1,0 +1,47 @@
+"""What training leaves in files comes back as what it was, or is refused by the name of the field that does not fit."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from test_training import nth_farthest, relations
+
+from tinyrmc import load
+from tinyrmc.loading import config_from_dict
+from tinyrmc.runs import Run, RunError
+from tinyrmc.training import Trainer, run_training
+
+
+def test_a_configuration_comes_back_from_json():
+    for _, config in nth_farthest.Task.presets.values():
+        values = dataclasses.asdict(config)
+        values["data"]["rungs"] = [list(rung) for rung in values["data"]["rungs"]]  # as JSON has it
+        assert config_from_dict(nth_farthest.Config, values) == config
+
+
+@pytest.mark.parametrize(
+    "change, says",
+    [
+        (lambda values: values["train"].pop("steps"), r"config\.train\.steps is missing"),
+        (lambda values: values["model"].update(slots=3), r"config\.model\.slots is unknown"),
+        (lambda values: values.pop("data"), r"config\.data is missing"),
+        (lambda values: values["train"].update(steps=-1), r"config\.train cannot be used: train\.steps must be positive"),
+    ],
+)
+def test_a_configuration_of_another_version_names_the_field(change, says):
+    values = dataclasses.asdict(nth_farthest.QUICK)
+    change(values)
+    with pytest.raises(RunError, match=says):
+        config_from_dict(nth_farthest.Config, values)
+
+
+@pytest.mark.parametrize("core", ["rmc", "rmc_paper", "lstm"])
+def test_load_gives_the_trained_network(core, tmp_path):
+    task = relations(core)
+    described = {"task": "nth_farthest", "preset": "quick", "seed": 3, "config": dataclasses.asdict(task.config)}
+    run = Run.create(tmp_path, "run", described, {})
+    trainer = Trainer(task, seed=3)
+    run_training(trainer, run)
+    inputs = task.draw(np.random.default_rng(0), 5)["inputs"]
+    for path in (run.path, str(run.path), run.checkpoint):
+        np.testing.assert_array_equal(load(path)(inputs).data, trainer.model(inputs).data)
