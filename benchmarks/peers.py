@@ -30,10 +30,12 @@ def loss_of(lib, w, inputs, targets, sizes):
     def norm(x, name):
         return lib.layer_norm(x, w[f"core.blocks.0.{name}.gain"], w[f"core.blocks.0.{name}.offset"])
 
-    rows = dense(inputs, "core.input_projection")  # (B, T, F)
-    from_inputs = dense(rows, "core.gate_inputs") + w["core.gate_memory.bias"]  # (B, T, 2F)
+    def read(x):  # (..., D) -> (..., F), (..., 2F): what needs no memory
+        row = dense(x, "core.input_projection")
+        return row, dense(row, "core.gate_inputs") + w["core.gate_memory.bias"]
+
     memory = lib.start(batch, slots, width)  # (B, N, F)
-    for row, from_input in zip(lib.unstack(rows), lib.unstack(from_inputs), strict=True):
+    for row, from_input in lib.at_each_time(read, inputs):  # (B, F), (B, 2F)
         qkv = norm(dense(lib.concatenate([memory, row[:, None]], 1), "core.blocks.0.qkv"), "qkv_norm")  # (B, N + 1, H 3V)
         qkv = lib.swapaxes(qkv.reshape(batch, slots + 1, heads, 3 * size), 1, 2)  # (B, H, N + 1, 3V)
         q, k, v = qkv[:, :, :slots, :size], qkv[..., size : 2 * size], qkv[..., 2 * size :]
@@ -58,8 +60,9 @@ class Library:
     def start(self, batch, slots, width):
         return np.broadcast_to(np.eye(slots, width, dtype=np.float32), (batch, slots, width))
 
-    def unstack(self, x):
-        return [x[:, t] for t in range(x.shape[1])]
+    def at_each_time(self, read, inputs):
+        rows, gates = read(inputs)  # all time steps at once
+        return [(rows[:, t], gates[:, t]) for t in range(inputs.shape[1])]
 
     def dense(self, x, weight, bias=None):
         y = x.reshape(-1, x.shape[-1]) @ weight  # one large product: NumPy's matmul would run one for each example
@@ -102,8 +105,8 @@ def torch_eager(weights, inputs, targets, sizes, compiled=False, device="cpu"):
         def start(self, batch, slots, width):
             return torch.eye(slots, width, device=device).expand(batch, slots, width)
 
-        def unstack(self, x):
-            return x.unbind(1)
+        def at_each_time(self, read, inputs):
+            return zip(*(x.unbind(1) for x in read(inputs)), strict=True)
 
         def dense(self, x, weight, bias=None):
             return F.linear(x, weight.T, bias)
@@ -199,6 +202,9 @@ def mygrad(weights, inputs, targets, sizes):
     class MyGrad(Library):
         relu, sigmoid = staticmethod(nnet.relu), staticmethod(nnet.sigmoid)
         softmax, cross_entropy = staticmethod(nnet.softmax), staticmethod(nnet.softmax_crossentropy)
+
+        def at_each_time(self, read, inputs):
+            return [read(inputs[:, t]) for t in range(inputs.shape[1])]  # its slices have dear gradients
 
     lib = MyGrad(mg)
     mg.turn_memory_guarding_off()
