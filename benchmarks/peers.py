@@ -1,9 +1,11 @@
-"""The same network in five libraries: the training step of "nth farthest", from the same weights on the same batch.
+"""The same network in four libraries, one of them used in two ways: the step of "nth farthest", from the same weights on the same batch.
 
 The network is the released Relational Memory Core with one block and unit gates, then the head of four ReLU layers; the optimizer is Adam
 at a constant rate, unclipped. `loss_of` says it once, in the vocabulary of a `Library`; each library answers with what its users would
-write, its own fused operations where it has them, and every one gets the savings that ours has: what needs no memory is computed for all
-time steps at once, and nobody asks on behalf of the input row, whose own result is never used.
+write, its own fused operations where they are faster, and every one gets the savings that ours has: what needs no memory is computed for
+all time steps at once, and nobody asks on behalf of the input row, whose own result is never used. Attention is two products and a softmax
+in all of them: with no more than nine keys, the fused attention of PyTorch (scaled_dot_product_attention, eager) and of JAX
+(jax.nn.dot_product_attention) made a step on one core a tenth slower.
 
 A peer is `make(weights, inputs, targets, sizes) -> (step, moments)`. `step()` trains once and returns the loss before the update, a scalar
 of the library's own; on a CPU all is done by then. `moments()` gives Adam's first moment by name: after the first step that is (1 - BETA1)
@@ -30,12 +32,10 @@ def loss_of(lib, w, inputs, targets, sizes):
     def norm(x, name):
         return lib.layer_norm(x, w[f"core.blocks.0.{name}.gain"], w[f"core.blocks.0.{name}.offset"])
 
-    def read(x):  # (..., D) -> (..., F), (..., 2F): what needs no memory
-        row = dense(x, "core.input_projection")
-        return row, dense(row, "core.gate_inputs") + w["core.gate_memory.bias"]
-
+    rows = dense(inputs, "core.input_projection")  # (B, T, F)
+    from_inputs = dense(rows, "core.gate_inputs") + w["core.gate_memory.bias"]  # (B, T, 2F)
     memory = lib.start(batch, slots, width)  # (B, N, F)
-    for row, from_input in lib.at_each_time(read, inputs):  # (B, F), (B, 2F)
+    for row, from_input in zip(lib.unstack(rows), lib.unstack(from_inputs), strict=True):
         qkv = norm(dense(lib.concatenate([memory, row[:, None]], 1), "core.blocks.0.qkv"), "qkv_norm")  # (B, N + 1, H 3V)
         qkv = lib.swapaxes(qkv.reshape(batch, slots + 1, heads, 3 * size), 1, 2)  # (B, H, N + 1, 3V)
         q, k, v = qkv[:, :, :slots, :size], qkv[..., size : 2 * size], qkv[..., 2 * size :]
@@ -60,9 +60,8 @@ class Library:
     def start(self, batch, slots, width):
         return np.broadcast_to(np.eye(slots, width, dtype=np.float32), (batch, slots, width))
 
-    def at_each_time(self, read, inputs):
-        rows, gates = read(inputs)  # all time steps at once
-        return [(rows[:, t], gates[:, t]) for t in range(inputs.shape[1])]
+    def unstack(self, x):
+        return [x[:, t] for t in range(x.shape[1])]
 
     def dense(self, x, weight, bias=None):
         y = x.reshape(-1, x.shape[-1]) @ weight  # one large product: NumPy's matmul would run one for each example
@@ -105,8 +104,8 @@ def torch_eager(weights, inputs, targets, sizes, compiled=False, device="cpu"):
         def start(self, batch, slots, width):
             return torch.eye(slots, width, device=device).expand(batch, slots, width)
 
-        def at_each_time(self, read, inputs):
-            return zip(*(x.unbind(1) for x in read(inputs)), strict=True)
+        def unstack(self, x):
+            return x.unbind(1)
 
         def dense(self, x, weight, bias=None):
             return F.linear(x, weight.T, bias)
@@ -202,9 +201,6 @@ def mygrad(weights, inputs, targets, sizes):
     class MyGrad(Library):
         relu, sigmoid = staticmethod(nnet.relu), staticmethod(nnet.sigmoid)
         softmax, cross_entropy = staticmethod(nnet.softmax), staticmethod(nnet.softmax_crossentropy)
-
-        def at_each_time(self, read, inputs):
-            return [read(inputs[:, t]) for t in range(inputs.shape[1])]  # its slices have dear gradients
 
     lib = MyGrad(mg)
     mg.turn_memory_guarding_off()

@@ -66,7 +66,7 @@ def _draw_sweeps(part, sweeps):
             share = whole_percent(row["sgemm_fraction"])
             panel.annotate(share, (at, value), (3, 5), textcoords="offset points", ha="right", fontsize=8, color=GREY)
         panel.set(xscale="log", yscale="log", xlabel=SWEPT[name], xticks=x)
-        panel.margins(x=0.12, y=0.12)
+        panel.margins(x=0.2, y=0.12)
         panel.xaxis.set_minor_locator(NullLocator())
         for axis in (panel.xaxis, panel.yaxis):
             axis.set_major_formatter(THOUSANDS)
