@@ -1,4 +1,4 @@
-"""What is timed, one candidate in a process of its own: python benchmarks/candidates.py NAME PROBLEM
+"""What is timed, one candidate in a process of its own: python benchmarks/candidates.py NAME [PROBLEM]
 
 A problem is one training step of "nth farthest" at some size, as a file: the weights, the batch, and in float64 the loss, the gradient, and
 the loss after one update. A candidate is `step()`, which trains once and returns the loss before the update. Its process reports how far
@@ -37,6 +37,7 @@ DIMENSIONS = 16  # of a vector of the task
 PIECE = 64  # examples whose float64 tape is held at a time
 MARGIN = 1e-5
 
+THREADS = "ours, threads"  # "ours" has processes, where it can
 TOGETHER, APART = "SGEMM, one product on all cores", "SGEMM, one product on each core"
 
 
@@ -134,7 +135,7 @@ def _clearances(weights, inputs, targets, sizes):
     return np.concatenate(found)
 
 
-def read_problem(path: Path) -> tuple[Work, dict]:
+def read_problem(path) -> tuple[Work, dict]:
     """The size and the rest of a problem's file: {"weights": {name: array}, "batch": ..., "gradient": ..., "loss": x, "loss_after": x}."""
     found: dict = {"weights": {}, "batch": {}, "gradient": {}}
     with np.load(path) as file:
@@ -165,12 +166,12 @@ class _Same:
         return {name: x[start:stop] for name, x in self.drawn.items()}
 
 
-def make_trainer(work: Work, problem: dict, workers: int = 1, device: str = "cpu") -> Trainer:
+def make_trainer(work: Work, problem: dict, workers: int = 1, device: str = "cpu", processes: bool | None = None) -> Trainer:
     """The Trainer, as `tinyrmc.train` makes it, from the problem's weights; every batch is the problem's, which lies on the device."""
     task, xp = make_task(work), device_namespace(device)
     drawn = {name: to_device(x, xp) for name, x in problem["batch"].items()}
     task.stream = lambda model, seed: _Same(drawn)
-    trainer = Trainer(task, workers=workers, device=device)
+    trainer = Trainer(task, workers=workers, device=device, processes=processes)
     trainer.model.load_parameters(problem["weights"])
     return trainer
 
@@ -197,7 +198,7 @@ def peer(name: str, work: Work, problem: dict, threads: int):
 
         torch.set_num_threads(threads)
     batch = problem["batch"]
-    return peers.PEERS[name][0](problem["weights"], batch["inputs"], batch["target"].astype(np.int64), sizes_of(work))
+    return peers.PEERS[name][0](problem["weights"], batch["inputs"], batch["target"], sizes_of(work))
 
 
 def sgemm(name: str, cores: int):
@@ -241,25 +242,31 @@ def median_time(step, seconds: float) -> float:
     return statistics.median(times)
 
 
-def serve(name: str, path: Path, requests, answer) -> None:
-    """A candidate's life: answer({...}) once it is ready, and answer(median_time) for every line of `requests`, a number of seconds."""
-    work, problem = read_problem(path)
+def serve(name: str, path: str | None, requests, answer) -> None:
+    """A candidate's life: answer({...}) once it is ready, and answer(median_time) for every line of `requests`, a number of seconds.
+
+    path: of the problem; SGEMM has none.
+    """
     cores = available_cores()
     keep_freed_memory()
     with contextlib.ExitStack() as stack:
         stack.enter_context(np.errstate(all="ignore"))
-        stack.enter_context(blas_threads(1 if name in ("ours", APART) else cores))
+        stack.enter_context(blas_threads(1 if name in ("ours", THREADS, APART) else cores))
         if name in (TOGETHER, APART):
             step, flops = sgemm(name, cores)
             answer({"flops": flops})
         else:
-            step, moments = ours(make_trainer(work, problem, cores)) if name == "ours" else peer(name, work, problem, cores)
+            work, problem = read_problem(path)
+            if name in ("ours", THREADS):
+                step, moments = ours(make_trainer(work, problem, cores, processes=False if name == THREADS else None))
+            else:
+                step, moments = peer(name, work, problem, cores)
             answer({"errors": first_errors(step, moments, problem)})
         for line in requests:
             answer(median_time(step, float(line)))
 
 
-def main(name: str, path: str) -> None:
+def main(name: str, path: str | None = None) -> None:
     """Serve a candidate on stdin and stdout, a line of JSON for a line."""
     replies = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what a library prints must not be taken for an answer
@@ -267,7 +274,7 @@ def main(name: str, path: str) -> None:
     def answer(reply):
         print(json.dumps(reply), file=replies, flush=True)
 
-    serve(name, Path(path), sys.stdin, answer)
+    serve(name, path, sys.stdin, answer)
 
 
 if __name__ == "__main__":

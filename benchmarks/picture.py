@@ -7,7 +7,7 @@ from pathlib import Path
 import matplotlib.style
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullLocator
-from report import milliseconds, percent
+from report import milliseconds, whole_percent
 
 from tinyrmc.figures import COLOURS, DPI, GREY, STYLE
 
@@ -63,10 +63,10 @@ def _draw_sweeps(part, sweeps):
         panel.plot(x, ours, color=OURS, marker="o", markersize=4, label="tinyrmc")
         panel.plot(x, floor, color=FLOOR, dashes=(5, 2), label="floor: its matrix products at the speed of SGEMM")
         for at, value, row in zip(x, ours, rows, strict=True):
-            share = percent(row["sgemm_fraction"])
+            share = whole_percent(row["sgemm_fraction"])
             panel.annotate(share, (at, value), (3, 5), textcoords="offset points", ha="right", fontsize=8, color=GREY)
         panel.set(xscale="log", yscale="log", xlabel=SWEPT[name], xticks=x)
-        panel.margins(x=0.12, y=0.12)
+        panel.margins(x=0.2, y=0.12)
         panel.xaxis.set_minor_locator(NullLocator())
         for axis in (panel.xaxis, panel.yaxis):
             axis.set_major_formatter(THOUSANDS)

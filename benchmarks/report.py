@@ -9,21 +9,21 @@ def milliseconds(seconds: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:#.3g}".rstrip(".")
 
 
-def percent(fraction: float) -> str:
-    """Whole per cent: none of these figures is better than that."""
+def whole_percent(fraction: float) -> str:
+    """None of these figures is better than that."""
     return f"{100 * fraction:.0f} %"
 
 
 def cells(row: dict) -> list[str]:
-    """A row's name, size, times and fraction, for people who wait."""
+    """A row's name, size and times, for people who wait."""
     times = {"ours": row["ours_seconds"], **row["peers"]}
     shown = [f"{name} {milliseconds(seconds)} ms ({row['cores'][name]})" for name, seconds in times.items()]
-    return [f"{row.get('work') or row['sweep']}: {row['size']}", *shown, f"{percent(row['sgemm_fraction'])} of SGEMM"]
+    return [f"{row.get('work') or row['sweep']}: {row['size']}", *shown]
 
 
 def markdown(found: dict) -> str:
-    """The results as Markdown tables: the libraries, the sweeps, the engine and the ranks, each if it was measured."""
-    tables = [of(found[part]) for part, of in PARTS.items() if found[part]]
+    """The results as Markdown tables with an empty line between: one for each part that was measured."""
+    tables = [of(found[part]) for part, of in PARTS.items() if found.get(part)]
     ruled = [[table[0], ["---"] * len(table[0]), *table[1:]] for table in tables]
     return "\n".join("".join(f"| {' | '.join(row)} |\n" for row in table) for table in ruled)
 
@@ -37,9 +37,9 @@ def _libraries(rows):
     table = [["one training step, ms (cores)", "tinyrmc", *names, "tinyrmc / fastest other", "tinyrmc, of SGEMM"]]
     for row in rows:
         others = [time(row, name, row["peers"].get(name)) for name in names]
-        ratio = f"{row['ratio_to_fastest']:.2f}" if others else ""
+        ratio = f"{row['ratio_to_fastest']:.2f}" if row["peers"] else ""
         ours = time(row, "ours", row["ours_seconds"])
-        table.append([f"{row['work']}: {row['size']}", ours, *others, ratio, percent(row["sgemm_fraction"])])
+        table.append([f"{row['work']}: {row['size']}", ours, *others, ratio, whole_percent(row["sgemm_fraction"])])
     return table
 
 
@@ -47,8 +47,15 @@ def _sweeps(rows):
     table = [["one training step, one size changed at a time", "tinyrmc, ms", "its products at SGEMM's speed, ms", "tinyrmc, of SGEMM"]]
     for row in rows:
         floor = milliseconds(row["flops"] / row["sgemm"])
-        table.append([f"{row['sweep']}: {row['size']}", milliseconds(row["ours_seconds"]), floor, percent(row["sgemm_fraction"])])
+        table.append([f"{row['sweep']}: {row['size']}", milliseconds(row["ours_seconds"]), floor, whole_percent(row["sgemm_fraction"])])
     return table
+
+
+def _sharing(rows):
+    times = {(row["kind"], row["workers"]): milliseconds(row["seconds"]) for row in rows}
+    kinds, counts = (list(dict.fromkeys(found)) for found in zip(*times, strict=True))
+    table = [["one training step of `small` by so many workers, ms", *kinds]]
+    return table + [[str(count), *(times.get((kind, count), "") for kind in kinds)] for count in counts]
 
 
 def _engine(costs):
@@ -63,7 +70,7 @@ def _engine(costs):
 
 def _ranks(rows):
     table = [["MPI ranks, one core and equal work each", "one training step, ms", "efficiency"]]
-    return table + [[str(row["ranks"]), milliseconds(row["seconds_per_step"]), percent(row["efficiency"])] for row in rows]
+    return table + [[str(row["ranks"]), milliseconds(row["seconds_per_step"]), whole_percent(row["efficiency"])] for row in rows]
 
 
-PARTS = {"rows": _libraries, "sweeps": _sweeps, "engine": _engine, "ranks": _ranks}
+PARTS = {"rows": _libraries, "sweeps": _sweeps, "sharing": _sharing, "engine": _engine, "ranks": _ranks}

@@ -1,9 +1,11 @@
 """The benchmarks run, compare before they time, count what they divide by, and say what they measured. No time is asserted here."""
 
+import contextlib
 import dataclasses
 import json
 import math
 import os
+import sys
 from pathlib import Path
 
 import candidates
@@ -18,8 +20,9 @@ from candidates import Work
 
 from tinyrmc import fused
 from tinyrmc.commands import UsageError
-from tinyrmc.parallel import CAN_FORK
+from tinyrmc.parallel import CAN_FORK, available_cores
 from tinyrmc.runs import RunError
+from tinyrmc.training import Trainer
 
 TINY = Work(batch=5, slots=3, width=8, steps=2, heads=2)
 
@@ -97,13 +100,119 @@ def test_a_candidate_that_differs_stops_everything(what, problem_file, tmp_path)
     changed = {"loss": "loss", "gradient": "gradient/core.mlp.0.bias", "loss after the update": "loss_after"}[what]
     arrays[changed] = arrays[changed] * 1.01
     np.savez(tmp_path / "problem.npz", **arrays)
-    with pytest.raises(cpu.Differs, match=rf"^ours: its {what} is off by .*nothing was measured$"):
-        cpu.start("ours", [1], tmp_path / "problem.npz", 0.01)
+    with contextlib.ExitStack() as stack, pytest.raises(cpu.Differs, match=rf"^ours: its {what} is off by .*nothing is written$"):
+        cpu.start(stack, "ours", [1], tmp_path / "problem.npz", 0.01)
 
 
 def test_a_candidate_that_breaks_says_why(problem_file):
-    with pytest.raises(cpu.Broken, match="KeyError: 'no such library'"):
-        cpu.start("no such library", [1], problem_file, 0.01)
+    with contextlib.ExitStack() as stack, pytest.raises(RunError, match="no such library fails on 1 core: KeyError: 'no such library'"):
+        cpu.start(stack, "no such library", [1], problem_file, 0.01)
+
+
+class Scripted:
+    """Stands for a Candidate: `lives` says after how many rounds each setting (name, cores) dies, `pace` how long its steps take."""
+
+    lives: dict = {}
+    pace: dict = {}
+
+    def __init__(self, name, cores, *_):
+        self.name, self.cores, self.rounds, self.closed = name, cores, [], 0
+        self.hello = {"flops": 1e9 * cores} if name.startswith("SGEMM") else {"errors": {"gradient": 0.0}}
+        self.left = self.lives.get((name, cores), 1000)
+        if self.left == 0:
+            raise cpu.Broken("dead on arrival")
+
+    def time(self, seconds):
+        if len(self.rounds) == self.left:
+            raise cpu.Broken("out of memory")
+        self.rounds.append(self.pace.get((self.name, self.cores), 1.0))
+
+    seconds = cpu.Candidate.seconds
+
+    def close(self):
+        self.closed += 1
+
+
+def measure_scripted(monkeypatch, lives, pace=None, rounds=3):
+    """The row of ours and two peers on up to 4 cores, timed in `rounds` rounds after one try, which Scripted forgets to count."""
+    monkeypatch.setattr(Scripted, "lives", lives)
+    monkeypatch.setattr(Scripted, "pace", pace or {})
+    monkeypatch.setattr(cpu, "Candidate", Scripted)
+    monkeypatch.setattr(cpu, "core_counts", lambda cores: [4, 2, 1])
+    monkeypatch.setattr(cpu, "make_problem", lambda stack, work: None)
+    return cpu.measure(TINY, ["PyTorch eager", "JAX jit"], [Scripted(candidates.APART, 4)], rounds, 0.1)
+
+
+def test_a_peer_that_dies_in_the_middle_of_the_rounds_is_left_out_and_the_rest_goes_on(monkeypatch, capsys):
+    row = measure_scripted(monkeypatch, dict.fromkeys([("JAX jit", 4), ("JAX jit", 2), ("JAX jit", 1)], 2))
+    assert list(row["peers"]) == ["PyTorch eager"] and row["rounds"] == {"ours": [1.0] * 3, "PyTorch eager": [1.0] * 3}
+    assert capsys.readouterr().err.count("which is left out: out of memory") == 3
+
+
+def test_a_peer_that_breaks_on_fewer_cores_keeps_the_settings_that_worked(monkeypatch, capsys):
+    row = measure_scripted(monkeypatch, {("JAX jit", 2): 0, ("PyTorch eager", 4): 0})
+    assert list(row["peers"]) == ["JAX jit"] and row["cores"]["JAX jit"] == 4
+    said = capsys.readouterr().err
+    assert "JAX jit fails on 2 cores, which is left out: dead on arrival" in said and "JAX jit, 1 core" not in said
+
+
+@pytest.mark.parametrize("name", ["ours", candidates.APART])
+def test_ours_or_sgemm_dying_is_one_line(name, monkeypatch):
+    with pytest.raises(RunError, match=f"^{name} fails on 4 cores: out of memory; nothing is written$"):
+        measure_scripted(monkeypatch, {(name, 4): 2})
+
+
+def test_settings_much_slower_than_the_best_are_given_up(monkeypatch):
+    started = []
+    monkeypatch.setattr(Scripted, "time", lambda self, seconds, time=Scripted.time: (started.append(self), time(self, seconds)))
+    row = measure_scripted(monkeypatch, {}, {("ours", 2): 0.8, ("ours", 1): 1.2, ("JAX jit", 2): 1.5})
+    assert row["cores"] == {"ours": 2, "PyTorch eager": 4, "JAX jit": 4} and row["ours_seconds"] == 0.8
+    assert ("JAX jit", 1) not in {(candidate.name, candidate.cores) for candidate in started}
+    rounds = {(candidate.name, candidate.cores): len(candidate.rounds) for candidate in started}
+    assert rounds["ours", 4] == rounds["ours", 2] == rounds["JAX jit", 4] == 3 and rounds["ours", 1] == rounds["JAX jit", 2] == 0
+
+
+def test_a_process_that_dies_with_half_an_answer_is_broken(problem_file, monkeypatch, tmp_path):
+    code = "print('{}', flush=True); input(); print('0.', end='', flush=True); raise SystemExit('so be it')"
+    (tmp_path / "candidates.py").write_text(code)
+    monkeypatch.setattr(cpu, "HERE", tmp_path)
+    candidate = cpu.Candidate("half", 1)
+    with contextlib.closing(candidate):
+        for _ in range(2):  # the second time there is nobody left who reads
+            with pytest.raises(cpu.Broken, match=r"^so be it$"):
+                candidate.time(0.1)
+        candidate.close()
+
+
+def test_sgemm_is_the_median_over_the_whole_file(monkeypatch):
+    measured = []
+
+    def measure(work, names, products, rounds, seconds):
+        for product in products:
+            product.rounds.append({candidates.TOGETHER: 0.5, candidates.APART: 0.25}[product.name] * (10 if len(measured) == 1 else 1))
+        measured.append(work)
+        return {"size": str(work), "flops": work.flops, "ours_seconds": 2.0, "peers": {}, "cores": {"ours": 1}}
+
+    monkeypatch.setattr(cpu, "measure", measure)
+    monkeypatch.setattr(cpu, "Candidate", Scripted)
+    monkeypatch.setattr(cpu, "available_cores", lambda: 4)
+    found = cpu.measure_sizes(["quick"], sweeping=True, rounds=1, quick=True)
+    assert len(found["rows"]) == 1 and len(found["sweeps"]) == len(cpu.sweep_works())
+    assert {row["sgemm"] for row in found["rows"] + found["sweeps"]} == {4e9 / 0.25}
+    assert all(row["sgemm_fraction"] == row["flops"] / 2.0 / 16e9 for row in found["rows"] + found["sweeps"])
+    assert {name: len(times) for name, times in found["sgemm_rounds"].items()} == dict.fromkeys(
+        (candidates.TOGETHER, candidates.APART), len(measured)
+    )
+
+
+def test_cpus_of_different_cores_come_first(monkeypatch, tmp_path):
+    monkeypatch.setattr(cpu, "CPUS", tmp_path)
+    assert cpu.spread_out({3, 0, 2}) == [0, 2, 3]  # the system does not tell
+    for number, siblings in enumerate(["0-1", "0-1", "2-3", "2-3", "4-5"]):
+        (tmp_path / f"cpu{number}" / "topology").mkdir(parents=True)
+        (tmp_path / f"cpu{number}" / "topology" / "thread_siblings_list").write_text(f"{siblings}\n")
+    assert cpu.spread_out({0, 1, 2, 3, 4}) == [0, 2, 4, 1, 3]
+    assert cpu.spread_out({1, 2, 3}) == [1, 2, 3]
 
 
 def test_one_size_measured_tabulated_and_drawn(monkeypatch, tmp_path, capsys):
@@ -114,6 +223,7 @@ def test_one_size_measured_tabulated_and_drawn(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(cpu, "installed_peers", lambda: ["HIPS autograd"])
     monkeypatch.setattr(cpu, "OVER_NUMPY", ())
     found = cpu.measure_all(["tiny"], rounds=1)
+    assert {name: len(times) for name, times in found["sgemm_rounds"].items()} == {candidates.TOGETHER: 1, candidates.APART: 1}
     (row,) = found["rows"]
     assert (row["work"], row["size"]) == ("tiny", "3 slots x 8, T = 2, batch 5") and list(row["peers"]) == ["HIPS autograd"]
     assert [len(times) for times in row["rounds"].values()] == [1, 1] and set(row["cores"].values()) == {1}
@@ -140,14 +250,19 @@ def made_up():
             "flops": work.flops, "sgemm": 1e11, "sgemm_fraction": work.flops / ours / 1e11,
         }  # fmt: skip
 
-    large, small, middle = cpu.WORKS["large"], cpu.WORKS["small"], cpu.MIDDLE
+    large, small, quick, middle = cpu.WORKS["large"], cpu.WORKS["small"], cpu.WORKS["quick"], cpu.MIDDLE
     return {
         "benchmark": "cpu", "processor": "a processor", "cores": 4, "blas": "openblas 0.3", "versions": {"numpy": "2.4"},
         "rows": [
             {"work": "large", **row(large, 6.28, {"JAX jit": 12.56})},
             {"work": "small", **row(small, 0.04, {"JAX jit": 0.02, "MyGrad": 1.0})},
+            {"work": "quick", **row(quick, 0.02, {})},
         ],
         "sweeps": [{"sweep": "batch", **row(middle, 0.5, {})}, {"sweep": "slots", **row(middle, 0.5, {})}],
+        "sharing": [
+            {"kind": kind, "workers": workers, "seconds": seconds / workers}
+            for kind, seconds, most in (("processes", 0.1, 4), ("threads", 0.2, 2)) for workers in (1, 2, 4) if workers <= most
+        ],
         "engine": {"overhead_microseconds": 4.04, "backward_to_forward_peak": 1.004, "growth_mib": None, "growth_steps": 10_000},
         "ranks": [{"ranks": 1, "seconds_per_step": 0.1, "efficiency": 1.0}, {"ranks": 2, "seconds_per_step": 0.105, "efficiency": 0.952}],
     }  # fmt: skip
@@ -157,17 +272,20 @@ def test_the_tables_say_what_was_measured():
     lines = report.markdown(made_up()).splitlines()
     assert "| large: 8 slots x 256, T = 8, batch 1600 | 6,280 (4) | 12,560 (4) |  | 0.50 | 50 % |" in lines
     assert "| small: 8 slots x 64, T = 8, batch 128 | 40.0 (4) | 20.0 (4) | 1,000 (4) | 2.00 | 46 % |" in lines
+    assert "| quick: 4 slots x 64, T = 4, batch 256 | 20.0 (4) |  |  |  | 62 % |" in lines  # no other library ran
     assert any(line.startswith("| batch: 8 slots x 128, T = 8, batch 256 | 500 | ") for line in lines)
     assert "| growth of resident memory over 10,000 steps | not known here |" in lines
     assert "| 2 | 105 | 95 % |" in lines
-    assert lines.count("") == 3  # four tables
+    sharing = lines.index("| one training step of `small` by so many workers, ms | processes | threads |")
+    assert lines[sharing + 2 : sharing + 5] == ["| 1 | 100 | 200 |", "| 2 | 50.0 | 100 |", "| 4 | 25.0 |  |"]
+    assert lines.count("") == 4  # five tables
     for line in [line for line in lines if line]:  # as many columns as the ruler of its table
         ruler = max((n for n, other in enumerate(lines) if other.startswith("| ---") and n <= lines.index(line) + 1))
         assert line.count("|") == lines[ruler].count("|")
 
 
 def test_parts_that_were_not_measured_have_no_table_and_no_panel(tmp_path):
-    nothing = made_up() | {"rows": [], "sweeps": [], "ranks": []}
+    nothing = made_up() | {"rows": [], "sweeps": [], "sharing": [], "ranks": []}
     assert report.markdown(nothing).startswith("| the engine |")
     picture.draw(nothing, tmp_path / "nothing.png")
     assert not (tmp_path / "nothing.png").exists()
@@ -185,6 +303,45 @@ def test_what_a_shell_tunes_does_not_reach_a_candidate(monkeypatch):
     assert {"OPENBLAS_CORETYPE", "OMP_NUM_THREADS"} <= set(cpu.tuning_variables())
     passed = cpu.surroundings("folder")
     assert not any(name.startswith(("OPENBLAS_", "OMP_")) for name in passed) and passed["PATH"] == os.environ["PATH"]
+
+
+def test_sharing_times_every_kind_on_every_number_of_cores(monkeypatch):
+    monkeypatch.setattr(cpu, "WORKS", {"small": TINY})
+    monkeypatch.setattr(cpu, "core_counts", lambda cores: [2, 1] if cores > 1 else [1])
+    monkeypatch.setattr(cpu, "free_threaded_version", lambda python: "3.99")
+    rows = cpu.share(sys.executable, rounds=2, seconds=0.01)
+    kinds, counts = ["processes"] * CAN_FORK + ["threads", "threads, Python 3.99 without GIL"], sorted(cpu.core_counts(available_cores()))
+    assert [(row["kind"], row["workers"]) for row in rows] == [(kind, count) for kind in kinds for count in counts]
+    assert all(len(row["rounds"]) == 2 and min(row["rounds"]) <= row["seconds"] <= max(row["rounds"]) for row in rows)
+
+
+@pytest.mark.parametrize(("name", "threads"), [("ours", not CAN_FORK), (candidates.THREADS, True)])
+def test_threads_are_threads_and_processes_are_not(name, threads, problem_file, monkeypatch):
+    """What serve asks of the Trainer, on two cores."""
+    made, replies = [], []
+    monkeypatch.setattr(candidates, "available_cores", lambda: 2)
+    monkeypatch.setattr(candidates, "Trainer", lambda *a, **k: made.append(Trainer(*a, **k)) or made[-1])
+    candidates.serve(name, problem_file, ["0.01"], replies.append)
+    (trainer,) = made
+    assert trainer.workers.count == 2 and trainer.workers.processes != threads and max(replies[0]["errors"].values()) < 1e-6
+    trainer.workers.close()
+
+
+@pytest.mark.parametrize(
+    ("says", "complaint"),
+    [
+        ("echo 3.13.1 True", "is a Python 3.13.1 with the GIL; give the path of a free-threaded Python"),
+        ("echo 'No module named numpy' >&2; exit 1", r"does not run \(python -c failed: No module named numpy\); give"),
+    ],
+)
+def test_a_python_with_a_gil_or_without_numpy_is_refused(says, complaint, tmp_path):
+    python = tmp_path / "python"
+    python.write_text(f"#!/bin/sh\n{says}\n")
+    python.chmod(0o755)
+    with pytest.raises(UsageError, match=complaint):
+        cpu.free_threaded_version(python)
+    python.write_text("#!/bin/sh\necho 3.13.1 False\n")
+    assert cpu.free_threaded_version(python) == "3.13.1"
 
 
 @pytest.mark.parametrize(("cores", "counts"), [(1, [1]), (2, [2, 1]), (4, [4, 2, 1]), (6, [6, 4, 2, 1])])
@@ -209,7 +366,7 @@ def test_without_mpi_the_rows_of_ranks_are_left_out_with_a_message(monkeypatch, 
     (tmp_path / "scaling.py").write_text("import sys; sys.exit('error: there is no mpiexec')")
     monkeypatch.setattr(cpu, "HERE", tmp_path)
     assert cpu.weak_scaling() == []
-    assert "ranks are left out: scaling.py failed: error: there is no mpiexec" in capsys.readouterr().err
+    assert "ranks are left out: python scaling.py failed: error: there is no mpiexec" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -219,6 +376,8 @@ def test_without_mpi_the_rows_of_ranks_are_left_out_with_a_message(monkeypatch, 
         (["--works", "huge"], "invalid choice: 'huge'"),
         (["--out", "no/such/folder/cpu.json"], "must be a .json file in a folder that exists"),
         (["--out", "cpu.txt"], "must be a .json file"),
+        (["--free-threaded", "no/such/python"], "--free-threaded no/such/python does not run ("),
+        (["--works", "small", "--free-threaded", sys.executable], "--free-threaded is for the part `sharing`"),
         (["--table", "no/such/file.json"], "cannot read no/such/file.json"),
         (["--table", str(Path(__file__).parent.parent / "benchmarks" / "results" / "nth_farthest_quick.json")], "holds other results"),
     ],
