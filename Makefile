@@ -3,7 +3,7 @@
 #   make train                     a Relational Memory Core learns "nth farthest"; ARGS="ladder --seed 1" is passed on, `make train ARGS=--help`
 #   make test                      the test suite; ARGS="-k memory" is passed on
 #   make lint                      ruff
-#   make bench                     measures on this machine (a quarter of an hour, leave it alone); ARGS=--quick: a first look
+#   make bench                     measures on this machine (about twenty minutes, leave it alone); ARGS=--quick: a first look
 #   make clean                     away with the virtual environment, caches and builds; runs/ is kept
 #
 # Any Python from 3.11 will do; PYTHON=python3.12 says which one the virtual environment is made with.

@@ -1,8 +1,8 @@
 """Workers that share a batch.
 
-A batch is cut into pieces small enough for a core's cache; piece i belongs to worker i mod n. Each worker runs one tape at a time and adds
-into one flat gradient buffer of its own, and the buffers are added in worker order: no locks, no lost updates, and the same bits every time
-for a given number of workers, whether these are threads or processes.
+A batch is cut into pieces, so that only a part's activations are in memory at once; piece i belongs to worker i mod n. Each worker runs one
+tape at a time and adds into one flat gradient buffer of its own, and the buffers are added in worker order: no locks, no lost updates, and
+the same bits every time for a given number of workers, whether these are threads or processes.
 
 Processes are the faster kind on a CPU, because Python's lock lets only one thread at a time run Python: a step at 4 slots x 64 units is a
 great many small NumPy calls. They are forked, so they start at once and with everything the parent has built, and the flat buffers lie in

@@ -129,6 +129,7 @@ def _grid_of_threads(count, threads=256):
 
 @Override
 def layer_norm(xp, x, gain, offset, residual=None, *, epsilon=1e-5):
+    """`fused.layer_norm` in one launch; backward in two."""
     width = x.shape[-1]
     rows, added = x.size // width, x if residual is None else residual
     y, (mean, scale) = xp.empty_like(x), xp.empty((2, rows), x.dtype)
@@ -171,6 +172,7 @@ _ATTENTION_THREADS = 128
 
 @Override
 def attention(xp, qkv, *, num_heads, key_size, num_queries=None, trace=None):
+    """`fused.attention` in one launch; backward in one."""
     (batch, rows, _), queries, value_size = _attention_sizes(qkv, num_heads, key_size, num_queries)
     out = xp.empty((batch, queries, num_heads * value_size), qkv.dtype)
     weights = xp.empty((batch, num_heads, queries, rows), qkv.dtype)
@@ -214,6 +216,7 @@ def _attention_shared(gradient_rows, rows, queries, key_size, value_size):
 
 @Override
 def rmc_gates(xp, from_input, from_memory, candidate, memory, *, input_bias=0.0, forget_bias=1.0, trace=None):
+    """`fused.rmc_gates` in one launch; backward in one."""
     batch, slots, width = memory.shape
     gates, new = from_memory.shape[-1] // 2, xp.empty_like(memory)
     i, f = (new, new) if trace is None else xp.empty((2, batch, slots, gates), memory.dtype)  # where there is no trace, not written
@@ -252,6 +255,7 @@ def _(from_input, from_memory, candidate, memory, input_bias=0.0, forget_bias=1.
 
 @Override
 def softmax_cross_entropy(xp, logits, targets):
+    """`fused.softmax_cross_entropy` in one launch; backward in one."""
     losses, classes = xp.empty(targets.shape, logits.dtype), logits.shape[-1]
     _launch(xp, "softmax_cross_entropy_forward", *_grid_of_warps(targets.size), logits, targets, losses, targets.size, classes)
     return losses, (logits, targets)
