@@ -1,4 +1,4 @@
-"""What the engine costs beside the arithmetic, each in a fresh process: python benchmarks/costs.py overhead|unroll|growth [STEPS]
+"""What the engine costs beside the arithmetic, each in a fresh process: python benchmarks/costs.py overhead|unroll|growth|products [STEPS]
 
 overhead: microseconds that recording and differentiating one operation take: a chain of additions of one element, both arguments tracked,
     forward and backward, less the same additions in bare NumPy.
@@ -6,6 +6,7 @@ unroll: the highest memory in use during backward relative to that during forwar
     counts is what Python and NumPy have allocated since before the forward pass (tracemalloc): exact, and without what was there already,
     the parameters and the buffer of their gradients.
 growth: MiB by which the resident memory of a training process grows over 10,000 small steps, after 1,000 that do not count. Linux only.
+products: which part of a step of 8 slots x 256 its matrix products take on one core, and how fast they run relative to large SGEMMs there.
 """
 
 from __future__ import annotations
@@ -17,13 +18,14 @@ import sys
 import time
 import tracemalloc
 from pathlib import Path
+from unittest.mock import patch
 
 import candidates
 import numpy as np
 
 from tinyrmc import RelationalMemory, Tape, fused, nn, optim
 from tinyrmc import primitives as p
-from tinyrmc.backend import blas_threads, keep_freed_memory
+from tinyrmc.backend import blas_threads, gemm, keep_freed_memory
 from tinyrmc.training import Trainer
 
 
@@ -106,5 +108,34 @@ def growth(steps: int = 10_000, uncounted: int = 1000) -> float | None:
         return resident() - before
 
 
+def products(steps: int = 20, batch: int = 128) -> dict[str, float]:
+    """{"share_of_step", "of_sgemm"} of the matrix products, each the median of steps that take turns with SGEMM's."""
+    trainer = Trainer(candidates.make_task(work := candidates.Work(batch, slots=8, width=256)))
+    sgemm, flops = candidates.sgemm(candidates.APART, 1)
+    inside = []
+
+    def timed(a, b, out=None):
+        began = time.perf_counter()
+        product = gemm(a, b, out)
+        inside.append(time.perf_counter() - began)
+        return product
+
+    def measured(step):
+        inside.clear()
+        began = time.perf_counter()
+        step()
+        return time.perf_counter() - began, sum(inside)
+
+    keep_freed_memory()
+    with blas_threads(1), patch.object(fused, "gemm", timed), patch.object(p, "gemm", timed):
+        trainer.advance()
+        rounds = [(*measured(trainer.advance), measured(sgemm)[0]) for _ in range(steps)]
+    return {
+        "share_of_step": statistics.median(products / step for step, products, _ in rounds),
+        "of_sgemm": statistics.median(work.flops / products / (flops / large) for _, products, large in rounds),
+    }
+
+
 if __name__ == "__main__":
-    print(json.dumps({"overhead": overhead, "unroll": unroll, "growth": growth}[sys.argv[1]](*map(int, sys.argv[2:]))))
+    costs = {"overhead": overhead, "unroll": unroll, "growth": growth, "products": products}
+    print(json.dumps(costs[sys.argv[1]](*map(int, sys.argv[2:]))))
