@@ -80,7 +80,8 @@ class CoreConfig:
         parts = parts.get(self.core, self.mem_slots)
         if self.total_units is not None and self.total_units % parts:
             heads = f" x {self.num_heads} heads" if parts != self.mem_slots else ""
-            raise ValueError(f"model.total_units {self.total_units} is no multiple of {self.mem_slots} slots{heads}; choose one of {parts}")
+            text = f"model.total_units {self.total_units} is no multiple of {self.mem_slots} slots{heads}"
+            raise ValueError(f"{text}; choose a multiple of {parts}, or other slots")
 
     @property
     def slot_size(self) -> int:
