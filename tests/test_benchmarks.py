@@ -206,7 +206,8 @@ def test_a_process_that_dies_with_half_an_answer_is_broken(problem_file, monkeyp
 def test_which_peers_are_tried_at_which_size(monkeypatch):
     tried = {}
     monkeypatch.setattr(cpu, "measure", lambda work, names, *_: tried.update({work: names}) or cpu.dataclasses.asdict(work))
-    for stand_in in ("started", "relate", "cells", "say"):
+    monkeypatch.setattr(cpu, "Candidate", Scripted)
+    for stand_in in ("relate", "cells", "say"):
         monkeypatch.setattr(cpu, stand_in, lambda *_: ())
     monkeypatch.setattr(cpu, "installed_peers", lambda: list(peers.PEERS))
     cpu.measure_sizes(list(cpu.WORKS), False, 1, False)

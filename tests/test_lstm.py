@@ -210,7 +210,7 @@ def test_further_layers_see_the_input_too():
 
 
 def test_bad_depths_and_states_are_named(xp):
-    with pytest.raises(ValueError, match="^DeepLSTM: layers must be an integer of at least 1, not 0$"):
+    with pytest.raises(ValueError, match=r"^DeepLSTM: layers must be an integer of at least 1, not 0$"):
         DeepLSTM(4, 5, 0)
     core = DeepLSTM(4, 5, 2).to(xp)
     state = core.initial_state(3)
