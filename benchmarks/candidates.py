@@ -43,23 +43,33 @@ TOGETHER, APART = "SGEMM, one product on all cores", "SGEMM, one product on each
 
 @dataclasses.dataclass(frozen=True)
 class Work:
-    """The size of a training step: batch B, slots N, their width F in H heads, and T time steps, one for each vector of the sequence."""
+    """The size of a training step: batch B, slots N, their width F in H heads, and T time steps, one for each vector of the sequence.
+
+    core: "rmc"; or "dnc", whose slots are words, whose heads read, and whose controller is one LSTM layer of 256 units.
+    """
 
     batch: int
     slots: int
     width: int
     steps: int = 8
     heads: int = 8
+    core: str = "rmc"
 
     def __str__(self):
-        return f"{self.slots} slots x {self.width}, T = {self.steps}, batch {self.batch}"
+        memory = f"{self.slots} slots x {self.width}"
+        if self.core == "dnc":
+            memory = f"{self.slots} words x {self.width}, {self.heads} read heads"
+        return f"{memory}, T = {self.steps}, batch {self.batch}"
 
     @property
-    def flops(self) -> int:
+    def flops(self) -> int | None:
         """Floating-point operations of the matrix products of a step, forward and backward, a multiplication and an addition being two.
 
-        A product has two derivatives of its own cost, but for the two where one factor is an input: the data, and the first memory.
+        A product has two derivatives of its own cost, but for the two where one factor is an input: the data, and the first memory. None
+        for a DNC, which spends little of its time in products.
         """
+        if self.core == "dnc":
+            return None
         N, F, T = self.slots, self.width, self.steps
         every = (N + 1) * F * 3 * F + 2 * N * F * F + F * 2 * F + 2 * N * (N + 1) * F  # q|k|v, the MLP, the row's gates, attention
         gates, projection = N * F * 2 * F, (DIMENSIONS + 3 * T) * F
@@ -73,9 +83,13 @@ class Work:
 def make_task(work: Work):
     """Nth farthest at this size, with the network and the optimizer that the peers have."""
     nf = load_task("nth_farthest")
+    if work.core == "dnc":
+        model = nf.CoreConfig("dnc", work.slots, dnc=nf.DNCConfig(work.width, work.heads))
+    else:
+        model = nf.CoreConfig(mem_slots=work.slots, num_heads=work.heads, head_size=work.width // work.heads, activate_final=False)
     return nf.Task(
         nf.Config(
-            model=nf.CoreConfig(mem_slots=work.slots, num_heads=work.heads, head_size=work.width // work.heads, activate_final=False),
+            model=model,
             data=nf.DataConfig(work.steps, DIMENSIONS),
             train=nf.TrainConfig(batch_size=work.batch, learning_rate=peers.RATE, warmup_steps=0, clip_norm=None),
         )
@@ -104,7 +118,7 @@ def make_problem(work: Work, path: Path) -> None:
     loss_after = _differentiate(task, exact, examples | {"inputs": inputs[chosen]}, record=False)
     groups = {"weights": weights, "batch": examples, "gradient": gradient}
     named = {f"{group}/{name}": x for group, arrays in groups.items() for name, x in arrays.items()}
-    np.savez(path, work=dataclasses.astuple(work), loss=loss, loss_after=loss_after, **named)
+    np.savez(path, work=json.dumps(dataclasses.astuple(work)), loss=loss, loss_after=loss_after, **named)
 
 
 def _differentiate(task, model, batch, record=True):
@@ -145,12 +159,12 @@ def read_problem(path) -> tuple[Work, dict]:
                 found[group][name] = file[key]
             else:
                 found[key] = file[key].tolist()
-    return Work(*found.pop("work")), found
+    return Work(*json.loads(found.pop("work"))), found
 
 
-def sizes_of(work: Work) -> tuple[int, int, int]:
+def sizes_of(work: Work) -> tuple[str, int, int, int]:
     """What `peers.loss_of` takes as sizes."""
-    return work.slots, work.heads, work.width // work.heads
+    return work.core, work.slots, work.heads, work.width if work.core == "dnc" else work.width // work.heads
 
 
 # --- candidates ---------------------------------------------------------------------------------------------------------------------------

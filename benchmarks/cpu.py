@@ -37,8 +37,9 @@ HERE = Path(__file__).resolve().parent
 CPUS = Path("/sys/devices/system/cpu")
 RESULTS = HERE / "results" / "cpu.json"
 
-WORKS = {"large": Work(1600, 8, 256), "small": Work(128, 8, 64), "quick": Work(256, 4, 64, 4)}
+WORKS = {"large": Work(1600, 8, 256), "small": Work(128, 8, 64), "quick": Work(256, 4, 64, 4), "dnc": Work(128, 80, 64, 8, 4, "dnc")}
 OVER_NUMPY = ("HIPS autograd", "MyGrad")  # timed on `small` alone, for orientation
+COMPILED = ("torch.compile", "JAX jit")  # not timed on `dnc`: they take minutes to compile its eight steps
 MIDDLE = Work(256, 8, 128)  # of the sweeps
 SWEEPS = {"batch": (32, 64, 128, 256, 512, 1024), "slots": (2, 4, 8, 16, 32), "width": (32, 64, 128, 256, 512), "steps": (2, 4, 8, 16)}
 PARTS = (*WORKS, "sweeps", "sharing", "engine", "ranks")
@@ -266,7 +267,7 @@ def relate(rows: list[dict], products: list[Candidate]) -> None:
     """Give each row SGEMM's speed in floating-point operations a second, the faster form's, and the fraction of it that ours reaches."""
     sgemm = max(candidate.hello["flops"] / candidate.seconds for candidate in products)
     for row in rows:
-        row |= {"sgemm": sgemm, "sgemm_fraction": row["flops"] / row["ours_seconds"] / sgemm}
+        row |= {"sgemm": sgemm, "sgemm_fraction": row["flops"] and row["flops"] / row["ours_seconds"] / sgemm}
 
 
 def installed_peers() -> list[str]:
@@ -373,7 +374,10 @@ def measure_sizes(works: list[str], sweeping: bool, rounds: int, quick: bool) ->
     with contextlib.ExitStack() as stack:
         products = [started(stack, name, available_cores()) for name in (TOGETHER, APART)]
         for work in works:
-            names = [name for name in installed if (work == "small" or name not in OVER_NUMPY) and not (quick and name == "torch.compile")]
+            left_out = {"torch.compile"} if quick else set()
+            left_out |= set() if work == "small" else set(OVER_NUMPY)
+            left_out |= set(COMPILED) if work == "dnc" else set()
+            names = [name for name in installed if name not in left_out]
             rows.append({"work": work, **measure(WORKS[work], names, products, rounds, ROUND_SECONDS)})
             say("  ".join(cells(rows[-1])))
         measured = {}  # the middle is a point of every sweep

@@ -1,11 +1,12 @@
 """The same network in four libraries, one of them used in two ways: the step of "nth farthest", from the same weights on the same batch.
 
-The network is the released Relational Memory Core with one block and unit gates, then the head of four ReLU layers; the optimizer is Adam
-at a constant rate, unclipped. `loss_of` says it once, in the vocabulary of a `Library`; each library answers with what its users would
-write, its own fused operations where they are faster, and every one gets the savings that ours has: what needs no memory is computed for
-all time steps at once, and nobody asks on behalf of the input row, whose own result is never used. Attention is two products and a softmax
-in all of them: on nine keys the fused attention of PyTorch (scaled_dot_product_attention) made a step a tenth slower, compiled a sixth, and
-that of JAX (jax.nn.dot_product_attention) a tenth slower at 64 units and neither slower nor faster at 256.
+The network is a core, then the head of four ReLU layers; the core is the released Relational Memory Core with one block and unit gates, or
+a Differentiable Neural Computer with one write head; the optimizer is Adam at a constant rate, unclipped. `loss_of` says it once, in the
+vocabulary of a `Library`; each library answers with what its users would write, its own fused operations where they are faster, and every
+one gets the savings that ours has: what needs no memory is computed for all time steps at once, and nobody asks on behalf of the input row,
+whose own result is never used. Attention is two products and a softmax in all of them: on nine keys the fused attention of PyTorch
+(scaled_dot_product_attention) made a step a tenth slower, compiled a sixth, and that of JAX (jax.nn.dot_product_attention) a tenth slower
+at 64 units and neither slower nor faster at 256.
 
 A peer is `make(weights, inputs, targets, sizes) -> (step, moments)`. `step()` trains once and returns the loss before the update, a scalar
 of the library's own; on a CPU all is done by then. `moments()` gives Adam's first moment by name: after the first step that is (1 - BETA1)
@@ -22,43 +23,122 @@ RATE, BETA1, BETA2, EPSILON = 1e-3, 0.9, 0.999, 1e-8
 
 
 def loss_of(lib, w, inputs, targets, sizes):
-    """The mean cross-entropy in nats. w: parameters by name; inputs (B, T, D), targets (B,); sizes: N slots, H heads, their width V = K."""
-    slots, heads, size = sizes
+    """The mean cross-entropy in nats. w: parameters by name; inputs (B, T, D), targets (B,); sizes: the core and its own, as below."""
+    core, *sizes = sizes
+    x = {"rmc": relational_memory, "dnc": dnc}[core](lib, w, inputs, *sizes)
+    for layer in range(4):
+        x = lib.relu(lib.dense(x, w[f"head.{layer}.weight"], w[f"head.{layer}.bias"]))
+    return lib.cross_entropy(lib.dense(x, w["head.4.weight"], w["head.4.bias"]), targets)
+
+
+def relational_memory(lib, w, inputs, slots, heads, size):
+    """The last memory, (B, N F): N slots of H heads, their width V = K."""
     width, batch = heads * size, len(inputs)
 
     def dense(x, name):
-        return lib.dense(x, w[f"{name}.weight"], w[f"{name}.bias"])
+        return lib.dense(x, w[f"core.{name}.weight"], w[f"core.{name}.bias"])
 
     def norm(x, name):
         return lib.layer_norm(x, w[f"core.blocks.0.{name}.gain"], w[f"core.blocks.0.{name}.offset"])
 
-    rows = dense(inputs, "core.input_projection")  # (B, T, F)
-    from_inputs = dense(rows, "core.gate_inputs") + w["core.gate_memory.bias"]  # (B, T, 2F)
+    rows = dense(inputs, "input_projection")  # (B, T, F)
+    from_inputs = dense(rows, "gate_inputs") + w["core.gate_memory.bias"]  # (B, T, 2F)
     memory = lib.start(batch, slots, width)  # (B, N, F)
     for row, from_input in zip(lib.unstack(rows), lib.unstack(from_inputs), strict=True):
-        qkv = norm(dense(lib.concatenate([memory, row[:, None]], 1), "core.blocks.0.qkv"), "qkv_norm")  # (B, N + 1, H 3V)
+        qkv = norm(dense(lib.concatenate([memory, row[:, None]], 1), "blocks.0.qkv"), "qkv_norm")  # (B, N + 1, H 3V)
         qkv = lib.swapaxes(qkv.reshape(batch, slots + 1, heads, 3 * size), 1, 2)  # (B, H, N + 1, 3V)
         q, k, v = qkv[:, :, :slots, :size], qkv[..., size : 2 * size], qkv[..., 2 * size :]
         heard = lib.swapaxes(lib.attention(q, k, v), 1, 2).reshape(batch, slots, width)
         z = norm(memory + heard, "attention_norm")
-        candidate = norm(z + dense(lib.relu(dense(z, "core.mlp.0")), "core.mlp.1"), "mlp_norm")
+        candidate = norm(z + dense(lib.relu(dense(z, "mlp.0")), "mlp.1"), "mlp_norm")
         gates = from_input[:, None] + lib.dense(lib.tanh(memory), w["core.gate_memory.weight"])  # (B, N, 2F)
         write, keep = lib.sigmoid(gates[..., :width]), lib.sigmoid(gates[..., width:] + 1.0)
         memory = write * lib.tanh(candidate) + keep * memory
-    x = memory.reshape(batch, slots * width)
-    for layer in range(4):
-        x = lib.relu(dense(x, f"head.{layer}"))
-    return lib.cross_entropy(dense(x, "head.4"), targets)
+    return memory.reshape(batch, slots * width)
+
+
+def dnc(lib, w, inputs, words, heads, size):
+    """The last output, (B, O), from an empty memory: N words of W numbers, R read heads, one write head, one LSTM layer as controller."""
+    batch, hidden_size = len(inputs), w["core.controller.layers.0.gates.bias"].shape[0] // 4
+
+    def dense(x, name):
+        return lib.dense(x, w[f"core.{name}.weight"], w[f"core.{name}.bias"])
+
+    def content(keys, strengths):  # (B, H, W), (B, H) -> (B, H, N)
+        key_norms = lib.sqrt(lib.sum(keys * keys, -1) + 1e-6)[..., None]
+        word_norms = lib.sqrt(lib.sum(memory * memory, -1) + 1e-6)[:, None]
+        cosine = keys @ lib.swapaxes(memory, 1, 2) / (key_norms * word_norms + 1e-6)
+        return lib.softmax(strengths[..., None] * cosine)
+
+    def cut(x, widths):
+        ends = np.cumsum(widths).tolist()
+        return [x[:, end - width : end] for width, end in zip(widths, ends, strict=True)]
+
+    off_diagonal, zeros = 1 - lib.start(batch, words, words), lib.zeros
+    memory, usage, links = zeros(batch, words, size), zeros(batch, words), zeros(batch, words, words)
+    precedence, write, read = zeros(batch, words), zeros(batch, words), zeros(batch, heads, words)
+    h, c, heard = zeros(batch, hidden_size), zeros(batch, hidden_size), zeros(batch, heads * size)
+    for x in lib.unstack(inputs):
+        i, j, f, o = cut(dense(lib.concatenate([x, heard, h], 1), "controller.layers.0.gates"), [hidden_size] * 4)
+        c = lib.sigmoid(f + 1.0) * c + lib.sigmoid(i) * lib.tanh(j)
+        h, c = lib.clip(lib.sigmoid(o) * lib.tanh(c), -20, 20), lib.clip(c, -20, 20)
+        key, strength, erase, value, g_a, g_w, free, keys, strengths, modes = cut(
+            dense(h, "interface"), [size, 1, size, size, 1, 1, heads, heads * size, heads, 3 * heads]
+        )
+        g_a, g_w = lib.sigmoid(g_a), lib.sigmoid(g_w)  # (B, 1)
+
+        kept = lib.product(1 - lib.sigmoid(free)[..., None] * read)  # (B, N)
+        usage = (usage + (1 - usage) * lib.detach(write)) * kept
+        used = 1e-6 + (1 - 1e-6) * usage
+        order = lib.argsort(used)
+        ascending = lib.take(used, order)
+        before = lib.cumprod(lib.concatenate([lib.ones(batch, 1), ascending[:, :-1]], 1))
+        allocated = lib.take((1 - ascending) * before, lib.argsort(order))
+        write = g_w * (g_a * allocated + (1 - g_a) * content(key[:, None], lib.softplus(strength))[:, 0])  # (B, N)
+        memory = memory * (1 - write[..., None] * lib.sigmoid(erase)[:, None]) + write[..., None] * value[:, None]  # (B, N, W)
+
+        links = ((1 - write[..., None] - write[:, None]) * links + write[..., None] * precedence[:, None]) * off_diagonal  # (B, N, N)
+        precedence = (1 - lib.sum(write, -1)[:, None]) * precedence + write
+        found = content(keys.reshape(batch, heads, size), lib.softplus(strengths))
+        modes = lib.softmax(modes.reshape(batch, heads, 3))[..., None]
+        read = modes[:, :, 0] * (read @ links) + modes[:, :, 1] * (read @ lib.swapaxes(links, 1, 2)) + modes[:, :, 2] * found  # (B, R, N)
+        heard = (read @ memory).reshape(batch, heads * size)
+    return lib.clip(dense(lib.concatenate([h, heard], 1), "output"), -20, 20)
 
 
 class Library:
     """What `loss_of` needs, composed from a module `xp` with NumPy's names."""
 
     def __init__(self, xp):
-        self.xp, self.tanh, self.concatenate, self.swapaxes = xp, xp.tanh, xp.concatenate, xp.swapaxes
+        self.xp, self.tanh, self.sqrt, self.sum, self.clip = xp, xp.tanh, xp.sqrt, xp.sum, xp.clip
+        self.concatenate, self.swapaxes = xp.concatenate, xp.swapaxes
 
     def start(self, batch, slots, width):
         return np.broadcast_to(np.eye(slots, width, dtype=np.float32), (batch, slots, width))
+
+    def zeros(self, *shape):
+        return np.zeros(shape, np.float32)
+
+    def ones(self, *shape):
+        return np.ones(shape, np.float32)
+
+    def detach(self, x):
+        return x
+
+    def product(self, x):  # (B, K, N) -> (B, N)
+        return self.xp.prod(x, axis=1)
+
+    def argsort(self, x):  # of rows (B, N)
+        return self.xp.argsort(x, axis=1, stable=True)
+
+    def take(self, x, indices):  # from rows (B, N)
+        return self.xp.take_along_axis(x, indices, 1)
+
+    def cumprod(self, x):  # of rows (B, N)
+        return self.xp.cumprod(x, axis=1)
+
+    def softplus(self, x):
+        return self.xp.logaddexp(x, 0 * x)
 
     def unstack(self, x):
         return [x[:, t] for t in range(x.shape[1])]
@@ -100,9 +180,28 @@ def torch_eager(weights, inputs, targets, sizes, compiled=False, device="cpu"):
 
     class Torch(Library):
         relu, sigmoid, cross_entropy = staticmethod(F.relu), staticmethod(torch.sigmoid), staticmethod(F.cross_entropy)
+        softplus, detach = staticmethod(F.softplus), staticmethod(torch.Tensor.detach)
 
         def start(self, batch, slots, width):
             return torch.eye(slots, width, device=device).expand(batch, slots, width)
+
+        def zeros(self, *shape):
+            return torch.zeros(shape, device=device)
+
+        def ones(self, *shape):
+            return torch.ones(shape, device=device)
+
+        def product(self, x):
+            return torch.prod(x, 1)
+
+        def argsort(self, x):
+            return torch.argsort(x, dim=1, stable=True)
+
+        def take(self, x, indices):
+            return torch.gather(x, 1, indices)
+
+        def cumprod(self, x):
+            return torch.cumprod(x, 1)
 
         def unstack(self, x):
             return x.unbind(1)
@@ -151,6 +250,7 @@ def jax_jit(weights, inputs, targets, sizes):
 
     class Jax(Library):
         relu, sigmoid, softmax = staticmethod(jax.nn.relu), staticmethod(jax.nn.sigmoid), staticmethod(jax.nn.softmax)
+        softplus, detach = staticmethod(jax.nn.softplus), staticmethod(jax.lax.stop_gradient)
 
         def start(self, batch, slots, width):
             return jnp.broadcast_to(jnp.eye(slots, width), (batch, slots, width))

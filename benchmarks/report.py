@@ -9,9 +9,9 @@ def milliseconds(seconds: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:#.3g}".rstrip(".")
 
 
-def whole_percent(fraction: float) -> str:
-    """None of these figures is better than that."""
-    return f"{100 * fraction:.0f} %"
+def whole_percent(fraction: float | None) -> str:
+    """None of these figures is better than that. Nothing for None, which was not counted."""
+    return "" if fraction is None else f"{100 * fraction:.0f} %"
 
 
 def cells(row: dict) -> list[str]:

@@ -22,12 +22,18 @@ Where this departs from the paper (appendix A.1; preset `paper` does not, as far
 1600; Adam's rate 1e-3 instead of 1e-4, warmed up and falling to zero at the end; the gradient's norm clipped at 1; memories of 4 x 64 or
 8 x 128 units instead of 2048 in all; a ReLU after the last layer of the attention MLP (--model.no-activate-final takes it away); in
 `ladder`, a forget bias of 2. The ladder decides: at 4 x 4 without it, 12,000 steps end on the first floor (benchmarks/README.md).
+
+The paper's baselines, which it reports below 30 % as their best batch: an LSTM of 64 to 4096 units (sizes between are not listed), and a
+Differentiable Neural Computer of 1, 8 or 16 words of 128, 512 or 1024, its controller an LSTM of two layers as wide as a word, with 1, 2 or
+4 read heads and as many write heads. `paper_lstm` and `paper_dnc` take one size of each. There is no EntNet for this task in the paper;
+`paper_entnet` has a size from its program evaluation (2 to 8 cells of 1024 or 2048 units in all). Each `--model.core` works with the other
+presets too: slots are then the DNC's words or the EntNets' slots and cells.
 """
 
 from __future__ import annotations
 
 import typing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -35,7 +41,7 @@ import numpy as np
 from tinyrmc import nn
 from tinyrmc import primitives as p
 from tinyrmc.backend import namespace, to_host
-from tinyrmc.cores import CoreConfig, build_core
+from tinyrmc.cores import CoreConfig, DNCConfig, build_core, describe
 from tinyrmc.fused import softmax_cross_entropy
 from tinyrmc.training import HELD_OUT_SEED, Samples, TrainConfig
 from tinyrmc.training import Task as BaseTask
@@ -101,6 +107,9 @@ PAPER = Config(
     train=TrainConfig(steps=1_000_000, batch_size=1600, learning_rate=1e-4, warmup_steps=0, clip_norm=None, evaluate_every=1000),
 )
 PAPER32 = Config(PAPER.model, DataConfig(objects=8, dimensions=32), PAPER.train)
+PAPER_LSTM = replace(PAPER, model=CoreConfig("lstm", hidden_size=2048))
+PAPER_DNC = replace(PAPER, model=CoreConfig("dnc", 8, hidden_size=512, layers=2, dnc=DNCConfig(512, read_heads=4, write_heads=4)))
+PAPER_ENTNET = replace(PAPER, model=CoreConfig("entnet_bank", 8, total_units=2048))
 
 
 def draw(
@@ -182,6 +191,9 @@ class Task(BaseTask):
         "ladder": ("8 x 16, the paper's task, by easier rungs: an hour or two on four cores, to about 95 %", LADDER),
         "paper": ("8 x 16 with the paper's settings, as far as it tells them; not run here", PAPER),
         "paper32": ("8 objects x 32 dimensions, the paper's harder variant", PAPER32),
+        "paper_lstm": ("paper with an LSTM of 2048 units, of the 64 to 4096 that the paper tried", PAPER_LSTM),
+        "paper_dnc": ("paper with a DNC of 8 x 512, 4 read and 4 write heads, from the paper's sweep", PAPER_DNC),
+        "paper_entnet": ("paper with an EntNet bank of 8 cells, 2048 units in all: not in the paper for this task", PAPER_ENTNET),
     }
 
     def __init__(self, config: Config):
@@ -233,12 +245,7 @@ class Task(BaseTask):
         self.rung = state["rung"]
 
     def describe(self, model):
-        m = self.config.model
-        return (
-            f"lstm of {m.hidden_size} units"
-            if m.core == "lstm"
-            else f"{m.core}, {m.mem_slots} slots x {model.core.mem_size} units, {m.num_heads} heads"
-        )
+        return describe(self.config.model, model.core)
 
     def references(self):
         objects, dimensions = self.layout

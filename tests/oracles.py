@@ -114,6 +114,182 @@ def lstm(xp, P, forget_bias, inputs, hidden, cell):
     return xp.stack(steps), cell
 
 
+def deep_lstm(xp, P, forget_bias, inputs, state):
+    """Layer after layer, each over all time steps: inputs (T, B, D), state of (h, c) -> (T, B, layers H)."""
+    outputs = []
+    for layer, (hidden, cell) in enumerate(state):
+        own = {name.removeprefix(f"layers.{layer}."): value for name, value in P.items() if name.startswith(f"layers.{layer}.")}
+        outputs.append(lstm(xp, own, forget_bias, xp.concatenate([inputs, *outputs[-1:]], axis=2), hidden, cell)[0])
+    return xp.concatenate(outputs, axis=2)
+
+
+def softmax(xp, numbers):
+    """Of a list of numbers, a list."""
+    shares = [xp.exp(number) for number in numbers]
+    total = sum(shares)
+    return [share / total for share in shares]
+
+
+def constant(value):
+    """The number inside a box of HIPS autograd, which then is none of its variables."""
+    return getattr(value, "_value", value)
+
+
+def product(numbers):
+    result = 1.0
+    for number in numbers:
+        result = result * number
+    return result
+
+
+def bounded(xp, row, bound):
+    return row if bound is None else xp.where(row > bound, bound, xp.where(row < -bound, -bound, row))
+
+
+def dnc(xp, P, setting, inputs, state):
+    """A Differentiable Neural Computer, one example at a time, word by word: inputs (T, B, D) -> outputs (T, B, O).
+
+    P: arrays by parameter name. setting: N, W, R, H, layers, controller, strength, clip. state: (memory, usage, links, precedence, write,
+    read, words, controller), as the core has it.
+    """
+    examples = []
+    for b in range(inputs.shape[1]):
+        own = [part[b] for part in state[:7]]
+        own[6] = xp.reshape(own[6], (setting["R"], setting["W"]))
+        own.append([(h[b], c[b]) for h, c in state[7]])
+        steps = []
+        for t in range(inputs.shape[0]):
+            output, own = dnc_step(xp, P, setting, inputs[t, b], own)
+            steps.append(output)
+        examples.append(xp.stack(steps))
+    return xp.stack(examples, axis=1)
+
+
+def dnc_step(xp, P, setting, x, state):
+    N, W, R, H = (setting[name] for name in "NWRH")
+    memory, usage, links, precedence, write, read, words, controller = state
+    words_of_memory, readers, writers = range(N), range(R), range(H)
+
+    seen = xp.concatenate([x, *words])
+    if setting["controller"] == "lstm":
+        layers, after = [], []
+        for layer, (h, c) in enumerate(controller):
+            own = {name: P[f"controller.layers.{layer}.gates.{name}"] for name in ("weight", "bias")}
+            z = xp.dot(xp.concatenate([seen, *layers[-1:], h]), own["weight"]) + own["bias"]
+            i, j, f, o = (z[k * len(h) : (k + 1) * len(h)] for k in range(4))
+            c = logistic(xp, f + 1.0) * c + logistic(xp, i) * xp.tanh(j)
+            h = logistic(xp, o) * xp.tanh(c)
+            layers.append(h)
+            after.append((bounded(xp, h, setting["clip"]), bounded(xp, c, setting["clip"])))
+        hidden = xp.concatenate(layers)
+    else:
+        hidden, after = seen, []
+        for layer in range(setting["layers"]):
+            hidden = xp.dot(hidden, P[f"controller.{layer}.weight"]) + P[f"controller.{layer}.bias"]
+            hidden = xp.where(hidden > 0, hidden, 0.0 * hidden)
+    hidden = bounded(xp, hidden, setting["clip"])
+
+    told = xp.dot(hidden, P["interface.weight"]) + P["interface.bias"]
+    place = 0
+
+    def take(size):
+        nonlocal place
+        place += size
+        return told[place - size : place]
+
+    write_keys = [take(W) for _ in writers]
+    write_strengths = [take(1)[0] for _ in writers]
+    erase = [logistic(xp, take(W)) for _ in writers]
+    values = [take(W) for _ in writers]
+    allocation_gates = [logistic(xp, take(1)[0]) for _ in writers]
+    write_gates = [logistic(xp, take(1)[0]) for _ in writers]
+    free_gates = [logistic(xp, take(1)[0]) for _ in readers]
+    read_keys = [take(W) for _ in readers]
+    read_strengths = [take(1)[0] for _ in readers]
+    modes = [softmax(xp, list(take(1 + 2 * H))) for _ in readers]
+    assert place == len(told)
+
+    def by_content(key, strength):
+        strength = xp.log(1 + xp.exp(strength)) + (setting["strength"] == "oneplus")
+        scores = []
+        for word in memory:
+            lengths = (xp.dot(key, key) + 1e-6) ** 0.5 * (xp.dot(word, word) + 1e-6) ** 0.5
+            scores.append(strength * xp.dot(key, word) / (lengths + 1e-6))
+        return softmax(xp, scores)
+
+    written = [1 - product(1 - constant(write[h][n]) for h in writers) for n in words_of_memory]
+    retained = [product(1 - free_gates[r] * read[r][n] for r in readers) for n in words_of_memory]
+    usage = [(usage[n] + written[n] - usage[n] * written[n]) * retained[n] for n in words_of_memory]
+
+    pretended, new_write = list(usage), []
+    for h in writers:
+        u = [1e-6 + (1 - 1e-6) * number for number in pretended]
+        order = [(constant(number), n) for n, number in enumerate(u)]
+        allocated = [(1 - u[n]) * product(u[m] for m in words_of_memory if order[m] < order[n]) for n in words_of_memory]
+        found = by_content(write_keys[h], write_strengths[h])
+        g_a, g_w = allocation_gates[h], write_gates[h]
+        new_write.append([g_w * (g_a * allocated[n] + (1 - g_a) * found[n]) for n in words_of_memory])
+        pretended = [pretended[n] + (1 - pretended[n]) * g_a * g_w * allocated[n] for n in words_of_memory]
+    write = new_write
+
+    memory = [
+        memory[n] * product(1 - write[h][n] * erase[h] for h in writers) + sum(write[h][n] * values[h] for h in writers)
+        for n in words_of_memory
+    ]
+
+    def linked(h, i, j):
+        return 0.0 if i == j else (1 - write[h][i] - write[h][j]) * links[h][i][j] + write[h][i] * precedence[h][j]
+
+    links = [[[linked(h, i, j) for j in words_of_memory] for i in words_of_memory] for h in writers]
+    precedence = [[(1 - sum(write[h])) * precedence[h][n] + write[h][n] for n in words_of_memory] for h in writers]
+
+    new_read = []
+    for r in readers:
+        found = by_content(read_keys[r], read_strengths[r])
+        weighting = []
+        for n in words_of_memory:
+            back = [sum(links[h][m][n] * read[r][m] for m in words_of_memory) for h in writers]
+            forward = [sum(links[h][n][m] * read[r][m] for m in words_of_memory) for h in writers]
+            weighting.append(sum(mode * way for mode, way in zip(modes[r], [*back, *forward, found[n]], strict=True)))
+        new_read.append(weighting)
+    words = [sum(weighting[n] * memory[n] for n in words_of_memory) for weighting in new_read]
+
+    output = xp.dot(xp.concatenate([hidden, *words]), P["output.weight"]) + P["output.bias"]
+    return bounded(xp, output, setting["clip"]), (memory, usage, links, precedence, write, new_read, words, after)
+
+
+def entnet(xp, P, inputs, slots):
+    """A Recurrent Entity Network, slot by slot: inputs (T, B, D), slots (B, N, F) -> outputs (T, B, F)."""
+
+    def phi(x):
+        return xp.where(x > 0, x, P["slope"] * x)
+
+    examples = []
+    for b in range(inputs.shape[1]):
+        own, steps = [slots[b, j] for j in range(slots.shape[1])], []
+        for t in range(inputs.shape[0]):
+            s = xp.dot(inputs[t, b], P["encoder.weight"]) + P["encoder.bias"]
+            for j, key in enumerate(P["keys"]):
+                gate = logistic(xp, xp.dot(s, own[j]) + xp.dot(s, key))
+                candidate = xp.dot(own[j], P["U.weight"]) + xp.dot(key, P["V.weight"]) + xp.dot(s, P["W.weight"])
+                h = own[j] + gate * phi(candidate)
+                own[j] = h / xp.dot(h, h) ** 0.5
+            answers = softmax(xp, [xp.dot(s, h) for h in own])
+            u = sum(answer * h for answer, h in zip(answers, own, strict=True))
+            steps.append(phi(s + xp.dot(u, P["H.weight"])))
+        examples.append(xp.stack(steps))
+    return xp.stack(examples, axis=1)
+
+
+def entnet_bank(xp, P, forget_bias, inputs, state):
+    """The cells one after the other, each an LSTM over all steps with a bias of its own; their outputs summed. (T, B, F)"""
+    total = 0.0
+    for j in range(P["keys"].shape[0]):
+        own = {"gates.weight": xp.concatenate([P["W"], P["U"]]), "gates.bias": P["keys"][j]}
+        total = total + lstm(xp, own, forget_bias, inputs, state[0][:, j], state[1][:, j])[0]
+    return total
+
+
 def hips_gradient(loss, arrays):
     """The gradients of loss(autograd.numpy, arrays) by name, by HIPS autograd."""
     return autograd.grad(lambda arrays: loss(hips, arrays))(arrays)

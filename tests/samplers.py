@@ -98,6 +98,11 @@ for _shape in SHAPES:
         put("power", positive(*_shape), exponent=_exponent)
     put("power", normal(*_shape), exponent=3)
 
+    put("softplus", normal(*_shape))
+    put("clip", positive(*_shape), a_min=0.8, a_max=1.2)
+    put("clip", normal(*_shape), a_min=-9.0, a_max=9.0)
+put("softplus", np.array([-50.0, -1.0, 0.0, 1.0, 50.0]))
+
 for _name in "sum", "mean", "max":
     for _shape in SHAPES:
         put(_name, normal(*_shape))
@@ -108,6 +113,9 @@ for _name in "sum", "mean", "max":
 for _shape, _axis in ((1,), -1), ((5,), 0), ((2, 3), -1), ((2, 3), 0), ((2, 1, 3), 1), ((2, 4, 3), 1):
     put("softmax", normal(*_shape), axis=_axis)
 put("softmax", normal(3, 4))
+for _shape, _axis in ((1,), 0), ((5,), -1), ((2, 3), 1), ((7, 3), 0), ((2, 9, 3), 1), ((2, 8, 1), -2), ((3, 0), 1):
+    put("cumprod", normal(*_shape), axis=_axis)
+put("cumprod", np.array([[2.0, 0.0, 3.0, -1.0], [0.0, 2.0, 0.0, 4.0], [1e-30, 1e-30, 1.0, 1e30]]), axis=1)  # zeros, and an underflow
 
 for _a, _b in [
     ((3,), (3,)), ((1,), (1,)), ((3,), (3, 2)), ((3,), (2, 3, 4)), ((2, 3), (3,)), ((4, 2, 3), (3,)), ((2, 3), (3, 4)), ((1, 1), (1, 1)),
@@ -144,6 +152,10 @@ put("unstack", normal(3))
 put("unstack", normal(1, 3))
 put("unstack", normal(2, 3, 4), axis=1)
 put("unstack", normal(2, 3, 4), axis=-1)
+put("split", normal(5), indices_or_sections=[2])
+put("split", normal(2, 6), indices_or_sections=[1, 1, 4], axis=1)
+put("split", normal(2, 6, 3), indices_or_sections=3, axis=-2)
+put("split", normal(1, 3), indices_or_sections=1)
 for _key in (
     0, -1, slice(1, None), slice(None, None, -1), slice(0, 0), (1, 2), (slice(None), 1), (Ellipsis, 0), (None, 0), (), Ellipsis, (0, 0, 0),
     (slice(None), None, slice(0, 3, 2)),
@@ -159,6 +171,12 @@ put("take", normal(2, 4, 3), np.array([[1, -1, 1], [0, 2, 1]]), axis=1)
 put("take", normal(2, 4, 3), np.array([[1, 1]]), axis=-1)
 put("take", normal(2, 4, 3), 2, axis=-2)
 put("take", normal(4, 3), np.zeros((0,), int), axis=0)
+
+put("take_along_axis", normal(5), np.array([0, 3, 3, -1]))
+put("take_along_axis", normal(2, 3), np.array([[2, 0, 1], [1, 1, 1]]), axis=1)
+put("take_along_axis", normal(2, 3), np.array([[1, 0, 1]]), axis=0)
+put("take_along_axis", normal(2, 4, 3), _random.integers(-4, 4, (2, 5, 3)), axis=-2)
+put("take_along_axis", normal(2, 3), np.zeros((2, 0), int), axis=-1)
 
 for _shape, _in in ((5,), 5), ((3, 5), 5), ((2, 3, 5), 5), ((1, 1, 1), 1):
     for _relu in False, True:
@@ -181,6 +199,12 @@ put("rmc_gates", normal(2, 1, 8), normal(2, 3, 8), normal(2, 3, 4), normal(2, 3,
 put("lstm_gates", normal(2, 4 * 3), normal(2, 3))
 put("lstm_gates", normal(1, 4), normal(1, 1), forget_bias=0.0)
 put("lstm_gates", normal(12), normal(3))
+for _heads, _words, _width in (2, 3, 4), (1, 1, 1), (1, 5, 2), (3, 2, 1):
+    put("content_weights", normal(2, _heads, _width), normal(2, _words, _width), positive(2, _heads))
+    put("erase_and_write", normal(2, _words, _width), *[normal(2, _heads, _size) for _size in (_words, _width, _width)])
+    put("temporal_links", normal(2, _heads, _words, _words), normal(2, _heads, _words), normal(2, _heads, _words))
+put("content_weights", normal(2, 1, 3), normal(2, 4, 3), normal(2, 1), epsilon=0.5)
+put("erase_and_write", normal(1, 2, 3), np.ones((1, 3, 2)), np.ones((1, 3, 3)), normal(1, 3, 3))  # factors that are zero
 for _shape in (4,), (3, 4), (2, 3, 4), (2, 1):
     put("softmax_cross_entropy", normal(*_shape), np.asarray(_random.integers(0, _shape[-1], _shape[:-1])))
 

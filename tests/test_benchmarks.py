@@ -25,6 +25,7 @@ from tinyrmc.runs import RunError
 from tinyrmc.training import Trainer
 
 TINY = Work(batch=5, slots=3, width=8, steps=2, heads=2)
+TINY_DNC = Work(batch=5, slots=6, width=4, steps=3, heads=2, core="dnc")
 
 
 @pytest.fixture(scope="module")
@@ -76,6 +77,24 @@ def test_too_few_examples_clear_of_every_kink_are_an_error(monkeypatch, tmp_path
     monkeypatch.setattr(candidates, "MARGIN", 1.0)
     with pytest.raises(ValueError, match="only 0 of 26 examples keep clear of every ReLU's kink; 3 slots x 8, T = 2, batch 5 is too large"):
         candidates.make_problem(TINY, tmp_path / "problem.npz")
+
+
+def test_the_peers_dnc_is_ours(tmp_path):
+    """In value, in float64; that the gradients agree is found out before anything is timed."""
+    candidates.make_problem(TINY_DNC, tmp_path / "problem.npz")
+    work, problem = candidates.read_problem(tmp_path / "problem.npz")
+    assert work == TINY_DNC and work.flops is None and str(work) == "6 words x 4, 2 read heads, T = 3, batch 5"
+    assert max(candidates.first_errors(*candidates.ours(candidates.make_trainer(work, problem)), problem).values()) < 1e-6
+    weights, batch = {name: x.astype(np.float64) for name, x in problem["weights"].items()}, problem["batch"]
+    loss = peers.loss_of(peers.Library(np), weights, batch["inputs"].astype(np.float64), batch["target"], candidates.sizes_of(work))
+    assert loss == pytest.approx(problem["loss"], rel=1e-12)
+
+
+def test_pytorchs_dnc_is_ours(tmp_path):
+    pytest.importorskip("torch", reason="PyTorch is not installed")
+    candidates.make_problem(TINY_DNC, tmp_path / "problem.npz")
+    step, moments = candidates.peer("PyTorch eager", *candidates.read_problem(tmp_path / "problem.npz"), 1)
+    assert max(candidates.first_errors(step, moments, candidates.read_problem(tmp_path / "problem.npz")[1]).values()) < 1e-6
 
 
 @pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.skipif(not CAN_FORK, reason="needs fork"))])
@@ -184,6 +203,18 @@ def test_a_process_that_dies_with_half_an_answer_is_broken(problem_file, monkeyp
         candidate.close()
 
 
+def test_which_peers_are_tried_at_which_size(monkeypatch):
+    tried = {}
+    monkeypatch.setattr(cpu, "measure", lambda work, names, *_: tried.update({work: names}) or cpu.dataclasses.asdict(work))
+    monkeypatch.setattr(cpu, "Candidate", Scripted)
+    for stand_in in ("relate", "cells", "say"):
+        monkeypatch.setattr(cpu, stand_in, lambda *_: ())
+    monkeypatch.setattr(cpu, "installed_peers", lambda: list(peers.PEERS))
+    cpu.measure_sizes(list(cpu.WORKS), False, 1, False)
+    large, small, quick, dnc = tried.values()
+    assert small == list(peers.PEERS) and large == quick == ["PyTorch eager", "torch.compile", "JAX jit"] and dnc == ["PyTorch eager"]
+
+
 def test_sgemm_is_the_median_over_the_whole_file(monkeypatch):
     measured = []
 
@@ -247,16 +278,17 @@ def made_up():
         return {
             **dataclasses.asdict(work), "size": str(work), "cores": dict.fromkeys(("ours", *others), 4),
             "ours_seconds": ours, "peers": others, "ratio_to_fastest": ours / min(others.values()) if others else None,
-            "flops": work.flops, "sgemm": 1e11, "sgemm_fraction": work.flops / ours / 1e11,
+            "flops": work.flops, "sgemm": 1e11, "sgemm_fraction": work.flops and work.flops / ours / 1e11,
         }  # fmt: skip
 
-    large, small, quick, middle = cpu.WORKS["large"], cpu.WORKS["small"], cpu.WORKS["quick"], cpu.MIDDLE
+    large, small, quick, dnc, middle = *cpu.WORKS.values(), cpu.MIDDLE
     return {
         "benchmark": "cpu", "processor": "a processor", "cores": 4, "blas": "openblas 0.3", "versions": {"numpy": "2.4"},
         "rows": [
             {"work": "large", **row(large, 6.28, {"JAX jit": 12.56})},
             {"work": "small", **row(small, 0.04, {"JAX jit": 0.02, "MyGrad": 1.0})},
             {"work": "quick", **row(quick, 0.02, {})},
+            {"work": "dnc", **row(dnc, 0.1, {"JAX jit": 0.1})},
         ],
         "sweeps": [{"sweep": "batch", **row(middle, 0.5, {})}, {"sweep": "slots", **row(middle, 0.5, {})}],
         "sharing": [
@@ -273,6 +305,7 @@ def test_the_tables_say_what_was_measured():
     assert "| large: 8 slots x 256, T = 8, batch 1600 | 6,280 (4) | 12,560 (4) |  | 0.50 | 50 % |" in lines
     assert "| small: 8 slots x 64, T = 8, batch 128 | 40.0 (4) | 20.0 (4) | 1,000 (4) | 2.00 | 46 % |" in lines
     assert "| quick: 4 slots x 64, T = 4, batch 256 | 20.0 (4) |  |  |  | 62 % |" in lines  # no other library ran
+    assert "| dnc: 80 words x 64, 4 read heads, T = 8, batch 128 | 100 (4) | 100 (4) |  | 1.00 |  |" in lines  # no share of SGEMM
     assert any(line.startswith("| batch: 8 slots x 128, T = 8, batch 256 | 500 | ") for line in lines)
     assert "| growth of resident memory over 10,000 steps | not known here |" in lines
     assert "| 2 | 105 | 95 % |" in lines

@@ -9,6 +9,7 @@ import inspect
 import re
 import sys
 import types
+import typing
 from pathlib import Path
 
 import fakecupy
@@ -17,8 +18,25 @@ import pytest
 from fakecupy import CompileException, Refused, cupy, device, no_sync, only, single
 from samplers import CASES, as_tuple, gradients, output_weights
 
-from tinyrmc import LSTM, PaperRelationalMemory, Parameter, RelationalMemory, Tape, backend, evaluate, load, optim, plot, train
+from tinyrmc import (
+    DNC,
+    LSTM,
+    DeepLSTM,
+    EntNet,
+    EntNetBank,
+    PaperRelationalMemory,
+    Parameter,
+    RelationalMemory,
+    Tape,
+    backend,
+    evaluate,
+    load,
+    optim,
+    plot,
+    train,
+)  # fmt: skip
 from tinyrmc import primitives as p
+from tinyrmc.cores import CoreConfig
 from tinyrmc.discovery import load_task, task_files
 from tinyrmc.engine import TABLE, Tensor
 from tinyrmc.runs import Run
@@ -230,6 +248,11 @@ CORES = [
     ),
     pytest.param(lambda: PaperRelationalMemory(5, 3, 4, 2), id="paper"),
     pytest.param(lambda: LSTM(5, 4), id="lstm"),
+    pytest.param(lambda: DeepLSTM(5, 4, 2), id="deep lstm"),
+    pytest.param(lambda: DNC(5, 4, 3, 4, 2, 2, 2, clip=0.5), id="dnc"),
+    pytest.param(lambda: DNC(5, 4, 3, 4, controller="feedforward", strength="oneplus", clip=None), id="dnc feedforward"),
+    pytest.param(lambda: EntNet(5, 3, 4), id="entnet"),
+    pytest.param(lambda: EntNetBank(5, 3, 4), id="entnet bank"),
 ]
 
 
@@ -238,8 +261,8 @@ def test_cores_unrolled(make):
     x = np.random.default_rng(0).standard_normal((3, 2, 5)).astype(np.float32)
 
     def unroll(core, x):
-        state = core.initial_state(2)
         with Tape() as tape:
+            state = core.initial_state(2)
             for row in x:
                 output, state = core(row, state)
             loss = p.sum(p.square(output))
@@ -286,7 +309,7 @@ def smallest(kind):
     return dataclasses.replace(config, train=dataclasses.replace(config.train, batch_size=10))
 
 
-@pytest.mark.parametrize("core", ["rmc", "rmc_paper", "lstm"])
+@pytest.mark.parametrize("core", typing.get_args(typing.get_type_hints(CoreConfig)["core"]))
 @pytest.mark.parametrize("name", task_files())
 def test_training_steps_of_every_task(name, core, monkeypatch):
     fakecupy.installed(monkeypatch)

@@ -34,6 +34,7 @@ def assert_fused_is_its_reference(case, tolerance):
 
 def test_these_are_the_fused_ones():
     assert set(FUSED) >= {"linear", "layer_norm", "attention", "rmc_gates", "lstm_gates", "softmax_cross_entropy"}
+    assert set(FUSED) >= {"content_weights", "erase_and_write", "temporal_links"}
 
 
 @every_fused

@@ -1,12 +1,15 @@
 """What training leaves in files comes back as what it was, or is refused by the name of the field that does not fit."""
 
 import dataclasses
+import typing
+from pathlib import Path
 
 import numpy as np
 import pytest
 from test_training import nth_farthest, relations
 
 from tinyrmc import load
+from tinyrmc.cores import CoreConfig
 from tinyrmc.loading import config_from_dict
 from tinyrmc.runs import Run, RunError
 from tinyrmc.training import Trainer, run_training
@@ -35,7 +38,21 @@ def test_a_configuration_of_another_version_names_the_field(change, says):
         config_from_dict(nth_farthest.Config, values)
 
 
-@pytest.mark.parametrize("core", ["rmc", "rmc_paper", "lstm"])
+def test_a_field_that_came_later_may_be_missing():
+    values = dataclasses.asdict(nth_farthest.QUICK)
+    for name in ("total_units", "layers", "dnc"):
+        values["model"].pop(name)
+    assert config_from_dict(nth_farthest.Config, values) == nth_farthest.QUICK
+
+
+def test_the_network_that_comes_with_the_course_can_be_loaded():
+    """It was written before some fields of its configuration were there."""
+    network = load(Path(__file__).parent.parent / "chapters" / "assets" / "nth_farthest_4x4.npz")
+    examples = nth_farthest.Task(nth_farthest.QUICK).draw(np.random.default_rng(0), 500)
+    assert np.mean(network(examples["inputs"]).data.argmax(-1) == examples["target"]) > 0.9
+
+
+@pytest.mark.parametrize("core", typing.get_args(typing.get_type_hints(CoreConfig)["core"]))
 def test_load_gives_the_trained_network(core, tmp_path):
     task = relations(core)
     described = {"task": "nth_farthest", "preset": "quick", "seed": 3, "config": dataclasses.asdict(task.config)}

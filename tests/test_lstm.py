@@ -1,11 +1,11 @@
-"""The LSTM against an independent oracle, gate by gate and unrolled; its start, interface and errors."""
+"""The LSTM against an independent oracle, gate by gate and unrolled, one layer and several; its start, interface and errors."""
 
 import autograd.numpy as hips
 import numpy as np
 import oracles
 import pytest
 
-from tinyrmc import LSTM, Tape, gradcheck, primitives
+from tinyrmc import LSTM, DeepLSTM, Tape, gradcheck, primitives
 from tinyrmc.backend import to_host
 
 T, B, INPUT, HIDDEN = 20, 3, 4, 5
@@ -150,3 +150,73 @@ def test_unroll_is_step_after_step():
     for ours, theirs in zip([*outputs, last], [*expected, expected_last], strict=True):
         np.testing.assert_allclose(ours.data, theirs.data, rtol=1e-12)
     assert len(trace) == T
+
+
+# --- several layers -----------------------------------------------------------------------------------------------------------------------
+
+
+def deep_and_arrays(layers=3, seed=0):
+    rng = np.random.default_rng(seed)
+    core = DeepLSTM(INPUT, HIDDEN, layers, forget_bias=0.5, dtype=np.float64)
+    for parameter in core.parameters():
+        parameter.data = rng.standard_normal(parameter.shape)
+    return core, rng.standard_normal((T, B, INPUT)), tuple(tuple(rng.standard_normal((2, B, HIDDEN))) for _ in range(layers))
+
+
+def run(core, inputs, state):
+    """The outputs of all steps."""
+    outputs = []
+    for x in inputs:
+        output, state = core(x, state)
+        outputs.append(output)
+    return outputs
+
+
+@pytest.mark.parametrize("layers", [1, 2, 3])
+def test_several_layers_equal_the_oracle_over_20_steps(xp, layers):
+    core, inputs, state = deep_and_arrays(layers)
+    P = {name: q.data for name, q in core.named_parameters()}
+    state_there = tuple((xp.asarray(h), xp.asarray(c)) for h, c in state)
+    outputs = run(core.to(xp), xp.asarray(inputs), state_there)
+    expected = oracles.deep_lstm(np, P, 0.5, inputs, state)
+    assert outputs[0].shape == (B, core.output_size) == (B, layers * HIDDEN)
+    np.testing.assert_allclose([to_host(output.data) for output in outputs], expected, rtol=1e-10, atol=1e-12)
+
+
+def test_gradients_of_several_layers_equal_hips_autograds_and_the_complex_steps():
+    core, inputs, state = deep_and_arrays()
+    probes = np.random.default_rng(9).standard_normal((T, B, 3 * HIDDEN))
+    arrays = {name: q.data.copy() for name, q in core.named_parameters()}
+    with Tape() as tape:
+        loss = primitives.sum(primitives.stack(run(core, inputs, state)) * probes)
+    found = dict(zip(arrays, tape.gradient(loss, core.parameters()), strict=True))
+    theirs = oracles.hips_gradient(lambda xp, P: xp.sum(oracles.deep_lstm(xp, P, 0.5, inputs, state) * probes), arrays)
+    for name, expected in theirs.items():
+        np.testing.assert_allclose(found[name], expected, rtol=0, atol=1e-10 * np.abs(expected).max(), err_msg=name)
+    gradcheck(lambda x: tuple(run(core, primitives.unstack(x), state)), inputs[:10], parameters=core.parameters())
+
+
+def test_one_layer_of_several_is_the_lstm_to_the_bit():
+    one, deep = LSTM(INPUT, HIDDEN, seed=4), DeepLSTM(INPUT, HIDDEN, 1, seed=4)
+    assert [name for name, _ in deep.named_parameters()] == ["layers.0.gates.weight", "layers.0.gates.bias"]
+    inputs = np.random.default_rng(0).standard_normal((T, B, INPUT)).astype(np.float32)
+    for ours, theirs in zip(*(run(core, inputs, core.initial_state(B)) for core in (deep, one)), strict=True):
+        np.testing.assert_array_equal(ours.data, theirs.data)
+
+
+def test_further_layers_see_the_input_too():
+    shapes = [q.shape for q in DeepLSTM(4, 5, 3).parameters()]
+    assert shapes == [(9, 20), (20,), (14, 20), (20,), (14, 20), (20,)]
+
+
+def test_bad_depths_and_states_are_named(xp):
+    with pytest.raises(ValueError, match=r"^DeepLSTM: layers must be an integer of at least 1, not 0$"):
+        DeepLSTM(4, 5, 0)
+    core = DeepLSTM(4, 5, 2).to(xp)
+    state = core.initial_state(3)
+    with pytest.raises(ValueError, match=r"^DeepLSTM expects a state of 2 pairs \(h, c\), got 1; see initial_state$"):
+        core(xp.zeros((3, 4), np.float32), state[:1])
+    with pytest.raises(ValueError, match=r"^LSTM expects a state \(3, 5\), got \(2, 5\)"):
+        core(xp.zeros((3, 4), np.float32), (state[0], core.initial_state(2)[0]))
+    _, after = core(xp.zeros((3, 4), np.float32), state, trace := [])
+    assert trace == [{}] and [len(pair) for pair in after] == [2, 2]

@@ -307,7 +307,7 @@ def test_the_network_is_the_paper_s():
         model = nth_farthest.Task(small).build(np.random.SeedSequence(0))
         n, d = config.data.objects, config.data.dimensions
         shapes = [p.shape for name, p in model.named_parameters() if name.startswith("head.")]
-        assert shapes == [(4, 256), (256,), *[(256, 256), (256,)] * 3, (256, n), (n,)], preset
+        assert shapes == [(model.core.output_size, 256), (256,), *[(256, 256), (256,)] * 3, (256, n), (n,)], preset
         assert model(np.zeros((3, n, d + 3 * n), np.float32)).shape == (3, n)
     paper = nth_farthest.PAPER
     assert (paper.data.objects, paper.data.dimensions, paper.data.rungs) == (8, 16, ())

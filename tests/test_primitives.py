@@ -19,8 +19,10 @@ every_primitive = pytest.mark.parametrize("name", TABLE)
 every_layout = pytest.mark.parametrize("layout", LAYOUTS)
 BY_HAND = {  # what NumPy has not, written down once more
     "sigmoid": lambda x: 1 / (1 + np.exp(-x)),
+    "softplus": lambda x: np.log(1 + np.exp(x)),
     "softmax": lambda x, axis=-1: np.exp(x) / np.exp(x).sum(axis, keepdims=True),
     "getitem": lambda x, key: x[key],
+    "split": lambda x, indices_or_sections, axis=0: tuple(np.split(x, indices_or_sections, axis)),  # not a list
     "power": lambda x, exponent: np.power(x, exponent),  # NumPy names no second argument
 }
 
@@ -164,7 +166,7 @@ def test_value_is_numpys(xp, name):
         for output, value in zip(as_tuple(there()), as_tuple(expected), strict=True):
             assert output.shape == np.shape(value)
             np.testing.assert_allclose(to_host(output.data), value, rtol=1e-13, atol=1e-14)
-        if name != "unstack" and "keepdims" not in case.static:
+        if name not in ("split", "unstack") and "keepdims" not in case.static:
             ours, theirs = (
                 f(*([list(c.arguments)] if TABLE[name].variadic else c.arguments), *c.static.values())
                 for f, c in ((TABLE[name], there), (function, case))
@@ -172,7 +174,7 @@ def test_value_is_numpys(xp, name):
             np.testing.assert_allclose(to_host(ours.data), theirs, rtol=1e-13, atol=1e-14)
 
 
-HIPS_HAS_NO_VJP = {"take", "unstack"}
+WITHOUT_HIPS = {"cumprod", "split", "take", "take_along_axis", "unstack"}  # it has no vjp, or takes other arguments
 HIPS_CANNOT = {  # cases where its vjp is wrong
     "where": lambda case: any(np.shape(a) != np.shape(case().data) for a in case.arguments[1:]),  # broadcasting is not undone
     "broadcast_to": lambda case: case.arguments[0].ndim < len(case.static["shape"]),
@@ -181,7 +183,7 @@ HIPS_CANNOT = {  # cases where its vjp is wrong
 IN_ORDER = {"power", "broadcast_to"}  # their second argument has another name there
 
 
-@pytest.mark.parametrize("name", [name for name in primitives.__all__ if hasattr(anp, name) and name not in HIPS_HAS_NO_VJP])
+@pytest.mark.parametrize("name", [name for name in primitives.__all__ if hasattr(anp, name) and name not in WITHOUT_HIPS])
 def test_gradient_is_hips_autograds(name):
     """A second, independent witness beside the complex step."""
     for case in CASES[name]:

@@ -7,7 +7,7 @@ Importing this package imports NumPy and nothing else.
 """
 
 from . import equations, fused, nn, optim, primitives
-from .baselines import LSTM
+from .baselines import DNC, LSTM, DeepLSTM, EntNet, EntNetBank
 from .checking import gradcheck
 from .engine import Parameter, Tape, Tensor
 from .memory import PaperRelationalMemory, RelationalMemory
@@ -15,7 +15,7 @@ from .memory import PaperRelationalMemory, RelationalMemory
 __version__ = "0.1.0"
 
 __all__ = [
-    "LSTM", "PaperRelationalMemory", "Parameter", "RelationalMemory", "Tape", "Tensor",
+    "DNC", "LSTM", "DeepLSTM", "EntNet", "EntNetBank", "PaperRelationalMemory", "Parameter", "RelationalMemory", "Tape", "Tensor",
     "equations", "fused", "gradcheck", "load", "nn", "optim", "primitives",
 ]  # fmt: skip
 

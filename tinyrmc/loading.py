@@ -19,10 +19,15 @@ from .training import Task
 
 
 def config_from_dict(kind: type, values: dict, where: str = "config"):
-    """A nested dataclass from what JSON gave back (lists become tuples). RunError names a field that is missing or unknown."""
+    """A nested dataclass from what JSON gave back (lists become tuples). RunError names a field that is missing or unknown.
+
+    A field with "added" in its metadata may be missing, and has its default: it came after runs had been written, and says by default what
+    was so before.
+    """
     hints, names = typing.get_type_hints(kind), [field.name for field in dataclasses.fields(kind)]
+    later = [field.name for field in dataclasses.fields(kind) if "added" in field.metadata]
     for name in [*names, *values]:
-        if name not in values or name not in names:
+        if (name not in values and name not in later) or name not in names:
             raise RunError(f"{where}.{name} is {'missing' if name in names else 'unknown'}; it was written by another version of the task")
     built = {}
     for name, value in values.items():

@@ -8,8 +8,10 @@ complex step of `checking.py` can verify every one of them to the last digits.
 
 from __future__ import annotations
 
-from .backend import gemm
-from .engine import TABLE, primitive
+import math
+
+from .backend import gemm, namespace
+from .engine import TABLE, Tensor, primitive
 
 BROADCAST = "Shapes must broadcast: align them from the right, with 1 where one is stretched (reshape or expand_dims)."
 
@@ -176,6 +178,30 @@ def _(xp, needs, g, y):
     return g * y * (1 - y)
 
 
+@primitive
+def softplus(xp, x):
+    """log(1 + e^x), written so that it never overflows: about x for large x, about e^x for very negative x."""
+    positive = xp.maximum(x, xp.zeros((), x.dtype))
+    return positive + xp.log1p(xp.exp(x - 2 * positive)), (x,)  # x - 2 max(x, 0) is -|x|
+
+
+@softplus.vjp
+def _(xp, needs, g, x):
+    return g * (0.5 * xp.tanh(0.5 * x) + 0.5)
+
+
+@primitive
+def clip(xp, x, *, a_min, a_max):
+    """x held between the numbers a_min and a_max. No gradient where it is held, the bounds themselves included."""
+    y = xp.clip(x, a_min, a_max)
+    return y, ((y != a_min) & (y != a_max),)
+
+
+@clip.vjp
+def _(xp, needs, g, free):
+    return g * free
+
+
 @primitive(hint=BROADCAST)
 def maximum(xp, a, b):
     """The larger of a and b. Where they are equal the gradient goes to b, so maximum(x, 0) is a ReLU with slope 0 at 0."""
@@ -269,6 +295,27 @@ def softmax(xp, x, *, axis=-1):
 def _(xp, needs, g, y, axis):
     gy = g * y
     return gy - y * xp.sum(gy, axis=axis, keepdims=True)
+
+
+@primitive
+def cumprod(xp, x, *, axis):
+    """The products of the entries so far along `axis` (an int), each entry's own included."""
+    y = xp.cumprod(x, axis=axis)
+    return y, (x, y, axis)
+
+
+@cumprod.vjp
+def _(xp, needs, g, x, y, axis):
+    # What x_i is multiplied with: the product before it, y_{i-1}, and the sum S_i = g_i + x_{i+1} S_{i+1} of what comes after. Dividing by
+    # x_i instead would fail at zeros. The recurrence is run by doubling: S_i += F_i S_{i+d} with F_i = x_{i+1} .. x_{i+d}, d = 1, 2, 4, ...
+    x, y, after = (xp.moveaxis(a, axis, 0) for a in (x, y, g))
+    one = xp.ones_like(x[:1])
+    factor, d = xp.concatenate([x[1:], xp.zeros_like(one)]), 1
+    while d < len(x):
+        after = xp.concatenate([after[:-d] + factor[:-d] * after[d:], after[-d:]])
+        factor = xp.concatenate([factor[:-d] * factor[d:], factor[-d:]])  # those of the last d are zero already
+        d *= 2
+    return xp.moveaxis(after * xp.concatenate([one, y[:-1]]), 0, axis)
 
 
 # --- products ----------------------------------------------------------------------------------------------------------------------------
@@ -392,6 +439,17 @@ def _(xp, needs, g, axis):
 
 
 @primitive
+def split(xp, x, *, indices_or_sections, axis=0):
+    """x cut along `axis` before each of the given places, or into so many equal parts, as a tuple. Backward joins them in one pass."""
+    return tuple(xp.split(x, indices_or_sections, axis=axis)), (axis,)
+
+
+@split.vjp
+def _(xp, needs, g, axis):
+    return xp.concatenate(g, axis=axis)
+
+
+@primitive
 def unstack(xp, x, *, axis=0):
     """The slices of x along `axis`, as a tuple. Over T time steps this costs O(T) backward, where T separate slices would cost O(T^2)."""
     return tuple(xp.moveaxis(x, axis, 0)), (axis,)
@@ -438,6 +496,41 @@ def _(xp, needs, g, shape, indices, axis):
         rows = xp.moveaxis(g, tuple(range(axis, axis + indices.ndim)), tuple(range(indices.ndim)))
         xp.add.at(xp.moveaxis(gx, axis, 0), indices, rows)  # unbuffered: repeated indices accumulate
     return gx, None
+
+
+@primitive(indices=(1,), hint="Indices are integers, with as many axes as x, and as long in each but the one they are taken along.")
+def take_along_axis(xp, x, indices, *, axis=-1):
+    """The entries of x at integer `indices` along `axis`, other ones for each row: what `argsort` gives, say. Nothing is broadcast."""
+    if indices.dtype.kind not in "iu":
+        raise TypeError(f"the indices are {indices.dtype}, not integers")
+    if [*x.shape[:axis], *x.shape[axis:][1:]] != [*indices.shape[:axis], *indices.shape[axis:][1:]]:
+        raise ValueError(f"indices of shape {indices.shape} for rows along axis {axis} of shape {x.shape}")
+    return xp.take_along_axis(x, indices, axis=axis), (x.shape, indices, axis)
+
+
+@take_along_axis.vjp
+def _(xp, needs, g, shape, indices, axis):
+    rows, size = xp.moveaxis(indices, axis, -1), shape[axis]
+    count = math.prod(rows.shape[:-1])
+    flat = xp.zeros(count * size, g.dtype)
+    places = size * xp.arange(count).reshape(*rows.shape[:-1], 1) + rows % size
+    xp.add.at(flat, places.reshape(-1), xp.moveaxis(g, axis, -1).reshape(-1))  # unbuffered: repeated indices accumulate
+    return xp.moveaxis(flat.reshape(*rows.shape[:-1], size), -1, axis), None
+
+
+# --- without a derivative ----------------------------------------------------------------------------------------------------------------
+
+
+def argsort(x, axis=-1):
+    """The indices that sort an array or Tensor along `axis`, for `take_along_axis`; equal values keep their order. By the real part."""
+    data = x.data if isinstance(x, Tensor) else x
+    return namespace(data).argsort(data.real, axis=axis, kind="stable")
+
+
+def stop_gradient(x):
+    """x as a constant. Unlike `detach` it stops the complex step too, which is then no witness that a gradient is missing by mistake."""
+    data = x.data if isinstance(x, Tensor) else x
+    return Tensor(data.real.astype(data.dtype) if data.dtype.kind == "c" else data)
 
 
 __all__ = list(TABLE)

@@ -1,4 +1,4 @@
-"""The long short-term memory with Sonnet's conventions, the paper's main baseline."""
+"""The long short-term memory with Sonnet's conventions, the paper's main baseline: one layer, and several with skip connections."""
 
 from __future__ import annotations
 
@@ -49,3 +49,41 @@ class LSTM(Core):
         if trace is not None:
             trace.append({})
         return hidden, (hidden, cell)
+
+
+class DeepLSTM(Core):
+    """LSTM layers as the paper stacks them (Sonnet's DeepRNN with skip connections, the deep LSTM of Graves).
+
+    The first layer sees the input, every further one the input and the output of the layer below; the output is that of all layers side by
+    side, (B, layers * hidden_size). State ((h, c), ...), one pair a layer. Parameters `layers.{k}.gates.weight`, ... Args as for `LSTM`.
+    """
+
+    def __init__(self, input_size, hidden_size, layers, forget_bias=1.0, dtype=np.float32, seed=0):
+        check_sizes("DeepLSTM", input_size=input_size, hidden_size=hidden_size, layers=layers)
+        rng = np.random.default_rng(seed)
+        sizes = [input_size] + [input_size + hidden_size] * (layers - 1)
+        self.layers = [LSTM(size, hidden_size, forget_bias, dtype, rng) for size in sizes]
+        self.input_size, self.hidden_size = input_size, hidden_size
+
+    @property
+    def output_size(self) -> int:
+        """Width of the output."""
+        return len(self.layers) * self.hidden_size
+
+    def initial_state(self, batch_size):
+        """A pair (h, c) of zeros for each layer, each (B, hidden_size)."""
+        return tuple(layer.initial_state(batch_size) for layer in self.layers)
+
+    def __call__(self, inputs, state, trace=None):
+        """One step: inputs (B, input_size) -> output (B, layers * hidden_size), next state. `trace` receives an empty dict."""
+        if len(state) != len(self.layers):
+            raise ValueError(f"DeepLSTM expects a state of {len(self.layers)} pairs (h, c), got {len(state)}; see initial_state")
+        outputs, after, seen = [], [], inputs
+        for layer, before in zip(self.layers, state, strict=True):
+            below, pair = layer(seen, before)
+            outputs.append(below)
+            after.append(pair)
+            seen = p.concatenate([inputs, below], axis=1)
+        if trace is not None:
+            trace.append({})
+        return p.concatenate(outputs, axis=1), tuple(after)
