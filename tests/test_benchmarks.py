@@ -352,6 +352,7 @@ def test_core_counts(cores, counts):
 def test_the_engines_costs_can_be_measured():
     assert math.isfinite(costs.overhead(count=10, rounds=2))
     assert 0.5 < costs.unroll(steps=3, batch=2) < 2
+    assert 0 < costs.programs(rounds=2) < 1000
     growth = costs.growth(steps=2, uncounted=1)
     assert growth is None or math.isfinite(growth)
 

@@ -299,18 +299,26 @@ def answers(rows: Mapping[str, Sequence[tuple[str, str, str]]], by_place: Mappin
 
 
 def _draw_answers(rows, by_place) -> Figure:
-    """All sizes here are in pixels."""
-    pitch, line, left, between, top = 12, 30, 30, 50, 70
+    """All sizes here are in pixels; each character stands in a cell of its own."""
+    pitch, line, left, between, top = 13, 30, 30, 50, 70
     everything = [row for group in rows.values() for row in group]
     heads = ("input", "right answer", "answer")
     columns = [max(len(head), *(len(row[k]) for row in everything)) for k, head in enumerate(heads)]
     starts = left + np.cumsum([0, *(pitch * size + between for size in columns)])  # of the three columns, and of the bars
-    width, height = starts[-1] + 620, top + line * (len(everything) + 2 * len(rows)) + 20
-    height = max(height, 420)
+    width, height = starts[-1] + 620, max(420, top + line * (len(everything) + 2 * len(rows)))
     figure = Figure(figsize=(width / DPI, height / DPI), dpi=DPI)
 
     def write(x, y, text, **style):
-        figure.text(x / width, 1 - y / height, text, va="center", **{"fontsize": 9, "color": "black", **style})
+        figure.text(x / width, 1 - y / height, text, va="center", **{"fontsize": 9, **style})
+
+    def spell(x, y, text, right):
+        for k, (character, wanted) in enumerate(zip(text, right, strict=True)):
+            wrong = character != wanted
+            if wrong:
+                cell = (x + pitch * k) / width, 1 - (y + 12) / height
+                figure.add_artist(Rectangle(cell, pitch / width, 24 / height, color=MARK, linewidth=0))
+            colour = "white" if wrong else "black"
+            write(x + pitch * (k + 0.5), y, character, ha="center", family="monospace", color=colour)
 
     for x, head in zip(starts, heads, strict=False):
         write(x, 30, head, fontweight="bold")
@@ -319,11 +327,8 @@ def _draw_answers(rows, by_place) -> Figure:
         write(left, y, heading, fontsize=8, color=GREY)
         for row in group:
             y += line
-            for x, text in zip(starts, row, strict=False):
-                for k, character in enumerate(text):
-                    wrong = x == starts[2] and character != row[1][k]
-                    marked = {"color": "white", "backgroundcolor": MARK, "fontweight": "bold"} if wrong else {}
-                    write(x + pitch * (k + 0.5), y, character, ha="center", family="monospace", **marked)
+            for x, text, right in zip(starts, row, (row[0], row[1], row[1]), strict=False):
+                spell(x, y, text, right)
         y += 2 * line
 
     panel = figure.add_axes(((starts[-1] + 70) / width, 75 / height, 520 / width, 1 - 145 / height))
