@@ -243,7 +243,7 @@ BAD_WORDS = [
     ("nth_farthest --tf32", "--tf32 goes with --device cuda, and the device is cpu; leave --tf32 out"),
     ("nth_farthest --tf3", "unknown flag '--tf3'; did you mean '--tf32'?"),
     ("program_evaluation --data.length 0", "data.length must be from 1 to 18 digits, not 0"),
-    ("program_evaluation --data.kind program --data.nesting 0", "data.nesting must be from 1 to 100 operations, not 0"),
+    ("program_evaluation --data.kind program --data.nesting 0", "data.nesting must be at least 1 operation, not 0"),
     ("program_evaluation --data.kind copy --data.nesting 2", "data.kind copy is one number to be remembered"),
     ("program_evaluation --data.kind programm", "--data.kind is one of addition, control, program, copy, reverse, double, not 'programm'"),
     ("program_evaluation paper --data.operations add devide", "data.operations holds 'devide'; style release has add, subtract, multiply"),
