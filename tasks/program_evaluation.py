@@ -489,7 +489,7 @@ class Task(BaseTask):
         floors = {
             "test_accuracy": right.sum() / counts.sum(),
             "test_exact_match_accuracy": (right == counts).all(axis=1).mean(),
-            "test_accuracy_without_products": right[others].sum() / counts[others].sum() if self._some_multiply else None,
+            "test_accuracy_without_products": right[others].sum() / max(counts[others].sum(), 1) if self._some_multiply else None,
         }
         found = {name: {"constant answer": float(value)} for name, value in floors.items() if value is not None}
         usual = set(OPERATIONS["release"].get(data.kind, ()))
