@@ -1,10 +1,11 @@
-"""What the engine costs beside the arithmetic, each in a fresh process: python benchmarks/costs.py overhead|unroll|growth|products [STEPS]
+"""What the engine costs beside the arithmetic, each in a fresh process: python benchmarks/costs.py overhead|unroll|growth|products|programs [STEPS]
 
 overhead: microseconds that recording and differentiating one operation take: a chain of additions of one element, both arguments tracked,
     forward and backward, less the same additions in bare NumPy.
 unroll: the highest memory in use during backward relative to that during forward, of a Relational Memory Core unrolled over 100 steps. What
     counts is what Python and NumPy have allocated since before the forward pass (tracemalloc): exact, and without what was there already,
     the parameters and the buffer of their gradients.
+programs: milliseconds that drawing a batch of the task program_evaluation takes: 128 programs of up to 5 digits and 2 operations.
 growth: MiB by which the resident memory of a training process grows over 10,000 small steps, after 1,000 that do not count. Linux only.
 products: which part of a step of 8 slots x 256 its matrix products take on one core, and how fast they run relative to large SGEMMs there.
 """
@@ -26,6 +27,7 @@ import numpy as np
 from tinyrmc import RelationalMemory, Tape, fused, nn, optim
 from tinyrmc import primitives as p
 from tinyrmc.backend import blas_threads, gemm, keep_freed_memory
+from tinyrmc.discovery import load_task
 from tinyrmc.training import Trainer
 
 
@@ -136,6 +138,20 @@ def products(steps: int = 20, batch: int = 128) -> dict[str, float]:
     }
 
 
+def programs(rounds: int = 200) -> float:
+    """Milliseconds a batch; the median of some."""
+    task = load_task("program_evaluation")
+    config = task.PAPER
+    stream = task.Task(config).stream(None, seed=0)
+
+    def seconds(step):
+        began = time.perf_counter()
+        stream.batch(step, 0, config.train.batch_size)
+        return time.perf_counter() - began
+
+    return 1e3 * statistics.median(map(seconds, range(rounds)))
+
+
 if __name__ == "__main__":
-    costs = {"overhead": overhead, "unroll": unroll, "growth": growth, "products": products}
-    print(json.dumps(costs[sys.argv[1]](*map(int, sys.argv[2:]))))
+    measures = {measure.__name__: measure for measure in (overhead, unroll, growth, products, programs)}
+    print(json.dumps(measures[sys.argv[1]](*map(int, sys.argv[2:]))))

@@ -387,6 +387,7 @@ def test_the_engines_costs_can_be_measured():
     assert 0.5 < costs.unroll(steps=3, batch=2) < 2
     products = costs.products(steps=1, batch=2)
     assert 0 < products["share_of_step"] < 1 and products["of_sgemm"] > 0
+    assert 0 < costs.programs(rounds=2) < 1000
     growth = costs.growth(steps=2, uncounted=1)
     assert growth is None or math.isfinite(growth)
 

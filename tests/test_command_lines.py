@@ -129,9 +129,9 @@ def assert_same_run(one, other):
 def test_without_words_all_tasks_and_presets_are_listed(capsys):
     assert train.main([]) == 0
     listing = capsys.readouterr().out
-    assert "nth_farthest  Nth farthest: " in listing
+    of_task = re.search(r"^nth_farthest  Nth farthest: .*\n(    .*\n)+", listing, re.M)[0]
     for preset, (text, _) in nth_farthest.Task.presets.items():
-        (line,) = re.findall(rf"^    {preset} +(.*)$", listing, re.M)
+        (line,) = re.findall(rf"^    {preset} +(.*)$", of_task, re.M)
         assert line == text + ("  (default)" if preset == "quick" else "")
     for words in (["-h"], ["--help"]):
         assert train.main(words) == 0 and capsys.readouterr().out == listing
@@ -200,8 +200,8 @@ def test_the_lstm_has_no_attention_to_draw(capsys):
 # --- Words that cannot be -----------------------------------------------------------------------------------------------------------------
 
 BAD_WORDS = [
-    ("nth_fartest", "unknown task 'nth_fartest' (tasks: nth_farthest); did you mean 'nth_farthest'?"),
-    ("zzz", "unknown task 'zzz' (tasks: nth_farthest)"),
+    ("nth_fartest", "unknown task 'nth_fartest' (tasks: nth_farthest, program_evaluation); did you mean 'nth_farthest'?"),
+    ("zzz", "unknown task 'zzz' (tasks: nth_farthest, program_evaluation)"),
     ("nth_farthest quik", "unknown preset 'quik' of nth_farthest (quick, ladder, paper, paper32); did you mean 'quick'?"),
     ("nth_farthest quick extra", "Unrecognized options: extra"),
     ("--train.steps 3", "the first word must be a task"),
@@ -242,6 +242,14 @@ BAD_WORDS = [
     ("nth_farthest --device cuda --tf32", "pip install 'tinyrmc[cuda12]' or 'tinyrmc[cuda13]'"),
     ("nth_farthest --tf32", "--tf32 goes with --device cuda, and the device is cpu; leave --tf32 out"),
     ("nth_farthest --tf3", "unknown flag '--tf3'; did you mean '--tf32'?"),
+    ("program_evaluation --data.length 0", "data.length must be from 1 to 18 digits, not 0"),
+    ("program_evaluation --data.kind program --data.nesting 0", "data.nesting must be at least 1 operation, not 0"),
+    ("program_evaluation --data.kind copy --data.nesting 2", "data.kind copy is one number to be remembered"),
+    ("program_evaluation --data.kind programm", "--data.kind is one of addition, control, program, copy, reverse, double, not 'programm'"),
+    ("program_evaluation paper --data.operations add devide", "data.operations holds 'devide'; style release has add, subtract, multiply"),
+    ("program_evaluation --data.curriculum combined", "--data.curriculum is one of baseline, naive, mix, combine, not 'combined'"),
+    ("program_evaluation --data.length 1 --data.curriculum combine", "data.curriculum combine has no level to climb"),
+    ("program_evaluation --model.decoder own", "--model.decoder is one of zeros, teacher, own_predictions, not 'own'"),
     ("--resume", "--resume needs a run directory"),
     ("--resume --workers 2", "--resume needs a run directory"),
     ("--resume nowhere", "cannot read nowhere/config.json: No such file or directory"),
@@ -369,7 +377,7 @@ def test_the_weights_alone_cannot_be_resumed(copy, refused):
         (lambda config: config.pop("preset"), "has no 'preset'"),
         (
             lambda config: config.update(task="nth_fartest"),
-            "unknown task 'nth_fartest' (tasks: nth_farthest); did you mean 'nth_farthest'?",
+            "unknown task 'nth_fartest' (tasks: nth_farthest, program_evaluation); did you mean 'nth_farthest'?",
         ),
         (lambda config: config["config"]["train"].pop("steps"), "config.train.steps is missing"),
         (lambda config: config["config"].update(more=1), "config.more is unknown"),

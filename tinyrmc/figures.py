@@ -1,4 +1,4 @@
-"""Pictures: the learning curves of runs, and what a memory's slots attend to.
+"""Pictures: the learning curves of runs, what a memory's slots attend to, and answers written character by character.
 
 This is the only module that imports matplotlib, and nothing imports it before there is something to draw. It uses figures as objects, never
 pyplot, whose current figure and backend would belong to the caller's notebook as much as to us; matplotlib's own defaults are put in place
@@ -19,7 +19,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import FuncFormatter, PercentFormatter
 
-__all__ = ["attention", "learning_curve", "rung_starts", "shared_points"]
+__all__ = ["answers", "attention", "learning_curve", "rung_starts", "shared_points"]
 
 DPI = 150
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
@@ -282,3 +282,64 @@ def _draw_block(block, weights, cell, gap, marked_step, mark):
     block.set(xlim=(0, x[-1] - gap), ylim=(y[-1] - gap, 0))
     block.spines[:].set_visible(False)
     return mesh
+
+
+# --- Answers ------------------------------------------------------------------------------------------------------------------------------
+
+
+def answers(rows: Mapping[str, Sequence[tuple[str, str, str]]], by_place: Mapping[str, np.ndarray], path) -> Path:
+    """Draw questions with the right answer and a network's, its mistakes marked, into the PNG file `path`; returns it.
+
+    Args:
+        rows: {heading: [(question, right answer, the network's answer)]}, the two answers being of equal length.
+        by_place: {label: accuracies (T,)} at each place of the answers, drawn as bars beside; NaN where there is no such place.
+    """
+    with _style():
+        return _save(_draw_answers(rows, by_place), path)
+
+
+def _draw_answers(rows, by_place) -> Figure:
+    """All sizes here are in pixels; each character stands in a cell of its own."""
+    pitch, line, left, between, top = 13, 30, 30, 50, 70
+    everything = [row for group in rows.values() for row in group]
+    heads = ("input", "right answer", "answer")
+    columns = [max(len(head), *(len(row[k]) for row in everything)) for k, head in enumerate(heads)]
+    starts = left + np.cumsum([0, *(pitch * size + between for size in columns)])  # of the three columns, and of the bars
+    width, height = starts[-1] + 620, max(420, top + line * (len(everything) + 2 * len(rows)))
+    figure = Figure(figsize=(width / DPI, height / DPI), dpi=DPI)
+
+    def write(x, y, text, **style):
+        figure.text(x / width, 1 - y / height, text, va="center", **{"fontsize": 9, **style})
+
+    def spell(x, y, text, right):
+        for k, (character, wanted) in enumerate(zip(text, right, strict=True)):
+            wrong = character != wanted
+            if wrong:
+                cell = (x + pitch * k) / width, 1 - (y + 12) / height
+                figure.add_artist(Rectangle(cell, pitch / width, 24 / height, color=MARK, linewidth=0))
+            colour = "white" if wrong else "black"
+            write(x + pitch * (k + 0.5), y, character, ha="center", family="monospace", color=colour)
+
+    for x, head in zip(starts, heads, strict=False):
+        write(x, 30, head, fontweight="bold")
+    y = top
+    for heading, group in rows.items():
+        write(left, y, heading, fontsize=8, color=GREY)
+        for row in group:
+            y += line
+            for x, text, right in zip(starts, row, (row[0], row[1], row[1]), strict=False):
+                spell(x, y, text, right)
+        y += 2 * line
+
+    panel = figure.add_axes(((starts[-1] + 70) / width, 75 / height, 520 / width, 1 - 145 / height))
+    share = 0.8 / len(by_place)
+    for number, (label, values) in enumerate(by_place.items()):
+        x = np.arange(len(values)) + 1 + (number - (len(by_place) - 1) / 2) * share
+        panel.bar(x, values, share, color=(COLOURS[0], "#BBBBBB")[number % 2], label=label)
+    panel.set_xticks(np.arange(len(values)) + 1)
+    panel.set_title("accuracy at each place of the answer", fontsize=9)
+    panel.set_ylim(0, 1.02)
+    panel.yaxis.set_major_formatter(PercentFormatter(1, decimals=0, symbol=" %"))
+    panel.tick_params(labelsize=8)
+    panel.legend(fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.09), ncols=len(by_place))
+    return figure

@@ -151,17 +151,10 @@ class RelationalMemory(_Memory):
         """
         return self._step(*self._prepare(_check_input(self, inputs)), state, trace)
 
-    def unroll(self, inputs, state, trace=None):
-        """T steps: inputs (B, T, input_size) or (B, T, n, input_size) -> [T outputs (B, N F)], last state.
-
-        What needs no memory, the projection of the inputs and their part of the gates, is computed for all steps at once.
-        """
+    def _prepare_all(self, inputs):
+        """The projection of the inputs (B, T, ...) and their part of the gates, which need no memory, for all steps at once."""
         rows, from_input = self._prepare(p.swapaxes(_check_input(self, inputs, leading=2), 0, 1))  # (T, B, n, F), (T, B, 1, G)
-        outputs = []
-        for parts in zip(p.unstack(rows), [None] * rows.shape[0] if from_input is None else p.unstack(from_input), strict=True):
-            output, state = self._step(*parts, state, trace)
-            outputs.append(output)
-        return outputs, state
+        return zip(p.unstack(rows), [None] * rows.shape[0] if from_input is None else p.unstack(from_input), strict=True)
 
     def _prepare(self, inputs):
         """What depends on the inputs alone: x' (..., n, F), and x' W_x with both biases of the gates (..., 1, G); None without gates."""

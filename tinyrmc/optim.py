@@ -75,8 +75,8 @@ class Optimizer:
     def step(self, learning_rate: float | None = None, max_norm: float | None = None, scale: float = 1.0, valid=True):
         """One update with the gradient times `scale`, its L2 norm clipped at `max_norm`. Returns (norm before clipping, finite flag).
 
-        Both are 0-d arrays. Where the flag is False, because the norm is not finite or `valid` (a bool or 0-d array) is False, parameters
-        and state stay. `gradient` is scratch: scaled and clipped in place, or zeroed.
+        Both are 0-d arrays, as `scale` and `valid` may be. Where the flag is False, because the norm is not finite or `valid` is False,
+        parameters and state stay. `gradient` is scratch: scaled and clipped in place, or zeroed.
         """
         xp, g = self.xp, self.gradient
         if any(p.data is not view for p, view in zip(self.parameters, self._views, strict=True)):
@@ -86,7 +86,7 @@ class Optimizer:
         rate = self.learning_rate if learning_rate is None else learning_rate
         _require(0 <= rate < math.inf, "learning_rate", rate, "finite and not negative")
         _require(max_norm is None or 0 < max_norm < math.inf, "max_norm", max_norm, "positive and finite, or None for no clipping")
-        if scale != 1.0:
+        if hasattr(scale, "shape") or scale != 1.0:
             g *= scale
         with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is dealt with, not warned of
             norm = xp.sqrt(xp.asarray(xp.dot(g, g)))

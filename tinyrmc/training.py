@@ -180,9 +180,14 @@ class Task:
         """{metric: (sum, count)} over the pieces of the held-out examples that are this worker's. Records no tape."""
         held_out, totals = Samples(self.draw, HELD_OUT_SEED), Totals()
         for start, stop in pieces_of(self.test_examples, self.config.train.piece(xp), workers)[worker::workers]:
-            total, count, metrics, _ = self.loss(model, _to(xp, held_out.batch(0, start, stop)), None)
+            total, count, metrics = self.measure(model, _to(xp, held_out.batch(0, start, stop)))
             totals.add({"loss": (total.data, count), **metrics})
         return totals.sums
+
+    def measure(self, model, batch: dict):
+        """What `evaluate` adds up over the held-out examples: as from `loss`, without a carry. A task may test otherwise than it trains."""
+        total, count, metrics, _ = self.loss(model, batch, None)
+        return total, count, metrics
 
     def learning_rate(self, step: int) -> float:
         """The rate of this step: warm-up, plateau, decay."""
