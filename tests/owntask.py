@@ -1,4 +1,4 @@
-"""A task of the tests' own, dropped into a folder that `python -m tinyrmc.train` looks into: small, with published cells and a named grid."""
+"""A task of the tests' own, dropped into the folder where tasks are found: small, with published cells and a named grid."""
 
 import sys
 

@@ -53,7 +53,7 @@ def test_a_row_is_what_its_runs_have_come_to(larger):
     (group,) = found["groups"]
     assert group["mean"]["test_accuracy"] == statistics.fmean(values.values()) and group["top"]["test_accuracy"] == 0.9
     assert group["mean"]["best_batch_accuracy"] == statistics.fmean(bests.values()) and group["top"]["best_batch_accuracy"] == 0.95
-    assert [run["curve"] for run in group["runs"]][0] == [[10, 30.0, None, 0.6], [20, 60.0, None, 0.7]]
+    assert group["runs"][0]["curve"] == [[10, 30.0, None, 0.6], [20, 60.0, None, 0.7]]
     row = rows_of(found)[0]
     assert row == {
         "task": "larger",

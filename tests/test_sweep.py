@@ -83,7 +83,8 @@ def test_every_combination_under_every_seed_is_a_run_of_the_train_command(larger
     ]  # one seed of all comes before the next
     for path in cells:
         config = Run.open(path).config
-        assert path.name == f"model.width={config['config']['model']['width']},model.depth={config['config']['model']['depth']},seed={config['seed']}"
+        model = config["config"]["model"]
+        assert path.name == f"model.width={model['width']},model.depth={model['depth']},seed={config['seed']}"
         assert config["config"]["train"]["batch_size"] == 8 and config["task"] == "larger" and config["preset"] == "quick"
     words = ["larger", "--model.width", "4", "--model.depth", "2", "--train.batch-size", "8", "--seed", "3"]
     assert train.main([*words, "--run", "alone", "--workers", "1"]) == 0
@@ -128,7 +129,8 @@ def test_a_run_that_fails_and_a_combination_that_cannot_be_are_told_and_the_othe
     for rate in ("1e30", "0.01"):
         row = rows[rate, "2", "3"]
         assert row["test accuracy, mean"] == "not run" and row["notes"] == "cannot be: model.width 3 is no multiple of model.depth 2"
-    assert re.fullmatch(r"seed 0 failed: stopped at step \d+: .* Start again with a smaller --train.learning-rate\.", rows["1e30", "1", "4"]["notes"])
+    says = r"seed 0 failed: stopped at step \d+: .* Start again with a smaller --train.learning-rate\."
+    assert re.fullmatch(says, rows["1e30", "1", "4"]["notes"])
     assert rows["0.01", "1", "4"]["steps"] == "200" and rows["0.01", "1", "4"]["notes"] == ""
     out = capsys.readouterr().out
     assert "6 runs; 2 combinations cannot be" in out and out.count(": failed: stopped at step") == 3
@@ -138,23 +140,23 @@ def test_a_run_that_fails_and_a_combination_that_cannot_be_are_told_and_the_othe
 
 
 def test_a_process_that_dies_without_a_word_is_told(larger, monkeypatch):
-    for code, says in ((-9, "seed 0 failed: ended by SIGKILL (out of memory?)"), (1, "seed 0 failed: exit code 1; see model.width=4,seed=0.log")):
+    for code, says in ((-9, "ended by SIGKILL (out of memory?)"), (1, "exit code 1; see model.width=4,seed=0.log")):
         monkeypatch.setattr(pool, "run_logged", lambda words, log, code=code: Path(log).write_text("Traceback\nOops: no\n") and code)
         assert sweep.main(["larger", "--grid", "model.width=4", "--run", f"swept{code}"]) == 1
         found = json.loads(Path(f"swept{code}/results.json").read_text())
-        assert found["combinations"][0]["notes"] == [says] and not Path(f"swept{code}/results.png").exists()
+        assert found["combinations"][0]["notes"] == [f"seed 0 failed: {says}"] and not Path(f"swept{code}/results.png").exists()
 
 
 def test_show_tells_what_there_is_by_now(larger, monkeypatch, capsys):
-    trained = pool.run_logged
-    monkeypatch.setattr(pool, "run_logged", lambda words, log: trained(words, log) if "2" in words[words.index("--model.width") + 1] else -9)
+    monkeypatch.setattr(pool, "run_logged", lambda words, log: -9 if "width=4" in log else in_this_process(words, log))
     run, _ = swept("larger", "--grid", "model.width=2,4", code=1)
     (run.path / "model.width=4,seed=0.log").unlink()  # as if it had not come to that
     before = {path: value for path, value in contents().items() if "results" not in path.name}
     capsys.readouterr()
     assert sweep.main(["--show", str(run.path), "--out", "elsewhere/table.md", "--against", "hours"]) == 0
     out = capsys.readouterr().out
-    assert "| 4 | not run |  |  |  |  |  |  |  | seed 0 not run |" in out and out.endswith("elsewhere/table.md\nelsewhere/table.json\nelsewhere/table.png\n")
+    assert "| 4 | not run |  |  |  |  |  |  |  | seed 0 not run |" in out
+    assert out.endswith("elsewhere/table.md\nelsewhere/table.json\nelsewhere/table.png\n")
     after = {path: value for path, value in contents().items() if "results" not in path.name and "elsewhere" not in str(path)}
     assert after == before
 
@@ -178,6 +180,41 @@ def test_a_run_that_the_budget_cuts_says_so_and_goes_on_bit_for_bit(larger, caps
     swept(*command.split())
     assert "to do     0 runs" in capsys.readouterr().out
     assert {path: value for path, value in contents().items() if "results" not in path.name} == before
+
+
+def test_what_some_do_not_need_of_the_budget_goes_on_with_those_that_were_cut(larger, monkeypatch):
+    """Of 60 minutes each of three has 20. The first two would need 25, the third needs 1: so there are 19 left, of which they need 10."""
+    now, given, needs = [0.0], [], {"2": 25.0, "4": 25.0, "8": 1.0}
+    monkeypatch.setattr(sweep.time, "monotonic", lambda: 60 * now[0])
+
+    def train_for(words, log):
+        *words, _, minutes = words
+        width = re.search(r"model.width[= ](\d)", " ".join(words).replace("model.width ", "model.width="))[1]
+        given.append((width, float(minutes)))
+        spent = min(float(minutes), needs[width])
+        now[0], needs[width] = now[0] + spent, needs[width] - spent
+        with monkeypatch.context() as patch:
+            patch.setattr(sweep.time, "monotonic", time.perf_counter)  # the same module as the training loop's
+            return in_this_process([*words, *(["--max-minutes", "1e-9"] if needs[width] else [])], log)
+
+    monkeypatch.setattr(pool, "run_logged", train_for)
+    _, found = swept("larger", "--grid", "model.width=2,4,8", "--budget-minutes", "60", "--jobs", "1")
+    assert given == [("2", 20), ("4", 20), ("8", 20), ("2", 9.5), ("4", 14)]
+    assert [row["steps"] for row in rows_of(found)] == ["20"] * 3
+
+
+def test_what_starts_and_last_evaluations_take_comes_out_of_the_budget(monkeypatch):
+    """Five in turn, 50 minutes, and a minute more for each than it was given: the first cannot know, the others share what it leaves."""
+    now = [7.0]
+    monkeypatch.setattr(sweep.time, "monotonic", lambda: 60 * now[0])
+    budget, given = sweep.Budget(50), []
+    for k in range(5):
+        cell = sweep.Cell({}, k, [], Path(str(k)))
+        given.append(float(budget.limit(cell, 5 - k)[1]))
+        now[0] += given[-1] + 1
+        budget.ended(cell)
+    assert given == pytest.approx([10, *[(50 - 11) / 4 - 1] * 4]) and now[0] == pytest.approx(57)
+    assert sweep.Budget(None).limit(cell, 1) == [] and sweep.Budget(None).left() == math.inf
 
 
 def test_a_run_that_was_killed_before_it_saved_anything_starts_again(larger):
@@ -270,7 +307,7 @@ BAD_WORDS = [
     ("--resume run", "run is not a sweep; go on with a single run by"),
     ("--resume swept --show swept", "--resume trains and --show does not; give one of them"),
     ("--resume swept --run other", "--run other goes with a new sweep"),
-    ("--resume swept --grid model.width=2,8", "swept has another configuration: grid.model.width: ['2'] in the checkpoint, ['2', '8'] asked for"),
+    ("--resume swept --grid model.width=2,8", "has another configuration: grid.model.width: ['2'] in the checkpoint, ['2', '8'] asked for"),
     ("larger three --resume swept", "swept has another configuration: preset: 'quick' in the checkpoint, 'three' asked for"),
     ("--resume swept --seeds 0,1", "swept has another configuration: seeds: [0] in the checkpoint, [0, 1] asked for"),
     ("--resume swept --train.steps 7", "swept has another configuration: words: [] in the checkpoint"),
@@ -314,7 +351,8 @@ def test_every_tasks_grids_can_be(name):
 
 def command_line(*words):
     """What subprocess needs to know."""
-    return {"args": [sys.executable, *map(str, words)], "env": SURROUNDINGS, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    return {"args": [sys.executable, *map(str, words)], "env": SURROUNDINGS, **pipes}
 
 
 @pytest.mark.skipif(os.name != "posix", reason="needs signals between processes")
@@ -326,11 +364,11 @@ def test_a_signal_stops_all_runs_saved_and_they_go_on_bit_for_bit(tmp_path, monk
         while not all((cell / "metrics.jsonl").exists() for cell in cells) and process.poll() is None:
             time.sleep(0.002)
         process.send_signal(signal.SIGTERM)
-        out, err = process.communicate(timeout=100)
+        out, err = process.communicate(timeout=300)
     assert (process.returncode, err) == (143, ""), out
     assert "SIGTERM: stopped, and saved what was being trained" in out and out.count("seed 0: stopped") == 2
     assert all(0 < Run.open(cell).load()[1]["step"] < 603 for cell in cells)
-    done = subprocess.run(**command_line("-m", "tinyrmc.sweep", "--resume", "swept"), timeout=100)
+    done = subprocess.run(**command_line("-m", "tinyrmc.sweep", "--resume", "swept"), timeout=300)
     assert (done.returncode, done.stderr) == (0, "") and "to do     2 runs, 2 at a time, 1 worker each" in done.stdout
     assert train.main([*LONG, "--model.mem-slots", "1", "--run", "whole"]) == 0
     assert_same_run(Run.open(cells[0]), Run.open("whole"))
@@ -341,10 +379,10 @@ def test_a_signal_stops_all_runs_saved_and_they_go_on_bit_for_bit(tmp_path, monk
 def test_ranks_take_runs_from_rank_0(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     words = ["-m", "mpi4py.futures", "-m", "tinyrmc.sweep", *TINY, "--grid", "model.mem_slots=1,2,3"]
-    done = subprocess.run(**command_line(*words) | {"args": [MPIEXEC, "-n", "3", sys.executable, *words]}, timeout=100)
+    done = subprocess.run(**command_line(*words) | {"args": [MPIEXEC, "-n", "3", sys.executable, *words]}, timeout=300)
     assert (done.returncode, done.stderr) == (0, "") and "to do     3 runs, 2 at a time, 1 worker each" in done.stdout
     assert sum(Run.open(path).metrics()[-1]["step"] == 12 for path in Path("runs/nth_farthest-sweep-1").glob("*seed=0")) == 3
-    done = subprocess.run(**command_line() | {"args": [MPIEXEC, "-n", "2", sys.executable, *words[2:]]}, timeout=100)
+    done = subprocess.run(**command_line() | {"args": [MPIEXEC, "-n", "2", sys.executable, *words[2:]]}, timeout=300)
     assert done.returncode == 2 and not Path("runs/nth_farthest-sweep-2").exists()
     says = "error: 2 ranks would all do the same; start it with mpiexec -n 2 python -m mpi4py.futures -m tinyrmc.sweep ..."
     assert done.stderr.count(says) == 1

@@ -180,9 +180,13 @@ def _is_fraction(metric):
     return "accuracy" in metric
 
 
-def _label_axes(panel, metric, axis="steps"):
+def _words(metric):
     words = metric.removeprefix("test_").replace("_", " ")
-    panel.set_title(f"held-out {words}" if metric.startswith("test_") else words, fontsize=11)
+    return f"held-out {words}" if metric.startswith("test_") else words
+
+
+def _label_axes(panel, metric, axis="steps"):
+    panel.set_title(_words(metric), fontsize=11)
     panel.set_xlim(left=0)
     panel.margins(x=0)
     panel.locator_params(axis="x", nbins=6)
@@ -287,7 +291,10 @@ def _draw_curve_grid(panels, references, metric, title="", axis="steps") -> Figu
             panel.set_title(", ".join(filter(None, [column, row])), fontsize=10)
             panel.label_outer()
     figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=min(4, max(1, len(handles))))
-    figure.suptitle(title)
+    several = any(len(runs) > 1 for of_row in panels.values() for lines in of_row.values() for runs in lines.values())
+    band = f"mean and range of the seeds{', interpolated' if axis == 'hours' else ''}" if several else ""
+    figure.suptitle("\n".join(filter(None, [_wrap(title, 40 * len(columns)), band])), fontsize=10)
+    figure.supylabel(_words(metric), fontsize=10)
     figure.draw_without_rendering()
     _label_references(grid[0, 0], references, metric)
     return figure

@@ -11,9 +11,10 @@ A combination under a seed is a cell, and a cell is an ordinary run directory in
 process of its own, what it prints being in the .log beside it. As many cells as there are cores are trained at a time, each by one worker:
 nothing keeps more cores busy, for the workers of one run wait for each other. With fewer cells, each has several workers.
 
-The budget is divided so that every cell gets the same time and what some do not need goes to those still to come. A cell that it cuts is
-evaluated as it is, and the table says how far it came. --resume goes on with such cells, and with those that were broken off, bit for bit;
-what has finished stays. A cell that fails, or a combination that cannot be, is told in the table, and the others go on.
+The budget is divided so that every cell gets the same time, and what some do not need goes to those still to come, and then once more to
+those that were cut. A cell that stays cut is evaluated as it is, and the table says how far it came. --resume goes on with such cells, and
+with those that were broken off, bit for bit; what has finished stays. A cell that fails, or a combination that cannot be, is told in the
+table, and the others go on.
 """
 
 from __future__ import annotations
@@ -38,6 +39,8 @@ from .ranks import require_alone
 from .report import group_summary, last_evaluation, picture, steps, success, write
 from .runs import Run, RunError, environment, require_same
 from .train import Options, parse_words
+
+WORTHWHILE = 0.5  # minutes: for less, cells that the budget has cut are not started again
 
 
 @dataclasses.dataclass(frozen=True)
@@ -169,7 +172,7 @@ def _parser():
     add = parser.add_argument
     add("--grid", nargs="+", metavar="FIELD=VALUES", help="fields and values, as in model.mem_slots=1,8; or the name of a task's grid")
     add("--seeds", metavar="N,N", help="the seeds of every combination (default: 0)")
-    add("--budget-minutes", type=_positive(float), metavar="M", help="how long it all may take; starts and last evaluations come on top")
+    add("--budget-minutes", type=_positive(float), metavar="M", help="about how long it all may take")
     add("--jobs", type=_positive(int), metavar="N", help="runs at a time (default: one a core, on a GPU one)")
     add("--workers", type=_positive(int), metavar="N", help="processes that share a run's batches (default: the cores that --jobs leaves)")
     add("--run", type=Path, metavar="DIR", help="the sweep's directory, which must not exist yet (default: the next runs/TASK-sweep-N)")
@@ -261,17 +264,21 @@ def _train(described: dict, run: Run | None, found: list, options) -> tuple[Run,
     todo = [cell for cell in cells if not _finished(cell)]
     _announce(described, run, found, len(cells), len(todo), places.count, options.budget_minutes)
 
-    began, codes = time.monotonic(), {}
+    budget, codes = Budget(options.budget_minutes), {}
 
-    def words_of(k, turns):
-        left = None if options.budget_minutes is None else options.budget_minutes - (time.monotonic() - began) / 60
-        return ["-m", "tinyrmc.train", *_words(todo[k], left and left / turns)], str(todo[k].log)
+    def start(k, turns):
+        return ["-m", "tinyrmc.train", *_words(todo[k]), *budget.limit(todo[k], turns)], str(todo[k].log)
 
-    for k, code in places.run(len(todo), words_of):
-        codes[k] = code
-        if code and not places.stopped:
-            _note_failure(todo[k], code)
-        print(f"{len(codes):>{len(str(len(todo)))}}/{len(todo)}  {todo[k].name}: {_outcome(todo[k], code)}", flush=True)
+    while todo:
+        for k, code in places.run(len(todo), start):
+            cell, codes[todo[k].path] = todo[k], code
+            budget.ended(cell)
+            if code and not places.stopped:
+                _note_failure(cell, code)
+            print(f"{len(codes):>{len(str(len(cells)))}}/{len(cells)}  {cell.name}: {_outcome(cell, code)}", flush=True)
+        todo = [cell for cell in todo if not _finished(cell) and not codes.get(cell.path)]  # cut by the budget
+        if places.stopped or budget.left() < WORTHWHILE * -(-len(todo) // places.count):
+            break
     if places.stopped:
         print(f"\n{signal.Signals(places.stopped).name}: stopped, and saved what was being trained")
     if places.stopped or any(not _finished(cell) for cell in cells):
@@ -291,16 +298,42 @@ def _announce(described, run, found, number, left, places, minutes):
     print(f"  sweep     {run.path}", flush=True)
 
 
-def _words(cell: Cell, minutes: float | None) -> list[str]:
+class Budget:
+    """So many minutes for all cells, or None for as many as they take."""
+
+    def __init__(self, minutes: float | None):
+        self.minutes, self.began = minutes, time.monotonic()
+        self.given: dict[Path, tuple[float, float]] = {}  # when a cell was started, and for how long
+        self.extra = 0.0  # what a start and a last evaluation have taken at most, beyond the minutes that were given
+
+    def left(self) -> float:
+        """The minutes that are left."""
+        return float("inf") if self.minutes is None else self.minutes - (time.monotonic() - self.began) / 60
+
+    def limit(self, cell: Cell, turns: int) -> list[str]:
+        """The words that limit a cell's training to its share of what is left, when so many cells are to be trained one after the other."""
+        if self.minutes is None:
+            return []
+        share = self.left() / turns
+        minutes = max(share - self.extra, share / 2, 1e-6)
+        self.given[cell.path] = time.monotonic(), minutes
+        return ["--max-minutes", f"{minutes:.6g}"]
+
+    def ended(self, cell: Cell) -> None:
+        """A cell has come to its end."""
+        if cell.path in self.given:
+            began, minutes = self.given[cell.path]
+            self.extra = max(self.extra, (time.monotonic() - began) / 60 - minutes)
+
+
+def _words(cell: Cell) -> list[str]:
     """The words after `python -m tinyrmc.train` that begin a cell or go on with it."""
     run = cell.run()
     if run and (run.checkpoint.exists() or run.previous_checkpoint.exists()):
-        words = ["--resume", str(cell.path)]
-    else:
-        if cell.path.exists():
-            shutil.rmtree(cell.path)  # it was killed before it saved anything
-        words = [*cell.words, "--run", str(cell.path)]
-    return words if minutes is None else [*words, "--max-minutes", f"{max(minutes, 0.001):.3f}"]
+        return ["--resume", str(cell.path)]
+    if cell.path.exists():
+        shutil.rmtree(cell.path)  # it was killed before it saved anything
+    return [*cell.words, "--run", str(cell.path)]
 
 
 def _finished(cell: Cell) -> bool:
