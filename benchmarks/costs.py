@@ -1,4 +1,4 @@
-"""What the engine costs beside the arithmetic, each in a fresh process: python benchmarks/costs.py overhead|unroll|growth|products|programs [STEPS]
+"""What the engine costs beside the arithmetic, each in a fresh process: costs.py overhead|unroll|growth|products|programs [STEPS]
 
 overhead: microseconds that recording and differentiating one operation take: a chain of additions of one element, both arguments tracked,
     forward and backward, less the same additions in bare NumPy.

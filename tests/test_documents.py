@@ -7,13 +7,14 @@ import re
 from pathlib import Path
 
 import pytest
-import report
-import summarise
+import report as benchmark_report
+
+from tinyrmc import report, sweep
 
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-DOCUMENTS = [README, (ROOT / "benchmarks" / "README.md").read_text(encoding="utf-8")]
 RESULTS = ROOT / "benchmarks" / "results"
+DOCUMENTS = [README, *(path.read_text(encoding="utf-8") for path in (ROOT / "benchmarks" / "README.md", *sorted(RESULTS.glob("*.md"))))]
 
 
 def committed(folder):
@@ -22,10 +23,15 @@ def committed(folder):
 
 
 def missing_tables(path, documents):
-    """The tables of a file of results that no document holds as they are."""
+    """The tables of a file of results that no document holds as they are. Of runs one table is enough, with every seed or of the means."""
     found = json.loads(path.read_text(encoding="utf-8"))
-    text = (report if "benchmark" in found else summarise).markdown(found)
-    return [table for table in text.split("\n\n") if not any(table in document for document in documents)]
+    if "benchmark" in found:
+        tables = [[table] for table in benchmark_report.markdown(found).split("\n\n")]
+    elif "grid" in found:
+        tables = [[sweep.markdown(found)]]
+    else:
+        tables = [[report.by_seed(found), *([report.markdown(found)] if "not_run" in found else [])]]
+    return [each[0] for each in tables if not any(table in document for table in each for document in documents)]
 
 
 def test_the_twenty_lines_print_what_the_readme_says():
@@ -59,7 +65,7 @@ def test_results_of_another_benchmark_would_be_missed(tmp_path):
     (tmp_path / "cpu.json").write_text(json.dumps(found))
     (tmp_path / "gpu-a.json").write_text("{}")
     (path,) = committed(tmp_path)
-    first, second = report.markdown(found).split("\n\n")
+    first, second = benchmark_report.markdown(found).split("\n\n")
     assert missing_tables(path, DOCUMENTS) == [first, second]
     assert missing_tables(path, [f"Before.\n\n{first}\n\nBetween.\n\n{second}After.\n"]) == []
     assert missing_tables(path, [first, second.replace("100 %", "99 %")]) == [second]

@@ -259,7 +259,8 @@ def test_what_the_command_draws(make_run, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(figures, "learning_curve", lambda *words: seen.append(words) or words[3])
     runs = [make_run(seed=0), make_run(seed=1, values=[0.3]), make_run(small(core="lstm"))]
     assert plot.main([*(str(run.path) for run in runs), "--out", str(tmp_path / "all.png")]) == 0
-    ((groups, references, metrics, out, title),) = seen
+    ((groups, references, metrics, out, title, axis),) = seen
+    assert axis == "steps"
     assert capsys.readouterr().out == f"{out}\n" and out == tmp_path / "all.png" and title == "nth_farthest"
     assert groups == {"quick, rmc": [runs[0].metrics(), runs[1].metrics()], "quick, lstm": [runs[2].metrics()]}
     assert metrics == [TEST, "test_accuracy_without_self"]

@@ -52,16 +52,24 @@ def run_main(main: Callable[[], int]) -> typing.NoReturn:
         sys.exit(141)
 
 
-def flags_of(kind: type, prefix: str = "") -> list[str]:
-    """All flags that the fields of a (nested, perhaps generic) dataclass make: --seed, --model.mem-slots, ..."""
-    found, hints = [], typing.get_type_hints(kind, include_extras=False)
+def fields_of(kind: type, prefix: str = "") -> dict[str, type]:
+    """The fields of a (nested, perhaps generic) dataclass by their dotted names, with their types: seed, model.mem_slots, ..."""
+    found, hints = {}, typing.get_type_hints(kind, include_extras=False)
     for field in dataclasses.fields(kind):
-        if dataclasses.is_dataclass(hints[field.name]):
-            found += flags_of(hints[field.name], f"{prefix}{field.name}.")
-        else:
-            names = [field.name, f"no-{field.name}"] if hints[field.name] is bool else [field.name]
-            found += [f"--{prefix}{name}".replace("_", "-") for name in names]
+        nested, name = dataclasses.is_dataclass(hints[field.name]), f"{prefix}{field.name}"
+        found |= fields_of(hints[field.name], f"{name}.") if nested else {name: hints[field.name]}
     return found
+
+
+def flags_of(kind: type) -> list[str]:
+    """All flags that the fields of a dataclass make: --seed, --model.mem-slots, and for a bool also --model.no-activate-final."""
+    return [flag for name, of in fields_of(kind).items() for flag in (flag_of(name), *([flag_of(name, no=True)] if of is bool else []))]
+
+
+def flag_of(field: str, no: bool = False) -> str:
+    """The flag that sets a field, or that switches it off."""
+    *path, name = field.split(".")
+    return "--" + ".".join([*path, f"no-{name}" if no else name]).replace("_", "-")
 
 
 def parse(kind: type, default, args: list[str], prog: str, description: str, known: list[str]):
@@ -114,13 +122,24 @@ def percent(value: float | None) -> str:
     return "" if value is None or value != value else f"{100 * value:.1f} %"
 
 
+def number(metric: str, value: float | None) -> str:
+    """The value of a metric as people read it: in percent what is called accuracy."""
+    return percent(value) if "accuracy" in metric else "" if value is None else f"{value:.4f}"
+
+
+def markdown_table(rows: list[list[str]]) -> str:
+    """A table in Markdown; the first row is its head."""
+    rows = [[cell.replace("|", "\\|") for cell in row] for row in [rows[0], ["---"] * len(rows[0]), *rows[1:]]]
+    return "\n".join("| " + " | ".join(row) + " |" for row in rows) + "\n"
+
+
 def results_table(metrics: dict, references: dict[str, dict[str, float]]) -> str:
     """The held-out metrics, each beside its floors and published numbers."""
     labels = list(dict.fromkeys(label for values in references.values() for label in values))
     rows = [["", "this run", *labels]]
     for name in (n for n in metrics if n.startswith("test_")):
-        show = percent if "accuracy" in name else (lambda value: "" if value is None else f"{value:.4f}")
-        rows.append([name.replace("_", " "), show(metrics[name]), *(show(references.get(name, {}).get(label)) for label in labels)])
+        known = references.get(name, {})
+        rows.append([name.replace("_", " "), *(number(name, value) for value in (metrics[name], *map(known.get, labels)))])
     widths = [max(len(row[k]) for row in rows) for k in range(len(rows[0]))]
     return "\n".join(
         "  ".join([row[0].ljust(widths[0]), *(cell.rjust(w) for cell, w in zip(row[1:], widths[1:], strict=True))]) for row in rows

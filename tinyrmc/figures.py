@@ -1,4 +1,4 @@
-"""Pictures: the learning curves of runs, what a memory's slots attend to, and answers written character by character.
+"""Pictures: learning curves of runs, alone or in a grid, tables, what a memory's slots attend to, and answers character by character.
 
 This is the only module that imports matplotlib, and nothing imports it before there is something to draw. It uses figures as objects, never
 pyplot, whose current figure and backend would belong to the caller's notebook as much as to us; matplotlib's own defaults are put in place
@@ -16,16 +16,18 @@ from pathlib import Path
 import matplotlib.style
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
-from matplotlib.ticker import FuncFormatter, PercentFormatter
+from matplotlib.ticker import FuncFormatter, MaxNLocator, PercentFormatter
 
-__all__ = ["answers", "attention", "learning_curve", "rung_starts", "shared_points"]
+__all__ = ["AXES", "answers", "attention", "curve_grid", "learning_curve", "mean_and_range", "rung_starts", "shared_points", "table"]
 
 DPI = 150
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 MARK = "#C00000"  # the red of the marked time step
 GREY = "#555555"
 PLATE = {"facecolor": "white", "alpha": 0.75, "linewidth": 0, "pad": 0.5}  # behind a label, so that lines do not cross it out
+AXES = {"steps": "step", "samples": "samples", "hours": "seconds"}  # what a curve may be drawn against: the field of a line of metrics
 STYLE = {
     "font.size": 10,
     "axes.spines.right": False,
@@ -64,23 +66,48 @@ def _spread(wanted: Sequence[float], gap: float, low: float, high: float) -> lis
 # --- Learning curves ----------------------------------------------------------------------------------------------------------------------
 
 
-def shared_points(runs: Sequence[Sequence[dict]], metric: str) -> tuple[np.ndarray, np.ndarray]:
-    """Steps (S,) at which all runs have a value of `metric`, and these values (R, S). A run is its lines of metrics.jsonl."""
-    curves = [{line["step"]: line[metric] for line in lines if line.get(metric) is not None} for lines in runs]
-    steps = sorted(set.intersection(*map(set, curves)))
-    values = np.array([[curve[step] for step in steps] for curve in curves], float)
-    return np.array(steps, int), values.reshape(len(curves), len(steps))
+def shared_points(runs: Sequence[Sequence[dict]], metric: str, axis: str = "steps") -> tuple[np.ndarray, np.ndarray]:
+    """The points (S,) on `axis`, a name in AXES, at which all runs have a value of `metric`, and these values (R, S).
+
+    A run is its lines of metrics.jsonl.
+    """
+    place = AXES[axis]
+    curves = [{line[place]: line[metric] for line in lines if line.get(metric) is not None} for lines in runs]
+    points = sorted(set.intersection(*map(set, curves)))
+    values = np.array([[curve[point] for point in points] for curve in curves], float)
+    return np.array(points), values.reshape(len(curves), len(points))
 
 
-def rung_starts(lines: Sequence[dict]) -> list[tuple[int, str]]:
-    """(step, rung) at which a run began each rung of its curriculum. The `rung` of a line is the one climbed up to that line's step."""
+def mean_and_range(runs: Sequence[Sequence[dict]], metric: str, axis: str = "steps") -> tuple[np.ndarray, ...]:
+    """Points (S,) on `axis`, and the runs' mean (S,), lowest (S,) and highest (S,) value of `metric` at each.
+
+    Against steps or samples these are the points at which all were measured. No two runs are ever measured after the same time: against
+    hours (which come in seconds) each run is interpolated linearly between its own measurements, from the first that all have behind them
+    to the end of the shortest. The mean of such lines bends at their own points alone, so these are the points.
+    """
+    if axis != "hours" or len(runs) == 1:
+        points, values = shared_points(runs, metric, axis)
+    else:
+        curves = [shared_points([lines], metric, axis) for lines in runs]
+        points = np.unique(np.concatenate([x for x, _ in curves]))
+        for x, _ in curves:
+            points = points[(x[0] <= points) & (points <= x[-1])] if len(x) else points[:0]
+        values = np.stack([np.interp(points, x, y[0]) if len(points) else points for x, y in curves])
+    return points, values.mean(axis=0), values.min(axis=0), values.max(axis=0)
+
+
+def rung_starts(lines: Sequence[dict], axis: str = "steps") -> list[tuple[float, str]]:
+    """(point on `axis`, rung) at which a run began each rung of its curriculum.
+
+    The `rung` of a line is the one climbed up to that line's step.
+    """
     starts, current, since = [], None, 0
     for line in lines:
         if "rung" in line:
             if line["rung"] != current:
                 current = line["rung"]
                 starts.append((since, current))
-            since = line["step"]
+            since = line[AXES[axis]]
     return starts
 
 
@@ -90,10 +117,11 @@ def learning_curve(
     metrics: Sequence[str],
     path,
     title: str = "",
+    axis: str = "steps",
 ) -> Path:
-    """Draw metrics against optimizer steps into the PNG file `path`; returns it.
+    """Draw metrics against optimizer steps, or another of AXES, into the PNG file `path`; returns it.
 
-    Each metric has a panel, each group a line: the mean over its runs at the steps they share, in a band from the lowest to the highest.
+    Each metric has a panel, each group a line: the mean over its runs, in a band from the lowest to the highest (see `mean_and_range`).
     If there is but one run in all, its value on the training batches is drawn thinly too, and its rungs are marked at the bottom.
 
     Args:
@@ -101,22 +129,21 @@ def learning_curve(
         references: {metric: {label: value}}: floors and published numbers, drawn as dashed lines.
         metrics: names such as "test_accuracy". What is called accuracy is a fraction, shown in percent.
 
-    Raises ValueError where the runs of a group have no step in common, OSError where the file cannot be written.
+    Raises ValueError where the runs of a group have no point in common, OSError where the file cannot be written.
     """
     with _style():
-        return _save(_draw_learning_curve(groups, references, metrics, title), path)
+        return _save(_draw_learning_curve(groups, references, metrics, title, axis), path)
 
 
-def _draw_learning_curve(groups, references, metrics, title="") -> Figure:
+def _draw_learning_curve(groups, references, metrics, title="", axis="steps") -> Figure:
     figure = Figure(figsize=(0.6 + 5.2 * len(metrics), 4.2 + 0.2 * len(groups)), layout="constrained")
     panels = figure.subplots(1, len(metrics), sharex=True, squeeze=False)[0]
     single = len(groups) == 1 and len(next(iter(groups.values()))) == 1
     for panel, metric in zip(panels, metrics, strict=True):
         for number, (label, runs) in enumerate(groups.items()):
-            _draw_group(panel, label, runs, metric, COLOURS[number % len(COLOURS)], single)
-        for value in references.get(metric, {}).values():
-            panel.axhline(value, color=GREY, linewidth=0.9, dashes=(5, 3), zorder=1)
-        _label_axes(panel, metric)
+            _draw_group(panel, label, runs, metric, COLOURS[number % len(COLOURS)], axis, single)
+        _draw_references(panel, references.get(metric, {}))
+        _label_axes(panel, metric, axis)
     figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=len(metrics))
     if title:
         figure.suptitle(title)
@@ -124,37 +151,51 @@ def _draw_learning_curve(groups, references, metrics, title="") -> Figure:
     for panel, metric in zip(panels, metrics, strict=True):
         _label_references(panel, references.get(metric, {}), metric)
         if single:
-            _mark_rungs(panel, rung_starts(next(iter(groups.values()))[0]))
+            _mark_rungs(panel, rung_starts(next(iter(groups.values()))[0], axis))
     return figure
 
 
-def _draw_group(panel, label, runs, metric, colour, with_training):
-    steps, values = shared_points(runs, metric)
-    if not len(steps):
+def _draw_group(panel, label, runs, metric, colour, axis, with_training=False, count_seeds=True):
+    points, mean, low, high = mean_and_range(runs, metric, axis)
+    if not len(points):
         raise ValueError(f"the runs of {label!r} have no step in common at which {metric} was measured")
     if len(runs) > 1:
-        label = f"{label}: mean and range of {len(runs)} seeds"
-        panel.fill_between(steps, values.min(axis=0), values.max(axis=0), color=colour, alpha=0.2, linewidth=0)
-    panel.plot(steps, values.mean(axis=0), color=colour, linewidth=1.8, label=label, marker="o" if len(steps) == 1 else None)
+        between = ", interpolated" if axis == "hours" else ""
+        label += f": mean and range of {len(runs)} seeds{between}" if count_seeds else ""
+        panel.fill_between(points, low, high, color=colour, alpha=0.2, linewidth=0)
+    panel.plot(points, mean, color=colour, linewidth=1.8, label=label, marker="o" if len(points) == 1 else None)
     if with_training and metric.startswith("test_"):
-        training_steps, training = shared_points(runs, metric.removeprefix("test_"))
+        training_points, training = shared_points(runs, metric.removeprefix("test_"), axis)
         of_rung = ", current rung" if rung_starts(runs[0]) else ""  # easier than what the held-out examples ask
-        if len(training_steps):
-            panel.plot(training_steps, training[0], color=colour, linewidth=0.8, alpha=0.35, label=f"on its training batches{of_rung}")
+        if len(training_points):
+            panel.plot(training_points, training[0], color=colour, linewidth=0.8, alpha=0.35, label=f"on its training batches{of_rung}")
+
+
+def _draw_references(panel, references):
+    for value in references.values():
+        panel.axhline(value, color=GREY, linewidth=0.9, dashes=(5, 3), zorder=1)
 
 
 def _is_fraction(metric):
     return "accuracy" in metric
 
 
-def _label_axes(panel, metric):
+def _words(metric):
     words = metric.removeprefix("test_").replace("_", " ")
-    panel.set_title(f"held-out {words}" if metric.startswith("test_") else words, fontsize=11)
-    panel.set_xlabel("steps")
+    return f"held-out {words}" if metric.startswith("test_") else words
+
+
+def _label_axes(panel, metric, axis="steps"):
+    panel.set_title(_words(metric), fontsize=11)
     panel.set_xlim(left=0)
     panel.margins(x=0)
-    panel.xaxis.set_major_formatter(FuncFormatter(lambda step, _: f"{step:,.0f}"))
     panel.locator_params(axis="x", nbins=6)
+    unit, name = 1, axis
+    if axis == "hours":  # the points are seconds
+        unit, name = (3600, "hours of training") if panel.get_xlim()[1] > 2 * 3600 else (60, "minutes of training")
+        panel.xaxis.set_major_locator(_Multiples(unit))
+    panel.set_xlabel(name)
+    panel.xaxis.set_major_formatter(FuncFormatter(lambda point, _: f"{point / unit:,.10g}"))
     panel.grid(axis="y", color="#E6E6E6", linewidth=0.6)
     panel.set_axisbelow(True)
     if _is_fraction(metric):
@@ -163,12 +204,23 @@ def _label_axes(panel, metric):
         panel.yaxis.set_major_formatter(PercentFormatter(1, decimals=0, symbol=" %"))
 
 
+class _Multiples(MaxNLocator):
+    """Ticks at round numbers of a unit."""
+
+    def __init__(self, unit):
+        super().__init__(nbins=6)
+        self.unit = unit
+
+    def tick_values(self, low, high):
+        return super().tick_values(low / self.unit, high / self.unit) * self.unit
+
+
 def _label_references(panel, references, metric):
     """Each reference's name and value at the right edge, on the emptier side of its line; labels that would touch are moved apart."""
     low, high = panel.get_ylim()
     line_height = 8 * 1.35 / (panel.get_window_extent().height * 72 / panel.figure.dpi) * (high - low)  # of 8 points
     curves = [line.get_data() for line in panel.get_legend_handles_labels()[0]]
-    near = np.concatenate([y[x > 0.6 * max(x)] for x, y in curves])  # what is drawn where the labels will stand
+    near = np.concatenate([[], *(y[x > 0.6 * max(x)] for x, y in curves)])  # what is drawn where the labels will stand
 
     def place(value):
         above, below = value + 0.6 * line_height, value - 0.6 * line_height
@@ -197,6 +249,93 @@ def _mark_rungs(panel, starts):
         panel.plot([step, step, x], [0, 0.02, 0.05], transform=across, color=GREY, linewidth=0.7, scalex=False, scaley=False)
         text = panel.text(x, 0.06, rung, transform=across, ha="center", va="bottom", rotation=90, fontsize=7, color=GREY, bbox=PLATE)
         text.set_in_layout(False)
+
+
+def curve_grid(
+    panels: Mapping[str, Mapping[str, Mapping[str, Sequence[Sequence[dict]]]]],
+    references: Mapping[str, float],
+    metric: str,
+    path,
+    title: str = "",
+    axis: str = "steps",
+) -> Path:
+    """Draw the learning curves of many configurations, a panel for some of them, into the PNG file `path`; returns it.
+
+    Args:
+        panels: {row: {column: {line: runs}}}, every row with the same columns and every panel with the same lines. Runs are as in
+            `learning_curve`; where there are none, the panel says so.
+        references: {label: value}, drawn in each panel and named in the first.
+    """
+    with _style():
+        return _save(_draw_curve_grid(panels, references, metric, title, axis), path)
+
+
+def _draw_curve_grid(panels, references, metric, title="", axis="steps") -> Figure:
+    columns = list(next(iter(panels.values())))
+    figure = Figure(figsize=(1.2 + 3.4 * len(columns), 1.4 + 2.9 * len(panels)), layout="constrained")
+    grid = figure.subplots(len(panels), len(columns), sharex=True, sharey=True, squeeze=False)
+    handles = {}
+    for across, (row, of_row) in zip(grid, panels.items(), strict=True):
+        for panel, (column, lines) in zip(across, of_row.items(), strict=True):
+            missing = []
+            for number, (label, runs) in enumerate(lines.items()):
+                if runs and len(mean_and_range(runs, metric, axis)[0]):
+                    _draw_group(panel, label, runs, metric, COLOURS[number % len(COLOURS)], axis, count_seeds=False)
+                    handles.setdefault(label, panel.get_legend_handles_labels()[0][-1])
+                else:
+                    missing.append(f"{label}: {'no point in common' if runs else 'not run'}")
+            _draw_references(panel, references)
+            words = panel.text(0.02, 0.98, "\n".join(missing), transform=panel.transAxes, va="top", fontsize=7, color=GREY, bbox=PLATE)
+            words.set_visible(bool(missing))
+            _label_axes(panel, metric, axis)
+            panel.set_title(", ".join(filter(None, [column, row])), fontsize=10)
+            panel.label_outer()
+    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=min(4, max(1, len(handles))))
+    several = any(len(runs) > 1 for of_row in panels.values() for lines in of_row.values() for runs in lines.values())
+    band = f"mean and range of the seeds{', interpolated' if axis == 'hours' else ''}" if several else ""
+    figure.suptitle("\n".join(filter(None, [_wrap(title, 40 * len(columns)), band])), fontsize=10)
+    figure.supylabel(_words(metric), fontsize=10)
+    figure.draw_without_rendering()
+    _label_references(grid[0, 0], references, metric)
+    return figure
+
+
+# --- Tables -------------------------------------------------------------------------------------------------------------------------------
+
+
+def table(rows: Sequence[Sequence[str]], path, note: str = "") -> Path:
+    """Draw a table, its head first, into the PNG file `path`, with a note below; returns it. Long cells are wrapped."""
+    with _style():
+        return _save(_draw_table(rows, note), path)
+
+
+def _draw_table(rows, note="") -> Figure:
+    """All sizes here are in pixels. A column of numbers stands to the right, others to the left."""
+    figure, pad = Figure(figsize=(1, 1), dpi=DPI), 12
+
+    def words(text, width, **style):
+        wrapped = textwrap.fill(text.replace("`", ""), width, break_long_words=False, break_on_hyphens=False)
+        return figure.text(0, 0, wrapped, va="top", fontsize=8, **style)
+
+    cells = [[words(cell, 34, fontweight="bold" if k == 0 else "normal") for cell in row] for k, row in enumerate(rows)]
+    boxes = np.array([[(box.width, box.height) for box in (cell.get_window_extent() for cell in row)] for row in cells])
+    widths, heights = boxes[..., 0].max(axis=0) + 2 * pad, boxes[..., 1].max(axis=1) + pad
+    rights, bottoms = pad + np.cumsum(widths), pad + np.cumsum(heights)
+    below = words(note, max(40, int(rights[-1] / 10.5)), color=GREY)
+    width, height = rights[-1] + pad, bottoms[-1] + (below.get_window_extent().height + 2 * pad if note else pad)
+    figure.set_size_inches(width / DPI, height / DPI)
+    below.set_position((2 * pad / width, 1 - (bottoms[-1] + pad) / height))
+    for column, (right, of_column) in enumerate(zip(rights, widths, strict=True)):
+        numeric = all(row[column][:1].isdigit() for row in rows[1:] if row[column] not in ("", "not run"))
+        x = right - pad if numeric else right - of_column + pad
+        for row, bottom, of_row in zip(cells, bottoms, heights, strict=True):
+            row[column].set_position((x / width, 1 - (bottom - of_row + pad / 2) / height))
+            row[column].set_horizontalalignment("right" if numeric else "left")
+    for k, bottom in enumerate(bottoms):
+        y = 1 - bottom / height
+        line = {"color": GREY if k == 0 else "#DDDDDD", "linewidth": 1.0 if k == 0 else 0.6}
+        figure.add_artist(Line2D([pad / width, 1 - pad / width], [y, y], **line))
+    return figure
 
 
 # --- Attention ----------------------------------------------------------------------------------------------------------------------------

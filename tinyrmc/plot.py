@@ -1,7 +1,8 @@
 """Draw the learning curves of finished or running runs: `python -m tinyrmc.plot RUN [RUN ...]`.
 
 Runs of one configuration under several seeds make one line, their mean in a band from the lowest to the highest; other configurations make
-other lines. A single run also gets the pictures its task draws of a trained network, such as attention maps.
+other lines. A single run also gets the pictures its task draws of a trained network, such as attention maps. With `--against samples` or
+`--against hours` the curves stand over the examples seen, or over the time it took on the machine that trained them.
 """
 
 from __future__ import annotations
@@ -24,19 +25,20 @@ def main(argv: list[str] | None = None) -> int:
         help="write the learning curve alone to this PNG file, replaced if it exists "
         "(default: learning_curve.png, in the run's directory with its other pictures or, for several runs, in the current one)",
     )  # fmt: skip
+    parser.add_argument("--against", choices=("steps", "samples", "hours"), default="steps", help="what the curves are drawn against")
     options = parser.parse_args(argv)
     runs = [Run.open(path) for path in options.runs]
     if len(runs) == 1 and options.out is None:
-        paths = draw_run(runs[0])
+        paths = draw_run(runs[0], options.against)
     else:
-        paths = [draw_curves(runs, options.out or Path("learning_curve.png"))]
+        paths = [draw_curves(runs, options.out or Path("learning_curve.png"), options.against)]
     print(*paths, sep="\n")
     return 0
 
 
-def draw_run(run: Run) -> list[Path]:
+def draw_run(run: Run, against: str = "steps") -> list[Path]:
     """The learning curve of one run and, if it has a checkpoint, its task's pictures, in the run's directory; returns the paths."""
-    curve = draw_curves([run], run.path / "learning_curve.png")
+    curve = draw_curves([run], run.path / "learning_curve.png", against)
     if not (run.checkpoint.exists() or run.previous_checkpoint.exists()):
         return [curve]
     task, arrays, state = open_checkpoint(run.path)
@@ -46,8 +48,10 @@ def draw_run(run: Run) -> list[Path]:
         raise _unwritable(curve.parent, error) from error
 
 
-def draw_curves(runs: list[Run], out: Path) -> Path:
+def draw_curves(runs: list[Run], out: Path, against: str = "steps") -> Path:
     """The learning curves of runs of one task in the PNG file `out`. RunError says what is missing or does not go together.
+
+    against: a name in figures.AXES.
 
     Shown are the task's headline and whatever else has reference values and was measured in every group.
     """
@@ -66,16 +70,17 @@ def draw_curves(runs: list[Run], out: Path) -> Path:
         for run, of_run in zip(members, lines[label], strict=True):
             if not figures.shared_points([of_run], headline)[0].size:
                 raise RunError(f"{run.path} has no line with {headline} yet; train it until its first evaluation")
-        if not figures.shared_points(lines[label], headline)[0].size:
+        if not figures.mean_and_range(lines[label], headline, against)[0].size:
             short = min(members, key=lambda run: run.metrics()[-1]["step"])
-            raise RunError(f"the runs of {label!r} were never evaluated at the same step; {short.path} is the shortest, leave it out")
+            what = "time, nor on either side of one" if against == "hours" else "step"
+            raise RunError(f"the runs of {label!r} were never evaluated at the same {what}; {short.path} is the shortest, leave it out")
 
     references = _references({label: tasks[runs.index(members[0])] for label, members in groups.items()})
     others = [name for name in references if name != headline]
-    shown = [name for name in others if all(figures.shared_points(group, name)[0].size for group in lines.values())]
+    shown = [name for name in others if all(figures.mean_and_range(group, name, against)[0].size for group in lines.values())]
     title = runs[0].config["task"] + (f", seed {runs[0].config['seed']}" if len(runs) == 1 else "")
     try:
-        return figures.learning_curve(lines, references, [headline, *shown], out, title)
+        return figures.learning_curve(lines, references, [headline, *shown], out, title, against)
     except OSError as error:
         raise _unwritable(out, error) from error
 

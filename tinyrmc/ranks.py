@@ -182,11 +182,11 @@ def launched() -> Ranks:
     return Ranks()
 
 
-def require_alone(program: str) -> None:
+def require_alone(program: str, remedy: str = "start {program} without mpiexec or srun") -> None:
     """LaunchError if one of LAUNCHERS has started several ranks of a program that has work for one."""
     size = _started()
     if size > 1:
-        raise LaunchError(f"{size} ranks would all do the same; start {program} without mpiexec or srun")
+        raise LaunchError(f"{size} ranks would all do the same; {remedy.format(program=program, size=size)}")
 
 
 def _started():

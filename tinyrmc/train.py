@@ -111,7 +111,7 @@ def _asked(args: list[str]) -> tuple[Task, Options, dict, Run | None]:
     if preset not in kind.presets:
         raise UsageError(f"unknown preset {preset!r} of {words[0]} ({', '.join(kind.presets)}){nearest(preset, kind.presets)}")
     default = kind.presets[preset][1] if run is None else resumed.config
-    config, options = _parse(words[0], preset, default, options, args)
+    config, options = parse_words(words[0], preset, default, options, args)
     described = {"task": words[0], "preset": preset, "seed": options.seed, "config": dataclasses.asdict(config)}
     if run is not None:
         require_same(run.config, described, str(run.path))
@@ -132,8 +132,8 @@ def _resumed(args: list[str]) -> tuple[Run | None, Options]:
     return None, Options()
 
 
-def _parse(task: str, preset: str, default, options: Options, args: list[str]):
-    """The task's configuration and the options, both from flags: --train.steps 100 --seed 1."""
+def parse_words(task: str, preset: str, default, options: Options, args: list[str]) -> tuple:
+    """(the task's configuration, the options) from flags: --train.steps 100 --seed 1. UsageError for what cannot be."""
     import tyro
 
     unnamed, config_kind = tyro.conf.arg(name=""), type(default)

@@ -130,6 +130,12 @@ class Totals:
             before = self.sums.get(name, (0, 0))
             self.sums[name] = (before[0] + total, before[1] + count)
 
+    def keep_largest(self, name: str, total, count, xp) -> None:
+        """Let `name` be the pair with the largest mean so far. Compared crosswise, which is exact for integers; nothing waits."""
+        most, of = self.sums.get(name, (0, 0))
+        larger = (of == 0) | (total * of > most * count)
+        self.sums[name] = (xp.where(larger, total, most), xp.where(larger, count, of))
+
     def means(self, prefix: str = "") -> dict[str, float]:
         """{prefix + name: mean}; NaN where nothing was counted."""
         return {
@@ -147,13 +153,23 @@ class Task:
 
     presets: {name: (one line of description, config)}; the first is the default. A config is a frozen dataclass with a field
         `train: TrainConfig` and whatever else the task needs; its fields and their docstrings are the command line.
-    headline: the metric whose curve is drawn; evaluated on the held-out examples it is `test_<headline>`.
+    headline: the metric whose curve is drawn; evaluated on the held-out examples it is `test_<headline>`. If it is an accuracy, each line
+        of metrics also has that of the best single training batch since the line before, `best_batch_<headline>`.
+    success: the headline on the held-out examples with which a run counts as a success.
+    final_rung: the `rung` of those lines of metrics in whose steps the task itself was trained, where there is a curriculum.
     test_examples: how many held-out examples there are.
+    grids: {name: (one line of description, preset, {field: values})}: sweeps worth a name, such as a figure of the paper's.
+    published: {cell: (what the paper reports, the words that train it)}: the paper's results, for `python -m tinyrmc.report`. The words
+        follow the task's name on the command line: "paper --model.core lstm". See `cell`.
     carries: whether `loss` hands a carry from step to step (a recurrent state over a long text).
     """
 
     presets: dict = {}
+    grids: dict = {}
+    published: dict[str, tuple[str, str]] = {}
     headline = "accuracy"
+    success = 0.9
+    final_rung: str | None = None
     test_examples = 10_240
     carries = False
 
@@ -209,8 +225,15 @@ class Task:
         """Take back what `state` gave."""
 
     def references(self) -> dict[str, dict[str, float]]:
-        """{metric: {label: value}}: floors and published numbers, shown beside the metric and drawn in its curve."""
+        """{metric: {label: value}}: floors and published numbers, shown beside the metric and drawn in its curve.
+
+        A published number's label begins with "paper"; the others are what can be had without learning the task.
+        """
         return {}
+
+    def cell(self) -> str | None:
+        """The name, in `published`, of the paper's result that this configuration's stands beside: what is tested, and which core."""
+        return None
 
     def describe(self, model) -> str:
         """The network in a few words, for the first lines of a run."""
@@ -301,6 +324,8 @@ class Trainer:
         self.task.after_update(self.model)
         step.add({"gradient_norm": (norm, 1)})
         self.window.add(step.sums)
+        if "accuracy" in (headline := self.task.headline) and headline in step.sums:
+            self.window.keep_largest(f"best_batch_{headline}", *step.sums[headline], xp)
         self.first_skipped = xp.where(xp.logical_or(finite, self.first_skipped >= 0), self.first_skipped, self.step + 1)
         self.skipped += xp.logical_not(finite)
         self.step += 1

@@ -1,0 +1,94 @@
+"""A task of the tests' own, dropped into the folder where tasks are found: small, with published cells and a named grid."""
+
+import sys
+
+from tinyrmc import discovery
+
+LARGER = '''"""Larger: which of some numbers is the largest?"""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from tinyrmc import nn, primitives
+from tinyrmc.fused import softmax_cross_entropy
+from tinyrmc.training import Task as BaseTask, TrainConfig
+
+
+@dataclass(frozen=True)
+class Model:
+    """The network."""
+
+    width: int = 4
+    """units of the hidden layer"""
+    depth: int = 1
+    """hidden layers"""
+    shape: tuple[int, ...] = ()
+    """nothing"""
+    linear: bool = False
+    """no hidden layer"""
+
+    def __post_init__(self):
+        if self.width < 1 or self.depth < 1:
+            raise ValueError(f"model.width and model.depth must be at least 1, not {self.width} and {self.depth}")
+        if self.width % self.depth:
+            raise ValueError(f"model.width {self.width} is no multiple of model.depth {self.depth}")
+
+
+@dataclass(frozen=True)
+class Config:
+    """Everything."""
+
+    model: Model = field(default_factory=Model)
+    numbers: int = 2
+    """how many numbers"""
+    train: TrainConfig = TrainConfig(
+        steps=20, batch_size=16, learning_rate=1e-2, warmup_steps=0, log_every=5, evaluate_every=10, piece_size=2048
+    )
+
+
+class Task(BaseTask):
+    """Which is the largest?"""
+
+    presets = {"quick": ("two numbers", Config()), "three": ("three numbers", Config(numbers=3))}
+    grids = {"widths": ("some widths", "three", {"model.width": (2, 4), "model.depth": (1,)})}
+    published = {
+        "2 numbers, wide": ("99 %", "--model.width 8"),
+        "2 numbers, narrow": ("< 60 % on its best batch", ""),
+        "3 numbers, wide": ("90 %", "three --model.width 8"),
+    }
+    success = 0.8
+    test_examples = 200
+
+    def build(self, seed):
+        hidden = [] if self.config.model.linear else [self.config.model.width] * self.config.model.depth
+        return nn.MLP(self.config.numbers, [*hidden, self.config.numbers], seed=np.random.default_rng(seed))
+
+    def draw(self, rng, count):
+        inputs = rng.normal(size=(count, self.config.numbers)).astype(np.float32)
+        return {"inputs": inputs, "target": inputs.argmax(1)}
+
+    def loss(self, model, batch, carry):
+        logits = model(batch["inputs"])
+        losses = softmax_cross_entropy(logits, batch["target"])
+        right = (logits.data.argmax(1) == batch["target"]).sum()
+        return primitives.sum(losses), losses.size, {"accuracy": (right, losses.size)}, None
+
+    def references(self):
+        return {"test_accuracy": {"guessing": 1 / self.config.numbers, "paper (wide)": 0.99}}
+
+    def cell(self):
+        return f"{self.config.numbers} numbers, {'wide' if self.config.model.width >= 8 else 'narrow'}"
+'''
+
+
+def dropped_in(monkeypatch, folder):
+    """Make `larger`, and it alone, the task there is; returns its module."""
+    folder.mkdir()
+    (folder / "larger.py").write_text(LARGER)
+    monkeypatch.setattr(discovery, "FOLDER", folder)
+    monkeypatch.delitem(sys.modules, "tinyrmc_tasks.larger", raising=False)
+    module = discovery.load_task("larger")
+    monkeypatch.delitem(sys.modules, "tinyrmc_tasks.larger")
+    monkeypatch.setitem(sys.modules, "tinyrmc_tasks.larger", module)  # taken away again when the test is over
+    return module

@@ -1,0 +1,112 @@
+"""The accuracy of the best single training batch: which one it is, whoever computes it, and that a run goes on with it."""
+
+import json
+
+import fakecupy
+import numpy as np
+import pytest
+from fakecupy import no_sync, only
+from test_mpi import all_well, on_ranks
+from test_training import KINDS, TRAIN, Config, RunningSum, relations, stop_at, timeless
+
+from tinyrmc.backend import to_host
+from tinyrmc.runs import Run
+from tinyrmc.training import Totals, Trainer, run_training
+
+
+@pytest.fixture
+def make_trainer():
+    """Trainers whose workers are ended when the test is over."""
+    made = []
+
+    def make(*words, **keywords):
+        made.append(Trainer(*words, **keywords))
+        return made[-1]
+
+    yield make
+    for trainer in made:
+        trainer.workers.close()
+
+
+def best_of(pairs):
+    """The largest mean of (sum, count) pairs, those of nothing aside."""
+    return max((total / count for total, count in pairs if count), default=np.nan)
+
+
+@pytest.mark.parametrize(
+    "pairs", [[(3, 10), (5, 10), (4, 10)], [(0, 0), (1, 3), (0, 0), (33, 100)], [(0, 7), (0, 0)], [(2**40, 2**41), (2**40 + 1, 2**41)]]
+)
+def test_the_largest_mean_is_kept_on_the_device_and_through_a_checkpoint(pairs, xp):
+    totals, again = Totals(), Totals()
+    for total, count in pairs:
+        if xp is fakecupy.cupy:
+            with no_sync(), only(np.float32):
+                totals.keep_largest("best", xp.asarray(total), xp.asarray(count), xp)
+        else:
+            totals.keep_largest("best", xp.asarray(total), xp.asarray(count), xp)
+        again = Totals(json.loads(json.dumps(again.plain())))  # as a checkpoint after every step would
+        again.keep_largest("best", total, count, np)
+    assert totals.means() == again.means() == {"best": best_of(pairs)}
+    assert totals.plain() == again.plain()
+    assert type(to_host(totals.sums["best"][0]).item()) is int
+
+
+def test_of_nothing_nothing_is_the_largest():
+    totals = Totals()
+    totals.keep_largest("best", 0, 0, np)
+    assert np.isnan(totals.means()["best"])
+
+
+@pytest.mark.parametrize("processes", KINDS)
+def test_each_line_has_the_best_batch_since_the_line_before(processes, make_trainer):
+    task = relations()
+    trainer, seen = make_trainer(task, seed=3, workers=2, processes=processes), []
+    for window in range(12):
+        task.rung = len(task.rungs) - 1 if window == 6 else task.rung
+        pairs = []
+        for _ in range(3):
+            batch = trainer.stream.batch(trainer.step, 0, TRAIN.batch_size)
+            right = trainer.model(batch["inputs"]).data.argmax(-1) == batch["target"]
+            pairs.append((int(right[batch["current"]].sum()), int(batch["current"].sum())))  # rehearsals do not count
+            trainer.advance()
+        line = trainer.read()
+        assert line["best_batch_accuracy"] == pytest.approx(best_of(pairs), nan_ok=True)
+        seen.append((line["rung"] == task.final_rung, line["best_batch_accuracy"] > line["accuracy"]))
+    assert {(False, True), (True, True)} <= set(seen)  # on the way up and at the top
+
+
+@pytest.mark.parametrize("stopped", [6, 8])
+def test_a_run_goes_on_with_the_best_batch_so_far(stopped, make_trainer, tmp_path):
+    """Lines are written at steps 5 and 10, so a run that is stopped in between has a part of its line behind it."""
+
+    def trained(run, until=None):
+        task = relations()
+        trainer = make_trainer(task, seed=2, workers=2)
+        if run.checkpoint.exists():
+            trainer.restore(*run.load())
+        if until:
+            stop_at(task, until)
+        run_training(trainer, run)
+        return timeless(Run.open(run.path).metrics())
+
+    whole, broken = (Run.create(tmp_path, "run", {}, {}) for _ in range(2))
+    expected = trained(whole)
+    trained(broken, stopped)
+    assert broken.load()[1]["step"] == stopped and "best_batch_accuracy" in broken.load()[1]["window"]
+    assert trained(broken) == expected and 0 < expected[1]["best_batch_accuracy"] <= 1
+
+
+def test_ranks_agree_on_the_best_batch_of_all_of_them():
+    def line(ranks=None, workers=1):
+        trainer = Trainer(relations(), 4, workers, processes=False, ranks=ranks)
+        for _ in range(5):
+            trainer.advance()
+        return trainer.read()["best_batch_accuracy"]
+
+    assert all_well(on_ranks(3, line)) == [line(workers=3)] * 3 and 0 < line() <= 1
+
+
+def test_a_task_without_an_accuracy_has_no_best_batch(make_trainer):
+    trainer = make_trainer(RunningSum(Config()))
+    trainer.advance()
+    assert not any(name.startswith("best_batch") for name in trainer.read())

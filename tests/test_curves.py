@@ -1,0 +1,114 @@
+"""Curves against steps, samples and hours, grids of curves, and tables as pictures."""
+
+import itertools
+
+import numpy as np
+import pytest
+from test_figures import FLOORS, TEST, drawn
+
+from tinyrmc import figures
+
+
+def run_of(values, seconds, every=100, batch=32, **more):
+    """metrics.jsonl of a run that was evaluated at these times."""
+    return [
+        {"step": every * (k + 1), "samples": batch * every * (k + 1), "seconds": second, TEST: value, **more}
+        for k, (value, second) in enumerate(zip(values, seconds, strict=True))
+    ]
+
+
+SLOW, FAST = run_of([0.2, 0.4, 0.8], [100, 300, 400]), run_of([0.1, 0.5, 0.5, 0.9], [50, 150, 250, 350])
+
+
+@pytest.mark.parametrize("axis, place", [("steps", "step"), ("samples", "samples")])
+def test_steps_and_samples_are_shared(axis, place):
+    points, mean, low, high = figures.mean_and_range([SLOW, FAST], TEST, axis)
+    assert points.tolist() == [line[place] for line in SLOW]
+    np.testing.assert_allclose([mean, low, high], [[0.15, 0.45, 0.65], [0.1, 0.4, 0.5], [0.2, 0.5, 0.8]])
+
+
+def test_against_time_each_run_is_a_line_between_its_own_measurements():
+    points, mean, low, high = figures.mean_and_range([SLOW, FAST], TEST, "hours")
+    assert points.tolist() == [100, 150, 250, 300, 350]  # from the later first to the earlier last, wherever one of them bends
+    slow, fast = np.array([0.2, 0.25, 0.35, 0.4, 0.6]), np.array([0.3, 0.5, 0.5, 0.7, 0.9])  # by hand
+    np.testing.assert_allclose([mean, low, high], [(slow + fast) / 2, np.minimum(slow, fast), np.maximum(slow, fast)])
+    between = np.linspace(100, 350, 77)  # and no bend is missing
+    lines = [np.interp(between, [line["seconds"] for line in run], [line[TEST] for line in run]) for run in (SLOW, FAST)]
+    np.testing.assert_allclose(np.interp(between, points, mean), np.mean(lines, axis=0))
+
+
+def test_a_single_run_is_shown_where_it_was_measured():
+    points, mean, _, _ = figures.mean_and_range([FAST], TEST, "hours")
+    assert points.tolist() == [50, 150, 250, 350] and mean.tolist() == [0.1, 0.5, 0.5, 0.9]
+
+
+@pytest.mark.parametrize("other", [[], run_of([None], [60]), run_of([0.1, 0.2], [1000, 1100])])
+def test_runs_that_share_no_time_give_no_point(other):
+    points, mean, _, _ = figures.mean_and_range([SLOW, other], TEST, "hours")
+    assert points.size == mean.size == 0
+
+
+def test_the_legend_says_what_is_interpolated():
+    for axis, says in (("steps", "rmc: mean and range of 2 seeds"), ("hours", "rmc: mean and range of 2 seeds, interpolated")):
+        (panel,) = figures._draw_learning_curve({"rmc": [SLOW, FAST]}, FLOORS, [TEST], axis=axis).axes
+        assert list(drawn(panel)) == [says]
+
+
+@pytest.mark.parametrize("longest, label, ticks", [(600, "minutes of training", "2"), (9000, "hours of training", "0.5")])
+def test_time_is_told_in_round_numbers(longest, label, ticks):
+    (panel,) = figures._draw_learning_curve({"rmc": [run_of([0.1, 0.2], [60, longest])]}, {}, [TEST], axis="hours").axes
+    shown = [text.get_text() for text in panel.get_xticklabels()]
+    assert panel.get_xlabel() == label and shown[:2] == ["0", ticks]
+    unit = 60 if "minutes" in label else 3600
+    assert [tick / unit for tick in panel.get_xticks()] == pytest.approx([float(text) for text in shown])
+
+
+def test_rungs_begin_where_the_axis_says():
+    lines = [{**line, "rung": rung} for line, rung in zip(FAST, ["3x1", "3x1", "3x2", "4x4"], strict=True)]
+    assert figures.rung_starts(lines) == [(0, "3x1"), (200, "3x2"), (300, "4x4")]
+    assert figures.rung_starts(lines, "hours") == [(0, "3x1"), (150, "3x2"), (250, "4x4")]
+    assert figures.rung_starts(lines, "samples") == [(0, "3x1"), (6400, "3x2"), (9600, "4x4")]
+
+
+# --- Grids of curves and tables -----------------------------------------------------------------------------------------------------------
+
+
+def test_each_configuration_is_in_its_panel_and_what_is_missing_is_named():
+    lines = {"heads 1": [SLOW, FAST], "heads 8": [FAST]}
+    unit, memory = {"slots 1": lines, "slots 8": lines | {"heads 8": []}}, {"slots 1": lines | {"heads 1": []}, "slots 8": lines}
+    panels = {"unit": unit, "memory": memory}
+    figure = figures._draw_curve_grid(panels, FLOORS[TEST], TEST, "a title")
+    titles = [panel.get_title() for panel in figure.axes]
+    assert titles == ["slots 1, unit", "slots 8, unit", "slots 1, memory", "slots 8, memory"]
+    for panel, of_panel in zip(figure.axes, [each for row in panels.values() for each in row.values()], strict=True):
+        shown = drawn(panel)
+        assert list(shown) == [label for label, runs in of_panel.items() if runs]
+        for label, (_, values) in shown.items():
+            np.testing.assert_allclose(values, figures.mean_and_range(of_panel[label], TEST)[1])
+        named = [text.get_text() for text in panel.texts if text.get_visible() and "not run" in text.get_text()]
+        assert named == [f"{label}: not run" for label, runs in of_panel.items() if not runs]
+    (legend,) = figure.legends
+    assert [text.get_text() for text in legend.get_texts()] == ["heads 1", "heads 8"]
+    drawn_lines = [line for panel in figure.axes for line in panel.get_legend_handles_labels()[0]]
+    assert len({(line.get_label(), line.get_color()) for line in drawn_lines}) == len({line.get_color() for line in drawn_lines}) == 2
+
+
+def test_words_of_a_table_do_not_touch_or_leave_the_picture():
+    command = "`python -m tinyrmc.train nth_farthest ladder --model.core lstm --model.hidden-size 2048 --train.steps 1000`"
+    rows = [["task", "ours", "command"], ["nth_farthest", "94.4 %", command], ["x", "not run", ""], ["y", "100.0 %", "short"]]
+    figure = figures._draw_table(rows, "A note. " * 40)
+    boxes = [(text.get_text(), text.get_window_extent()) for text in figure.texts if text.get_text()]
+    assert len(boxes) == 12 and not any("`" in words for words, _ in boxes)
+    for (one, a), (other, b) in itertools.combinations(boxes, 2):
+        assert not a.overlaps(b), f"{one!r} overlaps {other!r}"
+    assert all(box.x0 >= 0 and box.y0 >= 0 and box.x1 <= figure.bbox.x1 and box.y1 <= figure.bbox.y1 for _, box in boxes)
+    numbers = [text.get_window_extent().x1 for text in figure.texts if text.get_text().endswith("%")]
+    assert numbers[0] == pytest.approx(numbers[1], abs=1)  # to the right
+
+
+def test_equal_numbers_give_equal_bytes(tmp_path):
+    def draw(name):
+        grid = figures.curve_grid({"": {"": {"a": [SLOW, FAST]}}}, FLOORS[TEST], TEST, tmp_path / f"{name}1.png", "$t_1", "hours")
+        return grid.read_bytes(), figures.table([["a", "b"], ["1", "$x_2"]], tmp_path / f"{name}2.png", "note").read_bytes()
+
+    assert draw("one") == draw("two") and draw("one")[0].startswith(b"\x89PNG")

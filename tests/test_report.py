@@ -1,0 +1,208 @@
+"""The table of results: which runs count, what is said of them, and what has not been run."""
+
+import dataclasses
+import json
+import statistics
+import typing
+from pathlib import Path
+
+import pytest
+from owntask import dropped_in
+
+from tinyrmc import discovery, report
+from tinyrmc.commands import fields_of, run_main
+from tinyrmc.runs import Run, RunError
+
+MACHINE = {"processor": "A processor", "cores": 4, "workers": 2, "python": "3", "numpy": "2", "blas": "b", "date": "today"}
+
+
+@pytest.fixture
+def larger(monkeypatch, tmp_path):
+    """The task, in an empty current directory."""
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    return dropped_in(monkeypatch, tmp_path / "tasks")
+
+
+def logged(
+    larger, seed=0, values=(0.6, 0.7), best=(0.5, 0.75, 0.8, 0.6), seconds=60.0, rungs=(None,) * 4, path=None, preset="quick", **model
+):
+    """A run of four lines of metrics, the second and the fourth with an evaluation. No training."""
+    config = larger.Task.presets[preset][1]
+    config = dataclasses.replace(config, model=dataclasses.replace(config.model, **model))
+    described = {"task": "larger", "preset": preset, "seed": seed, "config": dataclasses.asdict(config)}
+    command = f"python -m tinyrmc.train larger --seed {seed} --run somewhere/else --max-minutes 3"
+    run = Run.create("runs", f"larger-{preset}", described, {**MACHINE, "command": command}, path)
+    for k in range(2 * len(values)):
+        line = {"step": 5 * k + 5, "samples": 80 * k + 80, "seconds": seconds * (k + 1) / 4, "best_batch_accuracy": best[k]}
+        line |= {"test_accuracy": values[k // 2], "test_loss": 0.5} if k % 2 else {}
+        run.log(line | ({"rung": rungs[k]} if rungs[k] else {}))
+    return run
+
+
+def rows_of(found):
+    """The table as a list of {column: cell}."""
+    head, *rows = report.table(found)
+    return [dict(zip(head, row, strict=True)) for row in rows]
+
+
+def test_a_row_is_what_its_runs_have_come_to(larger):
+    values, bests = {0: 0.7, 4: 0.9, 2: 0.85}, {0: 0.8, 4: 0.95, 2: 0.9}
+    runs = [logged(larger, seed, (0.6, value), (0.1, bests[seed], 0.2, 0.3), 60.0 + seed) for seed, value in values.items()]
+    found = report.summary(runs)
+    (group,) = found["groups"]
+    assert group["mean"]["test_accuracy"] == statistics.fmean(values.values()) and group["top"]["test_accuracy"] == 0.9
+    assert group["mean"]["best_batch_accuracy"] == statistics.fmean(bests.values()) and group["top"]["best_batch_accuracy"] == 0.95
+    assert group["runs"][0]["curve"] == [[10, 30.0, None, 0.6], [20, 60.0, None, 0.7]]
+    row = rows_of(found)[0]
+    assert row == {
+        "task": "larger",
+        "configuration": "2 numbers, narrow: quick",
+        "paper": "< 60 % on its best batch",
+        "ours, mean": "81.7 %",
+        "ours, top": "90.0 %",
+        "best batch": "95.0 %",
+        "floor": "50.0 % (guessing)",
+        "success": "2 of 3 reached 80.0 %",
+        "steps": "20",
+        "parameters": str(2 * 4 + 4 + 4 * 2 + 2),
+        "seeds": "0, 2, 4",
+        "machine": "A processor, 4 cores, 2 workers",
+        "time": "1:02",
+        "command": "`python -m tinyrmc.train larger`",
+    }
+
+
+def test_published_cells_come_in_their_order_and_those_not_run_say_how(larger):
+    found = report.summary([logged(larger), logged(larger, depth=2), logged(larger, width=8), logged(larger, preset="three")])
+    rows = [(row["configuration"], row["ours, mean"], row["command"]) for row in rows_of(found)]
+    command = "`python -m tinyrmc.train larger`"
+    assert rows == [
+        ("2 numbers, wide: quick, model.width 8", "70.0 %", command),
+        ("2 numbers, narrow: quick", "70.0 %", command),
+        ("2 numbers, narrow: quick, model.depth 2", "70.0 %", command),
+        ("three", "70.0 %", command),  # its cell is not a published one
+        ("3 numbers, wide", "not run", "`python -m tinyrmc.train larger three --model.width 8`"),
+    ]
+    assert found["not_run"] == [
+        {"task": "larger", "cell": "3 numbers, wide", "paper": "90 %", "command": "python -m tinyrmc.train larger three --model.width 8"}
+    ]
+
+
+def test_only_batches_of_the_task_itself_count(larger, monkeypatch):
+    runs = [logged(larger, rungs=("1", "1", "2", "2"), best=(1.0, 0.9, 0.3, 0.4))]
+    assert report.summary(runs)["groups"][0]["top"].get("best_batch_accuracy") is None  # a task without rungs, and lines with some
+    monkeypatch.setattr(larger.Task, "final_rung", "2")
+    (group,) = report.summary(runs)["groups"]
+    assert group["top"]["best_batch_accuracy"] == 0.4
+
+
+def test_a_run_that_was_cut_says_how_far_it_came(larger):
+    runs = [logged(larger, 0, values=(0.6,)), logged(larger, 1)]
+    (row, *_) = rows_of(report.summary(runs))
+    assert row["steps"] == "10 to 20 of 20" and row["ours, mean"] == "65.0 %"
+    assert row["command"] == "`python -m tinyrmc.train larger --max-minutes 3`, `python -m tinyrmc.train larger`"
+    (row, *_) = rows_of(report.summary(runs[:1]))
+    assert row["steps"] == "10 of 20"
+
+
+def test_a_number_that_some_seed_lacks_has_no_mean(larger):
+    (group,) = report.summary([logged(larger, 0, best=(None,) * 4), logged(larger, 1)])["groups"]
+    assert "best_batch_accuracy" not in group["mean"] and group["mean"]["test_accuracy"] == 0.7
+    assert rows_of({"groups": [group], "not_run": []})[0]["best batch"] == ""
+
+
+def test_every_seed_has_a_column_in_the_other_table(larger):
+    found = report.summary([logged(larger, 3, (0, 0.75)), logged(larger, 1, (0, 0.5)), logged(larger, 1, width=8, seconds=3661)])
+    assert report.by_seed(found) == (
+        "|  | seed 1 | seed 3 | mean | guessing | paper (wide) |\n"
+        "| --- | --- | --- | --- | --- | --- |\n"
+        "| quick, model.width 8: test accuracy | 70.0 % | not run | 70.0 % | 50.0 % | 99.0 % |\n"
+        "| quick, model.width 8: training time, [h:]mm:ss | 1:01:01 |  |  |  |  |\n"
+        "| quick: test accuracy | 50.0 % | 75.0 % | 62.5 % | 50.0 % | 99.0 % |\n"
+        "| quick: training time, [h:]mm:ss | 1:00 | 1:00 |  |  |  |\n"
+    )
+
+
+# --- Which runs -----------------------------------------------------------------------------------------------------------------------
+
+
+def test_a_folder_stands_for_its_runs_and_what_is_left_out_is_said(larger):
+    short, _, other = logged(larger, 0, values=(0.6,)), logged(larger, 1), logged(larger, 0)
+    never = logged(larger, 2, values=())
+    Run.create("runs", "zzz", {"task": "nothing_known", "preset": "p", "seed": 0, "config": {}}, {})
+    sweep = Run.create("runs", "larger-sweep", {"grid": {}}, {})
+    logged(larger, 7, path=sweep.path / "seed=7")
+    (Path("runs") / "notes").mkdir()
+    for k in range(3, 12):
+        logged(larger, k)
+    runs, left_out = report.find_runs([Path("runs")])
+    assert [run.config["seed"] for run in runs] == [0, 1, *range(3, 12)] and runs[0].path == other.path  # 10 and 11 come after 9
+    assert len(left_out) == 4 and any("nothing_known" in line for line in left_out)
+    assert any(line == f"{short.path} has the configuration and seed of {other.path}" for line in left_out)
+    assert any(line == f"{never.path} has not been evaluated yet" for line in left_out)
+    assert any(line == f"{sweep.path} is a sweep: give its own path" for line in left_out)
+    runs, left_out = report.find_runs([sweep.path])
+    assert [run.config["seed"] for run in runs] == [7] and not left_out
+
+
+def test_what_was_left_out_of_a_folder_is_an_error_by_itself(larger):
+    foreign = Run.create("runs", "zzz", {"task": "larger", "preset": "p", "seed": 0, "config": {}}, {})
+    assert len(report.find_runs([Path("runs")])[1]) == 1
+    with pytest.raises(RunError, match=r"config.model is missing; it was written by another version of the task"):
+        report.find_runs([foreign.path])
+
+
+def test_the_command_writes_the_table_its_numbers_and_its_picture(larger, capsys):
+    logged(larger, 0)
+    logged(larger, 1, values=())
+    assert report.main(["runs"]) == 0
+    out, err = capsys.readouterr()
+    assert err == "left out: runs/larger-quick-2 has not been evaluated yet\n"
+    assert out == report.markdown(report.summary([Run.open("runs/larger-quick-1")])) and out.count("\n") == 5
+    for folder in ("one", "two"):
+        assert report.main(["runs/larger-quick-1", "--out", f"{folder}/results.md"]) == 0
+    written = [{path.name: path.read_bytes() for path in Path(folder).iterdir()} for folder in ("one", "two")]
+    assert written[0] == written[1] and sorted(written[0]) == ["results.json", "results.md", "results.png"]
+    assert written[0]["results.md"].decode() == f"{out}\n{report.LEGEND}\n"
+    assert report.markdown(json.loads(written[0]["results.json"])) == out
+    assert written[0]["results.png"].startswith(b"\x89PNG")
+    capsys.readouterr()
+    assert report.main(["runs/larger-quick-1", "--seeds"]) == 0
+    assert capsys.readouterr().out.startswith("|  | seed 0 | guessing | paper (wide) |\n")
+
+
+@pytest.mark.parametrize(
+    "words, says",
+    [
+        ("", "required: RUNS"),
+        ("nowhere", "cannot read nowhere/config.json"),
+        ("empty", "there is no evaluated run in empty; train one, or give other paths"),
+        ("empty --out results.txt", "--out results.txt: give a name that ends in .md"),
+        ("run --out file/results.md", "cannot write file/results.md"),
+        ("run --sead", "unrecognized arguments: --sead"),
+    ],
+)
+def test_bad_words_get_one_line_and_exit_code_2(words, says, larger, capsys):
+    Path("empty").mkdir()
+    Path("file").touch()
+    logged(larger, path="run")
+    with pytest.raises(SystemExit) as caught:
+        run_main(lambda: report.main(words.split()))
+    err = capsys.readouterr().err
+    assert caught.value.code == 2 and err.startswith("error: ") and err.count("\n") == 1 and says in err
+
+
+@pytest.mark.parametrize("name", discovery.task_files())
+def test_every_tasks_published_cells_can_be_trained_and_are_recognised(name):
+    """The words of each cell make a configuration that stands beside that very cell."""
+    from tinyrmc.train import Options, parse_words
+
+    kind = discovery.load_task(name).Task
+    for cell, (paper, words) in kind.published.items():
+        first, *rest = words.split() or [""]
+        preset, flags = (first, rest) if first in kind.presets else (next(iter(kind.presets)), words.split())
+        if "dnc" in words and "dnc" not in typing.get_args(fields_of(type(kind.presets[preset][1]))["model.core"]):
+            continue  # a core that is yet to come
+        config, _ = parse_words(name, preset, kind.presets[preset][1], Options(), flags)
+        assert kind(config).cell() == cell and paper
