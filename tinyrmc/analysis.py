@@ -4,10 +4,10 @@ Maps of attention mislead: a slot may hear what it knew already, and what it hea
 where is set beside what attention to everything alike would give, and then tested: parts of the memory are taken away, attention is cut,
 and the right answers counted again.
 
-All figures rest on these definitions. The marked step of an example is the one at which that came which its question is about.
+All figures rest on these definitions. The marked step of an example is the one at which the item came that its question is about.
 
-    intake    of a slot: its attention to the input at the marked step (mean over heads) times its input gate at that step (mean over
-              units; 1 where there are no gates). What the slot forgets later is not subtracted.
+    intake    of a slot: its attention to the input at the marked step (mean over heads, in the last block) times its input gate at that
+              step (mean over units; 1 where there are no gates). What the slot forgets later is not subtracted.
     holders   the slots that took it in: the fewest slots which together have half of the example's intake.
     controls  as many other slots, drawn at random (one fewer, where more than half of the slots are holders).
     reset     a slot's row becomes its first value again, right after the marked step. The network knows that value, it begins with it,
@@ -44,11 +44,11 @@ class Questions:
     """A batch as an analysis sees it, example-first; `Task.questions` makes it of what the task drew.
 
     inputs: (B, T, ...) what the core reads, step by step.
-    marked: (B,) the step, from 0, at which that came which the question is about; called `mark` where it is shown.
+    marked: (B,) the step, from 0, at which the item came that the question is about; called `mark` where it is shown.
     targets: (B,) the right answer, as an index of the logits.
     kinds: {metric: (B,) bool}: the accuracies to measure, and which examples count for each. `Task.references` has their floors, under
         "test_" and the metric. Examples that count for all of them are shown first.
-    describe: row -> (the question in words, what came at each step: T dicts of one shape, {name: text or number}).
+    describe: row -> (the question in words, what came at each step: T dicts {name: text, number or list of numbers} of the same names).
     """
 
     inputs: np.ndarray
@@ -67,7 +67,10 @@ class Questions:
 
 @dataclass(frozen=True)
 class Traces:
-    """What a memory did with a batch, as NumPy arrays: logits (B, C), attention (B, T, H, N, N + n), gates (B, T, N, F or 1) or None."""
+    """What a memory did with a batch, as NumPy arrays.
+
+    logits (B, C); attention (B, T, H, N, N + n) of the last block; gates (B, T, N, F or 1), or None where there are none.
+    """
 
     logits: np.ndarray
     attention: np.ndarray
@@ -248,11 +251,11 @@ def analyse(model, questions: Questions) -> dict:
         {"examples": B, "slots": N, "heads": H, "mark": the name of the marked step,
          "holders": {"mean number", "largest share", "uniform share"},
          "attention": {"uniform" | "head 1" | ... | "mean": {place: {period: fraction or None}}},
-         "intact": {metric: accuracy}, "wiped": {slots: {"reset" | "swapped": {metric: accuracy}}},
-         "cut": {what: {"before" | "after": {metric: accuracy}}}}
+         "intact": {metric: accuracy},
+         "wiped": {"slot 1" | ... | "holders" | "controls": {"reset" | "swapped": {metric: accuracy}}},
+         "cut": {what, as in `cuts`: {"before" | "after": {metric: accuracy}}}}
 
-    Slots are those of `_slots_to_wipe`, what is cut is listed in `cuts`, and empty for a core that takes no mask. The network must be one
-    that `has_attention`, and there must be two examples at least.
+    "cut" is empty for a core that takes no mask. The network must be one that `has_attention`, with two examples at least.
     """
     count, steps = questions.inputs.shape[:2]
     pieces = np.array_split(np.arange(count), -(-count // PIECE))  # of almost equal length, none of a single example
@@ -277,7 +280,7 @@ def analyse(model, questions: Questions) -> dict:
 
     def accuracies(test, name, column):
         hits = right[test, name, column]
-        return {metric: float(hits[counts].mean()) if counts.any() else None for metric, counts in questions.kinds.items()}
+        return {metric: float(hits[those].mean()) if those.any() else None for metric, those in questions.kinds.items()}
 
     tables: dict = {"wiped": {}, "cut": {}}
     for test, name, column in right:

@@ -24,7 +24,8 @@ def main(argv: list[str] | None = None) -> int:
         from . import attention
 
         return attention.main(words[1:])
-    parser = Parser(prog="python -m tinyrmc.plot", description="Draw the learning curves of training runs.")
+    more = "`attention RUN` draws, measures and tests what a memory attends to: see attention --help."
+    parser = Parser(prog="python -m tinyrmc.plot", description="Draw the learning curves of training runs.", epilog=more)
     parser.add_argument("runs", type=Path, nargs="+", metavar="RUN", help="run directory; several seeds of one configuration make one line")
     parser.add_argument(
         "--out", type=Path, metavar="FILE",
