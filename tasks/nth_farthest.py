@@ -39,9 +39,8 @@ from pathlib import Path
 
 import numpy as np
 
-from tinyrmc import nn
+from tinyrmc import analysis, attention, nn
 from tinyrmc import primitives as p
-from tinyrmc.backend import namespace, to_host
 from tinyrmc.cores import CoreConfig, DNCConfig, build_core, describe
 from tinyrmc.fused import softmax_cross_entropy
 from tinyrmc.training import HELD_OUT_SEED, Samples, TrainConfig
@@ -302,30 +301,26 @@ class Task(BaseTask):
         objects, dimensions = self.layout
         return f"{objects} x {dimensions}, {self.config.model.core.removesuffix('_paper').upper()}"
 
+    def questions(self, batch):
+        others = ~batch["is_self"]
+        kinds = {"accuracy": np.ones_like(others), "accuracy_without_self": others}
+        return analysis.Questions(
+            batch["inputs"], batch["reference"], batch["target"], kinds, lambda row: self._describe(batch["inputs"][row])
+        )  # fmt: skip
+
+    def _describe(self, inputs):
+        """Inputs (T, D + 3 N) of one example: its question in words, and what came at each step."""
+        labels, n, m = (part[0] for part in decode(inputs[None], self.layout))
+        vectors, objects = inputs[:, : self.layout[1]], len(inputs)
+        distances = np.sqrt(np.square(vectors - vectors[labels == m]).sum(-1))
+        question = f"Which vector is number {n + 1} of {objects} in distance from vector {m}, the {self.config.data.count_from} first?"
+        rows = zip(labels, vectors, distances, distances.argsort().argsort(), strict=True)
+        first, sign = (1, 1) if self.config.data.count_from == "nearest" else (objects, -1)
+        return question, [
+            {"label": int(label), "vector": vector.tolist(), f"distance from {m}": float(distance), "number": int(first + sign * rank)}
+            for label, vector, distance, rank in rows
+        ]
+
     def pictures(self, model, folder: Path):
         """The attention of three examples, in the layout of the paper's figure 3: the reference first, in the middle, last."""
-        from tinyrmc import figures
-
-        objects, dimensions = self.layout
-        count_from = self.config.data.count_from
-        examples = draw(np.random.default_rng(HELD_OUT_SEED), 256, objects, dimensions, self.layout, count_from)
-        chosen = [
-            int(np.flatnonzero((examples["reference"] == where) & ~examples["is_self"])[0]) for where in (0, objects // 2, objects - 1)
-        ]
-        xp = namespace(model.parameters()[0].data)
-        trace: list[dict] = []
-        logits = model(xp.asarray(examples["inputs"][chosen]), trace=trace)
-        if "attention" not in trace[0]:
-            return []
-        weights = np.stack([np.asarray(to_host(step["attention"])) for step in trace], axis=1)  # (3, T, H, N, N + 1)
-        answers = to_host(logits.data).argmax(-1)
-        titles = []
-        for row, answer in zip(chosen, answers, strict=True):
-            labels, n, m = (part[0] for part in decode(examples["inputs"][[row]], self.layout))
-            target = examples["target"][row]
-            verdict = "right" if answer == target else f"wrong, it is {target}"
-            titles.append(
-                f"Which vector is number {n + 1} of {objects} in distance from vector {m}, the {count_from} first?\n"
-                f"Answer {answer}, {verdict}\nlabels in order: {' '.join(map(str, labels))}"
-            )
-        return [figures.attention(weights, examples["reference"][chosen], titles, folder / "attention.png")]
+        return attention.draw_cases(self, model, folder)

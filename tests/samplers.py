@@ -192,6 +192,11 @@ put("attention", normal(2, 4, 2 * 8), num_heads=2, key_size=3, num_queries=3)
 put("attention", normal(1, 3, 3), num_heads=1, key_size=1)
 put("attention", normal(2, 1, 3 * 5), num_heads=3, key_size=1)
 put("attention", normal(3, 5, 4 * 6), num_heads=4, key_size=2, num_queries=1)
+for _shape in (4, 4), (1, 4), (2, 1, 4, 4), (1, 2, 1, 4), (2, 2, 4, 4):
+    put("attention", normal(2, 4, 2 * 8), _random.random(_shape) < 0.5, num_heads=2, key_size=3)
+    CASES["attention"][-1].arguments[1][..., 1] = True  # no row is left without
+put("attention", normal(2, 4, 2 * 8), np.eye(3, 4, dtype=bool), num_heads=2, key_size=3, num_queries=3)
+put("attention", normal(2, 4, 2 * 8), None, num_heads=2, key_size=3)
 for _batch, _slots, _width in (2, 3, 4), (1, 1, 1), (3, 1, 2), (2, 4, 1):
     for _columns in 2 * _width, 2:  # one gate a unit, one gate a slot
         put("rmc_gates", normal(_batch, 1, _columns), normal(_batch, _slots, _columns), *[normal(_batch, _slots, _width) for _ in range(2)])

@@ -159,21 +159,115 @@ def test_the_marked_step_is_framed_and_named_in_red():
         assert inside == [t == marked for t in range(4)]
 
 
-@pytest.mark.parametrize("shape", [(3, 4, 4, 4), (3, 8, 8, 8), (1, 4, 1, 1), (4, 8, 2, 16), (1, 8, 8, 1), (2, 4, 8, 16)])
-def test_no_words_overlap_or_leave_the_picture(shape):
-    E, T, _, _ = shape
+def test_columns_of_the_slots_that_took_it_in_have_a_red_edge_from_then_on():
+    E, T, H, N = 2, 3, 2, 4
+    held = np.array([[True, False, True, False], [False] * 4])
+    figure = figures._draw_attention(attention_weights(E, T, H, N), [1, 0], ["one", "two"], held=held)
+    for block, of_example, steps in zip(figure.axes, held, (2, 3), strict=False):
+        red = [c for c in block.collections if c.get_array() is None and to_hex(c.get_colors()[0]).upper() == figures.MARK]
+        edges = np.concatenate([np.array(c.get_segments()) for c in red if len(c.get_segments())]) if of_example.any() else []
+        assert len(edges) == of_example.sum() * steps * (H + 1)
+        for (x, y), (end, y_end) in edges:
+            column, of_step = (x - block.get_xticks()[0]) / (end - x) + (N + 1) / 2, block.get_xticks()
+            step = np.argmin(abs(of_step - (x + end) / 2))
+            column = round((x - of_step[step]) / (end - x) + (N + 1) / 2)
+            assert y == y_end and step >= 1 and of_example[column]
+
+
+def assert_words_are_apart_and_inside(figure):
     with figures._style():
-        figure = figures._draw_attention(attention_weights(*shape), [0, T - 1, 0, T - 1][:E], [QUESTION] * E)
         figure.draw_without_rendering()
-    words = list(figure.texts)
+    words = [*figure.texts, *(text for legend in figure.legends for text in legend.get_texts())]
     for axes in figure.axes:
-        words += [*axes.get_xticklabels(), *axes.get_yticklabels(), axes.yaxis.label]
+        words += [*axes.get_xticklabels(), *axes.get_yticklabels(), axes.xaxis.label, axes.yaxis.label, axes.title, axes._left_title]
+        words += axes.texts
     boxes = [(word.get_text(), word.get_window_extent()) for word in words if word.get_text() and word.get_visible()]
     for (one, a), (other, b) in itertools.combinations(boxes, 2):
         assert not a.overlaps(b), f"{one!r} overlaps {other!r}"
     for word, box in boxes:
         assert box.x0 >= 0 and box.y0 >= 0 and box.x1 <= figure.bbox.x1 and box.y1 <= figure.bbox.y1, word
+
+
+@pytest.mark.parametrize("shape", [(3, 4, 4, 4), (3, 8, 8, 8), (1, 4, 1, 1), (4, 8, 2, 16), (1, 8, 8, 1), (2, 4, 8, 16)])
+def test_no_words_overlap_or_leave_the_picture(shape):
+    E, T, _, N = shape
+    with figures._style():
+        held = np.ones((E, N), bool)
+        figure = figures._draw_attention(attention_weights(*shape), [0, T - 1, 0, T - 1][:E], [QUESTION] * E, held=held)
+    assert_words_are_apart_and_inside(figure)
     assert figure.bbox.width < 3000 and figure.bbox.height < 1250
+
+
+# --- What comes of it ---------------------------------------------------------------------------------------------------------------------
+
+
+def gate_values(E, T, N, G):
+    random = np.random.default_rng(0)
+    return {"input gate": random.random((E, T, N, G)), "forget gate": random.random((E, T, N, G))}
+
+
+def test_each_gate_is_its_mean_over_time_and_its_slot_named():
+    values = gate_values(2, 4, 3, 10)
+    held = np.array([[True, False, False], [False, False, True]])
+    figure = figures._draw_gates(values, [1, 3], ["one", "two"], held=held)
+    panels = np.reshape(figure.axes, (3, 2))
+    for slot, example in np.ndindex(3, 2):
+        panel = panels[slot, example]
+        lines = {line.get_label(): line for line in panel.get_lines()}
+        lines = {label.partition(":")[0]: line for label, line in lines.items()}
+        assert list(lines) == ["reference", "input gate", "forget gate"]
+        assert lines["reference"].get_xdata()[0] == [2, 4][example] and lines["reference"].get_color() == figures.MARK
+        for (name, gate), band in zip(values.items(), panel.collections, strict=True):
+            np.testing.assert_allclose(lines[name].get_ydata(), gate[example, :, slot].mean(-1))
+            np.testing.assert_array_equal(lines[name].get_xdata(), [1, 2, 3, 4])
+            corners = band.get_paths()[0].vertices[:, 1]
+            assert corners.max() == pytest.approx(np.quantile(gate[example, :, slot], 0.9, axis=-1).max())
+        (name,) = panel.texts
+        assert name.get_text() == f"slot {slot + 1}" and (name.get_color() == figures.MARK) == held[example, slot]
+    assert [panel.get_title(loc="left") for panel in panels[0]] == ["one", "two"]
+
+
+@pytest.mark.parametrize("shape", [(3, 8, 5, 2), (1, 4, 1, 1)])
+def test_no_words_of_the_gates_overlap(shape):
+    E, T, _, _ = shape
+    assert_words_are_apart_and_inside(figures._draw_gates(gate_values(*shape), [0, T // 2, T - 1][:E], [QUESTION] * E))
+
+
+def looks(heads):
+    random, periods = np.random.default_rng(0), ("before", "at", "after")
+    names = ["uniform", *(f"head {h + 1}" for h in range(heads)), "mean"]
+    places = "the input", "the slots that took in the reference", "all other slots"
+    return {place: {name: dict(zip(periods, random.random(3), strict=True)) for name in names} for place in places}
+
+
+def test_attention_before_at_and_after_stands_in_its_place():
+    places = looks(2)
+    places["the input"]["head 1"]["before"] = None
+    panels = figures._draw_shares(places, "query").axes
+    for panel, (place, lines) in zip(panels, places.items(), strict=True):
+        assert panel.get_title() == f"to {place}"
+        for line, values in zip(panel.get_lines(), lines.values(), strict=True):
+            np.testing.assert_allclose(line.get_ydata(), np.array(list(values.values()), float))
+        assert [label.get_text() for label in panel.get_xticklabels()] == ["before", "at", "after"] and panel.get_xlabel() == "the query"
+    assert_words_are_apart_and_inside(figures._draw_shares(looks(8), "reference"))
+
+
+def test_accuracies_stand_at_their_names_beside_intact_and_floors():
+    intact = {"accuracy": 0.9, "accuracy_without_self": 0.8}
+    row = {"before": {"accuracy": 0.4, "accuracy_without_self": 0.3}, "after": {"accuracy": 0.6, "accuracy_without_self": None}}
+    slots = {f"slot {k + 1}": row for k in range(8)} | {"the slots that took in the reference": row}
+    tests = {"when these are wiped": slots, "when no slot attends to": {"everything but itself": row}}
+    figure = figures._draw_accuracies(tests, intact, {**FLOORS, "test_accuracy_without_self": {"only the self query": 1 / 3}})
+    panels = np.reshape(figure.axes, (2, 2))
+    for (i, metric), (j, (test, table)) in itertools.product(enumerate(intact), enumerate(tests.items())):
+        lines = {line.get_label(): line for line in panels[i, j].get_lines()}
+        assert lines["nothing done"].get_xdata()[0] == intact[metric]
+        for how in "before", "after":
+            np.testing.assert_allclose(lines[how].get_xdata(), np.array([row[how][metric]] * len(table), float))
+        assert [label.get_text() for label in panels[i, j].get_yticklabels()] == list(table)
+        assert panels[i, j].get_title() == f"{metric.replace('_', ' ')} {test}"
+        assert lines["only the self query"].get_xdata()[0] == [0.5, 1 / 3][i]
+    assert_words_are_apart_and_inside(figure)
 
 
 # --- Files --------------------------------------------------------------------------------------------------------------------------------
@@ -182,7 +276,11 @@ def test_no_words_overlap_or_leave_the_picture(shape):
 def draw_both(folder):
     groups = {"rmc": [lines_of([0.1, 0.7])], "lstm": [lines_of([0.2, 0.4])]}
     curve = figures.learning_curve(groups, FLOORS, [TEST], folder / "curve.png", "$x_1")
-    return curve, figures.attention(attention_weights(2, 4, 2, 3), [0, 1], ["one $", "two_"], folder / "attention.png")
+    attention = figures.attention(attention_weights(2, 4, 2, 3), [0, 1], ["one $", "two_"], folder / "attention.png")
+    gates = figures.gates(gate_values(2, 4, 3, 5), [0, 1], ["one $", "two_"], folder / "gates.png")
+    shares = figures.shares(looks(2), "reference", folder / "shares.png")
+    row = {"wiped": {"slot 1": {"reset": {"accuracy": 0.5}, "swapped": {"accuracy": 0.6}}}}
+    return curve, attention, gates, shares, figures.accuracies(row, {"accuracy": 0.9}, FLOORS, folder / "accuracies.png")
 
 
 def test_equal_numbers_give_equal_bytes_whatever_the_readers_settings(tmp_path):
@@ -201,7 +299,7 @@ def python(script):
 
 
 def test_pyplot_is_never_imported_and_matplotlib_only_to_draw():
-    assert python("import sys, tinyrmc.plot, tinyrmc.training; print('matplotlib' in sys.modules)") == "False\n"
+    assert python("import sys, tinyrmc.plot, tinyrmc.attention, tinyrmc.training; print('matplotlib' in sys.modules)") == "False\n"
     script = """
 import os, sys, numpy
 from tinyrmc import figures

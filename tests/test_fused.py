@@ -78,6 +78,46 @@ def test_attention_of_any_size(xp, batch, rows, heads, key, value, queries, seed
     check_gradient(case, seed)
 
 
+@given(batch=sizes, rows=sizes, heads=sizes, queries=sizes, share=st.floats(0, 1), seed=st.integers(0, 99))
+def test_a_mask_is_attention_over_what_it_leaves(xp, batch, rows, heads, queries, share, seed):
+    """For each row that asks, a softmax over the scores of the rows it may attend to, and over nothing else."""
+    random, key, value, queries = np.random.default_rng(seed), 2, 3, min(queries, rows)
+    qkv, mask = random.standard_normal((batch, rows, heads * 7)), random.random((batch, heads, queries, rows)) < share
+    mask |= np.eye(queries, rows, dtype=bool)
+    trace, static = {}, {"num_heads": heads, "key_size": key, "num_queries": queries}
+    out = to_host(fused.attention(xp.asarray(qkv), xp.asarray(mask), **static, trace=trace).data)
+    weights = to_host(trace["attention"])
+    assert (weights[~mask] == 0).all()
+    for b, h, q in np.ndindex(batch, heads, queries):
+        may = np.flatnonzero(mask[b, h, q])
+        own = qkv[b, :, 7 * h : 7 * h + 7]
+        heard = np.exp(own[may, 2:4] @ own[q, :2] / np.sqrt(2))
+        np.testing.assert_allclose(weights[b, h, q, may], heard / heard.sum(), rtol=1e-12)
+        np.testing.assert_allclose(out[b, q, value * h : value * (h + 1)], heard @ own[may, 4:] / heard.sum(), rtol=1e-10, atol=1e-12)
+    case = Case("attention", (xp.asarray(qkv), xp.asarray(mask)), static)
+    assert_fused_is_its_reference(case, 1e-12)
+    check_gradient(case, seed)
+
+
+def test_a_mask_that_forbids_nothing_changes_no_bit(xp):
+    case = CASES["attention"][0].map(xp.asarray)
+    assert xp.array_equal(case().data, fused.attention(*case.arguments, xp.ones((4, 4), bool), **case.static).data)
+
+
+@pytest.mark.parametrize(
+    ("mask", "kind", "says"),
+    [
+        (np.eye(4), TypeError, "the mask is float64, not bool"),
+        (np.arange(4) < 0, ValueError, "the mask leaves a row nothing to attend to"),
+        (np.eye(4, 5, dtype=bool), ValueError, "attention.*a mask is bool and broadcasts"),
+        (np.ones((3, 2, 4, 4), bool), ValueError, "attention.*a mask is bool and broadcasts"),
+    ],
+)
+def test_a_mask_of_another_kind_is_refused(mask, kind, says):
+    with pytest.raises(kind, match=f"(?s){says}"):
+        fused.attention(np.ones((2, 4, 16)), mask, num_heads=2, key_size=3)
+
+
 @given(batch=sizes, slots=sizes, width=sizes, per_unit=st.booleans(), biases=st.tuples(*[st.floats(-3, 3)] * 2), seed=st.integers(0, 99))
 def test_gates_of_any_size(xp, batch, slots, width, per_unit, biases, seed):
     random, columns = np.random.default_rng(seed), 2 * width if per_unit else 2

@@ -196,6 +196,7 @@ FALLBACKS = [
     pytest.param(there(norm_case(1, 6145)), id="too wide"),
     pytest.param(there(norm_case(0, 3)), id="empty"),
     pytest.param(there(Case("attention", (normal(1, 64, 96),), {"num_heads": 1, "key_size": 32})), id="too many rows"),
+    pytest.param(there(Case("attention", (normal(1, 3, 6), np.eye(3, dtype=bool)), {"num_heads": 1, "key_size": 2})), id="a mask"),
     pytest.param(there(Case("rmc_gates", (normal(1, 1, 6), normal(1, 2, 6), normal(1, 2, 3), 0.5))), id="a number"),
     pytest.param(there(Case("softmax_cross_entropy", (normal(2, 3), np.array([0, 1], np.int32)))), id="int32 targets"),
 ]

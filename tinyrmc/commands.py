@@ -140,6 +140,11 @@ def results_table(metrics: dict, references: dict[str, dict[str, float]]) -> str
     for name in (n for n in metrics if n.startswith("test_")):
         known = references.get(name, {})
         rows.append([name.replace("_", " "), *(number(name, value) for value in (metrics[name], *map(known.get, labels)))])
+    return aligned(rows)
+
+
+def aligned(rows: list[list[str]]) -> str:
+    """Rows of equally many cells as lines: the first column to the left, the others to the right."""
     widths = [max(len(row[k]) for row in rows) for k in range(len(rows[0]))]
     return "\n".join(
         "  ".join([row[0].ljust(widths[0]), *(cell.rjust(w) for cell, w in zip(row[1:], widths[1:], strict=True))]) for row in rows

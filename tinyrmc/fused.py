@@ -164,17 +164,26 @@ def _heads(xp, qkv, num_heads, key_size):
     return split[..., :key_size], split[..., key_size : 2 * key_size], split[..., 2 * key_size :]
 
 
-@fused(kernel=kernels.attention, hint="qkv is (B, rows, heads * (2 * key_size + value_size)), q|k|v contiguous inside each head")
-def attention(xp, qkv, *, num_heads, key_size, num_queries=None, trace=None):
+@fused(
+    kernel=kernels.attention, indices=(1,),
+    hint="qkv is (B, rows, heads * (2 * key_size + value_size)), q|k|v contiguous inside each head; a mask is bool and broadcasts to "
+    "(B, heads, queries, rows)",
+)  # fmt: skip
+def attention(xp, qkv, mask=None, *, num_heads, key_size, num_queries=None, trace=None):
     """Multi-head dot-product attention (eq 1) from joint projections: softmax(q k^T / sqrt(K)) v, heads side by side.
 
     qkv (B, R, H * (2K + V)) -> (B, Q, H * V): the first `num_queries` rows ask (default: all R), all rows answer. The weights (B, H, Q, R)
-    are put into the dict `trace` as "attention", if there is one.
+    are put into the dict `trace` as "attention", if there is one. Where `mask`, bool and broadcastable to the weights, is False, they are
+    zero, and the others of the row still sum to 1. A row that may attend to nothing is an error on NumPy; on a GPU, where looking would
+    make the host wait, it is NaN.
     """
     q, k, v = _heads(xp, qkv, num_heads, key_size)
     q = q[:, :, :num_queries]
     weights = gemm(q, xp.swapaxes(k, -1, -2))  # (B, H, Q, R)
     weights *= 1 / math.sqrt(key_size)
+    if mask is not None:
+        _check_mask(mask, weights)
+        xp.copyto(weights, -math.inf, where=~mask)
     # Over so few rows NumPy is many times faster with a maximum along the first axis, and with a sum as a product.
     weights -= xp.max(xp.ascontiguousarray(xp.moveaxis(weights, -1, 0)), axis=0)[..., None]
     weights = xp.exp(weights, out=weights)
@@ -201,15 +210,23 @@ def _(xp, needs, g, qkv, weights, num_heads, key_size):
     gq[:, :, queries:] = 0
     gemm(xp.swapaxes(gw, -1, -2), q[:, :, :queries], out=gk)
     gemm(xp.swapaxes(weights, -1, -2), g, out=gv)
-    return gqkv
+    return gqkv, None
+
+
+def _check_mask(mask, weights):
+    if mask.dtype != bool:
+        raise TypeError(f"the mask is {mask.dtype}, not bool")
+    if isinstance(mask, np.ndarray) and not mask.any(axis=-1).all():
+        raise ValueError("the mask leaves a row nothing to attend to")
 
 
 @attention.defined_by
-def _(qkv, num_heads, key_size, num_queries=None, trace=None):
+def _(qkv, mask=None, num_heads=None, key_size=None, num_queries=None, trace=None):
     batch, rows, width = qkv.shape
     split = p.swapaxes(p.reshape(qkv, (batch, rows, num_heads, width // num_heads)), 1, 2)  # (B, H, R, 2K + V)
     q, k, v = split[:, :, :num_queries, :key_size], split[..., key_size : 2 * key_size], split[..., 2 * key_size :]
-    weights = p.softmax(q @ p.swapaxes(k, -1, -2) / math.sqrt(key_size))  # (B, H, Q, R)
+    scores = q @ p.swapaxes(k, -1, -2) / math.sqrt(key_size)  # (B, H, Q, R)
+    weights = p.softmax(scores if mask is None else p.where(mask, scores, -math.inf))
     if trace is not None:
         trace["attention"] = weights.data
     out = p.swapaxes(weights @ v, 1, 2)  # (B, Q, H, V)

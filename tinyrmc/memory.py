@@ -143,13 +143,14 @@ class RelationalMemory(_Memory):
         """The first memory for a batch, (B, N, F)."""
         return self._start(identity_memory(self.mem_slots, self.mem_size, self.dtype), batch_size)
 
-    def __call__(self, inputs, state, trace=None):
+    def __call__(self, inputs, state, trace=None, mask=None):
         """One step: inputs (B, input_size) or (B, n, input_size), state (B, N, F) -> output (B, N F), next state (B, N, F).
 
         `trace`, a list, receives one dict of arrays for the step: "attention" (B, H, N, N + n) of the last block, and "input_gate",
-        "forget_gate" (B, N, F or 1). Without it nothing is kept.
+        "forget_gate" (B, N, F or 1). Without it nothing is kept. `mask`, bool (..., N + n, N + n) with leading axes that broadcast to
+        (B, H), says which rows, the slots and then the input's, may attend to which in this step.
         """
-        return self._step(*self._prepare(_check_input(self, inputs)), state, trace)
+        return self._step(*self._prepare(_check_input(self, inputs)), state, trace, mask)
 
     def _prepare_all(self, inputs):
         """The projection of the inputs (B, T, ...) and their part of the gates, which need no memory, for all steps at once."""
@@ -163,10 +164,10 @@ class RelationalMemory(_Memory):
             return rows, None
         return rows, self.gate_inputs(p.reshape(rows, (*rows.shape[:-2], 1, -1))) + self.gate_memory.bias
 
-    def _step(self, rows, from_input, memory, trace):
+    def _step(self, rows, from_input, memory, trace, mask=None):
         seen = None if trace is None else {}
         _check_state(self, rows, memory)
-        candidate = self._attend(rows, memory, seen)  # (B, N, F)
+        candidate = self._attend(rows, memory, seen, mask)  # (B, N, F)
         if self.gate_style is None:
             memory = candidate
         else:
@@ -177,15 +178,15 @@ class RelationalMemory(_Memory):
             trace.append(seen)
         return p.reshape(memory, (memory.shape[0], -1)), memory
 
-    def _attend(self, rows, memory, seen):
+    def _attend(self, rows, memory, seen, mask):
         """The block, num_blocks times. In the last one only the slots ask and are refined: the input rows' own result is never used."""
         for number, block in enumerate(self.blocks):
             last = number == len(self.blocks) - 1
             z = p.concatenate([memory, rows], axis=1)  # (B, N + n, F)
             qkv = block["qkv_norm"](block["qkv"](z))
-            heard = attention(
-                qkv, num_heads=self.num_heads, key_size=self.key_size, num_queries=self.mem_slots if last else None, trace=seen
-            )
+            queries = self.mem_slots if last else None
+            asked = mask if mask is None else mask[..., :queries, :]
+            heard = attention(qkv, asked, num_heads=self.num_heads, key_size=self.key_size, num_queries=queries, trace=seen)
             z = block["attention_norm"](heard, memory if last else z)
             refined = z
             for layer in self.mlp:

@@ -2,11 +2,13 @@
 
 Runs of one configuration under several seeds make one line, their mean in a band from the lowest to the highest; other configurations make
 other lines. A single run also gets the pictures its task draws of a trained network, such as attention maps. With `--against samples` or
-`--against hours` the curves stand over the examples seen, or over the time it took on the machine that trained them.
+`--against hours` the curves stand over the examples seen, or over the time it took on the machine that trained them. What a memory attends
+to is drawn, measured and tested by `python -m tinyrmc.plot attention RUN`.
 """
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 from .commands import Parser, run_main
@@ -18,7 +20,13 @@ from .runs import Run, RunError, first_difference
 def main(argv: list[str] | None = None) -> int:
     """The command line; returns the exit code."""
     require_alone("tinyrmc.plot")
-    parser = Parser(prog="python -m tinyrmc.plot", description="Draw the learning curves of training runs.")
+    words = sys.argv[1:] if argv is None else argv
+    if words[:1] == ["attention"]:
+        from . import attention
+
+        return attention.main(words[1:])
+    more = "`attention RUN` draws, measures and tests what a memory attends to: see attention --help."
+    parser = Parser(prog="python -m tinyrmc.plot", description="Draw the learning curves of training runs.", epilog=more)
     parser.add_argument("runs", type=Path, nargs="+", metavar="RUN", help="run directory; several seeds of one configuration make one line")
     parser.add_argument(
         "--out", type=Path, metavar="FILE",

@@ -239,6 +239,10 @@ class Task:
         """The network in a few words, for the first lines of a run."""
         return type(model).__name__
 
+    def questions(self, batch: dict):
+        """What the examples of a batch ask, as `analysis.Questions`; None where nothing can be said of them but whether they are right."""
+        return None
+
     def pictures(self, model, folder: Path) -> list[Path]:
         """Draw what there is to see in a trained model into `folder`."""
         return []

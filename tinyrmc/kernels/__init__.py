@@ -171,8 +171,8 @@ _ATTENTION_THREADS = 128
 
 
 @Override
-def attention(xp, qkv, *, num_heads, key_size, num_queries=None, trace=None):
-    """`fused.attention` in one launch; backward in one."""
+def attention(xp, qkv, mask=None, *, num_heads, key_size, num_queries=None, trace=None):
+    """`fused.attention` without a mask in one launch; backward in one."""
     (batch, rows, _), queries, value_size = _attention_sizes(qkv, num_heads, key_size, num_queries)
     out = xp.empty((batch, queries, num_heads * value_size), qkv.dtype)
     weights = xp.empty((batch, num_heads, queries, rows), qkv.dtype)
@@ -189,11 +189,13 @@ def _(xp, needs, g, qkv, weights, sizes):
     gqkv, shared = xp.empty_like(qkv), _attention_shared(sizes[2], *sizes[1:5])
     blocks = weights.shape[0] * weights.shape[1]
     _launch(xp, "attention_backward", blocks, _ATTENTION_THREADS, g, qkv, weights, gqkv, *sizes, shared=shared)
-    return gqkv
+    return gqkv, None
 
 
 @attention.fits
-def _(qkv, num_heads=None, key_size=None, num_queries=None, trace=None):
+def _(qkv, mask=None, num_heads=None, key_size=None, num_queries=None, trace=None):
+    if mask is not None:
+        return False
     counts = num_heads, key_size, 1 if num_queries is None else num_queries
     if not all([isinstance(n, (int, np.integer)) and n > 0 for n in counts]) or qkv.ndim != 3 or qkv.shape[2] % num_heads:
         return False

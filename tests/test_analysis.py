@@ -1,0 +1,308 @@
+"""The analysis of attention: every measurement against loops, and every interference against a network that was never given the thing."""
+
+import itertools
+import json
+
+import numpy as np
+import pytest
+from fakecupy import cupy
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tinyrmc import LSTM, PaperRelationalMemory, RelationalMemory, analysis, nn
+from tinyrmc.analysis import Questions
+
+B, T, INPUT, CLASSES = 7, 4, 5, 3
+
+
+class Network(nn.Module):
+    """The least that can be analysed."""
+
+    def __init__(self, core, seed=1):
+        self.core, self.head = core, nn.Linear(core.output_size, CLASSES, seed=seed)
+
+    def __call__(self, inputs):
+        outputs, _ = self.core.unroll(inputs, self.core.initial_state(inputs.shape[0]))
+        return self.head(outputs[-1])
+
+
+def released(slots=3, **setting):
+    return Network(RelationalMemory(INPUT, slots, head_size=4, num_heads=2, **setting))
+
+
+def paper(slots=3):
+    return Network(PaperRelationalMemory(INPUT, slots, head_size=4, num_heads=2, seed=2))
+
+
+NETWORKS = [
+    pytest.param(released, id="rmc"),
+    pytest.param(lambda: released(num_blocks=2, gate_style="memory"), id="two blocks, a gate a slot"),
+    pytest.param(lambda: released(gate_style=None), id="no gates"),
+    pytest.param(lambda: released(input_rows=2), id="two input rows"),
+    pytest.param(paper, id="paper"),
+]
+every_network = pytest.mark.parametrize("make", NETWORKS)
+
+
+def questions(network, count=B, steps=T, seed=0):
+    random = np.random.default_rng(seed)
+    rows = () if network.core.input_rows is None else (network.core.input_rows,)
+    inputs = random.standard_normal((count, steps, *rows, INPUT)).astype(np.float32)
+    kinds = {"accuracy": np.ones(count, bool), "accuracy_of_some": random.random(count) < 0.6}
+    return Questions(inputs, random.integers(steps, size=count), random.integers(CLASSES, size=count), kinds, lambda row: ("?", [{}]))
+
+
+# --- What is observed ---------------------------------------------------------------------------------------------------------------------
+
+
+@every_network
+def test_read_step_by_step_the_network_answers_as_ever(make):
+    network = make()
+    inputs = questions(network).inputs
+    np.testing.assert_allclose(analysis.answer(network, analysis.read(network, inputs)), network(inputs).data, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(analysis.traces(network, inputs).logits, network(inputs).data, rtol=1e-5, atol=1e-6)
+
+
+@every_network
+def test_shares_are_input_gate_times_attention_to_the_input(make):
+    network = make()
+    asked = questions(network)
+    found = analysis.shares(analysis.traces(network, asked.inputs), asked.marked)
+    for b in range(B):
+        trace = []
+        network.core.unroll(asked.inputs[b : b + 1], network.core.initial_state(1), trace)
+        seen = trace[asked.marked[b]]
+        taken = []
+        for slot in range(3):
+            heard = sum(float(head[slot, 3:].sum()) for head in seen["attention"][0]) / 2
+            taken.append(heard * (float(np.mean(seen["input_gate"][0, slot])) if "input_gate" in seen else 1))
+        np.testing.assert_allclose(found[b], np.array(taken) / sum(taken), rtol=1e-4)
+
+
+@given(st.lists(st.integers(0, 20), min_size=1, max_size=6).filter(any))
+def test_holders_are_the_fewest_slots_with_half_of_the_intake(taken):
+    taken = np.array(taken) / sum(taken)
+    chosen = analysis.holders(taken[None])[0]
+    enough = [k for k in range(1, len(taken) + 1) if max(sum(some) for some in itertools.combinations(taken, k)) >= 0.5 - 1e-9]
+    assert chosen.sum() == enough[0] and taken[chosen].sum() >= 0.5 - 1e-9
+    assert taken[chosen].min() >= taken[~chosen].max(initial=0)
+
+
+@given(st.integers(1, 6), st.integers(0, 99))
+def test_controls_are_as_many_others_where_there_are_any(slots, seed):
+    held = np.random.default_rng(seed).random((50, slots)) < 0.4
+    spared = analysis.controls(held)
+    assert not (spared & held).any()
+    np.testing.assert_array_equal(spared.sum(1), np.minimum(held.sum(1), slots - held.sum(1)))
+    np.testing.assert_array_equal(spared, analysis.controls(held))
+
+
+def test_controls_are_drawn_evenly():
+    held = np.zeros((9000, 4), bool)
+    held[:, 2] = True
+    np.testing.assert_allclose(analysis.controls(held).mean(0), [1 / 3, 1 / 3, 0, 1 / 3], atol=0.02)
+
+
+def in_loops(network, asked):
+    """{(row of the table, place, period): mean}, number by number."""
+    core, found = network.core, {}
+    held = analysis.holders(analysis.shares(analysis.traces(network, asked.inputs), asked.marked))
+    for b in range(len(asked.marked)):
+        trace = []
+        core.unroll(asked.inputs[b : b + 1], core.initial_state(1), trace)
+        for t, seen in enumerate(trace):
+            period = "before" if t < asked.marked[b] else "at" if t == asked.marked[b] else "after"
+            heads, columns = seen["attention"][0], seen["attention"].shape[-1]
+            for column in range(columns):
+                place = "input" if column >= core.mem_slots else "holders" if held[b, column] else "others"
+                each = [float(head[:, column].mean()) for head in heads]
+                rows = {"uniform": 1 / columns, "mean": sum(each) / len(each), **{f"head {h + 1}": w for h, w in enumerate(each)}}
+                for name, w in rows.items():
+                    found[name, place, period] = found.get((name, place, period), 0) + w
+    when = analysis.periods(asked.marked, asked.inputs.shape[1]).sum((1, 2))
+    return {key: total / when[analysis.PERIODS.index(key[2])] for key, total in found.items()}
+
+
+@every_network
+def test_the_table_of_attention_is_that_of_the_loops(make, monkeypatch):
+    network = make()
+    monkeypatch.setattr(analysis, "PIECE", 3)
+    asked = questions(network)
+    table = analysis.analyse(network, asked)["attention"]
+    assert list(table) == ["uniform", "head 1", "head 2", "mean"]
+    expected = in_loops(network, asked)
+    for name, places in table.items():
+        for place, values in places.items():
+            for period, value in values.items():
+                assert value == pytest.approx(expected.get((name, place, period), 0), rel=1e-4, abs=1e-7), (name, place, period)
+        for period in analysis.PERIODS:
+            assert sum(places[place][period] for place in analysis.PLACES) == pytest.approx(1)
+
+
+def test_attention_to_everything_alike_is_what_the_uniform_row_says():
+    network = released()
+    network.core.blocks[0]["qkv_norm"].gain.data = 0 * network.core.blocks[0]["qkv_norm"].gain.data  # queries and keys are all equal
+    table = analysis.analyse(network, questions(network, 20))["attention"]
+    for name in "head 1", "head 2", "mean":
+        for place in analysis.PLACES:
+            assert table[name][place] == pytest.approx(table["uniform"][place], rel=1e-5)
+
+
+def test_where_nothing_was_before_or_after_there_is_no_number():
+    network = released()
+    table = analysis.analyse(network, questions(network, steps=1))["attention"]
+    assert table["mean"]["input"]["before"] is table["mean"]["input"]["after"] is None and 0 < table["mean"]["input"]["at"] < 1
+
+
+# --- What is cut --------------------------------------------------------------------------------------------------------------------------
+
+
+def masks(slots=3, rows=1, seed=0):
+    held = analysis.holders(np.random.default_rng(seed).random((B, slots)))
+    spared = analysis.controls(held)
+    return analysis.cuts(slots, rows, held, spared), held, spared
+
+
+@pytest.mark.parametrize("rows", [1, 2])
+def test_a_cut_forbids_what_it_says_and_nothing_else(rows):
+    found, held, spared = masks(rows=rows)
+    forbids = {
+        "all": lambda b, i, j: True, "slots": lambda b, i, j: j < 3, "input": lambda b, i, j: j >= 3,
+        "holders": lambda b, i, j: j < 3 and held[b, j], "controls": lambda b, i, j: j < 3 and spared[b, j],
+    }  # fmt: skip
+    assert list(found) == list(forbids)
+    for name, mask in found.items():
+        whole = np.broadcast_to(mask, (B, 1, 3 + rows, 3 + rows))
+        for b, i, j in np.ndindex(B, 3 + rows, 3 + rows):
+            assert whole[b, 0, i, j] == (i == j or not forbids[name](b, i, j)), (name, b, i, j)
+
+
+@pytest.mark.parametrize("blocks", [1, 2])
+@pytest.mark.parametrize("cut", ["all", "slots", "holders", "controls", None])
+def test_nothing_reaches_a_slot_from_one_that_it_may_not_hear(cut, blocks):
+    """Another row in a slot: the next memory of the others is the same bit for bit where attention to it is cut, and only there."""
+    core = released(num_blocks=blocks).core
+    found, held, spared = masks()
+    every = np.ones((B, 3), bool)
+    silent = {"all": every, "slots": every, "holders": held, "controls": spared, None: ~every}
+    random = np.random.default_rng(0)
+    inputs, memory = random.standard_normal((B, INPUT)).astype(np.float32), random.standard_normal((B, 3, 8)).astype(np.float32)
+    mask = None if cut is None else found[cut]
+    for slot in range(3):
+        other = memory.copy()
+        other[:, slot] += 1
+        before, after = (core(inputs, state, mask=mask)[1].data for state in (memory, other))
+        for b, listener in itertools.product(range(B), range(3)):
+            same = np.array_equal(before[b, listener], after[b, listener])
+            assert same == (listener != slot and bool(silent[cut][b, slot])), (cut, b, slot, listener)
+
+
+@pytest.mark.parametrize("blocks", [1, 2])
+def test_an_input_that_no_slot_hears_changes_nothing_where_there_are_no_gates(blocks):
+    core = released(num_blocks=blocks, gate_style=None).core
+    memory = np.random.default_rng(0).standard_normal((B, 3, 8)).astype(np.float32)
+    one, other = np.zeros((B, INPUT), np.float32), np.ones((B, INPUT), np.float32)
+    for cut, deaf in {"input": True, "all": True, "slots": False}.items():
+        mask = masks()[0][cut]
+        assert np.array_equal(core(one, memory, mask=mask)[1].data, core(other, memory, mask=mask)[1].data) == deaf
+
+
+def test_cuts_are_made_before_or_after_the_marked_step_and_not_at_it():
+    """A sequence whose marked step is the first has nothing before it, so that no cut before it can change an answer; and so at the end."""
+    network = released()
+    asked = questions(network, 500)
+    intact = analysis.answer(network, analysis.read(network, asked.inputs)).argmax(-1)
+    held = analysis.holders(analysis.shares(analysis.traces(network, asked.inputs), asked.marked))
+    right = analysis._right(network, asked, held, analysis.controls(held))
+    np.testing.assert_array_equal(right["intact", "", ""], intact == asked.targets)
+    cut = {key[1:]: hits for key, hits in right.items() if key[0] == "cut"}
+    assert len(cut) == 10
+    for (name, period), hits in cut.items():
+        untouched = asked.marked == (0 if period == "before" else T - 1)
+        np.testing.assert_array_equal(hits[untouched], right["intact", "", ""][untouched], err_msg=f"{name} {period}")
+        if name in ("all", "input"):
+            assert (hits != right["intact", "", ""]).any()
+
+
+def test_equations_without_a_mask_are_not_cut():
+    assert analysis.analyse(paper(), questions(paper()))["cut"] == {}
+
+
+# --- What is wiped ------------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("make", [released, paper])
+def test_a_reset_slot_is_one_that_begins_after_the_marked_step(make):
+    """With one slot, a memory that is reset has heard only what came since; and swapped ones give the answers of the sequence before."""
+    network = make(slots=1)
+    asked = questions(network, 40)
+    asked.inputs[...] *= 10  # so that the answers differ
+    held = np.ones((40, 1), bool)
+    right = analysis._right(network, asked, held, ~held)
+    since = []
+    for inputs, marked in zip(asked.inputs, asked.marked, strict=True):
+        state = network.core.initial_state(1)
+        for x in inputs[marked + 1 :]:
+            _, state = network.core(x[None], state)
+        since.append(int(analysis.answer(network, analysis._arrays(state)).argmax()))
+    np.testing.assert_array_equal(right["wiped", "slot 1", "reset"], since == asked.targets)
+    answers = network(asked.inputs).data.argmax(-1)
+    np.testing.assert_array_equal(right["wiped", "slot 1", "swapped"], np.roll(answers, 1) == asked.targets)
+    for how in "reset", "swapped":
+        np.testing.assert_array_equal(right["wiped", "holders", how], right["wiped", "slot 1", how])
+        np.testing.assert_array_equal(right["wiped", "controls", how], right["intact", "", ""])  # there are no others
+    assert (np.array(since) != answers).any() and (np.roll(answers, 1) != answers).any()
+
+
+@pytest.mark.parametrize("make", [released, paper])
+def test_only_the_named_slots_are_wiped(make):
+    state = analysis.read(make(), questions(make()).inputs)
+    first = analysis._arrays(make().core.initial_state(B))
+    slots = np.random.default_rng(3).random((B, 3)) < 0.5
+    for now, begun, mixed in zip(state, first, analysis.put(state, slots, first), strict=True):
+        for b, slot in np.ndindex(B, 3):
+            np.testing.assert_array_equal(mixed[b, slot], (begun if slots[b, slot] else now)[b, slot])
+
+
+@every_network
+def test_accuracies_count_the_examples_of_their_kind(make, monkeypatch):
+    network = make()
+    asked = questions(network, 50)
+    found = analysis.analyse(network, asked)
+    right = network(asked.inputs).data.argmax(-1) == asked.targets
+    some = asked.kinds["accuracy_of_some"]
+    assert found["intact"] == {"accuracy": right.mean(), "accuracy_of_some": right[some].mean()}
+    held = analysis.holders(analysis.shares(analysis.traces(network, asked.inputs), asked.marked))
+    hits = analysis._right(network, asked, held, analysis.controls(held))["wiped", "slot 2", "reset"]
+    assert found["wiped"]["slot 2"]["reset"] == {"accuracy": hits.mean(), "accuracy_of_some": hits[some].mean()}
+    assert list(found["wiped"]) == ["slot 1", "slot 2", "slot 3", "holders", "controls"]
+    assert found["holders"]["mean number"] == held.sum(1).mean()
+    assert json.loads(json.dumps(found, allow_nan=False)) == found
+
+
+# --- The rest -----------------------------------------------------------------------------------------------------------------------------
+
+
+@every_network
+def test_on_a_device_everything_is_as_on_the_host(make):
+    host, there = make(), make().to(cupy)
+    asked = questions(host, 20)
+    ours, numpys = analysis.analyse(there, asked), analysis.analyse(host, asked)
+    assert {name: ours[name] for name in ours if name != "attention"} == {name: numpys[name] for name in numpys if name != "attention"}
+    for name, places in numpys["attention"].items():
+        for place, values in places.items():
+            assert ours["attention"][name][place] == pytest.approx(values, rel=1e-5)
+
+
+def test_the_three_cases_are_first_middle_and_last():
+    network = released()
+    asked = questions(network, 100)
+    rows = analysis.cases(asked)
+    assert asked.marked[rows].tolist() == [0, 2, 3] and asked.kinds["accuracy_of_some"][rows].all()
+    few = asked.take(np.flatnonzero(asked.marked == 2))
+    assert few.marked[analysis.cases(few)].tolist() == [2]
+
+
+def test_what_has_no_slots_has_no_attention():
+    assert analysis.has_attention(released()) and analysis.has_attention(paper())
+    assert not analysis.has_attention(Network(LSTM(INPUT, 4))) and not analysis.has_attention(nn.Linear(2, 2))

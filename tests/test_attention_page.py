@@ -1,0 +1,346 @@
+"""`python -m tinyrmc.plot attention`: what it prints and writes, its page in a real browser, and what it says when it cannot."""
+
+import dataclasses
+import html
+import html.parser
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tinyrmc import analysis, attention, load, plot
+from tinyrmc.commands import run_main
+from tinyrmc.discovery import load_task
+from tinyrmc.loading import open_checkpoint, restore_model
+from tinyrmc.runs import save_arrays
+from tinyrmc.training import Task, Trainer
+
+TRAINED = Path(__file__).resolve().parent.parent / "chapters" / "assets" / "nth_farthest_4x4.npz"
+PICTURES = ["attention.png", "attention_gates.png", "attention_measured.png", "attention_tests.png"]
+nth_farthest = load_task("nth_farthest")
+
+
+@pytest.fixture(scope="module")
+def drawn(tmp_path_factory):
+    """(folder, what was printed) after one call with everything, of the trained network, over few sequences."""
+    folder = tmp_path_factory.mktemp("drawn")
+    words = ["attention", TRAINED, "--out", folder, "--html", folder / "page.html", "--sequences", 300]
+    done = subprocess.run([sys.executable, "-m", "tinyrmc.plot", *map(str, words)], capture_output=True, text=True, timeout=300, cwd=folder)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == "nth_farthest quick, seed 0, step 12,000: measuring over 300 held-out sequences\n"
+    return folder, done.stdout
+
+
+# --- What is printed and kept -------------------------------------------------------------------------------------------------------------
+
+
+def test_it_names_what_it_wrote_and_writes_no_more(drawn):
+    folder, printed = drawn
+    paths = [*PICTURES, "attention.json", "page.html"]
+    assert printed.splitlines()[-len(paths) :] == [str(folder / name) for name in paths]
+    assert sorted(path.name for path in folder.iterdir()) == sorted(paths)
+    assert all((folder / name).read_bytes().startswith(b"\x89PNG") for name in PICTURES)
+
+
+def test_the_json_is_the_analysis_and_the_table_shows_it(drawn):
+    folder, printed = drawn
+    kept = json.loads((folder / "attention.json").read_text())
+    task, _, state = open_checkpoint(TRAINED)
+    found = analysis.analyse(load(TRAINED), analysis.held_out(task, 300))
+    assert {name: kept[name] for name in found} == found
+    assert kept["floors"] == task.references() and kept["run"] == {**state["run"], "step": state["step"]}
+    lines = [re.split(r" {2,}", line.strip()) for line in printed.splitlines()]
+
+    def shown(values):
+        return [f"{100 * value:.1f} %" for value in values]
+
+    mean = found["attention"]["mean"]
+    assert ["mean", *shown(mean[place][period] for place in analysis.PLACES for period in analysis.PERIODS)] in lines
+    metrics = list(found["intact"])
+    for test, columns in ("wiped", ("reset", "swapped")), ("cut", ("before", "after")):
+        row = found[test]["holders"]
+        numbers = shown(row[column][metric] for metric in metrics for column in columns)
+        assert ["the slots that took in the reference", *numbers] in lines
+    assert ["nothing", *shown(found["intact"][metric] for metric in metrics for _ in range(2))] in lines
+    assert ["(only the self query)", "50.0 %", "50.0 %", "33.3 %", "33.3 %"] in lines
+
+
+def test_taking_the_reference_away_does_more_than_taking_as_many_others(drawn):
+    """What the definition of holders is worth, on a network that knows the task: and wiping changes what it says."""
+    found = json.loads((drawn[0] / "attention.json").read_text())
+    intact = found["intact"]["accuracy_without_self"]
+    assert intact > 0.85
+    for row in found["wiped"].values():
+        assert row["reset"]["accuracy_without_self"] < intact
+    deaf = found["cut"]["all"]["after"]["accuracy_without_self"]
+    assert deaf < found["cut"]["controls"]["after"]["accuracy_without_self"] <= intact + 0.02
+
+
+def test_questions_and_steps_in_words():
+    task = nth_farthest.Task(nth_farthest.QUICK)
+    batch = task.draw(np.random.default_rng(0), 50)
+    asked = task.questions(batch)
+    for row in range(50):
+        question, steps = asked.describe(row)
+        words = re.fullmatch(r"Which vector is number (\d) of 4 in distance from vector (\d), the nearest first\?", question)
+        n, m = map(int, words.groups())
+        (right,) = (step for step in steps if step["number"] == n)
+        assert right["label"] == asked.targets[row]
+        assert steps[asked.marked[row]]["label"] == m and steps[asked.marked[row]][f"distance from {m}"] == 0
+        reference = np.array(steps[asked.marked[row]]["vector"])
+        for step in steps:
+            assert step[f"distance from {m}"] == pytest.approx(np.linalg.norm(step["vector"] - reference), rel=1e-5, abs=1e-7)
+    assert (asked.kinds["accuracy_without_self"] == ~batch["is_self"]).all()
+
+
+def test_counted_from_the_farthest_the_numbers_turn_round():
+    config = dataclasses.replace(nth_farthest.QUICK, data=dataclasses.replace(nth_farthest.QUICK.data, count_from="farthest"))
+    asked = nth_farthest.Task(config).questions(nth_farthest.Task(config).draw(np.random.default_rng(0), 20))
+    for row in range(20):
+        question, steps = asked.describe(row)
+        n = int(re.search(r"number (\d) of 4 .* the farthest first", question)[1])
+        assert [step["label"] for step in steps if step["number"] == n] == [asked.targets[row]]
+
+
+# --- Words that cannot be -----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def lstm(tmp_path):
+    config = dataclasses.replace(nth_farthest.QUICK, model=dataclasses.replace(nth_farthest.QUICK.model, core="lstm", hidden_size=3))
+    task = nth_farthest.Task(config)
+    trainer = Trainer(task, seed=0)
+    run = {"task": "nth_farthest", "preset": "quick", "seed": 0, "config": dataclasses.asdict(config)}
+    save_arrays(tmp_path / "lstm.npz", trainer.arrays(), {"run": run, "step": 0, "task": task.state()})
+    return tmp_path / "lstm.npz"
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ([], "RUN"),
+        (["nowhere.npz"], "nowhere.npz"),
+        (["lstm.npz"], "lstm.npz has no attention to draw: its core, LSTM, has no slots that attend; give one of rmc or rmc_paper"),
+        ([TRAINED, "--sequences", "1"], "--sequences must be at least 2, not 1"),
+        ([TRAINED, "--sequences", "many"], "--sequences"),
+        ([TRAINED, "--out", "nowhere"], "--out nowhere is not a folder; make it first"),
+        ([TRAINED, "--html", "page.png"], "--html page.png: give a file name that ends in .html"),
+        ([TRAINED, "--html", "no/page.html"], "--html no/page.html: give a file name that ends in .html, in a folder that exists"),
+        ([TRAINED, "--nonsense"], "--nonsense"),
+    ],
+)
+def test_bad_words_get_one_line_and_write_nothing(words, says, lstm, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as caught:
+        run_main(lambda: plot.main(["attention", *map(str, words)]))
+    out, err = capsys.readouterr()
+    assert caught.value.code == 2 and not out
+    assert err.startswith("error: ") and err.count("\n") == 1 and says in err
+    assert [path.name for path in tmp_path.iterdir()] == [lstm.name]
+
+
+def test_a_task_that_says_nothing_about_its_questions_is_told(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(nth_farthest.Task, "questions", Task.questions)
+    with pytest.raises(SystemExit) as caught:
+        run_main(lambda: plot.main(["attention", str(TRAINED), "--out", str(tmp_path)]))
+    err = capsys.readouterr().err
+    assert caught.value.code == 2 and err.count("\n") == 1 and "says nothing about its questions" in err
+    assert not list(tmp_path.iterdir())
+
+
+# --- The page as text ---------------------------------------------------------------------------------------------------------------------
+
+
+def test_the_page_is_small_and_asks_nobody_for_anything(drawn):
+    page = (drawn[0] / "page.html").read_text(encoding="utf-8")
+    assert len(page.encode()) < 1_500_000
+    assert "default-src 'none'" in page
+    assert not re.search(r"https?:|\bsrc=|\bhref=|url\(|@import|\bimport\b|fetch\(|XMLHttpRequest|WebSocket", page)
+
+
+def test_the_largest_network_of_the_task_still_fits():
+    """8 vectors, 8 slots of 8 heads; and 16 slots of 16 heads, where fewer examples are kept."""
+    for slots, heads in (8, 8), (16, 16):
+        data = dataclasses.replace(nth_farthest.QUICK.data, objects=8, dimensions=32, rungs=())
+        model = dataclasses.replace(nth_farthest.QUICK.model, mem_slots=slots, num_heads=heads, head_size=2)
+        task = nth_farthest.Task(dataclasses.replace(nth_farthest.QUICK, data=data, model=model))
+        shown = analysis.held_out(task, 40)
+        page = attention.page("t", attention.look(task.build(np.random.SeedSequence(0)), shown), [])
+        assert 100_000 < len(page.encode()) < 1_500_000
+
+
+def page_data(page):
+    return json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)[1])
+
+
+def test_words_of_a_task_cannot_end_the_script():
+    task, arrays, state = open_checkpoint(TRAINED)
+    shown = analysis.held_out(task, 3)
+    bad = "</script><script>alert(1)</script> <!-- DATA"
+    shown = dataclasses.replace(shown, describe=lambda row: (bad, [{bad: bad}] * 4))
+    data = page_data(attention.page(bad, attention.look(restore_model(task, arrays, state), shown), []))
+    assert data["title"] == bad == data["examples"][2]["question"] and data["examples"][2]["items"][1] == {bad: bad}
+
+
+def test_the_page_holds_the_cases_first_and_wrong_answers_too(drawn):
+    data = page_data((drawn[0] / "page.html").read_text(encoding="utf-8"))
+    assert [example["marked"] for example in data["examples"][:3]] == [0, 2, 3]
+    verdicts = [example["verdict"] for example in data["examples"]]
+    assert sum("wrong" in verdict for verdict in verdicts) >= attention.WRONG_IN_PAGE
+    assert sum("right" in verdict for verdict in verdicts) > 10
+    for example in data["examples"]:
+        right = int(np.argmax(example["probabilities"])) == example["target"]
+        assert ("right" in example["verdict"]) == right
+        assert sum(example["probabilities"]) == pytest.approx(1, abs=1e-3)
+    assert len(data["tables"]) == 3
+
+
+# --- The page in a browser ----------------------------------------------------------------------------------------------------------------
+
+BROWSER = shutil.which("chromium-headless-shell")  # asks nobody for anything of its own accord, as the full browser does
+browser = pytest.mark.skipif(BROWSER is None, reason="needs chromium-headless-shell to open a page")
+
+
+class Reader(html.parser.HTMLParser):
+    """The text of each element that has an id, by id; and of the cells of tables, by the table's id, row by row."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.texts, self.tables, self.open, self.cell = {}, {}, [], None
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        if tag in ("meta", "input", "br", "polygon", "polyline", "line", "link"):
+            return
+        attributes = dict(attributes)
+        self.open.append((tag, attributes.get("id")))
+        table = next((name for kind, name in reversed(self.open) if kind == "table"), None)
+        if tag == "tr":
+            self.tables.setdefault(table, []).append([])
+        if tag in ("td", "th"):
+            self.cell = self.tables[table][-1]
+            self.cell.append("")
+
+    def handle_endtag(self, tag):
+        while self.open and self.open.pop()[0] != tag:
+            pass
+        if tag in ("td", "th"):
+            self.cell = None
+
+    def handle_data(self, text):
+        for _, name in self.open:
+            if name:
+                self.texts[name] = self.texts.get(name, "") + text
+        if self.cell is not None:
+            self.cell[-1] += text
+
+
+def opened(page, fragment, tmp_path, *flags):
+    """(the page as it stands after its script, what the browser said, the addresses it asked for) for an address with a fragment."""
+    log = tmp_path / "net.json"
+    command = [
+        BROWSER, "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", f"--user-data-dir={tmp_path / 'profile'}",
+        "--enable-logging=stderr", f"--log-net-log={log}", *flags, f"{page.as_uri()}#{fragment}",
+    ]  # fmt: skip
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    said = [line for line in done.stderr.splitlines() if "CONSOLE" in line]
+    asked = set(re.findall(r'"url":"((?:https?|wss?|ftp)://[^"]*)"', log.read_text())) if log.exists() else {"no log"}
+    return done.stdout, said, asked
+
+
+@browser
+@pytest.mark.parametrize(
+    ("fragment", "example", "time", "head"),
+    [
+        ("example=2&time=3&head=1", 1, 2, 0),
+        ("example=5&time=1&head=mean", 4, 0, None),
+        ("", 0, 0, None),
+        ("time=99&head=0&example=x", 0, 3, None),  # there are four steps
+    ],
+)
+def test_the_page_shows_what_the_network_did(drawn, fragment, example, time, head, tmp_path):
+    page = drawn[0] / "page.html"
+    dom, said, asked = opened(page, fragment, tmp_path, "--dump-dom")
+    assert said == [] and asked == set()
+    task, arrays, state = open_checkpoint(TRAINED)
+    model, shown = restore_model(task, arrays, state), analysis.held_out(task, attention.SHOWN)
+    rows = attention._to_show(model, shown)
+    asked, seen, _ = attention.look(model, shown.take(rows))
+    question, steps = asked.describe(example)
+    reader = Reader(dom)
+    assert reader.texts["question"] == question
+    answer, target = seen.logits[example].argmax(), asked.targets[example]
+    assert reader.texts["answer"] == f"Answer {answer}, right." if answer == target else f"Answer {answer}, wrong, it is {target}."
+    weights = seen.attention[example, time]
+    weights = weights.mean(0) if head is None else weights[head]
+    matrix = reader.tables["matrix"]
+    assert matrix[0] == ["", "slot 1", "slot 2", "slot 3", "slot 4", "input"]
+    assert [row[0] for row in matrix[1:]] == ["slot 1", "slot 2", "slot 3", "slot 4"]
+    np.testing.assert_allclose(np.array([row[1:] for row in matrix[1:]], float), 100 * weights, atol=0.8)
+    chances = np.exp(seen.logits[example]) / np.exp(seen.logits[example]).sum()
+    assert [row[1] for row in reader.tables["probabilities"][1:]] == [f"{100 * chance:.1f} %" for chance in np.round(chances, 4)]
+    items = reader.tables["items"][1:]
+    assert [int(row[1]) for row in items] == [step["label"] for step in steps]
+    distance = next(name for name in steps[0] if name.startswith("distance"))
+    np.testing.assert_allclose([float(row[3]) for row in items], [step[distance] for step in steps], atol=0.006)
+    assert [row[0] for row in items] == [f"{t + 1} reference" if t == asked.marked[example] else f"{t + 1}" for t in range(4)]
+    gates = re.findall(r"slot \d+input ([\d.]+), forget ([\d.]+)", re.sub(r"\s*<[^>]*>\s*", "", dom.partition('id="gates"')[2]))
+    expected = [[gate[example, time, slot].mean() for gate in (seen.input_gate, seen.forget_gate)] for slot in range(4)]
+    np.testing.assert_allclose(np.array(gates, float), expected, atol=0.006)
+
+
+def with_script(drawn, tmp_path, script):
+    """A copy of the page with one more script at its end."""
+    page = tmp_path / "page.html"
+    text = (drawn[0] / "page.html").read_text(encoding="utf-8")
+    page.write_text(text.replace("</body>", f"<script>{script}</script></body>"), encoding="utf-8")
+    return page
+
+
+@browser
+def test_sliders_clicks_and_the_address_move_the_page(drawn, tmp_path):
+    script = """
+const seen = [], note = () => seen.push([location.hash, $("where").textContent, $("time").value, $("head").value].join(" | "));
+const slide = (name, value) => { $(name).value = value; $(name).dispatchEvent(new Event("input")); note(); };
+slide("time", 3);
+slide("head", 9);
+slide("example", 4);
+const box = $("overview").getBoundingClientRect();
+$("overview").dispatchEvent(new MouseEvent("click", {clientX: box.left + 0.9 * box.width, clientY: box.top + 0.17 * box.height}));
+note();
+addEventListener("hashchange", () => { note(); document.title = JSON.stringify(seen); });
+location.hash = "example=1&time=2&head=mean";
+"""
+    dom, said, _ = opened(with_script(drawn, tmp_path, script), "head=1", tmp_path, "--dump-dom", "--virtual-time-budget=1000")
+    assert said == []
+    assert json.loads(html.unescape(re.search(r"<title>(.*?)</title>", dom)[1])) == [
+        "#example=1&time=3&head=1 | head 1, step 3 | 3 | 1",
+        "#example=1&time=3&head=mean | mean of all heads, step 3 | 3 | 9",
+        "#example=4&time=3&head=mean | mean of all heads, step 3 | 3 | 9",
+        "#example=4&time=4&head=2 | head 2, step 4 | 4 | 2",
+        "#example=1&time=2&head=mean | mean of all heads, step 2 | 2 | 9",
+    ]
+
+
+@browser
+def test_an_error_on_the_page_would_be_noticed(drawn, tmp_path):
+    _, said, _ = opened(with_script(drawn, tmp_path, "nowhere();"), "", tmp_path, "--dump-dom")
+    assert len(said) == 1 and "nowhere is not defined" in said[0]
+    _, said, asked = opened(with_script(drawn, tmp_path, "new Image().src = 'http://127.0.0.1:9/x';"), "", tmp_path, "--dump-dom")
+    assert asked == set() and any("Content Security Policy" in line for line in said)  # and could not get through
+
+
+@browser
+def test_it_fits_a_phone_and_can_be_photographed(drawn, tmp_path):
+    """On 400 pixels nothing makes the page itself wider than the screen."""
+    sizes = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+    page = with_script(drawn, tmp_path, f"document.body.dataset.wide = {sizes};")
+    dom, said, _ = opened(page, "", tmp_path, "--dump-dom", "--window-size=400,800")
+    assert said == [] and re.search(r'data-wide="(-?\d+)"', dom)[1] == "0"
+    opened(drawn[0] / "page.html", "example=1", tmp_path, f"--screenshot={tmp_path / 'page.png'}", "--window-size=400,800")
+    assert (tmp_path / "page.png").read_bytes().startswith(b"\x89PNG")
