@@ -332,6 +332,13 @@ def test_the_nested_operand_is_anywhere(style, operations, slots):
     within(np.bincount(places, minlength=slots)[:slots], [1 / slots] * slots, len(places))
 
 
+@pytest.mark.parametrize("style, share", [("release", 0), ("lte", 0.5)])
+def test_where_the_nested_operand_is_unless_told(style, share):
+    texts, _ = drawn(1000, kind="addition", style=style, nesting=2)
+    second = np.mean(["+(" in text for text in texts])
+    assert abs(second - share) <= 5 * np.sqrt(share * (1 - share) / len(texts))
+
+
 @pytest.mark.parametrize("style", STYLES)
 def test_the_arrays_are_as_wide_as_the_longest_program(style):
     for length, nesting in ((1, 1), (2, 2), (5, 1), (5, 2)):
