@@ -832,6 +832,14 @@ def test_published_numbers_stand_beside_their_own_conditions_alone(data):
     assert list(task.references()["test_accuracy"]) == ["constant answer"]
 
 
+def test_the_constant_answer_is_not_chosen_on_what_it_is_tested_on():
+    task = task_of(kind="copy")
+    task.test_examples = 30
+    held_out = Samples(task.draw, HELD_OUT_SEED).batch(0, 0, 30)
+    best, counted = programs.judged(programs.most_frequent(held_out, 45), held_out)  # of so few it fits chance too
+    assert task.references()["test_accuracy"]["constant answer"] < best.sum() / counted.sum() - 0.05
+
+
 def test_programs_without_products_are_the_figures():
     task = task_of(kind="program", nesting=2, operations=("add", "subtract", "if", "for"))
     task.test_examples = 200
