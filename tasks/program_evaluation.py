@@ -525,8 +525,8 @@ class Task(BaseTask):
         rows = {"the first eight held out": [row(k) for k in range(8)]}
         rows[f"the next with a mistake ({len(wrong)} of {len(right)} have one)"] = [row(k) for k in wrong[wrong >= 8][:4]]
         constant, _ = judged(self._constant_answer(), batch)
-        share = np.maximum(counts.sum(axis=0), 1)  # there may be no answer so long
-        by_place = {"network": right.sum(axis=0) / share, "constant answer": constant.sum(axis=0) / share}
+        reach = np.where(counts.any(axis=0), counts.sum(axis=0), np.nan)  # how many answers are so long
+        by_place = {"network": right.sum(axis=0) / reach, "constant answer": constant.sum(axis=0) / reach}
         return [figures.answers(rows, by_place, folder / "answers.png")]
 
 

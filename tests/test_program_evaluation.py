@@ -332,6 +332,13 @@ def test_the_nested_operand_is_anywhere(style, operations, slots):
     within(np.bincount(places, minlength=slots)[:slots], [1 / slots] * slots, len(places))
 
 
+@pytest.mark.parametrize("style, share", [("release", 0), ("lte", 0.5)])
+def test_where_the_nested_operand_is_unless_told(style, share):
+    texts, _ = drawn(1000, kind="addition", style=style, nesting=2)
+    second = np.mean(["+(" in text for text in texts])
+    assert abs(second - share) <= 5 * np.sqrt(share * (1 - share) / len(texts))
+
+
 @pytest.mark.parametrize("style", STYLES)
 def test_the_arrays_are_as_wide_as_the_longest_program(style):
     for length, nesting in ((1, 1), (2, 2), (5, 1), (5, 2)):
@@ -823,6 +830,14 @@ def test_published_numbers_stand_beside_their_own_conditions_alone(data):
     task = task_of(**data)
     task.test_examples = 200
     assert list(task.references()["test_accuracy"]) == ["constant answer"]
+
+
+def test_the_constant_answer_is_not_chosen_on_what_it_is_tested_on():
+    task = task_of(kind="copy")
+    task.test_examples = 30
+    held_out = Samples(task.draw, HELD_OUT_SEED).batch(0, 0, 30)
+    best, counted = programs.judged(programs.most_frequent(held_out, 45), held_out)  # of so few it fits chance too
+    assert task.references()["test_accuracy"]["constant answer"] < best.sum() / counted.sum() - 0.05
 
 
 def test_programs_without_products_are_the_figures():
