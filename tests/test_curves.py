@@ -74,7 +74,7 @@ def test_rungs_begin_where_the_axis_says():
 
 
 def test_each_configuration_is_in_its_panel_and_what_is_missing_is_named():
-    lines = {"heads 1": [SLOW, FAST], "heads 8": [FAST]}
+    lines = {"heads 1": [SLOW, FAST], "heads 8": [FAST]}  # FAST goes on when SLOW has ended
     unit, memory = {"slots 1": lines, "slots 8": lines | {"heads 8": []}}, {"slots 1": lines | {"heads 1": []}, "slots 8": lines}
     panels = {"unit": unit, "memory": memory}
     figure = figures._draw_curve_grid(panels, FLOORS[TEST], TEST, "a title")
@@ -87,6 +87,8 @@ def test_each_configuration_is_in_its_panel_and_what_is_missing_is_named():
             np.testing.assert_allclose(values, figures.mean_and_range(of_panel[label], TEST)[1])
         named = [text.get_text() for text in panel.texts if text.get_visible() and "not run" in text.get_text()]
         assert named == [f"{label}: not run" for label, runs in of_panel.items() if not runs]
+    _, last = figure.axes[0].get_xlim()
+    assert last >= FAST[-1]["step"] > SLOW[-1]["step"] and all(panel.get_xlim() == (0, last) for panel in figure.axes)
     (legend,) = figure.legends
     assert [text.get_text() for text in legend.get_texts()] == ["heads 1", "heads 8"]
     drawn_lines = [line for panel in figure.axes for line in panel.get_legend_handles_labels()[0]]
@@ -102,7 +104,7 @@ def test_words_of_a_table_do_not_touch_or_leave_the_picture():
     for (one, a), (other, b) in itertools.combinations(boxes, 2):
         assert not a.overlaps(b), f"{one!r} overlaps {other!r}"
     assert all(box.x0 >= 0 and box.y0 >= 0 and box.x1 <= figure.bbox.x1 and box.y1 <= figure.bbox.y1 for _, box in boxes)
-    numbers = [text.get_window_extent().x1 for text in figure.texts if text.get_text().endswith("%")]
+    numbers = [text.get_window_extent().x1 for text in figure.texts if text.get_text().endswith("\u00a0%")]
     assert numbers[0] == pytest.approx(numbers[1], abs=1)  # to the right
 
 

@@ -41,15 +41,16 @@ class AtOnce:
     """An executor that has done what is submitted."""
 
     def __init__(self, workers):
-        self.workers = workers
+        self.workers, self.open = workers, True
 
     def submit(self, function, *words):
+        assert self.open
         done = Future()
         done.set_result(pool.run_logged(*words))
         return done
 
     def shutdown(self):
-        pass
+        self.open = False
 
 
 def in_this_process(words, log):

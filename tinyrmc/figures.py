@@ -10,6 +10,7 @@ Colours are Okabe and Ito's, which colour-blind eyes tell apart too.
 from __future__ import annotations
 
 import itertools
+import re
 import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -276,22 +277,27 @@ def _draw_curve_grid(panels, references, metric, title="", axis="steps") -> Figu
     columns = list(next(iter(panels.values())))
     figure = Figure(figsize=(1.2 + 3.4 * len(columns), 1.4 + 2.9 * len(panels)), layout="constrained")
     grid = figure.subplots(len(panels), len(columns), sharex=True, sharey=True, squeeze=False)
+    filled = [
+        (panel, ", ".join(filter(None, [column, row])), lines)
+        for across, (row, of_row) in zip(grid, panels.items(), strict=True)
+        for panel, (column, lines) in zip(across, of_row.items(), strict=True)
+    ]
     handles = {}
-    for across, (row, of_row) in zip(grid, panels.items(), strict=True):
-        for panel, (column, lines) in zip(across, of_row.items(), strict=True):
-            missing = []
-            for number, (label, runs) in enumerate(lines.items()):
-                if runs and len(mean_and_range(runs, metric, axis)[0]):
-                    _draw_group(panel, label, runs, metric, COLOURS[number % len(COLOURS)], axis, count_seeds=False)
-                    handles.setdefault(label, panel.get_legend_handles_labels()[0][-1])
-                else:
-                    missing.append(f"{label}: {'no point in common' if runs else 'not run'}")
-            _draw_references(panel, references)
-            words = panel.text(0.02, 0.98, "\n".join(missing), transform=panel.transAxes, va="top", fontsize=7, color=GREY, bbox=PLATE)
-            words.set_visible(bool(missing))
-            _label_axes(panel, metric, axis)
-            panel.set_title(", ".join(filter(None, [column, row])), fontsize=10)
-            panel.label_outer()
+    for panel, _, lines in filled:
+        missing = []
+        for number, (label, runs) in enumerate(lines.items()):
+            if runs and len(mean_and_range(runs, metric, axis)[0]):
+                _draw_group(panel, label, runs, metric, COLOURS[number % len(COLOURS)], axis, count_seeds=False)
+                handles.setdefault(label, panel.get_legend_handles_labels()[0][-1])
+            else:
+                missing.append(f"{label}: {'no point in common' if runs else 'not run'}")
+        _draw_references(panel, references)
+        words = panel.text(0.02, 0.98, "\n".join(missing), transform=panel.transAxes, va="top", fontsize=7, color=GREY, bbox=PLATE)
+        words.set_visible(bool(missing))
+    for panel, name, _ in filled:  # when all is drawn, for the panels share their axes
+        _label_axes(panel, metric, axis)
+        panel.set_title(name, fontsize=10)
+        panel.label_outer()
     figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=min(4, max(1, len(handles))))
     several = any(len(runs) > 1 for of_row in panels.values() for lines in of_row.values() for runs in lines.values())
     band = f"mean and range of the seeds{', interpolated' if axis == 'hours' else ''}" if several else ""
@@ -316,7 +322,8 @@ def _draw_table(rows, note="") -> Figure:
     figure, pad = Figure(figsize=(1, 1), dpi=DPI), 12
 
     def words(text, width, **style):
-        wrapped = textwrap.fill(text.replace("`", ""), width, break_long_words=False, break_on_hyphens=False)
+        text = text.replace("`", "").replace(" %", "\u00a0%")
+        wrapped = textwrap.fill(text, width, break_long_words=False, break_on_hyphens=False)
         return figure.text(0, 0, wrapped, va="top", fontsize=8, **style)
 
     cells = [[words(cell, 34, fontweight="bold" if k == 0 else "normal") for cell in row] for k, row in enumerate(rows)]
@@ -328,7 +335,7 @@ def _draw_table(rows, note="") -> Figure:
     figure.set_size_inches(width / DPI, height / DPI)
     below.set_position((2 * pad / width, 1 - (bottoms[-1] + pad) / height))
     for column, (right, of_column) in enumerate(zip(rights, widths, strict=True)):
-        numeric = all(row[column][:1].isdigit() for row in rows[1:] if row[column] not in ("", "not run"))
+        numeric = all(re.fullmatch(r"[\d.,:]+( %)?|not run|", row[column]) for row in rows[1:])
         x = right - pad if numeric else right - of_column + pad
         for row, bottom, of_row in zip(cells, bottoms, heights, strict=True):
             row[column].set_position((x / width, 1 - (bottom - of_row + pad / 2) / height))

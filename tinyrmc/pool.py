@@ -73,9 +73,9 @@ def _ranks():
 
 
 class Places:
-    """Where commands run: `count` at a time.
+    """Where commands run: `count` at a time. A context manager, which lets the ranks or threads go at its end.
 
-    count: at most so many here; on ranks, as many as there are beside rank 0.
+    count: so many here; on ranks, as many as there are beside rank 0.
     """
 
     def __init__(self, count: int):
@@ -107,9 +107,14 @@ class Places:
                 for done in wait(running, return_when=FIRST_COMPLETED).done:
                     yield running.pop(done), done.result()
         finally:
-            self.executor.shutdown()
             for name, handler in before.items():
                 signal.signal(name, handler)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.executor.shutdown()
 
     @property
     def stopped(self) -> int:

@@ -29,6 +29,7 @@ from .runs import Run, RunError, first_difference
 LEGEND = (
     "*ours*: the task's headline on its held-out examples, mean and best of the seeds. *best batch*: the same on the best single training "
     "batch (of the task itself, where easier ones come first), best of the seeds. *floor*: what can be had without learning the task. "
+    "*success*: how many runs reached what the task calls one. *steps*: and of how many, where runs were cut short. "
     "*time*: mean of the runs', training and the evaluations on the way."
 )
 

@@ -233,71 +233,6 @@ def _asked(args: list[str]) -> tuple[dict, Run | None, argparse.Namespace]:
 # --- Training -----------------------------------------------------------------------------------------------------------------------------
 
 
-def main(argv: list[str] | None = None) -> int:
-    """The command line; returns the exit code: 0, 1 if some cells failed, or 128 and the number of a signal that stopped it."""
-    args = list(sys.argv[1:] if argv is None else argv)
-    if not args or args[0] in ("-h", "--help"):
-        _parser().print_help()
-        return 0
-    described, run, options = _asked(args)
-    found = combinations(described)
-    code = 0
-    if options.show:
-        require_alone("tinyrmc.sweep --show")
-    else:
-        run, code = _train(described, run, found, options)
-    for path in show(run, found, options.out or run.path / "results.md", options.against):
-        print(path)
-    return code
-
-
-def _train(described: dict, run: Run | None, found: list, options) -> tuple[Run, int]:
-    """Train what is not finished; returns the sweep and the exit code."""
-    number = len(described["seeds"]) * sum(refusal is None for _, _, refusal in found)
-    cores, gpu = available_cores(), any("cuda" in word for word in described["words"])
-    places = Places(options.jobs or (1 if gpu else min(number, cores)))
-    if run is None:
-        alone = 1 if gpu or places.on_ranks else cores // places.count
-        described["workers"] = options.workers or (None if places.count == 1 else max(1, alone))  # None: as many as the work is worth
-        run = Run.create("runs", f"{described['task']}-sweep", described, environment(), options.run)
-    cells = cells_of(described, found, run.path)
-    todo = [cell for cell in cells if not _finished(cell)]
-    _announce(described, run, found, len(cells), len(todo), places.count, options.budget_minutes)
-
-    budget, codes = Budget(options.budget_minutes), {}
-
-    def start(k, turns):
-        return ["-m", "tinyrmc.train", *_words(todo[k]), *budget.limit(todo[k], turns)], str(todo[k].log)
-
-    while todo:
-        for k, code in places.run(len(todo), start):
-            cell, codes[todo[k].path] = todo[k], code
-            budget.ended(cell)
-            if code and not places.stopped:
-                _note_failure(cell, code)
-            print(f"{len(codes):>{len(str(len(cells)))}}/{len(cells)}  {cell.name}: {_outcome(cell, code)}", flush=True)
-        todo = [cell for cell in todo if not _finished(cell) and not codes.get(cell.path)]  # cut by the budget
-        if places.stopped or budget.left() < WORTHWHILE * -(-len(todo) // places.count):
-            break
-    if places.stopped:
-        print(f"\n{signal.Signals(places.stopped).name}: stopped, and saved what was being trained")
-    if places.stopped or any(not _finished(cell) for cell in cells):
-        print(f"go on with\n    {python()} -m tinyrmc.sweep --resume {shlex.quote(str(run.path))}", flush=True)
-    return run, 128 + places.stopped if places.stopped else int(any(codes.values()))
-
-
-def _announce(described, run, found, number, left, places, minutes):
-    shape = " x ".join(str(len(values)) for values in described["grid"].values())
-    refused = sum(refusal is not None for _, _, refusal in found)
-    none = f"; {refused} combinations cannot be" if refused else ""
-    workers = f", {described['workers']} worker{'s' if described['workers'] > 1 else ''} each" if described["workers"] else ""
-    print(f"{described['task']} {described['preset']}: {shape} values, {len(described['seeds'])} seeds: {number} runs{none}")
-    print(f"  to do     {left} runs, {places} at a time{workers}")
-    if minutes and left:
-        print(f"  budget    {minutes:g} minutes, {duration(60 * minutes / -(-left // places))} for each run and what others leave")
-    print(f"  sweep     {run.path}", flush=True)
-
-
 class Budget:
     """So many minutes for all cells, or None for as many as they take."""
 
@@ -324,6 +259,77 @@ class Budget:
         if cell.path in self.given:
             began, minutes = self.given[cell.path]
             self.extra = max(self.extra, (time.monotonic() - began) / 60 - minutes)
+
+
+def main(argv: list[str] | None = None) -> int:
+    """The command line; returns the exit code: 0, 1 if some cells failed, or 128 and the number of a signal that stopped it."""
+    args = list(sys.argv[1:] if argv is None else argv)
+    if not args or args[0] in ("-h", "--help"):
+        _parser().print_help()
+        return 0
+    described, run, options = _asked(args)
+    found = combinations(described)
+    code = 0
+    if options.show:
+        require_alone("tinyrmc.sweep --show")
+    else:
+        run, code = _train(described, run, found, options)
+    for path in show(run, found, options.out or run.path / "results.md", options.against):
+        print(path)
+    return code
+
+
+def _train(described: dict, run: Run | None, found: list, options) -> tuple[Run, int]:
+    """Train what is not finished; returns the sweep and the exit code."""
+    number = len(described["seeds"]) * sum(refusal is None for _, _, refusal in found)
+    cores, gpu = available_cores(), any("cuda" in word for word in described["words"])
+    with Places(options.jobs or (1 if gpu else min(number, cores))) as places:
+        if run is None:
+            alone = 1 if gpu or places.on_ranks else cores // places.count
+            described["workers"] = options.workers or (None if places.count == 1 else max(1, alone))  # None: as many as the work is worth
+            run = Run.create("runs", f"{described['task']}-sweep", described, environment(), options.run)
+        cells = cells_of(described, found, run.path)
+        todo = [cell for cell in cells if not _finished(cell)]
+        _announce(described, run, found, len(cells), len(todo), places.count, options.budget_minutes)
+        failed = _train_cells(todo, places, Budget(options.budget_minutes))
+    if places.stopped:
+        print(f"\n{signal.Signals(places.stopped).name}: stopped, and saved what was being trained")
+    if any(not _finished(cell) for cell in cells):
+        print(f"go on with\n    {python()} -m tinyrmc.sweep --resume {shlex.quote(str(run.path))}", flush=True)
+    return run, 128 + places.stopped if places.stopped else int(failed)
+
+
+def _train_cells(todo: list[Cell], places: Places, budget: Budget) -> bool:
+    """Train cells, and those that the budget has cut again as long as it lasts; whether some failed."""
+    number, ended, failed = len(todo), 0, set()
+
+    def start(k, turns):
+        return ["-m", "tinyrmc.train", *_words(todo[k]), *budget.limit(todo[k], turns)], str(todo[k].log)
+
+    while todo:
+        for k, code in places.run(len(todo), start):
+            cell, ended = todo[k], ended + 1
+            budget.ended(cell)
+            if code and not places.stopped:
+                _note_failure(cell, code)
+                failed.add(cell.path)
+            print(f"{min(ended, number):>{len(str(number))}}/{number}  {cell.name}: {_outcome(cell, code)}", flush=True)
+        todo = [cell for cell in todo if not _finished(cell) and cell.path not in failed]
+        if places.stopped or budget.left() < WORTHWHILE * -(-len(todo) // places.count):
+            break
+    return bool(failed)
+
+
+def _announce(described, run, found, number, left, places, minutes):
+    shape = " x ".join(str(len(values)) for values in described["grid"].values())
+    refused = sum(refusal is not None for _, _, refusal in found)
+    none = f"; {refused} combinations cannot be" if refused else ""
+    workers = f", {described['workers']} worker{'s' if described['workers'] > 1 else ''} each" if described["workers"] else ""
+    print(f"{described['task']} {described['preset']}: {shape} values, {len(described['seeds'])} seeds: {number} runs{none}")
+    print(f"  to do     {left} runs, {places} at a time{workers}")
+    if minutes and left:
+        print(f"  budget    {minutes:g} minutes, {duration(60 * minutes / -(-left // places))} for each run and what others leave")
+    print(f"  sweep     {run.path}", flush=True)
 
 
 def _words(cell: Cell) -> list[str]:
