@@ -232,6 +232,7 @@ def test_arrays_that_lie_otherwise_in_memory(name, layout, gpu):
         ("attention", (normal(1, 2, 3),), {"num_heads": None, "key_size": 1}, "attention.* unsupported operand"),
         ("attention", (normal(1, 2, 3),), {"num_heads": 1, "key_size": "1"}, "attention.*"),
         ("attention", (normal(2, 3),), {"num_heads": 1, "key_size": 1}, "attention.* not enough values to unpack"),
+        ("attention", (normal(1, 2, 6), np.ones((2, 2), int)), {"num_heads": 1, "key_size": 2}, "the mask is int64, not bool"),
         ("layer_norm", (normal(2, 3), normal(4), normal(4)), {}, "layer_norm.* could not be broadcast"),
         ("rmc_gates", (normal(2, 1, 6), normal(2, 2, 6), normal(2, 2, 3), normal(2, 3, 3)), {}, "rmc_gates.* could not be broadcast"),
     ],
