@@ -101,8 +101,9 @@ def test_every_combination_under_every_seed_is_a_run_of_the_train_command(larger
         shown = [row[column] for column in ("test accuracy, mean", "lowest", "top", "steps")]
         assert shown == [f"{100 * value:.1f} %" for value in (statistics.fmean(values), min(values), max(values))] + ["20"]
         assert row["success"] == f"{sum(value >= 0.8 for value in values)} of 2 reached 80.0 %"
-    assert (run.path / "results.md").read_text().endswith(sweep.markdown(found))
-    assert (run.path / "results.md").read_text().startswith("larger quick, --train.batch-size 8, seeds 0, 3; beside it: guessing 50.0 %")
+    before, shown, after = (run.path / "results.md").read_text().partition(sweep.markdown(found))
+    assert before == "larger quick, --train.batch-size 8, seeds 0, 3; beside it: guessing 50.0 %, paper (wide) 99.0 %.\n\n" and shown
+    assert re.fullmatch(r"\n`.+` on .+, 1 worker\.\n", after)
     assert (run.path / "results.png").read_bytes().startswith(b"\x89PNG")
     assert sum(1 for _ in run.path.glob("*.log")) == 8
 
@@ -118,6 +119,16 @@ def test_fields_may_be_true_or_false_or_of_several_numbers(larger):
     run, _ = swept("larger", "--grid", "model.linear=true,false", "model.shape=1 2,3", "--train.steps", "5", "--train.evaluate-every", "5")
     models = [Run.open(path).config["config"]["model"] for path in run.path.iterdir() if path.is_dir()]
     assert {(model["linear"], tuple(model["shape"])) for model in models} == {(a, b) for a in (True, False) for b in ((1, 2), (3,))}
+
+
+def test_floors_that_differ_are_not_drawn_through_all_panels(larger, monkeypatch):
+    drawn = []
+    monkeypatch.setattr("tinyrmc.figures.curve_grid", lambda panels, references, *_: drawn.append(references))
+    run, _ = swept("larger", "--grid", "numbers=2,3")
+    assert (run.path / "results.md").read_text().startswith("larger quick, seeds 0.\n")
+    run.path.rename("other")
+    swept("larger", "--grid", "model.width=2,4")
+    assert drawn == [{}, {"guessing": 0.5, "paper (wide)": 0.99}]
 
 
 # --- What does not go well ----------------------------------------------------------------------------------------------------------------

@@ -151,11 +151,11 @@ def run_summary(run: Run, task) -> dict:
     lines, last, headline = run.metrics(), last_evaluation(run, task), f"test_{task.headline}"
     batches = [line.get(f"best_batch_{task.headline}") for line in lines if line.get("rung") == task.final_rung]
     batches = [value for value in batches if value is not None]
-    machine = ("date", "processor", "cores", "workers", "ranks", "gpu", "python", "numpy", "blas")
+    surroundings = ("date", "processor", "cores", "workers", "ranks", "gpu", "python", "numpy", "blas")
     return {
         "seed": run.config["seed"],
         "command": _command(run, finished=last["step"] >= task.config.train.steps),
-        **{key: run.environment[key] for key in machine if key in run.environment},
+        **{key: run.environment[key] for key in surroundings if key in run.environment},
         **{key: last[key] for key in ("step", "samples", "seconds")},
         **{key: value for key, value in last.items() if key.startswith("test_")},
         f"best_batch_{task.headline}": max(batches, default=None),
@@ -213,7 +213,7 @@ def _took(group):
         steps(group),
         f"{group['parameters']:,}",
         ", ".join(str(seed) for seed in sorted(run["seed"] for run in runs)),
-        "; ".join(dict.fromkeys(map(_machine, runs))),
+        "; ".join(dict.fromkeys(map(machine, runs))),
         duration(statistics.fmean(run["seconds"] for run in runs)),
         ", ".join(f"`{command}`" for command in commands),
     ]
@@ -233,7 +233,8 @@ def steps(group: dict) -> str:
     return said if done[0] >= asked else f"{said} of {asked:,}"
 
 
-def _machine(run):
+def machine(run: dict) -> str:
+    """What a run was trained on, in words."""
     workers, ranks = run.get("workers", 1), run.get("ranks", 1)
     words = [run.get("processor", ""), f"{run['cores']} cores" if "cores" in run else "", run.get("gpu", "")]
     words += [f"{ranks} ranks" if ranks > 1 else "", f"{workers} worker{'s' if workers > 1 else ''}"]

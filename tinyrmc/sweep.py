@@ -36,7 +36,7 @@ from .loading import task_from_dict
 from .parallel import available_cores
 from .pool import Places
 from .ranks import require_alone
-from .report import group_summary, last_evaluation, picture, steps, success, write
+from .report import group_summary, last_evaluation, machine, picture, steps, success, write
 from .runs import Run, RunError, environment, require_same
 from .train import Options, parse_words
 
@@ -450,8 +450,13 @@ def draw(found: dict, path: Path, against: str = "steps") -> Path:
     for combination in found["combinations"]:
         label = [_short(combination["values"], of) for of in ([column] if column else [], [line], rows)]
         panels.setdefault(label[2], {}).setdefault(label[0], {})[label[1]] = _lines(combination["group"])
-    metric = groups[0]["curve_of"]
-    return figures.curve_grid(panels, groups[0]["references"].get(metric, {}), metric, path, caption(found), against)
+    return figures.curve_grid(panels, _references(groups), groups[0]["curve_of"], path, caption(found), against)
+
+
+def _references(groups):
+    """The headline's floors and published numbers, if all combinations have the same."""
+    each = [group["references"].get(group["curve_of"], {}) for group in groups]
+    return each[0] if all(references == each[0] for references in each) else {}
 
 
 def _short(values, fields):
@@ -472,11 +477,15 @@ def show(run: Run, found: list, out: Path, against: str = "steps") -> list[Path]
     told = summary(run, found)
     print(f"\n{markdown(told)}")
     groups = [combination["group"] for combination in told["combinations"] if combination["group"]]
-    references = groups[0]["references"].get(groups[0]["curve_of"], {}) if groups else {}
-    known = ", ".join(f"{label} {number(groups[0]['curve_of'], value)}" for label, value in references.items())
-    write(out, f"{caption(told)}{f'; beside it: {known}' if known else ''}.\n\n{markdown(told)}", told)
-    paths = [out, out.with_suffix(".json")]
-    return [*paths, picture(out, lambda path: draw(told, path, against))] if groups else paths
+    if not groups:
+        write(out, f"{caption(told)}.\n\n{markdown(told)}", told)
+        return [out, out.with_suffix(".json")]
+    known = ", ".join(f"{label} {number(groups[0]['curve_of'], value)}" for label, value in _references(groups).items())
+    machines = "; ".join(dict.fromkeys(machine(of_run) for group in groups for of_run in group["runs"]))
+    command = re.sub(r" --run[ =]\S+", "", told["command"])
+    beside = f"; beside it: {known}" if known else ""
+    write(out, f"{caption(told)}{beside}.\n\n{markdown(told)}\n`{command}` on {machines}.\n", told)
+    return [out, out.with_suffix(".json"), picture(out, lambda path: draw(told, path, against))]
 
 
 if __name__ == "__main__":
