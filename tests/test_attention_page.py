@@ -107,6 +107,22 @@ def test_counted_from_the_farthest_the_numbers_turn_round():
         assert [step["label"] for step in steps if step["number"] == n] == [asked.targets[row]]
 
 
+@pytest.mark.parametrize("model", [{"core": "rmc_paper", "mem_slots": 2}, {"gate_style": "none", "mem_slots": 1, "num_heads": 1}])
+def test_memories_without_a_mask_gates_or_a_second_slot(model, tmp_path):
+    """What cannot be had is left out: cuts where no mask is taken, gates where there are none, other slots where there is one."""
+    config = dataclasses.replace(nth_farthest.QUICK, model=dataclasses.replace(nth_farthest.QUICK.model, head_size=2, **model))
+    task = nth_farthest.Task(config)
+    network, shown = task.build(np.random.SeedSequence(0)), analysis.held_out(task, 40)
+    found, looked = analysis.analyse(network, shown), attention.look(network, shown.take(analysis.cases(shown)))
+    paths = [*attention.draw_maps(*looked, tmp_path), *attention.draw_gates(*looked, tmp_path)]
+    paths += attention.draw_measures(found, task.references(), tmp_path)
+    assert [path.name for path in paths] == [name for name in PICTURES if name != "attention_gates.png" or "gate_style" not in model]
+    described = attention.tables(found, task.references())
+    assert len(described) == (2 if "core" in model else 3)
+    data = page_data(attention.page("t", looked, described))
+    assert list(data["examples"][0]["gates"]) == ([] if "gate_style" in model else ["input", "forget"])
+
+
 # --- Words that cannot be -----------------------------------------------------------------------------------------------------------------
 
 

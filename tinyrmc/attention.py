@@ -186,7 +186,7 @@ def tables(found: dict, floors: dict) -> list[tuple[str, str, list[list[str]]]]:
     kinds = {"reset": "reset", "swapped": "swapped"}
     says = (
         f"Slots are reset to their first value right after the {mark}, or swapped with another sequence's after the last step. In "
-        f"brackets, the floors. Each accuracy is known to within {100 / found['examples'] ** 0.5:.1f} points."
+        f"brackets, the floors. Each accuracy is known to within about {100 / found['examples'] ** 0.5:.1f} points."
     )
     described.append(("Accuracy when slots are wiped", says, _accuracy_rows(found["wiped"], kinds, found, floors)))
     if found["cut"]:
