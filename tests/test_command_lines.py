@@ -137,7 +137,8 @@ def test_without_words_all_tasks_and_presets_are_listed(capsys):
         assert train.main(words) == 0 and capsys.readouterr().out == listing
 
 
-def test_the_help_names_every_field_with_its_unit_and_default(capsys):
+def test_the_help_names_every_field_with_its_unit_and_default(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "100")  # with more room it is laid out in several columns
     with pytest.raises(SystemExit) as caught:
         train.main(["nth_farthest", "ladder", "--help"])
     assert caught.value.code == 0
