@@ -137,7 +137,8 @@ def test_without_words_all_tasks_and_presets_are_listed(capsys):
         assert train.main(words) == 0 and capsys.readouterr().out == listing
 
 
-def test_the_help_names_every_field_with_its_unit_and_default(capsys):
+def test_the_help_names_every_field_with_its_unit_and_default(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "100")  # with more room it is laid out in several columns
     with pytest.raises(SystemExit) as caught:
         train.main(["nth_farthest", "ladder", "--help"])
     assert caught.value.code == 0
@@ -202,7 +203,7 @@ def test_the_lstm_has_no_attention_to_draw(capsys):
 BAD_WORDS = [
     ("nth_fartest", "unknown task 'nth_fartest' (tasks: nth_farthest, program_evaluation); did you mean 'nth_farthest'?"),
     ("zzz", "unknown task 'zzz' (tasks: nth_farthest, program_evaluation)"),
-    ("nth_farthest quik", "unknown preset 'quik' of nth_farthest (quick, ladder, paper, paper32); did you mean 'quick'?"),
+    ("nth_farthest quik", "paper32, paper_lstm, paper_dnc, paper_entnet); did you mean 'quick'?"),
     ("nth_farthest quick extra", "Unrecognized options: extra"),
     ("--train.steps 3", "the first word must be a task"),
     ("nth_farthest --train.stpes 5", "unknown flag '--train.stpes'; did you mean '--train.steps'?"),
@@ -222,7 +223,7 @@ BAD_WORDS = [
     ("nth_farthest --data.rungs 3", "--data.rungs takes [INT INT [INT INT ...]], not '3'"),
     ("nth_farthest --data.rungs 9 9", "data.rungs holds 9 x 9, outside 2 x 1 to 4 x 4"),
     ("nth_farthest --model.gate-style unt", "--model.gate-style is one of unit, memory, none, not 'unt'; did you mean 'unit'?"),
-    ("nth_farthest --model.core lstn", "--model.core is one of rmc, rmc_paper, lstm, not 'lstn'; did you mean 'lstm'?"),
+    ("nth_farthest --model.core lstn", "--model.core is one of rmc, rmc_paper, lstm, dnc, entnet, entnet_bank, not 'lstn'"),
     ("nth_farthest --model.num-heads 0", "num_heads must be an integer of at least 1, not 0"),
     ("nth_farthest --model.num-heads -2", "num_heads must be an integer of at least 1, not -2"),
     ("nth_farthest --model.mem-slots -1", "mem_slots must be an integer of at least 1, not -1"),

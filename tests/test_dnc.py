@@ -2,7 +2,6 @@
 
 import itertools
 
-import autograd.numpy as hips
 import numpy as np
 import oracles
 import pytest
@@ -128,7 +127,6 @@ def test_every_gradient_equals_hips_autograd_of_the_oracle(change):
         scale = np.abs(expected).max()
         assert scale > 0, name
         np.testing.assert_allclose(found[name], expected, rtol=0, atol=1e-9 * scale, err_msg=name)
-    assert hips  # the oracle ran on it
 
 
 @varied
@@ -157,7 +155,7 @@ def in_the_simplex(weights):
 def test_weightings_usage_and_links_stay_in_their_bounds(change, seed, spread):
     """From an empty memory, whatever the controller wants."""
     core, _ = dnc_of(change, seed, spread)
-    _, states = unrolled(core, 3 * the_inputs(seed), core.initial_state(B))
+    _, states = unrolled(core, 3 * the_inputs(seed)[:6], core.initial_state(B))
     for memory, usage, links, precedence, write, read, *_ in states:
         assert np.isfinite(memory.data).all()
         assert in_the_simplex(write.data) and in_the_simplex(read.data) and in_the_simplex(precedence.data)
