@@ -77,7 +77,7 @@ def rows_of(found):
 
 
 def test_every_combination_under_every_seed_is_a_run_of_the_train_command(larger, capsys):
-    run, found = swept("larger", *GRID, "--seeds", "0,3", "--train.batch-size", "8", "--jobs", "2")
+    run, found = swept("larger", *GRID, "--seeds", "0,3", "--train.batch-size", "8", "--jobs", "2", "--workers", "1")
     cells = sorted((path for path in run.path.iterdir() if path.is_dir()), key=lambda path: (path / "config.json").stat().st_mtime_ns)
     assert [path.name for path in cells] == [
         f"model.width={width},model.depth={depth},seed={seed}" for seed in (0, 3) for width in (2, 4) for depth in (1, 2)
@@ -177,7 +177,7 @@ def test_show_tells_what_there_is_by_now(larger, monkeypatch, capsys):
 
 
 def test_a_run_that_the_budget_cuts_says_so_and_goes_on_bit_for_bit(larger, capsys):
-    run, found = swept("larger", "--grid", "model.width=2,4", "--budget-minutes", "1e-9")
+    run, found = swept("larger", "--grid", "model.width=2,4", "--budget-minutes", "1e-9", "--workers", "1")
     assert [row["steps"] for row in rows_of(found)] == ["1 of 20"] * 2
     out = capsys.readouterr().out
     assert "1 steps of 20, cut by the budget," in out

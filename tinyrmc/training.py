@@ -134,7 +134,10 @@ class Totals:
         """Let `name` be the pair with the largest mean so far. Compared crosswise, which is exact for integers; nothing waits."""
         most, of = self.sums.get(name, (0, 0))
         larger = (of == 0) | (total * of > most * count)
-        self.sums[name] = (xp.where(larger, total, most), xp.where(larger, count, of))
+        if hasattr(larger, "shape"):
+            self.sums[name] = (xp.where(larger, total, most), xp.where(larger, count, of))
+        else:  # ranks have exchanged plain numbers
+            self.sums[name] = (total, count) if larger else (most, of)
 
     def means(self, prefix: str = "") -> dict[str, float]:
         """{prefix + name: mean}; NaN where nothing was counted."""
