@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullLocator
 from report import milliseconds, whole_percent
 
-from tinyrmc.figures import COLOURS, DPI, GREY, STYLE
+from tinyrmc.figures.style import COLOURS, DPI, GREY, STYLE
 
 OURS, OTHERS, FLOOR = COLOURS[0], "#B8B8B8", COLOURS[1]
 SWEPT = {"batch": "batch size, examples", "slots": "memory slots N", "width": "width of a slot, units", "steps": "time steps T"}

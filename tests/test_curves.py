@@ -7,6 +7,7 @@ import pytest
 from test_figures import FLOORS, TEST, drawn
 
 from tinyrmc import figures
+from tinyrmc.figures import curves, text
 
 
 def run_of(values, seconds, every=100, batch=32, **more):
@@ -50,13 +51,13 @@ def test_runs_that_share_no_time_give_no_point(other):
 
 def test_the_legend_says_what_is_interpolated():
     for axis, says in (("steps", "rmc: mean and range of 2 seeds"), ("hours", "rmc: mean and range of 2 seeds, interpolated")):
-        (panel,) = figures._draw_learning_curve({"rmc": [SLOW, FAST]}, FLOORS, [TEST], axis=axis).axes
+        (panel,) = curves._draw_learning_curve({"rmc": [SLOW, FAST]}, FLOORS, [TEST], axis=axis).axes
         assert list(drawn(panel)) == [says]
 
 
 @pytest.mark.parametrize("longest, label, ticks", [(600, "minutes of training", "2"), (9000, "hours of training", "0.5")])
 def test_time_is_told_in_round_numbers(longest, label, ticks):
-    (panel,) = figures._draw_learning_curve({"rmc": [run_of([0.1, 0.2], [60, longest])]}, {}, [TEST], axis="hours").axes
+    (panel,) = curves._draw_learning_curve({"rmc": [run_of([0.1, 0.2], [60, longest])]}, {}, [TEST], axis="hours").axes
     shown = [text.get_text() for text in panel.get_xticklabels()]
     assert panel.get_xlabel() == label and shown[:2] == ["0", ticks]
     unit = 60 if "minutes" in label else 3600
@@ -77,7 +78,7 @@ def test_each_configuration_is_in_its_panel_and_what_is_missing_is_named():
     lines = {"heads 1": [SLOW, FAST], "heads 8": [FAST]}  # FAST goes on when SLOW has ended
     unit, memory = {"slots 1": lines, "slots 8": lines | {"heads 8": []}}, {"slots 1": lines | {"heads 1": []}, "slots 8": lines}
     panels = {"unit": unit, "memory": memory}
-    figure = figures._draw_curve_grid(panels, FLOORS[TEST], TEST, "a title")
+    figure = curves._draw_curve_grid(panels, FLOORS[TEST], TEST, "a title")
     titles = [panel.get_title() for panel in figure.axes]
     assert titles == ["slots 1, unit", "slots 8, unit", "slots 1, memory", "slots 8, memory"]
     for panel, of_panel in zip(figure.axes, [each for row in panels.values() for each in row.values()], strict=True):
@@ -98,7 +99,7 @@ def test_each_configuration_is_in_its_panel_and_what_is_missing_is_named():
 def test_words_of_a_table_do_not_touch_or_leave_the_picture():
     command = "`python -m tinyrmc.train nth_farthest ladder --model.core lstm --model.hidden-size 2048 --train.steps 1000`"
     rows = [["task", "ours", "command"], ["nth_farthest", "94.4 %", command], ["x", "not run", ""], ["y", "100.0 %", "short"]]
-    figure = figures._draw_table(rows, "A note. " * 40)
+    figure = text._draw_table(rows, "A note. " * 40)
     boxes = [(text.get_text(), text.get_window_extent()) for text in figure.texts if text.get_text()]
     assert len(boxes) == 12 and not any("`" in words for words, _ in boxes)
     for (one, a), (other, b) in itertools.combinations(boxes, 2):

@@ -18,6 +18,7 @@ from matplotlib.patches import Rectangle
 import tinyrmc
 from tinyrmc import figures, plot
 from tinyrmc.discovery import load_task
+from tinyrmc.figures import curves, slots, style
 from tinyrmc.runs import Run, RunError
 from tinyrmc.training import Trainer
 
@@ -40,12 +41,12 @@ def drawn(panel):
 
 def test_a_group_is_its_mean_and_range_over_shared_steps():
     runs = [lines_of([0.1, 0.5, 0.9]), lines_of([0.3, 0.7]), [*lines_of([0.2, 0.6]), {"step": 250, TEST: 0.8}, {"step": 300, "loss": 1.0}]]
-    (panel,) = figures._draw_learning_curve({"rmc": runs, "lstm": [lines_of([0.4])]}, {}, [TEST]).axes
-    curves = drawn(panel)
-    x, y = curves["rmc: mean and range of 3 seeds"]
+    (panel,) = curves._draw_learning_curve({"rmc": runs, "lstm": [lines_of([0.4])]}, {}, [TEST]).axes
+    lines = drawn(panel)
+    x, y = lines["rmc: mean and range of 3 seeds"]
     np.testing.assert_array_equal(x, [100, 200])
     np.testing.assert_allclose(y, [0.2, 0.6])
-    np.testing.assert_allclose(curves["lstm"][1], [0.4])
+    np.testing.assert_allclose(lines["lstm"][1], [0.4])
     (band,) = panel.collections
     corners = {(round(x), round(y, 6)) for x, y in band.get_paths()[0].vertices}
     assert corners == {(100, 0.1), (100, 0.3), (200, 0.5), (200, 0.7)}
@@ -59,7 +60,7 @@ def test_null_and_missing_values_are_skipped_and_a_repeated_step_counts_once():
 
 def test_nothing_in_common_is_an_error():
     with pytest.raises(ValueError, match="the runs of 'rmc' have no step in common"):
-        figures._draw_learning_curve({"rmc": [lines_of([0.1]), lines_of([0.1], every=70)]}, {}, [TEST])
+        curves._draw_learning_curve({"rmc": [lines_of([0.1]), lines_of([0.1], every=70)]}, {}, [TEST])
 
 
 def test_only_a_single_run_shows_its_training_batches_and_rungs():
@@ -71,19 +72,19 @@ def test_only_a_single_run_shows_its_training_batches_and_rungs():
         {"step": 410, TEST: 0.45},  # the line of a run that was out of time
     ]
     assert figures.rung_starts(lines) == [(0, "3x2"), (200, "3x4"), (300, "4x4")]
-    (panel,) = figures._draw_learning_curve({"rmc": [lines]}, {}, [TEST]).axes
+    (panel,) = curves._draw_learning_curve({"rmc": [lines]}, {}, [TEST]).axes
     np.testing.assert_allclose(drawn(panel)["on its training batches, current rung"][1], [0.6, 0.8, 0.7, 0.5])
     assert [text.get_text() for text in panel.texts] == ["3x2", "3x4", "4x4"]
     ticks = [line.get_xdata()[0] for line in panel.lines if list(line.get_ydata()) == [0, 0.02, 0.05]]
     assert ticks == [0, 200, 300]
 
-    (panel,) = figures._draw_learning_curve({"rmc": [lines], "lstm": [lines]}, {}, [TEST]).axes
+    (panel,) = curves._draw_learning_curve({"rmc": [lines], "lstm": [lines]}, {}, [TEST]).axes
     assert set(drawn(panel)) == {"rmc", "lstm"} and not panel.texts
 
 
 def test_each_metric_has_a_panel_with_its_own_references():
     both = [{"step": 1, TEST: 0.4, "test_loss": 2.0}, {"step": 2, TEST: 0.6, "test_loss": 1.0}]
-    figure = figures._draw_learning_curve({"rmc": [both]}, FLOORS | {"test_loss": {"uniform": 1.386294}}, [TEST, "test_loss"], "a title")
+    figure = curves._draw_learning_curve({"rmc": [both]}, FLOORS | {"test_loss": {"uniform": 1.386294}}, [TEST, "test_loss"], "a title")
     accuracy, loss = figure.axes
     assert (accuracy.get_title(), loss.get_title()) == ("held-out accuracy", "held-out loss")
     assert {text.get_text() for text in accuracy.texts} == {"only the self query 50 %", "ranking by own norm 59 %"}
@@ -96,7 +97,7 @@ def test_each_metric_has_a_panel_with_its_own_references():
 
 def test_labels_of_references_keep_their_order_and_never_touch():
     references = {TEST: {"a": 0.9, "b": 0.89, "c": 0.91, "d": 0.999, "e": 0.0, "f": 0.3}}
-    figure = figures._draw_learning_curve({"rmc": [lines_of([0.2, 0.905, 0.9])]}, references, [TEST])
+    figure = curves._draw_learning_curve({"rmc": [lines_of([0.2, 0.905, 0.9])]}, references, [TEST])
     (panel,) = figure.axes
     texts = sorted(panel.texts, key=lambda text: references[TEST][text.get_text()[0]])
     boxes = [text.get_window_extent() for text in texts]
@@ -106,14 +107,14 @@ def test_labels_of_references_keep_their_order_and_never_touch():
 
 def test_a_reference_is_labelled_on_the_side_where_the_curve_is_not():
     for end, side in ((0.52, -1), (0.48, 1)):
-        (panel,) = figures._draw_learning_curve({"lstm": [lines_of([0.2, end, end, end])]}, {TEST: {"floor": 0.5}}, [TEST]).axes
+        (panel,) = curves._draw_learning_curve({"lstm": [lines_of([0.2, end, end, end])]}, {TEST: {"floor": 0.5}}, [TEST]).axes
         assert np.sign(panel.texts[0].get_position()[1] - 0.5) == side
 
 
 @given(st.lists(st.floats(0, 10), max_size=12), st.floats(0.01, 0.8))
 def test_spread_keeps_order_distance_and_bounds(wanted, gap):
     wanted = sorted(wanted)
-    placed = figures._spread(wanted, gap, 0, 10)
+    placed = curves._spread(wanted, gap, 0, 10)
     assert all(b - a >= gap - 1e-9 for a, b in itertools.pairwise(placed))
     assert all(-1e-9 <= x <= 10 + 1e-9 for x in placed)
     if all(b - a >= gap for a, b in itertools.pairwise(wanted)):
@@ -134,7 +135,7 @@ QUESTION = "Which vector is number 2 of 8 in distance from vector 5, farthest fi
 def test_each_matrix_stands_at_its_head_and_time_step():
     E, T, H, N = 2, 3, 4, 5
     weights = attention_weights(E, T, H, N)
-    figure = figures._draw_attention(weights, [2, 0], ["one", "two"])
+    figure = slots._draw_attention(weights, [2, 0], ["one", "two"])
     for example, block in enumerate(figure.axes[:E]):
         (mesh,) = (c for c in block.collections if c.get_array() is not None)
         assert mesh.get_clim() == (0, 1)
@@ -148,13 +149,13 @@ def test_each_matrix_stands_at_its_head_and_time_step():
 
 
 def test_the_marked_step_is_framed_and_named_in_red():
-    figure = figures._draw_attention(attention_weights(2, 4, 2, 3), [3, 1], ["one", "two"], mark="query")
+    figure = slots._draw_attention(attention_weights(2, 4, 2, 3), [3, 1], ["one", "two"], mark="query")
     for block, marked in zip(figure.axes, (3, 1), strict=False):
         labels = block.get_xticklabels()
         assert [label.get_text() for label in labels] == [f"query\nt={t + 1}" if t == marked else f"t={t + 1}" for t in range(4)]
-        red = [to_hex(label.get_color()).upper() == figures.MARK for label in labels]
+        red = [to_hex(label.get_color()).upper() == style.MARK for label in labels]
         assert red == [t == marked for t in range(4)]
-        (frame,) = (p for p in block.patches if isinstance(p, Rectangle) and to_hex(p.get_edgecolor()).upper() == figures.MARK)
+        (frame,) = (p for p in block.patches if isinstance(p, Rectangle) and to_hex(p.get_edgecolor()).upper() == style.MARK)
         inside = [frame.get_x() < tick < frame.get_x() + frame.get_width() for tick in block.get_xticks()]
         assert inside == [t == marked for t in range(4)]
 
@@ -162,9 +163,9 @@ def test_the_marked_step_is_framed_and_named_in_red():
 def test_columns_of_the_slots_that_took_it_in_have_a_red_edge_from_then_on():
     E, T, H, N = 2, 3, 2, 4
     held = np.array([[True, False, True, False], [False] * 4])
-    figure = figures._draw_attention(attention_weights(E, T, H, N), [1, 0], ["one", "two"], held=held)
+    figure = slots._draw_attention(attention_weights(E, T, H, N), [1, 0], ["one", "two"], held=held)
     for block, of_example, steps in zip(figure.axes, held, (2, 3), strict=False):
-        red = [c for c in block.collections if c.get_array() is None and to_hex(c.get_colors()[0]).upper() == figures.MARK]
+        red = [c for c in block.collections if c.get_array() is None and to_hex(c.get_colors()[0]).upper() == style.MARK]
         edges = np.concatenate([np.array(c.get_segments()) for c in red if len(c.get_segments())]) if of_example.any() else []
         assert len(edges) == of_example.sum() * steps * (H + 1)
         for (x, y), (end, y_end) in edges:
@@ -175,7 +176,7 @@ def test_columns_of_the_slots_that_took_it_in_have_a_red_edge_from_then_on():
 
 
 def assert_words_are_apart_and_inside(figure):
-    with figures._style():
+    with style.style():
         figure.draw_without_rendering()
     words = [*figure.texts, *(text for legend in figure.legends for text in legend.get_texts())]
     for axes in figure.axes:
@@ -191,9 +192,9 @@ def assert_words_are_apart_and_inside(figure):
 @pytest.mark.parametrize("shape", [(3, 4, 4, 4), (3, 8, 8, 8), (1, 4, 1, 1), (4, 8, 2, 16), (1, 8, 8, 1), (2, 4, 8, 16)])
 def test_no_words_overlap_or_leave_the_picture(shape):
     E, T, _, N = shape
-    with figures._style():
+    with style.style():
         held = np.ones((E, N), bool)
-        figure = figures._draw_attention(attention_weights(*shape), [0, T - 1, 0, T - 1][:E], [QUESTION] * E, held=held)
+        figure = slots._draw_attention(attention_weights(*shape), [0, T - 1, 0, T - 1][:E], [QUESTION] * E, held=held)
     assert_words_are_apart_and_inside(figure)
     assert figure.bbox.width < 3000 and figure.bbox.height < 1250
 
@@ -209,28 +210,28 @@ def gate_values(E, T, N, G):
 def test_each_gate_is_its_mean_over_time_and_its_slot_named():
     values = gate_values(2, 4, 3, 10)
     held = np.array([[True, False, False], [False, False, True]])
-    figure = figures._draw_gates(values, [1, 3], ["one", "two"], held=held)
+    figure = slots._draw_gates(values, [1, 3], ["one", "two"], held=held)
     panels = np.reshape(figure.axes, (3, 2))
     for slot, example in np.ndindex(3, 2):
         panel = panels[slot, example]
         lines = {line.get_label(): line for line in panel.get_lines()}
         lines = {label.partition(":")[0]: line for label, line in lines.items()}
         assert list(lines) == ["reference", "input gate", "forget gate"]
-        assert lines["reference"].get_xdata()[0] == [2, 4][example] and lines["reference"].get_color() == figures.MARK
+        assert lines["reference"].get_xdata()[0] == [2, 4][example] and lines["reference"].get_color() == style.MARK
         for (name, gate), band in zip(values.items(), panel.collections, strict=True):
             np.testing.assert_allclose(lines[name].get_ydata(), gate[example, :, slot].mean(-1))
             np.testing.assert_array_equal(lines[name].get_xdata(), [1, 2, 3, 4])
             corners = band.get_paths()[0].vertices[:, 1]
             assert corners.max() == pytest.approx(np.quantile(gate[example, :, slot], 0.9, axis=-1).max())
         (name,) = panel.texts
-        assert name.get_text() == f"slot {slot + 1}" and (name.get_color() == figures.MARK) == held[example, slot]
+        assert name.get_text() == f"slot {slot + 1}" and (name.get_color() == style.MARK) == held[example, slot]
     assert [panel.get_title(loc="left") for panel in panels[0]] == ["one", "two"]
 
 
 @pytest.mark.parametrize("shape", [(3, 8, 5, 2), (1, 4, 1, 1)])
 def test_no_words_of_the_gates_overlap(shape):
     E, T, _, _ = shape
-    assert_words_are_apart_and_inside(figures._draw_gates(gate_values(*shape), [0, T // 2, T - 1][:E], [QUESTION] * E))
+    assert_words_are_apart_and_inside(slots._draw_gates(gate_values(*shape), [0, T // 2, T - 1][:E], [QUESTION] * E))
 
 
 def looks(heads):
@@ -243,21 +244,21 @@ def looks(heads):
 def test_attention_before_at_and_after_stands_in_its_place():
     places = looks(2)
     places["the input"]["head 1"]["before"] = None
-    panels = figures._draw_shares(places, "query").axes
+    panels = slots._draw_shares(places, "query").axes
     for panel, (place, lines) in zip(panels, places.items(), strict=True):
         assert panel.get_title() == f"to {place}"
         for line, values in zip(panel.get_lines(), lines.values(), strict=True):
             np.testing.assert_allclose(line.get_ydata(), np.array(list(values.values()), float))
         assert [label.get_text() for label in panel.get_xticklabels()] == ["before", "at", "after"] and panel.get_xlabel() == "the query"
-    assert_words_are_apart_and_inside(figures._draw_shares(looks(8), "reference"))
+    assert_words_are_apart_and_inside(slots._draw_shares(looks(8), "reference"))
 
 
 def test_accuracies_stand_at_their_names_beside_intact_and_floors():
     intact = {"accuracy": 0.9, "accuracy_without_self": 0.8}
     row = {"before": {"accuracy": 0.4, "accuracy_without_self": 0.3}, "after": {"accuracy": 0.6, "accuracy_without_self": None}}
-    slots = {f"slot {k + 1}": row for k in range(8)} | {"the slots that took in the reference": row}
-    tests = {"when these are wiped": slots, "when no slot attends to": {"everything but itself": row}}
-    figure = figures._draw_accuracies(tests, intact, {**FLOORS, "test_accuracy_without_self": {"only the self query": 1 / 3}})
+    wiped = {f"slot {k + 1}": row for k in range(8)} | {"the slots that took in the reference": row}
+    tests = {"when these are wiped": wiped, "when no slot attends to": {"everything but itself": row}}
+    figure = slots._draw_accuracies(tests, intact, {**FLOORS, "test_accuracy_without_self": {"only the self query": 1 / 3}})
     panels = np.reshape(figure.axes, (2, 2))
     for (i, metric), (j, (test, table)) in itertools.product(enumerate(intact), enumerate(tests.items())):
         lines = {line.get_label(): line for line in panels[i, j].get_lines()}

@@ -15,11 +15,12 @@ import fakecupy
 import numpy as np
 import pytest
 
-from tinyrmc import figures, nn
+from tinyrmc import nn
 from tinyrmc.backend import blas_threads, to_host
 from tinyrmc.baselines import LSTM
 from tinyrmc.discovery import load_task
 from tinyrmc.engine import Tape
+from tinyrmc.figures.text import _draw_answers
 from tinyrmc.memory import PaperRelationalMemory, RelationalMemory
 from tinyrmc.training import HELD_OUT_SEED, Samples, TrainConfig, Trainer
 
@@ -876,7 +877,7 @@ def test_impossible_data_is_refused(values, says):
 
 def test_mistakes_are_marked():
     rows = {"some": [("12+3", "15", "15"), ("9-9", "0", "7")], "none": []}
-    figure = figures._draw_answers(rows, {"network": np.array([0.5, 1.0]), "constant answer": np.array([0.1, 0.2])})
+    figure = _draw_answers(rows, {"network": np.array([0.5, 1.0]), "constant answer": np.array([0.1, 0.2])})
     (cell,) = figure.artists
     (marked,) = [text for text in figure.texts if text.get_color() == "white"]
     left, bottom, width, height = cell.get_x(), cell.get_y(), cell.get_width(), cell.get_height()

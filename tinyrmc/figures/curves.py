@@ -1,0 +1,265 @@
+"""Learning curves of runs: means and ranges over seeds, against steps, samples or hours, alone or in a grid."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, MaxNLocator, PercentFormatter
+
+from .style import COLOURS, GREY, PLATE, save, style, wrap
+
+AXES = {"steps": "step", "samples": "samples", "hours": "seconds"}  # what a curve may be drawn against: the field of a line of metrics
+
+
+def _spread(wanted: Sequence[float], gap: float, low: float, high: float) -> list[float]:
+    """Positions in [low, high], in the order given and near to what is wanted, at least `gap` apart where there is room for that."""
+    placed, floor, ceiling = list(wanted), low, high
+    for k in range(len(placed)):
+        placed[k] = max(placed[k], floor)
+        floor = placed[k] + gap
+    for k in reversed(range(len(placed))):
+        placed[k] = min(placed[k], ceiling)
+        ceiling = placed[k] - gap
+    return placed
+
+
+def shared_points(runs: Sequence[Sequence[dict]], metric: str, axis: str = "steps") -> tuple[np.ndarray, np.ndarray]:
+    """The points (S,) on `axis`, a name in AXES, at which all runs have a value of `metric`, and these values (R, S).
+
+    A run is its lines of metrics.jsonl.
+    """
+    place = AXES[axis]
+    curves = [{line[place]: line[metric] for line in lines if line.get(metric) is not None} for lines in runs]
+    points = sorted(set.intersection(*map(set, curves)))
+    values = np.array([[curve[point] for point in points] for curve in curves], float)
+    return np.array(points), values.reshape(len(curves), len(points))
+
+
+def mean_and_range(runs: Sequence[Sequence[dict]], metric: str, axis: str = "steps") -> tuple[np.ndarray, ...]:
+    """Points (S,) on `axis`, and the runs' mean (S,), lowest (S,) and highest (S,) value of `metric` at each.
+
+    Against steps or samples these are the points at which all were measured. No two runs are ever measured after the same time: against
+    hours (which come in seconds) each run is interpolated linearly between its own measurements, from the first that all have behind them
+    to the end of the shortest. The mean of such lines bends at their own points alone, so these are the points.
+    """
+    if axis != "hours" or len(runs) == 1:
+        points, values = shared_points(runs, metric, axis)
+    else:
+        curves = [shared_points([lines], metric, axis) for lines in runs]
+        points = np.unique(np.concatenate([x for x, _ in curves]))
+        for x, _ in curves:
+            points = points[(x[0] <= points) & (points <= x[-1])] if len(x) else points[:0]
+        values = np.stack([np.interp(points, x, y[0]) if len(points) else points for x, y in curves])
+    return points, values.mean(axis=0), values.min(axis=0), values.max(axis=0)
+
+
+def rung_starts(lines: Sequence[dict], axis: str = "steps") -> list[tuple[float, str]]:
+    """(point on `axis`, rung) at which a run began each rung of its curriculum.
+
+    The `rung` of a line is the one climbed up to that line's step.
+    """
+    starts, current, since = [], None, 0
+    for line in lines:
+        if "rung" in line:
+            if line["rung"] != current:
+                current = line["rung"]
+                starts.append((since, current))
+            since = line[AXES[axis]]
+    return starts
+
+
+def learning_curve(
+    groups: Mapping[str, Sequence[Sequence[dict]]],
+    references: Mapping[str, Mapping[str, float]],
+    metrics: Sequence[str],
+    path,
+    title: str = "",
+    axis: str = "steps",
+) -> Path:
+    """Draw metrics against optimizer steps, or another of AXES, into the PNG file `path`; returns it.
+
+    Each metric has a panel, each group a line: the mean over its runs, in a band from the lowest to the highest (see `mean_and_range`).
+    If there is but one run in all, its value on the training batches is drawn thinly too, and its rungs are marked at the bottom.
+
+    Args:
+        groups: {label: runs}, a run being its lines of metrics.jsonl. Lines without a metric, or with null, do not count for it.
+        references: {metric: {label: value}}: floors and published numbers, drawn as dashed lines.
+        metrics: names such as "test_accuracy". What is called accuracy is a fraction, shown in percent.
+
+    Raises ValueError where the runs of a group have no point in common, OSError where the file cannot be written.
+    """
+    with style():
+        return save(_draw_learning_curve(groups, references, metrics, title, axis), path)
+
+
+def _draw_learning_curve(groups, references, metrics, title="", axis="steps") -> Figure:
+    figure = Figure(figsize=(0.6 + 5.2 * len(metrics), 4.2 + 0.2 * len(groups)), layout="constrained")
+    panels = figure.subplots(1, len(metrics), sharex=True, squeeze=False)[0]
+    single = len(groups) == 1 and len(next(iter(groups.values()))) == 1
+    for panel, metric in zip(panels, metrics, strict=True):
+        for number, (label, runs) in enumerate(groups.items()):
+            _draw_group(panel, label, runs, metric, COLOURS[number % len(COLOURS)], axis, single)
+        _draw_references(panel, references.get(metric, {}))
+        _label_axes(panel, metric, axis)
+    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=len(metrics))
+    if title:
+        figure.suptitle(title)
+    figure.draw_without_rendering()  # settles the layout: the labels below are spaced by the panels' final size
+    for panel, metric in zip(panels, metrics, strict=True):
+        _label_references(panel, references.get(metric, {}), metric)
+        if single:
+            _mark_rungs(panel, rung_starts(next(iter(groups.values()))[0], axis))
+    return figure
+
+
+def _draw_group(panel, label, runs, metric, colour, axis, with_training=False, count_seeds=True):
+    points, mean, low, high = mean_and_range(runs, metric, axis)
+    if not len(points):
+        raise ValueError(f"the runs of {label!r} have no step in common at which {metric} was measured")
+    if len(runs) > 1:
+        between = ", interpolated" if axis == "hours" else ""
+        label += f": mean and range of {len(runs)} seeds{between}" if count_seeds else ""
+        panel.fill_between(points, low, high, color=colour, alpha=0.2, linewidth=0)
+    panel.plot(points, mean, color=colour, linewidth=1.8, label=label, marker="o" if len(points) == 1 else None)
+    if with_training and metric.startswith("test_"):
+        training_points, training = shared_points(runs, metric.removeprefix("test_"), axis)
+        of_rung = ", current rung" if rung_starts(runs[0]) else ""  # easier than what the held-out examples ask
+        if len(training_points):
+            panel.plot(training_points, training[0], color=colour, linewidth=0.8, alpha=0.35, label=f"on its training batches{of_rung}")
+
+
+def _draw_references(panel, references):
+    for value in references.values():
+        panel.axhline(value, color=GREY, linewidth=0.9, dashes=(5, 3), zorder=1)
+
+
+def _is_fraction(metric):
+    return "accuracy" in metric
+
+
+def _words(metric):
+    words = metric.removeprefix("test_").replace("_", " ")
+    return f"held-out {words}" if metric.startswith("test_") else words
+
+
+def _label_axes(panel, metric, axis="steps"):
+    panel.set_title(_words(metric), fontsize=11)
+    panel.set_xlim(left=0)
+    panel.margins(x=0)
+    panel.locator_params(axis="x", nbins=6)
+    unit, name = 1, axis
+    if axis == "hours":  # the points are seconds
+        unit, name = (3600, "hours of training") if panel.get_xlim()[1] > 2 * 3600 else (60, "minutes of training")
+        panel.xaxis.set_major_locator(_Multiples(unit))
+    panel.set_xlabel(name)
+    panel.xaxis.set_major_formatter(FuncFormatter(lambda point, _: f"{point / unit:,.10g}"))
+    panel.grid(axis="y", color="#E6E6E6", linewidth=0.6)
+    panel.set_axisbelow(True)
+    if _is_fraction(metric):
+        panel.set_ylim(0, 1.02)  # a curve at 100 % does not hide in the frame
+        panel.set_yticks(np.arange(0, 1.01, 0.2))
+        panel.yaxis.set_major_formatter(PercentFormatter(1, decimals=0, symbol=" %"))
+
+
+class _Multiples(MaxNLocator):
+    """Ticks at round numbers of a unit."""
+
+    def __init__(self, unit):
+        super().__init__(nbins=6)
+        self.unit = unit
+
+    def tick_values(self, low, high):
+        return super().tick_values(low / self.unit, high / self.unit) * self.unit
+
+
+def _label_references(panel, references, metric):
+    """Each reference's name and value at the right edge, on the emptier side of its line; labels that would touch are moved apart."""
+    low, high = panel.get_ylim()
+    line_height = 8 * 1.35 / (panel.get_window_extent().height * 72 / panel.figure.dpi) * (high - low)  # of 8 points
+    curves = [line.get_data() for line in panel.get_legend_handles_labels()[0]]
+    near = np.concatenate([[], *(y[x > 0.6 * max(x)] for x, y in curves)])  # what is drawn where the labels will stand
+
+    def place(value):
+        above, below = value + 0.6 * line_height, value - 0.6 * line_height
+        hits = [np.count_nonzero(abs(near - y) < 0.6 * line_height) for y in (above, below)]
+        return above if hits[0] <= hits[1] else below
+
+    references = sorted(references.items(), key=lambda pair: pair[1])
+    wanted = [place(value) for _, value in references]
+    places = _spread(wanted, line_height, low + 0.5 * line_height, high - 0.5 * line_height)
+    for (label, value), y in zip(references, places, strict=True):
+        number = f"{100 * value:.0f} %" if _is_fraction(metric) else f"{value:.3g}"
+        text = panel.text(
+            0.995, y, f"{label} {number}", transform=panel.get_yaxis_transform(), ha="right", va="center", fontsize=8, color=GREY,
+            bbox=PLATE, zorder=3,
+        )  # fmt: skip
+        text.set_in_layout(False)
+
+
+def _mark_rungs(panel, starts):
+    """A tick at the bottom where each rung began, its name above; early rungs pass quickly, so names are moved apart and led to."""
+    left, right = panel.get_xlim()
+    line_height = 7 * 1.35 / (panel.get_window_extent().width * 72 / panel.figure.dpi) * (right - left)  # of 7 points, standing
+    places = _spread([step for step, _ in starts], line_height, left + 0.6 * line_height, right - 0.6 * line_height)
+    for (step, rung), x in zip(starts, places, strict=True):
+        across = panel.get_xaxis_transform()
+        panel.plot([step, step, x], [0, 0.02, 0.05], transform=across, color=GREY, linewidth=0.7, scalex=False, scaley=False)
+        text = panel.text(x, 0.06, rung, transform=across, ha="center", va="bottom", rotation=90, fontsize=7, color=GREY, bbox=PLATE)
+        text.set_in_layout(False)
+
+
+def curve_grid(
+    panels: Mapping[str, Mapping[str, Mapping[str, Sequence[Sequence[dict]]]]],
+    references: Mapping[str, float],
+    metric: str,
+    path,
+    title: str = "",
+    axis: str = "steps",
+) -> Path:
+    """Draw the learning curves of many configurations, a panel for some of them, into the PNG file `path`; returns it.
+
+    Args:
+        panels: {row: {column: {line: runs}}}, every row with the same columns and every panel with the same lines. Runs are as in
+            `learning_curve`; where there are none, the panel says so.
+        references: {label: value}, drawn in each panel and named in the first.
+    """
+    with style():
+        return save(_draw_curve_grid(panels, references, metric, title, axis), path)
+
+
+def _draw_curve_grid(panels, references, metric, title="", axis="steps") -> Figure:
+    columns = list(next(iter(panels.values())))
+    figure = Figure(figsize=(1.2 + 3.4 * len(columns), 1.4 + 2.9 * len(panels)), layout="constrained")
+    grid = figure.subplots(len(panels), len(columns), sharex=True, sharey=True, squeeze=False)
+    filled = [
+        (panel, ", ".join(filter(None, [column, row])), lines)
+        for across, (row, of_row) in zip(grid, panels.items(), strict=True)
+        for panel, (column, lines) in zip(across, of_row.items(), strict=True)
+    ]
+    handles = {}
+    for panel, _, lines in filled:
+        missing = []
+        for number, (label, runs) in enumerate(lines.items()):
+            if runs and len(mean_and_range(runs, metric, axis)[0]):
+                _draw_group(panel, label, runs, metric, COLOURS[number % len(COLOURS)], axis, count_seeds=False)
+                handles.setdefault(label, panel.get_legend_handles_labels()[0][-1])
+            else:
+                missing.append(f"{label}: {'no point in common' if runs else 'not run'}")
+        _draw_references(panel, references)
+        words = panel.text(0.02, 0.98, "\n".join(missing), transform=panel.transAxes, va="top", fontsize=7, color=GREY, bbox=PLATE)
+        words.set_visible(bool(missing))
+    for panel, name, _ in filled:  # when all is drawn, for the panels share their axes
+        _label_axes(panel, metric, axis)
+        panel.set_title(name, fontsize=10)
+        panel.label_outer()
+    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=min(4, max(1, len(handles))))
+    several = any(len(runs) > 1 for of_row in panels.values() for lines in of_row.values() for runs in lines.values())
+    band = f"mean and range of the seeds{', interpolated' if axis == 'hours' else ''}" if several else ""
+    figure.suptitle("\n".join(filter(None, [wrap(title, 40 * len(columns)), band])), fontsize=10)
+    figure.supylabel(_words(metric), fontsize=10)
+    figure.draw_without_rendering()
+    _label_references(grid[0, 0], references, metric)
+    return figure

@@ -1,0 +1,110 @@
+"""Pictures of text: tables, and answers written character by character."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Rectangle
+from matplotlib.ticker import PercentFormatter
+
+from .style import COLOURS, DPI, GREY, MARK, save, style
+
+
+def table(rows: Sequence[Sequence[str]], path, note: str = "") -> Path:
+    """Draw a table, its head first, into the PNG file `path`, with a note below; returns it. Long cells are wrapped."""
+    with style():
+        return save(_draw_table(rows, note), path)
+
+
+def _draw_table(rows, note="") -> Figure:
+    """All sizes here are in pixels. A column of numbers stands to the right, others to the left."""
+    figure, pad = Figure(figsize=(1, 1), dpi=DPI), 12
+
+    def words(text, width, **style):
+        text = text.replace("`", "").replace(" %", "\u00a0%")
+        wrapped = textwrap.fill(text, width, break_long_words=False, break_on_hyphens=False)
+        return figure.text(0, 0, wrapped, va="top", fontsize=8, **style)
+
+    cells = [[words(cell, 34, fontweight="bold" if k == 0 else "normal") for cell in row] for k, row in enumerate(rows)]
+    boxes = np.array([[(box.width, box.height) for box in (cell.get_window_extent() for cell in row)] for row in cells])
+    widths, heights = boxes[..., 0].max(axis=0) + 2 * pad, boxes[..., 1].max(axis=1) + pad
+    rights, bottoms = pad + np.cumsum(widths), pad + np.cumsum(heights)
+    below = words(note, max(40, int(rights[-1] / 10.5)), color=GREY)
+    width, height = rights[-1] + pad, bottoms[-1] + (below.get_window_extent().height + 2 * pad if note else pad)
+    figure.set_size_inches(width / DPI, height / DPI)
+    below.set_position((2 * pad / width, 1 - (bottoms[-1] + pad) / height))
+    for column, (right, of_column) in enumerate(zip(rights, widths, strict=True)):
+        numeric = all(re.fullmatch(r"[\d.,:]+( %)?|not run|", row[column]) for row in rows[1:])
+        x = right - pad if numeric else right - of_column + pad
+        for row, bottom, of_row in zip(cells, bottoms, heights, strict=True):
+            row[column].set_position((x / width, 1 - (bottom - of_row + pad / 2) / height))
+            row[column].set_horizontalalignment("right" if numeric else "left")
+    for k, bottom in enumerate(bottoms):
+        y = 1 - bottom / height
+        line = {"color": GREY if k == 0 else "#DDDDDD", "linewidth": 1.0 if k == 0 else 0.6}
+        figure.add_artist(Line2D([pad / width, 1 - pad / width], [y, y], **line))
+    return figure
+
+
+def answers(rows: Mapping[str, Sequence[tuple[str, str, str]]], by_place: Mapping[str, np.ndarray], path) -> Path:
+    """Draw questions with the right answer and a network's, its mistakes marked, into the PNG file `path`; returns it.
+
+    Args:
+        rows: {heading: [(question, right answer, the network's answer)]}, the two answers being of equal length.
+        by_place: {label: accuracies (T,)} at each place of the answers, drawn as bars beside; NaN where there is no such place.
+    """
+    with style():
+        return save(_draw_answers(rows, by_place), path)
+
+
+def _draw_answers(rows, by_place) -> Figure:
+    """All sizes here are in pixels; each character stands in a cell of its own."""
+    pitch, line, left, between, top = 13, 30, 30, 50, 70
+    everything = [row for group in rows.values() for row in group]
+    heads = ("input", "right answer", "answer")
+    columns = [max(len(head), *(len(row[k]) for row in everything)) for k, head in enumerate(heads)]
+    starts = left + np.cumsum([0, *(pitch * size + between for size in columns)])  # of the three columns, and of the bars
+    width, height = starts[-1] + 620, max(420, top + line * (len(everything) + 2 * len(rows)))
+    figure = Figure(figsize=(width / DPI, height / DPI), dpi=DPI)
+
+    def write(x, y, text, **style):
+        figure.text(x / width, 1 - y / height, text, va="center", **{"fontsize": 9, **style})
+
+    def spell(x, y, text, right):
+        for k, (character, wanted) in enumerate(zip(text, right, strict=True)):
+            wrong = character != wanted
+            if wrong:
+                cell = (x + pitch * k) / width, 1 - (y + 12) / height
+                figure.add_artist(Rectangle(cell, pitch / width, 24 / height, color=MARK, linewidth=0))
+            colour = "white" if wrong else "black"
+            write(x + pitch * (k + 0.5), y, character, ha="center", family="monospace", color=colour)
+
+    for x, head in zip(starts, heads, strict=False):
+        write(x, 30, head, fontweight="bold")
+    y = top
+    for heading, group in rows.items():
+        write(left, y, heading, fontsize=8, color=GREY)
+        for row in group:
+            y += line
+            for x, text, right in zip(starts, row, (row[0], row[1], row[1]), strict=False):
+                spell(x, y, text, right)
+        y += 2 * line
+
+    panel = figure.add_axes(((starts[-1] + 70) / width, 75 / height, 520 / width, 1 - 145 / height))
+    share = 0.8 / len(by_place)
+    for number, (label, values) in enumerate(by_place.items()):
+        x = np.arange(len(values)) + 1 + (number - (len(by_place) - 1) / 2) * share
+        panel.bar(x, values, share, color=(COLOURS[0], "#BBBBBB")[number % 2], label=label)
+    panel.set_xticks(np.arange(len(values)) + 1)
+    panel.set_title("accuracy at each place of the answer", fontsize=9)
+    panel.set_ylim(0, 1.02)
+    panel.yaxis.set_major_formatter(PercentFormatter(1, decimals=0, symbol=" %"))
+    panel.tick_params(labelsize=8)
+    panel.legend(fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.09), ncols=len(by_place))
+    return figure
