@@ -12,6 +12,7 @@ products: which part of a step of 8 slots x 256 its matrix products take on one 
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import statistics
@@ -153,5 +154,9 @@ def programs(rounds: int = 200) -> float:
 
 
 if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     measures = {measure.__name__: measure for measure in (overhead, unroll, growth, products, programs)}
-    print(json.dumps(measures[sys.argv[1]](*map(int, sys.argv[2:]))))
+    parser.add_argument("cost", choices=measures)
+    parser.add_argument("steps", type=int, nargs="?")
+    options = parser.parse_args()
+    print(json.dumps(measures[options.cost](*([] if options.steps is None else [options.steps]))))

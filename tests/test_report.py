@@ -178,6 +178,7 @@ def test_the_command_writes_the_table_its_numbers_and_its_picture(larger, capsys
         ("nowhere", "cannot read nowhere/config.json"),
         ("empty", "there is no evaluated run in empty; train one, or give other paths"),
         ("empty --out results.txt", "--out results.txt: give a name that ends in .md"),
+        ("run --out mine.md", "--out mine.md exists and is no table of ours"),
         ("run --out file/results.md", "cannot write file/results.md"),
         ("run --sead", "unrecognized arguments: --sead"),
     ],
@@ -185,11 +186,13 @@ def test_the_command_writes_the_table_its_numbers_and_its_picture(larger, capsys
 def test_bad_words_get_one_line_and_exit_code_2(words, says, larger, capsys):
     Path("empty").mkdir()
     Path("file").touch()
+    Path("mine.md").write_text("mine")
     logged(larger, path="run")
     with pytest.raises(SystemExit) as caught:
         run_main(lambda: report.main(words.split()))
     err = capsys.readouterr().err
     assert caught.value.code == 2 and err.startswith("error: ") and err.count("\n") == 1 and says in err
+    assert Path("mine.md").read_text() == "mine"
 
 
 @pytest.mark.parametrize("name", discovery.task_files())

@@ -133,7 +133,7 @@ def layer_norm(xp, x, gain, offset, residual=None, *, epsilon=1e-5):
 @layer_norm.vjp
 def _(xp, needs, g, normed, scale, gain, has_residual):
     # With n = normed and h = g * gain: gx = scale * (h - mean(h) - n * mean(h * n)), the projection of h off the constants and off n.
-    weights = gain / normed.shape[-1]
+    weights = gain / normed.shape[-1]  # g @ weights is mean(h)
     gn = g * normed
     gx = g * gain
     gx -= gemm(g, weights)[..., None]

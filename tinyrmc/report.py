@@ -269,11 +269,14 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("paths", nargs="+", type=Path, metavar="RUNS", help="run directories, and folders of them such as runs/")
     parser.add_argument("--seeds", action="store_true", help="show every seed and every metric instead")
     parser.add_argument(
-        "--out", type=Path, metavar="FILE.md", help="write the table there, and beside it FILE.json and FILE.png; replaced if they exist"
-    )
+        "--out", type=Path, metavar="FILE.md",
+        help="write the table there, and beside it FILE.json and FILE.png; a table written before is replaced",
+    )  # fmt: skip
     options = parser.parse_args(argv)
     if options.out is not None and options.out.suffix != ".md":
         raise UsageError(f"--out {options.out}: give a name that ends in .md; a .json and a .png are written beside it")
+    if options.out is not None and options.out.exists() and not options.out.with_suffix(".json").exists():
+        raise UsageError(f"--out {options.out} exists and is no table of ours (there is no .json beside it); choose another name")
     runs, left_out = find_runs(options.paths)
     for line in left_out:
         print(f"left out: {line}", file=sys.stderr)
