@@ -406,11 +406,11 @@ class Task(BaseTask):
     """Program evaluation; see the module's text."""
 
     presets = {
-        "quick": ("copy 5 digits, or --data.kind reverse, or double: minutes on a laptop", QUICK),
-        "addition": ("add two numbers of 3 digits: minutes on a laptop", ADDITION),
-        "addition5": ("add two numbers of 5 digits: about an hour on a laptop", ADDITION5),
+        "quick": ("copy 5 digits, or --data.kind reverse, or double: minutes on a laptop, to 100 %", QUICK),
+        "addition": ("add two numbers of 3 digits; no whole run yet", ADDITION),
+        "addition5": ("add two numbers of 5 digits; not run here", ADDITION5),
         "paper": ("2 operations on 5 digits with the paper's settings, or --data.kind addition, control; not run here", PAPER),
-        "paper_hard": ("3 operations on 6 digits, the paper's harder variant", PAPER_HARD),
+        "paper_hard": ("3 operations on 6 digits, the paper's harder variant; not run here", PAPER_HARD),
     }
     test_examples = 12_800
     published = {

@@ -6,7 +6,6 @@ Derivatives are in test_primitives.py, refusals in test_engine_refusals.py.
 import copy
 import gc
 import threading
-import time
 import tracemalloc
 import weakref
 
@@ -143,14 +142,12 @@ def test_a_tape_can_be_read(xp):
 
 
 def test_a_hundred_thousand_operations():
-    """No recursion, and a few microseconds an operation: 10 s would be a hundred of them."""
-    start = time.perf_counter()
+    """No recursion, whose depth Python limits."""
     with Tape() as tape:
         x = y = tape.watch(np.ones(()))
         for _ in range(100_000):
             y = y + 1.0
     assert tape.gradient(y, x) == 1.0
-    assert time.perf_counter() - start < 10
 
 
 def test_gradient_of_an_intermediate(xp):
