@@ -3,6 +3,8 @@
 #   make train                     a Relational Memory Core learns "nth farthest"; ARGS="ladder --seed 1" is passed on, `make train ARGS=--help`
 #   make test                      the test suite; ARGS="-k memory" is passed on
 #   make lint                      ruff
+#   make lab                       opens the chapters in JupyterLab
+#   make chapters                  makes the notebooks from chapters/source/; ARGS="04 07": these; ARGS=--help
 #   make bench                     measures on this machine (about twenty minutes, leave it alone); ARGS=--quick: a first look
 #   make clean                     away with the virtual environment, caches and builds; runs/ is kept
 #
@@ -22,7 +24,7 @@ absent := environment
 endif
 endif
 
-.PHONY: help train test lint bench clean environment
+.PHONY: help train test lint lab chapters bench clean environment
 .NOTPARALLEL:
 
 help:
@@ -36,6 +38,12 @@ test: $(VENV)/installed-dev
 
 lint: $(VENV)/installed-dev
 	$(python) -m ruff check .
+
+lab: $(VENV)/installed-notebooks
+	$(python) -m jupyterlab chapters $(ARGS)
+
+chapters: $(VENV)/installed-notebooks
+	$(python) chapters/build.py $(ARGS)
 
 bench: $(VENV)/installed-bench
 	$(python) benchmarks/cpu.py $(ARGS)
@@ -51,6 +59,10 @@ $(VENV)/installed: pyproject.toml $(absent)
 
 $(VENV)/installed-dev: pyproject.toml $(absent)
 	$(python) -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@ $(VENV)/installed
+
+$(VENV)/installed-notebooks: pyproject.toml $(absent)
+	$(python) -m pip install --quiet --disable-pip-version-check --editable '.[notebooks]'
 	@touch $@ $(VENV)/installed
 
 # On Linux pip takes PyTorch's build for CUDA, some gigabytes; one that is installed already, such as the CPU build, stays.

@@ -1,0 +1,86 @@
+"""Makes the notebooks: chapters/source/NN_name.py, which people edit, becomes chapters/NN_name.ipynb, executed, which people read.
+
+    python chapters/build.py                    all of them
+    python chapters/build.py 04 07              these
+    python chapters/build.py --check            executes all briefly (TINYRMC_FAST=1), writes nothing
+
+The sources are in the percent format of jupytext. A cell that draws says in its first line what is to be seen, for those who cannot see it:
+`# %% alt="The weights of four heads"`. A cell whose output differs from run to run, such as a measured time, is marked
+`# %% tags=["varies"]`, and its output is not kept. So the same source gives the same bytes on the same machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import os
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+LONGEST = 300  # seconds for one cell
+VARIES = "varies"
+METADATA = {
+    "kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"},
+    "language_info": {"name": "python"},
+}
+
+
+def sources(names=()) -> list[Path]:
+    """The chapters' sources in order; of `names`, beginnings of file names, if there are any."""
+    found = sorted((HERE / "source").glob("[0-9][0-9]_*.py"))
+    missing = [name for name in names if not any(path.name.startswith(name) for path in found)]
+    if missing:
+        raise SystemExit(f"no chapter begins with {missing[0]!r}; there are {', '.join(path.stem for path in found)}")
+    return [path for path in found if not names or path.name.startswith(tuple(names))]
+
+
+def read(source: Path):
+    """The notebook of a source, not executed; the same cells have the same ids, whoever makes them."""
+    import jupytext
+
+    notebook = jupytext.read(source)
+    for number, cell in enumerate(notebook.cells):
+        cell["id"] = hashlib.sha1(f"{number} {cell.source}".encode()).hexdigest()[:8]
+        alt, tags = cell.metadata.get("alt"), cell.metadata.get("tags")
+        cell.metadata = {"tags": tags} if tags else {}
+        if alt:
+            cell.metadata["mystnb"] = {"image": {"alt": alt}}  # as the website's builder wants it
+    notebook.metadata = METADATA
+    notebook.nbformat, notebook.nbformat_minor = 4, 5
+    return notebook
+
+
+def execute(notebook, brief: bool = False):
+    """Run a notebook's cells in the chapters' folder; a cell that fails raises nbclient's CellExecutionError."""
+    from nbclient import NotebookClient
+
+    one_thread = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}  # small products, and always the same bits
+    environment = {name: value for name, value in os.environ.items() if name != "TINYRMC_FAST"} | one_thread
+    environment |= {"TINYRMC_FAST": "1"} if brief else {}
+    client = NotebookClient(notebook, timeout=LONGEST, record_timing=False, resources={"metadata": {"path": str(HERE)}})
+    client.extra_arguments = ["--IPKernelApp.log_level=ERROR"]  # it warns of sockets that other users of this machine could read
+    client.execute(env=environment)
+    notebook.metadata = METADATA  # the kernel has added its version
+    for cell in notebook.cells:
+        if VARIES in cell.metadata.get("tags", []):
+            cell.outputs = []
+
+
+def main(words=None):
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", metavar="NN", help="chapters (default: all)")
+    parser.add_argument("--check", action="store_true", help="execute briefly, write nothing")
+    options = parser.parse_args(words)
+    import nbformat
+
+    for source in sources(options.names):
+        print(source.stem, flush=True)
+        notebook = read(source)
+        execute(notebook, brief=options.check)
+        if not options.check:
+            nbformat.write(notebook, HERE / f"{source.stem}.ipynb")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

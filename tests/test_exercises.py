@@ -1,0 +1,152 @@
+"""The chapters' exercises: each accepts its solution and rejects what is wrong, and says what it is."""
+
+import importlib
+import pkgutil
+
+import numpy as np
+import pytest
+
+from tinyrmc import exercises
+from tinyrmc.engine import Tensor
+from tinyrmc.exercises.exercise import Exercise, exercise
+
+MODULES = [name for _, name, _ in pkgutil.iter_modules(exercises.__path__) if name != "exercise"]
+ALL = {
+    f"{module}.{name}": value
+    for module in MODULES
+    for name, value in vars(importlib.import_module(f"tinyrmc.exercises.{module}")).items()
+    if isinstance(value, Exercise)
+}
+
+
+def nothing(*_): ...
+
+
+def unwritten(*_):
+    raise NotImplementedError
+
+
+@pytest.fixture(params=ALL.values(), ids=ALL.keys())
+def ex(request):
+    return request.param
+
+
+def test_the_solution_is_right(ex):
+    assert ex.judge(ex.__wrapped__).state == "right"
+
+
+@pytest.mark.parametrize("answer", [nothing, unwritten])
+def test_an_empty_answer_is_not_attempted(ex, answer):
+    assert ex.judge(answer).state == "not attempted"
+
+
+def plain(value):
+    return value.data if isinstance(value, Tensor) else value
+
+
+def test_another_shape_is_wrong(ex):
+    def one_more(value):
+        if isinstance(value, dict):
+            return {**value, "one more": 0}
+        if isinstance(value, (tuple, list)):
+            return [*value, 0]
+        return value + "!" if isinstance(value, str) else np.stack([plain(value)] * 2)
+
+    assert ex.judge(lambda *arguments: one_more(ex(*arguments))).state == "wrong"
+
+
+def test_numbers_that_are_none_are_wrong(ex):
+    def spoilt(value):
+        if isinstance(value, dict):
+            return {key: spoilt(inner) for key, inner in value.items()}
+        if isinstance(value, (tuple, list)):
+            return [spoilt(inner) for inner in value]
+        return value + "!" if isinstance(value, str) else np.asarray(plain(value)) * np.nan
+
+    assert ex.judge(lambda *arguments: spoilt(ex(*arguments))).state == "wrong"
+
+
+def test_there_are_hints_cases_and_mistakes(ex):
+    assert ex.__doc__ and len(ex.hints) >= 1 and len(ex.cases()) >= 3 and len(ex.mistakes) >= 2
+
+
+@pytest.mark.parametrize(("name", "what"), [(name, what) for name, each in ALL.items() for what in each.mistakes])
+def test_a_mistake_is_rejected_and_named(name, what):
+    verdict = ALL[name].judge(ALL[name].mistakes[what])
+    assert verdict.state == "wrong" and verdict.text.endswith(f"when {what}")
+
+
+def test_the_cases_are_always_the_same(ex):
+    assert repr(ex.cases()) == repr(ex.cases())
+
+
+def test_the_solution_is_printed_without_what_makes_it_an_exercise(ex, capsys):
+    ex.solution()
+    text = capsys.readouterr().out
+    assert text.startswith(f"def {ex.__name__}(") and "@exercise" not in text and "mistakes" not in text
+
+
+# --- What is said about an answer ---------------------------------------------------------------------------------------------------------
+
+
+@exercise(
+    cases=lambda rng: [(rng.normal(size=(2, 3)), 2.0), (rng.normal(size=4), 0.0)],
+    hints=["first", "second"],
+    mistakes={"it is added": lambda x, factor: x + factor},
+)
+def times(x, factor):
+    """x times factor."""
+    return x * factor
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (lambda x, factor: x, "the result is "),
+        (lambda x, factor: x, "in case 1: x of shape (2, 3), entries up to "),
+        (lambda x, factor: x, "; 6 of 6 entries differ"),
+        (lambda x, factor: x.T, "the result has the shape (3, 2), expected (2, 3), in case 1"),
+        (lambda x, factor: x * np.nan, "the result is NaN, not a number, at [0, 0], expected "),
+        (lambda x, factor: "a", "the result is a str, expected of shape (2, 3)"),
+        (lambda x, factor: x[7], "it raises IndexError: index 7 is out of bounds"),
+        (lambda x, factor: x.__imul__(factor), "it changes its argument x"),
+        (lambda x, factor: x + factor, "That is what comes out when it is added"),
+        (np.ones(3), "check takes the function itself, not a ndarray: check(times), without its arguments"),
+    ],
+)
+def test_what_is_said_of_a_wrong_answer(answer, said):
+    verdict = times.judge(answer)
+    assert verdict.state == "wrong" and said in verdict.text
+
+
+def test_only_an_answer_that_is_the_mistake_in_every_case_is_told_so():
+    assert "That is" not in times.judge(lambda x, factor: x + factor if factor else x + 1).text
+
+
+def test_a_tensor_counts_as_its_numbers():
+    assert times.judge(lambda x, factor: Tensor(x * factor)).state == "right"
+
+
+def test_hints_come_one_after_the_other(capsys):
+    again = exercise(cases=lambda rng: [], hints=["first", "second"], mistakes={})(times.__wrapped__)
+    for said in ("hint 1 of 2: first", "hint 2 of 2: second", "No more hints; times.solution() shows the solution."):
+        again.hint()
+        assert capsys.readouterr().out.strip() == said
+
+
+@pytest.mark.parametrize(
+    ("found", "expected", "said"),
+    [
+        ((1.0, 2.0), (1.0, 3.0), "the result[1] is 2, expected 3"),
+        ((1.0,), (1.0, 3.0), "the result should be 2 things, not 1"),
+        ({"a": 1.0}, {"b": 1.0}, "the result should have the keys b, not ['a']"),
+        ({"b": np.zeros(2)}, {"b": np.ones(2)}, "the result['b'] is 0 at [0], expected 1; 2 of 2 entries differ"),
+        ("ab", "ba", "the result is 'ab', expected 'ba'"),
+        (True, False, "the result is 1, expected 0"),
+        (1 + 1e-6, 1.0, "the result is 1, expected 1"),
+    ],
+)
+def test_results_of_every_kind_are_compared(found, expected, said):
+    same = exercise(cases=lambda rng: [()], hints=[], mistakes={})(lambda: expected)
+    assert said in same.judge(lambda: found).text
+    assert same.judge(lambda: expected).state == "right"
