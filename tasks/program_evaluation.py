@@ -227,9 +227,9 @@ QUICK = Config(
     train=TrainConfig(steps=6000, batch_size=128, learning_rate=1e-3, decay=0.5),
 )
 ADDITION = Config(
-    model=ModelConfig(mem_slots=4, num_heads=4, head_size=16),
+    model=ModelConfig(mem_slots=4, num_heads=4, head_size=32),
     data=DataConfig(kind="addition", length=3),
-    train=TrainConfig(steps=12_000, batch_size=128, learning_rate=1e-3, decay=0.5),
+    train=TrainConfig(steps=8000, batch_size=128, learning_rate=1e-3, decay=0.5),
 )
 ADDITION5 = Config(
     model=ModelConfig(mem_slots=4, num_heads=4, head_size=32),
@@ -407,7 +407,7 @@ class Task(BaseTask):
 
     presets = {
         "quick": ("copy 5 digits, or --data.kind reverse, or double: minutes on a laptop, to 100 %", QUICK),
-        "addition": ("add two numbers of 3 digits; no whole run yet", ADDITION),
+        "addition": ("add two numbers of 3 digits: five to twenty minutes, to 100 %", ADDITION),
         "addition5": ("add two numbers of 5 digits; not run here", ADDITION5),
         "paper": ("2 operations on 5 digits with the paper's settings, or --data.kind addition, control; not run here", PAPER),
         "paper_hard": ("3 operations on 6 digits, the paper's harder variant; not run here", PAPER_HARD),
