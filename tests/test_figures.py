@@ -180,7 +180,9 @@ def assert_words_are_apart_and_inside(figure):
         figure.draw_without_rendering()
     words = [*figure.texts, *(text for legend in figure.legends for text in legend.get_texts())]
     for axes in figure.axes:
-        words += [*axes.get_xticklabels(), *axes.get_yticklabels(), axes.xaxis.label, axes.yaxis.label, axes.title, axes._left_title]
+        ticks = [tick for axis in (axes.xaxis, axes.yaxis) for tick in axis._update_ticks()]  # those that are drawn
+        words += [label for tick in ticks for label in (tick.label1, tick.label2)]
+        words += [axes.xaxis.label, axes.yaxis.label, axes.title, axes._left_title]
         words += axes.texts
     boxes = [(word.get_text(), word.get_window_extent()) for word in words if word.get_text() and word.get_visible()]
     for (one, a), (other, b) in itertools.combinations(boxes, 2):
@@ -334,23 +336,9 @@ def make_run(tmp_path):
     return make
 
 
-def labels(*runs):
-    return {label: [run.config["seed"] for run in members] for label, members in plot.group_runs(list(runs)).items()}
-
-
-def test_seeds_make_one_group_and_cores_another(make_run):
-    runs = [make_run(seed=3), make_run(small(core="lstm"), seed=3), make_run(seed=1), make_run(seed=2)]
-    assert labels(*runs) == {"quick, rmc": [3, 1, 2], "quick, lstm": [3]}
-
-
-def test_what_preset_and_core_do_not_tell_apart_is_named(make_run):
-    runs = [make_run(small(mem_slots=n, forget_bias=b), seed=n) for n, b in ((4, 1.0), (8, 1.0), (4, 0.5))]
-    assert list(labels(*runs, make_run(preset="ladder"))) == [
-        "quick, rmc",
-        "quick, rmc, model.mem_slots 8",
-        "quick, rmc, model.forget_bias 0.5",
-        "ladder, rmc",
-    ]
+def words(core=""):
+    """What `small` is called."""
+    return f"quick{core} --model.head-size 2 --model.num-heads 2 --train.batch-size 8"
 
 
 def test_what_the_command_draws(make_run, tmp_path, monkeypatch, capsys):
@@ -361,7 +349,7 @@ def test_what_the_command_draws(make_run, tmp_path, monkeypatch, capsys):
     ((groups, references, metrics, out, title, axis),) = seen
     assert axis == "steps"
     assert capsys.readouterr().out == f"{out}\n" and out == tmp_path / "all.png" and title == "nth_farthest"
-    assert groups == {"quick, rmc": [runs[0].metrics(), runs[1].metrics()], "quick, lstm": [runs[2].metrics()]}
+    assert groups == {words(): [runs[0].metrics(), runs[1].metrics()], words(" --model.core lstm"): [runs[2].metrics()]}
     assert metrics == [TEST, "test_accuracy_without_self"]
     assert references == nth_farthest.Task(small()).references()
 
@@ -370,9 +358,18 @@ def test_different_references_are_named_after_their_groups(make_run, tmp_path, m
     seen = []
     monkeypatch.setattr(figures, "learning_curve", lambda *words: seen.append(words))
     large = dataclasses.replace(small(), data=dataclasses.replace(small().data, objects=8))
-    plot.draw_curves([make_run(), make_run(large, preset="other")], tmp_path / "a.png")
+    plot.draw_curves([make_run(), make_run(large)], tmp_path / "a.png")
     values = seen[0][1][TEST]
-    assert values["quick, rmc: only the self query"] == 0.5 and values["other, rmc: only the self query"] == 0.25
+    assert values[f"{words()}: only the self query"] == 0.5
+    assert values["quick --model.head-size 2 --model.num-heads 2 --data.objects 8 --train.batch-size 8: only the self query"] == 0.25
+
+
+def test_a_picture_of_one_configuration_has_its_words_in_the_title(make_run, tmp_path, monkeypatch):
+    titles = []
+    monkeypatch.setattr(figures, "learning_curve", lambda *words: titles.append(words[4]))
+    for runs in ([make_run()], [make_run(), make_run(seed=1)], [make_run(), make_run(small(core="lstm"))]):
+        plot.draw_curves(runs, tmp_path / "a.png")
+    assert titles == [f"nth_farthest {words()}, seed 0", f"nth_farthest {words()}", "nth_farthest"]
 
 
 def test_a_single_run_gets_its_tasks_pictures_beside_the_curve(make_run, tmp_path, capsys):
@@ -390,6 +387,20 @@ def test_a_single_run_gets_its_tasks_pictures_beside_the_curve(make_run, tmp_pat
     assert [path.name for path in elsewhere.iterdir()] == ["curve.png"]  # nothing else is written, or overwritten, there
 
 
+def test_what_cannot_be_drawn_is_left_out_and_said(make_run, tmp_path, monkeypatch, capsys):
+    seen = []
+    monkeypatch.setattr(figures, "learning_curve", lambda *words: seen.append(words) or words[3])
+    run, fresh, longer = make_run(values=[0.2]), make_run(seed=1, values=[]), make_run(values=[0.2, 0.3])
+    assert plot.main([str(run.path.parent), "--out", str(tmp_path / "a.png")]) == 0
+    assert seen[0][0] == {words(): [longer.metrics()]}
+    assert capsys.readouterr().err.splitlines() == [
+        f"left out: {fresh.path} has not been evaluated yet",
+        f"left out: {run.path} has the configuration and seed of {longer.path}",
+    ]
+    with pytest.raises(RunError, match=r"there is no evaluated run in (\S+) \(\1 has not been evaluated yet\); train one, or give"):
+        plot.main([str(fresh.path)])
+
+
 def error_of(runs, out="a.png"):
     with pytest.raises(RunError) as caught:
         plot.draw_curves(runs, Path(out))
@@ -398,17 +409,12 @@ def error_of(runs, out="a.png"):
 
 
 def test_errors_name_the_run_and_the_remedy(make_run, tmp_path):
-    run, fresh = make_run(), make_run(seed=1, values=[])
-    assert error_of([run, fresh]) == f"{fresh.path} has no line with test_accuracy yet; train it until its first evaluation"
+    run = make_run()
     assert "different tasks; plot them one by one" in error_of([run, make_run(task="other")])
-    assert f"{run.path} and {run.path} have the same configuration and seed; give one of them" == error_of([run, run])
     assert "give --out a name that ends in .png" in error_of([run], run.path / "metrics.jsonl")
     assert "No such file or directory; give python -m tinyrmc.plot a writable place with --out" in error_of([run], tmp_path / "no/a.png")
-    apart = make_run(seed=2, values=[])
-    apart.log({"step": 137, TEST: 0.5})
-    text = error_of([run, apart])
-    assert text.startswith("the runs of 'quick, rmc' were never evaluated at the same step; ")
-    assert text.endswith("is the shortest, leave it out")
+    nothing = make_run(seed=2, values=[None])
+    assert error_of([nothing]) == f"the runs of '{words()}' have no value of test_accuracy; leave them out"
 
 
 @pytest.mark.parametrize(

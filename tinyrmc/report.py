@@ -14,17 +14,16 @@ import json
 import re
 import statistics
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
 from .commands import Parser, UsageError, duration, markdown_table, number, run_main
-from .discovery import UnknownTask, load_task
+from .comparing import find_runs, group_runs, last_evaluation
+from .discovery import load_task
 from .loading import task_from_dict
-from .plot import group_runs
 from .ranks import require_alone
-from .runs import Run, RunError, first_difference
+from .runs import Run, RunError
 
 LEGEND = (
     "*ours*: the task's headline on its held-out examples, mean and best of the seeds. *best batch*: the same on the best single training "
@@ -35,67 +34,6 @@ LEGEND = (
 
 
 # --- From runs to numbers -----------------------------------------------------------------------------------------------------------------
-
-
-def find_runs(paths: Sequence[Path]) -> tuple[list[Run], list[str]]:
-    """The runs that `paths` stand for, and a line for whatever was found there and left out. RunError for a path that is not there.
-
-    Of several runs with the same configuration and seed the one that came farthest counts.
-    """
-    runs, left_out = [], []
-    for path in paths:
-        folders = [path]
-        if path.is_dir() and (not (path / "config.json").exists() or is_sweep(path)):
-            folders = sorted((folder for folder in path.iterdir() if (folder / "config.json").exists()), key=_in_order)
-        for folder in folders:
-            if folder != path and is_sweep(folder):
-                left_out.append(f"{folder} is a sweep: give its own path")
-                continue
-            try:
-                run = Run.open(folder)
-                task = task_from_dict(run.config)
-                last = last_evaluation(run, task)
-            except (RunError, UnknownTask) as error:
-                if folder == path:
-                    raise
-                left_out.append(f"{folder}: {error}")
-                continue
-            if last is None:
-                left_out.append(f"{folder} has not been evaluated yet")
-                continue
-            runs.append((last["step"], run))
-    return _without_repeats(runs, left_out), left_out
-
-
-def is_sweep(path: Path) -> bool:
-    """Whether this is a sweep's directory."""
-    try:
-        return "grid" in Run.open(path).config
-    except RunError:
-        return False
-
-
-def _in_order(folder):
-    """Run 10 after run 9."""
-    return [int(part) if part.isdigit() else part for part in re.split("([0-9]+)", folder.name)]
-
-
-def _without_repeats(runs, left_out):
-    kept = []
-    for step, run in runs:
-        same = next((k for k, (_, other) in enumerate(kept) if first_difference(other.config, run.config) is None), None)
-        if same is None:
-            kept.append((step, run))
-            continue
-        worse, better = sorted([kept[same], (step, run)], key=lambda pair: pair[0])
-        kept[same] = better
-        left_out.append(f"{worse[1].path} has the configuration and seed of {better[1].path}")
-    return [run for _, run in kept]
-
-
-def last_evaluation(run: Run, task) -> dict | None:
-    """The last line of a run's metrics with the task's headline on the held-out examples."""
-    return next((line for line in reversed(run.metrics()) if f"test_{task.headline}" in line), None)
 
 
 def summary(runs: list[Run]) -> dict:
@@ -280,8 +218,6 @@ def main(argv: list[str] | None = None) -> int:
     runs, left_out = find_runs(options.paths)
     for line in left_out:
         print(f"left out: {line}", file=sys.stderr)
-    if not runs:
-        raise RunError(f"there is no evaluated run in {', '.join(map(str, options.paths))}; train one, or give other paths")
     found = summary(runs)
     if options.seeds:
         names = dict.fromkeys(group["task"] for group in found["groups"])

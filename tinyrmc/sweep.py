@@ -32,11 +32,12 @@ from pathlib import Path
 
 from . import discovery
 from .commands import Parser, UsageError, duration, fields_of, flag_of, markdown_table, nearest, number, python, run_main
+from .comparing import last_evaluation
 from .loading import task_from_dict
 from .parallel import available_cores
 from .pool import Places
 from .ranks import require_alone
-from .report import group_summary, last_evaluation, machine, picture, steps, success, write
+from .report import group_summary, machine, picture, steps, success, write
 from .runs import Run, RunError, environment, require_same
 from .train import Options, parse_words
 
