@@ -22,37 +22,43 @@ SLOW, FAST = run_of([0.2, 0.4, 0.8], [100, 300, 400]), run_of([0.1, 0.5, 0.5, 0.
 
 
 @pytest.mark.parametrize("axis, place", [("steps", "step"), ("samples", "samples")])
-def test_steps_and_samples_are_shared(axis, place):
-    points, mean, low, high = figures.mean_and_range([SLOW, FAST], TEST, axis)
-    assert points.tolist() == [line[place] for line in SLOW]
-    np.testing.assert_allclose([mean, low, high], [[0.15, 0.45, 0.65], [0.1, 0.4, 0.5], [0.2, 0.5, 0.8]])
+def test_at_each_step_those_count_that_came_so_far(axis, place):
+    curve = figures.mean_and_range([SLOW, FAST], TEST, axis)
+    assert curve.points.tolist() == [line[place] for line in FAST] and curve.runs.tolist() == [2, 2, 2, 1]
+    np.testing.assert_allclose(curve[1:4], [[0.15, 0.45, 0.65, 0.9], [0.1, 0.4, 0.5, 0.9], [0.2, 0.5, 0.8, 0.9]])
 
 
 def test_against_time_each_run_is_a_line_between_its_own_measurements():
-    points, mean, low, high = figures.mean_and_range([SLOW, FAST], TEST, "hours")
-    assert points.tolist() == [100, 150, 250, 300, 350]  # from the later first to the earlier last, wherever one of them bends
-    slow, fast = np.array([0.2, 0.25, 0.35, 0.4, 0.6]), np.array([0.3, 0.5, 0.5, 0.7, 0.9])  # by hand
-    np.testing.assert_allclose([mean, low, high], [(slow + fast) / 2, np.minimum(slow, fast), np.maximum(slow, fast)])
+    points, mean, low, high, counts = figures.mean_and_range([SLOW, FAST], TEST, "hours")
+    assert points.tolist() == [50, 100, 150, 250, 300, 350, 400] and counts.tolist() == [1, 2, 2, 2, 2, 2, 1]
+    slow, fast = np.array([0.2, 0.25, 0.35, 0.4, 0.6]), np.array([0.3, 0.5, 0.5, 0.7, 0.9])  # by hand, where both count
+    both = slice(1, 6)
+    np.testing.assert_allclose([mean[both], low[both], high[both]], [(slow + fast) / 2, np.minimum(slow, fast), np.maximum(slow, fast)])
+    assert [mean[0], mean[-1]] == [0.1, 0.8]
     between = np.linspace(100, 350, 77)  # and no bend is missing
     lines = [np.interp(between, [line["seconds"] for line in run], [line[TEST] for line in run]) for run in (SLOW, FAST)]
     np.testing.assert_allclose(np.interp(between, points, mean), np.mean(lines, axis=0))
 
 
 def test_a_single_run_is_shown_where_it_was_measured():
-    points, mean, _, _ = figures.mean_and_range([FAST], TEST, "hours")
+    points, mean, *_ = figures.mean_and_range([FAST], TEST, "hours")
     assert points.tolist() == [50, 150, 250, 350] and mean.tolist() == [0.1, 0.5, 0.5, 0.9]
 
 
-@pytest.mark.parametrize("other", [[], run_of([None], [60]), run_of([0.1, 0.2], [1000, 1100])])
-def test_runs_that_share_no_time_give_no_point(other):
-    points, mean, _, _ = figures.mean_and_range([SLOW, other], TEST, "hours")
-    assert points.size == mean.size == 0
+@pytest.mark.parametrize("other", [[], run_of([None], [60])])
+def test_a_run_without_values_does_not_count(other):
+    points, mean, *_, counts = figures.mean_and_range([SLOW, other], TEST, "hours")
+    assert points.tolist() == [100, 300, 400] and mean.tolist() == [0.2, 0.4, 0.8] and counts.tolist() == [1, 1, 1]
+    assert figures.mean_and_range([other, other], TEST).points.size == 0
 
 
-def test_the_legend_says_what_is_interpolated():
-    for axis, says in (("steps", "rmc: mean and range of 2 seeds"), ("hours", "rmc: mean and range of 2 seeds, interpolated")):
-        (panel,) = curves._draw_learning_curve({"rmc": [SLOW, FAST]}, FLOORS, [TEST], axis=axis).axes
-        assert list(drawn(panel)) == [says]
+def test_the_legend_says_how_many_seeds_and_what_is_interpolated():
+    for axis, counts, between in (("steps", "1", ""), ("hours", "1", ", interpolated between measurements")):
+        figure = curves._draw_learning_curve({"rmc": [SLOW, FAST]}, FLOORS, [TEST], axis=axis)
+        assert list(drawn(figure.axes[0])) == [f"rmc: 2 seeds, dotted: {counts}"]
+        assert figure.legends[0].get_title().get_text() == f"mean of the seeds{between}, in a band from the lowest to the highest"
+    figure = curves._draw_learning_curve({"rmc": [SLOW, SLOW]}, FLOORS, [TEST])
+    assert list(drawn(figure.axes[0])) == ["rmc: 2 seeds"]
 
 
 @pytest.mark.parametrize("longest, label, ticks", [(600, "minutes of training", "2"), (9000, "hours of training", "0.5")])
@@ -85,7 +91,8 @@ def test_each_configuration_is_in_its_panel_and_what_is_missing_is_named():
         shown = drawn(panel)
         assert list(shown) == [label for label, runs in of_panel.items() if runs]
         for label, (_, values) in shown.items():
-            np.testing.assert_allclose(values, figures.mean_and_range(of_panel[label], TEST)[1])
+            curve = figures.mean_and_range(of_panel[label], TEST)
+            np.testing.assert_allclose(values, np.where(curve.runs == len(of_panel[label]), curve.mean, np.nan))
         named = [text.get_text() for text in panel.texts if text.get_visible() and "not run" in text.get_text()]
         assert named == [f"{label}: not run" for label, runs in of_panel.items() if not runs]
     _, last = figure.axes[0].get_xlim()

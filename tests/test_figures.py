@@ -39,28 +39,34 @@ def drawn(panel):
 # --- Learning curves ----------------------------------------------------------------------------------------------------------------------
 
 
-def test_a_group_is_its_mean_and_range_over_shared_steps():
-    runs = [lines_of([0.1, 0.5, 0.9]), lines_of([0.3, 0.7]), [*lines_of([0.2, 0.6]), {"step": 250, TEST: 0.8}, {"step": 300, "loss": 1.0}]]
-    (panel,) = curves._draw_learning_curve({"rmc": runs, "lstm": [lines_of([0.4])]}, {}, [TEST]).axes
+def test_a_group_is_its_mean_and_range_dotted_where_some_have_ended():
+    runs = [lines_of([0.1, 0.5, 0.9]), lines_of([0.3, 0.7]), [*lines_of([0.2, 0.6]), {"step": 250, TEST: 0.7}, {"step": 300, "loss": 1.0}]]
+    figure = curves._draw_learning_curve({"rmc": runs, "lstm": [lines_of([0.4])]}, {}, [TEST])
+    (panel,) = figure.axes
     lines = drawn(panel)
-    x, y = lines["rmc: mean and range of 3 seeds"]
-    np.testing.assert_array_equal(x, [100, 200])
-    np.testing.assert_allclose(y, [0.2, 0.6])
-    np.testing.assert_allclose(lines["lstm"][1], [0.4])
+    x, y = lines["rmc: 3 seeds, dotted: 1 to 2"]
+    np.testing.assert_array_equal(x, [100, 200, 250, 300])
+    np.testing.assert_allclose(y, [0.2, 0.6, np.nan, np.nan])
+    (dotted,) = (line for line in panel.lines if line.get_linestyle() != "-" and line.get_color() == style.COLOURS[0])
+    np.testing.assert_array_equal(dotted.get_xdata(), x)
+    np.testing.assert_allclose(dotted.get_ydata(), [0.2, 0.6, (0.7 + 0.7) / 2, 0.9])  # 0.7: half-way from 0.5 to 0.9
+    np.testing.assert_allclose(lines["lstm: 1 seed"][1], [0.4])
     (band,) = panel.collections
     corners = {(round(x), round(y, 6)) for x, y in band.get_paths()[0].vertices}
-    assert corners == {(100, 0.1), (100, 0.3), (200, 0.5), (200, 0.7)}
+    assert corners == {(100, 0.1), (100, 0.3), (200, 0.5), (200, 0.7), (250, 0.7), (300, 0.9)}
+    (legend,) = figure.legends
+    assert legend.get_title().get_text() == "mean of the seeds, in a band from the lowest to the highest"
 
 
 def test_null_and_missing_values_are_skipped_and_a_repeated_step_counts_once():
     lines = [{"step": 1, TEST: None}, {"step": 2, TEST: 0.5}, {"step": 3}, {"step": 2, TEST: 0.7}]
-    steps, values = figures.shared_points([lines], TEST)
-    assert steps.tolist() == [2] and values.tolist() == [[0.7]]
+    steps, values = curves.measured(lines, TEST)
+    assert steps.tolist() == [2] and values.tolist() == [0.7]
 
 
-def test_nothing_in_common_is_an_error():
-    with pytest.raises(ValueError, match="the runs of 'rmc' have no step in common"):
-        curves._draw_learning_curve({"rmc": [lines_of([0.1]), lines_of([0.1], every=70)]}, {}, [TEST])
+def test_runs_without_a_value_are_an_error():
+    with pytest.raises(ValueError, match="the runs of 'rmc' have no value of test_accuracy"):
+        curves._draw_learning_curve({"rmc": [lines_of([None]), lines_of([0.1], "loss")]}, {}, [TEST])
 
 
 def test_only_a_single_run_shows_its_training_batches_and_rungs():

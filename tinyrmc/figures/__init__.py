@@ -7,11 +7,11 @@ so the same numbers give the same bytes whatever a reader's matplotlibrc says.
 Colours are Okabe and Ito's, which colour-blind eyes tell apart too.
 """
 
-from .curves import AXES, curve_grid, learning_curve, mean_and_range, rung_starts, shared_points
+from .curves import AXES, curve_grid, learning_curve, mean_and_range, rung_starts
 from .slots import accuracies, attention, gates, shares
 from .text import answers, table
 
 __all__ = [
-    "AXES", "accuracies", "answers", "attention", "curve_grid", "gates", "learning_curve", "mean_and_range", "rung_starts", "shared_points",
-    "shares", "table",
+    "AXES", "accuracies", "answers", "attention", "curve_grid", "gates", "learning_curve", "mean_and_range", "rung_starts", "shares",
+    "table",
 ]  # fmt: skip

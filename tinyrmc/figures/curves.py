@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -11,6 +12,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator, PercentFormatter
 
 from .style import COLOURS, GREY, PLATE, save, style, wrap
 
+DOTTED = (0, (1, 1.2))
 AXES = {"steps": "step", "samples": "samples", "hours": "seconds"}  # what a curve may be drawn against: the field of a line of metrics
 
 
@@ -26,34 +28,39 @@ def _spread(wanted: Sequence[float], gap: float, low: float, high: float) -> lis
     return placed
 
 
-def shared_points(runs: Sequence[Sequence[dict]], metric: str, axis: str = "steps") -> tuple[np.ndarray, np.ndarray]:
-    """The points (S,) on `axis`, a name in AXES, at which all runs have a value of `metric`, and these values (R, S).
+class Curve(NamedTuple):
+    """Some runs at each of S points: arrays (S,)."""
+
+    points: np.ndarray
+    mean: np.ndarray
+    lowest: np.ndarray
+    highest: np.ndarray
+    runs: np.ndarray  # how many
+
+
+def measured(lines: Sequence[dict], metric: str, axis: str = "steps") -> tuple[np.ndarray, np.ndarray]:
+    """The points (S,) on `axis`, a name in AXES, at which a run has a value of `metric`, and these values (S,).
 
     A run is its lines of metrics.jsonl.
     """
-    place = AXES[axis]
-    curves = [{line[place]: line[metric] for line in lines if line.get(metric) is not None} for lines in runs]
-    points = sorted(set.intersection(*map(set, curves)))
-    values = np.array([[curve[point] for point in points] for curve in curves], float)
-    return np.array(points), values.reshape(len(curves), len(points))
+    values = {line[AXES[axis]]: line[metric] for line in lines if line.get(metric) is not None}
+    points = sorted(values)
+    return np.array(points, float), np.array([values[point] for point in points], float)
 
 
-def mean_and_range(runs: Sequence[Sequence[dict]], metric: str, axis: str = "steps") -> tuple[np.ndarray, ...]:
-    """Points (S,) on `axis`, and the runs' mean (S,), lowest (S,) and highest (S,) value of `metric` at each.
+def mean_and_range(runs: Sequence[Sequence[dict]], metric: str, axis: str = "steps") -> Curve:
+    """What some runs have of `metric` at every point at which any of them was measured.
 
-    Against steps or samples these are the points at which all were measured. No two runs are ever measured after the same time: against
-    hours (which come in seconds) each run is interpolated linearly between its own measurements, from the first that all have behind them
-    to the end of the shortest. The mean of such lines bends at their own points alone, so these are the points.
+    A run is a straight line from one of its measurements to the next, and counts from its first to its last. So one that was stopped early
+    counts up to there; and against hours (which come in seconds), where no two are ever measured at the same point, all count at once.
     """
-    if axis != "hours" or len(runs) == 1:
-        points, values = shared_points(runs, metric, axis)
-    else:
-        curves = [shared_points([lines], metric, axis) for lines in runs]
-        points = np.unique(np.concatenate([x for x, _ in curves]))
-        for x, _ in curves:
-            points = points[(x[0] <= points) & (points <= x[-1])] if len(x) else points[:0]
-        values = np.stack([np.interp(points, x, y[0]) if len(points) else points for x, y in curves])
-    return points, values.mean(axis=0), values.min(axis=0), values.max(axis=0)
+    curves = [measured(lines, metric, axis) for lines in runs]
+    points = np.unique(np.concatenate([x for x, _ in curves]))
+    values = np.full((len(curves), len(points)), np.nan)
+    for row, (x, y) in zip(values, curves, strict=True):
+        row[:] = np.interp(points, x, y, left=np.nan, right=np.nan) if len(x) else np.nan
+    present = np.count_nonzero(~np.isnan(values), axis=0)
+    return Curve(points, np.nanmean(values, axis=0), np.nanmin(values, axis=0), np.nanmax(values, axis=0), present)
 
 
 def rung_starts(lines: Sequence[dict], axis: str = "steps") -> list[tuple[float, str]]:
@@ -81,15 +88,16 @@ def learning_curve(
 ) -> Path:
     """Draw metrics against optimizer steps, or another of AXES, into the PNG file `path`; returns it.
 
-    Each metric has a panel, each group a line: the mean over its runs, in a band from the lowest to the highest (see `mean_and_range`).
-    If there is but one run in all, its value on the training batches is drawn thinly too, and its rungs are marked at the bottom.
+    Each metric has a panel, each group a line: the mean over its runs, in a band from the lowest to the highest (see `mean_and_range`),
+    dotted where only some of them count. If there is but one run in all, its value on the training batches is drawn thinly too, and its
+    rungs are marked at the bottom.
 
     Args:
         groups: {label: runs}, a run being its lines of metrics.jsonl. Lines without a metric, or with null, do not count for it.
         references: {metric: {label: value}}: floors and published numbers, drawn as dashed lines.
         metrics: names such as "test_accuracy". What is called accuracy is a fraction, shown in percent.
 
-    Raises ValueError where the runs of a group have no point in common, OSError where the file cannot be written.
+    Raises ValueError where the runs of a group have no value of a metric, OSError where the file cannot be written.
     """
     with style():
         return save(_draw_learning_curve(groups, references, metrics, title, axis), path)
@@ -99,12 +107,15 @@ def _draw_learning_curve(groups, references, metrics, title="", axis="steps") ->
     figure = Figure(figsize=(0.6 + 5.2 * len(metrics), 4.2 + 0.2 * len(groups)), layout="constrained")
     panels = figure.subplots(1, len(metrics), sharex=True, squeeze=False)[0]
     single = len(groups) == 1 and len(next(iter(groups.values()))) == 1
+    says = _says(groups.values(), axis)
     for panel, metric in zip(panels, metrics, strict=True):
         for number, (label, runs) in enumerate(groups.items()):
-            _draw_group(panel, label, runs, metric, COLOURS[number % len(COLOURS)], axis, single)
+            _draw_group(panel, label, runs, metric, COLOURS[number % len(COLOURS)], axis, single, bool(says))
         _draw_references(panel, references.get(metric, {}))
         _label_axes(panel, metric, axis)
-    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=len(metrics))
+    handles, labels = panels[0].get_legend_handles_labels()
+    labels = [wrap(label, 56) for label in labels]
+    figure.legend(handles, labels, loc="outside lower center", ncols=len(metrics), title=says, title_fontsize=9)
     if title:
         figure.suptitle(title)
     figure.draw_without_rendering()  # settles the layout: the labels below are spaced by the panels' final size
@@ -115,20 +126,39 @@ def _draw_learning_curve(groups, references, metrics, title="", axis="steps") ->
     return figure
 
 
-def _draw_group(panel, label, runs, metric, colour, axis, with_training=False, count_seeds=True):
-    points, mean, low, high = mean_and_range(runs, metric, axis)
-    if not len(points):
-        raise ValueError(f"the runs of {label!r} have no step in common at which {metric} was measured")
+def _says(groups, axis="steps"):
+    """What lines and bands are, if some group has several runs."""
+    if all(len(runs) == 1 for runs in groups):
+        return None
+    between = ", interpolated between measurements" if axis == "hours" else ""
+    return f"mean of the seeds{between}, in a band from the lowest to the highest"
+
+
+def _draw_group(panel, label, runs, metric, colour, axis, with_training=False, count_seeds=False):
+    curve = mean_and_range(runs, metric, axis)
+    if not len(curve.points):
+        raise ValueError(f"the runs of {label!r} have no value of {metric}")
+    all_count = curve.runs == len(runs)
+    if count_seeds:
+        label += f": {len(runs)} seed{'s' if len(runs) > 1 else ''}{_where_fewer(curve.runs[~all_count])}"
     if len(runs) > 1:
-        between = ", interpolated" if axis == "hours" else ""
-        label += f": mean and range of {len(runs)} seeds{between}" if count_seeds else ""
-        panel.fill_between(points, low, high, color=colour, alpha=0.2, linewidth=0)
-    panel.plot(points, mean, color=colour, linewidth=1.8, label=label, marker="o" if len(points) == 1 else None)
+        panel.fill_between(curve.points, curve.lowest, curve.highest, color=colour, alpha=0.2, linewidth=0)
+    if not all_count.all():
+        panel.plot(curve.points, curve.mean, color=colour, linewidth=1.8, linestyle=DOTTED)
+    solid = np.where(all_count, curve.mean, np.nan)
+    panel.plot(curve.points, solid, color=colour, linewidth=1.8, label=label, marker="o" if len(curve.points) == 1 else None)
     if with_training and metric.startswith("test_"):
-        training_points, training = shared_points(runs, metric.removeprefix("test_"), axis)
+        training_points, training = measured(runs[0], metric.removeprefix("test_"), axis)
         of_rung = ", current rung" if rung_starts(runs[0]) else ""  # easier than what the held-out examples ask
         if len(training_points):
-            panel.plot(training_points, training[0], color=colour, linewidth=0.8, alpha=0.35, label=f"on its training batches{of_rung}")
+            panel.plot(training_points, training, color=colour, linewidth=0.8, alpha=0.35, label=f"on its training batches{of_rung}")
+
+
+def _where_fewer(counts):
+    """What to add to a label for numbers of runs that are not all."""
+    if not len(counts):
+        return ""
+    return f", dotted: {counts.min()}" + (f" to {counts.max()}" if counts.max() > counts.min() else "")
 
 
 def _draw_references(panel, references):
@@ -243,11 +273,11 @@ def _draw_curve_grid(panels, references, metric, title="", axis="steps") -> Figu
     for panel, _, lines in filled:
         missing = []
         for number, (label, runs) in enumerate(lines.items()):
-            if runs and len(mean_and_range(runs, metric, axis)[0]):
-                _draw_group(panel, label, runs, metric, COLOURS[number % len(COLOURS)], axis, count_seeds=False)
+            if runs and len(mean_and_range(runs, metric, axis).points):
+                _draw_group(panel, label, runs, metric, COLOURS[number % len(COLOURS)], axis)
                 handles.setdefault(label, panel.get_legend_handles_labels()[0][-1])
             else:
-                missing.append(f"{label}: {'no point in common' if runs else 'not run'}")
+                missing.append(f"{label}: {'no value' if runs else 'not run'}")
         _draw_references(panel, references)
         words = panel.text(0.02, 0.98, "\n".join(missing), transform=panel.transAxes, va="top", fontsize=7, color=GREY, bbox=PLATE)
         words.set_visible(bool(missing))
@@ -256,9 +286,9 @@ def _draw_curve_grid(panels, references, metric, title="", axis="steps") -> Figu
         panel.set_title(name, fontsize=10)
         panel.label_outer()
     figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=min(4, max(1, len(handles))))
-    several = any(len(runs) > 1 for of_row in panels.values() for lines in of_row.values() for runs in lines.values())
-    band = f"mean and range of the seeds{', interpolated' if axis == 'hours' else ''}" if several else ""
-    figure.suptitle("\n".join(filter(None, [wrap(title, 40 * len(columns)), band])), fontsize=10)
+    says = _says([runs for _, _, lines in filled for runs in lines.values() if runs], axis)
+    says = f"{says}, dotted where not all count" if says else ""
+    figure.suptitle("\n".join(wrap(line, 40 * len(columns)) for line in (title, says) if line), fontsize=10)
     figure.supylabel(_words(metric), fontsize=10)
     figure.draw_without_rendering()
     _label_references(grid[0, 0], references, metric)
