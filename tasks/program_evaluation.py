@@ -483,6 +483,11 @@ class Task(BaseTask):
                 self.level, self.losses = (length + 1, 1) if length < data.length else (length, nesting + 1), []
         return {"rung": f"{length}x{nesting}"}
 
+    def is_final(self, line):
+        length, nesting = self.full
+        mixed = self.config.data.curriculum in ("mix", "combine") and self.full != (1, 1)
+        return not mixed and line.get("rung", f"{length}x{nesting}") == f"{length}x{nesting}"
+
     def state(self):
         return {"level": self.level, "losses": self.losses}
 

@@ -69,7 +69,7 @@ def test_runs_without_a_value_are_an_error():
         curves._draw_learning_curve({"rmc": [lines_of([None]), lines_of([0.1], "loss")]}, {}, [TEST])
 
 
-def test_only_a_single_run_shows_its_training_batches_and_rungs():
+def test_only_a_single_run_shows_its_rungs():
     lines = [
         {"step": 100, "accuracy": 0.6, "rung": "3x2"},
         {"step": 200, "accuracy": 0.8, "rung": "3x2", TEST: 0.3},
@@ -79,13 +79,20 @@ def test_only_a_single_run_shows_its_training_batches_and_rungs():
     ]
     assert figures.rung_starts(lines) == [(0, "3x2"), (200, "3x4"), (300, "4x4")]
     (panel,) = curves._draw_learning_curve({"rmc": [lines]}, {}, [TEST]).axes
-    np.testing.assert_allclose(drawn(panel)["on its training batches, current rung"][1], [0.6, 0.8, 0.7, 0.5])
+    assert set(drawn(panel)) == {"rmc"}
     assert [text.get_text() for text in panel.texts] == ["3x2", "3x4", "4x4"]
     ticks = [line.get_xdata()[0] for line in panel.lines if list(line.get_ydata()) == [0, 0.02, 0.05]]
     assert ticks == [0, 200, 300]
 
     (panel,) = curves._draw_learning_curve({"rmc": [lines], "lstm": [lines]}, {}, [TEST]).axes
     assert set(drawn(panel)) == {"rmc", "lstm"} and not panel.texts
+
+
+def test_training_batches_are_drawn_where_they_are_given():
+    lines = [{"step": 100, "accuracy": 0.6}, {"step": 200, "accuracy": 0.8, TEST: 0.3}, {"step": 210, TEST: 0.45}]
+    (panel,) = curves._draw_learning_curve({"rmc": [lines]}, {}, [TEST], training=lines[1:]).axes
+    x, y = drawn(panel)["on training batches of the task itself"]
+    assert (x.tolist(), y.tolist()) == ([200], [0.8])
 
 
 def test_each_metric_has_a_panel_with_its_own_references():
@@ -352,7 +359,8 @@ def test_what_the_command_draws(make_run, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(figures, "learning_curve", lambda *words: seen.append(words) or words[3])
     runs = [make_run(seed=0), make_run(seed=1, values=[0.3]), make_run(small(core="lstm"))]
     assert plot.main([*(str(run.path) for run in runs), "--out", str(tmp_path / "all.png")]) == 0
-    ((groups, references, metrics, out, title, axis),) = seen
+    ((groups, references, metrics, out, title, axis, training),) = seen
+    assert training == []  # of a single run alone
     assert axis == "steps"
     assert capsys.readouterr().out == f"{out}\n" and out == tmp_path / "all.png" and title == "nth_farthest"
     assert groups == {words(): [runs[0].metrics(), runs[1].metrics()], words(" --model.core lstm"): [runs[2].metrics()]}
@@ -376,6 +384,18 @@ def test_a_picture_of_one_configuration_has_its_words_in_the_title(make_run, tmp
     for runs in ([make_run()], [make_run(), make_run(seed=1)], [make_run(), make_run(small(core="lstm"))]):
         plot.draw_curves(runs, tmp_path / "a.png")
     assert titles == [f"nth_farthest {words()}, seed 0", f"nth_farthest {words()}", "nth_farthest"]
+
+
+def test_training_batches_of_easier_rungs_are_not_drawn(make_run, tmp_path, monkeypatch):
+    """On three vectors a network may be right more often than the floors of four: it has solved nothing yet."""
+    seen = []
+    monkeypatch.setattr(figures, "learning_curve", lambda *words: seen.append(words[6]))
+    run = make_run(values=[])
+    lines = [{**line, "accuracy": 0.9, "rung": rung} for line, rung in zip(lines_of([0.3, 0.4, 0.5]), ["3x1", "3x4", "4x4"], strict=True)]
+    for line in lines:
+        run.log(line)
+    plot.draw_curves([run], tmp_path / "a.png")
+    assert seen == [lines[2:]]
 
 
 def test_a_single_run_gets_its_tasks_pictures_beside_the_curve(make_run, tmp_path, capsys):

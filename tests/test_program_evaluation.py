@@ -473,6 +473,15 @@ def test_the_others_do_not_climb(curriculum):
     assert [task.observe(step, {"loss": 1.0}) for step in range(5)] == [{}] * 5 and task.state() == before
 
 
+def test_only_batches_at_full_length_and_nesting_are_of_the_task_itself():
+    """What the held-out examples are like; see `test_levels_climb_length_first` for what those of training are."""
+    lines = [{"rung": "2x1"}, {"rung": "3x1"}, {"rung": "3x2"}]
+    for curriculum, final in {"naive": [False, False, True], "combine": [False] * 3, "mix": [False], "baseline": [True]}.items():
+        task = task_of(kind="program", length=3, nesting=2, curriculum=curriculum)
+        assert [task.is_final(line) for line in (lines if task.config.data.climbs else [{}])] == final
+    assert task_of(kind="copy", length=1, curriculum="mix").is_final({})  # nothing to mix
+
+
 def test_a_checkpoint_keeps_the_level():
     task = task_of(train={"log_every": 1, "evaluate_every": 10}, kind="copy", length=3, curriculum="combine", patience=2, threshold=5.0)
     trainer = Trainer(task, seed=1)

@@ -84,8 +84,10 @@ def draw_curves(runs: list[Run], out: Path, against: str = "steps") -> Path:
         return all(any(line.get(name) is not None for run in group for line in run) for group in lines.values())
 
     metrics = [headline, *(name for name in references if name != headline and measured(name))]
+    (task, *_), (run, *_) = tasks.values(), lines.values()
+    training = [line for line in run[0] if task.is_final(line)] if len(runs) == 1 else []
     try:
-        return figures.learning_curve(lines, references, metrics, out, _title(groups), against)
+        return figures.learning_curve(lines, references, metrics, out, _title(groups), against, training)
     except OSError as error:
         raise _unwritable(out, error) from error
     except ValueError as error:

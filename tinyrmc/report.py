@@ -87,7 +87,7 @@ def run_summary(run: Run, task) -> dict:
     The curve has [step, seconds, rung, value] for each evaluation of the task's headline.
     """
     lines, last, headline = run.metrics(), last_evaluation(run, task), f"test_{task.headline}"
-    batches = [line.get(f"best_batch_{task.headline}") for line in lines if line.get("rung") == task.final_rung]
+    batches = [line.get(f"best_batch_{task.headline}") for line in lines if task.is_final(line)]
     batches = [value for value in batches if value is not None]
     surroundings = ("date", "processor", "cores", "workers", "ranks", "gpu", "python", "numpy", "blas")
     return {

@@ -85,32 +85,35 @@ def learning_curve(
     path,
     title: str = "",
     axis: str = "steps",
+    training: Sequence[dict] = (),
 ) -> Path:
     """Draw metrics against optimizer steps, or another of AXES, into the PNG file `path`; returns it.
 
     Each metric has a panel, each group a line: the mean over its runs, in a band from the lowest to the highest (see `mean_and_range`),
-    dotted where only some of them count. If there is but one run in all, its value on the training batches is drawn thinly too, and its
-    rungs are marked at the bottom.
+    dotted where only some of them count. If there is but one run in all, the rungs of its curriculum are marked at the bottom.
 
     Args:
         groups: {label: runs}, a run being its lines of metrics.jsonl. Lines without a metric, or with null, do not count for it.
         references: {metric: {label: value}}: floors and published numbers, drawn as dashed lines.
         metrics: names such as "test_accuracy". What is called accuracy is a fraction, shown in percent.
+        training: lines of metrics.jsonl with values on training batches, which are drawn thinly. They should be batches of the task itself:
+            on easier ones a network would seem to be above the references.
 
     Raises ValueError where the runs of a group have no value of a metric, OSError where the file cannot be written.
     """
     with style():
-        return save(_draw_learning_curve(groups, references, metrics, title, axis), path)
+        return save(_draw_learning_curve(groups, references, metrics, title, axis, training), path)
 
 
-def _draw_learning_curve(groups, references, metrics, title="", axis="steps") -> Figure:
+def _draw_learning_curve(groups, references, metrics, title="", axis="steps", training=()) -> Figure:
     figure = Figure(figsize=(0.6 + 5.2 * len(metrics), 4.2 + 0.2 * len(groups)), layout="constrained")
     panels = figure.subplots(1, len(metrics), sharex=True, squeeze=False)[0]
     single = len(groups) == 1 and len(next(iter(groups.values()))) == 1
     says = _says(groups.values(), axis)
     for panel, metric in zip(panels, metrics, strict=True):
         for number, (label, runs) in enumerate(groups.items()):
-            _draw_group(panel, label, runs, metric, COLOURS[number % len(COLOURS)], axis, single, bool(says))
+            _draw_group(panel, label, runs, metric, COLOURS[number % len(COLOURS)], axis, count_seeds=bool(says))
+        _draw_training(panel, training, metric, axis)
         _draw_references(panel, references.get(metric, {}))
         _label_axes(panel, metric, axis)
     handles, labels = panels[0].get_legend_handles_labels()
@@ -134,7 +137,7 @@ def _says(groups, axis="steps"):
     return f"mean of the seeds{between}, in a band from the lowest to the highest"
 
 
-def _draw_group(panel, label, runs, metric, colour, axis, with_training=False, count_seeds=False):
+def _draw_group(panel, label, runs, metric, colour, axis, count_seeds=False):
     curve = mean_and_range(runs, metric, axis)
     if not len(curve.points):
         raise ValueError(f"the runs of {label!r} have no value of {metric}")
@@ -147,11 +150,12 @@ def _draw_group(panel, label, runs, metric, colour, axis, with_training=False, c
         panel.plot(curve.points, curve.mean, color=colour, linewidth=1.8, linestyle=DOTTED)
     solid = np.where(all_count, curve.mean, np.nan)
     panel.plot(curve.points, solid, color=colour, linewidth=1.8, label=label, marker="o" if len(curve.points) == 1 else None)
-    if with_training and metric.startswith("test_"):
-        training_points, training = measured(runs[0], metric.removeprefix("test_"), axis)
-        of_rung = ", current rung" if rung_starts(runs[0]) else ""  # easier than what the held-out examples ask
-        if len(training_points):
-            panel.plot(training_points, training, color=colour, linewidth=0.8, alpha=0.35, label=f"on its training batches{of_rung}")
+
+
+def _draw_training(panel, lines, metric, axis):
+    points, values = measured(lines, metric.removeprefix("test_"), axis)
+    if len(points) and metric.startswith("test_"):
+        panel.plot(points, values, color=COLOURS[0], linewidth=0.8, alpha=0.35, label="on training batches of the task itself")
 
 
 def _where_fewer(counts):
