@@ -4,10 +4,10 @@ import itertools
 
 import numpy as np
 import pytest
-from test_figures import FLOORS, TEST, drawn
+from test_figures import FLOORS, TEST, assert_words_are_apart_and_inside, drawn
 
 from tinyrmc import figures
-from tinyrmc.figures import curves, text
+from tinyrmc.figures import curves, style, text
 
 
 def run_of(values, seconds, every=100, batch=32, **more):
@@ -53,21 +53,48 @@ def test_a_run_without_values_does_not_count(other):
 
 
 def test_the_legend_says_how_many_seeds_and_what_is_interpolated():
-    for axis, counts, between in (("steps", "1", ""), ("hours", "1", ", interpolated between measurements")):
-        figure = curves._draw_learning_curve({"rmc": [SLOW, FAST]}, FLOORS, [TEST], axis=axis)
-        assert list(drawn(figure.axes[0])) == [f"rmc: 2 seeds, dotted: {counts}"]
-        assert figure.legends[0].get_title().get_text() == f"mean of the seeds{between}, in a band from the lowest to the highest"
-    figure = curves._draw_learning_curve({"rmc": [SLOW, SLOW]}, FLOORS, [TEST])
-    assert list(drawn(figure.axes[0])) == ["rmc: 2 seeds"]
+    for axis, between in (("steps", ""), ("hours", ", interpolated between measurements")):
+        figure = curves._draw_learning_curve({"rmc": [SLOW, FAST]}, FLOORS, [TEST], axes=[axis])
+        assert list(drawn(figure.axes[0])) == ["rmc: 2 seeds, dotted: 1"]
+        says = f"mean of the seeds{between}, in a band from the lowest to the highest"
+        assert figure.legends[0].get_title().get_text() == f"{says}; dotted where not all of them count"
+    figure = curves._draw_learning_curve({"rmc": [SLOW, SLOW]}, FLOORS, [TEST], axes=["hours"])
+    assert list(drawn(figure.axes[0])) == ["rmc: 2 seeds"] and figure.legends[0].get_title().get_text() == says
 
 
 @pytest.mark.parametrize("longest, label, ticks", [(600, "minutes of training", "2"), (9000, "hours of training", "0.5")])
 def test_time_is_told_in_round_numbers(longest, label, ticks):
-    (panel,) = curves._draw_learning_curve({"rmc": [run_of([0.1, 0.2], [60, longest])]}, {}, [TEST], axis="hours").axes
+    (panel,) = curves._draw_learning_curve({"rmc": [run_of([0.1, 0.2], [60, longest])]}, {}, [TEST], axes=["hours"]).axes
     shown = [text.get_text() for text in panel.get_xticklabels()]
     assert panel.get_xlabel() == label and shown[:2] == ["0", ticks]
     unit = 60 if "minutes" in label else 3600
     assert [tick / unit for tick in panel.get_xticks()] == pytest.approx([float(text) for text in shown])
+
+
+def test_a_panel_for_each_axis():
+    figure = curves._draw_learning_curve({"rmc": [SLOW, SLOW], "lstm": [FAST]}, FLOORS, [TEST], axes=("steps", "samples", "hours"))
+    for panel, axis, label in zip(figure.axes, figures.AXES, ("steps", "samples", "minutes of training"), strict=True):
+        assert panel.get_xlabel() == label
+        for runs, (x, y) in zip(([SLOW], [FAST]), drawn(panel).values(), strict=True):
+            expected = figures.mean_and_range(runs, TEST, axis)
+            assert x.tolist() == expected.points.tolist() and y.tolist() == expected.mean.tolist()
+    (legend,) = figure.legends
+    assert [text.get_text() for text in legend.get_texts()] == ["rmc: 2 seeds", "lstm: 1 seed"]
+    assert_words_are_apart_and_inside(figure)
+
+
+def test_a_core_has_the_same_colour_whatever_is_beside_it():
+    cores = ["rmc", "lstm", "dnc", "entnet", "entnet_bank", "rmc_paper"]
+    of = dict(zip(cores, style.colours(cores), strict=True))
+    assert len(set(of.values())) == len(cores)
+    for beside in itertools.permutations(cores, 2):
+        assert style.colours(beside) == [of[core] for core in beside]
+    first, second, third = style.colours(["lstm", "lstm", "rmc"])
+    assert (first, third) == (of["lstm"], of["rmc"]) and second not in of.values()
+    many = style.colours([None] * 20)
+    assert many[0] == of["rmc"] and len(set(many)) == len(style.COLOURS)
+    (panel,) = curves._draw_learning_curve({"a": [SLOW], "b": [FAST]}, {}, [TEST], cores=["dnc", "rmc"]).axes
+    assert [line.get_color() for line in panel.get_lines()] == [of["dnc"], of["rmc"]]
 
 
 def test_rungs_begin_where_the_axis_says():
@@ -99,6 +126,8 @@ def test_each_configuration_is_in_its_panel_and_what_is_missing_is_named():
     assert last >= FAST[-1]["step"] > SLOW[-1]["step"] and all(panel.get_xlim() == (0, last) for panel in figure.axes)
     (legend,) = figure.legends
     assert [text.get_text() for text in legend.get_texts()] == ["heads 1", "heads 8"]
+    says = " ".join(figure.get_suptitle().split())
+    assert says == "a title mean of the seeds, in a band from the lowest to the highest; dotted where not all of them count"
     drawn_lines = [line for panel in figure.axes for line in panel.get_legend_handles_labels()[0]]
     assert len({(line.get_label(), line.get_color()) for line in drawn_lines}) == len({line.get_color() for line in drawn_lines}) == 2
 

@@ -359,13 +359,28 @@ def test_what_the_command_draws(make_run, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(figures, "learning_curve", lambda *words: seen.append(words) or words[3])
     runs = [make_run(seed=0), make_run(seed=1, values=[0.3]), make_run(small(core="lstm"))]
     assert plot.main([*(str(run.path) for run in runs), "--out", str(tmp_path / "all.png")]) == 0
-    ((groups, references, metrics, out, title, axis, training),) = seen
+    ((groups, references, metrics, out, title, axes, cores, training),) = seen
     assert training == []  # of a single run alone
-    assert axis == "steps"
+    assert axes == ("steps",) and cores == ["rmc", "lstm"]
     assert capsys.readouterr().out == f"{out}\n" and out == tmp_path / "all.png" and title == "nth_farthest"
     assert groups == {words(): [runs[0].metrics(), runs[1].metrics()], words(" --model.core lstm"): [runs[2].metrics()]}
     assert metrics == [TEST, "test_accuracy_without_self"]
     assert references == nth_farthest.Task(small()).references()
+
+
+def test_against_several_axes_only_the_headline_is_drawn(make_run, tmp_path, monkeypatch, capsys):
+    seen = []
+    monkeypatch.setattr(figures, "learning_curve", lambda *words: seen.append((words[2], words[5])) or words[3])
+    run = str(make_run().path)
+    for words in (["--against", "steps,samples,hours"], ["--against", "hours"]):
+        assert plot.main([run, *words, "--out", str(tmp_path / "a.png")]) == 0
+    assert seen == [([TEST], ("steps", "samples", "hours")), ([TEST, "test_accuracy_without_self"], ("hours",))]
+    capsys.readouterr()
+    for words in ("step", "steps,steps", "steps,", ""):
+        with pytest.raises(SystemExit) as caught:
+            plot.run_main(lambda words=words: plot.main([run, "--against", words]))
+        says = f"error: argument --against: takes steps, samples, hours, or several with commas between, not {words!r} "
+        assert caught.value.code == 2 and capsys.readouterr().err.startswith(says)
 
 
 def test_different_references_are_named_after_their_groups(make_run, tmp_path, monkeypatch):
@@ -389,7 +404,7 @@ def test_a_picture_of_one_configuration_has_its_words_in_the_title(make_run, tmp
 def test_training_batches_of_easier_rungs_are_not_drawn(make_run, tmp_path, monkeypatch):
     """On three vectors a network may be right more often than the floors of four: it has solved nothing yet."""
     seen = []
-    monkeypatch.setattr(figures, "learning_curve", lambda *words: seen.append(words[6]))
+    monkeypatch.setattr(figures, "learning_curve", lambda *words: seen.append(words[7]))
     run = make_run(values=[])
     lines = [{**line, "accuracy": 0.9, "rung": rung} for line, rung in zip(lines_of([0.3, 0.4, 0.5]), ["3x1", "3x4", "4x4"], strict=True)]
     for line in lines:

@@ -1,14 +1,17 @@
 """Draw the learning curves of finished or running runs: `python -m tinyrmc.plot RUN [RUN ...]`.
 
 Runs of one configuration under several seeds make one line, their mean in a band from the lowest to the highest; other configurations make
-other lines. A single run also gets the pictures its task draws of a trained network, such as attention maps. With `--against samples` or
-`--against hours` the curves stand over the examples seen, or over the time it took on the machine that trained them. What a memory attends
-to is drawn, measured and tested by `python -m tinyrmc.plot attention RUN`.
+other lines, and each core has the same colour in every picture. A single run also gets the pictures its task draws of a trained network,
+such as attention maps. With `--against samples` or `--against hours` the curves stand over the examples seen, or over the time it took on
+the machine that trained them; `--against steps,samples,hours` draws three panels side by side, as the paper's figure 5. What a memory
+attends to is drawn, measured and tested by `python -m tinyrmc.plot attention RUN`.
 """
 
 from __future__ import annotations
 
+import argparse
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from .commands import Parser, run_main
@@ -35,7 +38,10 @@ def main(argv: list[str] | None = None) -> int:
         help="write the learning curve alone to this PNG file, replaced if it exists "
         "(default: learning_curve.png, in the run's directory with its other pictures or, for several runs, in the current one)",
     )  # fmt: skip
-    parser.add_argument("--against", choices=("steps", "samples", "hours"), default="steps", help="what the curves are drawn against")
+    parser.add_argument(
+        "--against", type=_axes, default=("steps",), metavar="AXIS,AXIS",
+        help="draw the curves against steps (the default), samples or hours, or several of these; then of the task's headline alone",
+    )  # fmt: skip
     options = parser.parse_args(argv)
     runs, left_out = find_runs(options.runs)
     for line in left_out:
@@ -48,7 +54,14 @@ def main(argv: list[str] | None = None) -> int:
     return 0
 
 
-def draw_run(run: Run, against: str = "steps") -> list[Path]:
+def _axes(words):
+    axes = tuple(words.split(","))
+    if not set(axes) <= {"steps", "samples", "hours"} or len(set(axes)) < len(axes):
+        raise argparse.ArgumentTypeError(f"takes steps, samples, hours, or several with commas between, not {words!r}")
+    return axes
+
+
+def draw_run(run: Run, against: Sequence[str] = ("steps",)) -> list[Path]:
     """The learning curve of one run and, if it has a checkpoint, its task's pictures, in the run's directory; returns the paths."""
     curve = draw_curves([run], run.path / "learning_curve.png", against)
     if not (run.checkpoint.exists() or run.previous_checkpoint.exists()):
@@ -60,12 +73,12 @@ def draw_run(run: Run, against: str = "steps") -> list[Path]:
         raise _unwritable(curve.parent, error) from error
 
 
-def draw_curves(runs: list[Run], out: Path, against: str = "steps") -> Path:
+def draw_curves(runs: list[Run], out: Path, against: Sequence[str] = ("steps",)) -> Path:
     """The learning curves of evaluated runs of one task in the PNG file `out`. RunError says what does not go together.
 
-    against: a name in figures.AXES.
+    against: names in figures.AXES.
 
-    Shown are the task's headline and whatever else has reference values and was measured in every group.
+    Shown are the task's headline and, against one axis, whatever else has reference values and was measured in every group.
     """
     from . import figures
 
@@ -84,10 +97,12 @@ def draw_curves(runs: list[Run], out: Path, against: str = "steps") -> Path:
         return all(any(line.get(name) is not None for run in group for line in run) for group in lines.values())
 
     metrics = [headline, *(name for name in references if name != headline and measured(name))]
-    (task, *_), (run, *_) = tasks.values(), lines.values()
-    training = [line for line in run[0] if task.is_final(line)] if len(runs) == 1 else []
+    metrics = metrics if len(against) == 1 else metrics[:1]
+    cores = [members[0].config["config"].get("model", {}).get("core") for members in groups.values()]
+    (task, *_), ((of_run, *_), *_) = tasks.values(), lines.values()
+    training = [line for line in of_run if task.is_final(line)] if len(runs) == 1 else []
     try:
-        return figures.learning_curve(lines, references, metrics, out, _title(groups), against, training)
+        return figures.learning_curve(lines, references, metrics, out, _title(groups), against, cores, training)
     except OSError as error:
         raise _unwritable(out, error) from error
     except ValueError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -10,7 +11,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator, PercentFormatter
 
-from .style import COLOURS, GREY, PLATE, save, style, wrap
+from .style import COLOURS, GREY, PLATE, colours, save, style, wrap
 
 DOTTED = (0, (1, 1.2))
 AXES = {"steps": "step", "samples": "samples", "hours": "seconds"}  # what a curve may be drawn against: the field of a line of metrics
@@ -84,60 +85,67 @@ def learning_curve(
     metrics: Sequence[str],
     path,
     title: str = "",
-    axis: str = "steps",
+    axes: Sequence[str] = ("steps",),
+    cores: Sequence[str | None] | None = None,
     training: Sequence[dict] = (),
 ) -> Path:
-    """Draw metrics against optimizer steps, or another of AXES, into the PNG file `path`; returns it.
+    """Draw metrics against optimizer steps, or others of AXES, into the PNG file `path`; returns it.
 
-    Each metric has a panel, each group a line: the mean over its runs, in a band from the lowest to the highest (see `mean_and_range`),
-    dotted where only some of them count. If there is but one run in all, the rungs of its curriculum are marked at the bottom.
+    Each metric has a panel, on each of `axes`, and each group a line: the mean over its runs, in a band from the lowest to the highest (see
+    `mean_and_range`), dotted where only some of them count. If there is but one run in all, the rungs of its curriculum are marked at the
+    bottom.
 
     Args:
         groups: {label: runs}, a run being its lines of metrics.jsonl. Lines without a metric, or with null, do not count for it.
         references: {metric: {label: value}}: floors and published numbers, drawn as dashed lines.
         metrics: names such as "test_accuracy". What is called accuracy is a fraction, shown in percent.
+        cores: the core of each group, for its colour; None where there is none.
         training: lines of metrics.jsonl with values on training batches, which are drawn thinly. They should be batches of the task itself:
             on easier ones a network would seem to be above the references.
 
     Raises ValueError where the runs of a group have no value of a metric, OSError where the file cannot be written.
     """
     with style():
-        return save(_draw_learning_curve(groups, references, metrics, title, axis, training), path)
+        return save(_draw_learning_curve(groups, references, metrics, title, axes, cores, training), path)
 
 
-def _draw_learning_curve(groups, references, metrics, title="", axis="steps", training=()) -> Figure:
-    figure = Figure(figsize=(0.6 + 5.2 * len(metrics), 4.2 + 0.2 * len(groups)), layout="constrained")
-    panels = figure.subplots(1, len(metrics), sharex=True, squeeze=False)[0]
+def _draw_learning_curve(groups, references, metrics, title="", axes=("steps",), cores=None, training=()) -> Figure:
+    shown = list(itertools.product(metrics, axes))
+    wide = 5.2 if len(shown) < 3 else 4.2
+    figure = Figure(figsize=(0.6 + wide * len(shown), 4.2 + 0.2 * len(groups)), layout="constrained")
+    panels = figure.subplots(1, len(shown), sharex=len(axes) == 1, squeeze=False)[0]
     single = len(groups) == 1 and len(next(iter(groups.values()))) == 1
-    says = _says(groups.values(), axis)
-    for panel, metric in zip(panels, metrics, strict=True):
-        for number, (label, runs) in enumerate(groups.items()):
-            _draw_group(panel, label, runs, metric, COLOURS[number % len(COLOURS)], axis, count_seeds=bool(says))
+    several, whole = any(len(runs) > 1 for runs in groups.values()), True
+    for panel, (metric, axis) in zip(panels, shown, strict=True):
+        for (label, runs), colour in zip(groups.items(), colours(cores or [None] * len(groups)), strict=True):
+            whole &= _draw_group(panel, label, runs, metric, colour, axis, count_seeds=several)
         _draw_training(panel, training, metric, axis)
         _draw_references(panel, references.get(metric, {}))
         _label_axes(panel, metric, axis)
     handles, labels = panels[0].get_legend_handles_labels()
-    labels = [wrap(label, 56) for label in labels]
-    figure.legend(handles, labels, loc="outside lower center", ncols=len(metrics), title=says, title_fontsize=9)
+    labels = [wrap(label, 11 * wide) for label in labels]
+    says = _says(axes, whole) if several else None
+    figure.legend(handles, labels, loc="outside lower center", ncols=len(shown), title=says, title_fontsize=9)
     if title:
         figure.suptitle(title)
     figure.draw_without_rendering()  # settles the layout: the labels below are spaced by the panels' final size
-    for panel, metric in zip(panels, metrics, strict=True):
-        _label_references(panel, references.get(metric, {}), metric)
+    for panel, (metric, axis) in zip(panels, shown, strict=True):
+        if axis == axes[0]:
+            _label_references(panel, references.get(metric, {}), metric)
         if single:
             _mark_rungs(panel, rung_starts(next(iter(groups.values()))[0], axis))
     return figure
 
 
-def _says(groups, axis="steps"):
-    """What lines and bands are, if some group has several runs."""
-    if all(len(runs) == 1 for runs in groups):
-        return None
-    between = ", interpolated between measurements" if axis == "hours" else ""
-    return f"mean of the seeds{between}, in a band from the lowest to the highest"
+def _says(axes, whole):
+    """What lines and bands of several runs are."""
+    between = ", interpolated between measurements" if "hours" in axes else ""
+    fewer = "" if whole else "; dotted where not all of them count"
+    return f"mean of the seeds{between}, in a band from the lowest to the highest{fewer}"
 
 
 def _draw_group(panel, label, runs, metric, colour, axis, count_seeds=False):
+    """Returns whether all runs count everywhere."""
     curve = mean_and_range(runs, metric, axis)
     if not len(curve.points):
         raise ValueError(f"the runs of {label!r} have no value of {metric}")
@@ -150,6 +158,7 @@ def _draw_group(panel, label, runs, metric, colour, axis, count_seeds=False):
         panel.plot(curve.points, curve.mean, color=colour, linewidth=1.8, linestyle=DOTTED)
     solid = np.where(all_count, curve.mean, np.nan)
     panel.plot(curve.points, solid, color=colour, linewidth=1.8, label=label, marker="o" if len(curve.points) == 1 else None)
+    return bool(all_count.all())
 
 
 def _draw_training(panel, lines, metric, axis):
@@ -202,7 +211,7 @@ class _Multiples(MaxNLocator):
     """Ticks at round numbers of a unit."""
 
     def __init__(self, unit):
-        super().__init__(nbins=6)
+        super().__init__(nbins=6, steps=[1, 2, 2.5, 5, 10])
         self.unit = unit
 
     def tick_values(self, low, high):
@@ -273,12 +282,12 @@ def _draw_curve_grid(panels, references, metric, title="", axis="steps") -> Figu
         for across, (row, of_row) in zip(grid, panels.items(), strict=True)
         for panel, (column, lines) in zip(across, of_row.items(), strict=True)
     ]
-    handles = {}
+    handles, several, whole = {}, any(len(runs) > 1 for *_, lines in filled for runs in lines.values()), True
     for panel, _, lines in filled:
         missing = []
         for number, (label, runs) in enumerate(lines.items()):
             if runs and len(mean_and_range(runs, metric, axis).points):
-                _draw_group(panel, label, runs, metric, COLOURS[number % len(COLOURS)], axis)
+                whole &= _draw_group(panel, label, runs, metric, COLOURS[number % len(COLOURS)], axis)
                 handles.setdefault(label, panel.get_legend_handles_labels()[0][-1])
             else:
                 missing.append(f"{label}: {'no value' if runs else 'not run'}")
@@ -290,8 +299,7 @@ def _draw_curve_grid(panels, references, metric, title="", axis="steps") -> Figu
         panel.set_title(name, fontsize=10)
         panel.label_outer()
     figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=min(4, max(1, len(handles))))
-    says = _says([runs for _, _, lines in filled for runs in lines.values() if runs], axis)
-    says = f"{says}, dotted where not all count" if says else ""
+    says = _says([axis], whole) if several else ""
     figure.suptitle("\n".join(wrap(line, 40 * len(columns)) for line in (title, says) if line), fontsize=10)
     figure.supylabel(_words(metric), fontsize=10)
     figure.draw_without_rendering()
