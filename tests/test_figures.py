@@ -55,7 +55,8 @@ def test_a_group_is_its_mean_and_range_dotted_where_some_have_ended():
     corners = {(round(x), round(y, 6)) for x, y in band.get_paths()[0].vertices}
     assert corners == {(100, 0.1), (100, 0.3), (200, 0.5), (200, 0.7), (250, 0.7), (300, 0.9)}
     (legend,) = figure.legends
-    assert legend.get_title().get_text() == "mean of the seeds, in a band from the lowest to the highest"
+    says = "mean of the seeds, in a band from the lowest to the highest; dotted where not all of them count"
+    assert legend.get_title().get_text() == says
 
 
 def test_null_and_missing_values_are_skipped_and_a_repeated_step_counts_once():
@@ -386,11 +387,12 @@ def test_against_several_axes_only_the_headline_is_drawn(make_run, tmp_path, mon
 def test_different_references_are_named_after_their_groups(make_run, tmp_path, monkeypatch):
     seen = []
     monkeypatch.setattr(figures, "learning_curve", lambda *words: seen.append(words))
-    large = dataclasses.replace(small(), data=dataclasses.replace(small().data, objects=8))
-    plot.draw_curves([make_run(), make_run(large)], tmp_path / "a.png")
-    values = seen[0][1][TEST]
-    assert values[f"{words()}: only the self query"] == 0.5
-    assert values["quick --model.head-size 2 --model.num-heads 2 --data.objects 8 --train.batch-size 8: only the self query"] == 0.25
+    large = dataclasses.replace(small(), data=dataclasses.replace(small().data, objects=8, dimensions=16))
+    plot.draw_curves([make_run(), make_run(small(core="lstm")), make_run(large)], tmp_path / "a.png")
+    name = "quick --model.head-size 2 --model.num-heads 2 --data.objects 8 --data.dimensions 16 --train.batch-size 8"
+    quick, large = (nth_farthest.Task(config).references()[TEST] for config in (small(), large))
+    floors = {label: {f"{words()} and 1 more: {label}": quick[label], f"{name}: {label}": large[label]} for label in quick}
+    assert seen[0][1][TEST] == {**floors["only the self query"], **floors["ranking by own norm"], f"{name}: paper (RMC)": 0.91}
 
 
 def test_a_picture_of_one_configuration_has_its_words_in_the_title(make_run, tmp_path, monkeypatch):

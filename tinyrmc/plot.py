@@ -117,16 +117,18 @@ def _title(groups):
 
 
 def _references(tasks):
-    """The reference values of {label of a group: task}; where groups have different ones, each is named after its group."""
+    """The reference values of {label of a group: task}. One that is not the same for all groups is named after those that it is of."""
+    found: dict[str, dict[str, float]] = {}
     each = {label: task.references() for label, task in tasks.items()}
-    first = next(iter(each.values()))
-    if all(references == first for references in each.values()):
-        return first
-    named: dict[str, dict[str, float]] = {}
-    for label, references in each.items():
-        for metric, values in references.items():
-            named.setdefault(metric, {}).update({f"{label}: {name}": value for name, value in values.items()})
-    return named
+    for metric, name in dict.fromkeys((metric, name) for known in each.values() for metric, values in known.items() for name in values):
+        of_value: dict[float, list[str]] = {}
+        for label, known in each.items():
+            of_value.setdefault(known.get(metric, {}).get(name), []).append(label)
+        for value, labels in of_value.items():
+            more = f" and {len(labels) - 1} more" if len(labels) > 1 else ""
+            if value is not None:
+                found.setdefault(metric, {})[name if len(of_value) == 1 else f"{labels[0]}{more}: {name}"] = value
+    return found
 
 
 def _unwritable(path, error):
