@@ -132,12 +132,12 @@ def test_each_configuration_is_in_its_panel_and_what_is_missing_is_named():
     assert len({(line.get_label(), line.get_color()) for line in drawn_lines}) == len({line.get_color() for line in drawn_lines}) == 2
 
 
-def test_words_of_a_table_do_not_touch_or_leave_the_picture():
+def test_words_of_tables_do_not_touch_or_leave_the_picture():
     command = "`python -m tinyrmc.train nth_farthest ladder --model.core lstm --model.hidden-size 2048 --train.steps 1000`"
-    rows = [["task", "ours", "command"], ["nth_farthest", "94.4 %", command], ["x", "not run", ""], ["y", "100.0 %", "short"]]
-    figure = text._draw_table(rows, "A note. " * 40)
+    rows = [["task", "ours", "command"], ["nth_farthest", "94.4 %", command], ["x", "", ""], ["y", "100.0 %", "short"]]
+    figure = text._draw_tables([rows, [["a head that is much longer than what is below", "b"], ["1", "2"]]], "A note. " * 40)
     boxes = [(text.get_text(), text.get_window_extent()) for text in figure.texts if text.get_text()]
-    assert len(boxes) == 12 and not any("`" in words for words, _ in boxes)
+    assert len(boxes) == 15 and not any("`" in words for words, _ in boxes)
     for (one, a), (other, b) in itertools.combinations(boxes, 2):
         assert not a.overlaps(b), f"{one!r} overlaps {other!r}"
     assert all(box.x0 >= 0 and box.y0 >= 0 and box.x1 <= figure.bbox.x1 and box.y1 <= figure.bbox.y1 for _, box in boxes)
@@ -148,6 +148,6 @@ def test_words_of_a_table_do_not_touch_or_leave_the_picture():
 def test_equal_numbers_give_equal_bytes(tmp_path):
     def draw(name):
         grid = figures.curve_grid({"": {"": {"a": [SLOW, FAST]}}}, FLOORS[TEST], TEST, tmp_path / f"{name}1.png", "$t_1", "hours")
-        return grid.read_bytes(), figures.table([["a", "b"], ["1", "$x_2"]], tmp_path / f"{name}2.png", "note").read_bytes()
+        return grid.read_bytes(), figures.tables([[["a", "b"], ["1", "$x_2"]]], tmp_path / f"{name}2.png", "note").read_bytes()
 
     assert draw("one") == draw("two") and draw("one")[0].startswith(b"\x89PNG")

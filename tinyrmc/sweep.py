@@ -417,7 +417,8 @@ def markdown(found: dict) -> str:
     """The table of a sweep's `summary`, in Markdown: a row for each combination."""
     groups = [combination["group"] for combination in found["combinations"] if combination["group"]]
     headline = groups[0]["curve_of"] if groups else "result"
-    columns = ["mean", "lowest", "top", "best batch", "success", "steps", "parameters", "time", "notes"]
+    threshold = f"success: {number(headline, groups[0]['success'])}" if groups else "success"
+    columns = ["mean", "lowest", "top", "best batch", threshold, "steps", "parameters", "time", "notes"]
     rows = [[*varied(found), f"{headline.replace('_', ' ')}, {columns[0]}", *columns[1:]]]
     for combination in found["combinations"]:
         group, values = combination["group"], [combination["values"][field] for field in varied(found)]

@@ -9,9 +9,9 @@ Colours are Okabe and Ito's, which colour-blind eyes tell apart too.
 
 from .curves import AXES, curve_grid, learning_curve, mean_and_range, rung_starts
 from .slots import accuracies, attention, gates, shares
-from .text import answers, table
+from .text import answers, tables
 
 __all__ = [
     "AXES", "accuracies", "answers", "attention", "curve_grid", "gates", "learning_curve", "mean_and_range", "rung_starts", "shares",
-    "table",
+    "tables",
 ]  # fmt: skip
