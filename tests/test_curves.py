@@ -7,7 +7,7 @@ import pytest
 from test_figures import FLOORS, TEST, assert_words_are_apart_and_inside, drawn
 
 from tinyrmc import figures
-from tinyrmc.figures import curves, style, text
+from tinyrmc.figures import Reached, curves, grids, style, text
 
 
 def run_of(values, seconds, every=100, batch=32, **more):
@@ -111,7 +111,7 @@ def test_each_configuration_is_in_its_panel_and_what_is_missing_is_named():
     lines = {"heads 1": [SLOW, FAST], "heads 8": [FAST]}  # FAST goes on when SLOW has ended
     unit, memory = {"slots 1": lines, "slots 8": lines | {"heads 8": []}}, {"slots 1": lines | {"heads 1": []}, "slots 8": lines}
     panels = {"unit": unit, "memory": memory}
-    figure = curves._draw_curve_grid(panels, FLOORS[TEST], TEST, "a title")
+    figure = grids._draw_curve_grid(panels, FLOORS[TEST], TEST, "a title")
     titles = [panel.get_title() for panel in figure.axes]
     assert titles == ["slots 1, unit", "slots 8, unit", "slots 1, memory", "slots 8, memory"]
     for panel, of_panel in zip(figure.axes, [each for row in panels.values() for each in row.values()], strict=True):
@@ -128,8 +128,46 @@ def test_each_configuration_is_in_its_panel_and_what_is_missing_is_named():
     assert [text.get_text() for text in legend.get_texts()] == ["heads 1", "heads 8"]
     says = " ".join(figure.get_suptitle().split())
     assert says == "a title mean of the seeds, in a band from the lowest to the highest; dotted where not all of them count"
-    drawn_lines = [line for panel in figure.axes for line in panel.get_legend_handles_labels()[0]]
-    assert len({(line.get_label(), line.get_color()) for line in drawn_lines}) == len({line.get_color() for line in drawn_lines}) == 2
+    pairs = {(line.get_label(), line.get_color()) for line in drawn_lines(figure)}
+    assert len(pairs) == len({colour for _, colour in pairs}) == 2
+
+
+def test_what_was_reached_stands_over_its_value_a_line_for_each_configuration():
+    one = {"1": Reached([0.5, 0.6, 0.4], True), "8": Reached([0.7, 0.9], False)}
+    eight = {"1": None, "8": Reached([0.8], True)}
+    panels = {"unit gates": {"slots 1": one, "slots 8": eight}, "gates of slots": {"slots 1": eight, "slots 8": one}}
+    figure = grids._draw_value_grid(panels, FLOORS[TEST], TEST, "heads", "a title")
+    for panel, (name, lines) in zip(figure.axes, panels.items(), strict=True):
+        assert panel.get_title() == name and panel.get_xlabel() == "heads"
+        assert [label.get_text() for label in panel.get_xticklabels()] == ["1", "8"]
+        for (label, (x, y)), colour, reached in zip(drawn(panel).items(), style.COLOURS, lines.values(), strict=False):
+            assert label in lines and [round(place) for place in x] == [0, 1]
+            np.testing.assert_allclose(y, [np.mean(cell.values) if cell else np.nan for cell in reached.values()])
+            own = [line for line in panel.lines if line.get_color() == colour]
+            there = [cell for cell in reached.values() if cell]
+            ranges = [list(line.get_ydata()) for line in own if len(set(line.get_xdata())) == 1 and line.get_linestyle() == "-"]
+            assert ranges == [[min(cell.values), max(cell.values)] for cell in there]
+            seeds = [list(line.get_ydata()) for line in own if line.get_marker() == "_"]
+            assert seeds == [list(cell.values) for cell in there]
+            means = [line for line in panel.lines if line.get_marker() == "o" and line.get_markeredgecolor() == colour]
+            assert [line.get_markerfacecolor() == "white" for line in means] == [not cell.whole for cell in there]
+    says = "a title\nmean of the seeds, from the lowest to the highest\nhollow: some runs are missing or were cut short"
+    assert figure.get_suptitle() == says
+    assert_words_are_apart_and_inside(figure)
+    whole = {"": {"a": {"1": Reached([0.5], True), "8": Reached([0.6], True)}}}
+    assert grids._draw_value_grid(whole, {}, TEST, "heads", "a title").get_suptitle() == "a title"
+
+
+def test_lines_of_cores_have_their_colours_in_grids_too():
+    of = dict(zip(("lstm", "rmc"), style.colours(["lstm", "rmc"]), strict=True))
+    figure = grids._draw_value_grid({"": {core: {"1": Reached([0.5], True)} for core in of}}, {}, TEST, "heads", cores=list(of))
+    assert [line.get_color() for line in drawn_lines(figure)] == list(of.values())
+    figure = grids._draw_curve_grid({"": {"": {core: [SLOW] for core in of}}}, {}, TEST, cores=list(of))
+    assert [line.get_color() for line in drawn_lines(figure)] == list(of.values())
+
+
+def drawn_lines(figure):
+    return [line for panel in figure.axes for line in panel.get_legend_handles_labels()[0]]
 
 
 def test_words_of_tables_do_not_touch_or_leave_the_picture():
@@ -148,6 +186,8 @@ def test_words_of_tables_do_not_touch_or_leave_the_picture():
 def test_equal_numbers_give_equal_bytes(tmp_path):
     def draw(name):
         grid = figures.curve_grid({"": {"": {"a": [SLOW, FAST]}}}, FLOORS[TEST], TEST, tmp_path / f"{name}1.png", "$t_1", "hours")
-        return grid.read_bytes(), figures.tables([[["a", "b"], ["1", "$x_2"]]], tmp_path / f"{name}2.png", "note").read_bytes()
+        values = figures.value_grid({"": {"a": {"1": Reached([0.5], True)}}}, {}, TEST, "$h_1", tmp_path / f"{name}3.png")
+        tables = figures.tables([[["a", "b"], ["1", "$x_2"]]], tmp_path / f"{name}2.png", "note")
+        return grid.read_bytes(), values.read_bytes(), tables.read_bytes()
 
     assert draw("one") == draw("two") and draw("one")[0].startswith(b"\x89PNG")

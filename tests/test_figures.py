@@ -121,6 +121,9 @@ def test_labels_of_references_keep_their_order_and_never_touch():
 
 def test_a_reference_is_labelled_on_the_side_where_the_curve_is_not():
     for end, side in ((0.52, -1), (0.48, 1)):
+        runs = [lines_of([0.2, end, end, end]), lines_of([0.2, end])]  # the second half is dotted
+        (panel,) = curves._draw_learning_curve({"lstm": runs}, {TEST: {"floor": 0.5}}, [TEST]).axes
+        assert np.sign(panel.texts[0].get_position()[1] - 0.5) == side
         (panel,) = curves._draw_learning_curve({"lstm": [lines_of([0.2, end, end, end])]}, {TEST: {"floor": 0.5}}, [TEST]).axes
         assert np.sign(panel.texts[0].get_position()[1] - 0.5) == side
 

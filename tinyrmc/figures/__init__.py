@@ -7,11 +7,12 @@ so the same numbers give the same bytes whatever a reader's matplotlibrc says.
 Colours are Okabe and Ito's, which colour-blind eyes tell apart too.
 """
 
-from .curves import AXES, curve_grid, learning_curve, mean_and_range, rung_starts
+from .curves import AXES, learning_curve, mean_and_range, rung_starts
+from .grids import Reached, curve_grid, value_grid
 from .slots import accuracies, attention, gates, shares
 from .text import answers, tables
 
 __all__ = [
-    "AXES", "accuracies", "answers", "attention", "curve_grid", "gates", "learning_curve", "mean_and_range", "rung_starts", "shares",
-    "tables",
+    "AXES", "Reached", "accuracies", "answers", "attention", "curve_grid", "gates", "learning_curve", "mean_and_range", "rung_starts",
+    "shares", "tables", "value_grid",
 ]  # fmt: skip

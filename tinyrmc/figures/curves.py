@@ -1,4 +1,4 @@
-"""Learning curves of runs: means and ranges over seeds, against steps, samples or hours, alone or in a grid."""
+"""Learning curves of runs: means and ranges over seeds, against steps, samples or hours."""
 
 from __future__ import annotations
 
@@ -118,33 +118,33 @@ def _draw_learning_curve(groups, references, metrics, title="", axes=("steps",),
     several, whole = any(len(runs) > 1 for runs in groups.values()), True
     for panel, (metric, axis) in zip(panels, shown, strict=True):
         for (label, runs), colour in zip(groups.items(), colours(cores or [None] * len(groups)), strict=True):
-            whole &= _draw_group(panel, label, runs, metric, colour, axis, count_seeds=several)
+            whole &= draw_group(panel, label, runs, metric, colour, axis, count_seeds=several)
         _draw_training(panel, training, metric, axis)
-        _draw_references(panel, references.get(metric, {}))
-        _label_axes(panel, metric, axis)
+        draw_references(panel, references.get(metric, {}))
+        label_axes(panel, metric, axis)
     handles, labels = panels[0].get_legend_handles_labels()
-    labels = [wrap(label, 11 * wide) for label in labels]
-    says = _says(axes, whole) if several else None
-    figure.legend(handles, labels, loc="outside lower center", ncols=len(shown), title=says, title_fontsize=9)
+    labels = [wrap(label, 12 * wide) for label in labels]
+    says = what_lines_are(axes, whole) if several else None
+    figure.legend(handles, labels, loc="outside lower center", ncols=len(shown), title=says, title_fontsize=9, fontsize=9)
     if title:
         figure.suptitle(title)
     figure.draw_without_rendering()  # settles the layout: the labels below are spaced by the panels' final size
     for panel, (metric, axis) in zip(panels, shown, strict=True):
         if axis == axes[0]:
-            _label_references(panel, references.get(metric, {}), metric)
+            label_references(panel, references.get(metric, {}), metric)
         if single:
             _mark_rungs(panel, rung_starts(next(iter(groups.values()))[0], axis))
     return figure
 
 
-def _says(axes, whole):
+def what_lines_are(axes, whole):
     """What lines and bands of several runs are."""
     between = ", interpolated between measurements" if "hours" in axes else ""
     fewer = "" if whole else "; dotted where not all of them count"
     return f"mean of the seeds{between}, in a band from the lowest to the highest{fewer}"
 
 
-def _draw_group(panel, label, runs, metric, colour, axis, count_seeds=False):
+def draw_group(panel, label, runs, metric, colour, axis, count_seeds=False):
     """Returns whether all runs count everywhere."""
     curve = mean_and_range(runs, metric, axis)
     if not len(curve.points):
@@ -174,7 +174,7 @@ def _where_fewer(counts):
     return f", dotted: {counts.min()}" + (f" to {counts.max()}" if counts.max() > counts.min() else "")
 
 
-def _draw_references(panel, references):
+def draw_references(panel, references):
     for value in references.values():
         panel.axhline(value, color=GREY, linewidth=0.9, dashes=(5, 3), zorder=1)
 
@@ -183,13 +183,13 @@ def _is_fraction(metric):
     return "accuracy" in metric
 
 
-def _words(metric):
+def in_words(metric):
     words = metric.removeprefix("test_").replace("_", " ")
     return f"held-out {words}" if metric.startswith("test_") else words
 
 
-def _label_axes(panel, metric, axis="steps"):
-    panel.set_title(_words(metric), fontsize=11)
+def label_axes(panel, metric, axis="steps"):
+    panel.set_title(in_words(metric), fontsize=11)
     panel.set_xlim(left=0)
     panel.margins(x=0)
     panel.locator_params(axis="x", nbins=6)
@@ -199,6 +199,11 @@ def _label_axes(panel, metric, axis="steps"):
         panel.xaxis.set_major_locator(_Multiples(unit))
     panel.set_xlabel(name)
     panel.xaxis.set_major_formatter(FuncFormatter(lambda point, _: f"{point / unit:,.10g}"))
+    label_values(panel, metric)
+
+
+def label_values(panel, metric):
+    """The axis of a metric's values."""
     panel.grid(axis="y", color="#E6E6E6", linewidth=0.6)
     panel.set_axisbelow(True)
     if _is_fraction(metric):
@@ -218,11 +223,11 @@ class _Multiples(MaxNLocator):
         return super().tick_values(low / self.unit, high / self.unit) * self.unit
 
 
-def _label_references(panel, references, metric):
+def label_references(panel, references, metric):
     """Each reference's name and value at the right edge, on the emptier side of its line; labels that would touch are moved apart."""
     low, high = panel.get_ylim()
     line_height = 8 * 1.35 / (panel.get_window_extent().height * 72 / panel.figure.dpi) * (high - low)  # of 8 points
-    curves = [line.get_data() for line in panel.get_legend_handles_labels()[0]]
+    curves = [line.get_data() for line in panel.lines if line.get_transform() == panel.transData]
     near = np.concatenate([[], *(y[x > 0.6 * max(x)] for x, y in curves)])  # what is drawn where the labels will stand
 
     def place(value):
@@ -252,56 +257,3 @@ def _mark_rungs(panel, starts):
         panel.plot([step, step, x], [0, 0.02, 0.05], transform=across, color=GREY, linewidth=0.7, scalex=False, scaley=False)
         text = panel.text(x, 0.06, rung, transform=across, ha="center", va="bottom", rotation=90, fontsize=7, color=GREY, bbox=PLATE)
         text.set_in_layout(False)
-
-
-def curve_grid(
-    panels: Mapping[str, Mapping[str, Mapping[str, Sequence[Sequence[dict]]]]],
-    references: Mapping[str, float],
-    metric: str,
-    path,
-    title: str = "",
-    axis: str = "steps",
-) -> Path:
-    """Draw the learning curves of many configurations, a panel for some of them, into the PNG file `path`; returns it.
-
-    Args:
-        panels: {row: {column: {line: runs}}}, every row with the same columns and every panel with the same lines. Runs are as in
-            `learning_curve`; where there are none, the panel says so.
-        references: {label: value}, drawn in each panel and named in the first.
-    """
-    with style():
-        return save(_draw_curve_grid(panels, references, metric, title, axis), path)
-
-
-def _draw_curve_grid(panels, references, metric, title="", axis="steps") -> Figure:
-    columns = list(next(iter(panels.values())))
-    figure = Figure(figsize=(1.2 + 3.4 * len(columns), 1.4 + 2.9 * len(panels)), layout="constrained")
-    grid = figure.subplots(len(panels), len(columns), sharex=True, sharey=True, squeeze=False)
-    filled = [
-        (panel, ", ".join(filter(None, [column, row])), lines)
-        for across, (row, of_row) in zip(grid, panels.items(), strict=True)
-        for panel, (column, lines) in zip(across, of_row.items(), strict=True)
-    ]
-    handles, several, whole = {}, any(len(runs) > 1 for *_, lines in filled for runs in lines.values()), True
-    for panel, _, lines in filled:
-        missing = []
-        for number, (label, runs) in enumerate(lines.items()):
-            if runs and len(mean_and_range(runs, metric, axis).points):
-                whole &= _draw_group(panel, label, runs, metric, COLOURS[number % len(COLOURS)], axis)
-                handles.setdefault(label, panel.get_legend_handles_labels()[0][-1])
-            else:
-                missing.append(f"{label}: {'no value' if runs else 'not run'}")
-        _draw_references(panel, references)
-        words = panel.text(0.02, 0.98, "\n".join(missing), transform=panel.transAxes, va="top", fontsize=7, color=GREY, bbox=PLATE)
-        words.set_visible(bool(missing))
-    for panel, name, _ in filled:  # when all is drawn, for the panels share their axes
-        _label_axes(panel, metric, axis)
-        panel.set_title(name, fontsize=10)
-        panel.label_outer()
-    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=min(4, max(1, len(handles))))
-    says = _says([axis], whole) if several else ""
-    figure.suptitle("\n".join(wrap(line, 40 * len(columns)) for line in (title, says) if line), fontsize=10)
-    figure.supylabel(_words(metric), fontsize=10)
-    figure.draw_without_rendering()
-    _label_references(grid[0, 0], references, metric)
-    return figure
