@@ -61,7 +61,7 @@ def _draw_tables(shown, note="") -> Figure:
     return figure
 
 
-def answers(rows: Mapping[str, Sequence[tuple[str, str, str]]], by_place: Mapping[str, np.ndarray], path) -> Path:
+def answers(rows: Mapping[str, Sequence[tuple[str, str, str]]], by_place: Mapping[str, np.ndarray], path, title: str = "") -> Path:
     """Draw questions with the right answer and a network's, its mistakes marked, into the PNG file `path`; returns it.
 
     Args:
@@ -69,17 +69,17 @@ def answers(rows: Mapping[str, Sequence[tuple[str, str, str]]], by_place: Mappin
         by_place: {label: accuracies (T,)} at each place of the answers, drawn as bars beside; NaN where there is no such place.
     """
     with style():
-        return save(_draw_answers(rows, by_place), path)
+        return save(_draw_answers(rows, by_place, title), path)
 
 
-def _draw_answers(rows, by_place) -> Figure:
+def _draw_answers(rows, by_place, title="") -> Figure:
     """All sizes here are in pixels; each character stands in a cell of its own."""
-    pitch, line, left, between, top = 13, 30, 30, 50, 70
+    pitch, line, left, between, top = 13, 30, 30, 50, 115
     everything = [row for group in rows.values() for row in group]
-    heads = ("input", "right answer", "answer")
+    heads = ("input", "right answer", "network's answer")
     columns = [max(len(head), *(len(row[k]) for row in everything)) for k, head in enumerate(heads)]
     starts = left + np.cumsum([0, *(pitch * size + between for size in columns)])  # of the three columns, and of the bars
-    width, height = starts[-1] + 620, max(420, top + line * (len(everything) + 2 * len(rows)))
+    width, height = starts[-1] + 620, max(450, top + line * (len(everything) + 2 * len(rows)))
     figure = Figure(figsize=(width / DPI, height / DPI), dpi=DPI)
 
     def write(x, y, text, **style):
@@ -94,8 +94,9 @@ def _draw_answers(rows, by_place) -> Figure:
             colour = "white" if wrong else "black"
             write(x + pitch * (k + 0.5), y, character, ha="center", family="monospace", color=colour)
 
+    write(left, 25, title)
     for x, head in zip(starts, heads, strict=False):
-        write(x, 30, head, fontweight="bold")
+        write(x, 75, head, fontweight="bold")
     y = top
     for heading, group in rows.items():
         write(left, y, heading, fontsize=8, color=GREY)
@@ -105,7 +106,7 @@ def _draw_answers(rows, by_place) -> Figure:
                 spell(x, y, text, right)
         y += 2 * line
 
-    panel = figure.add_axes(((starts[-1] + 70) / width, 75 / height, 520 / width, 1 - 145 / height))
+    panel = figure.add_axes(((starts[-1] + 70) / width, 75 / height, 520 / width, 1 - 190 / height))
     share = 0.8 / len(by_place)
     for number, (label, values) in enumerate(by_place.items()):
         x = np.arange(len(values)) + 1 + (number - (len(by_place) - 1) / 2) * share
