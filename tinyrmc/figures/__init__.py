@@ -1,4 +1,4 @@
-"""Pictures: learning curves, tables, what a memory's slots attend to and what comes of it, and answers character by character.
+"""Pictures: learning curves, sweeps, tables, what a memory's slots attend to and what comes of it, and answers character by character.
 
 Nothing else imports matplotlib, and nothing imports this before there is something to draw. It uses figures as objects, never pyplot, whose
 current figure and backend would belong to the caller's notebook as much as to us; matplotlib's own defaults are put in place while we draw,
