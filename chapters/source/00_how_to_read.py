@@ -13,13 +13,12 @@
 # To remember is one thing. To *relate* what one remembers, to say which of eight remembered points is the fourth farthest from the third,
 # is another. The paper's answer is
 #
-# > a new memory module – a Relational Memory Core (RMC) – which employs multi-head dot product attention to allow memories to interact.
-# > (Abstract)
+# > a new memory module [...] which employs multi-head dot product attention to allow memories to interact. (Abstract)
 #
 # This chapter shows that module in one picture and its tasks in another, explains how the other chapters work, and lists them.
 
 # %%
-import textwrap
+import itertools
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -64,7 +63,8 @@ def draw_rows(panel, left, top, numbers, colours, cell=0.3, name="", gap=0.06):
     dark = 0.25 + 0.75 / (1 + np.exp(-1.5 * numbers))
     for i, j in np.ndindex(numbers.shape):
         colour = 1 - dark[i, j] * (1 - colours[i])
-        panel.add_patch(Rectangle((left + j * cell, top - (i + 1) * cell - i * gap), cell, cell, facecolor=colour, edgecolor="white", lw=0.5))
+        corner = (left + j * cell, top - (i + 1) * cell - i * gap)
+        panel.add_patch(Rectangle(corner, cell, cell, facecolor=colour, edgecolor="white", lw=0.5))
     height, width = len(numbers) * (cell + gap) - gap, numbers.shape[1] * cell
     panel.text(left + width / 2, top + 0.1, name, ha="center", va="bottom")
     return (left - 0.05, top - height / 2), (left + width + 0.05, top - height / 2)
@@ -76,9 +76,9 @@ def draw_box(panel, x, y, text, width=0.9, height=0.9, colour="0.93"):
     panel.text(x, y, text, ha="center", va="center")
 
 
-def draw_arrow(panel, start, end, bend=0.0, **style):
-    connection = f"arc3,rad={bend}"
-    panel.add_patch(FancyArrowPatch(start, end, connectionstyle=connection, arrowstyle="-|>", mutation_scale=11, **({"color": "0.3"} | style)))
+def draw_arrow(panel, start, end, bend=0.0):
+    bent = f"arc3,rad={bend}"
+    panel.add_patch(FancyArrowPatch(start, end, connectionstyle=bent, arrowstyle="-|>", mutation_scale=11, color="0.3"))
 
 
 # %% alt="Three drawings. (a) Coloured memory rows and an input row go into a box A, then through an MLP with a residual way around it, then through gates, which the old memory also reaches, to the next memory and the output. (b) Each row is multiplied by shared matrices into queries of the slots and keys and values of slots and input. (c) A matrix of shares between queries and keys mixes the values into a new memory whose rows have blended colours"
@@ -123,7 +123,7 @@ b.set(xlim=(-0.3, 5.4), ylim=(-1.2, 5.2), title="(b) the same matrices for every
 c = panels["c"]
 draw_rows(c, 0, 4.4, queries, COLOURS, name="Q")
 draw_rows(c, 2.4, 4.6, keys, COLOURS, name="K")
-c.text(1.95, 3.85, "×", ha="center", va="center")
+c.text(1.95, 3.85, r"$\times$", ha="center", va="center")
 draw_arrow(c, (1.95, 3.05), (1.95, 2.5))
 c.text(2.15, 2.8, "softmax of the scores", va="center")
 cell = 0.5
@@ -137,7 +137,7 @@ for k in range(N + 1):
     if k < N:
         c.add_patch(Rectangle((0.78, 1.9 - (k + 1) * cell + 0.05), 0.12, cell - 0.1, facecolor=COLOURS[k]))
 c.text(1.95, 0.25, "shares", ha="center", va="top")
-c.text(3.25, 1.15, "×", ha="center", va="center")
+c.text(3.25, 1.15, r"$\times$", ha="center", va="center")
 draw_rows(c, 3.6, 1.85, values, COLOURS, name="V")
 c.text(5.4, 1.15, "=", ha="center", va="center")
 draw_rows(c, 5.7, 1.67, attended, BLENDS, name="blended")
@@ -160,8 +160,7 @@ plt.show()
 #   The upper right shows how it looks to the network: at each time step one row of numbers, the vector and three one-hot parts.
 # - **Program evaluation.** A small program arrives character by character, and the network writes the number that it computes.
 #
-# The paper also has language modelling and two worlds that are seen only in part, in which the network must act (reinforcement learning).
-# They are yet to come here.
+# The paper also has language modelling, and worlds in which the network must act (reinforcement learning). They are yet to come here.
 
 # %%
 nth_farthest, programs = load_task("nth_farthest"), load_task("program_evaluation")
@@ -174,19 +173,20 @@ place = np.linalg.norm(points - reference, axis=-1).argsort().argsort()  # 0: m 
 
 data = programs.DataConfig(kind="program", length=3, nesting=2)
 program = programs.draw(np.random.default_rng(7), 1, data, (3, 2), mixed=False)
-source, result = (
-    programs.decode(program[what][0, : program[length][0]], "release") for what, length in (("inputs", "lengths"), ("targets", "target_lengths"))
-)
+source = programs.decode(program["inputs"][0, : program["lengths"][0]], "release")
+result = programs.decode(program["targets"][0, : program["target_lengths"][0]], "release")
 
 # %% alt="Left: six labelled points in the plane with lines from the point asked about to the others, numbered by distance, the answer circled. Right: the same example as the network gets it, six time steps of a vector and three one-hot parts. Below: a program, one character to a box, and the digits of its answer"
-figure, panels = plt.subplot_mosaic([["plane", "steps"], ["program", "program"]], figsize=(10, 5.8), height_ratios=[3, 1], width_ratios=[1, 1.6])
+places = [["plane", "steps"], ["program", "program"]]
+figure, panels = plt.subplot_mosaic(places, figsize=(10, 5.8), height_ratios=[3, 1], width_ratios=[1, 1.6])
 plane, steps, strip = panels["plane"], panels["steps"], panels["program"]
 for label, point, rank in zip(labels, points, place, strict=True):
     plane.plot(*np.stack([reference, point]).T, color="0.8", zorder=0)
     plane.scatter(*point, s=170, color="C1" if label == m else "C0", edgecolor="black" if label == answer else "none", linewidth=2.5)
     plane.annotate(f"{label}", point, ha="center", va="center", color="white", fontsize=9)
     if rank:
-        plane.annotate(f"{rank}", (0.6 * point + 0.4 * reference), color="0.3", ha="center", va="center", fontsize=8, backgroundcolor="white")
+        between = 0.6 * point + 0.4 * reference
+        plane.annotate(f"{rank}", between, color="0.3", ha="center", va="center", fontsize=8, backgroundcolor="white")
 plane.set(xlim=(-1.15, 1.15), ylim=(-1.15, 1.15), aspect="equal", xticks=[-1, 0, 1], yticks=[-1, 0, 1])
 plane.set_title(f"Which is number {n} in distance from {m}?\nThe answer: {answer}", fontsize=10)
 
@@ -195,7 +195,7 @@ steps.imshow(image, cmap="RdBu", vmin=-1.3, vmax=1.3, aspect="auto")
 starts = [0, 2, 8, 14, 20]
 for start in starts[1:-1]:
     steps.axvline(start - 0.5, color="0.4", lw=1)
-middles = [(start + end - 1) / 2 for start, end in zip(starts, starts[1:], strict=False)]
+middles = [(start + end - 1) / 2 for start, end in itertools.pairwise(starts)]
 steps.set_xticks(middles, ["vector", "its label", "n", "m"])
 steps.tick_params(length=0)
 steps.set(ylabel="time step", yticks=range(6), title="the same, as the network gets it")

@@ -83,8 +83,8 @@ for panel, small, name in ((panels[0], bias[None], "M + bias: (3, 5) with (5,)")
     for i, j in np.ndindex(3, 5):
         value = np.broadcast_to(small, (3, 5))[i, j]
         real = i < small.shape[0] and j < small.shape[1]
-        colour = plt.cm.RdBu(0.5 + value / 5)
-        panel.add_patch(plt.Rectangle((j, 2 - i), 0.94, 0.94, facecolor=colour, alpha=1 if real else 0.35, edgecolor="0.2" if real else "none"))
+        look = {"alpha": 1, "edgecolor": "0.2"} if real else {"alpha": 0.35, "edgecolor": "none"}
+        panel.add_patch(plt.Rectangle((j, 2 - i), 0.94, 0.94, facecolor=plt.cm.RdBu(0.5 + value / 5), **look))
         panel.text(j + 0.47, 2.47 - i, f"{value:g}", ha="center", va="center", alpha=1 if real else 0.5)
     panel.set(xlim=(-0.2, 5.2), ylim=(-0.2, 3.2), aspect="equal", title=name)
     panel.axis("off")
@@ -264,7 +264,7 @@ ex.one_hot.check(one_hot)
 # to 1 is a softer way of pointing; that is all that attention (chapter 4) adds to this.
 
 # %%
-M = rng.normal(size=(3, 4)).round(1)
+M = rng.normal(size=(3, 4)).round(1) + 0.0
 pointers = np.array([[0, 1, 0], [0.5, 0, 0.5]])  # slot 1; half of slot 0, half of slot 2
 print(M)
 print("picked:")

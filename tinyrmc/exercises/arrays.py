@@ -56,8 +56,8 @@ def _differences(M):
         "the differences are added up before they are squared": lambda M: _differences(M).sum(axis=-1) ** 2,
         "the sum runs over the slots, not over the units": lambda M: (_differences(M) ** 2).sum(axis=-2),
         "the new axes are counted from the front, so that with a batch examples are paired, not slots": lambda M: (
-            ((M[:, None] - M[None]) ** 2).sum(axis=-1)
-        ),
+            (M[:, None] - M[None]) ** 2
+        ).sum(axis=-1),
     },
 )
 def squared_distances(M):

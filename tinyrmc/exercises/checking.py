@@ -6,7 +6,7 @@ import numpy as np
 
 from .exercise import exercise
 
-# --- Functions to differentiate, all analytic ------------------------------------------------------------------------------------------------
+# --- Functions to differentiate, all analytic ---------------------------------------------------------------------------------------------
 
 
 def waves(x):
@@ -54,9 +54,7 @@ def _entry_by_entry(difference):
         "the difference is divided by h, though the two points are 2 h apart": _entry_by_entry(
             lambda f, x, step, h: (f(x + h * step) - f(x - h * step)) / h
         ),
-        "the second point is x itself: this is the forward difference": _entry_by_entry(
-            lambda f, x, step, h: (f(x + h * step) - f(x)) / h
-        ),
+        "the second point is x itself: this is the forward difference": _entry_by_entry(lambda f, x, step, h: (f(x + h * step) - f(x)) / h),
         "all entries are moved at once, and every place gets the same sum": lambda f, x, h: np.full(
             x.shape, (f(x + h) - f(x - h)) / (2 * h)
         ),
@@ -91,8 +89,12 @@ def central_difference(f, x, h):
         "f(x + 1j * step).imag / h",
     ],
     mistakes={
-        "the real part is taken: that is the value of f, not its slope": _entry_by_entry(lambda f, x, step: f(x + 1e-30j * step).real / 1e-30),
-        "the imaginary part is not divided by h": _entry_by_entry(lambda f, x, step: f(x + 1e-30j * step).imag),
+        "the real part is taken: that is the value of f, not its slope": _entry_by_entry(
+            lambda f, x, step: f(x + 1e-30j * step).real / 1e-30
+        ),
+        "the imaginary part is not divided by h, or never got into x, which still is an array of real numbers": _entry_by_entry(
+            lambda f, x, step: f(x + 1e-30j * step).imag
+        ),
         "h is a thousandth, whose square still shows; without a subtraction it may be 1e-30": _entry_by_entry(
             lambda f, x, step: f(x + 1e-3j * step).imag / 1e-3
         ),
@@ -126,7 +128,7 @@ def _complex(rng, *shape):
         (_complex(rng, 3, 1),),
     ],
     hints=[
-        "The mean of the squared distances from the mean, and nothing that takes absolute values: what is the square of d, written as a product?",
+        "The mean of the squared distances from the mean, without absolute values: what is the square of d, written as a product?",
         "np.var takes |d|^2, which is not d * d where d is complex.",
     ],
     mistakes={
@@ -142,7 +144,7 @@ def variance(x):
     return (d * d).mean(axis=-1)
 
 
-# --- Rules, right and wrong: forward(x), and vjp(g, x), the gradient of x where g is that of forward(x) ---------------------------------------
+# --- Rules, right and wrong: vjp(g, x) is the gradient of x where g is that of forward(x) -------------------------------------------------
 
 
 def tanh_rule(g, x):

@@ -49,7 +49,7 @@ def _shares(rng):
     cases=_shares,
     hints=[
         "The derivative of share y_j by score x_k is y_j (1 - y_k) where j = k, and -y_j y_k elsewhere.",
-        "So the gradient of x_k is the sum over j of g_j y_j (delta_jk - y_k), which is g_k y_k minus y_k times a sum that is the same for all k.",
+        "So x_k gets the sum over j of g_j y_j (delta_jk - y_k): g_k y_k, minus y_k times a sum that is the same for all k.",
         "That sum is (g * y).sum(axis=-1, keepdims=True).",
     ],
     mistakes={
