@@ -206,7 +206,7 @@ print("the same memory:", np.shares_memory(M, view))
 # the heads an axis of their own, one must cut the last axis first, `(N, H, V)`, and then exchange two axes, `(H, N, V)`. Reshaping to
 # `(H, N, V)` at once has the right shape and the wrong contents:
 
-# %% alt="Twelve numbered squares in two slots, coloured by the head that made them. Cut and exchanged, each head holds the squares of its colour from both slots; reshaped at once, each head holds squares of two colours from one slot"
+# %% alt="Twelve numbered squares in two slots, coloured by the head that made them. Cut and exchanged, each head holds the squares of its colour from both slots; reshaped at once, each head holds squares of two colours"
 N, H, V = 2, 3, 2
 together = np.arange(N * H * V).reshape(N, H * V)
 good = together.reshape(N, H, V).swapaxes(0, 1)  # (H, N, V)

@@ -410,7 +410,7 @@ tracemalloc.stop()
 print(f"20 results fill {forward / x.data.nbytes:.0f} arrays; the most there ever were, backward included: {peak / x.data.nbytes:.0f}")
 
 # %% [markdown]
-# Since the walk is a loop and not a recursion, there is no limit to how long a recording may be:
+# Since the walk is a loop and not a recursion, a recording may be as long as memory allows:
 
 # %%
 x, length = Parameter(np.array(1.0)), course.fast(100_000, 1000)
