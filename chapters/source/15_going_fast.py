@@ -34,7 +34,7 @@ threadpool_limits(limits=1, user_api="blas")  # matrix products on one thread; w
 rng = np.random.default_rng(15)
 benchmark = json.loads((course.assets().parents[1] / "benchmarks" / "results" / "cpu.json").read_text())
 
-# %% alt="Bars of the time of a training step at three sizes: tinyrmc's is between half and three fifths as long as the shortest of the others, which are PyTorch, torch.compile, JAX, and at one size MyGrad and HIPS autograd"
+# %% alt="Bars of the time of a training step at three sizes: tinyrmc's is about half to three fifths as long as the shortest of the others, which are PyTorch, torch.compile, JAX, and at one size MyGrad and HIPS autograd"
 figure, panels = plt.subplots(1, 3, figsize=(10, 3.4))
 for panel, row in zip(panels, benchmark["rows"], strict=True):
     times = {"tinyrmc": row["ours_seconds"], **row["peers"]}
@@ -247,7 +247,7 @@ print("one worker and two, equal to a millionth of the largest entry:", abs(alon
 # step of this size is very many short ones. The benchmark's file has the same step, 8 slots of 64 units with a batch of 128, by workers of
 # either kind, and by threads in a Python built without the lock:
 
-# %% alt="Time of a step against the number of workers: with processes and with threads without the lock it falls to half or less with four, with ordinary threads it falls a little with two and rises to almost three times with four"
+# %% alt="Time of a step against the number of workers: with processes and with threads without the lock it falls to about half or less with four, with ordinary threads it falls a little with two and rises to almost three times with four"
 figure, panel = plt.subplots(figsize=(6.5, 3.6))
 kinds = dict.fromkeys(row["kind"] for row in benchmark["sharing"])
 for kind, colour, place in zip(kinds, ("C0", "C1", "C2"), ((6, -14), (-8, -16), (6, 6)), strict=True):
