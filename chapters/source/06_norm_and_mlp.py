@@ -1,14 +1,16 @@
 # %% [markdown]
 # # 6. Layer norm and a row-wise MLP: what each slot does by itself
 #
-# **The $g_\psi$ of equation 7, section 3.3.** Twenty-five minutes. You need axes and `keepdims` (chapter 1) and chapter 5.
+# **The $g_\psi$ of equation 7, section 3.3.** Thirty minutes. You need axes and `keepdims` (chapter 1), chapter 5, and in one place the
+# tape (chapter 2).
 #
 # Attention has brought each slot something new, the row $\widetilde m_i$ of $\widetilde M$. Before it is written into the memory, a function
 # $g_\psi$ works on it. It stands in equation 7, above a brace:
 #
 # $$m_{i,t} = \sigma(f_{i,t} + \tilde b^f) \circ m_{i,t-1} + \sigma(i_{i,t}) \circ \underbrace{g_\psi(\widetilde m_{i,t})} \tag{7}$$
 #
-# What the gates $\sigma(f)$ and $\sigma(i)$ do is the subject of chapters 7 and 8. Of $g_\psi$ the paper says no more than this (section 3.3):
+# Here $m_{i,t}$ is slot $i$ at time $t$; what is new is written over what there was, both through gates, the $\sigma$ of chapters 7 and 8. Of
+# $g_\psi$ the paper says no more than this (section 3.3):
 #
 # > The underbrace denotes the modification to a standard LSTM. [...] (briefly, we found a row/memory-wise MLP with layer normalisation to
 # > work best)
@@ -337,7 +339,7 @@ for mem_slots in (1, trained.mem_slots, 9):
     core = RelationalMemory(trained.input_size, mem_slots, trained.head_size, trained.num_heads)
     core.load_parameters(weights)
     output, memory = core(np.zeros((1, trained.input_size), np.float32), core.initial_state(1))
-    print(f"{mem_slots} slots: {core.num_parameters:,} parameters, memory of shape {memory.shape}, output {output.shape}")
+    print(f"slots: {mem_slots}, parameters: {core.num_parameters:,}, memory: {memory.shape}, output: {output.shape}")
 
 # %% [markdown]
 # The output does grow: it is all slots side by side, and whatever reads it afterwards has to know their number.

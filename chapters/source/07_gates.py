@@ -162,9 +162,13 @@ plt.show()
 # So a gate of slot $i$ knows the input and slot $i$, and nothing else. Chapter 6 had a tool that measures this, `who_notices`. Here slot 2 is
 # given another $h$:
 
+
 # %%
-process = lambda slots: ex.gate_of_every_slot(x, slots[None], W, U, b)[0]  # noqa: E731
-normalisation.who_notices(process, h[0], 2, rng.normal(size=F)).round(2)
+def gates_of(slots):
+    return ex.sigmoid(ex.gate_of_every_slot(x, slots[None], W, U, b)[0])
+
+
+normalisation.who_notices(gates_of, h[0], 2, rng.normal(size=F)).round(2)
 
 # %% [markdown]
 # No gate sees what attention has found, $\widetilde M$, nor another slot. Slots learn of each other in equation 2 alone.

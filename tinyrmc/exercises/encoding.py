@@ -33,6 +33,8 @@ def _row(x):
         "the input is added to every slot and does not get a row of its own": lambda M, x: M + _row(x),
         "the input is put beside every slot, column-wise": lambda M, x: np.concatenate([M, np.broadcast_to(_row(x), M.shape)], axis=-1),
         "the rows are joined along the first axis, which holds the examples where there are any": lambda M, x: np.concatenate([M, x[None]]),
+        "it is made for a single memory: np.vstack does not know about examples": lambda M, x: np.vstack([M, x]),
+        "x has no axis for its row yet": lambda M, x: np.concatenate([M, x], axis=-2),
     },
 )
 def append_rows(M, x):

@@ -86,7 +86,7 @@ def _every_slot(x, h, W, U, b):
         "(x @ W)[:, None] or np.expand_dims(x @ W, -2)",
     ],
     mistakes={
-        "the input has no axis for the slots: with as many slots as examples, slot n gets the input of example n": lambda x, h, W, U, b: (
+        "the input's part has no axis for the slots: where B = N, slot n gets the input of example n": lambda x, h, W, U, b: (
             x @ W + h @ U + b
         ),
         "all slots of an example are given the h of its first slot": lambda x, h, W, U, b: _every_slot(

@@ -32,7 +32,7 @@ def _rows(rng):
         return shift + scale * rng.normal(size=shape), 1 + rng.random(shape[-1]), rng.normal(size=shape[-1])
 
     constant = np.full((2, 3), 7.0), np.ones(3), np.array([1.0, 2.0, 3.0])
-    return [case(3, 5), case(2, 4, 4), case(4, 4, 4), constant, case(3, 6, scale=1e-3), case(3, 6, shift=1e5)]
+    return [case(3, 5, scale=0.05), case(2, 4, 4), case(4, 4, 4), constant, case(3, 6, scale=1e-3), case(3, 6, shift=1e5)]
 
 
 @exercise(
@@ -100,6 +100,7 @@ def _changes(process, M, slot, row):
         "abs(...).max(axis=-1) of the difference of the two results",
     ],
     mistakes={
+        "the changes of a slot's units are added up": lambda process, M, slot, row: abs(_changes(process, M, slot, row)).sum(axis=-1),
         "the largest change is looked for in each unit, not in each slot": lambda process, M, slot, row: abs(
             _changes(process, M, slot, row)
         ).max(axis=0),
@@ -165,6 +166,7 @@ def _bias_late(z, layers):
         "there is a ReLU also after the last layer": lambda z, layers: _bent(z, layers, last=True),
         "there is no ReLU: all layers together are then one matrix and one bias": lambda z, layers: _bent(z, layers, lambda x: x),
         "every layer uses the weights of the first": lambda z, layers: _bent(z, [layers[0]] * len(layers)),
+        "only the first two layers are used": lambda z, layers: _bent(z, [layers[0], layers[1]]),
         "the weights are multiplied transposed": lambda z, layers: _bent(z, [(weight.T, bias) for weight, bias in layers]),
         "the biases are left out": lambda z, layers: _bent(z, [(weight, 0) for weight, _ in layers]),
         "the bias is added after the ReLU": _bias_late,
@@ -220,6 +222,7 @@ def g_psi(z, layers, gain, offset):
         "gain and offset have a number for each unit of each slot": lambda N, F, layers: layers * (F * F + F) + 2 * N * F,
         "the biases of the layers are left out": lambda N, F, layers: layers * F * F + 2 * F,
         "gain and offset are left out": lambda N, F, layers: layers * (F * F + F),
+        "the matrices alone are counted": lambda N, F, layers: layers * F * F,
         "the MLP reads all slots side by side, N F numbers": lambda N, F, layers: layers * (N * F) * (N * F + 1) + 2 * F,
     },
 )
