@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 from owntask import dropped_in
-from test_command_lines import LONG, SURROUNDINGS, TINY, assert_same_run, contents
-from test_mpi import MPIEXEC, real
+from rankhelp import MPIEXEC, real
+from tinyruns import LONG, SURROUNDINGS, TINY, assert_same_run, contents
 
 from tinyrmc import discovery, pool, sweep, train
 from tinyrmc.commands import run_main
