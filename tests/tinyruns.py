@@ -47,8 +47,8 @@ def stop_at(monkeypatch, step, number=signal.SIGTERM):
 
 
 def contents(folder="."):
-    """Every file and folder below with its bytes and time of change."""
-    return {path: (path.is_file() and path.read_bytes(), path.stat().st_mtime_ns) for path in Path(folder).rglob("*")}
+    """Every file below with its bytes and time of change, and every folder."""
+    return {path: path.is_file() and (path.read_bytes(), path.stat().st_mtime_ns) for path in Path(folder).rglob("*")}
 
 
 def timeless(run):

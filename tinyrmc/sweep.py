@@ -287,11 +287,14 @@ def _train(described: dict, run: Run | None, found: list, options) -> tuple[Run,
         if run is None:
             alone = 1 if gpu or places.on_ranks else cores // places.count
             described["workers"] = options.workers or (None if places.count == 1 else max(1, alone))  # None: as many as the work is worth
-            run = Run.create("runs", f"{described['task']}-sweep", described, environment(), options.run)
-        cells = cells_of(described, found, run.path)
-        todo = [cell for cell in cells if not _finished(cell)]
-        _announce(described, run, found, len(cells), len(todo), places.count, options.budget_minutes)
-        failed = _train_cells(todo, places, Budget(options.budget_minutes))
+            surroundings = environment()
+            surroundings["command"] = surroundings["command"].replace("python -m", places.launch(), 1)
+            run = Run.create("runs", f"{described['task']}-sweep", described, surroundings, options.run)
+        with run.writing():
+            cells = cells_of(described, found, run.path)
+            todo = [cell for cell in cells if not _finished(cell)]
+            _announce(described, run, found, len(cells), len(todo), places.count, options.budget_minutes)
+            failed = _train_cells(todo, places, Budget(options.budget_minutes))
     if places.stopped:
         print(f"\n{signal.Signals(places.stopped).name}: stopped, and saved what was being trained")
     if any(not _finished(cell) for cell in cells):

@@ -12,6 +12,7 @@ A run writes everything it knows into its directory (see runs.py). Ctrl-C and SI
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import shlex
 import signal
@@ -115,6 +116,8 @@ def _asked(args: list[str]) -> tuple[Task, Options, dict, Run | None]:
     described = {"task": words[0], "preset": preset, "seed": options.seed, "config": dataclasses.asdict(config)}
     if run is not None:
         require_same(run.config, described, str(run.path))
+        if options.run is not None:
+            raise UsageError(f"--run {options.run} goes with a new run; --resume {run.path} goes on in its own directory")
     return kind(config), options, described, run
 
 
@@ -147,27 +150,40 @@ def parse_words(task: str, preset: str, default, options: Options, args: list[st
 
 def _train(task: Task, options: Options, described: dict, run: Run | None, ranks: Ranks) -> int:
     """Build, announce, train, report. Nothing is written before everything has been accepted, and by all ranks."""
-    arrays, state = ranks.together(lambda: _checkpoint(options, run))
-    asked = ranks.each(lambda: [described, repr(options)])
-    trainer = ranks.together(lambda: _trainer(task, options, arrays, state, ranks, asked))
-    trainer.require_agreement()
-    launch, workers = f"{ranks.launch(python())} tinyrmc.train", trainer.workers.count
-    if run is None:
-        run = _new_run(described, options, trainer)
-    else:
-        if ranks.each(lambda: ranks.rank == 0 and _finished(trainer, run))[0]:  # the others may see an older file, or none
-            print(
-                f"{run.path} has finished already ({trainer.step:,} steps); see {python()} -m tinyrmc.evaluate {shlex.quote(str(run.path))}"
-            )
+    with contextlib.ExitStack() as held:
+        if run is not None:
+            run = run if ranks.rank == 0 else Onlooker(run.path, run.config, run.environment)
+            ranks.together(lambda: held.enter_context(run.writing()))  # from here on its checkpoint stays what it is
+        arrays, state = ranks.together(lambda: _checkpoint(run))
+        asked = ranks.each(lambda: [described, repr(options)])
+        trainer = ranks.together(lambda: _trainer(task, options, arrays, state, ranks, asked))
+        trainer.require_agreement()
+        if run is None:
+            run = _new_run(described, options, trainer)
+            ranks.together(lambda: held.enter_context(run.writing()))
+        elif ranks.each(lambda: ranks.rank == 0 and _finished(trainer, run))[0]:  # the others may see an older file, or none
+            again = f"{python()} -m tinyrmc.evaluate {shlex.quote(str(run.path))}"
+            print(f"{run.path} has finished already ({trainer.step:,} steps); see {again}")
             return 0
-        run = run if ranks.rank == 0 else Onlooker(run.path, run.config, run.environment)
-        ranks.together(lambda: run.truncate_metrics(state["lines"]))
-        if (state.get("ranks", 1), state["workers"]) != (ranks.size, workers):
-            of_ranks = [f" on {size} ranks" if size > 1 else "" for size in (state.get("ranks", 1), ranks.size)]
-            print(
-                f"note: the run had {state['workers']} workers{of_ranks[0]}, now {workers}{of_ranks[1]}; "
-                "it goes on, but not bit for bit as it would have"
-            )
+        else:
+            ranks.together(lambda: run.truncate_metrics(state["lines"]))
+            _note_roundings(trainer, state)
+        return _run(trainer, run, described, options)
+
+
+def _note_roundings(trainer: Trainer, state: dict) -> None:
+    """Tell if other processes than at the run's beginning share the batches, which rounds otherwise."""
+    ranks, workers = trainer.ranks, trainer.workers.count
+    if (state.get("ranks", 1), state["workers"]) != (ranks.size, workers):
+        of_ranks = [f" on {size} ranks" if size > 1 else "" for size in (state.get("ranks", 1), ranks.size)]
+        print(
+            f"note: the run had {state['workers']} workers{of_ranks[0]}, now {workers}{of_ranks[1]}; "
+            "it goes on, but not bit for bit as it would have"
+        )
+
+
+def _run(trainer: Trainer, run: Run, described: dict, options: Options) -> int:
+    """Announce, train, report."""
     _announce(trainer, run, described, options)
     progress = Progress(trainer)
     try:
@@ -175,21 +191,19 @@ def _train(task: Task, options: Options, described: dict, run: Run | None, ranks
     finally:
         progress.close()
         trainer.workers.close()
-    resume = f"{launch} --resume {shlex.quote(str(run.path))}"
+    resume = f"{trainer.ranks.launch(python())} tinyrmc.train --resume {shlex.quote(str(run.path))}"
     if end.startswith("SIG"):
         print(f"\n{end} at step {trainer.step:,}: saved. Go on with\n    {resume}", flush=True)
         return 128 + signal.Signals[end]
-    if ranks.rank == 0:
+    if trainer.ranks.rank == 0:
         _report(trainer, run, end, resume)
     return 0
 
 
-def _checkpoint(options: Options, run: Run | None) -> tuple[dict, dict]:
+def _checkpoint(run: Run | None) -> tuple[dict, dict]:
     """The arrays and the state to go on from; empty for a new run."""
     if run is None:
         return {}, {}
-    if options.run is not None:
-        raise UsageError(f"--run {options.run} goes with a new run; --resume {run.path} goes on in its own directory")
     _, arrays, state = open_checkpoint(run.path)
     if "lines" not in state:
         raise RunError(f"{run.checkpoint} holds the weights alone, which can be evaluated but not resumed; put the checkpoint there")
