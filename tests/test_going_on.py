@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from tinytasks import TRAIN, Config, Larger, RunningSum, assert_same_arrays, forks, poisoned, relations, stop_at, timeless
 
-from tinyrmc import ranks
+from tinyrmc import parallel, ranks
 from tinyrmc.runs import RunError
 from tinyrmc.training import NonFinite, Trainer, run_training
 
@@ -138,6 +138,20 @@ def test_a_step_costs_one_exchange_of_messages(new_run):
         return trainer.ranks.exchanges
 
     assert exchanges(30) - exchanges(10) == 20
+
+
+@pytest.mark.skipif(os.name != "posix", reason="elsewhere children keep their parent's number")
+def test_a_run_whose_parent_has_gone_is_saved_and_stops(make_trainer, new_run, monkeypatch):
+    whole, broken = new_run(), new_run()
+    monkeypatch.setenv(parallel.PARENT, str(os.getppid()))
+    reference = unbroken(make_trainer, relations(), whole)  # it is still there
+    task, steps = relations(), itertools.count(1)
+    task.after_update = lambda model: monkeypatch.setattr(os, "getppid", lambda: 1) if next(steps) == 7 else None
+    assert run_training(make_trainer(task, seed=3), broken) == "SIGHUP"
+    monkeypatch.undo()
+    trainer = resumed(make_trainer, relations(), broken)
+    assert trainer.step == 7 and run_training(trainer, broken) == "finished"
+    assert_same_arrays(trainer.arrays(), reference.arrays())
 
 
 def test_signals_are_as_before_when_a_run_is_over(make_trainer, new_run):

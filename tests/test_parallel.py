@@ -11,31 +11,13 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from processes import alive, soon
 
 from tinyrmc.parallel import CAN_FORK, WorkerError, Workers, available_cores, pieces_of, shared_zeros
 
 ROOT = Path(__file__).resolve().parent.parent
 KINDS = [False, pytest.param(True, marks=pytest.mark.skipif(not CAN_FORK, reason="needs fork"))]
 forks = pytest.mark.skipif(not CAN_FORK, reason="needs fork")
-
-
-def alive(pid):
-    """Whether a process still runs; one that has ended but was not waited for (a zombie) does not."""
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except FileNotFoundError:
-        return False
-    return state not in "ZX"
-
-
-def soon(condition, seconds=20.0):
-    """Whether `condition()` becomes true within some seconds."""
-    end = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > end:
-            return False
-        time.sleep(0.01)
-    return True
 
 
 @pytest.fixture

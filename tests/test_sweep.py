@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 from owntask import dropped_in
+from processes import alive, soon
 from rankhelp import MPIEXEC, real
 from tinyruns import LONG, SURROUNDINGS, TINY, assert_same_run, contents
 
@@ -383,6 +384,26 @@ def test_a_signal_stops_all_runs_saved_and_they_go_on_bit_for_bit(tmp_path, monk
     assert train.main([*LONG, "--model.mem-slots", "1", "--run", "whole"]) == 0
     assert_same_run(Run.open(cells[0]), Run.open("whole"))
     assert Run.open(cells[0]).environment["command"].startswith("python -m tinyrmc.train nth_farthest quick --model.mem-slots 2 ")
+
+
+@pytest.mark.skipif(os.name != "posix", reason="elsewhere children do not notice")
+def test_the_runs_of_a_sweep_that_was_killed_end_too_and_are_saved(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    words = [*LONG, "--grid", "model.mem_slots=1,2", "--jobs", 2, "--run", "swept", "--train.steps", 10**9]
+    cells = [Path(f"swept/model.mem_slots={n},seed=0") for n in (1, 2)]
+    with subprocess.Popen(**command_line("-m", "tinyrmc.sweep", *words)) as process:
+        while not all((cell / "metrics.jsonl").exists() for cell in cells) and process.poll() is None:
+            time.sleep(0.002)
+        children = [json.loads((cell / "lock.json").read_text())["pid"] for cell in cells]
+        process.kill()
+    try:
+        assert soon(lambda: not any(map(alive, children)))
+    finally:
+        for child in filter(alive, children):
+            os.kill(child, signal.SIGKILL)
+    for cell in cells:
+        assert Run.open(cell).load()[1]["step"] > 0 and not (cell / "lock.json").exists()
+        assert re.search(r"^SIGHUP at step [\d,]+: saved", cell.with_name(f"{cell.name}.log").read_text(), re.M)
 
 
 @real
