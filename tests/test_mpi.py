@@ -101,7 +101,7 @@ def test_a_signal_on_one_rank_stops_all_and_any_number_of_ranks_goes_on(two_rank
 
     fewer(monkeypatch)
     assert train.main(["--resume", "alone", "--workers", "1"]) == 0
-    assert "note: the run had 1 workers on 2 ranks, now 1; it goes on, but not bit for bit" in capsys.readouterr().out
+    assert "note: the run had 1 worker on 2 ranks, now 1; it goes on, but not bit for bit" in capsys.readouterr().out
     assert_same_run(Run.open("alone"), two_ranks[0], 1e-5)
 
 
@@ -111,7 +111,7 @@ def test_a_run_of_one_process_goes_on_with_two_and_stops_when_time_is_over(two_r
     assert Run.open("run").load()[1]["step"] == 1
     done = run_ranks("--resume", "run", "--workers", 1, "--max-minutes", 1e-9)
     assert (done.returncode, done.stderr) == (0, "") and "out of time; 18 steps to go" in done.stdout
-    assert "note: the run had 1 workers, now 1 on 2 ranks" in done.stdout and Run.open("run").load()[1]["step"] == 2
+    assert "note: the run had 1 worker, now 1 on 2 ranks" in done.stdout and Run.open("run").load()[1]["step"] == 2
     assert run_ranks("--resume", "run").returncode == 0
     assert_same_run(Run.open("run"), two_ranks[0], 1e-5)
     unreadable = {"TROUBLE": "1 1 raise runs.RunError('a stale file')", "WHERE": "Run.metrics"}
@@ -162,7 +162,7 @@ def test_a_rank_that_dies_takes_all_with_it(trouble, where, says):
     [
         (["nth_farthest", "--sed", "1"], "unknown flag '--sed'; did you mean '--seed'?"),
         ([*TINY, "--train.batch-size", "3", "--workers", "2"], "2 ranks with --workers 2 each are more than the 3 examples of a batch"),
-        ([*TINY, "--train.batch-size", "1"], "2 ranks are more than the 1 examples of a batch"),
+        ([*TINY, "--train.batch-size", "1"], "2 ranks are more than the 1 example of a batch"),
         ([*TINY, "--run", "."], "exists already"),
         ([*TINY, "--train.learning-rate", "1e30", "--train.warmup-steps", "0"], "stopped at step"),
         ([*TINY, ":", "-n", "1", sys.executable, "-m", "mpi4py", "-m", "tinyrmc.train", *TINY[:-1], "6"], "started with different words"),

@@ -201,7 +201,7 @@ def test_out_of_time_evaluates_and_can_go_on(trained, capsys):
 
 def test_another_number_of_workers_is_allowed_and_told(half, capsys):
     assert train.main(["--resume", "half", "--workers", "2"]) == 0
-    assert "note: the run had 1 workers, now 2; it goes on, but not bit for bit as it would have" in capsys.readouterr().out
+    assert "note: the run had 1 worker, now 2; it goes on, but not bit for bit as it would have" in capsys.readouterr().out
     assert half.metrics()[-1]["step"] == STEPS
 
 

@@ -89,6 +89,10 @@ class Places:
             require_alone("tinyrmc.sweep", "start it with mpiexec -n {size} python -m mpi4py.futures -m {program} ...")
             self.executor, self.count = ThreadPoolExecutor(count), count
 
+    def launch(self, python: str = "python") -> str:
+        """What comes before the name of a module on a command line that starts it with these places."""
+        return f"mpiexec -n {self.count + 1} {python} -m mpi4py.futures -m" if self.on_ranks else f"{python} -m"
+
     def run(self, number: int, words_of: Callable[[int, int], tuple[Sequence[str], str]]) -> Iterator[tuple[int, int]]:
         """Run commands 0 .. number - 1, in this order; yields (which, exit code) as they end.
 

@@ -23,7 +23,7 @@ from typing import Annotated, Literal
 
 from . import discovery
 from .backend import describe_gpu, has_tf32, use_tf32
-from .commands import UsageError, duration, flags_of, nearest, parse, percent, python, results_table, run_main
+from .commands import UsageError, counted, duration, flags_of, nearest, parse, percent, python, results_table, run_main
 from .loading import open_checkpoint, task_from_dict
 from .ranks import Ranks, launched
 from .runs import Onlooker, Run, RunError, environment, require_same
@@ -177,7 +177,7 @@ def _note_roundings(trainer: Trainer, state: dict) -> None:
     if (state.get("ranks", 1), state["workers"]) != (ranks.size, workers):
         of_ranks = [f" on {size} ranks" if size > 1 else "" for size in (state.get("ranks", 1), ranks.size)]
         print(
-            f"note: the run had {state['workers']} workers{of_ranks[0]}, now {workers}{of_ranks[1]}; "
+            f"note: the run had {counted(state['workers'], 'worker')}{of_ranks[0]}, now {workers}{of_ranks[1]}; "
             "it goes on, but not bit for bit as it would have"
         )
 
@@ -221,10 +221,10 @@ def _trainer(task: Task, options: Options, arrays: dict, state: dict, ranks: Ran
         raise UsageError("the ranks were started with different words; start all of them alike")
     least = workers or 1
     if least > batch:
-        raise UsageError(f"--workers {workers} is more than the {batch} examples of a batch; use at most {batch}")
+        raise UsageError(f"--workers {workers} is more than the {counted(batch, 'example')} of a batch; use at most {batch}")
     if least * ranks.size > batch:
         each = f" with --workers {workers} each" if workers else ""
-        raise UsageError(f"{ranks.size} ranks{each} are more than the {batch} examples of a batch; use fewer")
+        raise UsageError(f"{ranks.size} ranks{each} are more than the {counted(batch, 'example')} of a batch; use fewer")
     try:
         trainer = Trainer(task, options.seed, workers, options.device, ranks=ranks)
     except (ValueError, MemoryError) as error:
@@ -271,7 +271,7 @@ def _announce(trainer, run, described, options):
     how = "1 worker" if trainer.workers.count == 1 else f"{trainer.workers.count} {kind}"
     how = f"{trainer.ranks.size} ranks x {how}" if trainer.ranks.size > 1 else how
     where = f"{options.device} in TF32" if options.tf32 else options.device
-    print(f"  training  {t.steps - trainer.step:,} steps of {t.batch_size} examples on {where}, {how}")
+    print(f"  training  {counted(t.steps - trainer.step, 'step')} of {counted(t.batch_size, 'example')} on {where}, {how}")
     print(f"  run       {run.path}", flush=True)
 
 
@@ -315,8 +315,8 @@ def _report(trainer, run, end, resume):
 
     task, last = trainer.task, run.metrics()[-1]
     print(f"\n{results_table(last, task.references())}\n")
-    why = "finished" if end == "finished" else f"out of time; {task.config.train.steps - trainer.step:,} steps to go"
-    print(f"run       {run.path}  ({trainer.step:,} steps in {duration(trainer.seconds)}, {why})")
+    why = "finished" if end == "finished" else f"out of time; {counted(task.config.train.steps - trainer.step, 'step')} to go"
+    print(f"run       {run.path}  ({counted(trainer.step, 'step')} in {duration(trainer.seconds)}, {why})")
     for path in plot.draw_run(run):
         print(f"picture   {path}")
     print(f"resume    {resume}{'  (nothing is left to do)' if end == 'finished' else ''}")
