@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from tinyruns import ROOT, STEPS, TINY, assert_same_run, contents, evaluated, nth_farthest, python
 
-from tinyrmc import discovery, evaluate, load, train
+from tinyrmc import discovery, evaluate, load, plot, train
 from tinyrmc.commands import flags_of
 from tinyrmc.loading import task_from_dict
 from tinyrmc.runs import Run, load_arrays
@@ -92,6 +92,19 @@ def test_the_lstm_has_no_attention_to_draw(capsys):
     assert train.main([*TINY, "--model.core", "lstm", "--model.hidden-size", "3"]) == 0
     out = capsys.readouterr().out
     assert "lstm of 3 units" in out and "learning_curve.png" in out and "attention.png" not in out
+
+
+def test_settings_that_the_core_does_not_use_are_told_once(monkeypatch, capsys):
+    monkeypatch.setattr(plot, "draw_run", lambda run: [])
+    for words, says in (
+        ("", ""),
+        ("--model.core lstm --model.layers 2", "on the core lstm: model.mem_slots, model.head_size, model.num_heads"),
+        ("--model.layers 2 --model.dnc.clip 3", "on the core rmc: model.layers, model.dnc"),
+    ):
+        assert train.main([*TINY, *words.split(), "--run", f"run{words}", "--max-minutes", "1e-9"]) == 0
+        assert capsys.readouterr().err == (f"note: without effect {says}\n" if says else "")
+        assert train.main(["--resume", f"run{words}"]) == 0
+        assert capsys.readouterr().err == ""
 
 
 # --- Words that cannot be -----------------------------------------------------------------------------------------------------------------

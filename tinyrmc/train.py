@@ -24,6 +24,7 @@ from typing import Annotated, Literal
 from . import discovery
 from .backend import describe_gpu, has_tf32, use_tf32
 from .commands import UsageError, counted, duration, flags_of, nearest, parse, percent, python, results_table, run_main
+from .cores import CoreConfig, without_effect
 from .loading import open_checkpoint, task_from_dict
 from .ranks import Ranks, launched
 from .runs import Onlooker, Run, RunError, environment, require_same
@@ -161,6 +162,7 @@ def _train(task: Task, options: Options, described: dict, run: Run | None, ranks
         if run is None:
             run = _new_run(described, options, trainer)
             ranks.together(lambda: held.enter_context(run.writing()))
+            _note_unused(trainer, described["preset"])
         elif ranks.each(lambda: ranks.rank == 0 and _finished(trainer, run))[0]:  # the others may see an older file, or none
             again = f"{python()} -m tinyrmc.evaluate {shlex.quote(str(run.path))}"
             print(f"{run.path} has finished already ({trainer.step:,} steps); see {again}")
@@ -169,6 +171,15 @@ def _train(task: Task, options: Options, described: dict, run: Run | None, ranks
             ranks.together(lambda: run.truncate_metrics(state["lines"]))
             _note_roundings(trainer, state)
         return _run(trainer, run, described, options)
+
+
+def _note_unused(trainer: Trainer, preset: str) -> None:
+    """Tell of settings that were given and make no difference."""
+    model = getattr(trainer.task.config, "model", None)
+    if isinstance(model, CoreConfig) and trainer.ranks.rank == 0:
+        unused = without_effect(model, trainer.task.presets[preset][1].model)
+        if unused:
+            print(f"note: without effect on the core {model.core}: {', '.join(f'model.{name}' for name in unused)}", file=sys.stderr)
 
 
 def _note_roundings(trainer: Trainer, state: dict) -> None:
