@@ -276,7 +276,8 @@ def _finished(trainer: Trainer, run: Run) -> bool:
 
 def _announce(trainer, run, described, options):
     t, model = trainer.task.config.train, trainer.model
-    print(f"{described['task']} {described['preset']}, seed {options.seed}: {trainer.task.presets[described['preset']][0]}")
+    promise, preset = trainer.task.presets[described["preset"]]
+    print(f"{described['task']} {described['preset']}, seed {options.seed}{f': {promise}' if trainer.task.config == preset else ''}")
     print(f"  network   {trainer.task.describe(model)}, {model.num_parameters:,} parameters")
     kind = "processes" if trainer.workers.processes else "threads"
     how = "1 worker" if trainer.workers.count == 1 else f"{trainer.workers.count} {kind}"
