@@ -116,6 +116,7 @@ BAD_WORDS = [
     ("nth_farthest quick extra", "Unrecognized options: extra"),
     ("--train.steps 3", "the first word must be a task"),
     ("nth_farthest --train.stpes 5", "unknown flag '--train.stpes'; did you mean '--train.steps'?"),
+    ("nth_farthest --nosuch", "unknown flag '--nosuch' (python -m tinyrmc.train nth_farthest quick --help lists them)"),
     ("nth_farthest --mem-slots=5", "unknown flag '--mem-slots=5'; did you mean '--model.mem-slots'?"),
     ("nth_farthest --train.steps a", "--train.steps takes INT, not 'a'"),
     ("nth_farthest --train.steps=1.5", "--train.steps takes INT, not '1.5'"),

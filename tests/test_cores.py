@@ -188,7 +188,7 @@ def test_the_command_line_reaches_all_of_it():
     found = parse(CoreConfig, CoreConfig(), words, "prog", "", flags_of(CoreConfig))
     assert found == CoreConfig("dnc", layers=2, dnc=DNCConfig(32, controller="feedforward", clip=None))
     for words, says in (
-        (["--core", "dcn"], r"--core is one of rmc, .*, entnet_bank, not 'dcn'; did you mean 'dnc'"),
+        (["--core", "entnt"], r"--core is one of rmc, .*, entnet_bank, not 'entnt'; did you mean 'entnet'"),
         (["--dnc.words", "3"], r"unknown flag '--dnc.words'; did you mean '--dnc.word-size'"),
         (["--total-units", "7"], r"model.total_units 7 is no multiple of 4 slots x 4 heads"),
     ):
