@@ -230,6 +230,11 @@ def test_an_export_overwrites_nothing(trained, refused):
     assert "cannot write no/weights.npz" in refused(evaluate.main, trained.path, "--export", "no/weights.npz")
 
 
+@pytest.mark.parametrize("name", ["weights", "weights.npy", "."])
+def test_an_export_is_called_what_it_is(name, trained, refused):
+    assert f"--export {name}: give a name that ends in .npz" in refused(evaluate.main, trained.path, "--export", name)
+
+
 @pytest.mark.parametrize(
     "words, says", [("", "required: RUN"), ("nowhere", "cannot read nowhere"), ("a b", "unrecognized arguments: b"), (".", "config.json")]
 )
