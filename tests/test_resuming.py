@@ -276,6 +276,19 @@ def test_a_learning_rate_that_is_too_large_ends_in_one_line(capsys):
     assert np.isfinite(load("wild")(np.zeros((1, 4, 14), np.float32)).data).all()
 
 
+def test_memory_that_does_not_suffice_for_a_step_ends_in_one_line(monkeypatch, capsys):
+    def too_much(*_):
+        raise MemoryError("Unable to allocate 9.0 TiB")
+
+    monkeypatch.setattr(nth_farthest.Task, "after_update", too_much)
+    with pytest.raises(SystemExit) as caught:
+        run_main(lambda: train.main([*TINY, "--run", "run"]))
+    err = capsys.readouterr().err
+    assert caught.value.code == 2 and err.startswith("error: out of memory: Unable to allocate 9.0 TiB; choose a smaller network (")
+    assert "--model.mem-slots 2, " in err and err.endswith("(--train.piece-size)\n") and err.count("\n") == 1
+    assert Run.open("run").load()[1]["step"] == 0
+
+
 @forks
 def test_a_killed_worker_ends_in_one_line(monkeypatch, capsys):
     parent, draw, steps = os.getpid(), nth_farthest.Task.draw, itertools.count()

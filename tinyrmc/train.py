@@ -24,7 +24,7 @@ from typing import Annotated, Literal
 from . import discovery
 from .backend import describe_gpu, has_tf32, use_tf32
 from .commands import UsageError, counted, duration, flags_of, nearest, parse, percent, python, results_table, run_main
-from .cores import CoreConfig, without_effect
+from .cores import CoreConfig, sizes, without_effect
 from .loading import open_checkpoint, task_from_dict
 from .ranks import Ranks, launched
 from .runs import Onlooker, Run, RunError, environment, require_same
@@ -199,6 +199,8 @@ def _run(trainer: Trainer, run: Run, described: dict, options: Options) -> int:
     progress = Progress(trainer)
     try:
         end = run_training(trainer, run, options.max_minutes, progress.show)
+    except MemoryError as error:
+        raise _too_large(trainer.task, error) from error
     finally:
         progress.close()
         trainer.workers.close()
@@ -239,6 +241,8 @@ def _trainer(task: Task, options: Options, arrays: dict, state: dict, ranks: Ran
     try:
         trainer = Trainer(task, options.seed, workers, options.device, ranks=ranks)
     except (ValueError, MemoryError) as error:
+        if isinstance(error, MemoryError) or str(error).startswith("array is too big"):  # NumPy's ValueError for what no address can reach
+            raise _too_large(task, error) from error
         raise UsageError(str(error)) from error
     if options.tf32:
         if not has_tf32(trainer.xp):
@@ -251,6 +255,13 @@ def _trainer(task: Task, options: Options, arrays: dict, state: dict, ranks: Ran
     if state:
         trainer.restore(arrays, state)
     return trainer
+
+
+def _too_large(task: Task, error: Exception) -> UsageError:
+    """What to say when memory does not suffice: for what, and which flags would ask for less."""
+    model, what = getattr(task.config, "model", None), str(error).rstrip(".")
+    network = f" ({sizes(model)})" if isinstance(model, CoreConfig) else ""
+    return UsageError(f"out of memory: {what}; choose a smaller network{network}, or fewer examples at a time (--train.piece-size)")
 
 
 def _new_run(described: dict, options: Options, trainer: Trainer) -> Run:
