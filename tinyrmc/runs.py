@@ -213,7 +213,8 @@ class Run:
                     path.mkdir()
                     break
             else:
-                raise RunError(f"{path} exists already; choose another --run or resume it with --resume {path}")
+                resumed = f" or resume it with --resume {path}" if (path / "config.json").exists() else ""
+                raise RunError(f"{path} exists already; choose another --run{resumed}")
         try:
             _write_whole(path / "environment.json", _json(environment, indent=2).encode() + b"\n")
             _write_whole(path / "config.json", _json(config, indent=2).encode() + b"\n")  # last: it marks a whole run
