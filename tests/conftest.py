@@ -1,17 +1,24 @@
-"""What all tests share: the array libraries; and BLAS on one thread, set before NumPy is imported (on small matrices more cost time)."""
+"""What tests share: array libraries, small runs; and one BLAS thread, set before NumPy is imported (on small matrices more cost time)."""
 
 import os
 
 os.environ["OPENBLAS_NUM_THREADS"] = os.environ["OMP_NUM_THREADS"] = "1"
 
-from contextlib import suppress
+import contextlib
+import dataclasses
+import re
+import shutil
 
 import fakecupy
 import numpy as np
 import pytest
 from hypothesis import settings
+from tinyruns import TINY, contents, nth_farthest, stop_at
 
-from tinyrmc import engine, fused, kernels
+from tinyrmc import engine, fused, kernels, train
+from tinyrmc.commands import run_main
+from tinyrmc.runs import Run
+from tinyrmc.training import Trainer
 
 settings.register_profile("dev", max_examples=50, deadline=None)
 settings.register_profile("ci", max_examples=50, deadline=None, derandomize=True)  # the same examples every time
@@ -19,7 +26,7 @@ settings.load_profile("ci" if os.environ.get("CI") else "dev")
 
 
 LIBRARIES = [pytest.param(np, id="numpy"), pytest.param(fakecupy.cupy, id="stand-in")]
-with suppress(ImportError):
+with contextlib.suppress(ImportError):
     import cupy
 
     if cupy.is_available():
@@ -44,3 +51,88 @@ def nothing_left_on():
     assert not recording, "the test left a Tape recording"
     assert not composed, "the test left fused.reference() on"
     assert kernels_on, "the test left kernels.off() on"
+
+
+# --- Small runs and trainers --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def few_held_out_examples():
+    """Nth farthest is tested on 200 examples."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(nth_farthest.Task, "test_examples", 200)
+        yield
+
+
+@pytest.fixture
+def empty_directory(tmp_path, monkeypatch):
+    """The current directory."""
+    monkeypatch.setenv("COLUMNS", "400")  # nothing is wrapped
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def trained(few_held_out_examples, tmp_path_factory):
+    """A finished run. Not to be changed: copy it."""
+    path = tmp_path_factory.mktemp("trained") / "run"
+    with contextlib.redirect_stdout(None):
+        assert train.main([*TINY, "--seed", "5", "--run", str(path)]) == 0
+    return Run.open(path)
+
+
+@pytest.fixture
+def copy(trained, empty_directory):
+    """A finished run that may be changed."""
+    shutil.copytree(trained.path, "copy")
+    return Run.open("copy")
+
+
+@pytest.fixture
+def half(few_held_out_examples, empty_directory):
+    """A run that was stopped at step 7."""
+    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(None):
+        stop_at(patch, 7)
+        assert train.main([*TINY, "--seed", "5", "--run", "half"]) == 143
+    return Run.open("half")
+
+
+@pytest.fixture
+def refused(capsys):
+    """Runs a command line that must be refused and gives its one line. Nothing in the current directory may have changed.
+
+    Standard output is not looked at: an evaluation may have told its numbers before what follows is refused.
+    """
+
+    def run(main, *words):
+        before = contents()
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as caught:
+            run_main(lambda: main([str(word) for word in words]))
+        err = capsys.readouterr().err
+        assert caught.value.code == 2
+        assert err.startswith("error: ") and err.endswith("\n") and err.count("\n") == 1 and len(err) < 400
+        assert not re.search("[\u2500-\u257f]|---", err)  # the frames that tyro draws
+        assert contents() == before
+        return err.removeprefix("error: ").rstrip("\n")
+
+    return run
+
+
+@pytest.fixture
+def make_trainer():
+    """Trainers whose workers are ended when the test is over."""
+    made = []
+
+    def make(*words, **keywords):
+        made.append(Trainer(*words, **keywords))
+        return made[-1]
+
+    yield make
+    for trainer in made:
+        trainer.workers.close()
+
+
+@pytest.fixture
+def new_run(tmp_path):
+    """Makes run directories."""
+    return lambda task=None: Run.create(tmp_path, "run", {"config": dataclasses.asdict(task.config) if task else {}}, {})

@@ -6,26 +6,12 @@ import fakecupy
 import numpy as np
 import pytest
 from fakecupy import no_sync, only
-from test_mpi import all_well, on_ranks
-from test_training import KINDS, TRAIN, Config, RunningSum, relations, stop_at, timeless
+from rankhelp import all_well, on_ranks
+from tinytasks import KINDS, TRAIN, Config, RunningSum, relations, stop_at, timeless
 
 from tinyrmc.backend import to_host
 from tinyrmc.runs import Run
 from tinyrmc.training import Totals, Trainer, run_training
-
-
-@pytest.fixture
-def make_trainer():
-    """Trainers whose workers are ended when the test is over."""
-    made = []
-
-    def make(*words, **keywords):
-        made.append(Trainer(*words, **keywords))
-        return made[-1]
-
-    yield make
-    for trainer in made:
-        trainer.workers.close()
 
 
 def best_of(pairs):

@@ -10,7 +10,7 @@ from tinyrmc import Tape, gradcheck
 from tinyrmc import primitives as p
 from tinyrmc.backend import to_host
 from tinyrmc.commands import UsageError, flags_of, parse
-from tinyrmc.cores import CoreConfig, DNCConfig, build_core, describe
+from tinyrmc.cores import USED, CoreConfig, DNCConfig, build_core, describe, without_effect
 from tinyrmc.discovery import load_task
 
 CORES = typing.get_args(typing.get_type_hints(CoreConfig)["core"])
@@ -113,6 +113,41 @@ def test_sizes_and_descriptions(config, says, output):
     assert describe(config, core) == says and core.output_size == output
 
 
+OTHERWISE = {
+    "mem_slots": 2, "head_size": 3, "num_heads": 1, "total_units": 24, "key_size": 5, "num_blocks": 2, "attention_mlp_layers": 3,
+    "activate_final": True, "gate_style": "memory", "forget_bias": 2.0, "input_bias": 1.0, "hidden_size": 5, "layers": 1,
+    "dnc": DNCConfig(4, 2, 2),
+}  # fmt: skip
+
+
+def all_of(config):
+    """The parameters of a core, and what it makes of some inputs, as bytes."""
+    core, inputs = build_core(config, 5, seed=1), np.random.default_rng(0).standard_normal((2, 3, 5)).astype(np.float32)
+    outputs, _ = core.unroll(inputs, core.initial_state(2))
+    return [x.data.tobytes() for x in (*core.parameters(), *outputs)]
+
+
+@pytest.mark.parametrize("field", OTHERWISE)
+@every_core
+def test_the_fields_that_a_core_uses_are_those_that_change_it(name, field):
+    config = small(name)
+    assert {*OTHERWISE, "core"} == {each.name for each in dataclasses.fields(CoreConfig)}
+    try:
+        changed = dataclasses.replace(config, **{field: OTHERWISE[field]})
+    except ValueError:  # rmc_paper refuses what is not in the paper
+        assert field not in USED[name]
+        return
+    assert (all_of(changed) != all_of(config)) == (field in USED[name])
+    assert without_effect(changed, config) == ([] if field in USED[name] else [field])
+
+
+def test_what_was_there_before_is_not_told_to_be_without_effect():
+    """A preset's sizes of another core, which nobody has asked for now."""
+    for name in CORES:
+        assert without_effect(small(name), SMALL) == []
+    assert without_effect(dataclasses.replace(SMALL, core="lstm", head_size=7, mem_slots=9), SMALL) == ["mem_slots", "head_size"]
+
+
 def test_what_a_dnc_is_told_arrives():
     config = CoreConfig("dnc", 3, hidden_size=5, layers=2, forget_bias=0.5, dnc=DNCConfig(4, 2, 3, "lstm", "oneplus", None))
     core = build_core(config, 6, seed=0)
@@ -153,7 +188,7 @@ def test_the_command_line_reaches_all_of_it():
     found = parse(CoreConfig, CoreConfig(), words, "prog", "", flags_of(CoreConfig))
     assert found == CoreConfig("dnc", layers=2, dnc=DNCConfig(32, controller="feedforward", clip=None))
     for words, says in (
-        (["--core", "dcn"], r"--core is one of rmc, .*, entnet_bank, not 'dcn'; did you mean 'dnc'"),
+        (["--core", "entnt"], r"--core is one of rmc, .*, entnet_bank, not 'entnt'; did you mean 'entnet'"),
         (["--dnc.words", "3"], r"unknown flag '--dnc.words'; did you mean '--dnc.word-size'"),
         (["--total-units", "7"], r"model.total_units 7 is no multiple of 4 slots x 4 heads"),
     ):

@@ -15,6 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from tinyrmc.discovery import nearest
+
 ROOT = Path(__file__).resolve().parent.parent
 NEEDED = ["tinyrmc", "tasks", "pyproject.toml", "README.md", "LICENSE"]
 
@@ -203,3 +205,23 @@ def test_another_distribution_adds_tasks_and_replaces_none(distribution, tmp_pat
     assert answer["loaded"] == str(distribution / "others_tasks" / "sorting.py")
     assert list(answer["files"])[-1] == "sorting"  # after the built-in ones
     assert ask(place, cwd=tmp_path, load="nth_farthest")["loaded"] == str(ROOT / "tasks" / "nth_farthest.py")
+
+
+KNOWN = "--seed --resume --workers --train.steps --train.warmup-steps --model.mem-slots --model.num-heads --model.core".split()
+
+
+@pytest.mark.parametrize(
+    ("word", "meant"),
+    [
+        *(("--sed", "--seed"), ("--resum", "--resume"), ("--worker", "--workers"), ("--train.stpes", "--train.steps")),
+        *(("--steps", "--train.steps"), ("--slots", "--model.mem-slots"), ("--heads", "--model.num-heads")),
+        *((word, None) for word in ("--nosuch", "--model.no-such", "--threads", "--help-me", "--time", "--epochs", "--size", "--", "")),
+    ],
+)
+def test_only_what_is_near_is_suggested(word, meant):
+    assert nearest(word, KNOWN) == (f"; did you mean {meant!r}?" if meant else "")
+
+
+def test_of_equally_near_words_the_first_is_suggested():
+    assert nearest("mem_slot", ["model.mem_slots", "other.mem_slots"]) == "; did you mean 'model.mem_slots'?"
+    assert nearest("quik", {"quick": 1, "ladder": 2}) == "; did you mean 'quick'?" and nearest("x", []) == ""

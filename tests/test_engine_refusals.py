@@ -1,9 +1,9 @@
-"""Which dtypes and arguments the engine takes, what it refuses and in which words, and how a Tensor prints."""
+"""Which dtypes and arguments the engine takes, what it and its tape refuse and in which words, and how a Tensor prints."""
 
 import numpy as np
 import pytest
 
-from tinyrmc import Parameter, Tape, Tensor, fused
+from tinyrmc import Parameter, Tape, Tensor, fused, optim
 from tinyrmc import primitives as p
 
 
@@ -204,3 +204,138 @@ def test_repr(xp):
 def test_attributes(xp):
     tensor = Tensor(xp.ones((2, 3), np.float32))
     assert (tensor.shape, tensor.dtype, tensor.ndim, tensor.size) == ((2, 3), np.float32, 2, 6)
+
+
+# --- Misuse of a tape ------------------------------------------------------------------------------------------------------
+
+
+def recorded(xp):
+    with Tape() as tape:
+        x = tape.watch(xp.ones(2))
+        loss = p.sum(x * 2.0)
+    return tape, loss, x
+
+
+def test_second_backward_is_refused(xp):
+    for first in "backward", "gradient":
+        for second in "backward", "gradient":
+            tape, loss, x = recorded(xp)
+            (tape.backward if first == "backward" else lambda loss, x=x, tape=tape: tape.gradient(loss, x))(loss)
+            with pytest.raises(RuntimeError, match="this Tape is consumed; record again") as caught:
+                tape.backward(loss) if second == "backward" else tape.gradient(loss, x)
+            assert_two_lines(caught)
+
+
+def test_backward_inside_the_recording_is_refused(xp):
+    with Tape() as tape:
+        loss = p.sum(tape.watch(xp.ones(2)))
+        with pytest.raises(RuntimeError, match="still recording; leave the with-block first"):
+            tape.backward(loss)
+
+
+def test_backward_before_any_recording_is_refused(xp):
+    with pytest.raises(RuntimeError, match="this Tape has recorded nothing"):
+        Tape().backward(Tensor(xp.ones(())))
+
+
+def test_non_scalar_loss_is_refused(xp):
+    with Tape() as tape:
+        x = tape.watch(xp.ones(2)) * 2.0
+    with pytest.raises(ValueError, match=r"scalar loss, not shape \(2,\); reduce it with primitives\.sum or mean"):
+        tape.backward(x)
+
+
+def test_a_loss_from_elsewhere_is_refused(xp):
+    for loss in Tensor(xp.ones(())), xp.ones(()), 1.0, Parameter(xp.ones(())):
+        tape, *_ = recorded(xp)
+        with pytest.raises(RuntimeError, match="the loss does not depend on anything recorded on this Tape"):
+            tape.backward(loss)
+
+
+def test_a_loss_of_another_tape_is_refused(xp):
+    (tape, *_), (_, other, _) = recorded(xp), recorded(xp)
+    with pytest.raises(RuntimeError, match="the loss does not depend on anything recorded on this Tape"):
+        tape.backward(other)
+
+
+def test_nested_tapes_are_refused_and_the_outer_one_goes_on(xp):
+    with Tape() as tape:
+        x = tape.watch(xp.ones(2))
+        with pytest.raises(RuntimeError, match=r"already recording in this thread.*one tape per thread"), Tape():
+            pass
+        loss = p.sum(x * 2.0)
+    assert tape.gradient(loss, x).tolist() == [2.0, 2.0]
+
+
+def test_a_tape_records_once():
+    with Tape() as tape:
+        pass
+    with pytest.raises(RuntimeError, match="already used; make a new one"), tape:
+        pass
+
+
+def test_an_exception_closes_the_tape():
+    with pytest.raises(ZeroDivisionError), Tape():
+        raise ZeroDivisionError
+    with Tape():
+        pass
+
+
+def test_a_tensor_of_an_older_tape(xp):
+    """An error on a new tape, for it would silently cut the gradient; a constant outside; welcome when detached."""
+    _, _, old = recorded(xp)
+    assert p.sum(old).id == 0
+    with Tape() as tape:
+        new = tape.watch(xp.ones(2))
+        with pytest.raises(RuntimeError, match=r"multiply: an argument was made on another Tape.*\.detach\(\)") as caught:
+            new * old
+        loss = p.sum(new * old.detach())
+    assert tape.gradient(loss, new).tolist() == [1.0, 1.0]
+    assert_two_lines(caught)
+
+
+def test_a_parameter_changed_before_backward_is_refused(xp):
+    def change(weight, optimizer):
+        weight.data = 2 * weight.data
+
+    for update in change, lambda weight, optimizer: optimizer.step():
+        weight = Parameter(xp.ones(2))
+        optimizer = optim.SGD([weight])
+        with Tape() as tape:
+            loss = p.sum(weight * weight)
+        update(weight, optimizer)
+        with pytest.raises(
+            RuntimeError, match=r"Parameter of shape \(2,\) was changed after it was recorded; call backward before the update"
+        ):
+            tape.backward(loss)
+
+
+def test_wrt_that_the_loss_does_not_depend_on(xp):
+    weight, other = Parameter(xp.ones(2)), Parameter(xp.ones((2, 3), np.float32))
+    for stranger in other, Tensor(xp.ones((2, 3), np.float32)), recorded(xp)[2]:
+        with Tape() as tape:
+            loss = p.sum(weight * 2.0)
+        with pytest.raises(KeyError, match=r"does not depend on wrt\[1\].*strict=False"):
+            tape.gradient(loss, [weight, stranger])
+    with Tape() as tape:
+        loss = p.sum(weight * 2.0)
+    found, zeros = tape.gradient(loss, [weight, other], strict=False)
+    assert found.tolist() == [2.0, 2.0]
+    assert zeros.tolist() == [[0.0] * 3] * 2
+    assert zeros.dtype == np.float32
+
+
+def test_watch_refuses_integers(xp):
+    with Tape() as tape, pytest.raises(TypeError, match=r"floating-point array, not int64; convert with \.astype"):
+        tape.watch(xp.arange(3))
+
+
+@pytest.mark.parametrize("wrong", [lambda g: g.astype(np.float32), lambda g: g[:, :2]], ids=["dtype", "shape"])
+def test_a_wrong_rule_is_named(xp, wrong, monkeypatch):
+    rule = p.tanh.rule
+    monkeypatch.setattr(p.tanh, "rule", lambda *args: wrong(rule(*args)))
+    with Tape() as tape:
+        x = tape.watch(xp.ones((2, 3)))
+        loss = p.sum(p.tanh(x))
+    with pytest.raises(TypeError, match=r"vjp of tanh, argument 0: .* the argument float64\[2, 3\]; the rule is wrong"):
+        tape.gradient(loss, x)

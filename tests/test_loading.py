@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from test_training import nth_farthest, relations
+from tinytasks import nth_farthest, relations
 
 from tinyrmc import load
 from tinyrmc.cores import CoreConfig

@@ -11,31 +11,13 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from processes import alive, soon
 
 from tinyrmc.parallel import CAN_FORK, WorkerError, Workers, available_cores, pieces_of, shared_zeros
 
 ROOT = Path(__file__).resolve().parent.parent
 KINDS = [False, pytest.param(True, marks=pytest.mark.skipif(not CAN_FORK, reason="needs fork"))]
 forks = pytest.mark.skipif(not CAN_FORK, reason="needs fork")
-
-
-def alive(pid):
-    """Whether a process still runs; one that has ended but was not waited for (a zombie) does not."""
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except FileNotFoundError:
-        return False
-    return state not in "ZX"
-
-
-def soon(condition, seconds=20.0):
-    """Whether `condition()` becomes true within some seconds."""
-    end = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > end:
-            return False
-        time.sleep(0.01)
-    return True
 
 
 @pytest.fixture
@@ -185,12 +167,20 @@ def test_two_groups_of_processes_do_not_hold_each_other(order):
 
 @forks
 def test_close_does_not_wait_for_work_that_nobody_wants(make_workers):
-    workers = make_workers(2, lambda worker, request: time.sleep(30 * worker) if request else 0, processes=True)
+    """The work ends one day: a close that waited for it would be found out, and would not hang."""
+    done = shared_zeros(1, np.int8)
+
+    def share(worker, request):
+        if worker and request:
+            time.sleep(60)
+            done[0] = 1
+
+    workers = make_workers(2, share, processes=True)
     workers.run(0)
-    workers._children[0][1].send_bytes(b"1")
-    began = time.monotonic()
+    ((process, pipe),) = workers._children
+    pipe.send_bytes(b"1")
     workers.close()
-    assert time.monotonic() - began < 10
+    assert not done[0] and not alive(process.pid)
 
 
 @forks

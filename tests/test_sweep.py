@@ -6,6 +6,7 @@ import math
 import os
 import random
 import re
+import shlex
 import shutil
 import signal
 import statistics
@@ -17,8 +18,9 @@ from pathlib import Path
 
 import pytest
 from owntask import dropped_in
-from test_command_lines import LONG, SURROUNDINGS, TINY, assert_same_run, contents
-from test_mpi import MPIEXEC, real
+from processes import alive, soon
+from rankhelp import MPIEXEC, real
+from tinyruns import LONG, SURROUNDINGS, TINY, assert_same_run, contents
 
 from tinyrmc import discovery, pool, sweep, train
 from tinyrmc.commands import run_main
@@ -91,7 +93,7 @@ def test_every_combination_under_every_seed_is_a_run_of_the_train_command(larger
     words = ["larger", "--model.width", "4", "--model.depth", "2", "--train.batch-size", "8", "--seed", "3"]
     assert train.main([*words, "--run", "alone", "--workers", "1"]) == 0
     assert_same_run(Run.open(cells[-1]), Run.open("alone"))
-    assert "2 at a time" in capsys.readouterr().out
+    assert "larger quick: 2 x 2 values, 2 seeds: 8 runs\n  to do     8 runs, 2 at a time, 1 worker each\n" in capsys.readouterr().out
 
     last = {path.name: Run.open(path).metrics()[-1]["test_accuracy"] for path in cells}
     for combination, row in zip(found["combinations"], rows_of(found), strict=True):
@@ -109,10 +111,11 @@ def test_every_combination_under_every_seed_is_a_run_of_the_train_command(larger
     assert sum(1 for _ in run.path.glob("*.log")) == 8
 
 
-def test_a_grid_with_a_name_brings_its_preset(larger):
+def test_a_grid_with_a_name_brings_its_preset(larger, capsys):
     run, found = swept("larger", "--grid", "widths")
+    assert "larger three: 2 x 1 values, 1 seed: 2 runs\n  to do     2 runs, " in capsys.readouterr().out
     assert run.config["preset"] == "three" and sweep.varied(found) == ["model.width"]
-    assert sweep.caption(found) == "larger three, model.depth 1, seeds 0"
+    assert sweep.caption(found) == "larger three, model.depth 1, seed 0"
     assert sorted(path.name for path in run.path.glob("*.log")) == [f"model.width={n},model.depth=1,seed=0.log" for n in (2, 4)]
 
 
@@ -126,7 +129,7 @@ def test_floors_that_differ_are_not_drawn_through_all_panels(larger, monkeypatch
     drawn = []
     monkeypatch.setattr("tinyrmc.figures.curve_grid", lambda panels, references, *_: drawn.append(references))
     run, _ = swept("larger", "--grid", "numbers=2,3")
-    assert (run.path / "results.md").read_text().startswith("larger quick, seeds 0.\n")
+    assert (run.path / "results.md").read_text().startswith("larger quick, seed 0.\n")
     run.path.rename("other")
     swept("larger", "--grid", "model.width=2,4")
     assert drawn == [{}, {"guessing": 0.5, "paper (wide)": 0.99}]
@@ -212,7 +215,7 @@ def test_a_run_that_the_budget_cuts_says_so_and_goes_on_bit_for_bit(larger, caps
     run, found = swept("larger", "--grid", "model.width=2,4", "--budget-minutes", "1e-9", "--workers", "1")
     assert [row["steps"] for row in rows_of(found)] == ["1 of 20"] * 2
     out = capsys.readouterr().out
-    assert "1 steps of 20, cut by the budget," in out
+    assert "1 step of 20, cut by the budget," in out
     (command,) = re.findall(r"-m tinyrmc.sweep (--resume .*)", out)
     _, found = swept(*command.split())
     assert [row["steps"] for row in rows_of(found)] == ["20"] * 2
@@ -417,12 +420,39 @@ def test_a_signal_stops_all_runs_saved_and_they_go_on_bit_for_bit(tmp_path, monk
     assert Run.open(cells[0]).environment["command"].startswith("python -m tinyrmc.train nth_farthest quick --model.mem-slots 2 ")
 
 
+@pytest.mark.skipif(os.name != "posix", reason="elsewhere children do not notice")
+def test_the_runs_of_a_sweep_that_was_killed_end_too_and_are_saved(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    words = [*LONG, "--grid", "model.mem_slots=1,2", "--jobs", 2, "--run", "swept", "--train.steps", 10**9]
+    cells = [Path(f"swept/model.mem_slots={n},seed=0") for n in (1, 2)]
+    with subprocess.Popen(**command_line("-m", "tinyrmc.sweep", *words)) as process:
+        while not all((cell / "metrics.jsonl").exists() for cell in cells) and process.poll() is None:
+            time.sleep(0.002)
+        children = [json.loads((cell / "lock.json").read_text())["pid"] for cell in cells]
+        process.kill()
+    try:
+        assert soon(lambda: not any(map(alive, children)))
+    finally:
+        for child in filter(alive, children):
+            os.kill(child, signal.SIGKILL)
+    for cell in cells:
+        assert Run.open(cell).load()[1]["step"] > 0 and not (cell / "lock.json").exists()
+        assert re.search(r"^SIGHUP at step [\d,]+: saved", cell.with_name(f"{cell.name}.log").read_text(), re.M)
+
+
 @real
 def test_ranks_take_runs_from_rank_0(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     words = ["-m", "mpi4py.futures", "-m", "tinyrmc.sweep", *TINY, "--grid", "model.mem_slots=1,2,3"]
-    done = subprocess.run(**command_line(*words) | {"args": [MPIEXEC, "-n", "3", sys.executable, *words]}, timeout=300)
+    cut = [MPIEXEC, "-n", "3", sys.executable, *words, "--budget-minutes", "1e-9"]
+    done = subprocess.run(**command_line(*words) | {"args": cut}, timeout=300)
     assert (done.returncode, done.stderr) == (0, "") and "to do     3 runs, 2 at a time, 1 worker each" in done.stdout
+    command = "mpiexec -n 3 python -m mpi4py.futures -m tinyrmc.sweep "
+    assert Run.open("runs/nth_farthest-sweep-1").environment["command"].startswith(f"{command}nth_farthest --model")
+    (line,) = re.findall(r"go on with\n +(.*)", done.stdout)
+    assert re.fullmatch(r"mpiexec -n 3 \S+ -m mpi4py.futures -m tinyrmc.sweep --resume runs/nth_farthest-sweep-1", line)
+    done = subprocess.run(**command_line() | {"args": [MPIEXEC, *shlex.split(line)[1:]]}, timeout=300)
+    assert (done.returncode, done.stderr) == (0, "") and "go on with" not in done.stdout
     assert sum(Run.open(path).metrics()[-1]["step"] == 12 for path in Path("runs/nth_farthest-sweep-1").glob("*seed=0")) == 3
     done = subprocess.run(**command_line() | {"args": [MPIEXEC, "-n", "2", sys.executable, *words[2:]]}, timeout=300)
     assert done.returncode == 2 and not Path("runs/nth_farthest-sweep-2").exists()

@@ -82,7 +82,7 @@ def held_out(task, count: int) -> Questions:
     """The first `count` of the held-out examples, on which every run of the task is tested. RunError if the task asks no such questions."""
     questions = task.questions(Samples(task.draw, HELD_OUT_SEED).batch(0, 0, count))
     if questions is None:
-        raise RunError("this task says nothing about its questions (Task.questions), so that its attention cannot be analysed")
+        raise RunError("the task does not say what its examples ask (Task.questions)")
     return questions
 
 

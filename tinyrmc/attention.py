@@ -58,7 +58,10 @@ def main(argv: list[str]) -> int:
     run = state["run"]
     title = f"{run['task']} {command_words(run)}, seed {run['seed']}, step {state['step']:,}"
     with blas_threads(1):
-        shown = analysis.held_out(task, SHOWN)
+        try:
+            shown = analysis.held_out(task, SHOWN)
+        except RunError as error:
+            raise RunError(f"{options.run} is a run of {run['task']!r}, whose attention cannot be analysed: {error}") from error
         three = look(model, shown.take(analysis.cases(shown)))
         print(f"{title}: measuring over {options.sequences:,} held-out sequences", file=sys.stderr)
         found = analysis.analyse(model, analysis.held_out(task, options.sequences))

@@ -127,6 +127,11 @@ def number(metric: str, value: float | None) -> str:
     return percent(value) if "accuracy" in metric else "" if value is None else f"{value:.4f}"
 
 
+def counted(number: int, noun: str) -> str:
+    """1 seed, 2 seeds."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
 def markdown_table(rows: list[list[str]]) -> str:
     """A table in Markdown; the first row is its head."""
     rows = [[cell.replace("|", "\\|") for cell in row] for row in [rows[0], ["---"] * len(rows[0]), *rows[1:]]]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Literal
 
 from .baselines import DNC, LSTM, DeepLSTM, EntNet, EntNetBank
@@ -89,6 +89,30 @@ class CoreConfig:
         if self.total_units is not None:
             return self.total_units // self.mem_slots
         return self.dnc.word_size if self.core == "dnc" else self.head_size * self.num_heads
+
+
+_UNITS = ("mem_slots", "head_size", "num_heads", "total_units")
+_PAPER = (*_UNITS, "key_size", "attention_mlp_layers", "forget_bias")
+USED = {  # core -> the fields of CoreConfig that make a difference to it
+    "rmc": (*_PAPER, "num_blocks", "activate_final", "gate_style", "input_bias"),
+    "rmc_paper": _PAPER,
+    "lstm": ("total_units", "hidden_size", "layers", "forget_bias"),
+    "dnc": ("mem_slots", "total_units", "hidden_size", "layers", "forget_bias", "dnc"),
+    "entnet": _UNITS,
+    "entnet_bank": (*_UNITS, "forget_bias"),
+}
+
+
+def without_effect(config: CoreConfig, default: CoreConfig) -> list[str]:
+    """The fields in which `config` differs from `default`, though its core makes no use of them."""
+    names = [field.name for field in fields(CoreConfig) if field.name not in ("core", *USED[config.core])]
+    return [name for name in names if getattr(config, name) != getattr(default, name)]
+
+
+def sizes(config: CoreConfig) -> str:
+    """The flags that say how large the core is, with their values."""
+    values = {name: getattr(config, name) for name in USED[config.core]}
+    return ", ".join(f"--model.{name.replace('_', '-')} {value}" for name, value in values.items() if type(value) is int)
 
 
 def _check_sizes(owner, config, *names):

@@ -25,9 +25,10 @@ class UnknownTask(LookupError):
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """'; did you mean ...?', if some known word is near enough, else ''."""
-    close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.5)
-    return f"; did you mean {close[0]!r}?" if close else ""
+    """'; did you mean ...?', if some known word is near enough, else ''. Of --model.core it is core that counts."""
+    own_part = {name.rpartition(".")[2].lstrip("-"): name for name in reversed(list(known))}
+    close = difflib.get_close_matches(word.rpartition(".")[2].lstrip("-"), own_part, n=1, cutoff=0.7)
+    return f"; did you mean {own_part[close[0]]!r}?" if close else ""
 
 
 def task_files() -> dict[str, Path]:

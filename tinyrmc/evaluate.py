@@ -27,6 +27,8 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--export", type=Path, metavar="FILE", help="write the weights and the configuration, nothing else, to FILE (.npz)")
     parser.add_argument("--json", action="store_true", help="print the metrics as one JSON object instead of a table")
     options = parser.parse_args(argv)
+    if options.export is not None and options.export.suffix != ".npz":
+        raise UsageError(f"--export {options.export}: give a name that ends in .npz")
     if options.export is not None and options.export.exists():
         raise UsageError(f"{options.export} exists already; choose another --export")
     task, arrays, state = open_checkpoint(options.run)

@@ -31,6 +31,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 
 CAN_FORK = sys.platform == "linux"  # macOS has fork, but its system libraries do not survive one
+PARENT = "TINYRMC_PARENT"  # the variable in which a command that is of no use without its parent finds that one's process id
 GIL = getattr(sys, "_is_gil_enabled", lambda: True)()  # False in a free-threaded Python, where threads are as good as processes
 
 
@@ -41,6 +42,15 @@ class WorkerError(RuntimeError):
 def available_cores() -> int:
     """Cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def orphaned() -> bool:
+    """Whether the process that has started this one, and said in the variable PARENT that it will wait for it, has ended.
+
+    The children of one that ended have another parent; on Windows they keep its number, so there nobody is an orphan.
+    """
+    parent = os.environ.get(PARENT)
+    return parent is not None and os.name == "posix" and os.getppid() != int(parent)
 
 
 def shared_zeros(count: int, dtype) -> np.ndarray:

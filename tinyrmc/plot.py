@@ -93,10 +93,12 @@ def draw_curves(runs: list[Run], out: Path, against: Sequence[str] = ("steps",))
     headline = f"test_{next(iter(tasks.values())).headline}"
     references = _references(tasks)
 
-    def measured(name):
-        return all(any(line.get(name) is not None for run in group for line in run) for group in lines.values())
+    def without(name):
+        return [label for label, group in lines.items() if all(line.get(name) is None for of_run in group for line in of_run)]
 
-    metrics = [headline, *(name for name in references if name != headline and measured(name))]
+    if none := without(headline):
+        raise RunError(f"the runs of {none[0]!r} have no value of {headline}; leave them out")
+    metrics = [headline, *(name for name in references if name != headline and not without(name))]
     metrics = metrics if len(against) == 1 else metrics[:1]
     cores = [members[0].config["config"].get("model", {}).get("core") for members in groups.values()]
     (task, *_), ((of_run, *_), *_) = tasks.values(), lines.values()
@@ -105,8 +107,6 @@ def draw_curves(runs: list[Run], out: Path, against: Sequence[str] = ("steps",))
         return figures.learning_curve(lines, references, metrics, out, _title(groups), against, cores, training)
     except OSError as error:
         raise _unwritable(out, error) from error
-    except ValueError as error:
-        raise RunError(f"{error}; leave them out") from error
 
 
 def _title(groups):

@@ -3,7 +3,8 @@
 Who waits for a command is an executor of concurrent.futures: threads here, mpi4py's on the ranks of `mpiexec -n 5 python -m mpi4py.futures`
 (where the words of a command and the name of a file are all that passes between ranks). The command itself is always a process of its own,
 so that nothing one of them does can harm another, and what it prints goes to a file. A signal that would stop us is passed on once to all
-of them, and no more are started.
+of them, and no more are started. Of a SIGKILL we could pass nothing on: so each command is told whose child it is, and looks itself (see
+`parallel.orphaned`).
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 
+from .parallel import PARENT
 from .ranks import LAUNCHERS, LaunchError, require_alone
 
 SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
@@ -29,7 +31,8 @@ _lock = threading.Lock()
 def run_logged(words: Sequence[str], log: str) -> int:
     """Run `python words`, what it prints being appended to the file `log`. Its exit code, negative for the signal that ended it."""
     ours = {name for pair in LAUNCHERS.items() for name in pair}  # the child is no rank
-    around = {name: value for name, value in os.environ.items() if name not in ours} | {"PYTHONUNBUFFERED": "1"}
+    around = {name: value for name, value in os.environ.items() if name not in ours}
+    around |= {"PYTHONUNBUFFERED": "1", PARENT: str(os.getpid())}
     with open(log, "ab") as file:
         with _lock:  # a signal finds the child among the children, or it is not started
             if _signal:
@@ -85,6 +88,10 @@ class Places:
         else:
             require_alone("tinyrmc.sweep", "start it with mpiexec -n {size} python -m mpi4py.futures -m {program} ...")
             self.executor, self.count = ThreadPoolExecutor(count), count
+
+    def launch(self, python: str = "python") -> str:
+        """What comes before the name of a module on a command line that starts it with these places."""
+        return f"mpiexec -n {self.count + 1} {python} -m mpi4py.futures -m" if self.on_ranks else f"{python} -m"
 
     def run(self, number: int, words_of: Callable[[int, int], tuple[Sequence[str], str]]) -> Iterator[tuple[int, int]]:
         """Run commands 0 .. number - 1, in this order; yields (which, exit code) as they end.

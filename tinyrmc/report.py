@@ -19,7 +19,7 @@ from pathlib import Path
 
 import numpy as np
 
-from .commands import Parser, UsageError, duration, markdown_table, number, run_main
+from .commands import Parser, UsageError, counted, duration, markdown_table, number, run_main
 from .comparing import find_runs, group_runs, last_evaluation
 from .discovery import load_task
 from .loading import task_from_dict
@@ -201,7 +201,7 @@ def machine(run: dict) -> str:
     """What a run was trained on, in words."""
     workers, ranks = run.get("workers", 1), run.get("ranks", 1)
     words = [run.get("processor", ""), f"{run['cores']} cores" if "cores" in run else "", run.get("gpu", "")]
-    words += [f"{ranks} ranks" if ranks > 1 else "", f"{workers} worker{'s' if workers > 1 else ''}"]
+    words += [f"{ranks} ranks" if ranks > 1 else "", counted(workers, "worker")]
     return ", ".join(filter(None, words))
 
 

@@ -6,13 +6,14 @@
         metrics.jsonl              one JSON object per line, appended as training goes
         checkpoint.npz             the newest checkpoint
         checkpoint.previous.npz    the one before it
+        lock.json                  who is writing all this, while somebody is
 
 This module knows nothing of tasks, models or optimizers: a checkpoint is a dict of named arrays and a JSON state.
 Three promises shape it.
 
 *Nothing is half written.* A file is written beside its final place, forced to disk and only then renamed. Whenever a
 process is killed, whatever the disk does, a whole checkpoint remains: the newest or the one before it. A run has one
-writer at a time; readers may come whenever they like.
+writer at a time (see `Run.writing`); readers may come whenever they like.
 
 *Nothing wrong is read.* A file of arrays is an ordinary npz (`numpy.load` opens it) with two text members besides the
 arrays: `tinyrmc.json` (format, version and the caller's `meta`) and `sha256`, the digest of every other member's name
@@ -41,6 +42,13 @@ from pathlib import Path
 import numpy as np
 
 from . import __version__
+
+try:
+    import fcntl
+except ImportError:
+    import msvcrt  # Windows
+
+    fcntl = None
 
 FORMAT = "tinyrmc arrays"
 VERSION = 1
@@ -205,7 +213,8 @@ class Run:
                     path.mkdir()
                     break
             else:
-                raise RunError(f"{path} exists already; choose another --run or resume it with --resume {path}")
+                resumed = f" or resume it with --resume {path}" if (path / "config.json").exists() else ""
+                raise RunError(f"{path} exists already; choose another --run{resumed}")
         try:
             _write_whole(path / "environment.json", _json(environment, indent=2).encode() + b"\n")
             _write_whole(path / "config.json", _json(config, indent=2).encode() + b"\n")  # last: it marks a whole run
@@ -219,6 +228,13 @@ class Run:
         """Open an existing run directory. Raises RunError when `path` is not one."""
         path = Path(path)
         return cls(path, _read_object(path / "config.json"), _read_object(path / "environment.json"))
+
+    def writing(self):
+        """A context for whoever changes the run, which no two processes are in at a time. RunError names the one that is.
+
+        Enter it before reading what is to be gone on from: the other might still have added to that.
+        """
+        return _locked(self.path)
 
     @property
     def checkpoint(self):
@@ -278,6 +294,10 @@ class Run:
 class Onlooker(Run):
     """A run whose directory another process writes, and whose metrics it reads: here both are passed over."""
 
+    def writing(self):
+        """Nothing."""
+        return contextlib.nullcontext()
+
     def save(self, arrays, state):
         """Nothing."""
 
@@ -290,6 +310,80 @@ class Onlooker(Run):
 
     def truncate_metrics(self, lines):
         """Nothing."""
+
+
+# --- One writer -------------------------------------------------------------------------------------------------------
+
+# Whether a writer still lives is for the system to say: it drops the locks of a process that has ended in whatever way,
+# whereas a number in a file would have to be believed, though another process may have been given it since. The lock is
+# lockf's, which belongs to a process: flock's would pass to forked workers, and those of a killed process would keep it
+# as long as they live. (Two threads of one process are therefore not kept apart.)
+#
+# What stands in the file tells the others whom to ask. It also serves where locks do not reach from machine to machine:
+# what another machine has left may be in use there, and only a person can know. Without that, a file system that has no
+# locks at all means no check: to refuse to train there would be worse.
+
+
+@contextlib.contextmanager
+def _locked(folder):
+    """Keep `folder` locked, by the file lock.json, which names us and is gone at the end. RunError if somebody else has it."""
+    path = folder / "lock.json"
+    file = _lock_file(folder, path)
+    try:
+        with _explained(f"write {path}", "free some space there"):
+            file.truncate(0)
+            since = datetime.now(UTC).isoformat(timespec="seconds")
+            file.write(_json({"pid": os.getpid(), "host": platform.node(), "since": since}) + "\n")
+            file.flush()
+        yield
+    finally:  # removed while it is still ours; but Windows removes no open file
+        for end in (path.unlink, file.close) if fcntl else (file.close, path.unlink):
+            with contextlib.suppress(OSError):
+                end()
+
+
+def _lock_file(folder, path):
+    """The lock file, open and locked. RunError if another process has it, or if one of another machine has left it."""
+    while True:
+        with _explained(f"write {path}", "make it writable"):
+            file = open(path, "a+", encoding="utf-8")
+        free = _lock(file)
+        if os.fstat(file.fileno()).st_nlink == 0:  # whoever had it before has removed it since we opened it
+            file.close()
+            continue
+        file.seek(0)
+        pid, host, since = _holder(file.read(1000))
+        if free and host in (None, platform.node()):
+            return file
+        file.close()
+        if free:
+            said = f"{folder} may be in use: process {pid} on {host} had it since {since}, and has not said that it is over"
+            raise RunError(f"{said}; if it is, delete {path}")
+        said = f"{folder} is in use by process {pid} on {host} since {since}"
+        raise RunError(f"{said}; wait until that has ended, or stop it (`kill {pid}` lets it save)")
+
+
+def _lock(file):
+    """Whether an open file could be locked, or need not be, its file system having no locks."""
+    try:
+        if fcntl:
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        else:
+            file.seek(1 << 30)  # far beyond the text, for on Windows nobody can read what is locked
+            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
+    except (BlockingIOError, PermissionError):
+        return False
+    except OSError:
+        pass
+    return True
+
+
+def _holder(text):
+    """(pid, host, since) from the text of a lock file; question marks and no host where it is still empty."""
+    with contextlib.suppress(ValueError, TypeError, KeyError):
+        found = json.loads(text)
+        return found["pid"], found["host"], found["since"]
+    return "?", None, "?"
 
 
 def _numbered(root, name):

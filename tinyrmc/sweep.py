@@ -32,7 +32,7 @@ import time
 from pathlib import Path
 
 from . import discovery
-from .commands import Parser, UsageError, duration, fields_of, flag_of, markdown_table, nearest, number, python, run_main
+from .commands import Parser, UsageError, counted, duration, fields_of, flag_of, markdown_table, nearest, number, python, run_main
 from .comparing import last_evaluation
 from .loading import task_from_dict
 from .parallel import available_cores
@@ -290,15 +290,18 @@ def _train(described: dict, run: Run | None, found: list, options) -> tuple[Run,
         if run is None:
             alone = 1 if gpu or places.on_ranks else cores // places.count
             described["workers"] = options.workers or (None if places.count == 1 else max(1, alone))  # None: as many as the work is worth
-            run = Run.create("runs", f"{described['task']}-sweep", described, environment(), options.run)
-        cells = cells_of(described, found, run.path)
-        todo = [cell for cell in cells if not _finished(cell)]
-        _announce(described, run, found, len(cells), len(todo), places.count, options.budget_minutes)
-        failed = _train_cells(todo, places, Budget(options.budget_minutes))
+            surroundings = environment()
+            surroundings["command"] = surroundings["command"].replace("python -m", places.launch(), 1)
+            run = Run.create("runs", f"{described['task']}-sweep", described, surroundings, options.run)
+        with run.writing():
+            cells = cells_of(described, found, run.path)
+            todo = [cell for cell in cells if not _finished(cell)]
+            _announce(described, run, found, len(cells), len(todo), places.count, options.budget_minutes)
+            failed = _train_cells(todo, places, Budget(options.budget_minutes))
     if places.stopped:
         print(f"\n{signal.Signals(places.stopped).name}: stopped, and saved what was being trained")
     if any(not _finished(cell) for cell in cells):
-        print(f"go on with\n    {python()} -m tinyrmc.sweep --resume {shlex.quote(str(run.path))}", flush=True)
+        print(f"go on with\n    {places.launch(python())} tinyrmc.sweep --resume {shlex.quote(str(run.path))}", flush=True)
     return run, 128 + places.stopped if places.stopped else int(failed)
 
 
@@ -326,10 +329,11 @@ def _train_cells(todo: list[Cell], places: Places, budget: Budget) -> bool:
 def _announce(described, run, found, number, left, places, minutes):
     shape = " x ".join(str(len(values)) for values in described["grid"].values())
     refused = sum(refusal is not None for _, _, refusal in found)
-    none = f"; {refused} combinations cannot be" if refused else ""
-    workers = f", {described['workers']} worker{'s' if described['workers'] > 1 else ''} each" if described["workers"] else ""
-    print(f"{described['task']} {described['preset']}: {shape} values, {len(described['seeds'])} seeds: {number} runs{none}")
-    print(f"  to do     {left} runs, {places} at a time{workers}")
+    none = f"; {counted(refused, 'combination')} cannot be" if refused else ""
+    workers = f", {counted(described['workers'], 'worker')} each" if described["workers"] else ""
+    asked = f"{shape} value{'' if shape == '1' else 's'}, {counted(len(described['seeds']), 'seed')}"
+    print(f"{described['task']} {described['preset']}: {asked}: {counted(number, 'run')}{none}")
+    print(f"  to do     {counted(left, 'run')}, {places} at a time{workers}")
     if minutes and left:
         print(f"  budget    {minutes:g} minutes, {duration(60 * minutes / -(-left // places))} for each run and what others leave")
     print(f"  sweep     {run.path}", flush=True)
@@ -371,7 +375,7 @@ def _outcome(cell, code):
     task, last = task_from_dict(run.config), run.metrics()[-1]
     name = f"test_{task.headline}"
     cut = "" if last["step"] >= task.config.train.steps else f" of {task.config.train.steps:,}, cut by the budget,"
-    return f"{name.replace('_', ' ')} {number(name, last[name])}, {last['step']:,} steps{cut} in {duration(last['seconds'])}"
+    return f"{name.replace('_', ' ')} {number(name, last[name])}, {counted(last['step'], 'step')}{cut} in {duration(last['seconds'])}"
 
 
 # --- The table and the pictures -----------------------------------------------------------------------------------------------------------
@@ -412,7 +416,8 @@ def caption(found: dict) -> str:
     """What all runs of a sweep have in common, in words."""
     same = [f"{field} {values[0]}" for field, values in found["grid"].items() if len(values) == 1]
     more = [" ".join(found["words"])] if found["words"] else []
-    return ", ".join([f"{found['task']} {found['preset']}", *same, *more, f"seeds {', '.join(map(str, found['seeds']))}"])
+    seeds = f"{'seed' if len(found['seeds']) == 1 else 'seeds'} {', '.join(map(str, found['seeds']))}"
+    return ", ".join([f"{found['task']} {found['preset']}", *same, *more, seeds])
 
 
 def markdown(found: dict) -> str:

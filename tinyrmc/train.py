@@ -12,6 +12,7 @@ A run writes everything it knows into its directory (see runs.py). Ctrl-C and SI
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import shlex
 import signal
@@ -22,7 +23,8 @@ from typing import Annotated, Literal
 
 from . import discovery
 from .backend import describe_gpu, has_tf32, use_tf32
-from .commands import UsageError, duration, flags_of, nearest, parse, percent, python, results_table, run_main
+from .commands import UsageError, counted, duration, flags_of, nearest, parse, percent, python, results_table, run_main
+from .cores import CoreConfig, sizes, without_effect
 from .loading import open_checkpoint, task_from_dict
 from .ranks import Ranks, launched
 from .runs import Onlooker, Run, RunError, environment, require_same
@@ -115,6 +117,8 @@ def _asked(args: list[str]) -> tuple[Task, Options, dict, Run | None]:
     described = {"task": words[0], "preset": preset, "seed": options.seed, "config": dataclasses.asdict(config)}
     if run is not None:
         require_same(run.config, described, str(run.path))
+        if options.run is not None:
+            raise UsageError(f"--run {options.run} goes with a new run; --resume {run.path} goes on in its own directory")
     return kind(config), options, described, run
 
 
@@ -147,49 +151,72 @@ def parse_words(task: str, preset: str, default, options: Options, args: list[st
 
 def _train(task: Task, options: Options, described: dict, run: Run | None, ranks: Ranks) -> int:
     """Build, announce, train, report. Nothing is written before everything has been accepted, and by all ranks."""
-    arrays, state = ranks.together(lambda: _checkpoint(options, run))
-    asked = ranks.each(lambda: [described, repr(options)])
-    trainer = ranks.together(lambda: _trainer(task, options, arrays, state, ranks, asked))
-    trainer.require_agreement()
-    launch, workers = f"{ranks.launch(python())} tinyrmc.train", trainer.workers.count
-    if run is None:
-        run = _new_run(described, options, trainer)
-    else:
-        if ranks.each(lambda: ranks.rank == 0 and _finished(trainer, run))[0]:  # the others may see an older file, or none
-            print(
-                f"{run.path} has finished already ({trainer.step:,} steps); see {python()} -m tinyrmc.evaluate {shlex.quote(str(run.path))}"
-            )
+    with contextlib.ExitStack() as held:
+        if run is not None:
+            run = run if ranks.rank == 0 else Onlooker(run.path, run.config, run.environment)
+            ranks.together(lambda: held.enter_context(run.writing()))  # from here on its checkpoint stays what it is
+        arrays, state = ranks.together(lambda: _checkpoint(run))
+        asked = ranks.each(lambda: [described, repr(options)])
+        trainer = ranks.together(lambda: _trainer(task, options, arrays, state, ranks, asked))
+        trainer.require_agreement()
+        if run is None:
+            run = _new_run(described, options, trainer)
+            ranks.together(lambda: held.enter_context(run.writing()))
+            _note_unused(trainer, described["preset"])
+        elif ranks.each(lambda: ranks.rank == 0 and _finished(trainer, run))[0]:  # the others may see an older file, or none
+            again = f"{python()} -m tinyrmc.evaluate {shlex.quote(str(run.path))}"
+            print(f"{run.path} has finished already ({trainer.step:,} steps); see {again}")
             return 0
-        run = run if ranks.rank == 0 else Onlooker(run.path, run.config, run.environment)
-        ranks.together(lambda: run.truncate_metrics(state["lines"]))
-        if (state.get("ranks", 1), state["workers"]) != (ranks.size, workers):
-            of_ranks = [f" on {size} ranks" if size > 1 else "" for size in (state.get("ranks", 1), ranks.size)]
-            print(
-                f"note: the run had {state['workers']} workers{of_ranks[0]}, now {workers}{of_ranks[1]}; "
-                "it goes on, but not bit for bit as it would have"
-            )
+        else:
+            ranks.together(lambda: run.truncate_metrics(state["lines"]))
+            _note_roundings(trainer, state)
+        return _run(trainer, run, described, options)
+
+
+def _note_unused(trainer: Trainer, preset: str) -> None:
+    """Tell of settings that were given and make no difference."""
+    model = getattr(trainer.task.config, "model", None)
+    if isinstance(model, CoreConfig) and trainer.ranks.rank == 0:
+        unused = without_effect(model, trainer.task.presets[preset][1].model)
+        if unused:
+            print(f"note: without effect on the core {model.core}: {', '.join(f'model.{name}' for name in unused)}", file=sys.stderr)
+
+
+def _note_roundings(trainer: Trainer, state: dict) -> None:
+    """Tell if other processes than at the run's beginning share the batches, which rounds otherwise."""
+    ranks, workers = trainer.ranks, trainer.workers.count
+    if (state.get("ranks", 1), state["workers"]) != (ranks.size, workers):
+        of_ranks = [f" on {size} ranks" if size > 1 else "" for size in (state.get("ranks", 1), ranks.size)]
+        print(
+            f"note: the run had {counted(state['workers'], 'worker')}{of_ranks[0]}, now {workers}{of_ranks[1]}; "
+            "it goes on, but not bit for bit as it would have"
+        )
+
+
+def _run(trainer: Trainer, run: Run, described: dict, options: Options) -> int:
+    """Announce, train, report."""
     _announce(trainer, run, described, options)
     progress = Progress(trainer)
     try:
         end = run_training(trainer, run, options.max_minutes, progress.show)
+    except MemoryError as error:
+        raise _too_large(trainer.task, error) from error
     finally:
         progress.close()
         trainer.workers.close()
-    resume = f"{launch} --resume {shlex.quote(str(run.path))}"
+    resume = f"{trainer.ranks.launch(python())} tinyrmc.train --resume {shlex.quote(str(run.path))}"
     if end.startswith("SIG"):
         print(f"\n{end} at step {trainer.step:,}: saved. Go on with\n    {resume}", flush=True)
         return 128 + signal.Signals[end]
-    if ranks.rank == 0:
+    if trainer.ranks.rank == 0:
         _report(trainer, run, end, resume)
     return 0
 
 
-def _checkpoint(options: Options, run: Run | None) -> tuple[dict, dict]:
+def _checkpoint(run: Run | None) -> tuple[dict, dict]:
     """The arrays and the state to go on from; empty for a new run."""
     if run is None:
         return {}, {}
-    if options.run is not None:
-        raise UsageError(f"--run {options.run} goes with a new run; --resume {run.path} goes on in its own directory")
     _, arrays, state = open_checkpoint(run.path)
     if "lines" not in state:
         raise RunError(f"{run.checkpoint} holds the weights alone, which can be evaluated but not resumed; put the checkpoint there")
@@ -207,13 +234,15 @@ def _trainer(task: Task, options: Options, arrays: dict, state: dict, ranks: Ran
         raise UsageError("the ranks were started with different words; start all of them alike")
     least = workers or 1
     if least > batch:
-        raise UsageError(f"--workers {workers} is more than the {batch} examples of a batch; use at most {batch}")
+        raise UsageError(f"--workers {workers} is more than the {counted(batch, 'example')} of a batch; use at most {batch}")
     if least * ranks.size > batch:
         each = f" with --workers {workers} each" if workers else ""
-        raise UsageError(f"{ranks.size} ranks{each} are more than the {batch} examples of a batch; use fewer")
+        raise UsageError(f"{ranks.size} ranks{each} are more than the {counted(batch, 'example')} of a batch; use fewer")
     try:
         trainer = Trainer(task, options.seed, workers, options.device, ranks=ranks)
     except (ValueError, MemoryError) as error:
+        if isinstance(error, MemoryError) or str(error).startswith("array is too big"):  # NumPy's ValueError for what no address can reach
+            raise _too_large(task, error) from error
         raise UsageError(str(error)) from error
     if options.tf32:
         if not has_tf32(trainer.xp):
@@ -226,6 +255,13 @@ def _trainer(task: Task, options: Options, arrays: dict, state: dict, ranks: Ran
     if state:
         trainer.restore(arrays, state)
     return trainer
+
+
+def _too_large(task: Task, error: Exception) -> UsageError:
+    """What to say when memory does not suffice: for what, and which flags would ask for less."""
+    model, what = getattr(task.config, "model", None), str(error).rstrip(".")
+    network = f" ({sizes(model)})" if isinstance(model, CoreConfig) else ""
+    return UsageError(f"out of memory: {what}; choose a smaller network{network}, or fewer examples at a time (--train.piece-size)")
 
 
 def _new_run(described: dict, options: Options, trainer: Trainer) -> Run:
@@ -251,13 +287,14 @@ def _finished(trainer: Trainer, run: Run) -> bool:
 
 def _announce(trainer, run, described, options):
     t, model = trainer.task.config.train, trainer.model
-    print(f"{described['task']} {described['preset']}, seed {options.seed}: {trainer.task.presets[described['preset']][0]}")
+    promise, preset = trainer.task.presets[described["preset"]]
+    print(f"{described['task']} {described['preset']}, seed {options.seed}{f': {promise}' if trainer.task.config == preset else ''}")
     print(f"  network   {trainer.task.describe(model)}, {model.num_parameters:,} parameters")
     kind = "processes" if trainer.workers.processes else "threads"
     how = "1 worker" if trainer.workers.count == 1 else f"{trainer.workers.count} {kind}"
     how = f"{trainer.ranks.size} ranks x {how}" if trainer.ranks.size > 1 else how
     where = f"{options.device} in TF32" if options.tf32 else options.device
-    print(f"  training  {t.steps - trainer.step:,} steps of {t.batch_size} examples on {where}, {how}")
+    print(f"  training  {counted(t.steps - trainer.step, 'step')} of {counted(t.batch_size, 'example')} on {where}, {how}")
     print(f"  run       {run.path}", flush=True)
 
 
@@ -301,8 +338,8 @@ def _report(trainer, run, end, resume):
 
     task, last = trainer.task, run.metrics()[-1]
     print(f"\n{results_table(last, task.references())}\n")
-    why = "finished" if end == "finished" else f"out of time; {task.config.train.steps - trainer.step:,} steps to go"
-    print(f"run       {run.path}  ({trainer.step:,} steps in {duration(trainer.seconds)}, {why})")
+    why = "finished" if end == "finished" else f"out of time; {counted(task.config.train.steps - trainer.step, 'step')} to go"
+    print(f"run       {run.path}  ({counted(trainer.step, 'step')} in {duration(trainer.seconds)}, {why})")
     for path in plot.draw_run(run):
         print(f"picture   {path}")
     print(f"resume    {resume}{'  (nothing is left to do)' if end == 'finished' else ''}")

@@ -24,7 +24,7 @@ from . import optim
 from .backend import blas_threads, device_namespace, keep_freed_memory, to_device, to_host
 from .engine import Tape
 from .nn import Module
-from .parallel import CAN_FORK, GIL, Workers, pieces_of, shared_zeros
+from .parallel import CAN_FORK, GIL, Workers, orphaned, pieces_of, shared_zeros
 from .ranks import Ranks
 from .runs import Run, RunError, under
 
@@ -482,13 +482,17 @@ class Trainer:
 class Interrupt:
     """Turns the first Ctrl-C or SIGTERM into a flag, so that a step is finished and saved; a second one stops at once.
 
-    With several ranks it is left to mpiexec to stop at once, which passes on to all ranks, perhaps twice, what itself is sent.
-
-    number: that of a signal that has come to this rank, else 0.
+    With several ranks it is left to mpiexec to stop at once, which passes on to all ranks, perhaps twice, what itself is sent. That nobody
+    is left who waits for this process counts as a SIGHUP.
     """
 
     def __init__(self, ranks: Ranks):
-        self._ranks, self.number = ranks, 0
+        self._ranks, self._number = ranks, 0
+
+    @property
+    def number(self) -> int:
+        """The number of a signal that has come to this rank, else 0."""
+        return self._number or (signal.SIGHUP if orphaned() else 0)
 
     @property
     def signal(self) -> int:
@@ -500,7 +504,7 @@ class Interrupt:
         return self
 
     def _note(self, number, _):
-        self.number = number
+        self._number = number
         if self._ranks.size == 1:
             self.__exit__()
 

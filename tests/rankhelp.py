@@ -1,0 +1,160 @@
+"""Several ranks in a test: threads that share a communicator of lists and NumPy sums, or real ones, under mpiexec."""
+
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import sys
+import threading
+import types
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tinyrmc.ranks import MpiRanks
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+class World:
+    """The part of MPI that MpiRanks uses, for the threads of one process; `machines` names where each rank runs."""
+
+    def __init__(self, machines):
+        self.calls = []  # (name, numbers) of everything that rank 0 has taken part in
+        self.machines, self.meeting, self.slots = machines, threading.Barrier(len(machines), timeout=60), [None] * len(machines)
+
+    def of(self, rank):
+        """What the module mpi4py.MPI is to this rank."""
+        return types.SimpleNamespace(
+            COMM_WORLD=Communicator(self, rank),
+            IN_PLACE="in place",
+            get_vendor=lambda: ("Threads", (1, 0)),
+            Get_processor_name=lambda: self.machines[rank],
+        )
+
+
+class Communicator:
+    def __init__(self, world, rank):
+        self.world, self.rank = world, rank
+
+    def Get_rank(self):
+        return self.rank
+
+    def Get_size(self):
+        return len(self.world.slots)
+
+    def _meet(self, name, array):
+        if self.rank == 0:
+            self.world.calls.append((name, array.size))
+        assert type(array) is np.ndarray and array.flags.c_contiguous
+        self.world.slots[self.rank] = array.copy()
+        self.world.meeting.wait()
+        everybodys = list(self.world.slots)
+        self.world.meeting.wait()
+        assert len({(other.shape, other.dtype) for other in everybodys}) == 1
+        return everybodys
+
+    def Allgather(self, own, gathered):
+        own = gathered[self.rank] if own == "in place" else own
+        gathered[...] = np.reshape(self._meet("Allgather", np.ascontiguousarray(own)), gathered.shape)
+
+    def Allreduce(self, own, total):
+        assert own == "in place"
+        first, *others = self._meet("Allreduce", total)
+        total[...] = first
+        for other in others:
+            total += other
+
+
+def on_ranks(size, function, machines=None):
+    """[function(ranks) or what it raised, for each rank], run side by side."""
+    world, results = World(machines or ["here"] * size), [None] * size
+
+    def live(rank):
+        try:
+            results[rank] = function(MpiRanks(world.of(rank)))
+        except BaseException as error:
+            results[rank] = error
+
+    threads = [threading.Thread(target=live, args=(rank,)) for rank in range(size)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return results
+
+
+def all_well(results):
+    for result in results:
+        if isinstance(result, BaseException):
+            raise result
+    return results
+
+
+def assert_close(line, other, tolerance):
+    """Two lines of metrics have the same names, texts, and numbers within a relative tolerance."""
+    assert line == {name: value if isinstance(value, str) else pytest.approx(value, rel=tolerance, abs=0) for name, value in other.items()}
+
+
+beside = Path(sys.executable).parent / "mpiexec"
+MPIEXEC = str(beside) if beside.exists() else shutil.which("mpiexec")
+MISSING = "mpi4py" if importlib.util.find_spec("mpi4py") is None else "mpiexec" if MPIEXEC is None else None
+real = pytest.mark.skipif(MISSING is not None, reason=f"needs {MISSING}: pip install 'tinyrmc[mpi]'")
+
+
+SURROUNDINGS = os.environ | {
+    **{name: "1" for name in ("OPENBLAS_NUM_THREADS", "OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM")},
+    "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",  # Open MPI, where there are fewer cores than ranks
+    "PYTHONPATH": str(ROOT),
+}
+STEPS = 20
+TINY = [
+    *"nth_farthest --model.mem-slots 2 --model.head-size 2 --model.num-heads 1 --data.dimensions 2 --data.rungs 2 1 3 1".split(),
+    *f"--data.passing 0.01 --train.steps {STEPS} --train.batch-size 50 --train.piece-size 16 --train.log-every 5".split(),
+    *"--train.evaluate-every 10 --seed 5".split(),
+]
+
+# The program, with fewer held-out examples, no pictures, and whatever trouble the environment asks for: TROUBLE = "rank step what".
+PROGRAM = """
+import errno, os, signal, sys, time
+import numpy as np
+from mpi4py import MPI
+from tinyrmc import discovery, plot, runs, train, training
+from tinyrmc.commands import run_main
+
+Task, rank = discovery.load_task("nth_farthest").Task, MPI.COMM_WORLD.Get_rank()
+Task.test_examples, plot.draw_run = 200, lambda run: []
+which, step, what = os.environ.get("TROUBLE", "-1 0 none").split(maxsplit=2)
+calls = 0
+
+def trouble(*args):
+    global calls
+    calls += 1
+    if rank == int(which) and calls == int(step):
+        exec(what)
+
+def troubled(function):
+    return lambda *args: (trouble(*args), function(*args))[1]
+
+where = os.environ.get("WHERE", "Task.after_update").split(".")
+owner = {"Task": Task, "Run": runs.Run, "Trainer": training.Trainer}[where[0]]
+setattr(owner, where[1], troubled(getattr(owner, where[1])))
+if os.environ.get("SLOWLY"):
+    Task.learning_rate = lambda self, step: time.sleep(0.05) or 1e-3
+run_main(train.main)
+"""
+
+
+def mpiexec(*words, ranks=2, **surroundings):
+    """A command line with the program on so many ranks."""
+    command = [MPIEXEC, "-n", str(ranks), sys.executable, "-m", "mpi4py", "-c", PROGRAM, *map(str, words)]
+    return {"args": command, "env": SURROUNDINGS | surroundings, "text": True}
+
+
+def run_ranks(*words, **surroundings):
+    """The finished process, without the frames in which Open MPI tells of exit codes. A run takes seconds; one that hangs is ended."""
+    done = subprocess.run(**mpiexec(*words, **surroundings), capture_output=True, timeout=30)
+    done.stderr = re.sub(r"-{20,}\n[^\n]*non-zero status.*?-{20,}\n", "", done.stderr, flags=re.DOTALL)
+    return done

@@ -1,0 +1,125 @@
+"""Tasks so small that a step takes a millisecond, and what tests of training ask of runs of theirs."""
+
+import dataclasses
+import itertools
+import os
+import signal
+
+import numpy as np
+import pytest
+
+from tinyrmc import LSTM, nn, primitives
+from tinyrmc.discovery import load_task
+from tinyrmc.fused import softmax_cross_entropy
+from tinyrmc.parallel import CAN_FORK
+from tinyrmc.training import Samples, Task, TrainConfig
+
+nth_farthest = load_task("nth_farthest")
+forks = pytest.mark.skipif(not CAN_FORK, reason="needs fork")
+KINDS = [False, pytest.param(True, marks=forks)]
+
+# Nothing here divides anything else evenly: pieces are of unequal length, and runs stop between two lines of metrics.
+TRAIN = TrainConfig(steps=12, batch_size=50, piece_size=16, learning_rate=3e-3, warmup_steps=4, decay=0.5, log_every=5, evaluate_every=10)
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    train: TrainConfig = TRAIN
+
+
+class Larger(Task):
+    """A task with nothing but what a task must have: which of two numbers is the larger one?"""
+
+    presets = {"tiny": ("two numbers", Config())}
+
+    def build(self, seed):
+        return nn.MLP(2, [8, 2], seed=np.random.default_rng(seed))
+
+    def draw(self, rng, count):
+        inputs = rng.normal(size=(count, 2)).astype(np.float32)
+        return {"inputs": inputs, "target": inputs.argmax(1)}
+
+    def loss(self, model, batch, carry):
+        logits = model(batch["inputs"])
+        losses = softmax_cross_entropy(logits, batch["target"])
+        return primitives.sum(losses), losses.size, {"accuracy": ((logits.data.argmax(1) == batch["target"]).sum(), losses.size)}, None
+
+
+class RunningSum(Task):
+    """A task with a carry: the sign of the sum of all numbers so far, of which each step brings one more."""
+
+    presets = {"tiny": ("numbers one by one", Config())}
+    carries = True
+    test_examples = 64
+
+    def build(self, seed):
+        network = nn.Module()
+        network.core, network.head = LSTM(1, 4, seed=1), nn.Linear(4, 2, seed=2)
+        return network
+
+    def draw(self, rng, count):
+        return {"x": rng.normal(size=(count, 1)).astype(np.float32)}
+
+    def loss(self, model, batch, carry):
+        rows = len(batch["x"])
+        if carry is None:
+            state, total = model.core.initial_state(rows), np.zeros((rows, 1))
+        else:
+            state, total = (carry["hidden"], carry["cell"]), carry["total"]
+        total = total + batch["x"]
+        output, state = model.core(batch["x"], state)
+        losses = softmax_cross_entropy(model.head(output), (total[:, 0] > 0).astype(int))
+        arrays = {"hidden": state[0].data, "cell": state[1].data, "total": total}
+        return primitives.sum(losses), rows, {"seen": (0 if carry is None else rows, rows)}, arrays
+
+
+def relations(core="rmc", **train):
+    """Nth farthest with a tiny network and a ladder that is climbed within a few steps."""
+    model = nth_farthest.CoreConfig(core=core, mem_slots=2, head_size=2, num_heads=2, hidden_size=5)
+    data = nth_farthest.DataConfig(objects=4, dimensions=2, rungs=((2, 1), (3, 1)), passing=0.01)
+    task = nth_farthest.Task(nth_farthest.Config(model, data, dataclasses.replace(TRAIN, **train)))
+    task.test_examples = 100
+    return task
+
+
+class Poisoned(Larger):
+    """Some steps bring a NaN."""
+
+    bad = frozenset()
+
+    def stream(self, model, seed):
+        samples = Samples(self.draw, seed)
+        clean = samples.batch
+
+        def batch(step, start, stop):
+            drawn = clean(step, start, stop)
+            if step + 1 in self.bad and start == 0:  # in one piece of several
+                drawn["inputs"][0, 0] = np.nan
+            return drawn
+
+        samples.batch = batch
+        return samples
+
+
+def poisoned(bad, **train):
+    task = Poisoned(Config(dataclasses.replace(TRAIN, **train)))
+    task.bad = frozenset(bad)
+    return task
+
+
+def assert_same_arrays(one, other):
+    assert list(one) == list(other)
+    for name in one:
+        assert one[name].dtype == other[name].dtype
+        np.testing.assert_array_equal(one[name], other[name], err_msg=name)
+
+
+def timeless(lines):
+    return [{name: value for name, value in line.items() if name != "seconds"} for line in lines]
+
+
+def stop_at(task, step, number=signal.SIGTERM):
+    """Send this process a signal while a step is computed: the `step`-th from now. The step is finished, the run then stops."""
+    steps = itertools.count(1)
+    task.after_update = lambda model: os.kill(os.getpid(), number) if next(steps) == step else None
+    return task
