@@ -19,7 +19,7 @@ from pathlib import Path
 from docutils import nodes
 from formulas import FORMULAS
 
-WIDE = 600  # pixels
+WIDE = 760  # pixels
 ITEM = re.compile(r"([\w*.]+(?:, [\w*.]+)*): +(\S.*)")
 GAP = re.compile(r" {2,}")
 INDEX = r"(?<![\w`])(?:sum|prod|[A-Za-z]|\])[_^](?:\w|\{[^}]+\})(?![\w^(])"  # x_t, sum_k, h_{i,t-1}, b^f, ]^D

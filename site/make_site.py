@@ -91,13 +91,13 @@ class Source:
 
     def relink(self, text: str, name: str) -> str:
         """Markdown that stands in the repository's file `name`, its links to other files turned to pages, or to copies of the files."""
-        return LINK.sub(lambda match: self._link(match[1], match[2], posixpath.dirname(name)), text)
+        return LINK.sub(lambda match: self._link(match[1], match[2], name), text)
 
-    def _link(self, label, target, folder):
+    def _link(self, label, target, name):
         path, hash, anchor = target.partition("#")
         if not path or re.match(r"[a-z]+:", target):
             return f"{label}({target})"
-        path = posixpath.normpath(posixpath.join(folder, path))
+        path = posixpath.normpath(posixpath.join(posixpath.dirname(name), path))
         shown = [self.pages[each] for each in (path, f"{path}/README.md", f"{path}/__init__.py") if each in self.pages]
         if shown:
             return f"{label}(/{shown[0]}{hash}{anchor})"
@@ -107,7 +107,7 @@ class Source:
             return f"{label}(/{path})"
         if (ROOT / path).is_dir():
             return label[1:-1]  # a folder that has nothing to show
-        raise SystemExit(f"error: {folder or '.'}: the link {label}({target}) leads to no file")
+        raise SystemExit(f"error: {name}: the link {label}({target}) leads to no file")
 
     def add_documents(self):
         """The documents and notebooks of the repository."""

@@ -30,7 +30,7 @@ FACTS = """(async () => {
         links: all("a[href]", e => e.href),
         pictures: all("img", e => [e.getAttribute("src"), e.alt, e.naturalWidth]),
         equations: all(".math", e => [e.textContent.slice(0, 60), e.querySelector("mjx-container")?.getBoundingClientRect().width ?? 0]),
-        errors: all("mjx-merror, [data-mjx-error]", e => e.outerHTML),
+        errors: all("mjx-merror, [data-mjx-error], mjx-assistive-mml [mathcolor=red]", e => e.outerHTML),  // red: an unknown command
         numbers: all("mjx-assistive-mml mlabeledtr > mtd:first-child", e => e.textContent.trim()),
         headings: all("h1", e => e.textContent.trim()).filter(text => text),
     };
@@ -272,7 +272,7 @@ def test_links_are_turned_to_pages_and_copies(tmp_path):
         "[a](/index.md#speed) [b](/reference/engine.md) c [d](/benchmarks/results/cpu.json) [`e`](https://e.org) [f](#here)"
     )
     assert (tmp_path / "benchmarks/results/cpu.json").read_bytes() == (ROOT / "benchmarks/results/cpu.json").read_bytes()
-    with pytest.raises(SystemExit, match=r"benchmarks: the link \[x\]\(gone\.md\) leads to no file"):
+    with pytest.raises(SystemExit, match=r"error: benchmarks/README\.md: the link \[x\]\(gone\.md\) leads to no file"):
         source.relink("[x](gone.md)", "benchmarks/README.md")
 
 
