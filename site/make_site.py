@@ -91,7 +91,10 @@ class Source:
 
     def relink(self, text: str, name: str) -> str:
         """Markdown that stands in the repository's file `name`, its links to other files turned to pages, or to copies of the files."""
-        return LINK.sub(lambda match: self._link(match[1], match[2], name), text)
+        parts = re.split(r"(^```.*?^```)", text, flags=re.DOTALL | re.MULTILINE)
+        for k in range(0, len(parts), 2):  # the others are code
+            parts[k] = LINK.sub(lambda match: self._link(match[1], match[2], name), parts[k])
+        return "".join(parts)
 
     def _link(self, label, target, name):
         path, hash, anchor = target.partition("#")
@@ -163,9 +166,13 @@ def table(head, rows) -> str:
 
 def module_page(name: str, path: str) -> str:
     """A module's own text, a link to its whole source, and what is public in it."""
-    link = f"_modules/tinyrmc/{name.replace('.', '/')}.html"
-    source = f'<p><a href="../{link}"><code>{path}</code></a></p>\n' if contents(f"tinyrmc.{name}") else ""
-    return f"# {name}\n\n{source}\n{rst(f'.. automodule:: tinyrmc.{name}')}"
+    return f"# {name}\n\n{whole_source(f'tinyrmc.{name}', path)}\n{rst(f'.. automodule:: tinyrmc.{name}')}"
+
+
+def whole_source(module: str, path: str) -> str:
+    """A link to the page of a module's code, which Sphinx makes where something of it is documented."""
+    page = f"../_modules/{module.replace('.', '/')}.html"
+    return f'<p><a href="{page}"><code>{path}</code></a></p>\n' if contents(module) else ""
 
 
 def task_page(name: str) -> str:
@@ -175,7 +182,7 @@ def task_page(name: str) -> str:
     module = load_task(name)
     task = module.Task
     title = module.__doc__.partition(":")[0]
-    parts = [f"# {title}\n", rst(f".. automodule:: tasks.{name}", "   :no-members:")]
+    parts = [f"# {title}\n", whole_source(f"tasks.{name}", f"tasks/{name}.py"), rst(f".. automodule:: tasks.{name}", "   :no-members:")]
     rows = []
     for preset, (says, config) in task.presets.items():
         train = config.train
@@ -229,7 +236,7 @@ def main(words=None) -> int:
     if missing:
         print(f"error: {', '.join(missing)} not installed; `python -m pip install -e '.[docs]'` installs what it takes", file=sys.stderr)
         return 2
-    for name in ("source", "html", "doctrees"):
+    for name in ("source", "html", "doctrees", "jupyter_execute"):
         shutil.rmtree(out / name, ignore_errors=True)
     source = Source(out / "source")
     shutil.copytree(HERE / "pages", source.folder)

@@ -268,9 +268,9 @@ def test_one_line_of_equations_becomes_several_that_may_wrap(monkeypatch):
 def test_links_are_turned_to_pages_and_copies(tmp_path):
     source = make_site.Source(tmp_path)
     text = "[a](../README.md#speed) [b](../tinyrmc/engine.py) [c](../tasks/) [d](results/cpu.json) [`e`](https://e.org) [f](#here)"
-    assert source.relink(text, "benchmarks/README.md") == (
-        "[a](/index.md#speed) [b](/reference/engine.md) c [d](/benchmarks/results/cpu.json) [`e`](https://e.org) [f](#here)"
-    )
+    turned = "[a](/index.md#speed) [b](/reference/engine.md) c [d](/benchmarks/results/cpu.json) [`e`](https://e.org) [f](#here)"
+    code = "\n```\nx[0](y)\n```\n"
+    assert source.relink(text + code + text, "benchmarks/README.md") == turned + code + turned
     assert (tmp_path / "benchmarks/results/cpu.json").read_bytes() == (ROOT / "benchmarks/results/cpu.json").read_bytes()
     with pytest.raises(SystemExit, match=r"error: benchmarks/README\.md: the link \[x\]\(gone\.md\) leads to no file"):
         source.relink("[x](gone.md)", "benchmarks/README.md")
