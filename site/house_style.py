@@ -22,8 +22,9 @@ from formulas import FORMULAS
 WIDE = 760  # pixels
 ITEM = re.compile(r"([\w*.]+(?:, [\w*.]+)*): +(\S.*)")
 GAP = re.compile(r" {2,}")
+FLAG = r"(?<![\w`.-])--[a-z][\w.-]*\w"  # --data.kind
 INDEX = r"(?<![\w`])(?:sum|prod|[A-Za-z]|\])[_^](?:\w|\{[^}]+\})(?![\w^(])"  # x_t, sum_k, h_{i,t-1}, b^f, ]^D
-MARKED = re.compile(rf"(`[^`]+`|\*\w(?:[^*]*\w)?[.?]?\*|{INDEX})")  # every second part of a split is code, emphasis or one of these
+MARKED = re.compile(rf"(`[^`]+`|\*\w(?:[^*]*\w)?[.?]?\*|{FLAG}|{INDEX})")  # every second part of a split is code, emphasis or one of these
 
 
 def rst(text: str) -> list[str]:
@@ -63,8 +64,8 @@ def _inline(text):
     for k, part in enumerate(parts):
         if k % 2 == 0:
             parts[k] = re.sub(r"([\\*|`]|_(?=\W|$))", r"\\\1", part)
-        elif part[0] == "`":
-            parts[k] = f"`{part}`"
+        elif part[0] in "`-":
+            parts[k] = f"``{part.strip('`')}``"
         elif part[0] != "*":
             base, kind, index = re.fullmatch(r"(.+?)([_^])\{?(.+?)\}?", part).groups()
             parts[k] = f"{base}\\ :{'sub' if kind == '_' else 'sup'}:`{index}`"

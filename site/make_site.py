@@ -177,6 +177,8 @@ def whole_source(module: str, path: str) -> str:
 
 def task_page(name: str) -> str:
     """A task in its own words, its presets, what is published about it, its grids, and the contents of its file."""
+    from house_style import FLAG
+
     from tinyrmc.discovery import load_task
 
     module = load_task(name)
@@ -186,7 +188,7 @@ def task_page(name: str) -> str:
     rows = []
     for preset, (says, config) in task.presets.items():
         train = config.train
-        rows.append([f"`{preset}`", says, f"{train.steps:,}", f"{train.batch_size:,}", f"{train.learning_rate:g}"])
+        rows.append([f"`{preset}`", re.sub(FLAG, r"`\g<0>`", says), f"{train.steps:,}", f"{train.batch_size:,}", f"{train.learning_rate:g}"])
     train = f"python -m tinyrmc.train {name}"
     parts += ["## Presets\n", table(["preset", "what it is", "steps", "examples a step", "learning rate"], rows)]
     parts += [f"```\n{train} {next(iter(task.presets))}\n{train} --help\n```\n"]

@@ -227,6 +227,7 @@ def test_every_formula_stands_at_something_that_is_documented(pages):
     [
         ("One line.\nTwo.", ["One line.", "Two.", ""]),
         ("Of `x`s, a*b, |k| and end_.", [r"Of ``x``\ s, a\*b, \|k\| and end\_.", ""]),
+        ("It (--data.count-from last) is.", ["It (``--data.count-from`` last) is.", ""]),
         ("*Nothing is half written.* So.", ["*Nothing is half written.* So.", ""]),
         ("x_t and W^f, not mem_slots.", [r"x\ :sub:`t` and W\ :sup:`f`, not mem_slots.", ""]),
         ("h_{i,t-1}", [r"h\ :sub:`i,t-1`", ""]),
