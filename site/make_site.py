@@ -188,7 +188,8 @@ def task_page(name: str) -> str:
     rows = []
     for preset, (says, config) in task.presets.items():
         train = config.train
-        rows.append([f"`{preset}`", re.sub(FLAG, r"`\g<0>`", says), f"{train.steps:,}", f"{train.batch_size:,}", f"{train.learning_rate:g}"])
+        says = re.sub(FLAG, r"`\g<0>`", says)
+        rows.append([f"`{preset}`", says, f"{train.steps:,}", f"{train.batch_size:,}", f"{train.learning_rate:g}"])
     train = f"python -m tinyrmc.train {name}"
     parts += ["## Presets\n", table(["preset", "what it is", "steps", "examples a step", "learning rate"], rows)]
     parts += [f"```\n{train} {next(iter(task.presets))}\n{train} --help\n```\n"]
