@@ -1,4 +1,4 @@
-"""What the engine costs beside the arithmetic, each in a fresh process: costs.py overhead|unroll|growth|products|programs [STEPS]
+"""What the engine costs beside the arithmetic, each in a fresh process: costs.py COST [STEPS]
 
 overhead: microseconds that recording and differentiating one operation take: a chain of additions of one element, both arguments tracked,
     forward and backward, less the same additions in bare NumPy.
@@ -7,6 +7,8 @@ unroll: the highest memory in use during backward relative to that during forwar
     the parameters and the buffer of their gradients.
 programs: milliseconds that drawing a batch of the task program_evaluation takes: 128 programs of up to 5 digits and 2 operations.
 growth: MiB by which the resident memory of a training process grows over 10,000 small steps, after 1,000 that do not count. Linux only.
+composed: how much longer a step takes on one core when a fused operation is composed of primitives, and when all of them are: of the
+    Relational Memory Core at 8 slots x 64, and of the Differentiable Neural Computer at 80 words x 64.
 products: which part of a step of 8 slots x 256 its matrix products take on one core, and how fast they run relative to large SGEMMs there.
 """
 
@@ -139,6 +141,32 @@ def products(steps: int = 20, batch: int = 128) -> dict[str, float]:
     }
 
 
+def composed(rounds: int = 7, batch: int = 128) -> dict[str, dict[str, float]]:
+    """{work: {operation: time of a step / of one in which nothing is composed}}, medians of steps that take turns, for those in use."""
+    names = {x: name for name, x in vars(fused).items() if isinstance(x, fused.Fused)}
+    as_it_is, used, found = fused.Fused.__call__, {}, {}
+
+    def seconds(trainer, composed):
+        def call(self, *args, **static):
+            used[self] = None
+            return (self.reference if self in composed else as_it_is.__get__(self))(*args, **static)
+
+        with patch.object(fused.Fused, "__call__", call):
+            began = time.perf_counter()
+            trainer.advance()
+            return time.perf_counter() - began
+
+    for work in (candidates.Work(batch, 8, 64), candidates.Work(batch, 80, 64, core="dnc", heads=4)):
+        trainer = Trainer(candidates.make_task(work))
+        used.clear()
+        with blas_threads(1):
+            seconds(trainer, ())
+            cases = {names[operation]: [operation] for operation in used} | {"all": [*used]}
+            pairs = {case: [(seconds(trainer, which), seconds(trainer, ())) for _ in range(rounds)] for case, which in cases.items()}
+        found[work.core] = {case: round(np.divide(*np.median(times, axis=0)), 2) for case, times in pairs.items()}
+    return found
+
+
 def programs(rounds: int = 200) -> float:
     """Milliseconds a batch; the median of some."""
     task = load_task("program_evaluation")
@@ -155,7 +183,7 @@ def programs(rounds: int = 200) -> float:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    measures = {measure.__name__: measure for measure in (overhead, unroll, growth, products, programs)}
+    measures = {measure.__name__: measure for measure in (overhead, unroll, growth, products, composed, programs)}
     parser.add_argument("cost", choices=measures)
     parser.add_argument("steps", type=int, nargs="?")
     options = parser.parse_args()

@@ -58,7 +58,8 @@ def execute(notebook, brief: bool = False):
     one_thread = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}  # small products, and always the same bits
     environment = {name: value for name, value in os.environ.items() if name != "TINYRMC_FAST"} | one_thread
     environment |= {"TINYRMC_FAST": "1"} if brief else {}
-    client = NotebookClient(notebook, timeout=LONGEST, record_timing=False, resources={"metadata": {"path": str(HERE)}})
+    options = {"record_timing": False, "coalesce_streams": True}  # how printed lines come in portions depends on the clock
+    client = NotebookClient(notebook, timeout=LONGEST, resources={"metadata": {"path": str(HERE)}}, **options)
     client.extra_arguments = ["--IPKernelApp.log_level=ERROR"]  # it warns of sockets that other users of this machine could read
     client.execute(env=environment)
     notebook.metadata = METADATA  # the kernel has added its version

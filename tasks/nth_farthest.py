@@ -240,7 +240,7 @@ class Task(BaseTask):
         data = config.data
         self.layout = (data.objects, data.dimensions)
         self.rungs = [*data.rungs, self.layout]
-        self.rung, self.final_rung = 0, f"{data.objects}x{data.dimensions}"
+        self.rung = 0
 
     def build(self, seed):
         return Network(self.config, seed)
@@ -276,6 +276,10 @@ class Task(BaseTask):
         if self.rung < len(self.rungs) - 1 and skill > self.config.data.passing:
             self.rung += 1
         return {"rung": f"{objects}x{dimensions}"}
+
+    def is_final(self, line):
+        objects, dimensions = self.layout
+        return line.get("rung") == f"{objects}x{dimensions}"
 
     def state(self):
         return {"rung": self.rung}

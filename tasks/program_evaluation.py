@@ -227,9 +227,9 @@ QUICK = Config(
     train=TrainConfig(steps=6000, batch_size=128, learning_rate=1e-3, decay=0.5),
 )
 ADDITION = Config(
-    model=ModelConfig(mem_slots=4, num_heads=4, head_size=16),
+    model=ModelConfig(mem_slots=4, num_heads=4, head_size=32),
     data=DataConfig(kind="addition", length=3),
-    train=TrainConfig(steps=12_000, batch_size=128, learning_rate=1e-3, decay=0.5),
+    train=TrainConfig(steps=8000, batch_size=128, learning_rate=1e-3, decay=0.5),
 )
 ADDITION5 = Config(
     model=ModelConfig(mem_slots=4, num_heads=4, head_size=32),
@@ -407,7 +407,7 @@ class Task(BaseTask):
 
     presets = {
         "quick": ("copy 5 digits, or --data.kind reverse, or double: minutes on a laptop, to 100 %", QUICK),
-        "addition": ("add two numbers of 3 digits; no whole run yet", ADDITION),
+        "addition": ("add two numbers of 3 digits: five to twenty minutes, to 100 %", ADDITION),
         "addition5": ("add two numbers of 5 digits; not run here", ADDITION5),
         "paper": ("2 operations on 5 digits with the paper's settings, or --data.kind addition, control; not run here", PAPER),
         "paper_hard": ("3 operations on 6 digits, the paper's harder variant; not run here", PAPER_HARD),
@@ -483,6 +483,11 @@ class Task(BaseTask):
                 self.level, self.losses = (length + 1, 1) if length < data.length else (length, nesting + 1), []
         return {"rung": f"{length}x{nesting}"}
 
+    def is_final(self, line):
+        length, nesting = self.full
+        mixed = self.config.data.curriculum in ("mix", "combine") and self.full != (1, 1)
+        return not mixed and line.get("rung", f"{length}x{nesting}") == f"{length}x{nesting}"
+
     def state(self):
         return {"level": self.level, "losses": self.losses}
 
@@ -543,12 +548,15 @@ class Task(BaseTask):
             text, target, answer = (decode(x, style) for x in (batch["inputs"][k, :end], batch["targets"][k, :size], answers[k, :size]))
             return text if len(text) <= 120 else f"{text[:119]}\N{HORIZONTAL ELLIPSIS}", target, answer
 
-        rows = {"the first eight held out": [row(k) for k in range(8)]}
-        rows[f"the next with a mistake ({len(wrong)} of {len(right)} have one)"] = [row(k) for k in wrong[wrong >= 8][:4]]
+        rows, mistaken = {"the first eight held out": [row(k) for k in range(8)]}, f"{len(wrong)} of {len(right)} have a mistake"
+        rows[f"{mistaken}, the next are" if (wrong >= 8).any() else mistaken] = [row(k) for k in wrong[wrong >= 8][:4]]
         constant, _ = judged(self._constant_answer(), batch)
         reach = np.where(counts.any(axis=0), counts.sum(axis=0), np.nan)  # how many answers are so long
         by_place = {"network": right.sum(axis=0) / reach, "constant answer": constant.sum(axis=0) / reach}
-        return [figures.answers(rows, by_place, folder / "answers.png")]
+        data = self.config.data
+        size = f"{data.length} digits" if data.kind in MEMORY else f"{data.length} digits, nesting {data.nesting}"
+        title = f"{data.kind}, {size}; {self.config.model.core}, decoder {decoder}; wrong characters are marked"
+        return [figures.answers(rows, by_place, folder / "answers.png", title)]
 
 
 # --- The floor ----------------------------------------------------------------------------------------------------------------------------

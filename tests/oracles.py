@@ -166,96 +166,124 @@ def dnc(xp, P, setting, inputs, state):
 
 
 def dnc_step(xp, P, setting, x, state):
-    N, W, R, H = (setting[name] for name in "NWRH")
+    """One example: input x (D,), state as in `dnc` without the batch. Returns the output and the next state."""
     memory, usage, links, precedence, write, read, words, controller = state
-    words_of_memory, readers, writers = range(N), range(R), range(H)
+    hidden, controller = controlled(xp, P, setting, xp.concatenate([x, *words]), controller)
+    told = told_by(xp, P, setting, hidden)
 
-    seen = xp.concatenate([x, *words])
-    if setting["controller"] == "lstm":
-        layers, after = [], []
-        for layer, (h, c) in enumerate(controller):
-            own = {name: P[f"controller.layers.{layer}.gates.{name}"] for name in ("weight", "bias")}
-            z = xp.dot(xp.concatenate([seen, *layers[-1:], h]), own["weight"]) + own["bias"]
-            i, j, f, o = (z[k * len(h) : (k + 1) * len(h)] for k in range(4))
-            c = logistic(xp, f + 1.0) * c + logistic(xp, i) * xp.tanh(j)
-            h = logistic(xp, o) * xp.tanh(c)
-            layers.append(h)
-            after.append((bounded(xp, h, setting["clip"]), bounded(xp, c, setting["clip"])))
-        hidden = xp.concatenate(layers)
-    else:
-        hidden, after = seen, []
-        for layer in range(setting["layers"]):
-            hidden = xp.dot(hidden, P[f"controller.{layer}.weight"]) + P[f"controller.{layer}.bias"]
-            hidden = xp.where(hidden > 0, hidden, 0.0 * hidden)
-    hidden = bounded(xp, hidden, setting["clip"])
-
-    told = xp.dot(hidden, P["interface.weight"]) + P["interface.bias"]
-    place = 0
-
-    def take(size):
-        nonlocal place
-        place += size
-        return told[place - size : place]
-
-    write_keys = [take(W) for _ in writers]
-    write_strengths = [take(1)[0] for _ in writers]
-    erase = [logistic(xp, take(W)) for _ in writers]
-    values = [take(W) for _ in writers]
-    allocation_gates = [logistic(xp, take(1)[0]) for _ in writers]
-    write_gates = [logistic(xp, take(1)[0]) for _ in writers]
-    free_gates = [logistic(xp, take(1)[0]) for _ in readers]
-    read_keys = [take(W) for _ in readers]
-    read_strengths = [take(1)[0] for _ in readers]
-    modes = [softmax(xp, list(take(1 + 2 * H))) for _ in readers]
-    assert place == len(told)
-
-    def by_content(key, strength):
-        strength = xp.log(1 + xp.exp(strength)) + (setting["strength"] == "oneplus")
-        scores = []
-        for word in memory:
-            lengths = (xp.dot(key, key) + 1e-6) ** 0.5 * (xp.dot(word, word) + 1e-6) ** 0.5
-            scores.append(strength * xp.dot(key, word) / (lengths + 1e-6))
-        return softmax(xp, scores)
-
-    written = [1 - product(1 - constant(write[h][n]) for h in writers) for n in words_of_memory]
-    retained = [product(1 - free_gates[r] * read[r][n] for r in readers) for n in words_of_memory]
-    usage = [(usage[n] + written[n] - usage[n] * written[n]) * retained[n] for n in words_of_memory]
-
-    pretended, new_write = list(usage), []
-    for h in writers:
-        u = [1e-6 + (1 - 1e-6) * number for number in pretended]
-        order = [(constant(number), n) for n, number in enumerate(u)]
-        allocated = [(1 - u[n]) * product(u[m] for m in words_of_memory if order[m] < order[n]) for n in words_of_memory]
-        found = by_content(write_keys[h], write_strengths[h])
-        g_a, g_w = allocation_gates[h], write_gates[h]
-        new_write.append([g_w * (g_a * allocated[n] + (1 - g_a) * found[n]) for n in words_of_memory])
-        pretended = [pretended[n] + (1 - pretended[n]) * g_a * g_w * allocated[n] for n in words_of_memory]
-    write = new_write
-
+    usage = usage_after(usage, write, read, told["free_gates"])
+    write = write_weightings(xp, setting, told, memory, usage)
     memory = [
-        memory[n] * product(1 - write[h][n] * erase[h] for h in writers) + sum(write[h][n] * values[h] for h in writers)
-        for n in words_of_memory
+        word * product(1 - w[n] * erase for w, erase in zip(write, told["erase"], strict=True))
+        + sum(w[n] * value for w, value in zip(write, told["values"], strict=True))
+        for n, word in enumerate(memory)
     ]
-
-    def linked(h, i, j):
-        return 0.0 if i == j else (1 - write[h][i] - write[h][j]) * links[h][i][j] + write[h][i] * precedence[h][j]
-
-    links = [[[linked(h, i, j) for j in words_of_memory] for i in words_of_memory] for h in writers]
-    precedence = [[(1 - sum(write[h])) * precedence[h][n] + write[h][n] for n in words_of_memory] for h in writers]
-
-    new_read = []
-    for r in readers:
-        found = by_content(read_keys[r], read_strengths[r])
-        weighting = []
-        for n in words_of_memory:
-            back = [sum(links[h][m][n] * read[r][m] for m in words_of_memory) for h in writers]
-            forward = [sum(links[h][n][m] * read[r][m] for m in words_of_memory) for h in writers]
-            weighting.append(sum(mode * way for mode, way in zip(modes[r], [*back, *forward, found[n]], strict=True)))
-        new_read.append(weighting)
-    words = [sum(weighting[n] * memory[n] for n in words_of_memory) for weighting in new_read]
+    links = [links_after(L, p, w) for L, p, w in zip(links, precedence, write, strict=True)]
+    precedence = [[(1 - sum(w)) * p[n] + w[n] for n in range(len(w))] for p, w in zip(precedence, write, strict=True)]
+    read = read_weightings(xp, setting, told, memory, links, read)
+    words = [sum(share * word for share, word in zip(weighting, memory, strict=True)) for weighting in read]
 
     output = xp.dot(xp.concatenate([hidden, *words]), P["output.weight"]) + P["output.bias"]
-    return bounded(xp, output, setting["clip"]), (memory, usage, links, precedence, write, new_read, words, after)
+    return bounded(xp, output, setting["clip"]), (memory, usage, links, precedence, write, read, words, controller)
+
+
+def controlled(xp, P, setting, seen, state):
+    """The controller's output for what it sees, and its next state: LSTM layers side by side, or ReLU layers without a state."""
+    clip = setting["clip"]
+    if setting["controller"] == "feedforward":
+        for layer in range(setting["layers"]):
+            seen = xp.dot(seen, P[f"controller.{layer}.weight"]) + P[f"controller.{layer}.bias"]
+            seen = xp.where(seen > 0, seen, 0.0 * seen)
+        return bounded(xp, seen, clip), []
+    layers, after = [], []
+    for layer, (h, c) in enumerate(state):
+        own = {name: P[f"controller.layers.{layer}.gates.{name}"] for name in ("weight", "bias")}
+        z = xp.dot(xp.concatenate([seen, *layers[-1:], h]), own["weight"]) + own["bias"]
+        i, j, f, o = (z[k * len(h) : (k + 1) * len(h)] for k in range(4))
+        c = logistic(xp, f + 1.0) * c + logistic(xp, i) * xp.tanh(j)
+        h = logistic(xp, o) * xp.tanh(c)
+        layers.append(h)
+        after.append((bounded(xp, h, clip), bounded(xp, c, clip)))
+    return bounded(xp, xp.concatenate(layers), clip), after
+
+
+def told_by(xp, P, setting, hidden):
+    """The interface: what the controller tells the heads, by name, an entry for each head."""
+    W, R, H = (setting[name] for name in "WRH")
+    numbers = iter(xp.dot(hidden, P["interface.weight"]) + P["interface.bias"])
+
+    def rows(count, width):
+        return [xp.stack([next(numbers) for _ in range(width)]) for _ in range(count)]
+
+    told = {
+        "write_keys": rows(H, W),
+        "write_strengths": [row[0] for row in rows(H, 1)],
+        "erase": [logistic(xp, row) for row in rows(H, W)],
+        "values": rows(H, W),
+        "allocation_gates": [logistic(xp, row[0]) for row in rows(H, 1)],
+        "write_gates": [logistic(xp, row[0]) for row in rows(H, 1)],
+        "free_gates": [logistic(xp, row[0]) for row in rows(R, 1)],
+        "read_keys": rows(R, W),
+        "read_strengths": [row[0] for row in rows(R, 1)],
+        "read_modes": [softmax(xp, list(row)) for row in rows(R, 1 + 2 * H)],
+    }
+    assert not list(numbers)
+    return told
+
+
+def content_weighting(xp, setting, memory, key, strength):
+    """C(M, k, beta): the softmax over words of their cosine with the key, times beta."""
+    beta = xp.log(1 + xp.exp(strength)) + (setting["strength"] == "oneplus")
+    scores = []
+    for word in memory:
+        lengths = (xp.dot(key, key) + 1e-6) ** 0.5 * (xp.dot(word, word) + 1e-6) ** 0.5
+        scores.append(beta * xp.dot(key, word) / (lengths + 1e-6))
+    return softmax(xp, scores)
+
+
+def usage_after(usage, write, read, free_gates):
+    """u = (u + w - u w) psi: in use is what was written a step ago, by any head, and is not freed by a head that read it."""
+    after = []
+    for n, u in enumerate(usage):
+        written = 1 - product(1 - constant(w[n]) for w in write)
+        retained = product(1 - free * w[n] for free, w in zip(free_gates, read, strict=True))  # psi
+        after.append((u + written - u * written) * retained)
+    return after
+
+
+def allocation_weighting(usage):
+    """a[n] = (1 - u[n]) times the usage of all words that are less in use; of two in equal use the first is."""
+    u = [1e-6 + (1 - 1e-6) * number for number in usage]
+    order = [(constant(number), n) for n, number in enumerate(u)]
+    return [(1 - u[n]) * product(u[m] for m in range(len(u)) if order[m] < order[n]) for n in range(len(u))]
+
+
+def write_weightings(xp, setting, told, memory, usage):
+    """w = g_w (g_a a + (1 - g_a) c), head after head: what one head will write to by allocation is in use for the next."""
+    weightings = []
+    heads = zip(told["write_keys"], told["write_strengths"], told["allocation_gates"], told["write_gates"], strict=True)
+    for key, strength, g_a, g_w in heads:
+        a, c = allocation_weighting(usage), content_weighting(xp, setting, memory, key, strength)
+        weightings.append([g_w * (g_a * a[n] + (1 - g_a) * c[n]) for n in range(len(a))])
+        usage = [u + (1 - u) * g_a * g_w * a[n] for n, u in enumerate(usage)]
+    return weightings
+
+
+def links_after(links, precedence, write):
+    """L[i][j] = (1 - w[i] - w[j]) L[i][j] + w[i] p[j]: how much word i was written right after word j; nothing links to itself."""
+    N = range(len(write))
+    return [[0.0 if i == j else (1 - write[i] - write[j]) * links[i][j] + write[i] * precedence[j] for j in N] for i in N]
+
+
+def read_weightings(xp, setting, told, memory, links, read):
+    """Each head's mixture, by its read modes, of the ways back in time, L^T w, the ways forward, L w, and of what its key finds."""
+    N, weightings = range(len(memory)), []
+    for key, strength, modes, w in zip(told["read_keys"], told["read_strengths"], told["read_modes"], read, strict=True):
+        back = [[sum(L[m][n] * w[m] for m in N) for n in N] for L in links]
+        forward = [[sum(L[n][m] * w[m] for m in N) for n in N] for L in links]
+        ways = [*back, *forward, content_weighting(xp, setting, memory, key, strength)]
+        weightings.append([sum(mode * way[n] for mode, way in zip(modes, ways, strict=True)) for n in N])
+    return weightings
 
 
 def entnet(xp, P, inputs, slots):

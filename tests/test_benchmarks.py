@@ -387,6 +387,9 @@ def test_the_engines_costs_can_be_measured():
     assert 0.5 < costs.unroll(steps=3, batch=2) < 2
     products = costs.products(steps=1, batch=2)
     assert 0 < products["share_of_step"] < 1 and products["of_sgemm"] > 0
+    ratios = costs.composed(rounds=1, batch=2)
+    assert {"attention", "all"} <= set(ratios["rmc"]) and {"temporal_links", "all"} <= set(ratios["dnc"])
+    assert all(0 < ratio < math.inf for x in ratios.values() for ratio in x.values())
     assert 0 < costs.programs(rounds=2) < 1000
     growth = costs.growth(steps=2, uncounted=1)
     assert growth is None or math.isfinite(growth)

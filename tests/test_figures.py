@@ -39,31 +39,38 @@ def drawn(panel):
 # --- Learning curves ----------------------------------------------------------------------------------------------------------------------
 
 
-def test_a_group_is_its_mean_and_range_over_shared_steps():
-    runs = [lines_of([0.1, 0.5, 0.9]), lines_of([0.3, 0.7]), [*lines_of([0.2, 0.6]), {"step": 250, TEST: 0.8}, {"step": 300, "loss": 1.0}]]
-    (panel,) = curves._draw_learning_curve({"rmc": runs, "lstm": [lines_of([0.4])]}, {}, [TEST]).axes
+def test_a_group_is_its_mean_and_range_dotted_where_some_have_ended():
+    runs = [lines_of([0.1, 0.5, 0.9]), lines_of([0.3, 0.7]), [*lines_of([0.2, 0.6]), {"step": 250, TEST: 0.7}, {"step": 300, "loss": 1.0}]]
+    figure = curves._draw_learning_curve({"rmc": runs, "lstm": [lines_of([0.4])]}, {}, [TEST])
+    (panel,) = figure.axes
     lines = drawn(panel)
-    x, y = lines["rmc: mean and range of 3 seeds"]
-    np.testing.assert_array_equal(x, [100, 200])
-    np.testing.assert_allclose(y, [0.2, 0.6])
-    np.testing.assert_allclose(lines["lstm"][1], [0.4])
+    x, y = lines["rmc: 3 seeds, dotted: 1 to 2"]
+    np.testing.assert_array_equal(x, [100, 200, 250, 300])
+    np.testing.assert_allclose(y, [0.2, 0.6, np.nan, np.nan])
+    (dotted,) = (line for line in panel.lines if line.get_linestyle() != "-" and line.get_color() == style.COLOURS[0])
+    np.testing.assert_array_equal(dotted.get_xdata(), x)
+    np.testing.assert_allclose(dotted.get_ydata(), [0.2, 0.6, (0.7 + 0.7) / 2, 0.9])  # 0.7: half-way from 0.5 to 0.9
+    np.testing.assert_allclose(lines["lstm: 1 seed"][1], [0.4])
     (band,) = panel.collections
     corners = {(round(x), round(y, 6)) for x, y in band.get_paths()[0].vertices}
-    assert corners == {(100, 0.1), (100, 0.3), (200, 0.5), (200, 0.7)}
+    assert corners == {(100, 0.1), (100, 0.3), (200, 0.5), (200, 0.7), (250, 0.7), (300, 0.9)}
+    (legend,) = figure.legends
+    says = "mean of the seeds, in a band from the lowest to the highest; dotted where not all of them count"
+    assert legend.get_title().get_text() == says
 
 
 def test_null_and_missing_values_are_skipped_and_a_repeated_step_counts_once():
     lines = [{"step": 1, TEST: None}, {"step": 2, TEST: 0.5}, {"step": 3}, {"step": 2, TEST: 0.7}]
-    steps, values = figures.shared_points([lines], TEST)
-    assert steps.tolist() == [2] and values.tolist() == [[0.7]]
+    steps, values = curves.measured(lines, TEST)
+    assert steps.tolist() == [2] and values.tolist() == [0.7]
 
 
-def test_nothing_in_common_is_an_error():
-    with pytest.raises(ValueError, match="the runs of 'rmc' have no step in common"):
-        curves._draw_learning_curve({"rmc": [lines_of([0.1]), lines_of([0.1], every=70)]}, {}, [TEST])
+def test_runs_without_a_value_are_an_error():
+    with pytest.raises(ValueError, match="the runs of 'rmc' have no value of test_accuracy"):
+        curves._draw_learning_curve({"rmc": [lines_of([None]), lines_of([0.1], "loss")]}, {}, [TEST])
 
 
-def test_only_a_single_run_shows_its_training_batches_and_rungs():
+def test_only_a_single_run_shows_its_rungs():
     lines = [
         {"step": 100, "accuracy": 0.6, "rung": "3x2"},
         {"step": 200, "accuracy": 0.8, "rung": "3x2", TEST: 0.3},
@@ -73,13 +80,20 @@ def test_only_a_single_run_shows_its_training_batches_and_rungs():
     ]
     assert figures.rung_starts(lines) == [(0, "3x2"), (200, "3x4"), (300, "4x4")]
     (panel,) = curves._draw_learning_curve({"rmc": [lines]}, {}, [TEST]).axes
-    np.testing.assert_allclose(drawn(panel)["on its training batches, current rung"][1], [0.6, 0.8, 0.7, 0.5])
+    assert set(drawn(panel)) == {"rmc"}
     assert [text.get_text() for text in panel.texts] == ["3x2", "3x4", "4x4"]
     ticks = [line.get_xdata()[0] for line in panel.lines if list(line.get_ydata()) == [0, 0.02, 0.05]]
     assert ticks == [0, 200, 300]
 
     (panel,) = curves._draw_learning_curve({"rmc": [lines], "lstm": [lines]}, {}, [TEST]).axes
     assert set(drawn(panel)) == {"rmc", "lstm"} and not panel.texts
+
+
+def test_training_batches_are_drawn_where_they_are_given():
+    lines = [{"step": 100, "accuracy": 0.6}, {"step": 200, "accuracy": 0.8, TEST: 0.3}, {"step": 210, TEST: 0.45}]
+    (panel,) = curves._draw_learning_curve({"rmc": [lines]}, {}, [TEST], training=lines[1:]).axes
+    x, y = drawn(panel)["on training batches of the task itself"]
+    assert (x.tolist(), y.tolist()) == ([200], [0.8])
 
 
 def test_each_metric_has_a_panel_with_its_own_references():
@@ -107,6 +121,9 @@ def test_labels_of_references_keep_their_order_and_never_touch():
 
 def test_a_reference_is_labelled_on_the_side_where_the_curve_is_not():
     for end, side in ((0.52, -1), (0.48, 1)):
+        runs = [lines_of([0.2, end, end, end]), lines_of([0.2, end])]  # the second half is dotted
+        (panel,) = curves._draw_learning_curve({"lstm": runs}, {TEST: {"floor": 0.5}}, [TEST]).axes
+        assert np.sign(panel.texts[0].get_position()[1] - 0.5) == side
         (panel,) = curves._draw_learning_curve({"lstm": [lines_of([0.2, end, end, end])]}, {TEST: {"floor": 0.5}}, [TEST]).axes
         assert np.sign(panel.texts[0].get_position()[1] - 0.5) == side
 
@@ -180,7 +197,9 @@ def assert_words_are_apart_and_inside(figure):
         figure.draw_without_rendering()
     words = [*figure.texts, *(text for legend in figure.legends for text in legend.get_texts())]
     for axes in figure.axes:
-        words += [*axes.get_xticklabels(), *axes.get_yticklabels(), axes.xaxis.label, axes.yaxis.label, axes.title, axes._left_title]
+        ticks = [tick for axis in (axes.xaxis, axes.yaxis) for tick in axis._update_ticks()]  # those that are drawn
+        words += [label for tick in ticks for label in (tick.label1, tick.label2)]
+        words += [axes.xaxis.label, axes.yaxis.label, axes.title, axes._left_title]
         words += axes.texts
     boxes = [(word.get_text(), word.get_window_extent()) for word in words if word.get_text() and word.get_visible()]
     for (one, a), (other, b) in itertools.combinations(boxes, 2):
@@ -334,23 +353,9 @@ def make_run(tmp_path):
     return make
 
 
-def labels(*runs):
-    return {label: [run.config["seed"] for run in members] for label, members in plot.group_runs(list(runs)).items()}
-
-
-def test_seeds_make_one_group_and_cores_another(make_run):
-    runs = [make_run(seed=3), make_run(small(core="lstm"), seed=3), make_run(seed=1), make_run(seed=2)]
-    assert labels(*runs) == {"quick, rmc": [3, 1, 2], "quick, lstm": [3]}
-
-
-def test_what_preset_and_core_do_not_tell_apart_is_named(make_run):
-    runs = [make_run(small(mem_slots=n, forget_bias=b), seed=n) for n, b in ((4, 1.0), (8, 1.0), (4, 0.5))]
-    assert list(labels(*runs, make_run(preset="ladder"))) == [
-        "quick, rmc",
-        "quick, rmc, model.mem_slots 8",
-        "quick, rmc, model.forget_bias 0.5",
-        "ladder, rmc",
-    ]
+def words(core=""):
+    """What `small` is called."""
+    return f"quick{core} --model.head-size 2 --model.num-heads 2 --train.batch-size 8"
 
 
 def test_what_the_command_draws(make_run, tmp_path, monkeypatch, capsys):
@@ -358,21 +363,59 @@ def test_what_the_command_draws(make_run, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(figures, "learning_curve", lambda *words: seen.append(words) or words[3])
     runs = [make_run(seed=0), make_run(seed=1, values=[0.3]), make_run(small(core="lstm"))]
     assert plot.main([*(str(run.path) for run in runs), "--out", str(tmp_path / "all.png")]) == 0
-    ((groups, references, metrics, out, title, axis),) = seen
-    assert axis == "steps"
+    ((groups, references, metrics, out, title, axes, cores, training),) = seen
+    assert training == []  # of a single run alone
+    assert axes == ("steps",) and cores == ["rmc", "lstm"]
     assert capsys.readouterr().out == f"{out}\n" and out == tmp_path / "all.png" and title == "nth_farthest"
-    assert groups == {"quick, rmc": [runs[0].metrics(), runs[1].metrics()], "quick, lstm": [runs[2].metrics()]}
+    assert groups == {words(): [runs[0].metrics(), runs[1].metrics()], words(" --model.core lstm"): [runs[2].metrics()]}
     assert metrics == [TEST, "test_accuracy_without_self"]
     assert references == nth_farthest.Task(small()).references()
+
+
+def test_against_several_axes_only_the_headline_is_drawn(make_run, tmp_path, monkeypatch, capsys):
+    seen = []
+    monkeypatch.setattr(figures, "learning_curve", lambda *words: seen.append((words[2], words[5])) or words[3])
+    run = str(make_run().path)
+    for words in (["--against", "steps,samples,hours"], ["--against", "hours"]):
+        assert plot.main([run, *words, "--out", str(tmp_path / "a.png")]) == 0
+    assert seen == [([TEST], ("steps", "samples", "hours")), ([TEST, "test_accuracy_without_self"], ("hours",))]
+    capsys.readouterr()
+    for words in ("step", "steps,steps", "steps,", ""):
+        with pytest.raises(SystemExit) as caught:
+            plot.run_main(lambda words=words: plot.main([run, "--against", words]))
+        says = f"error: argument --against: takes steps, samples, hours, or several with commas between, not {words!r} "
+        assert caught.value.code == 2 and capsys.readouterr().err.startswith(says)
 
 
 def test_different_references_are_named_after_their_groups(make_run, tmp_path, monkeypatch):
     seen = []
     monkeypatch.setattr(figures, "learning_curve", lambda *words: seen.append(words))
-    large = dataclasses.replace(small(), data=dataclasses.replace(small().data, objects=8))
-    plot.draw_curves([make_run(), make_run(large, preset="other")], tmp_path / "a.png")
-    values = seen[0][1][TEST]
-    assert values["quick, rmc: only the self query"] == 0.5 and values["other, rmc: only the self query"] == 0.25
+    large = dataclasses.replace(small(), data=dataclasses.replace(small().data, objects=8, dimensions=16))
+    plot.draw_curves([make_run(), make_run(small(core="lstm")), make_run(large)], tmp_path / "a.png")
+    name = "quick --model.head-size 2 --model.num-heads 2 --data.objects 8 --data.dimensions 16 --train.batch-size 8"
+    quick, large = (nth_farthest.Task(config).references()[TEST] for config in (small(), large))
+    floors = {label: {f"{words()} and 1 more: {label}": quick[label], f"{name}: {label}": large[label]} for label in quick}
+    assert seen[0][1][TEST] == {**floors["only the self query"], **floors["ranking by own norm"], f"{name}: paper (RMC)": 0.91}
+
+
+def test_a_picture_of_one_configuration_has_its_words_in_the_title(make_run, tmp_path, monkeypatch):
+    titles = []
+    monkeypatch.setattr(figures, "learning_curve", lambda *words: titles.append(words[4]))
+    for runs in ([make_run()], [make_run(), make_run(seed=1)], [make_run(), make_run(small(core="lstm"))]):
+        plot.draw_curves(runs, tmp_path / "a.png")
+    assert titles == [f"nth_farthest {words()}, seed 0", f"nth_farthest {words()}", "nth_farthest"]
+
+
+def test_training_batches_of_easier_rungs_are_not_drawn(make_run, tmp_path, monkeypatch):
+    """On three vectors a network may be right more often than the floors of four: it has solved nothing yet."""
+    seen = []
+    monkeypatch.setattr(figures, "learning_curve", lambda *words: seen.append(words[7]))
+    run = make_run(values=[])
+    lines = [{**line, "accuracy": 0.9, "rung": rung} for line, rung in zip(lines_of([0.3, 0.4, 0.5]), ["3x1", "3x4", "4x4"], strict=True)]
+    for line in lines:
+        run.log(line)
+    plot.draw_curves([run], tmp_path / "a.png")
+    assert seen == [lines[2:]]
 
 
 def test_a_single_run_gets_its_tasks_pictures_beside_the_curve(make_run, tmp_path, capsys):
@@ -390,6 +433,20 @@ def test_a_single_run_gets_its_tasks_pictures_beside_the_curve(make_run, tmp_pat
     assert [path.name for path in elsewhere.iterdir()] == ["curve.png"]  # nothing else is written, or overwritten, there
 
 
+def test_what_cannot_be_drawn_is_left_out_and_said(make_run, tmp_path, monkeypatch, capsys):
+    seen = []
+    monkeypatch.setattr(figures, "learning_curve", lambda *words: seen.append(words) or words[3])
+    run, fresh, longer = make_run(values=[0.2]), make_run(seed=1, values=[]), make_run(values=[0.2, 0.3])
+    assert plot.main([str(run.path.parent), "--out", str(tmp_path / "a.png")]) == 0
+    assert seen[0][0] == {words(): [longer.metrics()]}
+    assert capsys.readouterr().err.splitlines() == [
+        f"left out: {fresh.path} has not been evaluated yet",
+        f"left out: {run.path} has the configuration and seed of {longer.path}",
+    ]
+    with pytest.raises(RunError, match=r"there is no evaluated run in (\S+) \(\1 has not been evaluated yet\); train one, or give"):
+        plot.main([str(fresh.path)])
+
+
 def error_of(runs, out="a.png"):
     with pytest.raises(RunError) as caught:
         plot.draw_curves(runs, Path(out))
@@ -398,17 +455,12 @@ def error_of(runs, out="a.png"):
 
 
 def test_errors_name_the_run_and_the_remedy(make_run, tmp_path):
-    run, fresh = make_run(), make_run(seed=1, values=[])
-    assert error_of([run, fresh]) == f"{fresh.path} has no line with test_accuracy yet; train it until its first evaluation"
+    run = make_run()
     assert "different tasks; plot them one by one" in error_of([run, make_run(task="other")])
-    assert f"{run.path} and {run.path} have the same configuration and seed; give one of them" == error_of([run, run])
     assert "give --out a name that ends in .png" in error_of([run], run.path / "metrics.jsonl")
     assert "No such file or directory; give python -m tinyrmc.plot a writable place with --out" in error_of([run], tmp_path / "no/a.png")
-    apart = make_run(seed=2, values=[])
-    apart.log({"step": 137, TEST: 0.5})
-    text = error_of([run, apart])
-    assert text.startswith("the runs of 'quick, rmc' were never evaluated at the same step; ")
-    assert text.endswith("is the shortest, leave it out")
+    nothing = make_run(seed=2, values=[None])
+    assert error_of([nothing]) == f"the runs of '{words()}' have no value of test_accuracy; leave them out"
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import io
 import itertools
 import json
 import re
+from types import SimpleNamespace
 
 import fakecupy
 import numpy as np
@@ -473,6 +474,15 @@ def test_the_others_do_not_climb(curriculum):
     assert [task.observe(step, {"loss": 1.0}) for step in range(5)] == [{}] * 5 and task.state() == before
 
 
+def test_only_batches_at_full_length_and_nesting_are_of_the_task_itself():
+    """What the held-out examples are like; see `test_levels_climb_length_first` for what those of training are."""
+    lines = [{"rung": "2x1"}, {"rung": "3x1"}, {"rung": "3x2"}]
+    for curriculum, final in {"naive": [False, False, True], "combine": [False] * 3, "mix": [False], "baseline": [True]}.items():
+        task = task_of(kind="program", length=3, nesting=2, curriculum=curriculum)
+        assert [task.is_final(line) for line in (lines if task.config.data.climbs else [{}])] == final
+    assert task_of(kind="copy", length=1, curriculum="mix").is_final({})  # nothing to mix
+
+
 def test_a_checkpoint_keeps_the_level():
     task = task_of(train={"log_every": 1, "evaluate_every": 10}, kind="copy", length=3, curriculum="combine", patience=2, threshold=5.0)
     trainer = Trainer(task, seed=1)
@@ -877,7 +887,7 @@ def test_impossible_data_is_refused(values, says):
 
 def test_mistakes_are_marked():
     rows = {"some": [("12+3", "15", "15"), ("9-9", "0", "7")], "none": []}
-    figure = _draw_answers(rows, {"network": np.array([0.5, 1.0]), "constant answer": np.array([0.1, 0.2])})
+    figure = _draw_answers(rows, {"network": np.array([0.5, 1.0]), "constant answer": np.array([0.1, 0.2])}, "a title")
     (cell,) = figure.artists
     (marked,) = [text for text in figure.texts if text.get_color() == "white"]
     left, bottom, width, height = cell.get_x(), cell.get_y(), cell.get_width(), cell.get_height()
@@ -891,6 +901,27 @@ def test_a_picture_of_a_network(data, tmp_path):
     task = task_of(**data)
     (path,) = task.pictures(network_of(task, np.float32), tmp_path)
     assert path.name == "answers.png" and path.stat().st_size > 5000
+
+
+def test_the_picture_says_what_was_asked_and_how_often_it_was_right(tmp_path, monkeypatch):
+    seen = []
+    monkeypatch.setattr("tinyrmc.figures.answers", lambda *words: seen.append(words))
+    task = task_of(model={"decoder": "own_predictions"}, kind="addition", length=2, nesting=2)
+    network = network_of(task, np.float32)
+    task.pictures(network, tmp_path)
+    batch = Samples(task.draw, HELD_OUT_SEED).batch(0, 0, 512)
+    right = {"targets": batch["targets"]}
+    monkeypatch.setattr(type(network), "__call__", lambda self, *words: SimpleNamespace(data=np.eye(45)[right["targets"].T]))
+    task.pictures(network, tmp_path)
+    right["targets"] = batch["targets"].copy()
+    right["targets"][20, 0] += 1
+    task.pictures(network, tmp_path)
+    (rows, *_, title), (whole, *_), (once, *_) = seen
+    assert title == "addition, 2 digits, nesting 2; rmc, decoder own_predictions; wrong characters are marked"
+    heading = [*rows][1]
+    assert re.fullmatch(r"\d+ of 512 have a mistake, the next are", heading) and all(wanted != got for _, wanted, got in rows[heading])
+    assert [*whole][1] == "0 of 512 have a mistake" and whole[[*whole][1]] == []
+    assert [*once][1] == "1 of 512 have a mistake, the next are" and len(once[[*once][1]]) == 1
 
 
 def test_a_relational_memory_core_learns_to_copy():

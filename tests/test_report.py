@@ -39,9 +39,9 @@ def logged(
     return run
 
 
-def rows_of(found):
-    """The table as a list of {column: cell}."""
-    head, *rows = report.table(found)
+def rows_of(found, number=0):
+    """A table as a list of {column: cell}."""
+    head, *rows = report.tables(found)[number]
     return [dict(zip(head, row, strict=True)) for row in rows]
 
 
@@ -55,43 +55,80 @@ def test_a_row_is_what_its_runs_have_come_to(larger):
     assert group["runs"][0]["curve"] == [[10, 30.0, None, 0.6], [20, 60.0, None, 0.7]]
     row = rows_of(found)[0]
     assert row == {
-        "task": "larger",
-        "configuration": "2 numbers, narrow: quick",
-        "paper": "< 60 % on its best batch",
+        "`python -m tinyrmc.train larger`": "`quick`",
+        "paper": "< 60 % on its best batch (2 numbers, narrow)",
         "ours, mean": "81.7 %",
-        "ours, top": "90.0 %",
+        "top": "90.0 %",
         "best batch": "95.0 %",
-        "floor": "50.0 % (guessing)",
-        "success": "2 of 3 reached 80.0 %",
+        "floor: guessing": "50.0 %",
+        "success: 80.0 %": "2 of 3",
         "steps": "20",
         "parameters": str(2 * 4 + 4 + 4 * 2 + 2),
         "seeds": "0, 2, 4",
-        "machine": "A processor, 4 cores, 2 workers",
         "time": "1:02",
-        "command": "`python -m tinyrmc.train larger`",
     }
+    assert report.machines_in_words(found) == "Trained on A processor, 4 cores, 2 workers."
 
 
-def test_published_cells_come_in_their_order_and_those_not_run_say_how(larger):
-    found = report.summary([logged(larger), logged(larger, depth=2), logged(larger, width=8), logged(larger, preset="three")])
-    rows = [(row["configuration"], row["ours, mean"], row["command"]) for row in rows_of(found)]
-    command = "`python -m tinyrmc.train larger`"
+def test_what_differs_in_the_model_alone_stands_together(larger):
+    runs = [logged(larger), logged(larger, preset="three"), logged(larger, width=8), logged(larger, preset="three", depth=2)]
+    rows = [(row["`python -m tinyrmc.train larger`"], row["paper"]) for row in rows_of(report.summary(runs))]
     assert rows == [
-        ("2 numbers, wide: quick, model.width 8", "70.0 %", command),
-        ("2 numbers, narrow: quick", "70.0 %", command),
-        ("2 numbers, narrow: quick, model.depth 2", "70.0 %", command),
-        ("three", "70.0 %", command),  # its cell is not a published one
-        ("3 numbers, wide", "not run", "`python -m tinyrmc.train larger three --model.width 8`"),
+        ("`quick`", "< 60 % on its best batch (2 numbers, narrow)"),
+        ("`quick --model.width 8`", "99 % (2 numbers, wide)"),
+        ("`three`", ""),  # its cell is not a published one
+        ("`three --model.depth 2`", ""),
     ]
+
+
+def test_published_cells_stand_side_by_side_and_those_not_run_say_so(larger, monkeypatch):
+    found = report.summary([logged(larger, width=8), logged(larger, preset="three")])
+    narrow = {"paper": "< 60 % on its best batch", "command": "python -m tinyrmc.train larger"}
+    wide = {"paper": "90 %", "command": "python -m tinyrmc.train larger three --model.width 8"}
     assert found["not_run"] == [
-        {"task": "larger", "cell": "3 numbers, wide", "paper": "90 %", "command": "python -m tinyrmc.train larger three --model.width 8"}
+        {"task": "larger", "cell": "2 numbers, narrow", **narrow},
+        {"task": "larger", "cell": "3 numbers, wide", **wide},
     ]
+    assert rows_of(found, 1) == [
+        {"larger in the paper": "2 numbers", "wide": "99 %; above", "narrow": "< 60 % on its best batch; not run"},
+        {"larger in the paper": "3 numbers", "wide": "90 %; not run", "narrow": ""},
+    ]
+    assert report.commands(found) == f"\nWhat was not run:\n\n```\n{narrow['command']}\n{wide['command']}\n```\n"
+    monkeypatch.setattr(larger.Task, "published", {"2 numbers, wide": ("99 %", "--model.width 8")})
+    found = report.summary([logged(larger, width=8)])
+    assert len(report.tables(found)) == 1 and report.commands(found) == ""
+
+
+def test_each_task_has_a_table_of_its_own(larger):
+    found = report.summary([logged(larger), logged(larger, width=8, preset="three")])
+    found["groups"][1]["task"] = "other"
+    heads = [table[0][0] for table in report.tables(found)]
+    assert heads == ["`python -m tinyrmc.train larger`", "larger in the paper", "`python -m tinyrmc.train other`"]
+
+
+def test_machines_have_letters_where_there_are_several(larger, monkeypatch):
+    one = logged(larger)
+    monkeypatch.setitem(MACHINE, "workers", 1)
+    runs = [one, logged(larger, seed=1), logged(larger, width=8)]
+    found = report.summary(runs)
+    assert [row["machine"] for row in rows_of(found)] == ["A, B", "B"]
+    assert report.machines_in_words(found) == "Trained on A: A processor, 4 cores, 2 workers; B: A processor, 4 cores, 1 worker."
+
+
+def test_columns_in_which_there_is_nothing_are_left_out(larger):
+    (row, *_) = rows_of(report.summary([logged(larger, best=(None,) * 4)]))
+    assert "best batch" not in row and "machine" not in row
+
+
+@pytest.mark.parametrize("numbers, says", [([4, 0, 1, 2], "0 to 2, 4"), ([3], "3"), ([1, 0, 7, 8], "0, 1, 7, 8"), (range(5), "0 to 4")])
+def test_seeds_in_a_row_are_told_by_their_ends(numbers, says):
+    assert report._ranges(numbers) == says
 
 
 def test_only_batches_of_the_task_itself_count(larger, monkeypatch):
     runs = [logged(larger, rungs=("1", "1", "2", "2"), best=(1.0, 0.9, 0.3, 0.4))]
-    assert report.summary(runs)["groups"][0]["top"].get("best_batch_accuracy") is None  # a task without rungs, and lines with some
-    monkeypatch.setattr(larger.Task, "final_rung", "2")
+    assert report.summary(runs)["groups"][0]["top"]["best_batch_accuracy"] == 1.0  # all of them are, by default
+    monkeypatch.setattr(larger.Task, "is_final", lambda task, line: line["rung"] == "2")
     (group,) = report.summary(runs)["groups"]
     assert group["top"]["best_batch_accuracy"] == 0.4
 
@@ -100,7 +137,6 @@ def test_a_run_that_was_cut_says_how_far_it_came(larger):
     runs = [logged(larger, 0, values=(0.6,)), logged(larger, 1)]
     (row, *_) = rows_of(report.summary(runs))
     assert row["steps"] == "10 to 20 of 20" and row["ours, mean"] == "65.0 %"
-    assert row["command"] == "`python -m tinyrmc.train larger --max-minutes 3`, `python -m tinyrmc.train larger`"
     (row, *_) = rows_of(report.summary(runs[:1]))
     assert row["steps"] == "10 of 20"
 
@@ -108,7 +144,7 @@ def test_a_run_that_was_cut_says_how_far_it_came(larger):
 def test_a_number_that_some_seed_lacks_has_no_mean(larger):
     (group,) = report.summary([logged(larger, 0, best=(None,) * 4), logged(larger, 1)])["groups"]
     assert "best_batch_accuracy" not in group["mean"] and group["mean"]["test_accuracy"] == 0.7
-    assert rows_of({"groups": [group], "not_run": []})[0]["best batch"] == ""
+    assert "best batch" not in rows_of({"groups": [group], "not_run": []})[0]
 
 
 def test_every_seed_has_a_column_in_the_other_table(larger):
@@ -116,10 +152,10 @@ def test_every_seed_has_a_column_in_the_other_table(larger):
     assert report.by_seed(found) == (
         "|  | seed 1 | seed 3 | mean | guessing | paper (wide) |\n"
         "| --- | --- | --- | --- | --- | --- |\n"
-        "| quick, model.width 8: test accuracy | 70.0 % | not run | 70.0 % | 50.0 % | 99.0 % |\n"
-        "| quick, model.width 8: training time, [h:]mm:ss | 1:01:01 |  |  |  |  |\n"
         "| quick: test accuracy | 50.0 % | 75.0 % | 62.5 % | 50.0 % | 99.0 % |\n"
         "| quick: training time, [h:]mm:ss | 1:00 | 1:00 |  |  |  |\n"
+        "| quick --model.width 8: test accuracy | 70.0 % | not run | 70.0 % | 50.0 % | 99.0 % |\n"
+        "| quick --model.width 8: training time, [h:]mm:ss | 1:01:01 |  |  |  |  |\n"
     )
 
 
@@ -147,9 +183,11 @@ def test_a_folder_stands_for_its_runs_and_what_is_left_out_is_said(larger):
 
 def test_what_was_left_out_of_a_folder_is_an_error_by_itself(larger):
     foreign = Run.create("runs", "zzz", {"task": "larger", "preset": "p", "seed": 0, "config": {}}, {})
+    for path in (foreign.path, Path("runs")):  # there is nothing else in the folder yet
+        with pytest.raises(RunError, match=r"config.model is missing; it was written by another version of the task"):
+            report.find_runs([path])
+    logged(larger)
     assert len(report.find_runs([Path("runs")])[1]) == 1
-    with pytest.raises(RunError, match=r"config.model is missing; it was written by another version of the task"):
-        report.find_runs([foreign.path])
 
 
 def test_the_command_writes_the_table_its_numbers_and_its_picture(larger, capsys):
@@ -158,13 +196,14 @@ def test_the_command_writes_the_table_its_numbers_and_its_picture(larger, capsys
     assert report.main(["runs"]) == 0
     out, err = capsys.readouterr()
     assert err == "left out: runs/larger-quick-2 has not been evaluated yet\n"
-    assert out == report.markdown(report.summary([Run.open("runs/larger-quick-1")])) and out.count("\n") == 5
+    words = report.markdown(report.summary([Run.open("runs/larger-quick-1")]))
+    assert out == f"{words}\n{report.LEGEND}\n" and words.count("\n") == 3 + 1 + 4 + 1 + 1
     for folder in ("one", "two"):
         assert report.main(["runs/larger-quick-1", "--out", f"{folder}/results.md"]) == 0
     written = [{path.name: path.read_bytes() for path in Path(folder).iterdir()} for folder in ("one", "two")]
     assert written[0] == written[1] and sorted(written[0]) == ["results.json", "results.md", "results.png"]
-    assert written[0]["results.md"].decode() == f"{out}\n{report.LEGEND}\n"
-    assert report.markdown(json.loads(written[0]["results.json"])) == out
+    found = json.loads(written[0]["results.json"])
+    assert written[0]["results.md"].decode() == out + report.commands(found) and report.markdown(found) == words
     assert written[0]["results.png"].startswith(b"\x89PNG")
     capsys.readouterr()
     assert report.main(["runs/larger-quick-1", "--seeds"]) == 0

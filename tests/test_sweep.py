@@ -6,6 +6,7 @@ import math
 import os
 import random
 import re
+import shutil
 import signal
 import statistics
 import subprocess
@@ -100,11 +101,11 @@ def test_every_combination_under_every_seed_is_a_run_of_the_train_command(larger
         assert row["model.width"], row["model.depth"] == combination["values"].values()
         shown = [row[column] for column in ("test accuracy, mean", "lowest", "top", "steps")]
         assert shown == [f"{100 * value:.1f} %" for value in (statistics.fmean(values), min(values), max(values))] + ["20"]
-        assert row["success"] == f"{sum(value >= 0.8 for value in values)} of 2 reached 80.0 %"
+        assert row["success: 80.0 %"] == f"{sum(value >= 0.8 for value in values)} of 2"
     before, shown, after = (run.path / "results.md").read_text().partition(sweep.markdown(found))
     assert before == "larger quick, --train.batch-size 8, seeds 0, 3; beside it: guessing 50.0 %, paper (wide) 99.0 %.\n\n" and shown
     assert re.fullmatch(r"\n`.+` on .+, 1 worker\.\n", after)
-    assert (run.path / "results.png").read_bytes().startswith(b"\x89PNG")
+    assert all((run.path / name).read_bytes().startswith(b"\x89PNG") for name in ("results.png", "results_curves.png"))
     assert sum(1 for _ in run.path.glob("*.log")) == 8
 
 
@@ -129,6 +130,37 @@ def test_floors_that_differ_are_not_drawn_through_all_panels(larger, monkeypatch
     run.path.rename("other")
     swept("larger", "--grid", "model.width=2,4")
     assert drawn == [{}, {"guessing": 0.5, "paper (wide)": 0.99}]
+
+
+def test_the_picture_has_a_line_for_the_first_field_over_the_second_and_says_how_large_the_networks_are(larger, monkeypatch):
+    seen = []
+    monkeypatch.setattr("tinyrmc.figures.value_grid", lambda *words: seen.append(words))
+    _, found = swept("larger", *GRID, "model.linear=true,false", "--seeds", "0,1", "--train.steps", "10")
+    ((panels, references, metric, field, _, title, cores),) = seen
+    assert (metric, field, title, cores) == ("test_accuracy", "depth", sweep.caption(found), None)
+    assert references == {"guessing": 0.5, "paper (wide)": 0.99} and list(panels) == ["linear true", "linear false"]
+    sizes = {2: 2 * 2 + 2 + 2 * 2 + 2, 4: 2 * 4 + 4 + 4 * 2 + 2}  # of one hidden layer; a second has width * width + width more
+    assert list(panels["linear true"]) == ["width 2: 6 parameters", "width 4: 6 parameters"]
+    assert list(panels["linear false"]) == [f"width {n}: {size} to {size + n * n + n} parameters" for n, size in sizes.items()]
+    for combination in found["combinations"]:
+        values = combination["values"]
+        panel = panels[f"linear {values['model.linear']}"]
+        (line,) = (line for name, line in panel.items() if name.startswith(f"width {values['model.width']}:"))
+        assert line[values["model.depth"]] == ([run["test_accuracy"] for run in combination["group"]["runs"]], True)
+
+
+def test_what_is_missing_or_was_cut_short_is_not_whole(larger, monkeypatch):
+    seen = []
+    monkeypatch.setattr("tinyrmc.figures.value_grid", lambda panels, *words: seen.append(panels[""][next(iter(panels[""]))]))
+    run, _ = swept("larger", "--grid", "model.width=2,4,8,3", "--seeds", "0,1")
+    for name in ("2,seed=1", "3,seed=0", "3,seed=1"):
+        shutil.rmtree(run.path / f"model.width={name}")
+    cut = run.path / "model.width=4,seed=0" / "metrics.jsonl"
+    cut.write_text("".join(cut.read_text().splitlines(keepends=True)[:2]))
+    swept("--show", run.path)
+    assert {value: cell and (len(cell.values), cell.whole) for value, cell in seen[-1].items()} == {
+        "2": (1, False), "4": (2, False), "8": (2, True), "3": None,
+    }  # fmt: skip
 
 
 # --- What does not go well ----------------------------------------------------------------------------------------------------------------
@@ -168,7 +200,7 @@ def test_show_tells_what_there_is_by_now(larger, monkeypatch, capsys):
     assert sweep.main(["--show", str(run.path), "--out", "elsewhere/table.md", "--against", "hours"]) == 0
     out = capsys.readouterr().out
     assert "| 4 | not run |  |  |  |  |  |  |  | seed 0 not run |" in out
-    assert out.endswith("elsewhere/table.md\nelsewhere/table.json\nelsewhere/table.png\n")
+    assert out.endswith("elsewhere/table.md\nelsewhere/table.json\nelsewhere/table.png\nelsewhere/table_curves.png\n")
     after = {path: value for path, value in contents().items() if "results" not in path.name and "elsewhere" not in str(path)}
     assert after == before
 

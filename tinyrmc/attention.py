@@ -20,6 +20,7 @@ from . import analysis
 from .analysis import PERIODS, PLACES, Questions, Traces
 from .backend import blas_threads
 from .commands import Parser, UsageError, aligned, percent
+from .comparing import command_words
 from .loading import open_checkpoint, restore_model
 from .runs import RunError
 
@@ -55,7 +56,7 @@ def main(argv: list[str]) -> int:
         says = f"its core, {core}, has no slots that attend; give one of rmc or rmc_paper"
         raise UsageError(f"{options.run} has no attention to draw: {says}")
     run = state["run"]
-    title = f"{run['task']} {run['preset']}, seed {run['seed']}, step {state['step']:,}"
+    title = f"{run['task']} {command_words(run)}, seed {run['seed']}, step {state['step']:,}"
     with blas_threads(1):
         shown = analysis.held_out(task, SHOWN)
         three = look(model, shown.take(analysis.cases(shown)))

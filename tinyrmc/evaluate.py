@@ -13,6 +13,7 @@ from pathlib import Path
 
 from .backend import blas_threads
 from .commands import Parser, UsageError, results_table, run_main
+from .comparing import command_words
 from .loading import export_weights, open_checkpoint, restore_model
 from .ranks import require_alone
 from .training import Totals
@@ -36,9 +37,8 @@ def main(argv: list[str] | None = None) -> int:
         print(json.dumps({name: value if math.isfinite(value) else None for name, value in metrics.items()}))
     else:
         described = state["run"]
-        print(
-            f"{described['task']} {described['preset']}, seed {described['seed']}, step {state['step']:,}; {task.test_examples:,} examples"
-        )
+        name = f"{described['task']} {command_words(described)}, seed {described['seed']}"
+        print(f"{name}, step {state['step']:,}; {task.test_examples:,} examples")
         print(results_table(metrics, task.references()))
     if options.export is not None:
         export_weights(options.export, arrays, state)

@@ -1,8 +1,9 @@
 """The table of results: `python -m tinyrmc.report runs/`, or some run directories.
 
 Each configuration is a row, its seeds together: what the paper reports, what ours reached, the floors under which nothing has been learnt,
-and what it took. The paper's results that have not been run say so, with the command that would. `--out results.md` also writes
-results.json, which holds every seed's numbers and curve, and results.png, the table as a picture; the same runs always give the same bytes.
+and what it took. Beside it stand the paper's results, side by side, and which of them have not been run. `--out results.md` writes that and
+the commands that would run them, results.json, which holds every seed's numbers and curve, and results.png, the tables as a picture; the
+same runs always give the same bytes.
 
 A folder stands for the runs in it. A sweep's directory (see sweep.py) stands for the sweep's runs, but the sweeps of a folder are left out:
 they have tables of their own.
@@ -14,92 +15,29 @@ import json
 import re
 import statistics
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
 from .commands import Parser, UsageError, duration, markdown_table, number, run_main
-from .discovery import UnknownTask, load_task
+from .comparing import find_runs, group_runs, last_evaluation
+from .discovery import load_task
 from .loading import task_from_dict
-from .plot import group_runs
 from .ranks import require_alone
-from .runs import Run, RunError, first_difference
+from .runs import Run, RunError
 
 LEGEND = (
-    "*ours*: the task's headline on its held-out examples, mean and best of the seeds. *best batch*: the same on the best single training "
-    "batch (of the task itself, where easier ones come first), best of the seeds. *floor*: what can be had without learning the task. "
-    "*success*: how many runs reached what the task calls one. *steps*: and of how many, where runs were cut short. "
-    "*time*: mean of the runs', training and the evaluations on the way."
+    "A row is a command, but for --seed and --workers. *paper*: what it reports for this cell of its tables and figures. *ours, mean* and "
+    "*top*: over the seeds, on held-out examples; *best batch*: on the best single training batch of the task itself. *floor*: what can be "
+    "had without learning the task. *success*: how many seeds reached that. *time*: mean of the seeds, with evaluations."
 )
 
 
 # --- From runs to numbers -----------------------------------------------------------------------------------------------------------------
 
 
-def find_runs(paths: Sequence[Path]) -> tuple[list[Run], list[str]]:
-    """The runs that `paths` stand for, and a line for whatever was found there and left out. RunError for a path that is not there.
-
-    Of several runs with the same configuration and seed the one that came farthest counts.
-    """
-    runs, left_out = [], []
-    for path in paths:
-        folders = [path]
-        if path.is_dir() and (not (path / "config.json").exists() or is_sweep(path)):
-            folders = sorted((folder for folder in path.iterdir() if (folder / "config.json").exists()), key=_in_order)
-        for folder in folders:
-            if folder != path and is_sweep(folder):
-                left_out.append(f"{folder} is a sweep: give its own path")
-                continue
-            try:
-                run = Run.open(folder)
-                task = task_from_dict(run.config)
-                last = last_evaluation(run, task)
-            except (RunError, UnknownTask) as error:
-                if folder == path:
-                    raise
-                left_out.append(f"{folder}: {error}")
-                continue
-            if last is None:
-                left_out.append(f"{folder} has not been evaluated yet")
-                continue
-            runs.append((last["step"], run))
-    return _without_repeats(runs, left_out), left_out
-
-
-def is_sweep(path: Path) -> bool:
-    """Whether this is a sweep's directory."""
-    try:
-        return "grid" in Run.open(path).config
-    except RunError:
-        return False
-
-
-def _in_order(folder):
-    """Run 10 after run 9."""
-    return [int(part) if part.isdigit() else part for part in re.split("([0-9]+)", folder.name)]
-
-
-def _without_repeats(runs, left_out):
-    kept = []
-    for step, run in runs:
-        same = next((k for k, (_, other) in enumerate(kept) if first_difference(other.config, run.config) is None), None)
-        if same is None:
-            kept.append((step, run))
-            continue
-        worse, better = sorted([kept[same], (step, run)], key=lambda pair: pair[0])
-        kept[same] = better
-        left_out.append(f"{worse[1].path} has the configuration and seed of {better[1].path}")
-    return [run for _, run in kept]
-
-
-def last_evaluation(run: Run, task) -> dict | None:
-    """The last line of a run's metrics with the task's headline on the held-out examples."""
-    return next((line for line in reversed(run.metrics()) if f"test_{task.headline}" in line), None)
-
-
 def summary(runs: list[Run]) -> dict:
-    """What there is to say of evaluated runs, as JSON can hold it: {"groups": [...], "not_run": [...]}.
+    """What there is to say of evaluated runs, as JSON can hold it: {"groups": [...], "not_run": [...]}, in the order of tasks and runs.
 
     A group is a configuration, whatever the seed (see `group_summary`). `not_run` are the published cells of these runs' tasks that none of
     them stands for: {"task", "cell", "paper", "command"}.
@@ -108,9 +46,9 @@ def summary(runs: list[Run]) -> dict:
     for name in dict.fromkeys(run.config["task"] for run in runs):
         of_task = group_runs([run for run in runs if run.config["task"] == name])
         found = [group_summary(label, members) for label, members in of_task.items()]
+        alike = [(group["preset"], {**group["config"], "model": None}) for group in found]  # but for the model: these stand together
+        groups += [found[k] for k in sorted(range(len(found)), key=lambda k: alike.index(alike[k]))]
         published = load_task(name).Task.published
-        order = [*published, None]
-        groups += sorted(found, key=lambda group: order.index(group["cell"]))
         not_run += [
             {"task": name, "cell": cell, "paper": paper, "command": f"python -m tinyrmc.train {name} {words}".strip()}
             for cell, (paper, words) in published.items()
@@ -149,7 +87,7 @@ def run_summary(run: Run, task) -> dict:
     The curve has [step, seconds, rung, value] for each evaluation of the task's headline.
     """
     lines, last, headline = run.metrics(), last_evaluation(run, task), f"test_{task.headline}"
-    batches = [line.get(f"best_batch_{task.headline}") for line in lines if line.get("rung") == task.final_rung]
+    batches = [line.get(f"best_batch_{task.headline}") for line in lines if task.is_final(line)]
     batches = [value for value in batches if value is not None]
     surroundings = ("date", "processor", "cores", "workers", "ranks", "gpu", "python", "numpy", "blas")
     return {
@@ -175,55 +113,81 @@ def _command(run, finished):
 
 
 def markdown(found: dict) -> str:
-    """The table of results of a `summary`, in Markdown."""
-    return markdown_table(table(found))
+    """The tables of results of a `summary` in Markdown, and what its runs were trained on."""
+    return "\n".join([*map(markdown_table, tables(found)), f"{machines_in_words(found)}\n"])
 
 
-def table(found: dict) -> list[list[str]]:
-    """The rows of the table of results, the head first: one for each configuration, and one for each published cell not run."""
-    head = ["task", "configuration", "paper", "ours, mean", "ours, top", "best batch", "floor", "success", "steps", "parameters"]
-    rows = [[*head, "seeds", "machine", "time", "command"]]
-    for name in dict.fromkeys(each["task"] for each in found["groups"]):
-        for group in (group for group in found["groups"] if group["task"] == name):
-            cell = f"{group['cell']}: " if group["cell"] else ""
-            rows.append([name, f"{cell}{group['label']}", group["paper"] or "", *_reached(group), *_took(group)])
-        for cell in (cell for cell in found["not_run"] if cell["task"] == name):
-            rows.append([name, cell["cell"], cell["paper"], "not run", *[""] * (len(rows[0]) - 5), f"`{cell['command']}`"])
-    return rows
+def tables(found: dict) -> list[list[list[str]]]:
+    """The rows of each table of results, its head first: for each task what was run, and where that is not all, what the paper reports."""
+    shown = []
+    for task in dict.fromkeys(group["task"] for group in found["groups"]):
+        groups = [group for group in found["groups"] if group["task"] == task]
+        shown.append(_ran(task, groups, _machines(found)))
+        if not_run := [cell for cell in found["not_run"] if cell["task"] == task]:
+            shown.append(_published(task, groups, not_run))
+    return shown
 
 
-def _reached(group):
-    """Mean, top, best batch, floor, success."""
-    name, best = group["curve_of"], group["curve_of"].replace("test_", "best_batch_")
-    floors = {label: value for label, value in group["references"].get(name, {}).items() if not label.startswith("paper")}
-    return [
-        number(name, group["mean"].get(name)),
-        number(name, group["top"].get(name)),
-        number(name, group["top"].get(best)),
-        ", ".join(f"{number(name, value)} ({label})" for label, value in floors.items()),
-        success(group),
-    ]
+def _ran(task, groups, machines):
+    """A row for each configuration. Columns in which there is nothing are left out."""
+    name = groups[0]["curve_of"]
+    best, known = name.replace("test_", "best_batch_"), [group["references"].get(name, {}) for group in groups]
+    floors = list(dict.fromkeys(label for values in known for label in values if not label.startswith("paper")))
+    head = [f"`python -m tinyrmc.train {task}`", "paper", "ours, mean", "top", "best batch", *(f"floor: {floor}" for floor in floors)]
+    head += [f"success: {number(name, groups[0]['success'])}", "steps", "parameters", "seeds", "machine", "time"]
+    rows = []
+    for group, values in zip(groups, known, strict=True):
+        runs = group["runs"]
+        row = [f"`{group['label']}`", f"{group['paper']} ({group['cell']})" if group["paper"] else ""]
+        row += [number(name, group["mean"].get(name)), number(name, group["top"].get(name)), number(name, group["top"].get(best))]
+        row += [number(name, values.get(floor)) for floor in floors]
+        row += [success(group), steps(group), f"{group['parameters']:,}", _ranges(run["seed"] for run in runs)]
+        row += [", ".join(dict.fromkeys(machines[machine(run)] for run in runs))]
+        rows.append([*row, duration(statistics.fmean(run["seconds"] for run in runs))])
+    kept = [k for k, column in enumerate(zip(*rows, strict=True)) if any(column)]
+    return [[row[k] for k in kept] for row in [head, *rows]]
 
 
-def _took(group):
-    """Steps, parameters, seeds, machine, time, command."""
-    runs = group["runs"]
-    commands = dict.fromkeys(re.sub(r" --seed[ =]\S+", "", run["command"]) for run in runs)
-    return [
-        steps(group),
-        f"{group['parameters']:,}",
-        ", ".join(str(seed) for seed in sorted(run["seed"] for run in runs)),
-        "; ".join(dict.fromkeys(map(machine, runs))),
-        duration(statistics.fmean(run["seconds"] for run in runs)),
-        ", ".join(f"`{command}`" for command in commands),
-    ]
+def _published(task, groups, not_run):
+    """The paper's results side by side, their cells being called "row, column"."""
+    entries = {group["cell"]: f"{group['paper']}; above" for group in groups if group["cell"]}
+    entries |= {cell["cell"]: f"{cell['paper']}; not run" for cell in not_run}
+    parts = {cell: cell.rpartition(", ")[::2] for cell in entries}
+    rows, columns = (list(dict.fromkeys(names)) for names in zip(*parts.values(), strict=True))
+    placed = {parts[cell]: entry for cell, entry in entries.items()}
+    return [[f"{task} in the paper", *columns], *([row, *(placed.get((row, column), "") for column in columns)] for row in rows)]
+
+
+def _machines(found):
+    """{machine: its letter}; where there is but one, it needs none."""
+    names = list(dict.fromkeys(machine(run) for group in found["groups"] for run in group["runs"]))
+    return {name: chr(ord("A") + k) if len(names) > 1 else "" for k, name in enumerate(names)}
+
+
+def machines_in_words(found: dict) -> str:
+    """What the runs of a summary were trained on."""
+    machines = _machines(found)
+    return f"Trained on {'; '.join(f'{letter}: {name}' if letter else name for name, letter in machines.items())}."
+
+
+def _ranges(numbers):
+    """Integers in words: "0 to 4, 7" for 0, 1, 2, 3, 4 and 7."""
+    numbers = sorted(numbers)
+    starts = [k for k, n in enumerate(numbers) if k == 0 or n != numbers[k - 1] + 1]
+    parts = [numbers[k:end] for k, end in zip(starts, [*starts[1:], None], strict=True)]
+    return ", ".join(f"{part[0]} to {part[-1]}" if len(part) > 2 else ", ".join(map(str, part)) for part in parts)
+
+
+def commands(found: dict) -> str:
+    """The commands that would train what was not run, in Markdown; nothing if there is none."""
+    lines = "".join(f"{cell['command']}\n" for cell in found["not_run"])
+    return f"\nWhat was not run:\n\n```\n{lines}```\n" if lines else ""
 
 
 def success(group: dict) -> str:
-    """How many runs of a group reached what its task calls a success: "4 of 5 reached 90.0 %"."""
+    """How many runs of a group reached what its task calls a success: "4 of 5"."""
     values = [run[group["curve_of"]] for run in group["runs"]]
-    reached = sum(value is not None and value >= group["success"] for value in values)
-    return f"{reached} of {len(values)} reached {number(group['curve_of'], group['success'])}"
+    return f"{sum(value is not None and value >= group['success'] for value in values)} of {len(values)}"
 
 
 def steps(group: dict) -> str:
@@ -243,7 +207,7 @@ def machine(run: dict) -> str:
 
 def by_seed(found: dict) -> str:
     """Another table of a summary of one task, in Markdown: every seed, the mean, the floors and the published numbers, for each metric."""
-    seeds = list(dict.fromkeys(run["seed"] for group in found["groups"] for run in group["runs"]))
+    seeds = sorted({run["seed"] for group in found["groups"] for run in group["runs"]})
     labels = list(dict.fromkeys(label for group in found["groups"] for values in group["references"].values() for label in values))
     mean = ["mean"] if len(seeds) > 1 else []
     rows = [["", *(f"seed {seed}" for seed in seeds), *mean, *labels]]
@@ -280,21 +244,19 @@ def main(argv: list[str] | None = None) -> int:
     runs, left_out = find_runs(options.paths)
     for line in left_out:
         print(f"left out: {line}", file=sys.stderr)
-    if not runs:
-        raise RunError(f"there is no evaluated run in {', '.join(map(str, options.paths))}; train one, or give other paths")
     found = summary(runs)
     if options.seeds:
         names = dict.fromkeys(group["task"] for group in found["groups"])
         words = "\n".join(by_seed({"groups": [group for group in found["groups"] if group["task"] == name]}) for name in names)
     else:
-        words = markdown(found)
+        words = f"{markdown(found)}\n{LEGEND}\n"
     print(words, end="")
     if options.out is not None:
         from . import figures
 
-        write(options.out, words if options.seeds else f"{words}\n{LEGEND}\n", found)
-        rows = table(found)
-        picture(options.out, lambda path: figures.table(rows, path, LEGEND.replace("*", "")))
+        write(options.out, words if options.seeds else f"{words}{commands(found)}", found)
+        note = f"{machines_in_words(found)} {LEGEND.replace('*', '')}"
+        picture(options.out, lambda path: figures.tables(tables(found), path, note))
     return 0
 
 

@@ -4,7 +4,7 @@
     python -m tinyrmc.sweep nth_farthest --grid figure4_reduced                a grid that the task has a name for
     python -m tinyrmc.sweep nth_farthest ladder --grid model.forget_bias=1,2 --train.steps 30000      from a preset, with other flags
     python -m tinyrmc.sweep --resume runs/nth_farthest-sweep-1 --budget-minutes 60
-    python -m tinyrmc.sweep --show runs/nth_farthest-sweep-1                   table and picture of what is there by now
+    python -m tinyrmc.sweep --show runs/nth_farthest-sweep-1                   table and pictures of what is there by now
     mpiexec -n 9 python -m mpi4py.futures -m tinyrmc.sweep ...                 rank 0 hands out, eight train, on one machine or several
 
 A combination under a seed is a cell, and a cell is an ordinary run directory inside the sweep's, trained by `python -m tinyrmc.train` in a
@@ -14,7 +14,8 @@ nothing keeps more cores busy, for the workers of one run wait for each other. W
 The budget is divided so that every cell gets the same time, and what some do not need goes to those still to come, and then once more to
 those that were cut. A cell that stays cut is evaluated as it is, and the table says how far it came. --resume goes on with such cells, and
 with those that were broken off, bit for bit; what has finished stays. A cell that fails, or a combination that cannot be, is told in the
-table, and the others go on.
+table, and the others go on. Beside the table, results.png shows what was reached over the values of the grid's second field, with a line
+for each of the first, and results_curves.png the learning curves.
 """
 
 from __future__ import annotations
@@ -32,11 +33,12 @@ from pathlib import Path
 
 from . import discovery
 from .commands import Parser, UsageError, duration, fields_of, flag_of, markdown_table, nearest, number, python, run_main
+from .comparing import last_evaluation
 from .loading import task_from_dict
 from .parallel import available_cores
 from .pool import Places
 from .ranks import require_alone
-from .report import group_summary, last_evaluation, machine, picture, steps, success, write
+from .report import group_summary, machine, picture, steps, success, write
 from .runs import Run, RunError, environment, require_same
 from .train import Options, parse_words
 
@@ -177,9 +179,10 @@ def _parser():
     add("--workers", type=_positive(int), metavar="N", help="processes that share a run's batches (default: the cores that --jobs leaves)")
     add("--run", type=Path, metavar="DIR", help="the sweep's directory, which must not exist yet (default: the next runs/TASK-sweep-N)")
     add("--resume", type=Path, metavar="DIR", help="go on with this sweep")
-    add("--show", type=Path, metavar="DIR", help="train nothing: the table and the picture of what there is of this sweep")
-    add("--against", choices=("steps", "samples", "hours"), default="steps", help="what the picture's curves are drawn against")
-    add("--out", type=Path, metavar="FILE.md", help="the table, with FILE.json and FILE.png beside it (default: results.md in the sweep's)")
+    add("--show", type=Path, metavar="DIR", help="train nothing: the table and the pictures of what there is of this sweep")
+    add("--against", choices=("steps", "samples", "hours"), default="steps", help="what the curves are drawn against")
+    beside = "FILE.json, FILE.png and FILE_curves.png beside it"
+    add("--out", type=Path, metavar="FILE.md", help=f"the table, with {beside} (default: results.md in the sweep's)")
     return parser
 
 
@@ -371,7 +374,7 @@ def _outcome(cell, code):
     return f"{name.replace('_', ' ')} {number(name, last[name])}, {last['step']:,} steps{cut} in {duration(last['seconds'])}"
 
 
-# --- The table and the picture ------------------------------------------------------------------------------------------------------------
+# --- The table and the pictures -----------------------------------------------------------------------------------------------------------
 
 
 def summary(run: Run, found: list) -> dict:
@@ -414,9 +417,10 @@ def caption(found: dict) -> str:
 
 def markdown(found: dict) -> str:
     """The table of a sweep's `summary`, in Markdown: a row for each combination."""
-    groups = [combination["group"] for combination in found["combinations"] if combination["group"]]
+    groups = _evaluated_groups(found)
     headline = groups[0]["curve_of"] if groups else "result"
-    columns = ["mean", "lowest", "top", "best batch", "success", "steps", "parameters", "time", "notes"]
+    threshold = f"success: {number(headline, groups[0]['success'])}" if groups else "success"
+    columns = ["mean", "lowest", "top", "parameters", "best batch", threshold, "steps", "time", "notes"]
     rows = [[*varied(found), f"{headline.replace('_', ' ')}, {columns[0]}", *columns[1:]]]
     for combination in found["combinations"]:
         group, values = combination["group"], [combination["values"][field] for field in varied(found)]
@@ -428,29 +432,75 @@ def markdown(found: dict) -> str:
 def _reached(group):
     name, runs = group["curve_of"], group["runs"]
     lowest = min((run[name] for run in runs if run[name] is not None), default=None)
-    best = group["top"].get(name.replace("test_", "best_batch_"))
-    shown = [number(name, value) for value in (group["mean"].get(name), lowest, group["top"].get(name), best)]
+    best = number(name, group["top"].get(name.replace("test_", "best_batch_")))
+    shown = [number(name, value) for value in (group["mean"].get(name), lowest, group["top"].get(name))]
     seconds = sum(run["seconds"] for run in runs) / len(runs)
-    return [*shown, success(group), steps(group), f"{group['parameters']:,}", duration(seconds)]
+    return [*shown, f"{group['parameters']:,}", best, success(group), steps(group), duration(seconds)]
 
 
-def draw(found: dict, path: Path, against: str = "steps") -> Path:
+def draw(found: dict, path: Path) -> Path:
+    """What the combinations of a sweep's `summary` reached: lines for the first field that varies, over the second, panels for others.
+
+    With a single field that varies there is one line, over its values. Each line says how many parameters its networks have.
+    """
+    from . import figures
+
+    fields = varied(found)
+    line, over, *rest = fields if len(fields) > 1 else [None, *(fields or list(found["grid"])[:1])]
+    panels: dict = {}
+    for combination in found["combinations"]:
+        values, group = combination["values"], combination["group"]
+        of_line = panels.setdefault(_short(values, rest), {}).setdefault(_short(values, [line] if line else []), [])
+        of_line.append((values[over], group, not combination["notes"]))
+    panels = {
+        panel: {_with_parameters(name, of_line): {value: _in_the_end(*cell) for value, *cell in of_line} for name, of_line in lines.items()}
+        for panel, lines in panels.items()
+    }
+    groups = _evaluated_groups(found)
+    axis = over.rpartition(".")[2]
+    return figures.value_grid(panels, _references(groups), groups[0]["curve_of"], axis, path, caption(found), _cores(found, line))
+
+
+def _with_parameters(name, cells):
+    counts = sorted({group["parameters"] for _, group, _ in cells if group})
+    says = " to ".join(f"{count:,}" for count in dict.fromkeys(counts[:1] + counts[-1:]))
+    return ": ".join(filter(None, [name, f"{says} parameters" if says else "not run"]))
+
+
+def _in_the_end(group, whole):
+    from . import figures
+
+    values = [run[group["curve_of"]] for run in group["runs"]] if group else []
+    values = [value for value in values if value is not None]
+    done = group and all(run["step"] >= group["config"]["train"]["steps"] for run in group["runs"])
+    return figures.Reached(values, bool(whole and done)) if values else None
+
+
+def _cores(found, field):
+    """The values of a field that is the core, for their colours."""
+    return found["grid"][field] if field == "model.core" else None
+
+
+def _evaluated_groups(found):
+    return [combination["group"] for combination in found["combinations"] if combination["group"]]
+
+
+def draw_curves(found: dict, path: Path, against: str = "steps") -> Path:
     """The learning curves of a sweep's `summary`: columns of panels for the first field that varies, lines for the second, rows for others.
 
     With a single field that varies its values are lines.
     """
     from . import figures
 
-    groups = [combination["group"] for combination in found["combinations"] if combination["group"]]
-    if not groups:
-        raise RunError("none of the sweep's runs has been evaluated yet; let them go on")
     fields = varied(found)
     column, line, *rows = fields if len(fields) > 1 else [None, *(fields or list(found["grid"])[:1])]
     panels: dict = {}
     for combination in found["combinations"]:
         label = [_short(combination["values"], of) for of in ([column] if column else [], [line], rows)]
         panels.setdefault(label[2], {}).setdefault(label[0], {})[label[1]] = _lines(combination["group"])
-    return figures.curve_grid(panels, _references(groups), groups[0]["curve_of"], path, caption(found), against)
+    groups = _evaluated_groups(found)
+    headline, cores = groups[0]["curve_of"], _cores(found, line)
+    return figures.curve_grid(panels, _references(groups), headline, path, caption(found), against, cores)
 
 
 def _references(groups):
@@ -473,10 +523,10 @@ def _lines(group):
 
 
 def show(run: Run, found: list, out: Path, against: str = "steps") -> list[Path]:
-    """Print the table of what there is of a sweep; write it, its JSON and its picture. Returns their paths."""
+    """Print the table of what there is of a sweep; write it, its JSON and its pictures. Returns their paths."""
     told = summary(run, found)
     print(f"\n{markdown(told)}")
-    groups = [combination["group"] for combination in told["combinations"] if combination["group"]]
+    groups = _evaluated_groups(told)
     if not groups:
         write(out, f"{caption(told)}.\n\n{markdown(told)}", told)
         return [out, out.with_suffix(".json")]
@@ -485,7 +535,9 @@ def show(run: Run, found: list, out: Path, against: str = "steps") -> list[Path]
     command = re.sub(r" --run[ =]\S+", "", told["command"])
     beside = f"; beside it: {known}" if known else ""
     write(out, f"{caption(told)}{beside}.\n\n{markdown(told)}\n`{command}` on {machines}.\n", told)
-    return [out, out.with_suffix(".json"), picture(out, lambda path: draw(told, path, against))]
+    curves = out.with_name(f"{out.stem}_curves.md")
+    pictures = [picture(out, lambda path: draw(told, path)), picture(curves, lambda path: draw_curves(told, path, against))]
+    return [out, out.with_suffix(".json"), *pictures]
 
 
 if __name__ == "__main__":

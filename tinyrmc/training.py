@@ -159,7 +159,6 @@ class Task:
     headline: the metric whose curve is drawn; evaluated on the held-out examples it is `test_<headline>`. If it is an accuracy, each line
         of metrics also has that of the best single training batch since the line before, `best_batch_<headline>`.
     success: the headline on the held-out examples with which a run counts as a success.
-    final_rung: the `rung` of those lines of metrics in whose steps the task itself was trained, where there is a curriculum.
     test_examples: how many held-out examples there are.
     grids: {name: (one line of description, preset, {field: values})}: sweeps worth a name, such as a figure of the paper's.
     published: {cell: (what the paper reports, the words that train it)}: the paper's results, for `python -m tinyrmc.report`. The words
@@ -172,7 +171,6 @@ class Task:
     published: dict[str, tuple[str, str]] = {}
     headline = "accuracy"
     success = 0.9
-    final_rung: str | None = None
     test_examples = 10_240
     carries = False
 
@@ -216,6 +214,10 @@ class Task:
     def observe(self, step: int, metrics: dict) -> dict:
         """Called with each line of metrics; moves a curriculum, if there is one. What it returns is added to the line."""
         return {}
+
+    def is_final(self, line: dict) -> bool:
+        """Whether the training batches up to a line of metrics were of the task itself, not of what a curriculum begins with."""
+        return True
 
     def after_update(self, model) -> None:
         """Called after each update, for constraints on parameters."""

@@ -167,7 +167,7 @@ def _compare_arrays(found, expected, tolerance, where):
         raise Wrong(f"{where} has the shape {array.shape}, expected {expected.shape}")
     with np.errstate(all="ignore"):
         close = abs(array - expected) <= tolerance * np.maximum(1, abs(expected))
-    right = (array == expected) | close | (np.isnan(array) & np.isnan(expected))
+    right = (array == expected) | (close & np.isfinite(expected)) | (np.isnan(array) & np.isnan(expected))
     if right.all():
         return
     first = np.unravel_index(np.argmin(right), right.shape)

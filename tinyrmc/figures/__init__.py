@@ -1,4 +1,4 @@
-"""Pictures: learning curves, tables, what a memory's slots attend to and what comes of it, and answers character by character.
+"""Pictures: learning curves, sweeps, tables, what a memory's slots attend to and what comes of it, and answers character by character.
 
 Nothing else imports matplotlib, and nothing imports this before there is something to draw. It uses figures as objects, never pyplot, whose
 current figure and backend would belong to the caller's notebook as much as to us; matplotlib's own defaults are put in place while we draw,
@@ -7,11 +7,12 @@ so the same numbers give the same bytes whatever a reader's matplotlibrc says.
 Colours are Okabe and Ito's, which colour-blind eyes tell apart too.
 """
 
-from .curves import AXES, curve_grid, learning_curve, mean_and_range, rung_starts, shared_points
+from .curves import AXES, learning_curve, mean_and_range, rung_starts
+from .grids import Reached, curve_grid, value_grid
 from .slots import accuracies, attention, gates, shares
-from .text import answers, table
+from .text import answers, tables
 
 __all__ = [
-    "AXES", "accuracies", "answers", "attention", "curve_grid", "gates", "learning_curve", "mean_and_range", "rung_starts", "shared_points",
-    "shares", "table",
+    "AXES", "Reached", "accuracies", "answers", "attention", "curve_grid", "gates", "learning_curve", "mean_and_range", "rung_starts",
+    "shares", "tables", "value_grid",
 ]  # fmt: skip

@@ -1,16 +1,19 @@
-"""Learning curves of runs: means and ranges over seeds, against steps, samples or hours, alone or in a grid."""
+"""Learning curves of runs: means and ranges over seeds, against steps, samples or hours."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator, PercentFormatter
 
-from .style import COLOURS, GREY, PLATE, save, style, wrap
+from .style import COLOURS, GREY, PLATE, colours, save, style, wrap
 
+DOTTED = (0, (1, 1.2))
 AXES = {"steps": "step", "samples": "samples", "hours": "seconds"}  # what a curve may be drawn against: the field of a line of metrics
 
 
@@ -26,34 +29,39 @@ def _spread(wanted: Sequence[float], gap: float, low: float, high: float) -> lis
     return placed
 
 
-def shared_points(runs: Sequence[Sequence[dict]], metric: str, axis: str = "steps") -> tuple[np.ndarray, np.ndarray]:
-    """The points (S,) on `axis`, a name in AXES, at which all runs have a value of `metric`, and these values (R, S).
+class Curve(NamedTuple):
+    """Some runs at each of S points: arrays (S,)."""
+
+    points: np.ndarray
+    mean: np.ndarray
+    lowest: np.ndarray
+    highest: np.ndarray
+    runs: np.ndarray  # how many
+
+
+def measured(lines: Sequence[dict], metric: str, axis: str = "steps") -> tuple[np.ndarray, np.ndarray]:
+    """The points (S,) on `axis`, a name in AXES, at which a run has a value of `metric`, and these values (S,).
 
     A run is its lines of metrics.jsonl.
     """
-    place = AXES[axis]
-    curves = [{line[place]: line[metric] for line in lines if line.get(metric) is not None} for lines in runs]
-    points = sorted(set.intersection(*map(set, curves)))
-    values = np.array([[curve[point] for point in points] for curve in curves], float)
-    return np.array(points), values.reshape(len(curves), len(points))
+    values = {line[AXES[axis]]: line[metric] for line in lines if line.get(metric) is not None}
+    points = sorted(values)
+    return np.array(points, float), np.array([values[point] for point in points], float)
 
 
-def mean_and_range(runs: Sequence[Sequence[dict]], metric: str, axis: str = "steps") -> tuple[np.ndarray, ...]:
-    """Points (S,) on `axis`, and the runs' mean (S,), lowest (S,) and highest (S,) value of `metric` at each.
+def mean_and_range(runs: Sequence[Sequence[dict]], metric: str, axis: str = "steps") -> Curve:
+    """What some runs have of `metric` at every point at which any of them was measured.
 
-    Against steps or samples these are the points at which all were measured. No two runs are ever measured after the same time: against
-    hours (which come in seconds) each run is interpolated linearly between its own measurements, from the first that all have behind them
-    to the end of the shortest. The mean of such lines bends at their own points alone, so these are the points.
+    A run is a straight line from one of its measurements to the next, and counts from its first to its last. So one that was stopped early
+    counts up to there; and against hours (which come in seconds), where no two are ever measured at the same point, all count at once.
     """
-    if axis != "hours" or len(runs) == 1:
-        points, values = shared_points(runs, metric, axis)
-    else:
-        curves = [shared_points([lines], metric, axis) for lines in runs]
-        points = np.unique(np.concatenate([x for x, _ in curves]))
-        for x, _ in curves:
-            points = points[(x[0] <= points) & (points <= x[-1])] if len(x) else points[:0]
-        values = np.stack([np.interp(points, x, y[0]) if len(points) else points for x, y in curves])
-    return points, values.mean(axis=0), values.min(axis=0), values.max(axis=0)
+    curves = [measured(lines, metric, axis) for lines in runs]
+    points = np.unique(np.concatenate([x for x, _ in curves]))
+    values = np.full((len(curves), len(points)), np.nan)
+    for row, (x, y) in zip(values, curves, strict=True):
+        row[:] = np.interp(points, x, y, left=np.nan, right=np.nan) if len(x) else np.nan
+    present = np.count_nonzero(~np.isnan(values), axis=0)
+    return Curve(points, np.nanmean(values, axis=0), np.nanmin(values, axis=0), np.nanmax(values, axis=0), present)
 
 
 def rung_starts(lines: Sequence[dict], axis: str = "steps") -> list[tuple[float, str]]:
@@ -77,61 +85,96 @@ def learning_curve(
     metrics: Sequence[str],
     path,
     title: str = "",
-    axis: str = "steps",
+    axes: Sequence[str] = ("steps",),
+    cores: Sequence[str | None] | None = None,
+    training: Sequence[dict] = (),
 ) -> Path:
-    """Draw metrics against optimizer steps, or another of AXES, into the PNG file `path`; returns it.
+    """Draw metrics against optimizer steps, or others of AXES, into the PNG file `path`; returns it.
 
-    Each metric has a panel, each group a line: the mean over its runs, in a band from the lowest to the highest (see `mean_and_range`).
-    If there is but one run in all, its value on the training batches is drawn thinly too, and its rungs are marked at the bottom.
+    Each metric has a panel, on each of `axes`, and each group a line: the mean over its runs, in a band from the lowest to the highest (see
+    `mean_and_range`), dotted where only some of them count. If there is but one run in all, the rungs of its curriculum are marked at the
+    bottom.
 
     Args:
         groups: {label: runs}, a run being its lines of metrics.jsonl. Lines without a metric, or with null, do not count for it.
         references: {metric: {label: value}}: floors and published numbers, drawn as dashed lines.
         metrics: names such as "test_accuracy". What is called accuracy is a fraction, shown in percent.
+        cores: the core of each group, for its colour; None where there is none.
+        training: lines of metrics.jsonl with values on training batches, which are drawn thinly. They should be batches of the task itself:
+            on easier ones a network would seem to be above the references.
 
-    Raises ValueError where the runs of a group have no point in common, OSError where the file cannot be written.
+    Raises ValueError where the runs of a group have no value of a metric, OSError where the file cannot be written.
     """
     with style():
-        return save(_draw_learning_curve(groups, references, metrics, title, axis), path)
+        return save(_draw_learning_curve(groups, references, metrics, title, axes, cores, training), path)
 
 
-def _draw_learning_curve(groups, references, metrics, title="", axis="steps") -> Figure:
-    figure = Figure(figsize=(0.6 + 5.2 * len(metrics), 4.2 + 0.2 * len(groups)), layout="constrained")
-    panels = figure.subplots(1, len(metrics), sharex=True, squeeze=False)[0]
+def _draw_learning_curve(groups, references, metrics, title="", axes=("steps",), cores=None, training=()) -> Figure:
+    shown = list(itertools.product(metrics, axes))
+    wide = 5.2 if len(shown) < 3 else 4.2
+    figure = Figure(figsize=(0.6 + wide * len(shown), 4.2 + 0.2 * len(groups)), layout="constrained")
+    panels = figure.subplots(1, len(shown), sharex=len(axes) == 1, squeeze=False)[0]
     single = len(groups) == 1 and len(next(iter(groups.values()))) == 1
-    for panel, metric in zip(panels, metrics, strict=True):
-        for number, (label, runs) in enumerate(groups.items()):
-            _draw_group(panel, label, runs, metric, COLOURS[number % len(COLOURS)], axis, single)
-        _draw_references(panel, references.get(metric, {}))
-        _label_axes(panel, metric, axis)
-    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=len(metrics))
+    several, whole = any(len(runs) > 1 for runs in groups.values()), True
+    for panel, (metric, axis) in zip(panels, shown, strict=True):
+        for (label, runs), colour in zip(groups.items(), colours(cores or [None] * len(groups)), strict=True):
+            whole &= draw_group(panel, label, runs, metric, colour, axis, count_seeds=several)
+        _draw_training(panel, training, metric, axis)
+        draw_references(panel, references.get(metric, {}))
+        label_axes(panel, metric, axis)
+    handles, labels = panels[0].get_legend_handles_labels()
+    labels = [wrap(label, 12 * wide) for label in labels]
+    says = what_lines_are(axes, whole) if several else None
+    figure.legend(handles, labels, loc="outside lower center", ncols=len(shown), title=says, title_fontsize=9, fontsize=9)
     if title:
         figure.suptitle(title)
     figure.draw_without_rendering()  # settles the layout: the labels below are spaced by the panels' final size
-    for panel, metric in zip(panels, metrics, strict=True):
-        _label_references(panel, references.get(metric, {}), metric)
+    for panel, (metric, axis) in zip(panels, shown, strict=True):
+        if axis == axes[0]:
+            label_references(panel, references.get(metric, {}), metric)
         if single:
             _mark_rungs(panel, rung_starts(next(iter(groups.values()))[0], axis))
     return figure
 
 
-def _draw_group(panel, label, runs, metric, colour, axis, with_training=False, count_seeds=True):
-    points, mean, low, high = mean_and_range(runs, metric, axis)
-    if not len(points):
-        raise ValueError(f"the runs of {label!r} have no step in common at which {metric} was measured")
+def what_lines_are(axes, whole):
+    """What lines and bands of several runs are."""
+    between = ", interpolated between measurements" if "hours" in axes else ""
+    fewer = "" if whole else "; dotted where not all of them count"
+    return f"mean of the seeds{between}, in a band from the lowest to the highest{fewer}"
+
+
+def draw_group(panel, label, runs, metric, colour, axis, count_seeds=False):
+    """Returns whether all runs count everywhere."""
+    curve = mean_and_range(runs, metric, axis)
+    if not len(curve.points):
+        raise ValueError(f"the runs of {label!r} have no value of {metric}")
+    all_count = curve.runs == len(runs)
+    if count_seeds:
+        label += f": {len(runs)} seed{'s' if len(runs) > 1 else ''}{_where_fewer(curve.runs[~all_count])}"
     if len(runs) > 1:
-        between = ", interpolated" if axis == "hours" else ""
-        label += f": mean and range of {len(runs)} seeds{between}" if count_seeds else ""
-        panel.fill_between(points, low, high, color=colour, alpha=0.2, linewidth=0)
-    panel.plot(points, mean, color=colour, linewidth=1.8, label=label, marker="o" if len(points) == 1 else None)
-    if with_training and metric.startswith("test_"):
-        training_points, training = shared_points(runs, metric.removeprefix("test_"), axis)
-        of_rung = ", current rung" if rung_starts(runs[0]) else ""  # easier than what the held-out examples ask
-        if len(training_points):
-            panel.plot(training_points, training[0], color=colour, linewidth=0.8, alpha=0.35, label=f"on its training batches{of_rung}")
+        panel.fill_between(curve.points, curve.lowest, curve.highest, color=colour, alpha=0.2, linewidth=0)
+    if not all_count.all():
+        panel.plot(curve.points, curve.mean, color=colour, linewidth=1.8, linestyle=DOTTED)
+    solid = np.where(all_count, curve.mean, np.nan)
+    panel.plot(curve.points, solid, color=colour, linewidth=1.8, label=label, marker="o" if len(curve.points) == 1 else None)
+    return bool(all_count.all())
 
 
-def _draw_references(panel, references):
+def _draw_training(panel, lines, metric, axis):
+    points, values = measured(lines, metric.removeprefix("test_"), axis)
+    if len(points) and metric.startswith("test_"):
+        panel.plot(points, values, color=COLOURS[0], linewidth=0.8, alpha=0.35, label="on training batches of the task itself")
+
+
+def _where_fewer(counts):
+    """What to add to a label for numbers of runs that are not all."""
+    if not len(counts):
+        return ""
+    return f", dotted: {counts.min()}" + (f" to {counts.max()}" if counts.max() > counts.min() else "")
+
+
+def draw_references(panel, references):
     for value in references.values():
         panel.axhline(value, color=GREY, linewidth=0.9, dashes=(5, 3), zorder=1)
 
@@ -140,13 +183,13 @@ def _is_fraction(metric):
     return "accuracy" in metric
 
 
-def _words(metric):
+def in_words(metric):
     words = metric.removeprefix("test_").replace("_", " ")
     return f"held-out {words}" if metric.startswith("test_") else words
 
 
-def _label_axes(panel, metric, axis="steps"):
-    panel.set_title(_words(metric), fontsize=11)
+def label_axes(panel, metric, axis="steps"):
+    panel.set_title(in_words(metric), fontsize=11)
     panel.set_xlim(left=0)
     panel.margins(x=0)
     panel.locator_params(axis="x", nbins=6)
@@ -156,6 +199,11 @@ def _label_axes(panel, metric, axis="steps"):
         panel.xaxis.set_major_locator(_Multiples(unit))
     panel.set_xlabel(name)
     panel.xaxis.set_major_formatter(FuncFormatter(lambda point, _: f"{point / unit:,.10g}"))
+    label_values(panel, metric)
+
+
+def label_values(panel, metric):
+    """The axis of a metric's values."""
     panel.grid(axis="y", color="#E6E6E6", linewidth=0.6)
     panel.set_axisbelow(True)
     if _is_fraction(metric):
@@ -168,18 +216,18 @@ class _Multiples(MaxNLocator):
     """Ticks at round numbers of a unit."""
 
     def __init__(self, unit):
-        super().__init__(nbins=6)
+        super().__init__(nbins=6, steps=[1, 2, 2.5, 5, 10])
         self.unit = unit
 
     def tick_values(self, low, high):
         return super().tick_values(low / self.unit, high / self.unit) * self.unit
 
 
-def _label_references(panel, references, metric):
+def label_references(panel, references, metric):
     """Each reference's name and value at the right edge, on the emptier side of its line; labels that would touch are moved apart."""
     low, high = panel.get_ylim()
     line_height = 8 * 1.35 / (panel.get_window_extent().height * 72 / panel.figure.dpi) * (high - low)  # of 8 points
-    curves = [line.get_data() for line in panel.get_legend_handles_labels()[0]]
+    curves = [line.get_data() for line in panel.lines if line.get_transform() == panel.transData]
     near = np.concatenate([[], *(y[x > 0.6 * max(x)] for x, y in curves)])  # what is drawn where the labels will stand
 
     def place(value):
@@ -209,57 +257,3 @@ def _mark_rungs(panel, starts):
         panel.plot([step, step, x], [0, 0.02, 0.05], transform=across, color=GREY, linewidth=0.7, scalex=False, scaley=False)
         text = panel.text(x, 0.06, rung, transform=across, ha="center", va="bottom", rotation=90, fontsize=7, color=GREY, bbox=PLATE)
         text.set_in_layout(False)
-
-
-def curve_grid(
-    panels: Mapping[str, Mapping[str, Mapping[str, Sequence[Sequence[dict]]]]],
-    references: Mapping[str, float],
-    metric: str,
-    path,
-    title: str = "",
-    axis: str = "steps",
-) -> Path:
-    """Draw the learning curves of many configurations, a panel for some of them, into the PNG file `path`; returns it.
-
-    Args:
-        panels: {row: {column: {line: runs}}}, every row with the same columns and every panel with the same lines. Runs are as in
-            `learning_curve`; where there are none, the panel says so.
-        references: {label: value}, drawn in each panel and named in the first.
-    """
-    with style():
-        return save(_draw_curve_grid(panels, references, metric, title, axis), path)
-
-
-def _draw_curve_grid(panels, references, metric, title="", axis="steps") -> Figure:
-    columns = list(next(iter(panels.values())))
-    figure = Figure(figsize=(1.2 + 3.4 * len(columns), 1.4 + 2.9 * len(panels)), layout="constrained")
-    grid = figure.subplots(len(panels), len(columns), sharex=True, sharey=True, squeeze=False)
-    filled = [
-        (panel, ", ".join(filter(None, [column, row])), lines)
-        for across, (row, of_row) in zip(grid, panels.items(), strict=True)
-        for panel, (column, lines) in zip(across, of_row.items(), strict=True)
-    ]
-    handles = {}
-    for panel, _, lines in filled:
-        missing = []
-        for number, (label, runs) in enumerate(lines.items()):
-            if runs and len(mean_and_range(runs, metric, axis)[0]):
-                _draw_group(panel, label, runs, metric, COLOURS[number % len(COLOURS)], axis, count_seeds=False)
-                handles.setdefault(label, panel.get_legend_handles_labels()[0][-1])
-            else:
-                missing.append(f"{label}: {'no point in common' if runs else 'not run'}")
-        _draw_references(panel, references)
-        words = panel.text(0.02, 0.98, "\n".join(missing), transform=panel.transAxes, va="top", fontsize=7, color=GREY, bbox=PLATE)
-        words.set_visible(bool(missing))
-    for panel, name, _ in filled:  # when all is drawn, for the panels share their axes
-        _label_axes(panel, metric, axis)
-        panel.set_title(name, fontsize=10)
-        panel.label_outer()
-    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=min(4, max(1, len(handles))))
-    several = any(len(runs) > 1 for of_row in panels.values() for lines in of_row.values() for runs in lines.values())
-    band = f"mean and range of the seeds{', interpolated' if axis == 'hours' else ''}" if several else ""
-    figure.suptitle("\n".join(filter(None, [wrap(title, 40 * len(columns)), band])), fontsize=10)
-    figure.supylabel(_words(metric), fontsize=10)
-    figure.draw_without_rendering()
-    _label_references(grid[0, 0], references, metric)
-    return figure

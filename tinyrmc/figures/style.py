@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import textwrap
+from collections.abc import Sequence
 from pathlib import Path
 
 import matplotlib.style
@@ -10,6 +12,7 @@ from matplotlib.figure import Figure
 
 DPI = 150
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+CORES = dict(zip(("rmc", "lstm", "dnc", "entnet", "entnet_bank", "rmc_paper"), COLOURS, strict=False))  # the colour of each, everywhere
 MARK = "#C00000"  # the red of the marked time step
 GREY = "#555555"
 PLATE = {"facecolor": "white", "alpha": 0.75, "linewidth": 0, "pad": 0.5}  # behind a label, so that lines do not cross it out
@@ -25,6 +28,13 @@ STYLE = {
 def style():
     """matplotlib's own defaults and `STYLE`, until the end of a `with` block."""
     return matplotlib.style.context(STYLE, after_reset=True)
+
+
+def colours(cores: Sequence[str | None]) -> list[str]:
+    """A colour for each of some lines, which may be a core's: the first of a core has the core's own, others have what is left."""
+    own = {core: CORES.get(core, COLOURS[0]) for core in cores}
+    left = itertools.cycle([colour for colour in reversed(COLOURS) if colour not in own.values()] or COLOURS)
+    return [own.pop(core) if core in own else next(left) for core in cores]
 
 
 def save(figure: Figure, path) -> Path:

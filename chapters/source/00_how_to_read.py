@@ -1,0 +1,324 @@
+# %% [markdown]
+# # 0. How to read this
+#
+# **Figures 1 and 2 of the paper.** Fifteen minutes. You need Python and some NumPy.
+#
+# These chapters rebuild one idea, the Relational Memory Core, from nothing but arrays: its nine equations, the derivatives that train it, the
+# tasks it was made for, and the ways in which it is easily broken. The idea comes from *Relational recurrent neural networks* (Adam Santoro
+# and others, 2018, arXiv 1806.01822), here called "the paper". It begins with a doubt:
+#
+# > Memory-based neural networks model temporal data by leveraging an ability to remember information for long periods. It is unclear, however,
+# > whether they also have an ability to perform complex relational reasoning with the information they remember. (Abstract)
+#
+# To remember is one thing. To *relate* what one remembers, to say which of eight remembered points is the fourth farthest from the third,
+# is another. The paper's answer is
+#
+# > a new memory module [...] which employs multi-head dot product attention to allow memories to interact. (Abstract)
+#
+# This chapter shows that module in one picture and its tasks in another, explains how the other chapters work, and lists them.
+
+# %%
+import itertools
+
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.patches import FancyArrowPatch, FancyBboxPatch, Rectangle
+
+import tinyrmc
+from tinyrmc import course, equations
+from tinyrmc.discovery import load_task
+from tinyrmc.exercises import first as ex
+
+course.setup()
+
+# %% [markdown]
+# ## The whole thing in one picture
+#
+# The paper's figure 1, drawn again by the code below from numbers that it computes. A *memory* is a matrix; each of its rows, a *slot*, has a
+# colour of its own here, and so has the input of this time step. The darker a square, the larger its number.
+#
+# - **(a)** The memory and the input go into the box A, which is attention. Its result passes a small network, the MLP, with a way around it
+#   (the residual). Gates then decide how much of the old memory stays and how much of the new is written. What comes out is the next memory
+#   and the output.
+# - **(b)** Inside A, every row is multiplied by the same three matrices. The slots get queries, slots and input get keys and values.
+# - **(c)** Every query is compared with every key. The softmax turns each row of comparisons into shares that sum to 1, and the shares mix
+#   the values. So the rows that come out are *blends*: their colours are mixed by the very shares that mix their numbers.
+
+# %%
+rng = np.random.default_rng(14)
+N, F = 3, 5  # slots, and units in each
+memory, x = rng.normal(size=(N, F)), rng.normal(size=F)
+W_q, W_k, W_v = rng.normal(size=(3, F, F)) / np.sqrt(F)
+rows = np.vstack([memory, x])  # [M; x], slots and input
+queries, keys, values = memory @ W_q, rows @ W_k, rows @ W_v
+shares = equations.attention_weights(np, 1.3 * queries, keys)  # (N, N + 1)
+attended = shares @ values  # equation 1
+
+COLOURS = np.array([plt.matplotlib.colors.to_rgb(colour) for colour in ("C0", "C2", "C3", "C1")])  # three slots and the input
+BLENDS = shares @ COLOURS
+
+
+def draw_rows(panel, left, top, numbers, colours, cell=0.3, name="", gap=0.06):
+    """A matrix as rows of squares; returns the middle of its left and of its right side."""
+    dark = 0.25 + 0.75 / (1 + np.exp(-1.5 * numbers))
+    for i, j in np.ndindex(numbers.shape):
+        colour = 1 - dark[i, j] * (1 - colours[i])
+        corner = (left + j * cell, top - (i + 1) * cell - i * gap)
+        panel.add_patch(Rectangle(corner, cell, cell, facecolor=colour, edgecolor="white", lw=0.5))
+    height, width = len(numbers) * (cell + gap) - gap, numbers.shape[1] * cell
+    panel.text(left + width / 2, top + 0.1, name, ha="center", va="bottom")
+    return (left - 0.05, top - height / 2), (left + width + 0.05, top - height / 2)
+
+
+def draw_box(panel, x, y, text, width=0.9, height=0.9, colour="0.93"):
+    style = "round,pad=0,rounding_size=0.08"
+    panel.add_patch(FancyBboxPatch((x - width / 2, y - height / 2), width, height, boxstyle=style, facecolor=colour, edgecolor="0.3"))
+    panel.text(x, y, text, ha="center", va="center")
+
+
+def draw_arrow(panel, start, end, bend=0.0):
+    bent = f"arc3,rad={bend}"
+    panel.add_patch(FancyArrowPatch(start, end, connectionstyle=bent, arrowstyle="-|>", mutation_scale=11, color="0.3"))
+
+
+# %% alt="Three drawings. (a) Coloured memory rows and an input row go into a box A, then through an MLP with a residual way around it, then through gates, which the old memory also reaches, to the next memory and the output. (b) Each row is multiplied by shared matrices into queries of the slots and keys and values of slots and input. (c) A matrix of shares between queries and keys mixes the values into a new memory whose rows have blended colours"
+figure, panels = plt.subplot_mosaic([["a", "a"], ["b", "c"]], figsize=(10, 7.2), height_ratios=[1, 1.25], width_ratios=[1, 1.25])
+for panel in panels.values():
+    panel.set(aspect="equal")
+    panel.axis("off")
+
+a = panels["a"]
+_, from_memory = draw_rows(a, 0, 2.6, memory, COLOURS, name="memory M")
+_, from_input = draw_rows(a, 0, 0.6, x[None], COLOURS[3:], name="input x")
+draw_box(a, 3, 1.6, "A")
+draw_arrow(a, from_memory, (2.5, 1.75))
+draw_arrow(a, from_input, (2.5, 1.4))
+left, right = draw_rows(a, 4.2, 2.1, attended, BLENDS, name="blended")
+draw_arrow(a, (3.5, 1.6), left)
+draw_box(a, 7, 1.6, "MLP")
+draw_arrow(a, right, (6.5, 1.6))
+draw_box(a, 8.2, 1.6, "+", 0.4, 0.4)
+draw_arrow(a, (7.5, 1.6), (7.98, 1.6))
+draw_arrow(a, (6.0, 1.5), (8.2, 1.38), bend=0.5)
+a.text(7.25, 0.72, "residual", ha="center", va="top", color="0.3", fontsize=9)
+draw_box(a, 9.4, 1.6, "gates")
+draw_arrow(a, (8.42, 1.6), (8.93, 1.6))
+draw_arrow(a, (0.75, 3.05), (9.4, 2.08), bend=-0.17)
+a.text(5.1, 3.42, "what is kept of the old memory", ha="center", va="bottom", color="0.3")
+draw_arrow(a, (1.6, 0.4), (9.4, 1.12), bend=0.2)
+a.text(5.1, -0.22, "the input has a say in the gates", ha="center", va="top", color="0.3")
+kept = 0.5 * memory + 0.5 * attended
+left, _ = draw_rows(a, 10.6, 2.1, kept, 0.5 * COLOURS[:3] + 0.5 * BLENDS, name="next memory,\noutput")
+draw_arrow(a, (9.88, 1.6), left)
+a.set(xlim=(-0.3, 12.4), ylim=(-0.9, 3.9), title="(a) one time step")
+
+b = panels["b"]
+_, right = draw_rows(b, 0, 2.7, rows, COLOURS, name="[M; x]")
+for top, name, matrix, numbers in ((4.6, "W^q", "queries Q", queries), (2.6, "W^k", "keys K", keys), (0.5, "W^v", "values V", values)):
+    left, _ = draw_rows(b, 3.6, top, numbers, COLOURS, name=matrix)
+    draw_arrow(b, right, left)
+    b.text(*(0.45 * np.array(right) + 0.55 * np.array(left)), f"${name}$", ha="center", va="center", backgroundcolor="white")
+b.set(xlim=(-0.3, 5.4), ylim=(-1.2, 5.2), title="(b) the same matrices for every row")
+
+c = panels["c"]
+draw_rows(c, 0, 4.4, queries, COLOURS, name="Q")
+draw_rows(c, 2.4, 4.6, keys, COLOURS, name="K")
+c.text(1.95, 3.85, r"$\times$", ha="center", va="center")
+draw_arrow(c, (1.95, 3.05), (1.95, 2.5))
+c.text(2.15, 2.8, "softmax of the scores", va="center")
+cell = 0.5
+for i, j in np.ndindex(shares.shape):
+    x0, y0 = 0.95 + j * cell, 1.9 - i * cell
+    c.add_patch(Rectangle((x0, y0 - cell), cell, cell, facecolor=str(1 - 0.8 * shares[i, j]), edgecolor="white"))
+    colour = "white" if shares[i, j] > 0.55 else "black"
+    c.text(x0 + cell / 2, y0 - cell / 2, f"{shares[i, j]:.1f}", ha="center", va="center", color=colour, fontsize=9)
+for k in range(N + 1):
+    c.add_patch(Rectangle((0.95 + k * cell + 0.05, 1.95), cell - 0.1, 0.12, facecolor=COLOURS[k]))
+    if k < N:
+        c.add_patch(Rectangle((0.78, 1.9 - (k + 1) * cell + 0.05), 0.12, cell - 0.1, facecolor=COLOURS[k]))
+c.text(1.95, 0.25, "shares", ha="center", va="top")
+c.text(3.25, 1.15, r"$\times$", ha="center", va="center")
+draw_rows(c, 3.6, 1.85, values, COLOURS, name="V")
+c.text(5.4, 1.15, "=", ha="center", va="center")
+draw_rows(c, 5.7, 1.67, attended, BLENDS, name="blended")
+c.set(xlim=(-0.3, 7.5), ylim=(-0.6, 5.2), title="(c) compare, share out, mix")
+plt.show()
+
+# %% [markdown]
+# The matrices are random, nothing has been learnt here; and even of a trained network one should not read too much into such shares. The
+# paper says of its own maps that "the conclusions we can make are limited since even after a single round of attention the memory can become
+# highly distributed, making any interpretations about information compartmentalisation potentially inaccurate" (section 5.1). Look at the
+# blended rows: after a single step none of them belongs to one slot any more.
+#
+# ## What it is for
+#
+# The paper's figure 2 shows its tasks. Two of them exist here so far, and below is one real example of each, drawn by the code that draws
+# the training data:
+#
+# - **Nth farthest.** Vectors arrive one after the other, each with a label, and always with the same question: which one is the nth farthest
+#   from vector m? (n counts from 0, which is m itself.) "We emphasize that the model must sort distance relations between vectors, and not the vectors themselves" (section 4.1).
+#   The upper right shows how it looks to the network: at each time step one row of numbers, the vector and three one-hot parts.
+# - **Program evaluation.** A small program arrives character by character, and the network writes the number that it computes.
+#
+# The paper also has language modelling, and worlds in which the network must act (reinforcement learning). They are yet to come here.
+
+# %%
+nth_farthest, programs = load_task("nth_farthest"), load_task("program_evaluation")
+layout = (6, 2)  # objects, dimensions
+example = nth_farthest.draw(np.random.default_rng(2640), 1, *layout, layout)
+labels, n, m = (part[0] for part in nth_farthest.decode(example["inputs"], layout))
+points, answer = example["inputs"][0, :, :2], example["target"][0]
+reference = points[example["reference"][0]]
+place = np.linalg.norm(points - reference, axis=-1).argsort().argsort()  # 0: m itself
+
+data = programs.DataConfig(kind="program", length=3, nesting=2)
+program = programs.draw(np.random.default_rng(7), 1, data, (3, 2), mixed=False)
+source = programs.decode(program["inputs"][0, : program["lengths"][0]], "release")
+result = programs.decode(program["targets"][0, : program["target_lengths"][0]], "release")
+
+# %% alt="Left: six labelled points in the plane with lines from the point asked about to the others, numbered by distance, the answer circled. Right: the same example as the network gets it, six time steps of a vector and three one-hot parts. Below: a program, one character to a box, and the digits of its answer"
+places = [["plane", "steps"], ["program", "program"]]
+figure, panels = plt.subplot_mosaic(places, figsize=(10, 5.8), height_ratios=[3, 1], width_ratios=[1, 1.6])
+plane, steps, strip = panels["plane"], panels["steps"], panels["program"]
+for label, point, rank in zip(labels, points, place, strict=True):
+    plane.plot(*np.stack([reference, point]).T, color="0.8", zorder=0)
+    plane.scatter(*point, s=170, color="C1" if label == m else "C0", edgecolor="black" if label == answer else "none", linewidth=2.5)
+    plane.annotate(f"{label}", point, ha="center", va="center", color="white", fontsize=9)
+    if rank:
+        between = 0.6 * point + 0.4 * reference
+        plane.annotate(f"{rank}", between, color="0.3", ha="center", va="center", fontsize=8, backgroundcolor="white")
+plane.set(xlim=(-1.15, 1.15), ylim=(-1.15, 1.15), aspect="equal", xticks=[-1, 0, 1], yticks=[-1, 0, 1])
+plane.set_title(f"Which is number {n} in distance from {m}?\nThe answer: {answer}", fontsize=10)
+
+image = example["inputs"][0]
+steps.imshow(image, cmap="RdBu", vmin=-1.3, vmax=1.3, aspect="auto")
+starts = [0, 2, 8, 14, 20]
+for start in starts[1:-1]:
+    steps.axvline(start - 0.5, color="0.4", lw=1)
+middles = [(start + end - 1) / 2 for start, end in itertools.pairwise(starts)]
+steps.set_xticks(middles, ["vector", "its label", "n", "m"])
+steps.tick_params(length=0)
+steps.set(ylabel="time step", yticks=range(6), title="the same, as the network gets it")
+
+for k, character in enumerate(source + " " + result):
+    if character != " ":
+        written = k > len(source)
+        strip.add_patch(Rectangle((k, 0), 0.9, 1, facecolor="C2" if written else "0.92", alpha=0.5 if written else 1, edgecolor="none"))
+        strip.text(k + 0.45, 0.45, character, ha="center", va="center", family="monospace", fontsize=10)
+strip.text(len(source) / 2, 1.25, "read, one character a step", ha="center")
+strip.text(len(source) + 1 + len(result) / 2, 1.25, "written", ha="center")
+strip.set(xlim=(-0.5, len(source) + len(result) + 2.5), ylim=(-0.3, 1.9))
+strip.axis("off")
+plt.show()
+
+# %% [markdown]
+# Here is where the way leads. The folder `assets` holds a small core that was trained on nth farthest with four vectors of four dimensions;
+# in chapter 9 you train one yourself. It answers questions that it has never seen, and guessing would get 25 %:
+
+# %%
+network = tinyrmc.load(course.assets() / "nth_farthest_4x4.npz")
+questions = nth_farthest.draw(np.random.default_rng(2018), course.fast(4000, 400), 4, 4, (4, 4))
+answers = network(questions["inputs"]).data.argmax(axis=-1)
+print(f"{np.mean(answers == questions['target']):.1%} of {len(answers):,} new questions answered right")
+
+# %% [markdown]
+# ## How a chapter works
+#
+# For each step the paper's own sentence comes first, then its equation with the paper's number, then an experiment or a picture, and then
+# you write it yourself. Code of this project is not copied into the chapters but shown from the files that are also run, so it cannot go
+# out of date; these are the two equations that the course is heading for, and every letter in them will be explained:
+
+# %%
+course.show(equations.update_memory, equations.output)
+
+# %% [markdown]
+# To read, this page is enough. To work with it, `make lab` in the project's folder opens all chapters in JupyterLab. Run the cells from the top
+# (Shift+Enter), change what you like, and run them again. Each chapter runs in less than two minutes on two cores, with no network and no
+# GPU; where something is long, it says so.
+#
+# **Exercises.** A cell holds a function whose body is three dots, and below it a `check`. Left as it is, the check says "not attempted" and the
+# chapter goes on: later cells never need your answer. Here is one to try it on.
+#
+# **Exercise 1.** The mean of all slots of a memory. `M` has `N` rows, the slots, with `F` units each.
+
+
+# %%
+def mean_slot(M):
+    """M (N, F) -> (F,)."""
+    ...
+
+
+ex.mean_slot.check(mean_slot)
+
+# %% [markdown]
+# A check tries your function on several cases, always the same ones, among them such that catch people out. When an answer is wrong it says
+# in which case and where, and if the mistake is one that people often make, it names it:
+
+# %%
+ex.mean_slot.check(lambda M: M.mean(axis=1))
+
+# %% [markdown]
+# With four slots of four units, case 2, this answer would have had the right shape. A shape that fits proves little, and many exercises have
+# such a square case.
+#
+# If you are stuck, ask for a hint; each call gives the next one. After the last, `ex.mean_slot.solution()` prints a solution. And calling the
+# exercise, as in `ex.mean_slot(M)`, calls the solution: so do the cells that come later.
+
+# %%
+ex.mean_slot.hint()
+
+# %% [markdown]
+# Now go back to the cell with the three dots, write the function, and run it.
+#
+# ## Letters
+#
+# They are the paper's where it has one, and mean the same in all chapters and in the package:
+#
+# | letter | meaning |
+# |---|---|
+# | $B$ | examples in a batch, computed side by side |
+# | $T$ | time steps, $t$ one of them |
+# | $N$ | slots of a memory, the rows of $M$ |
+# | $F$ | units of a slot, the columns of $M$ |
+# | $n$ | rows of input; also, in nth farthest, the question's n |
+# | $H$ | attention heads |
+# | $K$, $V$ | units of a key (the paper's $d_k$), and of a value, in each head; also the matrices of all keys and of all values |
+# | $G$ | width of a gate: $F$, or 1 |
+# | $M$, $m_i$ | the memory, and its slot $i$; $\widetilde M$ is what attention proposes to write |
+# | $x$, $h$ | the input, and the output (the hidden state) |
+# | $W$, $U$, $b$ | what is learnt: matrices and biases |
+#
+# A shape in a comment or a docstring reads like `(B, N, F)`: axis 0 holds the examples, axis 1 the slots, axis 2 the units. An arrow leads
+# from the shapes that go in to the shape that comes out: `M (B, N, F) -> (B, N, N)`.
+#
+# ## Contents
+#
+# | chapter | what it does | of the paper |
+# |---|---|---|
+# | [0. How to read this](00_how_to_read.ipynb) | where you are | figures 1, 2 |
+# | [1. Arrays](01_arrays.ipynb) | axes, broadcasting, batches, views: all on memory matrices | notation of 3.1 |
+# | [2. A tape](02_a_tape.ipynb) | reverse-mode differentiation from nothing in 40 lines, then the project's engine piece by piece | |
+# | [3. Checking gradients](03_checking_gradients.ipynb) | differences, the complex step, an independent witness, and a wrong derivative caught | |
+# | [4. Attention](04_attention.ipynb) | memories look at each other | equation 1 |
+# | [5. Encoding](05_encoding.ipynb) | a new input gets in, and what must stay the same however slots are ordered | equation 2 |
+# | [6. Norm and MLP](06_norm_and_mlp.ipynb) | what is done to each slot by itself | 3.3, $g_\psi$ |
+# | [7. Gates](07_gates.ipynb) | what to forget, what to write, what to show | equations 3-6 |
+# | [8. The memory update](08_memory_update.ipynb) | one whole step, and where the released code differs from the paper | equations 7-9 |
+# | [9. Nth farthest](09_nth_farthest.ipynb) | the task, its floors, training, and looking into a trained network | 4.1, 5.1, figure 3 |
+# | [10. Breaking it](10_breaking_it.ipynb) | mistakes that still run, each shown failing and mended | |
+# | [11. Program evaluation](11_program_evaluation.ipynb) | reading programs, writing their results | 4.2, 5.2, figures 6, 7 |
+# | [15. Going fast](15_going_fast.ipynb) | where the time goes, and how an equation becomes one fused operation | |
+#
+# Chapters 12 to 14, on language modelling, memory networks and worlds seen in part, will come when their subjects are built.
+#
+# Each chapter builds on the ones before it, but you need not read all. Whoever wants the core alone reads 1, 4, 5, 7 and 8. Whoever knows how
+# automatic differentiation works may skip 2 and 3. Whoever has an implementation that does not learn may begin with 10.
+#
+# ## To take along
+#
+# - The core is a matrix of slots that look at each other and at the input, and a gate before anything is written.
+# - Sentence, equation, experiment, exercise: read the first two slowly.
+# - A check tells you which case went wrong. A shape that fits is not yet an answer that is right.
+#
+# **Further.** In the picture of figure 1, which of the three blended rows has taken most from the input? Could a network that kept only the mean of
+# its slots, as in the exercise, answer the question of nth farthest?

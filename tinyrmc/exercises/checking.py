@@ -1,0 +1,250 @@
+"""Chapter 3: checking gradients."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .exercise import exercise
+
+# --- Functions to differentiate, all analytic ---------------------------------------------------------------------------------------------
+
+
+def waves(x):
+    """The sum of the sines."""
+    return np.sin(x).sum()
+
+
+def cubes(x):
+    """The sum of the cubes."""
+    return (x**3).sum()
+
+
+def neighbours(x):
+    """The sum of the products of neighbouring entries."""
+    return (x.reshape(-1)[1:] * x.reshape(-1)[:-1]).sum()
+
+
+def lifted(x):
+    """A small change on top of a million: what a subtraction loses."""
+    return 1e6 + np.exp(x).sum()
+
+
+def _entry_by_entry(difference):
+    def gradient(f, x, *h):
+        steps = np.eye(x.size).reshape(x.size, *x.shape)
+        return np.array([difference(f, x, step, *h) for step in steps]).reshape(x.shape)
+
+    return gradient
+
+
+@exercise(
+    cases=lambda rng: [
+        (waves, rng.normal(size=4), 1e-5),
+        (cubes, rng.normal(size=(2, 3)), 0.1),  # a step so large that its error shows: h^2
+        (neighbours, rng.normal(size=(3, 3)), 1e-4),
+        (waves, np.array(0.3), 0.5),
+        (cubes, 10 * rng.normal(size=3), 1e-3),
+    ],
+    hints=[
+        "Each entry of x needs two calls of f, with that entry moved up and down and all others where they were.",
+        "`for place in np.ndindex(x.shape):` goes through all entries; a copy of x, or zeros with an h at `place`, moves one of them.",
+        "(f(x + step) - f(x - step)) / (2 * h): how far apart are the two points?",
+    ],
+    mistakes={
+        "the difference is divided by h, though the two points are 2 h apart": _entry_by_entry(
+            lambda f, x, step, h: (f(x + h * step) - f(x - h * step)) / h
+        ),
+        "the second point is x itself: this is the forward difference": _entry_by_entry(lambda f, x, step, h: (f(x + h * step) - f(x)) / h),
+        "all entries are moved at once, and every place gets the same sum": lambda f, x, h: np.full(
+            x.shape, (f(x + h) - f(x - h)) / (2 * h)
+        ),
+        "the sign is turned round: f(x - h) comes second": _entry_by_entry(
+            lambda f, x, step, h: (f(x - h * step) - f(x + h * step)) / (2 * h)
+        ),
+    },
+    tolerance=1e-8,
+)
+def central_difference(f, x, h):
+    """The gradient of f, which makes a number of an array, at x (...): (f(x + h) - f(x - h)) / 2h for each entry of x -> like x."""
+    gradient = np.zeros(x.shape)
+    for place in np.ndindex(x.shape):
+        step = np.zeros(x.shape)
+        step[place] = h
+        gradient[place] = (f(x + step) - f(x - step)) / (2 * h)
+    return gradient
+
+
+@exercise(
+    cases=lambda rng: [
+        (waves, rng.normal(size=4)),
+        (cubes, rng.normal(size=(2, 3))),
+        (neighbours, rng.normal(size=(3, 3))),
+        (lifted, rng.normal(size=3)),
+        (cubes, 1e3 * rng.normal(size=2)),
+        (waves, np.array(-0.7)),
+    ],
+    hints=[
+        "Move one entry by i h: x + 1j * step. Then the imaginary part of f, divided by h, is the derivative.",
+        "No subtraction, so h may be as small as 1e-30.",
+        "f(x + 1j * step).imag / h",
+    ],
+    mistakes={
+        "the real part is taken: that is the value of f, not its slope": _entry_by_entry(
+            lambda f, x, step: f(x + 1e-30j * step).real / 1e-30
+        ),
+        "the imaginary part is not divided by h, or never got into x, which still is an array of real numbers": _entry_by_entry(
+            lambda f, x, step: f(x + 1e-30j * step).imag
+        ),
+        "h is a thousandth, whose square still shows; without a subtraction it may be 1e-30": _entry_by_entry(
+            lambda f, x, step: f(x + 1e-3j * step).imag / 1e-3
+        ),
+        "differences are taken: nearly right, and no closer than rounding allows": _entry_by_entry(
+            lambda f, x, step: (f(x + 1e-5 * step) - f(x - 1e-5 * step)) / 2e-5
+        ),
+        "all entries are moved at once, and every place gets the same sum": lambda f, x: np.full(x.shape, f(x + 1e-30j).imag / 1e-30),
+    },
+    tolerance=1e-12,
+)
+def complex_step(f, x):
+    """The gradient of f, which makes a number of an array, at x (...): Im f(x + ih) / h for each entry of x, h = 1e-30 -> like x."""
+    h, gradient = 1e-30, np.zeros(x.shape)
+    for place in np.ndindex(x.shape):
+        step = np.zeros(x.shape)
+        step[place] = h
+        gradient[place] = f(x + 1j * step).imag / h
+    return gradient
+
+
+def _complex(rng, *shape):
+    return rng.normal(size=shape) + 1j * rng.normal(size=shape)
+
+
+@exercise(
+    cases=lambda rng: [
+        (rng.normal(size=(3, 5)),),
+        (_complex(rng, 4),),
+        (_complex(rng, 2, 3, 3),),
+        (1e3 * rng.normal(size=(2, 4)),),
+        (_complex(rng, 3, 1),),
+    ],
+    hints=[
+        "The mean of the squared distances from the mean, without absolute values: what is the square of d, written as a product?",
+        "np.var takes |d|^2, which is not d * d where d is complex.",
+    ],
+    mistakes={
+        "the squares are those of absolute values, as np.var takes them, so a complex step finds no slope": lambda x: np.var(x, axis=-1),
+        "the sum is divided by n - 1": lambda x: np.square(x - x.mean(axis=-1, keepdims=True)).sum(axis=-1) / (x.shape[-1] - 1),
+        "the mean is not taken off first": lambda x: (x * x).mean(axis=-1),
+        "the rows are not kept apart: this is the variance of all entries": lambda x: np.square(x - x.mean()).mean(),
+    },
+)
+def variance(x):
+    """The mean squared distance from the mean over the last axis, for real and for complex numbers: (..., n) -> (...)."""
+    d = x - x.mean(axis=-1, keepdims=True)
+    return (d * d).mean(axis=-1)
+
+
+# --- Rules, right and wrong: vjp(g, x) is the gradient of x where g is that of forward(x) -------------------------------------------------
+
+
+def tanh_rule(g, x):
+    """Right."""
+    return g * (1 - np.tanh(x) ** 2)
+
+
+def tanh_rule_without_the_square(g, x):
+    """Wrong."""
+    return g * (1 - np.tanh(x))
+
+
+def tanh_rule_off_by_a_millionth(g, x):
+    """Wrong, by little."""
+    return 1.000001 * tanh_rule(g, x)
+
+
+def sin_rule(g, x):
+    """Right."""
+    return g * np.cos(x)
+
+
+def sin_rule_wrong_in_the_last_entry(g, x):
+    """Wrong in one place."""
+    gradient = sin_rule(g, x)
+    gradient[..., -1] *= 1.01
+    return gradient
+
+
+def exp_rule(g, x):
+    """Right."""
+    return g * np.exp(x)
+
+
+def softmax_of(x):
+    """A softmax that takes complex numbers, too."""
+    e = np.exp(x - x.real.max(axis=-1, keepdims=True))
+    return e / e.sum(axis=-1, keepdims=True)
+
+
+def softmax_rule(g, x):
+    """Right."""
+    gy = g * softmax_of(x)
+    return gy - softmax_of(x) * gy.sum(axis=-1, keepdims=True)
+
+
+def zero_rule(g, x):
+    """Wrong wherever anything depends on x."""
+    return np.zeros(x.shape)
+
+
+def _judge(forward, vjp, x, *, g=None, v=None, tolerance=1e-10, relative=True):
+    rng = np.random.default_rng(1)
+    v = rng.normal(size=x.shape) if v is None else v
+    g = rng.normal(size=forward(x).shape) if g is None else g
+    exact = (g * forward(x + 1e-30j * v).imag).sum() / 1e-30
+    return abs((vjp(g, x) * v).sum() - exact) <= tolerance * (max(1, abs(exact)) if relative else 1)
+
+
+def _first_entry(x):
+    v = np.zeros(x.shape)
+    v.flat[0] = 1.0
+    return v
+
+
+@exercise(
+    cases=lambda rng: [
+        (np.tanh, tanh_rule, rng.normal(size=(3, 4))),
+        (np.tanh, tanh_rule_without_the_square, rng.normal(size=(3, 4))),
+        (np.tanh, tanh_rule_off_by_a_millionth, rng.normal(size=5)),
+        (np.sin, sin_rule, rng.normal(size=6)),
+        (np.sin, sin_rule_wrong_in_the_last_entry, rng.normal(size=(2, 6))),
+        (np.exp, exp_rule, 20 + rng.normal(size=8)),  # slopes of hundreds of millions: rounding is relative
+        (softmax_of, softmax_rule, rng.normal(size=(3, 3))),
+        (softmax_of, zero_rule, rng.normal(size=(3, 3))),
+    ],
+    hints=[
+        "Draw a direction v for x and weights g for the result. Then two numbers must agree: the rule's gradient times v, and the slope of "
+        "sum(g * forward(x)) along v.",
+        "The slope comes from one complex step: (g * forward(x + 1e-30j * v).imag).sum() / 1e-30.",
+        "Agree means: to 1e-10 or so of their size. Both v and g random, so that nothing cancels by design.",
+    ],
+    mistakes={
+        "the tolerance is a thousandth: a rule that is off by a millionth passes": lambda forward, vjp, x: _judge(
+            forward, vjp, x, tolerance=1e-3
+        ),
+        "only the first entry of x is moved: a rule that is wrong elsewhere passes": lambda forward, vjp, x: _judge(
+            forward, vjp, x, v=_first_entry(x)
+        ),
+        "g is 1 everywhere: shares always sum to 1, so a softmax then seems not to depend on x at all": lambda forward, vjp, x: _judge(
+            forward, vjp, x, g=np.ones(forward(x).shape)
+        ),
+        "the difference is not measured by the size of the numbers: a right rule with large slopes fails": lambda forward, vjp, x: _judge(
+            forward, vjp, x, relative=False
+        ),
+    },
+)
+def rule_is_right(forward, vjp, x):
+    """Whether vjp(g, x) is the gradient of x (...), g being that of forward(x): True or False, and sure to the tenth digit."""
+    rng, h = np.random.default_rng(0), 1e-30
+    v, g = rng.normal(size=x.shape), rng.normal(size=forward(x).shape)
+    exact = (g * forward(x + 1j * h * v).imag).sum() / h
+    return abs((vjp(g, x) * v).sum() - exact) <= 1e-10 * max(1, abs(exact))

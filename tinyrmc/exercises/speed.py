@@ -1,0 +1,356 @@
+"""Chapter 15: going fast. Batches in pieces, derivatives worked out by hand, sums that threads take together."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .attention import softmax
+from .exercise import exercise
+
+AT_ONCE = 4  # examples that `differentiate` takes
+
+
+def differentiate(examples):
+    """Squared errors of the predictor x . (1, -2) on `examples` (b, 3), rows of x and target; no target where that is NaN.
+
+    Returns (their sum, how many there are, the gradient of the sum by the two weights). ValueError for more than four examples.
+    """
+    if len(examples) > AT_ONCE:
+        raise ValueError(f"{len(examples)} examples at once; only {AT_ONCE} find room")
+    known = examples[~np.isnan(examples[:, 2])]
+    error = known[:, :2] @ np.array([1.0, -2.0]) - known[:, 2]
+    return (error * error).sum(), len(known), 2 * error @ known[:, :2]
+
+
+def _pieces(differentiate, examples, size, stop=None):
+    """The three results of all pieces, each stacked."""
+    starts = range(0, len(examples) if stop is None else stop, size)
+    return map(np.array, zip(*[differentiate(examples[k : k + size]) for k in starts], strict=True))
+
+
+def _mean_of_means(*case):
+    sums, counts, gradients = _pieces(*case)
+    return (sums / counts).mean(), (gradients / counts[:, None]).mean(axis=0)
+
+
+def _by_examples(differentiate, examples, size):
+    sums, _, gradients = _pieces(differentiate, examples, size)
+    return sums.sum() / len(examples), gradients.sum(axis=0) / len(examples)
+
+
+def _gradient_of_the_sum(*case):
+    sums, counts, gradients = _pieces(*case)
+    return sums.sum() / counts.sum(), gradients.sum(axis=0)
+
+
+def _full_pieces_only(differentiate, examples, size):
+    sums, counts, gradients = _pieces(differentiate, examples, size, stop=len(examples) - size + 1)
+    return sums.sum() / counts.sum(), gradients.sum(axis=0) / counts.sum()
+
+
+def _at_once(differentiate, examples, size):
+    loss, count, gradient = differentiate(examples)
+    return loss / count, gradient / count
+
+
+def _batches(rng):
+    def batch(count, *unknown):
+        examples = rng.normal(size=(count, 3))
+        examples[[*unknown], 2] = np.nan
+        return examples
+
+    return [
+        (differentiate, batch(6), 4),  # pieces of four and two
+        (differentiate, batch(12, 1, 2, 3, 11), 4),
+        (differentiate, batch(5, 4), 2),  # a last piece without any target
+        (differentiate, 1e3 * batch(7, 0), 1),
+        (differentiate, batch(3), 4),
+    ]
+
+
+@exercise(
+    cases=_batches,
+    hints=[
+        "A mean is a sum divided by a count. Which of the two may be added up piece by piece, and when is it time to divide?",
+        "Start three totals at zero; for k in range(0, len(examples), size) add what differentiate(examples[k : k + size]) gives.",
+        "At the end, once: total_loss / total_count, total_gradient / total_count.",
+    ],
+    mistakes={
+        "each piece's mean is taken, and then the mean of these: a small piece counts as much as a large one": _mean_of_means,
+        "the sums are divided by the number of examples, though some have no target": _by_examples,
+        "the gradient is that of the sum: it is not divided by the count": _gradient_of_the_sum,
+        "the last piece is left out when it is shorter than the others": _full_pieces_only,
+        "all examples are given to `differentiate` at once": _at_once,
+    },
+)
+def in_pieces(differentiate, examples, size):
+    """The mean loss and its gradient (2,), from pieces of at most `size` of the examples (B, 3).
+
+    differentiate(piece) gives (sum of the piece's losses, their count, the gradient of that sum).
+    """
+    loss, count, gradient = 0.0, 0, 0.0
+    for start in range(0, len(examples), size):
+        piece_loss, piece_count, piece_gradient = differentiate(examples[start : start + size])
+        loss, count, gradient = loss + piece_loss, count + piece_count, gradient + piece_gradient
+    return loss / count, gradient / count
+
+
+def _normed(x, epsilon):
+    """(n, s) of layer norm, each row for itself."""
+    d = x - x.mean(axis=-1, keepdims=True)
+    s = 1 / np.sqrt((d * d).mean(axis=-1, keepdims=True) + epsilon)
+    return d * s, s
+
+
+def _mean(x):
+    return x.mean(axis=-1, keepdims=True)
+
+
+def _norm_gradient(g, x, gain, epsilon, through_mean=True, through_scale=True, average=_mean):
+    n, s = _normed(x, epsilon)
+    h = g * gain
+    return s * (h - through_mean * average(h) - through_scale * n * average(h * n))
+
+
+def _epsilon_outside(g, x, gain, epsilon):
+    s = 1 / (x.std(axis=-1, keepdims=True) + epsilon)
+    n, h = s * (x - _mean(x)), g * gain
+    return s * (h - _mean(h) - n * _mean(h * n))
+
+
+def _over_the_batch(g, x, gain, epsilon):
+    """As if mean and variance were those of all rows together."""
+    flat = _norm_gradient((g * gain).reshape(1, -1), x.reshape(1, -1), np.ones(x.size), epsilon)
+    return flat.reshape(x.shape)
+
+
+def _norms(rng):
+    def case(*shape, scale=1.0, epsilon=1e-5):
+        return rng.normal(size=shape), scale * rng.normal(size=shape) + 3, rng.normal(size=shape[-1]), epsilon
+
+    return [
+        case(3, 5),
+        case(4, 4),  # as many rows as columns
+        case(2, 3, 6, epsilon=0.5),  # an epsilon that cannot be neglected
+        case(2, 8, scale=1e3),
+        (rng.normal(size=(2, 4)), np.array([[2.0, 2, 2, 2], [1, -1, 1, -1]]), rng.normal(size=4), 1e-2),  # a row without any variance
+        case(3, 1),  # a row of one number, which is always its own mean
+    ]
+
+
+@exercise(
+    cases=_norms,
+    hints=[
+        "Go back the way the row came: y to n, n to d, d to x. First h = g * gain; and d, s, n have to be computed once more.",
+        "From n to d: s * (h - n * mean(h * n)). From d to x: what comes back, less its mean. Means run over the last axis, keepdims=True.",
+        "mean(n) is 0, so the two together are s * (h - mean(h) - n * mean(h * n)).",
+    ],
+    mistakes={
+        "the mean is taken for a constant": lambda *case: _norm_gradient(*case, through_mean=False),
+        "the scale s is taken for a constant": lambda *case: _norm_gradient(*case, through_scale=False),
+        "mean and scale are both taken for constants": lambda *case: _norm_gradient(*case, through_mean=False, through_scale=False),
+        "the gain is forgotten": lambda g, x, gain, epsilon: _norm_gradient(g, x, np.ones_like(gain), epsilon),
+        "sums stand where means should": lambda *case: _norm_gradient(*case, average=lambda x: x.sum(axis=-1, keepdims=True)),
+        "mean and variance run over all rows together": _over_the_batch,
+        "epsilon is added to the standard deviation, not to the variance under the root": _epsilon_outside,
+        "the epsilon is forgotten": lambda g, x, gain, epsilon: _norm_gradient(g, x, gain, 0.0),
+    },
+)
+def layer_norm_gradient(g, x, gain, epsilon):
+    """d loss / d x of y = layer_norm(x) * gain + offset, given g = d loss / d y. g, x (..., F), gain (F,), epsilon a number -> (..., F)."""
+    n, s = _normed(x, epsilon)
+    h = g * gain
+    return s * (h - _mean(h) - n * _mean(h * n))
+
+
+@exercise(
+    cases=lambda rng: [
+        (rng.normal(size=(3, 4)), softmax(rng.normal(size=(3, 4)))),
+        (rng.normal(size=(4, 4)), softmax(rng.normal(size=(4, 4)))),
+        (rng.normal(size=(2, 3, 5)), softmax(10 * rng.normal(size=(2, 3, 5)))),
+        (rng.normal(size=(2, 3)), np.array([[0.5, 0.5, 0.0], [0.0, 0.0, 1.0]])),  # shares that are exactly zero and one
+        (np.ones((2, 6)), softmax(rng.normal(size=(2, 6)))),  # all shares wanted larger by as much, which cannot be
+        (1e6 * rng.normal(size=6), softmax(rng.normal(size=6))),
+    ],
+    hints=[
+        "Entry k is the sum over j of g_j a_j (delta_jk - a_k): take the sum apart at the minus sign.",
+        "The first part is g_k a_k. In the second, a_k stands before a sum over j that is the same number for the whole row.",
+    ],
+    mistakes={
+        "each share is taken to depend on its own score alone, as a sigmoid does": lambda g, a: g * a * (1 - a),
+        "the gradient's plain sum is subtracted, not weighted by the shares": lambda g, a: a * (g - g.sum(axis=-1, keepdims=True)),
+        "the mean of g * a is subtracted, not its sum": lambda g, a: a * (g - _mean(g * a)),
+        "the shares are not multiplied with the whole difference": lambda g, a: a * g - (a * g).sum(axis=-1, keepdims=True),
+        "the sum runs over the first axis, not over the last": lambda g, a: a * (g - (g * a).sum(axis=0, keepdims=True)),
+        "the second part, the one with a minus, is forgotten": lambda g, a: g * a,
+    },
+)
+def softmax_gradient(g, a):
+    """d loss / d x of a = softmax(x) over the last axis, from a alone, given g = d loss / d a. g, a (..., n) -> (..., n)."""
+    return a * (g - (g * a).sum(axis=-1, keepdims=True))
+
+
+def _hot(logits, targets):
+    return targets[:, None] == np.arange(logits.shape[1])
+
+
+def _loss(logits, targets):
+    shifted = logits - logits.max(axis=1, keepdims=True)
+    return np.log(np.exp(shifted).sum(axis=1)) - shifted[np.arange(len(targets)), targets]
+
+
+def _through_softmax(logits, targets):
+    share = softmax(logits)
+    return -np.log(share[np.arange(len(targets)), targets]), share - _hot(logits, targets)
+
+
+def _naive(logits, targets):
+    e = np.exp(logits)
+    share = e / e.sum(axis=1, keepdims=True)
+    return -np.log(share[np.arange(len(targets)), targets]), share - _hot(logits, targets)
+
+
+def _shifted_by(top, back, logits, targets):
+    """The loss with `top` taken off the logits inside the logarithm, and `back` off the target's; and the derivative in the same way."""
+    e = np.exp(logits - top)
+    loss = np.log(e.sum(axis=1)) - (logits - back)[np.arange(len(targets)), targets]
+    return loss, e / e.sum(axis=1, keepdims=True) - _hot(logits, targets)
+
+
+def _by_product(logits, targets):
+    shifted = logits - logits.max(axis=1, keepdims=True)
+    loss = np.log(np.exp(shifted).sum(axis=1)) - (shifted * _hot(logits, targets)).sum(axis=1)
+    return loss, softmax(logits) - _hot(logits, targets)
+
+
+def _twice(logits, targets):
+    return cross_entropy(softmax(logits), targets)
+
+
+def _classified(rng):
+    def case(rows, classes, scale=1.0):
+        return scale * rng.normal(size=(rows, classes)), rng.integers(classes, size=rows)
+
+    return [
+        case(3, 5),
+        case(4, 4),
+        case(3, 6, scale=1e3),  # exponentials overflow, and the share of a target may round to zero
+        (np.array([[0.0, -np.inf, 1.0], [2.0, 2.0, -np.inf]]), np.array([0, 1])),  # classes that are ruled out
+        (np.array([[700.0, -50.0], [0.0, 1.0]]), np.array([1, 0])),  # no exponential overflows, and yet a share rounds to zero
+        (rng.normal(size=(2, 1)), np.array([0, 0])),  # no choice at all
+    ]
+
+
+@exercise(
+    cases=_classified,
+    hints=[
+        "log(sum of exp(x_k)) does not change if c is subtracted from all x and added again outside: log(sum of exp(x_k - c)) + c.",
+        "With shifted = logits - the row's maximum: loss = log(sum of exp(shifted)) - shifted[target]. Pick that one by indexing.",
+        "The derivative of log(sum of exp) by x_k is share k of the softmax; that of -x_target is -1 at the target.",
+    ],
+    mistakes={
+        "the logarithm is taken of a softmax that has rounded to zero": _through_softmax,
+        "the largest logit is not subtracted before the exponential, and the logarithm is taken of a share": _naive,
+        "the largest logit is not subtracted before the exponential": lambda x, t: _shifted_by(0, 0, x, t),
+        "the largest logit of all rows is subtracted, not each row's own": lambda x, t: _shifted_by(x.max(), x.max(), x, t),
+        "the row's maximum is taken off inside the logarithm, but not off the target's logit": lambda x, t: _shifted_by(
+            x.max(axis=1, keepdims=True), 0, x, t
+        ),
+        "the target's logit is picked by a product with ones and zeros, and 0 times -inf is not a number": _by_product,
+        "the logits have gone through a softmax before": _twice,
+        "the gradient has the wrong sign": lambda x, t: (_loss(x, t), _hot(x, t) - softmax(x)),
+        "the gradient is that of the mean over the rows, not of their sum": lambda x, t: (_loss(x, t), (softmax(x) - _hot(x, t)) / len(t)),
+        "the target's 1 is not subtracted in the gradient": lambda x, t: (_loss(x, t), softmax(x)),
+    },
+)
+def cross_entropy(logits, targets):
+    """-log softmax(logits)[target] of each row, and the derivative of their sum by the logits. (B, C), integers (B,) -> (B,), (B, C)."""
+    shifted = logits - logits.max(axis=1, keepdims=True)
+    shares = np.exp(shifted)
+    total = shares.sum(axis=1)
+    rows = np.arange(len(targets))
+    loss = np.log(total) - shifted[rows, targets]
+    shares /= total[:, None]
+    shares[rows, targets] -= 1
+    return loss, shares
+
+
+@exercise(
+    cases=lambda rng: [
+        (rng.normal(size=(4, 2, 3)), rng.normal(size=(4, 2, 5))),
+        (rng.normal(size=(3, 3, 3)), rng.normal(size=(3, 3, 3))),  # all sizes alike
+        (rng.normal(size=(1, 6, 2)), rng.normal(size=(1, 6, 2))),
+        (1e3 * rng.normal(size=(5, 1, 4)), rng.normal(size=(5, 1, 2))),
+    ],
+    hints=[
+        "For one time step it is x[t].T @ g[t]. The same W serves all steps, so its gradients add up.",
+        "A sum over time of sums over examples is one sum over T * B rows.",
+        "x.reshape(-1, I).T @ g.reshape(-1, O), with I and O the last axes.",
+    ],
+    mistakes={
+        "only the last time step counts": lambda x, g: x[-1].T @ g[-1],
+        "the steps' gradients are averaged, not added": lambda x, g: np.einsum("tbi,tbo->io", x, g) / len(x),
+        "input and output have changed places": lambda x, g: np.einsum("tbi,tbo->oi", x, g),
+        "each time step keeps a gradient of its own": lambda x, g: np.einsum("tbi,tbo->tio", x, g),
+        "a reshape stands where a transpose should: the axes are mixed up": lambda x, g: (
+            x.reshape(x.shape[-1], -1) @ g.reshape(-1, g.shape[-1])
+        ),
+        "x and g are summed before they are multiplied": lambda x, g: np.outer(x.sum(axis=(0, 1)), g.sum(axis=(0, 1))),
+    },
+)
+def weight_gradient(x, g):
+    """d loss / d W of y = x @ W at all T steps at once, given g = d loss / d y. x (T, B, I), g (T, B, O) -> (I, O)."""
+    return x.reshape(-1, x.shape[-1]).T @ g.reshape(-1, g.shape[-1])
+
+
+THREADS = 32
+LANES = np.arange(THREADS)
+
+
+def _own(row):
+    """What each thread has added up by itself."""
+    return np.array([row[lane::THREADS].sum() for lane in LANES])
+
+
+def _butterfly(held, partner=lambda held, step: held[LANES ^ step], steps=(16, 8, 4, 2, 1)):
+    for step in steps:
+        held = held + partner(held, step)
+    return held
+
+
+def _down(held, step):
+    """The number of the thread `step` further on; the own one where there is no such thread."""
+    return held[np.where(LANES + step < THREADS, LANES + step, LANES)]
+
+
+@exercise(
+    cases=lambda rng: [
+        (rng.normal(size=32),),
+        (rng.normal(size=80),),  # two columns for each thread, and a third for half of them
+        (rng.normal(size=5),),  # threads without any column hold 0
+        (rng.normal(size=1),),
+        (1e6 * rng.normal(size=256),),
+    ],
+    hints=[
+        "First each thread for itself: thread k adds up the columns k, k + 32, k + 64, ...: row[k::32].sum().",
+        "Then five exchanges, with steps of 16, 8, 4, 2 and 1: each thread adds what its partner holds. Thread k's partner is k ^ step.",
+        "With lanes = np.arange(32): held = held + held[lanes ^ step].",
+    ],
+    mistakes={
+        "the threads do not exchange what they hold": _own,
+        "columns beyond the last full 32 are left out": lambda row: _butterfly(_own(row[: len(row) // THREADS * THREADS])),
+        "each thread has one column alone, and what is beyond the 32nd is left out": lambda row: _butterfly(_own(row[:THREADS])),
+        "each thread adds its own number once more, not its partner's": lambda row: _butterfly(_own(row), lambda held, step: held),
+        "the partner is the thread `step` further on: then only thread 0 has the whole sum": lambda row: _butterfly(_own(row), _down),
+        "the last exchange, with a step of 1, is missing": lambda row: _butterfly(_own(row), steps=(16, 8, 4, 2)),
+    },
+)
+def row_sum(row):
+    """A row (F,), of any length, summed up by 32 threads -> (32,): what each of them holds in the end, which is the same."""
+    lanes = np.arange(32)
+    held = np.array([row[lane::32].sum() for lane in lanes])
+    step = 16
+    while step:
+        held = held + held[lanes ^ step]
+        step //= 2
+    return held
