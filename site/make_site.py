@@ -108,9 +108,9 @@ class Source:
             (self.folder / path).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(ROOT / path, self.folder / path)
             return f"{label}(/{path})"
-        if (ROOT / path).is_dir():
-            return label[1:-1]  # a folder that has nothing to show
-        raise SystemExit(f"error: {name}: the link {label}({target}) leads to no file")
+        if not (ROOT / path).is_dir():
+            print(f"{name}: WARNING: the link {label}({target}) leads to no file", file=sys.stderr)
+        return label.removeprefix("!")[1:-1]  # nothing to show
 
     def add_documents(self):
         """The documents and notebooks of the repository."""
