@@ -193,11 +193,13 @@ def _keep_together(app, doctree):
 
 
 def _mark_wide(app, doctree, docname):
-    """Pictures of many pixels get the class `wide`: shrunk to a phone's width they could not be read."""
-    for image in doctree.findall(nodes.image):
+    """Pictures of many pixels get a box of the class `wide`: shrunk to a phone's width they could not be read."""
+    for image in list(doctree.findall(nodes.image)):
         path = Path(app.srcdir, image["uri"])
         if path.suffix == ".png" and int.from_bytes(path.read_bytes()[16:20], "big") > WIDE:  # where a PNG has its width
-            image["classes"].append("wide")
+            boxed = image.parent if isinstance(image.parent, nodes.paragraph) else image
+            parent, place = boxed.parent, boxed.parent.index(boxed)
+            parent[place] = nodes.container("", boxed, classes=["wide"])
 
 
 def _offer_notebooks(app, pagename, templatename, context, doctree):
