@@ -5,6 +5,7 @@
 #   make lint                      ruff
 #   make lab                       opens the chapters in JupyterLab
 #   make chapters                  makes the notebooks from chapters/source/; ARGS="04 07": these; ARGS=--help
+#   make site                      builds the website into site/_build/html: chapters, tasks, results, reference
 #   make bench                     measures on this machine (about twenty minutes, leave it alone); ARGS=--quick: a first look
 #   make clean                     away with the virtual environment, caches and builds; runs/ is kept
 #
@@ -24,7 +25,7 @@ absent := environment
 endif
 endif
 
-.PHONY: help train test lint lab chapters bench clean environment
+.PHONY: help train test lint lab chapters site bench clean environment
 .NOTPARALLEL:
 
 help:
@@ -45,11 +46,14 @@ lab: $(VENV)/installed-notebooks
 chapters: $(VENV)/installed-notebooks
 	$(python) chapters/build.py $(ARGS)
 
+site: $(VENV)/installed-docs
+	$(python) site/make_site.py $(ARGS)
+
 bench: $(VENV)/installed-bench
 	$(python) benchmarks/cpu.py $(ARGS)
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info .pytest_cache .hypothesis .ruff_cache
+	rm -rf $(VENV) site/_build build dist *.egg-info .pytest_cache .hypothesis .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The stamps are written last, so an installation that was broken off is done again.
@@ -63,6 +67,10 @@ $(VENV)/installed-dev: pyproject.toml $(absent)
 
 $(VENV)/installed-notebooks: pyproject.toml $(absent)
 	$(python) -m pip install --quiet --disable-pip-version-check --editable '.[notebooks]'
+	@touch $@ $(VENV)/installed
+
+$(VENV)/installed-docs: pyproject.toml $(absent)
+	$(python) -m pip install --quiet --disable-pip-version-check --editable '.[docs]'
 	@touch $@ $(VENV)/installed
 
 # On Linux pip takes PyTorch's build for CUDA, some gigabytes; one that is installed already, such as the CPU build, stays.

@@ -58,8 +58,10 @@ def test_the_source_archive_can_be_built_tested_and_cited(archives):
     _, sources, _ = archives
     wanted = modules("tinyrmc") | modules("tasks") | modules("tests")
     wanted |= {"pyproject.toml", "README.md", "LICENSE", "CITATION.cff", "Makefile", ".ci/run"}
+    wanted |= {"site/make_site.py", "site/conf.py", "site/pages/index.md", "site/static/tinyrmc.css"}
     assert wanted <= set(sources)
     tops = {name.partition("/")[0] for name in sources}
+    assert not any("_build" in name for name in sources)
     assert tops.isdisjoint({"runs", "build", "dist", ".venv", ".hypothesis", ".git"})
 
 

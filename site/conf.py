@@ -1,0 +1,52 @@
+"""Sphinx's settings. `make_site.py` puts the pages together and calls Sphinx; nothing here asks the network for anything."""
+
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE.parent)]  # what is documented is this tree, whatever may be installed
+
+import tinyrmc  # noqa: E402
+
+project, author, release = "tinyrmc", "the tinyrmc authors", tinyrmc.__version__
+project_copyright = "the tinyrmc authors"
+extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.viewcode", "sphinx.ext.mathjax", "house_style"]
+exclude_patterns = ["README.md", "benchmarks/README.md", "chapters/README.md"]  # included by other pages
+
+nb_execution_mode = "off"  # notebooks are committed with their outputs
+myst_enable_extensions = ["dollarmath"]
+myst_heading_anchors = 3
+
+smartquotes = False  # --flags stay flags
+autodoc_member_order = "bysource"
+autodoc_default_options = {"members": True, "ignore-module-all": True, "special-members": "__call__"}
+autodoc_preserve_defaults = True  # xp=np, not what np prints
+autodoc_inherit_docstrings = False
+python_maximum_signature_line_length = 80
+add_module_names = False
+toc_object_entries_show_parents = "hide"
+viewcode_line_numbers = True
+
+mathjax_path = "mathjax/tex-chtml-full.js"  # make_site.py puts it there
+mathjax3_config = {"chtml": {"scale": 0.92}}
+
+html_theme = "sphinx_book_theme"
+html_title = "tinyrmc"
+html_favicon = str(HERE / "static" / "favicon.svg")
+html_static_path = ["static"]
+html_css_files = ["tinyrmc.css"]
+html_show_sphinx = False
+html_domain_indices = False  # the reference begins with one
+html_last_updated_fmt = None
+html_context = {"default_mode": "auto"}  # light or dark, as the reader's system is
+html_theme_options = {
+    "navbar_persistent": [],
+    "home_page_in_toc": False,
+    "show_toc_level": 2,
+    "use_fullscreen_button": False,
+    "use_download_button": True,
+    "navigation_with_keys": False,
+    "show_prev_next": True,
+    "pygments_light_style": "a11y-high-contrast-light",
+    "pygments_dark_style": "a11y-high-contrast-dark",
+}
