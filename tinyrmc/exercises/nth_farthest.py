@@ -52,6 +52,12 @@ def _without_m(x, labels, n, m):
         "lengths are compared, the distances from the origin, not those from m": lambda x, labels, n, m: _nth(
             np.linalg.norm(x, axis=-1), labels, n
         ),
+        "the norm runs over the vectors, not over the coordinates of each": lambda x, labels, n, m: _nth(
+            np.linalg.norm(x - x[labels == m], axis=0), labels, n
+        ),
+        "the vectors are ranked by their dot product with m, not by their distance from it": lambda x, labels, n, m: _nth(
+            x @ x[labels == m][0], labels, n
+        ),
         "argsort is done twice: that is the rank of vector n, not the vector of rank n": lambda x, labels, n, m: _nth(
             np.argsort(_distances(x, labels, m)), labels, n
         ),
@@ -92,6 +98,9 @@ def _rows(x, label, n, m, last_only=False):
         ),
         "m is written as the time step of that vector, not as its label": lambda x, labels, n, m, N: _rows(
             x, np.eye(N)[labels], np.eye(N)[n], np.eye(N)[int(np.argmax(labels == m))]
+        ),
+        "the one-hot vectors are as long as there are vectors, not as there are labels": lambda x, labels, n, m, N: _rows(
+            x, np.eye(len(x))[labels], np.eye(len(x))[n], np.eye(len(x))[m]
         ),
         "the question comes with the last vector only": lambda x, labels, n, m, N: _rows(
             x, np.eye(N)[labels], np.eye(N)[n], np.eye(N)[m], last_only=True
@@ -145,6 +154,9 @@ def _answers(rng):
             (answers == targets) & ~is_self
         ).mean(),
         "the self queries are still among them": lambda answers, targets, is_self: (answers == targets).mean(),
+        "only the self queries are looked at": lambda answers, targets, is_self: (
+            (answers == targets)[is_self].sum() / max(is_self.sum(), 1)
+        ),
         "the self queries are counted as right": lambda answers, targets, is_self: ((answers == targets) | is_self).mean(),
     },
 )
