@@ -408,7 +408,7 @@ class Task(BaseTask):
     presets = {
         "quick": ("copy 5 digits, or --data.kind reverse, or double: minutes on a laptop, to 100 %", QUICK),
         "addition": ("add two numbers of 3 digits: five to twenty minutes, to 100 %", ADDITION),
-        "addition5": ("add two numbers of 5 digits; not run here", ADDITION5),
+        "addition5": ("add two numbers of 5 digits; not run to its end here", ADDITION5),
         "paper": ("2 operations on 5 digits with the paper's settings, or --data.kind addition, control; not run here", PAPER),
         "paper_hard": ("3 operations on 6 digits, the paper's harder variant; not run here", PAPER_HARD),
     }

@@ -133,6 +133,14 @@ def test_only_batches_of_the_task_itself_count(larger, monkeypatch):
     assert group["top"]["best_batch_accuracy"] == 0.4
 
 
+def test_a_run_that_never_came_to_the_task_itself_says_where_it_stayed(larger, monkeypatch):
+    runs = [logged(larger, seed, rungs=rungs) for seed, rungs in enumerate([("1", "1", "1", "1"), ("1", "2", "2", "2")])]
+    assert "ended on" not in rows_of(report.summary(runs))[0]  # all lines are of the task itself, by default
+    monkeypatch.setattr(larger.Task, "is_final", lambda task, line: line["rung"] == "2")
+    assert rows_of(report.summary(runs))[0]["ended on"] == "1"
+    assert "ended on" not in rows_of(report.summary(runs[1:]))[0]
+
+
 def test_a_run_that_was_cut_says_how_far_it_came(larger):
     runs = [logged(larger, 0, values=(0.6,)), logged(larger, 1)]
     (row, *_) = rows_of(report.summary(runs))

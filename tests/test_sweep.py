@@ -403,7 +403,7 @@ def command_line(*words):
 @pytest.mark.skipif(os.name != "posix", reason="needs signals between processes")
 def test_a_signal_stops_all_runs_saved_and_they_go_on_bit_for_bit(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    words = [*LONG, "--grid", "model.mem_slots=1,2", "--jobs", 2, "--run", "swept"]
+    words = [*LONG, "--grid", "model.mem_slots=1,2", "--jobs", 2, "--run", "swept", "--budget-minutes", 90]
     with subprocess.Popen(**command_line("-m", "tinyrmc.sweep", *words)) as process:
         cells = [Path(f"swept/model.mem_slots={n},seed=0") for n in (1, 2)]
         while not all((cell / "metrics.jsonl").exists() for cell in cells) and process.poll() is None:
@@ -412,6 +412,7 @@ def test_a_signal_stops_all_runs_saved_and_they_go_on_bit_for_bit(tmp_path, monk
         out, err = process.communicate(timeout=300)
     assert (process.returncode, err) == (143, ""), out
     assert "SIGTERM: stopped, and saved what was being trained" in out and out.count("seed 0: stopped") == 2
+    assert "--resume swept --budget-minutes 90\n" in out
     assert all(0 < Run.open(cell).load()[1]["step"] < 603 for cell in cells)
     done = subprocess.run(**command_line("-m", "tinyrmc.sweep", "--resume", "swept"), timeout=300)
     assert (done.returncode, done.stderr) == (0, "") and "to do     2 runs, 2 at a time, 1 worker each" in done.stdout

@@ -29,7 +29,8 @@ from .runs import Run, RunError
 LEGEND = (
     "A row is a command, but for --seed and --workers. *paper*: what it reports for this cell of its tables and figures. *ours, mean* and "
     "*top*: over the seeds, on held-out examples; *best batch*: on the best single training batch of the task itself. *floor*: what can be "
-    "had without learning the task. *success*: how many seeds reached that. *time*: mean of the seeds, with evaluations."
+    "had without learning the task. *success*: how many seeds reached that. *ended on*: the rung of a curriculum which a network never "
+    "left; its figures are those of one that was never trained on the task itself. *time*: mean of the seeds, with evaluations."
 )
 
 
@@ -97,6 +98,7 @@ def run_summary(run: Run, task) -> dict:
         **{key: last[key] for key in ("step", "samples", "seconds")},
         **{key: value for key, value in last.items() if key.startswith("test_")},
         f"best_batch_{task.headline}": max(batches, default=None),
+        "ended_on": None if task.is_final(last) else last.get("rung"),  # of a curriculum, where that is not the task itself
         "curve": [
             [line["step"], line["seconds"], line.get("rung"), round(line[headline], 4)] for line in lines if line.get(headline) is not None
         ],
@@ -134,14 +136,16 @@ def _ran(task, groups, machines):
     best, known = name.replace("test_", "best_batch_"), [group["references"].get(name, {}) for group in groups]
     floors = list(dict.fromkeys(label for values in known for label in values if not label.startswith("paper")))
     head = [f"`python -m tinyrmc.train {task}`", "paper", "ours, mean", "top", "best batch", *(f"floor: {floor}" for floor in floors)]
-    head += [f"success: {number(name, groups[0]['success'])}", "steps", "parameters", "seeds", "machine", "time"]
+    head += [f"success: {number(name, groups[0]['success'])}", "steps", "ended on", "parameters", "seeds", "machine", "time"]
     rows = []
     for group, values in zip(groups, known, strict=True):
         runs = group["runs"]
         row = [f"`{group['label']}`", f"{group['paper']} ({group['cell']})" if group["paper"] else ""]
         row += [number(name, group["mean"].get(name)), number(name, group["top"].get(name)), number(name, group["top"].get(best))]
         row += [number(name, values.get(floor)) for floor in floors]
-        row += [success(group), steps(group), f"{group['parameters']:,}", _ranges(run["seed"] for run in runs)]
+        ends = dict.fromkeys(run.get("ended_on") or "" for run in runs)
+        row += [success(group), steps(group), ", ".join(filter(None, ends)), f"{group['parameters']:,}"]
+        row += [_ranges(run["seed"] for run in runs)]
         row += [", ".join(dict.fromkeys(machines[machine(run)] for run in runs))]
         rows.append([*row, duration(statistics.fmean(run["seconds"] for run in runs))])
     kept = [k for k, column in enumerate(zip(*rows, strict=True)) if any(column)]

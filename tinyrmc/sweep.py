@@ -174,7 +174,7 @@ def _parser():
     add = parser.add_argument
     add("--grid", nargs="+", metavar="FIELD=VALUES", help="fields and values, as in model.mem_slots=1,8; or the name of a task's grid")
     add("--seeds", metavar="N,N", help="the seeds of every combination (default: 0)")
-    add("--budget-minutes", type=_positive(float), metavar="M", help="about how long it all may take")
+    add("--budget-minutes", type=_positive(float), metavar="M", help="about how long it all may take, when resumed from then on")
     add("--jobs", type=_positive(int), metavar="N", help="runs at a time (default: one a core, on a GPU one)")
     add("--workers", type=_positive(int), metavar="N", help="processes that share a run's batches (default: the cores that --jobs leaves)")
     add("--run", type=Path, metavar="DIR", help="the sweep's directory, which must not exist yet (default: the next runs/TASK-sweep-N)")
@@ -301,7 +301,8 @@ def _train(described: dict, run: Run | None, found: list, options) -> tuple[Run,
     if places.stopped:
         print(f"\n{signal.Signals(places.stopped).name}: stopped, and saved what was being trained")
     if any(not _finished(cell) for cell in cells):
-        print(f"go on with\n    {places.launch(python())} tinyrmc.sweep --resume {shlex.quote(str(run.path))}", flush=True)
+        budget = f" --budget-minutes {options.budget_minutes:g}" if places.stopped and options.budget_minutes else ""
+        print(f"go on with\n    {places.launch(python())} tinyrmc.sweep --resume {shlex.quote(str(run.path))}{budget}", flush=True)
     return run, 128 + places.stopped if places.stopped else int(failed)
 
 

@@ -433,10 +433,11 @@ with tempfile.TemporaryDirectory() as folder, blas_threads(1):
 # ## What has been measured
 #
 # The paper's table 1 gives the accuracy of the characters at $L = 5$ and $N = 2$, the top score of a sweep for each core. Beside it
-# stands what this project has run so far (`benchmarks/results/program_evaluation_memory.json`): copy, reverse and double at five digits.
+# stands what this project has run so far (`benchmarks/results/program_evaluation_rmc.json`): copy, reverse and double at
+# five digits, and addition, of two numbers of three digits only, which is not the paper's $L = 5$ and $N = 2$.
 
 # %%
-results = course.assets().parents[1] / "benchmarks" / "results" / "program_evaluation_memory.json"
+results = course.assets().parents[1] / "benchmarks" / "results" / "program_evaluation_rmc.json"
 ours = {group["config"]["data"]["kind"]: group for group in json.loads(results.read_text())["groups"]}
 rows = [["", "ours", "exact match", "constant answer", *(f"paper: {core}" for core in programs.TABLE_1)]]
 for kind in ("addition", "control", "program", "copy", "reverse", "double"):
