@@ -239,7 +239,7 @@ plt.show()
 RESULTS = course.assets().parents[1] / "benchmarks" / "results"
 direct, quick = (json.loads((RESULTS / f"nth_farthest_{name}.json").read_text())["groups"] for name in ("direct", "quick"))
 for group in direct:
-    print("{:>11}: loss {test_loss:.4f}, accuracy {test_accuracy:.1%}".format(group["label"], **group["mean"]))
+    print("{:>11}: loss {test_loss:.4f}, accuracy {test_accuracy:.1%}".format(group["config"]["model"]["core"], **group["mean"]))
 print("first floor: loss {2:.4f}, accuracy {0:.1%}".format(*ex.self_query_floor(4)))
 
 # %% alt="Held-out accuracy against steps at 4 x 4: trained directly both networks lie on the first floor for 12,000 steps; with a ladder five of five memories leave it"
@@ -375,7 +375,7 @@ for name, value in task.references()["test_accuracy"].items():
 # %%
 for group in json.loads((RESULTS / "nth_farthest_ladder.json").read_text())["groups"]:
     accuracies = "{test_accuracy:.1%}, without self {test_accuracy_without_self:.1%}".format(**group["mean"])
-    print(f"{group['label']:>12}: {accuracies} ({len(group['runs'])} seed)")
+    print(f"{group['config']['model']['core']:>4}: {accuracies} ({len(group['runs'])} seed)")
 
 # %% [markdown]
 # The LSTM climbed the same ladder, or should have: it never left the first rung, so eight vectors were new to it in the test. (The ladder
