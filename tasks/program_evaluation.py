@@ -1,4 +1,4 @@
-"""Program evaluation: read a short program character by character, then write its result (section 4.2 of Santoro et al. 2018).
+"""Program evaluation: read a short program character by character, then write its result (section 4.1 of Santoro et al. 2018).
 
 A kind of task is a set of operations (--data.operations names others):
 
