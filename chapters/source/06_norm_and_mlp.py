@@ -78,7 +78,8 @@ panel.legend(loc="center left", bbox_to_anchor=(1, 0.5))
 plt.show()
 
 # %% [markdown]
-# So the norm keeps a *direction* and throws a size away: 10 times the row, or the row plus a constant, gives the same. What is thrown away
+# So the norm keeps a *direction*, that of the row without its mean, and throws size and mean away: 10 times the row, or the row plus a
+# constant, gives the same. What is thrown away
 # cannot be of use later, and it cannot do harm later either: whatever attention and MLP make of a slot, what comes out has the same size.
 #
 # Its derivative says the same from the other side. A direction in which the result does not change has a slope of 0, so the gradient that
@@ -285,8 +286,8 @@ plt.show()
 # %% [markdown]
 # Left: without the norm, slots grow by the same factor every round. Middle: without the residual, one round of a fresh MLP leaves nothing
 # of what a slot was. Right: going through the same MLP makes all slots more and more alike, and much sooner without the residual. The green
-# curves cover the blue ones there: what the MLP, here without biases, makes of $10 z$ is ten times what it makes of $z$, so the norm
-# changes sizes alone.
+# curves cover the blue ones there, or nearly: what the MLP, here without biases, makes of $10 z$ is ten times what it makes of $z$, so of
+# what the norm does only its taking off the mean is left to show.
 #
 # ## As many slots as you like
 #
@@ -364,7 +365,7 @@ np.allclose(norm(second(first(z)), z).data, ex.g_psi(z, layers, norm.gain.data, 
 # %% [markdown]
 # ## To take along
 #
-# - Layer norm keeps the direction of a slot and fixes its size. It is the same for $x$, for $10 x$ and for $x + 3$.
+# - Layer norm keeps the direction of a slot without its mean, and fixes its size. It is the same for $x$, for $10 x$ and for $x + 3$.
 # - It runs over the units of one slot. Over all slots jointly it lets them see each other past attention, and ties parameters to their number.
 # - Two layers without a bend between them are one layer.
 # - With the residual inside the norm, a slot starts out much as it was.

@@ -68,7 +68,7 @@ plt.show()
 # question gives a *label*, and "labels were sampled and hence did not correspond to the time-points at which the vectors were presented
 # to the model" (appendix A.1).
 #
-# **Exercise 1.** Answer one question. `x` has a vector in each row, `labels` their labels in the same order.
+# **Exercise 1.** Answer one question; distance is Euclidean. `x` has a vector in each row, `labels` their labels in the same order.
 
 
 # %%
@@ -526,7 +526,7 @@ for test, how, names in (("wiped", "reset", ("holders", "controls")), ("cut", "a
 # - Forbidding everybody to attend to the holders costs no more than forbidding attention to as many others. So "all slots consult those
 #   that hold the reference", a story that a map might suggest, is not what gives the answers here.
 # - Forbidding attention among slots costs much, but what remains is far above the floors.
-# - Forbidding attention to the input brings the network down to the second floor.
+# - Forbidding attention to the input brings the network down to 55 %, between the floors.
 #
 # ## Doubting the tests
 #
@@ -580,7 +580,7 @@ panels[0].legend(fontsize=9, loc="lower left")
 plt.show()
 
 # %% [markdown]
-# Where the cut to the input cuts much, the network falls far below the first floor, and where it always cuts, to chance. But that is how
+# Where the cut to the input cuts much, the network falls far below the first floor, and where it always cuts, to little above chance. But that is how
 # the machine is built, not how this network thinks. A vector enters the memory through attention to the input and no other way; the gates
 # see it, but only weigh. A slot that may not attend to the input does not see the vectors that come. A cut that takes the question away
 # tells nothing about how it is answered.

@@ -93,7 +93,7 @@ plt.show()
 # digits and no sign: below zero, counting goes on from the other end. (The paper's figure writes `x % 10**length`, but its answers have
 # one digit more than that allows. The authors' released generator takes $10^{L+1}$, and so do we.)
 #
-# **Exercise 1.** Evaluate a program. So that you need not read text, it comes as nested tuples: `("+", 12, 34)`, `("if>", a, b, c, d)`,
+# **Exercise 1.** Evaluate a program; the remainder is taken of its value alone, not of its parts. So that you need not read text, it comes as nested tuples: `("+", 12, 34)`, `("if>", a, b, c, d)`,
 # `("for", k, a, b)`.
 
 

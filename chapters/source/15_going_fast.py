@@ -47,7 +47,7 @@ plt.show()
 # %% [markdown]
 # (That machine was a virtual one, whose host gave it now more and now less speed: the bars' lengths are not good to two digits.)
 #
-# Three things do it, and they are the first three parts of this chapter: batches go through the network in pieces, shared among workers;
+# Three things help, and they are the first three parts of this chapter: batches go through the network in pieces, shared among workers;
 # the operations that a step spends its time in have derivatives worked out by hand; and what needs no memory is taken out of the loop over
 # time. The fourth part takes one operation from its equation to a GPU.
 #

@@ -20,6 +20,7 @@ def _questions(rng):
         case(8, 16, 8, 7),  # the farthest
         case(6, 3, 6, 0),  # m itself
         case(5, 1, 8, 3),  # labels that no time step has
+        (np.array([[0.0, 0.0], [3.0, 3.0], [0.0, 5.0]]), np.array([2, 0, 1]), 1, 2),  # 4.2 and 5 away, or 6 and 5 along the axes
         case(7, 4, 7, 4, scale=1e-3, centre=100.0),  # all far from the origin, and close together
     ]
 
@@ -55,6 +56,9 @@ def _without_m(x, labels, n, m):
         "the norm runs over the vectors, not over the coordinates of each": lambda x, labels, n, m: _nth(
             np.linalg.norm(x - x[labels == m], axis=0), labels, n
         ),
+        "distances are counted along the axes, not straight": lambda x, labels, n, m: _nth(
+            abs(x - x[labels == m]).sum(axis=-1), labels, n
+        ),
         "the vectors are ranked by their dot product with m, not by their distance from it": lambda x, labels, n, m: _nth(
             x @ x[labels == m][0], labels, n
         ),
@@ -64,7 +68,7 @@ def _without_m(x, labels, n, m):
     },
 )
 def answer(x, labels, n, m):
-    """The label of the vector that is number n in distance from the one labelled m, which is number 0. x (k, D), labels (k,) -> label."""
+    """The label of the vector that is number n in (Euclidean) distance from the one labelled m, which is number 0. x (k, D), labels (k,) -> label."""
     distance = np.linalg.norm(x - x[labels == m], axis=-1)  # (k,)
     return labels[np.argsort(distance)[n]]
 

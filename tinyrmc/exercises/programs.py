@@ -17,12 +17,22 @@ def _programs(rng):
         (("-", 123, 9876), 4),  # less than nothing
         (("if>", ("-", a, b), 500, 400, c), 3),
         (("if<", ("+", a, b), 500, 400, c), 3),
+        (("if<", 111, ("-", 1, 2), 0, 222), 3),  # less than nothing stays so where it is compared
         (("for", 7, ("*", d, e), 96709), 5),
         (("-", ("for", 1, a, b), ("if<", a, 2, 1, b)), 3),
         (("+", 99999, 1), 5),
         (("+", 995, 10), 2),  # the answer begins with zeros that are not written
         (deep, 3),
     ]
+
+
+def _value_in_parts(part, modulus):
+    """The value of a program whose every part is taken modulo."""
+    if isinstance(part, int):
+        return part
+    name, *operands = part
+    first = operands[:1] if name == "for" else []
+    return _value((name, *first, *(_value_in_parts(each, modulus) for each in operands[len(first) :]))) % modulus
 
 
 def _value(part, rounds=lambda k: k, together=False, swapped=False):
@@ -55,6 +65,9 @@ def _value(part, rounds=lambda k: k, together=False, swapped=False):
         "the answer is filled up with zeros": lambda program, length: f"{_value(program) % 10 ** (length + 1):0{length + 1}}",
         "the loop makes one round too few": lambda program, length: str(_value(program, lambda k: k - 1) % 10 ** (length + 1)),
         "the loop adds up both operands in every round": lambda program, length: str(_value(program, together=True) % 10 ** (length + 1)),
+        "the remainder is taken of every part, not of the value alone": lambda program, length: str(
+            _value_in_parts(program, 10 ** (length + 1))
+        ),
         "the two outcomes of an if have changed places": lambda program, length: str(_value(program, swapped=True) % 10 ** (length + 1)),
     },
 )
