@@ -68,7 +68,7 @@ def _without_m(x, labels, n, m):
     },
 )
 def answer(x, labels, n, m):
-    """The label of the vector that is number n in (Euclidean) distance from the one labelled m, which is number 0. x (k, D), labels (k,) -> label."""
+    """The label of the vector that is number n in Euclidean distance from the one labelled m, itself number 0. x (k, D), labels (k,)."""
     distance = np.linalg.norm(x - x[labels == m], axis=-1)  # (k,)
     return labels[np.argsort(distance)[n]]
 
