@@ -128,8 +128,8 @@ for panel, values, title in ((panels[1], largest, "largest of eight shares"), (p
 plt.show()
 
 # %% [markdown]
-# Implementations that forget the root, or multiply by it (one that raises `d ** -0.5` to the wrong side does), start on the right end of
-# the orange curves: there is little to learn from.
+# Implementations that forget the root start somewhere on the orange curves, the farther to the right the wider their keys. Those that
+# multiply by it, as happens when a quotient by `d ** -0.5` is meant to be a product, start farther right still. There is little to learn from.
 #
 # **Exercise 2.** The weights of attention: scores, root, softmax. Leading axes are examples or heads and stay as they are.
 
@@ -164,7 +164,7 @@ ex.attention.check(attention)
 # $V$. Here three slots look at seven values in the plane. What they take home (diamonds) lies inside the values' hull, near whatever they
 # look at most; with scores of 0, in the very middle:
 
-# %% alt="Seven values in the plane and their convex hull; the results of three queries lie inside it, that of a query of zeros at the mean of all values"
+# %% alt="Seven values in the plane, joined to the results of three queries by lines as thick as the shares; each result lies among the values, that of a query of zeros at their mean"
 V = rng.normal(size=(7, 2))
 Q, K = 1.5 * rng.normal(size=(3, 2)), rng.normal(size=(7, 2))
 Q[2] = 0

@@ -115,10 +115,10 @@ plt.show()
 # interpretations about information compartmentalisation potentially inaccurate", section 5.1. That holds for all maps of this chapter.)
 #
 # How much of the input a slot takes in, the slot decides: it depends on how well the input's key fits its query. Below, the same input is
-# made longer and longer, $s \cdot x$ for $s$ from -4 to 4, and the share is drawn that each slot gives it. Where the key fits, the share
+# multiplied by a factor, $s \cdot x$ for $s$ from -4 to 4, and the share is drawn that each slot gives it. Where the key fits, the share
 # grows with $s$; where it does not, it falls.
 
-# %% alt="The share that each of four slots gives to the input against the input's length: some rise to nearly 1, some fall to 0; at length 0 no share is zero"
+# %% alt="The share that each of four slots gives to the input against the factor that multiplies the input: one falls from nearly 1 to 0, two rise to about a half and a third, one falls slowly; at factor 0 no share is zero"
 lengths = np.linspace(-4, 4, 121)
 Z = ex.append_rows(np.broadcast_to(M, (len(lengths), N, F)), lengths[:, None] * x)  # one example for each length
 share = ex.weights_behind(ex.attention, M @ W_q, Z @ W_k)[..., -1]  # (lengths, slots)
@@ -126,7 +126,7 @@ figure, panel = plt.subplots(figsize=(6.5, 3.2))
 for i in range(N):
     panel.plot(lengths, share[:, i], label=f"slot {i}")
 panel.axvline(0, color="0.7", lw=1, zorder=0)
-panel.set(xlabel="length s of the input s x", ylabel="share of the input", ylim=(0, 1))
+panel.set(xlabel="factor s of the input s x", ylabel="share of the input", ylim=(0, 1))
 panel.legend(loc="center left", bbox_to_anchor=(1, 0.5))
 plt.show()
 
@@ -364,8 +364,8 @@ plt.show()
 
 # %% [markdown]
 # The last experiment has a price. **Slots that are equal stay equal**: they ask the same, so they are told the same. A memory that begins
-# with zeros in all slots has $N$ copies of one slot for ever, which is a memory with one slot. Hence "suppose then that $M$ is some *randomly
-# initialised* memory". Below, equation 2 is applied again and again, to a new random input each time, once from a memory of zeros and once
+# with zeros in all slots has $N$ copies of one slot for ever, which is a memory with one slot. The paper's "suppose then that $M$ is some
+# randomly initialised memory" avoids it. Below, equation 2 is applied again and again, to a new random input each time, once from a memory of zeros and once
 # from a random one. Drawn is how far the slots lie apart:
 
 # %% alt="How far slots lie apart over eight inputs: exactly zero all the time for a memory that began with zeros; from a random memory it falls by orders of magnitude but is not zero"

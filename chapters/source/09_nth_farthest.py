@@ -349,8 +349,8 @@ shown(lambda path: figures.learning_curve({"RMC": [lines]}, task.references(), [
 
 # %% [markdown]
 # For hundreds of steps nothing seems to happen, and three vectors are answered as by the guesser, two in three. Then the rung gives way,
-# the ladder goes on to four vectors, and there the accuracy climbs at once: what was learnt with three is of use with four. The same
-# rungs, continued for five times as many steps and up to four dimensions, are the green curves above.
+# the ladder goes on to four vectors, and there the accuracy climbs at once: what was learnt with three is of use with four. The green
+# curves above are such a ladder with more rungs, 3 x 1, 3 x 2, 3 x 4 and then 4 x 4, and five times as many steps.
 #
 # ## What a longer run reaches
 #

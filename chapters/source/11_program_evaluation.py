@@ -167,7 +167,7 @@ plt.show()
 # ## Reading: a state that stops at the end
 #
 # A core reads one character at each step, all examples of a batch together. When the short ones have ended, the long ones still go on.
-# What should the core do with the full stops? If it reads them, it writes them into its memory and forgets. So each example's state is
+# What should the core do with the full stops? If it reads them, it writes them into its memory too, which moves away from what it was. So each example's state is
 # kept as it was at its own end.
 #
 # **Exercise 2.** Read a batch. `step(x, state)` is one step of some core, for the characters `x` (B, F) of all examples.
