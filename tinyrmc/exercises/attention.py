@@ -16,6 +16,7 @@ def _rows(rng):
         (rng.normal(size=(2, 3, 3)),),  # as many rows as columns: nothing but the axis tells them apart
         (1e3 * rng.normal(size=(2, 6)),),
         (np.array([[0.0, -np.inf, 0.0]]),),
+        (np.array([[1.0, 2.0], [-2e3, -2e3]]),),  # rows that are far apart
     ]
 
 
@@ -34,6 +35,16 @@ def _over_columns(x):
     return e / e.sum(axis=0, keepdims=True)
 
 
+def _one_maximum(x):
+    e = np.exp(x - x.max())
+    return e / e.sum(axis=-1, keepdims=True)
+
+
+def _sums_without_an_axis(x):
+    e = np.exp(x - x.max(axis=-1, keepdims=True))
+    return e / e.sum(axis=-1)
+
+
 @exercise(
     cases=_rows,
     hints=[
@@ -45,6 +56,8 @@ def _over_columns(x):
         "the largest entry is not subtracted before the exponential: it overflows": _naive,
         "the whole array is made to sum to 1, not each row": _over_all,
         "the sum runs over the first axis, not over the last": _over_columns,
+        "one maximum is subtracted from all rows: a row far below it becomes 0 / 0": _one_maximum,
+        "the sums have lost their axis, so that they do not divide rows: keepdims=True keeps it": _sums_without_an_axis,
         "the exponentials are not divided by their sum": lambda x: np.exp(x - x.max(axis=-1, keepdims=True)),
     },
 )
@@ -84,6 +97,11 @@ def _scores(Q, K):
             softmax(np.swapaxes(_scores(Q, K), -1, -2) / math.sqrt(Q.shape[-1])), -1, -2
         ),
         "queries and keys have changed places": lambda Q, K: softmax(_scores(K, Q) / math.sqrt(Q.shape[-1])),
+        "the keys are not transposed": lambda Q, K: softmax(Q @ K / math.sqrt(Q.shape[-1])),
+        "K.T turns the axis of the examples around as well; only the last two are to change places": lambda Q, K: softmax(
+            Q @ K.T / math.sqrt(Q.shape[-1])
+        ),
+        "the softmax is divided by the square root of d_k, not the scores": lambda Q, K: softmax(_scores(Q, K)) / math.sqrt(Q.shape[-1]),
     },
 )
 def attention_weights(Q, K):
@@ -107,6 +125,12 @@ def attention_weights(Q, K):
         "the weights are not scaled by the square root of d_k": lambda Q, K, V: softmax(_scores(Q, K)) @ V,
         "there is no softmax": lambda Q, K, V: _scores(Q, K) / math.sqrt(Q.shape[-1]) @ V,
         "the keys are averaged, not the values": lambda Q, K, V: attention_weights(Q, K) @ K,
+        "d_k is taken to be the width of the values; it is that of the keys": lambda Q, K, V: (
+            softmax(_scores(Q, K) / math.sqrt(V.shape[-1])) @ V
+        ),
+        "K.T turns the axis of the examples around as well; only the last two are to change places": lambda Q, K, V: (
+            softmax(Q @ K.T / math.sqrt(Q.shape[-1])) @ V
+        ),
     },
 )
 def attention(Q, K, V):
@@ -115,8 +139,8 @@ def attention(Q, K, V):
 
 
 def _memories(rng):
-    def case(N, F, H, K, V, scale=1.0):
-        return scale * rng.normal(size=(N, F)), *(rng.normal(size=(H, F, width)) for width in (K, K, V))
+    def case(N, F, H, d_k, d_v, scale=1.0):
+        return scale * rng.normal(size=(N, F)), *(rng.normal(size=(H, F, width)) for width in (d_k, d_k, d_v))
 
     return [case(3, 4, 2, 2, 2), case(5, 6, 3, 4, 2), case(4, 4, 1, 4, 4), case(2, 8, 4, 2, 2, scale=30.0)]
 
@@ -138,11 +162,16 @@ def _every_head(M, W_q, W_k, W_v):
         "all heads use the projections of the first": lambda M, q, k, v: np.concatenate(
             _every_head(M, q[:1], k[:1], v[:1]) * len(q), axis=-1
         ),
+        "the axis of the heads is reshaped away where it stands, before the slots: it must be moved behind them first": lambda *w: np.stack(
+            _every_head(*w)
+        ).reshape(len(w[0]), -1),
+        "the heads' columns alternate instead of lying side by side": lambda *w: np.stack(_every_head(*w), axis=-1).reshape(len(w[0]), -1),
+        "queries are made with W_k and keys with W_q": lambda M, q, k, v: np.concatenate(_every_head(M, k, q, v), axis=-1),
         "the scores are divided by the square root of F, the width of a slot, not by that of d_k": lambda M, q, k, v: np.concatenate(
             [softmax(_scores(M @ q[h], M @ k[h]) / math.sqrt(M.shape[-1])) @ (M @ v[h]) for h in range(len(q))], axis=-1
         ),
     },
 )
 def multi_head(M, W_q, W_k, W_v):
-    """The slots of M (N, F) look at each other with H heads: W_q, W_k (H, F, K), W_v (H, F, V) -> (N, H * V), the heads side by side."""
+    """M (N, F), whose slots look at each other with H heads: W_q, W_k (H, F, d_k), W_v (H, F, d_v) -> (N, H * d_v), heads side by side."""
     return np.concatenate(_every_head(M, W_q, W_k, W_v), axis=-1)

@@ -33,7 +33,7 @@ def _row(x):
         "the input is added to every slot and does not get a row of its own": lambda M, x: M + _row(x),
         "the input is put beside every slot, column-wise": lambda M, x: np.concatenate([M, np.broadcast_to(_row(x), M.shape)], axis=-1),
         "the rows are joined along the first axis, which holds the examples where there are any": lambda M, x: np.concatenate([M, x[None]]),
-        "it is made for a single memory: np.vstack does not know about examples": lambda M, x: np.vstack([M, x]),
+        "it is made for a single memory: with examples, x needs an axis for its row behind theirs": lambda M, x: np.vstack([M, x]),
         "x has no axis for its row yet": lambda M, x: np.concatenate([M, x], axis=-2),
     },
 )
@@ -43,15 +43,15 @@ def append_rows(M, x):
 
 
 def _memories(*sizes):
-    """Cases (leading axes, N, F, heads or None, K, V): a memory, an input and projections."""
+    """Cases (leading axes, N, F, heads, d_k, d_v): a memory, an input and projections."""
 
     def cases(rng):
         return [
             (
                 rng.normal(size=(*leading, N, F)), rng.normal(size=(*leading, F)),
-                *(rng.normal(size=(*heads, F, width)) for width in (K, K, V)),
+                *(rng.normal(size=(*heads, F, width)) for width in (d_k, d_k, d_v)),
             )
-            for leading, N, F, heads, K, V in sizes
+            for leading, N, F, heads, d_k, d_v in sizes
         ]  # fmt: skip
 
     return cases
@@ -104,17 +104,17 @@ def _swapped(M, x, W_q, W_k, W_v):
     },
 )
 def encode(M, x, W_q, W_k, W_v):
-    """Equation 2 with one head: M (..., N, F), x (..., F), W_q and W_k (F, K), W_v (F, V) -> (..., N, V)."""
+    """Equation 2 with one head: M (..., N, F), x (..., F), W_q and W_k (F, d_k), W_v (F, d_v) -> (..., N, d_v)."""
     Z = append_rows(M, x)
     return attention(M @ W_q, Z @ W_k, Z @ W_v)
 
 
 def _every_head(M, x, W_q, W_k, W_v):
-    return [encode(M, x, *head) for head in zip(W_q, W_k, W_v, strict=True)]  # each (..., N, V)
+    return [encode(M, x, *head) for head in zip(W_q, W_k, W_v, strict=True)]  # each (..., N, d_v)
 
 
 def _reshaped(*arguments):
-    heads = np.stack(_every_head(*arguments), axis=-3)  # (..., H, N, V)
+    heads = np.stack(_every_head(*arguments), axis=-3)  # (..., H, N, d_v)
     return heads.reshape(*heads.shape[:-3], heads.shape[-2], -1)
 
 
@@ -150,7 +150,7 @@ def _one_softmax(M, x, W_q, W_k, W_v):
     },
 )
 def encode_with_heads(M, x, W_q, W_k, W_v):
-    """Equation 2 with H heads side by side: M (..., N, F), x (..., F), W_q and W_k (H, F, K), W_v (H, F, V) -> (..., N, H * V)."""
+    """Equation 2 with H heads side by side: M (..., N, F), x (..., F), W_q, W_k (H, F, d_k), W_v (H, F, d_v) -> (..., N, H * d_v)."""
     return np.concatenate([encode(M, x, W_q[h], W_k[h], W_v[h]) for h in range(len(W_q))], axis=-1)
 
 
@@ -176,6 +176,8 @@ def plain_mean(Q, K, V):
         (attention_without_root, rng.normal(size=(4, 4)), rng.normal(size=(4, 4))),
         (attention_to_the_least, rng.normal(size=(2, 3, 4)), rng.normal(size=(2, 6, 4))),
         (plain_mean, rng.normal(size=(3, 2)), rng.normal(size=(1, 2))),
+        (right_attention, rng.normal(size=(2, 3)), rng.normal(size=(3, 3))),  # as many keys as features
+        (right_attention, rng.normal(size=(3, 2)), rng.normal(size=(3, 2))),  # as many keys as queries
     ],
     hints=[
         "The result is weights times values. You may choose the values: with which does a product give back what it was multiplied with?",
@@ -188,8 +190,14 @@ def plain_mean(Q, K, V):
         ),
         "the keys are given as values": lambda attention, Q, K: attention(Q, K, K),
         "the identity has a row for each query instead of one for each key": lambda attention, Q, K: attention(Q, K, np.eye(Q.shape[-2])),
+        "the identity has a row for each feature of a key instead of one for each key": lambda attention, Q, K: attention(
+            Q, K, np.eye(K.shape[-1])
+        ),
+        "the keys are counted along the first axis, which holds the examples where there are any": lambda attention, Q, K: attention(
+            Q, K, np.eye(len(K))
+        ),
     },
 )
 def weights_behind(attention, Q, K):
-    """The weights (..., N, R) that a function attention(Q, K, V) uses for Q (..., N, d_k) and K (..., R, d_k), found by calling it."""
+    """The weights (..., N, R) of a function attention(Q, K, V) = weights V, for Q (..., N, d_k), K (..., R, d_k), found by calling it."""
     return attention(Q, K, np.eye(K.shape[-2]))

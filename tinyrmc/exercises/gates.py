@@ -96,6 +96,9 @@ def _every_slot(x, h, W, U, b):
         "the bias is left out": lambda x, h, W, U, b: _every_slot(x, h, W, U, 0),
         "the sigmoid is taken already: equations 4 to 6 stop before it": lambda *arguments: sigmoid(_every_slot(*arguments)),
         "the input is left out": lambda x, h, W, U, b: h @ U + b,
+        "W and U are transposed: here they are stored (in, out), and multiply from the right": lambda x, h, W, U, b: _every_slot(
+            x, h, W.T, U.T, b
+        ),
     },
 )
 def gate_of_every_slot(x, h, W, U, b):
@@ -111,6 +114,7 @@ def _history(rng):
         (rng.normal(size=(1, 2)), rng.normal(size=(1, 2)), 1.0),
         (rng.normal(size=(50, 2)), rng.normal(size=(50, 2)), 3.0),
         (-shut, shut, 0.0),  # forget gate open, input gate shut: all is kept, and nothing written
+        (np.array([[2.0], [-np.inf], [0.0]]), np.zeros((3, 1)), 1.0),  # forget gate shut at one step: what was before is gone
     ]
 
 
@@ -120,6 +124,16 @@ def _past(f, i, forget_bias, keep=None, write=None, own=0, after=0.0):
     write = sigmoid(i) if write is None else write
     steps = len(f)
     return np.stack([keep.prod(axis=0)] + [write[t] * keep[t + 1 - own :].prod(axis=0) for t in range(steps)])
+
+
+def _steps_before(f, i, forget_bias):
+    keep = sigmoid(f + forget_bias)
+    return np.stack([keep.prod(axis=0)] + [sigmoid(i[t]) * keep[:t].prod(axis=0) for t in range(len(f))])
+
+
+def _by_division(f, i, forget_bias):
+    products = np.cumprod(sigmoid(f + forget_bias), axis=0)
+    return np.concatenate([products[-1:], sigmoid(i) * products[-1:] / products])
 
 
 @exercise(
@@ -135,9 +149,10 @@ def _past(f, i, forget_bias, keep=None, write=None, own=0, after=0.0):
         "the forget bias is left out": lambda f, i, b: _past(f, i, 0),
         "the forget bias is added to the input gate, too": lambda f, i, b: _past(f, i + b, b),
         "the forget bias is added after the sigmoid": lambda f, i, b: _past(f, i, 0, after=b),
-        "the forget gates of the steps before are multiplied, not those of the steps after": lambda f, i, b: np.concatenate(
-            [_past(f, i, b)[:1], sigmoid(i) * np.cumprod(sigmoid(f + b), axis=0) / sigmoid(f + b)]
-        ),
+        "the forget gates of the steps before are multiplied, not those of the steps after": _steps_before,
+        "products of gates are divided by each other: with a gate that is shut that is 0 / 0": _by_division,
+        "the weights stand the wrong way round, the last step first": lambda f, i, b: _past(f, i, b)[::-1],
+        "there is no sigmoid": lambda f, i, b: _past(f, i, b, keep=f + b, write=i),
         "the input gate is not counted": lambda f, i, b: _past(f, i, b, write=np.ones_like(i)),
         "the weight of the first memory stands at the end": lambda f, i, b: np.roll(_past(f, i, b), -1, axis=0),
     },

@@ -170,6 +170,7 @@ def _bias_late(z, layers):
         "the weights are multiplied transposed": lambda z, layers: _bent(z, [(weight.T, bias) for weight, bias in layers]),
         "the biases are left out": lambda z, layers: _bent(z, [(weight, 0) for weight, _ in layers]),
         "the bias is added after the ReLU": _bias_late,
+        "the ReLU stands before every layer, the first one too": lambda z, layers: _bent(_relu(z), layers),
         "the absolute value is taken where the ReLU should be": lambda z, layers: _bent(z, layers, abs),
     },
 )
