@@ -14,7 +14,10 @@
 #
 # $$A_\theta(M) = \mathrm{softmax}\left(\frac{M W^q \, (M W^k)^\top}{\sqrt{d_k}}\right) M W^v, \qquad \theta = (W^q, W^k, W^v) \tag{1}$$
 #
-# We take it apart from the inside out: dot products, softmax, the root, the weighted mean, and last the heads.
+# $W^q$, $W^k$ and $W^v$ are the matrices that a network learns, and $\theta$ is their common name. We take the equation apart from the
+# inside out: dot products, softmax, the root, the weighted mean, and last the heads. In code, capital letters that stand alone, `M`, `Q`,
+# `K`, `V`, are matrices; in the shapes behind them `N` is the number of slots, `F` the width of a slot, `d_k` that of a key or query, and
+# `d_v` that of a value.
 
 # %%
 import math
@@ -48,18 +51,20 @@ scores.round(2)
 figure, (plane, matrix) = plt.subplots(1, 2, figsize=(8.5, 3.6))
 for name, rows, colour in (("q", Q, "C0"), ("k", K, "C1")):
     for i, (x, y) in enumerate(rows):
-        plane.annotate("", (x, y), (0, 0), arrowprops={"arrowstyle": "->", "color": colour, "lw": 1.5})
-        plane.text(1.08 * x, 1.08 * y, f"{name}{i}", color=colour, ha="center", va="center")
+        plane.annotate("", (x, y), (0, 0), arrowprops={"arrowstyle": "->", "color": colour, "lw": 1.5, "shrinkA": 0, "shrinkB": 0})
+        beyond, aside = 1 + 0.35 / math.hypot(x, y), 0.12  # a label stands beyond its arrow's point, and a little to its left
+        plane.text(beyond * x - aside * y, beyond * y + aside * x, f"{name}{i}", color=colour, ha="center", va="center")
 reach = 1.25 * max(abs(Q).max(), abs(K).max())
 plane.set(xlim=(-reach, reach), ylim=(-reach, reach), aspect="equal", title="queries (blue) and keys (orange)")
-image = matrix.imshow(scores, cmap="RdBu", vmin=-abs(scores).max(), vmax=abs(scores).max())
+matrix.imshow(scores, cmap="PRGn", vmin=-abs(scores).max(), vmax=abs(scores).max())
 for i, j in np.ndindex(4, 4):
-    matrix.text(j, i, f"{scores[i, j]:.1f}", ha="center", va="center")
+    matrix.text(j, i, f"{scores[i, j]:.1f}", ha="center", va="center", color="white" if abs(scores[i, j]) > 4 else "black")
 matrix.set(xlabel="key of slot", ylabel="query of slot", title="scores, Q Kᵀ", xticks=range(4), yticks=range(4))
 plt.show()
 
 # %% [markdown]
-# A score is large and positive where two arrows point the same way, negative where they point apart, and longer arrows count for more.
+# A score is large and positive (green) where two arrows point the same way, negative (purple) where they point apart, and longer arrows
+# count for more.
 #
 # ## From scores to shares: softmax
 #
@@ -101,8 +106,9 @@ for d_k in widths:
 
 # %% [markdown]
 # And large scores are bad for learning. A softmax of large scores is all but certain: the largest takes everything, and moving a score a
-# little changes nothing. The derivative of share $a_j$ by score $x_k$ is $a_j (\delta_{jk} - a_k)$: with all shares at 0 or 1 it is 0
-# everywhere. Below is the largest share of eight keys, and the mean size of these derivatives, with the root and without:
+# little changes nothing. The derivative of share $a_j$ by score $x_k$ is $a_j (\delta_{jk} - a_k)$, where $\delta_{jk}$ is 1 if $j = k$ and
+# 0 otherwise: with all shares at 0 or 1 it is 0 everywhere. Below are the spread of the scores, that is their standard deviation, the
+# largest share of eight keys, and the mean size of these derivatives, with the root and without:
 
 # %%
 largest, slope = {}, {}
@@ -118,7 +124,7 @@ for name, power in (("divided by √d_k", 0.5), ("not divided", 0.0)):
 figure, panels = plt.subplots(1, 3, figsize=(10, 3.2))
 panels[0].loglog(widths, raw, "o-", color="C1", label="not divided")
 panels[0].loglog(widths, scaled, "o-", color="C0", label="divided by √d_k")
-panels[0].loglog(widths, np.sqrt(widths), ":", color="0.4", label="√d_k")
+panels[0].loglog(widths, np.sqrt(widths), ":", color="black", lw=2, zorder=3, label="√d_k")
 panels[0].set(title="spread of the scores", xlabel="width of a key, d_k")
 panels[0].legend()
 for panel, values, title in ((panels[1], largest, "largest of eight shares"), (panels[2], slope, "mean |derivative| of a share")):
@@ -129,9 +135,11 @@ plt.show()
 
 # %% [markdown]
 # Implementations that forget the root start somewhere on the orange curves, the farther to the right the wider their keys. Those that
-# multiply by it, as happens when a quotient by `d ** -0.5` is meant to be a product, start farther right still. There is little to learn from.
+# multiply by it (`/ d_k ** -0.5` where `* d_k ** -0.5` was meant) have scores that spread like $d_k$ itself, and start farther right still.
+# There the derivatives, and with them the gradients, are small.
 #
-# **Exercise 2.** The weights of attention: scores, root, softmax. Leading axes are examples or heads and stay as they are.
+# **Exercise 2.** The weights of attention: scores, root, softmax. Leading axes are examples or heads and stay as they are. There are `R`
+# keys. Here they are as many as the slots, $R = N$, but your function need not know; in chapter 5 there is one more.
 
 
 # %%
@@ -160,25 +168,27 @@ def attention(Q, K, V):
 ex.attention.check(attention)
 
 # %% [markdown]
-# A mean cannot leave the values' neighbourhood: every entry of the result lies between the smallest and the largest entry of its column of
-# $V$. Here three slots look at seven values in the plane. What they take home (diamonds) lies inside the values' hull, near whatever they
-# look at most; with scores of 0, in the very middle:
+# A weighted mean cannot leave the values: every entry of the result lies between the smallest and the largest entry of its column of
+# $V$. Here three slots look at seven values in the plane, $v_0$ to $v_6$. What they take home (diamonds) lies among the values, near
+# whatever they look at most; the slot whose scores are all 0 gives equal shares and takes home the plain mean:
 
 # %% alt="Seven values in the plane, joined to the results of three queries by lines as thick as the shares; each result lies among the values, that of a query of zeros at their mean"
 V = rng.normal(size=(7, 2))
 Q, K = 1.5 * rng.normal(size=(3, 2)), rng.normal(size=(7, 2))
 Q[2] = 0
 home, shares = ex.attention(Q, K, V), ex.attention_weights(Q, K)
-figure, panel = plt.subplots(figsize=(5.2, 4))
+figure, panel = plt.subplots(figsize=(7, 3.8))
 panel.scatter(*V.T, color="0.3", zorder=3)
-for j, (x, y) in enumerate(V):
-    panel.annotate(f"v{j}", (x, y), xytext=(5, 5), textcoords="offset points", color="0.3")
+for j, v in enumerate(V):
+    x, y = 11 * (v - V.mean(axis=0)) / np.linalg.norm(v - V.mean(axis=0))  # points, away from the middle
+    panel.annotate(f"v{j}", v, xytext=(x, y), textcoords="offset points", color="0.3", ha="center", va="center")
 for i in range(3):
     for j in range(7):
         panel.plot(*np.stack([home[i], V[j]]).T, color=f"C{i}", lw=5 * shares[i, j], alpha=0.5)
     panel.scatter(*home[i], marker="D", s=60, color=f"C{i}", label=f"slot {i}" + (", scores of 0" if i == 2 else ""), zorder=4)
 panel.set(aspect="equal", title="lines as thick as the shares")
-panel.legend(loc="best")
+panel.margins(0.1)
+panel.legend(loc="center left", bbox_to_anchor=(1, 0.5))
 plt.show()
 
 # %% [markdown]
@@ -192,12 +202,14 @@ plt.show()
 # > column-wise concatenation. Intuitively, heads could be useful for letting a memory share different information, to different targets,
 # > using each head.
 #
-# **Exercise 4.** `W_q[h]`, `W_k[h]` and `W_v[h]` are the projections of head `h`.
+# (A linear projection of the slots is a product such as $M W^q$.)
+#
+# **Exercise 4.** There are `H` heads, and `W_q[h]`, `W_k[h]` and `W_v[h]` are the projections of head `h`.
 
 
 # %%
 def multi_head(M, W_q, W_k, W_v):
-    """M (N, F), W_q and W_k (H, F, K), W_v (H, F, V) -> (N, H * V)."""
+    """M (N, F), W_q and W_k (H, F, d_k), W_v (H, F, d_v) -> (N, H * d_v)."""
     ...
 
 
@@ -209,25 +221,25 @@ ex.multi_head.check(multi_head)
 # %% alt="The attention weights of two heads over five slots: two different patterns, every row summing to 1"
 M = rng.normal(size=(5, 8))
 W_q, W_k = rng.normal(size=(2, 2, 8, 4)) / math.sqrt(2)  # two heads each
-figure, panels = plt.subplots(1, 2, figsize=(6.5, 3))
+figure, panels = plt.subplots(1, 2, figsize=(7, 3.3))
 for h, panel in enumerate(panels):
     weights = ex.attention_weights(M @ W_q[h], M @ W_k[h])
     panel.imshow(weights, cmap="Greys", vmin=0, vmax=1)
     for i, j in np.ndindex(5, 5):
-        panel.text(j, i, f"{weights[i, j]:.1f}", ha="center", va="center", color="white" if weights[i, j] > 0.6 else "black", fontsize=8)
+        panel.text(j, i, f"{weights[i, j]:.2f}", ha="center", va="center", color="white" if weights[i, j] > 0.5 else "black", fontsize=8)
     panel.set(title=f"head {h}", xlabel="looked at", ylabel="slot that looks", xticks=range(5), yticks=range(5))
 plt.show()
 
 # %% [markdown]
 # Such maps are tempting to read, and the paper itself warns of it: "the conclusions we can make are limited since even after a single
 # round of attention the memory can become highly distributed, making any interpretations about information compartmentalisation
-# potentially inaccurate" (section 5.1). After one step, slot 0 no longer holds only what was slot 0's. Chapter 9 tests what a trained
-# network's maps are worth by taking parts of it away.
+# potentially inaccurate" (section 5.1). After one step, slot 0 no longer holds only what was slot 0's. That is so for the lines of the
+# picture before, too. Chapter 9 tests what a trained network's maps are worth by taking parts of it away.
 #
 # ## In the package
 #
 # The same in `equations.py`, where the text is that of the paper and every function takes the array library `xp` as its first
-# argument, so that it runs on NumPy, on a GPU, and on our tape:
+# argument, so that it runs on NumPy, on a GPU, and on our tape (the engine of chapter 2, which computes gradients):
 
 # %%
 course.show(equations.softmax, equations.attention_weights, equations.attention)
@@ -247,7 +259,7 @@ np.allclose(fused.attention(together, num_heads=1, key_size=8).data, equations.a
 # ## To take along
 #
 # - A row of weights is a row of shares: not negative, with the sum 1. The result is a weighted mean of the values.
-# - The root keeps the scores' spread at 1 whatever the width of the keys, and with it the gradient alive.
+# - The root keeps the scores' spread at 1 whatever the width of the keys, and so keeps the gradient from vanishing.
 # - Heads are the same equation several times over, with projections of their own, side by side.
 # - Nothing here knows in which order the slots stand. What follows from that, and how a new input gets in, is chapter 5.
 #

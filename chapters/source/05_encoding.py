@@ -30,7 +30,8 @@ rng = np.random.default_rng(1806)
 
 # %% [markdown]
 # **Exercise 1.** Bring your attention along: equation 1 for given queries, keys and values. Copy it from chapter 4 or, better, write it
-# again. The experiments below will run on it.
+# again. The experiments below will run on it. (Letters as in chapter 4: `M`, `Q`, `K` and `V` are matrices; `N` slots of width `F`, `R` keys
+# of width `d_k`, and values of width `d_v` are sizes.)
 
 
 # %%
@@ -73,21 +74,21 @@ ex.append_rows.check(append_rows)
 
 # %%
 def encode(M, x, W_q, W_k, W_v):
-    """M (..., N, F), x (..., F), W_q and W_k (F, K), W_v (F, V) -> (..., N, V)."""
+    """M (..., N, F), x (..., F), W_q and W_k (F, d_k), W_v (F, d_v) -> (..., N, d_v)."""
     ...
 
 
 ex.encode.check(encode)
 
 # %% [markdown]
-# Here are all matrices of equation 2 for four slots of width six, keys of width three, and numbers drawn at random. Whatever comes from the
-# input has an orange frame: a column of the keys (they are drawn transposed, as the product wants them), a column of the weights, a row of
-# the values, and nothing of the result.
+# Here are all matrices of equation 2 for four slots of width six, keys of width three, and numbers drawn at random: blue for positive, red for
+# negative, and grey for weights, from 0 to 1. Whatever comes from the input has a green frame: a column of the keys (they are drawn
+# transposed, as the product wants them), a column of the weights, a row of the values, and nothing of the result.
 
 # %% alt="Five matrices in a row: queries of four slots, keys of four slots and the input, weights with a fifth column for the input, values with a fifth row for it, and the result with four rows again"
-N, F, K, V = 4, 6, 3, 6
+N, F, d_k, d_v = 4, 6, 3, 6
 M, x = rng.normal(size=(N, F)), rng.normal(size=F)
-W_q, W_k, W_v = (rng.normal(size=(F, width)) / math.sqrt(F) for width in (K, K, V))
+W_q, W_k, W_v = (rng.normal(size=(F, width)) / math.sqrt(F) for width in (d_k, d_k, d_v))
 W_q = 2 * W_q  # so that the shares differ visibly
 Z = ex.append_rows(M, x)
 weights = ex.weights_behind(ex.attention, M @ W_q, Z @ W_k)  # what this function does, exercise 5 will tell
@@ -98,15 +99,15 @@ matrices = {
     "values\n$[M; x]\\, W^v$": Z @ W_v,
     "result\n$\\widetilde{M}$": ex.encode(M, x, W_q, W_k, W_v),
 }
-figure, panels = plt.subplots(1, 5, figsize=(10, 2.6), width_ratios=[matrix.shape[1] for matrix in matrices.values()])
+figure, panels = plt.subplots(1, 5, figsize=(10, 2.8), width_ratios=[matrix.shape[1] for matrix in matrices.values()])
 for panel, (title, matrix) in zip(panels, matrices.items(), strict=True):
     style = {"cmap": "Greys", "vmin": 0, "vmax": 1} if matrix is weights else {"cmap": "RdBu", "vmin": -2.5, "vmax": 2.5}
     panel.imshow(matrix, **style)
-    panel.set_title(f"{title}", fontsize=10)
+    panel.set_title(title, fontsize=10)
     panel.set_xlabel(f"{matrix.shape[0]} x {matrix.shape[1]}")
     panel.set(xticks=[], yticks=[])
 for panel, corner, width, height in ((panels[1], (3.5, -0.5), 1, 3), (panels[2], (3.5, -0.5), 1, 4), (panels[3], (-0.5, 3.5), 6, 1)):
-    panel.add_patch(plt.Rectangle(corner, width, height, fill=False, edgecolor="C1", lw=3, clip_on=False))
+    panel.add_patch(plt.Rectangle(corner, width, height, fill=False, edgecolor="C2", lw=3, clip_on=False))
 plt.show()
 
 # %% [markdown]
@@ -143,7 +144,7 @@ plt.show()
 
 # %%
 def encode_with_heads(M, x, W_q, W_k, W_v):
-    """M (..., N, F), x (..., F), W_q and W_k (H, F, K), W_v (H, F, V) -> (..., N, H * V)."""
+    """M (..., N, F), x (..., F), W_q and W_k (H, F, d_k), W_v (H, F, d_v) -> (..., N, H * d_v)."""
     ...
 
 
@@ -155,8 +156,9 @@ ex.encode_with_heads.check(encode_with_heads)
 # How do you test a function of which you have no second copy? By what must hold for it. "Shuffle the keys together with their values, and
 # nothing may change" needs no table of right numbers, and it is true for all sizes.
 #
-# **Exercise 5** is a puzzle, and the tool for what follows. You are given a function `attention(Q, K, V)` that you cannot look into; it need not be
-# that of equation 1. Find out which weights it gives to the keys. You may call it, with any values you like.
+# **Exercise 5** is a puzzle, and the tool for what follows. You are given a function `attention(Q, K, V)` that you cannot look into. It need
+# not be that of equation 1. But it is linear in the values: its result is a matrix of weights times $V$, and the weights depend on $Q$ and
+# $K$ alone. Find them. You may call the function, with any values you like.
 
 
 # %%
@@ -168,10 +170,10 @@ def weights_behind(attention, Q, K):
 ex.weights_behind.check(weights_behind)
 
 # %% [markdown]
-# Each experiment below is a small function that takes an attention function and queries, keys, values, and returns two arrays that must be
-# the same. It is tried on four cases, among them one where all sizes are equal, so that a forgotten transpose does not show in the shapes,
-# and one with a single key. And it is tried on *your* functions of exercises 1, 3 and 4, right or wrong, once they are written. Until then
-# the solutions stand in, and a line says so:
+# An experiment below is a small function. It takes an attention function `A` and queries, keys and values, and returns two arrays that must
+# be the same: what is found, and what is expected. It is tried on four cases, among them one where all sizes are equal, so that a forgotten
+# transpose does not show in the shapes, and one with a single key. And it is tried on *your* functions of exercises 1, 3 and 4, right or
+# wrong, once they are written. Until then the solutions stand in, and a line says so:
 
 
 # %%
@@ -197,15 +199,6 @@ def case(N, R, d_k, d_v, scale=1.0):
 CASES = [case(3, 4, 5, 2), case(4, 4, 4, 4), case(1, 1, 1, 1), case(6, 2, 16, 3, scale=3.0)]
 
 
-def normal(*size, seed=1):
-    """Random numbers, the same whenever an experiment runs."""
-    return np.random.default_rng(seed).normal(size=size)
-
-
-def any_order(n):
-    return np.argsort(normal(n))
-
-
 def outcome(experiment, function):
     """What comes out of an experiment, in a few words; "holds" if it comes out as it must."""
     for Q, K, V in CASES:
@@ -223,13 +216,11 @@ def outcome(experiment, function):
     return "holds"
 
 
-EXPERIMENTS = []
-
-
-def attempt(experiment, function):
-    """Run an experiment, keep it for later, and say what came out."""
-    EXPERIMENTS.append(experiment)
-    print(f"{experiment.__name__.replace('_', ' '):50} {outcome(experiment, function)}")
+def attempt(function, **experiments):
+    """Try experiments on a function and print what comes out; returns them."""
+    for name, experiment in experiments.items():
+        print(f"{name.replace('_', ' '):45} {outcome(experiment, function)}")
+    return experiments
 
 
 # %% [markdown]
@@ -237,52 +228,23 @@ def attempt(experiment, function):
 #
 # The weights are found by the trick of exercise 5: with the identity as values, the result *is* the weights.
 
-
 # %%
-def no_weight_is_negative(attention, Q, K, V):
-    weights = ex.weights_behind(attention, Q, K)
-    return np.minimum(weights, 0), np.zeros((len(Q), len(K)))
+weights_of = ex.weights_behind
 
-
-def weights_sum_to_1(attention, Q, K, V):
-    return ex.weights_behind(attention, Q, K).sum(axis=-1), np.ones(len(Q))
-
-
-def result_is_weights_times_values(attention, Q, K, V):
-    return attention(Q, K, V), ex.weights_behind(attention, Q, K) @ V
-
-
-def result_stays_within_the_values(attention, Q, K, V):
-    result = attention(Q, K, V)
-    return result, np.clip(result, V.min(axis=0), V.max(axis=0))
-
-
-def one_key_gets_everything(attention, Q, K, V):
-    return attention(Q, K[:1], V[:1]), np.repeat(V[:1], len(Q), axis=0)
-
-
-def queries_of_zeros_give_the_mean(attention, Q, K, V):
-    return attention(0 * Q, K, V), np.repeat(V.mean(axis=0, keepdims=True), len(Q), axis=0)
-
-
-def moving_all_values_moves_the_result(attention, Q, K, V):
-    return attention(Q, K, V + 7), attention(Q, K, V) + 7
-
-
-for experiment in (
-    no_weight_is_negative,
-    weights_sum_to_1,
-    result_is_weights_times_values,
-    result_stays_within_the_values,
-    one_key_gets_everything,
-    queries_of_zeros_give_the_mean,
-    moving_all_values_moves_the_result,
-):
-    attempt(experiment, my_attention)
+mean = attempt(
+    my_attention,
+    no_weight_is_negative=lambda A, Q, K, V: (np.minimum(weights_of(A, Q, K), 0), np.zeros((len(Q), len(K)))),
+    weights_sum_to_1=lambda A, Q, K, V: (weights_of(A, Q, K).sum(axis=-1), np.ones(len(Q))),
+    result_is_weights_times_values=lambda A, Q, K, V: (A(Q, K, V), weights_of(A, Q, K) @ V),
+    result_stays_within_the_values=lambda A, Q, K, V: (A(Q, K, V), np.clip(A(Q, K, V), V.min(axis=0), V.max(axis=0))),
+    one_key_gets_everything=lambda A, Q, K, V: (A(Q, K[:1], V[:1]), np.repeat(V[:1], len(Q), axis=0)),
+    queries_of_zeros_give_the_mean=lambda A, Q, K, V: (A(0 * Q, K, V), np.repeat(V.mean(axis=0, keepdims=True), len(Q), axis=0)),
+    moving_all_values_moves_the_result=lambda A, Q, K, V: (A(Q, K, V + 7), A(Q, K, V) + 7),
+)
 
 # %% [markdown]
-# Because the weights depend on queries and keys alone, the third says that attention is *linear in the values*; because they sum to 1, the
-# last says that it does not care where the values' zero is.
+# The third says that attention is *linear in the values*, which exercise 5 took on trust. The last says that it does not care where the
+# values' zero is, because the weights sum to 1.
 #
 # ### Order means nothing
 #
@@ -292,83 +254,70 @@ for experiment in (
 
 
 # %%
-def shuffled_queries_shuffle_the_result(attention, Q, K, V):
-    order = any_order(len(Q))
-    return attention(Q[order], K, V), attention(Q, K, V)[order]
+def normal(*size, seed=1):
+    """Random numbers, the same whenever an experiment runs."""
+    return np.random.default_rng(seed).normal(size=size)
 
 
-def shuffled_keys_and_values_change_nothing(attention, Q, K, V):
-    order = any_order(len(K))
-    return attention(Q, K[order], V[order]), attention(Q, K, V)
+def shuffled(rows):
+    """The rows in another order, the same for as many rows."""
+    return rows[np.argsort(normal(len(rows)))]
 
 
-def every_key_twice_changes_nothing(attention, Q, K, V):
-    return attention(Q, np.tile(K, (2, 1)), np.tile(V, (2, 1))), attention(Q, K, V)
-
-
-def a_key_that_none_wants_may_go(attention, Q, K, V):
+def with_an_unwanted_key(A, Q, K, V):
     Q, K = np.pad(Q, [(0, 0), (0, 1)], constant_values=1), np.pad(K, [(0, 0), (0, 1)])  # a feature that all queries want and no key has
     unwanted = np.append(np.zeros(K.shape[1] - 1), -1e6)
-    return attention(Q, np.vstack([K, unwanted]), np.vstack([V, V[:1]])), attention(Q, K, V)
+    return A(Q, np.vstack([K, unwanted]), np.vstack([V, V[:1]])), A(Q, K, V)
 
 
-for experiment in (
-    shuffled_queries_shuffle_the_result,
-    shuffled_keys_and_values_change_nothing,
-    every_key_twice_changes_nothing,
-    a_key_that_none_wants_may_go,
-):
-    attempt(experiment, my_attention)
+order = attempt(
+    my_attention,
+    shuffled_queries_shuffle_the_result=lambda A, Q, K, V: (A(shuffled(Q), K, V), shuffled(A(Q, K, V))),
+    shuffled_keys_and_values_change_nothing=lambda A, Q, K, V: (A(Q, shuffled(K), shuffled(V)), A(Q, K, V)),
+    every_key_twice_changes_nothing=lambda A, Q, K, V: (A(Q, np.tile(K, (2, 1)), np.tile(V, (2, 1))), A(Q, K, V)),
+    a_key_that_none_wants_may_go=with_an_unwanted_key,
+)
 
 # %% [markdown]
 # In equation 2 the slots are on both sides: they look and are looked at. So shuffled slots shuffle the result, while the input's column
 # stays where it is. That is why the number of slots is free: the equation does not know how many there are. Try it on your `encode`, with
-# the matrix of queries as a memory, and see it in a picture.
+# the matrix of queries as a memory and the first key as an input, and see it in a picture.
 
 
 # %%
-def shuffled_slots_shuffle_the_next_memory(encode, Q, K, V):
-    M, x, order = Q, K[0], any_order(len(Q))
-    W = normal(3, M.shape[1], 2)
-    return encode(M[order], x, *W), encode(M, x, *W)[order]
+def encoded(encode, M, x):
+    """Equation 2 with random projections to keys and values of width 2."""
+    return encode(M, x, *normal(3, M.shape[1], 2))
 
 
-def memory_keeps_its_size(encode, Q, K, V):
-    result = encode(Q, K[0], *normal(3, Q.shape[1], 2))
-    return 0 * result, np.zeros((len(Q), 2))
-
-
-def equal_slots_stay_equal(encode, Q, K, V):
-    M, W = np.repeat(Q[:1], 5, axis=0), normal(3, Q.shape[1], 2)
-    result = encode(M, K[0], *W)
-    return result, np.repeat(result[:1], 5, axis=0)
-
-
-EQUATION_2 = (shuffled_slots_shuffle_the_next_memory, memory_keeps_its_size, equal_slots_stay_equal)
-for experiment in EQUATION_2:
-    attempt(experiment, my_encode)
+equation_2 = attempt(
+    my_encode,
+    shuffled_slots_shuffle_the_next_memory=lambda E, M, K, V: (encoded(E, shuffled(M), K[0]), shuffled(encoded(E, M, K[0]))),
+    memory_keeps_its_size=lambda E, M, K, V: (0 * encoded(E, M, K[0]), np.zeros((len(M), 2))),
+    equal_slots_stay_equal=lambda E, M, K, V: (np.ptp(encoded(E, np.tile(M[:1], (5, 1)), K[0]), axis=0), np.zeros(2)),  # largest - smallest
+)
 
 # %% alt="Two maps of weights of four slots over four slots and the input: when the slots are shuffled, rows and columns of the map are shuffled in the same way, and the input's column keeps its place"
-order = np.array([2, 0, 3, 1])
 figure, panels = plt.subplots(1, 2, figsize=(7, 3))
-for panel, (title, slots) in zip(panels, {"as they stood": np.arange(4), "shuffled": order}.items(), strict=True):
-    rows = ex.append_rows(M[slots], x)
-    weights = ex.weights_behind(ex.attention, M[slots] @ W_q, rows @ W_k)
+for panel, (title, slots) in zip(panels, {"as they stood": [0, 1, 2, 3], "shuffled": [2, 0, 3, 1]}.items(), strict=True):
+    weights = ex.weights_behind(ex.attention, M[slots] @ W_q, ex.append_rows(M[slots], x) @ W_k)
     panel.imshow(weights, cmap="Greys", vmin=0, vmax=1)
     for i, j in np.ndindex(4, 5):
-        panel.text(j, i, f"{weights[i, j]:.2f}", ha="center", va="center", fontsize=8, color="white" if weights[i, j] > 0.6 else "black")
-    panel.set(title=title, xticks=range(5), yticks=range(4), xlabel="looked at", ylabel="slot that looks")
-    panel.set_xticklabels([*map(str, slots), "x"])
-    panel.set_yticklabels([*map(str, slots)])
+        panel.text(j, i, f"{weights[i, j]:.2f}", ha="center", va="center", fontsize=8, color="white" if weights[i, j] > 0.5 else "black")
+    panel.set(title=title, xlabel="looked at", ylabel="slot that looks")
+    panel.set(xticks=range(5), xticklabels=[*slots, "x"], yticks=range(4), yticklabels=slots)
 plt.show()
 
 # %% [markdown]
+# (Here, too, the conclusions to be drawn "are limited", as the paper said above: the map is of one step.)
+#
 # The last experiment has a price. **Slots that are equal stay equal**: they ask the same, so they are told the same. A memory that begins
 # with zeros in all slots has $N$ copies of one slot for ever, which is a memory with one slot. The paper's "suppose then that $M$ is some
-# randomly initialised memory" avoids it. Below, equation 2 is applied again and again, to a new random input each time, once from a memory of zeros and once
-# from a random one. Drawn is how far the slots lie apart:
+# randomly initialised memory" avoids it. Below, equation 2 is applied again and again, to a new random input each time, once from a memory
+# of zeros and once from a random one. Drawn is how far the slots lie apart, as a part of their size: the standard deviation over the slots,
+# averaged over the units, divided by the root of the mean square of the whole memory.
 
-# %% alt="How far slots lie apart over eight inputs: exactly zero all the time for a memory that began with zeros; from a random memory it falls by orders of magnitude but is not zero"
+# %% alt="How far slots lie apart, relative to their size, over eight inputs: exactly zero all the time for a memory that began with zeros; from a random memory it falls by orders of magnitude but is not zero"
 steps = 8
 inputs, W = rng.normal(size=(steps, F)), rng.normal(size=(3, F, F)) / math.sqrt(F)
 figure, panel = plt.subplots(figsize=(6.5, 3))
@@ -376,11 +325,12 @@ for name, memory in (("began with zeros", np.zeros((N, F))), ("began at random",
     apart = []
     for t in range(steps):
         memory = ex.encode(memory, inputs[t], *W)
-        apart.append(memory.std(axis=0).mean())
+        size = np.sqrt((memory**2).mean())
+        apart.append(memory.std(axis=0).mean() / size)
     panel.plot(range(1, steps + 1), apart, "o-", label=name)
-    print(f"{name}: standard deviation over the slots after step 1: {apart[0]:.3g}, after step {steps}: {apart[-1]:.3g}")
+    print(f"{name}: apart by {apart[0]:.2g} of their size after step 1, by {apart[-1]:.2g} after step {steps}; the size is {size:.2g}")
 panel.set_yscale("symlog", linthresh=1e-8)
-panel.set(xlabel="inputs so far", ylabel="standard deviation\nover the slots", ylim=(-2e-9, 10))
+panel.set(xlabel="inputs so far", ylabel="how far slots lie apart,\nas a part of their size", ylim=(-2e-9, 10))
 panel.legend()
 plt.show()
 
@@ -395,17 +345,16 @@ plt.show()
 
 
 # %%
-def moving_all_keys_changes_nothing(attention, Q, K, V):
-    return attention(Q, K + normal(K.shape[1]), V), attention(Q, K, V)
+def turned(rows):
+    rotation, _ = np.linalg.qr(normal(rows.shape[1], rows.shape[1]))
+    return rows @ rotation
 
 
-def turning_queries_and_keys_changes_nothing(attention, Q, K, V):
-    rotation, _ = np.linalg.qr(normal(Q.shape[1], Q.shape[1]))
-    return attention(Q @ rotation, K @ rotation, V), attention(Q, K, V)
-
-
-for experiment in (moving_all_keys_changes_nothing, turning_queries_and_keys_changes_nothing):
-    attempt(experiment, my_attention)
+differences = attempt(
+    my_attention,
+    moving_all_keys_changes_nothing=lambda A, Q, K, V: (A(Q, K + normal(K.shape[1]), V), A(Q, K, V)),
+    turning_queries_and_keys_changes_nothing=lambda A, Q, K, V: (A(turned(Q), turned(K), V), A(Q, K, V)),
+)
 
 # %% [markdown]
 # ### The right numbers, for once
@@ -413,26 +362,27 @@ for experiment in (moving_all_keys_changes_nothing, turning_queries_and_keys_cha
 # All of this is true of *many* functions. Two experiments pin down the size of the scores: the root of $d_k$, and weights known by hand.
 # With every feature written down four times, a dot product is four times as large and the root twice as large, so the scores double: the
 # same as with queries twice as long. And if the scaled scores are $\log c_j$ for whole numbers $c_j$, the weights are $c_j / \sum_k c_k$.
+# A third has scores whose exponential no computer can hold.
 
 
 # %%
-def four_times_as_wide_is_twice_as_long(attention, Q, K, V):
-    return attention(np.tile(Q, 4), np.tile(K, 4), V), attention(2 * Q, K, V)
-
-
-def weights_known_by_hand(attention, Q, K, V):
-    counts, ones = 2 + any_order(len(K)), np.ones((1, K.shape[1]))
+def known_by_hand(A, Q, K, V):
+    counts, ones = 2 + np.argsort(normal(len(K))), np.ones((1, K.shape[1]))
     keys = np.log(counts)[:, None] * ones / math.sqrt(K.shape[1])
-    return ex.weights_behind(attention, ones, keys), counts[None] / counts.sum()
+    return weights_of(A, ones, keys), counts[None] / counts.sum()
 
 
-def large_scores_do_not_overflow(attention, Q, K, V):
+def of_ten_thousands(A, Q, K, V):
     scores = 1e4 * np.array([[1.0, 0.0, -1.0], [-1.0, -3.0, -2.0], [3.0, 2.0, 1.0]])
-    return ex.weights_behind(attention, scores, math.sqrt(3) * np.eye(3)), np.eye(3)[[0, 0, 0]]
+    return weights_of(A, scores, math.sqrt(3) * np.eye(3)), np.eye(3)[[0, 0, 0]]
 
 
-for experiment in (four_times_as_wide_is_twice_as_long, weights_known_by_hand, large_scores_do_not_overflow):
-    attempt(experiment, my_attention)
+numbers = attempt(
+    my_attention,
+    four_times_as_wide_is_twice_as_long=lambda A, Q, K, V: (A(np.tile(Q, 4), np.tile(K, 4), V), A(2 * Q, K, V)),
+    weights_known_by_hand=known_by_hand,
+    large_scores_do_not_overflow=of_ten_thousands,
+)
 
 # %% [markdown]
 # ### What lies side by side does not mix
@@ -441,20 +391,18 @@ for experiment in (four_times_as_wide_is_twice_as_long, weights_known_by_hand, l
 
 
 # %%
-def examples_of_a_batch_do_not_mix(attention, Q, K, V):
+def one_by_one(A, Q, K, V):
     Q, K, V = (normal(2, 3, *array.shape, seed=k) for k, array in enumerate((Q, K, V)))
-    alone = [[attention(Q[b, h], K[b, h], V[b, h]) for h in range(3)] for b in range(2)]
-    return attention(Q, K, V), np.array(alone)
+    return A(Q, K, V), np.array([[A(Q[b, h], K[b, h], V[b, h]) for h in range(3)] for b in range(2)])
 
 
-def arguments_stay_as_they_were(attention, Q, K, V):
-    given = [array.copy() for array in (Q, K, V)]
-    attention(*given)
-    return np.concatenate([array.ravel() for array in given]), np.concatenate([array.ravel() for array in (Q, K, V)])
+def after_the_call(A, *arguments):
+    given = [array.copy() for array in arguments]
+    A(*given)
+    return np.concatenate([array.ravel() for array in given]), np.concatenate([array.ravel() for array in arguments])
 
 
-for experiment in (examples_of_a_batch_do_not_mix, arguments_stay_as_they_were):
-    attempt(experiment, my_attention)
+side_by_side = attempt(my_attention, examples_of_a_batch_do_not_mix=one_by_one, arguments_stay_as_they_were=after_the_call)
 
 
 # %%
@@ -463,58 +411,46 @@ def projections(F, seed=1):
     return [normal(3, F, 5, seed=seed), normal(3, F, 5, seed=seed + 1), normal(3, F, 2, seed=seed + 2)]
 
 
-def heads_lie_side_by_side(encode_with_heads, Q, K, V):
-    weights = projections(Q.shape[1])
-    alone = [encode_with_heads(Q, K[0], *(W[h : h + 1] for W in weights)) for h in range(3)]
-    return encode_with_heads(Q, K[0], *weights), np.concatenate(alone, axis=-1)
+def head_by_head(E, M, K, V):
+    W = projections(M.shape[1])
+    return E(M, K[0], *W), np.concatenate([E(M, K[0], *(each[h : h + 1] for each in W)) for h in range(3)], axis=-1)
 
 
-def another_head_changes_its_own_columns_alone(encode_with_heads, Q, K, V):
-    weights, others = projections(Q.shape[1]), projections(Q.shape[1], seed=4)
-    changed = [np.concatenate([W[:1], other[1:2], W[2:]]) for W, other in zip(weights, others, strict=True)]  # head 1 of 0, 1, 2
-    before, after = encode_with_heads(Q, K[0], *weights), encode_with_heads(Q, K[0], *changed)
-    return after[:, [0, 1, 4, 5]], before[:, [0, 1, 4, 5]]
+def with_another_head_1(E, M, K, V):
+    W, others = projections(M.shape[1]), projections(M.shape[1], seed=4)
+    changed = [np.concatenate([each[:1], other[1:2], each[2:]]) for each, other in zip(W, others, strict=True)]
+    return E(M, K[0], *changed)[:, [0, 1, 4, 5]], E(M, K[0], *W)[:, [0, 1, 4, 5]]  # the columns of heads 0 and 2
 
 
-HEADS = (heads_lie_side_by_side, another_head_changes_its_own_columns_alone)
-for experiment in HEADS:
-    attempt(experiment, my_encode_with_heads)
+heads = attempt(
+    my_encode_with_heads,
+    heads_lie_side_by_side=head_by_head,
+    another_head_changes_its_own_columns_alone=with_another_head_1,
+)
 
 # %% [markdown]
 # ### And what does not hold
 #
 # It is as good to know what one may *not* count on. Three statements that look like those above. Say of each what you expect, before you
 # run the cell:
-#
-# - adding one vector to all *queries* changes nothing;
-# - writing *one* key and its value down twice changes nothing;
-# - multiplying queries and keys by 2 changes nothing, because a softmax looks at differences only.
-
 
 # %%
-def moving_all_queries(attention, Q, K, V):
-    return attention(Q + 1, K, V), attention(Q, K, V)
-
-
-def one_key_twice(attention, Q, K, V):
-    return attention(Q, np.vstack([K, K[:1]]), np.vstack([V, V[:1]])), attention(Q, K, V)
-
-
-def twice_as_long(attention, Q, K, V):
-    return attention(2 * Q, 2 * K, V), attention(Q, K, V)
-
-
-for experiment in (moving_all_queries, one_key_twice, twice_as_long):
-    print(f"{experiment.__name__.replace('_', ' '):20} {outcome(experiment, ex.attention)}")
+untrue = attempt(
+    ex.attention,
+    moving_all_queries_changes_nothing=lambda A, Q, K, V: (A(Q + 1, K, V), A(Q, K, V)),
+    one_key_twice_changes_nothing=lambda A, Q, K, V: (A(Q, np.vstack([K, K[:1]]), np.vstack([V, V[:1]])), A(Q, K, V)),
+    doubling_queries_and_keys_changes_nothing=lambda A, Q, K, V: (A(2 * Q, 2 * K, V), A(Q, K, V)),
+)
 
 # %% [markdown]
 # A vector $v$ added to all queries adds $v \cdot k_j$ to the scores of key $j$: a different number for every key, and that is what a softmax
-# sees. A key that stands there twice gets two shares. And scores four times as far apart make the shares sharper.
+# sees. A key that stands there twice gets two shares. And with queries and keys twice as long the scores lie four times as far apart, which
+# makes the shares sharper.
 #
 # ## Which experiment catches what
 #
 # Here are thirteen attention functions with one fault each, all of which somebody may write, and every experiment on each of them. A filled
-# square is an experiment that fails. The first column is yours.
+# square is an experiment that fails, and the number behind a name is how many do. The first column is yours.
 
 
 # %%
@@ -523,58 +459,47 @@ def softmax(x, axis=-1):
     return e / e.sum(axis=axis, keepdims=True)
 
 
+def dot_products(Q, K):
+    return Q @ np.swapaxes(K, -1, -2)
+
+
 def scores(Q, K):
-    return Q @ np.swapaxes(K, -1, -2) / math.sqrt(Q.shape[-1])
-
-
-def no_maximum_taken(Q, K, V):
-    e = np.exp(scores(Q, K))
-    return e / e.sum(axis=-1, keepdims=True) @ V
-
-
-def looks_only_back(Q, K, V):
-    return softmax(np.where(np.tri(Q.shape[-2], K.shape[-2]) > 0, scores(Q, K), -np.inf)) @ V
+    return dot_products(Q, K) / math.sqrt(Q.shape[-1])
 
 
 def in_place(Q, K, V):
     Q /= math.sqrt(Q.shape[-1])
-    return softmax(Q @ np.swapaxes(K, -1, -2)) @ V
+    return softmax(dot_products(Q, K)) @ V
 
 
 FAULTY = {
-    "no root": lambda Q, K, V: softmax(Q @ np.swapaxes(K, -1, -2)) @ V,
-    "divided by d_k": lambda Q, K, V: softmax(Q @ np.swapaxes(K, -1, -2) / Q.shape[-1]) @ V,
-    "root of the number of keys": lambda Q, K, V: softmax(Q @ np.swapaxes(K, -1, -2) / math.sqrt(K.shape[-2])) @ V,
+    "no root": lambda Q, K, V: softmax(dot_products(Q, K)) @ V,
+    "divided by d_k": lambda Q, K, V: softmax(dot_products(Q, K) / Q.shape[-1]) @ V,
+    "root of the number of keys": lambda Q, K, V: softmax(dot_products(Q, K) / math.sqrt(K.shape[-2])) @ V,
     "wrong sign": lambda Q, K, V: softmax(-scores(Q, K)) @ V,
     "softmax over the queries": lambda Q, K, V: softmax(scores(Q, K), axis=-2) @ V,
     "no softmax": lambda Q, K, V: scores(Q, K) @ V,
     "exponentials not divided": lambda Q, K, V: np.exp(scores(Q, K)) @ V,
-    "the maximum is not taken off": no_maximum_taken,
+    "the maximum is not taken off": lambda Q, K, V: (e := np.exp(scores(Q, K))) / e.sum(axis=-1, keepdims=True) @ V,
     "K not transposed": lambda Q, K, V: softmax(Q @ K / math.sqrt(Q.shape[-1])) @ V,
     "K.T in a batch": lambda Q, K, V: softmax(Q @ K.T / math.sqrt(Q.shape[-1])) @ V,
-    "looks only back": looks_only_back,
+    "looks only back": lambda Q, K, V: softmax(np.where(np.tri(Q.shape[-2], K.shape[-2]) > 0, scores(Q, K), -np.inf)) @ V,
     "a ReLU on the values": lambda Q, K, V: softmax(scores(Q, K)) @ np.maximum(V, 0),
     "works in place": in_place,
 }
-general = [experiment for experiment in EXPERIMENTS if experiment not in (*EQUATION_2, *HEADS)]
-fails = np.array([[outcome(e, f) != "holds" for f in (my_attention, *FAULTY.values())] for e in general])
+experiments = mean | order | differences | numbers | side_by_side
+functions = {"yours": my_attention} | FAULTY
+fails = np.array([[outcome(experiment, function) != "holds" for function in functions.values()] for experiment in experiments.values()])
 
 # %% alt="A table of experiments against faulty functions: each fault is caught by at least one experiment, most by several; the missing root only by the two experiments about the right numbers"
 figure, panel = plt.subplots(figsize=(9.5, 6.5))
-panel.imshow(np.where(fails, 1.0, 0.05), cmap="Oranges", vmin=0, vmax=1.4, aspect="auto")
-panel.set_xticks(range(1 + len(FAULTY)), ["yours", *FAULTY], rotation=40, ha="left", rotation_mode="anchor")
-panel.set_yticks(range(len(general)), [experiment.__name__.replace("_", " ") for experiment in general])
+panel.pcolormesh(fails[::-1], cmap="Oranges", vmin=-0.05, vmax=1.4, edgecolors="white", linewidth=2)
+names = [f"{name} ({caught})" for name, caught in zip(functions, fails.sum(axis=0), strict=True)]
+panel.set_xticks(np.arange(len(names)) + 0.5, names, rotation=40, ha="left", rotation_mode="anchor")
+panel.set_yticks(np.arange(len(experiments)) + 0.5, [name.replace("_", " ") for name in [*experiments][::-1]])
 panel.tick_params(length=0, top=True, labeltop=True, bottom=False, labelbottom=False)
-panel.set_xticks(np.arange(0.5, len(FAULTY)), minor=True)
-panel.set_yticks(np.arange(0.5, len(general) - 1), minor=True)
-panel.grid(which="minor", color="white", lw=2)
-panel.tick_params(which="minor", length=0)
 panel.spines[:].set_visible(False)
 plt.show()
-
-# %%
-for name, column in zip(FAULTY, fails.T[1:], strict=True):
-    print(f"{name:30} caught by {column.sum():2} of {len(general)}")
 
 # %% [markdown]
 # Look at the columns *no root* and *divided by d_k*: two experiments catch them, and they pass all others. Symmetries say nothing about size.
@@ -582,7 +507,8 @@ for name, column in zip(FAULTY, fails.T[1:], strict=True):
 #
 # ## In the package
 #
-# Equation 2 as the paper has it. It takes several rows of input as well, $x$ of shape $(B, n, F)$:
+# Equation 2 as the paper has it. It takes several rows of input as well, $x$ of shape $(B, n, F)$ for $B$ examples. In its shapes, `K` and
+# `V` are the widths that this chapter calls `d_k` and `d_v`:
 
 # %%
 course.show(equations.append_rows, equations.multi_head_attention)
