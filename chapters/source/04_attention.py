@@ -3,7 +3,7 @@
 #
 # **Equation 1, section 3.1.** Twenty-five minutes. You need matrix products and broadcasting (chapter 1).
 #
-# A memory of the Relational Memory Core is a matrix $M$ of $N$ rows, its *slots*. So far a slot is just a row of numbers. This chapter
+# A memory of the Relational Memory Core is a matrix $M$ of $N$ rows, its *slots*. So far a slot is a row of numbers. This chapter
 # lets the slots exchange what they hold. In the words of the paper:
 #
 # > We will first assume that we do not need to consider memory encoding; that is, that we already have some stored memories in matrix $M$,

@@ -81,8 +81,8 @@ def encode(M, x, W_q, W_k, W_v):
 ex.encode.check(encode)
 
 # %% [markdown]
-# Here are all matrices of equation 2 for four slots of width six, keys of width three, and numbers drawn at random: blue for positive, red for
-# negative, and grey for weights, from 0 to 1. Whatever comes from the input has a green frame: a column of the keys (they are drawn
+# Here are all matrices of equation 2 for four slots of width six, keys of width three, and numbers drawn at random: blue for positive, red
+# for negative, and grey for weights, from 0 to 1. Whatever comes from the input has a green frame: a column of the keys (they are drawn
 # transposed, as the product wants them), a column of the weights, a row of the values, and nothing of the result.
 
 # %% alt="Five matrices in a row: queries of four slots, keys of four slots and the input, weights with a fifth column for the input, values with a fifth row for it, and the result with four rows again"
@@ -340,7 +340,7 @@ plt.show()
 #
 # ### Only differences and angles count
 #
-# A softmax of scores does not change when all scores of a row change by the same number. Adding one vector to *all keys* does just that.
+# A softmax of scores does not change when all scores of a row change by the same number. Adding one vector to *all keys* does exactly that.
 # And scores are dot products: turning all queries and keys by the same rotation leaves them as they are.
 
 

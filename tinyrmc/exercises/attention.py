@@ -118,7 +118,7 @@ def attention_weights(Q, K):
     ],
     hints=[
         "Row i of the result is a mean of the rows of V, weighted by row i of the weights.",
-        "A matrix product does just that.",
+        "A matrix product does exactly that.",
     ],
     mistakes={
         "the weights are transposed before they meet V": lambda Q, K, V: np.swapaxes(attention_weights(Q, K), -1, -2) @ V,
