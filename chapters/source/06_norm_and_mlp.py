@@ -9,7 +9,8 @@
 #
 # $$m_{i,t} = \sigma(f_{i,t} + \tilde b^f) \circ m_{i,t-1} + \sigma(i_{i,t}) \circ \underbrace{g_\psi(\widetilde m_{i,t})} \tag{7}$$
 #
-# Here $m_{i,t}$ is slot $i$ at time $t$; what is new is written over what there was, both through gates, the $\sigma$ of chapters 7 and 8. Of
+# Here $m_{i,t}$ is slot $i$ at time $t$, and $\circ$ multiplies entry by entry. Each $\sigma(\dots)$ is a *gate*, numbers between 0 and 1:
+# the first says how much of the old stays, the second how much of the new is written. Gates are the subject of chapters 7 and 8. Of
 # $g_\psi$ the paper says no more than this (section 3.3):
 #
 # > The underbrace denotes the modification to a standard LSTM. [...] (briefly, we found a row/memory-wise MLP with layer normalisation to
@@ -39,8 +40,8 @@ rng = np.random.default_rng(2018)
 # %% [markdown]
 # ## Layer norm: mean 0, variance 1
 #
-# Take the $F$ numbers of one slot. Subtract their mean; divide by their standard deviation; then let the network stretch and shift each
-# unit by a learnt *gain* $g$ and *offset* $b$, which begin at 1 and 0:
+# Take the $F$ numbers of one slot, its *units*. Subtract their mean; divide by their standard deviation; then let the network stretch and
+# shift each unit by a learnt *gain* $g$ and *offset* $b$, which begin at 1 and 0:
 #
 # $$\mathrm{LayerNorm}(x)_k = g_k \, \frac{x_k - \mu}{\sqrt{s^2 + \varepsilon}} + b_k, \qquad
 # \mu = \frac1F \sum_k x_k, \quad s^2 = \frac1F \sum_k (x_k - \mu)^2$$
@@ -79,11 +80,13 @@ plt.show()
 
 # %% [markdown]
 # So the norm keeps a *direction*, that of the row without its mean, and throws size and mean away: 10 times the row, or the row plus a
-# constant, gives the same. What is thrown away
-# cannot be of use later, and it cannot do harm later either: whatever attention and MLP make of a slot, what comes out has the same size.
+# constant, gives the same. What is thrown away cannot be of use later, and it cannot do harm later either: with gain 1 and offset 0,
+# whatever attention and MLP make of a slot, what comes out has the same length. A learnt gain stretches some units more than others, so that
+# the length then depends on the direction; but it still does not depend on the size of what came in.
 #
-# Its derivative says the same from the other side. A direction in which the result does not change has a slope of 0, so the gradient that
-# comes back through a layer norm is at right angles to the row of ones, and (up to $\varepsilon$) to the normalised row:
+# Its derivative says the same from the other side (with gain 1 and offset 0 again). A direction in which the result does not change has a
+# slope of 0, so the gradient that comes back through a layer norm is at right angles to the row of ones, and (up to $\varepsilon$) to the
+# normalised row:
 
 # %%
 with tinyrmc.Tape() as tape:
@@ -191,8 +194,8 @@ plt.show()
 #
 # $$\mathrm{MLP}(z) = \max(z W_1 + b_1,\ 0)\, W_2 + b_2$$
 #
-# The bend is the *ReLU*, the maximum with 0, entry by entry. With more layers there is one between each two, and none after the last, so
-# that what comes out may be negative. Row-wise it is without any effort: `z @ W` multiplies every row by the same $W$.
+# The bend is the *ReLU* (rectified linear unit), the maximum with 0, entry by entry. With more layers there is one between each two, and none
+# after the last, so that what comes out may be negative. Row-wise it is without any effort: `z @ W` multiplies every row by the same $W$.
 #
 # **Exercise 3.** `layers` is a list of pairs, weight and bias, and may have any length from 1.
 
@@ -207,10 +210,10 @@ ex.mlp.check(mlp)
 
 # %% [markdown]
 # Why the bend? Without it, two layers are one: $(z W_1) W_2 = z\,(W_1 W_2)$. For slots of width 2 we can draw what each does to the plane.
-# A grid of points goes in. Without ReLU it comes out sheared, its lines straight. With ReLU it is folded, once along each hidden unit's
-# line:
+# A grid of points goes in. Without ReLU it comes out sheared, its lines straight. With ReLU it is bent along several lines, one for each of
+# the six columns of $W_1$: there the number that the ReLU sees changes its sign.
 
-# %% alt="A square grid, the same grid after two layers without ReLU, a parallelogram with straight lines, and after two layers with ReLU, folded along several lines"
+# %% alt="A square grid, the same grid after two layers without ReLU, a parallelogram with straight lines, and after two layers with ReLU, bent along several lines"
 depth, line = np.linspace(-1, 1, 13), np.linspace(-1, 1, 101)
 grid = [np.stack([np.full_like(line, c), line], axis=1) for c in depth] + [np.stack([line, np.full_like(line, c)], axis=1) for c in depth]
 fold = [(rng.normal(size=(2, 6)), 0.5 * rng.normal(size=6)), (rng.normal(size=(6, 2)) / 2, np.zeros(2))]
@@ -230,8 +233,9 @@ plt.show()
 # %% [markdown]
 # ## The residual
 #
-# The release adds $z$ to what the MLP makes of it, *before* the norm. A fresh MLP has random weights; on its own it would replace
-# everything a slot holds by something scrambled. With $z$ added, a slot starts out much as it was, and the MLP learns what to change.
+# The release adds $z$ to what the MLP makes of it, *before* the norm; this is called a *residual*. A fresh MLP has random weights; on its own
+# it would replace everything a slot holds by something scrambled. With $z$ added, a slot starts out much as it was, and the MLP learns what
+# to change.
 #
 # **Exercise 4.** $g_\psi$.
 
@@ -276,18 +280,18 @@ for draw in range(draws):
 figure, panels = plt.subplots(1, 3, figsize=(10, 3.1))
 titles = ("size of a slot", "likeness to its start", "likeness of two slots")
 for panel, values, title in zip(panels, (size, left, alike), titles, strict=True):
-    for (name, value), style in zip(values.items(), ("o-", "s-", "^-"), strict=True):
-        panel.plot(value.mean(axis=0), style, ms=4, label=name)
+    for (name, value), style in zip(values.items(), ({"lw": 7, "alpha": 0.35}, {"marker": "s"}, {"marker": "^"}), strict=True):
+        panel.plot(value.mean(axis=0), ms=4, label=name, **style)  # the first one broad and pale: the others run over it
     panel.set(title=title, xlabel="rounds")
 panels[0].set_yscale("log")
 panels[0].legend()
 plt.show()
 
 # %% [markdown]
-# Left: without the norm, slots grow by the same factor every round. Middle: without the residual, one round of a fresh MLP leaves nothing
-# of what a slot was. Right: going through the same MLP makes all slots more and more alike, and much sooner without the residual. The green
-# curves cover the blue ones there, or nearly: what the MLP, here without biases, makes of $10 z$ is ten times what it makes of $z$, so of
-# what the norm does only its taking off the mean is left to show.
+# Left: without the norm, slots grow by nearly the same factor every round. Middle: without the residual, one round of a fresh MLP leaves
+# nothing of what a slot was. Right: going through the same MLP makes all slots more and more alike, and much sooner without the residual.
+# There the green curve runs along the broad blue one, with or without the norm: what the MLP, here without biases, makes of $10 z$ is ten
+# times what it makes of $z$, so of what the norm does only its taking off the mean is left to show.
 #
 # ## As many slots as you like
 #
@@ -365,7 +369,7 @@ np.allclose(norm(second(first(z)), z).data, ex.g_psi(z, layers, norm.gain.data, 
 # %% [markdown]
 # ## To take along
 #
-# - Layer norm keeps the direction of a slot without its mean, and fixes its size. It is the same for $x$, for $10 x$ and for $x + 3$.
+# - Layer norm keeps the direction of a slot without its mean, and with gain 1 fixes its length. It is the same for $x$, $10 x$ and $x + 3$.
 # - It runs over the units of one slot. Over all slots jointly it lets them see each other past attention, and ties parameters to their number.
 # - Two layers without a bend between them are one layer.
 # - With the residual inside the norm, a slot starts out much as it was.
