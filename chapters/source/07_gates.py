@@ -27,7 +27,9 @@
 #
 # (The index $i$ counts slots, the letter $i$ is the input gate. The paper has it so.) In full, a gate is the sigmoid of such a row of
 # numbers; the row itself is called its *pre-activation*. What they do stands in equation 7, which you know from chapter 6:
-# $\sigma(f + \tilde b^f)$ multiplies the old memory, $\sigma(i)$ what attention and $g_\psi$ propose to write.
+# $\sigma(f + \tilde b^f)$ multiplies the old memory, $\sigma(i)$ what attention and $g_\psi$ propose to write. Here $\tilde b^f$ is the
+# *forget bias*, one constant number for all slots and units. It is not learnt: it is chosen beforehand, to open the forget gates of a fresh
+# network further. What that is good for, the second half of this chapter shows.
 
 # %%
 import math
@@ -78,7 +80,8 @@ panel.legend(loc="upper left")
 plt.show()
 
 # %% [markdown]
-# A fresh network has pre-activations around 0: its gates stand half open, where the slope is largest and they learn fastest.
+# A fresh network has pre-activations around 0: its gates stand half open, where the slope is largest and they learn fastest. (The forget
+# gates with their bias stand further open: at 0.73 for a bias of 1.)
 #
 # ## One slot
 #
@@ -104,8 +107,8 @@ ex.gate.check(gate)
 # $$m_t = \sigma(f + \tilde b^f) \circ m_{t-1} + \sigma(i) \circ \tanh(j), \qquad h_t = \sigma(o) \circ \tanh(m_t)$$
 #
 # where $\circ$ multiplies entry by entry. The Relational Memory Core replaces $\tanh(j)$ by $g_\psi(\widetilde m_i)$ and leaves everything
-# else. The package's LSTM keeps its four sets of weights side by side, in the order $i, j, f, o$, and those for $x$ above those for $h$; so
-# we can take them apart and make a step of it out of your exercise's parts:
+# else. Below the forget bias is 1, as in the released code. The package's LSTM keeps its four sets of weights side by side, in the order
+# $i, j, f, o$, and those for $x$ above those for $h$; so we can take them apart and make a step of it out of your exercise's parts:
 
 # %%
 D, F = 3, 5
@@ -196,8 +199,8 @@ def weights_of_the_past(f, i, forget_bias):
 ex.weights_of_the_past.check(weights_of_the_past)
 
 # %% [markdown]
-# The first of them, $a_0$, is the product of all forget gates. The constant $\tilde b^f$, the *forget bias*, moves all of these gates at
-# once. With pre-activations of 0, so that nothing but this constant counts, this is what is left of a memory:
+# The first of them, $a_0$, is the product of all forget gates. The forget bias moves all of these gates at once. With pre-activations of 0,
+# so that nothing but this constant counts, this is what is left of a memory:
 
 # %% alt="What is left of a memory over 50 steps for five forget biases: on a linear axis the curves for 0 and 1 fall to nothing within ten steps and that for 5 is still above 0.7 at the end; on a logarithmic axis all are straight lines"
 T = 50
@@ -272,7 +275,12 @@ np.allclose(tape.gradient(loss, c), ex.weights_of_the_past(f, i, 1.0)[1:], rtol=
 # %% [markdown]
 # After 50 steps at a bias of 1 this factor has fallen to about $10^{-7}$, as printed above, and what happened then cannot be learnt from.
 # We try it. A bit is shown at step 1, then come 49 steps of noise, and at the end the network has to say which it was. One slot, no
-# attention: the LSTM with 16 units, trained from the same seed with four forget biases. A guess costs $\ln 2 = 0.69$.
+# attention: the LSTM with 16 units, trained from the same seed with four forget biases.
+#
+# The network answers with a share for each of the two bits. Its loss is the *cross-entropy*, minus the natural logarithm of the share that it
+# gave to the right one: 0 for a sure and right answer, and $-\ln \frac12 = 0.69$ for a guess. *Adam* is the rule that changes the weights:
+# like a step against the gradient, but for each weight the gradient is averaged over the last steps and divided by its own usual size, so
+# that a step is about as long as the learning rate says.
 
 
 # %%
@@ -292,7 +300,7 @@ def train_to_keep_a_bit(forget_bias, steps, units=16, batch=64):
             loss = p.mean(fused.softmax_cross_entropy(readout(outputs[-1]), bits))
         adam.zero_grad()
         tape.backward(loss)
-        adam.step(max_norm=1.0)  # no longer step than that, however steep it is
+        adam.step(max_norm=1.0)  # a gradient longer than 1, all parameters taken together, is scaled down to 1 first
         losses.append(float(loss.data))
     return losses
 
@@ -303,18 +311,19 @@ for bias in (0.0, 1.0, 3.0, 5.0):
     curves[bias] = train_to_keep_a_bit(bias, steps)
     print(f"forget bias {bias:.0f}: mean loss of the last ten steps {np.mean(curves[bias][-10:]):.3f}")
 
-# %% alt="The loss over 300 training steps for four forget biases: for 0 and 1 it stays at 0.69, the loss of a guess; for 3 and 5 it falls to nearly 0"
-figure, panel = plt.subplots(figsize=(6.5, 3))
-for bias, losses in curves.items():
-    panel.plot(losses, label=f"forget bias {bias:.0f}")
-panel.axhline(math.log(2), color="0.5", ls=":", lw=1.2, label="a guess, ln 2", zorder=3)
-panel.set(xlabel="training steps", ylabel="loss", ylim=(0, None))
-panel.legend(loc="center left", bbox_to_anchor=(1, 0.5))
+# %% alt="The loss over 300 training steps in four panels, one for each forget bias: for 0 and 1 it stays at 0.69, the loss of a guess; for 3 and 5 it falls to nearly 0"
+figure, panels = plt.subplots(1, 4, figsize=(10, 2.8), sharey=True)
+for panel, (bias, losses) in zip(panels, curves.items(), strict=True):
+    panel.plot(losses)
+    panel.axhline(math.log(2), color="0.4", ls=":", lw=1.2, label="a guess, ln 2", zorder=3)
+    panel.set(title=f"forget bias {bias:.0f}", xlabel="training steps", ylim=(0, 0.8))
+panels[0].set_ylabel("loss")
+panels[0].legend(loc="lower left")
 plt.show()
 
 # %% [markdown]
 # Nothing differs between the four but one constant that is added to a pre-activation. The network could learn that constant by itself, in
-# $b^f$. But for that it needs a gradient, and from below it gets next to none.
+# $b^f$. But for that it needs a gradient, and where the gates begin too far shut it gets next to none.
 #
 # The paper gives no value for $\tilde b^f$. The released code, and ours by default, has 1. The paper's "Nth farthest" has 8
 # steps, and over 8 steps a gate of 0.73 leaves enough to learn from:
@@ -349,7 +358,8 @@ bins = np.linspace(0, 1, 51)
 for panel, name in zip(panels, ("forget_gate", "input_gate"), strict=True):
     for label, colour in (("fresh", "C0"), ("trained", "C1")):
         values = getattr(seen[label], name).ravel()
-        panel.hist(values, bins, weights=np.full(len(values), 1 / len(values)), color=colour, alpha=0.6, label=label)
+        share = np.full(len(values), 1 / len(values))
+        panel.hist(values, bins, weights=share, histtype="stepfilled", fc=(colour, 0.15), ec=colour, lw=1.5, label=label)
     panel.set(title=name.replace("_", " "), xlabel="shut (0) to open (1)", ylabel="share of the gates")
 panels[0].legend(loc="upper left")
 plt.show()
@@ -382,6 +392,6 @@ np.allclose(equations.gate(np, x, h, W, U, b), ex.gate_of_every_slot(x, h, W, U,
 #   multiplied by the same products.
 # - The forget bias decides, before anything has been learnt, over how many steps there is something to learn from.
 #
-# **Further.** Train again from another seed, and with a bias of 2. How large can a memory become, if what is proposed lies between -1 and 1, the input gate is half open and the forget bias
-# is 1? Would the network of the last training have learnt with a bias of 1 over 10 steps? What happens to a memory, and to the gradient,
-# if the forget gate is exactly 1?
+# **Further.** Train again from another seed, and with a bias of 2. How large can a memory become, if what is proposed lies between -1 and
+# 1, the input gate is half open and the forget bias is 1? Would the network of the last training have learnt with a bias of 1 over 10
+# steps? What happens to a memory, and to the gradient, if the forget gate is exactly 1?
