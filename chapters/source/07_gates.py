@@ -187,7 +187,8 @@ normalisation.who_notices(gates_of, h[0], 2, rng.normal(size=F)).round(2)
 #
 # $$m_T = a_0 m_0 + a_1 c_1 + a_2 c_2 + \dots + a_T c_T$$
 #
-# **Exercise 4.** Find the weights $a_0, \dots, a_T$. There are $F$ units, each with gates of its own.
+# **Exercise 4.** Find the weights $a_0, \dots, a_T$. There are $F$ units, each with gates of its own. One case
+# has a gate that is quite shut: a pre-activation of $-\infty$.
 
 
 # %%
