@@ -10,9 +10,22 @@ import subprocess
 import sys
 import time
 
+import pytest
+
 EXECUTABLE = shutil.which("chromium-headless-shell")  # asks nobody for anything of its own accord, as the full browser does
+needed = pytest.mark.skipif(EXECUTABLE is None or os.name == "nt", reason="needs chromium-headless-shell to open pages")
 # The browser reads from 3 and writes to 4.
 EXEC = "import os, sys; os.dup2(int(sys.argv[1]), 3); os.dup2(int(sys.argv[2]), 4); os.execv(sys.argv[3], sys.argv[3:])"
+
+
+def end(process, patience=10):
+    """Ask a process to end; kill it if it does not."""
+    process.terminate()
+    try:
+        process.wait(patience)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
 
 
 class Browser:
@@ -39,11 +52,7 @@ class Browser:
     def close(self):
         """End the browser."""
         os.close(self._to)
-        try:
-            self.process.wait(10)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
+        end(self.process)
         os.close(self._from)
 
     def call(self, method, **parameters):
@@ -104,6 +113,35 @@ class Browser:
         if "exceptionDetails" in found:
             raise RuntimeError(found["exceptionDetails"]["exception"].get("description", "the script failed"))
         return found["result"].get("value")
+
+    def until(self, script, seconds=60):
+        """What an expression is worth as soon as it is worth something."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            if found := self.run(script):
+                return found
+            time.sleep(0.1)
+        raise TimeoutError(f"for {seconds} seconds nothing came of {script}")
+
+    def click(self, element):
+        """Press the mouse in the middle of an element, an expression, as soon as there is one that can be seen."""
+        x, y = self.until(
+            f"(e => {{ e?.scrollIntoView({{block: 'nearest'}}); const r = e?.getBoundingClientRect(); "
+            f"return r?.width ? [r.x + r.width / 2, r.y + r.height / 2] : null; }})({element})"
+        )
+        self.call("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
+        for kind in ("mousePressed", "mouseReleased"):
+            self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
+
+    def press(self, key, code, modifiers=0, text=""):
+        """A key by its name and number; `modifiers` 2 is Control, 8 is Shift."""
+        held = {"key": key, "code": key, "windowsVirtualKeyCode": code, "modifiers": modifiers}
+        self.call("Input.dispatchKeyEvent", type="keyDown", **held, **({"text": text} if text else {}))
+        self.call("Input.dispatchKeyEvent", type="keyUp", **held)
+
+    def type(self, text):
+        """Text into what has the focus."""
+        self.call("Input.insertText", text=text)
 
     def picture(self, whole=False):
         """A PNG of the window, or of the whole page."""

@@ -9,6 +9,7 @@ import dataclasses
 import re
 import shutil
 
+import browser
 import fakecupy
 import numpy as np
 import pytest
@@ -51,6 +52,14 @@ def nothing_left_on():
     assert not recording, "the test left a Tape recording"
     assert not composed, "the test left fused.reference() on"
     assert kernels_on, "the test left kernels.off() on"
+
+
+@pytest.fixture(scope="session")
+def window(tmp_path_factory):
+    """A browser."""
+    one = browser.Browser(tmp_path_factory.mktemp("profile"))
+    yield one
+    one.close()
 
 
 # --- Small runs and trainers --------------------------------------------------------------------------------------------------------------

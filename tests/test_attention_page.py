@@ -5,11 +5,11 @@ import html
 import html.parser
 import json
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+import browser
 import numpy as np
 import pytest
 
@@ -221,10 +221,6 @@ def test_the_page_holds_the_cases_first_and_wrong_answers_too(drawn):
 
 # --- The page in a browser ----------------------------------------------------------------------------------------------------------------
 
-BROWSER = shutil.which("chromium-headless-shell")  # asks nobody for anything of its own accord, as the full browser does
-browser = pytest.mark.skipif(BROWSER is None, reason="needs chromium-headless-shell to open a page")
-
-
 class Reader(html.parser.HTMLParser):
     """The text of each element that has an id, by id; and of the cells of tables, by the table's id, row by row."""
 
@@ -259,20 +255,15 @@ class Reader(html.parser.HTMLParser):
             self.cell[-1] += text
 
 
-def opened(page, fragment, tmp_path, *flags):
+def opened(window, page, fragment=""):
     """(the page as it stands after its script, what the browser said, the addresses it asked for) for an address with a fragment."""
-    log = tmp_path / "net.json"
-    command = [
-        BROWSER, "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", f"--user-data-dir={tmp_path / 'profile'}",
-        "--enable-logging=stderr", f"--log-net-log={log}", *flags, f"{page.as_uri()}#{fragment}",
-    ]  # fmt: skip
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
-    said = [line for line in done.stderr.splitlines() if "CONSOLE" in line]
-    asked = set(re.findall(r'"url":"((?:https?|wss?|ftp)://[^"]*)"', log.read_text())) if log.exists() else {"no log"}
-    return done.stdout, said, asked
+    window.open("about:blank")  # or only the fragment would be new, and nothing be loaded
+    window.open(f"{page.as_uri()}#{fragment}")
+    asked = [request for request in window.requests if not request.startswith(("file:", "data:"))]
+    return window.run("document.documentElement.outerHTML"), window.complaints, asked
 
 
-@browser
+@browser.needed
 @pytest.mark.parametrize(
     ("fragment", "example", "time", "head"),
     [
@@ -282,10 +273,11 @@ def opened(page, fragment, tmp_path, *flags):
         ("time=99&head=0&example=x", 0, 3, None),  # there are four steps
     ],
 )
-def test_the_page_shows_what_the_network_did(drawn, fragment, example, time, head, tmp_path):
+def test_the_page_shows_what_the_network_did(window, drawn, fragment, example, time, head):
     page = drawn[0] / "page.html"
-    dom, said, asked = opened(page, fragment, tmp_path, "--dump-dom")
-    assert said == [] and asked == set()
+    window.size(1280, 1000)
+    dom, said, asked = opened(window, page, fragment)
+    assert said == [] and asked == []
     task, arrays, state = open_checkpoint(TRAINED)
     model, shown = restore_model(task, arrays, state), analysis.held_out(task, attention.SHOWN)
     rows = attention._to_show(model, shown)
@@ -321,8 +313,8 @@ def with_script(drawn, tmp_path, script):
     return page
 
 
-@browser
-def test_sliders_clicks_and_the_address_move_the_page(drawn, tmp_path):
+@browser.needed
+def test_sliders_clicks_and_the_address_move_the_page(window, drawn, tmp_path):
     script = """
 const seen = [], note = () => seen.push([location.hash, $("where").textContent, $("time").value, $("head").value].join(" | "));
 const slide = (name, value) => { $(name).value = value; $(name).dispatchEvent(new Event("input")); note(); };
@@ -335,31 +327,30 @@ note();
 addEventListener("hashchange", () => { note(); document.title = JSON.stringify(seen); });
 location.hash = "example=1&time=2&head=mean";
 """
-    dom, said, _ = opened(with_script(drawn, tmp_path, script), "head=1", tmp_path, "--dump-dom", "--virtual-time-budget=1000")
-    assert said == []
-    assert json.loads(html.unescape(re.search(r"<title>(.*?)</title>", dom)[1])) == [
+    window.size(1280, 1000)
+    _, said, _ = opened(window, with_script(drawn, tmp_path, script), "head=1")
+    assert json.loads(window.until("document.title.startsWith('[') && document.title")) == [
         "#example=1&time=3&head=1 | head 1, step 3 | 3 | 1",
         "#example=1&time=3&head=mean | mean of all heads, step 3 | 3 | 9",
         "#example=4&time=3&head=mean | mean of all heads, step 3 | 3 | 9",
         "#example=4&time=4&head=2 | head 2, step 4 | 4 | 2",
         "#example=1&time=2&head=mean | mean of all heads, step 2 | 2 | 9",
     ]
+    assert said == []
 
 
-@browser
-def test_an_error_on_the_page_would_be_noticed(drawn, tmp_path):
-    _, said, _ = opened(with_script(drawn, tmp_path, "nowhere();"), "", tmp_path, "--dump-dom")
+@browser.needed
+def test_an_error_on_the_page_would_be_noticed(window, drawn, tmp_path):
+    _, said, _ = opened(window, with_script(drawn, tmp_path, "nowhere();"))
     assert len(said) == 1 and "nowhere is not defined" in said[0]
-    _, said, asked = opened(with_script(drawn, tmp_path, "new Image().src = 'http://127.0.0.1:9/x';"), "", tmp_path, "--dump-dom")
-    assert asked == set() and any("Content Security Policy" in line for line in said)  # and could not get through
+    _, said, _ = opened(window, with_script(drawn, tmp_path, "new Image().src = 'http://127.0.0.1:9/x';"))
+    assert any("Content Security Policy" in line for line in said)  # and could not get through
 
 
-@browser
-def test_it_fits_a_phone_and_can_be_photographed(drawn, tmp_path):
+@browser.needed
+def test_it_fits_a_phone_and_can_be_photographed(window, drawn):
     """On 400 pixels nothing makes the page itself wider than the screen."""
-    sizes = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
-    page = with_script(drawn, tmp_path, f"document.body.dataset.wide = {sizes};")
-    dom, said, _ = opened(page, "", tmp_path, "--dump-dom", "--window-size=400,800")
-    assert said == [] and re.search(r'data-wide="(-?\d+)"', dom)[1] == "0"
-    opened(drawn[0] / "page.html", "example=1", tmp_path, f"--screenshot={tmp_path / 'page.png'}", "--window-size=400,800")
-    assert (tmp_path / "page.png").read_bytes().startswith(b"\x89PNG")
+    window.size(400, 800)
+    _, said, _ = opened(window, drawn[0] / "page.html", "example=1")
+    assert said == [] and window.run("document.documentElement.scrollWidth - document.documentElement.clientWidth") == 0
+    assert window.picture().startswith(b"\x89PNG")

@@ -19,7 +19,6 @@ PHONE = (390, 844)
 
 missing = [name for name in make_site.TOOLS if importlib.util.find_spec(name) is None]
 built_here = pytest.mark.skipif(bool(missing), reason=f"needs the extra docs ({', '.join(missing)} not installed): make site")
-seen = pytest.mark.skipif(browser.EXECUTABLE is None or os.name == "nt", reason="needs chromium-headless-shell to open pages")
 
 FACTS = """(async () => {
     await window.MathJax?.startup?.promise;
@@ -85,14 +84,6 @@ def address(website):
 
 
 @pytest.fixture(scope="session")
-def window(tmp_path_factory):
-    """A browser."""
-    one = browser.Browser(tmp_path_factory.mktemp("profile"))
-    yield one
-    one.close()
-
-
-@pytest.fixture(scope="session")
 def pages(website, address, window):
     """What the browser found on every page, by the page's path; first in a wide window, then on a phone."""
     found = {}
@@ -117,7 +108,7 @@ def test_it_is_built_without_a_warning(built):
 
 
 @built_here
-@seen
+@browser.needed
 def test_there_is_a_page_for_everything(pages):
     wanted = {page.rpartition(".")[0] + ".html" for page in make_site.pages().values()}
     assert wanted <= set(pages)
@@ -128,7 +119,7 @@ def test_there_is_a_page_for_everything(pages):
 
 
 @built_here
-@seen
+@browser.needed
 def test_no_page_asks_another_server_for_anything(pages, address):
     assert all(facts["requests"] for facts in pages.values())
     far = [(name, request) for name, facts in pages.items() for request in facts["requests"] if not request.startswith((address, "data:"))]
@@ -136,13 +127,13 @@ def test_no_page_asks_another_server_for_anything(pages, address):
 
 
 @built_here
-@seen
+@browser.needed
 def test_no_page_complains(pages):
     assert {name: facts["complaints"] for name, facts in pages.items() if facts["complaints"]} == {}
 
 
 @built_here
-@seen
+@browser.needed
 def test_equations_are_drawn(pages):
     assert {name: facts["errors"] for name, facts in pages.items() if facts["errors"]} == {}
     empty = {name: raw for name, facts in pages.items() if (raw := [text for text, width in facts["equations"] if not width > 0])}
@@ -153,7 +144,7 @@ def test_equations_are_drawn(pages):
 
 
 @built_here
-@seen
+@browser.needed
 def test_links_lead_somewhere(pages, address, website):
     broken = []
     for name, facts in pages.items():
@@ -172,7 +163,7 @@ def test_links_lead_somewhere(pages, address, website):
 
 
 @built_here
-@seen
+@browser.needed
 def test_pictures_are_there_and_say_what_is_to_be_seen(pages):
     bad = [(name, src) for name, facts in pages.items() for src, alt, width in facts["pictures"] if not width or len(alt) < 20]
     assert bad == []
@@ -180,7 +171,7 @@ def test_pictures_are_there_and_say_what_is_to_be_seen(pages):
 
 
 @built_here
-@seen
+@browser.needed
 def test_nothing_is_wider_than_a_phone(pages):
     assert {name: facts["phone"] for name, facts in pages.items() if facts["phone"] != [PHONE[0], PHONE[0], []]} == {}
 
@@ -196,7 +187,7 @@ def test_no_page_names_a_place_of_the_machine_that_built_it(website):
 
 
 @built_here
-@seen
+@browser.needed
 def test_the_pages_can_be_read_from_the_disk_too(website, window):
     window.size(1280, 1000)
     for name in ("index.html", "reference/equations.html"):
@@ -207,7 +198,7 @@ def test_the_pages_can_be_read_from_the_disk_too(website, window):
 
 
 @built_here
-@seen
+@browser.needed
 def test_a_search_finds_the_equations(address, window):
     window.open(address + "search.html?q=multi_head_attention")
     links = """new Promise((found, failed) => {
@@ -220,7 +211,7 @@ def test_a_search_finds_the_equations(address, window):
 
 
 @built_here
-@seen
+@browser.needed
 def test_every_formula_stands_at_something_that_is_documented(pages):
     from formulas import FORMULAS
 

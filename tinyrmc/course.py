@@ -59,10 +59,15 @@ def _text(each, docstring) -> str:
 
 
 def setup() -> None:
-    """Pictures in the project's style, as PNG of a readable size."""
+    """Pictures in the project's style, as PNG of a readable size; and matrix products on one thread.
+
+    A chapter's matrices are small: shared among many threads their products take longer, and their last digits depend on the machine.
+    """
     import matplotlib as mpl
+    from threadpoolctl import threadpool_limits
 
     from .figures.style import COLOURS, STYLE
 
     size = {"figure.dpi": 96, "figure.constrained_layout.use": True}
     mpl.rcParams.update(STYLE | size | {"text.parse_math": True, "axes.prop_cycle": mpl.cycler(color=COLOURS)})
+    threadpool_limits(limits=1, user_api="blas")
