@@ -79,7 +79,10 @@ for one, other in (((3, 5), (5,)), ((3, 5), (3, 1)), ((3, 1), (5,)), ((2, 3, 5),
 # %% alt="A bias, one row of five numbers, is stretched over all three slots; a gate, a column of three numbers, is stretched along the units: the stretched copies are drawn pale"
 bias, slot_gate = np.linspace(-2, 2, 5), np.array([[1.0], [0.5], [0.0]])
 figure, panels = plt.subplots(1, 2, figsize=(10, 3))
-for panel, small, name in ((panels[0], bias[None], "the bias in M + bias: (5,) as (3, 5)"), (panels[1], slot_gate, "the gate in M * gate: (3, 1) as (3, 5)")):
+for panel, small, name in (
+    (panels[0], bias[None], "bias in M + bias: (5,) as (3, 5)"),
+    (panels[1], slot_gate, "gate in M * gate: (3, 1) as (3, 5)"),
+):
     for i, j in np.ndindex(3, 5):
         value = np.broadcast_to(small, (3, 5))[i, j]
         real = i < small.shape[0] and j < small.shape[1]
