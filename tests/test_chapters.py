@@ -7,6 +7,8 @@ import nbformat
 import pytest
 from build import HERE, VARIES, execute, read, sources
 
+from tinyrmc import course
+
 SOURCES = sources()
 LARGEST = 8_000_000  # bytes, all notebooks together
 PACKAGE = HERE.parent
@@ -19,6 +21,15 @@ def committed(source: Path):
 @pytest.fixture(params=SOURCES, ids=[path.stem for path in SOURCES])
 def source(request):
     return request.param
+
+
+def test_the_trained_networks_are_found_from_the_folders_where_chapters_run(monkeypatch, tmp_path):
+    for folder in (HERE, PACKAGE, HERE / "source"):
+        monkeypatch.chdir(folder)
+        assert (course.assets() / "nth_farthest_4x4.npz").exists()
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(FileNotFoundError, match=r"no chapters/assets in .* or above it; start in"):
+        course.assets()
 
 
 def test_every_notebook_has_a_source_and_the_other_way_round():

@@ -111,12 +111,26 @@ def times(x, factor):
         (lambda x, factor: x[7], "it raises IndexError: index 7 is out of bounds"),
         (lambda x, factor: x.__imul__(factor), "it changes its argument x"),
         (lambda x, factor: x + factor, "That is what comes out when it is added"),
-        (np.ones(3), "check takes the function itself, not a ndarray: check(times), without its arguments"),
+        (np.ones(3), "check takes the function itself, not an ndarray: check(times), without its arguments"),
     ],
 )
 def test_what_is_said_of_a_wrong_answer(answer, said):
     verdict = times.judge(answer)
     assert verdict.state == "wrong" and said in verdict.text
+
+
+@pytest.mark.parametrize(
+    ("case", "shown"),
+    [
+        (((4,), [1, (2, [3])], ()), "in case 1: a (4,), b [1, (2, [3])], c ()"),
+        (([*range(100)], np.zeros(4), np.zeros((5, 1))), ", 30, 31, ..., b [0. 0. 0. 0.], c of shape (5, 1), entries up to 0"),
+    ],
+)
+def test_a_case_is_shown_as_python_writes_it(case, shown):
+    def echo(a, b, c):
+        return 1
+
+    assert shown in exercise(cases=lambda rng: [case], hints=[], mistakes={})(echo).judge(lambda *_: 2).text
 
 
 def test_only_an_answer_that_is_the_mistake_in_every_case_is_told_so():
@@ -142,8 +156,11 @@ def test_hints_come_one_after_the_other(capsys):
         ({"a": 1.0}, {"b": 1.0}, "the result should have the keys b, not ['a']"),
         ({"b": np.zeros(2)}, {"b": np.ones(2)}, "the result['b'] is 0 at [0], expected 1; 2 of 2 entries differ"),
         ("ab", "ba", "the result is 'ab', expected 'ba'"),
-        (True, False, "the result is 1, expected 0"),
-        (1 + 1e-6, 1.0, "the result is 1, expected 1"),
+        (True, False, "the result is True, expected False"),
+        (0.0, True, "the result is 0, expected 1"),
+        (1 + 1e-6, 1.0, "the result is 1.000001, expected 1"),  # as many digits as it takes
+        (1 / 3 + 2e-9j, 1 / 3, "the result is 0.333333+2e-09j, expected 0.333333"),
+        (np.float32([1 / 3, 1]), np.array([1 / 3, 1]), "at [0], expected 0.333333333; 1 of 2 entries differ; float32 holds too few digits"),
         (1.0, -np.inf, "the result is 1, expected -inf"),
     ],
 )

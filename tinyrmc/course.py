@@ -17,9 +17,15 @@ def fast(full, brief):
 
 
 def assets() -> Path:
-    """The folder of the trained networks that chapters read. Jupyter starts a chapter in its own folder, tests may start it elsewhere."""
+    """The folder of the trained networks that chapters read. Jupyter starts a chapter in its own folder, tests may start it elsewhere.
+
+    FileNotFoundError where neither this folder nor one above it has them.
+    """
     places = [Path.cwd(), *Path.cwd().parents]
-    return next(folder for place in places for folder in (place / "assets", place / "chapters" / "assets") if folder.is_dir())
+    for folder in (folder for place in places for folder in (place / "assets", place / "chapters" / "assets")):
+        if folder.is_dir():
+            return folder
+    raise FileNotFoundError(f"no chapters/assets in {Path.cwd()} or above it; start in the project's folder, or with `make lab`")
 
 
 class show:

@@ -34,15 +34,17 @@ course.setup()
 # %% [markdown]
 # ## The whole thing in one picture
 #
-# The paper's figure 1, drawn again by the code below from numbers that it computes. A *memory* is a matrix; each of its rows, a *slot*, has a
-# colour of its own here, and so has the input of this time step. The darker a square, the larger its number.
+# The paper's figure 1, drawn again from one real step of the core: every square is a number that the package has computed. A *memory* is a
+# matrix; each of its rows, a *slot*, has a colour of its own here, and so has the input of this time step. The darker a square, the larger its
+# number. (The code computes and draws; on a first reading skip it, here and at the other pictures of this chapter.)
 #
 # - **(a)** The memory and the input go into the box A, which is attention. Its result passes a small network, the MLP, with a way around it
-#   (the residual). Gates then decide how much of the old memory stays and how much of the new is written. What comes out is the next memory
-#   and the output.
+#   (the residual), and each row is brought to a common scale (the norm). Gates, numbers between 0 and 1, then decide how much of the old
+#   memory stays and how much of the new is written. What comes out is the next memory and the output.
 # - **(b)** Inside A, every row is multiplied by the same three matrices. The slots get queries, slots and input get keys and values.
 # - **(c)** Every query is compared with every key. The softmax turns each row of comparisons into shares that sum to 1, and the shares mix
-#   the values. So the rows that come out are *blends*: their colours are mixed by the very shares that mix their numbers.
+#   the values. So the rows that come out are *blends*: their colours are mixed by the very shares that mix their numbers. The next memory's
+#   colours are mixed by its gates in the same way.
 
 # %%
 rng = np.random.default_rng(14)
@@ -50,12 +52,21 @@ N, F = 3, 5  # slots, and units in each
 memory, x = rng.normal(size=(N, F)), rng.normal(size=F)
 W_q, W_k, W_v = rng.normal(size=(3, F, F)) / np.sqrt(F)
 rows = np.vstack([memory, x])  # [M; x], slots and input
-queries, keys, values = memory @ W_q, rows @ W_k, rows @ W_v
-shares = equations.attention_weights(np, 1.3 * queries, keys)  # (N, N + 1)
+queries, keys, values = 1.3 * memory @ W_q, rows @ W_k, rows @ W_v
+
+weights = {f"{kind}_{gate}": rng.normal(size=(F, F)) / np.sqrt(F) for gate in "fio" for kind in "WU"}
+biases = {f"b_{gate}": np.zeros(F) for gate in "fio"} | {"gain": np.ones(F), "offset": np.zeros(F), "forget_bias": 1.0}
+one_head = {"W_q": 1.3 * W_q[None], "W_k": W_k[None], "W_v": W_v[None], "mlp": [(rng.normal(size=(F, F)) / np.sqrt(F), np.zeros(F))]}
+inside, before = {}, np.tanh(memory)  # what can be looked at inside the step, and the output of the step before
+step = equations.step(np, x[None], (memory[None], before[None]), weights | biases | one_head, inside)  # a batch of one: equations 2 to 9
+output, next_memory = step[0][0], step[1][0][0]  # (N, F) each
+shares = inside["attention"][0][0]  # (N, N + 1)
 attended = shares @ values  # equation 1
+kept, written = (inside[gate][0].mean(axis=-1, keepdims=True) for gate in ("forget_gate", "input_gate"))  # (N, 1): of a slot, on average
 
 COLOURS = np.array([plt.matplotlib.colors.to_rgb(colour) for colour in ("C0", "C2", "C3", "C1")])  # three slots and the input
 BLENDS = shares @ COLOURS
+GATED = (kept * COLOURS[:3] + written * BLENDS) / (kept + written)
 
 
 def draw_rows(panel, left, top, numbers, colours, cell=0.3, name="", gap=0.06):
@@ -81,7 +92,7 @@ def draw_arrow(panel, start, end, bend=0.0):
     panel.add_patch(FancyArrowPatch(start, end, connectionstyle=bent, arrowstyle="-|>", mutation_scale=11, color="0.3"))
 
 
-# %% alt="Three drawings. (a) Coloured memory rows and an input row go into a box A, then through an MLP with a residual way around it, then through gates, which the old memory also reaches, to the next memory and the output. (b) Each row is multiplied by shared matrices into queries of the slots and keys and values of slots and input. (c) A matrix of shares between queries and keys mixes the values into a new memory whose rows have blended colours"
+# %% alt="Three drawings. (a) Coloured memory rows and an input row go into a box A, then through an MLP with a residual way around it and a norm, then through gates, which the old memory also reaches, to the next memory and the output, whose rows have colours between their own and the blended ones. (b) Each row is multiplied by shared matrices into queries of the slots and keys and values of slots and input. (c) A matrix of shares between queries and keys mixes the values into a new memory whose rows have blended colours"
 figure, panels = plt.subplot_mosaic([["a", "a"], ["b", "c"]], figsize=(10, 7.2), height_ratios=[1, 1.25], width_ratios=[1, 1.25])
 for panel in panels.values():
     panel.set(aspect="equal")
@@ -101,28 +112,30 @@ draw_box(a, 8.2, 1.6, "+", 0.4, 0.4)
 draw_arrow(a, (7.5, 1.6), (7.98, 1.6))
 draw_arrow(a, (6.0, 1.5), (8.2, 1.38), bend=0.5)
 a.text(7.25, 0.72, "residual", ha="center", va="top", color="0.3", fontsize=9)
-draw_box(a, 9.4, 1.6, "gates")
-draw_arrow(a, (8.42, 1.6), (8.93, 1.6))
-draw_arrow(a, (0.75, 3.05), (9.4, 2.08), bend=-0.17)
-a.text(5.1, 3.42, "what is kept of the old memory", ha="center", va="bottom", color="0.3")
-draw_arrow(a, (1.6, 0.4), (9.4, 1.12), bend=0.2)
-a.text(5.1, -0.22, "the input has a say in the gates", ha="center", va="top", color="0.3")
-kept = 0.5 * memory + 0.5 * attended
-left, _ = draw_rows(a, 10.6, 2.1, kept, 0.5 * COLOURS[:3] + 0.5 * BLENDS, name="next memory,\noutput")
-draw_arrow(a, (9.88, 1.6), left)
-a.set(xlim=(-0.3, 12.4), ylim=(-0.9, 3.9), title="(a) one time step")
+draw_box(a, 9.3, 1.6, "norm")
+draw_arrow(a, (8.42, 1.6), (8.83, 1.6))
+draw_box(a, 10.6, 1.6, "gates")
+draw_arrow(a, (9.77, 1.6), (10.13, 1.6))
+draw_arrow(a, (0.75, 3.05), (10.6, 2.08), bend=-0.16)
+a.text(5.6, 3.52, "what is kept of the old memory", ha="center", va="bottom", color="0.3")
+draw_arrow(a, (1.6, 0.4), (10.6, 1.12), bend=0.18)
+a.text(5.6, -0.22, "the input, and the output of the step before, set the gates", ha="center", va="top", color="0.3")
+for top, name, numbers in ((3.1, "next memory", next_memory), (1.05, "output", output)):
+    left, _ = draw_rows(a, 11.8, top, numbers, GATED, name=name)
+    draw_arrow(a, (11.07, 1.6), left)
+a.set(xlim=(-0.3, 13.5), ylim=(-0.9, 4.1), title="(a) one time step")
 
 b = panels["b"]
 _, right = draw_rows(b, 0, 2.7, rows, COLOURS, name="[M; x]")
-for top, name, matrix, numbers in ((4.6, "W^q", "queries Q", queries), (2.6, "W^k", "keys K", keys), (0.5, "W^v", "values V", values)):
+for top, name, matrix, numbers in ((4.6, "W^q", "queries", queries), (2.6, "W^k", "keys", keys), (0.5, "W^v", "values", values)):
     left, _ = draw_rows(b, 3.6, top, numbers, COLOURS, name=matrix)
     draw_arrow(b, right, left)
     b.text(*(0.45 * np.array(right) + 0.55 * np.array(left)), f"${name}$", ha="center", va="center", backgroundcolor="white")
 b.set(xlim=(-0.3, 5.4), ylim=(-1.2, 5.2), title="(b) the same matrices for every row")
 
 c = panels["c"]
-draw_rows(c, 0, 4.4, queries, COLOURS, name="Q")
-draw_rows(c, 2.4, 4.6, keys, COLOURS, name="K")
+draw_rows(c, 0, 4.4, queries, COLOURS, name="queries")
+draw_rows(c, 2.4, 4.6, keys, COLOURS, name="keys")
 c.text(1.95, 3.85, r"$\times$", ha="center", va="center")
 draw_arrow(c, (1.95, 3.05), (1.95, 2.5))
 c.text(2.15, 2.8, "softmax of the scores", va="center")
@@ -138,7 +151,7 @@ for k in range(N + 1):
         c.add_patch(Rectangle((0.78, 1.9 - (k + 1) * cell + 0.05), 0.12, cell - 0.1, facecolor=COLOURS[k]))
 c.text(1.95, 0.25, "shares", ha="center", va="top")
 c.text(3.25, 1.15, r"$\times$", ha="center", va="center")
-draw_rows(c, 3.6, 1.85, values, COLOURS, name="V")
+draw_rows(c, 3.6, 1.85, values, COLOURS, name="values")
 c.text(5.4, 1.15, "=", ha="center", va="center")
 draw_rows(c, 5.7, 1.67, attended, BLENDS, name="blended")
 c.set(xlim=(-0.3, 7.5), ylim=(-0.6, 5.2), title="(c) compare, share out, mix")
@@ -148,7 +161,14 @@ plt.show()
 # The matrices are random, nothing has been learnt here; and even of a trained network one should not read too much into such shares. The
 # paper says of its own maps that "the conclusions we can make are limited since even after a single round of attention the memory can become
 # highly distributed, making any interpretations about information compartmentalisation potentially inaccurate" (section 5.1). Look at the
-# blended rows: after a single step none of them belongs to one slot any more.
+# blended rows: after a single step none of them belongs to one slot any more. The gates keep a part of the old memory, so the rows of the next
+# memory still show whose they were:
+
+# %%
+print("kept of the old memory, on average:", *kept[:, 0].round(2))
+print("written of the new:                ", *written[:, 0].round(2))
+
+# %% [markdown]
 #
 # ## What it is for
 #
@@ -156,8 +176,10 @@ plt.show()
 # the training data:
 #
 # - **Nth farthest.** Vectors arrive one after the other, each with a label, and always with the same question: which one is the nth farthest
-#   from vector m? (n counts from 0, which is m itself.) "We emphasize that the model must sort distance relations between vectors, and not the vectors themselves" (section 4.1).
-#   The upper right shows how it looks to the network: at each time step one row of numbers, the vector and three one-hot parts.
+#   from vector m? Here n counts from the nearest: number 0 is m itself, number 1 the nearest other vector, and so on. "We emphasize that the model
+#   must sort distance relations between vectors, and not the vectors themselves" (section 4.1). The upper right shows how it looks to the network
+#   (blue is above 0, red below): at each time step one row of numbers, the vector, and then its label, n and m, each as a row of zeros with a
+#   single 1 (*one-hot*, chapter 1).
 # - **Program evaluation.** A small program arrives character by character, and the network writes the number that it computes.
 #
 # The paper also has language modelling, and worlds in which the network must act (reinforcement learning). They are yet to come here.
@@ -226,7 +248,8 @@ print(f"{np.mean(answers == questions['target']):.1%} of {len(answers):,} new qu
 #
 # For each step the paper's own sentence comes first, then its equation with the paper's number, then an experiment or a picture, and then
 # you write it yourself. Code of this project is not copied into the chapters but shown from the files that are also run, so it cannot go
-# out of date; these are the two equations that the course is heading for, and every letter in them will be explained:
+# out of date; these are the two equations that the course is heading for, and every letter in them will be explained (`xp` is the array
+# library, for now NumPy):
 
 # %%
 course.show(equations.update_memory, equations.output)
@@ -272,7 +295,7 @@ ex.mean_slot.hint()
 #
 # ## Letters
 #
-# They are the paper's where it has one, and mean the same in all chapters and in the package:
+# They are the paper's where it has one, and mean the same in the package and, unless a chapter says otherwise, in all chapters:
 #
 # | letter | meaning |
 # |---|---|
@@ -281,8 +304,10 @@ ex.mean_slot.hint()
 # | $N$ | slots of a memory, the rows of $M$ |
 # | $F$ | units of a slot, the columns of $M$ |
 # | $n$ | rows of input; also, in nth farthest, the question's n |
+# | $R$ | rows that are looked at: $N + n$ in equation 2 |
 # | $H$ | attention heads |
-# | $K$, $V$ | units of a key (the paper's $d_k$), and of a value, in each head; also the matrices of all keys and of all values |
+# | $Q$, $K$, $V$ | in a formula or as arguments: the matrices of all queries, keys and values |
+# | `K`, `V` | in a shape such as `(H, F, K)`: units of a key and of a value, in each head; the paper's $d_k$ and $d_v$ |
 # | $G$ | width of a gate: $F$, or 1 |
 # | $M$, $m_i$ | the memory, and its slot $i$; $\widetilde M$ is what attention proposes to write |
 # | $x$, $h$ | the input, and the output (the hidden state) |

@@ -34,7 +34,7 @@ print("unit 4     ", M[:, 4].round(2), "of every slot")
 #
 # A shape is a list of sizes, and each place in it an *axis*. In `(3, 5)` axis 0 is 3 long and walks from slot to slot; axis 1 is 5 long and
 # walks from unit to unit. A sum, a mean or a maximum *along* an axis takes that axis away, and what remains is one number for everything
-# else. With `keepdims=True` the axis stays, with size 1.
+# else. With `keepdims=True` the axis stays, with size 1. (Code that draws, as in the next cell, may be skipped; look at its picture.)
 
 # %% alt="A matrix of three rows and five columns; below it the means along axis 0, one for each of the five columns, and to its right the means along axis 1, one for each of the three rows"
 figure, panel = plt.subplots(figsize=(7, 3.6))
@@ -79,7 +79,10 @@ for one, other in (((3, 5), (5,)), ((3, 5), (3, 1)), ((3, 1), (5,)), ((2, 3, 5),
 # %% alt="A bias, one row of five numbers, is stretched over all three slots; a gate, a column of three numbers, is stretched along the units: the stretched copies are drawn pale"
 bias, slot_gate = np.linspace(-2, 2, 5), np.array([[1.0], [0.5], [0.0]])
 figure, panels = plt.subplots(1, 2, figsize=(10, 3))
-for panel, small, name in ((panels[0], bias[None], "M + bias: (3, 5) with (5,)"), (panels[1], slot_gate, "M * gate: (3, 5) with (3, 1)")):
+for panel, small, name in (
+    (panels[0], bias[None], "bias in M + bias: (5,) as (3, 5)"),
+    (panels[1], slot_gate, "gate in M * gate: (3, 1) as (3, 5)"),
+):
     for i, j in np.ndindex(3, 5):
         value = np.broadcast_to(small, (3, 5))[i, j]
         real = i < small.shape[0] and j < small.shape[1]
@@ -121,7 +124,8 @@ ex.centred.check(centred)
 # `(1, N, F)`; their difference has `(N, N, F)`, and its entry `[i, j]` is slot `i` minus slot `j`. One line, no loop.
 #
 # **Exercise 2.** The squared distance of every slot from every other: what nth farthest asks for, if the slots are the vectors. It will also
-# be tried with examples in front of the slots, so count axes from the end: `M[..., :, None, :]`.
+# be tried with examples in front of the slots, so count axes from the end: in `M[..., :, None, :]` the dots stand for all axes in front, and a
+# colon for the whole of one axis.
 
 
 # %%
@@ -148,7 +152,7 @@ shown = matrix.imshow(distances, cmap="Greys")
 figure.colorbar(shown, ax=matrix)
 matrix.set(xlabel="slot", ylabel="slot", xticks=range(8), yticks=range(8), title="distance")
 plt.show()
-print("from 3, the nearest first:", distances[3].argsort())
+print("from 3, the nearest first:", distances[3].argsort())  # the places of the entries, that of the smallest first
 
 # %% [markdown]
 # ## Batches first, and one matrix for all slots
@@ -194,7 +198,7 @@ ex.project.check(project)
 
 # %%
 M = np.arange(6.0).reshape(2, 3)
-view = M.T  # (3, 2)
+view = M.T  # (3, 2), rows and columns exchanged
 view[0, 1] = 100  # row 0, column 1 of the view: row 1, column 0 of M
 print(M)
 print("strides in numbers: M", tuple(s // M.itemsize for s in M.strides), " M.T", tuple(s // M.itemsize for s in view.strides))
@@ -283,18 +287,34 @@ after = P @ equations.attention(np, M, M, M)
 print("reordered:", np.array_equal(P @ M, M[order]), " the same either way:", np.allclose(before, after))
 
 # %% [markdown]
+# ## Several arrays as an index
+#
+# In `M[order]` one array of integers picked rows. *Two* arrays, one for each axis, pick single entries: they are broadcast together like any
+# other arrays, and each pair of integers names one entry. This also works on the left of `=`, where it writes.
+
+# %%
+batch = rng.normal(size=(4, 3, 2)).round(1)  # four examples of three slots
+examples, chosen = np.arange(4), np.array([2, 0, 0, 1])  # of each example one slot
+print(batch[examples, chosen].shape, "- slot 2 of example 0, slot 0 of example 1, and so on")
+
+labels = rng.integers(5, size=(4, 3))  # one label for each slot
+marks = np.zeros((4, 3, 5))
+marks[examples[:, None], np.arange(3), labels] = 1  # indices of shapes (4, 1), (3,) and (4, 3) name 4 x 3 entries
+print("one-hot, written in place:", np.array_equal(marks, ex.one_hot(labels, 5)))
+
+# %% [markdown]
 # ## In the package
 #
 # Two places that you can now read. The first is `[M; x]` of equation 2, the memory with the input as one more row. The second draws examples
-# of nth farthest, thousands at once, without a loop over them: look for the new axis that pairs vectors, the three one-hot parts, and the index
-# arrays.
+# of nth farthest, thousands at once, without a loop over them: look for the new axis that pairs each vector with the one asked about, the
+# three one-hot parts that are written in place, and `labels[rows, order[rows, rank]]`, one entry for each example.
 
 # %%
 course.show(equations.append_rows, load_task("nth_farthest").draw)
 
 # %% [markdown]
 # `np.einsum` is a product with named axes: `"bkd,bkd->bk"` multiplies the two arrays entry by entry and sums over `d`, which is missing on
-# the right.
+# the right: here the squared distances. `rng.permuted` shuffles every row by itself.
 #
 # ## To take along
 #

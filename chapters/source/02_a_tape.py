@@ -1,7 +1,8 @@
 # %% [markdown]
 # # 2. A tape: all derivatives in one walk back
 #
-# **No equation of the paper: the chain rule.** Forty minutes. You need chapter 1, and derivatives of functions of one variable.
+# **No equation of the paper: the chain rule.** Forty minutes. You need chapter 1, and derivatives; partial ones are recalled below. Letters
+# are not those of the paper in this chapter: $a$, $b$, $x$ and $y$ are any arrays, and $n$ is the length of any row.
 #
 # The paper gives its core freedom and leaves the rest to learning:
 #
@@ -33,7 +34,9 @@ print(f"{sum(parameter.size for parameter in network.parameters()):,} parameters
 #
 # A network is a long computation made of small operations. Take one of them, with an array $x$ going in and an array $y$ coming out; whatever
 # comes later makes the loss $L$ of $y$. Suppose we know already how the loss depends on $y$: an array $g$ of the shape of $y$ with
-# $g_j = \partial L / \partial y_j$, called the *gradient* of $y$ (short for: of the loss with respect to $y$). Then the chain rule says how it depends on $x$:
+# $g_j = \partial L / \partial y_j$, called the *gradient* of $y$ (short for: of the loss with respect to $y$). Each entry is a *partial derivative*:
+# how fast $L$ changes when $y_j$ alone moves and all other entries stand still. Move one $x_k$ instead, and every $y_j$ moves with it; the chain
+# rule adds up what they do to $L$:
 #
 # $$\frac{\partial L}{\partial x_k} = \sum_j g_j \, \frac{\partial y_j}{\partial x_k}$$
 #
@@ -55,7 +58,7 @@ print(f"a batch of memories holds {B * N * F:,} numbers, and the table of deriva
 # | $y = \tanh x$ | $g \, (1 - y^2)$ | the slope of tanh |
 # | $y = \sum_k x_k$ | $g$ for every $x_k$ | each counts once |
 #
-# Two more make up most of attention. In a product $y = a b$ of matrices, $y_{mn} = \sum_k a_{mk} b_{kn}$, so $a_{mk}$ acts on row $m$ of $y$ only.
+# Two more make up most of attention. In a product $y = a b$ of matrices, $y_{ij} = \sum_k a_{ik} b_{kj}$, so $a_{ik}$ acts on row $i$ of $y$ only.
 #
 # **Exercise 1.** The vjp of the matrix product. It is two matrix products where forward it was one, which is why the walk back costs about
 # twice the way there.
@@ -63,16 +66,25 @@ print(f"a batch of memories holds {B * N * F:,} numbers, and the table of deriva
 
 # %%
 def matmul_vjp(g, a, b):
-    """a (M, K), b (K, N), g (M, N) the gradient of a @ b -> the gradients of a and of b."""
+    """a (I, K), b (K, J), g (I, J) the gradient of a @ b -> the gradients of a and of b."""
     ...
 
 
 ex.matmul_vjp.check(matmul_vjp)
 
 # %% [markdown]
-# **Exercise 2.** The vjp of the softmax. All shares in a row depend on all its scores: if $y$ is the softmax of $x$, then
-# $\partial y_j / \partial x_k = y_j (\delta_{jk} - y_k)$, where $\delta_{jk}$ is 1 if $j = k$ and 0 otherwise. The result `y` is all that the
-# rule needs to remember; it never sees `x`.
+# The *softmax* turns a row of any numbers, the scores $x$, into shares $y$ that are positive and sum to 1 (chapter 4 says what for):
+#
+# $$y_j = \frac{e^{x_j}}{s}, \qquad s = \sum_k e^{x_k}$$
+#
+# All shares depend on all scores, through $s$. Since $\partial s / \partial x_k = e^{x_k}$, the rule for quotients gives
+#
+# $$\frac{\partial y_j}{\partial x_k} = \frac{\delta_{jk} \, e^{x_j} s - e^{x_j} e^{x_k}}{s^2} = y_j (\delta_{jk} - y_k),$$
+#
+# where $\delta_{jk}$ is 1 if $j = k$ and 0 otherwise.
+#
+# **Exercise 2.** The vjp of the softmax: put this into the chain rule and simplify the sum. The result `y` is all that the rule needs to
+# remember; it never sees `x`.
 
 
 # %%
@@ -149,7 +161,9 @@ plt.show()
 # graph is searched, nothing is visited twice.
 #
 # **Exercise 4.** The walk. Values are numbered in the order in which they were made, and the last is the loss, whose derivative by itself is 1.
-# One of the cases doubles a number sixteen times: 16 entries, and 65,536 paths from the number to the loss.
+# One of the cases adds a number to itself, and the sum to itself, and so on, sixteen times: 16 entries, but $2^{16}$ or 65,536 paths from the
+# number to the loss. The derivative is a sum over all of them. Whoever follows every path has that much to do, and with forty such steps would
+# never be done; the walk handles each entry once.
 
 
 # %%
@@ -318,17 +332,23 @@ course.show(engine.primitive, engine.Primitive.__call__, docstring=False)
 
 # %% [markdown]
 # `@primitive` above a forward rule makes it an object of this class, entered in `TABLE` under its name; `@tanh.vjp` gives it its second half.
-# Calling it runs `__call__`, the longest function of the engine, since everything passes through here:
+# Calling it runs `__call__`, the longest function of the engine, since everything passes through here. Four of its steps carry the idea:
 #
-# - **The first `if`** sorts arguments: arrays go by position, settings such as `axis=1` are *static* and have no gradient.
-# - **The loop** looks at each argument. A Tensor with a number marks the call as `tracked`, if a tape is recording; `tape._place` says by which
-#   number this tape knows it. Then its array is taken out. Plain Python numbers are let through without a dtype of their own, so a 2.0 does not
-#   make a float32 program a float64 one. `xp` is found from the type of the first array, and `dtype` must be the same for all.
-# - **`inputs`** gets, for each argument, `(number, shape, dtype)`, or `None` where no gradient is wanted.
-# - **The `try`** runs the forward rule. If NumPy complains, the complaint is passed on with the name of the operation and the shapes.
-# - **The check of `first`** catches a rule that gives another dtype than it was given.
-# - **The last lines** wrap what came out as Tensors with new numbers, and if the call was tracked, append *one entry* to the tape. That is all
-#   the recording there is.
+# - **Who asks?** In the loop, a Tensor with a number marks the call as `tracked`, if a tape is recording; `tape._place` says by which number this
+#   tape knows it. Then its array is taken out, `value = value.data`. `inputs` gets, for each argument, `(number, shape, dtype)`, or `None` where
+#   no gradient is wanted.
+# - **Compute:** `rules.forward(xp, *arrays, **static)` runs the forward rule.
+# - **Wrap:** `Tensor(o, id, tape)` gives what came out a new number.
+# - **Record:** if the call was tracked, `tape.entries.append(...)` adds *one entry*. That is all the recording there is.
+#
+# On a first reading skip the rest: it changes nothing of what is computed, and is there for three reasons.
+#
+# - *Other ways to call.* `_bind` sorts out arguments given by name: arrays go by position, settings such as `axis=1` are *static* and have no
+#   gradient. `several` is for rules with more than one result.
+# - *Other machines.* `known`, `NAMESPACES` and `_namespace` find `xp` from the type of the arrays; `override` lets a GPU's own rule run instead.
+# - *Mistakes that would go unnoticed.* `_agree` wants one dtype for all arrays, and the check of `first` wants it of the result; plain numbers
+#   (`_NUMBERS`, `np.generic`) have no say, so a 2.0 does not make a float32 program a float64 one. `_explain` adds the operation's name and the
+#   shapes to what NumPy complains of.
 #
 # Here it is at work. Equation 1 is the text of `equations.py` that also runs on NumPy; given `primitives` as its array library, it leaves
 # one entry for each operation:
@@ -377,7 +397,8 @@ course.show(Tape.backward, Tape.gradient, Tape._walk)
 #
 # - It puts 1 on the loss, then pops the newest entry until none is left. **Pop**, not look: an entry that has been used is gone, and the arrays that
 #   only it remembered are free at once. Backward needs hardly more memory than forward has filled, as we shall measure.
-# - `g` is what the entry's output has got. `None` means that the loss does not depend on it, and its rule is not run.
+# - `g` is what the entry's output has got (`collect` gathers it where an operation has several). `None` means that the loss does not depend on
+#   it, and its rule is not run.
 # - The rule gives one gradient for each argument; `_fit` brings it to the argument's shape; `gradients.add` pays it in.
 #
 # `backward` pays into the parameters' own `grad` arrays (the `sinks`); `gradient` keeps those that were asked for and hands out copies.

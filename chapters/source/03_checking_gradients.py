@@ -2,6 +2,7 @@
 # # 3. Checking gradients: how to know that a derivative is right
 #
 # **No equation of the paper: what every equation rests on.** Thirty minutes. You need chapter 2, and what a complex number is.
+# In this chapter $h$ is a small step, as in all books on derivatives, and not the output of the core.
 #
 # A wrong derivative raises no error. It need not even stop the learning: a network with a bent gradient may still find its way down, only more
 # slowly. One then looks for the cause in the data, the rate, the architecture. Here is such a mistake in the network of chapter 2 that learns a
@@ -9,6 +10,7 @@
 
 # %%
 import math
+import re
 
 import autograd
 import autograd.numpy as hips
@@ -36,36 +38,53 @@ def _(xp, needs, g, y):
 points = np.linspace(-math.pi, math.pi, 64)[:, None]  # (64, 1)
 
 
-def losses(tanh, rate=0.05):
-    """The loss of each step, for a network of sixteen hidden units that use this `tanh`."""
+def gradients(tanh, parameters):
+    """The loss, and its gradients by the four parameters, of a network of sixteen hidden units that use this `tanh`."""
+    W1, b1, W2, b2 = parameters
+    with Tape() as tape:
+        guess = tanh(points @ W1 + b1) @ W2 + b2
+        loss = primitives.mean(primitives.square(guess - np.sin(points)))
+    return float(loss.data), tape.gradient(loss, parameters)
+
+
+def learn(tanh, rate=0.05):
+    """For each step the loss, and the cosine of the angle between the gradient that is followed and the true one."""
     start = np.random.default_rng(5)
     weights = start.normal(size=(1, 16)), start.normal(size=16), start.normal(size=(16, 1)) / 4, np.zeros(1)
-    W1, b1, W2, b2 = parameters = [Parameter(weight) for weight in weights]
-    found = []
+    parameters = [Parameter(weight) for weight in weights]
+    losses, cosines = [], []
     for _ in range(course.fast(2000, 200)):
-        with Tape() as tape:
-            guess = tanh(points @ W1 + b1) @ W2 + b2
-            loss = primitives.mean(primitives.square(guess - np.sin(points)))
-        for parameter, gradient in zip(parameters, tape.gradient(loss, parameters), strict=True):
+        loss, followed = gradients(tanh, parameters)
+        _, true = gradients(primitives.tanh, parameters)
+        one, other = (np.concatenate([g.reshape(-1) for g in each]) for each in (followed, true))
+        losses.append(loss)
+        cosines.append(one @ other / math.sqrt((one @ one) * (other @ other)))
+        for parameter, gradient in zip(parameters, followed, strict=True):
             parameter.data = parameter.data - rate * gradient
-        found.append(float(loss.data))
-    return found
+    return losses, cosines
 
 
-right, bent = losses(primitives.tanh), losses(bent_tanh)
-print(f"loss at the end: {right[-1]:.5f} with the right derivative, {bent[-1]:.5f} with the bent one")
+right, bent = learn(primitives.tanh), learn(bent_tanh)
+print(f"loss at the end: {right[0][-1]:.5f} with the right derivative, {bent[0][-1]:.5f} with the bent one")
+cosines = np.array(bent[1])
+print(f"cosine of the bent one below a third in {np.mean(cosines < 1 / 3):.0%} of the steps, below 0 in {np.mean(cosines < 0):.0%}")
 
-# %% alt="Two losses against steps on logarithmic axes: both fall, and after 2000 steps the one with the wrong derivative is about ten times as high"
-figure, panel = plt.subplots(figsize=(6.5, 3.2))
-for found, name in ((right, "right derivative"), (bent, "wrong derivative")):
-    panel.loglog(np.arange(1, len(found) + 1), found, label=name)
-panel.set(xlabel="step", ylabel="loss", title="a wrong derivative learns, too")
-panel.legend()
+# %% alt="Above, two losses against steps on logarithmic axes: both fall, the one with the wrong derivative stays higher, has a bump after a thousand steps, and ends about ten times as high. Below, the cosine between the gradient that is followed and the true one: 1 for the right derivative; the wrong one falls from 0.9 towards 0 in the first hundred steps, and below 0 where the bump rises"
+figure, (above, below) = plt.subplots(2, 1, figsize=(7, 4.4), sharex=True, height_ratios=[1.6, 1])
+for (losses, cosines), name in ((right, "right derivative"), (bent, "wrong derivative")):
+    above.loglog(np.arange(1, len(losses) + 1), losses, label=name)
+    below.plot(np.arange(1, len(losses) + 1), cosines)
+above.set(ylabel="loss", title="a wrong derivative learns, too")
+above.legend()
+below.axhline(0, color="0.6", lw=1, ls=":")
+below.set(xlabel="step", ylabel="cosine with the\ntrue gradient", ylim=(-0.5, 1.15))
 plt.show()
 
 # %% [markdown]
-# Whoever saw only the orange curve would take it for learning. So derivatives are checked, each by itself, against something that cannot
-# share their mistakes.
+# Whoever saw only the upper orange curve would take it for learning. The lower panel shows what is wrong with it: the gradient that is followed
+# has less and less in common with the true one (a cosine of 1 is the same direction, 0 a right angle). Where the outputs $y$ of tanh are
+# negative, $y (1 - y)$ even has the wrong sign. After about a thousand steps this wins for a while, the cosine falls below 0, and the network
+# walks uphill: that is the bump. So derivatives are checked, each by itself, against something that cannot share their mistakes.
 #
 # ## Differences, and their two errors
 #
@@ -128,7 +147,7 @@ def complex_step(f, x):
 ex.complex_step.check(complex_step)
 
 # %% [markdown]
-# All three side by side, against the derivative by hand. The function is $e^x \tanh 3x$ at $x = 0.4$:
+# All three side by side, against the derivative by hand. The function is $e^x \tanh 3x$ at $x = 0.4$, and an error of 0 is drawn as $10^{-17}$:
 
 
 # %%
@@ -207,7 +226,8 @@ ex.variance.check(variance)
 # unlikely. If $f$ gives an array, weigh its entries by random numbers $g$ and add them up; then it gives a number.
 #
 # **Exercise 4.** Write the judge: is this vjp right, for this function, at this point? Some of the rules it is tried on are wrong by a
-# millionth, some in a single entry, and some right ones have slopes of hundreds of millions.
+# millionth, some in a single entry; and slopes lie anywhere between $10^{-12}$ and $10^{17}$, so measure the difference of the two sides by the
+# size of what is added up.
 
 
 # %%
@@ -220,7 +240,8 @@ ex.rule_is_right.check(rule_is_right)
 
 # %% [markdown]
 # The project's judge is `tinyrmc.gradcheck`, the same idea for functions of several arrays and for whole networks. Here it judges a dozen rules
-# of `primitives.py`, and central differences are put beside it. Theirs is not the error of the rule, but their own:
+# of `primitives.py`, and central differences are put beside it. Theirs is not the error of the rule, but their own (no error is again drawn as
+# $10^{-17}$):
 
 # %%
 rng = np.random.default_rng(7)
@@ -263,7 +284,7 @@ plt.show()
 
 # %%
 rng = np.random.default_rng(19)
-B, T, N, H, K = 2, 3, 3, 2, 4  # examples, time steps, slots, heads, units of a head
+B, T, N, H, K = 2, 3, 3, 2, 4  # examples, time steps, slots, heads, units of a key
 F = H * K
 shapes = {"W_q": (H, F, K), "W_k": (H, F, K), "W_v": (H, F, K), "mlp_weight": (F, F), "mlp_bias": (F,), "gain": (F,), "offset": (F,)}
 shapes |= {f"{kind}_{name}": shape for name in "fio" for kind, shape in (("W", (F, F)), ("U", (F, F)), ("b", (F,)))}
@@ -304,7 +325,8 @@ for name, weight in weights.items():
 # ## Catching a bug
 #
 # Now the mistake of the first page is planted in the real table: tanh gets the rule of the sigmoid. `gradcheck` runs the step, and says
-# which argument is worst, what backward gave, what the complex step gave, and the seed that repeats it:
+# which argument is worst, what backward gave, what the complex step gave, and the seed that repeats it. It knows parameters by their number, so
+# `judge` adds the name:
 
 
 # %%
@@ -318,7 +340,8 @@ def judge(function):
         error = gradcheck(function, inputs[0], memory, hidden, parameters=[*parameters.values()])
         print(f"passed, with a relative error of {error:.0e}")
     except AssertionError as found:
-        print(found)
+        names = [*parameters]
+        print(re.sub(r"parameter (\d+)", lambda match: f"{match[0]}, {names[int(match[1])]},", str(found)))
 
 
 judge(one_step)
@@ -332,15 +355,17 @@ judge(one_step)
 primitives.tanh.rule = right_rule
 
 # %% [markdown]
+# Both times the worst is the bias of a gate. A gate is a sigmoid, which `equations.py` makes of tanh (chapter 7), so the wrong rule is found
+# wherever it does harm, not only where tanh is written.
+#
 # Another common mistake needs no wrong rule: a state that is cut off the tape between steps, so that nothing is learnt about what happened
 # before. The outputs are exactly the same, only the gradient is too small:
 
 
 # %%
 def cut(x, memory, hidden):
-    _, (m, h) = one_step(x, memory, hidden)
-    m = m.detach()  # "m" is now a constant to the tape
-    return one_step(x, m, h)
+    _, (memory, hidden) = one_step(x, memory, hidden)
+    return one_step(x, memory.detach(), hidden)  # a constant to the tape
 
 
 judge(lambda *state: one_step(state[0], *one_step(*state)[1]))
@@ -354,19 +379,53 @@ judge(cut)
 
 
 # %%
-def attention_without_root(Q, K, V):
-    return primitives.softmax(Q @ primitives.swapaxes(K, -1, -2)) @ V
+def attention_without_root(queries, keys, values):
+    return primitives.softmax(queries @ primitives.swapaxes(keys, -1, -2)) @ values
 
 
-Q, K, V = rng.normal(size=(3, 4, 6))
-print(f"relative error {gradcheck(attention_without_root, Q, K, V):.0e}, and yet not equation 1")
+print(f"relative error {gradcheck(attention_without_root, *rng.normal(size=(3, 4, 6))):.0e}, and yet not equation 1")
 
 # %% [markdown]
 # For that, one needs other witnesses: values worked out by hand, properties that must hold, a second implementation. They come with the chapters.
 #
-# It also looks at one point only. A ReLU has two slopes, one on each side of 0; a check at points on one side says nothing about the other,
-# and at 0 itself there is no right answer.
-#
+# It also looks at one point only, and asks for a slope there. The ReLU, $\max(x, 0)$, has the slope 0 on one side of 0 and 1 on the other, and at
+# the kink itself there is none: every witness says something else, and no one is wrong. Check on both sides, and stay away from kinks.
+
+
+# %%
+def relu(x):
+    return primitives.maximum(x, 0.0)
+
+
+for x in (-1.0, 0.0, 1.0):
+    with Tape() as tape:
+        watched = tape.watch(np.array(x))
+        y = relu(watched)
+    ours = tape.gradient(y, watched)
+    steps = [(relu(x + 1e-5).data - relu(x - 1e-5).data) / 2e-5, relu(np.array(x + 1e-30j)).data.imag / 1e-30]
+    print(f"at {x:>2.0f}: our rule {ours:.1f}, central difference {steps[0]:.1f}, complex step {steps[1]:.1f}")
+
+# %% [markdown]
+# And it calls the function more than once. *Dropout*, which sets random entries to 0 while a network learns, is another function at each call
+# if it draws anew, and then nothing can agree. Seeded, so that each call draws the same, it is a function like any other:
+
+
+# %%
+def dropout(x, random):
+    return x * (random.random(x.shape) < 0.5)
+
+
+shared, x = np.random.default_rng(1), rng.normal(size=(4, 4))
+for name, function in (
+    ("drawn anew", lambda x: dropout(x, shared)),
+    ("seeded", lambda x: dropout(x, np.random.default_rng(1))),
+):
+    try:
+        print(f"{name}: passed, with a relative error of {gradcheck(function, x):.0e}")
+    except AssertionError as found:
+        print(f"{name}: {found}")
+
+# %% [markdown]
 # ## In the package
 
 # %%
@@ -390,6 +449,6 @@ course.show(gradcheck)
 # - Use a witness that shares nothing with what it judges. And remember what it is asked: is this the derivative of that function, not whether
 #   that is the right function.
 #
-# **Further.** Where in the first picture would the best $h$ be if $f$ were a million times steeper? A softmax subtracts its largest entry first; why
-# does this step leave the gradient as it is, though it is not differentiable where two entries tie? What would the judge of exercise 4 say of a
-# rule with dropout, which draws random numbers in every call?
+# **Further.** Where in the picture of the two errors would the best $h$ be if $f$ were a million times steeper? A softmax subtracts its largest
+# entry first; why does this step leave the gradient as it is, though it is not differentiable where two entries tie? A random point meets the
+# kink of a ReLU next to never; what data would meet it often?

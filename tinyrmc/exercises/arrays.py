@@ -25,6 +25,9 @@ from .exercise import exercise
             M - M.mean(axis=-1)
         ),
         "the mean is taken over the slots, unit by unit, not within each slot": lambda M: M - M.mean(axis=-2, keepdims=True),
+        "the axis is counted from the front: axis=1 are the units of a single memory, but the slots of a batch": lambda M: (
+            M - M.mean(axis=1, keepdims=True)
+        ),
         "all slots of an example share one mean": lambda M: M - M.mean(axis=(-2, -1), keepdims=True),
         "a single mean is taken of the whole array": lambda M: M - M.mean(),
     },
@@ -110,6 +113,7 @@ def _wide_slots(rng):
             len(x), H, x.shape[1], -1
         ),
         "each head gets every H-th unit, not a block of neighbours": lambda x, H: x.reshape(*x.shape[:2], -1, H).transpose(0, 3, 1, 2),
+        "the heads stand before the examples": lambda x, H: x.reshape(*x.shape[:2], H, -1).transpose(2, 0, 1, 3),
         "the heads still stand behind the slots": lambda x, H: x.reshape(*x.shape[:2], H, -1),
         "slots and units have changed places": lambda x, H: x.reshape(*x.shape[:2], H, -1).transpose(0, 2, 3, 1),
     },

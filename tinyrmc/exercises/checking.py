@@ -55,6 +55,12 @@ def _entry_by_entry(difference):
             lambda f, x, step, h: (f(x + h * step) - f(x - h * step)) / h
         ),
         "the second point is x itself: this is the forward difference": _entry_by_entry(lambda f, x, step, h: (f(x + h * step) - f(x)) / h),
+        "the difference is halved and multiplied by h: `/ 2 * h` is not `/ (2 * h)`": _entry_by_entry(
+            lambda f, x, step, h: (f(x + h * step) - f(x - h * step)) / 2 * h
+        ),
+        "the step is not the h that was given, whose error belongs to the answer": _entry_by_entry(
+            lambda f, x, step, h: (f(x + 1e-5 * step) - f(x - 1e-5 * step)) / 2e-5
+        ),
         "all entries are moved at once, and every place gets the same sum": lambda f, x, h: np.full(
             x.shape, (f(x + h) - f(x - h)) / (2 * h)
         ),
@@ -134,6 +140,9 @@ def _complex(rng, *shape):
     mistakes={
         "the squares are those of absolute values, as np.var takes them, so a complex step finds no slope": lambda x: np.var(x, axis=-1),
         "the sum is divided by n - 1": lambda x: np.square(x - x.mean(axis=-1, keepdims=True)).sum(axis=-1) / (x.shape[-1] - 1),
+        "the axis of the means is gone, so that rows and means do not fit, or fit the wrong way round (keepdims=True keeps it)": (
+            lambda x: np.square(x - x.mean(axis=-1)).mean(axis=-1)
+        ),
         "the mean is not taken off first": lambda x: (x * x).mean(axis=-1),
         "the rows are not kept apart: this is the variance of all entries": lambda x: np.square(x - x.mean()).mean(),
     },
@@ -191,17 +200,39 @@ def softmax_rule(g, x):
     return gy - softmax_of(x) * gy.sum(axis=-1, keepdims=True)
 
 
+def exp_rule_off_by_a_millionth(g, x):
+    """Wrong, by little."""
+    return 1.000001 * exp_rule(g, x)
+
+
+def tiny(x):
+    """A function with slopes of about 1e-12."""
+    return 1e-12 * np.sin(x)
+
+
+def tiny_rule(g, x):
+    """Right."""
+    return 1e-12 * sin_rule(g, x)
+
+
+def tiny_rule_with_the_wrong_sign(g, x):
+    """Wrong by as much as it can be, and by next to nothing."""
+    return -tiny_rule(g, x)
+
+
 def zero_rule(g, x):
     """Wrong wherever anything depends on x."""
     return np.zeros(x.shape)
 
 
-def _judge(forward, vjp, x, *, g=None, v=None, tolerance=1e-10, relative=True):
+def _judge(forward, vjp, x, *, g=None, v=None, tolerance=1e-10, floor=0.0, ceiling=np.inf):
+    """The solution, with what may be done wrongly in it: the size by which the difference is measured is kept between two bounds."""
     rng = np.random.default_rng(1)
     v = rng.normal(size=x.shape) if v is None else v
     g = rng.normal(size=forward(x).shape) if g is None else g
     exact = (g * forward(x + 1e-30j * v).imag).sum() / 1e-30
-    return abs((vjp(g, x) * v).sum() - exact) <= tolerance * (max(1, abs(exact)) if relative else 1)
+    terms = vjp(g, x) * v
+    return abs(terms.sum() - exact) <= tolerance * np.clip(max(abs(terms).sum(), abs(exact)), floor, ceiling)
 
 
 def _first_entry(x):
@@ -218,6 +249,11 @@ def _first_entry(x):
         (np.sin, sin_rule, rng.normal(size=6)),
         (np.sin, sin_rule_wrong_in_the_last_entry, rng.normal(size=(2, 6))),
         (np.exp, exp_rule, 20 + rng.normal(size=8)),  # slopes of hundreds of millions: rounding is relative
+        (np.exp, exp_rule, 40 + rng.normal(size=(2, 3))),  # and of 1e17: no absolute tolerance is large enough for all
+        (np.exp, exp_rule_off_by_a_millionth, 40 + rng.normal(size=(2, 3))),
+        (np.exp, exp_rule, np.array([-20.0, 0.0, 20.0, 40.0])),
+        (tiny, tiny_rule, rng.normal(size=(2, 2))),
+        (tiny, tiny_rule_with_the_wrong_sign, rng.normal(size=(2, 2))),  # and none is small enough
         (softmax_of, softmax_rule, rng.normal(size=(3, 3))),
         (softmax_of, zero_rule, rng.normal(size=(3, 3))),
     ],
@@ -225,20 +261,27 @@ def _first_entry(x):
         "Draw a direction v for x and weights g for the result. Then two numbers must agree: the rule's gradient times v, and the slope of "
         "sum(g * forward(x)) along v.",
         "The slope comes from one complex step: (g * forward(x + 1e-30j * v).imag).sum() / 1e-30.",
-        "Agree means: to 1e-10 or so of their size. Both v and g random, so that nothing cancels by design.",
+        "Agree means: to 1e-10 or so of the size of the terms that are added up, abs(vjp(g, x) * v).sum(). Both v and g random, so that "
+        "nothing cancels by design.",
     ],
     mistakes={
-        "the tolerance is a thousandth: a rule that is off by a millionth passes": lambda forward, vjp, x: _judge(
-            forward, vjp, x, tolerance=1e-3
+        "the tolerance is too wide: a rule that is off by a millionth passes": lambda forward, vjp, x: _judge(
+            forward, vjp, x, tolerance=1e-5
+        ),
+        "np.isclose is taken as it is: with rtol=1e-5 a rule that is off by a millionth passes, with atol=1e-8 any that is tiny": (
+            lambda forward, vjp, x: _judge(forward, vjp, x, tolerance=1e-5, floor=1e-3)
         ),
         "only the first entry of x is moved: a rule that is wrong elsewhere passes": lambda forward, vjp, x: _judge(
             forward, vjp, x, v=_first_entry(x)
         ),
-        "g is 1 everywhere: shares always sum to 1, so a softmax then seems not to depend on x at all": lambda forward, vjp, x: _judge(
-            forward, vjp, x, g=np.ones(forward(x).shape)
+        "g or v is 1 everywhere: shares always sum to 1, and all scores may be moved alike, so of a softmax only rounding is compared": (
+            lambda forward, vjp, x: _judge(forward, vjp, x, g=np.ones(forward(x).shape))
         ),
         "the difference is not measured by the size of the numbers: a right rule with large slopes fails": lambda forward, vjp, x: _judge(
-            forward, vjp, x, relative=False
+            forward, vjp, x, floor=1.0, ceiling=1.0
+        ),
+        "small numbers are measured as if they were 1: a wrong rule with tiny slopes passes (as with np.isclose unless atol=0)": (
+            lambda forward, vjp, x: _judge(forward, vjp, x, floor=1.0)
         ),
     },
 )
@@ -247,4 +290,5 @@ def rule_is_right(forward, vjp, x):
     rng, h = np.random.default_rng(0), 1e-30
     v, g = rng.normal(size=x.shape), rng.normal(size=forward(x).shape)
     exact = (g * forward(x + 1j * h * v).imag).sum() / h
-    return abs((vjp(g, x) * v).sum() - exact) <= 1e-10 * max(1, abs(exact))
+    terms = vjp(g, x) * v
+    return abs(terms.sum() - exact) <= 1e-10 * max(abs(terms).sum(), abs(exact))

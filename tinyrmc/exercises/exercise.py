@@ -27,6 +27,7 @@ import numpy as np
 from ..engine import Tensor
 
 SEED = 2018
+LONGEST = 120  # characters of an argument that are shown
 
 
 class Verdict(NamedTuple):
@@ -122,7 +123,8 @@ class Exercise:
         return [*inspect.signature(self.__wrapped__).parameters]
 
     def _describe(self, number, case) -> str:
-        return f"in case {number}: " + ", ".join(f"{name} {_short(value)}" for name, value in zip(self._names(), case, strict=True))
+        texts = (f"{name} {_short(value)}" for name, value in zip(self._names(), case, strict=True))
+        return f"in case {number}: " + ", ".join(text if len(text) <= LONGEST else f"{text[:LONGEST]} ..." for text in texts)
 
 
 def exercise(*, cases: Callable, hints: Sequence[str], mistakes: dict[str, Callable], tolerance: float = 1e-9):
@@ -160,21 +162,34 @@ def compare(found, expected, tolerance: float, where: str = "") -> None:
 
 def _compare_arrays(found, expected, tolerance, where):
     try:
-        array = _numbers(found)
+        found = _numbers(found)
     except (TypeError, ValueError):
         raise Wrong(f"{where} is {_kind(found)}, expected {_short(expected)}") from None
-    if array.shape != expected.shape:
-        raise Wrong(f"{where} has the shape {array.shape}, expected {expected.shape}")
+    if found.shape != expected.shape:
+        raise Wrong(f"{where} has the shape {found.shape}, expected {expected.shape}")
+    array, target = (each if each.dtype.kind == "c" else each.astype(float) for each in (found, expected))
     with np.errstate(all="ignore"):
-        close = abs(array - expected) <= tolerance * np.maximum(1, abs(expected))
-    right = (array == expected) | (close & np.isfinite(expected)) | (np.isnan(array) & np.isnan(expected))
+        error = abs(array - target) / np.maximum(1, abs(target))
+    right = (array == target) | ((error <= tolerance) & np.isfinite(target)) | (np.isnan(array) & np.isnan(target))
     if right.all():
         return
     first = np.unravel_index(np.argmin(right), right.shape)
+    given, wanted = _told_apart(found[first], expected[first])
     entry = f" at [{', '.join(map(str, first))}]" if first else ""
     many = f"; {(~right).sum()} of {right.size} entries differ" if right.size > 1 else ""
-    name = "NaN, not a number," if np.isnan(array[first]) else f"{array[first]:.6g}"
-    raise Wrong(f"{where} is {name}{entry}, expected {expected[first]:.6g}{many}")
+    narrow = f"; {found.dtype} holds too few digits" if found.dtype in (np.float32, np.complex64) and error[~right].max() < 1e-4 else ""
+    raise Wrong(f"{where} is {given}{entry}, expected {wanted}{many}{narrow}")
+
+
+def _told_apart(found, expected) -> tuple[str, str]:
+    """Two numbers in words, with as many digits as it takes to see that they differ."""
+    if found.dtype.kind == expected.dtype.kind == "b":
+        return str(found), str(expected)
+    for digits in (6, 9, 12, 17):
+        given, wanted = (f"{each if each.dtype.kind == 'c' else float(each):.{digits}g}" for each in (found, expected))
+        if given != wanted:
+            break
+    return "NaN, not a number," if np.isnan(found) else given, wanted
 
 
 def _numbers(value) -> np.ndarray:
@@ -182,7 +197,7 @@ def _numbers(value) -> np.ndarray:
     array = np.asarray(value.data if isinstance(value, Tensor) else value)
     if array.dtype.kind not in "biufc":
         raise TypeError(f"not numbers: {array.dtype}")
-    return array if array.dtype.kind == "c" else array.astype(float)
+    return array
 
 
 def _agree(one, other, case, tolerance) -> bool:
@@ -217,7 +232,8 @@ def _same(before, after) -> bool:
 
 
 def _kind(value) -> str:
-    return f"{'an' if type(value).__name__[0] in 'aeiou' else 'a'} {type(value).__name__}"
+    name = type(value).__name__
+    return f"{'an' if name.startswith((*'aeiou', 'nd')) else 'a'} {name}"  # an ndarray
 
 
 def _short(value) -> str:
@@ -227,8 +243,10 @@ def _short(value) -> str:
     if isinstance(value, np.ndarray) and value.size > 4:
         largest = f", entries up to {np.nanmax(abs(value)):.3g}" if value.dtype.kind in "fc" and value.size else ""
         return f"of shape {value.shape}{largest}"
-    if isinstance(value, (tuple, list)):
-        return f"({', '.join(map(_short, value))})"
+    if isinstance(value, list):
+        return f"[{', '.join(map(_short, value))}]"
+    if isinstance(value, tuple):
+        return f"({', '.join(map(_short, value))}{',' if len(value) == 1 else ''})"
     if isinstance(value, dict):
         return f"with {', '.join(value)}"
     return getattr(value, "__name__", None) or str(value).replace("\n", "")

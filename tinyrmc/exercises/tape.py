@@ -16,8 +16,8 @@ from .exercise import exercise
         (1e3 * rng.normal(size=(4, 2)), rng.normal(size=(4, 6)), 1e3 * rng.normal(size=(6, 2))),
     ],
     hints=[
-        "The gradient of a has the shape of a. Which product of g (M, N) and b (K, N), one of them transposed, gives (M, K)?",
-        "out[m, n] is the sum over k of a[m, k] b[k, n]. So a[m, k] moves out[m, n] by b[k, n], for every n: sum g[m, n] b[k, n] over n.",
+        "The gradient of a has the shape of a. Which product of g (I, J) and b (K, J), one of them transposed, gives (I, K)?",
+        "y[i, j] is the sum over k of a[i, k] b[k, j]. So a[i, k] moves y[i, j] by b[k, j], for every j: sum g[i, j] b[k, j] over j.",
         "g @ b.T; and for b likewise, with a.T on the other side.",
     ],
     mistakes={
@@ -31,7 +31,7 @@ from .exercise import exercise
     },
 )
 def matmul_vjp(g, a, b):
-    """The gradients of a (M, K) and b (K, N), where g (M, N) is that of a @ b -> (like a, like b)."""
+    """The gradients of a (I, K) and b (K, J), where g (I, J) is that of a @ b -> (like a, like b)."""
     return g @ b.T, a.T @ g
 
 
@@ -56,6 +56,9 @@ def _shares(rng):
         "every share is treated as if it stood alone, like a sigmoid": lambda g, y: g * y * (1 - y),
         "what a score takes from the other shares is left out": lambda g, y: g * y,
         "the sum runs over all rows, not within each": lambda g, y: g * y - y * (g * y).sum(),
+        "the axis of the sums is gone, so that broadcasting lays them along the columns (keepdims=True keeps it)": lambda g, y: (
+            g * y - y * (g * y).sum(axis=-1)
+        ),
         "the sum is of g alone, not of g times the shares": lambda g, y: g * y - y * g.sum(axis=-1, keepdims=True),
     },
 )
@@ -93,6 +96,12 @@ def _stretched(g, shape):
         "the axes that were stretched from 1 are gone (keepdims=True keeps them)": lambda g, shape: g.sum(
             axis=_extra(g, shape) + _stretched(g, shape)
         ),
+        "all axes of size 1 are gone, also those that were 1 long before (keepdims=True keeps them)": lambda g, shape: g.sum(
+            axis=_extra(g, shape) + tuple(len(_extra(g, shape)) + axis for axis, size in enumerate(shape) if size == 1)
+        ),
+        "the axes in front are kept as 1, where they should go (keepdims=True is for the others only)": lambda g, shape: g.sum(
+            axis=_extra(g, shape) + _stretched(g, shape), keepdims=True
+        ),
         "the copies are averaged, not added up": lambda g, shape: g.mean(axis=_extra(g, shape) + _stretched(g, shape)).reshape(shape),
         "one copy's gradient is taken and the others are lost": lambda g, shape: g[
             tuple(0 if axis in _extra(g, shape) + _stretched(g, shape) else slice(None) for axis in range(g.ndim))
@@ -111,7 +120,7 @@ def _recordings(rng):
     twice = [(1, [(0, 5.0)]), (2, [(1, 1.0), (1, 1.0)])]
     diamond = [(1, [(0, 2.0)]), (2, [(0, 3.0)]), (3, [(1, 10.0), (2, 100.0)])]
     unused = [(2, [(0, 7.0)]), (3, [(1, 4.0), (2, 4.0)]), (4, [(1, 9.0)]), (5, [(2, 6.0)])]
-    doublings = [(k + 1, [(k, 1.0), (k, 1.0)]) for k in range(16)]  # 65,536 paths, 16 entries
+    doublings = [(k + 1, [(k, 1.0), (k, 1.0)]) for k in range(16)]  # 65,536 paths, 16 entries: slow for whoever walks every path
     web = [(k, [(int(j), float(rng.normal())) for j in rng.choice(k, size=min(k, 3), replace=False)]) for k in range(1, 20)]
     return [(chain, 4), (twice, 3), (diamond, 4), (unused, 6), (doublings, 17), (web, 20)]
 
@@ -148,6 +157,7 @@ def _local(gradient, output, value, derivative):
         "a value's later contribution replaces the earlier one, where it should be added": lambda entries, count: _walk(
             entries[::-1], count, _replace
         ),
+        "nothing stands on the loss to begin with, where its derivative by itself is 1": lambda entries, count: np.zeros(count),
         "the list is walked from its beginning": lambda entries, count: _walk(entries, count, _add),
         "what has arrived at the output is not multiplied on: the local derivatives alone are added up": lambda entries, count: _walk(
             entries[::-1], count, _local
