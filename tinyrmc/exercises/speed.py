@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from .attention import softmax
 from .exercise import exercise
 
 AT_ONCE = 4  # examples that `differentiate` takes
@@ -161,118 +160,6 @@ def layer_norm_gradient(g, x, gain, epsilon):
     n, s = _normed(x, epsilon)
     h = g * gain
     return s * (h - _mean(h) - n * _mean(h * n))
-
-
-@exercise(
-    cases=lambda rng: [
-        (rng.normal(size=(3, 4)), softmax(rng.normal(size=(3, 4)))),
-        (rng.normal(size=(4, 4)), softmax(rng.normal(size=(4, 4)))),
-        (rng.normal(size=(2, 3, 5)), softmax(10 * rng.normal(size=(2, 3, 5)))),
-        (rng.normal(size=(2, 3)), np.array([[0.5, 0.5, 0.0], [0.0, 0.0, 1.0]])),  # shares that are exactly zero and one
-        (np.ones((2, 6)), softmax(rng.normal(size=(2, 6)))),  # all shares wanted larger by as much, which cannot be
-        (1e6 * rng.normal(size=6), softmax(rng.normal(size=6))),
-    ],
-    hints=[
-        "Entry k is the sum over j of g_j a_j (delta_jk - a_k): take the sum apart at the minus sign.",
-        "The first part is g_k a_k. In the second, a_k stands before a sum over j that is the same number for the whole row.",
-    ],
-    mistakes={
-        "each share is taken to depend on its own score alone, as a sigmoid does": lambda g, a: g * a * (1 - a),
-        "the gradient's plain sum is subtracted, not weighted by the shares": lambda g, a: a * (g - g.sum(axis=-1, keepdims=True)),
-        "the mean of g * a is subtracted, not its sum": lambda g, a: a * (g - _mean(g * a)),
-        "the shares are not multiplied with the whole difference": lambda g, a: a * g - (a * g).sum(axis=-1, keepdims=True),
-        "the sum runs over the first axis, not over the last": lambda g, a: a * (g - (g * a).sum(axis=0, keepdims=True)),
-        "the second part, the one with a minus, is forgotten": lambda g, a: g * a,
-    },
-)
-def softmax_gradient(g, a):
-    """d loss / d x of a = softmax(x) over the last axis, from a alone, given g = d loss / d a. g, a (..., n) -> (..., n)."""
-    return a * (g - (g * a).sum(axis=-1, keepdims=True))
-
-
-def _hot(logits, targets):
-    return targets[:, None] == np.arange(logits.shape[1])
-
-
-def _loss(logits, targets):
-    shifted = logits - logits.max(axis=1, keepdims=True)
-    return np.log(np.exp(shifted).sum(axis=1)) - shifted[np.arange(len(targets)), targets]
-
-
-def _through_softmax(logits, targets):
-    share = softmax(logits)
-    return -np.log(share[np.arange(len(targets)), targets]), share - _hot(logits, targets)
-
-
-def _naive(logits, targets):
-    e = np.exp(logits)
-    share = e / e.sum(axis=1, keepdims=True)
-    return -np.log(share[np.arange(len(targets)), targets]), share - _hot(logits, targets)
-
-
-def _shifted_by(top, back, logits, targets):
-    """The loss with `top` taken off the logits inside the logarithm, and `back` off the target's; and the derivative in the same way."""
-    e = np.exp(logits - top)
-    loss = np.log(e.sum(axis=1)) - (logits - back)[np.arange(len(targets)), targets]
-    return loss, e / e.sum(axis=1, keepdims=True) - _hot(logits, targets)
-
-
-def _by_product(logits, targets):
-    shifted = logits - logits.max(axis=1, keepdims=True)
-    loss = np.log(np.exp(shifted).sum(axis=1)) - (shifted * _hot(logits, targets)).sum(axis=1)
-    return loss, softmax(logits) - _hot(logits, targets)
-
-
-def _twice(logits, targets):
-    return cross_entropy(softmax(logits), targets)
-
-
-def _classified(rng):
-    def case(rows, classes, scale=1.0):
-        return scale * rng.normal(size=(rows, classes)), rng.integers(classes, size=rows)
-
-    return [
-        case(3, 5),
-        case(4, 4),
-        case(3, 6, scale=1e3),  # exponentials overflow, and the share of a target may round to zero
-        (np.array([[0.0, -np.inf, 1.0], [2.0, 2.0, -np.inf]]), np.array([0, 1])),  # classes that are ruled out
-        (np.array([[700.0, -50.0], [0.0, 1.0]]), np.array([1, 0])),  # no exponential overflows, and yet a share rounds to zero
-        (rng.normal(size=(2, 1)), np.array([0, 0])),  # no choice at all
-    ]
-
-
-@exercise(
-    cases=_classified,
-    hints=[
-        "log(sum of exp(x_k)) does not change if c is subtracted from all x and added again outside: log(sum of exp(x_k - c)) + c.",
-        "With shifted = logits - the row's maximum: loss = log(sum of exp(shifted)) - shifted[target]. Pick that one by indexing.",
-        "The derivative of log(sum of exp) by x_k is share k of the softmax; that of -x_target is -1 at the target.",
-    ],
-    mistakes={
-        "the logarithm is taken of a softmax that has rounded to zero": _through_softmax,
-        "the largest logit is not subtracted before the exponential, and the logarithm is taken of a share": _naive,
-        "the largest logit is not subtracted before the exponential": lambda x, t: _shifted_by(0, 0, x, t),
-        "the largest logit of all rows is subtracted, not each row's own": lambda x, t: _shifted_by(x.max(), x.max(), x, t),
-        "the row's maximum is taken off inside the logarithm, but not off the target's logit": lambda x, t: _shifted_by(
-            x.max(axis=1, keepdims=True), 0, x, t
-        ),
-        "the target's logit is picked by a product with ones and zeros, and 0 times -inf is not a number": _by_product,
-        "the logits have gone through a softmax before": _twice,
-        "the gradient has the wrong sign": lambda x, t: (_loss(x, t), _hot(x, t) - softmax(x)),
-        "the gradient is that of the mean over the rows, not of their sum": lambda x, t: (_loss(x, t), (softmax(x) - _hot(x, t)) / len(t)),
-        "the target's 1 is not subtracted in the gradient": lambda x, t: (_loss(x, t), softmax(x)),
-    },
-)
-def cross_entropy(logits, targets):
-    """-log softmax(logits)[target] of each row, and the derivative of their sum by the logits. (B, C), integers (B,) -> (B,), (B, C)."""
-    shifted = logits - logits.max(axis=1, keepdims=True)
-    shares = np.exp(shifted)
-    total = shares.sum(axis=1)
-    rows = np.arange(len(targets))
-    loss = np.log(total) - shifted[rows, targets]
-    shares /= total[:, None]
-    shares[rows, targets] -= 1
-    return loss, shares
 
 
 @exercise(
