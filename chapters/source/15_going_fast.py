@@ -177,7 +177,7 @@ for count in (8, 32, 128):
 # all as large. The mean of the pieces' means is then not the mean. So a piece gives a *sum* and a *count*, these are added up, and one
 # division at the end makes the mean; the gradient of the mean is the sum of the pieces' gradients divided by the same count.
 #
-# **Exercise 1.** Do that. `differentiate` takes at most four examples at a time and gives the sum of their losses, their count, and the
+# **Exercise 1.** Do that. `differentiate` takes at most `size` examples at a time and gives the sum of their losses, their count, and the
 # gradient of the sum. Some examples have no target and do not count.
 
 
@@ -202,8 +202,8 @@ a, b, c = np.float32(1e8), np.float32(-1e8), np.float32(1)
 (a + b) + c, a + (b + c)
 
 # %% [markdown]
-# Here workers share a batch of 128. `pieces_of` cuts it. `Workers` calls `share` once for each worker, all at the same time, and `into` says
-# where backward is to add:
+# Here workers share a batch of 128. `pieces_of` cuts it. `Workers` calls `share` once for each worker, all at the same time, and `into`
+# says where backward is to add:
 
 # %%
 course.show(parallel.pieces_of)
@@ -277,9 +277,9 @@ print(f"ratio {times[cores] / times[1]:.2f}")
 #
 # $$d = z - \mathrm{mean}(z), \qquad s = \frac{1}{\sqrt{\mathrm{mean}(d \circ d) + \epsilon}}, \qquad n = s \, d, \qquad y = n \circ \gamma + \beta$$
 #
-# with a gain $\gamma$ and an offset $\beta$, both $F$ wide, and a small $\epsilon$; $\circ$ multiplies entry by entry. In the core a row is a
-# sum, $z = x + {}$residual, and the operation takes both. Composed of basic operations it is the definition in `fused.py`. The tape records
-# each of its steps, and keeps the arrays that each step's derivative will want:
+# with a gain $\gamma$ and an offset $\beta$, both $F$ wide, and a small $\epsilon$; $\circ$ multiplies entry by entry. In the core a row is
+# a sum, $z = x + {}$residual, and the operation takes both. Composed of basic operations it is the definition in `fused.py`. The tape
+# records each of its steps, and keeps the arrays that each step's derivative will want:
 
 # %%
 x, residual, g = (rng.standard_normal((128 * 9, 64), dtype=np.float32) for _ in range(3))  # rows of 128 examples: 8 slots and an input
@@ -348,8 +348,8 @@ course.show(fused.layer_norm.forward, fused.layer_norm.rule)
 
 # %% [markdown]
 # The forward rule does not call `mean`: a mean is written as a matrix product with a vector of $1/F$, since BLAS is faster at it. The rule
-# saves $n$ and $s$ for backward, and nothing else of the row's size. Two words in the first line wait until the end of the chapter: `kernel`
-# names what runs in its place on a GPU, `hint` is what an error message adds.
+# saves $n$ and $s$ for backward, and nothing else of the row's size. Two words in the first line wait until the end of the chapter:
+# `kernel` names what runs in its place on a GPU, `hint` is what an error message adds.
 #
 # A derivative made by hand is a place for mistakes. So every fused operation carries its composed definition, and is held against it and
 # against the complex step of chapter 3. Here in float64, then what it brings, measured: forward and backward, composed and by hand.
@@ -385,8 +385,8 @@ for name, mode in (("composed", fused.reference), ("by hand", contextlib.nullcon
 print(f"the price of an entry: {benchmark['engine']['overhead_microseconds']:.1f} µs")
 
 # %% [markdown]
-# The same has been done with attention, with the gates, and with softmax and cross-entropy in one, whose derivatives you have met in chapters
-# 2 and 10. The rule of thumb: write by hand what occurs in every step, and save as little as will do.
+# The same has been done with attention, with the gates, and with softmax and cross-entropy in one, whose derivatives you have met in
+# chapters 2 and 10. The rule of thumb: write by hand what occurs in every step, and save as little as will do.
 #
 # ## Out of the loop
 #
@@ -422,8 +422,8 @@ print("the same outputs:", np.allclose(step_by_step().data, unrolled().data, ato
 # %% [markdown]
 # What it does not save is arithmetic: the multiplications are the same, in fewer and larger products. It is calls that one saves, which
 # matters where pieces are small, and on a GPU, where each call has a price that does not shrink with the arrays. Backward gains the same. A
-# weight that is used in each of $T$ steps has $T$ gradients to be added up: $T$ products and $T - 1$ additions of whole matrices. Out of the
-# loop, it is one product.
+# weight that is used in each of $T$ steps has $T$ gradients to be added up: $T$ products and $T - 1$ additions of whole matrices. Out of
+# the loop, it is one product.
 #
 # **Exercise 3.** All steps' gradient of a weight, from the inputs and the derivatives of all steps.
 
@@ -452,11 +452,11 @@ print(backend.namespace(np.ones(3)).__name__)
 # (`_discover` knows CuPy's arrays at first sight.) That is all there is to it: each rule of the engine is given `xp`, the library of its
 # arguments, as you have seen in the rules above. So any kind of array will do that is registered with its library.
 #
-# To see it without a GPU, here is a kind of our own. Its arrays lie "far away": they are NumPy's, but each operation on them is counted, and
-# refused when one of its arrays is near and the other far. On a GPU each of these operations would be at least one *launch*, that is, the
-# start of a program there, and would move its arrays between the GPU's memory and its processors. What only looks at an array in another
-# way, like `reshape`, is free. NumPy has two hooks for arrays that want a say: it calls `__array_ufunc__` for what works entry by entry and
-# for matrix products, `__array_function__` for the rest.
+# To see it without a GPU, here is a kind of our own. Its arrays lie "far away": they are NumPy's, but each operation on them is counted,
+# and refused when one of its arrays is near and the other far. On a GPU each of these operations would be at least one *launch*, that is,
+# the start of a program there, and would move its arrays between the GPU's memory and its processors. What only looks at an array in
+# another way, like `reshape`, is free. NumPy has two hooks for arrays that want a say: it calls `__array_ufunc__` for what works entry by
+# entry and for matrix products, `__array_function__` for the rest.
 
 # %%
 launches, moved = Counter(), Counter()  # by the name of the operation
@@ -584,9 +584,9 @@ plt.show()
 course.show(kernels.layer_norm.launch_forward, kernels._grid_of_warps)
 
 # %% [markdown]
-# Compare it with the forward rule on arrays above: the same arguments, and again a result and what backward will want. `@Override` makes of it what stands
-# in for that rule on a GPU. `_launch` takes a kernel's name, the number of blocks and of threads in each, and the kernel's arguments; CuPy
-# compiles the kernel the first time.
+# Compare it with the forward rule on arrays above: the same arguments, and again a result and what backward will want. `@Override` makes of
+# it what stands in for that rule on a GPU. `_launch` takes a kernel's name, the number of blocks and of threads in each, and the kernel's
+# arguments; CuPy compiles the kernel the first time.
 #
 # Every thread then finds out which row is its warp's, from its own numbers. With ten rows:
 
@@ -630,8 +630,8 @@ wings.spines[["left", "bottom"]].set_visible(False)
 plt.show()
 
 # %% [markdown]
-# In CUDA a *shuffle* gives a thread what another thread of its warp holds; `__shfl_xor_sync` is the one with partners (its first argument says
-# that all 32 take part). `__device__` marks a function that runs on the GPU and is called there:
+# In CUDA a *shuffle* gives a thread what another thread of its warp holds; `__shfl_xor_sync` is the one with partners (its first argument
+# says that all 32 take part). `__device__` marks a function that runs on the GPU and is called there:
 
 
 # %%
@@ -673,9 +673,9 @@ cuda("layer_norm.cu", "layer_norm_forward")
 #   the next shuffle.
 # - **First sweep:** each thread adds up its columns, `warp_sum` makes the sum of all, and `m` is $\mathrm{mean}(z)$, which now every thread
 #   holds in a register.
-# - **Second sweep:** the same for $d \circ d$, and `s` is $s$. Why not add up $z \circ z$ in the first sweep and save this one? The variance
-#   is $\mathrm{mean}(z \circ z) - \mathrm{mean}(z)^2$, but where the mean is large that is a small difference of two large numbers. The cell
-#   below shows what float32 leaves of it.
+# - **Second sweep:** the same for $d \circ d$, and `s` is $s$. Why not add up $z \circ z$ in the first sweep and save this one? The
+#   variance is $\mathrm{mean}(z \circ z) - \mathrm{mean}(z)^2$, but where the mean is large that is a small difference of two large
+#   numbers. The cell below shows what float32 leaves of it.
 # - **Third sweep:** $y = d\,s \circ \gamma + \beta$. The row is read three times, but is to come from the memory once: it is small enough
 #   for the second and the third sweep to find it in the cache.
 # - **What backward needs:** one thread writes mean and scale, two numbers a row. The rule on arrays keeps $n$, as large as $x$; the kernel
@@ -717,9 +717,9 @@ np.allclose(layer_norm_by_warps(*some, *scales), fused.layer_norm(some[0], *scal
 # up the blocks in order.
 #
 # This notebook does not run the kernel. The tests do, in a way: g++ compiles the same text together with `tests/cuda_shim.h`, which says in
-# C++ what `threadIdx`, `__shfl_xor_sync` and the other words mean, and the results are held against the rules on arrays in float64. That cannot
-# show how fast it is, nor what goes wrong only when threads truly run at once. For that there is `benchmarks/gpu.py`, which first compares
-# and then measures, on a machine with a GPU. It has not been run yet.
+# C++ what `threadIdx`, `__shfl_xor_sync` and the other words mean, and the results are held against the rules on arrays in float64. That
+# cannot show how fast it is, nor what goes wrong only when threads truly run at once. For that there is `benchmarks/gpu.py`, which first
+# compares and then measures, on a machine with a GPU. It has not been run yet.
 #
 # ## What falls short
 #
@@ -736,8 +736,8 @@ for row in benchmark["rows"]:
 #
 # ## In the package
 #
-# Pieces and workers are in `parallel.py`, the operations by hand in `fused.py`, the kernels in `kernels/`, and which library an array belongs
-# to in `backend.py`. The last link is the choice between arrays and kernel. The engine asks a fused operation for it at each call:
+# Pieces and workers are in `parallel.py`, the operations by hand in `fused.py`, the kernels in `kernels/`, and which library an array
+# belongs to in `backend.py`. The last link is the choice between arrays and kernel. The engine asks a fused operation for it at each call:
 
 # %%
 course.show(fused.Fused.override, kernels.Override.takes, kernels.usable, docstring=False)

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 
 from .exercise import exercise
 
-AT_ONCE = 4  # examples that `differentiate` takes
 
+@functools.cache
+def _at_most(size):
+    """Squared errors of the predictor x . (1, -2), and their gradient by its two weights, for at most `size` examples at once."""
 
-def differentiate(examples):
-    """Squared errors of the predictor x . (1, -2) on `examples` (b, 3), rows of x and target; no target where that is NaN.
+    def differentiate(examples):  # (b, 3), rows of x and target; no target where that is NaN
+        if len(examples) > size:
+            raise ValueError(f"{len(examples)} examples at once; only {size} find room")
+        known = examples[~np.isnan(examples[:, 2])]
+        error = known[:, :2] @ np.array([1.0, -2.0]) - known[:, 2]
+        return (error * error).sum(), len(known), 2 * error @ known[:, :2]
 
-    Returns (their sum, how many there are, the gradient of the sum by the two weights). ValueError for more than four examples.
-    """
-    if len(examples) > AT_ONCE:
-        raise ValueError(f"{len(examples)} examples at once; only {AT_ONCE} find room")
-    known = examples[~np.isnan(examples[:, 2])]
-    error = known[:, :2] @ np.array([1.0, -2.0]) - known[:, 2]
-    return (error * error).sum(), len(known), 2 * error @ known[:, :2]
+    return differentiate
 
 
 def _pieces(differentiate, examples, size, stop=None):
@@ -47,6 +49,11 @@ def _full_pieces_only(differentiate, examples, size):
     return sums.sum() / counts.sum(), gradients.sum(axis=0) / counts.sum()
 
 
+def _exchanged(*case):
+    loss, gradient = in_pieces(*case)
+    return gradient, loss
+
+
 def _at_once(differentiate, examples, size):
     loss, count, gradient = differentiate(examples)
     return loss / count, gradient / count
@@ -58,12 +65,15 @@ def _batches(rng):
         examples[[*unknown], 2] = np.nan
         return examples
 
+    def case(examples, size):
+        return _at_most(size), examples, size
+
     return [
-        (differentiate, batch(6), 4),  # pieces of four and two
-        (differentiate, batch(12, 1, 2, 3, 11), 4),
-        (differentiate, batch(5, 4), 2),  # a last piece without any target
-        (differentiate, 1e3 * batch(7, 0), 1),
-        (differentiate, batch(3), 4),
+        case(batch(6), 4),  # pieces of four and two
+        case(batch(12, 1, 2, 3, 11), 4),
+        case(batch(5, 4), 2),  # a last piece without any target
+        case(1e3 * batch(7, 0), 1),
+        case(batch(3), 4),
     ]
 
 
@@ -80,12 +90,13 @@ def _batches(rng):
         "the gradient is that of the sum: it is not divided by the count": _gradient_of_the_sum,
         "the last piece is left out when it is shorter than the others": _full_pieces_only,
         "all examples are given to `differentiate` at once": _at_once,
+        "loss and gradient have changed places": _exchanged,
     },
 )
 def in_pieces(differentiate, examples, size):
     """The mean loss and its gradient (2,), from pieces of at most `size` of the examples (B, 3).
 
-    differentiate(piece) gives (sum of the piece's losses, their count, the gradient of that sum).
+    differentiate(piece), of at most `size` examples, gives (sum of the piece's losses, their count, the gradient of that sum).
     """
     loss, count, gradient = 0.0, 0, 0.0
     for start in range(0, len(examples), size):
@@ -109,6 +120,23 @@ def _norm_gradient(g, x, gain, epsilon, through_mean=True, through_scale=True, a
     n, s = _normed(x, epsilon)
     h = g * gain
     return s * (h - through_mean * average(h) - through_scale * n * average(h * n))
+
+
+def _without_s(g, x, gain, epsilon):
+    return layer_norm_gradient(g, x, gain, epsilon) / _normed(x, epsilon)[1]
+
+
+def _d_for_n(g, x, gain, epsilon):
+    (_, s), d, h = _normed(x, epsilon), x - _mean(x), g * gain
+    return s * (h - _mean(h) - d * _mean(h * d))
+
+
+def _gain_last(g, x, gain, epsilon):
+    return layer_norm_gradient(g, x, np.ones_like(gain), epsilon) * gain
+
+
+def _down_the_columns(g, x, gain, epsilon):
+    return layer_norm_gradient((g * gain).swapaxes(0, -1), x.swapaxes(0, -1), np.ones(len(x)), epsilon).swapaxes(0, -1)
 
 
 def _epsilon_outside(g, x, gain, epsilon):
@@ -148,6 +176,10 @@ def _norms(rng):
         "the mean is taken for a constant": lambda *case: _norm_gradient(*case, through_mean=False),
         "the scale s is taken for a constant": lambda *case: _norm_gradient(*case, through_scale=False),
         "mean and scale are both taken for constants": lambda *case: _norm_gradient(*case, through_mean=False, through_scale=False),
+        "the factor s before the bracket is forgotten": _without_s,
+        "d, which is not divided by the standard deviation, stands where n should": _d_for_n,
+        "the gain is multiplied at the end, behind the norm, and not where it stands": _gain_last,
+        "means run over the first axis, not over the last": _down_the_columns,
         "the gain is forgotten": lambda g, x, gain, epsilon: _norm_gradient(g, x, np.ones_like(gain), epsilon),
         "sums stand where means should": lambda *case: _norm_gradient(*case, average=lambda x: x.sum(axis=-1, keepdims=True)),
         "mean and variance run over all rows together": _over_the_batch,
@@ -177,6 +209,7 @@ def layer_norm_gradient(g, x, gain, epsilon):
     mistakes={
         "only the last time step counts": lambda x, g: x[-1].T @ g[-1],
         "the steps' gradients are averaged, not added": lambda x, g: np.einsum("tbi,tbo->io", x, g) / len(x),
+        "the sum is divided by the number of rows, T * B": lambda x, g: weight_gradient(x, g) / (x.shape[0] * x.shape[1]),
         "input and output have changed places": lambda x, g: np.einsum("tbi,tbo->oi", x, g),
         "each time step keeps a gradient of its own": lambda x, g: np.einsum("tbi,tbo->tio", x, g),
         "a reshape stands where a transpose should: the axes are mixed up": lambda x, g: (
@@ -205,6 +238,14 @@ def _butterfly(held, partner=lambda held, step: held[LANES ^ step], steps=(16, 8
     return held
 
 
+def _one_after_the_other(row):
+    held = _own(row)
+    for step in (16, 8, 4, 2, 1):
+        for lane in LANES:
+            held[lane] += held[lane ^ step]
+    return held
+
+
 def _down(held, step):
     """The number of the thread `step` further on; the own one where there is no such thread."""
     return held[np.where(LANES + step < THREADS, LANES + step, LANES)]
@@ -229,6 +270,7 @@ def _down(held, step):
         "each thread has one column alone, and what is beyond the 32nd is left out": lambda row: _butterfly(_own(row[:THREADS])),
         "each thread adds its own number once more, not its partner's": lambda row: _butterfly(_own(row), lambda held, step: held),
         "the partner is the thread `step` further on: then only thread 0 has the whole sum": lambda row: _butterfly(_own(row), _down),
+        "threads exchange one after the other: the second of two partners adds a number that has changed": _one_after_the_other,
         "the last exchange, with a step of 1, is missing": lambda row: _butterfly(_own(row), steps=(16, 8, 4, 2)),
     },
 )
