@@ -76,6 +76,29 @@ def test_every_file_the_readme_links_exists():
     assert [link for link in links if not (ROOT / link).exists()] == []
 
 
+def cells(line):
+    """The cells of a row of a Markdown table."""
+    return [cell.strip() for cell in line.strip().strip("|").split("|")]
+
+
+def test_the_results_of_the_readme_are_those_of_the_one_table():
+    """Each row is one of results.md, abridged."""
+    known = {}  # command -> column -> what results.md says
+    for line in (RESULTS / "results.md").read_text(encoding="utf-8").splitlines():
+        if line.startswith("| `python -m tinyrmc.train "):
+            task, columns = line.split("`")[1].split()[-1], cells(line)
+        elif line.startswith("| `"):
+            known[f"{task} {line.split('`')[1]}"] = dict(zip(columns, cells(line), strict=True))
+    table = re.search(r"^\| `python -m tinyrmc.train` \|.*\n\| ---.*\n((?:\|.*\n)+)", README, re.MULTILINE)[1]
+    rows = [cells(line) for line in table.splitlines()]
+    assert len(rows) > 5
+    for command, ours, seeds, paper, floors, parameters in rows:
+        row = known[command.split("`")[1]]
+        assert (ours, seeds, parameters) == (row["ours, mean"], row["seeds"], row["parameters"]), command
+        assert floors == ", ".join(value for column, value in row.items() if column.startswith("floor")), command
+        assert row["paper"].startswith(paper) and bool(paper) == bool(row["paper"]), command
+
+
 @pytest.mark.parametrize("path", committed(RESULTS), ids=lambda path: path.stem)
 def test_tables_are_those_of_the_committed_results(path):
     assert missing_tables(path, DOCUMENTS) == [], f"put these tables of {path.name} into a document"
