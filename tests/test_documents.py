@@ -4,6 +4,7 @@ import contextlib
 import io
 import json
 import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -54,6 +55,8 @@ def test_the_task_of_the_readme_is_one(monkeypatch, tmp_path):
     """Saved as the README says it is found, has its flags, trains with another core, and passes its floor within a quarter of its steps."""
     code = re.findall(r"```python\n(.*?)```", README, re.DOTALL)[1]
     assert len(code.splitlines()) < 60
+    lint = [sys.executable, "-m", "ruff", "check", "--stdin-filename", ROOT / "tasks" / "recall.py", "-"]
+    assert subprocess.run(lint, input=code, text=True).returncode == 0
     (tmp_path / "recall.py").write_text(code)
     monkeypatch.setattr(discovery, "FOLDER", tmp_path)
     monkeypatch.delitem(sys.modules, "tinyrmc_tasks.recall", raising=False)
