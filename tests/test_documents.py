@@ -4,6 +4,7 @@ import contextlib
 import io
 import json
 import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -54,6 +55,8 @@ def test_the_task_of_the_readme_is_one(monkeypatch, tmp_path):
     """Saved as the README says it is found, has its flags, trains with another core, and passes its floor within a quarter of its steps."""
     code = re.findall(r"```python\n(.*?)```", README, re.DOTALL)[1]
     assert len(code.splitlines()) < 60
+    lint = [sys.executable, "-m", "ruff", "check", "--stdin-filename", ROOT / "tasks" / "recall.py", "-"]
+    assert subprocess.run(lint, input=code, text=True).returncode == 0
     (tmp_path / "recall.py").write_text(code)
     monkeypatch.setattr(discovery, "FOLDER", tmp_path)
     monkeypatch.delitem(sys.modules, "tinyrmc_tasks.recall", raising=False)
@@ -74,6 +77,29 @@ def test_every_file_the_readme_links_exists():
     links = [link for link in re.findall(r"\]\(([^)#]+)\)", README) if not link.startswith("http")]
     assert len(links) > 10
     assert [link for link in links if not (ROOT / link).exists()] == []
+
+
+def cells(line):
+    """The cells of a row of a Markdown table."""
+    return [cell.strip() for cell in line.strip().strip("|").split("|")]
+
+
+def test_the_results_of_the_readme_are_those_of_the_one_table():
+    """Each row is one of results.md, abridged."""
+    known = {}  # command -> column -> what results.md says
+    for line in (RESULTS / "results.md").read_text(encoding="utf-8").splitlines():
+        if line.startswith("| `python -m tinyrmc.train "):
+            task, columns = line.split("`")[1].split()[-1], cells(line)
+        elif line.startswith("| `"):
+            known[f"{task} {line.split('`')[1]}"] = dict(zip(columns, cells(line), strict=True))
+    table = re.search(r"^\| `python -m tinyrmc.train` \|.*\n\| ---.*\n((?:\|.*\n)+)", README, re.MULTILINE)[1]
+    rows = [cells(line) for line in table.splitlines()]
+    assert len(rows) > 5
+    for command, ours, seeds, paper, floors, parameters in rows:
+        row = known[command.split("`")[1]]
+        assert (ours, seeds, parameters) == (row["ours, mean"], row["seeds"], row["parameters"]), command
+        assert floors == ", ".join(value for column, value in row.items() if column.startswith("floor")), command
+        assert row["paper"].startswith(paper) and bool(paper) == bool(row["paper"]), command
 
 
 @pytest.mark.parametrize("path", committed(RESULTS), ids=lambda path: path.stem)

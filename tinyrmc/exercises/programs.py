@@ -35,20 +35,23 @@ def _value_in_parts(part, modulus):
     return _value((name, *first, *(_value_in_parts(each, modulus) for each in operands[len(first) :]))) % modulus
 
 
-def _value(part, rounds=lambda k: k, together=False, swapped=False):
+def _value(part, loop=lambda k, a, b: a + k * b, swapped=False, larger=("if>",)):
     """The value of a program, with the mistakes asked for."""
     if isinstance(part, int):
         return part
     name, *operands = part
     if name == "for":
-        k, (a, b) = rounds(operands[0]), (_value(each, rounds, together, swapped) for each in operands[1:])
-        return k * (a + b) if together else a + k * b
-    values = [_value(each, rounds, together, swapped) for each in operands]
+        return loop(operands[0], *(_value(each, loop, swapped, larger) for each in operands[1:]))
+    values = [_value(each, loop, swapped, larger) for each in operands]
     if name in ("if>", "if<"):
         a, b, c, d = values
-        return a if ((b > c) if name == "if>" else (b < c)) != swapped else d
+        return a if ((b > c) if name in larger else (b < c)) != swapped else d
     a, b = values
     return {"+": a + b, "-": a - b, "*": a * b}[name]
+
+
+def _answer(**mistake):
+    return lambda program, length: str(_value(program, **mistake) % 10 ** (length + 1))
 
 
 @exercise(
@@ -63,12 +66,18 @@ def _value(part, rounds=lambda k: k, together=False, swapped=False):
         "the sign is dropped before the remainder is taken": lambda program, length: str(abs(_value(program)) % 10 ** (length + 1)),
         "the answer is the value itself, without the remainder": lambda program, length: str(_value(program)),
         "the answer is filled up with zeros": lambda program, length: f"{_value(program) % 10 ** (length + 1):0{length + 1}}",
-        "the loop makes one round too few": lambda program, length: str(_value(program, lambda k: k - 1) % 10 ** (length + 1)),
-        "the loop adds up both operands in every round": lambda program, length: str(_value(program, together=True) % 10 ** (length + 1)),
+        "the remainder keeps the sign of the value, as it does in C": lambda program, length: str(
+            int(np.fmod(_value(program), 10 ** (length + 1)))
+        ),
+        "the answer is a number, not a text": lambda program, length: _value(program) % 10 ** (length + 1),
+        "the loop makes one round too few": _answer(loop=lambda k, a, b: a + (k - 1) * b),
+        "the loop adds up both operands in every round": _answer(loop=lambda k, a, b: k * (a + b)),
+        "the loop adds a again and again to b, and not b to a": _answer(loop=lambda k, a, b: b + k * a),
         "the remainder is taken of every part, not of the value alone": lambda program, length: str(
             _value_in_parts(program, 10 ** (length + 1))
         ),
-        "the two outcomes of an if have changed places": lambda program, length: str(_value(program, swapped=True) % 10 ** (length + 1)),
+        "the two outcomes of an if have changed places, or its < and > have": _answer(swapped=True),
+        "both kinds of if take the larger": _answer(larger=("if>", "if<")),
     },
 )
 def evaluate(program, length):
@@ -131,6 +140,15 @@ def _read_on(step, inputs, lengths, state):
     return state
 
 
+def _read_zeros(step, inputs, lengths, state):
+    inside = np.arange(inputs.shape[1]) < lengths[:, None]
+    return _read_on(step, np.where(inside[..., None], inputs, 0), lengths, state)
+
+
+def _from_the_first(step, inputs, lengths, state):
+    return _read(lambda x, _: step(x, state), inputs, lengths, state)
+
+
 def _mixed(step, inputs, lengths, state):
     for t in range(inputs.shape[1]):
         inside = (t < lengths)[:, None]
@@ -146,10 +164,15 @@ def _mixed(step, inputs, lengths, state):
     ],
     mistakes={
         "the state goes on changing beyond the length": _read_on,
+        "the inputs beyond the length are set to zero, but the state goes on": _read_zeros,
+        "each step begins from the first state, not from the one that the step before has left": _from_the_first,
         "the state is set to zero beyond the length": lambda *case: _read(*case, after=0.0),
         "the last character is not read": lambda *case: _read(*case, late=-1),
         "one character too many is read": lambda *case: _read(*case, late=1),
         "old and new are multiplied by 1 and 0 and added: 0 times what is not a number is not a number": _mixed,
+        "all examples stop with the longest": lambda step, inputs, lengths, state: _read(
+            step, inputs, np.full_like(lengths, lengths.max()), state
+        ),
         "all examples stop with the shortest": lambda step, inputs, lengths, state: _read(
             step, inputs, np.full_like(lengths, lengths.min()), state
         ),
@@ -201,6 +224,11 @@ def _of_each(answers, targets, lengths):
             (answers == targets).all(axis=1).mean(),
         ),
         "each answer's own accuracy is averaged, so that a character of a short one counts for more": _of_each,
+        "the characters beyond the length are taken for wrong in whole answers": lambda answers, targets, lengths: (
+            score(answers, targets, lengths)[0],
+            _right(answers, targets, lengths)[0].all(axis=1).mean(),
+        ),
+        "the two numbers have changed places": lambda *case: score(*case)[::-1],
         "the right characters are divided by all places": lambda answers, targets, lengths: (
             _right(answers, targets, lengths)[0].mean(),
             score(answers, targets, lengths)[1],

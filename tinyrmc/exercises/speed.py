@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 
-from .attention import softmax
 from .exercise import exercise
 
-AT_ONCE = 4  # examples that `differentiate` takes
 
+@functools.cache
+def _at_most(size):
+    """Squared errors of the predictor x . (1, -2), and their gradient by its two weights, for at most `size` examples at once."""
 
-def differentiate(examples):
-    """Squared errors of the predictor x . (1, -2) on `examples` (b, 3), rows of x and target; no target where that is NaN.
+    def differentiate(examples):  # (b, 3), rows of x and target; no target where that is NaN
+        if len(examples) > size:
+            raise ValueError(f"{len(examples)} examples at once; only {size} find room")
+        known = examples[~np.isnan(examples[:, 2])]
+        error = known[:, :2] @ np.array([1.0, -2.0]) - known[:, 2]
+        return (error * error).sum(), len(known), 2 * error @ known[:, :2]
 
-    Returns (their sum, how many there are, the gradient of the sum by the two weights). ValueError for more than four examples.
-    """
-    if len(examples) > AT_ONCE:
-        raise ValueError(f"{len(examples)} examples at once; only {AT_ONCE} find room")
-    known = examples[~np.isnan(examples[:, 2])]
-    error = known[:, :2] @ np.array([1.0, -2.0]) - known[:, 2]
-    return (error * error).sum(), len(known), 2 * error @ known[:, :2]
+    return differentiate
 
 
 def _pieces(differentiate, examples, size, stop=None):
@@ -48,6 +49,11 @@ def _full_pieces_only(differentiate, examples, size):
     return sums.sum() / counts.sum(), gradients.sum(axis=0) / counts.sum()
 
 
+def _exchanged(*case):
+    loss, gradient = in_pieces(*case)
+    return gradient, loss
+
+
 def _at_once(differentiate, examples, size):
     loss, count, gradient = differentiate(examples)
     return loss / count, gradient / count
@@ -59,12 +65,15 @@ def _batches(rng):
         examples[[*unknown], 2] = np.nan
         return examples
 
+    def case(examples, size):
+        return _at_most(size), examples, size
+
     return [
-        (differentiate, batch(6), 4),  # pieces of four and two
-        (differentiate, batch(12, 1, 2, 3, 11), 4),
-        (differentiate, batch(5, 4), 2),  # a last piece without any target
-        (differentiate, 1e3 * batch(7, 0), 1),
-        (differentiate, batch(3), 4),
+        case(batch(6), 4),  # pieces of four and two
+        case(batch(12, 1, 2, 3, 11), 4),
+        case(batch(5, 4), 2),  # a last piece without any target
+        case(1e3 * batch(7, 0), 1),
+        case(batch(3), 4),
     ]
 
 
@@ -81,12 +90,13 @@ def _batches(rng):
         "the gradient is that of the sum: it is not divided by the count": _gradient_of_the_sum,
         "the last piece is left out when it is shorter than the others": _full_pieces_only,
         "all examples are given to `differentiate` at once": _at_once,
+        "loss and gradient have changed places": _exchanged,
     },
 )
 def in_pieces(differentiate, examples, size):
     """The mean loss and its gradient (2,), from pieces of at most `size` of the examples (B, 3).
 
-    differentiate(piece) gives (sum of the piece's losses, their count, the gradient of that sum).
+    differentiate(piece), of at most `size` examples, gives (sum of the piece's losses, their count, the gradient of that sum).
     """
     loss, count, gradient = 0.0, 0, 0.0
     for start in range(0, len(examples), size):
@@ -110,6 +120,23 @@ def _norm_gradient(g, x, gain, epsilon, through_mean=True, through_scale=True, a
     n, s = _normed(x, epsilon)
     h = g * gain
     return s * (h - through_mean * average(h) - through_scale * n * average(h * n))
+
+
+def _without_s(g, x, gain, epsilon):
+    return layer_norm_gradient(g, x, gain, epsilon) / _normed(x, epsilon)[1]
+
+
+def _d_for_n(g, x, gain, epsilon):
+    (_, s), d, h = _normed(x, epsilon), x - _mean(x), g * gain
+    return s * (h - _mean(h) - d * _mean(h * d))
+
+
+def _gain_last(g, x, gain, epsilon):
+    return layer_norm_gradient(g, x, np.ones_like(gain), epsilon) * gain
+
+
+def _down_the_columns(g, x, gain, epsilon):
+    return layer_norm_gradient((g * gain).swapaxes(0, -1), x.swapaxes(0, -1), np.ones(len(x)), epsilon).swapaxes(0, -1)
 
 
 def _epsilon_outside(g, x, gain, epsilon):
@@ -149,6 +176,10 @@ def _norms(rng):
         "the mean is taken for a constant": lambda *case: _norm_gradient(*case, through_mean=False),
         "the scale s is taken for a constant": lambda *case: _norm_gradient(*case, through_scale=False),
         "mean and scale are both taken for constants": lambda *case: _norm_gradient(*case, through_mean=False, through_scale=False),
+        "the factor s before the bracket is forgotten": _without_s,
+        "d, which is not divided by the standard deviation, stands where n should": _d_for_n,
+        "the gain is multiplied at the end, behind the norm, and not where it stands": _gain_last,
+        "means run over the first axis, not over the last": _down_the_columns,
         "the gain is forgotten": lambda g, x, gain, epsilon: _norm_gradient(g, x, np.ones_like(gain), epsilon),
         "sums stand where means should": lambda *case: _norm_gradient(*case, average=lambda x: x.sum(axis=-1, keepdims=True)),
         "mean and variance run over all rows together": _over_the_batch,
@@ -161,118 +192,6 @@ def layer_norm_gradient(g, x, gain, epsilon):
     n, s = _normed(x, epsilon)
     h = g * gain
     return s * (h - _mean(h) - n * _mean(h * n))
-
-
-@exercise(
-    cases=lambda rng: [
-        (rng.normal(size=(3, 4)), softmax(rng.normal(size=(3, 4)))),
-        (rng.normal(size=(4, 4)), softmax(rng.normal(size=(4, 4)))),
-        (rng.normal(size=(2, 3, 5)), softmax(10 * rng.normal(size=(2, 3, 5)))),
-        (rng.normal(size=(2, 3)), np.array([[0.5, 0.5, 0.0], [0.0, 0.0, 1.0]])),  # shares that are exactly zero and one
-        (np.ones((2, 6)), softmax(rng.normal(size=(2, 6)))),  # all shares wanted larger by as much, which cannot be
-        (1e6 * rng.normal(size=6), softmax(rng.normal(size=6))),
-    ],
-    hints=[
-        "Entry k is the sum over j of g_j a_j (delta_jk - a_k): take the sum apart at the minus sign.",
-        "The first part is g_k a_k. In the second, a_k stands before a sum over j that is the same number for the whole row.",
-    ],
-    mistakes={
-        "each share is taken to depend on its own score alone, as a sigmoid does": lambda g, a: g * a * (1 - a),
-        "the gradient's plain sum is subtracted, not weighted by the shares": lambda g, a: a * (g - g.sum(axis=-1, keepdims=True)),
-        "the mean of g * a is subtracted, not its sum": lambda g, a: a * (g - _mean(g * a)),
-        "the shares are not multiplied with the whole difference": lambda g, a: a * g - (a * g).sum(axis=-1, keepdims=True),
-        "the sum runs over the first axis, not over the last": lambda g, a: a * (g - (g * a).sum(axis=0, keepdims=True)),
-        "the second part, the one with a minus, is forgotten": lambda g, a: g * a,
-    },
-)
-def softmax_gradient(g, a):
-    """d loss / d x of a = softmax(x) over the last axis, from a alone, given g = d loss / d a. g, a (..., n) -> (..., n)."""
-    return a * (g - (g * a).sum(axis=-1, keepdims=True))
-
-
-def _hot(logits, targets):
-    return targets[:, None] == np.arange(logits.shape[1])
-
-
-def _loss(logits, targets):
-    shifted = logits - logits.max(axis=1, keepdims=True)
-    return np.log(np.exp(shifted).sum(axis=1)) - shifted[np.arange(len(targets)), targets]
-
-
-def _through_softmax(logits, targets):
-    share = softmax(logits)
-    return -np.log(share[np.arange(len(targets)), targets]), share - _hot(logits, targets)
-
-
-def _naive(logits, targets):
-    e = np.exp(logits)
-    share = e / e.sum(axis=1, keepdims=True)
-    return -np.log(share[np.arange(len(targets)), targets]), share - _hot(logits, targets)
-
-
-def _shifted_by(top, back, logits, targets):
-    """The loss with `top` taken off the logits inside the logarithm, and `back` off the target's; and the derivative in the same way."""
-    e = np.exp(logits - top)
-    loss = np.log(e.sum(axis=1)) - (logits - back)[np.arange(len(targets)), targets]
-    return loss, e / e.sum(axis=1, keepdims=True) - _hot(logits, targets)
-
-
-def _by_product(logits, targets):
-    shifted = logits - logits.max(axis=1, keepdims=True)
-    loss = np.log(np.exp(shifted).sum(axis=1)) - (shifted * _hot(logits, targets)).sum(axis=1)
-    return loss, softmax(logits) - _hot(logits, targets)
-
-
-def _twice(logits, targets):
-    return cross_entropy(softmax(logits), targets)
-
-
-def _classified(rng):
-    def case(rows, classes, scale=1.0):
-        return scale * rng.normal(size=(rows, classes)), rng.integers(classes, size=rows)
-
-    return [
-        case(3, 5),
-        case(4, 4),
-        case(3, 6, scale=1e3),  # exponentials overflow, and the share of a target may round to zero
-        (np.array([[0.0, -np.inf, 1.0], [2.0, 2.0, -np.inf]]), np.array([0, 1])),  # classes that are ruled out
-        (np.array([[700.0, -50.0], [0.0, 1.0]]), np.array([1, 0])),  # no exponential overflows, and yet a share rounds to zero
-        (rng.normal(size=(2, 1)), np.array([0, 0])),  # no choice at all
-    ]
-
-
-@exercise(
-    cases=_classified,
-    hints=[
-        "log(sum of exp(x_k)) does not change if c is subtracted from all x and added again outside: log(sum of exp(x_k - c)) + c.",
-        "With shifted = logits - the row's maximum: loss = log(sum of exp(shifted)) - shifted[target]. Pick that one by indexing.",
-        "The derivative of log(sum of exp) by x_k is share k of the softmax; that of -x_target is -1 at the target.",
-    ],
-    mistakes={
-        "the logarithm is taken of a softmax that has rounded to zero": _through_softmax,
-        "the largest logit is not subtracted before the exponential, and the logarithm is taken of a share": _naive,
-        "the largest logit is not subtracted before the exponential": lambda x, t: _shifted_by(0, 0, x, t),
-        "the largest logit of all rows is subtracted, not each row's own": lambda x, t: _shifted_by(x.max(), x.max(), x, t),
-        "the row's maximum is taken off inside the logarithm, but not off the target's logit": lambda x, t: _shifted_by(
-            x.max(axis=1, keepdims=True), 0, x, t
-        ),
-        "the target's logit is picked by a product with ones and zeros, and 0 times -inf is not a number": _by_product,
-        "the logits have gone through a softmax before": _twice,
-        "the gradient has the wrong sign": lambda x, t: (_loss(x, t), _hot(x, t) - softmax(x)),
-        "the gradient is that of the mean over the rows, not of their sum": lambda x, t: (_loss(x, t), (softmax(x) - _hot(x, t)) / len(t)),
-        "the target's 1 is not subtracted in the gradient": lambda x, t: (_loss(x, t), softmax(x)),
-    },
-)
-def cross_entropy(logits, targets):
-    """-log softmax(logits)[target] of each row, and the derivative of their sum by the logits. (B, C), integers (B,) -> (B,), (B, C)."""
-    shifted = logits - logits.max(axis=1, keepdims=True)
-    shares = np.exp(shifted)
-    total = shares.sum(axis=1)
-    rows = np.arange(len(targets))
-    loss = np.log(total) - shifted[rows, targets]
-    shares /= total[:, None]
-    shares[rows, targets] -= 1
-    return loss, shares
 
 
 @exercise(
@@ -290,6 +209,7 @@ def cross_entropy(logits, targets):
     mistakes={
         "only the last time step counts": lambda x, g: x[-1].T @ g[-1],
         "the steps' gradients are averaged, not added": lambda x, g: np.einsum("tbi,tbo->io", x, g) / len(x),
+        "the sum is divided by the number of rows, T * B": lambda x, g: weight_gradient(x, g) / (x.shape[0] * x.shape[1]),
         "input and output have changed places": lambda x, g: np.einsum("tbi,tbo->oi", x, g),
         "each time step keeps a gradient of its own": lambda x, g: np.einsum("tbi,tbo->tio", x, g),
         "a reshape stands where a transpose should: the axes are mixed up": lambda x, g: (
@@ -318,6 +238,14 @@ def _butterfly(held, partner=lambda held, step: held[LANES ^ step], steps=(16, 8
     return held
 
 
+def _one_after_the_other(row):
+    held = _own(row)
+    for step in (16, 8, 4, 2, 1):
+        for lane in LANES:
+            held[lane] += held[lane ^ step]
+    return held
+
+
 def _down(held, step):
     """The number of the thread `step` further on; the own one where there is no such thread."""
     return held[np.where(LANES + step < THREADS, LANES + step, LANES)]
@@ -342,6 +270,7 @@ def _down(held, step):
         "each thread has one column alone, and what is beyond the 32nd is left out": lambda row: _butterfly(_own(row[:THREADS])),
         "each thread adds its own number once more, not its partner's": lambda row: _butterfly(_own(row), lambda held, step: held),
         "the partner is the thread `step` further on: then only thread 0 has the whole sum": lambda row: _butterfly(_own(row), _down),
+        "threads exchange one after the other: the second of two partners adds a number that has changed": _one_after_the_other,
         "the last exchange, with a step of 1, is missing": lambda row: _butterfly(_own(row), steps=(16, 8, 4, 2)),
     },
 )
