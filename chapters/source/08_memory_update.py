@@ -119,8 +119,8 @@ print(*(f"sigma({constant:.0f}) = {ex.sigmoid(constant):.3f}" for constant in (0
 # %% [markdown]
 # In that order: both are added up, the old stays, the new replaces it, the slot is cleared.
 #
-# $\tilde{b}^f$ is the *forget bias* of chapter 7, a constant. In a fresh network $f$ is near 0, so it decides what is kept at each step: the
-# last line has that share for 0, for 1 and for 3, the two biases in the picture.
+# $\tilde{b}^f$ is the *forget bias* of chapter 7, a constant. In a fresh network $f$ is near 0, so this constant decides which share is kept
+# at each step. The last line of numbers has that share for a bias of 0, and for the 1 and the 3 of the picture.
 #
 # **Exercise 1.** Equation 7. `f` and `i` are pre-activations: the sigmoid is yours (`ex.sigmoid` is one that never overflows). They may be
 # $\pm\infty$, for a gate that is nailed open or shut. `candidate` stands for $g_\psi(\widetilde{m})$, ready made.

@@ -296,9 +296,9 @@ panel.legend()
 plt.show()
 
 # %% [markdown]
-# With eight vectors in sixteen dimensions all distances are alike, and a network that begins to feel them gains next to nothing: at an error
-# of 30 % it is hardly above the floor. That may well be why the paper's task is slow to learn. At 4 x 4 it does not explain the plateau, for
-# there the same error would still be worth twenty points. There we can only guess: keeping the vectors, finding the one that is labelled
+# With eight vectors in sixteen dimensions all distances are alike, and a network that begins to feel them gains little: at an error of 30 %,
+# a few points. That may well be why the paper's task is slow to learn. At 4 x 4 it does not explain the plateau, for there the same error
+# would still be worth nearly twenty points. There we can only guess: keeping the vectors, finding the one that is labelled
 # $m$, comparing and sorting are of no use one without the other, and with fewer vectors of fewer dimensions each is easier to come by. The
 # guess is not tested here. What is tested is the remedy that it suggests, to begin with an easier task.
 #
