@@ -120,9 +120,9 @@ draw("right")
 plt.show()
 
 # %% [markdown]
-# The first symbol is right practically always, although it has to be kept the longest. What is still missing after five hundred steps are the
-# later ones, in each seed another. So it is not keeping that is hard to learn here, but storing one more symbol beside those that are there
-# already. (That is what it looks like; no experiment here tests it.)
+# The first symbol is right practically always, although it has to be kept the longest. What is missing after five hundred steps is the third or
+# the fourth, depending on the seed. So keeping is not what is hard to learn here. It may be storing one more symbol beside those that are
+# there already; no experiment here tests that.
 #
 # ## 1. A memory of zeros
 #
@@ -722,4 +722,5 @@ course.show(
 # - Test at the sizes that you will use: some bugs grow with the width of a key, with the number of slots, with the length of a sequence.
 #
 # **Further.** Which of the six would a test of gradients find (chapter 3)? Which of them would be found by running the same weights with the
-# slots in another order? On what task would the joint norm cost something?
+# slots in another order? On what task would the joint norm cost something? Train the right network for three times as many steps: which of the
+# four symbols profit?
