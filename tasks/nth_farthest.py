@@ -10,7 +10,7 @@ all N vectors that is the same task under other names; with fewer, only the rele
 comes. Labels do not follow the order of presentation.
 
 Read any accuracy against two floors. Whoever answers m when asked for the vector nearest to m, and guesses otherwise, is right 2/k of the
-time (25 % at 8 vectors, 50 % at 4) without comparing anything. Whoever ranks the vectors by their own length, without looking at m, does
+time (25 % at 8 vectors, 50 % at 4) without comparing anything. Whoever ranks the vectors by their own norm, without looking at m, does
 still better (31 %, 59 %). Accuracy "without self" leaves the questions out whose answer is m.
 
 The ladder. Trained directly at 8 x 16, or even at 4 x 4, a network sits on the first floor for a very long time. So training climbs
@@ -157,15 +157,15 @@ def decode(inputs: np.ndarray, layout: tuple[int, int]) -> tuple[np.ndarray, np.
 
 
 def own_norm_answer(inputs: np.ndarray, layout: tuple[int, int], count_from: str = "nearest") -> np.ndarray:
-    """The answers (B,) of somebody who ranks the vectors by their own length and knows which rank is m itself.
+    """The answers (B,) of somebody who ranks the vectors by their own norm and knows which rank is m itself.
 
     It never compares two vectors, so its accuracy is the second floor: a network above it has learnt a relation.
     """
     rows, width = np.arange(len(inputs)), layout[1]
     labels, n, m = decode(inputs, layout)
     rank = _from_nearest(n, inputs.shape[1], count_from)
-    length = np.where(labels == m[:, None], -1.0, np.square(inputs[..., :width]).sum(-1))  # m itself is the nearest
-    return labels[rows, np.argsort(length, axis=1)[rows, rank]]
+    norm = np.where(labels == m[:, None], -1.0, np.square(inputs[..., :width]).sum(-1))  # squared; m itself is the nearest
+    return labels[rows, np.argsort(norm, axis=1)[rows, rank]]
 
 
 @functools.cache
@@ -317,12 +317,13 @@ class Task(BaseTask):
         labels, n, m = (part[0] for part in decode(inputs[None], self.layout))
         vectors, objects = inputs[:, : self.layout[1]], len(inputs)
         distances = np.sqrt(np.square(vectors - vectors[labels == m]).sum(-1))
-        question = f"Which vector is number {n + 1} of {objects} in distance from vector {m}, the {self.config.data.count_from} first?"
-        rows = zip(labels, vectors, distances, distances.argsort().argsort(), strict=True)
-        first, sign = (1, 1) if self.config.data.count_from == "nearest" else (objects, -1)
+        count_from = self.config.data.count_from
+        question = f"Which vector is number {n} of 0 to {objects - 1} in distance from vector {m}, the {count_from} first?"
+        numbers = _from_nearest(distances.argsort().argsort(), objects, count_from)  # its own inverse
+        rows = zip(labels, vectors, distances, numbers, strict=True)
         return question, [
-            {"label": int(label), "vector": vector.tolist(), f"distance from {m}": float(distance), "number": int(first + sign * rank)}
-            for label, vector, distance, rank in rows
+            {"label": int(label), "vector": vector.tolist(), f"distance from {m}": float(distance), "number": int(number)}
+            for label, vector, distance, number in rows
         ]
 
     def pictures(self, model, folder: Path):

@@ -87,7 +87,7 @@ def test_questions_and_steps_in_words():
     asked = task.questions(batch)
     for row in range(50):
         question, steps = asked.describe(row)
-        words = re.fullmatch(r"Which vector is number (\d) of 4 in distance from vector (\d), the nearest first\?", question)
+        words = re.fullmatch(r"Which vector is number (\d) of 0 to 3 in distance from vector (\d), the nearest first\?", question)
         n, m = map(int, words.groups())
         (right,) = (step for step in steps if step["number"] == n)
         assert right["label"] == asked.targets[row]
@@ -103,7 +103,7 @@ def test_counted_from_the_farthest_the_numbers_turn_round():
     asked = nth_farthest.Task(config).questions(nth_farthest.Task(config).draw(np.random.default_rng(0), 20))
     for row in range(20):
         question, steps = asked.describe(row)
-        n = int(re.search(r"number (\d) of 4 .* the farthest first", question)[1])
+        n = int(re.search(r"number (\d) of 0 to 3 .* the farthest first", question)[1])
         assert [step["label"] for step in steps if step["number"] == n] == [asked.targets[row]]
 
 

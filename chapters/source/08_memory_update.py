@@ -5,13 +5,8 @@
 # (chapter 6) and gates (chapter 7).
 #
 # All parts lie on the table. A memory $M$ of $N$ slots has looked at itself and at the new input $x$, and attention has proposed
-# $\widetilde{M}$, a matrix of the same size. What shall the next memory be? The paper:
-#
-# > Since $M$ and $\widetilde{M}$ are the same dimensionality, we can naively introduce recurrence by first randomly initialising $M$, and
-# > then updating it with $\widetilde{M}$ at each timestep. We chose to do this by embedding this update into an LSTM. (section 3.3)
-#
-# This chapter writes that update, puts the whole step together, and then lays the paper beside the code that its authors released: they
-# are not the same network, and each difference can be seen.
+# $\widetilde{M}$, a matrix of the same size. What shall the next memory be? This chapter writes that update, puts the whole step together,
+# and then lays the paper beside the code that its authors released: they are not the same network, and each difference can be seen.
 #
 # The letters, once more:
 #
@@ -22,11 +17,10 @@
 # | $h_{i,t}$ | (B, N, F) | the *hidden state*: what the outside and the gates get to see of the memory |
 # | $\widetilde{m}_{i,t}$ | (B, N, F) | what attention proposes (equation 2) |
 # | $g_\psi(\widetilde{m}_{i,t})$ | (B, N, F) | the same, processed row by row: the *candidate* |
-# | $f, i, o$ | (B, N, G) | pre-activations of the forget, input and output gate (equations 4 to 6); G is F or 1 |
+# | $f, i, o$ | (B, N, G) | *pre-activations* of the forget, input and output gate, any numbers (equations 4 to 6); G is F or 1 |
+# | $\sigma(f + \tilde{b}^f), \sigma(i), \sigma(o)$ | (B, N, G) | the *gates* themselves, between 0 (shut) and 1 (open) |
 #
-# In an LSTM the pair of $h$ and $m$ is the state that goes from step to step. Here each slot has such a pair:
-#
-# $$s_{i,t} = (h_{i,t-1}, m_{i,t-1}) \tag{3}$$
+# (As in the paper, $i$ as an index counts the slots, and $i$ as a letter of its own belongs to the input gate.)
 
 # %%
 import matplotlib.pyplot as plt
@@ -54,13 +48,12 @@ def random_weights(N, F, H, G, seed=0):
 # %% [markdown]
 # ## The naive update, and why not
 #
-# "Naively" means: $M \leftarrow \widetilde{M}$, at each step. Try it. Six slots of 16 units, fresh weights, forty random inputs. Two
-# questions: are the six slots still six, or have they become copies of each other? And does the memory still know its first input?
+# "Naively", says the paper (chapter 7 quotes it), $M$ could become $\widetilde{M}$ at each step. Chapter 5 saw the slots grow alike that way.
+# Here is the naive update beside the one of this chapter, with two forget biases: six slots of 16 units, fresh weights, forty random inputs.
 #
-# For the first, the *spread*: the distance of the slots from their mean, as a share of their size. 1 is as far apart as can be, 0 means
-# that all slots are the same. For the second we run the same network on two sequences that differ in the first input alone, and measure
-# how far apart the two memories are, again as a share of their size. The naive update stands beside the one that this chapter is about,
-# with two values of a constant that you will meet below, the forget bias.
+# On the left the *spread*, the distance of the slots from their mean as a share of their size: near 1 where they have nothing in common, 0
+# where all are the same. On the right two sequences are read that differ in the first input alone: how far apart are the two memories, again
+# as a share of their size?
 
 
 # %%
@@ -103,9 +96,8 @@ panels[1].legend(loc="lower left")
 plt.show()
 
 # %% [markdown]
-# A weighted mean of rows lies between the rows (chapter 4). Take means of means of means, and all rows meet (the projection $W^v$ in between is
-# the same for all of them): after a few naive steps six slots hold one and the same vector. What an update needs is a way *not* to follow
-# attention.
+# After a few naive steps six slots hold one and the same vector, and after twenty next to nothing of the first input is left. What an update
+# needs is a way *not* to follow attention.
 #
 # ## Equation 7: keep and take
 #
@@ -113,9 +105,9 @@ plt.show()
 #
 # > The underbrace denotes the modification to a standard LSTM. (section 3.3)
 #
-# Read it slot by slot. $\sigma$ is the logistic function, between 0 and 1; $\circ$ multiplies entry by entry. The first product is what is
-# kept of the old memory, the second what is taken of the candidate. The two gates are independent: nothing forces them to add up to 1.
-# With $m = 5$ and a candidate of 3, the corners:
+# Read it slot by slot; $\circ$ multiplies entry by entry. The first product is what is kept of the old memory, the second what is taken of
+# the candidate. The two gates are independent: nothing forces them to add up to 1. With $m = 5$, a candidate of 3 and $\tilde{b}^f = 0$, the
+# corners:
 
 # %%
 for f in (40.0, -40.0):
@@ -127,12 +119,11 @@ print(*(f"sigma({constant:.0f}) = {ex.sigmoid(constant):.3f}" for constant in (0
 # %% [markdown]
 # In that order: both are added up, the old stays, the new replaces it, the slot is cleared.
 #
-# $\tilde{b}^f$, the *forget bias*, is a constant that is not learnt. In a fresh network $f$ is near 0, so that half of the memory would be
-# lost at each step. A constant of 1 keeps $\sigma(1)$ of it, and one of 3 keeps $\sigma(3)$, the last line of numbers: those are the two gated
-# curves above.
+# $\tilde{b}^f$ is the *forget bias* of chapter 7, a constant. In a fresh network $f$ is near 0, so this constant decides which share is kept
+# at each step. The last line of numbers has that share for a bias of 0, and for the 1 and the 3 of the picture.
 #
 # **Exercise 1.** Equation 7. `f` and `i` are pre-activations: the sigmoid is yours (`ex.sigmoid` is one that never overflows). They may be
-# $\pm\infty$, a gate that is nailed open or shut. `candidate` stands for $g_\psi(\widetilde{m})$, ready made.
+# $\pm\infty$, for a gate that is nailed open or shut. `candidate` stands for $g_\psi(\widetilde{m})$, ready made.
 
 
 # %%
@@ -152,8 +143,8 @@ ex.update_memory.check(update_memory)
 #
 # $$s_{i,t+1} = (m_{i,t}, h_{i,t}) \tag{9}$$
 #
-# (Equation 3 names the pair in one order, equation 9 in the other. It is the same pair.) $h$ is the output of the step, and in the next step
-# the gates will see it, as equations 4 to 6 say.
+# This pair goes on to the next step. (Equation 3, in chapter 7, names it in the other order. It is the same pair.) $h$ is the output of the
+# step, and in the next one the gates will see it, as equations 4 to 6 say.
 #
 # **Exercise 2.** Equation 8.
 
@@ -191,8 +182,8 @@ plt.show()
 # $W^f x_t$ a single number; G = 1. And the scalar-vector multiplication is what broadcasting does with an array (B, N, 1) beside one of
 # (B, N, F): equation 7 needs no change.
 #
-# **Exercise 3.** Such a gate, open between 0 and 1. Mind the axes: the input's part is one number for each *example*, the other part one
-# for each *slot* of each example.
+# **Exercise 3.** Such a gate: not the pre-activation, but its sigmoid. Mind the axes: the input's part is one number for each *example*, the
+# other part one for each *slot* of each example.
 
 
 # %%
@@ -217,7 +208,7 @@ for panel, gate, count, name in ((panels[0], unit, 3 * (2 * F * F + F), "unit"),
     image = panel.imshow(np.broadcast_to(gate[0], (N, F)), cmap="Blues", vmin=0, vmax=1)
     panel.set(title=f"{name} gating: {count:,} weights", xlabel="unit", yticks=range(N))
 panels[0].set(ylabel="slot")
-figure.colorbar(image, ax=panels, label="open", shrink=0.8)
+figure.colorbar(image, ax=panels, label="shut (0) to open (1)", shrink=0.8)
 plt.show()
 
 # %% [markdown]
@@ -246,8 +237,9 @@ def step(x, m, h, p):
 ex.step.check(step)
 
 # %% [markdown]
-# One step, seen. Four slots of 12 units; by hand, the input gates of slots 1 and 3 have been shut, the forget gate of slot 1 opened
-# and that of slot 3 shut. Follow a row from left to right: slot 1 keeps what it held, slot 3 loses it, the other two mix.
+# One step, seen. Four slots of 12 units, counted from 0; by hand, the input gates of slots 1 and 3 have been shut, the forget gate of slot 1
+# opened and that of slot 3 shut. Gates are white where they are shut and dark where they are open; elsewhere blue is positive and red
+# negative. Follow a row from left to right: slot 1 keeps what it held, slot 3 loses it, the other two mix.
 
 # %% alt="Six heat maps of four slots: the old memory, the candidate, forget gate, input gate, new memory and hidden state. The second row of the new memory equals the old one, the fourth is empty"
 N, F = 4, 12
@@ -275,13 +267,12 @@ plt.show()
 # "Suppose then that M is some randomly initialised memory", says section 3.2, and does not say why random. An LSTM begins with zeros. Why
 # not here?
 #
-# Because all slots share all weights. Suppose two slots hold the same numbers, in $m$ and in $h$. They ask the same question of the same
-# rows, so attention brings them the same answer. $g_\psi$ treats them alike. Their gates see the same $x_t$ and the same $h$, and open to
-# the same degree. So after the step they hold the same numbers, and after the next, and for ever. Nothing in this argument depends on what
-# the weights are: no training can help. A memory of equal slots, zeros or others, is a memory of one slot, $N$ times.
+# In equation 2 slots that are equal stay equal (chapter 5). The rest of the step does not part them: $g_\psi$ treats equal rows alike, and
+# gates that see the same $x_t$ and the same $h$ open to the same degree. Nothing in this depends on what the weights are, so no training can
+# help. A memory of equal slots, zeros or others, is a memory of one slot, $N$ times.
 #
-# The argument has a simple measure, the spread from above. Here are both networks of this package, the paper's and the released one
-# (what sets them apart is the next section), with fresh weights, on a hundred random inputs, from four first memories.
+# Here is the spread again, for both networks of this package, the paper's and the released one (what sets them apart is the next section),
+# with fresh weights, on a hundred random inputs, from four first memories.
 
 
 # %%
@@ -320,9 +311,9 @@ panels[1].legend(loc="center right", bbox_to_anchor=(1, 0.45))
 plt.show()
 
 # %% [markdown]
-# Zeros stay at the dotted line, the size of rounding errors, and those do not grow into anything either. A tiny difference is a beginning,
-# but these fresh networks make it no larger. (They make all differences smaller, the paper's faster than the released one; the next section
-# finds the line that decides it. Training can change that, for slots that are not equal.)
+# From zeros the slots stay equal up to rounding errors (the dotted line), and those do not grow into anything either. A millionth is a
+# beginning, but these fresh networks make it no larger. (They make all differences smaller, the paper's faster than the released one; the
+# next section finds the line that decides it. Training can change that, for slots that are not equal.)
 #
 # The released code takes the identity: row $i$ is 1 at unit $i$ and 0 elsewhere. It is as good at telling the slots apart, and it need not be
 # drawn, stored or seeded. With more units than slots, columns of zeros are added; with fewer, the last columns are cut off.
@@ -379,12 +370,12 @@ W_q, W_k, W_v = rng.normal(size=(3, F, F)) / np.sqrt(F)
 keys, values = rows @ W_k, rows @ W_v
 only_slots = equations.attention(np, rows[:N] @ W_q, keys, values)  # (N, F)
 all_ask = equations.attention(np, rows @ W_q, keys, values)  # (N + 1, F)
-print(f"one block, largest difference:  {abs(all_ask[:N] - only_slots).max():.3f}")
+print(f"one block: they differ by {np.linalg.norm(all_ask[:N] - only_slots) / np.linalg.norm(only_slots):.1%} of their size")
 
 second = equations.attention(np, all_ask[:N] @ W_q, all_ask @ W_k, all_ask @ W_v)  # the input's row has been refined as well
 instead = np.concatenate([only_slots, rows[N:]])  # the input as it came
 plain = equations.attention(np, only_slots @ W_q, instead @ W_k, instead @ W_v)
-print(f"two blocks, largest difference: {abs(second - plain).max():.3f}")
+print(f"two blocks: they differ by {np.linalg.norm(second - plain) / np.linalg.norm(plain):.1%} of their size")
 
 # %% [markdown]
 # With more blocks it does: in the second, the slots look at an input that has itself looked around. In the last block the input's answer is
@@ -452,12 +443,12 @@ W, U, b = core.gate_inputs.weight.data, core.gate_memory.weight.data, core.gate_
 print("the same:", np.allclose(theirs, equations.gate(np, projected, h, W, U, b), rtol=1e-12))
 
 # %% [markdown]
-# **The output is the memory itself**, and **the candidate goes through a tanh.** "We did not find output gates necessary": the release drops
-# equation 6, and the tanh of equation 8 with it. The numbers that leave the core are those that it keeps. They are bounded in another way:
-# what is written at a step lies in $(-1, 1)$, because the candidate goes through tanh first, while the paper's candidate, the result of a
-# layer norm, may have single entries as large as $\sqrt{F - 1}$. With gates that stand still at $f$ and $i$ a memory settles within
-# $\pm \, i / (1 - f)$ times the largest candidate; with a forget gate near 1 that is far away. Both networks on four hundred inputs, with
-# three forget biases:
+# **The output is the memory itself**, and **the candidate goes through a tanh.** "In practice we did not find output gates necessary": the
+# release drops equation 6, and the tanh of equation 8 with it. The numbers that leave the core are those that it keeps. They are bounded in
+# another way: what is written at a step lies in $(-1, 1)$, because the candidate goes through tanh first, while the paper's candidate, the
+# result of a layer norm, may have single entries as large as $\sqrt{F - 1}$. With gates that stand still a memory settles within
+# $\pm \, \sigma(i) / (1 - \sigma(f + \tilde{b}^f))$ times the largest candidate; with a forget gate near 1 that is far away. Both networks on
+# four hundred inputs, with three forget biases:
 
 # %%
 long = rng.normal(size=(course.fast(400, 20), D))
@@ -478,10 +469,10 @@ for panel, name in zip(panels, ("paper", "released"), strict=True):
         in_memory, in_output = sizes[name, forget_bias].T
         panel.semilogy(in_memory, color=f"C{number}", label=f"memory, forget bias {forget_bias:.0f}")
         if name == "paper":
-            panel.semilogy(in_output, color=f"C{number}", ls=":", lw=1, label="its output")
+            panel.semilogy(in_output, color="0.55", lw=0.8, label="the outputs of all three" if number == 2 else None)
     panel.set(title=name + ("" if name == "paper" else ": memory and output are the same"), xlabel="steps")
 panels[0].set(ylabel="largest entry")
-figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=3, fontsize=8)
+figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=4, fontsize=8)
 plt.show()
 
 # %% [markdown]
@@ -536,17 +527,16 @@ for name, make in kinds.items():
 
 # %% alt="Right answers against training steps for three networks, three seeds each: all climb from the dotted line of always saying yes towards 1"
 def smoothed(curve):
-    """The mean of each twenty steps."""
-    width = course.fast(20, 2)
-    return np.convolve(curve, np.ones(width) / width, mode="valid")
+    """At each step the mean of the last twenty, at the beginning of as many as there are."""
+    return [np.mean(curve[max(0, t - 20) : t]) for t in range(1, len(curve) + 1)]
 
 
 figure, panel = plt.subplots(figsize=(7, 3.4))
 for number, name in enumerate(kinds):
     for seed, curve in enumerate(curves[name]):
-        panel.plot(smoothed(curve), color=f"C{number}", lw=1.2, label=name if seed == 0 else None)
+        panel.plot(range(1, len(curve) + 1), smoothed(curve), color=f"C{number}", lw=1.2, label=name if seed == 0 else None)
 panel.axhline(9 / 16, color="0.5", ls=":", label="always yes")
-panel.set(xlabel="steps", ylabel="right answers", ylim=(0.4, 1.02))
+panel.set(xlabel="steps", ylabel="right answers", ylim=(0.3, 1.02))
 panel.legend(loc="center right", bbox_to_anchor=(1, 0.4))
 plt.show()
 
@@ -563,8 +553,8 @@ plt.show()
 course.show(equations.update_memory, equations.output, equations.step, docstring=False)
 
 # %% [markdown]
-# The released core. Its gates are one operation, `fused.rmc_gates`, with its derivative worked out by hand; in `_attend` you find who asks,
-# and the norms:
+# The released core. Its gates are one operation, `fused.rmc_gates`, with its derivative worked out by hand (in its text `i` and `f` are the
+# gates, after the sigmoid); in `_attend` you find who asks, and the norms:
 
 # %%
 course.show(RelationalMemory._step, RelationalMemory._attend, fused.rmc_gates.composed)

@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 9. Nth farthest: a task that asks for relations
 #
-# **Sections 4.1 and 5.1, figure 3.** Forty minutes, of which the computer takes two. You need attention (chapter 4), the gates and the
+# **Sections 4.1 and 5.1, figure 3.** Forty minutes, of which the computer takes one or two. You need attention (chapter 4), the gates and the
 # whole step (chapters 7 and 8), and logarithms.
 #
 # The memory is built. Is it good for anything? The paper's first task is made so that remembering is not enough:
@@ -170,24 +170,24 @@ print("formula     {:.3f}  {:.3f}".format(*ex.self_query_floor(8)[:2]))
 print(f"simulation  {np.mean(guesses == batch['target']):.3f}  {ex.accuracy_without_self(guesses, batch['target'], batch['is_self']):.3f}")
 
 # %% [markdown]
-# ## The second floor: long vectors are far from everything
+# ## The second floor: what is far from the origin is far from most
 #
 # One can do better and still compare no two vectors. The squared distance of a vector $x$ from the reference $r$ is
 #
 # $$|x - r|^2 = |x|^2 + |r|^2 - 2\, x \cdot r$$
 #
 # Of its three terms the first is known without $r$, the second is the same for all $x$, and the third is as often positive as negative.
-# So who sorts the vectors by their own length $|x|$ is often right about their distances. This needs no relation at all, each length can
-# be taken when its vector comes.
+# So who sorts the vectors by their own *norm* $|x|$, the distance from the origin, is often right about their distances from the reference.
+# This needs no relation at all: each norm can be taken when its vector comes.
 
-# %% alt="Distance from the reference against a vector's own length, in 2 and in 16 dimensions: a loose but clear rise in both"
+# %% alt="Distance from the reference against a vector's own norm, in 2 and in 16 dimensions: a loose but clear rise in both"
 figure, panels = plt.subplots(1, 2, figsize=(8.5, 3.4))
 for panel, D in zip(panels, (2, 16), strict=True):
     x, r = rng.uniform(-1, 1, (2, 1500, D))
-    lengths, distances = np.linalg.norm(x, axis=1), np.linalg.norm(x - r, axis=1)
-    panel.scatter(lengths, distances, s=4, alpha=0.4)
-    correlation = np.corrcoef(lengths, distances)[0, 1]
-    panel.set(title=f"{D} dimensions, correlation {correlation:.2f}", xlabel="own length |x|", ylabel="distance from the reference")
+    norms, distances = np.linalg.norm(x, axis=1), np.linalg.norm(x - r, axis=1)
+    panel.scatter(norms, distances, s=4, alpha=0.4)
+    correlation = np.corrcoef(norms, distances)[0, 1]
+    panel.set(title=f"{D} dimensions, correlation {correlation:.2f}", xlabel="own norm |x|", ylabel="distance from the reference")
 plt.show()
 
 # %% [markdown]
@@ -203,11 +203,11 @@ for N, D in sizes:
     drawn = nth.draw(np.random.default_rng(2), count, N, D, (N, D))
     right = nth.own_norm_answer(drawn["inputs"], (N, D)) == drawn["target"]
     floors[N, D] = 1 / N, ex.self_query_floor(N)[0], right.mean()
-    print(f"{N} x {D}: chance {1 / N:.1%}, only the self query {2 / N:.1%}, ranking by own length {right.mean():.1%}")
+    print(f"{N} x {D}: chance {1 / N:.1%}, only the self query {2 / N:.1%}, ranking by own norm {right.mean():.1%}")
 
-# %% alt="Three bars for each size of the task, chance, self query, own length: own length is always the highest, at 8 x 16 about 30 percent"
+# %% alt="Three bars for each size of the task, chance, self query, own norm: own norm is always the highest, at 8 x 16 about 30 percent"
 figure, panel = plt.subplots(figsize=(8, 3.2))
-for k, (name, colour) in enumerate((("chance, 1/N", "0.75"), ("only the self query, 2/N", "C0"), ("ranking by own length", "C1"))):
+for k, (name, colour) in enumerate((("chance, 1/N", "0.75"), ("only the self query, 2/N", "C0"), ("ranking by own norm", "C1"))):
     panel.bar(np.arange(len(sizes)) + 0.27 * (k - 1), [floors[size][k] for size in sizes], 0.25, color=colour, label=name)
 panel.axhline(0.3, color="0.3", lw=0.8, ls="--")
 panel.text(5.5, 0.3, "30 %", va="center", fontsize=9, color="0.3")
@@ -233,39 +233,48 @@ plt.show()
 #
 # Trained on the task itself from the start, a network learns the self query soon, and then stops. Below are committed runs
 # (`benchmarks/results`) of four vectors of four dimensions, with twelve thousand steps each, tested on examples that are *held out*:
-# training never draws them.
+# training never draws them. Beside them stand runs that began with easier tasks, the *rungs* of a *ladder*; of these in a moment.
 
 # %%
 RESULTS = course.assets().parents[1] / "benchmarks" / "results"
 direct, quick = (json.loads((RESULTS / f"nth_farthest_{name}.json").read_text())["groups"] for name in ("direct", "quick"))
-for group in direct:
-    print("{:>11}: loss {test_loss:.4f}, accuracy {test_accuracy:.1%}".format(group["config"]["model"]["core"], **group["mean"]))
-print("first floor: loss {2:.4f}, accuracy {0:.1%}".format(*ex.self_query_floor(4)))
+print("             first floor: loss {2:.4f}, accuracy {0:.1%}".format(*ex.self_query_floor(4)))
+for group in (*direct, *quick):
+    core, rungs = group["config"]["model"]["core"], group["config"]["data"]["rungs"]
+    name = f"{core}, {'with a ladder' if rungs else 'from the start'}"
+    ended = ", ".join(sorted({run["curve"][-1][2] for run in group["runs"]}))  # the rung of the last step
+    print("{:>24}: loss {test_loss:.4f}, accuracy {test_accuracy:.1%}".format(name, **group["mean"]), end="")
+    print(f" (mean of {len(group['runs'])}), last rung {ended}" if rungs else " (one seed)")
 
-# %% alt="Held-out accuracy against steps at 4 x 4: trained directly both networks lie on the first floor for 12,000 steps; with a ladder five of five memories leave it"
+# %% alt="Held-out accuracy against steps at 4 x 4: trained from the start both networks lie on the first floor for 12,000 steps; with a ladder five of five Relational Memory Cores leave it, and five of five LSTMs stay below it"
 figure, panel = plt.subplots(figsize=(8, 3.6))
 curves = [
-    (quick[0], "C2", "RMC, with a ladder (five seeds)"),
-    (direct[0], "C0", "RMC, 4 x 4 from the start"),
-    (direct[1], "C1", "LSTM, 4 x 4 from the start"),
+    (quick[0], "C2", "-", "RMC, with a ladder (five seeds)"),
+    (quick[1], "C3", "-", "LSTM, with a ladder (five seeds)"),
+    (direct[0], "C0", "-", "RMC, 4 x 4 from the start"),
+    (direct[1], "C1", "--", "LSTM, 4 x 4 from the start"),
 ]
-for group, colour, name in curves:
+for group, colour, dashes, name in curves:
     for k, run in enumerate(group["runs"]):
         steps, accuracies = [point[0] for point in run["curve"]], [point[3] for point in run["curve"]]
-        panel.plot(steps, accuracies, color=colour, lw=1.2, label=name if k == 0 else None)
+        panel.plot(steps, accuracies, dashes, color=colour, lw=1.2, label=name if k == 0 else None)
 for name, value in quick[0]["references"]["test_accuracy"].items():
     panel.axhline(value, color="0.4", lw=0.8, ls="--")
     panel.text(12_000, value + 0.01, name, ha="right", fontsize=8, color="0.4")
 panel.set(xlabel="steps", ylabel="held-out accuracy", ylim=(0.4, 1))
-panel.legend()
+panel.legend(loc="center right", bbox_to_anchor=(1, 0.6))
 plt.show()
 
 # %% [markdown]
-# The losses agree with exercise 3 to about one part in a thousand. So the plateau is not a network that learns slowly. It is a network
-# that has learnt one thing completely, the self query, and nothing else.
+# Without a ladder the losses agree with exercise 3 to about one part in a thousand. So the plateau is not a network that learns slowly. It is
+# a network that has learnt one thing completely, the self query, and nothing else.
 #
-# Why is the next step so far? Here is one reason. Suppose every distance from the reference were known, but only up to a relative error.
-# How many questions would be answered rightly?
+# With a ladder five of five Relational Memory Cores leave the floor, and none of five LSTMs: these never pass the first rung, three numbers
+# on a line (3x1), so that a fourth vector is new to them in the test. (The ladder was found with the Relational Memory Core, and not tuned
+# for the LSTM.)
+#
+# Why is the step from the plateau so far? Nobody has shown it, but one part of an answer can be computed. Suppose every distance from the
+# reference were known, but only up to a relative error. How many questions would be answered rightly?
 
 # %% alt="Accuracy against the relative error of the distances for three sizes of the task: at 3 x 2 even 30 percent error leaves most of it, at 8 x 16 ten percent error costs half"
 errors = np.array([0.003, 0.01, 0.03, 0.1, 0.3, 1.0])
@@ -287,36 +296,49 @@ panel.legend()
 plt.show()
 
 # %% [markdown]
-# With three vectors in the plane a rough idea of distance already pays. With eight vectors in sixteen dimensions all distances are alike,
-# and a rough idea pays little: there is hardly a slope to walk up. So let the network begin where roughness pays.
+# With eight vectors in sixteen dimensions all distances are alike, and a network that begins to feel them gains little: at an error of 30 %,
+# a few points. That may well be why the paper's task is slow to learn. At 4 x 4 it does not explain the plateau, for there the same error
+# would still be worth nearly twenty points. There we can only guess: keeping the vectors, finding the one that is labelled
+# $m$, comparing and sorting are of no use one without the other, and with fewer vectors of fewer dimensions each is easier to come by. The
+# guess is not tested here. What is tested is the remedy that it suggests, to begin with an easier task.
 #
 # ## The ladder
 #
 # The *ladder* is a row of rungs, $k$ vectors of $d$ dimensions, each harder than the one before. The inputs always have the layout of the
 # last rung: unused dimensions are zero, labels come from all $N$, and $k$ vectors take $k$ time steps. Since $n$ counts from the nearest,
-# "number 1" means the same on every rung. A rung is passed when the accuracy $a$ on fresh examples has covered a fraction of the way from
-# the rung's own floor to 1:
+# "number 1" means the same on every rung. A rung is passed when the accuracy $a$ on fresh examples has covered a certain fraction, called
+# `passing`, of the way from the rung's own floor to 1:
 #
-# $$\frac{a - 2/k}{1 - 2/k} > 0.35$$
+# $$\frac{a - 2/k}{1 - 2/k} > \text{passing}$$
 #
-# and a quarter of the later steps goes back to earlier rungs, lest they be forgotten. In the package:
+# And in a certain share of the steps, `rehearsal`, earlier rungs are trained again, lest they be forgotten. In the package:
 
 # %%
 course.show(nth.Task.observe, nth.Task._choose)
 
 # %% [markdown]
+# Rungs and the two fractions are settings, and each preset has its own. `quick` made the runs with a ladder above, `ladder` is for the
+# paper's size:
+
+# %%
+for name in ("quick", "ladder"):
+    data = nth.Task.presets[name][1].data
+    rungs = ", ".join(f"{k} x {d}" for k, d in (*data.rungs, (data.objects, data.dimensions)))
+    print(f"{name:6}: passing {data.passing}, rehearsal {data.rehearsal}; {rungs}")
+
+# %% [markdown]
 # ## Training, live
 #
-# Two rungs: three vectors in the plane, then four. The core has four slots and eight heads of eight units; each step draws 256 new
-# examples, so the network never sees one twice. `Trainer` does one step at a time (chapter 2 has the tape that it records, `training.py`
-# the rest). This takes about a minute:
+# Two rungs: three vectors in the plane, then four, with the fractions of `quick`. The core has four slots and eight heads of eight units;
+# each step draws 256 new examples, so the network never sees one twice. `Trainer` does one step at a time (chapter 2 has the tape that it
+# records, `training.py` the rest). This takes most of a minute:
 
 # %%
 task = nth.Task(
     nth.Config(
         model=CoreConfig(mem_slots=4, num_heads=8, head_size=8),
         data=nth.DataConfig(objects=4, dimensions=2, rungs=((3, 2),)),
-        train=TrainConfig(steps=course.fast(2400, 100), batch_size=course.fast(256, 32), learning_rate=1e-3, decay=0.4),
+        train=TrainConfig(steps=course.fast(2000, 100), batch_size=course.fast(256, 32), learning_rate=1e-3, decay=0.2),
     )
 )
 trainer = Trainer(task, seed=0)
@@ -326,7 +348,7 @@ with blas_threads(1):  # these matrices are too small to be shared among cores
         trainer.advance()
         if trainer.step % 100 == 0:
             line = trainer.read()  # means since the last line; moves up the ladder
-            if trainer.step % course.fast(300, 100) == 0:
+            if trainer.step % course.fast(200, 100) == 0:
                 line |= trainer.evaluate()  # 4 x 2, on examples held out
                 print("step {step:4}  rung {rung}  its accuracy {accuracy:5.1%}  held out, 4 x 2: {test_accuracy:5.1%}".format(**line))
             lines.append(line)
@@ -336,7 +358,7 @@ with blas_threads(1):  # these matrices are too small to be shared among cores
 # The package's own picture of such a run, its rungs at the bottom, its floors dashed:
 
 
-# %% alt="Accuracy against steps, all questions and those without self queries: flat on the first floor while on the rung 3 x 2, then, on 4 x 2, a climb past both floors"
+# %% alt="Accuracy against steps, all questions and those without self queries: flat on the first floor for most of the rung 3 x 2, then a climb that goes on, on 4 x 2, past both floors"
 def shown(draw):
     """Displays the picture that draw(path) writes."""
     with tempfile.TemporaryDirectory() as folder:
@@ -350,7 +372,7 @@ shown(lambda path: figures.learning_curve({"RMC": [lines]}, task.references(), [
 # %% [markdown]
 # For hundreds of steps nothing seems to happen, and three vectors are answered as by the guesser, two in three. Then the rung gives way,
 # the ladder goes on to four vectors, and there the accuracy climbs at once: what was learnt with three is of use with four. The green
-# curves above are such a ladder with more rungs, 3 x 1, 3 x 2, 3 x 4 and then 4 x 4, and five times as many steps.
+# curves above are such a ladder with more rungs, 3 x 1, 3 x 2, 3 x 4 and then 4 x 4, and six times as many steps.
 #
 # ## What a longer run reaches
 #
@@ -375,11 +397,10 @@ for name, value in task.references()["test_accuracy"].items():
 # %%
 for group in json.loads((RESULTS / "nth_farthest_ladder.json").read_text())["groups"]:
     accuracies = "{test_accuracy:.1%}, without self {test_accuracy_without_self:.1%}".format(**group["mean"])
-    print(f"{group['config']['model']['core']:>4}: {accuracies} ({len(group['runs'])} seed)")
+    print(f"{group['config']['model']['core']:>4}: {accuracies}, last rung {group['runs'][0]['curve'][-1][2]} ({len(group['runs'])} seed)")
 
 # %% [markdown]
-# The LSTM climbed the same ladder, or should have: it never left the first rung, so eight vectors were new to it in the test. (The ladder
-# was found with the Relational Memory Core, and not tuned for the LSTM.)
+# The LSTM never left the first rung here either, so eight vectors were new to it in the test.
 #
 # Does the network of $4 \times 4$ measure distances, or has it found a third trick? If it measures them, up to some error, it must fail
 # where two distances are nearly equal, and be right where they are far apart. For each question we take the *gap*: how far the right
@@ -484,29 +505,30 @@ course.show(analysis.read, analysis.put)
 # First by hand. Right after the reference we set one slot back to the row with which it began, which the network knows well, and read on:
 
 # %%
-questions, seen, held = attention.look(network, analysis.held_out(task, course.fast(10_000, 200)))  # held (B, N): the holders
-first = (network.core.initial_state(len(held)),)
+questions = analysis.held_out(task, course.fast(10_000, 200))
+first = (network.core.initial_state(len(questions.marked)),)
 
 
-def without(slots):
-    """Which questions are answered rightly (B,) when these slots are reset right after the reference came."""
+def without(slots, steps):
+    """Which questions are answered rightly (B,) when these slots are reset right after the step that `steps` (B,) has for each question."""
 
     def change(t, state):
-        now = (questions.marked == t)[:, None] & np.isin(np.arange(4), slots)  # (B, N): the rows to replace
+        now = (steps == t)[:, None] & np.isin(np.arange(4), slots)  # (B, N): the rows to replace
         return analysis.put(state, now, first)
 
     state = analysis.read(network, questions.inputs, change=change)
     return analysis.answer(network, state).argmax(axis=-1) == questions.targets
 
 
-[f"slot {slot + 1}: {without([slot]).mean():.1%}" for slot in range(4)]
+[f"slot {slot + 1}: {without([slot], questions.marked).mean():.1%}" for slot in range(4)]
 
 # %% [markdown]
 # Every slot is missed, none is missed fatally. Now the whole set, over all held-out questions:
 #
-# - **wiped**: the four slots one by one, then the holders, then *as many other slots at random*. Without that last row one could not say
-#   whether it was the holders that mattered or any slots. They are *reset* right after the reference, or *swapped*, at the end, for the
-#   same slot's row from another sequence, which looks as usual but says nothing about this one.
+# - **wiped**: the four slots one by one, then the holders, then *as many other slots at random*; with two holders of four these are always the
+#   other two. Without that last row one could not say whether it was the holders that mattered or any slots. They are *reset* right after
+#   the reference, or *swapped*, at the end, for the same slot's row from another sequence, which looks as usual but says nothing about this
+#   one.
 # - **cut**: no slot may attend to something (everything, all slots, the input, the holders, as many other slots) at all steps before the
 #   reference, or after it. To itself it always may, and the gates see the input as ever.
 
@@ -532,20 +554,44 @@ for test, how, names in (("wiped", "reset", ("holders", "controls")), ("cut", "a
 #
 # An experiment like this can deceive in its own ways. We look at two.
 #
-# **Is the control fair?** The holders are the same slots again and again, and perhaps these are missed more whatever they hold. A fairer
-# control is the *same two slots*, in questions where they are the holders and in questions where they are not:
+# **Is the control fair?** Which slots hold the reference is not left to chance. Here is how often each slot is among the two that take in the
+# most of a vector, for each label that the vector may have:
 
 # %%
-print("holders, of all questions:", ", ".join(f"slot {k + 1} in {share:.0%}" for k, share in enumerate(held.mean(axis=0))))
-for pair in itertools.combinations(range(4), 2):
-    right, holds = without(pair), (held == np.isin(np.arange(4), pair)).all(axis=1)
-    when = f"when they are the holders ({holds.mean():3.0%}) {right[holds].mean():.1%}, otherwise {right[~holds].mean():.1%}"
-    print(f"reset slots {pair[0] + 1} and {pair[1] + 1}: {when}")
+seen = analysis.traces(network, questions.inputs)
+labels = nth.decode(questions.inputs, task.layout)[0]  # (B, T)
+took = [analysis.holders(analysis.shares(seen, np.full(len(labels), t))) for t in range(4)]
+took = np.stack(took, axis=1)  # (B, T, N): whether a slot is one of those that took in most of the vector of step t
+for label in range(4):
+    often = took[labels == label].mean(axis=0)
+    print(f"vectors with label {label}:", ", ".join(f"slot {slot + 1} {share:3.0%}" for slot, share in enumerate(often)))
 
 # %% [markdown]
-# The doubt was justified: slot 2, the one that is missed most, is also most often among the holders. Part of the difference is slot 2's.
-# But not all of it: most pairs are missed more when they are the holders than when they are not. So there is something in the first line
-# of the list above, and less than it seemed.
+# The slots have shared out the labels: their shares of the intake differ little, but in the same way each time. So *which slot* is reset and
+# *which vector* it holds go together. Slot 2, the one that is missed most, takes in nearly everything that is labelled 1.
+#
+# A fairer comparison takes *the same two slots after the same step*: how much less is right when they took in that step's vector than when
+# it went to others? And to see whether it is the reference that counts, we do so at all steps, apart for those at which the reference came
+# and those at which another vector came:
+
+# %%
+differences = {"the reference": [], "another vector": []}
+for t, pair in itertools.product(range(4), itertools.combinations(range(4), 2)):
+    right = without(pair, np.full(len(labels), t))
+    theirs = (took[:, t] == np.isin(np.arange(4), pair)).all(axis=1)  # (B,): these two slots took it in
+    for name, some in (("the reference", questions.marked == t), ("another vector", questions.marked != t)):
+        if (some & theirs).any():
+            difference = right[some & theirs].mean() - right[some & ~theirs].mean()
+            differences[name].append((difference, (some & theirs).sum()))  # and how many questions it rests on
+for name, found_here in differences.items():
+    values, counts = zip(*found_here, strict=True)
+    print(f"reset after {name} came: {100 * np.average(values, weights=counts):+.1f} points where these two slots took it in")
+
+# %% [markdown]
+# Of the ten points between holders and controls less than half is left, and a part of that is lost with any vector; about three points are
+# the reference's own. So there is something in the first line of the list above, and much less than it seemed. One doubt stays: as the label
+# decides so much, "these slots took it in" says nearly the same here as "it has one of these labels", and our tests cannot tell the two
+# apart.
 #
 # **What does the average hide?** Where the reference comes first, nothing is before it, and where it comes last, nothing after it; there
 # nothing was cut at all. So we cut once more by hand, apart for each step at which the reference may come. `analysis.cuts` gives the
@@ -566,7 +612,7 @@ def by_step(what, cut):
 periods = {
     "before the reference": lambda t: t < questions.marked,
     "after the reference": lambda t: t > questions.marked,
-    "always": lambda t: np.full(len(held), True),
+    "always": lambda t: np.full(len(questions.marked), True),
 }
 figure, panels = plt.subplots(1, 3, figsize=(10, 3.3), sharey=True)
 for panel, (period, cut) in zip(panels, periods.items(), strict=True):
@@ -606,12 +652,12 @@ course.show(nth.draw, analysis.cuts)
 # ## To take along
 #
 # - Before you read an accuracy, find out what can be had without solving the task. Here $2/N$ for the self query, and more for ranking
-#   lengths.
+#   norms.
 # - A plateau can be a solution: of the easy part. Its loss, compared with a formula, says which.
 # - A ladder starts where a rough idea pays. What is learnt there is of use above.
 # - A map of attention is a place to look for hypotheses. Causes are found by taking something away, beside a control, and with a thought
 #   for what else that takes away.
 #
 # **Further.** Why does counting from the *farthest* ("nth farthest" taken literally) make the ladder harder to climb? What would the
-# second floor be if all vectors had the same length, on a sphere, and how would you expect the plateau to change? Which control would you
+# second floor be if all vectors had the same norm, on a sphere, and how would you expect the plateau to change? Which control would you
 # want for "cut before the reference"? Does the network that you trained above pass the test of the gap?

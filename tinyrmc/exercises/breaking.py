@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 
@@ -60,6 +61,12 @@ def _naive_softmax(x):
             -np.log(_at_targets(_naive_softmax(logits), targets)).mean()
         ),
         "the softmax is still taken twice, and exp overflows": lambda logits, targets: cross_entropy(_naive_softmax(logits), targets),
+        "the largest logit is subtracted in the sum of exponentials, but not from the right class's logit": lambda logits, targets: (
+            cross_entropy(logits, targets) - logits.max(axis=-1).mean()
+        ),
+        "the largest of all rows is subtracted: in the others all exponentials may vanish": lambda logits, targets: (
+            np.log(np.exp(logits - logits.max()).sum(axis=-1)) - _at_targets(logits - logits.max(), targets)
+        ).mean(),
         "the losses of the examples are added up, not averaged": lambda logits, targets: cross_entropy(logits, targets) * len(targets),
         "the sign is wrong: it grows with the probability of the right class": lambda logits, targets: -cross_entropy(logits, targets),
     },
@@ -80,9 +87,9 @@ def _attending(rng):
     return [case(3, 4, 9, 2), case(4, 4, 4, 4), case(2, 6, 3, 6), case(1, 5, 2, 3)]
 
 
-def _attend(M, x, W_q, W_k, W_v, upside_down=False, over_queries=False, deaf=False):
+def _attend(M, x, W_q, W_k, W_v, upside_down=False, over_queries=False, deaf=False, width=None):
     Z = np.concatenate([M, x[None]])
-    scores = M @ W_q @ ((M if deaf else Z) @ W_k).T / math.sqrt(W_k.shape[-1]) ** (-1 if upside_down else 1)
+    scores = M @ W_q @ ((M if deaf else Z) @ W_k).T / math.sqrt(width or W_k.shape[-1]) ** (-1 if upside_down else 1)
     return softmax(scores, axis=0 if over_queries else 1) @ ((M if deaf else Z) @ W_v)
 
 
@@ -100,7 +107,13 @@ def _attend(M, x, W_q, W_k, W_v, upside_down=False, over_queries=False, deaf=Fal
             "deaf": "the input is still not among the rows that are looked at",
         },
         _attend,
-    ),
+    )
+    | {
+        "the scores are not scaled at all": lambda *case: _attend(*case, width=1),
+        "the scores are divided by the root of the memory's width F, not of the keys'": lambda M, *others: (
+            _attend(M, *others, width=M.shape[1])
+        ),
+    },
 )
 def attend(M, x, W_q, W_k, W_v):
     """Equation 2 with one head: M (N, F), x (F,), W_q and W_k (F, K), W_v (F, V) -> (N, V)."""
@@ -120,6 +133,15 @@ def _processed(rng):
     return [case(3, 4, 2), case(4, 4, 3), case(2, 8, 2, scale=30.0), case(1, 6, 2)]
 
 
+def _normalised(x, gain, offset, axis=-1, inside=0.0, outside=0.0):
+    d = x - x.mean(axis=axis, keepdims=True)
+    return gain * d / (np.sqrt((d * d).mean(axis=axis, keepdims=True) + inside) + outside) + offset
+
+
+def _mlp(z, layers, relu=True):
+    return equations.mlp(np, z, layers) if relu else functools.reduce(lambda y, layer: y @ layer[0] + layer[1], layers, z)
+
+
 def _process(z, layers, gain, offset, shared=False, rectified=False, joint=False):
     y = z
     for number, (weight, bias) in enumerate(layers[:1] * len(layers) if shared else layers):
@@ -127,8 +149,7 @@ def _process(z, layers, gain, offset, shared=False, rectified=False, joint=False
         if rectified or number < len(layers) - 1:
             y = np.maximum(y, 0)
     if joint:
-        d = y + z - (y + z).mean()
-        return gain * d / np.sqrt((d * d).mean() + 1e-5) + offset
+        return _normalised(y + z, gain, offset, axis=None, inside=1e-5)
     return equations.layer_norm(np, y + z, gain, offset)
 
 
@@ -146,7 +167,20 @@ def _process(z, layers, gain, offset, shared=False, rectified=False, joint=False
             "joint": "mean and variance are still those of all slots together",
         },
         _process,
-    ),
+    )
+    | {
+        "z is not added to the MLP's result": lambda z, layers, gain, offset: _normalised(_mlp(z, layers), gain, offset, inside=1e-5),
+        "there is no ReLU between the layers either": lambda z, layers, gain, offset: (
+            _normalised(_mlp(z, layers, relu=False) + z, gain, offset, inside=1e-5)
+        ),
+        "each unit is normalised over the slots, not each slot over its units": lambda z, layers, gain, offset: (
+            _normalised(_mlp(z, layers) + z, gain, offset, axis=0, inside=1e-5)
+        ),
+        "epsilon is left out": lambda z, layers, gain, offset: _normalised(_mlp(z, layers) + z, gain, offset),
+        "epsilon is added to the root of the variance, not to the variance": lambda z, layers, gain, offset: (
+            _normalised(_mlp(z, layers) + z, gain, offset, outside=1e-5)
+        ),
+    },
 )
 def process(z, layers, gain, offset):
     """g_psi of equation 7, layer_norm(MLP(z) + z): z (N, F), layers [(weight (F, F), bias (F,)), ...], gain, offset (F,) -> (N, F).
@@ -174,7 +208,7 @@ def _squashes(x, m):
 
 
 def _writes_by_a_gate(x, m):
-    return p.sigmoid(x) * m + p.tanh(x)
+    return p.sigmoid(x) * m - p.tanh(x)  # derivatives of both signs
 
 
 def _forgets_all(x, m):
@@ -186,7 +220,7 @@ def _sequences(rng):
     return [(step, rng.normal(size=(T, 3)), rng.normal(size=3)) for step, T in zip(steps, (4, 5, 3, 2), strict=True)]
 
 
-def _influence(step, inputs, memory, detached=False, squared=False, absolute=False):
+def _influence(step, inputs, memory, detached=False, squared=False, measure=np.linalg.norm):
     with Tape() as tape:
         xs = [tape.watch(x) for x in inputs]
         for x in xs:
@@ -194,7 +228,7 @@ def _influence(step, inputs, memory, detached=False, squared=False, absolute=Fal
             memory, last = memory.detach() if detached else memory, memory
         loss = p.sum(last * last if squared else last)
     gradients = tape.gradient(loss, xs, strict=False)
-    return np.array([abs(g).sum() if absolute else np.linalg.norm(g) for g in gradients])
+    return np.array([measure(g) for g in gradients])
 
 
 @exercise(
@@ -206,7 +240,10 @@ def _influence(step, inputs, memory, detached=False, squared=False, absolute=Fal
     mistakes={
         "the memory is still cut from the tape after each step": lambda *case: _influence(*case, detached=True),
         "the sum of the squares is differentiated, not the sum": lambda *case: _influence(*case, squared=True),
-        "absolute values are added up, in place of the norm": lambda *case: _influence(*case, absolute=True),
+        "absolute values are added up, in place of the norm": lambda *case: _influence(*case, measure=lambda g: abs(g).sum()),
+        "the gradient's entries are added up as they are, in place of its norm": lambda *case: _influence(*case, measure=np.sum),
+        "the largest entry is taken, in place of the norm": lambda *case: _influence(*case, measure=lambda g: abs(g).max()),
+        "the root is missing: that is the square of the norm": lambda *case: _influence(*case, measure=lambda g: (g * g).sum()),
     },
 )
 def influence(step, inputs, memory):

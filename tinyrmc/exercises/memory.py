@@ -34,6 +34,9 @@ def _updates(rng):
         "the forget and the input gate have changed places": lambda f, i, m, candidate, forget_bias: (
             sigmoid(i + forget_bias) * m + sigmoid(f) * candidate
         ),
+        "the memory and the candidate have changed places": lambda f, i, m, candidate, forget_bias: (
+            update_memory(f, i, candidate, m, forget_bias)
+        ),
         "the forget bias is left out": lambda f, i, m, candidate, forget_bias: sigmoid(f) * m + sigmoid(i) * candidate,
         "the forget bias is given to the input gate": lambda f, i, m, candidate, forget_bias: (
             sigmoid(f) * m + sigmoid(i + forget_bias) * candidate
@@ -107,6 +110,8 @@ def _from_input(x, w):
             (x * w)[:, None] + h * u + b
         ),
         "there is no sigmoid": lambda x, h, w, u, b: _from_input(x, w) + (h @ u)[..., None] + b,
+        "the bias b is left out": lambda x, h, w, u, b: memory_gate(x, h, w, u, 0.0),
+        "w and u have changed places": lambda x, h, w, u, b: memory_gate(x, h, u, w, b),
         "all slots of an example have the same gate: the slots' own part is averaged": lambda x, h, w, u, b: sigmoid(
             _from_input(x, w) + (h @ u).mean(axis=1, keepdims=True)[..., None] + b + np.zeros((*h.shape[:2], 1))
         ),
@@ -114,7 +119,7 @@ def _from_input(x, w):
     },
 )
 def memory_gate(x, h, w, u, b):
-    """The open part of a "memory" gate, one number in [0, 1] for each slot: sigma of x w + h u + b.
+    """A "memory" gate, one number in [0, 1] for each slot: sigma of x w + h u + b.
 
     x (B, F) the input, h (B, N, F), w and u (F,), b a number -> (B, N, 1).
     """
@@ -152,6 +157,12 @@ def _without_g_psi(x, m, h, p):
     return _finish(equations.multi_head_attention(np, m, x, p["W_q"], p["W_k"], p["W_v"]), x, m, h, p)
 
 
+def _opened_twice(x, m, h, p):
+    f, i, o = (sigmoid(equations.gate(np, x, h, p[f"W_{gate}"], p[f"U_{gate}"], p[f"b_{gate}"])) for gate in "fio")
+    after = update_memory(f, i, m, _candidate(m, x, p), p["forget_bias"])
+    return after, output(o, after)
+
+
 def _swapped(p):
     return p | {f"{letter}_{one}": p[f"{letter}_{other}"] for letter in "WUb" for one, other in ("fi", "if")}
 
@@ -173,6 +184,13 @@ def _swapped(p):
         "h is made without the tanh of equation 8": lambda x, m, h, p: _finish(
             _candidate(m, x, p), x, m, h, p, lambda o, before, after: sigmoid(o) * after
         ),
+        "h is the memory itself: so it is in the released code, equation 8 has a gate and a tanh": lambda x, m, h, p: _finish(
+            _candidate(m, x, p), x, m, h, p, lambda o, before, after: after
+        ),
+        "tanh is applied to the candidate: the released code does that, equation 7 does not": lambda x, m, h, p: _finish(
+            np.tanh(_candidate(m, x, p)), x, m, h, p
+        ),
+        "the sigmoid is taken twice: `update_memory` and `output` take pre-activations": _opened_twice,
         "the slots of h attend, not those of m": lambda x, m, h, p: _finish(_candidate(h, x, p), x, m, h, p),
         "the input is not among the rows that are looked at": lambda x, m, h, p: _finish(_candidate(m, x, p, appended=False), x, m, h, p),
         "what attention brings is written without g_psi": _without_g_psi,

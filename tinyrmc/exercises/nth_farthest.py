@@ -50,7 +50,9 @@ def _without_m(x, labels, n, m):
         "m is taken for a time step, not for a label": lambda x, labels, n, m: _nth(np.linalg.norm(x - x[m], axis=-1), labels, n),
         "the order begins with the farthest": lambda x, labels, n, m: _nth(-_distances(x, labels, m), labels, n),
         "m itself is left out of the order": _without_m,
-        "lengths are compared, the distances from the origin, not those from m": lambda x, labels, n, m: _nth(
+        "n is taken to count from 1": lambda x, labels, n, m: _nth(_distances(x, labels, m), labels, n - 1),
+        "the distance is given, not the label of the vector that has it": lambda x, labels, n, m: np.sort(_distances(x, labels, m))[n],
+        "norms are compared, the distances from the origin, not those from m": lambda x, labels, n, m: _nth(
             np.linalg.norm(x, axis=-1), labels, n
         ),
         "the norm runs over the vectors, not over the coordinates of each": lambda x, labels, n, m: _nth(
@@ -96,6 +98,9 @@ def _rows(x, label, n, m, last_only=False):
         "np.concatenate([x, ..., ..., ...], axis=1), in the order x, label, n, m.",
     ],
     mistakes={
+        "the label stands before the vector": lambda x, labels, n, m, N: np.concatenate(
+            [np.eye(N)[labels], _rows(x, np.empty((len(x), 0)), np.eye(N)[n], np.eye(N)[m])], axis=1
+        ),
         "m stands before n": lambda x, labels, n, m, N: _rows(x, np.eye(N)[labels], np.eye(N)[m], np.eye(N)[n]),
         "the time step is written in the label's place": lambda x, labels, n, m, N: _rows(
             x, np.eye(N)[np.arange(len(x))], np.eye(N)[n], np.eye(N)[m]
@@ -132,6 +137,8 @@ def encode(x, labels, n, m, N):
         "the guesses are spread over all vectors, m among them": lambda N: (1 / N + (N - 1) / N**2, 1 / N, (N - 1) / N * math.log(N)),
         "the self query is not known either": lambda N: (1 / N, 1 / N, math.log(N)),
         "the loss is taken over the other questions alone": lambda N: (2 / N, 1 / (N - 1), math.log(N - 1)),
+        "the accuracies are in percent: 0.25, not 25": lambda N: (200 / N, 100 / (N - 1), (N - 1) / N * math.log(N - 1)),
+        "in the loss a guess is spread over N labels, but m is not among them": lambda N: (2 / N, 1 / (N - 1), (N - 1) / N * math.log(N)),
         "the loss is in bits, with the logarithm to base 2": lambda N: (2 / N, 1 / (N - 1), (N - 1) / N * math.log2(N - 1)),
     },
 )
@@ -147,7 +154,8 @@ def _answers(rng):
         return answers, targets, rng.random(count) < share
 
     few = np.arange(6), np.array([0, 1, 2, 4, 5, 3]), np.arange(6) < 4
-    return [case(100, 0.5, 0.25), case(40, 0.2, 0.0), case(60, 0.7, 0.9), few, (np.array([3]), np.array([3]), np.array([False]))]
+    two = np.array([3, 1]), np.array([3, 2]), np.array([False, True])
+    return [case(100, 0.5, 0.25), case(40, 0.2, 0.5), case(60, 0.7, 0.9), few, two]
 
 
 @exercise(
@@ -158,9 +166,8 @@ def _answers(rng):
             (answers == targets) & ~is_self
         ).mean(),
         "the self queries are still among them": lambda answers, targets, is_self: (answers == targets).mean(),
-        "only the self queries are looked at": lambda answers, targets, is_self: (
-            (answers == targets)[is_self].sum() / max(is_self.sum(), 1)
-        ),
+        "only the self queries are looked at": lambda answers, targets, is_self: (answers == targets)[is_self].mean(),
+        "it is the share of wrong answers, not of right ones": lambda answers, targets, is_self: (answers != targets)[~is_self].mean(),
         "the self queries are counted as right": lambda answers, targets, is_self: ((answers == targets) | is_self).mean(),
     },
 )
