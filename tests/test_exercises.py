@@ -133,6 +133,12 @@ def test_a_case_is_shown_as_python_writes_it(case, shown):
     assert shown in exercise(cases=lambda rng: [case], hints=[], mistakes={})(echo).judge(lambda *_: 2).text
 
 
+@pytest.mark.parametrize("change", [lambda x: x.reverse(), lambda x: x.pop(), lambda x: x.clear(), lambda x: x.append(4)])
+def test_an_answer_that_changes_a_list_is_told_so(change):
+    length = exercise(cases=lambda rng: [([1, 2, 3],)], hints=[], mistakes={})(len)
+    assert "it changes its argument obj" in length.judge(lambda x: len([*x]) + bool(change(x))).text
+
+
 def test_only_an_answer_that_is_the_mistake_in_every_case_is_told_so():
     assert "That is" not in times.judge(lambda x, factor: x + factor if factor else x + 1).text
 

@@ -181,6 +181,7 @@ print("written of the new:                ", *written[:, 0].round(2))
 #   (blue is above 0, red below): at each time step one row of numbers, the vector, and then its label, n and m, each as a row of zeros with a
 #   single 1 (*one-hot*, chapter 1).
 # - **Program evaluation.** A small program arrives character by character, and the network writes the number that it computes.
+#   (`for[3]` does what follows it three times.)
 #
 # The paper also has language modelling, and worlds in which the network must act (reinforcement learning). They are yet to come here.
 

@@ -201,7 +201,8 @@ M = np.arange(6.0).reshape(2, 3)
 view = M.T  # (3, 2), rows and columns exchanged
 view[0, 1] = 100  # row 0, column 1 of the view: row 1, column 0 of M
 print(M)
-print("strides in numbers: M", tuple(s // M.itemsize for s in M.strides), " M.T", tuple(s // M.itemsize for s in view.strides))
+for name, array in (("M", M), ("M.T", view)):
+    print("strides of", name, "in numbers:", tuple(stride // array.itemsize for stride in array.strides))  # NumPy counts bytes
 print("the same memory:", np.shares_memory(M, view))
 
 # %% [markdown]
@@ -265,7 +266,7 @@ ex.one_hot.check(one_hot)
 
 # %% [markdown]
 # Multiplied with a memory, a one-hot row *picks* a slot, and two ones at one half each give the mean of two slots. A row of shares that sum
-# to 1 is a softer way of pointing; that is all that attention (chapter 4) adds to this.
+# to 1 is a softer way of pointing. Attention (chapter 4) computes such rows.
 
 # %%
 M = rng.normal(size=(3, 4)).round(1) + 0.0
@@ -289,8 +290,8 @@ print("reordered:", np.array_equal(P @ M, M[order]), " the same either way:", np
 # %% [markdown]
 # ## Several arrays as an index
 #
-# In `M[order]` one array of integers picked rows. *Two* arrays, one for each axis, pick single entries: they are broadcast together like any
-# other arrays, and each pair of integers names one entry. This also works on the left of `=`, where it writes.
+# In `M[order]` one array of integers picked rows. *Two* arrays stand for the first two axes: they are broadcast together like any other
+# arrays, and each pair of integers names one place, in a matrix a single entry. This also works on the left of `=`, where it writes.
 
 # %%
 batch = rng.normal(size=(4, 3, 2)).round(1)  # four examples of three slots
@@ -324,6 +325,6 @@ course.show(equations.append_rows, load_task("nth_farthest").draw)
 # - `reshape` cuts, `swapaxes` exchanges. They are not the same, even where the shape is.
 # - A view shares its numbers with the original.
 #
-# **Further.** Which of the five exercises would still pass if every test used square arrays? `M[..., :, None, :] - M[..., None, :, :]` makes
-# `N` times as many numbers as `M` has: how can squared distances be had from one matrix product instead, and what is lost in rounding? Why
-# does reshaping the transpose of a matrix have to copy?
+# **Further.** In which of the five exercises can a mistake leave the shape as it is, if all arrays are square?
+# `M[..., :, None, :] - M[..., None, :, :]` makes `N` times as many numbers as `M` has: how can squared distances be had from one matrix
+# product instead, and what is lost in rounding? Why does reshaping the transpose of a matrix have to copy?

@@ -140,10 +140,10 @@ figure, panel = plt.subplots(figsize=(9, 3.4))
 names, numbers = ("a", "b", "a b", "tanh(a b)", "loss"), (a, b, product, squashed, loss)
 for output, inputs in entries:
     for value, derivative in inputs:
-        width, bend = output - value - 0.2, 0.45 if output - value > 1 else 0.3
+        width, bend = output - value - 0.2, 0.5 if output - value > 1 else 0.2
         style = {"arrowstyle": "-|>", "color": "0.5", "connectionstyle": f"arc3,rad={-bend}"}
         panel.annotate("", (output - 0.1, 0.22), (value + 0.1, 0.22), arrowprops=style)
-        x, y, plate = (value + output) / 2, 0.27 + 0.75 * bend * width, {"facecolor": "white", "edgecolor": "none", "pad": 1}
+        x, y, plate = (value + output) / 2, 0.27 + 0.77 * bend * width, {"facecolor": "white", "edgecolor": "none", "pad": 1}
         panel.text(x, y, rf"$\times$ {derivative:.2f}", ha="center", va="bottom", color="C0", bbox=plate)
 box = {"boxstyle": "round", "facecolor": "0.93", "edgecolor": "0.6"}
 for k, (name, number) in enumerate(zip(names, numbers, strict=True)):
@@ -151,14 +151,14 @@ for k, (name, number) in enumerate(zip(names, numbers, strict=True)):
     panel.text(k, -0.42, f"{gradient[k]:.3f}", ha="center", va="center", color="C1")
 panel.annotate("", (-0.3, -0.72), (4.3, -0.72), arrowprops={"arrowstyle": "-|>", "color": "C1"})
 panel.text(2, -0.8, "the walk back: derivative of the loss by each value", ha="center", va="top", color="C1")
-panel.set(xlim=(-0.6, 4.6), ylim=(-1.05, 1.8))
+panel.set(xlim=(-0.6, 4.6), ylim=(-1.05, 1.95))
 panel.axis("off")
 plt.show()
 
 # %% [markdown]
-# When may value 2 pass on what it has got? When all its uses have paid in. Nothing can be used before it was made, so all its uses stand
-# *later in the list*. Walk the list from its end, and when you come to the entry that made a value, that value's derivative is complete. No
-# graph is searched, nothing is visited twice.
+# When is the derivative by a value complete? When all its uses have paid in: $a$ has two, and gets 2.00 times 0.210 from the one and 0.76
+# times 1.000 from the other. Nothing can be used before it was made, so all uses of a value stand *later in the list*. Walk the list from
+# its end, and when you come to the entry that made a value, its derivative is complete. No graph is searched, nothing is visited twice.
 #
 # **Exercise 4.** The walk. Values are numbered in the order in which they were made, and the last is the loss, whose derivative by itself is 1.
 # One of the cases adds a number to itself, and the sum to itself, and so on, sixteen times: 16 entries, but $2^{16}$ or 65,536 paths from the
@@ -168,7 +168,9 @@ plt.show()
 
 # %%
 def backward(entries, count):
-    """entries [(output, [(input, derivative of output by input), ...]), ...] -> the derivatives of the loss by all `count` values."""
+    """entries [(output, [(input, derivative of output by input), ...]), ...]
+    -> the derivatives of the loss by all `count` values.
+    """
     ...
 
 
@@ -248,7 +250,8 @@ for step in range(course.fast(2001, 201)):
         weight -= 0.1 * g
     if step in (0, 50, 200, 2000):
         curves[step], losses[step] = guess.data, float(loss.data)
-print(len(tape.entries), "entries on each tape; loss", ", ".join(f"{value:.4f} after {step} steps" for step, value in losses.items()))
+print(len(tape.entries), "entries on each tape")
+print("loss after", ", ".join(f"{step} steps: {value:.4f}" for step, value in losses.items()))
 
 # %% alt="The sine and what the network makes of it at the start, after 50, 200 and 2000 steps: it comes closer until the two lines lie on each other"
 figure, panel = plt.subplots(figsize=(7, 3.2))
@@ -267,6 +270,8 @@ plt.show()
 # and a mistake is told where it is made. We read it in the order in which things happen.
 #
 # ### An array on a tape: `Tensor`
+#
+# From `__add__` on it is one operator after the other: skim.
 
 # %%
 course.show(Tensor)
@@ -307,8 +312,8 @@ course.show(Parameter)
 # ### The rules: `primitives.py`
 #
 # Each operation is a pair of functions. The forward rule returns its result and what the vjp will want (`saved`); the vjp gets $g$ and that.
-# Here are your exercises 1 and 2 in their general form, with tanh before them. `xp` is the array library, NumPy or CuPy; `needs[i]` is `None`
-# where nobody asks for the gradient of argument `i`.
+# Here are your exercises 1 and 2 in their general form, with tanh before them. `xp` is the array library, NumPy or CuPy; `gemm` is `@`;
+# `needs[i]` is `None` where nobody asks for the gradient of argument `i`.
 
 # %%
 course.show(
@@ -323,7 +328,8 @@ course.show(
 # %% [markdown]
 # Compare the last one with your `matmul_vjp`: `ga` and the very last line are it. Above them stand the cases in which an argument is a plain
 # vector, and one in which a stack of matrices meets a single matrix: there the gradient of the single one is a sum over the stack, and one
-# large product does product and sum at once. No rule thinks about broadcasting, and none adds up what was used twice. Others do that.
+# large product does product and sum at once. Apart from that no rule undoes broadcasting, and none adds up what was used twice. Others do
+# that.
 #
 # ### What makes a rule an operation: `Primitive`
 

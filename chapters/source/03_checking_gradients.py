@@ -81,10 +81,11 @@ below.set(xlabel="step", ylabel="cosine with the\ntrue gradient", ylim=(-0.5, 1.
 plt.show()
 
 # %% [markdown]
-# Whoever saw only the upper orange curve would take it for learning. The lower panel shows what is wrong with it: the gradient that is followed
-# has less and less in common with the true one (a cosine of 1 is the same direction, 0 a right angle). Where the outputs $y$ of tanh are
-# negative, $y (1 - y)$ even has the wrong sign. After about a thousand steps this wins for a while, the cosine falls below 0, and the network
-# walks uphill: that is the bump. So derivatives are checked, each by itself, against something that cannot share their mistakes.
+# Whoever saw only the upper orange curve would take it for learning. The lower panel shows what is wrong with it: for most of the way the
+# gradient that is followed has little in common with the true one (a cosine of 1 is the same direction, 0 a right angle). Where the outputs
+# $y$ of tanh are negative, $y (1 - y)$ even has the wrong sign. After about a thousand steps this wins for a while, the cosine falls well
+# below 0, and the network walks uphill: that is the bump. Later the two come closer again. So derivatives are checked, each by itself,
+# against something that cannot share their mistakes.
 #
 # ## Differences, and their two errors
 #
@@ -194,13 +195,16 @@ plt.show()
 # has no imaginary part at all.
 
 # %%
-slope = {"x * x": (lambda x: x * x), "abs(x) ** 2": (lambda x: abs(x) ** 2), "sqrt(x * x)": (lambda x: np.sqrt(x * x)), "abs(x)": abs}
-for name, function in slope.items():
-    print(f"{name:<12} at 3: value {function(3.0):g}, slope by the complex step {np.imag(function(3 + 1e-30j)) / 1e-30:g}")
+functions = {"x * x": lambda x: x * x, "abs(x) ** 2": lambda x: abs(x) ** 2}
+functions |= {"sqrt(x * x)": lambda x: np.sqrt(x * x), "abs(x)": abs}
+for name, function in functions.items():
+    slope = np.imag(function(3 + 1e-30j)) / 1e-30
+    print(f"{name:<12} at 3: value {function(3.0):g}, slope by the complex step {slope:g}")
 
 # %% [markdown]
-# Two functions with the same values on the real line, and the check would find fault with the wrong one of them. Absolute values also hide
-# inside others: in `np.var`, in norms, in a square root of $|x|^2$. So the equations of this project use none of them.
+# Each pair is one function on the real line, and its derivative there is 6, or 1. Where it is written with `abs`, the complex step says 0,
+# and the check would reject a rule that is right. Absolute values also hide inside others: in `np.var`, in norms, in a square root of
+# $|x|^2$. So the equations of this project use none of them.
 #
 # **Exercise 3.** The variance of every row, as layer norm needs it (chapter 6), so that it is also right for complex numbers. It is the
 # *biased* variance: the mean of the squared distances.
@@ -226,8 +230,8 @@ ex.variance.check(variance)
 # unlikely. If $f$ gives an array, weigh its entries by random numbers $g$ and add them up; then it gives a number.
 #
 # **Exercise 4.** Write the judge: is this vjp right, for this function, at this point? Some of the rules it is tried on are wrong by a
-# millionth, some in a single entry; and slopes lie anywhere between $10^{-12}$ and $10^{17}$, so measure the difference of the two sides by the
-# size of what is added up.
+# millionth, some in a single entry; and slopes lie anywhere between $10^{-12}$ and $10^{17}$, so divide the difference of the two sides by
+# the size of the terms, $\sum_k \left| \frac{\partial f}{\partial x_k} \, v_k \right|$.
 
 
 # %%
@@ -294,7 +298,7 @@ probes = rng.normal(size=(T, B, N, F))  # each entry of each output counts, by a
 
 
 def loss_of(xp, weights):
-    """A number that depends on all outputs of three steps; `weights` are arrays, Parameters or autograd's boxes, as `xp` wants."""
+    """A number that depends on all outputs of three steps. `weights` are what `xp` takes: arrays, or Parameters."""
     parameters = {**weights, "mlp": [(weights["mlp_weight"], weights["mlp_bias"])], "forget_bias": 1.0}
     state, loss = (memory, hidden), 0.0
     for x, probe in zip(inputs, probes, strict=True):
@@ -358,8 +362,8 @@ primitives.tanh.rule = right_rule
 # Both times the worst is the bias of a gate. A gate is a sigmoid, which `equations.py` makes of tanh (chapter 7), so the wrong rule is found
 # wherever it does harm, not only where tanh is written.
 #
-# Another common mistake needs no wrong rule: a state that is cut off the tape between steps, so that nothing is learnt about what happened
-# before. The outputs are exactly the same, only the gradient is too small:
+# Another common mistake needs no wrong rule: a memory that is cut off the tape between steps, so that the gradient does not reach what was
+# written before. The outputs are exactly the same, but a part of the gradient is missing:
 
 
 # %%
@@ -434,8 +438,8 @@ course.show(gradcheck)
 # %% [markdown]
 # - The first lines sort out what can move: float64 arrays and Parameters. Integers and masks are passed on as they are. float32 is refused.
 # - Then one run on a tape; `_scalar` weighs a result that is not a number, by the same random weights every time.
-# - `compare` moves everything that can move at once, by $ih$ along `directions`, and sets the slope beside the sum of gradient times direction.
-#   The error is measured by the size of the terms, as in exercise 4.
+# - `compare` moves everything that can move at once, by $ih$ along `directions` (`_moved` does it to Parameters), and sets the slope beside
+#   the sum of gradient times direction. The error is measured by the size of the terms, as in exercise 4.
 # - If it is too large, each argument is moved alone, to name the worst.
 #
 # `checking.py` has one thing more. Run the complex step through the walk back itself, and the imaginary part of the gradient is the Hessian (the table

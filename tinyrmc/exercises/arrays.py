@@ -25,6 +25,9 @@ from .exercise import exercise
             M - M.mean(axis=-1)
         ),
         "the mean is taken over the slots, unit by unit, not within each slot": lambda M: M - M.mean(axis=-2, keepdims=True),
+        "the axis is counted from the front: axis=0 are the slots of a single memory, but the examples of a batch": lambda M: (
+            M - M.mean(axis=0, keepdims=True)
+        ),
         "the axis is counted from the front: axis=1 are the units of a single memory, but the slots of a batch": lambda M: (
             M - M.mean(axis=1, keepdims=True)
         ),

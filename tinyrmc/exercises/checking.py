@@ -61,6 +61,9 @@ def _entry_by_entry(difference):
         "the step is not the h that was given, whose error belongs to the answer": _entry_by_entry(
             lambda f, x, step, h: (f(x + 1e-5 * step) - f(x - 1e-5 * step)) / 2e-5
         ),
+        "all entries are moved at once: a single number comes out, the sum of all derivatives": lambda f, x, h: (
+            (f(x + h) - f(x - h)) / (2 * h)
+        ),
         "all entries are moved at once, and every place gets the same sum": lambda f, x, h: np.full(
             x.shape, (f(x + h) - f(x - h)) / (2 * h)
         ),
@@ -107,6 +110,7 @@ def central_difference(f, x, h):
         "differences are taken: nearly right, and no closer than rounding allows": _entry_by_entry(
             lambda f, x, step: (f(x + 1e-5 * step) - f(x - 1e-5 * step)) / 2e-5
         ),
+        "all entries are moved at once: a single number comes out, the sum of all derivatives": lambda f, x: f(x + 1e-30j).imag / 1e-30,
         "all entries are moved at once, and every place gets the same sum": lambda f, x: np.full(x.shape, f(x + 1e-30j).imag / 1e-30),
     },
     tolerance=1e-12,

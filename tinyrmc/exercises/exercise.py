@@ -225,7 +225,7 @@ def _same(before, after) -> bool:
     if isinstance(before, np.ndarray):
         return np.array_equal(before, after, equal_nan=before.dtype.kind in "fc")
     if isinstance(before, (tuple, list)):
-        return all(map(_same, before, after))
+        return len(before) == len(after) and all(map(_same, before, after))
     if isinstance(before, dict):
         return before.keys() == after.keys() and all(_same(before[key], after[key]) for key in before)
     return callable(before) or before == after
