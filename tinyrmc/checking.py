@@ -7,7 +7,7 @@ whole unrolled network. Run the same trick over `backward` and it yields Hessian
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import contextmanager
 
 import numpy as np
@@ -52,16 +52,27 @@ def _scalar(result, rng):
     return total
 
 
-def gradcheck(function: Callable, *inputs, parameters: Sequence[Parameter] = (), seed: int = 0, tolerance: float = 1e-10) -> float:
+def gradcheck(
+    function: Callable,
+    *inputs,
+    parameters: Sequence[Parameter] | Mapping[str, Parameter] = (),
+    seed: int = 0,
+    tolerance: float = 1e-10,
+) -> float:
     """Check `tape.backward` through function(*inputs) against the complex step; returns the largest relative error.
 
     `inputs` are float64 arrays (integer and bool arrays are passed on unchanged) or Parameters; `parameters` are further float64
-    Parameters that the function uses without being given them (`module.astype(np.float64)` makes such a copy of a network). A result that
-    is not a scalar is contracted with random weights. AssertionError names the worst argument, both numbers and the seed. TypeError:
-    something is not float64. On NumPy only.
+    Parameters that the function uses without being given them (`module.astype(np.float64)` makes such a copy of a network), by name if they
+    are to be named (`dict(module.named_parameters())`). A result that is not a scalar is contracted with random weights. AssertionError
+    names the worst argument, both numbers and the seed. TypeError: something is not float64. On NumPy only.
     """
     inputs = [x if isinstance(x, Parameter) else np.asarray(x) for x in inputs]
-    parameters = [*(x for x in inputs if isinstance(x, Parameter)), *parameters]
+    given = [x for x in inputs if isinstance(x, Parameter)]
+    names = [f"parameter {k}" for k in range(len(given) + len(parameters))]
+    if isinstance(parameters, Mapping):
+        names[len(given) :] = [f"parameter {name!r}" for name in parameters]
+        parameters = parameters.values()
+    parameters = [*given, *parameters]
     moving = [k for k, x in enumerate(inputs) if x.dtype.kind == "f" and not isinstance(x, Parameter)]
     for x in [*(inputs[k] for k in moving), *parameters]:
         if x.dtype != np.float64:
@@ -95,9 +106,10 @@ def gradcheck(function: Callable, *inputs, parameters: Sequence[Parameter] = (),
         return error
     one_by_one = [compare([v if k == only else 0 * v for k, v in enumerate(directions)]) for only in range(len(directions))]
     only, (error, ours, exact) = max(enumerate(one_by_one), key=lambda item: item[1][0])
-    name = f"input {moving[only]}" if only < len(moving) else f"parameter {only - len(moving)}"
+    name = [*(f"input {k}" for k in moving), *names][only]
     raise AssertionError(
-        f"gradient check failed, worst at {name} of shape {directions[only].shape}: backward gives {ours!r}, the complex step {exact!r},\n"
+        f"gradient check failed, worst at {name} of shape {directions[only].shape}:\n"
+        f"backward gives {ours!r}, the complex step {exact!r},\n"
         f"relative error {error:.2e} over tolerance {tolerance:.0e}, seed {seed}"
     )
 

@@ -257,8 +257,8 @@ course.show(equations.update_memory, equations.output)
 
 # %% [markdown]
 # To read, this page is enough. To work with it, `make lab` in the project's folder opens all chapters in JupyterLab. Run the cells from the top
-# (Shift+Enter), change what you like, and run them again. Each chapter runs in less than two minutes on two cores, with no network and no
-# GPU; where something is long, it says so.
+# (Shift+Enter), change what you like, and run them again. Lines of code are up to 140 characters long: Ctrl+B hides the list of files, which
+# makes room for them. Each chapter runs in less than two minutes on two cores, with no network and no GPU; where something is long, it says so.
 #
 # **Exercises.** A cell holds a function whose body is three dots, and below it a `check`. Left as it is, the check says "not attempted" and the
 # chapter goes on: later cells never need your answer. Here is one to try it on.

@@ -90,7 +90,7 @@ class Exercise:
             except Wrong as problem:
                 return Verdict("wrong", f"{problem}, {self._describe(number, case)}{self._diagnosis(answer, cases)}")
             if found is None:
-                return Verdict("not attempted", "the function returns nothing yet (if it should: has it a `return`?)")
+                return Verdict("not attempted", "the function returns nothing yet (is a `return` missing?)")
         return Verdict("right", f"{len(cases)} cases agree")
 
     def _try(self, answer, case):
