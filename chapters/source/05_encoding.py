@@ -173,8 +173,8 @@ ex.weights_behind.check(weights_behind)
 # An experiment below is a small function. It takes an attention function `A` and queries, keys and values, and returns two arrays that must
 # be the same: what is found, and what is expected. It is tried on four cases, among them one where all sizes are equal, so that a forgotten
 # transpose does not show in the shapes, and one with a single key. And it is tried on *your* functions of exercises 1, 3 and 4, right or
-# wrong, once they are written. Until then the solutions stand in, and a line says so (run the cells from here on again when you have written
-# one):
+# wrong, once they are written. Until then the solutions stand in, and a line says so (run the cells from here on again when you have
+# written one):
 
 
 # %%
@@ -312,11 +312,11 @@ plt.show()
 # %% [markdown]
 # (Here, too, the conclusions to be drawn "are limited", as the paper said above: the map is of one step.)
 #
-# The last line has a price. **Slots that are equal stay equal**: they ask the same, so they are told the same. A memory that begins
-# with zeros in all slots has $N$ copies of one slot for ever, which is a memory with one slot. The paper's "suppose then that $M$ is some
-# randomly initialised memory" avoids it. Below, equation 2 is applied again and again, to a new random input each time, once from a memory
-# of zeros and once from a random one. Drawn is how far the slots lie apart, as a part of their size: the standard deviation over the slots,
-# averaged over the units, divided by the root of the mean square of the whole memory.
+# The last experiment above the picture has a price. **Slots that are equal stay equal**: they ask the same, so they are told the same. A
+# memory that begins with zeros in all slots has $N$ copies of one slot for ever, which is a memory with one slot. The paper's "suppose then
+# that $M$ is some randomly initialised memory" avoids it. Below, equation 2 is applied again and again, to a new random input each time,
+# once from a memory of zeros and once from a random one. Drawn is how far the slots lie apart, as a part of their size: the standard
+# deviation over the slots, averaged over the units, divided by the root of the mean square of the whole memory.
 
 # %% alt="How far slots lie apart, relative to their size, over eight inputs: exactly zero all the time for a memory that began with zeros; from a random memory it falls by orders of magnitude but is not zero"
 steps = 8
@@ -362,8 +362,8 @@ differences = attempt(
 #
 # All of this is true of *many* functions. Two experiments pin down the size of the scores: the root of $d_k$, and weights known by hand.
 # With every entry of queries and keys written down four times, a dot product is four times as large and the root twice as large, so the
-# scores double: the same as with queries twice as long. And if the scaled scores are $\log c_j$ for whole numbers $c_j$, the weights are $c_j / \sum_k c_k$.
-# A third has scores whose exponential no computer can hold.
+# scores double: the same as with queries twice as long. And if the scaled scores are $\log c_j$ for whole numbers $c_j$, the weights are
+# $c_j / \sum_k c_k$. A third has scores whose exponential no computer can hold.
 
 
 # %%

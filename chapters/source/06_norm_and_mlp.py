@@ -290,8 +290,8 @@ plt.show()
 # %% [markdown]
 # Left: without the norm, slots grow in every round, from the third on by more than half. Middle: without the residual, one round of a fresh
 # MLP leaves nothing of what a slot was. Right: going through the same MLP makes all slots more and more alike, and much sooner without the
-# residual. In both, the green curve runs along the broad blue one: likeness does not depend on size, and what the MLP, here without biases,
-# makes of $10 z$ is ten times what it makes of $z$. The norm is there for the size.
+# residual. In these two panels the green curve runs along the broad blue one: likeness does not depend on size, and what the MLP, here
+# without biases, makes of $10 z$ is ten times what it makes of $z$. The norm is there for the size.
 #
 # ## As many slots as you like
 #

@@ -334,7 +334,7 @@ plt.show()
 # $b^f$. But for that it needs a gradient, and where the gates begin too far shut it gets next to none.
 #
 # The paper gives no value for $\tilde b^f$. The released code, and ours by default, has 1. The paper's "Nth farthest" has 8
-# steps, and over 8 steps a gate of 0.73 leaves about as much as 0.95, the gate of a bias of 3, left over 50:
+# steps, and over 8 steps a gate of 0.73 leaves about as much as the 0.95 of a bias of 3 left over 50, which was enough:
 
 # %%
 print(f"{ex.sigmoid(1.0) ** 8:.3f}")
