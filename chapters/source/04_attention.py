@@ -45,7 +45,6 @@ M = rng.normal(size=(4, 3))
 W_q, W_k = rng.normal(size=(2, 3, 2))
 Q, K = M @ W_q, M @ W_k  # (4, 2) each
 scores = Q @ K.T  # (4, 4)
-scores.round(2)
 
 # %% alt="Four query arrows and four key arrows in the plane, and the matrix of their dot products: large where arrows point the same way"
 figure, (plane, matrix) = plt.subplots(1, 2, figsize=(8.5, 3.6))
@@ -106,9 +105,9 @@ for d_k in widths:
 
 # %% [markdown]
 # And large scores are bad for learning. A softmax of large scores is all but certain: the largest takes everything, and moving a score a
-# little changes nothing. The derivative of share $a_j$ by score $x_k$ is $a_j (\delta_{jk} - a_k)$, where $\delta_{jk}$ is 1 if $j = k$ and
-# 0 otherwise: with all shares at 0 or 1 it is 0 everywhere. Below are the spread of the scores, that is their standard deviation, the
-# largest share of eight keys, and the mean size of these derivatives, with the root and without:
+# little changes nothing. The derivative of share $a_j$ by score $x_k$ is, by the quotient rule, $a_j (\delta_{jk} - a_k)$, where
+# $\delta_{jk}$ is 1 if $j = k$ and 0 otherwise: with all shares at 0 or 1 it is 0 everywhere. Below are the spread of the scores, that is
+# their standard deviation, the largest share of eight keys, and the mean size of these derivatives, with the root and without:
 
 # %%
 largest, slope = {}, {}
@@ -169,8 +168,8 @@ ex.attention.check(attention)
 
 # %% [markdown]
 # A weighted mean cannot leave the values: every entry of the result lies between the smallest and the largest entry of its column of
-# $V$. Here three slots look at seven values in the plane, $v_0$ to $v_6$. What they take home (diamonds) lies among the values, near
-# whatever they look at most; the slot whose scores are all 0 gives equal shares and takes home the plain mean:
+# $V$. Here three slots look at seven values in the plane, $v_0$ to $v_6$. What they take home (diamonds) lies among the values, drawn
+# towards those they look at most; the slot whose scores are all 0 gives equal shares and takes home the plain mean:
 
 # %% alt="Seven values in the plane, joined to the results of three queries by lines as thick as the shares; each result lies among the values, that of a query of zeros at their mean"
 V = rng.normal(size=(7, 2))

@@ -173,7 +173,8 @@ ex.weights_behind.check(weights_behind)
 # An experiment below is a small function. It takes an attention function `A` and queries, keys and values, and returns two arrays that must
 # be the same: what is found, and what is expected. It is tried on four cases, among them one where all sizes are equal, so that a forgotten
 # transpose does not show in the shapes, and one with a single key. And it is tried on *your* functions of exercises 1, 3 and 4, right or
-# wrong, once they are written. Until then the solutions stand in, and a line says so:
+# wrong, once they are written. Until then the solutions stand in, and a line says so (run the cells from here on again when you have
+# written one):
 
 
 # %%
@@ -280,8 +281,8 @@ order = attempt(
 
 # %% [markdown]
 # In equation 2 the slots are on both sides: they look and are looked at. So shuffled slots shuffle the result, while the input's column
-# stays where it is. That is why the number of slots is free: the equation does not know how many there are. Try it on your `encode`, with
-# the matrix of queries as a memory and the first key as an input, and see it in a picture.
+# stays where it is. Nor does the equation know how many slots there are. Try it on your `encode`, with the matrix of queries as a memory and
+# the first key as an input, and see it in a picture.
 
 
 # %%
@@ -311,11 +312,11 @@ plt.show()
 # %% [markdown]
 # (Here, too, the conclusions to be drawn "are limited", as the paper said above: the map is of one step.)
 #
-# The last experiment has a price. **Slots that are equal stay equal**: they ask the same, so they are told the same. A memory that begins
-# with zeros in all slots has $N$ copies of one slot for ever, which is a memory with one slot. The paper's "suppose then that $M$ is some
-# randomly initialised memory" avoids it. Below, equation 2 is applied again and again, to a new random input each time, once from a memory
-# of zeros and once from a random one. Drawn is how far the slots lie apart, as a part of their size: the standard deviation over the slots,
-# averaged over the units, divided by the root of the mean square of the whole memory.
+# The last experiment above the picture has a price. **Slots that are equal stay equal**: they ask the same, so they are told the same. A
+# memory that begins with zeros in all slots has $N$ copies of one slot for ever, which is a memory with one slot. The paper's "suppose then
+# that $M$ is some randomly initialised memory" avoids it. Below, equation 2 is applied again and again, to a new random input each time,
+# once from a memory of zeros and once from a random one. Drawn is how far the slots lie apart, as a part of their size: the standard
+# deviation over the slots, averaged over the units, divided by the root of the mean square of the whole memory.
 
 # %% alt="How far slots lie apart, relative to their size, over eight inputs: exactly zero all the time for a memory that began with zeros; from a random memory it falls by orders of magnitude but is not zero"
 steps = 8
@@ -338,7 +339,7 @@ plt.show()
 # The random memory's slots come closer to each other, too: a mean of means forgets who was who. Equation 2 alone is no memory yet. Chapters
 # 6 and 7 bring what keeps the slots themselves: a residual, a norm, and gates.
 #
-# ### Only differences and angles count
+# ### Moving and turning
 #
 # A softmax of scores does not change when all scores of a row change by the same number. Adding one vector to *all keys* does exactly that.
 # And scores are dot products: turning all queries and keys by the same rotation leaves them as they are.
@@ -360,9 +361,9 @@ differences = attempt(
 # ### The right numbers, for once
 #
 # All of this is true of *many* functions. Two experiments pin down the size of the scores: the root of $d_k$, and weights known by hand.
-# With every feature written down four times, a dot product is four times as large and the root twice as large, so the scores double: the
-# same as with queries twice as long. And if the scaled scores are $\log c_j$ for whole numbers $c_j$, the weights are $c_j / \sum_k c_k$.
-# A third has scores whose exponential no computer can hold.
+# With every entry of queries and keys written down four times, a dot product is four times as large and the root twice as large, so the
+# scores double: the same as with queries twice as long. And if the scaled scores are $\log c_j$ for whole numbers $c_j$, the weights are
+# $c_j / \sum_k c_k$. A third has scores whose exponential no computer can hold.
 
 
 # %%
@@ -449,7 +450,7 @@ untrue = attempt(
 #
 # ## Which experiment catches what
 #
-# Here are thirteen attention functions with one fault each, all of which somebody may write, and every experiment on each of them. A filled
+# Here are fourteen attention functions with one fault each, all of which somebody may write, and every experiment on each of them. A filled
 # square is an experiment that fails, and the number behind a name is how many do. The first column is yours.
 
 
@@ -475,6 +476,7 @@ def in_place(Q, K, V):
 FAULTY = {
     "no root": lambda Q, K, V: softmax(dot_products(Q, K)) @ V,
     "divided by d_k": lambda Q, K, V: softmax(dot_products(Q, K) / Q.shape[-1]) @ V,
+    "scores doubled": lambda Q, K, V: softmax(2 * scores(Q, K)) @ V,
     "root of the number of keys": lambda Q, K, V: softmax(dot_products(Q, K) / math.sqrt(K.shape[-2])) @ V,
     "wrong sign": lambda Q, K, V: softmax(-scores(Q, K)) @ V,
     "softmax over the queries": lambda Q, K, V: softmax(scores(Q, K), axis=-2) @ V,
@@ -491,7 +493,7 @@ experiments = mean | order | differences | numbers | side_by_side
 functions = {"yours": my_attention} | FAULTY
 fails = np.array([[outcome(experiment, function) != "holds" for function in functions.values()] for experiment in experiments.values()])
 
-# %% alt="A table of experiments against faulty functions: each fault is caught by at least one experiment, most by several; the missing root only by the two experiments about the right numbers"
+# %% alt="A table of experiments against faulty functions: each fault is caught by at least one experiment, most by several; the missing root by two experiments about the right numbers, doubled scores only by the weights known by hand"
 figure, panel = plt.subplots(figsize=(9.5, 6.5))
 panel.pcolormesh(fails[::-1], cmap="Oranges", vmin=-0.05, vmax=1.4, edgecolors="white", linewidth=2)
 names = [f"{name} ({caught})" for name, caught in zip(functions, fails.sum(axis=0), strict=True)]
@@ -502,8 +504,9 @@ panel.spines[:].set_visible(False)
 plt.show()
 
 # %% [markdown]
-# Look at the columns *no root* and *divided by d_k*: two experiments catch them, and they pass all others. Symmetries say nothing about size.
-# A list of invariants is not complete without a number that somebody has worked out by hand.
+# Look at the columns *no root* and *divided by d_k*: two experiments catch them, and they pass all others. *Scores doubled* is caught by the
+# weights known by hand alone. Symmetries say nothing about size: a list of invariants is not complete without a number that somebody has
+# worked out.
 #
 # ## In the package
 #
@@ -520,7 +523,7 @@ np.allclose(equations.multi_head_attention(np, M, x, W_q, W_k, W_v), ex.encode_w
 
 # %% [markdown]
 # The experiments of this chapter stand, a little stricter, in `tests/test_attention_invariants.py`. There the cases are drawn by a program
-# that looks for the smallest one that fails, and twenty faulty functions make sure that every check can fail.
+# that looks for the smallest one that fails, and more than twenty faulty functions make sure that every check can fail.
 #
 # ## To take along
 #

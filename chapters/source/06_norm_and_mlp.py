@@ -167,7 +167,7 @@ plt.show()
 # of attention weights will ever show it.
 #
 # How bad is that? Let slot 0 grow louder and look at how large the *other* slots come out. By rows they do not care. Jointly, one loud slot
-# takes up the whole variance, and the others are pressed down to nothing:
+# takes up the whole variance, and the others are pressed down, to a fortieth when it is a hundred times as loud:
 
 # %% alt="Size of the three other slots after the norm as slot 0 is multiplied by 1 to 100: with the norm of each row it stays at 1, with the joint norm it falls like one over the loudness"
 loudness = np.geomspace(1, 100, 30)
@@ -237,7 +237,7 @@ plt.show()
 # it would replace everything a slot holds by something scrambled. With $z$ added, a slot starts out much as it was, and the MLP learns what
 # to change.
 #
-# **Exercise 4.** $g_\psi$.
+# **Exercise 4.** The whole of it: $g_\psi(z) = \mathrm{LayerNorm}(\mathrm{MLP}(z) + z)$.
 
 
 # %%
@@ -288,10 +288,10 @@ panels[0].legend()
 plt.show()
 
 # %% [markdown]
-# Left: without the norm, slots grow by nearly the same factor every round. Middle: without the residual, one round of a fresh MLP leaves
-# nothing of what a slot was. Right: going through the same MLP makes all slots more and more alike, and much sooner without the residual.
-# There the green curve runs along the broad blue one, with or without the norm: what the MLP, here without biases, makes of $10 z$ is ten
-# times what it makes of $z$, so of what the norm does only its taking off the mean is left to show.
+# Left: without the norm, slots grow in every round, from the third on by more than half. Middle: without the residual, one round of a fresh
+# MLP leaves nothing of what a slot was. Right: going through the same MLP makes all slots more and more alike, and much sooner without the
+# residual. In these two panels the green curve runs along the broad blue one: likeness does not depend on size, and what the MLP, here
+# without biases, makes of $10 z$ is ten times what it makes of $z$. The norm is there for the size.
 #
 # ## As many slots as you like
 #
@@ -302,7 +302,7 @@ plt.show()
 #
 # $\psi$ is what $g_\psi$ learns: the matrices and biases of the MLP, gain and offset.
 #
-# **Exercise 5.** Count them. It is checked on whole numbers.
+# **Exercise 5.** Count them. Here `layers` is the number of the MLP's layers.
 
 
 # %%
@@ -375,5 +375,5 @@ np.allclose(norm(second(first(z)), z).data, ex.g_psi(z, layers, norm.gain.data, 
 # - With the residual inside the norm, a slot starts out much as it was.
 # - Everything in $g_\psi$ is shared by all slots, so its size does not depend on how many there are.
 #
-# **Further.** Which of two rows, $x$ and $-x$, can a layer norm with ReLU after it tell from the other? What does layer norm do to slots of
+# **Further.** Can a layer norm with a ReLU after it tell $x$ from $-x$? What does layer norm do to slots of
 # width 2, and of width 1? With the norm before the MLP and not after the sum, what happens to the sizes in the left panel above?

@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 7. Gates: what is kept and what is written
 #
-# **Equations 3 to 6, section 3.3.** Thirty-five minutes. You need chapters 5 and 6, and the tape (chapter 2) in two places.
+# **Equations 3 to 6, section 3.3.** Thirty-five minutes. You need chapter 5. What comes from chapters 2 and 6 is said again in a few words.
 #
 # Attention makes of a memory $M$ and an input another memory $\widetilde M$ of the same size. One could leave it at that:
 #
@@ -26,10 +26,14 @@
 # $$o_{i,t} = W^o x_t + U^o h_{i,t-1} + b^o \tag{6}$$
 #
 # (The index $i$ counts slots, the letter $i$ is the input gate. The paper has it so.) In full, a gate is the sigmoid of such a row of
-# numbers; the row itself is called its *pre-activation*. What they do stands in equation 7, which you know from chapter 6:
-# $\sigma(f + \tilde b^f)$ multiplies the old memory, $\sigma(i)$ what attention and $g_\psi$ propose to write. Here $\tilde b^f$ is the
-# *forget bias*, one constant number for all slots and units. It is not learnt: it is chosen beforehand, to open the forget gates of a fresh
-# network further. What that is good for, the second half of this chapter shows.
+# numbers; the row itself is called its *pre-activation*. What the gates do stands in equation 7:
+#
+# $$m_{i,t} = \sigma(f_{i,t} + \tilde b^f) \circ m_{i,t-1} + \sigma(i_{i,t}) \circ g_\psi(\widetilde m_{i,t}) \tag{7}$$
+#
+# where $\circ$ multiplies entry by entry. One gate says how much of the old memory stays, the other how much is written of what attention
+# proposes, after a function $g_\psi$ has worked on every row by itself (chapter 6: a small network and a norm). $\tilde b^f$ is the *forget
+# bias*, one constant number for all slots and units. It is not learnt: it is chosen beforehand, to open the forget gates of a fresh network
+# further. What that is good for, the second half of this chapter shows.
 
 # %%
 import math
@@ -85,7 +89,8 @@ plt.show()
 #
 # ## One slot
 #
-# **Exercise 2.** Equations 4, 5 and 6 for a single slot. $x$ and $h$ are rows; a weight is stored (in, out), so the paper's $W x$ is `x @ W`.
+# **Exercise 2.** Equations 4, 5 and 6 for a single slot: an input of $D$ numbers, a slot of $F$ units, $G$ gates. $x$ and $h$ are rows; a
+# weight is stored (in, out), so the paper's $W x$ is `x @ W`.
 
 
 # %%
@@ -106,9 +111,9 @@ ex.gate.check(gate)
 #
 # $$m_t = \sigma(f + \tilde b^f) \circ m_{t-1} + \sigma(i) \circ \tanh(j), \qquad h_t = \sigma(o) \circ \tanh(m_t)$$
 #
-# where $\circ$ multiplies entry by entry. The Relational Memory Core replaces $\tanh(j)$ by $g_\psi(\widetilde m_i)$ and leaves everything
-# else. Below the forget bias is 1, as in the released code. The package's LSTM keeps its four sets of weights side by side, in the order
-# $i, j, f, o$, and those for $x$ above those for $h$; so we can take them apart and make a step of it out of your exercise's parts:
+# The Relational Memory Core replaces $\tanh(j)$ by $g_\psi(\widetilde m_i)$ and leaves everything else. Below the forget bias is 1, as in the
+# released code. The package's LSTM keeps its four sets of weights side by side, in the order $i, j, f, o$, and those for $x$ above those for
+# $h$; so we can take them apart and make a step of it out of the exercises' parts:
 
 # %%
 D, F = 3, 5
@@ -162,8 +167,8 @@ for panel, (title, part) in zip(panels, parts.items(), strict=True):
 plt.show()
 
 # %% [markdown]
-# So a gate of slot $i$ knows the input and slot $i$, and nothing else. Chapter 6 had a tool that measures this, `who_notices`. Here slot 2 is
-# given another $h$:
+# So a gate of slot $i$ knows the input and slot $i$, and nothing else. Slot 2 is given another $h$, and `who_notices`, a tool from chapter 6,
+# says for each slot how much its gates change at most:
 
 
 # %%
@@ -174,7 +179,8 @@ def gates_of(slots):
 normalisation.who_notices(gates_of, h[0], 2, rng.normal(size=F)).round(2)
 
 # %% [markdown]
-# No gate sees what attention has found, $\widetilde M$, nor another slot. Slots learn of each other in equation 2 alone.
+# No gate sees another slot, nor what attention finds at this step. Slots learn of each other in equation 2 alone, and their gates a step
+# later, by their own $h$.
 #
 # ## Fifty steps
 #
@@ -205,12 +211,12 @@ ex.weights_of_the_past.check(weights_of_the_past)
 
 # %% alt="What is left of a memory over 50 steps for five forget biases: on a linear axis the curves for 0 and 1 fall to nothing within ten steps and that for 5 is still above 0.7 at the end; on a logarithmic axis all are straight lines"
 T = 50
-biases = (0.0, 1.0, 2.0, 3.0, 5.0)
+colours = {0.0: "C0", 1.0: "C1", 2.0: "C2", 3.0: "C3", 5.0: "C4"}
 figure, panels = plt.subplots(1, 2, figsize=(9.5, 3.2))
-for bias in biases:
+for bias in colours:
     left = [ex.weights_of_the_past(np.zeros((t, 1)), np.zeros((t, 1)), bias)[0, 0] for t in range(T + 1)]
     for panel in panels:
-        panel.plot(left, label=f"{bias:.0f}")
+        panel.plot(left, color=colours[bias], label=f"{bias:.0f}")
     half = math.log(0.5) / math.log(ex.sigmoid(bias))
     print(f"forget bias {bias:.0f}: gate {ex.sigmoid(bias):.3f}, half is left after {half:6.1f} steps, and {left[-1]:.1e} after {T}")
 for panel, scale in zip(panels, ("linear", "log"), strict=True):
@@ -249,7 +255,7 @@ for panel, (title, otherwise) in zip(panels, {"otherwise shut": -np.inf, "otherw
             write = ex.sigmoid(np.inf if t == 4 else otherwise)
             m = ex.sigmoid(bias) * m + write * noise[t]
             trace.append(m)
-        panel.plot(trace, label=f"forget bias {bias:.0f}")
+        panel.plot(trace, color=colours[bias], label=f"forget bias {bias:.0f}")
     panel.axvline(5, color="0.6", lw=1, ls=":")
     panel.set(title=f"input gate {title}", xlabel="step")
 panels[0].set_ylabel("memory")
@@ -261,7 +267,8 @@ plt.show()
 #
 # Forgetting would be harmless if the network could learn to keep its gates open. But how does it find out that it should? By a gradient
 # that travels from the last step back to the first, and on its way it is multiplied by the same gates: the derivative of $m_T$ by $c_t$ is
-# $a_t$. (So it is when the gates are given. In a real network they depend on $h$ as well, which adds further paths.) On our tape:
+# $a_t$. (So it is when the gates are given. In a real network they depend on $h$ as well, which adds further paths.) Our tape (chapter 2)
+# records the steps and finds the derivatives by itself, and they are the weights of exercise 4:
 
 # %%
 f, i, proposed = rng.normal(size=(3, 20, 4))
@@ -327,7 +334,7 @@ plt.show()
 # $b^f$. But for that it needs a gradient, and where the gates begin too far shut it gets next to none.
 #
 # The paper gives no value for $\tilde b^f$. The released code, and ours by default, has 1. The paper's "Nth farthest" has 8
-# steps, and over 8 steps a gate of 0.73 leaves enough to learn from:
+# steps, and over 8 steps a gate of 0.73 leaves about as much as the 0.95 of a bias of 3 left over 50, which was enough:
 
 # %%
 print(f"{ex.sigmoid(1.0) ** 8:.3f}")
@@ -367,7 +374,7 @@ plt.show()
 
 # %% [markdown]
 # The fresh gates stand around their constants, $\sigma(1)$ and $\sigma(0)$. Training has moved and spread them: now some units are kept all
-# but whole and others half, depending on slot and input. On average the network keeps more and writes less than it did at first.
+# but whole and others half. On average the network keeps more and writes less than it did at first.
 #
 # ## In the package
 #

@@ -45,6 +45,15 @@ def _sums_without_an_axis(x):
     return e / e.sum(axis=-1)
 
 
+def _naive_sums_without_an_axis(x):
+    return np.exp(x) / np.exp(x).sum(axis=-1)
+
+
+def _nothing_keeps_its_axis(x):
+    e = np.exp(x - x.max(axis=-1))
+    return e / e.sum(axis=-1)
+
+
 @exercise(
     cases=_rows,
     hints=[
@@ -55,9 +64,12 @@ def _sums_without_an_axis(x):
     mistakes={
         "the largest entry is not subtracted before the exponential: it overflows": _naive,
         "the whole array is made to sum to 1, not each row": _over_all,
+        "the whole array is made to sum to 1, not each row, and large numbers overflow": lambda x: np.exp(x) / np.exp(x).sum(),
         "the sum runs over the first axis, not over the last": _over_columns,
         "one maximum is subtracted from all rows: a row far below it becomes 0 / 0": _one_maximum,
         "the sums have lost their axis, so that they do not divide rows: keepdims=True keeps it": _sums_without_an_axis,
+        "the sums have lost their axis, which keepdims=True keeps, and large numbers overflow": _naive_sums_without_an_axis,
+        "maxima and sums have lost their axis, so that they do not fit the rows: keepdims=True keeps it": _nothing_keeps_its_axis,
         "the exponentials are not divided by their sum": lambda x: np.exp(x - x.max(axis=-1, keepdims=True)),
     },
 )
@@ -124,6 +136,7 @@ def attention_weights(Q, K):
         "the weights are transposed before they meet V": lambda Q, K, V: np.swapaxes(attention_weights(Q, K), -1, -2) @ V,
         "the weights are not scaled by the square root of d_k": lambda Q, K, V: softmax(_scores(Q, K)) @ V,
         "there is no softmax": lambda Q, K, V: _scores(Q, K) / math.sqrt(Q.shape[-1]) @ V,
+        "the weights go through a second softmax": lambda Q, K, V: softmax(attention_weights(Q, K)) @ V,
         "the keys are averaged, not the values": lambda Q, K, V: attention_weights(Q, K) @ K,
         "d_k is taken to be the width of the values; it is that of the keys": lambda Q, K, V: (
             softmax(_scores(Q, K) / math.sqrt(V.shape[-1])) @ V

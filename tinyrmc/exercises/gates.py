@@ -131,6 +131,10 @@ def _steps_before(f, i, forget_bias):
     return np.stack([keep.prod(axis=0)] + [sigmoid(i[t]) * keep[:t].prod(axis=0) for t in range(len(f))])
 
 
+def _written_for_ever(f, i, forget_bias):
+    return np.concatenate([sigmoid(f + forget_bias).prod(axis=0)[None], sigmoid(i)])
+
+
 def _by_division(f, i, forget_bias):
     products = np.cumprod(sigmoid(f + forget_bias), axis=0)
     return np.concatenate([products[-1:], sigmoid(i) * products[-1:] / products])
@@ -150,6 +154,8 @@ def _by_division(f, i, forget_bias):
         "the forget bias is added to the input gate, too": lambda f, i, b: _past(f, i + b, b),
         "the forget bias is added after the sigmoid": lambda f, i, b: _past(f, i, 0, after=b),
         "the forget gates of the steps before are multiplied, not those of the steps after": _steps_before,
+        "what is written does not fade: the forget gates of later steps are left out": _written_for_ever,
+        "the weight of the first memory is left out": lambda f, i, b: _past(f, i, b)[1:],
         "products of gates are divided by each other: with a gate that is shut that is 0 / 0": _by_division,
         "the weights stand the wrong way round, the last step first": lambda f, i, b: _past(f, i, b)[::-1],
         "there is no sigmoid": lambda f, i, b: _past(f, i, b, keep=f + b, write=i),

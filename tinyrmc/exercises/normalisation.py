@@ -27,6 +27,10 @@ def _by_variance(x, gain, offset):
     return gain * (x - x.mean(axis=-1, keepdims=True)) / (x.var(axis=-1, keepdims=True) + EPSILON) + offset
 
 
+def _without_keepdims(x, gain, offset):
+    return gain * (x - x.mean(axis=-1)) / np.sqrt(x.var(axis=-1) + EPSILON) + offset
+
+
 def _rows(rng):
     def case(*shape, scale=1.0, shift=0.0):
         return shift + scale * rng.normal(size=shape), 1 + rng.random(shape[-1]), rng.normal(size=shape[-1])
@@ -48,11 +52,13 @@ def _rows(rng):
             x, gain, offset, axis=(-2, -1)
         ),
         "mean and variance run over the slots, not over the units of a slot": lambda x, gain, offset: _norm(x, gain, offset, axis=-2),
+        "mean and variance have lost their axis, so that they do not fit the rows: keepdims=True keeps it": _without_keepdims,
         "the sum of squares is divided by F - 1, not by F": lambda x, gain, offset: _norm(x, gain, offset, ddof=1),
         "epsilon is left out: a row of equal numbers is then 0 / 0": lambda x, gain, offset: _norm(x, gain, offset, inside=0),
         "epsilon is added to the root, not to what is under it": lambda x, gain, offset: _norm(x, gain, offset, inside=0, outside=EPSILON),
         "the row is divided by the variance, not by its root": _by_variance,
         "gain and offset are left out": lambda x, gain, offset: _norm(x, 1, 0),
+        "the offset is left out": lambda x, gain, offset: _norm(x, gain, 0),
         "the offset is added before the gain multiplies": lambda x, gain, offset: _norm(x, 1, offset) * gain,
         "the variance is the mean square minus the squared mean, two large numbers that agree in most of their digits": _by_squares,
     },
@@ -107,6 +113,9 @@ def _changes(process, M, slot, row):
         "the changes are not made positive, so that a fall counts as none": lambda process, M, slot, row: _changes(
             process, M, slot, row
         ).max(axis=-1),
+        "the largest change of all slots is given, not that of each slot": lambda process, M, slot, row: abs(
+            _changes(process, M, slot, row)
+        ).max(),
         "the memories are compared before they are processed, not after": lambda process, M, slot, row: abs(
             _changes(lambda M: M, M, slot, row)
         ).max(axis=-1),
@@ -166,6 +175,7 @@ def _bias_late(z, layers):
         "there is a ReLU also after the last layer": lambda z, layers: _bent(z, layers, last=True),
         "there is no ReLU: all layers together are then one matrix and one bias": lambda z, layers: _bent(z, layers, lambda x: x),
         "every layer uses the weights of the first": lambda z, layers: _bent(z, [layers[0]] * len(layers)),
+        "the last layer is left out": lambda z, layers: _bent(z, layers[:-1], last=True),
         "only the first two layers are used": lambda z, layers: _bent(z, [layers[0], layers[1]]),
         "the weights are multiplied transposed": lambda z, layers: _bent(z, [(weight.T, bias) for weight, bias in layers]),
         "the biases are left out": lambda z, layers: _bent(z, [(weight, 0) for weight, _ in layers]),
