@@ -5,8 +5,9 @@
     python chapters/build.py --check            executes all briefly (TINYRMC_FAST=1), writes nothing
 
 The sources are in the percent format of jupytext. A cell that draws says in its first line what is to be seen, for those who cannot see it:
-`# %% alt="The weights of four heads"`. A cell whose output differs from run to run, such as a measured time, is marked
-`# %% tags=["varies"]`, and its output is not kept. So the same source gives the same bytes on the same machine.
+`# %% alt="The weights of four heads"`. A cell that does nothing but draw, at length, is marked `# %% tags=["hide-input"]` and begins with a
+comment: only that and what it draws are seen until its code is asked for. A cell whose output differs from run to run, such as a measured
+time, is marked `# %% tags=["varies"]`, and its output is not kept. So the same source gives the same bytes on the same machine.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 LONGEST = 300  # seconds for one cell
-VARIES = "varies"
+VARIES, FOLDED = "varies", "hide-input"  # the second one's name is the website's builder's
 METADATA = {
     "kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"},
     "language_info": {"name": "python"},
@@ -42,8 +43,10 @@ def read(source: Path):
     notebook = jupytext.read(source)
     for number, cell in enumerate(notebook.cells):
         cell["id"] = hashlib.sha1(f"{number} {cell.source}".encode()).hexdigest()[:8]
-        alt, tags = cell.metadata.get("alt"), cell.metadata.get("tags")
+        alt, tags = cell.metadata.get("alt"), cell.metadata.get("tags", [])
         cell.metadata = {"tags": tags} if tags else {}
+        if FOLDED in tags:
+            cell.metadata["jupyter"] = {"source_hidden": True}  # as JupyterLab wants it
         if alt:
             cell.metadata["mystnb"] = {"image": {"alt": alt}}  # as the website's builder wants it
     notebook.metadata = METADATA

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import nbformat
 import pytest
-from build import HERE, VARIES, execute, read, sources
+from build import FOLDED, HERE, VARIES, execute, read, sources
 
 from tinyrmc import course
 
@@ -65,6 +65,13 @@ def test_a_picture_is_described_for_those_who_do_not_see_it(source):
         pictures = [output for output in cell.get("outputs", []) if "image/png" in output.get("data", {})]
         if pictures or "plt.show()" in cell.source:
             assert len(cell.metadata.get("mystnb", {}).get("image", {}).get("alt", "")) > 20, cell.source
+
+
+def test_a_folded_cell_says_in_the_line_that_is_left_what_it_does(source):
+    for cell in committed(source).cells:
+        folded = FOLDED in cell.metadata.get("tags", [])
+        assert cell.metadata.get("jupyter", {}).get("source_hidden", False) == folded
+        assert not folded or re.match("# [A-Z]", cell.source)
 
 
 def test_a_notebook_names_no_place_of_the_machine_that_ran_it(source):

@@ -149,7 +149,7 @@ def test_a_tensor_counts_as_its_numbers():
 
 def test_hints_come_one_after_the_other(capsys):
     again = exercise(cases=lambda rng: [], hints=["first", "second"], mistakes={})(times.__wrapped__)
-    for said in ("hint 1 of 2: first", "hint 2 of 2: second", "No more hints; times.solution() shows the solution."):
+    for said in ("hint 1 of 2: first", "hint 2 of 2: second", "No more hints; ex.times.solution() shows the solution."):
         again.hint()
         assert capsys.readouterr().out.strip() == said
 

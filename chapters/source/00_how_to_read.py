@@ -36,7 +36,8 @@ course.setup()
 #
 # The paper's figure 1, drawn again from one real step of the core: every square is a number that the package has computed. A *memory* is a
 # matrix; each of its rows, a *slot*, has a colour of its own here, and so has the input of this time step. The darker a square, the larger its
-# number. (The code computes and draws; on a first reading skip it, here and at the other pictures of this chapter.)
+# number. On a first reading skip the code that computes it; code that only draws is folded to its first line, here as in other chapters, and a
+# click opens it.
 #
 # - **(a)** The memory and the input go into the box A, which is attention. Its result passes a small network, the MLP, with a way around it
 #   (the residual), and each row is brought to a common scale (the norm). Gates, numbers between 0 and 1, then decide how much of the old
@@ -64,6 +65,8 @@ shares = inside["attention"][0][0]  # (N, N + 1)
 attended = shares @ values  # equation 1
 kept, written = (inside[gate][0].mean(axis=-1, keepdims=True) for gate in ("forget_gate", "input_gate"))  # (N, 1): of a slot, on average
 
+# %% tags=["hide-input"]
+# Colours, and three functions that draw with them
 COLOURS = np.array([plt.matplotlib.colors.to_rgb(colour) for colour in ("C0", "C2", "C3", "C1")])  # three slots and the input
 BLENDS = shares @ COLOURS
 GATED = (kept * COLOURS[:3] + written * BLENDS) / (kept + written)
@@ -92,7 +95,8 @@ def draw_arrow(panel, start, end, bend=0.0):
     panel.add_patch(FancyArrowPatch(start, end, connectionstyle=bent, arrowstyle="-|>", mutation_scale=11, color="0.3"))
 
 
-# %% alt="Three drawings. (a) Coloured memory rows and an input row go into a box A, then through an MLP with a residual way around it and a norm, then through gates, which the old memory also reaches, to the next memory and the output, whose rows have colours between their own and the blended ones. (b) Each row is multiplied by shared matrices into queries of the slots and keys and values of slots and input. (c) A matrix of shares between queries and keys mixes the values into a new memory whose rows have blended colours"
+# %% tags=["hide-input"] alt="Three drawings. (a) Coloured memory rows and an input row go into a box A, then through an MLP with a residual way around it and a norm, then through gates, which the old memory also reaches, to the next memory and the output, whose rows have colours between their own and the blended ones. (b) Each row is multiplied by shared matrices into queries of the slots and keys and values of slots and input. (c) A matrix of shares between queries and keys mixes the values into a new memory whose rows have blended colours"
+# Draws figure 1
 figure, panels = plt.subplot_mosaic([["a", "a"], ["b", "c"]], figsize=(10, 7.2), height_ratios=[1, 1.25], width_ratios=[1, 1.25])
 for panel in panels.values():
     panel.set(aspect="equal")
@@ -199,7 +203,8 @@ program = programs.draw(np.random.default_rng(7), 1, data, (3, 2), mixed=False)
 source = programs.decode(program["inputs"][0, : program["lengths"][0]], "release")
 result = programs.decode(program["targets"][0, : program["target_lengths"][0]], "release")
 
-# %% alt="Left: six labelled points in the plane with lines from the point asked about to the others, numbered by distance, the answer circled. Right: the same example as the network gets it, six time steps of a vector and three one-hot parts. Below: a program, one character to a box, and the digits of its answer"
+# %% tags=["hide-input"] alt="Left: six labelled points in the plane with lines from the point asked about to the others, numbered by distance, the answer circled. Right: the same example as the network gets it, six time steps of a vector and three one-hot parts. Below: a program, one character to a box, and the digits of its answer"
+# Draws figure 2
 places = [["plane", "steps"], ["program", "program"]]
 figure, panels = plt.subplot_mosaic(places, figsize=(10, 5.8), height_ratios=[3, 1], width_ratios=[1, 1.6])
 plane, steps, strip = panels["plane"], panels["steps"], panels["program"]

@@ -33,10 +33,12 @@ print("unit 4     ", M[:, 4].round(2), "of every slot")
 # ## Axes: which one goes away
 #
 # A shape is a list of sizes, and each place in it an *axis*. In `(3, 5)` axis 0 is 3 long and walks from slot to slot; axis 1 is 5 long and
-# walks from unit to unit. A sum, a mean or a maximum *along* an axis takes that axis away, and what remains is one number for everything
-# else. With `keepdims=True` the axis stays, with size 1. (Code that draws, as in the next cell, may be skipped; look at its picture.)
+# walks from unit to unit. A sum, a mean or a maximum *along* an axis takes that axis away, and what remains is one number for everything else.
+# With `keepdims=True` the axis stays, with size 1. (The cell that draws the next picture is folded to one line; code that draws may always be
+# skipped.)
 
-# %% alt="A matrix of three rows and five columns; below it the means along axis 0, one for each of the five columns, and to its right the means along axis 1, one for each of the three rows"
+# %% tags=["hide-input"] alt="A matrix of three rows and five columns; below it the means along axis 0, one for each of the five columns, and to its right the means along axis 1, one for each of the three rows"
+# Draws a matrix and its means
 figure, panel = plt.subplots(figsize=(7, 3.6))
 
 

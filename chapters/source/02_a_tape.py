@@ -135,7 +135,8 @@ gradient = ex.backward(entries, 5)
 print(f"by a: {gradient[0]:.6f}, by hand: {math.tanh(a * b) + a * b / math.cosh(a * b) ** 2:.6f}")
 print(f"by b: {gradient[1]:.6f}, by hand: {a * a / math.cosh(a * b) ** 2:.6f}")
 
-# %% alt="Five values in a row, a, b, a b, tanh and the loss, with an arc from each input to its output that carries the local derivative; below each value stands the derivative of the loss by it, found from right to left. Two arcs leave a"
+# %% tags=["hide-input"] alt="Five values in a row, a, b, a b, tanh and the loss, with an arc from each input to its output that carries the local derivative; below each value stands the derivative of the loss by it, found from right to left. Two arcs leave a"
+# Draws the five values and the walk back
 figure, panel = plt.subplots(figsize=(9, 3.4))
 names, numbers = ("a", "b", "a b", "tanh(a b)", "loss"), (a, b, product, squashed, loss)
 for output, inputs in entries:

@@ -66,7 +66,7 @@ class Exercise:
     def hint(self) -> None:
         """Print the next hint."""
         if self._hints_given == len(self.hints):
-            print(f"No more hints; {self.__name__}.solution() shows the solution.")
+            print(f"No more hints; ex.{self.__name__}.solution() shows the solution.")
             return
         print(f"hint {self._hints_given + 1} of {len(self.hints)}: {self.hints[self._hints_given]}")
         self._hints_given += 1
