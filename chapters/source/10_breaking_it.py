@@ -474,8 +474,7 @@ panels[0].legend(loc="lower right")
 plt.show()
 
 # %% [markdown]
-# With narrow keys the wrong scale does no harm here: somewhat sharper attention suits this task. With wide ones it does. A bug that depends on
-# a size is found in the experiment with the large sizes, after days, unless somebody has looked at the symptom.
+# With narrow keys the wrong scale does next to no harm here. With wide ones it does. A bug that depends on a size is found in the experiment with the large sizes, after days, unless somebody has looked at the symptom.
 #
 # **Mended** by `scores / d ** 0.5`.
 #
@@ -678,7 +677,7 @@ for row, name in enumerate(runs):
 panel.axvline(1 / SYMBOLS, color="0.5", ls=":", label="guessing")
 panel.set(yticks=range(len(runs)), yticklabels=runs, xlim=(0, 1.02), xlabel="symbols right")
 panel.invert_yaxis()
-panel.legend(loc="lower left")
+panel.legend(loc="lower left", bbox_to_anchor=(0.15, 0))
 plt.show()
 
 # %% [markdown]
