@@ -544,9 +544,9 @@ panel.legend(loc="center left", bbox_to_anchor=(1, 0.5))
 plt.show()
 
 # %% [markdown]
-# All of them learn. From three seeds on one small task nothing more can be said, and we do not say it: what was seen above are memories that
-# last for long, grow large or stay apart, and this task asks for none of them. The paper is careful about its own choices, too: "we cannot necessarily make any
-# concrete claims as to the causal influence of our design choices on the model's capacity for relational reasoning" (section 6).
+# All of them learn. From three seeds on one small task nothing more can be said, and we do not say it; and four steps do not show what
+# becomes of a memory that has to last for long. The paper is careful about its own choices, too: "we cannot necessarily make any concrete
+# claims as to the causal influence of our design choices on the model's capacity for relational reasoning" (section 6).
 #
 # ## In the package
 #
