@@ -658,6 +658,6 @@ course.show(nth.draw, analysis.cuts)
 # - A map of attention is a place to look for hypotheses. Causes are found by taking something away, beside a control, and with a thought
 #   for what else that takes away.
 #
-# **Further.** What changes on the ladder when $n$ counts from the *farthest*, as the task's name has it (`--data.count-from farthest`)? What
-# would the second floor be if all vectors had the same norm, on a sphere, and how would you expect the plateau to change? Which control would you
-# want for "cut before the reference"? Does the network that you trained above pass the test of the gap?
+# **Further.** What changes on the ladder when $n$ counts from the *farthest*, as the task's name has it (`--data.count-from farthest`)?
+# What would the second floor be if all vectors had the same norm, on a sphere, and how would you expect the plateau to change? Which
+# control would you want for "cut before the reference"? Does the network that you trained above pass the test of the gap?
