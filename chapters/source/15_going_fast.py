@@ -388,7 +388,8 @@ for name, mode in (("composed", fused.reference), ("by hand", contextlib.nullcon
 print(f"the price of an entry: {benchmark['engine']['overhead_microseconds']:.1f} µs")
 
 # %% [markdown]
-# The same has been done with attention, with the gates, and with softmax and cross-entropy in one. The rule of thumb: write by hand what occurs in every step, and save as little as will do.
+# The same has been done with attention, with the gates, and with softmax and cross-entropy in one. The rule of thumb: write by hand what
+# occurs in every step, and save as little as will do.
 #
 # ## Out of the loop
 #
