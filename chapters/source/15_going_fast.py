@@ -311,7 +311,7 @@ for name, operation in VERSIONS.items():
 # $$\frac{\partial L}{\partial d} = s \left(h - n\, \mathrm{mean}(h \circ n)\right)$$
 #
 # From $d$ to $z$: $\delta d = \delta z - \mathrm{mean}(\delta z)$. What does taking off the mean do to a derivative on its way back? And
-# what is the mean of $n$ ?
+# what is the mean of $n$?
 #
 # **Exercise 2.** Take the last step, and write it all as code. Rows are the last axis, whatever stands before it.
 
