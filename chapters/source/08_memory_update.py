@@ -96,8 +96,8 @@ panels[1].legend(loc="lower left")
 plt.show()
 
 # %% [markdown]
-# After a few naive steps six slots hold one and the same vector, and after twenty next to nothing of the first input is left. What an update
-# needs is a way *not* to follow attention.
+# After a few naive steps six slots hold one and the same vector, and after twenty next to nothing of the first input is left. Gates delay
+# both, and a forget bias of 3 far more than one of 1. What an update needs is a way *not* to follow attention.
 #
 # ## Equation 7: keep and take
 #
@@ -311,9 +311,11 @@ panels[1].legend(loc="center right", bbox_to_anchor=(1, 0.45))
 plt.show()
 
 # %% [markdown]
-# From zeros the slots stay equal up to rounding errors (the dotted line), and those do not grow into anything either. A millionth is a
-# beginning, but these fresh networks make it no larger. (They make all differences smaller, the paper's faster than the released one; the
-# next section finds the line that decides it. Training can change that, for slots that are not equal.)
+# From zeros the slots stay equal up to rounding errors (the dotted line), and those do not grow into anything either. A millionth of random
+# numbers has a spread near 1 at first, for the spread is a share of the size. But the first step writes numbers of ordinary size, nearly the
+# same for all slots, and beside these the differences are tiny; the fresh networks make them no larger again. (In the long run they make all
+# differences smaller, the paper's faster than the released one; the next section finds the line that decides it. Training can change that,
+# for slots that are not equal.)
 #
 # The released code takes the identity: row $i$ is 1 at unit $i$ and 0 elsewhere. It is as good at telling the slots apart, and it need not be
 # drawn, stored or seeded. With more units than slots, columns of zeros are added; with fewer, the last columns are cut off.
@@ -362,7 +364,8 @@ print("after one step, slots 3 and 4 differ by", abs(m.data[0, 3] - m.data[0, 4]
 # behind it, the gates too, sees $x'$ and not $x$. Both our classes have that layer; where equations 2 to 6 say $x_t$, we give $x'$.
 #
 # **Who asks.** The release lets all rows of $[M; x']$ ask, and cuts the input's row off afterwards. A row's answer depends on its own query
-# and on everybody's keys, not on who else asks. So with one block of attention nothing changes:
+# and on everybody's keys, not on who else asks. A core can attend several times in a time step; each time is called a *block*. With one
+# block nothing changes:
 
 # %%
 rows = rng.normal(size=(N + 1, F))  # [M; x']
@@ -398,7 +401,7 @@ figure, panel = plt.subplots(figsize=(6, 3))
 for name, shares in largest.items():
     panel.semilogx(scales, shares, "o-", base=2, label=name)
 panel.axhline(1 / (N + 1), color="0.5", ls=":", label="all alike")
-panel.set(xlabel="size of the memory", ylabel="largest share", ylim=(0, 1.05))
+panel.set(xlabel="factor of the memory", ylabel="largest share", ylim=(0, 1.05))
 panel.legend(loc="upper left")
 plt.show()
 
@@ -537,13 +540,13 @@ for number, name in enumerate(kinds):
         panel.plot(range(1, len(curve) + 1), smoothed(curve), color=f"C{number}", lw=1.2, label=name if seed == 0 else None)
 panel.axhline(9 / 16, color="0.5", ls=":", label="always yes")
 panel.set(xlabel="steps", ylabel="right answers", ylim=(0.3, 1.02))
-panel.legend(loc="center right", bbox_to_anchor=(1, 0.4))
+panel.legend(loc="center left", bbox_to_anchor=(1, 0.5))
 plt.show()
 
 # %% [markdown]
-# All of them learn. From three seeds on one small task nothing more can be said, and we do not say it; the differences matter where
-# memories must last for long, grow large or stay apart. The paper is careful about its own choices, too: "we cannot necessarily make any
-# concrete claims as to the causal influence of our design choices on the model's capacity for relational reasoning" (section 6).
+# All of them learn. From three seeds on one small task nothing more can be said, and we do not say it; and four steps do not show what
+# becomes of a memory that has to last for long. The paper is careful about its own choices, too: "we cannot necessarily make any concrete
+# claims as to the causal influence of our design choices on the model's capacity for relational reasoning" (section 6).
 #
 # ## In the package
 #

@@ -292,7 +292,7 @@ for colour, (N, D) in {"C0": (3, 2), "C1": (4, 4), "C2": (8, 16)}.items():
     panel.semilogx(errors, right, "o-", color=colour, label=f"{N} x {D}")
     panel.axhline(2 / N, color=colour, lw=0.8, ls="--")
 panel.set(xlabel="relative error of each distance", ylabel="accuracy", ylim=(0, 1.02), title="dashed: only the self query")
-panel.legend()
+panel.legend(loc="center left", bbox_to_anchor=(1, 0.5))
 plt.show()
 
 # %% [markdown]
@@ -595,9 +595,9 @@ for name, found_here in differences.items():
 #
 # **What does the average hide?** Where the reference comes first, nothing is before it, and where it comes last, nothing after it; there
 # nothing was cut at all. So we cut once more by hand, apart for each step at which the reference may come. `analysis.cuts` gives the
-# masks, `True` where a row may attend to a column:
+# masks, `True` where a row may attend to a column. The dashed lines are the two floors:
 
-# %% alt="Accuracy against the step of the reference. Cut to the input, it falls to or below the first floor wherever anything is cut; cut among slots, it stays between 60 and 80 percent"
+# %% alt="Accuracy against the step of the reference. Cut to the input, it falls to or below the first floor wherever anything is cut; cut among slots, it stays above both floors"
 nobody = np.zeros((1, 4), bool)
 masks = analysis.cuts(slots=4, rows=1, held=nobody, spared=nobody)
 
@@ -654,10 +654,10 @@ course.show(nth.draw, analysis.cuts)
 # - Before you read an accuracy, find out what can be had without solving the task. Here $2/N$ for the self query, and more for ranking
 #   norms.
 # - A plateau can be a solution: of the easy part. Its loss, compared with a formula, says which.
-# - A ladder starts where a rough idea pays. What is learnt there is of use above.
+# - A ladder begins with an easier task. What is learnt there is of use above.
 # - A map of attention is a place to look for hypotheses. Causes are found by taking something away, beside a control, and with a thought
 #   for what else that takes away.
 #
-# **Further.** Why does counting from the *farthest* ("nth farthest" taken literally) make the ladder harder to climb? What would the
-# second floor be if all vectors had the same norm, on a sphere, and how would you expect the plateau to change? Which control would you
-# want for "cut before the reference"? Does the network that you trained above pass the test of the gap?
+# **Further.** What changes on the ladder when $n$ counts from the *farthest*, as the task's name has it (`--data.count-from farthest`)?
+# What would the second floor be if all vectors had the same norm, on a sphere, and how would you expect the plateau to change? Which
+# control would you want for "cut before the reference"? Does the network that you trained above pass the test of the gap?

@@ -82,7 +82,7 @@ runs = {"right": [train(small_core(seed), seed) for seed in SEEDS]}
 
 # %% [markdown]
 # The network as it should be, three seeds. On the left the share of symbols that are right, step by step; on the right which are right at the
-# end. Every bug will be shown beside these curves.
+# end. Five of the six bugs will be measured against these runs.
 
 
 # %%
@@ -217,7 +217,7 @@ plt.show()
 print("influence of the first eleven, cut off:", *cut[:-1])
 
 # %% [markdown]
-# **What it costs.**
+# **What it costs.** The same three seeds:
 
 # %%
 runs["cut off"] = [train(small_core(seed), seed, between=p.stop_gradient) for seed in SEEDS]
@@ -301,7 +301,7 @@ def mended_cross_entropy(logits, targets):
 ex.cross_entropy.check(mended_cross_entropy)
 
 # %% [markdown]
-# **What it costs.**
+# **What it costs.** The same three seeds:
 
 # %%
 runs["two softmaxes"] = [train(small_core(seed), seed, loss_of=double_softmax) for seed in SEEDS]
@@ -474,8 +474,8 @@ panels[0].legend(loc="lower right")
 plt.show()
 
 # %% [markdown]
-# With narrow keys the wrong scale does no harm here: somewhat sharper attention suits this task. With wide ones it does. A bug that depends on
-# a size is found in the experiment with the large sizes, after days, unless somebody has looked at the symptom.
+# With narrow keys the wrong scale does next to no harm here. With wide ones it does. A bug that depends on a size is found in the experiment
+# with the large sizes, after days, unless somebody has looked at the symptom.
 #
 # **Mended** by `scores / d ** 0.5`.
 #
@@ -678,7 +678,7 @@ for row, name in enumerate(runs):
 panel.axvline(1 / SYMBOLS, color="0.5", ls=":", label="guessing")
 panel.set(yticks=range(len(runs)), yticklabels=runs, xlim=(0, 1.02), xlabel="symbols right")
 panel.invert_yaxis()
-panel.legend(loc="lower left")
+panel.legend(loc="lower left", bbox_to_anchor=(0.15, 0))
 plt.show()
 
 # %% [markdown]

@@ -214,7 +214,7 @@ np.allclose(kept.data.reshape(2, -1), ex.read(step, inputs, lengths, np.repeat(f
 
 # %%
 def score(answers, targets, lengths):
-    """answers, targets (B, T) symbols, lengths (B,) -> (accuracy of the characters, fraction of the answers that are wholly right)."""
+    """answers, targets (B, T) symbols, lengths (B,) -> (accuracy of the characters, fraction of exact matches)."""
     ...
 
 

@@ -310,15 +310,18 @@ for name, operation in VERSIONS.items():
 #
 # $$\frac{\partial L}{\partial d} = s \left(h - n\, \mathrm{mean}(h \circ n)\right)$$
 #
-# From $d$ to $z$: $\delta d = \delta z - \mathrm{mean}(\delta z)$. What does taking off the mean do to a derivative on its way back? (And
-# what is the mean of $n$?)
+# From $d$ to $z$: $\delta d = \delta z - \mathrm{mean}(\delta z)$. What does taking off the mean do to a derivative on its way back? And
+# what is the mean of $n$?
 #
 # **Exercise 2.** Take the last step, and write it all as code. Rows are the last axis, whatever stands before it.
 
 
 # %%
 def layer_norm_gradient(g, x, gain, epsilon):
-    """d loss / d x of y = layer_norm(x) * gain + offset, given g = d loss / d y. g, x (..., F), gain (F,), epsilon a number -> (..., F)."""
+    """d loss / d x of y = layer_norm(x) * gain + offset, given g = d loss / d y.
+
+    g, x (..., F), gain (F,), epsilon a number -> (..., F).
+    """
     ...
 
 
@@ -385,8 +388,8 @@ for name, mode in (("composed", fused.reference), ("by hand", contextlib.nullcon
 print(f"the price of an entry: {benchmark['engine']['overhead_microseconds']:.1f} µs")
 
 # %% [markdown]
-# The same has been done with attention, with the gates, and with softmax and cross-entropy in one, whose derivatives you have met in
-# chapters 2 and 10. The rule of thumb: write by hand what occurs in every step, and save as little as will do.
+# The same has been done with attention, with the gates, and with softmax and cross-entropy in one. The rule of thumb: write by hand what
+# occurs in every step, and save as little as will do.
 #
 # ## Out of the loop
 #
@@ -651,7 +654,7 @@ cuda("warp.cu", "warp_sum")
 
 # %%
 def row_sum(row):
-    """A row (F,), of any length, summed up by 32 threads -> (32,): what each of them holds in the end, which is the same."""
+    """A row (F,), of any length -> (32,): what each of 32 threads holds in the end, which is the same for all."""
     ...
 
 

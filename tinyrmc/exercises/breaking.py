@@ -239,6 +239,9 @@ def _influence(step, inputs, memory, detached=False, squared=False, measure=np.l
     ],
     mistakes={
         "the memory is still cut from the tape after each step": lambda *case: _influence(*case, detached=True),
+        "the memory is not handed on: every step begins with the first one": lambda step, inputs, memory: _influence(
+            lambda x, _: step(x, memory), inputs, memory
+        ),
         "the sum of the squares is differentiated, not the sum": lambda *case: _influence(*case, squared=True),
         "absolute values are added up, in place of the norm": lambda *case: _influence(*case, measure=lambda g: abs(g).sum()),
         "the gradient's entries are added up as they are, in place of its norm": lambda *case: _influence(*case, measure=np.sum),

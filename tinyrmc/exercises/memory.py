@@ -30,6 +30,7 @@ def _updates(rng):
         "sigmoid(f + forget_bias) * m + ... ; broadcasting does the rest, also where a slot has one gate only.",
     ],
     mistakes={
+        "f and i are used as they are, without sigmoid and forget bias": lambda f, i, m, candidate, forget_bias: f * m + i * candidate,
         "f and i are used as they are, without the sigmoid": lambda f, i, m, candidate, forget_bias: (f + forget_bias) * m + i * candidate,
         "the forget and the input gate have changed places": lambda f, i, m, candidate, forget_bias: (
             sigmoid(i + forget_bias) * m + sigmoid(f) * candidate
@@ -40,6 +41,9 @@ def _updates(rng):
         "the forget bias is left out": lambda f, i, m, candidate, forget_bias: sigmoid(f) * m + sigmoid(i) * candidate,
         "the forget bias is given to the input gate": lambda f, i, m, candidate, forget_bias: (
             sigmoid(f) * m + sigmoid(i + forget_bias) * candidate
+        ),
+        "the forget bias is given to both gates": lambda f, i, m, candidate, forget_bias: (
+            sigmoid(f + forget_bias) * m + sigmoid(i + forget_bias) * candidate
         ),
         "the forget bias is added after the sigmoid, not before": lambda f, i, m, candidate, forget_bias: (
             (sigmoid(f) + forget_bias) * m + sigmoid(i) * candidate
@@ -127,7 +131,7 @@ def memory_gate(x, h, w, u, b):
 
 
 def _steps(rng):
-    def case(B, N, F, H, G, scale=1.0):
+    def case(B, N, F, H, G, scale=1.0, forget_bias=1.0):
         def weight(*shape):
             return rng.normal(size=shape) / np.sqrt(shape[-2])
 
@@ -135,9 +139,10 @@ def _steps(rng):
         p |= {"mlp": [(weight(F, F), rng.normal(size=F)) for _ in range(2)], "gain": rng.normal(size=F), "offset": rng.normal(size=F)}
         for gate in "fio":
             p |= {f"W_{gate}": weight(F, G), f"U_{gate}": weight(F, G), f"b_{gate}": rng.normal(size=G)}
-        return scale * rng.normal(size=(B, F)), *(scale * rng.normal(size=(2, B, N, F))), {**p, "forget_bias": 1.0}
+        return scale * rng.normal(size=(B, F)), *(scale * rng.normal(size=(2, B, N, F))), {**p, "forget_bias": forget_bias}
 
-    return [case(2, 3, 4, 2, 4), case(4, 4, 4, 1, 4), case(3, 1, 6, 3, 6), case(2, 5, 4, 2, 1), case(1, 2, 8, 4, 8, scale=10.0)]
+    many = case(2, 5, 4, 2, 1, forget_bias=3.0)  # a gate for each slot
+    return [case(2, 3, 4, 2, 4), case(4, 4, 4, 1, 4, forget_bias=-2.0), case(3, 1, 6, 3, 6), many, case(1, 2, 8, 4, 8, scale=10.0)]
 
 
 def _candidate(attends, x, p, appended=True):
@@ -178,6 +183,8 @@ def _swapped(p):
         "the gates see m, not h": lambda x, m, h, p: step(x, m, m, p),
         "the forget and the input gate have changed places": lambda x, m, h, p: step(x, m, h, _swapped(p)),
         "the forget bias is left out": lambda x, m, h, p: step(x, m, h, p | {"forget_bias": 0.0}),
+        "the forget bias is 1, whatever p says": lambda x, m, h, p: step(x, m, h, p | {"forget_bias": 1.0}),
+        "the gates see tanh(m), not h: so it is in the released code": lambda x, m, h, p: _finish(_candidate(m, x, p), x, m, np.tanh(m), p),
         "h is made from the memory before the update": lambda x, m, h, p: _finish(
             _candidate(m, x, p), x, m, h, p, lambda o, before, after: output(o, before)
         ),

@@ -48,6 +48,9 @@ def _without_m(x, labels, n, m):
     mistakes={
         "the time step is given, not the label that came with it": lambda x, labels, n, m: np.argsort(_distances(x, labels, m))[n],
         "m is taken for a time step, not for a label": lambda x, labels, n, m: _nth(np.linalg.norm(x - x[m], axis=-1), labels, n),
+        "labels[m] is taken for the time step of m: it is the label of step m": lambda x, labels, n, m: _nth(
+            np.linalg.norm(x - x[labels[m]], axis=-1), labels, n
+        ),
         "the order begins with the farthest": lambda x, labels, n, m: _nth(-_distances(x, labels, m), labels, n),
         "m itself is left out of the order": _without_m,
         "n is taken to count from 1": lambda x, labels, n, m: _nth(_distances(x, labels, m), labels, n - 1),
@@ -139,6 +142,9 @@ def encode(x, labels, n, m, N):
         "the loss is taken over the other questions alone": lambda N: (2 / N, 1 / (N - 1), math.log(N - 1)),
         "the accuracies are in percent: 0.25, not 25": lambda N: (200 / N, 100 / (N - 1), (N - 1) / N * math.log(N - 1)),
         "in the loss a guess is spread over N labels, but m is not among them": lambda N: (2 / N, 1 / (N - 1), (N - 1) / N * math.log(N)),
+        "the sign of the loss is wrong: a logarithm of a probability is negative": lambda N: (
+            2 / N, 1 / (N - 1), -(N - 1) / N * math.log(N - 1)
+        ),
         "the loss is in bits, with the logarithm to base 2": lambda N: (2 / N, 1 / (N - 1), (N - 1) / N * math.log2(N - 1)),
     },
 )

@@ -18,6 +18,8 @@ def _programs(rng):
         (("if>", ("-", a, b), 500, 400, c), 3),
         (("if<", ("+", a, b), 500, 400, c), 3),
         (("if<", 111, ("-", 1, 2), 0, 222), 3),  # less than nothing stays so where it is compared
+        (("if>", a, 400, 400, 99), 3),  # neither larger nor smaller
+        (("if<", a, b, b, 99), 3),
         (("for", 7, ("*", d, e), 96709), 5),
         (("-", ("for", 1, a, b), ("if<", a, 2, 1, b)), 3),
         (("+", 99999, 1), 5),
@@ -35,17 +37,17 @@ def _value_in_parts(part, modulus):
     return _value((name, *first, *(_value_in_parts(each, modulus) for each in operands[len(first) :]))) % modulus
 
 
-def _value(part, loop=lambda k, a, b: a + k * b, swapped=False, larger=("if>",)):
+def _value(part, loop=lambda k, a, b: a + k * b, swapped=False, larger=("if>",), or_equal=()):
     """The value of a program, with the mistakes asked for."""
     if isinstance(part, int):
         return part
     name, *operands = part
     if name == "for":
-        return loop(operands[0], *(_value(each, loop, swapped, larger) for each in operands[1:]))
-    values = [_value(each, loop, swapped, larger) for each in operands]
+        return loop(operands[0], *(_value(each, loop, swapped, larger, or_equal) for each in operands[1:]))
+    values = [_value(each, loop, swapped, larger, or_equal) for each in operands]
     if name in ("if>", "if<"):
         a, b, c, d = values
-        return a if ((b > c) if name in larger else (b < c)) != swapped else d
+        return a if ((b > c) if name in larger else (b < c)) != swapped or (name in or_equal and b == c) else d
     a, b = values
     return {"+": a + b, "-": a - b, "*": a * b}[name]
 
@@ -70,13 +72,18 @@ def _answer(**mistake):
             int(np.fmod(_value(program), 10 ** (length + 1)))
         ),
         "the answer is a number, not a text": lambda program, length: _value(program) % 10 ** (length + 1),
+        "a loop's operands are taken in the order a, k, b, as in its text": _answer(loop=lambda k, a, b: k + a * b),
         "the loop makes one round too few": _answer(loop=lambda k, a, b: a + (k - 1) * b),
         "the loop adds up both operands in every round": _answer(loop=lambda k, a, b: k * (a + b)),
         "the loop adds a again and again to b, and not b to a": _answer(loop=lambda k, a, b: b + k * a),
         "the remainder is taken of every part, not of the value alone": lambda program, length: str(
             _value_in_parts(program, 10 ** (length + 1))
         ),
-        "the two outcomes of an if have changed places, or its < and > have": _answer(swapped=True),
+        "the two outcomes of an if have changed places": _answer(swapped=True),
+        "< and > have changed places": _answer(larger=("if<",)),
+        "equal numbers count as larger, >= for >": _answer(or_equal=("if>",)),
+        "equal numbers count as smaller, <= for <": _answer(or_equal=("if<",)),
+        "equal numbers count as larger and as smaller, >= for > and <= for <": _answer(or_equal=("if>", "if<")),
         "both kinds of if take the larger": _answer(larger=("if>", "if<")),
     },
 )

@@ -246,6 +246,13 @@ def _one_after_the_other(row):
     return held
 
 
+def _halving(row):
+    held = _own(row)
+    for step in (16, 8, 4, 2, 1):
+        held[:step] += held[step : 2 * step]
+    return held
+
+
 def _down(held, step):
     """The number of the thread `step` further on; the own one where there is no such thread."""
     return held[np.where(LANES + step < THREADS, LANES + step, LANES)]
@@ -270,6 +277,7 @@ def _down(held, step):
         "each thread has one column alone, and what is beyond the 32nd is left out": lambda row: _butterfly(_own(row[:THREADS])),
         "each thread adds its own number once more, not its partner's": lambda row: _butterfly(_own(row), lambda held, step: held),
         "the partner is the thread `step` further on: then only thread 0 has the whole sum": lambda row: _butterfly(_own(row), _down),
+        "only the first `step` threads add what their partner holds: then only thread 0 has the whole sum": _halving,
         "threads exchange one after the other: the second of two partners adds a number that has changed": _one_after_the_other,
         "the last exchange, with a step of 1, is missing": lambda row: _butterfly(_own(row), steps=(16, 8, 4, 2)),
     },
