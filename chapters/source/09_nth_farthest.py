@@ -246,7 +246,8 @@ for group in (*direct, *quick):
     print("{:>24}: loss {test_loss:.4f}, accuracy {test_accuracy:.1%}".format(name, **group["mean"]), end="")
     print(f" (mean of {len(group['runs'])}), last rung {ended}" if rungs else " (one seed)")
 
-# %% alt="Held-out accuracy against steps at 4 x 4: trained from the start both networks lie on the first floor for 12,000 steps; with a ladder five of five Relational Memory Cores leave it, and five of five LSTMs stay below it"
+# %% tags=["hide-input"] alt="Held-out accuracy against steps at 4 x 4: trained from the start both networks lie on the first floor for 12,000 steps; with a ladder five of five Relational Memory Cores leave it, and five of five LSTMs stay below it"
+# Draws the learning curves of the committed runs
 figure, panel = plt.subplots(figsize=(8, 3.6))
 curves = [
     (quick[0], "C2", "-", "RMC, with a ladder (five seeds)"),
@@ -441,7 +442,7 @@ plt.show()
 # > potentially inaccurate.
 #
 # Here is the same layout for our network. Each small square is one head at one time step. Its rows are the four slots that ask, its
-# columns the four slots and, right of the black line, the input.
+# columns the four slots and, right of the black line, the input. (Slots and time steps are counted from 1 in these pictures.)
 
 # %% alt="Attention of eight heads over four time steps for three questions: the column of the input is the darkest in most squares; after the reference no slot's column is dark for all others"
 sample = analysis.held_out(task, 256)
@@ -594,12 +595,28 @@ for name, found_here in differences.items():
 # apart.
 #
 # **What does the average hide?** Where the reference comes first, nothing is before it, and where it comes last, nothing after it; there
-# nothing was cut at all. So we cut once more by hand, apart for each step at which the reference may come. `analysis.cuts` gives the
-# masks, `True` where a row may attend to a column. The dashed lines are the two floors:
+# nothing was cut at all. So we cut once more by hand, apart for each step at which the reference may come. A cut is a *mask* that the core
+# is given: a matrix with a row for each that asks and a column for each that is asked, slots first and then the $n$ rows of input. Where it says
+# `False`, the score becomes $-\infty$ and the share 0.
+#
+# **Exercise 5.** Write the mask with which no slot hears of another. Whoever asks, slot or input, may attend to itself and to the rows of
+# input, and to nothing else.
+
+
+# %%
+def cut_among_slots(N, n):
+    """N slots, n rows of input -> mask (N + n, N + n), True where a row may attend to a column."""
+    ...
+
+
+ex.cut_among_slots.check(cut_among_slots)
+
+# %% [markdown]
+# `analysis.cuts` gives it and the other masks. The dashed lines are the two floors:
 
 # %% alt="Accuracy against the step of the reference. Cut to the input, it falls to or below the first floor wherever anything is cut; cut among slots, it stays above both floors"
 nobody = np.zeros((1, 4), bool)
-masks = analysis.cuts(slots=4, rows=1, held=nobody, spared=nobody)
+masks = analysis.cuts(slots=4, rows=1, held=nobody, spared=nobody) | {"slots": ex.cut_among_slots(4, 1)}
 
 
 def by_step(what, cut):

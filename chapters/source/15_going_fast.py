@@ -611,7 +611,8 @@ for block in range(blocks):
 # binary digit turned over: 5 is 00101, and with a step of 16 its partner is 10101, which is 21, and the other way round. After the first
 # exchange a sum is held by two lanes, after the second by four, and after the fifth all 32 hold the sum of all.
 
-# %% alt="Left, a row of 80 columns in three sweeps of 32 lanes, the last sweep half empty. Right, the butterfly: 32 lanes exchange with partners 16, 8, 4, 2 and 1 away, and the lines that lead to lane 5 in the end come from all lanes"
+# %% tags=["hide-input"] alt="Left, a row of 80 columns in three sweeps of 32 lanes, the last sweep half empty. Right, the butterfly: 32 lanes exchange with partners 16, 8, 4, 2 and 1 away, and the lines that lead to lane 5 in the end come from all lanes"
+# Draws which lane sums what, and how the sums get to all lanes
 figure, (sweeps, wings) = plt.subplots(1, 2, figsize=(10, 4), width_ratios=(1, 1.1))
 columns = np.arange(96).reshape(3, 32).T
 sweeps.imshow(np.where(columns < 80, columns % 32, np.nan), aspect="auto", cmap="viridis", alpha=0.5)

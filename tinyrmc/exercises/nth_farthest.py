@@ -180,3 +180,34 @@ def _answers(rng):
 def accuracy_without_self(answers, targets, is_self):
     """Which fraction of the answers is right, of the questions whose answer is not m itself. All (B,), is_self booleans -> a number."""
     return (answers == targets)[~is_self].mean()
+
+
+def _own(N, n):
+    return np.eye(N + n, dtype=bool)
+
+
+def _columns_of_input(N, n):
+    return np.tile(np.arange(N + n) >= N, (N + n, 1))
+
+
+@exercise(
+    cases=lambda rng: [(4, 1), (3, 3), (1, 1), (1, 2), (8, 5)],
+    hints=[
+        "Begin with the rows of input: which columns are theirs? They are True in every row.",
+        "The diagonal is True too: np.eye(N + n, dtype=bool).",
+        "Where either holds, attention is allowed: | joins two arrays of bool.",
+    ],
+    mistakes={
+        "a row may not attend to itself": lambda N, n: _columns_of_input(N, n),
+        "nobody may attend to the input": lambda N, n: _own(N, n),
+        "True stands where attention is forbidden": lambda N, n: ~(_own(N, n) | _columns_of_input(N, n)),
+        "rows and columns are swapped: the input may attend to everything": lambda N, n: _own(N, n) | _columns_of_input(N, n).T,
+        "slots may hear of each other, but not of the input": lambda N, n: _own(N, n) | ~_columns_of_input(N, n),
+        "only slots ask; the rows of input ask too": lambda N, n: (_own(N, n) | _columns_of_input(N, n))[:N],
+        "the rows of input are taken to stand before the slots": lambda N, n: _own(N, n) | _columns_of_input(N, n)[:, ::-1],
+    },
+)
+def cut_among_slots(N, n):
+    """A mask that lets every row attend to itself and to the input: (N + n, N + n), True where a row may attend to a column."""
+    is_input = np.arange(N + n) >= N
+    return np.eye(N + n, dtype=bool) | is_input
