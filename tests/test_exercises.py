@@ -2,6 +2,7 @@
 
 import importlib
 import pkgutil
+import re
 
 import numpy as np
 import pytest
@@ -83,7 +84,9 @@ def test_the_cases_are_always_the_same(ex):
 def test_the_solution_is_printed_without_what_makes_it_an_exercise(ex, capsys):
     ex.solution()
     text = capsys.readouterr().out
-    assert text.startswith(f"def {ex.__name__}(") and "@exercise" not in text and "mistakes" not in text
+    assert f"\ndef {ex.__name__}(" in f"\n{text}" and "@exercise" not in text and "mistakes" not in text
+    for name in re.findall(r"\b_[a-z]\w+", text):
+        assert f"\ndef {name}(" in f"\n{text}"  # what it calls, a learner has not seen
 
 
 # --- What is said about an answer ---------------------------------------------------------------------------------------------------------

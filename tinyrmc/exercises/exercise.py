@@ -17,7 +17,8 @@ from __future__ import annotations
 
 import copy
 import inspect
-import textwrap
+import io
+import re
 import zlib
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -52,8 +53,8 @@ class Exercise:
         self.hints, self.mistakes, self.tolerance = tuple(hints), mistakes, tolerance
         self._cases, self._hints_given = cases, 0
 
-    def __call__(self, *arguments):
-        return self.__wrapped__(*arguments)
+    def __call__(self, *arguments, **named):
+        return self.__wrapped__(*arguments, **named)
 
     def cases(self) -> list[tuple]:
         """The arguments of each case, always the same."""
@@ -72,10 +73,12 @@ class Exercise:
         self._hints_given += 1
 
     def solution(self) -> None:
-        """Print the solution's text."""
-        lines = textwrap.dedent(inspect.getsource(self.__wrapped__)).splitlines()
-        start = next(k for k, line in enumerate(lines) if line.startswith("def "))  # after the decorator
-        print("\n".join(lines[start:]))
+        """Print the solution's text, below that of the private functions it calls."""
+        text = inspect.getsource(self.__wrapped__)
+        text = text[re.search("^def ", text, re.MULTILINE).start() :]  # after the decorator
+        private = {name: self.__wrapped__.__globals__.get(name) for name in re.findall(r"\b_\w+", text)}
+        helpers = [inspect.getsource(each) for each in private.values() if inspect.isfunction(each)]
+        print("\n\n".join(each.rstrip() + "\n" for each in [*helpers, text]), end="")
 
     def judge(self, answer) -> Verdict:
         """What is to be said about `answer`."""
