@@ -142,6 +142,65 @@ def test_an_answer_that_changes_a_list_is_told_so(change):
     assert "it changes its argument obj" in length.judge(lambda x: len([*x]) + bool(change(x))).text
 
 
+@pytest.mark.parametrize("junk", [None, np.zeros(2), 7, ()])
+def test_an_answer_that_puts_something_else_into_a_list_is_told_so(junk):
+    length = exercise(cases=lambda rng: [([(1, 2), 3.0, "a"],)], hints=[], mistakes={})(len)
+    for place in range(3):
+        assert "it changes its argument obj" in length.judge(lambda x, place=place: (len(x), x.__setitem__(place, junk))[0]).text
+
+
+class Refusing:
+    """An object that answers no question, as another library's arrays do where their values are not to be read."""
+
+    def __array__(self, *_, **__):
+        raise RuntimeError("not now")
+
+    def __ne__(self, other):
+        raise RuntimeError("not now")
+
+
+@pytest.mark.parametrize("odd", [Refusing(), np.array(["a", "b"]), Tensor(np.ones(2)), np.ma.masked, [[1], [1, 2]], (k for k in "ab"), {1}])
+@pytest.mark.parametrize("expected", ["ab", np.ones(3)])
+def test_a_result_that_is_neither_number_nor_text_is_wrong(odd, expected):
+    verdict = exercise(cases=lambda rng: [()], hints=[], mistakes={})(lambda: expected).judge(lambda: odd)
+    assert verdict.state == "wrong" and verdict.text.startswith("the result ")
+
+
+def test_an_answer_is_tried_once_more_for_all_mistakes_together_and_prints_no_more(capsys):
+    calls = []
+
+    def answer(x):
+        calls.append(x)
+        print("called")
+        return 0.0
+
+    mistakes = {f"it is {k}": lambda x, k=k: k - x for k in range(9)}
+    twice = exercise(cases=lambda rng: [(1.0,), (2.0,)], hints=[], mistakes=mistakes)(lambda x: 2 * x)
+    assert twice.judge(answer).state == "wrong"
+    assert calls == [1.0, 1.0, 2.0]
+    assert capsys.readouterr().out == "called\n"
+
+
+def test_an_answer_that_always_raises_is_no_mistake_that_raises_something_else():
+    pointed = {"a point is put behind": lambda x: int(x + ".")}
+    whole = exercise(cases=lambda rng: [("1",), ("2",)], hints=[], mistakes=pointed)(lambda x: 1)
+    assert "That is" not in whole.judge(lambda _: int("none")).text
+    assert whole.judge(lambda x: int(f"{x}.")).text.endswith("when a point is put behind")
+    sometimes = exercise(cases=lambda rng: [("1",), ("x",)], hints=[], mistakes={"10 is added": lambda x: int(x) + 10})(lambda x: 1)
+    assert sometimes.judge(lambda x: 10 + int(x + " ")).text.endswith("when 10 is added")  # in other words, but with the same numbers
+
+
+def test_an_error_without_words_is_told_by_its_name():
+    def refuse(x, factor):
+        raise AssertionError
+
+    assert times.judge(refuse).text.startswith("it raises AssertionError, in case 1")
+
+
+def test_an_exercise_is_called_like_its_solution():
+    assert times(2, factor=3) == times(2, 3) == 6
+
+
 def test_only_an_answer_that_is_the_mistake_in_every_case_is_told_so():
     assert "That is" not in times.judge(lambda x, factor: x + factor if factor else x + 1).text
 
