@@ -224,6 +224,16 @@ def tiny_rule_with_the_wrong_sign(g, x):
     return -tiny_rule(g, x)
 
 
+def squares(x):
+    """The sum of the squares of each row, an array of another shape than x."""
+    return (x * x).sum(axis=-1)
+
+
+def squares_rule(g, x):
+    """Right."""
+    return 2 * g[..., None] * x
+
+
 def zero_rule(g, x):
     """Wrong wherever anything depends on x."""
     return np.zeros(x.shape)
@@ -260,6 +270,7 @@ def _first_entry(x):
         (tiny, tiny_rule_with_the_wrong_sign, rng.normal(size=(2, 2))),  # and none is small enough
         (softmax_of, softmax_rule, rng.normal(size=(3, 3))),
         (softmax_of, zero_rule, rng.normal(size=(3, 3))),
+        (squares, squares_rule, rng.normal(size=(2, 3))),  # x and forward(x) differ in shape
     ],
     hints=[
         "Draw a direction v for x and weights g for the result. Then two numbers must agree: the rule's gradient times v, and the slope of "
@@ -280,6 +291,9 @@ def _first_entry(x):
         ),
         "g or v is 1 everywhere: shares always sum to 1, and all scores may be moved alike, so of a softmax only rounding is compared": (
             lambda forward, vjp, x: _judge(forward, vjp, x, g=np.ones(forward(x).shape))
+        ),
+        "g has the shape of x, not that of forward(x), which may be another": lambda forward, vjp, x: _judge(
+            forward, vjp, x, g=np.random.default_rng(2).normal(size=x.shape)
         ),
         "the difference is not measured by the size of the numbers: a right rule with large slopes fails": lambda forward, vjp, x: _judge(
             forward, vjp, x, floor=1.0, ceiling=1.0
