@@ -28,11 +28,11 @@ METADATA = {
 
 
 def sources(names=()) -> list[Path]:
-    """The chapters' sources in order; of `names`, beginnings of file names, if there are any."""
+    """The chapters' sources in order; of `names`, beginnings of file names, if there are any. ValueError if nothing begins so."""
     found = sorted((HERE / "source").glob("[0-9][0-9]_*.py"))
     missing = [name for name in names if not any(path.name.startswith(name) for path in found)]
     if missing:
-        raise SystemExit(f"no chapter begins with {missing[0]!r}; there are {', '.join(path.stem for path in found)}")
+        raise ValueError(f"no chapter begins with {missing[0]!r}; there are {', '.join(path.stem for path in found)}")
     return [path for path in found if not names or path.name.startswith(tuple(names))]
 
 
@@ -71,19 +71,26 @@ def execute(notebook, brief: bool = False):
             cell.outputs = []
 
 
-def main(words=None):
+def main(words=None) -> int:
+    """The command line; returns the exit code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", metavar="NN", help="chapters (default: all)")
     parser.add_argument("--check", action="store_true", help="execute briefly, write nothing")
     options = parser.parse_args(words)
     import nbformat
 
-    for source in sources(options.names):
+    try:
+        chosen = sources(options.names)
+    except ValueError as problem:
+        print(f"error: {problem}", file=sys.stderr)
+        return 2
+    for source in chosen:
         print(source.stem, flush=True)
         notebook = read(source)
         execute(notebook, brief=options.check)
         if not options.check:
             nbformat.write(notebook, HERE / f"{source.stem}.ipynb")
+    return 0
 
 
 if __name__ == "__main__":

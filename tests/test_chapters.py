@@ -5,7 +5,7 @@ from pathlib import Path
 
 import nbformat
 import pytest
-from build import FOLDED, HERE, VARIES, execute, read, sources
+from build import FOLDED, HERE, VARIES, execute, main, read, sources
 
 from tinyrmc import course
 
@@ -32,6 +32,13 @@ def test_the_trained_networks_are_found_from_the_folders_where_chapters_run(monk
         course.assets()
 
 
+def test_a_chapter_that_is_not_there_is_refused_in_one_line(capsys):
+    assert main(["--check", "00", "4"]) == 2
+    said = capsys.readouterr()
+    assert said.out == "" and said.err.startswith("error: no chapter begins with '4'; there are 00_how_to_read, ")
+    assert said.err.count("\n") == 1
+
+
 def test_every_notebook_has_a_source_and_the_other_way_round():
     assert SOURCES and {path.stem for path in HERE.glob("*.ipynb")} == {path.stem for path in SOURCES}
 
@@ -56,7 +63,7 @@ def test_what_a_notebook_shows_of_the_package_is_what_stands_there(source):
         for output in cell.get("outputs", []):
             shown = output.get("data", {}).get("text/markdown", "")
             for place, text in re.findall(r"^`(\w[\w/]+\.(?:py|cu))`\n\n```\w+\n(.*?)\n```$", shown, re.DOTALL | re.MULTILINE):
-                lines = {line.strip() for line in (PACKAGE / place).read_text().splitlines()}
+                lines = {line.strip() for line in (PACKAGE / place).read_text(encoding="utf-8").splitlines()}
                 assert {line.strip() for line in text.splitlines()} <= lines, f"`make chapters` shows {place} as it is now"
 
 
@@ -75,7 +82,7 @@ def test_a_folded_cell_says_in_the_line_that_is_left_what_it_does(source):
 
 
 def test_a_notebook_names_no_place_of_the_machine_that_ran_it(source):
-    text = (HERE / f"{source.stem}.ipynb").read_text()
+    text = (HERE / f"{source.stem}.ipynb").read_text(encoding="utf-8")
     assert not re.search(r"/home/|/root/|/tmp/|/Users/|0x[0-9a-f]{9}", text)
 
 
