@@ -43,10 +43,10 @@ def lab(tmp_path_factory):
         server = subprocess.Popen(command, cwd=folder, env=environment, stdout=log, stderr=log)
     try:
         end = time.monotonic() + 60
-        while not (found := [*home.glob("RUNTIME/jpserver-*.json")]):
+        while not (about := "".join(path.read_text() for path in home.glob("RUNTIME/jpserver-*.json"))):  # there, and written
             assert server.poll() is None and time.monotonic() < end, (home / "log").read_text()
             time.sleep(0.1)
-        about = json.loads(found[0].read_text())
+        about = json.loads(about)
         yield f"http://localhost:{about['port']}/", about["token"]
     finally:
         browser.end(server)
