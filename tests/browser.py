@@ -71,9 +71,9 @@ class Browser:
 
     def _next(self, patience=60):
         """The next message from the browser; events are noted on the way."""
-        end = time.monotonic() + patience
+        deadline = time.monotonic() + patience
         while b"\0" not in self._held:
-            if not select.select([self._from], [], [], max(0, end - time.monotonic()))[0]:
+            if not select.select([self._from], [], [], max(0, deadline - time.monotonic()))[0]:
                 raise TimeoutError("the browser says nothing")
             got = os.read(self._from, 1 << 20)
             if not got:
@@ -116,8 +116,8 @@ class Browser:
 
     def until(self, script, seconds=60):
         """What an expression is worth as soon as it is worth something."""
-        end = time.monotonic() + seconds
-        while time.monotonic() < end:
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
             if found := self.run(script):
                 return found
             time.sleep(0.1)
