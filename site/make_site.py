@@ -24,6 +24,7 @@ ROOT = HERE.parent
 sys.path.insert(0, str(ROOT))
 
 TOOLS = ("sphinx", "myst_nb", "sphinx_book_theme", "sphinx-mathjax-offline")
+PARTS = ("source", "html", "doctrees", "jupyter_execute")  # of what is built
 MATHJAX = ("tex-chtml-full.js", "output/chtml/fonts", "a11y", "sre")  # the last two when a reader turns speech on
 DOCUMENTS = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "benchmarks/README.md", "chapters/README.md")
 INCLUDED = {"README.md": "index.md", "benchmarks/README.md": "results/index.md", "chapters/README.md": "chapters/index.md"}  # by pages/
@@ -239,7 +240,11 @@ def main(words=None) -> int:
     if missing:
         print(f"error: {', '.join(missing)} not installed; `python -m pip install -e '.[docs]'` installs what it takes", file=sys.stderr)
         return 2
-    for name in ("source", "html", "doctrees", "jupyter_execute"):
+    strange = sorted({path.name for path in out.glob("[!.]*")} - {*PARTS})
+    if strange:  # such as the notebooks beside chapters/source
+        print(f"error: {out} holds {strange[0]}, which is no part of a website; --out takes a folder for nothing else", file=sys.stderr)
+        return 2
+    for name in PARTS:
         shutil.rmtree(out / name, ignore_errors=True)
     source = Source(out / "source")
     shutil.copytree(HERE / "pages", source.folder)

@@ -287,6 +287,17 @@ def test_without_its_tools_it_says_what_to_install(monkeypatch, tmp_path, capsys
     assert list(tmp_path.iterdir()) == []
 
 
+@built_here
+def test_a_folder_that_holds_something_else_is_left_alone(tmp_path, capsys):
+    (tmp_path / "source").mkdir()
+    for name in ("notes.md", "source/notes.md"):
+        (tmp_path / name).write_text("mine")
+    assert make_site.main(["--out", str(tmp_path)]) == 2
+    said = capsys.readouterr()
+    assert said.out == "" and said.err.count("\n") == 1 and said.err.startswith(f"error: {tmp_path} holds notes.md, ")
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["notes.md", "notes.md", "source"]
+
+
 def test_make_ci_and_the_workflow_build_the_same_website():
     makefile, check = (ROOT / "Makefile").read_text(), (ROOT / ".ci" / "run").read_text()
     assert "\nsite: $(VENV)/installed-docs\n\t$(python) site/make_site.py $(ARGS)\n" in makefile
