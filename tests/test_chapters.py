@@ -62,7 +62,9 @@ def test_what_a_notebook_shows_of_the_package_is_what_stands_there(source):
     for cell in committed(source).cells:
         for output in cell.get("outputs", []):
             shown = output.get("data", {}).get("text/markdown", "")
-            for place, text in re.findall(r"^`(\w[\w/]+\.(?:py|cu))`\n\n```\w+\n(.*?)\n```$", shown, re.DOTALL | re.MULTILINE):
+            pieces = re.findall(r"^`(\w[\w/]+\.(?:py|cu))`\n\n```\w+\n(.*?)\n```$", shown, re.DOTALL | re.MULTILINE)
+            assert len(re.findall("^```", shown, re.MULTILINE)) == 2 * len(pieces)  # none is overlooked
+            for place, text in pieces:
                 lines = {line.strip() for line in (PACKAGE / place).read_text(encoding="utf-8").splitlines()}
                 assert {line.strip() for line in text.splitlines()} <= lines, f"`make chapters` shows {place} as it is now"
 
