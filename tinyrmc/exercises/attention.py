@@ -113,6 +113,9 @@ def _scores(Q, K):
         "K.T turns the axis of the examples around as well; only the last two are to change places": lambda Q, K: softmax(
             Q @ K.T / math.sqrt(Q.shape[-1])
         ),
+        "the largest score of each row is not subtracted before the exponential: it overflows": lambda Q, K: _naive(
+            _scores(Q, K) / math.sqrt(Q.shape[-1])
+        ),
         "the softmax is divided by the square root of d_k, not the scores": lambda Q, K: softmax(_scores(Q, K)) / math.sqrt(Q.shape[-1]),
     },
 )
@@ -137,6 +140,9 @@ def attention_weights(Q, K):
         "the weights are not scaled by the square root of d_k": lambda Q, K, V: softmax(_scores(Q, K)) @ V,
         "there is no softmax": lambda Q, K, V: _scores(Q, K) / math.sqrt(Q.shape[-1]) @ V,
         "the weights go through a second softmax": lambda Q, K, V: softmax(attention_weights(Q, K)) @ V,
+        "the largest score of each row is not subtracted before the exponential: it overflows": lambda Q, K, V: (
+            _naive(_scores(Q, K) / math.sqrt(Q.shape[-1])) @ V
+        ),
         "the keys are averaged, not the values": lambda Q, K, V: attention_weights(Q, K) @ K,
         "d_k is taken to be the width of the values; it is that of the keys": lambda Q, K, V: (
             softmax(_scores(Q, K) / math.sqrt(V.shape[-1])) @ V
