@@ -14,11 +14,13 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import importlib.util
 import os
 import sys
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
+TOOLS = ("jupytext", "nbformat", "nbclient", "ipykernel")
 LONGEST = 300  # seconds for one cell
 VARIES, FOLDED = "varies", "hide-input"  # the second one's name is the website's builder's
 METADATA = {
@@ -77,6 +79,10 @@ def main(words=None) -> int:
     parser.add_argument("names", nargs="*", metavar="NN", help="chapters (default: all)")
     parser.add_argument("--check", action="store_true", help="execute briefly, write nothing")
     options = parser.parse_args(words)
+    missing = [name for name in TOOLS if importlib.util.find_spec(name) is None]
+    if missing:
+        print(f"error: {', '.join(missing)} not installed; `make chapters` installs what it takes", file=sys.stderr)
+        return 2
     import nbformat
 
     try:

@@ -3,11 +3,13 @@
 import re
 from pathlib import Path
 
+import build
 import nbformat
 import pytest
 from build import FOLDED, HERE, VARIES, execute, main, read, sources
 
 from tinyrmc import course
+from tinyrmc.exercises import first
 
 SOURCES = sources()
 LARGEST = 8_000_000  # bytes, all notebooks together
@@ -39,6 +41,12 @@ def test_a_chapter_that_is_not_there_is_refused_in_one_line(capsys):
     assert said.err.count("\n") == 1
 
 
+def test_a_missing_tool_is_named_with_its_remedy(monkeypatch, capsys):
+    monkeypatch.setattr(build, "TOOLS", ("nbformat", "no_such_tool"))
+    assert main(["00"]) == 2
+    assert capsys.readouterr().err == "error: no_such_tool not installed; `make chapters` installs what it takes\n"
+
+
 def test_every_notebook_has_a_source_and_the_other_way_round():
     assert SOURCES and {path.stem for path in HERE.glob("*.ipynb")} == {path.stem for path in SOURCES}
 
@@ -67,6 +75,13 @@ def test_what_a_notebook_shows_of_the_package_is_what_stands_there(source):
             for place, text in pieces:
                 lines = {line.strip() for line in (PACKAGE / place).read_text(encoding="utf-8").splitlines()}
                 assert {line.strip() for line in text.splitlines()} <= lines, f"`make chapters` shows {place} as it is now"
+
+
+def test_what_a_notebook_says_of_an_exercise_untouched_is_what_is_said_now(source, capsys):
+    first.mean_slot.check(lambda M: ...)
+    now = capsys.readouterr().out.strip()
+    said = [line for cell in committed(source).cells for o in cell.get("outputs", []) for line in o.get("text", "").splitlines()]
+    assert {line for line in said if line.startswith("not attempted")} <= {now}, "`make chapters` runs them again"
 
 
 def test_a_picture_is_described_for_those_who_do_not_see_it(source):

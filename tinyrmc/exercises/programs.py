@@ -18,9 +18,11 @@ def _programs(rng):
         (("if>", ("-", a, b), 500, 400, c), 3),
         (("if<", ("+", a, b), 500, 400, c), 3),
         (("if<", 111, ("-", 1, 2), 0, 222), 3),  # less than nothing stays so where it is compared
+        (("if>", 12, ("-", 1, 500), 3, 45), 3),
         (("if>", a, 400, 400, 99), 3),  # neither larger nor smaller
         (("if<", a, b, b, 99), 3),
         (("for", 7, ("*", d, e), 96709), 5),
+        (("for", 3, a, ("-", b, 7)), 4),
         (("-", ("for", 1, a, b), ("if<", a, 2, 1, b)), 3),
         (("+", 99999, 1), 5),
         (("+", 995, 10), 2),  # the answer begins with zeros that are not written
