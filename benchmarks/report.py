@@ -1,4 +1,4 @@
-"""The results of cpu.py as the tables that a document shows."""
+"""The results of cpu.py and between.py as the tables that a document shows."""
 
 from __future__ import annotations
 
@@ -73,4 +73,17 @@ def _ranks(rows):
     return table + [[str(row["ranks"]), milliseconds(row["seconds_per_step"]), whole_percent(row["efficiency"])] for row in rows]
 
 
-PARTS = {"rows": _libraries, "sweeps": _sweeps, "sharing": _sharing, "engine": _engine, "ranks": _ranks}
+def _between(rows):
+    every = rows[0]["released"]
+
+    def name(released):
+        paper = [row for row in every if row not in released]
+        if len(paper) in (0, len(every)):
+            return "all as in the paper" if paper else "all as released"
+        return f"as released but for: {paper[0]}" if len(paper) == 1 else f"as in the paper but for: {', '.join(released)}"
+
+    table = [["rows of the table in `memory.py`", "rung", "held-out accuracy"]]
+    return table + [[name(row["released"]), str(row["rung"]), f"{row['test_accuracy']:.1%}".replace("%", " %")] for row in rows]
+
+
+PARTS = {"between": _between, "rows": _libraries, "sweeps": _sweeps, "sharing": _sharing, "engine": _engine, "ranks": _ranks}

@@ -11,7 +11,7 @@ comes. Labels do not follow the order of presentation.
 
 Read any accuracy against two floors. Whoever answers m when asked for the vector nearest to m, and guesses otherwise, is right 2/k of the
 time (25 % at 8 vectors, 50 % at 4) without comparing anything. Whoever ranks the vectors by their own norm, without looking at m, does
-still better (31 %, 59 %). Accuracy "without self" leaves the questions out whose answer is m.
+still better (30.8 %, 59.5 %). Accuracy "without self" leaves the questions out whose answer is m.
 
 The ladder. Trained directly at 8 x 16, or even at 4 x 4, a network sits on the first floor for a very long time. So training climbs
 `rungs` of (objects, dimensions): a rung is passed when the accuracy on the fresh examples of the last `log_every` steps covers `passing` of

@@ -90,7 +90,7 @@ def run_summary(run: Run, task) -> dict:
     lines, last, headline = run.metrics(), last_evaluation(run, task), f"test_{task.headline}"
     batches = [line.get(f"best_batch_{task.headline}") for line in lines if task.is_final(line)]
     batches = [value for value in batches if value is not None]
-    surroundings = ("date", "processor", "cores", "workers", "ranks", "gpu", "python", "numpy", "blas")
+    surroundings = ("date", "git_commit", "processor", "cores", "workers", "ranks", "gpu", "python", "numpy", "blas")
     return {
         "seed": run.config["seed"],
         "command": _command(run, finished=last["step"] >= task.config.train.steps),
@@ -135,7 +135,10 @@ def _ran(task, groups, machines):
     name = groups[0]["curve_of"]
     best, known = name.replace("test_", "best_batch_"), [group["references"].get(name, {}) for group in groups]
     floors = list(dict.fromkeys(label for values in known for label in values if not label.startswith("paper")))
+    others = list(dict.fromkeys(each for group in groups for each in group["mean"] if each.startswith("test_") and each != name))
+    others = [each for each in others if "accuracy" in each]
     head = [f"`python -m tinyrmc.train {task}`", "paper", "ours, mean", "top", "best batch", *(f"floor: {floor}" for floor in floors)]
+    head += [f"mean {each.removeprefix('test_').replace('_', ' ')}" for each in others]
     head += [f"success: {number(name, groups[0]['success'])}", "steps", "ended on", "parameters", "seeds", "machine", "time"]
     rows = []
     for group, values in zip(groups, known, strict=True):
@@ -143,6 +146,7 @@ def _ran(task, groups, machines):
         row = [f"`{group['label']}`", f"{group['paper']} ({group['cell']})" if group["paper"] else ""]
         row += [number(name, group["mean"].get(name)), number(name, group["top"].get(name)), number(name, group["top"].get(best))]
         row += [number(name, values.get(floor)) for floor in floors]
+        row += [number(each, group["mean"].get(each)) for each in others]
         ends = dict.fromkeys(run.get("ended_on") or "" for run in runs)
         row += [success(group), steps(group), ", ".join(filter(None, ends)), f"{group['parameters']:,}"]
         row += [_ranges(run["seed"] for run in runs)]
