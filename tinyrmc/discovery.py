@@ -12,16 +12,41 @@ import difflib
 import importlib
 import importlib.metadata
 import importlib.util
+import re
 import sys
+import traceback
 from collections.abc import Iterable
 from pathlib import Path
 
 FOLDER = Path(__file__).resolve().parent.parent / "tasks"
 GROUP = "tinyrmc.tasks"
+PACKAGE = "tinyrmc_tasks"  # under a name of our own, so that nobody else's `tasks` package can be meant
 
 
 class UnknownTask(LookupError):
     """No task of this name, or its file cannot be imported."""
+
+
+class TaskError(TypeError):
+    """What a task's own code has given is not what the training loop takes."""
+
+
+def place_of(error: BaseException) -> tuple[Path, int, str] | None:
+    """(file, line, function) where an exception has last passed through a task's own code; None if it has not."""
+    frames = [*traceback.walk_tb(error.__traceback__)]
+    for frame, line in reversed(frames):
+        if frame.f_globals.get("__name__", "").startswith(f"{PACKAGE}."):
+            return Path(frame.f_code.co_filename), line, frame.f_code.co_name
+    return None
+
+
+def told(error: Exception) -> str:
+    """An exception in words: where in a task's own code, if there, then of which kind, if that says more than its text, and its text."""
+    text = str(error) if isinstance(error, ValueError) and place_of(error) else f"{type(error).__name__}: {error}"
+    if place := place_of(error):
+        file, line, function = place
+        text = f"{file.parent.name}/{file.name}, line {line}, in {function}: {text}"
+    return " ".join([text, *getattr(error, "__notes__", ())])
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
@@ -51,7 +76,7 @@ def load_task(name: str):
     files = task_files()
     if name not in files:
         raise UnknownTask(f"unknown task {name!r} (tasks: {', '.join(files) or f'none in {FOLDER}'}){nearest(name, files)}")
-    qualified = f"tinyrmc_tasks.{name}"  # a name of our own, so that nobody else's `tasks` package can be meant
+    qualified = f"{PACKAGE}.{name}"
     if qualified not in sys.modules:
         spec = importlib.util.spec_from_file_location(qualified, files[name])
         module = importlib.util.module_from_spec(spec)
@@ -64,5 +89,17 @@ def load_task(name: str):
                 raise ImportError("it has no docstring, whose first line says what the task is")
         except Exception as error:
             del sys.modules[qualified]
-            raise UnknownTask(f"task {name!r} ({files[name]}) cannot be imported: {type(error).__name__}: {error}") from error
+            line = f", line {place[1]}" if (place := place_of(error)) else ""
+            text = f"task {name!r} ({files[name]}{line}) cannot be imported: {type(error).__name__}: {error}{_remedy(error)}"
+            raise UnknownTask(text) from error
     return sys.modules[qualified]
+
+
+def _remedy(error):
+    """What to do about a keyword that a class does not take: as a rule it is a dataclass, and lacks the field."""
+    unknown = re.search(r"__init__\(\) got an unexpected keyword argument '(\w+)'", str(error))
+    if not unknown:
+        return ""
+    field = unknown[1]
+    declared = "training.TrainConfig = field(default_factory=training.TrainConfig)" if field == "train" else "int = 6"
+    return f"; declare the field in the class, with its type, as in {field}: {declared}"
