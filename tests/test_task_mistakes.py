@@ -53,6 +53,8 @@ CHECKED = " (checked with one example drawn by the task)"
         (BUILT, "return nn.Linear(0, 4)", "build", "Linear: input_size must be an integer of at least 1, not 0"),
         (LOST, 'logits = model(batch["input"])', "loss", "KeyError: 'input'" + re.escape(CHECKED)),
         (LOST, 'logits = model(batch["inputs"][:, :1])', "loss", r"linear\(float32\[1, 1\], .*" + re.escape(CHECKED)),
+        (LOST, 'logits = np.tanh(model(batch["inputs"]))', "loss",
+         "TypeError: operand 'Tensor' .*; NumPy's own functions take no Tensors: write those of primitives, .*" + re.escape(CHECKED)),
     ],
 )  # fmt: skip
 def test_a_mistake_has_a_place(old, new, place, says, workers, mistaken, refused):
@@ -121,8 +123,10 @@ def test_a_config_that_lacks_a_field_is_told_how_to_declare_it(mistaken, refused
     says = "Config.__init__() got an unexpected keyword argument 'train'; declare the field in the class, with its type, as in "
     told = refused(train.main, "larger")
     assert f"tasks/larger.py, line {line}) cannot be imported: TypeError: {says}{FIELD}" in told
-    line = mistaken(("    numbers: int = 2", "    numbers = 2"))
+    mistaken(("    numbers: int = 2", "    numbers = 2"))
     assert says.replace("train", "numbers") + "numbers: int = 6" in refused(train.main, "larger")
+    mistaken(("TrainConfig(\n        steps", "TrainConfig(\n        stpes"))  # a class that is not the task's to change
+    assert refused(train.main, "larger").endswith("TrainConfig.__init__() got an unexpected keyword argument 'stpes'")
 
 
 def test_constants_and_properties_are_no_fields(mistaken, capsys):

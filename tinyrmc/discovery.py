@@ -8,6 +8,7 @@ add theirs with an entry point in the group `tinyrmc.tasks` that names a package
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import difflib
 import importlib
 import importlib.metadata
@@ -33,19 +34,21 @@ class TaskError(TypeError):
 
 def place_of(error: BaseException) -> tuple[Path, int, str] | None:
     """(file, line, function) where an exception has last passed through a task's own code; None if it has not."""
-    frames = [*traceback.walk_tb(error.__traceback__)]
-    for frame, line in reversed(frames):
+    for frame, line in reversed([*traceback.walk_tb(error.__traceback__)]):
         if frame.f_globals.get("__name__", "").startswith(f"{PACKAGE}."):
             return Path(frame.f_code.co_filename), line, frame.f_code.co_name
     return None
 
 
 def told(error: Exception) -> str:
-    """An exception in words: where in a task's own code, if there, then of which kind, if that says more than its text, and its text."""
-    text = str(error) if isinstance(error, ValueError) and place_of(error) else f"{type(error).__name__}: {error}"
+    """An exception in words: where in a task's own code it comes from, if from there, of which kind it is, and its text."""
+    text = f"{type(error).__name__}: {error}"
     if place := place_of(error):
         file, line, function = place
+        text = str(error) if isinstance(error, ValueError) else text  # of which most are our own, and need no name
         text = f"{file.parent.name}/{file.name}, line {line}, in {function}: {text}"
+    if "does not support ufuncs" in text:  # NumPy does not say what would
+        text += "; NumPy's own functions take no Tensors: write those of primitives, as in primitives.tanh(t) for np.tanh(t)"
     return " ".join([text, *getattr(error, "__notes__", ())])
 
 
@@ -90,16 +93,16 @@ def load_task(name: str):
         except Exception as error:
             del sys.modules[qualified]
             line = f", line {place[1]}" if (place := place_of(error)) else ""
-            text = f"task {name!r} ({files[name]}{line}) cannot be imported: {type(error).__name__}: {error}{_remedy(error)}"
+            text = f"task {name!r} ({files[name]}{line}) cannot be imported: {type(error).__name__}: {error}{_declaration(error, module)}"
             raise UnknownTask(text) from error
     return sys.modules[qualified]
 
 
-def _remedy(error):
-    """What to do about a keyword that a class does not take: as a rule it is a dataclass, and lacks the field."""
-    unknown = re.search(r"__init__\(\) got an unexpected keyword argument '(\w+)'", str(error))
-    if not unknown:
+def _declaration(error, module):
+    """What to do about a keyword that a dataclass of the task's own does not take: it lacks the field."""
+    unknown = re.search(r"(\w+)\.__init__\(\) got an unexpected keyword argument '(\w+)'", str(error))
+    kind = getattr(module, unknown[1], None) if unknown else None
+    if not dataclasses.is_dataclass(kind) or kind.__module__ != module.__name__:
         return ""
-    field = unknown[1]
-    declared = "training.TrainConfig = field(default_factory=training.TrainConfig)" if field == "train" else "int = 6"
-    return f"; declare the field in the class, with its type, as in {field}: {declared}"
+    declared = "training.TrainConfig = field(default_factory=training.TrainConfig)" if unknown[2] == "train" else "int = 6"
+    return f"; declare the field in the class, with its type, as in {unknown[2]}: {declared}"
