@@ -305,7 +305,7 @@ def _telling(examples):
     try:
         yield
     except Exception as error:
-        if examples == 1:
+        if examples == 1 and not isinstance(error, TaskError):
             error.add_note("(checked with one example drawn by the task)")
         raise
 
