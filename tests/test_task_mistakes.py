@@ -134,3 +134,9 @@ def test_constants_and_properties_are_no_fields(mistaken, capsys):
     kept = "\n    kinds: typing.ClassVar = (1, 2)\n    _hidden = 3\n\n    @property\n    def twice(self):\n        return 2\n"
     mistaken(('"""how many numbers"""', '"""how many numbers"""' + kept), ("import numpy as np\n", "import typing\nimport numpy as np\n"))
     assert train.main(["larger", "--train.steps", "5"]) == 0
+
+
+def test_memory_that_does_not_suffice_for_an_evaluation_names_the_flags(mistaken, refused):
+    mistaken((LOST, 'raise MemoryError("no room")'))
+    says = "out of memory: no room; choose a smaller network, or fewer examples at a time (--train.piece-size)"
+    assert refused(train.main, "larger", "--workers", "1").startswith(says)

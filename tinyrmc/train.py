@@ -241,13 +241,13 @@ def _trainer(task: Task, options: Options, arrays: dict, state: dict, ranks: Ran
         raise UsageError(f"{ranks.size} ranks{each} are more than the {counted(batch, 'example')} of a batch; use fewer")
     try:
         trainer = Trainer(task, options.seed, workers, options.device, ranks=ranks)
+        trainer.require_metrics()
     except (ValueError, MemoryError) as error:
         if isinstance(error, MemoryError) or str(error).startswith("array is too big"):  # NumPy's ValueError for what no address can reach
             raise _too_large(task, error) from error
         if place_of(error) and not isinstance(error, SettingsError):
             raise
         raise UsageError(str(error)) from error
-    trainer.require_metrics()
     if options.tf32:
         if not has_tf32(trainer.xp):
             gpu = describe_gpu(trainer.xp)
