@@ -20,6 +20,7 @@ def mistaken(monkeypatch, tmp_path_factory):
     folder = tmp_path_factory.mktemp("mistaken") / "tasks"
     folder.mkdir()
     monkeypatch.setattr(discovery, "FOLDER", folder)
+    monkeypatch.delitem(sys.modules, "tinyrmc_tasks.larger", raising=False)
 
     def drop(*pairs):
         text, at = LARGER, 0
