@@ -34,7 +34,9 @@ def sources(names=()) -> list[Path]:
     found = sorted((HERE / "source").glob("[0-9][0-9]_*.py"))
     missing = [name for name in names if not any(path.name.startswith(name) for path in found)]
     if missing:
-        raise ValueError(f"no chapter begins with {missing[0]!r}; there are {', '.join(path.stem for path in found)}")
+        meant = f"0{missing[0]}"
+        hint = f"did you mean {meant}? There" if any(path.name.startswith(f"{meant}_") for path in found) else "there"
+        raise ValueError(f"no chapter begins with {missing[0]!r}; {hint} are {', '.join(path.stem for path in found)}")
     return [path for path in found if not names or path.name.startswith(tuple(names))]
 
 

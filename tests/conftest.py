@@ -1,8 +1,11 @@
-"""What tests share: array libraries, small runs; and one BLAS thread, set before NumPy is imported (on small matrices more cost time)."""
+"""What tests share: array libraries, small runs; and what must be set before NumPy and Hypothesis are imported: one BLAS thread (on small
+matrices more cost time), and where examples are remembered (else it would be wherever pytest was started)."""
 
 import os
+from pathlib import Path
 
 os.environ["OPENBLAS_NUM_THREADS"] = os.environ["OMP_NUM_THREADS"] = "1"
+os.environ.setdefault("HYPOTHESIS_STORAGE_DIRECTORY", str(Path(__file__).resolve().parent.parent / ".hypothesis"))
 
 import contextlib
 import dataclasses

@@ -89,6 +89,6 @@ def dropped_in(monkeypatch, folder):
     monkeypatch.setattr(discovery, "FOLDER", folder)
     monkeypatch.delitem(sys.modules, "tinyrmc_tasks.larger", raising=False)
     module = discovery.load_task("larger")
-    monkeypatch.delitem(sys.modules, "tinyrmc_tasks.larger")
+    del sys.modules["tinyrmc_tasks.larger"]  # monkeypatch itself would bring it back
     monkeypatch.setitem(sys.modules, "tinyrmc_tasks.larger", module)  # taken away again when the test is over
     return module

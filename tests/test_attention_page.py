@@ -5,6 +5,7 @@ import html
 import html.parser
 import json
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -158,6 +159,22 @@ def test_bad_words_get_one_line_and_write_nothing(words, says, lstm, tmp_path, m
     assert caught.value.code == 2 and not out
     assert err.startswith("error: ") and err.count("\n") == 1 and says in err
     assert [path.name for path in tmp_path.iterdir()] == [lstm.name]
+
+
+@pytest.mark.parametrize("of_run", [False, True])
+def test_pictures_of_a_file_go_to_its_run_or_to_a_folder_named_after_it(of_run, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    network, folder = (Path("one/checkpoint.npz"), Path("one")) if of_run else (TRAINED, Path("runs/nth_farthest_4x4-attention"))
+    if of_run:
+        folder.mkdir()
+        shutil.copy(TRAINED, network)
+        (folder / "config.json").touch()
+    before = {path for path in tmp_path.rglob("*") if path.is_file()}
+    for _ in range(2):  # what is there is replaced
+        assert plot.main(["attention", str(network), "--sequences", "20"]) == 0
+        paths = [folder / name for name in [*PICTURES, "attention.json"]]
+        assert capsys.readouterr().out.splitlines()[-len(paths) :] == list(map(str, paths))
+        assert {path for path in tmp_path.rglob("*") if path.is_file()} == before | {tmp_path / path for path in paths}
 
 
 def test_a_task_that_says_nothing_about_its_questions_is_told(monkeypatch, tmp_path, capsys):

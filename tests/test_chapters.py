@@ -34,10 +34,12 @@ def test_the_trained_networks_are_found_from_the_folders_where_chapters_run(monk
         course.assets()
 
 
-def test_a_chapter_that_is_not_there_is_refused_in_one_line(capsys):
-    assert main(["--check", "00", "4"]) == 2
+@pytest.mark.parametrize("name, meant", [("4", "; did you mean 04?"), ("99", ""), ("x", "")])
+def test_a_chapter_that_is_not_there_is_refused_in_one_line(name, meant, capsys):
+    assert main(["--check", "00", name]) == 2
     said = capsys.readouterr()
-    assert said.out == "" and said.err.startswith("error: no chapter begins with '4'; there are 00_how_to_read, ")
+    assert said.out == "" and said.err.startswith(f"error: no chapter begins with {name!r}{meant or ';'}")
+    assert "here are 00_how_to_read, 01_arrays, " in said.err
     assert said.err.count("\n") == 1
 
 

@@ -57,6 +57,13 @@ def test_dtypes_are_checked():
             nn.check_dtype("Thing", bad)
 
 
+def test_free_axes_are_told_apart():
+    for shape, words in (((None, 3), "(B, 3)"), ((None, None, 1), "(B, T, 1)"), ((None, None, 2, 1), "(B, T, 2, 1)")):
+        with pytest.raises(ValueError) as error:
+            nn.check_array("Thing", "inputs", np.ones(6, np.float32), shape, np.float32, "see input_size")
+        assert str(error.value) == f"Thing expects inputs {words}, got (6,); see input_size"
+
+
 # --- layers -------------------------------------------------------------------------------------------------------------------------------
 
 

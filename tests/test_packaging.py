@@ -10,6 +10,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from hypothesis.configuration import storage_directory
 
 import tinyrmc
 
@@ -52,6 +53,11 @@ def test_the_wheel_holds_both_packages_whole_and_nothing_else(archives):
     assert {name for name in shipped if ".dist-info/" not in name} == modules("tinyrmc") | modules("tasks")
     assert any(name.endswith(".dist-info/licenses/LICENSE") for name in shipped)
     assert "Requires-Python: >=3.11" in metadata
+
+
+def test_what_hypothesis_remembers_lies_at_the_top_wherever_pytest_was_started():
+    found = storage_directory()
+    assert getattr(found, "path", found) == ROOT / ".hypothesis"  # older releases give the path itself
 
 
 def test_the_source_archive_can_be_built_tested_and_cited(archives):

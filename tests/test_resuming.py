@@ -22,7 +22,7 @@ import numpy as np
 import pytest
 from tinyruns import LONG, STEPS, SURROUNDINGS, TINY, assert_same_run, contents, nth_farthest, python, resume_command, stop_at
 
-from tinyrmc import evaluate, load, train
+from tinyrmc import discovery, evaluate, load, train
 from tinyrmc.commands import run_main
 from tinyrmc.parallel import CAN_FORK
 from tinyrmc.runs import Run, RunError, load_arrays, save_arrays
@@ -120,7 +120,7 @@ def test_the_weights_alone_cannot_be_resumed(copy, refused):
         (lambda config: config.pop("preset"), "has no 'preset'"),
         (
             lambda config: config.update(task="nth_fartest"),
-            "unknown task 'nth_fartest' (tasks: nth_farthest, program_evaluation); did you mean 'nth_farthest'?",
+            f"unknown task 'nth_fartest' (tasks: {', '.join(discovery.task_files())}); did you mean 'nth_farthest'?",
         ),
         (lambda config: config["config"]["train"].pop("steps"), "config.train.steps is missing"),
         (lambda config: config["config"].update(more=1), "config.more is unknown"),

@@ -217,5 +217,5 @@ def test_numbers_of_workers_that_cannot_be_are_refused(asked, says):
 def test_a_loss_that_returns_something_else_is_told_what_to_return(make_trainer):
     task = Larger(Config())
     task.loss = lambda model, batch, carry: 1.0
-    with pytest.raises(TypeError, match=r"Larger\.loss must return \(sum, count, metrics, carry\), not 1\.0"):
+    with pytest.raises(TypeError, match=r"Larger\.loss\(\) must return \(sum, count, metrics, carry\), not 1\.0"):
         make_trainer(task).advance()

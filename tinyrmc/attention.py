@@ -36,16 +36,15 @@ def main(argv: list[str]) -> int:
     parser.add_argument(
         "--out", type=Path, metavar="FOLDER",
         help="existing folder for attention*.png and attention.json, replaced if they exist (default: the run's directory, or for a file "
-        "the current one)",
+        "that lies in none runs/<its name>-attention)",
     )  # fmt: skip
     parser.add_argument("--html", type=Path, metavar="FILE", help="also write a self-contained page to FILE (.html), replaced if it exists")
     parser.add_argument("--sequences", type=int, default=10_000, metavar="N", help="held-out sequences to measure over (default: 10,000)")
     options = parser.parse_args(argv)
-    folder = options.out or (options.run if options.run.is_dir() else Path())
     if options.sequences < 2:
         raise UsageError(f"--sequences must be at least 2, not {options.sequences}: each sequence is compared with another")
-    if not folder.is_dir():
-        raise UsageError(f"--out {folder} is not a folder; make it first, or name one that exists")
+    if options.out is not None and not options.out.is_dir():
+        raise UsageError(f"--out {options.out} is not a folder; make it first, or name one that exists")
     if options.html is not None and (options.html.suffix.lower() != ".html" or not options.html.parent.is_dir()):
         raise UsageError(f"--html {options.html}: give a file name that ends in .html, in a folder that exists")
 
@@ -66,7 +65,9 @@ def main(argv: list[str]) -> int:
         print(f"{title}: measuring over {options.sequences:,} held-out sequences", file=sys.stderr)
         found = analysis.analyse(model, analysis.held_out(task, options.sequences))
         described = tables(found, task.references())
+        folder = options.out or _folder_of(options.run)
         try:
+            folder.mkdir(parents=True, exist_ok=True)
             paths = [*draw_maps(*three, folder), *draw_gates(*three, folder), *draw_measures(found, task.references(), folder)]
             paths.append(folder / "attention.json")
             kept = {"run": {**run, "step": state["step"]}, **found, "floors": task.references()}
@@ -80,6 +81,13 @@ def main(argv: list[str]) -> int:
         print(f"{heading}\n{textwrap.fill(says, 110)}\n\n{aligned(rows)}\n")
     print(*paths, sep="\n")
     return 0
+
+
+def _folder_of(network: Path) -> Path:
+    """Where the pictures of a run go, or of a file: into its run's directory, else into a folder with its name."""
+    if network.is_dir():
+        return network
+    return network.parent if (network.parent / "config.json").exists() else Path("runs", f"{network.stem}-attention")
 
 
 # --- Examples -----------------------------------------------------------------------------------------------------------------------------

@@ -16,7 +16,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from .backend import DeviceError
-from .discovery import UnknownTask, nearest
+from .cores import SettingsError
+from .discovery import TaskError, UnknownTask, nearest, place_of, told
 from .parallel import WorkerError
 from .ranks import LaunchError
 from .runs import RunError
@@ -35,21 +36,30 @@ class Parser(argparse.ArgumentParser):
 
 
 def run_main(main: Callable[[], int]) -> typing.NoReturn:
-    """Run a command line's `main`. An error of the user's is one line on stderr and exit code 2; Ctrl-C is 130."""
+    """Run a command line's `main`. An error of the user's is one line on stderr and exit code 2; Ctrl-C is 130.
+
+    So is any other exception that has passed through a task's own code, with the place there; elsewhere it is ours, and left whole.
+    """
     try:
         sys.exit(main())
-    except (UsageError, RunError, UnknownTask, DeviceError, WorkerError, LaunchError) as error:
-        words = " ".join([str(error), *getattr(error, "__notes__", ())])
-        print(f"error: {' '.join(words.split())}", file=sys.stderr)
-        sys.exit(2)
+    except (UsageError, RunError, UnknownTask, TaskError, SettingsError, DeviceError, WorkerError, LaunchError) as error:
+        _refuse(" ".join([str(error), *getattr(error, "__notes__", ())]))
     except ModuleNotFoundError as error:
-        print(f"error: {error.name} is not installed for {sys.executable}; use .venv/bin/python, or pip install -e .", file=sys.stderr)
-        sys.exit(2)
+        _refuse(f"{error.name} is not installed for {sys.executable}; use .venv/bin/python, or pip install -e .")
     except KeyboardInterrupt:
         sys.exit(130)
     except BrokenPipeError:  # whoever read our output, `head` say, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(141)
+    except Exception as error:
+        if not place_of(error):
+            raise
+        _refuse(told(error))
+
+
+def _refuse(words: str) -> typing.NoReturn:
+    print(f"error: {' '.join(words.split())}", file=sys.stderr)
+    sys.exit(2)
 
 
 def fields_of(kind: type, prefix: str = "") -> dict[str, type]:

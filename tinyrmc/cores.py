@@ -122,9 +122,19 @@ def _check_sizes(owner, config, *names):
             raise ValueError(f"{owner}.{name} must be an integer of at least 1, not {value}")
 
 
+class SettingsError(ValueError):
+    """The settings of a core cannot be."""
+
+
 def build_core(config: CoreConfig, input_size: int, seed):
-    """The core that `config` describes for input vectors of `input_size`. ValueError names a bad value."""
-    c = config
+    """The core that `config` describes for input vectors of `input_size`. SettingsError names a bad value."""
+    try:
+        return _build(config, input_size, seed)
+    except ValueError as error:
+        raise SettingsError(str(error)) from error
+
+
+def _build(c, input_size, seed):
     if c.core == "lstm":
         units = c.total_units or c.hidden_size
         if c.layers == 1:

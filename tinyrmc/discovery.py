@@ -8,20 +8,48 @@ add theirs with an entry point in the group `tinyrmc.tasks` that names a package
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import difflib
 import importlib
 import importlib.metadata
 import importlib.util
+import re
 import sys
+import traceback
 from collections.abc import Iterable
 from pathlib import Path
 
 FOLDER = Path(__file__).resolve().parent.parent / "tasks"
 GROUP = "tinyrmc.tasks"
+PACKAGE = "tinyrmc_tasks"  # under a name of our own, so that nobody else's `tasks` package can be meant
 
 
 class UnknownTask(LookupError):
     """No task of this name, or its file cannot be imported."""
+
+
+class TaskError(TypeError):
+    """What a task's own code has given is not what the training loop takes."""
+
+
+def place_of(error: BaseException) -> tuple[Path, int, str] | None:
+    """(file, line, function) where an exception has last passed through a task's own code; None if it has not."""
+    for frame, line in reversed([*traceback.walk_tb(error.__traceback__)]):
+        if frame.f_globals.get("__name__", "").startswith(f"{PACKAGE}."):
+            return Path(frame.f_code.co_filename), line, frame.f_code.co_name
+    return None
+
+
+def told(error: Exception) -> str:
+    """An exception in words: where in a task's own code it comes from, if from there, of which kind it is, and its text."""
+    text = f"{type(error).__name__}: {error}"
+    if place := place_of(error):
+        file, line, function = place
+        text = str(error) if isinstance(error, ValueError) else text  # of which most are our own, and need no name
+        text = f"{file.parent.name}/{file.name}, line {line}, in {function}: {text}"
+    if "does not support ufuncs" in text:  # NumPy does not say what would
+        text += "; NumPy's own functions take no Tensors: write those of primitives, as in primitives.tanh(t) for np.tanh(t)"
+    return " ".join([text, *getattr(error, "__notes__", ())])
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
@@ -51,7 +79,7 @@ def load_task(name: str):
     files = task_files()
     if name not in files:
         raise UnknownTask(f"unknown task {name!r} (tasks: {', '.join(files) or f'none in {FOLDER}'}){nearest(name, files)}")
-    qualified = f"tinyrmc_tasks.{name}"  # a name of our own, so that nobody else's `tasks` package can be meant
+    qualified = f"{PACKAGE}.{name}"
     if qualified not in sys.modules:
         spec = importlib.util.spec_from_file_location(qualified, files[name])
         module = importlib.util.module_from_spec(spec)
@@ -64,5 +92,17 @@ def load_task(name: str):
                 raise ImportError("it has no docstring, whose first line says what the task is")
         except Exception as error:
             del sys.modules[qualified]
-            raise UnknownTask(f"task {name!r} ({files[name]}) cannot be imported: {type(error).__name__}: {error}") from error
+            line = f", line {place[1]}" if (place := place_of(error)) else ""
+            text = f"task {name!r} ({files[name]}{line}) cannot be imported: {type(error).__name__}: {error}{_declaration(error, module)}"
+            raise UnknownTask(text) from error
     return sys.modules[qualified]
+
+
+def _declaration(error, module):
+    """What to do about a keyword that a dataclass of the task's own does not take: it lacks the field."""
+    unknown = re.search(r"(\w+)\.__init__\(\) got an unexpected keyword argument '(\w+)'", str(error))
+    kind = getattr(module, unknown[1], None) if unknown else None
+    if not dataclasses.is_dataclass(kind) or kind.__module__ != module.__name__:
+        return ""
+    declared = "training.TrainConfig = field(default_factory=training.TrainConfig)" if unknown[2] == "train" else "int = 6"
+    return f"; declare the field in the class, with its type, as in {unknown[2]}: {declared}"

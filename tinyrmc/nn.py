@@ -54,13 +54,17 @@ def check_number(owner: str, name: str, value) -> float:
 
 
 def check_array(owner: str, what: str, value, shape: tuple, dtype, hint: str) -> None:
-    """TypeError unless `value` is an array or Tensor of this precision, ValueError unless of this shape (None stands for any size)."""
+    """TypeError unless `value` is an array or Tensor of this precision, ValueError unless of this shape.
+
+    A size None is of any length: the first one the batch, a second one time.
+    """
     if not hasattr(value, "shape"):
         raise TypeError(f"{owner} expects {what} as an array or a Tensor, not {type(value).__name__}; write np.asarray(x, np.{dtype})")
     if value.dtype != dtype and (value.dtype.kind not in "fc" or np.finfo(value.dtype).dtype != np.finfo(dtype).dtype):
         raise TypeError(f"{owner} has {dtype} parameters, {what} {value.dtype}; write x.astype(np.{dtype})")  # complex goes with real
     if len(value.shape) != len(shape) or any(want not in (None, size) for want, size in zip(shape, value.shape, strict=True)):
-        want = f"({', '.join('B' if size is None else str(size) for size in shape)})"
+        free = iter("BT")
+        want = f"({', '.join(next(free) if size is None else str(size) for size in shape)})"
         raise ValueError(f"{owner} expects {what} {want}, got {value.shape}; {hint}")
 
 

@@ -30,6 +30,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
+from .discovery import told
+
 CAN_FORK = sys.platform == "linux"  # macOS has fork, but its system libraries do not survive one
 PARENT = "TINYRMC_PARENT"  # the variable in which a command that is of no use without its parent finds that one's process id
 GIL = getattr(sys, "_is_gil_enabled", lambda: True)()  # False in a free-threaded Python, where threads are as good as processes
@@ -150,5 +152,5 @@ class Workers:
                 try:
                     reply = json.dumps(self.share(worker, request))
                 except Exception as error:
-                    reply = json.dumps({"worker error": f"worker {worker}: {type(error).__name__}: {error}"})
+                    reply = json.dumps({"worker error": f"worker {worker}: {told(error)}"})
                 pipe.send_bytes(reply.encode())

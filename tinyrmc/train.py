@@ -24,7 +24,8 @@ from typing import Annotated, Literal
 from . import discovery
 from .backend import describe_gpu, has_tf32, use_tf32
 from .commands import UsageError, counted, duration, flags_of, nearest, parse, percent, python, results_table, run_main
-from .cores import CoreConfig, sizes, without_effect
+from .cores import CoreConfig, SettingsError, sizes, without_effect
+from .discovery import place_of
 from .loading import open_checkpoint, task_from_dict
 from .ranks import Ranks, launched
 from .runs import Onlooker, Run, RunError, environment, require_same
@@ -240,9 +241,12 @@ def _trainer(task: Task, options: Options, arrays: dict, state: dict, ranks: Ran
         raise UsageError(f"{ranks.size} ranks{each} are more than the {counted(batch, 'example')} of a batch; use fewer")
     try:
         trainer = Trainer(task, options.seed, workers, options.device, ranks=ranks)
+        trainer.require_metrics()
     except (ValueError, MemoryError) as error:
         if isinstance(error, MemoryError) or str(error).startswith("array is too big"):  # NumPy's ValueError for what no address can reach
             raise _too_large(task, error) from error
+        if place_of(error) and not isinstance(error, SettingsError):
+            raise
         raise UsageError(str(error)) from error
     if options.tf32:
         if not has_tf32(trainer.xp):

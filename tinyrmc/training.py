@@ -9,6 +9,7 @@ Randomness depends only on (seed, step, block of examples), never on who compute
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import math
@@ -22,6 +23,7 @@ import numpy as np
 
 from . import optim
 from .backend import blas_threads, device_namespace, keep_freed_memory, to_device, to_host
+from .discovery import TaskError, nearest
 from .engine import Tape
 from .nn import Module
 from .parallel import CAN_FORK, GIL, Workers, orphaned, pieces_of, shared_zeros
@@ -174,6 +176,11 @@ class Task:
     test_examples = 10_240
     carries = False
 
+    def __init_subclass__(cls, **keywords):
+        super().__init_subclass__(**keywords)
+        for name, preset in cls.presets.items():
+            _check_preset(name, preset)
+
     def __init__(self, config):
         self.config = config
 
@@ -197,13 +204,15 @@ class Task:
         """{metric: (sum, count)} over the pieces of the held-out examples that are this worker's. Records no tape."""
         held_out, totals = Samples(self.draw, HELD_OUT_SEED), Totals()
         for start, stop in pieces_of(self.test_examples, self.config.train.piece(xp), workers)[worker::workers]:
-            total, count, metrics = self.measure(model, _to(xp, held_out.batch(0, start, stop)))
+            batch = _to(xp, held_out.batch(0, start, stop))
+            with _telling(stop - start):
+                total, count, metrics = self.measure(model, batch)
             totals.add({"loss": (total.data, count), **metrics})
         return totals.sums
 
     def measure(self, model, batch: dict):
         """What `evaluate` adds up over the held-out examples: as from `loss`, without a carry. A task may test otherwise than it trains."""
-        total, count, metrics, _ = self.loss(model, batch, None)
+        total, count, metrics, _ = _checked(self, self.loss(model, batch, None))
         return total, count, metrics
 
     def learning_rate(self, step: int) -> float:
@@ -232,6 +241,7 @@ class Task:
     def references(self) -> dict[str, dict[str, float]]:
         """{metric: {label: value}}: floors and published numbers, shown beside the metric and drawn in its curve.
 
+        The metrics are those of the held-out examples: "test_accuracy", where `loss` gives "accuracy".
         A published number's label begins with "paper"; the others are what can be had without learning the task.
         """
         return {}
@@ -251,6 +261,53 @@ class Task:
     def pictures(self, model, folder: Path) -> list[Path]:
         """Draw what there is to see in a trained model into `folder`."""
         return []
+
+
+def _check_preset(name, preset):
+    """TaskError unless a preset is (description, config), and the config a dataclass that can be trained with."""
+    pair = isinstance(preset, (tuple, list)) and len(preset) == 2
+    kind = type(preset[1]) if pair else None
+    if not dataclasses.is_dataclass(kind):
+        got = f"({', '.join(type(part).__name__ for part in preset)})" if pair else f"a {type(preset).__name__}"
+        raise TaskError(f"presets must be {{name: (description, config)}}, the config an instance of a dataclass; {name!r} is {got}")
+    if "train" not in kind.__dataclass_fields__:
+        declared = "train: training.TrainConfig = field(default_factory=training.TrainConfig)"
+        raise TaskError(f"{kind.__name__}, the config of the preset {name!r}, has no field train; declare it: {declared}")
+    _check_fields(preset[1])
+
+
+def _check_fields(config):
+    """TaskError if something in the class looks like a field and, without a type, is none."""
+    kind = type(config)
+    for name, value in vars(kind).items():
+        if not (name.startswith("_") or name in kind.__dataclass_fields__ or callable(value) or hasattr(value, "__get__")):
+            field, constant = (f"{name}: {of} = {value!r}" for of in (type(value).__name__, "typing.ClassVar"))
+            raise TaskError(f"{kind.__name__}.{name} has no type, so it is no flag; write {field}, or {constant} if it is no setting")
+    for field in dataclasses.fields(config):
+        if dataclasses.is_dataclass(value := getattr(config, field.name)):
+            _check_fields(value)
+
+
+def _checked(task, result):
+    """What a task's `loss` has returned, or a TaskError."""
+    loss = f"{type(task).__name__}.loss()"
+    if not isinstance(result, tuple) or len(result) != 4:
+        raise TaskError(f"{loss} must return (sum, count, metrics, carry), not {result!r}")
+    metrics = result[2]
+    if not isinstance(metrics, dict) or not all(isinstance(pair, (tuple, list)) and len(pair) == 2 for pair in metrics.values()):
+        raise TaskError(f"{loss} must give metrics as {{name: (sum, count)}}, not {metrics!r}")
+    return result
+
+
+@contextlib.contextmanager
+def _telling(examples):
+    """Adds to an exception that its shapes are of a single example, where somebody may look for a batch's."""
+    try:
+        yield
+    except Exception as error:
+        if examples == 1 and not isinstance(error, TaskError):
+            error.add_note("(checked with one example drawn by the task)")
+        raise
 
 
 def _to(xp, batch):
@@ -308,12 +365,20 @@ class Trainer:
         before = self.stream.state()
         example = self.stream.batch(0, 0, 1)
         self.stream.load_state(before)
-        with Tape() as tape:
+        with Tape() as tape, _telling(1):
             self.task.loss(self.model, example, None)
         share = self.task.config.train.batch_size // self.ranks.size  # examples of a step
         numbers = share * sum(math.prod(shape) for _, _, _, outputs, _, _ in tape.entries for _, shape, _ in outputs)
         cores = self.ranks.cores if processes or not GIL else min(2, self.ranks.cores)
         return max(1, min(cores, share, numbers // WORTHWHILE))
+
+    def require_metrics(self) -> None:
+        """TaskError unless evaluation gives metrics, among them all that the task has references of. Tries it with one held-out example."""
+        given = Totals(self.task.evaluate(self.model, 0, self.task.test_examples, self.xp)).means("test_")
+        for name in self.task.references():
+            if name not in given:
+                what = f"{type(self.task).__name__}.references() names {name!r}, which evaluation does not give"
+                raise TaskError(f"{what}; it gives {', '.join(given)}{nearest(name, given)}")
 
     def advance(self, note: Callable[[], object] = lambda: None) -> list:
         """One step; returns [note() of each rank], which it asks for when the gradient is computed and sends along with the losses.
@@ -361,9 +426,7 @@ class Trainer:
             batch = _to(self.xp, self.stream.batch(request["step"], start, stop))
             with Tape() as tape:
                 result = self.task.loss(self.model, batch, self.carry.get(number))
-            if not isinstance(result, tuple) or len(result) != 4:
-                raise TypeError(f"{type(self.task).__name__}.loss must return (sum, count, metrics, carry), not {result!r}")
-            loss, count, metrics, carry = result
+            loss, count, metrics, carry = _checked(self.task, result)
             tape.backward(loss, into=gradient)
             if carry is not None:
                 self.carry[number] = carry
