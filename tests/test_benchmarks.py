@@ -6,6 +6,7 @@ import json
 import math
 import os
 import sys
+import time
 from pathlib import Path
 
 import candidates
@@ -95,6 +96,20 @@ def test_pytorchs_dnc_is_ours(tmp_path):
     candidates.make_problem(TINY_DNC, tmp_path / "problem.npz")
     step, moments = candidates.peer("PyTorch eager", *candidates.read_problem(tmp_path / "problem.npz"), 1)
     assert max(candidates.first_errors(step, moments, candidates.read_problem(tmp_path / "problem.npz")[1]).values()) < 1e-6
+
+
+@pytest.mark.skipif(not CAN_FORK, reason="needs fork")
+def test_pytorchs_processes_make_the_step_of_the_problem_and_end_with_it(problem_file):
+    pytest.importorskip("torch", reason="PyTorch is not installed")
+    with contextlib.closing(cpu.Candidate(peers.TORCH_PROCESSES, 2, problem_file)) as candidate:
+        candidate.time(0.01)
+        pid = candidate._process.pid
+        children = [Path("/proc", child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+        assert len(children) == min(2, available_cores()) - 1 and max(candidate.hello["errors"].values()) < 1e-6
+    end = time.monotonic() + 30  # they are asleep until they see that their pipe has ended
+    while any(child.exists() for child in children) and time.monotonic() < end:
+        time.sleep(0.01)
+    assert not any(child.exists() for child in children)
 
 
 @pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.skipif(not CAN_FORK, reason="needs fork"))])
@@ -212,7 +227,8 @@ def test_which_peers_are_tried_at_which_size(monkeypatch):
     monkeypatch.setattr(cpu, "installed_peers", lambda: list(peers.PEERS))
     cpu.measure_sizes(list(cpu.WORKS), False, 1, False)
     large, small, quick, dnc = tried.values()
-    assert small == list(peers.PEERS) and large == quick == ["PyTorch eager", "torch.compile", "JAX jit"] and dnc == ["PyTorch eager"]
+    eager, compiled = ["PyTorch eager", "PyTorch eager, processes"], ["torch.compile", "JAX jit"]
+    assert small == list(peers.PEERS) and large == quick == [*eager, *compiled] and dnc == eager
 
 
 def test_sgemm_is_the_median_over_the_whole_file(monkeypatch):
