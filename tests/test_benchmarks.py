@@ -229,6 +229,9 @@ def test_which_peers_are_tried_at_which_size(monkeypatch):
     large, small, quick, dnc = tried.values()
     eager, compiled = ["PyTorch eager", "PyTorch eager, processes"], ["torch.compile", "JAX jit"]
     assert small == list(peers.PEERS) and large == quick == [*eager, *compiled] and dnc == eager
+    tried.clear()
+    cpu.measure_sizes(["large", "small"], False, 1, False, ["MyGrad", "JAX jit"])
+    assert list(tried.values()) == [["JAX jit"], ["JAX jit", "MyGrad"]]
 
 
 def test_sgemm_is_the_median_over_the_whole_file(monkeypatch):
@@ -431,6 +434,7 @@ def test_without_mpi_the_rows_of_ranks_are_left_out_with_a_message(monkeypatch, 
         (["--works", "huge"], "invalid choice: 'huge'"),
         (["--out", "no/such/folder/cpu.json"], "must be a .json file in a folder that exists"),
         (["--out", "cpu.txt"], "must be a .json file"),
+        (["--candidates", "PyTorch", "JAX jit"], "invalid choice: 'PyTorch'"),
         (["--free-threaded", "no/such/python"], "--free-threaded no/such/python does not run ("),
         (["--works", "small", "--free-threaded", sys.executable], "--free-threaded is for the part `sharing`"),
         (["--table", "no/such/file.json"], "cannot read no/such/file.json"),
@@ -448,7 +452,7 @@ def test_a_part_or_a_first_look_does_not_replace_the_results(monkeypatch, capsys
     written = []
     monkeypatch.setattr(cpu, "measure_all", lambda *_: made_up())
     monkeypatch.setattr(cpu, "write", lambda found, path: written.append(path))
-    for words in (["--quick"], ["--works", "engine"], []):
+    for words in (["--quick"], ["--works", "engine"], ["--candidates", "MyGrad"], []):
         assert cpu.main(words) == 0
     assert written == [cpu.RESULTS]
-    assert capsys.readouterr().out == 3 * report.markdown(json.loads(json.dumps(made_up())))
+    assert capsys.readouterr().out == 4 * report.markdown(json.loads(json.dumps(made_up())))
