@@ -210,7 +210,7 @@ def peer(name: str, work: Work, problem: dict, threads: int):
     if name.startswith(("PyTorch", "torch")):
         import torch
 
-        torch.set_num_threads(threads)
+        torch.set_num_threads(1 if name == peers.TORCH_PROCESSES else threads)
     batch = problem["batch"]
     return peers.PEERS[name][0](problem["weights"], batch["inputs"], batch["target"], sizes_of(work))
 

@@ -23,6 +23,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 import peers
@@ -351,14 +352,16 @@ def free_threaded_version(python: str) -> str:
     return version
 
 
-def measure_all(parts: list[str], rounds: int, quick: bool = False, free_threaded: str | None = None) -> dict:
-    """What a results file holds; parts that were not asked for are empty."""
+def measure_all(
+    parts: list[str], rounds: int, quick: bool = False, free_threaded: str | None = None, wanted: Sequence[str] = tuple(peers.PEERS)
+) -> dict:
+    """What a results file holds; parts that were not asked for are empty. wanted: the peers that may run."""
     found = {"benchmark": "cpu", **machine(), "rows": [], "sweeps": [], "sharing": [], "engine": {}, "ranks": []}
     removed = f"; not passed on: {', '.join(found['environment_removed'])}" if found["environment_removed"] else ""
     say(f"{found['processor']}, {found['cores']} cores, load {found['load_before']}, {found['blas']}{removed}")
     works = [part for part in parts if part in WORKS]
     if works or "sweeps" in parts:
-        found |= measure_sizes(works, "sweeps" in parts, rounds, quick)
+        found |= measure_sizes(works, "sweeps" in parts, rounds, quick, wanted)
     if "sharing" in parts:
         found["sharing"] = share(free_threaded, rounds, ROUND_SECONDS)
     if "engine" in parts:
@@ -368,9 +371,9 @@ def measure_all(parts: list[str], rounds: int, quick: bool = False, free_threade
     return found
 
 
-def measure_sizes(works: list[str], sweeping: bool, rounds: int, quick: bool) -> dict:
+def measure_sizes(works: list[str], sweeping: bool, rounds: int, quick: bool, wanted: Sequence[str] = tuple(peers.PEERS)) -> dict:
     """{"rows": [...], "sweeps": [...], "sgemm_rounds": {...}}: the works by name, and the sweeps if they are wanted."""
-    installed, rows, sweeps = installed_peers() if works else [], [], []
+    installed, rows, sweeps = [name for name in installed_peers() if name in wanted] if works else [], [], []
     with contextlib.ExitStack() as stack:
         products = [started(stack, name, available_cores()) for name in (TOGETHER, APART)]
         for work in works:
@@ -419,6 +422,9 @@ def main(argv: list[str] | None = None) -> int:
     """The command line; returns the exit code."""
     parser = Parser(prog="python benchmarks/cpu.py", description=__doc__.splitlines()[0])
     parser.add_argument("--works", nargs="+", choices=PARTS, metavar="NAME", help=f"only these: {', '.join(PARTS)}")
+    parser.add_argument(
+        "--candidates", nargs="+", choices=peers.PEERS, metavar="NAME", help=f"beside ours only these: {', '.join(map(repr, peers.PEERS))}"
+    )
     parser.add_argument("--rounds", type=int, metavar="N", help=f"rounds in which candidates take turns (default: {ROUNDS}; 2 if --quick)")
     parser.add_argument("--quick", action="store_true", help="a first look: two works, fewer candidates and rounds, about a minute")
     parser.add_argument(
@@ -434,7 +440,8 @@ def main(argv: list[str] | None = None) -> int:
 
     rounds = options.rounds if options.rounds is not None else (2 if options.quick else ROUNDS)
     parts = options.works or (["quick", "engine"] if options.quick else list(PARTS))
-    out = options.out or (RESULTS if set(parts) == set(PARTS) and not options.quick else None)
+    whole = set(parts) == set(PARTS) and not (options.quick or options.candidates)
+    out = options.out or (RESULTS if whole else None)
     if rounds < 1:
         raise UsageError(f"--rounds must be at least 1, not {rounds}")
     if out and (out.suffix != ".json" or not os.access(out.parent, os.W_OK)):  # better now than after all the measuring
@@ -443,7 +450,7 @@ def main(argv: list[str] | None = None) -> int:
         if "sharing" not in parts:
             raise UsageError("--free-threaded is for the part `sharing`; add it to --works")
         free_threaded_version(options.free_threaded)
-    found = measure_all(parts, rounds, options.quick, options.free_threaded)
+    found = measure_all(parts, rounds, options.quick, options.free_threaded, options.candidates or tuple(peers.PEERS))
     if out:
         write(found, out)
         say(f"written: {out} and {out.with_suffix('.png').name}")

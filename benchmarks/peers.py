@@ -1,4 +1,4 @@
-"""The same network in four libraries, one of them used in two ways: the step of "nth farthest", from the same weights on the same batch.
+"""The same network in four libraries, one of them used in three ways: the step of "nth farthest", from the same weights on the same batch.
 
 The network is a core, then the head of four ReLU layers; the core is the released Relational Memory Core with one block and unit gates, or
 a Differentiable Neural Computer with one write head; the optimizer is Adam at a constant rate, unclipped. `loss_of` says it once, in the
@@ -16,10 +16,15 @@ times the gradient.
 from __future__ import annotations
 
 import math
+import tempfile
 
 import numpy as np
 
+from tinyrmc.parallel import CAN_FORK, Workers, available_cores, pieces_of
+
 RATE, BETA1, BETA2, EPSILON = 1e-3, 0.9, 0.999, 1e-8
+TORCH_PROCESSES = "PyTorch eager, processes"
+TORCH_PIECE = 256  # examples that one of them takes at a time, at most; in `large` more gain nothing, and 64 take 5 % longer
 
 
 def loss_of(lib, w, inputs, targets, sizes):
@@ -173,8 +178,8 @@ class Library:
 # --- PyTorch ------------------------------------------------------------------------------------------------------------------------------
 
 
-def torch_eager(weights, inputs, targets, sizes, compiled=False, device="cpu"):
-    """PyTorch, with its fused Adam."""
+def _torch_parts(weights, sizes, device="cpu"):
+    """(w, forward, optimizer, moments): the tensors by name, forward(w, x, y) being the mean loss, fused Adam, and a peer's `moments`."""
     import torch
     import torch.nn.functional as F
 
@@ -216,12 +221,20 @@ def torch_eager(weights, inputs, targets, sizes, compiled=False, device="cpu"):
             return F.softmax(x, -1)
 
     lib, w = Torch(torch), {name: torch.tensor(value, device=device, requires_grad=True) for name, value in weights.items()}
-    x, y = torch.tensor(inputs, device=device), torch.tensor(targets, device=device)
     optimizer = torch.optim.Adam(w.values(), lr=RATE, betas=(BETA1, BETA2), eps=EPSILON, fused=True)
 
     def forward(w, x, y):
         return loss_of(lib, w, x, y, sizes)
 
+    return w, forward, optimizer, lambda: {name: optimizer.state[parameter]["exp_avg"].cpu().numpy() for name, parameter in w.items()}
+
+
+def torch_eager(weights, inputs, targets, sizes, compiled=False, device="cpu"):
+    """PyTorch, the whole batch at once."""
+    import torch
+
+    w, forward, optimizer, moments = _torch_parts(weights, sizes, device)
+    x, y = torch.tensor(inputs, device=device), torch.tensor(targets, device=device)
     if compiled:
         forward = torch.compile(forward)
 
@@ -232,12 +245,51 @@ def torch_eager(weights, inputs, targets, sizes, compiled=False, device="cpu"):
         optimizer.step()
         return loss.detach()
 
-    return step, lambda: {name: optimizer.state[parameter]["exp_avg"].cpu().numpy() for name, parameter in w.items()}
+    return step, moments
 
 
 def torch_compiled(weights, inputs, targets, sizes):
     """PyTorch through torch.compile."""
     return torch_eager(weights, inputs, targets, sizes, compiled=True)
+
+
+def torch_processes(weights, inputs, targets, sizes):
+    """PyTorch eager in as many processes as cores, to be called with PyTorch on one thread.
+
+    Each process differentiates its share of the batch in pieces, the gradients are summed by gloo, and each updates its own weights. What
+    starts a step in all of them is what starts ours.
+    """
+    import torch
+    import torch.distributed
+
+    if not CAN_FORK:
+        raise RuntimeError("no safe fork here")
+    count = available_cores()
+    w, forward, optimizer, moments = _torch_parts(weights, sizes)
+    x, y, pieces = torch.tensor(inputs), torch.tensor(targets), pieces_of(len(inputs), TORCH_PIECE, count)
+    lengths = [parameter.numel() for parameter in w.values()]
+    gradient = torch.zeros(sum(lengths))  # of all parameters, one after the other: one message
+    for parameter, part in zip(w.values(), gradient.split(lengths), strict=True):
+        parameter.grad = part.view_as(parameter)  # backward adds to it in place
+
+    def share(worker, meeting):  # the part of the mean loss that is this process's
+        if meeting:
+            torch.distributed.init_process_group("gloo", init_method=meeting, rank=worker, world_size=count)
+            return 0.0
+        gradient.zero_()
+        total = 0.0
+        for start, stop in pieces[worker::count]:
+            loss = forward(w, x[start:stop], y[start:stop]) * ((stop - start) / len(x))
+            loss.backward()
+            total += loss.item()
+        torch.distributed.all_reduce(gradient)
+        optimizer.step()
+        return total
+
+    workers = Workers(count, share, processes=True)
+    with tempfile.TemporaryDirectory() as folder:  # needed until all have met
+        workers.run(f"file://{folder}/meeting")
+    return lambda: sum(workers.run(None)), moments
 
 
 # --- JAX ----------------------------------------------------------------------------------------------------------------------------------
@@ -335,6 +387,7 @@ def _with_adam(weights, differentiate):
 # The peers by the names that the results carry, and the module that must be installed for each.
 PEERS = {
     "PyTorch eager": (torch_eager, "torch"),
+    TORCH_PROCESSES: (torch_processes, "torch"),
     "torch.compile": (torch_compiled, "torch"),
     "JAX jit": (jax_jit, "jax"),
     "HIPS autograd": (hips, "autograd"),

@@ -6,6 +6,7 @@ import json
 import math
 import os
 import sys
+import time
 from pathlib import Path
 
 import candidates
@@ -95,6 +96,20 @@ def test_pytorchs_dnc_is_ours(tmp_path):
     candidates.make_problem(TINY_DNC, tmp_path / "problem.npz")
     step, moments = candidates.peer("PyTorch eager", *candidates.read_problem(tmp_path / "problem.npz"), 1)
     assert max(candidates.first_errors(step, moments, candidates.read_problem(tmp_path / "problem.npz")[1]).values()) < 1e-6
+
+
+@pytest.mark.skipif(not CAN_FORK, reason="needs fork")
+def test_pytorchs_processes_make_the_step_of_the_problem_and_end_with_it(problem_file):
+    pytest.importorskip("torch", reason="PyTorch is not installed")
+    with contextlib.closing(cpu.Candidate(peers.TORCH_PROCESSES, 2, problem_file)) as candidate:
+        candidate.time(0.01)
+        pid = candidate._process.pid
+        children = [Path("/proc", child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+        assert len(children) == min(2, available_cores()) - 1 and max(candidate.hello["errors"].values()) < 1e-6
+    end = time.monotonic() + 30  # they are asleep until they see that their pipe has ended
+    while any(child.exists() for child in children) and time.monotonic() < end:
+        time.sleep(0.01)
+    assert not any(child.exists() for child in children)
 
 
 @pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.skipif(not CAN_FORK, reason="needs fork"))])
@@ -212,7 +227,11 @@ def test_which_peers_are_tried_at_which_size(monkeypatch):
     monkeypatch.setattr(cpu, "installed_peers", lambda: list(peers.PEERS))
     cpu.measure_sizes(list(cpu.WORKS), False, 1, False)
     large, small, quick, dnc = tried.values()
-    assert small == list(peers.PEERS) and large == quick == ["PyTorch eager", "torch.compile", "JAX jit"] and dnc == ["PyTorch eager"]
+    eager, compiled = ["PyTorch eager", "PyTorch eager, processes"], ["torch.compile", "JAX jit"]
+    assert small == list(peers.PEERS) and large == quick == [*eager, *compiled] and dnc == eager
+    tried.clear()
+    cpu.measure_sizes(["large", "small"], False, 1, False, ["MyGrad", "JAX jit"])
+    assert list(tried.values()) == [["JAX jit"], ["JAX jit", "MyGrad"]]
 
 
 def test_sgemm_is_the_median_over_the_whole_file(monkeypatch):
@@ -415,6 +434,7 @@ def test_without_mpi_the_rows_of_ranks_are_left_out_with_a_message(monkeypatch, 
         (["--works", "huge"], "invalid choice: 'huge'"),
         (["--out", "no/such/folder/cpu.json"], "must be a .json file in a folder that exists"),
         (["--out", "cpu.txt"], "must be a .json file"),
+        (["--candidates", "PyTorch", "JAX jit"], "invalid choice: 'PyTorch'"),
         (["--free-threaded", "no/such/python"], "--free-threaded no/such/python does not run ("),
         (["--works", "small", "--free-threaded", sys.executable], "--free-threaded is for the part `sharing`"),
         (["--table", "no/such/file.json"], "cannot read no/such/file.json"),
@@ -432,7 +452,7 @@ def test_a_part_or_a_first_look_does_not_replace_the_results(monkeypatch, capsys
     written = []
     monkeypatch.setattr(cpu, "measure_all", lambda *_: made_up())
     monkeypatch.setattr(cpu, "write", lambda found, path: written.append(path))
-    for words in (["--quick"], ["--works", "engine"], []):
+    for words in (["--quick"], ["--works", "engine"], ["--candidates", "MyGrad"], []):
         assert cpu.main(words) == 0
     assert written == [cpu.RESULTS]
-    assert capsys.readouterr().out == 3 * report.markdown(json.loads(json.dumps(made_up())))
+    assert capsys.readouterr().out == 4 * report.markdown(json.loads(json.dumps(made_up())))
