@@ -44,7 +44,9 @@ for panel, row in zip(panels, benchmark["rows"], strict=True):
 plt.show()
 
 # %% [markdown]
-# (That machine was a virtual one, whose host gave it now more and now less speed: the bars' lengths are not good to two digits.)
+# (That machine was a virtual one, whose host gave it now more and now less speed: the bars' lengths are not good to two digits. The others
+# run as one usually runs them, a thread for each core. Given a process for each core, the first of the three things below, PyTorch gains too;
+# tinyrmc then takes 0.50 to 0.59 of its time, `benchmarks/results/cpu_processes.json`.)
 #
 # Three things help: batches go through the network in pieces, shared among workers; the operations in which a step spends its time have
 # derivatives worked out by hand; and what needs no memory is taken out of the loop over time. The chapter goes through them in this order.
