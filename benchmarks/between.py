@@ -91,9 +91,10 @@ class Task(nth_farthest.Task):
         return network
 
 
-def combinations() -> list[tuple[str, ...]]:
-    """All rows as released; but for one; none; only one."""
-    return [ROWS, *(tuple(each for each in ROWS if each != row) for row in ROWS), (), *((row,) for row in ROWS)]
+def combinations() -> dict[str, tuple[str, ...]]:
+    """{name: rows as released}: all of them, all but one, none, only one."""
+    less = {f"as released but for: {row}": tuple(each for each in ROWS if each != row) for row in ROWS}
+    return {"all as released": ROWS, **less, "all as in the paper": (), **{f"as in the paper but for: {row}": (row,) for row in ROWS}}
 
 
 def train(released, steps, seed) -> dict:
@@ -120,7 +121,8 @@ def main(words=None) -> int:
     parser.add_argument("--out", type=Path, metavar="FILE.json", help="also write the results there")
     options = parser.parse_args(words)
     with ProcessPoolExecutor(available_cores()) as pool:
-        found = [*pool.map(partial(train, steps=options.steps, seed=options.seed), combinations())]
+        results = pool.map(partial(train, steps=options.steps, seed=options.seed), combinations().values())
+        found = [{"name": name, **result} for name, result in zip(combinations(), results, strict=True)]
     here = environment()
     result = {"benchmark": "between", **{name: here[name] for name in ("date", "git_commit", "processor", "cores", "numpy", "blas")}}
     result |= {"steps": options.steps, "seed": options.seed, "between": found}

@@ -74,16 +74,8 @@ def _ranks(rows):
 
 
 def _between(rows):
-    every = rows[0]["released"]
-
-    def name(released):
-        paper = [row for row in every if row not in released]
-        if len(paper) in (0, len(every)):
-            return "all as in the paper" if paper else "all as released"
-        return f"as released but for: {paper[0]}" if len(paper) == 1 else f"as in the paper but for: {', '.join(released)}"
-
     table = [["rows of the table in `memory.py`", "rung", "held-out accuracy"]]
-    return table + [[name(row["released"]), str(row["rung"]), f"{row['test_accuracy']:.1%}".replace("%", " %")] for row in rows]
+    return table + [[row["name"], str(row["rung"]), f"{100 * row['test_accuracy']:.1f} %"] for row in rows]
 
 
 PARTS = {"between": _between, "rows": _libraries, "sweeps": _sweeps, "sharing": _sharing, "engine": _engine, "ranks": _ranks}

@@ -70,7 +70,9 @@ def test_a_row_that_is_not_there_is_refused():
 
 def test_both_ends_and_every_single_row_are_trained():
     found = between.combinations()
-    assert len(found) == len({*found}) == 2 + 2 * len(between.ROWS) and found[0] == between.ROWS and () in found
+    assert len(found) == len({*found.values()}) == 2 + 2 * len(between.ROWS)
+    assert found["all as released"] == between.ROWS and found["all as in the paper"] == ()
+    assert found["as in the paper but for: output"] == ("output",) and "output" not in found["as released but for: output"]
 
 
 def test_with_no_row_as_released_it_is_the_run_of_the_papers_core():

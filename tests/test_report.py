@@ -12,7 +12,8 @@ from tinyrmc import discovery, report
 from tinyrmc.commands import run_main
 from tinyrmc.runs import Run, RunError
 
-MACHINE = {"processor": "A processor", "cores": 4, "workers": 2, "python": "3", "numpy": "2", "blas": "b", "date": "today"}
+MACHINE = {"processor": "A processor", "cores": 4, "workers": 2, "python": "3", "numpy": "2", "blas": "b"}
+MACHINE |= {"date": "today", "git_commit": "c0ffee"}
 
 
 @pytest.fixture
@@ -68,6 +69,16 @@ def test_a_row_is_what_its_runs_have_come_to(larger):
         "time": "1:02",
     }
     assert report.machines_in_words(found) == "Trained on A processor, 4 cores, 2 workers."
+
+
+def test_other_accuracies_stand_beside_the_headline_and_the_commit_beside_the_run(larger):
+    runs = [logged(larger), logged(larger, seed=1)]
+    for run, value in zip(runs, (0.25, 0.75), strict=True):
+        run.log({**run.metrics()[-1], "step": 25, "test_accuracy": 0.9, "test_exact_match_accuracy": value})
+    found = report.summary(runs)
+    (row,) = rows_of(found)
+    assert row["ours, mean"] == "90.0 %" and row["mean exact match accuracy"] == "50.0 %" and "mean loss" not in row
+    assert [run["git_commit"] for run in found["groups"][0]["runs"]] == ["c0ffee", "c0ffee"]
 
 
 def test_what_differs_in_the_model_alone_stands_together(larger):

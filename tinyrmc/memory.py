@@ -13,7 +13,8 @@
     | output (eqs 6, 8)      | h = sigmoid(o) tanh(m)                    | m itself                                          |
     | candidate (eq 7)       | g_psi(m~)                                 | tanh of it                                        |
 
-On nth farthest the fourth row decides: without it neither form learns, with it both do (benchmarks/README.md, "Paper and release").
+On nth farthest the fourth row decides, in the one seed that was tried: without it neither form learns, with it both do
+(benchmarks/README.md, "Paper and release").
 
 Why the identity: all slots share all weights, so slots that start equal stay equal for ever. Every core reads
 `output, state = core(inputs, state)` and begins with `core.initial_state(batch_size)`.

@@ -552,12 +552,8 @@ plt.show()
 
 # %%
 found = json.loads((course.assets().parents[1] / "benchmarks" / "results" / "between.json").read_text(encoding="utf-8"))["between"]
-ROWS = found[0]["released"]
 for run in found:
-    paper = [row for row in ROWS if row not in run["released"]]
-    name = "all as released" if not paper else "all as in the paper" if len(paper) == len(ROWS) else ""
-    name = name or (f"released, but for {paper[0]}" if len(paper) == 1 else f"paper, but for {run['released'][0]}")
-    print(f"{name:34} rung {run['rung']}   right {run['test_accuracy']:.0%}")
+    print(f"{run['name']:39} rung {run['rung']}   right {run['test_accuracy']:.0%}")
 
 # %% [markdown]
 # One row decides, both ways: the norm on queries, keys and values. The paper's equations with it learn the task; the released form without

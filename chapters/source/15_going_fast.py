@@ -21,15 +21,13 @@ from collections import Counter, OrderedDict
 import matplotlib.pyplot as plt
 import numpy as np
 from IPython.display import Markdown
-from threadpoolctl import threadpool_limits
 
 from tinyrmc import RelationalMemory, Tape, Tensor, backend, course, fused, gradcheck, kernels, nn, optim, parallel
 from tinyrmc import primitives as p
 from tinyrmc.exercises import speed as ex
 from tinyrmc.training import PIECE
 
-course.setup()
-threadpool_limits(limits=1, user_api="blas")  # matrix products on one thread; why, is said below
+course.setup()  # among other things, matrix products on one thread; why, is said below
 rng = np.random.default_rng(15)
 benchmark = json.loads((course.assets().parents[1] / "benchmarks" / "results" / "cpu.json").read_text())
 
