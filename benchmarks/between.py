@@ -21,14 +21,15 @@ from pathlib import Path
 import numpy as np
 import report
 
+import tinyrmc
 from tinyrmc import PaperRelationalMemory, equations, nn
 from tinyrmc import primitives as p
 from tinyrmc.backend import blas_threads
-from tinyrmc.discovery import load_task
 from tinyrmc.engine import Parameter
-from tinyrmc.parallel import available_cores
-from tinyrmc.runs import environment
-from tinyrmc.training import Trainer
+from tinyrmc.runs.machine import environment
+from tinyrmc.training.discovery import load_task
+from tinyrmc.training.trainer import Trainer
+from tinyrmc.training.workers import available_cores
 
 nth_farthest = load_task("nth_farthest")
 ROWS = ("first memory", "q, k, v", "residual, norm", "gates see", "output", "candidate")  # of the table; who asks makes no difference here
@@ -123,7 +124,7 @@ def main(words=None) -> int:
     with ProcessPoolExecutor(available_cores()) as pool:
         results = pool.map(partial(train, steps=options.steps, seed=options.seed), combinations().values())
         found = [{"name": name, **result} for name, result in zip(combinations(), results, strict=True)]
-    here = environment()
+    here = environment(tinyrmc.__version__)
     result = {"benchmark": "between", **{name: here[name] for name in ("date", "git_commit", "processor", "cores", "numpy", "blas")}}
     result |= {"steps": options.steps, "seed": options.seed, "between": found}
     print(report.markdown(result), end="")

@@ -28,10 +28,11 @@ import peers
 
 from tinyrmc import optim
 from tinyrmc.backend import blas_threads, device_namespace, keep_freed_memory, to_device, to_host
-from tinyrmc.discovery import load_task
 from tinyrmc.engine import Tape
-from tinyrmc.parallel import CAN_FORK, Workers, available_cores, pieces_of
-from tinyrmc.training import Totals, Trainer
+from tinyrmc.training.discovery import load_task
+from tinyrmc.training.task import Totals
+from tinyrmc.training.trainer import Trainer
+from tinyrmc.training.workers import CAN_FORK, Workers, available_cores, pieces_of
 
 DIMENSIONS = 16  # of a vector of the task
 PIECE = 64  # examples whose float64 tape is held at a time

@@ -30,8 +30,8 @@ import numpy as np
 from tinyrmc import RelationalMemory, Tape, fused, nn, optim
 from tinyrmc import primitives as p
 from tinyrmc.backend import blas_threads, gemm, keep_freed_memory
-from tinyrmc.discovery import load_task
-from tinyrmc.training import Trainer
+from tinyrmc.training.discovery import load_task
+from tinyrmc.training.trainer import Trainer
 
 
 def overhead(count: int = 1000, rounds: int = 50) -> float:

@@ -30,9 +30,9 @@ import peers
 from candidates import APART, THREADS, TOGETHER, Work
 from report import cells, markdown, milliseconds
 
-from tinyrmc.commands import Parser, UsageError, run_main
-from tinyrmc.parallel import CAN_FORK, available_cores
-from tinyrmc.runs import RunError
+from tinyrmc.commands import Parser, run_main
+from tinyrmc.errors import RunError, UsageError
+from tinyrmc.training.workers import CAN_FORK, available_cores
 
 HERE = Path(__file__).resolve().parent
 CPUS = Path("/sys/devices/system/cpu")
@@ -306,7 +306,7 @@ def weak_scaling() -> list[dict]:
 
 def machine() -> dict:
     """Where this is measured, as the candidates see it, and with which versions."""
-    seen = json.loads(run_python("-c", "import json; from tinyrmc.runs import environment; print(json.dumps(environment()))"))
+    seen = json.loads(run_python("-c", "import json, tinyrmc; from tinyrmc.runs import environment; print(json.dumps(environment(tinyrmc.__version__)))"))
     versions = {name: seen[name] for name in ("tinyrmc", "python", "numpy")}
     for module in dict.fromkeys(module for _, module in peers.PEERS.values()):
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):

@@ -26,10 +26,12 @@ import numpy as np
 import peers
 from candidates import Work
 
+import tinyrmc
 from tinyrmc import Parameter, Tape, backend, fused, kernels, optim
-from tinyrmc.commands import Parser, UsageError, run_main
+from tinyrmc.commands import Parser, run_main
+from tinyrmc.errors import UsageError
 from tinyrmc.primitives import sum as total
-from tinyrmc.runs import environment
+from tinyrmc.runs.machine import environment
 
 RESULTS = Path(__file__).resolve().parent / "results"
 WORKS = [Work(batch, slots=8, width=256) for batch in (32, 128, 1600)]
@@ -249,7 +251,7 @@ def time_kernels(xp, work: Work, problem: dict) -> dict:
 def measure(xp, works: list[Work], seconds: float) -> dict:
     """Everything, as the file holds it: steps of all sizes, kernels checked at the first and timed at the last."""
     versions = {name: _version(name) for name in ("torch", "triton")}
-    result = {"machine": {**environment(), **backend.describe_gpu(xp), **versions}, "kernel_errors": check_kernels(xp, works[0])}
+    result = {"machine": {**environment(tinyrmc.__version__), **backend.describe_gpu(xp), **versions}, "kernel_errors": check_kernels(xp, works[0])}
     print(f"kernels are correct on {result['machine']['gpu']}: {json.dumps(result['kernel_errors'])}", flush=True)
     result["works"] = []
     for work in works:

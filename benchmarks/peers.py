@@ -20,7 +20,7 @@ import tempfile
 
 import numpy as np
 
-from tinyrmc.parallel import CAN_FORK, Workers, available_cores, pieces_of
+from tinyrmc.training.workers import CAN_FORK, Workers, available_cores, pieces_of
 
 RATE, BETA1, BETA2, EPSILON = 1e-3, 0.9, 0.999, 1e-8
 TORCH_PROCESSES = "PyTorch eager, processes"

@@ -19,11 +19,12 @@ from pathlib import Path
 import numpy as np
 
 from tinyrmc.backend import blas_threads, keep_freed_memory
-from tinyrmc.commands import Parser, UsageError, run_main
-from tinyrmc.discovery import load_task
-from tinyrmc.parallel import available_cores
-from tinyrmc.ranks import Ranks, launched
-from tinyrmc.training import Trainer
+from tinyrmc.commands import Parser, run_main
+from tinyrmc.errors import UsageError
+from tinyrmc.training.discovery import load_task
+from tinyrmc.training.ranks import Ranks, launched
+from tinyrmc.training.trainer import Trainer
+from tinyrmc.training.workers import available_cores
 
 EXAMPLES = 128  # a step, on each rank
 

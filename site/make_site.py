@@ -180,7 +180,7 @@ def task_page(name: str) -> str:
     """A task in its own words, its presets, what is published about it, its grids, and the contents of its file."""
     from house_style import FLAG
 
-    from tinyrmc.discovery import load_task
+    from tinyrmc.training.discovery import load_task
 
     module = load_task(name)
     task = module.Task

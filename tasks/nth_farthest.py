@@ -39,12 +39,13 @@ from pathlib import Path
 
 import numpy as np
 
-from tinyrmc import analysis, attention, nn
+from tinyrmc import nn
 from tinyrmc import primitives as p
 from tinyrmc.cores import CoreConfig, DNCConfig, build_core, describe
 from tinyrmc.fused import softmax_cross_entropy
-from tinyrmc.training import HELD_OUT_SEED, Samples, TrainConfig
-from tinyrmc.training import Task as BaseTask
+from tinyrmc.results import attention, probes
+from tinyrmc.training.task import HELD_OUT_SEED, Samples, TrainConfig
+from tinyrmc.training.task import Task as BaseTask
 
 
 @dataclass(frozen=True)
@@ -308,7 +309,7 @@ class Task(BaseTask):
     def questions(self, batch):
         others = ~batch["is_self"]
         kinds = {"accuracy": np.ones_like(others), "accuracy_without_self": others}
-        return analysis.Questions(
+        return probes.Questions(
             batch["inputs"], batch["reference"], batch["target"], kinds, lambda row: self._describe(batch["inputs"][row])
         )  # fmt: skip
 

@@ -65,10 +65,10 @@ from tinyrmc import nn
 from tinyrmc import primitives as p
 from tinyrmc.backend import namespace, to_host
 from tinyrmc.cores import CoreConfig, build_core, describe
-from tinyrmc.discovery import nearest
+from tinyrmc.errors import nearest
 from tinyrmc.fused import softmax_cross_entropy
-from tinyrmc.training import HELD_OUT_SEED, Samples, TrainConfig
-from tinyrmc.training import Task as BaseTask
+from tinyrmc.training.task import HELD_OUT_SEED, Samples, TrainConfig
+from tinyrmc.training.task import Task as BaseTask
 
 # --- The language -------------------------------------------------------------------------------------------------------------------------
 

@@ -21,8 +21,8 @@ from tinyruns import TINY, contents, nth_farthest, stop_at
 
 from tinyrmc import engine, fused, kernels, train
 from tinyrmc.commands import run_main
-from tinyrmc.runs import Run
-from tinyrmc.training import Trainer
+from tinyrmc.runs.run import Run
+from tinyrmc.training.trainer import Trainer
 
 settings.register_profile("dev", max_examples=50, deadline=None)
 settings.register_profile("ci", max_examples=50, deadline=None, derandomize=True)  # the same examples every time

@@ -2,7 +2,7 @@
 
 import sys
 
-from tinyrmc import discovery
+from tinyrmc.training import discovery
 
 LARGER = '''"""Larger: which of some numbers is the largest?"""
 
@@ -10,9 +10,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from tinyrmc import nn, primitives
+from tinyrmc import primitives
+from tinyrmc import nn
 from tinyrmc.fused import softmax_cross_entropy
-from tinyrmc.training import Task as BaseTask, TrainConfig
+from tinyrmc.training.task import Task as BaseTask, TrainConfig
 
 
 @dataclass(frozen=True)

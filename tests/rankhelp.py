@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tinyrmc.ranks import MpiRanks
+from tinyrmc.training.ranks import MpiRanks
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -121,11 +121,14 @@ PROGRAM = """
 import errno, os, signal, sys, time
 import numpy as np
 from mpi4py import MPI
-from tinyrmc import discovery, plot, runs, train, training
+from tinyrmc.training import discovery, trainer as trainer_module
+from tinyrmc.results import curves
+from tinyrmc.runs import run as run_module
+from tinyrmc import train
 from tinyrmc.commands import run_main
 
 Task, rank = discovery.load_task("nth_farthest").Task, MPI.COMM_WORLD.Get_rank()
-Task.test_examples, plot.draw_run = 200, lambda run: []
+Task.test_examples, curves.draw_run = 200, lambda run: []
 which, step, what = os.environ.get("TROUBLE", "-1 0 none").split(maxsplit=2)
 calls = 0
 
@@ -139,7 +142,7 @@ def troubled(function):
     return lambda *args: (trouble(*args), function(*args))[1]
 
 where = os.environ.get("WHERE", "Task.after_update").split(".")
-owner = {"Task": Task, "Run": runs.Run, "Trainer": training.Trainer}[where[0]]
+owner = {"Task": Task, "Run": run_module.Run, "Trainer": trainer_module.Trainer}[where[0]]
 setattr(owner, where[1], troubled(getattr(owner, where[1])))
 if os.environ.get("SLOWLY"):
     Task.learning_rate = lambda self, step: time.sleep(0.05) or 1e-3

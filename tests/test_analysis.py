@@ -9,8 +9,9 @@ from fakecupy import cupy
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tinyrmc import LSTM, PaperRelationalMemory, RelationalMemory, analysis, nn
-from tinyrmc.analysis import Questions
+from tinyrmc import LSTM, PaperRelationalMemory, RelationalMemory, nn
+from tinyrmc.results import probes
+from tinyrmc.results.probes import Questions
 
 B, T, INPUT, CLASSES = 7, 4, 5, 3
 
@@ -59,15 +60,15 @@ def questions(network, count=B, steps=T, seed=0):
 def test_read_step_by_step_the_network_answers_as_ever(make):
     network = make()
     inputs = questions(network).inputs
-    np.testing.assert_allclose(analysis.answer(network, analysis.read(network, inputs)), network(inputs).data, rtol=1e-5, atol=1e-6)
-    np.testing.assert_allclose(analysis.traces(network, inputs).logits, network(inputs).data, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(probes.answer(network, probes.read(network, inputs)), network(inputs).data, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(probes.traces(network, inputs).logits, network(inputs).data, rtol=1e-5, atol=1e-6)
 
 
 @every_network
 def test_shares_are_input_gate_times_attention_to_the_input(make):
     network = make()
     asked = questions(network)
-    found = analysis.shares(analysis.traces(network, asked.inputs), asked.marked)
+    found = probes.shares(probes.traces(network, asked.inputs), asked.marked)
     for b in range(B):
         trace = []
         network.core.unroll(asked.inputs[b : b + 1], network.core.initial_state(1), trace)
@@ -82,7 +83,7 @@ def test_shares_are_input_gate_times_attention_to_the_input(make):
 @given(st.lists(st.integers(0, 20), min_size=1, max_size=6).filter(any))
 def test_holders_are_the_fewest_slots_with_half_of_the_intake(taken):
     taken = np.array(taken) / sum(taken)
-    chosen = analysis.holders(taken[None])[0]
+    chosen = probes.holders(taken[None])[0]
     enough = [k for k in range(1, len(taken) + 1) if max(sum(some) for some in itertools.combinations(taken, k)) >= 0.5 - 1e-9]
     assert chosen.sum() == enough[0] and taken[chosen].sum() >= 0.5 - 1e-9
     assert taken[chosen].min() >= taken[~chosen].max(initial=0)
@@ -91,22 +92,22 @@ def test_holders_are_the_fewest_slots_with_half_of_the_intake(taken):
 @given(st.integers(1, 6), st.integers(0, 99))
 def test_controls_are_as_many_others_where_there_are_any(slots, seed):
     held = np.random.default_rng(seed).random((50, slots)) < 0.4
-    spared = analysis.controls(held)
+    spared = probes.controls(held)
     assert not (spared & held).any()
     np.testing.assert_array_equal(spared.sum(1), np.minimum(held.sum(1), slots - held.sum(1)))
-    np.testing.assert_array_equal(spared, analysis.controls(held))
+    np.testing.assert_array_equal(spared, probes.controls(held))
 
 
 def test_controls_are_drawn_evenly():
     held = np.zeros((9000, 4), bool)
     held[:, 2] = True
-    np.testing.assert_allclose(analysis.controls(held).mean(0), [1 / 3, 1 / 3, 0, 1 / 3], atol=0.02)
+    np.testing.assert_allclose(probes.controls(held).mean(0), [1 / 3, 1 / 3, 0, 1 / 3], atol=0.02)
 
 
 def in_loops(network, asked):
     """{(row of the table, place, period): mean}, number by number."""
     core, found = network.core, {}
-    held = analysis.holders(analysis.shares(analysis.traces(network, asked.inputs), asked.marked))
+    held = probes.holders(probes.shares(probes.traces(network, asked.inputs), asked.marked))
     for b in range(len(asked.marked)):
         trace = []
         core.unroll(asked.inputs[b : b + 1], core.initial_state(1), trace)
@@ -119,38 +120,38 @@ def in_loops(network, asked):
                 rows = {"uniform": 1 / columns, "mean": sum(each) / len(each), **{f"head {h + 1}": w for h, w in enumerate(each)}}
                 for name, w in rows.items():
                     found[name, place, period] = found.get((name, place, period), 0) + w
-    when = analysis.periods(asked.marked, asked.inputs.shape[1]).sum((1, 2))
-    return {key: total / when[analysis.PERIODS.index(key[2])] for key, total in found.items()}
+    when = probes.periods(asked.marked, asked.inputs.shape[1]).sum((1, 2))
+    return {key: total / when[probes.PERIODS.index(key[2])] for key, total in found.items()}
 
 
 @every_network
 def test_the_table_of_attention_is_that_of_the_loops(make, monkeypatch):
     network = make()
-    monkeypatch.setattr(analysis, "PIECE", 3)
+    monkeypatch.setattr(probes, "PIECE", 3)
     asked = questions(network)
-    table = analysis.analyse(network, asked)["attention"]
+    table = probes.analyse(network, asked)["attention"]
     assert list(table) == ["uniform", "head 1", "head 2", "mean"]
     expected = in_loops(network, asked)
     for name, places in table.items():
         for place, values in places.items():
             for period, value in values.items():
                 assert value == pytest.approx(expected.get((name, place, period), 0), rel=1e-4, abs=1e-7), (name, place, period)
-        for period in analysis.PERIODS:
-            assert sum(places[place][period] for place in analysis.PLACES) == pytest.approx(1)
+        for period in probes.PERIODS:
+            assert sum(places[place][period] for place in probes.PLACES) == pytest.approx(1)
 
 
 def test_attention_to_everything_alike_is_what_the_uniform_row_says():
     network = released()
     network.core.blocks[0]["qkv_norm"].gain.data = 0 * network.core.blocks[0]["qkv_norm"].gain.data  # queries and keys are all equal
-    table = analysis.analyse(network, questions(network, 20))["attention"]
+    table = probes.analyse(network, questions(network, 20))["attention"]
     for name in "head 1", "head 2", "mean":
-        for place in analysis.PLACES:
+        for place in probes.PLACES:
             assert table[name][place] == pytest.approx(table["uniform"][place], rel=1e-5)
 
 
 def test_where_nothing_was_before_or_after_there_is_no_number():
     network = released()
-    table = analysis.analyse(network, questions(network, steps=1))["attention"]
+    table = probes.analyse(network, questions(network, steps=1))["attention"]
     assert table["mean"]["input"]["before"] is table["mean"]["input"]["after"] is None and 0 < table["mean"]["input"]["at"] < 1
 
 
@@ -158,9 +159,9 @@ def test_where_nothing_was_before_or_after_there_is_no_number():
 
 
 def masks(slots=3, rows=1, seed=0):
-    held = analysis.holders(np.random.default_rng(seed).random((B, slots)))
-    spared = analysis.controls(held)
-    return analysis.cuts(slots, rows, held, spared), held, spared
+    held = probes.holders(np.random.default_rng(seed).random((B, slots)))
+    spared = probes.controls(held)
+    return probes.cuts(slots, rows, held, spared), held, spared
 
 
 @pytest.mark.parametrize("rows", [1, 2])
@@ -212,8 +213,8 @@ def test_cuts_are_made_before_or_after_the_marked_step_and_not_at_it():
     network = released()
     asked = questions(network, 100)
     asked.inputs[...] *= 10  # so that the answers differ
-    held = analysis.holders(analysis.shares(analysis.traces(network, asked.inputs), asked.marked))
-    right = analysis._right(network, asked, held, analysis.controls(held))
+    held = probes.holders(probes.shares(probes.traces(network, asked.inputs), asked.marked))
+    right = probes._right(network, asked, held, probes.controls(held))
     cut = {key[1:]: hits for key, hits in right.items() if key[0] == "cut"}
     assert len(cut) == 10 and all((hits != right["intact", "", ""]).any() for (name, _), hits in cut.items() if name in ("all", "input"))
     for name, period in itertools.product(("all", "input"), ("before", "after")):
@@ -223,11 +224,11 @@ def test_cuts_are_made_before_or_after_the_marked_step_and_not_at_it():
             for t, x in enumerate(inputs):
                 forbidden = t < marked if period == "before" else t > marked
                 _, state = network.core(x[None], state, mask=mask if forbidden else None)
-            assert hit == (analysis.answer(network, analysis._arrays(state)).argmax() == target), (name, period)
+            assert hit == (probes.answer(network, probes._arrays(state)).argmax() == target), (name, period)
 
 
 def test_equations_without_a_mask_are_not_cut():
-    assert analysis.analyse(paper(), questions(paper()))["cut"] == {}
+    assert probes.analyse(paper(), questions(paper()))["cut"] == {}
 
 
 # --- What is wiped ------------------------------------------------------------------------------------------------------------------------
@@ -240,13 +241,13 @@ def test_a_reset_slot_is_one_that_begins_after_the_marked_step(make):
     asked = questions(network, 40)
     asked.inputs[...] *= 10  # so that the answers differ
     held = np.ones((40, 1), bool)
-    right = analysis._right(network, asked, held, ~held)
+    right = probes._right(network, asked, held, ~held)
     since = []
     for inputs, marked in zip(asked.inputs, asked.marked, strict=True):
         state = network.core.initial_state(1)
         for x in inputs[marked + 1 :]:
             _, state = network.core(x[None], state)
-        since.append(int(analysis.answer(network, analysis._arrays(state)).argmax()))
+        since.append(int(probes.answer(network, probes._arrays(state)).argmax()))
     np.testing.assert_array_equal(right["wiped", "slot 1", "reset"], since == asked.targets)
     answers = network(asked.inputs).data.argmax(-1)
     np.testing.assert_array_equal(right["wiped", "slot 1", "swapped"], np.roll(answers, 1) == asked.targets)
@@ -258,10 +259,10 @@ def test_a_reset_slot_is_one_that_begins_after_the_marked_step(make):
 
 @pytest.mark.parametrize("make", [released, paper])
 def test_only_the_named_slots_are_wiped(make):
-    state = analysis.read(make(), questions(make()).inputs)
-    first = analysis._arrays(make().core.initial_state(B))
+    state = probes.read(make(), questions(make()).inputs)
+    first = probes._arrays(make().core.initial_state(B))
     slots = np.random.default_rng(3).random((B, 3)) < 0.5
-    for now, begun, mixed in zip(state, first, analysis.put(state, slots, first), strict=True):
+    for now, begun, mixed in zip(state, first, probes.put(state, slots, first), strict=True):
         for b, slot in np.ndindex(B, 3):
             np.testing.assert_array_equal(mixed[b, slot], (begun if slots[b, slot] else now)[b, slot])
 
@@ -270,12 +271,12 @@ def test_only_the_named_slots_are_wiped(make):
 def test_accuracies_count_the_examples_of_their_kind(make, monkeypatch):
     network = make()
     asked = questions(network, 50)
-    found = analysis.analyse(network, asked)
+    found = probes.analyse(network, asked)
     right = network(asked.inputs).data.argmax(-1) == asked.targets
     some = asked.kinds["accuracy_of_some"]
     assert found["intact"] == {"accuracy": right.mean(), "accuracy_of_some": right[some].mean()}
-    held = analysis.holders(analysis.shares(analysis.traces(network, asked.inputs), asked.marked))
-    hits = analysis._right(network, asked, held, analysis.controls(held))["wiped", "slot 2", "reset"]
+    held = probes.holders(probes.shares(probes.traces(network, asked.inputs), asked.marked))
+    hits = probes._right(network, asked, held, probes.controls(held))["wiped", "slot 2", "reset"]
     assert found["wiped"]["slot 2"]["reset"] == {"accuracy": hits.mean(), "accuracy_of_some": hits[some].mean()}
     assert list(found["wiped"]) == ["slot 1", "slot 2", "slot 3", "holders", "controls"]
     assert found["holders"]["mean number"] == held.sum(1).mean()
@@ -289,7 +290,7 @@ def test_accuracies_count_the_examples_of_their_kind(make, monkeypatch):
 def test_on_a_device_everything_is_as_on_the_host(make):
     host, there = make(), make().to(cupy)
     asked = questions(host, 20)
-    ours, numpys = analysis.analyse(there, asked), analysis.analyse(host, asked)
+    ours, numpys = probes.analyse(there, asked), probes.analyse(host, asked)
     assert {name: ours[name] for name in ours if name != "attention"} == {name: numpys[name] for name in numpys if name != "attention"}
     for name, places in numpys["attention"].items():
         for place, values in places.items():
@@ -299,12 +300,12 @@ def test_on_a_device_everything_is_as_on_the_host(make):
 def test_the_three_cases_are_first_middle_and_last():
     network = released()
     asked = questions(network, 100)
-    rows = analysis.cases(asked)
+    rows = probes.cases(asked)
     assert asked.marked[rows].tolist() == [0, 2, 3] and asked.kinds["accuracy_of_some"][rows].all()
     few = asked.take(np.flatnonzero(asked.marked == 2))
-    assert few.marked[analysis.cases(few)].tolist() == [2]
+    assert few.marked[probes.cases(few)].tolist() == [2]
 
 
 def test_what_has_no_slots_has_no_attention():
-    assert analysis.has_attention(released()) and analysis.has_attention(paper())
-    assert not analysis.has_attention(Network(LSTM(INPUT, 4))) and not analysis.has_attention(nn.Linear(2, 2))
+    assert probes.has_attention(released()) and probes.has_attention(paper())
+    assert not probes.has_attention(Network(LSTM(INPUT, 4))) and not probes.has_attention(nn.Linear(2, 2))

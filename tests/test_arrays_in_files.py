@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from tinyruns import error_of
 
-from tinyrmc import runs
-from tinyrmc.runs import RunError, load_arrays, save_arrays
+from tinyrmc.errors import RunError
+from tinyrmc.runs import arrays as npz
+from tinyrmc.runs.arrays import load_arrays, save_arrays
 
 ARRAYS = {
     "mlp.0.weight": np.arange(12, dtype=np.float32).reshape(3, 4),
@@ -44,7 +45,7 @@ some_arrays = st.dictionaries(
 @example({"file": np.ones(2), "allow_pickle": np.ones(1), "a": np.zeros(1), "a.npy": np.ones(1), "sha256": np.ones(3)})
 @example({"tinyrmc.json": np.array(3), "../up": np.array(True), "/root": np.zeros((2, 0))})
 def test_arrays_come_back_as_they_were(arrays):
-    loaded, meta = runs._unpack(runs._pack(arrays, STATE), "memory", "")
+    loaded, meta = npz.unpack(npz._pack(arrays, STATE), "memory", "")
     assert_same_arrays(loaded, {name: np.asarray(array, order="C") for name, array in arrays.items()})
     assert meta == STATE
     assert all(array.flags.writeable and array.flags.c_contiguous for array in loaded.values())
@@ -106,21 +107,21 @@ def test_a_missing_or_unreadable_file_is_named(tmp_path):
 
 
 def test_every_truncation_is_detected(tmp_path):
-    data = runs._pack(ARRAYS, STATE)
+    data = npz._pack(ARRAYS, STATE)
     for length in range(len(data)):
-        text = error_of(runs._unpack, data[:length], "x.npz", "get another")
+        text = error_of(npz.unpack, data[:length], "x.npz", "get another")
         assert text == f"x.npz is cut short ({length:,} bytes); get another"
 
 
 def test_every_bit_flip_is_detected_or_harmless():
-    data = runs._pack(ARRAYS, STATE)
+    data = npz._pack(ARRAYS, STATE)
     detected = 0
     for position in range(len(data)):
         for bit in (position % 8, (position + 3) % 8, (position + 6) % 8):
             flipped = bytearray(data)
             flipped[position] ^= 1 << bit
             try:
-                arrays, state = runs._unpack(bytes(flipped), "x.npz", "get another")
+                arrays, state = npz.unpack(bytes(flipped), "x.npz", "get another")
             except RunError as error:
                 assert "cut short" in str(error) or "damaged" in str(error) or "not an npz" in str(error)
                 assert str(error).endswith("; get another")
@@ -133,15 +134,15 @@ def test_every_bit_flip_is_detected_or_harmless():
 
 def test_a_wrong_byte_that_fits_its_crc_is_detected():
     """A copy repacked by a tool that computes new CRCs: only the digest can tell."""
-    members = members_of(runs._pack(ARRAYS, STATE))
+    members = members_of(npz._pack(ARRAYS, STATE))
     members["mlp.0.weight.npy"] = members["mlp.0.weight.npy"][:-1] + b"\x01"
-    assert "damaged (its checksum" in error_of(runs._unpack, zip_of(members), "x.npz", "get another")
+    assert "damaged (its checksum" in error_of(npz.unpack, zip_of(members), "x.npz", "get another")
     del members["mlp.0.weight.npy"]
-    assert "damaged (its checksum" in error_of(runs._unpack, zip_of(members), "x.npz", "get another")
+    assert "damaged (its checksum" in error_of(npz.unpack, zip_of(members), "x.npz", "get another")
 
 
 def test_an_unchanged_copy_repacked_with_compression_still_loads():
-    arrays, state = runs._unpack(zip_of(members_of(runs._pack(ARRAYS, STATE)), zipfile.ZIP_DEFLATED), "x.npz", "")
+    arrays, state = npz.unpack(zip_of(members_of(npz._pack(ARRAYS, STATE)), zipfile.ZIP_DEFLATED), "x.npz", "")
     assert_same_arrays(arrays, ARRAYS)
     assert state == STATE
 
@@ -152,11 +153,11 @@ def test_foreign_files_are_told_apart(tmp_path):
     (tmp_path / "text.npz").write_text("weights, honestly")
     assert "is not an npz file (17 bytes)" in error_of(load_arrays, tmp_path / "text.npz")
     for header in ("[]", "{", "{}", '{"format": "another", "version": 1}'):
-        assert "not one of tinyrmc's" in error_of(runs._unpack, zip_of({"tinyrmc.json": header.encode()}), "x.npz", "")
+        assert "not one of tinyrmc's" in error_of(npz.unpack, zip_of({"tinyrmc.json": header.encode()}), "x.npz", "")
 
 
 def test_a_newer_format_says_upgrade(tmp_path, monkeypatch):
-    monkeypatch.setattr(runs, "VERSION", runs.VERSION + 1)
+    monkeypatch.setattr(npz, "VERSION", npz.VERSION + 1)
     save_arrays(tmp_path / "new.npz", ARRAYS, STATE)
     monkeypatch.undo()
     text = error_of(load_arrays, tmp_path / "new.npz")
@@ -172,15 +173,15 @@ def test_a_forged_file_runs_no_code(tmp_path):
 
     buffer = io.BytesIO()
     np.save(buffer, np.array([Trap()], dtype=object), allow_pickle=True)
-    members = {"tinyrmc.json": members_of(runs._pack({}, {}))["tinyrmc.json"], "trap.npy": buffer.getvalue()}
-    members["sha256"] = runs._digest(members).encode()
-    assert "not one of tinyrmc's" in error_of(runs._unpack, zip_of(members), "x.npz", "")
+    members = {"tinyrmc.json": members_of(npz._pack({}, {}))["tinyrmc.json"], "trap.npy": buffer.getvalue()}
+    members["sha256"] = npz._digest(members).encode()
+    assert "not one of tinyrmc's" in error_of(npz.unpack, zip_of(members), "x.npz", "")
     assert not (tmp_path / "sprung").exists()
 
 
 def test_the_digest_is_the_one_described():
     """An independent computation: other tools may check our files."""
-    members = members_of(runs._pack(ARRAYS, STATE))
+    members = members_of(npz._pack(ARRAYS, STATE))
     digest = members.pop("sha256").decode()
     text = b"".join(name.encode() + b"\n%d\n" % len(content) + content for name, content in members.items())
     assert digest == hashlib.sha256(text).hexdigest()

@@ -14,12 +14,14 @@ import browser
 import numpy as np
 import pytest
 
-from tinyrmc import analysis, attention, load, plot
+from tinyrmc import load, plot
 from tinyrmc.commands import run_main
-from tinyrmc.discovery import load_task
-from tinyrmc.loading import open_checkpoint, restore_model
-from tinyrmc.runs import save_arrays
-from tinyrmc.training import Task, Trainer
+from tinyrmc.results import attention, probes
+from tinyrmc.runs.arrays import save_arrays
+from tinyrmc.training.checkpoints import open_checkpoint, restore_model
+from tinyrmc.training.discovery import load_task
+from tinyrmc.training.task import Task
+from tinyrmc.training.trainer import Trainer
 
 TRAINED = Path(__file__).resolve().parent.parent / "chapters" / "assets" / "nth_farthest_4x4.npz"
 PICTURES = ["attention.png", "attention_gates.png", "attention_measured.png", "attention_tests.png"]
@@ -52,7 +54,7 @@ def test_the_json_is_the_analysis_and_the_table_shows_it(drawn):
     folder, printed = drawn
     kept = json.loads((folder / "attention.json").read_text())
     task, _, state = open_checkpoint(TRAINED)
-    found = analysis.analyse(load(TRAINED), analysis.held_out(task, 300))
+    found = probes.analyse(load(TRAINED), probes.held_out(task, 300))
     assert {name: kept[name] for name in found} == found
     assert kept["floors"] == task.references() and kept["run"] == {**state["run"], "step": state["step"]}
     lines = [re.split(r" {2,}", line.strip()) for line in printed.splitlines()]
@@ -61,7 +63,7 @@ def test_the_json_is_the_analysis_and_the_table_shows_it(drawn):
         return [f"{100 * value:.1f} %" for value in values]
 
     mean = found["attention"]["mean"]
-    assert ["mean", *shown(mean[place][period] for place in analysis.PLACES for period in analysis.PERIODS)] in lines
+    assert ["mean", *shown(mean[place][period] for place in probes.PLACES for period in probes.PERIODS)] in lines
     metrics = list(found["intact"])
     for test, columns in ("wiped", ("reset", "swapped")), ("cut", ("before", "after")):
         row = found[test]["holders"]
@@ -113,8 +115,8 @@ def test_memories_without_a_mask_gates_or_a_second_slot(model, tmp_path):
     """What cannot be had is left out: cuts where no mask is taken, gates where there are none, other slots where there is one."""
     config = dataclasses.replace(nth_farthest.QUICK, model=dataclasses.replace(nth_farthest.QUICK.model, head_size=2, **model))
     task = nth_farthest.Task(config)
-    network, shown = task.build(np.random.SeedSequence(0)), analysis.held_out(task, 40)
-    found, looked = analysis.analyse(network, shown), attention.look(network, shown.take(analysis.cases(shown)))
+    network, shown = task.build(np.random.SeedSequence(0)), probes.held_out(task, 40)
+    found, looked = probes.analyse(network, shown), attention.look(network, shown.take(probes.cases(shown)))
     paths = [*attention.draw_maps(*looked, tmp_path), *attention.draw_gates(*looked, tmp_path)]
     paths += attention.draw_measures(found, task.references(), tmp_path)
     assert [path.name for path in paths] == [name for name in PICTURES if name != "attention_gates.png" or "gate_style" not in model]
@@ -205,7 +207,7 @@ def test_the_largest_network_of_the_task_still_fits():
         data = dataclasses.replace(nth_farthest.QUICK.data, objects=8, dimensions=32, rungs=())
         model = dataclasses.replace(nth_farthest.QUICK.model, mem_slots=slots, num_heads=heads, head_size=2)
         task = nth_farthest.Task(dataclasses.replace(nth_farthest.QUICK, data=data, model=model))
-        shown = analysis.held_out(task, 40)
+        shown = probes.held_out(task, 40)
         page = attention.page("t", attention.look(task.build(np.random.SeedSequence(0)), shown), [])
         assert 100_000 < len(page.encode()) < 1_500_000
 
@@ -216,7 +218,7 @@ def page_data(page):
 
 def test_words_of_a_task_cannot_end_the_script():
     task, arrays, state = open_checkpoint(TRAINED)
-    shown = analysis.held_out(task, 3)
+    shown = probes.held_out(task, 3)
     bad = "</script><script>alert(1)</script> <!-- DATA"
     shown = dataclasses.replace(shown, describe=lambda row: (bad, [{bad: bad}] * 4))
     data = page_data(attention.page(bad, attention.look(restore_model(task, arrays, state), shown), []))
@@ -296,7 +298,7 @@ def test_the_page_shows_what_the_network_did(window, drawn, fragment, example, t
     dom, said, asked = opened(window, page, fragment)
     assert said == [] and asked == []
     task, arrays, state = open_checkpoint(TRAINED)
-    model, shown = restore_model(task, arrays, state), analysis.held_out(task, attention.SHOWN)
+    model, shown = restore_model(task, arrays, state), probes.held_out(task, attention.SHOWN)
     rows = attention._to_show(model, shown)
     asked, seen, _ = attention.look(model, shown.take(rows))
     question, steps = asked.describe(example)

@@ -20,10 +20,9 @@ import report
 from candidates import Work
 
 from tinyrmc import fused
-from tinyrmc.commands import UsageError
-from tinyrmc.parallel import CAN_FORK, available_cores
-from tinyrmc.runs import RunError
-from tinyrmc.training import Trainer
+from tinyrmc.errors import RunError, UsageError
+from tinyrmc.training.trainer import Trainer
+from tinyrmc.training.workers import CAN_FORK, available_cores
 
 TINY = Work(batch=5, slots=3, width=8, steps=2, heads=2)
 TINY_DNC = Work(batch=5, slots=6, width=4, steps=3, heads=2, core="dnc")

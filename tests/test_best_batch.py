@@ -10,8 +10,10 @@ from rankhelp import all_well, on_ranks
 from tinytasks import KINDS, TRAIN, Config, RunningSum, relations, stop_at, timeless
 
 from tinyrmc.backend import to_host
-from tinyrmc.runs import Run
-from tinyrmc.training import Totals, Trainer, run_training
+from tinyrmc.runs.run import Run
+from tinyrmc.training.loop import run_training
+from tinyrmc.training.task import Totals
+from tinyrmc.training.trainer import Trainer
 
 
 def best_of(pairs):

@@ -9,7 +9,7 @@ import pytest
 from build import FOLDED, HERE, VARIES, execute, main, read, sources
 
 from tinyrmc import course
-from tinyrmc.exercises import first
+from tinyrmc.course.exercises import first
 
 SOURCES = sources()
 LARGEST = 8_000_000  # bytes, all notebooks together

@@ -12,10 +12,13 @@ import numpy as np
 import pytest
 from tinyruns import ROOT, STEPS, TINY, assert_same_run, contents, evaluated, nth_farthest, python
 
-from tinyrmc import discovery, evaluate, load, plot, train
-from tinyrmc.commands import flags_of
-from tinyrmc.loading import task_from_dict
-from tinyrmc.runs import Run, load_arrays
+from tinyrmc import commands, evaluate, load, train
+from tinyrmc.config import flags_of
+from tinyrmc.results import curves
+from tinyrmc.runs.arrays import load_arrays
+from tinyrmc.runs.run import Run
+from tinyrmc.training import discovery
+from tinyrmc.training.checkpoints import task_from_dict
 
 pytestmark = pytest.mark.usefixtures("few_held_out_examples", "empty_directory")
 
@@ -40,7 +43,7 @@ def test_the_help_names_every_field_with_its_unit_and_default(capsys, monkeypatc
     assert caught.value.code == 0
     text = " ".join(re.sub("[\u2500-\u257f]+", " ", capsys.readouterr().out).split())
     assert "python -m tinyrmc.train nth_farthest ladder" in text
-    for kind, default in ((train.Options, train.Options()), (nth_farthest.Config, nth_farthest.LADDER)):
+    for kind, default in ((commands.Options, commands.Options()), (nth_farthest.Config, nth_farthest.LADDER)):
         for flag in (flag for flag in flags_of(kind) if not re.search(r"[.-]no-", flag)):
             value = default
             for name in flag.removeprefix("--").replace("-", "_").split("."):
@@ -95,7 +98,7 @@ def test_the_lstm_has_no_attention_to_draw(capsys):
 
 
 def test_settings_that_the_core_does_not_use_are_told_once(monkeypatch, capsys):
-    monkeypatch.setattr(plot, "draw_run", lambda run: [])
+    monkeypatch.setattr(curves, "draw_run", lambda run: [])
     for words, says in (
         ("", ""),
         ("--model.core lstm --model.layers 2", "on the core lstm: model.mem_slots, model.head_size, model.num_heads"),
@@ -254,9 +257,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tinyrmc import nn, primitives
+from tinyrmc import primitives
+from tinyrmc import nn
 from tinyrmc.fused import softmax_cross_entropy
-from tinyrmc.training import Task as BaseTask, TrainConfig
+from tinyrmc.training.task import Task as BaseTask, TrainConfig
 
 
 @dataclass(frozen=True)

@@ -6,10 +6,10 @@ import shlex
 
 import pytest
 
-from tinyrmc import discovery
-from tinyrmc.comparing import command_words, group_runs
-from tinyrmc.runs import Run
-from tinyrmc.train import Options, parse_words
+from tinyrmc.commands import Options, parse_words
+from tinyrmc.results.groups import command_words, group_runs
+from tinyrmc.runs.run import Run
+from tinyrmc.training import discovery
 
 TASKS = {name: discovery.load_task(name).Task for name in ("nth_farthest", "program_evaluation")}
 

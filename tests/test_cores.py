@@ -9,9 +9,11 @@ import pytest
 from tinyrmc import Tape, gradcheck
 from tinyrmc import primitives as p
 from tinyrmc.backend import to_host
-from tinyrmc.commands import UsageError, flags_of, parse
-from tinyrmc.cores import USED, CoreConfig, DNCConfig, build_core, describe, without_effect
-from tinyrmc.discovery import load_task
+from tinyrmc.config import flags_of, parse
+from tinyrmc.cores import CoreConfig, DNCConfig, build_core, describe, without_effect
+from tinyrmc.cores.config import USED
+from tinyrmc.errors import UsageError
+from tinyrmc.training.discovery import load_task
 
 CORES = typing.get_args(typing.get_type_hints(CoreConfig)["core"])
 every_core = pytest.mark.parametrize("name", CORES)

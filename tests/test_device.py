@@ -18,7 +18,7 @@ import pytest
 from fakecupy import CompileException, Refused, cupy, device, no_sync, only, single
 from samplers import CASES, as_tuple, gradients, output_weights
 
-from tinyrmc import (
+from tinyrmc import (  # fmt: skip
     DNC,
     LSTM,
     DeepLSTM,
@@ -34,13 +34,14 @@ from tinyrmc import (
     optim,
     plot,
     train,
-)  # fmt: skip
+)
 from tinyrmc import primitives as p
 from tinyrmc.cores import CoreConfig
-from tinyrmc.discovery import load_task, task_files
 from tinyrmc.engine import TABLE, Tensor
-from tinyrmc.runs import Run
-from tinyrmc.training import Totals, Trainer
+from tinyrmc.runs.run import Run
+from tinyrmc.training.discovery import load_task, task_files
+from tinyrmc.training.task import Totals
+from tinyrmc.training.trainer import Trainer
 
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from tinyrmc.discovery import nearest
+from tinyrmc.errors import nearest
 
 ROOT = Path(__file__).resolve().parent.parent
 NEEDED = ["tinyrmc", "tasks", "pyproject.toml", "README.md", "LICENSE"]
@@ -27,7 +27,7 @@ for folder in sys.argv[2:]:
     site.addsitedir(folder)
 sys.path[1:1] = [folder for folder in sys.path if folder not in before]  # ahead of the tests' own installation
 import tinyrmc
-from tinyrmc.discovery import UnknownTask, load_task, task_files
+from tinyrmc.training.discovery import UnknownTask, load_task, task_files
 answer = {"tinyrmc": tinyrmc.__file__, "files": {name: str(file) for name, file in task_files().items()}}
 if sys.argv[1]:
     try:
@@ -160,7 +160,7 @@ def test_a_broken_file_is_named_and_hides_no_other(installation, tasks, tmp_path
 
 
 def test_a_broken_file_is_tried_again_when_mended(tmp_path, monkeypatch):
-    from tinyrmc import discovery
+    from tinyrmc.training import discovery
 
     monkeypatch.setattr(discovery, "FOLDER", tmp_path)
     file = tmp_path / "mended_in_a_notebook.py"
@@ -173,7 +173,7 @@ def test_a_broken_file_is_tried_again_when_mended(tmp_path, monkeypatch):
 
 
 def test_an_unknown_task_brings_the_nearest_name_and_all_names():
-    from tinyrmc.discovery import UnknownTask, load_task
+    from tinyrmc.training.discovery import UnknownTask, load_task
 
     with pytest.raises(UnknownTask, match=r"unknown task 'nth_fartest' \(tasks: .*nth_farthest.*\); did you mean 'nth_farthest'\?"):
         load_task("nth_fartest")

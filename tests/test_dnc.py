@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tinyrmc import DNC, Tape, fused, gradcheck
 from tinyrmc import primitives as p
 from tinyrmc.backend import to_host
-from tinyrmc.baselines.dnc import allocation, allocations, follow_links, update_usage
+from tinyrmc.cores.dnc import allocation, allocations, follow_links, update_usage
 
 T, B, INPUT = 10, 2, 3
 SETTING = {"N": 4, "W": 3, "R": 2, "H": 2, "layers": 2, "controller": "lstm", "strength": "softplus", "clip": 20.0}

@@ -11,9 +11,11 @@ from pathlib import Path
 import pytest
 import report as benchmark_report
 
-from tinyrmc import discovery, report, sweep, train
+from tinyrmc import train
 from tinyrmc.backend import blas_threads
-from tinyrmc.training import Trainer
+from tinyrmc.results import sweeps
+from tinyrmc.training import discovery
+from tinyrmc.training.trainer import Trainer
 
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -32,9 +34,9 @@ def missing_tables(path, documents):
     if "benchmark" in found:
         tables = [[table] for table in benchmark_report.markdown(found).split("\n\n")]
     elif "grid" in found:
-        tables = [[sweep.markdown(found)]]
+        tables = [[sweeps.markdown(found)]]
     else:
-        tables = [[report.by_seed(found), *([report.markdown(found)] if "not_run" in found else [])]]
+        tables = [[tables.by_seed(found), *([tables.markdown(found)] if "not_run" in found else [])]]
     return [each[0] for each in tables if not any(table in document for table in each for document in documents)]
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tinyrmc import LSTM, EntNet, EntNetBank, Tape, gradcheck
 from tinyrmc import primitives as p
 from tinyrmc.backend import to_host
-from tinyrmc.baselines.entnet import normalised, prelu
+from tinyrmc.cores.entnet import normalised, prelu
 
 T, B, INPUT, N, F = 10, 2, 3, 4, 5
 KINDS = {

@@ -7,15 +7,15 @@ import re
 import numpy as np
 import pytest
 
-from tinyrmc import exercises
+from tinyrmc.course import exercises
+from tinyrmc.course.exercises.exercise import Exercise, exercise
 from tinyrmc.engine import Tensor
-from tinyrmc.exercises.exercise import Exercise, exercise
 
 MODULES = [name for _, name, _ in pkgutil.iter_modules(exercises.__path__) if name != "exercise"]
 ALL = {
     f"{module}.{name}": value
     for module in MODULES
-    for name, value in vars(importlib.import_module(f"tinyrmc.exercises.{module}")).items()
+    for name, value in vars(importlib.import_module(f"tinyrmc.course.exercises.{module}")).items()
     if isinstance(value, Exercise)
 }
 

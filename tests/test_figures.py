@@ -17,10 +17,12 @@ from matplotlib.patches import Rectangle
 
 import tinyrmc
 from tinyrmc import figures, plot
-from tinyrmc.discovery import load_task
+from tinyrmc.errors import RunError
 from tinyrmc.figures import curves, slots, style
-from tinyrmc.runs import Run, RunError
-from tinyrmc.training import Trainer
+from tinyrmc.results import curves as run_curves
+from tinyrmc.runs.run import Run
+from tinyrmc.training.discovery import load_task
+from tinyrmc.training.trainer import Trainer
 
 TEST = "test_accuracy"
 FLOORS = {TEST: {"only the self query": 0.5, "ranking by own norm": 0.59}}
@@ -391,7 +393,7 @@ def test_different_references_are_named_after_their_groups(make_run, tmp_path, m
     seen = []
     monkeypatch.setattr(figures, "learning_curve", lambda *words: seen.append(words))
     large = dataclasses.replace(small(), data=dataclasses.replace(small().data, objects=8, dimensions=16))
-    plot.draw_curves([make_run(), make_run(small(core="lstm")), make_run(large)], tmp_path / "a.png")
+    run_curves.draw_curves([make_run(), make_run(small(core="lstm")), make_run(large)], tmp_path / "a.png")
     name = "quick --model.head-size 2 --model.num-heads 2 --data.objects 8 --data.dimensions 16 --train.batch-size 8"
     quick, large = (nth_farthest.Task(config).references()[TEST] for config in (small(), large))
     floors = {label: {f"{words()} and 1 more: {label}": quick[label], f"{name}: {label}": large[label]} for label in quick}
@@ -402,7 +404,7 @@ def test_a_picture_of_one_configuration_has_its_words_in_the_title(make_run, tmp
     titles = []
     monkeypatch.setattr(figures, "learning_curve", lambda *words: titles.append(words[4]))
     for runs in ([make_run()], [make_run(), make_run(seed=1)], [make_run(), make_run(small(core="lstm"))]):
-        plot.draw_curves(runs, tmp_path / "a.png")
+        run_curves.draw_curves(runs, tmp_path / "a.png")
     assert titles == [f"nth_farthest {words()}, seed 0", f"nth_farthest {words()}", "nth_farthest"]
 
 
@@ -414,13 +416,13 @@ def test_training_batches_of_easier_rungs_are_not_drawn(make_run, tmp_path, monk
     lines = [{**line, "accuracy": 0.9, "rung": rung} for line, rung in zip(lines_of([0.3, 0.4, 0.5]), ["3x1", "3x4", "4x4"], strict=True)]
     for line in lines:
         run.log(line)
-    plot.draw_curves([run], tmp_path / "a.png")
+    run_curves.draw_curves([run], tmp_path / "a.png")
     assert seen == [lines[2:]]
 
 
 def test_a_single_run_gets_its_tasks_pictures_beside_the_curve(make_run, tmp_path, capsys):
     run = make_run()
-    assert plot.draw_run(run) == [run.path / "learning_curve.png"]  # no checkpoint yet
+    assert run_curves.draw_run(run) == [run.path / "learning_curve.png"]  # no checkpoint yet
 
     trainer = Trainer(nth_farthest.Task(small()), seed=0, workers=1, processes=False)
     run.save(trainer.arrays(), {**trainer.state(), "lines": 2, "run": run.config})
@@ -449,7 +451,7 @@ def test_what_cannot_be_drawn_is_left_out_and_said(make_run, tmp_path, monkeypat
 
 def error_of(runs, out="a.png"):
     with pytest.raises(RunError) as caught:
-        plot.draw_curves(runs, Path(out))
+        run_curves.draw_curves(runs, Path(out))
     assert "\n" not in str(caught.value)
     return str(caught.value)
 

@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 from tinytasks import TRAIN, Config, Larger, RunningSum, assert_same_arrays, forks, poisoned, relations, stop_at, timeless
 
-from tinyrmc import parallel, ranks
-from tinyrmc.runs import RunError
-from tinyrmc.training import NonFinite, Trainer, run_training
+from tinyrmc.errors import RunError
+from tinyrmc.training import ranks, workers
+from tinyrmc.training.loop import run_training
+from tinyrmc.training.trainer import NonFinite, Trainer
 
 # --- Stopping and going on ----------------------------------------------------------------------------------------------------------------
 
@@ -143,7 +144,7 @@ def test_a_step_costs_one_exchange_of_messages(new_run):
 @pytest.mark.skipif(os.name != "posix", reason="elsewhere children keep their parent's number")
 def test_a_run_whose_parent_has_gone_is_saved_and_stops(make_trainer, new_run, monkeypatch):
     whole, broken = new_run(), new_run()
-    monkeypatch.setenv(parallel.PARENT, str(os.getppid()))
+    monkeypatch.setenv(workers.PARENT, str(os.getppid()))
     reference = unbroken(make_trainer, relations(), whole)  # it is still there
     task, steps = relations(), itertools.count(1)
     task.after_update = lambda model: monkeypatch.setattr(os, "getppid", lambda: 1) if next(steps) == 7 else None

@@ -18,9 +18,9 @@ from samplers import LAYOUTS, Case, gradients, output_weights
 
 from tinyrmc import RelationalMemory, Tape, fused, kernels, optim
 from tinyrmc import primitives as p
-from tinyrmc.discovery import load_task
 from tinyrmc.engine import Parameter
-from tinyrmc.training import Trainer
+from tinyrmc.training.discovery import load_task
+from tinyrmc.training.trainer import Trainer
 
 shim = pytest.mark.skipif(not cuda_shim.available, reason="needs g++ to run CUDA kernels on a processor")
 random = np.random.default_rng(0)  # begins anew in each test

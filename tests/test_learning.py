@@ -1,8 +1,9 @@
 """A short real training. It goes red when the whole no longer learns, though each part may still keep its promises."""
 
 from tinyrmc.backend import blas_threads
-from tinyrmc.discovery import load_task
-from tinyrmc.training import TrainConfig, Trainer
+from tinyrmc.training.discovery import load_task
+from tinyrmc.training.task import TrainConfig
+from tinyrmc.training.trainer import Trainer
 
 nth_farthest = load_task("nth_farthest")
 

@@ -9,10 +9,12 @@ import pytest
 from tinytasks import nth_farthest, relations
 
 from tinyrmc import load
+from tinyrmc.config import config_from_dict
 from tinyrmc.cores import CoreConfig
-from tinyrmc.loading import config_from_dict
-from tinyrmc.runs import Run, RunError
-from tinyrmc.training import Trainer, run_training
+from tinyrmc.errors import RunError
+from tinyrmc.runs.run import Run
+from tinyrmc.training.loop import run_training
+from tinyrmc.training.trainer import Trainer
 
 
 def test_a_configuration_comes_back_from_json():

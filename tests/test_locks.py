@@ -16,15 +16,17 @@ import pytest
 from rankhelp import real, run_ranks
 from tinyruns import LONG, SURROUNDINGS, TINY, contents, error_of
 
-from tinyrmc import evaluate, runs, sweep, train
-from tinyrmc.runs import Run
+from tinyrmc import evaluate, sweep, train
+from tinyrmc.runs import files
+from tinyrmc.runs import lock as locks
+from tinyrmc.runs.run import Run
 
 pytestmark = pytest.mark.usefixtures("empty_directory")
 posix_only = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 
 WRITER = """
 import os, signal, sys
-from tinyrmc.runs import Run
+from tinyrmc.runs.run import Run
 with Run.open(sys.argv[1]).writing():
     child = os.fork() if "fork" in sys.argv else None
     if child != 0:
@@ -122,7 +124,7 @@ def test_what_another_machine_has_left_is_for_a_person_to_judge(run):
 
 def test_a_lock_on_a_file_that_was_just_removed_does_not_count(run, monkeypatch):
     """The writer before leaves between our opening of its file and our locking it."""
-    lock, calls = runs._lock, []
+    lock, calls = locks._lock, []
 
     def meanwhile(file):
         calls.append(file)
@@ -130,23 +132,23 @@ def test_a_lock_on_a_file_that_was_just_removed_does_not_count(run, monkeypatch)
             (run.path / "lock.json").unlink()
         return lock(file)
 
-    monkeypatch.setattr(runs, "_lock", meanwhile)
+    monkeypatch.setattr(locks, "_lock", meanwhile)
     with run.writing(), writer(run.path) as (process, *printed):
         assert len(calls) == 2 and printed == [] and process.wait(30) == 1  # it could not come in
 
 
-@pytest.mark.skipif(runs.fcntl is None, reason="needs fcntl")
+@pytest.mark.skipif(locks.fcntl is None, reason="needs fcntl")
 def test_without_locks_a_run_can_be_written_all_the_same(run, monkeypatch):
     def none(*_):
         raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
 
-    monkeypatch.setattr(runs.fcntl, "lockf", none)
+    monkeypatch.setattr(locks.fcntl, "lockf", none)
     with run.writing():
         pass
     test_what_another_machine_has_left_is_for_a_person_to_judge(run)
 
 
-@pytest.mark.skipif(runs.fcntl is None, reason="it is the real one there")
+@pytest.mark.skipif(locks.fcntl is None, reason="it is the real one there")
 def test_where_there_is_no_fcntl_a_byte_behind_the_text_is_locked(run, monkeypatch):
     """Windows, as far as a stand-in can tell."""
     locked = []
@@ -160,8 +162,8 @@ def test_where_there_is_no_fcntl_a_byte_behind_the_text_is_locked(run, monkeypat
                 raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
             locked.append(os.lseek(descriptor, 0, os.SEEK_CUR))
 
-    monkeypatch.setattr(runs, "fcntl", None)
-    monkeypatch.setattr(runs, "msvcrt", Msvcrt(), raising=False)
+    monkeypatch.setattr(locks, "fcntl", None)
+    monkeypatch.setattr(locks, "msvcrt", Msvcrt(), raising=False)
     with run.writing():
         assert locked[0] > 1000 * (run.path / "lock.json").stat().st_size
         assert refusal(run).startswith(f"run is in use by process {os.getpid()} on {platform.node()} since ")
@@ -176,7 +178,7 @@ def test_a_place_that_cannot_be_written_and_a_full_disk_are_told(run, monkeypatc
     def full(_):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(runs, "_json", full)
+    monkeypatch.setattr(files, "json_text", full)
     assert refusal(run) == "cannot write run/lock.json: No space left on device; free some space there"
     assert "lock.json" not in left(run)
 

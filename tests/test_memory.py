@@ -9,7 +9,7 @@ import pytest
 
 from tinyrmc import PaperRelationalMemory, Parameter, RelationalMemory, Tape, gradcheck, primitives
 from tinyrmc.backend import to_host
-from tinyrmc.memory import identity_memory
+from tinyrmc.cores.relational import identity_memory
 
 T, B, INPUT = 20, 2, 3
 DEFAULTS = {

@@ -15,9 +15,11 @@ import pytest
 from rankhelp import MPIEXEC, ROOT, STEPS, SURROUNDINGS, TINY, assert_close, mpiexec, real, run_ranks
 from tinytasks import forks, timeless
 
-from tinyrmc import discovery, plot, train
+from tinyrmc import train
 from tinyrmc.commands import run_main
-from tinyrmc.runs import Run
+from tinyrmc.results import curves
+from tinyrmc.runs.run import Run
+from tinyrmc.training import discovery
 
 pytestmark = [real, pytest.mark.usefixtures("empty_directory")]
 
@@ -25,7 +27,7 @@ pytestmark = [real, pytest.mark.usefixtures("empty_directory")]
 def fewer(monkeypatch):
     """The same for a single process, which is this one."""
     monkeypatch.setattr(discovery.load_task("nth_farthest").Task, "test_examples", 200)
-    monkeypatch.setattr(plot, "draw_run", lambda run: [])
+    monkeypatch.setattr(curves, "draw_run", lambda run: [])
 
 
 @pytest.fixture(scope="module")

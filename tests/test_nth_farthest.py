@@ -12,8 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tinyrmc.discovery import load_task
-from tinyrmc.training import HELD_OUT_SEED, Samples, Trainer
+from tinyrmc.training.discovery import load_task
+from tinyrmc.training.task import HELD_OUT_SEED, Samples
+from tinyrmc.training.trainer import Trainer
 
 nth_farthest = load_task("nth_farthest")
 

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from processes import alive, soon
 
-from tinyrmc.parallel import CAN_FORK, WorkerError, Workers, available_cores, pieces_of, shared_zeros
+from tinyrmc.training.workers import CAN_FORK, WorkerError, Workers, available_cores, pieces_of, shared_zeros
 
 ROOT = Path(__file__).resolve().parent.parent
 KINDS = [False, pytest.param(True, marks=pytest.mark.skipif(not CAN_FORK, reason="needs fork"))]
@@ -155,7 +155,7 @@ def test_close_leaves_no_process_and_a_later_request_starts_new_ones(make_worker
 def test_two_groups_of_processes_do_not_hold_each_other(order):
     """Those forked later inherit the pipes of those before them, whose end is then not seen when it is closed."""
     code = """if True:
-        from tinyrmc.parallel import Workers
+        from tinyrmc.training.workers import Workers
         groups = [Workers(2, lambda worker, request: worker, processes=True) for _ in range(2)]
         assert [group.run(0) for group in groups] == [[0, 1]] * 2
         for group in groups[::%d]:
@@ -194,7 +194,7 @@ def test_children_ignore_what_a_terminal_sends_to_everybody(make_workers):
 
 PARENT = """
 import os, sys, time
-from tinyrmc.parallel import Workers
+from tinyrmc.training.workers import Workers
 def share(worker, request):
     if worker and request == "work":
         time.sleep(0.5)
@@ -228,6 +228,6 @@ def test_children_leave_when_the_parent_is_killed(when):
 @forks
 @pytest.mark.parametrize("ending", ["pass", "raise KeyboardInterrupt"])
 def test_a_program_that_forgets_to_close_its_workers_ends_all_the_same(ending):
-    code = f"from tinyrmc.parallel import Workers\nworkers = Workers(3, lambda k, request: k, processes=True)\nworkers.run(1)\n{ending}\n"
+    code = f"from tinyrmc.training.workers import Workers\nworkers = Workers(3, lambda k, request: k, processes=True)\nworkers.run(1)\n{ending}\n"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=30)
     assert "Workers" not in done.stderr and done.returncode == (0 if ending != "raise KeyboardInterrupt" else -signal.SIGINT)

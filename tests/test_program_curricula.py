@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from programhelp import Reader, programs, task_of, texts_of, within
 
-from tinyrmc.training import Trainer
+from tinyrmc.training.trainer import Trainer
 
 
 def sizes_of(texts):

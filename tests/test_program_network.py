@@ -8,17 +8,16 @@ import numpy as np
 import pytest
 from programhelp import answered, mixed_batch, network_of, programs, task_of, texts_of
 
-from tinyrmc import nn
 from tinyrmc.backend import to_host
-from tinyrmc.baselines import LSTM
+from tinyrmc.cores import LSTM, PaperRelationalMemory, RelationalMemory, core
 from tinyrmc.engine import Tape
-from tinyrmc.memory import PaperRelationalMemory, RelationalMemory
-from tinyrmc.training import HELD_OUT_SEED, Samples, Trainer
+from tinyrmc.training.task import HELD_OUT_SEED, Samples
+from tinyrmc.training.trainer import Trainer
 
 # --- The state is kept at each example's end ----------------------------------------------------------------------------------------------
 
 
-class Pair(nn.Core):
+class Pair(core.Core):
     """A core whose state is nested and which counts its steps."""
 
     def __call__(self, inputs, state, trace=None):

@@ -9,7 +9,8 @@ from programhelp import DataConfig, ModelConfig, mixed_batch, network_of, progra
 
 from tinyrmc.backend import blas_threads
 from tinyrmc.figures.text import _draw_answers
-from tinyrmc.training import HELD_OUT_SEED, Samples, TrainConfig, Trainer
+from tinyrmc.training.task import HELD_OUT_SEED, Samples, TrainConfig
+from tinyrmc.training.trainer import Trainer
 
 # --- Floors and published numbers ---------------------------------------------------------------------------------------------------------
 

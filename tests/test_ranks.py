@@ -14,9 +14,10 @@ from tinytasks import Config, Larger, RunningSum, assert_same_arrays, poisoned, 
 
 from tinyrmc import evaluate, plot, train
 from tinyrmc.commands import run_main
-from tinyrmc.ranks import LaunchError, Ranks, launched
-from tinyrmc.runs import Onlooker, Run, RunError
-from tinyrmc.training import NonFinite, Trainer
+from tinyrmc.errors import RunError
+from tinyrmc.runs.run import Onlooker, Run
+from tinyrmc.training.ranks import LaunchError, Ranks, launched
+from tinyrmc.training.trainer import NonFinite, Trainer
 
 pytestmark = pytest.mark.usefixtures("empty_directory")
 

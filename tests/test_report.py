@@ -8,9 +8,12 @@ from pathlib import Path
 import pytest
 from owntask import dropped_in
 
-from tinyrmc import discovery, report
+from tinyrmc import report
 from tinyrmc.commands import run_main
-from tinyrmc.runs import Run, RunError
+from tinyrmc.errors import RunError
+from tinyrmc.results import tables
+from tinyrmc.runs.run import Run
+from tinyrmc.training import discovery
 
 MACHINE = {"processor": "A processor", "cores": 4, "workers": 2, "python": "3", "numpy": "2", "blas": "b"}
 MACHINE |= {"date": "today", "git_commit": "c0ffee"}
@@ -42,14 +45,14 @@ def logged(
 
 def rows_of(found, number=0):
     """A table as a list of {column: cell}."""
-    head, *rows = report.tables(found)[number]
+    head, *rows = tables.tables(found)[number]
     return [dict(zip(head, row, strict=True)) for row in rows]
 
 
 def test_a_row_is_what_its_runs_have_come_to(larger):
     values, bests = {0: 0.7, 4: 0.9, 2: 0.85}, {0: 0.8, 4: 0.95, 2: 0.9}
     runs = [logged(larger, seed, (0.6, value), (0.1, bests[seed], 0.2, 0.3), 60.0 + seed) for seed, value in values.items()]
-    found = report.summary(runs)
+    found = tables.summary(runs)
     (group,) = found["groups"]
     assert group["mean"]["test_accuracy"] == statistics.fmean(values.values()) and group["top"]["test_accuracy"] == 0.9
     assert group["mean"]["best_batch_accuracy"] == statistics.fmean(bests.values()) and group["top"]["best_batch_accuracy"] == 0.95
@@ -68,14 +71,14 @@ def test_a_row_is_what_its_runs_have_come_to(larger):
         "seeds": "0, 2, 4",
         "time": "1:02",
     }
-    assert report.machines_in_words(found) == "Trained on A processor, 4 cores, 2 workers."
+    assert tables.machines_in_words(found) == "Trained on A processor, 4 cores, 2 workers."
 
 
 def test_other_accuracies_stand_beside_the_headline_and_the_commit_beside_the_run(larger):
     runs = [logged(larger), logged(larger, seed=1)]
     for run, value in zip(runs, (0.25, 0.75), strict=True):
         run.log({**run.metrics()[-1], "step": 25, "test_accuracy": 0.9, "test_exact_match_accuracy": value})
-    found = report.summary(runs)
+    found = tables.summary(runs)
     (row,) = rows_of(found)
     assert row["ours, mean"] == "90.0 %" and row["mean exact match accuracy"] == "50.0 %" and "mean loss" not in row
     assert [run["git_commit"] for run in found["groups"][0]["runs"]] == ["c0ffee", "c0ffee"]
@@ -83,7 +86,7 @@ def test_other_accuracies_stand_beside_the_headline_and_the_commit_beside_the_ru
 
 def test_what_differs_in_the_model_alone_stands_together(larger):
     runs = [logged(larger), logged(larger, preset="three"), logged(larger, width=8), logged(larger, preset="three", depth=2)]
-    rows = [(row["`python -m tinyrmc.train larger`"], row["paper"]) for row in rows_of(report.summary(runs))]
+    rows = [(row["`python -m tinyrmc.train larger`"], row["paper"]) for row in rows_of(tables.summary(runs))]
     assert rows == [
         ("`quick`", "< 60 % on its best batch (2 numbers, narrow)"),
         ("`quick --model.width 8`", "99 % (2 numbers, wide)"),
@@ -93,7 +96,7 @@ def test_what_differs_in_the_model_alone_stands_together(larger):
 
 
 def test_published_cells_stand_side_by_side_and_those_not_run_say_so(larger, monkeypatch):
-    found = report.summary([logged(larger, width=8), logged(larger, preset="three")])
+    found = tables.summary([logged(larger, width=8), logged(larger, preset="three")])
     narrow = {"paper": "< 60 % on its best batch", "command": "python -m tinyrmc.train larger"}
     wide = {"paper": "90 %", "command": "python -m tinyrmc.train larger three --model.width 8"}
     assert found["not_run"] == [
@@ -104,16 +107,16 @@ def test_published_cells_stand_side_by_side_and_those_not_run_say_so(larger, mon
         {"larger in the paper": "2 numbers", "wide": "99 %; above", "narrow": "< 60 % on its best batch; not run"},
         {"larger in the paper": "3 numbers", "wide": "90 %; not run", "narrow": ""},
     ]
-    assert report.commands(found) == f"\nWhat was not run:\n\n```\n{narrow['command']}\n{wide['command']}\n```\n"
+    assert tables.commands(found) == f"\nWhat was not run:\n\n```\n{narrow['command']}\n{wide['command']}\n```\n"
     monkeypatch.setattr(larger.Task, "published", {"2 numbers, wide": ("99 %", "--model.width 8")})
-    found = report.summary([logged(larger, width=8)])
-    assert len(report.tables(found)) == 1 and report.commands(found) == ""
+    found = tables.summary([logged(larger, width=8)])
+    assert len(tables.tables(found)) == 1 and tables.commands(found) == ""
 
 
 def test_each_task_has_a_table_of_its_own(larger):
-    found = report.summary([logged(larger), logged(larger, width=8, preset="three")])
+    found = tables.summary([logged(larger), logged(larger, width=8, preset="three")])
     found["groups"][1]["task"] = "other"
-    heads = [table[0][0] for table in report.tables(found)]
+    heads = [table[0][0] for table in tables.tables(found)]
     assert heads == ["`python -m tinyrmc.train larger`", "larger in the paper", "`python -m tinyrmc.train other`"]
 
 
@@ -121,54 +124,54 @@ def test_machines_have_letters_where_there_are_several(larger, monkeypatch):
     one = logged(larger)
     monkeypatch.setitem(MACHINE, "workers", 1)
     runs = [one, logged(larger, seed=1), logged(larger, width=8)]
-    found = report.summary(runs)
+    found = tables.summary(runs)
     assert [row["machine"] for row in rows_of(found)] == ["A, B", "B"]
-    assert report.machines_in_words(found) == "Trained on A: A processor, 4 cores, 2 workers; B: A processor, 4 cores, 1 worker."
+    assert tables.machines_in_words(found) == "Trained on A: A processor, 4 cores, 2 workers; B: A processor, 4 cores, 1 worker."
 
 
 def test_columns_in_which_there_is_nothing_are_left_out(larger):
-    (row, *_) = rows_of(report.summary([logged(larger, best=(None,) * 4)]))
+    (row, *_) = rows_of(tables.summary([logged(larger, best=(None,) * 4)]))
     assert "best batch" not in row and "machine" not in row
 
 
 @pytest.mark.parametrize("numbers, says", [([4, 0, 1, 2], "0 to 2, 4"), ([3], "3"), ([1, 0, 7, 8], "0, 1, 7, 8"), (range(5), "0 to 4")])
 def test_seeds_in_a_row_are_told_by_their_ends(numbers, says):
-    assert report._ranges(numbers) == says
+    assert tables._ranges(numbers) == says
 
 
 def test_only_batches_of_the_task_itself_count(larger, monkeypatch):
     runs = [logged(larger, rungs=("1", "1", "2", "2"), best=(1.0, 0.9, 0.3, 0.4))]
-    assert report.summary(runs)["groups"][0]["top"]["best_batch_accuracy"] == 1.0  # all of them are, by default
+    assert tables.summary(runs)["groups"][0]["top"]["best_batch_accuracy"] == 1.0  # all of them are, by default
     monkeypatch.setattr(larger.Task, "is_final", lambda task, line: line["rung"] == "2")
-    (group,) = report.summary(runs)["groups"]
+    (group,) = tables.summary(runs)["groups"]
     assert group["top"]["best_batch_accuracy"] == 0.4
 
 
 def test_a_run_that_never_came_to_the_task_itself_says_where_it_stayed(larger, monkeypatch):
     runs = [logged(larger, seed, rungs=rungs) for seed, rungs in enumerate([("1", "1", "1", "1"), ("1", "2", "2", "2")])]
-    assert "ended on" not in rows_of(report.summary(runs))[0]  # all lines are of the task itself, by default
+    assert "ended on" not in rows_of(tables.summary(runs))[0]  # all lines are of the task itself, by default
     monkeypatch.setattr(larger.Task, "is_final", lambda task, line: line["rung"] == "2")
-    assert rows_of(report.summary(runs))[0]["ended on"] == "1"
-    assert "ended on" not in rows_of(report.summary(runs[1:]))[0]
+    assert rows_of(tables.summary(runs))[0]["ended on"] == "1"
+    assert "ended on" not in rows_of(tables.summary(runs[1:]))[0]
 
 
 def test_a_run_that_was_cut_says_how_far_it_came(larger):
     runs = [logged(larger, 0, values=(0.6,)), logged(larger, 1)]
-    (row, *_) = rows_of(report.summary(runs))
+    (row, *_) = rows_of(tables.summary(runs))
     assert row["steps"] == "10 to 20 of 20" and row["ours, mean"] == "65.0 %"
-    (row, *_) = rows_of(report.summary(runs[:1]))
+    (row, *_) = rows_of(tables.summary(runs[:1]))
     assert row["steps"] == "10 of 20"
 
 
 def test_a_number_that_some_seed_lacks_has_no_mean(larger):
-    (group,) = report.summary([logged(larger, 0, best=(None,) * 4), logged(larger, 1)])["groups"]
+    (group,) = tables.summary([logged(larger, 0, best=(None,) * 4), logged(larger, 1)])["groups"]
     assert "best_batch_accuracy" not in group["mean"] and group["mean"]["test_accuracy"] == 0.7
     assert "best batch" not in rows_of({"groups": [group], "not_run": []})[0]
 
 
 def test_every_seed_has_a_column_in_the_other_table(larger):
-    found = report.summary([logged(larger, 3, (0, 0.75)), logged(larger, 1, (0, 0.5)), logged(larger, 1, width=8, seconds=3661)])
-    assert report.by_seed(found) == (
+    found = tables.summary([logged(larger, 3, (0, 0.75)), logged(larger, 1, (0, 0.5)), logged(larger, 1, width=8, seconds=3661)])
+    assert tables.by_seed(found) == (
         "|  | seed 1 | seed 3 | mean | guessing | paper (wide) |\n"
         "| --- | --- | --- | --- | --- | --- |\n"
         "| quick: test accuracy | 50.0 % | 75.0 % | 62.5 % | 50.0 % | 99.0 % |\n"
@@ -190,13 +193,13 @@ def test_a_folder_stands_for_its_runs_and_what_is_left_out_is_said(larger):
     (Path("runs") / "notes").mkdir()
     for k in range(3, 12):
         logged(larger, k)
-    runs, left_out = report.find_runs([Path("runs")])
+    runs, left_out = tables.find_runs([Path("runs")])
     assert [run.config["seed"] for run in runs] == [0, 1, *range(3, 12)] and runs[0].path == other.path  # 10 and 11 come after 9
     assert len(left_out) == 4 and any("nothing_known" in line for line in left_out)
     assert any(line == f"{short.path} has the configuration and seed of {other.path}" for line in left_out)
     assert any(line == f"{never.path} has not been evaluated yet" for line in left_out)
     assert any(line == f"{sweep.path} is a sweep: give its own path" for line in left_out)
-    runs, left_out = report.find_runs([sweep.path])
+    runs, left_out = tables.find_runs([sweep.path])
     assert [run.config["seed"] for run in runs] == [7] and not left_out
 
 
@@ -204,9 +207,9 @@ def test_what_was_left_out_of_a_folder_is_an_error_by_itself(larger):
     foreign = Run.create("runs", "zzz", {"task": "larger", "preset": "p", "seed": 0, "config": {}}, {})
     for path in (foreign.path, Path("runs")):  # there is nothing else in the folder yet
         with pytest.raises(RunError, match=r"config.model is missing; it was written by another version of the task"):
-            report.find_runs([path])
+            tables.find_runs([path])
     logged(larger)
-    assert len(report.find_runs([Path("runs")])[1]) == 1
+    assert len(tables.find_runs([Path("runs")])[1]) == 1
 
 
 def test_the_command_writes_the_table_its_numbers_and_its_picture(larger, capsys):
@@ -215,14 +218,14 @@ def test_the_command_writes_the_table_its_numbers_and_its_picture(larger, capsys
     assert report.main(["runs"]) == 0
     out, err = capsys.readouterr()
     assert err == "left out: runs/larger-quick-2 has not been evaluated yet\n"
-    words = report.markdown(report.summary([Run.open("runs/larger-quick-1")]))
-    assert out == f"{words}\n{report.LEGEND}\n" and words.count("\n") == 3 + 1 + 4 + 1 + 1
+    words = tables.markdown(tables.summary([Run.open("runs/larger-quick-1")]))
+    assert out == f"{words}\n{tables.LEGEND}\n" and words.count("\n") == 3 + 1 + 4 + 1 + 1
     for folder in ("one", "two"):
         assert report.main(["runs/larger-quick-1", "--out", f"{folder}/results.md"]) == 0
     written = [{path.name: path.read_bytes() for path in Path(folder).iterdir()} for folder in ("one", "two")]
     assert written[0] == written[1] and sorted(written[0]) == ["results.json", "results.md", "results.png"]
     found = json.loads(written[0]["results.json"])
-    assert written[0]["results.md"].decode() == out + report.commands(found) and report.markdown(found) == words
+    assert written[0]["results.md"].decode() == out + tables.commands(found) and tables.markdown(found) == words
     assert written[0]["results.png"].startswith(b"\x89PNG")
     capsys.readouterr()
     assert report.main(["runs/larger-quick-1", "--seeds"]) == 0
@@ -256,7 +259,7 @@ def test_bad_words_get_one_line_and_exit_code_2(words, says, larger, capsys):
 @pytest.mark.parametrize("name", discovery.task_files())
 def test_every_tasks_published_cells_can_be_trained_and_are_recognised(name):
     """The words of each cell make a configuration that stands beside that very cell."""
-    from tinyrmc.train import Options, parse_words
+    from tinyrmc.commands import Options, parse_words
 
     kind = discovery.load_task(name).Task
     for cell, (paper, words) in kind.published.items():

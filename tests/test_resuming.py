@@ -22,10 +22,13 @@ import numpy as np
 import pytest
 from tinyruns import LONG, STEPS, SURROUNDINGS, TINY, assert_same_run, contents, nth_farthest, python, resume_command, stop_at
 
-from tinyrmc import discovery, evaluate, load, train
+from tinyrmc import evaluate, load, train
 from tinyrmc.commands import run_main
-from tinyrmc.parallel import CAN_FORK
-from tinyrmc.runs import Run, RunError, load_arrays, save_arrays
+from tinyrmc.errors import RunError
+from tinyrmc.runs.arrays import load_arrays, save_arrays
+from tinyrmc.runs.run import Run
+from tinyrmc.training import discovery
+from tinyrmc.training.workers import CAN_FORK
 
 forks = pytest.mark.skipif(not CAN_FORK, reason="needs fork")
 pytestmark = pytest.mark.usefixtures("few_held_out_examples", "empty_directory")
@@ -40,11 +43,11 @@ def flip_a_bit(path):
 
 
 def newer(path):
-    from tinyrmc import runs
+    from tinyrmc.runs import arrays as npz
 
     arrays, state = load_arrays(path)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(runs, "VERSION", runs.VERSION + 1)
+        patch.setattr(npz, "VERSION", npz.VERSION + 1)
         save_arrays(path, arrays, state)
 
 

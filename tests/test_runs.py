@@ -14,8 +14,11 @@ import pytest
 from tinyruns import error_of
 
 import tinyrmc
-from tinyrmc import runs
-from tinyrmc.runs import Run, first_difference, load_arrays, require_same
+from tinyrmc.config import first_difference, require_same
+from tinyrmc.runs import machine
+from tinyrmc.runs import run as run_module
+from tinyrmc.runs.arrays import load_arrays
+from tinyrmc.runs.run import Run
 
 posix_only = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 
@@ -27,7 +30,7 @@ def run(tmp_path):
 
 def python(script, *args):
     """Run a script in a process of its own, which sees the same tinyrmc."""
-    surroundings = os.environ | {"PYTHONPATH": str(Path(runs.__file__).parents[1])}
+    surroundings = os.environ | {"PYTHONPATH": str(Path(run_module.__file__).parents[2])}
     command = [sys.executable, "-c", script, *map(str, args)]
     return subprocess.run(command, env=surroundings, capture_output=True, text=True, timeout=60)
 
@@ -127,7 +130,8 @@ def test_a_write_that_stops_half_way(run):
     save_step(run, 1)
     script = """
 import resource, sys, numpy as np
-from tinyrmc.runs import Run, RunError
+from tinyrmc.runs.run import Run
+from tinyrmc.errors import RunError
 run = Run.open(sys.argv[1])
 resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
 try:
@@ -147,7 +151,7 @@ def test_kill_minus_nine_while_saving(run):
     script = """
 import itertools, os, random, signal, sys, time
 import numpy as np
-from tinyrmc.runs import Run
+from tinyrmc.runs.run import Run
 run, random = Run.open(sys.argv[1]), random.Random(0)
 
 def save_for_ever(first, die_at):
@@ -209,13 +213,13 @@ def test_numbers_follow_the_largest_taken(tmp_path):
 def test_processes_that_start_together_get_their_own_numbers(tmp_path):
     script = """
 import sys
-from tinyrmc.runs import Run
+from tinyrmc.runs.run import Run
 print("ready", flush=True)
 sys.stdin.readline()
 for _ in range(20):
     print(Run.create(sys.argv[1], "task", {}, {}).path.name)
 """
-    surroundings = os.environ | {"PYTHONPATH": str(Path(runs.__file__).parents[1])}
+    surroundings = os.environ | {"PYTHONPATH": str(Path(run_module.__file__).parents[2])}
     command = [sys.executable, "-c", script, str(tmp_path)]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "env": surroundings}
     processes = [subprocess.Popen(command, **pipes) for _ in range(3)]
@@ -360,7 +364,7 @@ def test_environment_says_what_matters_and_nothing_private(monkeypatch):
     monkeypatch.setenv("USERPROFILE", "/home/ada")
     monkeypatch.setattr(sys, "argv", ["/home/ada/x/train.py", "task", "--run=/home/ada/my runs/1", "/home/adam/y"])
     monkeypatch.setattr(sys.modules["__main__"], "__spec__", None)
-    found = runs.environment()
+    found = machine.environment("0.1.0")
     assert found["command"] == "train.py task '--run=~/my runs/1' /home/adam/y"
     assert found["numpy"] == np.__version__
     assert found["python"] == ".".join(map(str, sys.version_info[:3]))
@@ -374,8 +378,8 @@ def test_environment_says_what_matters_and_nothing_private(monkeypatch):
 
 
 def test_command_under_python_m(tmp_path):
-    (tmp_path / "experiment.py").write_text("from tinyrmc import runs\nprint(runs._command())\n")
-    surroundings = os.environ | {"PYTHONPATH": os.pathsep.join([str(Path(runs.__file__).parents[1]), str(tmp_path)])}
+    (tmp_path / "experiment.py").write_text("from tinyrmc.runs import machine\nprint(machine._command())\n")
+    surroundings = os.environ | {"PYTHONPATH": os.pathsep.join([str(Path(run_module.__file__).parents[2]), str(tmp_path)])}
     command = [sys.executable, "-m", "experiment", "task", "--name", "a b"]
     done = subprocess.run(command, env=surroundings, capture_output=True, text=True, timeout=60)
     assert done.stdout == "python -m experiment task --name 'a b'\n", done.stderr
@@ -391,19 +395,19 @@ def test_git_commit_is_that_of_the_checkout_itself(tmp_path):
         git("init")
     except FileNotFoundError:
         pytest.skip("needs git")
-    assert runs._git_commit(tmp_path) is None  # no commit yet
+    assert machine._git_commit(tmp_path) is None  # no commit yet
     (tmp_path / "file").write_text("a")
     git("add", "file")
     git("commit", "-m", "first")
     commit = git("rev-parse", "HEAD")
-    assert runs._git_commit(tmp_path) == commit
+    assert machine._git_commit(tmp_path) == commit
     (tmp_path / "file").write_text("b")
-    assert runs._git_commit(tmp_path) == f"{commit}-dirty"
+    assert machine._git_commit(tmp_path) == f"{commit}-dirty"
     (tmp_path / "site-packages").mkdir()
-    assert runs._git_commit(tmp_path / "site-packages") is None  # installed inside somebody else's repository
+    assert machine._git_commit(tmp_path / "site-packages") is None  # installed inside somebody else's repository
 
 
 def test_git_may_be_absent(tmp_path, monkeypatch):
     (tmp_path / ".git").mkdir()
     monkeypatch.setenv("PATH", "")
-    assert runs._git_commit(tmp_path) is None
+    assert machine._git_commit(tmp_path) is None

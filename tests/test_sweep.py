@@ -22,9 +22,11 @@ from processes import alive, soon
 from rankhelp import MPIEXEC, real
 from tinyruns import LONG, SURROUNDINGS, TINY, assert_same_run, contents
 
-from tinyrmc import discovery, pool, sweep, train
+from tinyrmc import sweep, train
 from tinyrmc.commands import run_main
-from tinyrmc.runs import Run
+from tinyrmc.results import sweeps
+from tinyrmc.runs.run import Run
+from tinyrmc.training import discovery, processes
 
 GRID = ["--grid", "model.width=2,4", "model.depth=1,2"]
 
@@ -34,9 +36,9 @@ def larger(monkeypatch, tmp_path):
     """The task, in an empty current directory, with runs that are trained in this process, one after the other."""
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
-    monkeypatch.setattr(pool, "ThreadPoolExecutor", AtOnce)
-    monkeypatch.setattr(pool, "run_logged", in_this_process)
-    monkeypatch.setattr(pool, "_signal", 0)
+    monkeypatch.setattr(processes, "ThreadPoolExecutor", AtOnce)
+    monkeypatch.setattr(processes, "run_logged", in_this_process)
+    monkeypatch.setattr(processes, "_signal", 0)
     return dropped_in(monkeypatch, tmp_path / "tasks")
 
 
@@ -49,7 +51,7 @@ class AtOnce:
     def submit(self, function, *words):
         assert self.open
         done = Future()
-        done.set_result(pool.run_logged(*words))
+        done.set_result(processes.run_logged(*words))
         return done
 
     def shutdown(self):
@@ -57,7 +59,7 @@ class AtOnce:
 
 
 def in_this_process(words, log):
-    """What `pool.run_logged` does, without a process."""
+    """What `processes.run_logged` does, without a process."""
     assert words[:2] == ["-m", "tinyrmc.train"]
     with open(log, "a") as file, contextlib.redirect_stdout(file), contextlib.redirect_stderr(file), pytest.raises(SystemExit) as caught:
         run_main(lambda: train.main([*words[2:]]))
@@ -72,7 +74,7 @@ def swept(*words, code=0):
 
 
 def rows_of(found):
-    head, _, *rows = [[cell.strip() for cell in line.strip("|").split(" | ")] for line in sweep.markdown(found).strip().splitlines()]
+    head, _, *rows = [[cell.strip() for cell in line.strip("|").split(" | ")] for line in sweeps.markdown(found).strip().splitlines()]
     return [dict(zip(head, row, strict=True)) for row in rows]
 
 
@@ -104,7 +106,7 @@ def test_every_combination_under_every_seed_is_a_run_of_the_train_command(larger
         shown = [row[column] for column in ("test accuracy, mean", "lowest", "top", "steps")]
         assert shown == [f"{100 * value:.1f} %" for value in (statistics.fmean(values), min(values), max(values))] + ["20"]
         assert row["success: 80.0 %"] == f"{sum(value >= 0.8 for value in values)} of 2"
-    before, shown, after = (run.path / "results.md").read_text().partition(sweep.markdown(found))
+    before, shown, after = (run.path / "results.md").read_text().partition(sweeps.markdown(found))
     assert before == "larger quick, --train.batch-size 8, seeds 0, 3; beside it: guessing 50.0 %, paper (wide) 99.0 %.\n\n" and shown
     assert re.fullmatch(r"\n`.+` on .+, 1 worker\.\n", after)
     assert all((run.path / name).read_bytes().startswith(b"\x89PNG") for name in ("results.png", "results_curves.png"))
@@ -114,8 +116,8 @@ def test_every_combination_under_every_seed_is_a_run_of_the_train_command(larger
 def test_a_grid_with_a_name_brings_its_preset(larger, capsys):
     run, found = swept("larger", "--grid", "widths")
     assert "larger three: 2 x 1 values, 1 seed: 2 runs\n  to do     2 runs, " in capsys.readouterr().out
-    assert run.config["preset"] == "three" and sweep.varied(found) == ["model.width"]
-    assert sweep.caption(found) == "larger three, model.depth 1, seed 0"
+    assert run.config["preset"] == "three" and sweeps.varied(found) == ["model.width"]
+    assert sweeps.caption(found) == "larger three, model.depth 1, seed 0"
     assert sorted(path.name for path in run.path.glob("*.log")) == [f"model.width={n},model.depth=1,seed=0.log" for n in (2, 4)]
 
 
@@ -140,7 +142,7 @@ def test_the_picture_has_a_line_for_the_first_field_over_the_second_and_says_how
     monkeypatch.setattr("tinyrmc.figures.value_grid", lambda *words: seen.append(words))
     _, found = swept("larger", *GRID, "model.linear=true,false", "--seeds", "0,1", "--train.steps", "10")
     ((panels, references, metric, field, _, title, cores),) = seen
-    assert (metric, field, title, cores) == ("test_accuracy", "depth", sweep.caption(found), None)
+    assert (metric, field, title, cores) == ("test_accuracy", "depth", sweeps.caption(found), None)
     assert references == {"guessing": 0.5, "paper (wide)": 0.99} and list(panels) == ["linear true", "linear false"]
     sizes = {2: 2 * 2 + 2 + 2 * 2 + 2, 4: 2 * 4 + 4 + 4 * 2 + 2}  # of one hidden layer; a second has width * width + width more
     assert list(panels["linear true"]) == ["width 2: 6 parameters", "width 4: 6 parameters"]
@@ -188,14 +190,14 @@ def test_a_run_that_fails_and_a_combination_that_cannot_be_are_told_and_the_othe
 
 def test_a_process_that_dies_without_a_word_is_told(larger, monkeypatch):
     for code, says in ((-9, "ended by SIGKILL (out of memory?)"), (1, "exit code 1; see model.width=4,seed=0.log")):
-        monkeypatch.setattr(pool, "run_logged", lambda words, log, code=code: Path(log).write_text("Traceback\nOops: no\n") and code)
+        monkeypatch.setattr(processes, "run_logged", lambda words, log, code=code: Path(log).write_text("Traceback\nOops: no\n") and code)
         assert sweep.main(["larger", "--grid", "model.width=4", "--run", f"swept{code}"]) == 1
         found = json.loads(Path(f"swept{code}/results.json").read_text())
         assert found["combinations"][0]["notes"] == [f"seed 0 failed: {says}"] and not Path(f"swept{code}/results.png").exists()
 
 
 def test_show_tells_what_there_is_by_now(larger, monkeypatch, capsys):
-    monkeypatch.setattr(pool, "run_logged", lambda words, log: -9 if "width=4" in log else in_this_process(words, log))
+    monkeypatch.setattr(processes, "run_logged", lambda words, log: -9 if "width=4" in log else in_this_process(words, log))
     run, _ = swept("larger", "--grid", "model.width=2,4", code=1)
     (run.path / "model.width=4,seed=0.log").unlink()  # as if it had not come to that
     before = {path: value for path, value in contents().items() if "results" not in path.name}
@@ -244,7 +246,7 @@ def test_what_some_do_not_need_of_the_budget_goes_on_with_those_that_were_cut(la
             patch.setattr(sweep.time, "monotonic", time.perf_counter)  # the same module as the training loop's
             return in_this_process([*words, *(["--max-minutes", "1e-9"] if needs[width] else [])], log)
 
-    monkeypatch.setattr(pool, "run_logged", train_for)
+    monkeypatch.setattr(processes, "run_logged", train_for)
     _, found = swept("larger", "--grid", "model.width=2,4,8", "--budget-minutes", "60", "--jobs", "1")
     assert given == [("2", 20), ("4", 20), ("8", 20), ("2", 9.5), ("4", 14)]
     assert [row["steps"] for row in rows_of(found)] == ["20"] * 3
@@ -256,7 +258,7 @@ def test_what_starts_and_last_evaluations_take_comes_out_of_the_budget(monkeypat
     monkeypatch.setattr(sweep.time, "monotonic", lambda: 60 * now[0])
     budget, given = sweep.Budget(50), []
     for k in range(5):
-        cell = sweep.Cell({}, k, [], Path(str(k)))
+        cell = sweeps.Cell({}, k, [], Path(str(k)))
         given.append(float(budget.limit(cell, 5 - k)[1]))
         now[0] += given[-1] + 1
         budget.ended(cell)
@@ -306,9 +308,9 @@ def test_the_budget_is_shared_fairly_and_kept(number, places, kind, monkeypatch)
     rng = random.Random(number)
     needs = {"long": [1e9] * number, "short": [0.01] * number, "mixed": [rng.choice([0.1, 5, 1e9]) for _ in range(number)]}[kind]
     clock = Clock(needs, 60.0)
-    monkeypatch.setattr(pool, "ThreadPoolExecutor", lambda count: clock)
-    monkeypatch.setattr(pool, "wait", clock.wait)
-    ended = [k for k, code in pool.Places(places).run(number, clock.words_of)]
+    monkeypatch.setattr(processes, "ThreadPoolExecutor", lambda count: clock)
+    monkeypatch.setattr(processes, "wait", clock.wait)
+    ended = [k for k, code in processes.Places(places).run(number, clock.words_of)]
     assert sorted(ended) == [*range(number)] and clock.now <= 60 * (1 + 1e-9)
     fair = 60 / math.ceil(number / places)
     assert min(clock.given) >= fair * (1 - 1e-9)

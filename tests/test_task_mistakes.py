@@ -7,9 +7,11 @@ import pytest
 from owntask import LARGER
 from tinyruns import contents
 
-from tinyrmc import cores, discovery, train
+from tinyrmc import train
 from tinyrmc.commands import run_main
-from tinyrmc.parallel import CAN_FORK
+from tinyrmc.cores import config
+from tinyrmc.training import discovery
+from tinyrmc.training.workers import CAN_FORK
 
 pytestmark = pytest.mark.usefixtures("empty_directory")
 
@@ -85,8 +87,8 @@ def test_our_own_mistakes_are_left_whole(mistaken, monkeypatch, capsys):
 def test_settings_of_a_core_have_no_place(refused):
     words = "nth_farthest", "--model.forget-bias", "nan"
     assert refused(train.main, *words) == "RelationalMemory: forget_bias must be a number, not nan"
-    with pytest.raises(cores.SettingsError):
-        cores.build_core(cores.CoreConfig(forget_bias=float("nan")), 3, 0)
+    with pytest.raises(config.SettingsError):
+        config.build_core(config.CoreConfig(forget_bias=float("nan")), 3, 0)
 
 
 FIELD = "train: training.TrainConfig = field(default_factory=training.TrainConfig)"

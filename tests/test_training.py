@@ -10,9 +10,13 @@ import numpy as np
 import pytest
 from tinytasks import KINDS, TRAIN, Config, Larger, assert_same_arrays, forks, relations, timeless
 
-from tinyrmc import Tape, ranks, training
-from tinyrmc.parallel import CAN_FORK
-from tinyrmc.training import Totals, TrainConfig, Trainer, run_training
+from tinyrmc import Tape
+from tinyrmc.training import ranks
+from tinyrmc.training import trainer as trainer_module
+from tinyrmc.training.loop import run_training
+from tinyrmc.training.task import Totals, TrainConfig
+from tinyrmc.training.trainer import Trainer
+from tinyrmc.training.workers import CAN_FORK
 
 # --- One gradient, whoever computes it ----------------------------------------------------------------------------------------------------
 
@@ -85,12 +89,12 @@ def test_the_curriculum_reaches_every_worker(make_trainer):
 def test_as_many_workers_as_the_work_is_worth(make_trainer, monkeypatch):
     task = relations(batch_size=8)
     assert make_trainer(task, workers=None).workers.count == 1  # eight examples of a tiny network
-    monkeypatch.setattr(training, "WORTHWHILE", 1)
+    monkeypatch.setattr(trainer_module, "WORTHWHILE", 1)
     monkeypatch.setattr(ranks, "available_cores", lambda: 3)
     assert make_trainer(task, workers=None, processes=True).workers.count == 3
-    monkeypatch.setattr(training, "GIL", True)
+    monkeypatch.setattr(trainer_module, "GIL", True)
     assert make_trainer(task, workers=None, processes=False).workers.count == 2
-    monkeypatch.setattr(training, "GIL", False)
+    monkeypatch.setattr(trainer_module, "GIL", False)
     assert make_trainer(task, workers=None, processes=False).workers.count == 3
     monkeypatch.setattr(ranks, "available_cores", lambda: 100)
     assert make_trainer(task, workers=None, processes=True).workers.count == 8  # never more than examples

@@ -13,8 +13,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tinyrmc import discovery, evaluate
-from tinyrmc.runs import RunError
+from tinyrmc import evaluate
+from tinyrmc.errors import RunError
+from tinyrmc.training import discovery
 
 ROOT = Path(__file__).resolve().parent.parent
 nth_farthest = discovery.load_task("nth_farthest")

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from tinyrmc import LSTM, nn, primitives
-from tinyrmc.discovery import load_task
 from tinyrmc.fused import softmax_cross_entropy
-from tinyrmc.parallel import CAN_FORK
-from tinyrmc.training import Samples, Task, TrainConfig
+from tinyrmc.training.discovery import load_task
+from tinyrmc.training.task import Samples, Task, TrainConfig
+from tinyrmc.training.workers import CAN_FORK
 
 nth_farthest = load_task("nth_farthest")
 forks = pytest.mark.skipif(not CAN_FORK, reason="needs fork")

@@ -1,16 +1,15 @@
 """tinyrmc: the Relational Memory Core on a small, readable autograd engine over plain arrays.
 
-    from tinyrmc import RelationalMemory, Tape, optim, primitives
+    from . import RelationalMemory, Tape, optim, primitives
 
-`engine.py` records and differentiates, `primitives.py` is the table of operations, `equations.py` is the paper, `memory.py` the cores.
+`engine.py` records and differentiates, `primitives.py` is the table of operations, `equations.py` is the paper, `cores/` the recurrent networks.
 Importing this package imports NumPy and nothing else.
 """
 
 from . import equations, fused, nn, optim, primitives
-from .baselines import DNC, LSTM, DeepLSTM, EntNet, EntNetBank
 from .checking import gradcheck
+from .cores import DNC, LSTM, DeepLSTM, EntNet, EntNetBank, PaperRelationalMemory, RelationalMemory
 from .engine import Parameter, Tape, Tensor
-from .memory import PaperRelationalMemory, RelationalMemory
 
 __version__ = "0.1.0"
 
@@ -22,6 +21,6 @@ __all__ = [
 
 def load(path):
     """The trained model of a run directory, checkpoint or weights file: `tinyrmc.load("runs/nth_farthest-quick-1")`."""
-    from .loading import load_model
+    from .training.checkpoints import load_model
 
     return load_model(path)

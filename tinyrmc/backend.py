@@ -13,11 +13,13 @@ from contextlib import contextmanager, suppress
 
 import numpy as np
 
+from .errors import UserError
+
 NAMESPACES = {np.ndarray: np}  # array type -> module with NumPy's names
 _EXTRAS = "'tinyrmc[cuda12]' or 'tinyrmc[cuda13]'"
 
 
-class DeviceError(RuntimeError):
+class DeviceError(UserError, RuntimeError):
     """A device was asked for that this machine or this installation does not have."""
 
 

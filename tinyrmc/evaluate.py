@@ -12,11 +12,13 @@ import sys
 from pathlib import Path
 
 from .backend import blas_threads
-from .commands import Parser, UsageError, results_table, run_main
-from .comparing import command_words
-from .loading import export_weights, open_checkpoint, restore_model
-from .ranks import require_alone
-from .training import Totals
+from .commands import Parser, run_main
+from .errors import UsageError
+from .results.groups import command_words
+from .results.text import results_table
+from .training.checkpoints import export_weights, open_checkpoint, restore_model
+from .training.ranks import require_alone
+from .training.task import Totals
 
 
 def main(argv: list[str] | None = None) -> int:

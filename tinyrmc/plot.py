@@ -3,22 +3,31 @@
 Runs of one configuration under several seeds make one line, their mean in a band from the lowest to the highest; other configurations make
 other lines, and each core has the same colour in every picture. A single run also gets the pictures its task draws of a trained network,
 such as attention maps. With `--against samples` or `--against hours` the curves stand over the examples seen, or over the time it took on
-the machine that trained them; `--against steps,samples,hours` draws three panels side by side, as the paper's figure 5. What a memory
-attends to is drawn, measured and tested by `python -m tinyrmc.plot attention RUN`.
+the machine that trained them; `--against steps,samples,hours` draws three panels side by side, as the paper's figure 5. 
+`python -m tinyrmc.plot attention RUN` draws, measures and tests what a memory attends to. RUN is a run directory, a checkpoint.npz or a
+weights file of a core whose slots attend. Drawn are the paper's figure 3 (the reference first, in the middle, last) and the gates of the
+same examples; measured over held-out sequences is how much attention goes to the input and to the slots that took in the reference; tested
+is how often the answer is still right when slots are wiped or attention is cut. What each of these means exactly, `results/probes.py` says
+at its top. `--html FILE` also writes a page to look at, which needs no network.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import sys
-from collections.abc import Sequence
+import textwrap
 from pathlib import Path
 
+from .backend import blas_threads
 from .commands import Parser, run_main
-from .comparing import find_runs, group_runs
-from .loading import open_checkpoint, restore_model, task_from_dict
-from .ranks import require_alone
-from .runs import Run, RunError
+from .errors import RunError, UsageError
+from .results import attention, probes
+from .results.curves import draw_curves, draw_run
+from .results.groups import command_words, find_runs
+from .results.text import aligned
+from .training.checkpoints import open_checkpoint, restore_model
+from .training.ranks import require_alone
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -26,9 +35,7 @@ def main(argv: list[str] | None = None) -> int:
     require_alone("tinyrmc.plot")
     words = sys.argv[1:] if argv is None else argv
     if words[:1] == ["attention"]:
-        from . import attention
-
-        return attention.main(words[1:])
+        return attention_main(words[1:])
     more = "`attention RUN` draws, measures and tests what a memory attends to: see attention --help."
     parser = Parser(prog="python -m tinyrmc.plot", description="Draw the learning curves of training runs.", epilog=more)
     says = "run directory, or a folder of them; several seeds of one configuration make one line"
@@ -61,78 +68,68 @@ def _axes(words):
     return axes
 
 
-def draw_run(run: Run, against: Sequence[str] = ("steps",)) -> list[Path]:
-    """The learning curve of one run and, if it has a checkpoint, its task's pictures, in the run's directory; returns the paths."""
-    curve = draw_curves([run], run.path / "learning_curve.png", against)
-    if not (run.checkpoint.exists() or run.previous_checkpoint.exists()):
-        return [curve]
-    task, arrays, state = open_checkpoint(run.path)
-    try:
-        return [curve, *task.pictures(restore_model(task, arrays, state), curve.parent)]
-    except OSError as error:
-        raise _unwritable(curve.parent, error) from error
+# --- What a memory attends to
 
 
-def draw_curves(runs: list[Run], out: Path, against: Sequence[str] = ("steps",)) -> Path:
-    """The learning curves of evaluated runs of one task in the PNG file `out`. RunError says what does not go together.
+def attention_main(argv: list[str]) -> int:
+    """The command line after `attention`; returns the exit code."""
+    parser = Parser(prog="python -m tinyrmc.plot attention", description="Draw, measure and test what a trained memory attends to.")
+    parser.add_argument("run", type=Path, metavar="RUN", help="run directory, checkpoint.npz or weights file")
+    parser.add_argument(
+        "--out", type=Path, metavar="FOLDER",
+        help="existing folder for attention*.png and attention.json, replaced if they exist (default: the run's directory, or for a file "
+        "that lies in none runs/<its name>-attention)",
+    )  # fmt: skip
+    parser.add_argument("--html", type=Path, metavar="FILE", help="also write a self-contained page to FILE (.html), replaced if it exists")
+    parser.add_argument("--sequences", type=int, default=10_000, metavar="N", help="held-out sequences to measure over (default: 10,000)")
+    options = parser.parse_args(argv)
+    if options.sequences < 2:
+        raise UsageError(f"--sequences must be at least 2, not {options.sequences}: each sequence is compared with another")
+    if options.out is not None and not options.out.is_dir():
+        raise UsageError(f"--out {options.out} is not a folder; make it first, or name one that exists")
+    if options.html is not None and (options.html.suffix.lower() != ".html" or not options.html.parent.is_dir()):
+        raise UsageError(f"--html {options.html}: give a file name that ends in .html, in a folder that exists")
 
-    against: names in figures.AXES.
-
-    Shown are the task's headline and, against one axis, whatever else has reference values and was measured in every group.
-    """
-    from . import figures
-
-    if out.suffix.lower() != ".png":
-        raise RunError(f"cannot draw into {out}: pictures are PNG files; give --out a name that ends in .png")
-    for run in runs[1:]:
-        if run.config["task"] != runs[0].config["task"]:
-            raise RunError(f"{runs[0].path} and {run.path} are runs of different tasks; plot them one by one")
-    groups = group_runs(runs)
-    lines = {label: [run.metrics() for run in members] for label, members in groups.items()}
-    tasks = {label: task_from_dict(members[0].config) for label, members in groups.items()}
-    headline = f"test_{next(iter(tasks.values())).headline}"
-    references = _references(tasks)
-
-    def without(name):
-        return [label for label, group in lines.items() if all(line.get(name) is None for of_run in group for line in of_run)]
-
-    if none := without(headline):
-        raise RunError(f"the runs of {none[0]!r} have no value of {headline}; leave them out")
-    metrics = [headline, *(name for name in references if name != headline and not without(name))]
-    metrics = metrics if len(against) == 1 else metrics[:1]
-    cores = [members[0].config["config"].get("model", {}).get("core") for members in groups.values()]
-    (task, *_), ((of_run, *_), *_) = tasks.values(), lines.values()
-    training = [line for line in of_run if task.is_final(line)] if len(runs) == 1 else []
-    try:
-        return figures.learning_curve(lines, references, metrics, out, _title(groups), against, cores, training)
-    except OSError as error:
-        raise _unwritable(out, error) from error
-
-
-def _title(groups):
-    """The task; of a single configuration also its words, of a single run its seed."""
-    runs = [run for members in groups.values() for run in members]
-    words = [runs[0].config["task"], *(groups if len(groups) == 1 else [])]
-    return " ".join(words) + (f", seed {runs[0].config['seed']}" if len(runs) == 1 else "")
-
-
-def _references(tasks):
-    """The reference values of {label of a group: task}. One that is not the same for all groups is named after those that it is of."""
-    found: dict[str, dict[str, float]] = {}
-    each = {label: task.references() for label, task in tasks.items()}
-    for metric, name in dict.fromkeys((metric, name) for known in each.values() for metric, values in known.items() for name in values):
-        of_value: dict[float, list[str]] = {}
-        for label, known in each.items():
-            of_value.setdefault(known.get(metric, {}).get(name), []).append(label)
-        for value, labels in of_value.items():
-            more = f" and {len(labels) - 1} more" if len(labels) > 1 else ""
-            if value is not None:
-                found.setdefault(metric, {})[name if len(of_value) == 1 else f"{labels[0]}{more}: {name}"] = value
-    return found
+    task, arrays, state = open_checkpoint(options.run)
+    model = restore_model(task, arrays, state)
+    if not probes.has_attention(model):
+        core = type(getattr(model, "core", model)).__name__
+        says = f"its core, {core}, has no slots that attend; give one of rmc or rmc_paper"
+        raise UsageError(f"{options.run} has no attention to draw: {says}")
+    run = state["run"]
+    title = f"{run['task']} {command_words(run)}, seed {run['seed']}, step {state['step']:,}"
+    with blas_threads(1):
+        try:
+            shown = probes.held_out(task, attention.SHOWN)
+        except RunError as error:
+            raise RunError(f"{options.run} is a run of {run['task']!r}, whose attention cannot be analysed: {error}") from error
+        three = attention.look(model, shown.take(probes.cases(shown)))
+        print(f"{title}: measuring over {options.sequences:,} held-out sequences", file=sys.stderr)
+        found = probes.analyse(model, probes.held_out(task, options.sequences))
+        described = attention.tables(found, task.references())
+        folder = options.out or _folder_of(options.run)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            paths = [*attention.draw_maps(*three, folder), *attention.draw_gates(*three, folder), *attention.draw_measures(found, task.references(), folder)]
+            paths.append(folder / "attention.json")
+            kept = {"run": {**run, "step": state["step"]}, **found, "floors": task.references()}
+            paths[-1].write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
+            if options.html is not None:
+                paths.append(options.html)
+                options.html.write_text(attention.page(title, attention.look(model, shown.take(attention.to_show(model, shown))), described), encoding="utf-8")
+        except OSError as error:
+            raise RunError(f"cannot write {error.filename}: {error.strerror}; give a writable place with --out and --html") from error
+    for heading, says, rows in described:
+        print(f"{heading}\n{textwrap.fill(says, 110)}\n\n{aligned(rows)}\n")
+    print(*paths, sep="\n")
+    return 0
 
 
-def _unwritable(path, error):
-    return RunError(f"cannot write {path}: {error.strerror}; give python -m tinyrmc.plot a writable place with --out")
+def _folder_of(network: Path) -> Path:
+    """Where the pictures of a run go, or of a file: into its run's directory, else into a folder with its name."""
+    if network.is_dir():
+        return network
+    return network.parent if (network.parent / "config.json").exists() else Path("runs", f"{network.stem}-attention")
 
 
 if __name__ == "__main__":

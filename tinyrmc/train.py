@@ -19,46 +19,24 @@ import signal
 import sys
 import time
 from pathlib import Path
-from typing import Annotated, Literal
 
-from . import discovery
+from . import __version__
 from .backend import describe_gpu, has_tf32, use_tf32
-from .commands import UsageError, counted, duration, flags_of, nearest, parse, percent, python, results_table, run_main
-from .cores import CoreConfig, SettingsError, sizes, without_effect
-from .discovery import place_of
-from .loading import open_checkpoint, task_from_dict
-from .ranks import Ranks, launched
-from .runs import Onlooker, Run, RunError, environment, require_same
-from .training import Task, Trainer, run_training
-
-
-@dataclasses.dataclass(frozen=True)
-class Options:
-    """What does not belong to the task."""
-
-    seed: int = 0
-    """seed of everything random in the run: first weights and data"""
-    workers: int | None = None
-    """processes that share a batch (under mpiexec, of each rank); None: as many as the work is worth, one a core at most. Same number, same
-    bits"""
-    device: Literal["cpu", "cuda"] = "cpu"
-    """cuda needs CuPy: pip install 'tinyrmc[cuda12]' or 'tinyrmc[cuda13]'"""
-    tf32: bool = False
-    """with cuda: matrix products may round their operands to TF32, 10 bits of mantissa instead of 23, for speed on recent GPUs"""
-    run: Path | None = None
-    """the run directory, which must not exist yet; None: the next free runs/<task>-<preset>-<n>"""
-    max_minutes: float | None = None
-    """stop, save and evaluate after so many minutes of training"""
-
-    def __post_init__(self):
-        if self.seed < 0:
-            raise ValueError(f"--seed must not be negative, got {self.seed}")
-        if self.workers is not None and self.workers < 1:
-            raise ValueError(f"--workers must be at least 1, got {self.workers}")
-        if self.tf32 and self.device != "cuda":
-            raise ValueError(f"--tf32 goes with --device cuda, and the device is {self.device}; leave --tf32 out, or say --no-tf32")
-        if self.max_minutes is not None and not self.max_minutes > 0:
-            raise ValueError(f"--max-minutes must be positive, got {self.max_minutes}")
+from .commands import Options, parse_words, python, run_main
+from .config import require_same
+from .cores.config import CoreConfig, SettingsError, sizes, without_effect
+from .errors import RunError, UsageError, nearest
+from .results.curves import draw_run
+from .results.text import counted, duration, percent, results_table
+from .runs.machine import environment
+from .runs.run import Onlooker, Run
+from .training import discovery
+from .training.checkpoints import open_checkpoint, task_from_dict
+from .training.discovery import place_of
+from .training.loop import run_training
+from .training.ranks import Ranks, launched
+from .training.task import Task
+from .training.trainer import Trainer
 
 
 def listing() -> str:
@@ -135,19 +113,6 @@ def _resumed(args: list[str]) -> tuple[Run | None, Options]:
             before = {name: run.environment[name] for name in ("device", "tf32") if name in run.environment}
             return run, Options(seed=run.config.get("seed", 0), **before)
     return None, Options()
-
-
-def parse_words(task: str, preset: str, default, options: Options, args: list[str]) -> tuple:
-    """(the task's configuration, the options) from flags: --train.steps 100 --seed 1. UsageError for what cannot be."""
-    import tyro
-
-    unnamed, config_kind = tyro.conf.arg(name=""), type(default)
-    fields = [("options", Annotated[Options, unnamed]), ("config", Annotated[config_kind, unnamed])]
-    both = dataclasses.make_dataclass("Flags", fields, frozen=True)
-    prog, known = f"python -m tinyrmc.train {task} {preset}", [*flags_of(Options), *flags_of(config_kind), "--resume"]
-    about = (sys.modules[config_kind.__module__].__doc__ or "").strip().splitlines()[0]
-    flags = parse(both, both(options, default), args, prog, f"{about} Defaults are those of the preset {preset!r}.", known)
-    return flags.config, flags.options
 
 
 def _train(task: Task, options: Options, described: dict, run: Run | None, ranks: Ranks) -> int:
@@ -270,7 +235,7 @@ def _too_large(task: Task, error: Exception) -> UsageError:
 
 def _new_run(described: dict, options: Options, trainer: Trainer) -> Run:
     """The directory, which rank 0 makes."""
-    ranks, machine = trainer.ranks, environment()
+    ranks, machine = trainer.ranks, environment(__version__)
     machine |= {"workers": trainer.workers.count, "device": options.device, "ranks": ranks.size}
     machine |= {"tf32": options.tf32, **describe_gpu(trainer.xp)} if options.device == "cuda" else {}
     machine |= {"mpi": ranks.mpi, "command": machine["command"].replace("python -m", ranks.launch(), 1)} if ranks.mpi else {}
@@ -338,13 +303,11 @@ class Progress:
 
 def _report(trainer, run, end, resume):
     """The table, where things are, and what to do next."""
-    from . import plot
-
     task, last = trainer.task, run.metrics()[-1]
     print(f"\n{results_table(last, task.references())}\n")
     why = "finished" if end == "finished" else f"out of time; {counted(task.config.train.steps - trainer.step, 'step')} to go"
     print(f"run       {run.path}  ({counted(trainer.step, 'step')} in {duration(trainer.seconds)}, {why})")
-    for path in plot.draw_run(run):
+    for path in draw_run(run):
         print(f"picture   {path}")
     print(f"resume    {resume}{'  (nothing is left to do)' if end == 'finished' else ''}")
     print(f"evaluate  {python()} -m tinyrmc.evaluate {shlex.quote(str(run.path))}")

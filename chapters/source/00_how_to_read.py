@@ -26,8 +26,8 @@ from matplotlib.patches import FancyArrowPatch, FancyBboxPatch, Rectangle
 
 import tinyrmc
 from tinyrmc import course, equations
-from tinyrmc.discovery import load_task
-from tinyrmc.exercises import first as ex
+from tinyrmc.course.exercises import first as ex
+from tinyrmc.training.discovery import load_task
 
 course.setup()
 

@@ -17,8 +17,8 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from tinyrmc import course, equations
-from tinyrmc.discovery import load_task
-from tinyrmc.exercises import arrays as ex
+from tinyrmc.course.exercises import arrays as ex
+from tinyrmc.training.discovery import load_task
 
 course.setup()
 rng = np.random.default_rng(11)

@@ -19,7 +19,7 @@ import numpy as np
 
 import tinyrmc
 from tinyrmc import Parameter, Tape, Tensor, course, engine, equations, primitives
-from tinyrmc.exercises import tape as ex
+from tinyrmc.course.exercises import tape as ex
 
 course.setup()
 rng = np.random.default_rng(3)

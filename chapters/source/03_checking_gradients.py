@@ -17,7 +17,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from tinyrmc import Parameter, Tape, course, engine, equations, gradcheck, primitives
-from tinyrmc.exercises import checking as ex
+from tinyrmc.course.exercises import checking as ex
 
 course.setup()
 

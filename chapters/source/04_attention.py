@@ -26,7 +26,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from tinyrmc import course, equations
-from tinyrmc.exercises import attention as ex
+from tinyrmc.course.exercises import attention as ex
 
 course.setup()
 rng = np.random.default_rng(937)

@@ -23,7 +23,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from tinyrmc import course, equations
-from tinyrmc.exercises import encoding as ex
+from tinyrmc.course.exercises import encoding as ex
 
 course.setup()
 rng = np.random.default_rng(1806)

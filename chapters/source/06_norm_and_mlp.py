@@ -31,8 +31,8 @@ import numpy as np
 import tinyrmc
 from tinyrmc import RelationalMemory, course, equations, fused, nn
 from tinyrmc import primitives as p
-from tinyrmc.exercises import encoding
-from tinyrmc.exercises import normalisation as ex
+from tinyrmc.course.exercises import encoding
+from tinyrmc.course.exercises import normalisation as ex
 
 course.setup()
 rng = np.random.default_rng(2018)

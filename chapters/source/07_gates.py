@@ -42,11 +42,12 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 import tinyrmc
-from tinyrmc import Tape, analysis, course, equations, fused, nn, optim
+from tinyrmc import Tape, course, equations, fused, nn, optim
 from tinyrmc import primitives as p
-from tinyrmc.baselines.lstm import LSTM
-from tinyrmc.exercises import gates as ex
-from tinyrmc.exercises import normalisation
+from tinyrmc.cores import LSTM
+from tinyrmc.course.exercises import gates as ex
+from tinyrmc.course.exercises import normalisation
+from tinyrmc.results import probes
 
 course.setup()
 rng = np.random.default_rng(1997)
@@ -348,15 +349,15 @@ print(f"{ex.sigmoid(1.0) ** 8:.3f}")
 
 # %%
 from tinyrmc import RelationalMemory
-from tinyrmc.loading import open_checkpoint
+from tinyrmc.training.checkpoints import open_checkpoint
 
 asset = course.assets() / "nth_farthest_4x4.npz"
 network, (task, _, _) = tinyrmc.load(asset), open_checkpoint(asset)
-questions = analysis.held_out(task, course.fast(500, 50))
-seen = {"trained": analysis.traces(network, questions.inputs)}
+questions = probes.held_out(task, course.fast(500, 50))
+seen = {"trained": probes.traces(network, questions.inputs)}
 trained = network.core
 network.core = RelationalMemory(trained.input_size, trained.mem_slots, trained.head_size, trained.num_heads)
-seen["fresh"] = analysis.traces(network, questions.inputs)
+seen["fresh"] = probes.traces(network, questions.inputs)
 for name, gate_values in seen.items():
     print(f"{name}: forget gates {gate_values.forget_gate.mean():.2f} on average, input gates {gate_values.input_gate.mean():.2f}")
 

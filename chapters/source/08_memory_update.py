@@ -30,7 +30,7 @@ import numpy as np
 
 from tinyrmc import PaperRelationalMemory, RelationalMemory, Tape, course, equations, fused, nn, optim
 from tinyrmc import primitives as p
-from tinyrmc.exercises import memory as ex
+from tinyrmc.course.exercises import memory as ex
 
 course.setup()
 rng = np.random.default_rng(8)

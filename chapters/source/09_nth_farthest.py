@@ -25,12 +25,14 @@ import numpy as np
 from IPython.display import Image, display
 
 import tinyrmc
-from tinyrmc import analysis, attention, course, figures
+from tinyrmc import course, figures
 from tinyrmc.backend import blas_threads
 from tinyrmc.cores import CoreConfig
-from tinyrmc.discovery import load_task
-from tinyrmc.exercises import nth_farthest as ex
-from tinyrmc.training import HELD_OUT_SEED, Samples, TrainConfig, Trainer
+from tinyrmc.course.exercises import nth_farthest as ex
+from tinyrmc.results import attention, probes
+from tinyrmc.training.discovery import load_task
+from tinyrmc.training.task import HELD_OUT_SEED, Samples, TrainConfig
+from tinyrmc.training.trainer import Trainer
 
 course.setup()
 nth = load_task("nth_farthest")  # the file tasks/nth_farthest.py
@@ -445,8 +447,8 @@ plt.show()
 # columns the four slots and, right of the black line, the input. (Slots and time steps are counted from 1 in these pictures.)
 
 # %% alt="Attention of eight heads over four time steps for three questions: the column of the input is the darkest in most squares; after the reference no slot's column is dark for all others"
-sample = analysis.held_out(task, 256)
-cases = attention.look(network, sample.take(analysis.cases(sample)))  # (questions, traces, the slots that took in the reference)
+sample = probes.held_out(task, 256)
+cases = attention.look(network, sample.take(probes.cases(sample)))  # (questions, traces, the slots that took in the reference)
 shown(lambda path: attention.draw_maps(*cases, path.parent)[0].rename(path))
 
 # %% [markdown]
@@ -462,13 +464,13 @@ shown(lambda path: attention.draw_maps(*cases, path.parent)[0].rename(path))
 
 # %%
 with blas_threads(1):
-    found = analysis.analyse(network, analysis.held_out(task, course.fast(10_000, 300)))
+    found = probes.analyse(network, probes.held_out(task, course.fast(10_000, 300)))
 print(
     "holders: {mean number:.1f} of 4; largest share of the intake {largest share:.0%}, all alike {uniform share:.0%}".format(
         **found["holders"]
     )
 )
-for place in analysis.PLACES:
+for place in probes.PLACES:
     mean, alike = found["attention"]["mean"][place], found["attention"]["uniform"][place]["after"]
     print(f"attention to {place:8}" + ", ".join(f"{period} {share:.0%}" for period, share in mean.items()) + f"; all alike {alike:.0%}")
 
@@ -500,13 +502,13 @@ shown(lambda path: attention.draw_gates(*cases, path.parent)[0].rename(path))
 # right answers again. The package reads a sequence step by step and lets us do both, change the memory and forbid attention:
 
 # %%
-course.show(analysis.read, analysis.put)
+course.show(probes.read, probes.put)
 
 # %% [markdown]
 # First by hand. Right after the reference we set one slot back to the row with which it began, which the network knows well, and read on:
 
 # %%
-questions = analysis.held_out(task, course.fast(10_000, 200))
+questions = probes.held_out(task, course.fast(10_000, 200))
 first = (network.core.initial_state(len(questions.marked)),)
 
 
@@ -515,10 +517,10 @@ def without(slots, steps):
 
     def change(t, state):
         now = (steps == t)[:, None] & np.isin(np.arange(4), slots)  # (B, N): the rows to replace
-        return analysis.put(state, now, first)
+        return probes.put(state, now, first)
 
-    state = analysis.read(network, questions.inputs, change=change)
-    return analysis.answer(network, state).argmax(axis=-1) == questions.targets
+    state = probes.read(network, questions.inputs, change=change)
+    return probes.answer(network, state).argmax(axis=-1) == questions.targets
 
 
 [f"slot {slot + 1}: {without([slot], questions.marked).mean():.1%}" for slot in range(4)]
@@ -559,9 +561,9 @@ for test, how, names in (("wiped", "reset", ("holders", "controls")), ("cut", "a
 # most of a vector, for each label that the vector may have:
 
 # %%
-seen = analysis.traces(network, questions.inputs)
+seen = probes.traces(network, questions.inputs)
 labels = nth.decode(questions.inputs, task.layout)[0]  # (B, T)
-took = [analysis.holders(analysis.shares(seen, np.full(len(labels), t))) for t in range(4)]
+took = [probes.holders(probes.shares(seen, np.full(len(labels), t))) for t in range(4)]
 took = np.stack(took, axis=1)  # (B, T, N): whether a slot is one of those that took in most of the vector of step t
 for label in range(4):
     often = took[labels == label].mean(axis=0)
@@ -612,17 +614,17 @@ def cut_among_slots(N, n):
 ex.cut_among_slots.check(cut_among_slots)
 
 # %% [markdown]
-# `analysis.cuts` gives it and the other masks. The dashed lines are the two floors:
+# `probes.cuts` gives it and the other masks. The dashed lines are the two floors:
 
 # %% alt="Accuracy against the step of the reference. Cut to the input, it falls to or below the first floor wherever anything is cut; cut among slots, it stays above both floors"
 nobody = np.zeros((1, 4), bool)
-masks = analysis.cuts(slots=4, rows=1, held=nobody, spared=nobody) | {"slots": ex.cut_among_slots(4, 1)}
+masks = probes.cuts(slots=4, rows=1, held=nobody, spared=nobody) | {"slots": ex.cut_among_slots(4, 1)}
 
 
 def by_step(what, cut):
     """The accuracy for each step of the reference, when cut(t) (B,) says in which examples attention is cut at step t."""
-    state = analysis.read(network, questions.inputs, mask=lambda t: masks[what] | ~cut(t)[:, None, None, None])
-    right = analysis.answer(network, state).argmax(axis=-1) == questions.targets
+    state = probes.read(network, questions.inputs, mask=lambda t: masks[what] | ~cut(t)[:, None, None, None])
+    right = probes.answer(network, state).argmax(axis=-1) == questions.targets
     return [right[questions.marked == step].mean() for step in range(4)]
 
 
@@ -658,10 +660,10 @@ plt.show()
 #
 # ## In the package
 #
-# The whole task is one file, `tasks/nth_farthest.py`. This draws the examples; `analysis.cuts` makes the masks of the causal tests:
+# The whole task is one file, `tasks/nth_farthest.py`. This draws the examples; `probes.cuts` makes the masks of the causal tests:
 
 # %%
-course.show(nth.draw, analysis.cuts)
+course.show(nth.draw, probes.cuts)
 
 # %% [markdown]
 # With a run of your own, `python -m tinyrmc.plot attention RUN --html look.html` makes these pictures and a page to explore.

@@ -18,7 +18,7 @@ import numpy as np
 
 from tinyrmc import Parameter, RelationalMemory, Tape, course, equations, fused, nn, optim
 from tinyrmc import primitives as p
-from tinyrmc.exercises import breaking as ex
+from tinyrmc.course.exercises import breaking as ex
 
 course.setup()
 rng = np.random.default_rng(10)
@@ -702,7 +702,7 @@ plt.show()
 # (The memory is handed on by doing nothing.)
 
 # %%
-from tinyrmc.memory import identity_memory
+from tinyrmc.cores import identity_memory
 
 course.show(
     identity_memory,

@@ -25,10 +25,11 @@ from IPython.display import Image, display
 
 from tinyrmc import RelationalMemory, course
 from tinyrmc.backend import blas_threads
-from tinyrmc.commands import aligned
-from tinyrmc.discovery import load_task
-from tinyrmc.exercises import programs as ex
-from tinyrmc.training import HELD_OUT_SEED, Samples, TrainConfig, Trainer
+from tinyrmc.course.exercises import programs as ex
+from tinyrmc.results.text import aligned
+from tinyrmc.training.discovery import load_task
+from tinyrmc.training.task import HELD_OUT_SEED, Samples, TrainConfig
+from tinyrmc.training.trainer import Trainer
 
 course.setup()
 programs = load_task("program_evaluation")  # the file tasks/program_evaluation.py

@@ -22,10 +22,11 @@ import matplotlib.pyplot as plt
 import numpy as np
 from IPython.display import Markdown
 
-from tinyrmc import RelationalMemory, Tape, Tensor, backend, course, fused, gradcheck, kernels, nn, optim, parallel
+from tinyrmc import RelationalMemory, Tape, Tensor, backend, course, fused, gradcheck, kernels, nn, optim
 from tinyrmc import primitives as p
-from tinyrmc.exercises import speed as ex
-from tinyrmc.training import PIECE
+from tinyrmc.course.exercises import speed as ex
+from tinyrmc.training import workers
+from tinyrmc.training.task import PIECE
 
 course.setup()  # among other things, matrix products on one thread; why, is said below
 rng = np.random.default_rng(15)
@@ -206,14 +207,14 @@ a, b, c = np.float32(1e8), np.float32(-1e8), np.float32(1)
 # says where backward is to add:
 
 # %%
-course.show(parallel.pieces_of)
+course.show(workers.pieces_of)
 
 
 # %%
 def gradient_by(count):
     """The gradient of the mean loss, computed by `count` workers."""
     buffers = np.zeros((count, adam.gradient.size), np.float32)
-    pieces = parallel.pieces_of(len(inputs), 16, count)
+    pieces = workers.pieces_of(len(inputs), 16, count)
 
     def share(worker, request):
         for start, stop in pieces[worker::count]:  # piece i belongs to worker i mod count
@@ -221,7 +222,7 @@ def gradient_by(count):
                 loss = loss_of(start, stop)
             tape.backward(loss, into=buffers[worker])
 
-    team = parallel.Workers(count, share)
+    team = workers.Workers(count, share)
     team.run("differentiate")
     team.close()
     for other in buffers[1:]:
@@ -261,7 +262,7 @@ plt.show()
 
 # %% tags=["varies"]
 square = rng.standard_normal((128, 128), dtype=np.float32)
-cores, times = parallel.available_cores(), {}
+cores, times = workers.available_cores(), {}
 for threads in (1, cores):
     with backend.blas_threads(threads):
         times[threads] = least(5, product=lambda: square @ square)["product"]
@@ -740,7 +741,7 @@ for row in benchmark["rows"]:
 #
 # ## In the package
 #
-# Pieces and workers are in `parallel.py`, the operations by hand in `fused.py`, the kernels in `kernels/`, and which library an array
+# Pieces and workers are in `workers.py`, the operations by hand in `fused.py`, the kernels in `kernels/`, and which library an array
 # belongs to in `backend.py`. The last link is the choice between arrays and kernel. The engine asks a fused operation for it at each call:
 
 # %%

@@ -1,0 +1,32 @@
+"""Errors that are the user's to mend.
+
+A command line prints the text of a `UserError` as one line and exits with code 2; any other exception is ours, and left whole.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class UserError(Exception):
+    """The base class: the text names the thing, the value and the remedy."""
+
+
+class UsageError(UserError):
+    """The words of a command line are wrong."""
+
+
+class RunError(UserError):
+    """A run, or a file of one, cannot be read, written or used."""
+
+
+class ConfigError(RunError):
+    """A stored configuration does not fit the class it was made from."""
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """'; did you mean ...?', if some known word is near enough, else ''. Of --model.core it is core that counts."""
+    own_part = {name.rpartition(".")[2].lstrip("-"): name for name in reversed(list(known))}
+    close = difflib.get_close_matches(word.rpartition(".")[2].lstrip("-"), own_part, n=1, cutoff=0.7)
+    return f"; did you mean {own_part[close[0]]!r}?" if close else ""

@@ -1,0 +1,1 @@
+"""What runs have left, read again: probes of trained memories, groups of runs, tables and curves."""

@@ -1,0 +1,129 @@
+"""Many commands, some of them at a time: in processes of this machine, or of all machines that MPI has ranks on.
+
+Who waits for a command is an executor of concurrent.futures: threads here, mpi4py's on the ranks of `mpiexec -n 5 python -m mpi4py.futures`
+(where the words of a command and the name of a file are all that passes between ranks). The command itself is always a process of its own,
+so that nothing one of them does can harm another, and what it prints goes to a file. A signal that would stop us is passed on once to all
+of them, and no more are started. Of a SIGKILL we could pass nothing on: so each command is told whose child it is, and looks itself (see
+`parallel.orphaned`).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+
+from .ranks import LAUNCHERS, LaunchError, require_alone
+from .workers import PARENT
+
+SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
+
+_children: set[subprocess.Popen] = set()
+_signal = 0  # that has come; this process starts no more commands
+_lock = threading.Lock()
+
+
+def run_logged(words: Sequence[str], log: str) -> int:
+    """Run `python words`, what it prints being appended to the file `log`. Its exit code, negative for the signal that ended it."""
+    ours = {name for pair in LAUNCHERS.items() for name in pair}  # the child is no rank
+    around = {name: value for name, value in os.environ.items() if name not in ours}
+    around |= {"PYTHONUNBUFFERED": "1", PARENT: str(os.getpid())}
+    with open(log, "ab") as file:
+        with _lock:  # a signal finds the child among the children, or it is not started
+            if _signal:
+                return -_signal
+            child = subprocess.Popen(
+                [sys.executable, *words], stdin=subprocess.DEVNULL, stdout=file, stderr=file, env=around, start_new_session=True
+            )  # in a session of its own, so that a terminal's Ctrl-C reaches it through us alone: a second one would stop it at once
+            _children.add(child)
+        code = child.wait()
+        _children.discard(child)
+        return code
+
+
+def listen() -> None:
+    """From now on pass signals on to the commands that run here."""
+    for number in SIGNALS:
+        signal.signal(number, _stop)
+
+
+def _stop(number, _):
+    global _signal
+    if not _signal:
+        _signal = number
+        for child in list(_children):
+            child.terminate()
+
+
+def _ranks():
+    """An executor on the other ranks, and how many these are."""
+    try:
+        from mpi4py import MPI
+    except (ImportError, RuntimeError) as error:
+        raise LaunchError(f"mpi4py finds no MPI library: {error}; pip install 'tinyrmc[mpi]'") from error
+    from mpi4py.futures import MPIPoolExecutor
+
+    if MPI.COMM_WORLD.Get_size() == 1:
+        require_alone("tinyrmc.sweep", "mpi4py's MPI is not that of the launcher; use its mpiexec")
+        raise LaunchError("mpi4py.futures needs ranks to hand the work to; mpiexec -n 5 python -m mpi4py.futures -m tinyrmc.sweep ...")
+    executor = MPIPoolExecutor(initializer=listen)
+    return executor, executor.num_workers
+
+
+class Places:
+    """Where commands run: `count` at a time. A context manager, which lets the ranks or threads go at its end.
+
+    count: so many here; on ranks, as many as there are beside rank 0.
+    """
+
+    def __init__(self, count: int):
+        self.on_ranks = bool(re.search(r" -m ?mpi4py\.futures\b", " ".join(sys.orig_argv)))
+        if self.on_ranks:
+            self.executor, self.count = _ranks()
+        else:
+            require_alone("tinyrmc.sweep", "start it with mpiexec -n {size} python -m mpi4py.futures -m {program} ...")
+            self.executor, self.count = ThreadPoolExecutor(count), count
+
+    def launch(self, python: str = "python") -> str:
+        """What comes before the name of a module on a command line that starts it with these places."""
+        return f"mpiexec -n {self.count + 1} {python} -m mpi4py.futures -m" if self.on_ranks else f"{python} -m"
+
+    def run(self, number: int, words_of: Callable[[int, int], tuple[Sequence[str], str]]) -> Iterator[tuple[int, int]]:
+        """Run commands 0 .. number - 1, in this order; yields (which, exit code) as they end.
+
+        words_of(k, left) gives the words and the log of command k when it is about to start; left is how many turns the places
+        need for it and all that follow, if each place takes them in turn.
+
+        After a signal no more are started, and those that run end in their own way; it is then to be found in `stopped`.
+        """
+        global _signal
+        running, next_one, turns, _signal = {}, 0, -(-number // self.count), 0
+        before = {name: signal.getsignal(name) for name in SIGNALS}
+        try:
+            listen()
+            while running or (next_one < number and not _signal):
+                while len(running) < self.count and next_one < number and not _signal:
+                    words, log = words_of(next_one, turns - next_one // self.count)
+                    running[self.executor.submit(run_logged, words, log)] = next_one
+                    next_one += 1
+                for done in wait(running, return_when=FIRST_COMPLETED).done:
+                    yield running.pop(done), done.result()
+        finally:
+            for name, handler in before.items():
+                signal.signal(name, handler)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.executor.shutdown()
+
+    @property
+    def stopped(self) -> int:
+        """The number of the signal that has come, else 0."""
+        return _signal
