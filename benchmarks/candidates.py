@@ -1,15 +1,21 @@
-"""What is timed, one candidate in a process of its own: python benchmarks/candidates.py NAME [PROBLEM]
+"""What is timed, one candidate in a process of its own: python benchmarks/candidates.py
+NAME [PROBLEM]
 
-A problem is one training step of "nth farthest" at some size, as a file: the weights, the batch, and in float64 the loss, the gradient, and
-the loss after one update. A candidate is `step()`, which trains once and returns the loss before the update. Its process reports how far
-its first steps are from the problem's, and from then on times its steps whenever it is asked.
+A problem is one training step of "nth farthest" at some size, as a file: the weights,
+the batch, and in float64 the loss, the gradient, and the loss after one update. A
+candidate is `step()`, which trains once and returns the loss before the update. Its
+process reports how far its first steps are from the problem's, and from then on times
+its steps whenever it is asked.
 
-How many cores a candidate has is decided by who starts it, through the process's affinity, and all of them do what they can with those.
+How many cores a candidate has is decided by who starts it, through the process's
+affinity, and all of them do what they can with those.
 
-Rounding and ReLUs: float32 knows an activation to about a millionth, and one that close to zero may fall on either side; where it does, the
-gradient jumps. Among the millions of a large batch some do, in a different place in each library, and the gradients of two libraries that
-are both right differ by a thousandth. So a problem holds only examples in which every ReLU is `MARGIN` away from its kink, and there the
-gradients of all candidates agree to rounding.
+Rounding and ReLUs: float32 knows an activation to about a millionth, and one that close
+to zero may fall on either side; where it does, the gradient jumps. Among the millions
+of a large batch some do, in a different place in each library, and the gradients of two
+libraries that are both right differ by a thousandth. So a problem holds only examples
+in which every ReLU is `MARGIN` away from its kink, and there the gradients of all
+candidates agree to rounding.
 """
 
 from __future__ import annotations
@@ -27,7 +33,13 @@ import numpy as np
 import peers
 
 from tinyrmc import optim
-from tinyrmc.backend import blas_threads, device_namespace, keep_freed_memory, to_device, to_host
+from tinyrmc.backend import (
+    blas_threads,
+    device_namespace,
+    keep_freed_memory,
+    to_device,
+    to_host,
+)
 from tinyrmc.engine import Tape
 from tinyrmc.training.discovery import load_task
 from tinyrmc.training.task import Totals
@@ -44,9 +56,11 @@ TOGETHER, APART = "SGEMM, one product on all cores", "SGEMM, one product on each
 
 @dataclasses.dataclass(frozen=True)
 class Work:
-    """The size of a training step: batch B, slots N, their width F in H heads, and T time steps, one for each vector of the sequence.
+    """The size of a training step: batch B, slots N, their width F in H heads, and T
+    time steps, one for each vector of the sequence.
 
-    core: "rmc"; or "dnc", whose slots are words, whose heads read, and whose controller is one LSTM layer of 256 units.
+    core: "rmc"; or "dnc", whose slots are words, whose heads read, and whose controller
+        is one LSTM layer of 256 units.
     """
 
     batch: int
@@ -64,70 +78,123 @@ class Work:
 
     @property
     def flops(self) -> int | None:
-        """Floating-point operations of the matrix products of a step, forward and backward, a multiplication and an addition being two.
+        """Floating-point operations of the matrix products of a step, forward and
+        backward, a multiplication and an addition being two.
 
-        A product has two derivatives of its own cost, but for the two where one factor is an input: the data, and the first memory. None
-        for a DNC, which spends little of its time in products.
+        A product has two derivatives of its own cost, but for the two where one factor
+        is an input: the data, and the first memory. None for a DNC, which spends little
+        of its time in products.
         """
         if self.core == "dnc":
             return None
         N, F, T = self.slots, self.width, self.steps
-        every = (N + 1) * F * 3 * F + 2 * N * F * F + F * 2 * F + 2 * N * (N + 1) * F  # q|k|v, the MLP, the row's gates, attention
+        every = (
+            (N + 1) * F * 3 * F + 2 * N * F * F + F * 2 * F + 2 * N * (N + 1) * F
+        )  # q|k|v, the MLP, the row's gates, attention
         gates, projection = N * F * 2 * F, (DIMENSIONS + 3 * T) * F
         head = N * F * 256 + 3 * 256 * 256 + 256 * T
-        return 2 * self.batch * (3 * (T * every + head) + (3 * T - 1) * gates + 2 * T * projection)
+        return (
+            2
+            * self.batch
+            * (3 * (T * every + head) + (3 * T - 1) * gates + 2 * T * projection)
+        )
 
 
-# --- problems -----------------------------------------------------------------------------------------------------------------------------
+# --- problems -------------------------------------------------------------------------
 
 
 def make_task(work: Work):
-    """Nth farthest at this size, with the network and the optimizer that the peers have."""
+    """Nth farthest at this size, with the network and the optimizer that the peers
+    have.
+    """
     nf = load_task("nth_farthest")
     if work.core == "dnc":
-        model = nf.CoreConfig("dnc", work.slots, dnc=nf.DNCConfig(work.width, work.heads))
+        model = nf.CoreConfig(
+            "dnc", work.slots, dnc=nf.DNCConfig(work.width, work.heads)
+        )
     else:
-        model = nf.CoreConfig(mem_slots=work.slots, num_heads=work.heads, head_size=work.width // work.heads, activate_final=False)
+        model = nf.CoreConfig(
+            mem_slots=work.slots,
+            num_heads=work.heads,
+            head_size=work.width // work.heads,
+            activate_final=False,
+        )
     return nf.Task(
         nf.Config(
             model=model,
             data=nf.DataConfig(work.steps, DIMENSIONS),
-            train=nf.TrainConfig(batch_size=work.batch, learning_rate=peers.RATE, warmup_steps=0, clip_norm=None),
+            train=nf.TrainConfig(
+                batch_size=work.batch,
+                learning_rate=peers.RATE,
+                warmup_steps=0,
+                clip_norm=None,
+            ),
         )
     )
 
 
 def make_problem(work: Work, path: Path) -> None:
-    """Write the problem of this size: `work`, `weights/*`, `batch/*`, `loss`, `gradient/*` and `loss_after`. The same every time."""
+    """Write the problem of this size: `work`, `weights/*`, `batch/*`, `loss`,
+    `gradient/*` and `loss_after`. The same every time.
+    """
     task = make_task(work)
     model = task.build(np.random.SeedSequence(0))
     weights = {name: parameter.data for name, parameter in model.named_parameters()}
     exact = model.astype(np.float64)
     drawn = task.draw(np.random.default_rng(0), 2 * work.batch + 16)
     inputs = drawn["inputs"].astype(np.float64)
-    clear = _clearances({name: x.data for name, x in exact.named_parameters()}, inputs, drawn["target"], sizes_of(work)) > MARGIN
+    clear = (
+        _clearances(
+            {name: x.data for name, x in exact.named_parameters()},
+            inputs,
+            drawn["target"],
+            sizes_of(work),
+        )
+        > MARGIN
+    )
     chosen = np.flatnonzero(clear)[: work.batch]
     if len(chosen) < work.batch:
-        raise ValueError(f"only {len(chosen)} of {len(inputs)} examples keep clear of every ReLU's kink; {work} is too large for that")
+        raise ValueError(
+            f"only {len(chosen)} of {len(inputs)} examples keep clear of every "
+            f"ReLU's kink; {work} is too large for that"
+        )
 
     examples = {name: x[chosen] for name, x in drawn.items()}
     adam = optim.Adam(exact.parameters(), peers.RATE)
     loss = _differentiate(task, exact, examples | {"inputs": inputs[chosen]})
     adam.gradient /= work.batch
-    gradient = {name: parameter.grad.copy() for name, parameter in exact.named_parameters()}
+    gradient = {
+        name: parameter.grad.copy() for name, parameter in exact.named_parameters()
+    }
     adam.step()
-    loss_after = _differentiate(task, exact, examples | {"inputs": inputs[chosen]}, record=False)
+    loss_after = _differentiate(
+        task, exact, examples | {"inputs": inputs[chosen]}, record=False
+    )
     groups = {"weights": weights, "batch": examples, "gradient": gradient}
-    named = {f"{group}/{name}": x for group, arrays in groups.items() for name, x in arrays.items()}
-    np.savez(path, work=json.dumps(dataclasses.astuple(work)), loss=loss, loss_after=loss_after, **named)
+    named = {
+        f"{group}/{name}": x
+        for group, arrays in groups.items()
+        for name, x in arrays.items()
+    }
+    np.savez(
+        path,
+        work=json.dumps(dataclasses.astuple(work)),
+        loss=loss,
+        loss_after=loss_after,
+        **named,
+    )
 
 
 def _differentiate(task, model, batch, record=True):
-    """The mean loss; the gradients of its sum are added to the parameters', unless it is only to be evaluated."""
+    """The mean loss; the gradients of its sum are added to the parameters', unless it
+    is only to be evaluated.
+    """
     total, count = 0.0, len(batch["target"])
     for start, stop in pieces_of(count, PIECE, 1):
         with Tape() if record else contextlib.nullcontext() as tape:
-            loss, *_ = task.loss(model, {name: x[start:stop] for name, x in batch.items()}, None)
+            loss, *_ = task.loss(
+                model, {name: x[start:stop] for name, x in batch.items()}, None
+            )
         if record:
             tape.backward(loss)
         total += float(loss.data)
@@ -139,7 +206,9 @@ def _clearances(weights, inputs, targets, sizes):
 
     class Watching(peers.Library):
         def relu(self, x):
-            self.nearest = np.minimum(self.nearest, abs(x).reshape(len(x), -1).min(axis=1))
+            self.nearest = np.minimum(
+                self.nearest, abs(x).reshape(len(x), -1).min(axis=1)
+            )
             return np.maximum(x, 0)
 
     lib, found = Watching(np), []
@@ -151,7 +220,9 @@ def _clearances(weights, inputs, targets, sizes):
 
 
 def read_problem(path) -> tuple[Work, dict]:
-    """The size and the rest of a problem's file: {"weights": {name: array}, "batch": ..., "gradient": ..., "loss": x, "loss_after": x}."""
+    """The size and the rest of a problem's file: {"weights": {name: array}, "batch":
+    ..., "gradient": ..., "loss": x, "loss_after": x}.
+    """
     found: dict = {"weights": {}, "batch": {}, "gradient": {}}
     with np.load(path) as file:
         for key in file:
@@ -165,10 +236,15 @@ def read_problem(path) -> tuple[Work, dict]:
 
 def sizes_of(work: Work) -> tuple[str, int, int, int]:
     """What `peers.loss_of` takes as sizes."""
-    return work.core, work.slots, work.heads, work.width if work.core == "dnc" else work.width // work.heads
+    return (
+        work.core,
+        work.slots,
+        work.heads,
+        work.width if work.core == "dnc" else work.width // work.heads,
+    )
 
 
-# --- candidates ---------------------------------------------------------------------------------------------------------------------------
+# --- candidates -----------------------------------------------------------------------
 
 
 class _Same:
@@ -181,8 +257,16 @@ class _Same:
         return {name: x[start:stop] for name, x in self.drawn.items()}
 
 
-def make_trainer(work: Work, problem: dict, workers: int = 1, device: str = "cpu", processes: bool | None = None) -> Trainer:
-    """The Trainer, as `tinyrmc.train` makes it, from the problem's weights; every batch is the problem's, which lies on the device."""
+def make_trainer(
+    work: Work,
+    problem: dict,
+    workers: int = 1,
+    device: str = "cpu",
+    processes: bool | None = None,
+) -> Trainer:
+    """The Trainer, as `tinyrmc.train` makes it, from the problem's weights; every batch
+    is the problem's, which lies on the device.
+    """
     task, xp = make_task(work), device_namespace(device)
     drawn = {name: to_device(x, xp) for name, x in problem["batch"].items()}
     task.stream = lambda model, seed: _Same(drawn)
@@ -201,7 +285,10 @@ def ours(trainer: Trainer):
 
     def moments():
         flat = to_host(trainer.optimizer.first_moment)
-        return {name: flat[p.offset : p.offset + p.size].reshape(p.shape) for name, p in trainer.model.named_parameters()}
+        return {
+            name: flat[p.offset : p.offset + p.size].reshape(p.shape)
+            for name, p in trainer.model.named_parameters()
+        }
 
     return step, moments
 
@@ -213,11 +300,15 @@ def peer(name: str, work: Work, problem: dict, threads: int):
 
         torch.set_num_threads(1 if name == peers.TORCH_PROCESSES else threads)
     batch = problem["batch"]
-    return peers.PEERS[name][0](problem["weights"], batch["inputs"], batch["target"], sizes_of(work))
+    return peers.PEERS[name][0](
+        problem["weights"], batch["inputs"], batch["target"], sizes_of(work)
+    )
 
 
 def sgemm(name: str, cores: int):
-    """(step, floating-point operations of a step): one large product on all cores' BLAS threads, or smaller ones on each core at once."""
+    """(step, floating-point operations of a step): one large product on all cores' BLAS
+    threads, or smaller ones on each core at once.
+    """
     size, repeats = (2048, 1) if name == TOGETHER else (768, 4)
     a, b = np.random.default_rng(0).random((2, size, size), dtype=np.float32)
     out = np.empty_like(a)
@@ -232,12 +323,17 @@ def sgemm(name: str, cores: int):
 
 
 def first_errors(step, moments, problem: dict) -> dict[str, float]:
-    """Train once; the relative errors of what came of it: the loss, the gradient, and the loss after the update.
+    """Train once; the relative errors of what came of it: the loss, the gradient, and
+    the loss after the update.
 
-    The gradient's is the norm of the difference, over all parameters, relative to the norm of the whole gradient.
+    The gradient's is the norm of the difference, over all parameters, relative to the
+    norm of the whole gradient.
     """
     loss, found = float(step()), moments()
-    off = [np.linalg.norm(found[name] / (1 - peers.BETA1) - g) for name, g in problem["gradient"].items()]
+    off = [
+        np.linalg.norm(found[name] / (1 - peers.BETA1) - g)
+        for name, g in problem["gradient"].items()
+    ]
     whole = [np.linalg.norm(g) for g in problem["gradient"].values()]
     return {
         "loss": abs(loss / problem["loss"] - 1),
@@ -247,7 +343,9 @@ def first_errors(step, moments, problem: dict) -> dict[str, float]:
 
 
 def median_time(step, seconds: float) -> float:
-    """The median time of a step, in seconds, over about `seconds`; at least one step, after one that does not count."""
+    """The median time of a step, in seconds, over about `seconds`; at least one step,
+    after one that does not count.
+    """
     step()
     times, end = [], time.perf_counter() + seconds
     while not times or time.perf_counter() < end:
@@ -258,7 +356,8 @@ def median_time(step, seconds: float) -> float:
 
 
 def serve(name: str, path: str | None, requests, answer) -> None:
-    """A candidate's life: answer({...}) once it is ready, and answer(median_time) for every line of `requests`, a number of seconds.
+    """A candidate's life: answer({...}) once it is ready, and answer(median_time) for
+    every line of `requests`, a number of seconds.
 
     path: of the problem; SGEMM has none.
     """
@@ -266,14 +365,23 @@ def serve(name: str, path: str | None, requests, answer) -> None:
     keep_freed_memory()
     with contextlib.ExitStack() as stack:
         stack.enter_context(np.errstate(all="ignore"))
-        stack.enter_context(blas_threads(1 if name in ("ours", THREADS, APART) else cores))
+        stack.enter_context(
+            blas_threads(1 if name in ("ours", THREADS, APART) else cores)
+        )
         if name in (TOGETHER, APART):
             step, flops = sgemm(name, cores)
             answer({"flops": flops})
         else:
             work, problem = read_problem(path)
             if name in ("ours", THREADS):
-                step, moments = ours(make_trainer(work, problem, cores, processes=False if name == THREADS else None))
+                step, moments = ours(
+                    make_trainer(
+                        work,
+                        problem,
+                        cores,
+                        processes=False if name == THREADS else None,
+                    )
+                )
             else:
                 step, moments = peer(name, work, problem, cores)
             answer({"errors": first_errors(step, moments, problem)})

@@ -1,4 +1,6 @@
-"""The results of cpu.py as a picture: a training step in several libraries, and ours beside what its matrix products alone would take."""
+"""The results of cpu.py as a picture: a training step in several libraries, and ours
+beside what its matrix products alone would take.
+"""
 
 from __future__ import annotations
 
@@ -12,41 +14,79 @@ from report import milliseconds, whole_percent
 from tinyrmc.figures.style import COLOURS, DPI, GREY, STYLE
 
 OURS, OTHERS, FLOOR = COLOURS[0], "#B8B8B8", COLOURS[1]
-SWEPT = {"batch": "batch size, examples", "slots": "memory slots N", "width": "width of a slot, units", "steps": "time steps T"}
+SWEPT = {
+    "batch": "batch size, examples",
+    "slots": "memory slots N",
+    "width": "width of a slot, units",
+    "steps": "time steps T",
+}
 
 SHORT = {"batch": "batch", "slots": "N =", "width": "width", "steps": "T ="}
 THOUSANDS = FuncFormatter(lambda value, _: f"{value:,g}")
 
 
 def draw(found: dict, path: Path) -> None:
-    """Draw the rows and the sweeps of `found`, those it has, into the PNG file `path`. OSError where that cannot be written."""
-    sweeps = {name: [row for row in found["sweeps"] if row["sweep"] == name] for name in SWEPT}
+    """Draw the rows and the sweeps of `found`, those it has, into the PNG file `path`.
+
+    OSError where that cannot be written.
+    """
+    sweeps = {
+        name: [row for row in found["sweeps"] if row["sweep"] == name] for name in SWEPT
+    }
     sweeps = {name: rows for name, rows in sweeps.items() if rows}
-    heights = [0.9 + 0.3 * max(1 + len(row["peers"]) for row in found["rows"])] if found["rows"] else []
+    heights = (
+        [0.9 + 0.3 * max(1 + len(row["peers"]) for row in found["rows"])]
+        if found["rows"]
+        else []
+    )
     heights += [3.2] if sweeps else []
     if not heights:
         return
     with matplotlib.style.context(STYLE, after_reset=True):
         figure = Figure(figsize=(12, sum(heights) + 0.6), layout="constrained")
-        parts = iter(figure.subfigures(len(heights), 1, height_ratios=heights, squeeze=False)[:, 0])
+        parts = iter(
+            figure.subfigures(len(heights), 1, height_ratios=heights, squeeze=False)[
+                :, 0
+            ]
+        )
         if found["rows"]:
             _draw_libraries(next(parts), found["rows"])
         if sweeps:
             _draw_sweeps(next(parts), sweeps)
-        machine = f"{found['processor']}, {found['cores']} cores, NumPy {found['versions']['numpy']} with {found['blas']}"
+        machine = (
+            f"{found['processor']}, {found['cores']} cores, NumPy "
+            f"{found['versions']['numpy']} with {found['blas']}"
+        )
         figure.supxlabel(machine, fontsize=8)
         figure.savefig(path, format="png", dpi=DPI, metadata={"Software": None})
 
 
 def _draw_libraries(part, rows):
-    part.suptitle("One training step, each library at its best number of cores (in brackets); shorter is faster", fontsize=11)
-    for panel, row in zip(part.subplots(1, len(rows), squeeze=False)[0], rows, strict=True):
-        times = sorted([("tinyrmc", row["ours_seconds"]), *row["peers"].items()], key=lambda pair: pair[1])
+    part.suptitle(
+        "One training step, each library at its best number of cores (in brackets); "
+        "shorter is faster",
+        fontsize=11,
+    )
+    for panel, row in zip(
+        part.subplots(1, len(rows), squeeze=False)[0], rows, strict=True
+    ):
+        times = sorted(
+            [("tinyrmc", row["ours_seconds"]), *row["peers"].items()],
+            key=lambda pair: pair[1],
+        )
         cores = row["cores"] | {"tinyrmc": row["cores"]["ours"]}
         colours = [OURS if name == "tinyrmc" else OTHERS for name, _ in times]
-        bars = panel.barh([f"{name} ({cores[name]})" for name, _ in times], [1000 * seconds for _, seconds in times], color=colours)
-        panel.bar_label(bars, [milliseconds(seconds) for _, seconds in times], padding=3, fontsize=9)
-        panel.set(xlabel="ms", xlim=(0, 1250 * times[-1][1]), ylim=(len(times) - 0.4, -0.6))
+        bars = panel.barh(
+            [f"{name} ({cores[name]})" for name, _ in times],
+            [1000 * seconds for _, seconds in times],
+            color=colours,
+        )
+        panel.bar_label(
+            bars, [milliseconds(seconds) for _, seconds in times], padding=3, fontsize=9
+        )
+        panel.set(
+            xlabel="ms", xlim=(0, 1250 * times[-1][1]), ylim=(len(times) - 0.4, -0.6)
+        )
         panel.set_title(f"{row['work']}: {row['size']}", fontsize=9, loc="left")
         panel.tick_params(axis="y", length=0)
         panel.locator_params(axis="x", nbins=4)
@@ -54,17 +94,35 @@ def _draw_libraries(part, rows):
 
 
 def _draw_sweeps(part, sweeps):
-    part.suptitle("One training step of tinyrmc, one size changed at a time, and its share of the speed of SGEMM", fontsize=11)
+    part.suptitle(
+        "One training step of tinyrmc, one size changed at a time, and its share of "
+        "the speed of SGEMM",
+        fontsize=11,
+    )
     panels = part.subplots(1, len(sweeps), sharey=True, squeeze=False)[0]
     for panel, (name, rows) in zip(panels, sweeps.items(), strict=True):
         x = [row[name] for row in rows]
         floor = [1000 * row["flops"] / row["sgemm"] for row in rows]
         ours = [1000 * row["ours_seconds"] for row in rows]
         panel.plot(x, ours, color=OURS, marker="o", markersize=4, label="tinyrmc")
-        panel.plot(x, floor, color=FLOOR, dashes=(5, 2), label="floor: its matrix products at the speed of SGEMM")
+        panel.plot(
+            x,
+            floor,
+            color=FLOOR,
+            dashes=(5, 2),
+            label="floor: its matrix products at the speed of SGEMM",
+        )
         for at, value, row in zip(x, ours, rows, strict=True):
             share = whole_percent(row["sgemm_fraction"])
-            panel.annotate(share, (at, value), (3, 5), textcoords="offset points", ha="right", fontsize=8, color=GREY)
+            panel.annotate(
+                share,
+                (at, value),
+                (3, 5),
+                textcoords="offset points",
+                ha="right",
+                fontsize=8,
+                color=GREY,
+            )
         panel.set(xscale="log", yscale="log", xlabel=SWEPT[name], xticks=x)
         panel.margins(x=0.2, y=0.12)
         panel.xaxis.set_minor_locator(NullLocator())
@@ -73,7 +131,15 @@ def _draw_sweeps(part, sweeps):
         panel.tick_params(axis="x", labelsize=8)
         panel.grid(axis="y", color="#E6E6E6", linewidth=0.6)
         panel.set_axisbelow(True)
-        held = {key: value for key, value in rows[0].items() if key in SWEPT and key != name}
-        panel.set_title(", ".join(f"{SHORT[key]} {value}" for key, value in held.items()), fontsize=9, color=GREY)
+        held = {
+            key: value for key, value in rows[0].items() if key in SWEPT and key != name
+        }
+        panel.set_title(
+            ", ".join(f"{SHORT[key]} {value}" for key, value in held.items()),
+            fontsize=9,
+            color=GREY,
+        )
     panels[0].set_ylabel("ms")
-    part.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=2)
+    part.legend(
+        *panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=2
+    )

@@ -1,9 +1,13 @@
-"""Weak scaling over MPI ranks: python benchmarks/scaling.py [--ranks 1 2 4] [--steps 30]
+"""Weak scaling over MPI ranks: python benchmarks/scaling.py [--ranks 1 2 4] [--steps
+30]
 
-Each rank has one worker and always the same 128 examples a step, so the batch grows with the ranks and a step should take as long as on one
-rank. What it takes longer is the price of adding up gradients and waiting for each other, and, on one machine, of sharing its memory and
-caches. The step is that of 8 slots x 64 units with 8 heads on 8 vectors of 16 dimensions, gradient, clipping and update included.
-Prints one JSON object a line: ranks, seconds_per_step (the median), efficiency (the time on the first number of ranks over this).
+Each rank has one worker and always the same 128 examples a step, so the batch grows
+with the ranks and a step should take as long as on one rank. What it takes longer is
+the price of adding up gradients and waiting for each other, and, on one machine, of
+sharing its memory and caches. The step is that of 8 slots x 64 units with 8 heads on 8
+vectors of 16 dimensions, gradient, clipping and update included. Prints one JSON object
+a line: ranks, seconds_per_step (the median), efficiency (the time on the first number
+of ranks over this).
 """
 
 from __future__ import annotations
@@ -30,35 +34,65 @@ EXAMPLES = 128  # a step, on each rank
 
 
 def seconds_per_step(ranks: Ranks, steps: int) -> float:
-    """The median over `steps` steps, taken one after the other as in training, on the slowest rank."""
+    """The median over `steps` steps, taken one after the other as in training, on the
+    slowest rank.
+    """
     kind = load_task("nth_farthest").Task
     config = kind.presets["ladder"][1]
     model = dataclasses.replace(config.model, mem_slots=8, num_heads=8, head_size=8)
     train = dataclasses.replace(config.train, batch_size=EXAMPLES * ranks.size)
     data = dataclasses.replace(config.data, rungs=())  # all 8 vectors in every step
-    trainer, times = Trainer(kind(dataclasses.replace(config, model=model, data=data, train=train)), ranks=ranks), [time.perf_counter()]
+    trainer, times = (
+        Trainer(
+            kind(dataclasses.replace(config, model=model, data=data, train=train)),
+            ranks=ranks,
+        ),
+        [time.perf_counter()],
+    )
     keep_freed_memory()
     with blas_threads(1), np.errstate(all="ignore"):
         for _ in range(5 + steps):  # the first few warm up
-            trainer.advance(lambda: (time.perf_counter(), 0))  # as much as the training loop sends along
+            trainer.advance(
+                lambda: (time.perf_counter(), 0)
+            )  # as much as the training loop sends along
             times.append(time.perf_counter())
     return ranks.largest(float(np.median(np.diff(times)[5:])))
 
 
 def scaling(counts: list[int] | None = None, steps: int = 30) -> list[dict]:
-    """[{ranks, seconds_per_step, efficiency}], a program under mpiexec for each number of ranks; by default 1, 2, 4 as far as cores go.
+    """[{ranks, seconds_per_step, efficiency}], a program under mpiexec for each number
+    of ranks; by default 1, 2, 4 as far as cores go.
 
-    UsageError if there is no mpiexec, or if one of the programs fails (what it said is in the error).
+    UsageError if there is no mpiexec, or if one of the programs fails (what it said is
+    in the error).
     """
     counts = counts or [count for count in (1, 2, 4) if count <= available_cores()]
-    mpiexec, rows = shutil.which("mpiexec", path=Path(sys.executable).parent) or shutil.which("mpiexec"), []
+    mpiexec, rows = (
+        shutil.which("mpiexec", path=Path(sys.executable).parent)
+        or shutil.which("mpiexec"),
+        [],
+    )
     if mpiexec is None:
         raise UsageError("there is no mpiexec; pip install 'tinyrmc[mpi]'")
     for count in counts:
-        command = [mpiexec, "-n", str(count), sys.executable, "-m", "mpi4py", __file__, "--measure", "--steps", str(steps)]
+        command = [
+            mpiexec,
+            "-n",
+            str(count),
+            sys.executable,
+            "-m",
+            "mpi4py",
+            __file__,
+            "--measure",
+            "--steps",
+            str(steps),
+        ]
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode:
-            raise UsageError(f"mpiexec -n {count} failed: {done.stderr.strip() or done.stdout.strip()}")
+            raise UsageError(
+                f"mpiexec -n {count} failed: "
+                f"{done.stderr.strip() or done.stdout.strip()}"
+            )
         seconds = json.loads(done.stdout.splitlines()[-1])
         rows.append({"ranks": count, "seconds_per_step": seconds})
         rows[-1]["efficiency"] = rows[0]["seconds_per_step"] / seconds
@@ -67,10 +101,27 @@ def scaling(counts: list[int] | None = None, steps: int = 30) -> list[dict]:
 
 def main(argv: list[str] | None = None) -> int:
     """The command line; returns the exit code."""
-    parser = Parser(prog="python benchmarks/scaling.py", description=__doc__.splitlines()[0])
-    parser.add_argument("--ranks", type=int, nargs="+", metavar="R", help="numbers of ranks; default: 1 2 4 as far as there are cores")
-    parser.add_argument("--steps", type=int, default=30, help="steps to take the median of (default: 30)")
-    parser.add_argument("--measure", action="store_true", help="measure with the ranks this program was started on by mpiexec")
+    parser = Parser(
+        prog="python benchmarks/scaling.py", description=__doc__.splitlines()[0]
+    )
+    parser.add_argument(
+        "--ranks",
+        type=int,
+        nargs="+",
+        metavar="R",
+        help="numbers of ranks; default: 1 2 4 as far as there are cores",
+    )
+    parser.add_argument(
+        "--steps",
+        type=int,
+        default=30,
+        help="steps to take the median of (default: 30)",
+    )
+    parser.add_argument(
+        "--measure",
+        action="store_true",
+        help="measure with the ranks this program was started on by mpiexec",
+    )
     options = parser.parse_args(argv)
     if options.steps < 1 or min(options.ranks or [1]) < 1:
         raise UsageError("--steps and --ranks must be at least 1")

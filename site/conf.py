@@ -1,17 +1,34 @@
-"""Sphinx's settings. `make_site.py` puts the pages together and calls Sphinx; nothing here asks the network for anything."""
+"""Sphinx's settings.
+
+`make_site.py` puts the pages together and calls Sphinx; nothing here asks the network
+for anything.
+"""
 
 import sys
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE), str(HERE.parent)]  # what is documented is this tree, whatever may be installed
+sys.path[:0] = [
+    str(HERE),
+    str(HERE.parent),
+]  # what is documented is this tree, whatever may be installed
 
 import tinyrmc  # noqa: E402
 
 project, author, release = "tinyrmc", "the tinyrmc authors", tinyrmc.__version__
 project_copyright = "the tinyrmc authors"
-extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.viewcode", "sphinx.ext.mathjax", "house_style"]
-exclude_patterns = ["README.md", "benchmarks/README.md", "chapters/README.md"]  # included by other pages
+extensions = [
+    "myst_nb",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.viewcode",
+    "sphinx.ext.mathjax",
+    "house_style",
+]
+exclude_patterns = [
+    "README.md",
+    "benchmarks/README.md",
+    "chapters/README.md",
+]  # included by other pages
 
 nb_execution_mode = "off"  # notebooks are committed with their outputs
 myst_enable_extensions = ["dollarmath"]
@@ -19,7 +36,11 @@ myst_heading_anchors = 3
 
 smartquotes = False  # --flags stay flags
 autodoc_member_order = "bysource"
-autodoc_default_options = {"members": True, "ignore-module-all": True, "special-members": "__call__"}
+autodoc_default_options = {
+    "members": True,
+    "ignore-module-all": True,
+    "special-members": "__call__",
+}
 autodoc_preserve_defaults = True  # xp=np, not what np prints
 autodoc_inherit_docstrings = False
 python_maximum_signature_line_length = 80

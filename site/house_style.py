@@ -1,6 +1,8 @@
-"""The project's docstrings, which are plain text to be read beside the code, as reStructuredText for autodoc.
+"""The project's docstrings, which are plain text to be read beside the code, as
+reStructuredText for autodoc.
 
-A docstring is made of paragraphs with `code` in them, and of indented blocks, which are one of
+A docstring is made of paragraphs with `code` in them, and of indented blocks, which are
+one of
 
     items      a name or several, a colon, and what they are: what follows "Args:"
     columns    a word, two blanks or more, and what it means, as here; the text may go on below, indented
@@ -23,12 +25,17 @@ WIDE = 760  # pixels
 ITEM = re.compile(r"([\w*.]+(?:, [\w*.]+)*): +(\S.*)")
 GAP = re.compile(r" {2,}")
 FLAG = r"(?<![\w`.-])--[a-z][\w.-]*\w"  # --data.kind
-INDEX = r"(?<![\w`])(?:sum|prod|[A-Za-z]|\])[_^](?:\w|\{[^}]+\})(?![\w^(])"  # x_t, sum_k, h_{i,t-1}, b^f, ]^D
-MARKED = re.compile(rf"(`[^`]+`|\*\w(?:[^*]*\w)?[.?]?\*|{FLAG}|{INDEX})")  # every second part of a split is code, emphasis or one of these
+# x_t, sum_k, h_{i,t-1}, b^f, ]^D
+INDEX = r"(?<![\w`])(?:sum|prod|[A-Za-z]|\])[_^](?:\w|\{[^}]+\})(?![\w^(])"
+MARKED = re.compile(
+    rf"(`[^`]+`|\*\w(?:[^*]*\w)?[.?]?\*|{FLAG}|{INDEX})"
+)  # every second part of a split is code, emphasis or one of these
 
 
 def rst(text: str) -> list[str]:
-    """The lines of a docstring (without the indentation of the code around it) as reStructuredText."""
+    """The lines of a docstring (without the indentation of the code around it) as
+    reStructuredText.
+    """
     lines = []
     for block in _blocks(text):
         head = block[0]
@@ -42,7 +49,9 @@ def rst(text: str) -> list[str]:
 
 
 def _blocks(text):
-    """Runs of lines that are all indented or all not; a list of items with their further lines is one run, code may hold blank lines."""
+    """Runs of lines that are all indented or all not; a list of items with their
+    further lines is one run, code may hold blank lines.
+    """
     found = []
     for paragraph in re.split(r"\n\s*\n", text.strip("\n")):
         lines = paragraph.splitlines()
@@ -59,7 +68,9 @@ def _blocks(text):
 
 
 def _inline(text):
-    """A line of running text: code in double backticks, indices where they belong, and nothing else that would mean something."""
+    """A line of running text: code in double backticks, indices where they belong, and
+    nothing else that would mean something.
+    """
     parts = MARKED.split(text)
     for k, part in enumerate(parts):
         if k % 2 == 0:
@@ -100,8 +111,12 @@ def _definitions(pairs):
 
 
 def _below(first, rest):
-    """The text of an entry: what stands on its first line, and its further lines, moved to the margin."""
-    margin = min((len(line) - len(line.lstrip()) for line in rest if line.strip()), default=0)
+    """The text of an entry: what stands on its first line, and its further lines, moved
+    to the margin.
+    """
+    margin = min(
+        (len(line) - len(line.lstrip()) for line in rest if line.strip()), default=0
+    )
     return "\n".join([first, *(line[margin:] for line in rest)])
 
 
@@ -110,17 +125,28 @@ def _items(block, fewest=1):
     matched = [ITEM.fullmatch(line) for line, _ in entries]
     if len(entries) < fewest or not all(matched):
         return []
-    return _definitions((f"``{m[1]}``", _below(m[2], rest)) for m, (_, rest) in zip(matched, entries, strict=True))
+    return _definitions(
+        (f"``{m[1]}``", _below(m[2], rest))
+        for m, (_, rest) in zip(matched, entries, strict=True)
+    )
 
 
 def _columns(block):
     entries = _entries(block)
     rows = [GAP.split(line) for line, _ in entries]
     widths = {len(row) for row in rows}
-    if len(rows) < 2 or len(widths) != 1 or min(widths) < 2 or any(row[1].startswith("#") for row in rows):
+    if (
+        len(rows) < 2
+        or len(widths) != 1
+        or min(widths) < 2
+        or any(row[1].startswith("#") for row in rows)
+    ):
         return []
     if widths == {2}:
-        return _definitions((_term(first), _below(text, rest)) for (first, text), (_, rest) in zip(rows, entries, strict=True))
+        return _definitions(
+            (_term(first), _below(text, rest))
+            for (first, text), (_, rest) in zip(rows, entries, strict=True)
+        )
     return [] if any(rest for _, rest in entries) else _list_table(rows)
 
 
@@ -132,13 +158,19 @@ def _term(text):
 def _table(block):
     if not all(line.startswith("|") and line.endswith("|") for line in block):
         return []
-    return _list_table([[cell.strip() for cell in line.strip("|").split("|")] for line in block], head=1)
+    return _list_table(
+        [[cell.strip() for cell in line.strip("|").split("|")] for line in block],
+        head=1,
+    )
 
 
 def _list_table(rows, head=0):
     lines = [".. list-table::", f"   :header-rows: {head}", ""]
     for row in rows:
-        lines += [f"   {'-' if k else '* -'} {_inline(cell)}".replace("   -", "     -", 1) for k, cell in enumerate(row)]
+        lines += [
+            f"   {'-' if k else '* -'} {_inline(cell)}".replace("   -", "     -", 1)
+            for k, cell in enumerate(row)
+        ]
     return lines
 
 
@@ -153,7 +185,11 @@ def _code(block):
 
 
 def formulas(name: str) -> list[str]:
-    """The equations of `name`. Those that stand in one line, \\qquad between them, may stand below each other on a phone."""
+    """The equations of `name`.
+
+    Those that stand in one line, \\qquad between them, may stand below each other on a
+    phone.
+    """
     lines = []
     for formula in FORMULAS.get(name, ()):
         parts = formula.split(r" \qquad ")
@@ -166,21 +202,30 @@ def formulas(name: str) -> list[str]:
 
 
 def _process(app, what, name, object, options, lines):
-    """Called by autodoc for each docstring; changes `lines` in place. The equations follow the first paragraph."""
+    """Called by autodoc for each docstring; changes `lines` in place.
+
+    The equations follow the first paragraph.
+    """
     made = rst("\n".join(lines))
     after = made.index("") + 1 if made else 0
     lines[:] = [*made[:after], *formulas(name), *made[after:]]
 
 
 def documented(primitive):
-    """A function in the place of a primitive, which autodoc would take for a constant: its call, without the array library."""
+    """A function in the place of a primitive, which autodoc would take for a constant:
+    its call, without the array library.
+    """
 
     def call(*arguments, **static):
         return primitive(*arguments, **static)
 
     _xp, *parameters = inspect.signature(primitive.forward).parameters.values()
     call.__name__ = call.__qualname__ = primitive.name
-    call.__doc__, call.__module__, call.__wrapped__ = primitive.__doc__, primitive.__module__, primitive.forward
+    call.__doc__, call.__module__, call.__wrapped__ = (
+        primitive.__doc__,
+        primitive.__module__,
+        primitive.forward,
+    )
     call.__signature__ = inspect.Signature(parameters)
     return call
 
@@ -188,25 +233,42 @@ def documented(primitive):
 def _keep_together(app, doctree):
     """No line ends between a number and its per cent sign."""
     for text in list(doctree.findall(nodes.Text)):
-        if not isinstance(text.parent, nodes.literal | nodes.literal_block | nodes.math | nodes.math_block) and " %" in text:
-            text.parent.replace(text, nodes.Text(re.sub(r"(?<=\d) %", "\N{NO-BREAK SPACE}%", text)))
+        if (
+            not isinstance(
+                text.parent,
+                nodes.literal | nodes.literal_block | nodes.math | nodes.math_block,
+            )
+            and " %" in text
+        ):
+            text.parent.replace(
+                text, nodes.Text(re.sub(r"(?<=\d) %", "\N{NO-BREAK SPACE}%", text))
+            )
 
 
 def _mark_wide(app, doctree, docname):
-    """Pictures of many pixels get a box of the class `wide`: shrunk to a phone's width they could not be read."""
+    """Pictures of many pixels get a box of the class `wide`: shrunk to a phone's width
+    they could not be read.
+    """
     for image in list(doctree.findall(nodes.image)):
         path = Path(app.srcdir, image["uri"])
-        if path.suffix == ".png" and int.from_bytes(path.read_bytes()[16:20], "big") > WIDE:  # where a PNG has its width
+        if (
+            path.suffix == ".png"
+            and int.from_bytes(path.read_bytes()[16:20], "big") > WIDE
+        ):  # where a PNG has its width
             boxed = image.parent if isinstance(image.parent, nodes.paragraph) else image
             parent, place = boxed.parent, boxed.parent.index(boxed)
             parent[place] = nodes.container("", boxed, classes=["wide"])
 
 
 def _offer_notebooks(app, pagename, templatename, context, doctree):
-    """The download button stands on the chapters alone: the sources of other pages are of no use by themselves."""
+    """The download button stands on the chapters alone: the sources of other pages are
+    of no use by themselves.
+    """
     if doctree is None or app.env.doc2path(pagename).suffix != ".ipynb":
         buttons = context.get("header_buttons", [])
-        buttons[:] = [button for button in buttons if button.get("label") != "download-buttons"]
+        buttons[:] = [
+            button for button in buttons if button.get("label") != "download-buttons"
+        ]
 
 
 def setup(app):
@@ -217,5 +279,7 @@ def setup(app):
     app.connect("autodoc-process-docstring", _process)
     app.connect("doctree-read", _keep_together)
     app.connect("doctree-resolved", _mark_wide)
-    app.connect("html-page-context", _offer_notebooks, priority=900)  # after the theme has made its buttons
+    app.connect(
+        "html-page-context", _offer_notebooks, priority=900
+    )  # after the theme has made its buttons
     return {"parallel_read_safe": True}

@@ -1,11 +1,16 @@
-"""What tests share: array libraries, small runs; and what must be set before NumPy and Hypothesis are imported: one BLAS thread (on small
-matrices more cost time), and where examples are remembered (else it would be wherever pytest was started)."""
+"""What tests share: array libraries, small runs; and what must be set before NumPy and
+Hypothesis are imported: one BLAS thread (on small matrices more cost time), and where
+examples are remembered (else it would be wherever pytest was started).
+"""
 
 import os
 from pathlib import Path
 
 os.environ["OPENBLAS_NUM_THREADS"] = os.environ["OMP_NUM_THREADS"] = "1"
-os.environ.setdefault("HYPOTHESIS_STORAGE_DIRECTORY", str(Path(__file__).resolve().parent.parent / ".hypothesis"))
+os.environ.setdefault(
+    "HYPOTHESIS_STORAGE_DIRECTORY",
+    str(Path(__file__).resolve().parent.parent / ".hypothesis"),
+)
 
 import contextlib
 import dataclasses
@@ -25,7 +30,9 @@ from tinyrmc.runs.run import Run
 from tinyrmc.training.trainer import Trainer
 
 settings.register_profile("dev", max_examples=50, deadline=None)
-settings.register_profile("ci", max_examples=50, deadline=None, derandomize=True)  # the same examples every time
+settings.register_profile(
+    "ci", max_examples=50, deadline=None, derandomize=True
+)  # the same examples every time
 settings.load_profile("ci" if os.environ.get("CI") else "dev")
 
 
@@ -39,19 +46,31 @@ with contextlib.suppress(ImportError):
 
 @pytest.fixture(params=LIBRARIES, scope="session")
 def xp(request):
-    """The array library a test is run with: NumPy, the strict stand-in for CuPy and, where there is a GPU, CuPy itself.
+    """The array library a test is run with: NumPy, the strict stand-in for CuPy and,
+    where there is a GPU, CuPy itself.
 
-    Values are made by `xp.array`, read by `tolist()` and `float()`, and compared with NumPy's after `backend.to_host`.
+    Values are made by `xp.array`, read by `tolist()` and `float()`, and compared with
+    NumPy's after `backend.to_host`.
     """
     return request.param
 
 
 @pytest.fixture(autouse=True)
 def nothing_left_on():
-    """Fails a test that leaves a Tape recording, the reference mode on or the kernels off, which would change what the next test sees."""
+    """Fails a test that leaves a Tape recording, the reference mode on or the kernels
+    off, which would change what the next test sees.
+    """
     yield
-    recording, composed, kernels_on = engine._local.tape is not None, fused._mode["reference"], kernels._mode["on"]
-    engine._local.tape, fused._mode["reference"], kernels._mode["on"] = None, False, True
+    recording, composed, kernels_on = (
+        engine._local.tape is not None,
+        fused._mode["reference"],
+        kernels._mode["on"],
+    )
+    engine._local.tape, fused._mode["reference"], kernels._mode["on"] = (
+        None,
+        False,
+        True,
+    )
     assert not recording, "the test left a Tape recording"
     assert not composed, "the test left fused.reference() on"
     assert kernels_on, "the test left kernels.off() on"
@@ -65,7 +84,7 @@ def window(tmp_path_factory):
     one.close()
 
 
-# --- Small runs and trainers --------------------------------------------------------------------------------------------------------------
+# --- Small runs and trainers ----------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -110,9 +129,12 @@ def half(few_held_out_examples, empty_directory):
 
 @pytest.fixture
 def refused(capsys):
-    """Runs a command line that must be refused and gives its one line. Nothing in the current directory may have changed.
+    """Runs a command line that must be refused and gives its one line.
 
-    Standard output is not looked at: an evaluation may have told its numbers before what follows is refused.
+    Nothing in the current directory may have changed.
+
+    Standard output is not looked at: an evaluation may have told its numbers before
+    what follows is refused.
     """
 
     def run(main, *words):
@@ -122,7 +144,12 @@ def refused(capsys):
             run_main(lambda: main([str(word) for word in words]))
         err = capsys.readouterr().err
         assert caught.value.code == 2
-        assert err.startswith("error: ") and err.endswith("\n") and err.count("\n") == 1 and len(err) < 400
+        assert (
+            err.startswith("error: ")
+            and err.endswith("\n")
+            and err.count("\n") == 1
+            and len(err) < 400
+        )
         assert not re.search("[\u2500-\u257f]|---", err)  # the frames that tyro draws
         assert contents() == before
         return err.removeprefix("error: ").rstrip("\n")
@@ -147,4 +174,6 @@ def make_trainer():
 @pytest.fixture
 def new_run(tmp_path):
     """Makes run directories."""
-    return lambda task=None: Run.create(tmp_path, "run", {"config": dataclasses.asdict(task.config) if task else {}}, {})
+    return lambda task=None: Run.create(
+        tmp_path, "run", {"config": dataclasses.asdict(task.config) if task else {}}, {}
+    )

@@ -1,8 +1,11 @@
-"""The part of CuPy that runs CUDA kernels, without a GPU: `RawModule` compiles them with g++ and cuda_shim.h and runs them here.
+"""The part of CuPy that runs CUDA kernels, without a GPU: `RawModule` compiles them
+with g++ and cuda_shim.h and runs them here.
 
-It is as strict as a GPU is silent. A Python number where a kernel takes an `int` or a `float`, an array of another dtype, one that is not
-contiguous, a grid or block that no GPU takes, a shared memory that was not asked for: all raise Refused. Every array is lent to the kernel
-as a copy with NaN on both sides, so that reading beyond it spoils the result and writing beyond it, or into a `const` one, is noticed.
+It is as strict as a GPU is silent. A Python number where a kernel takes an `int` or a
+`float`, an array of another dtype, one that is not contiguous, a grid or block that no
+GPU takes, a shared memory that was not asked for: all raise Refused. Every array is
+lent to the kernel as a copy with NaN on both sides, so that reading beyond it spoils
+the result and writing beyond it, or into a `const` one, is noticed.
 """
 
 import ctypes
@@ -18,7 +21,10 @@ from fakecupy import Refused, ndarray
 GUARD = 64  # elements on either side of a lent array
 POINTERS = {"float": np.float32, "bool": np.bool_, "long long": np.int64}
 SCALARS = {"float": np.float32, "int": np.int32}
-ERRORS = {1: "threads wait in different places, or for one that has ended", 2: "wrote beyond its shared memory"}
+ERRORS = {
+    1: "threads wait in different places, or for one that has ended",
+    2: "wrote beyond its shared memory",
+}
 KERNEL = re.compile(r'extern "C" __global__ void (\w+)\(([^)]*)\)')
 
 available = shutil.which("g++") is not None
@@ -33,7 +39,10 @@ class RawModule:
         if not isinstance(options, tuple):
             raise Refused("options is a tuple")
         self.code, self.options, self.library = code, options, None
-        self.signatures = {name: [_parameter(p) for p in parameters.split(",")] for name, parameters in KERNEL.findall(code)}
+        self.signatures = {
+            name: [_parameter(p) for p in parameters.split(",")]
+            for name, parameters in KERNEL.findall(code)
+        }
 
     def get_function(self, name):
         if name not in self.signatures:
@@ -44,13 +53,35 @@ class RawModule:
     def _compile(self):
         calls = []
         for name, parameters in self.signatures.items():
-            values = ", ".join(f"*({kind}{'*' * pointer}*)a[{k}]" for k, (kind, pointer, _) in enumerate(parameters))
-            calls.append(f'extern "C" void call_{name}(void** a) {{ {name}({values}); }}')
+            values = ", ".join(
+                f"*({kind}{'*' * pointer}*)a[{k}]"
+                for k, (kind, pointer, _) in enumerate(parameters)
+            )
+            calls.append(
+                f'extern "C" void call_{name}(void** a) {{ {name}({values}); }}'
+            )
         with tempfile.TemporaryDirectory() as folder:
             source, library = Path(folder, "kernels.cpp"), Path(folder, "kernels.so")
             source.write_text("\n".join(['#include "cuda_shim.h"', self.code, *calls]))
-            flags = ["-std=c++20", "-O1", "-Wall", "-Werror", "-Wno-unused-function", "-ffp-contract=off", "-shared", "-fPIC"]
-            command = ["g++", *flags, "-I", str(Path(__file__).parent), str(source), "-o", str(library)]
+            flags = [
+                "-std=c++20",
+                "-O1",
+                "-Wall",
+                "-Werror",
+                "-Wno-unused-function",
+                "-ffp-contract=off",
+                "-shared",
+                "-fPIC",
+            ]
+            command = [
+                "g++",
+                *flags,
+                "-I",
+                str(Path(__file__).parent),
+                str(source),
+                "-o",
+                str(library),
+            ]
             done = subprocess.run(command, capture_output=True, text=True, timeout=120)
             if done.returncode:
                 raise Refused(done.stderr)
@@ -67,24 +98,41 @@ class Kernel:
     """One kernel, with the call of CuPy's RawKernel."""
 
     def __init__(self, library, name, signature):
-        self.run, self.entry = library.shim_run, ctypes.cast(getattr(library, f"call_{name}"), ctypes.c_void_p)
+        self.run, self.entry = (
+            library.shim_run,
+            ctypes.cast(getattr(library, f"call_{name}"), ctypes.c_void_p),
+        )
         self.name, self.signature = name, signature
 
     def __call__(self, grid, block, args, *, shared_mem=0):
         for what, size, most in ("grid", grid, 2**31 - 1), ("block", block, 1024):
-            if not (isinstance(size, tuple) and 1 <= len(size) <= 3 and all(type(n) is int and n > 0 for n in size)):
-                raise Refused(f"{self.name}: {what} {size!r} is not a tuple of one to three positive integers")
+            if not (
+                isinstance(size, tuple)
+                and 1 <= len(size) <= 3
+                and all(type(n) is int and n > 0 for n in size)
+            ):
+                raise Refused(
+                    f"{self.name}: {what} {size!r} is not a tuple of one to three "
+                    "positive integers"
+                )
             if np.prod(size, dtype=object) > most:
                 raise Refused(f"{self.name}: {what} {size!r} holds more than {most}")
         if not 0 <= shared_mem <= 48 * 1024:  # what every GPU has
             raise Refused(f"{self.name}: {shared_mem} bytes of shared memory")
         if not isinstance(args, tuple) or len(args) != len(self.signature):
-            raise Refused(f"{self.name} takes a tuple of {len(self.signature)} arguments, not {len(args)}")
+            raise Refused(
+                f"{self.name} takes a tuple of {len(self.signature)} arguments, not "
+                f"{len(args)}"
+            )
         lent = {}
         values = [self._value(k, argument, lent) for k, argument in enumerate(args)]
         pointers = (ctypes.c_void_p * len(values))(*[v.ctypes.data for v in values])
-        three = [(ctypes.c_int * 3)(*size, *[1] * (3 - len(size))) for size in (grid, block)]
-        error = self.run(self.entry, pointers, *three, int(shared_mem), int(order["downwards"]))
+        three = [
+            (ctypes.c_int * 3)(*size, *[1] * (3 - len(size))) for size in (grid, block)
+        ]
+        error = self.run(
+            self.entry, pointers, *three, int(shared_mem), int(order["downwards"])
+        )
         launches.append(self.name)
         if error:
             raise Refused(f"{self.name}: {ERRORS[error]}")
@@ -92,15 +140,27 @@ class Kernel:
             loan.back()
 
     def _value(self, position, argument, lent):
-        """A NumPy array that holds an argument as the kernel shall see it: a number, or the address of a lent array."""
+        """A NumPy array that holds an argument as the kernel shall see it: a number, or
+        the address of a lent array.
+        """
         kind, pointer, const = self.signature[position]
         where = f"{self.name}: argument {position}"
         if not pointer:
             if type(argument) is not SCALARS[kind]:
-                raise Refused(f"{where} is {argument!r}, a {type(argument).__name__}; the kernel takes a {kind}")
+                raise Refused(
+                    f"{where} is {argument!r}, a {type(argument).__name__}; the "
+                    f"kernel takes a {kind}"
+                )
             return np.array(argument)
-        if not isinstance(argument, ndarray) or argument.dtype != POINTERS[kind] or not argument.flags.c_contiguous:
-            raise Refused(f"{where}: the kernel takes a contiguous device array of {kind}, not {argument!r}")
+        if (
+            not isinstance(argument, ndarray)
+            or argument.dtype != POINTERS[kind]
+            or not argument.flags.c_contiguous
+        ):
+            raise Refused(
+                f"{where}: the kernel takes a contiguous device array of {kind}, not "
+                f"{argument!r}"
+            )
         array = argument._array
         loan = lent.setdefault(array.ctypes.data, Loan(self.name, array))
         loan.written |= not const
@@ -112,16 +172,27 @@ class Loan:
 
     def __init__(self, kernel, array):
         self.kernel, self.array, self.written = kernel, array, False
-        self.whole = np.full(array.size + 2 * GUARD, np.nan if array.dtype.kind == "f" else 1, array.dtype)
+        self.whole = np.full(
+            array.size + 2 * GUARD,
+            np.nan if array.dtype.kind == "f" else 1,
+            array.dtype,
+        )
         self.inside = self.whole[GUARD : GUARD + array.size]
         self.inside[:] = array.reshape(-1)
         self.before = self.whole.copy()
 
     def back(self):
-        """Copy what the kernel has written into the array; Refused if it wrote where it must not."""
+        """Copy what the kernel has written into the array; Refused if it wrote where it
+        must not.
+        """
         inside = slice(GUARD, GUARD + self.array.size)
         if self.written:
             self.array[...] = self.inside.reshape(self.array.shape)
             self.before[inside] = self.inside
-        if not np.array_equal(self.before, self.whole, equal_nan=self.whole.dtype.kind == "f"):
-            raise Refused(f"{self.kernel} wrote {'beyond an array' if self.written else 'into a const array or beyond it'}")
+        if not np.array_equal(
+            self.before, self.whole, equal_nan=self.whole.dtype.kind == "f"
+        ):
+            raise Refused(
+                f"{self.kernel} wrote "
+                f"{'beyond an array' if self.written else 'into a const array or beyond it'}"
+            )

@@ -1,11 +1,15 @@
-"""A strict stand-in for CuPy: arrays that compute with NumPy but are as far from it as arrays on a GPU are.
+"""A strict stand-in for CuPy: arrays that compute with NumPy but are as far from it as
+arrays on a GPU are.
 
-Much of what would fail, wait or go silently wrong on a GPU raises here, in words that say so: NumPy arrays among device arrays, names and
-keywords that NumPy has and CuPy (14.2) has not, reading a value inside `no_sync()`, a float64 result inside `only(np.float32)`. And what
-differs differs: reductions give 0-d arrays, integer indices out of range wrap, nothing warns of a division by zero. Where CuPy is
-installed, test_device.py compares the lists below with it.
+Much of what would fail, wait or go silently wrong on a GPU raises here, in words that
+say so: NumPy arrays among device arrays, names and keywords that NumPy has and CuPy
+(14.2) has not, reading a value inside `no_sync()`, a float64 result inside
+`only(np.float32)`. And what differs differs: reductions give 0-d arrays, integer
+indices out of range wrap, nothing warns of a division by zero. Where CuPy is installed,
+test_device.py compares the lists below with it.
 
-`installed(monkeypatch)` puts it where `import cupy` looks; `device(array)` is `array` there, `single(array)` in float32.
+`installed(monkeypatch)` puts it where `import cupy` looks; `device(array)` is `array`
+there, `single(array)` in float32.
 """
 
 from __future__ import annotations
@@ -20,31 +24,58 @@ import numpy as np
 from tinyrmc import backend
 
 MISSING = frozenset(
-    "False_ ScalarType True_ asmatrix block bmat busday_count busday_offset busdaycalendar bytes_ character clongdouble complex256 "
-    "datetime64 datetime_as_string datetime_data einsum_path errstate flexible float128 frompyfunc fromregex geomspace get_include "
-    "getbufsize geterr geterrcall histogram_bin_edges info insert is_busday isnat little_endian longdouble matrix matvec memmap "
-    "nanpercentile nanquantile ndenumerate nditer nested_iters object_ polyder polydiv polyint recarray record sctypeDict setbufsize "
-    "seterr seterrcall show_runtime spacing str_ test timedelta64 typecodes unstack vecdot vecmat void".split()
+    "False_ ScalarType True_ asmatrix block bmat busday_count busday_offset "
+    "busdaycalendar bytes_ character clongdouble complex256 "
+    "datetime64 datetime_as_string datetime_data einsum_path errstate flexible "
+    "float128 frompyfunc fromregex geomspace get_include "
+    "getbufsize geterr geterrcall histogram_bin_edges info insert is_busday isnat "
+    "little_endian longdouble matrix matvec memmap "
+    "nanpercentile nanquantile ndenumerate nditer nested_iters object_ polyder "
+    "polydiv polyint recarray record sctypeDict setbufsize "
+    "seterr seterrcall show_runtime spacing str_ test timedelta64 typecodes unstack "
+    "vecdot vecmat void".split()
 )
 METHODS = frozenset(
-    "all any argmax argmin argpartition argsort astype choose clip compress conj copy cumprod cumsum diagonal dot fill flatten max mean "
-    "min nonzero partition prod ravel repeat reshape round searchsorted sort squeeze std sum swapaxes take trace transpose var view".split()
+    "all any argmax argmin argpartition argsort astype choose clip compress conj "
+    "copy cumprod cumsum diagonal dot fill flatten max mean "
+    "min nonzero partition prod ravel repeat reshape round searchsorted sort squeeze "
+    "std sum swapaxes take trace transpose var view".split()
 )
-REFUSED_KEYWORDS = frozenset("correction device initial like ndmax stable subok where".split())  # of whichever function
+REFUSED_KEYWORDS = frozenset(
+    "correction device initial like ndmax stable subok where".split()
+)  # of whichever function
 OTHER_KEYWORDS = {
-    "reshape": {"shape"}, "clip": {"min", "max"}, "take": {"mode"}, "einsum": {"out", "order", "casting"}, "std": {"mean"}, "var": {"mean"},
-}  # fmt: skip
-COUNTING = frozenset(  # what they return, or whether they raise, is read from the device
-    "argwhere bincount choose compress delete extract flatnonzero interp nonzero place trim_zeros unique unique_counts "
+    "reshape": {"shape"},
+    "clip": {"min", "max"},
+    "take": {"mode"},
+    "einsum": {"out", "order", "casting"},
+    "std": {"mean"},
+    "var": {"mean"},
+}
+# what they return, or whether they raise, is read from the device
+COUNTING = frozenset(
+    "argwhere bincount choose compress delete extract flatnonzero interp nonzero "
+    "place trim_zeros unique unique_counts "
     "unique_values".split()
 )
-MAKING = frozenset(  # functions that need no device array; all others take one first, or a list of them, or einsum's text
-    "arange array asarray ascontiguousarray broadcast_shapes can_cast empty eye finfo full identity isscalar linspace ones result_type "
+# functions that need no device array; all others take one first, or a list of them, or
+# einsum's text
+MAKING = frozenset(
+    "arange array asarray ascontiguousarray broadcast_shapes can_cast empty eye "
+    "finfo full identity isscalar linspace ones result_type "
     "zeros".split()
 )
-ON_THE_DEVICE = frozenset("allclose array_equal array_equiv count_nonzero".split())  # Python's bool or int from NumPy, an array from CuPy
-WRAPPING = {"take": 1, "take_along_axis": 1, "put_along_axis": 1}  # functions and the position of their integer indices
-ADDABLE = frozenset("float16 float32 float64 int32 uint32 uint64".split())  # dtypes that ufunc.at knows
+ON_THE_DEVICE = frozenset(
+    "allclose array_equal array_equiv count_nonzero".split()
+)  # Python's bool or int from NumPy, an array from CuPy
+WRAPPING = {
+    "take": 1,
+    "take_along_axis": 1,
+    "put_along_axis": 1,
+}  # functions and the position of their integer indices
+ADDABLE = frozenset(
+    "float16 float32 float64 int32 uint32 uint64".split()
+)  # dtypes that ufunc.at knows
 
 _rules = {"sync": True, "dtype": None}
 
@@ -54,7 +85,9 @@ class Refused(TypeError):
 
 
 class CompileException(Exception):
-    """A kernel that cannot be compiled, which is how CuPy finds out that indices are not integers."""
+    """A kernel that cannot be compiled, which is how CuPy finds out that indices are
+    not integers.
+    """
 
 
 @contextlib.contextmanager
@@ -67,7 +100,9 @@ def _rule(name, value):
 
 
 def no_sync():
-    """Within the block, whatever would make the host wait for the device raises Refused. Uploads do not: CuPy queues them."""
+    """Within the block, whatever would make the host wait for the device raises
+    Refused. Uploads do not: CuPy queues them.
+    """
     return _rule("sync", False)
 
 
@@ -86,7 +121,10 @@ def _host(value):
     if isinstance(value, ndarray):
         return value._array
     if isinstance(value, np.ndarray):
-        raise Refused(f"Unsupported type <class 'numpy.ndarray'>: a host array {value.dtype}{list(value.shape)} among device arrays")
+        raise Refused(
+            "Unsupported type <class 'numpy.ndarray'>: a host array "
+            f"{value.dtype}{list(value.shape)} among device arrays"
+        )
     if isinstance(value, (list, tuple)):
         return type(value)(map(_host, value))
     return value
@@ -100,7 +138,9 @@ def _operand(value):
 
 
 def _device(result):
-    """NumPy's answer as CuPy would give it: every array and every scalar is an array on the device."""
+    """NumPy's answer as CuPy would give it: every array and every scalar is an array on
+    the device.
+    """
     if isinstance(result, (np.ndarray, np.generic)):
         result = np.asarray(result)
         if _rules["dtype"] not in (None, result.dtype) and result.dtype.kind in "fc":
@@ -112,8 +152,12 @@ def _device(result):
 
 
 def _call(name, function, args, keywords):
-    """function(*args, **keywords) of device arrays, or Refused; `name` is CuPy's for it."""
-    refused = REFUSED_KEYWORDS.difference(["where"] if name == "copyto" else []) | OTHER_KEYWORDS.get(name, set())
+    """function(*args, **keywords) of device arrays, or Refused; `name` is CuPy's for
+    it.
+    """
+    refused = REFUSED_KEYWORDS.difference(
+        ["where"] if name == "copyto" else []
+    ) | OTHER_KEYWORDS.get(name, set())
     for keyword in refused & keywords.keys():
         raise Refused(f"{name}() got an unexpected keyword argument '{keyword}='")
     if name in COUNTING or (name == "where" and len(args) == 1):
@@ -121,23 +165,39 @@ def _call(name, function, args, keywords):
     if name in WRAPPING:
         args = _wrapped_indices(name, args, keywords)
     with np.errstate(all="ignore"):  # there are no floating-point warnings on a GPU
-        result = function(*map(_host, args), **{key: _host(value) for key, value in keywords.items()})
+        result = function(
+            *map(_host, args), **{key: _host(value) for key, value in keywords.items()}
+        )
     result = _device(np.asarray(result) if name in ON_THE_DEVICE else result)
     return result if keywords.get("out") is None else keywords["out"]
 
 
 def _wrapped_indices(name, args, keywords):
     """The arguments of a function with integer indices, these wrapped into range."""
-    position, axis = WRAPPING[name], keywords.get("axis", args[2] if len(args) > 2 else None)
+    position, axis = (
+        WRAPPING[name],
+        keywords.get("axis", args[2] if len(args) > 2 else None),
+    )
     indices = np.asarray(_operand(args[position]))
     if indices.dtype.kind not in "iu":
-        raise CompileException(f"{name}: {indices.dtype} indices: expression must have integral or unscoped enum type")
+        raise CompileException(
+            f"{name}: {indices.dtype} indices: expression must have integral or "
+            "unscoped enum type"
+        )
     size = args[0].size if axis is None else args[0].shape[axis]
-    return [*args[:position], ndarray(np.asarray(_wrapped(indices, size))), *args[position + 1 :]]
+    return [
+        *args[:position],
+        ndarray(np.asarray(_wrapped(indices, size))),
+        *args[position + 1 :],
+    ]
 
 
 def _wrapped(indices, size):
-    return indices % size if size and isinstance(indices, np.ndarray) and indices.dtype.kind in "iu" else indices
+    return (
+        indices % size
+        if size and isinstance(indices, np.ndarray) and indices.dtype.kind in "iu"
+        else indices
+    )
 
 
 def _is_mask(part):
@@ -145,9 +205,14 @@ def _is_mask(part):
 
 
 def _key(key, shape):
-    """An index as NumPy shall see it: device arrays unpacked, integers out of range wrapped. Masks are counted, and that waits."""
+    """An index as NumPy shall see it: device arrays unpacked, integers out of range
+    wrapped. Masks are counted, and that waits.
+    """
     parts, axis = list(key) if isinstance(key, tuple) else [key], 0
-    used = sum(part.ndim if _is_mask(part) else part is not None and part is not Ellipsis for part in parts)
+    used = sum(
+        part.ndim if _is_mask(part) else part is not None and part is not Ellipsis
+        for part in parts
+    )
     for number, part in enumerate(parts):
         if isinstance(part, list):
             _wait("an index that is a list")
@@ -157,7 +222,9 @@ def _key(key, shape):
         elif part is not None:
             if _is_mask(part):
                 _wait("a boolean mask as an index")
-            parts[number] = _wrapped(_host(part), shape[axis] if axis < len(shape) else 0)
+            parts[number] = _wrapped(
+                _host(part), shape[axis] if axis < len(shape) else 0
+            )
             axis += part.ndim if _is_mask(part) else 1
     return tuple(parts) if isinstance(key, tuple) else parts[0]
 
@@ -166,7 +233,11 @@ class _Flags:
     """What CuPy tells of an array's layout. Nothing is read-only there."""
 
     def __init__(self, flags):
-        self.c_contiguous, self.f_contiguous, self.owndata = flags.c_contiguous, flags.f_contiguous, flags.owndata
+        self.c_contiguous, self.f_contiguous, self.owndata = (
+            flags.c_contiguous,
+            flags.f_contiguous,
+            flags.owndata,
+        )
 
 
 class ndarray:
@@ -194,9 +265,13 @@ class ndarray:
 
     def __getattr__(self, name):
         if name not in METHODS:
-            raise AttributeError(f"a CuPy array has no {name!r}, or the stand-in does not know it")
+            raise AttributeError(
+                f"a CuPy array has no {name!r}, or the stand-in does not know it"
+            )
         if name in WRAPPING:
-            return lambda *args, **keywords: getattr(cupy, name)(self, *args, **keywords)
+            return lambda *args, **keywords: getattr(cupy, name)(
+                self, *args, **keywords
+            )
         method = getattr(self._array, name)
         return lambda *args, **keywords: _call(name, method, args, keywords)
 
@@ -208,7 +283,10 @@ class ndarray:
         if not isinstance(array, np.ndarray):
             raise Refused("Only numpy.ndarray can be set to cupy.ndarray")
         if (array.dtype, array.shape) != (self.dtype, self.shape):
-            raise Refused(f"set() of {array.dtype}{list(array.shape)} into {self.dtype}{list(self.shape)}")
+            raise Refused(
+                f"set() of {array.dtype}{list(array.shape)} into "
+                f"{self.dtype}{list(self.shape)}"
+            )
         self._array[...] = array
 
     def item(self):
@@ -223,7 +301,9 @@ class ndarray:
         raise Refused("Implicit conversion to a NumPy array is not allowed; call get()")
 
     def __array_function__(self, function, *_):
-        raise Refused(f"numpy.{function.__name__} on a device array; call it on its namespace")
+        raise Refused(
+            f"numpy.{function.__name__} on a device array; call it on its namespace"
+        )
 
     def __bool__(self):
         _wait("bool()")
@@ -270,7 +350,10 @@ def _operators(name):
     infix = getattr(operator, name)
 
     def left(self, other):
-        if not isinstance(other, ndarray) and getattr(type(other), "__array_ufunc__", self) is None:
+        if (
+            not isinstance(other, ndarray)
+            and getattr(type(other), "__array_ufunc__", self) is None
+        ):
             return NotImplemented  # a Tensor takes over
         with np.errstate(all="ignore"):
             return _device(infix(self._array, _operand(other)))
@@ -281,7 +364,9 @@ def _operators(name):
 
     def inplace(self, other):
         with np.errstate(all="ignore"):
-            self._array = getattr(operator, f"i{name.strip('_')}")(self._array, _operand(other))
+            self._array = getattr(operator, f"i{name.strip('_')}")(
+                self._array, _operand(other)
+            )
         return self
 
     return left, right, inplace
@@ -289,7 +374,19 @@ def _operators(name):
 
 for _name in ("neg", "pos", "abs", "invert"):
     setattr(ndarray, f"__{_name}__", _unary(_name))
-for _name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "and_", "or_", "xor"):
+for _name in (
+    "add",
+    "sub",
+    "mul",
+    "truediv",
+    "floordiv",
+    "mod",
+    "pow",
+    "matmul",
+    "and_",
+    "or_",
+    "xor",
+):
     _left, _right, _inplace = _operators(_name)
     _dunder = _name.strip("_")
     setattr(ndarray, f"__{_dunder}__", _left)
@@ -311,7 +408,10 @@ class _Ufunc:
 
     def at(self, array, indices, values):
         if array.dtype.name not in ADDABLE:
-            raise Refused(f"scatter_{self.__name__} only supports {', '.join(sorted(ADDABLE))}, not {array.dtype}")
+            raise Refused(
+                f"scatter_{self.__name__} only supports "
+                f"{', '.join(sorted(ADDABLE))}, not {array.dtype}"
+            )
         self.function.at(array._array, _key(indices, array.shape), _operand(values))
 
     def reduce(self, *args, **keywords):
@@ -328,14 +428,19 @@ class _Runtime:
 
     driverGetVersion = staticmethod(lambda: 13000)
     runtimeGetVersion = staticmethod(lambda: 12090)
-    getDeviceProperties = staticmethod(lambda device: {"name": b"Some GPU", "major": 9, "minor": 0})
+    getDeviceProperties = staticmethod(
+        lambda device: {"name": b"Some GPU", "major": 9, "minor": 0}
+    )
 
 
 class _CuPy(types.ModuleType):
     """The module: NumPy's names, for device arrays."""
 
     ndarray = ndarray
-    cuda = types.SimpleNamespace(runtime=_Runtime, Device=lambda: types.SimpleNamespace(id=0, synchronize=lambda: None))
+    cuda = types.SimpleNamespace(
+        runtime=_Runtime,
+        Device=lambda: types.SimpleNamespace(id=0, synchronize=lambda: None),
+    )
 
     def __getattr__(self, name):
         if name in MISSING or not hasattr(np, name):
@@ -344,18 +449,32 @@ class _CuPy(types.ModuleType):
         if isinstance(found, np.ufunc):
             return _Ufunc(found)
         if isinstance(found, types.ModuleType):
-            raise AttributeError(f"the stand-in has no cupy.{name}: what it gives would be host arrays")
+            raise AttributeError(
+                f"the stand-in has no cupy.{name}: what it gives would be host arrays"
+            )
         if isinstance(found, type) or not callable(found):
             return found
         return lambda *args, **keywords: self._run(name, found, args, keywords)
 
     def _run(self, name, function, args, keywords):
-        if name in ("array", "asarray", "ascontiguousarray") and isinstance(args[0], (np.ndarray, np.generic)):
-            return _device(np.array(*args, **keywords))  # the one way from the host to the device
+        if name in ("array", "asarray", "ascontiguousarray") and isinstance(
+            args[0], (np.ndarray, np.generic)
+        ):
+            return _device(
+                np.array(*args, **keywords)
+            )  # the one way from the host to the device
         if name not in MAKING:
-            first = args[0][0] if isinstance(args[0], (list, tuple)) and args[0] else args[0]
-            if not isinstance(first, (ndarray, np.ndarray, str)):  # CuPy asks its first argument for a method
-                raise AttributeError(f"{type(first).__name__!r} object has no attribute {name!r}")
+            first = (
+                args[0][0]
+                if isinstance(args[0], (list, tuple)) and args[0]
+                else args[0]
+            )
+            if not isinstance(
+                first, (ndarray, np.ndarray, str)
+            ):  # CuPy asks its first argument for a method
+                raise AttributeError(
+                    f"{type(first).__name__!r} object has no attribute {name!r}"
+                )
         return _call(name, function, args, keywords)
 
     @staticmethod

@@ -1,15 +1,20 @@
-"""Independent oracles: the same mathematics as the product, written another way, and slowly.
+"""Independent oracles: the same mathematics as the product, written another way, and
+slowly.
 
-The cores are written for one example at a time, on Python lists of row vectors, with an attention loop over queries and heads; nothing is
-batched, fused or left out. They take an array namespace `xp`, so that the same text is a plain number under numpy, a derivative under
-`autograd.numpy` (HIPS autograd, which shares no code with us), and a directional derivative when it is given complex numbers.
+The cores are written for one example at a time, on Python lists of row vectors, with an
+attention loop over queries and heads; nothing is batched, fused or left out. They take
+an array namespace `xp`, so that the same text is a plain number under numpy, a
+derivative under `autograd.numpy` (HIPS autograd, which shares no code with us), and a
+directional derivative when it is given complex numbers.
 """
 
 import autograd
 import autograd.numpy as hips
 import numpy as np
 
-STEP = 1e-30  # of the complex step: f'(x) v = Im f(x + i STEP v) / STEP, exact to rounding
+STEP = (
+    1e-30  # of the complex step: f'(x) v = Im f(x + i STEP v) / STEP, exact to rounding
+)
 
 
 def logistic(xp, x):
@@ -17,14 +22,18 @@ def logistic(xp, x):
 
 
 def normalised(xp, row, gain, offset):
-    """Layer normalisation of one row, with the biased variance as mean square minus squared mean."""
+    """Layer normalisation of one row, with the biased variance as mean square minus
+    squared mean.
+    """
     mean = xp.sum(row) / len(row)
     variance = xp.sum(row * row) / len(row) - mean * mean
     return gain * (row - mean) / (variance + 1e-5) ** 0.5 + offset
 
 
 def attended(xp, qkv, num_heads, key_size):
-    """For every row of projections q|k|v, head after head: what that row hears from all rows."""
+    """For every row of projections q|k|v, head after head: what that row hears from all
+    rows.
+    """
     width = qkv[0].shape[0] // num_heads
     heard = []
     for asking in range(len(qkv)):
@@ -32,8 +41,12 @@ def attended(xp, qkv, num_heads, key_size):
         for head in range(num_heads):
             start = head * width
             query = qkv[asking][start : start + key_size]
-            keys = xp.stack([row[start + key_size : start + 2 * key_size] for row in qkv])
-            values = xp.stack([row[start + 2 * key_size : start + width] for row in qkv])
+            keys = xp.stack(
+                [row[start + key_size : start + 2 * key_size] for row in qkv]
+            )
+            values = xp.stack(
+                [row[start + 2 * key_size : start + width] for row in qkv]
+            )
             shares = xp.exp(xp.dot(keys, query) / key_size**0.5)
             heads.append(xp.dot(shares, values) / xp.sum(shares))
         heard.append(xp.concatenate(heads))
@@ -41,24 +54,55 @@ def attended(xp, qkv, num_heads, key_size):
 
 
 def relational_memory_step(xp, P, setting, x, memory):
-    """The released core on one example: x, a list of input rows (input_size,); memory, a list of N slots (F,). Returns the next memory.
+    """The released core on one example: x, a list of input rows (input_size,); memory,
+    a list of N slots (F,). Returns the next memory.
 
-    P: arrays by parameter name. setting: num_heads, key_size, num_blocks, attention_mlp_layers, gate_style, activate_final, biases.
+    P: arrays by parameter name. setting: num_heads, key_size, num_blocks,
+        attention_mlp_layers, gate_style, activate_final, biases.
     """
     slots = len(memory)
-    rows = [xp.dot(row, P["input_projection.weight"]) + P["input_projection.bias"] for row in x]
+    rows = [
+        xp.dot(row, P["input_projection.weight"]) + P["input_projection.bias"]
+        for row in x
+    ]
     z = list(memory) + rows
     for block in range(setting["num_blocks"]):
-        own = {name.split(".", 2)[2]: value for name, value in P.items() if name.startswith(f"blocks.{block}.")}
+        own = {
+            name.split(".", 2)[2]: value
+            for name, value in P.items()
+            if name.startswith(f"blocks.{block}.")
+        }
         qkv = [xp.dot(row, own["qkv.weight"]) + own["qkv.bias"] for row in z]
-        qkv = [normalised(xp, row, own["qkv_norm.gain"], own["qkv_norm.offset"]) for row in qkv]
+        qkv = [
+            normalised(xp, row, own["qkv_norm.gain"], own["qkv_norm.offset"])
+            for row in qkv
+        ]
         heard = attended(xp, qkv, setting["num_heads"], setting["key_size"])
-        z = [normalised(xp, a + b, own["attention_norm.gain"], own["attention_norm.offset"]) for a, b in zip(z, heard, strict=True)]
-        z = [normalised(xp, processed(xp, P, setting, row) + row, own["mlp_norm.gain"], own["mlp_norm.offset"]) for row in z]
-    candidate = z[:slots]  # the input rows asked and were refined like all others; only now are they dropped
+        z = [
+            normalised(
+                xp, a + b, own["attention_norm.gain"], own["attention_norm.offset"]
+            )
+            for a, b in zip(z, heard, strict=True)
+        ]
+        z = [
+            normalised(
+                xp,
+                processed(xp, P, setting, row) + row,
+                own["mlp_norm.gain"],
+                own["mlp_norm.offset"],
+            )
+            for row in z
+        ]
+    candidate = z[
+        :slots
+        # the input rows asked and were refined like all others; only now are they dropped
+    ]
     if setting["gate_style"] is None:
         return candidate
-    return [gated(xp, P, setting, xp.concatenate(rows), old, new) for old, new in zip(memory, candidate, strict=True)]
+    return [
+        gated(xp, P, setting, xp.concatenate(rows), old, new)
+        for old, new in zip(memory, candidate, strict=True)
+    ]
 
 
 def processed(xp, P, setting, row):
@@ -72,7 +116,9 @@ def processed(xp, P, setting, row):
 
 
 def gated(xp, P, setting, inputs, old, new):
-    """One slot's update from all projected input rows side by side, the slot before, and its candidate."""
+    """One slot's update from all projected input rows side by side, the slot before,
+    and its candidate.
+    """
     pre = xp.dot(inputs, P["gate_inputs.weight"]) + P["gate_inputs.bias"]
     pre = pre + xp.dot(xp.tanh(old), P["gate_memory.weight"]) + P["gate_memory.bias"]
     half = pre.shape[0] // 2
@@ -82,7 +128,9 @@ def gated(xp, P, setting, inputs, old, new):
 
 
 def relational_memory(xp, P, setting, inputs, memory):
-    """Unrolled: inputs (T, B, input_size) or (T, B, n, input_size), memory (B, N, F) -> the memory after each step, (T, B, N, F)."""
+    """Unrolled: inputs (T, B, input_size) or (T, B, n, input_size), memory (B, N, F) ->
+    the memory after each step, (T, B, N, F).
+    """
     examples = []
     for b in range(memory.shape[0]):
         slots, steps = [memory[b, n] for n in range(memory.shape[1])], []
@@ -96,7 +144,9 @@ def relational_memory(xp, P, setting, inputs, memory):
 
 
 def lstm(xp, P, forget_bias, inputs, hidden, cell):
-    """An LSTM gate by gate: inputs (T, B, D), hidden and cell (B, H) -> hidden (T, B, H) after each step, and the last cell."""
+    """An LSTM gate by gate: inputs (T, B, D), hidden and cell (B, H) -> hidden (T, B,
+    H) after each step, and the last cell.
+    """
     size = hidden.shape[-1]
     wide = inputs.shape[-1]
     W, b = P["gates.weight"], P["gates.bias"]
@@ -115,11 +165,26 @@ def lstm(xp, P, forget_bias, inputs, hidden, cell):
 
 
 def deep_lstm(xp, P, forget_bias, inputs, state):
-    """Layer after layer, each over all time steps: inputs (T, B, D), state of (h, c) -> (T, B, layers H)."""
+    """Layer after layer, each over all time steps: inputs (T, B, D), state of (h, c) ->
+    (T, B, layers H).
+    """
     outputs = []
     for layer, (hidden, cell) in enumerate(state):
-        own = {name.removeprefix(f"layers.{layer}."): value for name, value in P.items() if name.startswith(f"layers.{layer}.")}
-        outputs.append(lstm(xp, own, forget_bias, xp.concatenate([inputs, *outputs[-1:]], axis=2), hidden, cell)[0])
+        own = {
+            name.removeprefix(f"layers.{layer}."): value
+            for name, value in P.items()
+            if name.startswith(f"layers.{layer}.")
+        }
+        outputs.append(
+            lstm(
+                xp,
+                own,
+                forget_bias,
+                xp.concatenate([inputs, *outputs[-1:]], axis=2),
+                hidden,
+                cell,
+            )[0]
+        )
     return xp.concatenate(outputs, axis=2)
 
 
@@ -143,14 +208,20 @@ def product(numbers):
 
 
 def bounded(xp, row, bound):
-    return row if bound is None else xp.where(row > bound, bound, xp.where(row < -bound, -bound, row))
+    return (
+        row
+        if bound is None
+        else xp.where(row > bound, bound, xp.where(row < -bound, -bound, row))
+    )
 
 
 def dnc(xp, P, setting, inputs, state):
-    """A Differentiable Neural Computer, one example at a time, word by word: inputs (T, B, D) -> outputs (T, B, O).
+    """A Differentiable Neural Computer, one example at a time, word by word: inputs (T,
+    B, D) -> outputs (T, B, O).
 
-    P: arrays by parameter name. setting: N, W, R, H, layers, controller, strength, clip. state: (memory, usage, links, precedence, write,
-    read, words, controller), as the core has it.
+    P: arrays by parameter name. setting: N, W, R, H, layers, controller, strength,
+        clip. state: (memory, usage, links, precedence, write, read, words, controller),
+        as the core has it.
     """
     examples = []
     for b in range(inputs.shape[1]):
@@ -166,38 +237,73 @@ def dnc(xp, P, setting, inputs, state):
 
 
 def dnc_step(xp, P, setting, x, state):
-    """One example: input x (D,), state as in `dnc` without the batch. Returns the output and the next state."""
+    """One example: input x (D,), state as in `dnc` without the batch.
+
+    Returns the output and the next state.
+    """
     memory, usage, links, precedence, write, read, words, controller = state
-    hidden, controller = controlled(xp, P, setting, xp.concatenate([x, *words]), controller)
+    hidden, controller = controlled(
+        xp, P, setting, xp.concatenate([x, *words]), controller
+    )
     told = told_by(xp, P, setting, hidden)
 
     usage = usage_after(usage, write, read, told["free_gates"])
     write = write_weightings(xp, setting, told, memory, usage)
     memory = [
-        word * product(1 - w[n] * erase for w, erase in zip(write, told["erase"], strict=True))
+        word
+        * product(
+            1 - w[n] * erase for w, erase in zip(write, told["erase"], strict=True)
+        )
         + sum(w[n] * value for w, value in zip(write, told["values"], strict=True))
         for n, word in enumerate(memory)
     ]
-    links = [links_after(L, p, w) for L, p, w in zip(links, precedence, write, strict=True)]
-    precedence = [[(1 - sum(w)) * p[n] + w[n] for n in range(len(w))] for p, w in zip(precedence, write, strict=True)]
+    links = [
+        links_after(L, p, w) for L, p, w in zip(links, precedence, write, strict=True)
+    ]
+    precedence = [
+        [(1 - sum(w)) * p[n] + w[n] for n in range(len(w))]
+        for p, w in zip(precedence, write, strict=True)
+    ]
     read = read_weightings(xp, setting, told, memory, links, read)
-    words = [sum(share * word for share, word in zip(weighting, memory, strict=True)) for weighting in read]
+    words = [
+        sum(share * word for share, word in zip(weighting, memory, strict=True))
+        for weighting in read
+    ]
 
-    output = xp.dot(xp.concatenate([hidden, *words]), P["output.weight"]) + P["output.bias"]
-    return bounded(xp, output, setting["clip"]), (memory, usage, links, precedence, write, read, words, controller)
+    output = (
+        xp.dot(xp.concatenate([hidden, *words]), P["output.weight"]) + P["output.bias"]
+    )
+    return bounded(xp, output, setting["clip"]), (
+        memory,
+        usage,
+        links,
+        precedence,
+        write,
+        read,
+        words,
+        controller,
+    )
 
 
 def controlled(xp, P, setting, seen, state):
-    """The controller's output for what it sees, and its next state: LSTM layers side by side, or ReLU layers without a state."""
+    """The controller's output for what it sees, and its next state: LSTM layers side by
+    side, or ReLU layers without a state.
+    """
     clip = setting["clip"]
     if setting["controller"] == "feedforward":
         for layer in range(setting["layers"]):
-            seen = xp.dot(seen, P[f"controller.{layer}.weight"]) + P[f"controller.{layer}.bias"]
+            seen = (
+                xp.dot(seen, P[f"controller.{layer}.weight"])
+                + P[f"controller.{layer}.bias"]
+            )
             seen = xp.where(seen > 0, seen, 0.0 * seen)
         return bounded(xp, seen, clip), []
     layers, after = [], []
     for layer, (h, c) in enumerate(state):
-        own = {name: P[f"controller.layers.{layer}.gates.{name}"] for name in ("weight", "bias")}
+        own = {
+            name: P[f"controller.layers.{layer}.gates.{name}"]
+            for name in ("weight", "bias")
+        }
         z = xp.dot(xp.concatenate([seen, *layers[-1:], h]), own["weight"]) + own["bias"]
         i, j, f, o = (z[k * len(h) : (k + 1) * len(h)] for k in range(4))
         c = logistic(xp, f + 1.0) * c + logistic(xp, i) * xp.tanh(j)
@@ -208,7 +314,9 @@ def controlled(xp, P, setting, seen, state):
 
 
 def told_by(xp, P, setting, hidden):
-    """The interface: what the controller tells the heads, by name, an entry for each head."""
+    """The interface: what the controller tells the heads, by name, an entry for each
+    head.
+    """
     W, R, H = (setting[name] for name in "WRH")
     numbers = iter(xp.dot(hidden, P["interface.weight"]) + P["interface.bias"])
 
@@ -242,52 +350,95 @@ def content_weighting(xp, setting, memory, key, strength):
 
 
 def usage_after(usage, write, read, free_gates):
-    """u = (u + w - u w) psi: in use is what was written a step ago, by any head, and is not freed by a head that read it."""
+    """u = (u + w - u w) psi: in use is what was written a step ago, by any head, and is
+    not freed by a head that read it.
+    """
     after = []
     for n, u in enumerate(usage):
         written = 1 - product(1 - constant(w[n]) for w in write)
-        retained = product(1 - free * w[n] for free, w in zip(free_gates, read, strict=True))  # psi
+        retained = product(
+            1 - free * w[n] for free, w in zip(free_gates, read, strict=True)
+        )  # psi
         after.append((u + written - u * written) * retained)
     return after
 
 
 def allocation_weighting(usage):
-    """a[n] = (1 - u[n]) times the usage of all words that are less in use; of two in equal use the first is."""
+    """a[n] = (1 - u[n]) times the usage of all words that are less in use; of two in
+    equal use the first is.
+    """
     u = [1e-6 + (1 - 1e-6) * number for number in usage]
     order = [(constant(number), n) for n, number in enumerate(u)]
-    return [(1 - u[n]) * product(u[m] for m in range(len(u)) if order[m] < order[n]) for n in range(len(u))]
+    return [
+        (1 - u[n]) * product(u[m] for m in range(len(u)) if order[m] < order[n])
+        for n in range(len(u))
+    ]
 
 
 def write_weightings(xp, setting, told, memory, usage):
-    """w = g_w (g_a a + (1 - g_a) c), head after head: what one head will write to by allocation is in use for the next."""
+    """w = g_w (g_a a + (1 - g_a) c), head after head: what one head will write to by
+    allocation is in use for the next.
+    """
     weightings = []
-    heads = zip(told["write_keys"], told["write_strengths"], told["allocation_gates"], told["write_gates"], strict=True)
+    heads = zip(
+        told["write_keys"],
+        told["write_strengths"],
+        told["allocation_gates"],
+        told["write_gates"],
+        strict=True,
+    )
     for key, strength, g_a, g_w in heads:
-        a, c = allocation_weighting(usage), content_weighting(xp, setting, memory, key, strength)
-        weightings.append([g_w * (g_a * a[n] + (1 - g_a) * c[n]) for n in range(len(a))])
+        a, c = (
+            allocation_weighting(usage),
+            content_weighting(xp, setting, memory, key, strength),
+        )
+        weightings.append(
+            [g_w * (g_a * a[n] + (1 - g_a) * c[n]) for n in range(len(a))]
+        )
         usage = [u + (1 - u) * g_a * g_w * a[n] for n, u in enumerate(usage)]
     return weightings
 
 
 def links_after(links, precedence, write):
-    """L[i][j] = (1 - w[i] - w[j]) L[i][j] + w[i] p[j]: how much word i was written right after word j; nothing links to itself."""
+    """L[i][j] = (1 - w[i] - w[j]) L[i][j] + w[i] p[j]: how much word i was written
+    right after word j; nothing links to itself.
+    """
     N = range(len(write))
-    return [[0.0 if i == j else (1 - write[i] - write[j]) * links[i][j] + write[i] * precedence[j] for j in N] for i in N]
+    return [
+        [
+            0.0
+            if i == j
+            else (1 - write[i] - write[j]) * links[i][j] + write[i] * precedence[j]
+            for j in N
+        ]
+        for i in N
+    ]
 
 
 def read_weightings(xp, setting, told, memory, links, read):
-    """Each head's mixture, by its read modes, of the ways back in time, L^T w, the ways forward, L w, and of what its key finds."""
+    """Each head's mixture, by its read modes, of the ways back in time, L^T w, the ways
+    forward, L w, and of what its key finds.
+    """
     N, weightings = range(len(memory)), []
-    for key, strength, modes, w in zip(told["read_keys"], told["read_strengths"], told["read_modes"], read, strict=True):
+    for key, strength, modes, w in zip(
+        told["read_keys"], told["read_strengths"], told["read_modes"], read, strict=True
+    ):
         back = [[sum(L[m][n] * w[m] for m in N) for n in N] for L in links]
         forward = [[sum(L[n][m] * w[m] for m in N) for n in N] for L in links]
         ways = [*back, *forward, content_weighting(xp, setting, memory, key, strength)]
-        weightings.append([sum(mode * way[n] for mode, way in zip(modes, ways, strict=True)) for n in N])
+        weightings.append(
+            [
+                sum(mode * way[n] for mode, way in zip(modes, ways, strict=True))
+                for n in N
+            ]
+        )
     return weightings
 
 
 def entnet(xp, P, inputs, slots):
-    """A Recurrent Entity Network, slot by slot: inputs (T, B, D), slots (B, N, F) -> outputs (T, B, F)."""
+    """A Recurrent Entity Network, slot by slot: inputs (T, B, D), slots (B, N, F) ->
+    outputs (T, B, F).
+    """
 
     def phi(x):
         return xp.where(x > 0, x, P["slope"] * x)
@@ -299,7 +450,11 @@ def entnet(xp, P, inputs, slots):
             s = xp.dot(inputs[t, b], P["encoder.weight"]) + P["encoder.bias"]
             for j, key in enumerate(P["keys"]):
                 gate = logistic(xp, xp.dot(s, own[j]) + xp.dot(s, key))
-                candidate = xp.dot(own[j], P["U.weight"]) + xp.dot(key, P["V.weight"]) + xp.dot(s, P["W.weight"])
+                candidate = (
+                    xp.dot(own[j], P["U.weight"])
+                    + xp.dot(key, P["V.weight"])
+                    + xp.dot(s, P["W.weight"])
+                )
                 h = own[j] + gate * phi(candidate)
                 own[j] = h / xp.dot(h, h) ** 0.5
             answers = softmax(xp, [xp.dot(s, h) for h in own])
@@ -310,11 +465,19 @@ def entnet(xp, P, inputs, slots):
 
 
 def entnet_bank(xp, P, forget_bias, inputs, state):
-    """The cells one after the other, each an LSTM over all steps with a bias of its own; their outputs summed. (T, B, F)"""
+    """The cells one after the other, each an LSTM over all steps with a bias of its
+    own; their outputs summed. (T, B, F)
+    """
     total = 0.0
     for j in range(P["keys"].shape[0]):
-        own = {"gates.weight": xp.concatenate([P["W"], P["U"]]), "gates.bias": P["keys"][j]}
-        total = total + lstm(xp, own, forget_bias, inputs, state[0][:, j], state[1][:, j])[0]
+        own = {
+            "gates.weight": xp.concatenate([P["W"], P["U"]]),
+            "gates.bias": P["keys"][j],
+        }
+        total = (
+            total
+            + lstm(xp, own, forget_bias, inputs, state[0][:, j], state[1][:, j])[0]
+        )
     return total
 
 
@@ -324,5 +487,16 @@ def hips_gradient(loss, arrays):
 
 
 def slope(loss, arrays, directions):
-    """The derivative of loss(numpy, arrays) along `directions`, by the complex step through the oracle itself."""
-    return loss(np, {name: value + 1j * STEP * directions[name] for name, value in arrays.items()}).imag / STEP
+    """The derivative of loss(numpy, arrays) along `directions`, by the complex step
+    through the oracle itself.
+    """
+    return (
+        loss(
+            np,
+            {
+                name: value + 1j * STEP * directions[name]
+                for name, value in arrays.items()
+            },
+        ).imag
+        / STEP
+    )

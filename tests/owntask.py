@@ -1,4 +1,6 @@
-"""A task of the tests' own, dropped into the folder where tasks are found: small, with published cells and a named grid."""
+"""A task of the tests' own, dropped into the folder where tasks are found: small, with
+published cells and a named grid.
+"""
 
 import sys
 
@@ -91,5 +93,7 @@ def dropped_in(monkeypatch, folder):
     monkeypatch.delitem(sys.modules, "tinyrmc_tasks.larger", raising=False)
     module = discovery.load_task("larger")
     del sys.modules["tinyrmc_tasks.larger"]  # monkeypatch itself would bring it back
-    monkeypatch.setitem(sys.modules, "tinyrmc_tasks.larger", module)  # taken away again when the test is over
+    monkeypatch.setitem(
+        sys.modules, "tinyrmc_tasks.larger", module
+    )  # taken away again when the test is over
     return module

@@ -1,6 +1,8 @@
-"""Program evaluation in tests: examples as texts, small networks, and interpreters that know nothing of how programs are made.
+"""Program evaluation in tests: examples as texts, small networks, and interpreters that
+know nothing of how programs are made.
 
-They read the text back from the symbols, parse it and compute; programs of the style `lte` are Python, and Python is asked too.
+They read the text back from the symbols, parse it and compute; programs of the style
+`lte` are Python, and Python is asked too.
 """
 
 import contextlib
@@ -15,30 +17,49 @@ from tinyrmc.training.task import TrainConfig
 programs = load_task("program_evaluation")
 DataConfig, ModelConfig = programs.DataConfig, programs.ModelConfig
 
-STYLES, PROGRAMS, MEMORY = ("release", "lte"), ("addition", "control", "program"), ("copy", "reverse", "double")
+STYLES, PROGRAMS, MEMORY = (
+    ("release", "lte"),
+    ("addition", "control", "program"),
+    ("copy", "reverse", "double"),
+)
 
 
 def drawn(count, seed=0, level=None, mixed=False, **data):
     """(texts, answers) of freshly drawn examples."""
     data = DataConfig(**data)
-    batch = programs.draw(np.random.default_rng(seed), count, data, level or (data.length, data.nesting), mixed)
+    batch = programs.draw(
+        np.random.default_rng(seed),
+        count,
+        data,
+        level or (data.length, data.nesting),
+        mixed,
+    )
     return texts_of(batch, data.style)
 
 
 def texts_of(batch, style):
-    """(texts, answers) of a batch, which is nothing but full stops beyond their lengths."""
+    """(texts, answers) of a batch, which is nothing but full stops beyond their
+    lengths.
+    """
     found = []
     for symbols, lengths in (("inputs", "lengths"), ("targets", "target_lengths")):
         whole = [programs.decode(row, style) for row in batch[symbols]]
-        assert all(set(text[length:]) <= {"."} for text, length in zip(whole, batch[lengths], strict=True))
-        found.append([text[:length] for text, length in zip(whole, batch[lengths], strict=True)])
+        assert all(
+            set(text[length:]) <= {"."}
+            for text, length in zip(whole, batch[lengths], strict=True)
+        )
+        found.append(
+            [text[:length] for text, length in zip(whole, batch[lengths], strict=True)]
+        )
     return found
 
 
 def task_of(model=(), train=(), **data):
     """A task with the smallest network that will do."""
     config = programs.Config(
-        ModelConfig(mem_slots=2, head_size=3, num_heads=2, **dict(model)), DataConfig(**data), TrainConfig(batch_size=10, **dict(train))
+        ModelConfig(mem_slots=2, head_size=3, num_heads=2, **dict(model)),
+        DataConfig(**data),
+        TrainConfig(batch_size=10, **dict(train)),
     )
     return programs.Task(config)
 
@@ -53,20 +74,33 @@ def mixed_batch(task, count=6, seed=0):
 
 
 def answered(model, batch, decoder, steps, **keywords):
-    return model(batch["inputs"], batch["lengths"], steps, decoder, batch["targets"], **keywords)
+    return model(
+        batch["inputs"], batch["lengths"], steps, decoder, batch["targets"], **keywords
+    )
 
 
 def within(counts, fractions, total):
     """Whether counts are those fractions of the total, to five standard deviations."""
     fractions = np.asarray(fractions)
-    assert (np.abs(np.asarray(counts) / total - fractions) < 5 * np.sqrt(fractions * (1 - fractions) / total)).all(), counts
+    assert (
+        np.abs(np.asarray(counts) / total - fractions)
+        < 5 * np.sqrt(fractions * (1 - fractions) / total)
+    ).all(), counts
 
 
 class Reader:
-    """A recursive descent through a program of the style `release`; counts its operations and collects its numbers."""
+    """A recursive descent through a program of the style `release`; counts its
+    operations and collects its numbers.
+    """
 
     def __init__(self, text):
-        self.text, self.at, self.numbers, self.rounds, self.operations = text, 0, [], [], []
+        self.text, self.at, self.numbers, self.rounds, self.operations = (
+            text,
+            0,
+            [],
+            [],
+            [],
+        )
 
     def value(self):
         result = self.expression()
@@ -120,7 +154,13 @@ class Reader:
         assert sign, f"{self.text!r} has no operation at {self.at}"
         self.operations.append(sign)
         second = self.operand()
-        return first + second if sign == "+" else first - second if sign == "-" else first * second
+        return (
+            first + second
+            if sign == "+"
+            else first - second
+            if sign == "-"
+            else first * second
+        )
 
 
 def run_lte(text):

@@ -1,4 +1,6 @@
-"""Several ranks in a test: threads that share a communicator of lists and NumPy sums, or real ones, under mpiexec."""
+"""Several ranks in a test: threads that share a communicator of lists and NumPy sums,
+or real ones, under mpiexec.
+"""
 
 import importlib.util
 import os
@@ -19,11 +21,17 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 class World:
-    """The part of MPI that MpiRanks uses, for the threads of one process; `machines` names where each rank runs."""
+    """The part of MPI that MpiRanks uses, for the threads of one process; `machines`
+    names where each rank runs.
+    """
 
     def __init__(self, machines):
         self.calls = []  # (name, numbers) of everything that rank 0 has taken part in
-        self.machines, self.meeting, self.slots = machines, threading.Barrier(len(machines), timeout=60), [None] * len(machines)
+        self.machines, self.meeting, self.slots = (
+            machines,
+            threading.Barrier(len(machines), timeout=60),
+            [None] * len(machines),
+        )
 
     def of(self, rank):
         """What the module mpi4py.MPI is to this rank."""
@@ -58,7 +66,9 @@ class Communicator:
 
     def Allgather(self, own, gathered):
         own = gathered[self.rank] if own == "in place" else own
-        gathered[...] = np.reshape(self._meet("Allgather", np.ascontiguousarray(own)), gathered.shape)
+        gathered[...] = np.reshape(
+            self._meet("Allgather", np.ascontiguousarray(own)), gathered.shape
+        )
 
     def Allreduce(self, own, total):
         assert own == "in place"
@@ -94,29 +104,55 @@ def all_well(results):
 
 
 def assert_close(line, other, tolerance):
-    """Two lines of metrics have the same names, texts, and numbers within a relative tolerance."""
-    assert line == {name: value if isinstance(value, str) else pytest.approx(value, rel=tolerance, abs=0) for name, value in other.items()}
+    """Two lines of metrics have the same names, texts, and numbers within a relative
+    tolerance.
+    """
+    assert line == {
+        name: value
+        if isinstance(value, str)
+        else pytest.approx(value, rel=tolerance, abs=0)
+        for name, value in other.items()
+    }
 
 
 beside = Path(sys.executable).parent / "mpiexec"
 MPIEXEC = str(beside) if beside.exists() else shutil.which("mpiexec")
-MISSING = "mpi4py" if importlib.util.find_spec("mpi4py") is None else "mpiexec" if MPIEXEC is None else None
-real = pytest.mark.skipif(MISSING is not None, reason=f"needs {MISSING}: pip install 'tinyrmc[mpi]'")
+MISSING = (
+    "mpi4py"
+    if importlib.util.find_spec("mpi4py") is None
+    else "mpiexec"
+    if MPIEXEC is None
+    else None
+)
+real = pytest.mark.skipif(
+    MISSING is not None, reason=f"needs {MISSING}: pip install 'tinyrmc[mpi]'"
+)
 
 
 SURROUNDINGS = os.environ | {
-    **{name: "1" for name in ("OPENBLAS_NUM_THREADS", "OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM")},
-    "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",  # Open MPI, where there are fewer cores than ranks
+    **{
+        name: "1"
+        for name in (
+            "OPENBLAS_NUM_THREADS",
+            "OMPI_ALLOW_RUN_AS_ROOT",
+            "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM",
+        )
+    },
+    # Open MPI, where there are fewer cores than ranks
+    "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
     "PYTHONPATH": str(ROOT),
 }
 STEPS = 20
 TINY = [
-    *"nth_farthest --model.mem-slots 2 --model.head-size 2 --model.num-heads 1 --data.dimensions 2 --data.rungs 2 1 3 1".split(),
-    *f"--data.passing 0.01 --train.steps {STEPS} --train.batch-size 50 --train.piece-size 16 --train.log-every 5".split(),
+    *"nth_farthest --model.mem-slots 2 --model.head-size 2 --model.num-heads 1 "
+    "--data.dimensions 2 --data.rungs 2 1 3 1".split(),
+    *f"--data.passing 0.01 --train.steps {STEPS} --train.batch-size 50 "
+    "--train.piece-size 16 --train.log-every 5".split(),
     *"--train.evaluate-every 10 --seed 5".split(),
 ]
 
-# The program, with fewer held-out examples, no pictures, and whatever trouble the environment asks for: TROUBLE = "rank step what".
+# The program, with fewer held-out examples, no pictures, and whatever trouble the
+# environment asks for: TROUBLE = "rank step what".
 PROGRAM = """
 import errno, os, signal, sys, time
 import numpy as np
@@ -152,12 +188,29 @@ run_main(train.main)
 
 def mpiexec(*words, ranks=2, **surroundings):
     """A command line with the program on so many ranks."""
-    command = [MPIEXEC, "-n", str(ranks), sys.executable, "-m", "mpi4py", "-c", PROGRAM, *map(str, words)]
+    command = [
+        MPIEXEC,
+        "-n",
+        str(ranks),
+        sys.executable,
+        "-m",
+        "mpi4py",
+        "-c",
+        PROGRAM,
+        *map(str, words),
+    ]
     return {"args": command, "env": SURROUNDINGS | surroundings, "text": True}
 
 
 def run_ranks(*words, **surroundings):
-    """The finished process, without the frames in which Open MPI tells of exit codes. A run takes seconds; one that hangs is ended."""
-    done = subprocess.run(**mpiexec(*words, **surroundings), capture_output=True, timeout=30)
-    done.stderr = re.sub(r"-{20,}\n[^\n]*non-zero status.*?-{20,}\n", "", done.stderr, flags=re.DOTALL)
+    """The finished process, without the frames in which Open MPI tells of exit codes.
+
+    A run takes seconds; one that hangs is ended.
+    """
+    done = subprocess.run(
+        **mpiexec(*words, **surroundings), capture_output=True, timeout=30
+    )
+    done.stderr = re.sub(
+        r"-{20,}\n[^\n]*non-zero status.*?-{20,}\n", "", done.stderr, flags=re.DOTALL
+    )
     return done

@@ -1,7 +1,10 @@
-"""Arguments for every primitive in the table, and the gradient check that is run on them.
+"""Arguments for every primitive in the table, and the gradient check that is run on
+them.
 
-`CASES[name]` lists calls of one primitive: a 0-d array wherever one makes sense, axes of size 1, broadcasting, every static argument.
-Values keep away from the kinks of maximum, max and ReLU, where there is no derivative to compare with; ties have tests of their own.
+`CASES[name]` lists calls of one primitive: a 0-d array wherever one makes sense, axes
+of size 1, broadcasting, every static argument. Values keep away from the kinks of
+maximum, max and ReLU, where there is no derivative to compare with; ties have tests of
+their own.
 """
 
 from dataclasses import dataclass, field
@@ -18,7 +21,9 @@ TOLERANCE = 1e-10
 
 @dataclass(frozen=True)
 class Case:
-    """One call of the primitive `name`: arguments in order (float64 arrays, index arrays, numbers, None) and static arguments."""
+    """One call of the primitive `name`: arguments in order (float64 arrays, index
+    arrays, numbers, None) and static arguments.
+    """
 
     name: str
     arguments: tuple
@@ -27,10 +32,16 @@ class Case:
     @property
     def floats(self):
         """Positions of the arguments that have a gradient."""
-        return [k for k, a in enumerate(self.arguments) if hasattr(a, "dtype") and a.dtype.kind == "f"]
+        return [
+            k
+            for k, a in enumerate(self.arguments)
+            if hasattr(a, "dtype") and a.dtype.kind == "f"
+        ]
 
     def __call__(self, arguments=None, function=None):
-        """function(*arguments, **static), the primitive itself unless told otherwise; concatenate and stack get a list."""
+        """function(*arguments, **static), the primitive itself unless told otherwise;
+        concatenate and stack get a list.
+        """
         arguments = self.arguments if arguments is None else arguments
         function = TABLE[self.name] if function is None else function
         arguments = [list(arguments)] if TABLE[self.name].variadic else arguments
@@ -38,18 +49,25 @@ class Case:
 
     def map(self, change):
         """The same call with `change` applied to every array."""
-        return Case(self.name, tuple(change(a) if hasattr(a, "dtype") else a for a in self.arguments), self.static)
+        return Case(
+            self.name,
+            tuple(change(a) if hasattr(a, "dtype") else a for a in self.arguments),
+            self.static,
+        )
 
     def replace(self, position, value):
         """The arguments, one of them exchanged."""
         return (*self.arguments[:position], value, *self.arguments[position + 1 :])
 
     def __str__(self):
-        shapes = [f"{a.dtype}{list(a.shape)}" if hasattr(a, "dtype") else repr(a) for a in self.arguments]
+        shapes = [
+            f"{a.dtype}{list(a.shape)}" if hasattr(a, "dtype") else repr(a)
+            for a in self.arguments
+        ]
         return f"{self.name}({', '.join([*shapes, *(f'{k}={v}' for k, v in self.static.items())])})"
 
 
-# --- The cases -----------------------------------------------------------------------------------------------------------
+# --- The cases ------------------------------------------------------------------------
 
 _random = np.random.default_rng(1)
 CASES: dict[str, list[Case]] = {}
@@ -72,21 +90,35 @@ def put(name, *arguments, **static):
 
 
 BROADCASTS = [
-    ((), ()), ((3,), ()), ((), (2, 3)), ((1,), (4,)), ((2, 3), (3,)), ((2, 1), (1, 3)), ((4, 1, 3), (2, 1)), ((1, 1), (1, 1)),
+    ((), ()),
+    ((3,), ()),
+    ((), (2, 3)),
+    ((1,), (4,)),
+    ((2, 3), (3,)),
+    ((2, 1), (1, 3)),
+    ((4, 1, 3), (2, 1)),
+    ((1, 1), (1, 1)),
     ((2, 3), (2, 3)),
-]  # fmt: skip
+]
 SHAPES = [(), (1,), (5,), (2, 3), (2, 1, 3)]
 
 for _a, _b in BROADCASTS:
     for _name in "add", "subtract", "multiply", "maximum", "minimum":
         put(_name, normal(*_a), normal(*_b))
     put("divide", normal(*_a), away_from_zero(*_b))
-    put("where", np.asarray(_random.random(np.broadcast_shapes(_a, _b)) < 0.5), normal(*_a), normal(*_b))
+    put(
+        "where",
+        np.asarray(_random.random(np.broadcast_shapes(_a, _b)) < 0.5),
+        normal(*_a),
+        normal(*_b),
+    )
     put("where", np.asarray(_random.random(_b) < 0.5), normal(*_a), normal(*_a))
 for _name in "add", "subtract", "multiply", "maximum", "minimum", "divide":
     put(_name, away_from_zero(2, 3), 0.25)
     put(_name, -0.25, away_from_zero(2, 3))
-put("where", np.array([True, False, True]), normal(2, 3), -np.inf)  # the side not taken may be infinite
+put(
+    "where", np.array([True, False, True]), normal(2, 3), -np.inf
+)  # the side not taken may be infinite
 put("where", np.array([[True], [False]]), 0.0, normal(2, 3))
 
 for _shape in SHAPES:
@@ -110,18 +142,50 @@ for _name in "sum", "mean", "max":
     for _axis in 0, 1, -1, -2, (0, 1), (2, 0), (-1, 1), (0, 1, 2):
         put(_name, normal(2, 1, 3), axis=_axis)
         put(_name, normal(2, 4, 3), axis=_axis, keepdims=True)
-for _shape, _axis in ((1,), -1), ((5,), 0), ((2, 3), -1), ((2, 3), 0), ((2, 1, 3), 1), ((2, 4, 3), 1):
+for _shape, _axis in (
+    ((1,), -1),
+    ((5,), 0),
+    ((2, 3), -1),
+    ((2, 3), 0),
+    ((2, 1, 3), 1),
+    ((2, 4, 3), 1),
+):
     put("softmax", normal(*_shape), axis=_axis)
 put("softmax", normal(3, 4))
-for _shape, _axis in ((1,), 0), ((5,), -1), ((2, 3), 1), ((7, 3), 0), ((2, 9, 3), 1), ((2, 8, 1), -2), ((3, 0), 1):
+for _shape, _axis in (
+    ((1,), 0),
+    ((5,), -1),
+    ((2, 3), 1),
+    ((7, 3), 0),
+    ((2, 9, 3), 1),
+    ((2, 8, 1), -2),
+    ((3, 0), 1),
+):
     put("cumprod", normal(*_shape), axis=_axis)
-put("cumprod", np.array([[2.0, 0.0, 3.0, -1.0], [0.0, 2.0, 0.0, 4.0], [1e-30, 1e-30, 1.0, 1e30]]), axis=1)  # zeros, and an underflow
+put(
+    "cumprod",
+    np.array([[2.0, 0.0, 3.0, -1.0], [0.0, 2.0, 0.0, 4.0], [1e-30, 1e-30, 1.0, 1e30]]),
+    axis=1,
+)  # zeros, and an underflow
 
 for _a, _b in [
-    ((3,), (3,)), ((1,), (1,)), ((3,), (3, 2)), ((3,), (2, 3, 4)), ((2, 3), (3,)), ((4, 2, 3), (3,)), ((2, 3), (3, 4)), ((1, 1), (1, 1)),
-    ((5, 2, 3), (3, 4)), ((5, 6, 2, 3), (3, 4)), ((5, 6, 2, 3), (3,)), ((3,), (5, 6, 3, 2)), ((2, 3), (5, 3, 4)), ((5, 2, 3), (5, 3, 4)),
-    ((5, 1, 2, 3), (4, 3, 2)), ((1, 2, 3), (5, 3, 1)),
-]:  # fmt: skip
+    ((3,), (3,)),
+    ((1,), (1,)),
+    ((3,), (3, 2)),
+    ((3,), (2, 3, 4)),
+    ((2, 3), (3,)),
+    ((4, 2, 3), (3,)),
+    ((2, 3), (3, 4)),
+    ((1, 1), (1, 1)),
+    ((5, 2, 3), (3, 4)),
+    ((5, 6, 2, 3), (3, 4)),
+    ((5, 6, 2, 3), (3,)),
+    ((3,), (5, 6, 3, 2)),
+    ((2, 3), (5, 3, 4)),
+    ((5, 2, 3), (5, 3, 4)),
+    ((5, 1, 2, 3), (4, 3, 2)),
+    ((1, 2, 3), (5, 3, 1)),
+]:
     put("matmul", normal(*_a), normal(*_b))
 
 put("reshape", normal(2, 3), shape=(3, 2))
@@ -129,16 +193,38 @@ put("reshape", normal(2, 3, 4), shape=(4, -1))
 put("reshape", normal(), shape=(1, 1))
 put("reshape", normal(1), shape=())
 put("reshape", normal(6), shape=-1)
-for _shape, _axes in ((), None), ((), ()), ((3,), None), ((2, 3), None), ((2, 3), (0, 1)), ((2, 3, 4), (2, 0, 1)), ((2, 3, 4), (1, -1, 0)):
+for _shape, _axes in (
+    ((), None),
+    ((), ()),
+    ((3,), None),
+    ((2, 3), None),
+    ((2, 3), (0, 1)),
+    ((2, 3, 4), (2, 0, 1)),
+    ((2, 3, 4), (1, -1, 0)),
+):
     put("transpose", normal(*_shape), axes=_axes)
 put("swapaxes", normal(2, 3, 4), axis1=0, axis2=2)
 put("swapaxes", normal(2, 3, 4), axis1=-1, axis2=-2)
 put("swapaxes", normal(1, 3), axis1=1, axis2=1)
 for _shape, _axis in ((), 0), ((3,), 0), ((3,), -1), ((2, 3), 1), ((2, 3), (0, 2)):
     put("expand_dims", normal(*_shape), axis=_axis)
-for _shape, _axis in ((), None), ((1,), None), ((1, 3, 1), None), ((1, 3, 1), 0), ((1, 3, 1), -1), ((1, 3, 1), (0, 2)):
+for _shape, _axis in (
+    ((), None),
+    ((1,), None),
+    ((1, 3, 1), None),
+    ((1, 3, 1), 0),
+    ((1, 3, 1), -1),
+    ((1, 3, 1), (0, 2)),
+):
     put("squeeze", normal(*_shape), axis=_axis)
-for _shape, _new in ((), ()), ((), (2, 3)), ((1,), (4,)), ((3,), (2, 3)), ((2, 1), (5, 2, 3)), ((2, 3), (2, 3)):
+for _shape, _new in (
+    ((), ()),
+    ((), (2, 3)),
+    ((1,), (4,)),
+    ((3,), (2, 3)),
+    ((2, 1), (5, 2, 3)),
+    ((2, 3), (2, 3)),
+):
     put("broadcast_to", normal(*_shape), shape=_new)
 put("concatenate", normal(2, 3), normal(1, 3), normal(4, 3))
 put("concatenate", normal(2, 1), normal(2, 3), axis=1)
@@ -157,9 +243,20 @@ put("split", normal(2, 6), indices_or_sections=[1, 1, 4], axis=1)
 put("split", normal(2, 6, 3), indices_or_sections=3, axis=-2)
 put("split", normal(1, 3), indices_or_sections=1)
 for _key in (
-    0, -1, slice(1, None), slice(None, None, -1), slice(0, 0), (1, 2), (slice(None), 1), (Ellipsis, 0), (None, 0), (), Ellipsis, (0, 0, 0),
+    0,
+    -1,
+    slice(1, None),
+    slice(None, None, -1),
+    slice(0, 0),
+    (1, 2),
+    (slice(None), 1),
+    (Ellipsis, 0),
+    (None, 0),
+    (),
+    Ellipsis,
+    (0, 0, 0),
     (slice(None), None, slice(0, 3, 2)),
-):  # fmt: skip
+):
     put("getitem", normal(2, 3, 4), key=_key)
 put("getitem", normal(), key=())
 put("getitem", normal(), key=None)
@@ -185,7 +282,13 @@ for _shape, _in in ((5,), 5), ((3, 5), 5), ((2, 3, 5), 5), ((1, 1, 1), 1):
 put("linear", normal(3, 2), normal(2, 3))
 for _shape in (6,), (3, 6), (2, 3, 6), (2, 1, 4):
     put("layer_norm", normal(*_shape), normal(_shape[-1]), normal(_shape[-1]))
-    put("layer_norm", normal(*_shape), normal(_shape[-1]), normal(_shape[-1]), normal(*_shape))
+    put(
+        "layer_norm",
+        normal(*_shape),
+        normal(_shape[-1]),
+        normal(_shape[-1]),
+        normal(*_shape),
+    )
 put("layer_norm", normal(2, 6), normal(6), normal(6), normal(6), epsilon=0.1)
 put("attention", normal(2, 4, 2 * 8), num_heads=2, key_size=3)
 put("attention", normal(2, 4, 2 * 8), num_heads=2, key_size=3, num_queries=3)
@@ -193,35 +296,90 @@ put("attention", normal(1, 3, 3), num_heads=1, key_size=1)
 put("attention", normal(2, 1, 3 * 5), num_heads=3, key_size=1)
 put("attention", normal(3, 5, 4 * 6), num_heads=4, key_size=2, num_queries=1)
 for _shape in (4, 4), (1, 4), (2, 1, 4, 4), (1, 2, 1, 4), (2, 2, 4, 4):
-    put("attention", normal(2, 4, 2 * 8), _random.random(_shape) < 0.5, num_heads=2, key_size=3)
+    put(
+        "attention",
+        normal(2, 4, 2 * 8),
+        _random.random(_shape) < 0.5,
+        num_heads=2,
+        key_size=3,
+    )
     CASES["attention"][-1].arguments[1][..., 1] = True  # no row is left without
-put("attention", normal(2, 4, 2 * 8), np.eye(3, 4, dtype=bool), num_heads=2, key_size=3, num_queries=3)
+put(
+    "attention",
+    normal(2, 4, 2 * 8),
+    np.eye(3, 4, dtype=bool),
+    num_heads=2,
+    key_size=3,
+    num_queries=3,
+)
 put("attention", normal(2, 4, 2 * 8), None, num_heads=2, key_size=3)
 for _batch, _slots, _width in (2, 3, 4), (1, 1, 1), (3, 1, 2), (2, 4, 1):
     for _columns in 2 * _width, 2:  # one gate a unit, one gate a slot
-        put("rmc_gates", normal(_batch, 1, _columns), normal(_batch, _slots, _columns), *[normal(_batch, _slots, _width) for _ in range(2)])
-put("rmc_gates", normal(2, 1, 8), normal(2, 3, 8), normal(2, 3, 4), normal(2, 3, 4), input_bias=0.5, forget_bias=-0.5)
+        put(
+            "rmc_gates",
+            normal(_batch, 1, _columns),
+            normal(_batch, _slots, _columns),
+            *[normal(_batch, _slots, _width) for _ in range(2)],
+        )
+put(
+    "rmc_gates",
+    normal(2, 1, 8),
+    normal(2, 3, 8),
+    normal(2, 3, 4),
+    normal(2, 3, 4),
+    input_bias=0.5,
+    forget_bias=-0.5,
+)
 put("lstm_gates", normal(2, 4 * 3), normal(2, 3))
 put("lstm_gates", normal(1, 4), normal(1, 1), forget_bias=0.0)
 put("lstm_gates", normal(12), normal(3))
 for _heads, _words, _width in (2, 3, 4), (1, 1, 1), (1, 5, 2), (3, 2, 1):
-    put("content_weights", normal(2, _heads, _width), normal(2, _words, _width), positive(2, _heads))
-    put("erase_and_write", normal(2, _words, _width), *[normal(2, _heads, _size) for _size in (_words, _width, _width)])
-    put("temporal_links", normal(2, _heads, _words, _words), normal(2, _heads, _words), normal(2, _heads, _words))
+    put(
+        "content_weights",
+        normal(2, _heads, _width),
+        normal(2, _words, _width),
+        positive(2, _heads),
+    )
+    put(
+        "erase_and_write",
+        normal(2, _words, _width),
+        *[normal(2, _heads, _size) for _size in (_words, _width, _width)],
+    )
+    put(
+        "temporal_links",
+        normal(2, _heads, _words, _words),
+        normal(2, _heads, _words),
+        normal(2, _heads, _words),
+    )
 put("content_weights", normal(2, 1, 3), normal(2, 4, 3), normal(2, 1), epsilon=0.5)
-put("erase_and_write", normal(1, 2, 3), np.ones((1, 3, 2)), np.ones((1, 3, 3)), normal(1, 3, 3))  # factors that are zero
+put(
+    "erase_and_write",
+    normal(1, 2, 3),
+    np.ones((1, 3, 2)),
+    np.ones((1, 3, 3)),
+    normal(1, 3, 3),
+)  # factors that are zero
 for _shape in (4,), (3, 4), (2, 3, 4), (2, 1):
-    put("softmax_cross_entropy", normal(*_shape), np.asarray(_random.integers(0, _shape[-1], _shape[:-1])))
+    put(
+        "softmax_cross_entropy",
+        normal(*_shape),
+        np.asarray(_random.integers(0, _shape[-1], _shape[:-1])),
+    )
 
 if set(CASES) != set(TABLE):
-    raise LookupError(f"primitives without cases, or cases without a primitive: {sorted(set(CASES) ^ set(TABLE))}; see put(...) above")
+    raise LookupError(
+        "primitives without cases, or cases without a primitive: "
+        f"{sorted(set(CASES) ^ set(TABLE))}; see put(...) above"
+    )
 
 
-# --- Layouts: the same values elsewhere in memory --------------------------------------------------------------------------
+# --- Layouts: the same values elsewhere in memory -------------------------------------
 
 
 def _every_second(a):
-    wide = namespace(a).full((*a.shape[:-1], 2 * a.shape[-1]), 7, a.dtype) if a.ndim else a
+    wide = (
+        namespace(a).full((*a.shape[:-1], 2 * a.shape[-1]), 7, a.dtype) if a.ndim else a
+    )
     if a.ndim:
         wide[..., ::2] = a
     return wide[..., ::2] if a.ndim else a
@@ -248,14 +406,18 @@ LAYOUTS = {
 }
 
 
-# --- The check -----------------------------------------------------------------------------------------------------------
+# --- The check ------------------------------------------------------------------------
 
 
 def _contract(xp, *outputs, weights):
-    return xp.asarray(sum(xp.sum(o * w) for o, w in zip(outputs, weights, strict=True))), (weights,)
+    return xp.asarray(
+        sum(xp.sum(o * w) for o, w in zip(outputs, weights, strict=True))
+    ), (weights,)
 
 
-contract = Primitive(_contract).vjp(lambda xp, needs, g, weights: tuple(weights))  # hands the weights themselves to the rule under test
+contract = Primitive(_contract).vjp(
+    lambda xp, needs, g, weights: tuple(weights)
+)  # hands the weights themselves to the rule under test
 del TABLE[contract.name]
 
 
@@ -265,33 +427,56 @@ def as_tuple(result):
 
 def direction(random, shape):
     """Random, no component near zero: an error in any of them shows."""
-    return np.asarray(random.uniform(0.5, 1.0, shape) * random.choice([-1.0, 1.0], shape))
+    return np.asarray(
+        random.uniform(0.5, 1.0, shape) * random.choice([-1.0, 1.0], shape)
+    )
 
 
 def output_weights(case, seed=0):
-    """Random weights for the outputs of a case, by which they are summed up to a scalar loss; on the device, if the outputs are."""
+    """Random weights for the outputs of a case, by which they are summed up to a scalar
+    loss; on the device, if the outputs are.
+    """
     random = np.random.default_rng(seed)
-    return [namespace(o.data).asarray(direction(random, o.shape).astype(o.dtype)) for o in as_tuple(case())]
+    return [
+        namespace(o.data).asarray(direction(random, o.shape).astype(o.dtype))
+        for o in as_tuple(case())
+    ]
 
 
 def gradients(case, weights, watch=None, function=None):
-    """d sum(outputs * weights) / d argument, as the tape computes it, for the arguments in `watch` (default: all that have one)."""
+    """d sum(outputs * weights) / d argument, as the tape computes it, for the arguments
+    in `watch` (default: all that have one).
+    """
     watch = case.floats if watch is None else watch
     with Tape() as tape:
-        arguments = [tape.watch(a) if k in watch else a for k, a in enumerate(case.arguments)]
+        arguments = [
+            tape.watch(a) if k in watch else a for k, a in enumerate(case.arguments)
+        ]
         loss = contract(list(as_tuple(case(arguments, function))), weights=weights)
     return tape.gradient(loss, [arguments[k] for k in watch])
 
 
 def check_gradient(case, seed=0):
-    """AssertionError unless the vjp agrees with the complex step in a random direction of every argument."""
+    """AssertionError unless the vjp agrees with the complex step in a random direction
+    of every argument.
+    """
     weights, random = output_weights(case, seed), np.random.default_rng(seed)
     for position, gradient in zip(case.floats, gradients(case, weights), strict=True):
         argument = case.arguments[position]
         xp = namespace(argument)
         assert gradient.shape == argument.shape
         v = xp.asarray(direction(random, argument.shape))
-        moved = as_tuple(case(case.replace(position, xp.asarray(argument + 1j * STEP * v))))
-        exact = sum(float(xp.sum(w * o.data.imag / STEP)) for w, o in zip(weights, moved, strict=True))
-        ours, scale = float(xp.sum(gradient * v)), max(float(xp.sum(xp.abs(gradient * v))), abs(exact), 1e-6)
-        assert abs(ours - exact) <= TOLERANCE * scale, f"{case}: argument {position}: vjp {ours!r}, complex step {exact!r}"
+        moved = as_tuple(
+            case(case.replace(position, xp.asarray(argument + 1j * STEP * v)))
+        )
+        exact = sum(
+            float(xp.sum(w * o.data.imag / STEP))
+            for w, o in zip(weights, moved, strict=True)
+        )
+        ours, scale = (
+            float(xp.sum(gradient * v)),
+            max(float(xp.sum(xp.abs(gradient * v))), abs(exact), 1e-6),
+        )
+        assert abs(ours - exact) <= TOLERANCE * scale, (
+            f"{case}: argument {position}: vjp {ours!r}, complex step {exact!r}"
+        )

@@ -1,4 +1,6 @@
-"""The analysis of attention: every measurement against loops, and every interference against a network that was never given the thing."""
+"""The analysis of attention: every measurement against loops, and every interference
+against a network that was never given the thing.
+"""
 
 import itertools
 import json
@@ -32,12 +34,17 @@ def released(slots=3, **setting):
 
 
 def paper(slots=3):
-    return Network(PaperRelationalMemory(INPUT, slots, head_size=4, num_heads=2, seed=2))
+    return Network(
+        PaperRelationalMemory(INPUT, slots, head_size=4, num_heads=2, seed=2)
+    )
 
 
 NETWORKS = [
     pytest.param(released, id="rmc"),
-    pytest.param(lambda: released(num_blocks=2, gate_style="memory"), id="two blocks, a gate a slot"),
+    pytest.param(
+        lambda: released(num_blocks=2, gate_style="memory"),
+        id="two blocks, a gate a slot",
+    ),
     pytest.param(lambda: released(gate_style=None), id="no gates"),
     pytest.param(lambda: released(input_rows=2), id="two input rows"),
     pytest.param(paper, id="paper"),
@@ -49,19 +56,38 @@ def questions(network, count=B, steps=T, seed=0):
     random = np.random.default_rng(seed)
     rows = () if network.core.input_rows is None else (network.core.input_rows,)
     inputs = random.standard_normal((count, steps, *rows, INPUT)).astype(np.float32)
-    kinds = {"accuracy": np.ones(count, bool), "accuracy_of_some": random.random(count) < 0.6}
-    return Questions(inputs, random.integers(steps, size=count), random.integers(CLASSES, size=count), kinds, lambda row: ("?", [{}]))
+    kinds = {
+        "accuracy": np.ones(count, bool),
+        "accuracy_of_some": random.random(count) < 0.6,
+    }
+    return Questions(
+        inputs,
+        random.integers(steps, size=count),
+        random.integers(CLASSES, size=count),
+        kinds,
+        lambda row: ("?", [{}]),
+    )
 
 
-# --- What is observed ---------------------------------------------------------------------------------------------------------------------
+# --- What is observed -----------------------------------------------------------------
 
 
 @every_network
 def test_read_step_by_step_the_network_answers_as_ever(make):
     network = make()
     inputs = questions(network).inputs
-    np.testing.assert_allclose(probes.answer(network, probes.read(network, inputs)), network(inputs).data, rtol=1e-5, atol=1e-6)
-    np.testing.assert_allclose(probes.traces(network, inputs).logits, network(inputs).data, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(
+        probes.answer(network, probes.read(network, inputs)),
+        network(inputs).data,
+        rtol=1e-5,
+        atol=1e-6,
+    )
+    np.testing.assert_allclose(
+        probes.traces(network, inputs).logits,
+        network(inputs).data,
+        rtol=1e-5,
+        atol=1e-6,
+    )
 
 
 @every_network
@@ -71,12 +97,23 @@ def test_shares_are_input_gate_times_attention_to_the_input(make):
     found = probes.shares(probes.traces(network, asked.inputs), asked.marked)
     for b in range(B):
         trace = []
-        network.core.unroll(asked.inputs[b : b + 1], network.core.initial_state(1), trace)
+        network.core.unroll(
+            asked.inputs[b : b + 1], network.core.initial_state(1), trace
+        )
         seen = trace[asked.marked[b]]
         taken = []
         for slot in range(3):
-            heard = sum(float(head[slot, 3:].sum()) for head in seen["attention"][0]) / 2
-            taken.append(heard * (float(np.mean(seen["input_gate"][0, slot])) if "input_gate" in seen else 1))
+            heard = (
+                sum(float(head[slot, 3:].sum()) for head in seen["attention"][0]) / 2
+            )
+            taken.append(
+                heard
+                * (
+                    float(np.mean(seen["input_gate"][0, slot]))
+                    if "input_gate" in seen
+                    else 1
+                )
+            )
         np.testing.assert_allclose(found[b], np.array(taken) / sum(taken), rtol=1e-4)
 
 
@@ -84,7 +121,11 @@ def test_shares_are_input_gate_times_attention_to_the_input(make):
 def test_holders_are_the_fewest_slots_with_half_of_the_intake(taken):
     taken = np.array(taken) / sum(taken)
     chosen = probes.holders(taken[None])[0]
-    enough = [k for k in range(1, len(taken) + 1) if max(sum(some) for some in itertools.combinations(taken, k)) >= 0.5 - 1e-9]
+    enough = [
+        k
+        for k in range(1, len(taken) + 1)
+        if max(sum(some) for some in itertools.combinations(taken, k)) >= 0.5 - 1e-9
+    ]
     assert chosen.sum() == enough[0] and taken[chosen].sum() >= 0.5 - 1e-9
     assert taken[chosen].min() >= taken[~chosen].max(initial=0)
 
@@ -94,34 +135,58 @@ def test_controls_are_as_many_others_where_there_are_any(slots, seed):
     held = np.random.default_rng(seed).random((50, slots)) < 0.4
     spared = probes.controls(held)
     assert not (spared & held).any()
-    np.testing.assert_array_equal(spared.sum(1), np.minimum(held.sum(1), slots - held.sum(1)))
+    np.testing.assert_array_equal(
+        spared.sum(1), np.minimum(held.sum(1), slots - held.sum(1))
+    )
     np.testing.assert_array_equal(spared, probes.controls(held))
 
 
 def test_controls_are_drawn_evenly():
     held = np.zeros((9000, 4), bool)
     held[:, 2] = True
-    np.testing.assert_allclose(probes.controls(held).mean(0), [1 / 3, 1 / 3, 0, 1 / 3], atol=0.02)
+    np.testing.assert_allclose(
+        probes.controls(held).mean(0), [1 / 3, 1 / 3, 0, 1 / 3], atol=0.02
+    )
 
 
 def in_loops(network, asked):
     """{(row of the table, place, period): mean}, number by number."""
     core, found = network.core, {}
-    held = probes.holders(probes.shares(probes.traces(network, asked.inputs), asked.marked))
+    held = probes.holders(
+        probes.shares(probes.traces(network, asked.inputs), asked.marked)
+    )
     for b in range(len(asked.marked)):
         trace = []
         core.unroll(asked.inputs[b : b + 1], core.initial_state(1), trace)
         for t, seen in enumerate(trace):
-            period = "before" if t < asked.marked[b] else "at" if t == asked.marked[b] else "after"
+            period = (
+                "before"
+                if t < asked.marked[b]
+                else "at"
+                if t == asked.marked[b]
+                else "after"
+            )
             heads, columns = seen["attention"][0], seen["attention"].shape[-1]
             for column in range(columns):
-                place = "input" if column >= core.mem_slots else "holders" if held[b, column] else "others"
+                place = (
+                    "input"
+                    if column >= core.mem_slots
+                    else "holders"
+                    if held[b, column]
+                    else "others"
+                )
                 each = [float(head[:, column].mean()) for head in heads]
-                rows = {"uniform": 1 / columns, "mean": sum(each) / len(each), **{f"head {h + 1}": w for h, w in enumerate(each)}}
+                rows = {
+                    "uniform": 1 / columns,
+                    "mean": sum(each) / len(each),
+                    **{f"head {h + 1}": w for h, w in enumerate(each)},
+                }
                 for name, w in rows.items():
                     found[name, place, period] = found.get((name, place, period), 0) + w
     when = probes.periods(asked.marked, asked.inputs.shape[1]).sum((1, 2))
-    return {key: total / when[probes.PERIODS.index(key[2])] for key, total in found.items()}
+    return {
+        key: total / when[probes.PERIODS.index(key[2])] for key, total in found.items()
+    }
 
 
 @every_network
@@ -135,27 +200,38 @@ def test_the_table_of_attention_is_that_of_the_loops(make, monkeypatch):
     for name, places in table.items():
         for place, values in places.items():
             for period, value in values.items():
-                assert value == pytest.approx(expected.get((name, place, period), 0), rel=1e-4, abs=1e-7), (name, place, period)
+                assert value == pytest.approx(
+                    expected.get((name, place, period), 0), rel=1e-4, abs=1e-7
+                ), (name, place, period)
         for period in probes.PERIODS:
-            assert sum(places[place][period] for place in probes.PLACES) == pytest.approx(1)
+            assert sum(
+                places[place][period] for place in probes.PLACES
+            ) == pytest.approx(1)
 
 
 def test_attention_to_everything_alike_is_what_the_uniform_row_says():
     network = released()
-    network.core.blocks[0]["qkv_norm"].gain.data = 0 * network.core.blocks[0]["qkv_norm"].gain.data  # queries and keys are all equal
+    network.core.blocks[0]["qkv_norm"].gain.data = (
+        0 * network.core.blocks[0]["qkv_norm"].gain.data
+    )  # queries and keys are all equal
     table = probes.analyse(network, questions(network, 20))["attention"]
     for name in "head 1", "head 2", "mean":
         for place in probes.PLACES:
-            assert table[name][place] == pytest.approx(table["uniform"][place], rel=1e-5)
+            assert table[name][place] == pytest.approx(
+                table["uniform"][place], rel=1e-5
+            )
 
 
 def test_where_nothing_was_before_or_after_there_is_no_number():
     network = released()
     table = probes.analyse(network, questions(network, steps=1))["attention"]
-    assert table["mean"]["input"]["before"] is table["mean"]["input"]["after"] is None and 0 < table["mean"]["input"]["at"] < 1
+    assert (
+        table["mean"]["input"]["before"] is table["mean"]["input"]["after"] is None
+        and 0 < table["mean"]["input"]["at"] < 1
+    )
 
 
-# --- What is cut --------------------------------------------------------------------------------------------------------------------------
+# --- What is cut ----------------------------------------------------------------------
 
 
 def masks(slots=3, rows=1, seed=0):
@@ -168,34 +244,60 @@ def masks(slots=3, rows=1, seed=0):
 def test_a_cut_forbids_what_it_says_and_nothing_else(rows):
     found, held, spared = masks(rows=rows)
     forbids = {
-        "all": lambda b, i, j: True, "slots": lambda b, i, j: j < 3, "input": lambda b, i, j: j >= 3,
-        "holders": lambda b, i, j: j < 3 and held[b, j], "controls": lambda b, i, j: j < 3 and spared[b, j],
-    }  # fmt: skip
+        "all": lambda b, i, j: True,
+        "slots": lambda b, i, j: j < 3,
+        "input": lambda b, i, j: j >= 3,
+        "holders": lambda b, i, j: j < 3 and held[b, j],
+        "controls": lambda b, i, j: j < 3 and spared[b, j],
+    }
     assert list(found) == list(forbids)
     for name, mask in found.items():
         whole = np.broadcast_to(mask, (B, 1, 3 + rows, 3 + rows))
         for b, i, j in np.ndindex(B, 3 + rows, 3 + rows):
-            assert whole[b, 0, i, j] == (i == j or not forbids[name](b, i, j)), (name, b, i, j)
+            assert whole[b, 0, i, j] == (i == j or not forbids[name](b, i, j)), (
+                name,
+                b,
+                i,
+                j,
+            )
 
 
 @pytest.mark.parametrize("blocks", [1, 2])
 @pytest.mark.parametrize("cut", ["all", "slots", "holders", "controls", None])
 def test_nothing_reaches_a_slot_from_one_that_it_may_not_hear(cut, blocks):
-    """Another row in a slot: the next memory of the others is the same bit for bit where attention to it is cut, and only there."""
+    """Another row in a slot: the next memory of the others is the same bit for bit
+    where attention to it is cut, and only there.
+    """
     core = released(num_blocks=blocks).core
     found, held, spared = masks()
     every = np.ones((B, 3), bool)
-    silent = {"all": every, "slots": every, "holders": held, "controls": spared, None: ~every}
+    silent = {
+        "all": every,
+        "slots": every,
+        "holders": held,
+        "controls": spared,
+        None: ~every,
+    }
     random = np.random.default_rng(0)
-    inputs, memory = random.standard_normal((B, INPUT)).astype(np.float32), random.standard_normal((B, 3, 8)).astype(np.float32)
+    inputs, memory = (
+        random.standard_normal((B, INPUT)).astype(np.float32),
+        random.standard_normal((B, 3, 8)).astype(np.float32),
+    )
     mask = None if cut is None else found[cut]
     for slot in range(3):
         other = memory.copy()
         other[:, slot] += 1
-        before, after = (core(inputs, state, mask=mask)[1].data for state in (memory, other))
+        before, after = (
+            core(inputs, state, mask=mask)[1].data for state in (memory, other)
+        )
         for b, listener in itertools.product(range(B), range(3)):
             same = np.array_equal(before[b, listener], after[b, listener])
-            assert same == (listener != slot and bool(silent[cut][b, slot])), (cut, b, slot, listener)
+            assert same == (listener != slot and bool(silent[cut][b, slot])), (
+                cut,
+                b,
+                slot,
+                listener,
+            )
 
 
 @pytest.mark.parametrize("blocks", [1, 2])
@@ -205,38 +307,60 @@ def test_an_input_that_no_slot_hears_changes_nothing_where_there_are_no_gates(bl
     one, other = np.zeros((B, INPUT), np.float32), np.ones((B, INPUT), np.float32)
     for cut, deaf in {"input": True, "all": True, "slots": False}.items():
         mask = masks()[0][cut]
-        assert np.array_equal(core(one, memory, mask=mask)[1].data, core(other, memory, mask=mask)[1].data) == deaf
+        assert (
+            np.array_equal(
+                core(one, memory, mask=mask)[1].data,
+                core(other, memory, mask=mask)[1].data,
+            )
+            == deaf
+        )
 
 
 def test_cuts_are_made_before_or_after_the_marked_step_and_not_at_it():
-    """One by one: each example is read with the mask at exactly these steps, and answered the same."""
+    """One by one: each example is read with the mask at exactly these steps, and
+    answered the same.
+    """
     network = released()
     asked = questions(network, 100)
     asked.inputs[...] *= 10  # so that the answers differ
-    held = probes.holders(probes.shares(probes.traces(network, asked.inputs), asked.marked))
+    held = probes.holders(
+        probes.shares(probes.traces(network, asked.inputs), asked.marked)
+    )
     right = probes._right(network, asked, held, probes.controls(held))
     cut = {key[1:]: hits for key, hits in right.items() if key[0] == "cut"}
-    assert len(cut) == 10 and all((hits != right["intact", "", ""]).any() for (name, _), hits in cut.items() if name in ("all", "input"))
+    assert len(cut) == 10 and all(
+        (hits != right["intact", "", ""]).any()
+        for (name, _), hits in cut.items()
+        if name in ("all", "input")
+    )
     for name, period in itertools.product(("all", "input"), ("before", "after")):
         mask = masks()[0][name][0]
-        for inputs, marked, target, hit in zip(asked.inputs, asked.marked, asked.targets, cut[name, period], strict=True):
+        for inputs, marked, target, hit in zip(
+            asked.inputs, asked.marked, asked.targets, cut[name, period], strict=True
+        ):
             state = network.core.initial_state(1)
             for t, x in enumerate(inputs):
                 forbidden = t < marked if period == "before" else t > marked
-                _, state = network.core(x[None], state, mask=mask if forbidden else None)
-            assert hit == (probes.answer(network, probes._arrays(state)).argmax() == target), (name, period)
+                _, state = network.core(
+                    x[None], state, mask=mask if forbidden else None
+                )
+            assert hit == (
+                probes.answer(network, probes._arrays(state)).argmax() == target
+            ), (name, period)
 
 
 def test_equations_without_a_mask_are_not_cut():
     assert probes.analyse(paper(), questions(paper()))["cut"] == {}
 
 
-# --- What is wiped ------------------------------------------------------------------------------------------------------------------------
+# --- What is wiped --------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("make", [released, paper])
 def test_a_reset_slot_is_one_that_begins_after_the_marked_step(make):
-    """With one slot, a memory that is reset has heard only what came since; and swapped ones give the answers of the sequence before."""
+    """With one slot, a memory that is reset has heard only what came since; and swapped
+    ones give the answers of the sequence before.
+    """
     network = make(slots=1)
     asked = questions(network, 40)
     asked.inputs[...] *= 10  # so that the answers differ
@@ -248,12 +372,20 @@ def test_a_reset_slot_is_one_that_begins_after_the_marked_step(make):
         for x in inputs[marked + 1 :]:
             _, state = network.core(x[None], state)
         since.append(int(probes.answer(network, probes._arrays(state)).argmax()))
-    np.testing.assert_array_equal(right["wiped", "slot 1", "reset"], since == asked.targets)
+    np.testing.assert_array_equal(
+        right["wiped", "slot 1", "reset"], since == asked.targets
+    )
     answers = network(asked.inputs).data.argmax(-1)
-    np.testing.assert_array_equal(right["wiped", "slot 1", "swapped"], np.roll(answers, 1) == asked.targets)
+    np.testing.assert_array_equal(
+        right["wiped", "slot 1", "swapped"], np.roll(answers, 1) == asked.targets
+    )
     for how in "reset", "swapped":
-        np.testing.assert_array_equal(right["wiped", "holders", how], right["wiped", "slot 1", how])
-        np.testing.assert_array_equal(right["wiped", "controls", how], right["intact", "", ""])  # there are no others
+        np.testing.assert_array_equal(
+            right["wiped", "holders", how], right["wiped", "slot 1", how]
+        )
+        np.testing.assert_array_equal(
+            right["wiped", "controls", how], right["intact", "", ""]
+        )  # there are no others
     assert (np.array(since) != answers).any() and (np.roll(answers, 1) != answers).any()
 
 
@@ -262,9 +394,13 @@ def test_only_the_named_slots_are_wiped(make):
     state = probes.read(make(), questions(make()).inputs)
     first = probes._arrays(make().core.initial_state(B))
     slots = np.random.default_rng(3).random((B, 3)) < 0.5
-    for now, begun, mixed in zip(state, first, probes.put(state, slots, first), strict=True):
+    for now, begun, mixed in zip(
+        state, first, probes.put(state, slots, first), strict=True
+    ):
         for b, slot in np.ndindex(B, 3):
-            np.testing.assert_array_equal(mixed[b, slot], (begun if slots[b, slot] else now)[b, slot])
+            np.testing.assert_array_equal(
+                mixed[b, slot], (begun if slots[b, slot] else now)[b, slot]
+            )
 
 
 @every_network
@@ -274,16 +410,26 @@ def test_accuracies_count_the_examples_of_their_kind(make, monkeypatch):
     found = probes.analyse(network, asked)
     right = network(asked.inputs).data.argmax(-1) == asked.targets
     some = asked.kinds["accuracy_of_some"]
-    assert found["intact"] == {"accuracy": right.mean(), "accuracy_of_some": right[some].mean()}
-    held = probes.holders(probes.shares(probes.traces(network, asked.inputs), asked.marked))
-    hits = probes._right(network, asked, held, probes.controls(held))["wiped", "slot 2", "reset"]
-    assert found["wiped"]["slot 2"]["reset"] == {"accuracy": hits.mean(), "accuracy_of_some": hits[some].mean()}
+    assert found["intact"] == {
+        "accuracy": right.mean(),
+        "accuracy_of_some": right[some].mean(),
+    }
+    held = probes.holders(
+        probes.shares(probes.traces(network, asked.inputs), asked.marked)
+    )
+    hits = probes._right(network, asked, held, probes.controls(held))[
+        "wiped", "slot 2", "reset"
+    ]
+    assert found["wiped"]["slot 2"]["reset"] == {
+        "accuracy": hits.mean(),
+        "accuracy_of_some": hits[some].mean(),
+    }
     assert list(found["wiped"]) == ["slot 1", "slot 2", "slot 3", "holders", "controls"]
     assert found["holders"]["mean number"] == held.sum(1).mean()
     assert json.loads(json.dumps(found, allow_nan=False)) == found
 
 
-# --- The rest -----------------------------------------------------------------------------------------------------------------------------
+# --- The rest -------------------------------------------------------------------------
 
 
 @every_network
@@ -291,7 +437,9 @@ def test_on_a_device_everything_is_as_on_the_host(make):
     host, there = make(), make().to(cupy)
     asked = questions(host, 20)
     ours, numpys = probes.analyse(there, asked), probes.analyse(host, asked)
-    assert {name: ours[name] for name in ours if name != "attention"} == {name: numpys[name] for name in numpys if name != "attention"}
+    assert {name: ours[name] for name in ours if name != "attention"} == {
+        name: numpys[name] for name in numpys if name != "attention"
+    }
     for name, places in numpys["attention"].items():
         for place, values in places.items():
             assert ours["attention"][name][place] == pytest.approx(values, rel=1e-5)
@@ -301,11 +449,16 @@ def test_the_three_cases_are_first_middle_and_last():
     network = released()
     asked = questions(network, 100)
     rows = probes.cases(asked)
-    assert asked.marked[rows].tolist() == [0, 2, 3] and asked.kinds["accuracy_of_some"][rows].all()
+    assert (
+        asked.marked[rows].tolist() == [0, 2, 3]
+        and asked.kinds["accuracy_of_some"][rows].all()
+    )
     few = asked.take(np.flatnonzero(asked.marked == 2))
     assert few.marked[probes.cases(few)].tolist() == [2]
 
 
 def test_what_has_no_slots_has_no_attention():
     assert probes.has_attention(released()) and probes.has_attention(paper())
-    assert not probes.has_attention(Network(LSTM(INPUT, 4))) and not probes.has_attention(nn.Linear(2, 2))
+    assert not probes.has_attention(
+        Network(LSTM(INPUT, 4))
+    ) and not probes.has_attention(nn.Linear(2, 2))

@@ -1,4 +1,6 @@
-"""Arrays in a file: they come back as they were, and what was cut, flipped, foreign or forged is told."""
+"""Arrays in a file: they come back as they were, and what was cut, flipped, foreign or
+forged is told.
+"""
 
 import hashlib
 import io
@@ -23,7 +25,13 @@ ARRAYS = {
     "adam.step": np.array(7),
     "carry": np.zeros((0, 5)),
 }
-STATE = {"step": 7, "rng": {"state": 2**127 + 1}, "best": 0.1 + 0.2, "rung": [3, 2], "notes": "héllo"}
+STATE = {
+    "step": 7,
+    "rng": {"state": 2**127 + 1},
+    "best": 0.1 + 0.2,
+    "rung": [3, 2],
+    "notes": "héllo",
+}
 
 
 def assert_same_arrays(left, right):
@@ -34,26 +42,50 @@ def assert_same_arrays(left, right):
         assert left[name].tobytes() == right[name].tobytes()
 
 
-names = st.text(st.characters(codec="utf-8"), min_size=1).filter(lambda name: name.isprintable() and "\\" not in name)
+names = st.text(st.characters(codec="utf-8"), min_size=1).filter(
+    lambda name: name.isprintable() and "\\" not in name
+)
 dtypes = st.sampled_from(["<f4", ">f8", "<f2", "<i8", ">i4", "u1", "?", "<c16", "<f8"])
 some_arrays = st.dictionaries(
-    names, hnp.arrays(dtypes, hnp.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=4)), max_size=4
+    names,
+    hnp.arrays(
+        dtypes, hnp.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=4)
+    ),
+    max_size=4,
 )
 
 
 @given(some_arrays)
-@example({"file": np.ones(2), "allow_pickle": np.ones(1), "a": np.zeros(1), "a.npy": np.ones(1), "sha256": np.ones(3)})
-@example({"tinyrmc.json": np.array(3), "../up": np.array(True), "/root": np.zeros((2, 0))})
+@example(
+    {
+        "file": np.ones(2),
+        "allow_pickle": np.ones(1),
+        "a": np.zeros(1),
+        "a.npy": np.ones(1),
+        "sha256": np.ones(3),
+    }
+)
+@example(
+    {"tinyrmc.json": np.array(3), "../up": np.array(True), "/root": np.zeros((2, 0))}
+)
 def test_arrays_come_back_as_they_were(arrays):
     loaded, meta = npz.unpack(npz._pack(arrays, STATE), "memory", "")
-    assert_same_arrays(loaded, {name: np.asarray(array, order="C") for name, array in arrays.items()})
+    assert_same_arrays(
+        loaded, {name: np.asarray(array, order="C") for name, array in arrays.items()}
+    )
     assert meta == STATE
-    assert all(array.flags.writeable and array.flags.c_contiguous for array in loaded.values())
+    assert all(
+        array.flags.writeable and array.flags.c_contiguous for array in loaded.values()
+    )
 
 
 def test_transposed_and_strided_arrays_keep_their_values(tmp_path):
     base = np.arange(24.0).reshape(4, 6)
-    arrays = {"transposed": base.T, "strided": base[::2, ::-3], "fortran": np.asfortranarray(base)}
+    arrays = {
+        "transposed": base.T,
+        "strided": base[::2, ::-3],
+        "fortran": np.asfortranarray(base),
+    }
     save_arrays(tmp_path / "a.npz", arrays, None)
     loaded, _ = load_arrays(tmp_path / "a.npz")
     for name in arrays:
@@ -62,17 +94,33 @@ def test_transposed_and_strided_arrays_keep_their_values(tmp_path):
 
 
 def test_json_values_come_back(tmp_path):
-    meta = {"infinite": math.inf, "tuple": (1, 2), "scalar": np.float64(0.1), "array": np.arange(2)}
+    meta = {
+        "infinite": math.inf,
+        "tuple": (1, 2),
+        "scalar": np.float64(0.1),
+        "array": np.arange(2),
+    }
     save_arrays(tmp_path / "a.npz", {}, meta)
-    assert load_arrays(tmp_path / "a.npz")[1] == {"infinite": math.inf, "tuple": [1, 2], "scalar": 0.1, "array": [0, 1]}
+    assert load_arrays(tmp_path / "a.npz")[1] == {
+        "infinite": math.inf,
+        "tuple": [1, 2],
+        "scalar": 0.1,
+        "array": [0, 1],
+    }
 
 
 def test_equal_content_gives_equal_bytes(tmp_path, monkeypatch):
     save_arrays(tmp_path / "one.npz", ARRAYS, STATE)
     monkeypatch.setattr("time.time", lambda: 2e9)
-    monkeypatch.setattr("time.localtime", lambda *seconds: (2033, 5, 18, 3, 33, 20, 2, 138, 0))
+    monkeypatch.setattr(
+        "time.localtime", lambda *seconds: (2033, 5, 18, 3, 33, 20, 2, 138, 0)
+    )
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1000000000")
-    save_arrays(tmp_path / "two.npz", {name: np.array(array, order="F") for name, array in ARRAYS.items()}, STATE)
+    save_arrays(
+        tmp_path / "two.npz",
+        {name: np.array(array, order="F") for name, array in ARRAYS.items()},
+        STATE,
+    )
     assert (tmp_path / "one.npz").read_bytes() == (tmp_path / "two.npz").read_bytes()
     with zipfile.ZipFile(tmp_path / "one.npz") as file:
         assert {info.date_time for info in file.infolist()} == {(1980, 1, 1, 0, 0, 0)}
@@ -88,7 +136,14 @@ def test_numpy_and_unzip_alone_can_read_it(tmp_path):
 
 @pytest.mark.parametrize(
     "array",
-    [np.array([{}, None]), np.array(["text"]), np.zeros(2, dtype=[("a", "f4"), ("b", "O")]), "text", None, [object()]],
+    [
+        np.array([{}, None]),
+        np.array(["text"]),
+        np.zeros(2, dtype=[("a", "f4"), ("b", "O")]),
+        "text",
+        None,
+        [object()],
+    ],
 )
 def test_what_would_need_pickle_is_refused(tmp_path, array):
     text = error_of(save_arrays, tmp_path / "a.npz", {"optimizer.m": array}, {})
@@ -102,7 +157,9 @@ def test_unusable_names_are_refused(tmp_path, name):
 
 
 def test_a_missing_or_unreadable_file_is_named(tmp_path):
-    assert f"cannot read {tmp_path / 'none.npz'}: No such file" in error_of(load_arrays, tmp_path / "none.npz")
+    assert f"cannot read {tmp_path / 'none.npz'}: No such file" in error_of(
+        load_arrays, tmp_path / "none.npz"
+    )
     assert f"cannot read {tmp_path}: " in error_of(load_arrays, tmp_path)
 
 
@@ -123,26 +180,39 @@ def test_every_bit_flip_is_detected_or_harmless():
             try:
                 arrays, state = npz.unpack(bytes(flipped), "x.npz", "get another")
             except RunError as error:
-                assert "cut short" in str(error) or "damaged" in str(error) or "not an npz" in str(error)
+                assert (
+                    "cut short" in str(error)
+                    or "damaged" in str(error)
+                    or "not an npz" in str(error)
+                )
                 assert str(error).endswith("; get another")
                 detected += 1
             else:
                 assert_same_arrays(arrays, ARRAYS)
                 assert state == STATE
-    assert detected > len(data)  # most flips hit content; the harmless ones sit in dates and attributes of the zip
+    assert (
+        detected > len(data)
+        # most flips hit content; the harmless ones sit in dates and attributes of the zip
+    )
 
 
 def test_a_wrong_byte_that_fits_its_crc_is_detected():
     """A copy repacked by a tool that computes new CRCs: only the digest can tell."""
     members = members_of(npz._pack(ARRAYS, STATE))
     members["mlp.0.weight.npy"] = members["mlp.0.weight.npy"][:-1] + b"\x01"
-    assert "damaged (its checksum" in error_of(npz.unpack, zip_of(members), "x.npz", "get another")
+    assert "damaged (its checksum" in error_of(
+        npz.unpack, zip_of(members), "x.npz", "get another"
+    )
     del members["mlp.0.weight.npy"]
-    assert "damaged (its checksum" in error_of(npz.unpack, zip_of(members), "x.npz", "get another")
+    assert "damaged (its checksum" in error_of(
+        npz.unpack, zip_of(members), "x.npz", "get another"
+    )
 
 
 def test_an_unchanged_copy_repacked_with_compression_still_loads():
-    arrays, state = npz.unpack(zip_of(members_of(npz._pack(ARRAYS, STATE)), zipfile.ZIP_DEFLATED), "x.npz", "")
+    arrays, state = npz.unpack(
+        zip_of(members_of(npz._pack(ARRAYS, STATE)), zipfile.ZIP_DEFLATED), "x.npz", ""
+    )
     assert_same_arrays(arrays, ARRAYS)
     assert state == STATE
 
@@ -151,9 +221,13 @@ def test_foreign_files_are_told_apart(tmp_path):
     np.savez(tmp_path / "foreign.npz", a=np.ones(3))
     assert "not one of tinyrmc's" in error_of(load_arrays, tmp_path / "foreign.npz")
     (tmp_path / "text.npz").write_text("weights, honestly")
-    assert "is not an npz file (17 bytes)" in error_of(load_arrays, tmp_path / "text.npz")
+    assert "is not an npz file (17 bytes)" in error_of(
+        load_arrays, tmp_path / "text.npz"
+    )
     for header in ("[]", "{", "{}", '{"format": "another", "version": 1}'):
-        assert "not one of tinyrmc's" in error_of(npz.unpack, zip_of({"tinyrmc.json": header.encode()}), "x.npz", "")
+        assert "not one of tinyrmc's" in error_of(
+            npz.unpack, zip_of({"tinyrmc.json": header.encode()}), "x.npz", ""
+        )
 
 
 def test_a_newer_format_says_upgrade(tmp_path, monkeypatch):
@@ -173,7 +247,10 @@ def test_a_forged_file_runs_no_code(tmp_path):
 
     buffer = io.BytesIO()
     np.save(buffer, np.array([Trap()], dtype=object), allow_pickle=True)
-    members = {"tinyrmc.json": members_of(npz._pack({}, {}))["tinyrmc.json"], "trap.npy": buffer.getvalue()}
+    members = {
+        "tinyrmc.json": members_of(npz._pack({}, {}))["tinyrmc.json"],
+        "trap.npy": buffer.getvalue(),
+    }
     members["sha256"] = npz._digest(members).encode()
     assert "not one of tinyrmc's" in error_of(npz.unpack, zip_of(members), "x.npz", "")
     assert not (tmp_path / "sprung").exists()
@@ -183,7 +260,10 @@ def test_the_digest_is_the_one_described():
     """An independent computation: other tools may check our files."""
     members = members_of(npz._pack(ARRAYS, STATE))
     digest = members.pop("sha256").decode()
-    text = b"".join(name.encode() + b"\n%d\n" % len(content) + content for name, content in members.items())
+    text = b"".join(
+        name.encode() + b"\n%d\n" % len(content) + content
+        for name, content in members.items()
+    )
     assert digest == hashlib.sha256(text).hexdigest()
 
 

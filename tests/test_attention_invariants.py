@@ -3,13 +3,15 @@
     from test_attention_invariants import check_attention
     check_attention(my_attention)            # my_attention(Q, K, V) -> output, in NumPy
 
-with queries Q (..., N, d_k), keys K (..., R, d_k), values V (..., R, d_v) and output (..., N, d_v): equation 1 of
-"Relational recurrent neural networks". Nothing is compared with a reference implementation. Each check states one
-property of softmax(Q K^T / sqrt(d_k)) V and raises an AssertionError that says which one failed, and on what case.
-`check_multi_head_attention` does the same for the heads of equation 2. (The tests below draw their cases with
-hypothesis, so importing this file needs the `dev` extra.)
+with queries Q (..., N, d_k), keys K (..., R, d_k), values V (..., R, d_v) and output
+(..., N, d_v): equation 1 of "Relational recurrent neural networks". Nothing is compared
+with a reference implementation. Each check states one property of softmax(Q K^T /
+sqrt(d_k)) V and raises an AssertionError that says which one failed, and on what case.
+`check_multi_head_attention` does the same for the heads of equation 2. (The tests below
+draw their cases with hypothesis, so importing this file needs the `dev` extra.)
 
-The trick that most checks use: with the identity as values, the output is the matrix of attention weights.
+The trick that most checks use: with the identity as values, the output is the matrix of
+attention weights.
 """
 
 from dataclasses import dataclass
@@ -26,7 +28,10 @@ TOLERANCE = 1e-9  # float64 throughout; the loosest check loses about 4 of its 1
 
 @dataclass(frozen=True)
 class Case:
-    """Sizes, scale and seed of one random example. Printed when a check fails, it is enough to repeat the failure."""
+    """Sizes, scale and seed of one random example.
+
+    Printed when a check fails, it is enough to repeat the failure.
+    """
 
     queries: int = 3  # N
     keys: int = 4  # R
@@ -36,10 +41,18 @@ class Case:
     seed: int = 0
 
     def arrays(self, *leading):
-        """Q (*leading, N, d_k), K (*leading, R, d_k) and V (*leading, R, d_v), normally distributed."""
+        """Q (*leading, N, d_k), K (*leading, R, d_k) and V (*leading, R, d_v), normally
+        distributed.
+        """
         random = np.random.default_rng(self.seed)
-        sizes = (self.queries, self.key_size), (self.keys, self.key_size), (self.keys, self.value_size)
-        return [self.scale * random.standard_normal((*leading, *size)) for size in sizes]
+        sizes = (
+            (self.queries, self.key_size),
+            (self.keys, self.key_size),
+            (self.keys, self.value_size),
+        )
+        return [
+            self.scale * random.standard_normal((*leading, *size)) for size in sizes
+        ]
 
     def permutation(self, size):
         return np.random.default_rng(self.seed + 1).permutation(size)
@@ -47,34 +60,50 @@ class Case:
 
 CASES = (
     Case(),
-    Case(queries=4, keys=4, key_size=4, value_size=4, seed=1),  # all sizes equal: a missing transpose runs
+    Case(
+        queries=4, keys=4, key_size=4, value_size=4, seed=1
+    ),  # all sizes equal: a missing transpose runs
     Case(queries=1, keys=1, key_size=1, value_size=1, seed=2),
     Case(queries=6, keys=2, key_size=16, value_size=3, scale=3.0, seed=3),
 )
 
 
-# The checks ----------------------------------------------------------------------------------------------------------
+# The checks ---------------------------------------------------------------------------
 
 
 def apply(attention, *arguments, case, shape):
-    """attention(*arguments), checked: it runs, its numbers are finite, its shape is right, its inputs are untouched."""
+    """attention(*arguments), checked: it runs, its numbers are finite, its shape is
+    right, its inputs are untouched.
+    """
     before = [array.copy() for array in arguments]
     try:
         with np.errstate(all="ignore"):
             result = np.asarray(attention(*arguments))
     except Exception as error:
         shapes = ", ".join(str(array.shape) for array in arguments)
-        raise AssertionError(f"the function raises {type(error).__name__} on shapes {shapes}: {error}") from error
-    assert result.shape == shape, f"the output has shape {result.shape}, expected {shape}, for {case}"
-    assert np.isfinite(result).all(), f"the output has values that are not finite, for {case}"
+        raise AssertionError(
+            f"the function raises {type(error).__name__} on shapes {shapes}: {error}"
+        ) from error
+    assert result.shape == shape, (
+        f"the output has shape {result.shape}, expected {shape}, for {case}"
+    )
+    assert np.isfinite(result).all(), (
+        f"the output has values that are not finite, for {case}"
+    )
     for array, copy in zip(arguments, before, strict=True):
-        assert np.array_equal(array, copy), "the function changes its arguments; work on copies"
+        assert np.array_equal(array, copy), (
+            "the function changes its arguments; work on copies"
+        )
     return result
 
 
 def weights_of(attention, Q, K, case):
-    """The attention weights (N, R) behind an output: with the identity as values, they are the output."""
-    return apply(attention, Q, K, np.eye(case.keys), case=case, shape=(case.queries, case.keys))
+    """The attention weights (N, R) behind an output: with the identity as values, they
+    are the output.
+    """
+    return apply(
+        attention, Q, K, np.eye(case.keys), case=case, shape=(case.queries, case.keys)
+    )
 
 
 def output_of(attention, Q, K, V, case):
@@ -91,81 +120,139 @@ def check_weights_are_a_distribution(attention, case):
     """The weights of every query are non-negative and sum to 1."""
     Q, K, _ = case.arrays()
     weights = weights_of(attention, Q, K, case)
-    assert (weights >= 0).all(), f"an attention weight is negative: {weights.min():.3g}, for {case}"
+    assert (weights >= 0).all(), (
+        f"an attention weight is negative: {weights.min():.3g}, for {case}"
+    )
     sums = weights.sum(axis=-1)
-    message = "the weights of a query must sum to 1 over the keys (softmax over the last axis)"
+    message = (
+        "the weights of a query must sum to 1 over the keys (softmax over the last "
+        "axis)"
+    )
     assert_same(sums, np.ones_like(sums), message, case)
 
 
 def check_known_weights(attention, case):
-    """Arithmetic by hand: scaled dot products log c_j, for whole numbers c_j, give weights c_j / sum(c)."""
+    """Arithmetic by hand: scaled dot products log c_j, for whole numbers c_j, give
+    weights c_j / sum(c).
+    """
     counts = np.random.default_rng(case.seed).integers(1, 10, case.keys)
     Q = np.ones((1, case.key_size))
-    K = np.outer(np.log(counts), Q) / np.sqrt(case.key_size)  # q . k_j = sqrt(d_k) log c_j
+    K = np.outer(np.log(counts), Q) / np.sqrt(
+        case.key_size
+    )  # q . k_j = sqrt(d_k) log c_j
     weights = apply(attention, Q, K, np.eye(case.keys), case=case, shape=(1, case.keys))
-    message = f"scaled dot products log {counts} must give weights {counts} / {counts.sum()}, not {weights[0].round(3)}"
+    message = (
+        f"scaled dot products log {counts} must give weights {counts} / "
+        f"{counts.sum()}, not {weights[0].round(3)}"
+    )
     assert_same(weights[0], counts / counts.sum(), message, case)
 
 
 def check_scale(attention, case):
-    """Dot products are divided by sqrt(d_k): every feature four times over is the same as queries twice as long."""
+    """Dot products are divided by sqrt(d_k): every feature four times over is the same
+    as queries twice as long.
+    """
     Q, K, V = case.arrays()
-    wide = output_of(attention, np.tile(Q, 4), np.tile(K, 4), V, case)  # 4 q.k / sqrt(4 d_k)
+    wide = output_of(
+        attention, np.tile(Q, 4), np.tile(K, 4), V, case
+    )  # 4 q.k / sqrt(4 d_k)
     twice = output_of(attention, 2 * Q, K, V, case)  # 2 q.k / sqrt(d_k)
-    assert_same(wide, twice, "the dot products must be divided by sqrt(d_k), d_k being the width of a key", case)
+    assert_same(
+        wide,
+        twice,
+        "the dot products must be divided by sqrt(d_k), d_k being the width of a key",
+        case,
+    )
 
 
 def check_permuting_slots(attention, case):
-    """Order carries no meaning: permuted queries permute the output, permuted pairs of key and value change nothing."""
+    """Order carries no meaning: permuted queries permute the output, permuted pairs of
+    key and value change nothing.
+    """
     Q, K, V = case.arrays()
     output = output_of(attention, Q, K, V, case)
     order = case.permutation(case.queries)
     permuted = output_of(attention, Q[order], K, V, case)
-    assert_same(permuted, output[order], "permuting the queries must permute the output", case)
+    assert_same(
+        permuted, output[order], "permuting the queries must permute the output", case
+    )
     order = case.permutation(case.keys)
     permuted = output_of(attention, Q, K[order], V[order], case)
-    assert_same(permuted, output, "permuting keys together with their values must change nothing", case)
+    assert_same(
+        permuted,
+        output,
+        "permuting keys together with their values must change nothing",
+        case,
+    )
 
 
 def check_shift_invariance(attention, case):
-    """Softmax depends on differences alone: one vector added to every key adds one number to a query's dot products."""
+    """Softmax depends on differences alone: one vector added to every key adds one
+    number to a query's dot products.
+    """
     Q, K, V = case.arrays()
     shift = np.random.default_rng(case.seed + 2).standard_normal(case.key_size)
     message = "adding the same vector to all keys must change nothing"
-    assert_same(output_of(attention, Q, K + shift, V, case), output_of(attention, Q, K, V, case), message, case)
+    assert_same(
+        output_of(attention, Q, K + shift, V, case),
+        output_of(attention, Q, K, V, case),
+        message,
+        case,
+    )
 
 
 def check_no_overflow(attention, case):
-    """Scaled dot products of +-1e4, whose bare exponential is infinite or zero, still give weights: here 1 and 0."""
-    logits = 1e4 * np.array([[1.0, 0.0, -1.0], [-1.0, -3.0, -2.0], [3.0, 2.0, 1.0]])  # (N, R): one query, one row each
+    """Scaled dot products of +-1e4, whose bare exponential is infinite or zero, still
+    give weights: here 1 and 0.
+    """
+    logits = 1e4 * np.array(
+        [[1.0, 0.0, -1.0], [-1.0, -3.0, -2.0], [3.0, 2.0, 1.0]]
+    )  # (N, R): one query, one row each
     K = np.sqrt(3) * np.eye(3)  # then Q K^T / sqrt(d_k) is Q
     try:
         weights = apply(attention, logits, K, np.eye(3), case=case, shape=(3, 3))
     except AssertionError as error:
-        raise AssertionError(f"logits of 1e4 overflow; subtract the largest of the row before exp ({error})") from error
-    message = "logits 1e4 apart must give weights 1 and 0; subtract the largest of the row before exp"
+        raise AssertionError(
+            "logits of 1e4 overflow; subtract the largest of the row before exp "
+            f"({error})"
+        ) from error
+    message = (
+        "logits 1e4 apart must give weights 1 and 0; subtract the largest of the row "
+        "before exp"
+    )
     assert_same(weights, np.eye(3)[[0, 0, 0]], message, case)
 
 
 def check_convex_hull(attention, case):
-    """Every output is a weighted mean of the values: within their range in each coordinate, and weights @ V."""
+    """Every output is a weighted mean of the values: within their range in each
+    coordinate, and weights @ V.
+    """
     Q, K, V = case.arrays()
     output = output_of(attention, Q, K, V, case)
     slack = TOLERANCE * max(1.0, np.max(np.abs(V)))
     inside = (output >= V.min(axis=-2) - slack) & (output <= V.max(axis=-2) + slack)
     assert inside.all(), f"an output lies outside the range of the values, for {case}"
     weights = weights_of(attention, Q, K, case)
-    assert_same(output, weights @ V, "the output must be the weights times the values", case)
+    assert_same(
+        output, weights @ V, "the output must be the weights times the values", case
+    )
 
 
 def check_batch(attention, case):
-    """A batch of B equals B single examples, and heads (B, H, N, d_k) equal B * H: leading axes never mix."""
+    """A batch of B equals B single examples, and heads (B, H, N, d_k) equal B * H:
+    leading axes never mix.
+    """
     for leading in [(3,), (2, 3)]:
         Q, K, V = case.arrays(*leading)
         together = output_of(attention, Q, K, V, case)
         for index in np.ndindex(*leading):
             alone = output_of(attention, Q[index], K[index], V[index], case)
-            assert_same(together[index], alone, f"example {index} of a batch must come out as it does alone", case)
+            assert_same(
+                together[index],
+                alone,
+                f"example {index} of a batch must come out as it does alone",
+                case,
+            )
 
 
 CHECKS = (
@@ -181,17 +268,22 @@ CHECKS = (
 
 
 def check_attention(attention, cases=CASES):
-    """All checks on all cases. Returns nothing when attention(Q, K, V) is right; AssertionError names what is not."""
+    """All checks on all cases.
+
+    Returns nothing when attention(Q, K, V) is right; AssertionError names what is not.
+    """
     for check in CHECKS:
         for case in cases:
             check(attention, case)
 
 
 def check_multi_head_attention(multi_head_attention, case=Case(), heads=3):
-    """H heads are H single heads side by side: eq 1's columns are concatenated and nothing is mixed afterwards.
+    """H heads are H single heads side by side: eq 1's columns are concatenated and
+    nothing is mixed afterwards.
 
-    multi_head_attention(M, x, W_q, W_k, W_v) -> (N, H * V), with memory M (N, F), input rows x (n, F), and for the
-    weights of all heads W_q, W_k (H, F, K) and W_v (H, F, V).
+    multi_head_attention(M, x, W_q, W_k, W_v) -> (N, H * V), with memory M (N, F), input
+    rows x (n, F), and for the weights of all heads W_q, W_k (H, F, K) and W_v (H, F,
+    V).
     """
     random = np.random.default_rng(case.seed)
     F = 6
@@ -199,13 +291,23 @@ def check_multi_head_attention(multi_head_attention, case=Case(), heads=3):
     sizes = case.key_size, case.key_size, case.value_size
     W_q, W_k, W_v = (random.standard_normal((heads, F, size)) for size in sizes)
     together = np.asarray(multi_head_attention(M, x, W_q, W_k, W_v))
-    singles = [multi_head_attention(M, x, W_q[k : k + 1], W_k[k : k + 1], W_v[k : k + 1]) for k in range(heads)]
+    singles = [
+        multi_head_attention(M, x, W_q[k : k + 1], W_k[k : k + 1], W_v[k : k + 1])
+        for k in range(heads)
+    ]
     expected = (case.queries, heads * case.value_size)
-    assert together.shape == expected, f"the output has shape {together.shape}, expected {expected}, for {case}"
-    assert_same(together, np.concatenate(singles, axis=-1), "H heads must be H single heads side by side", case)
+    assert together.shape == expected, (
+        f"the output has shape {together.shape}, expected {expected}, for {case}"
+    )
+    assert_same(
+        together,
+        np.concatenate(singles, axis=-1),
+        "H heads must be H single heads side by side",
+        case,
+    )
 
 
-# Ours holds them all -------------------------------------------------------------------------------------------------
+# Ours holds them all ------------------------------------------------------------------
 
 cases = st.builds(
     Case,
@@ -244,11 +346,13 @@ def test_equation_2_heads(case, heads):
 def test_softmax_is_shift_invariant(case, shift):
     logits, _, _ = case.arrays()
     weights = equations.softmax(np, logits)
-    np.testing.assert_allclose(equations.softmax(np, logits + shift), weights, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(
+        equations.softmax(np, logits + shift), weights, rtol=1e-9, atol=1e-12
+    )
     np.testing.assert_allclose(weights.sum(axis=-1), 1.0, rtol=1e-14)
 
 
-# Wrong ones fail, and the message says why ---------------------------------------------------------------------------
+# Wrong ones fail, and the message says why --------------------------------------------
 
 
 def softmax(x, axis=-1):
@@ -275,7 +379,10 @@ def first_batch_entry_only(Q, K, V):
 
 
 def looks_only_back(Q, K, V):
-    return softmax(np.where(np.tri(Q.shape[-2], K.shape[-2]) > 0, logits(Q, K), -np.inf)) @ V
+    return (
+        softmax(np.where(np.tri(Q.shape[-2], K.shape[-2]) > 0, logits(Q, K), -np.inf))
+        @ V
+    )
 
 
 def rounded(weights):
@@ -289,25 +396,85 @@ def divided_by_their_sum(x):
 
 WRONG = [  # function, the check that must catch it, what the message must say
     (lambda Q, K, V: softmax(Q @ np.swapaxes(K, -1, -2)) @ V, check_scale, "sqrt"),
-    (lambda Q, K, V: softmax(Q @ np.swapaxes(K, -1, -2) / Q.shape[-1]) @ V, check_scale, "sqrt"),
-    (lambda Q, K, V: softmax(logits(Q, K) * 0.5) @ V, check_known_weights, "scaled dot products"),
-    (lambda Q, K, V: softmax(-logits(Q, K)) @ V, check_known_weights, "scaled dot products"),
-    (lambda Q, K, V: rounded(softmax(logits(Q, K))) @ V, check_known_weights, "scaled dot products"),
-    (lambda Q, K, V: softmax(logits(Q, K - K.mean()) ** 2) @ V, check_shift_invariance, "same vector"),
-    (lambda Q, K, V: softmax(logits(Q, K), axis=-2) @ V, check_weights_are_a_distribution, "sum to 1"),
-    (lambda Q, K, V: np.exp(logits(Q, K)) @ V, check_weights_are_a_distribution, "sum to 1"),
-    (lambda Q, K, V: divided_by_their_sum(logits(Q, K)) @ V, check_weights_are_a_distribution, "negative"),
-    (lambda Q, K, V: softmax(Q @ K) @ V, check_permuting_slots, "raises ValueError|permuting"),
+    (
+        lambda Q, K, V: softmax(Q @ np.swapaxes(K, -1, -2) / Q.shape[-1]) @ V,
+        check_scale,
+        "sqrt",
+    ),
+    (
+        lambda Q, K, V: softmax(logits(Q, K) * 0.5) @ V,
+        check_known_weights,
+        "scaled dot products",
+    ),
+    (
+        lambda Q, K, V: softmax(-logits(Q, K)) @ V,
+        check_known_weights,
+        "scaled dot products",
+    ),
+    (
+        lambda Q, K, V: rounded(softmax(logits(Q, K))) @ V,
+        check_known_weights,
+        "scaled dot products",
+    ),
+    (
+        lambda Q, K, V: softmax(logits(Q, K - K.mean()) ** 2) @ V,
+        check_shift_invariance,
+        "same vector",
+    ),
+    (
+        lambda Q, K, V: softmax(logits(Q, K), axis=-2) @ V,
+        check_weights_are_a_distribution,
+        "sum to 1",
+    ),
+    (
+        lambda Q, K, V: np.exp(logits(Q, K)) @ V,
+        check_weights_are_a_distribution,
+        "sum to 1",
+    ),
+    (
+        lambda Q, K, V: divided_by_their_sum(logits(Q, K)) @ V,
+        check_weights_are_a_distribution,
+        "negative",
+    ),
+    (
+        lambda Q, K, V: softmax(Q @ K) @ V,
+        check_permuting_slots,
+        "raises ValueError|permuting",
+    ),
     (looks_only_back, check_permuting_slots, "permuting"),
     (no_max_shift, check_no_overflow, "largest"),
-    (lambda Q, K, V: softmax(np.clip(logits(Q, K), -30, 30)) @ V, check_no_overflow, "largest"),
-    (lambda Q, K, V: 2 * softmax(logits(Q, K)) @ V, check_convex_hull, "outside the range"),
-    (lambda Q, K, V: softmax(logits(Q, K)) @ V * np.abs(V).max(), check_convex_hull, "outside|weights times"),
-    (lambda Q, K, V: softmax(logits(Q, K)) @ np.maximum(V, 0), check_convex_hull, "weights times"),
+    (
+        lambda Q, K, V: softmax(np.clip(logits(Q, K), -30, 30)) @ V,
+        check_no_overflow,
+        "largest",
+    ),
+    (
+        lambda Q, K, V: 2 * softmax(logits(Q, K)) @ V,
+        check_convex_hull,
+        "outside the range",
+    ),
+    (
+        lambda Q, K, V: softmax(logits(Q, K)) @ V * np.abs(V).max(),
+        check_convex_hull,
+        "outside|weights times",
+    ),
+    (
+        lambda Q, K, V: softmax(logits(Q, K)) @ np.maximum(V, 0),
+        check_convex_hull,
+        "weights times",
+    ),
     (first_batch_entry_only, check_batch, "alone"),
-    (lambda Q, K, V: softmax(Q @ K.T / np.sqrt(Q.shape[-1])) @ V, check_batch, "raises ValueError"),
+    (
+        lambda Q, K, V: softmax(Q @ K.T / np.sqrt(Q.shape[-1])) @ V,
+        check_batch,
+        "raises ValueError",
+    ),
     (changes_its_input, check_convex_hull, "changes its arguments"),
-    (lambda Q, K, V: (softmax(logits(Q, K)) @ V).sum(axis=-1), check_convex_hull, "shape"),
+    (
+        lambda Q, K, V: (softmax(logits(Q, K)) @ V).sum(axis=-1),
+        check_convex_hull,
+        "shape",
+    ),
     (lambda Q, K, V: None, check_known_weights, "shape"),
 ]
 
@@ -353,7 +520,7 @@ def test_wrong_heads_are_rejected(wrong):
         check_multi_head_attention(wrong)
 
 
-# The whole core, in the released formulation -------------------------------------------------------------------------
+# The whole core, in the released formulation ------------------------------------------
 
 cores = st.fixed_dictionaries(
     {
@@ -374,7 +541,9 @@ def build(**settings):
 
 
 def inputs_for(settings, steps=1):
-    return np.random.default_rng(settings["seed"]).standard_normal((steps, BATCH, INPUT_SIZE))
+    return np.random.default_rng(settings["seed"]).standard_normal(
+        (steps, BATCH, INPUT_SIZE)
+    )
 
 
 def random_state(core, seed):
@@ -382,8 +551,12 @@ def random_state(core, seed):
 
 
 @given(cores, gate_styles)
-def test_open_forget_gate_and_shut_input_gate_keep_the_memory_exactly(settings, gate_style):
-    core = build(gate_style=gate_style, forget_bias=np.inf, input_bias=-np.inf, **settings)
+def test_open_forget_gate_and_shut_input_gate_keep_the_memory_exactly(
+    settings, gate_style
+):
+    core = build(
+        gate_style=gate_style, forget_bias=np.inf, input_bias=-np.inf, **settings
+    )
     memory = random_state(core, settings["seed"])
     output, state = core(inputs_for(settings)[0], memory)
     assert np.array_equal(state.data, memory)
@@ -407,29 +580,44 @@ def test_zero_memory_keeps_all_slots_equal_for_ever(settings, gate_style):
     core = build(gate_style=gate_style, **settings)
     inputs = inputs_for(settings, steps=4)
     shape = core.initial_state(BATCH).shape
-    assert spread(unroll(core, inputs, np.zeros(shape))) < 1e-12  # rows that start equal have no way to part
+    assert (
+        spread(unroll(core, inputs, np.zeros(shape))) < 1e-12
+    )  # rows that start equal have no way to part
 
 
 @given(cores, gate_styles)
 def test_the_initial_state_tells_slots_apart(settings, gate_style):
     core = build(gate_style=gate_style, **settings)
-    assert spread(unroll(core, inputs_for(settings, steps=4), core.initial_state(BATCH))) > 1e-3
+    assert (
+        spread(unroll(core, inputs_for(settings, steps=4), core.initial_state(BATCH)))
+        > 1e-3
+    )
 
 
 @given(cores, st.sampled_from(["unit", "memory", None]))
-def test_the_number_of_parameters_does_not_depend_on_the_number_of_slots(settings, gate_style):
+def test_the_number_of_parameters_does_not_depend_on_the_number_of_slots(
+    settings, gate_style
+):
     def shapes(mem_slots):
         core = build(gate_style=gate_style, **{**settings, "mem_slots": mem_slots})
-        return {name: parameter.data.shape for name, parameter in core.named_parameters()}
+        return {
+            name: parameter.data.shape for name, parameter in core.named_parameters()
+        }
 
     assert shapes(1) == shapes(settings["mem_slots"]) == shapes(20)
 
 
 @given(cores, gate_styles, st.sampled_from([1.0, 1e3]))
-def test_gates_lie_between_0_and_1_and_attention_is_a_distribution(settings, gate_style, scale):
+def test_gates_lie_between_0_and_1_and_attention_is_a_distribution(
+    settings, gate_style, scale
+):
     core = build(gate_style=gate_style, **settings)
     trace = []
-    _, state = core(scale * inputs_for(settings)[0], random_state(core, settings["seed"]), trace=trace)
+    _, state = core(
+        scale * inputs_for(settings)[0],
+        random_state(core, settings["seed"]),
+        trace=trace,
+    )
     (record,) = trace
     N, F = settings["mem_slots"], settings["num_heads"] * settings["head_size"]
     for name in ("input_gate", "forget_gate"):
@@ -442,13 +630,17 @@ def test_gates_lie_between_0_and_1_and_attention_is_a_distribution(settings, gat
 
 
 @given(cores, gate_styles)
-def test_permuting_the_slots_of_the_memory_permutes_the_next_memory(settings, gate_style):
+def test_permuting_the_slots_of_the_memory_permutes_the_next_memory(
+    settings, gate_style
+):
     core = build(gate_style=gate_style, **settings)
     memory, x = random_state(core, settings["seed"]), inputs_for(settings)[0]
     order = np.random.default_rng(settings["seed"]).permutation(settings["mem_slots"])
     _, state = core(x, memory)
     _, permuted = core(x, memory[:, order])
-    np.testing.assert_allclose(permuted.data, state.data[:, order], rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose(
+        permuted.data, state.data[:, order], rtol=1e-10, atol=1e-12
+    )
 
 
 @given(cores, gate_styles)
@@ -458,4 +650,6 @@ def test_a_batch_is_its_examples_one_by_one(settings, gate_style):
     _, together = core(x, memory)
     for b in range(BATCH):
         _, alone = core(x[b : b + 1], memory[b : b + 1])
-        np.testing.assert_allclose(alone.data[0], together.data[b], rtol=1e-10, atol=1e-12)
+        np.testing.assert_allclose(
+            alone.data[0], together.data[b], rtol=1e-10, atol=1e-12
+        )

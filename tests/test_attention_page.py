@@ -1,4 +1,6 @@
-"""`python -m tinyrmc.plot attention`: what it prints and writes, its page in a real browser, and what it says when it cannot."""
+"""`python -m tinyrmc.plot attention`: what it prints and writes, its page in a real
+browser, and what it says when it cannot.
+"""
 
 import dataclasses
 import html
@@ -23,23 +25,54 @@ from tinyrmc.training.discovery import load_task
 from tinyrmc.training.task import Task
 from tinyrmc.training.trainer import Trainer
 
-TRAINED = Path(__file__).resolve().parent.parent / "chapters" / "assets" / "nth_farthest_4x4.npz"
-PICTURES = ["attention.png", "attention_gates.png", "attention_measured.png", "attention_tests.png"]
+TRAINED = (
+    Path(__file__).resolve().parent.parent
+    / "chapters"
+    / "assets"
+    / "nth_farthest_4x4.npz"
+)
+PICTURES = [
+    "attention.png",
+    "attention_gates.png",
+    "attention_measured.png",
+    "attention_tests.png",
+]
 nth_farthest = load_task("nth_farthest")
 
 
 @pytest.fixture(scope="module")
 def drawn(tmp_path_factory):
-    """(folder, what was printed) after one call with everything, of the trained network, over few sequences."""
+    """(folder, what was printed) after one call with everything, of the trained
+    network, over few sequences.
+    """
     folder = tmp_path_factory.mktemp("drawn")
-    words = ["attention", TRAINED, "--out", folder, "--html", folder / "page.html", "--sequences", 300]
-    done = subprocess.run([sys.executable, "-m", "tinyrmc.plot", *map(str, words)], capture_output=True, text=True, timeout=300, cwd=folder)
+    words = [
+        "attention",
+        TRAINED,
+        "--out",
+        folder,
+        "--html",
+        folder / "page.html",
+        "--sequences",
+        300,
+    ]
+    done = subprocess.run(
+        [sys.executable, "-m", "tinyrmc.plot", *map(str, words)],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        cwd=folder,
+    )
     assert done.returncode == 0, done.stderr
-    assert done.stderr == "nth_farthest quick, seed 0, step 12,000: measuring over 300 held-out sequences\n"
+    assert (
+        done.stderr
+        == "nth_farthest quick, seed 0, step 12,000: measuring over 300 held-out "
+        "sequences\n"
+    )
     return folder, done.stdout
 
 
-# --- What is printed and kept -------------------------------------------------------------------------------------------------------------
+# --- What is printed and kept ---------------------------------------------------------
 
 
 def test_it_names_what_it_wrote_and_writes_no_more(drawn):
@@ -56,32 +89,49 @@ def test_the_json_is_the_analysis_and_the_table_shows_it(drawn):
     task, _, state = open_checkpoint(TRAINED)
     found = probes.analyse(load(TRAINED), probes.held_out(task, 300))
     assert {name: kept[name] for name in found} == found
-    assert kept["floors"] == task.references() and kept["run"] == {**state["run"], "step": state["step"]}
+    assert kept["floors"] == task.references() and kept["run"] == {
+        **state["run"],
+        "step": state["step"],
+    }
     lines = [re.split(r" {2,}", line.strip()) for line in printed.splitlines()]
 
     def shown(values):
         return [f"{100 * value:.1f} %" for value in values]
 
     mean = found["attention"]["mean"]
-    assert ["mean", *shown(mean[place][period] for place in probes.PLACES for period in probes.PERIODS)] in lines
+    assert [
+        "mean",
+        *shown(
+            mean[place][period] for place in probes.PLACES for period in probes.PERIODS
+        ),
+    ] in lines
     metrics = list(found["intact"])
     for test, columns in ("wiped", ("reset", "swapped")), ("cut", ("before", "after")):
         row = found[test]["holders"]
         numbers = shown(row[column][metric] for metric in metrics for column in columns)
         assert ["the slots that took in the reference", *numbers] in lines
-    assert ["nothing", *shown(found["intact"][metric] for metric in metrics for _ in range(2))] in lines
+    assert [
+        "nothing",
+        *shown(found["intact"][metric] for metric in metrics for _ in range(2)),
+    ] in lines
     assert ["(only the self query)", "50.0 %", "50.0 %", "33.3 %", "33.3 %"] in lines
 
 
 def test_taking_the_reference_away_does_more_than_taking_as_many_others(drawn):
-    """What the definition of holders is worth, on a network that knows the task: and wiping changes what it says."""
+    """What the definition of holders is worth, on a network that knows the task: and
+    wiping changes what it says.
+    """
     found = json.loads((drawn[0] / "attention.json").read_text())
     intact = found["intact"]["accuracy_without_self"]
     assert intact > 0.85
     for row in found["wiped"].values():
         assert row["reset"]["accuracy_without_self"] < intact
     deaf = found["cut"]["all"]["after"]["accuracy_without_self"]
-    assert deaf < found["cut"]["controls"]["after"]["accuracy_without_self"] <= intact + 0.02
+    assert (
+        deaf
+        < found["cut"]["controls"]["after"]["accuracy_without_self"]
+        <= intact + 0.02
+    )
 
 
 def test_questions_and_steps_in_words():
@@ -90,52 +140,103 @@ def test_questions_and_steps_in_words():
     asked = task.questions(batch)
     for row in range(50):
         question, steps = asked.describe(row)
-        words = re.fullmatch(r"Which vector is number (\d) of 0 to 3 in distance from vector (\d), the nearest first\?", question)
+        words = re.fullmatch(
+            r"Which vector is number (\d) of 0 to 3 in distance from vector (\d), "
+            r"the nearest first\?",
+            question,
+        )
         n, m = map(int, words.groups())
         (right,) = (step for step in steps if step["number"] == n)
         assert right["label"] == asked.targets[row]
-        assert steps[asked.marked[row]]["label"] == m and steps[asked.marked[row]][f"distance from {m}"] == 0
+        assert (
+            steps[asked.marked[row]]["label"] == m
+            and steps[asked.marked[row]][f"distance from {m}"] == 0
+        )
         reference = np.array(steps[asked.marked[row]]["vector"])
         for step in steps:
-            assert step[f"distance from {m}"] == pytest.approx(np.linalg.norm(step["vector"] - reference), rel=1e-5, abs=1e-7)
+            assert step[f"distance from {m}"] == pytest.approx(
+                np.linalg.norm(step["vector"] - reference), rel=1e-5, abs=1e-7
+            )
     assert (asked.kinds["accuracy_without_self"] == ~batch["is_self"]).all()
 
 
 def test_counted_from_the_farthest_the_numbers_turn_round():
-    config = dataclasses.replace(nth_farthest.QUICK, data=dataclasses.replace(nth_farthest.QUICK.data, count_from="farthest"))
-    asked = nth_farthest.Task(config).questions(nth_farthest.Task(config).draw(np.random.default_rng(0), 20))
+    config = dataclasses.replace(
+        nth_farthest.QUICK,
+        data=dataclasses.replace(nth_farthest.QUICK.data, count_from="farthest"),
+    )
+    asked = nth_farthest.Task(config).questions(
+        nth_farthest.Task(config).draw(np.random.default_rng(0), 20)
+    )
     for row in range(20):
         question, steps = asked.describe(row)
         n = int(re.search(r"number (\d) of 0 to 3 .* the farthest first", question)[1])
-        assert [step["label"] for step in steps if step["number"] == n] == [asked.targets[row]]
+        assert [step["label"] for step in steps if step["number"] == n] == [
+            asked.targets[row]
+        ]
 
 
-@pytest.mark.parametrize("model", [{"core": "rmc_paper", "mem_slots": 2}, {"gate_style": "none", "mem_slots": 1, "num_heads": 1}])
+@pytest.mark.parametrize(
+    "model",
+    [
+        {"core": "rmc_paper", "mem_slots": 2},
+        {"gate_style": "none", "mem_slots": 1, "num_heads": 1},
+    ],
+)
 def test_memories_without_a_mask_gates_or_a_second_slot(model, tmp_path):
-    """What cannot be had is left out: cuts where no mask is taken, gates where there are none, other slots where there is one."""
-    config = dataclasses.replace(nth_farthest.QUICK, model=dataclasses.replace(nth_farthest.QUICK.model, head_size=2, **model))
+    """What cannot be had is left out: cuts where no mask is taken, gates where there
+    are none, other slots where there is one.
+    """
+    config = dataclasses.replace(
+        nth_farthest.QUICK,
+        model=dataclasses.replace(nth_farthest.QUICK.model, head_size=2, **model),
+    )
     task = nth_farthest.Task(config)
     network, shown = task.build(np.random.SeedSequence(0)), probes.held_out(task, 40)
-    found, looked = probes.analyse(network, shown), attention.look(network, shown.take(probes.cases(shown)))
-    paths = [*attention.draw_maps(*looked, tmp_path), *attention.draw_gates(*looked, tmp_path)]
+    found, looked = (
+        probes.analyse(network, shown),
+        attention.look(network, shown.take(probes.cases(shown))),
+    )
+    paths = [
+        *attention.draw_maps(*looked, tmp_path),
+        *attention.draw_gates(*looked, tmp_path),
+    ]
     paths += attention.draw_measures(found, task.references(), tmp_path)
-    assert [path.name for path in paths] == [name for name in PICTURES if name != "attention_gates.png" or "gate_style" not in model]
+    assert [path.name for path in paths] == [
+        name
+        for name in PICTURES
+        if name != "attention_gates.png" or "gate_style" not in model
+    ]
     described = attention.tables(found, task.references())
     assert len(described) == (2 if "core" in model else 3)
     data = page_data(attention.page("t", looked, described))
-    assert list(data["examples"][0]["gates"]) == ([] if "gate_style" in model else ["input", "forget"])
+    assert list(data["examples"][0]["gates"]) == (
+        [] if "gate_style" in model else ["input", "forget"]
+    )
 
 
-# --- Words that cannot be -----------------------------------------------------------------------------------------------------------------
+# --- Words that cannot be -------------------------------------------------------------
 
 
 @pytest.fixture
 def lstm(tmp_path):
-    config = dataclasses.replace(nth_farthest.QUICK, model=dataclasses.replace(nth_farthest.QUICK.model, core="lstm", hidden_size=3))
+    config = dataclasses.replace(
+        nth_farthest.QUICK,
+        model=dataclasses.replace(nth_farthest.QUICK.model, core="lstm", hidden_size=3),
+    )
     task = nth_farthest.Task(config)
     trainer = Trainer(task, seed=0)
-    run = {"task": "nth_farthest", "preset": "quick", "seed": 0, "config": dataclasses.asdict(config)}
-    save_arrays(tmp_path / "lstm.npz", trainer.arrays(), {"run": run, "step": 0, "task": task.state()})
+    run = {
+        "task": "nth_farthest",
+        "preset": "quick",
+        "seed": 0,
+        "config": dataclasses.asdict(config),
+    }
+    save_arrays(
+        tmp_path / "lstm.npz",
+        trainer.arrays(),
+        {"run": run, "step": 0, "task": task.state()},
+    )
     return tmp_path / "lstm.npz"
 
 
@@ -144,16 +245,29 @@ def lstm(tmp_path):
     [
         ([], "RUN"),
         (["nowhere.npz"], "nowhere.npz"),
-        (["lstm.npz"], "lstm.npz has no attention to draw: its core, LSTM, has no slots that attend; give one of rmc or rmc_paper"),
+        (
+            ["lstm.npz"],
+            "lstm.npz has no attention to draw: its core, LSTM, has no slots that "
+            "attend; give one of rmc or rmc_paper",
+        ),
         ([TRAINED, "--sequences", "1"], "--sequences must be at least 2, not 1"),
         ([TRAINED, "--sequences", "many"], "--sequences"),
         ([TRAINED, "--out", "nowhere"], "--out nowhere is not a folder; make it first"),
-        ([TRAINED, "--html", "page.png"], "--html page.png: give a file name that ends in .html"),
-        ([TRAINED, "--html", "no/page.html"], "--html no/page.html: give a file name that ends in .html, in a folder that exists"),
+        (
+            [TRAINED, "--html", "page.png"],
+            "--html page.png: give a file name that ends in .html",
+        ),
+        (
+            [TRAINED, "--html", "no/page.html"],
+            "--html no/page.html: give a file name that ends in .html, in a folder "
+            "that exists",
+        ),
         ([TRAINED, "--nonsense"], "--nonsense"),
     ],
 )
-def test_bad_words_get_one_line_and_write_nothing(words, says, lstm, tmp_path, monkeypatch, capsys):
+def test_bad_words_get_one_line_and_write_nothing(
+    words, says, lstm, tmp_path, monkeypatch, capsys
+):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(SystemExit) as caught:
         run_main(lambda: plot.main(["attention", *map(str, words)]))
@@ -164,9 +278,15 @@ def test_bad_words_get_one_line_and_write_nothing(words, says, lstm, tmp_path, m
 
 
 @pytest.mark.parametrize("of_run", [False, True])
-def test_pictures_of_a_file_go_to_its_run_or_to_a_folder_named_after_it(of_run, tmp_path, monkeypatch, capsys):
+def test_pictures_of_a_file_go_to_its_run_or_to_a_folder_named_after_it(
+    of_run, tmp_path, monkeypatch, capsys
+):
     monkeypatch.chdir(tmp_path)
-    network, folder = (Path("one/checkpoint.npz"), Path("one")) if of_run else (TRAINED, Path("runs/nth_farthest_4x4-attention"))
+    network, folder = (
+        (Path("one/checkpoint.npz"), Path("one"))
+        if of_run
+        else (TRAINED, Path("runs/nth_farthest_4x4-attention"))
+    )
     if of_run:
         folder.mkdir()
         shutil.copy(TRAINED, network)
@@ -175,45 +295,69 @@ def test_pictures_of_a_file_go_to_its_run_or_to_a_folder_named_after_it(of_run, 
     for _ in range(2):  # what is there is replaced
         assert plot.main(["attention", str(network), "--sequences", "20"]) == 0
         paths = [folder / name for name in [*PICTURES, "attention.json"]]
-        assert capsys.readouterr().out.splitlines()[-len(paths) :] == list(map(str, paths))
-        assert {path for path in tmp_path.rglob("*") if path.is_file()} == before | {tmp_path / path for path in paths}
+        assert capsys.readouterr().out.splitlines()[-len(paths) :] == list(
+            map(str, paths)
+        )
+        assert {path for path in tmp_path.rglob("*") if path.is_file()} == before | {
+            tmp_path / path for path in paths
+        }
 
 
-def test_a_task_that_says_nothing_about_its_questions_is_told(monkeypatch, tmp_path, capsys):
+def test_a_task_that_says_nothing_about_its_questions_is_told(
+    monkeypatch, tmp_path, capsys
+):
     monkeypatch.setattr(nth_farthest.Task, "questions", Task.questions)
     with pytest.raises(SystemExit) as caught:
         run_main(lambda: plot.main(["attention", str(TRAINED), "--out", str(tmp_path)]))
     err = capsys.readouterr().err
     assert caught.value.code == 2 and err == (
-        f"error: {TRAINED} is a run of 'nth_farthest', whose attention cannot be analysed: the task does not say what its examples ask "
+        f"error: {TRAINED} is a run of 'nth_farthest', whose attention cannot be "
+        "analysed: the task does not say what its examples ask "
         "(Task.questions)\n"
     )
     assert not list(tmp_path.iterdir())
 
 
-# --- The page as text ---------------------------------------------------------------------------------------------------------------------
+# --- The page as text -----------------------------------------------------------------
 
 
 def test_the_page_is_small_and_asks_nobody_for_anything(drawn):
     page = (drawn[0] / "page.html").read_text(encoding="utf-8")
     assert len(page.encode()) < 1_500_000
     assert "default-src 'none'" in page
-    assert not re.search(r"https?:|\bsrc=|\bhref=|url\(|@import|\bimport\b|fetch\(|XMLHttpRequest|WebSocket", page)
+    assert not re.search(
+        r"https?:|\bsrc=|\bhref=|url\(|@import|\bimport\b|fetch\(|XMLHttpRequest|WebSocket",
+        page,
+    )
 
 
 def test_the_largest_network_of_the_task_still_fits():
-    """8 vectors, 8 slots of 8 heads; and 16 slots of 16 heads, where fewer examples are kept."""
+    """8 vectors, 8 slots of 8 heads; and 16 slots of 16 heads, where fewer examples are
+    kept.
+    """
     for slots, heads in (8, 8), (16, 16):
-        data = dataclasses.replace(nth_farthest.QUICK.data, objects=8, dimensions=32, rungs=())
-        model = dataclasses.replace(nth_farthest.QUICK.model, mem_slots=slots, num_heads=heads, head_size=2)
-        task = nth_farthest.Task(dataclasses.replace(nth_farthest.QUICK, data=data, model=model))
+        data = dataclasses.replace(
+            nth_farthest.QUICK.data, objects=8, dimensions=32, rungs=()
+        )
+        model = dataclasses.replace(
+            nth_farthest.QUICK.model, mem_slots=slots, num_heads=heads, head_size=2
+        )
+        task = nth_farthest.Task(
+            dataclasses.replace(nth_farthest.QUICK, data=data, model=model)
+        )
         shown = probes.held_out(task, 40)
-        page = attention.page("t", attention.look(task.build(np.random.SeedSequence(0)), shown), [])
+        page = attention.page(
+            "t", attention.look(task.build(np.random.SeedSequence(0)), shown), []
+        )
         assert 100_000 < len(page.encode()) < 1_500_000
 
 
 def page_data(page):
-    return json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)[1])
+    return json.loads(
+        re.search(
+            r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL
+        )[1]
+    )
 
 
 def test_words_of_a_task_cannot_end_the_script():
@@ -221,8 +365,14 @@ def test_words_of_a_task_cannot_end_the_script():
     shown = probes.held_out(task, 3)
     bad = "</script><script>alert(1)</script> <!-- DATA"
     shown = dataclasses.replace(shown, describe=lambda row: (bad, [{bad: bad}] * 4))
-    data = page_data(attention.page(bad, attention.look(restore_model(task, arrays, state), shown), []))
-    assert data["title"] == bad == data["examples"][2]["question"] and data["examples"][2]["items"][1] == {bad: bad}
+    data = page_data(
+        attention.page(
+            bad, attention.look(restore_model(task, arrays, state), shown), []
+        )
+    )
+    assert data["title"] == bad == data["examples"][2]["question"] and data["examples"][
+        2
+    ]["items"][1] == {bad: bad}
 
 
 def test_the_page_holds_the_cases_first_and_wrong_answers_too(drawn):
@@ -238,10 +388,13 @@ def test_the_page_holds_the_cases_first_and_wrong_answers_too(drawn):
     assert len(data["tables"]) == 3
 
 
-# --- The page in a browser ----------------------------------------------------------------------------------------------------------------
+# --- The page in a browser ------------------------------------------------------------
+
 
 class Reader(html.parser.HTMLParser):
-    """The text of each element that has an id, by id; and of the cells of tables, by the table's id, row by row."""
+    """The text of each element that has an id, by id; and of the cells of tables, by
+    the table's id, row by row.
+    """
 
     def __init__(self, text):
         super().__init__()
@@ -253,7 +406,9 @@ class Reader(html.parser.HTMLParser):
             return
         attributes = dict(attributes)
         self.open.append((tag, attributes.get("id")))
-        table = next((name for kind, name in reversed(self.open) if kind == "table"), None)
+        table = next(
+            (name for kind, name in reversed(self.open) if kind == "table"), None
+        )
         if tag == "tr":
             self.tables.setdefault(table, []).append([])
         if tag in ("td", "th"):
@@ -275,10 +430,18 @@ class Reader(html.parser.HTMLParser):
 
 
 def opened(window, page, fragment=""):
-    """(the page as it stands after its script, what the browser said, the addresses it asked for) for an address with a fragment."""
-    window.open("about:blank")  # or only the fragment would be new, and nothing be loaded
+    """(the page as it stands after its script, what the browser said, the addresses it
+    asked for) for an address with a fragment.
+    """
+    window.open(
+        "about:blank"
+    )  # or only the fragment would be new, and nothing be loaded
     window.open(f"{page.as_uri()}#{fragment}")
-    asked = [request for request in window.requests if not request.startswith(("file:", "data:"))]
+    asked = [
+        request
+        for request in window.requests
+        if not request.startswith(("file:", "data:"))
+    ]
     return window.run("document.documentElement.outerHTML"), window.complaints, asked
 
 
@@ -292,35 +455,62 @@ def opened(window, page, fragment=""):
         ("time=99&head=0&example=x", 0, 3, None),  # there are four steps
     ],
 )
-def test_the_page_shows_what_the_network_did(window, drawn, fragment, example, time, head):
+def test_the_page_shows_what_the_network_did(
+    window, drawn, fragment, example, time, head
+):
     page = drawn[0] / "page.html"
     window.size(1280, 1000)
     dom, said, asked = opened(window, page, fragment)
     assert said == [] and asked == []
     task, arrays, state = open_checkpoint(TRAINED)
-    model, shown = restore_model(task, arrays, state), probes.held_out(task, attention.SHOWN)
+    model, shown = (
+        restore_model(task, arrays, state),
+        probes.held_out(task, attention.SHOWN),
+    )
     rows = attention._to_show(model, shown)
     asked, seen, _ = attention.look(model, shown.take(rows))
     question, steps = asked.describe(example)
     reader = Reader(dom)
     assert reader.texts["question"] == question
     answer, target = seen.logits[example].argmax(), asked.targets[example]
-    assert reader.texts["answer"] == f"Answer {answer}, right." if answer == target else f"Answer {answer}, wrong, it is {target}."
+    assert (
+        reader.texts["answer"] == f"Answer {answer}, right."
+        if answer == target
+        else f"Answer {answer}, wrong, it is {target}."
+    )
     weights = seen.attention[example, time]
     weights = weights.mean(0) if head is None else weights[head]
     matrix = reader.tables["matrix"]
     assert matrix[0] == ["", "slot 1", "slot 2", "slot 3", "slot 4", "input"]
     assert [row[0] for row in matrix[1:]] == ["slot 1", "slot 2", "slot 3", "slot 4"]
-    np.testing.assert_allclose(np.array([row[1:] for row in matrix[1:]], float), 100 * weights, atol=0.8)
+    np.testing.assert_allclose(
+        np.array([row[1:] for row in matrix[1:]], float), 100 * weights, atol=0.8
+    )
     chances = np.exp(seen.logits[example]) / np.exp(seen.logits[example]).sum()
-    assert [row[1] for row in reader.tables["probabilities"][1:]] == [f"{100 * chance:.1f} %" for chance in np.round(chances, 4)]
+    assert [row[1] for row in reader.tables["probabilities"][1:]] == [
+        f"{100 * chance:.1f} %" for chance in np.round(chances, 4)
+    ]
     items = reader.tables["items"][1:]
     assert [int(row[1]) for row in items] == [step["label"] for step in steps]
     distance = next(name for name in steps[0] if name.startswith("distance"))
-    np.testing.assert_allclose([float(row[3]) for row in items], [step[distance] for step in steps], atol=0.006)
-    assert [row[0] for row in items] == [f"{t + 1} reference" if t == asked.marked[example] else f"{t + 1}" for t in range(4)]
-    gates = re.findall(r"slot \d+input ([\d.]+), forget ([\d.]+)", re.sub(r"\s*<[^>]*>\s*", "", dom.partition('id="gates"')[2]))
-    expected = [[gate[example, time, slot].mean() for gate in (seen.input_gate, seen.forget_gate)] for slot in range(4)]
+    np.testing.assert_allclose(
+        [float(row[3]) for row in items], [step[distance] for step in steps], atol=0.006
+    )
+    assert [row[0] for row in items] == [
+        f"{t + 1} reference" if t == asked.marked[example] else f"{t + 1}"
+        for t in range(4)
+    ]
+    gates = re.findall(
+        r"slot \d+input ([\d.]+), forget ([\d.]+)",
+        re.sub(r"\s*<[^>]*>\s*", "", dom.partition('id="gates"')[2]),
+    )
+    expected = [
+        [
+            gate[example, time, slot].mean()
+            for gate in (seen.input_gate, seen.forget_gate)
+        ]
+        for slot in range(4)
+    ]
     np.testing.assert_allclose(np.array(gates, float), expected, atol=0.006)
 
 
@@ -328,7 +518,9 @@ def with_script(drawn, tmp_path, script):
     """A copy of the page with one more script at its end."""
     page = tmp_path / "page.html"
     text = (drawn[0] / "page.html").read_text(encoding="utf-8")
-    page.write_text(text.replace("</body>", f"<script>{script}</script></body>"), encoding="utf-8")
+    page.write_text(
+        text.replace("</body>", f"<script>{script}</script></body>"), encoding="utf-8"
+    )
     return page
 
 
@@ -348,7 +540,9 @@ location.hash = "example=1&time=2&head=mean";
 """
     window.size(1280, 1000)
     _, said, _ = opened(window, with_script(drawn, tmp_path, script), "head=1")
-    assert json.loads(window.until("document.title.startsWith('[') && document.title")) == [
+    assert json.loads(
+        window.until("document.title.startsWith('[') && document.title")
+    ) == [
         "#example=1&time=3&head=1 | head 1, step 3 | 3 | 1",
         "#example=1&time=3&head=mean | mean of all heads, step 3 | 3 | 9",
         "#example=4&time=3&head=mean | mean of all heads, step 3 | 3 | 9",
@@ -362,8 +556,13 @@ location.hash = "example=1&time=2&head=mean";
 def test_an_error_on_the_page_would_be_noticed(window, drawn, tmp_path):
     _, said, _ = opened(window, with_script(drawn, tmp_path, "nowhere();"))
     assert len(said) == 1 and "nowhere is not defined" in said[0]
-    _, said, _ = opened(window, with_script(drawn, tmp_path, "new Image().src = 'http://127.0.0.1:9/x';"))
-    assert any("Content Security Policy" in line for line in said)  # and could not get through
+    _, said, _ = opened(
+        window,
+        with_script(drawn, tmp_path, "new Image().src = 'http://127.0.0.1:9/x';"),
+    )
+    assert any(
+        "Content Security Policy" in line for line in said
+    )  # and could not get through
 
 
 @browser.needed
@@ -371,5 +570,12 @@ def test_it_fits_a_phone_and_can_be_photographed(window, drawn):
     """On 400 pixels nothing makes the page itself wider than the screen."""
     window.size(400, 800)
     _, said, _ = opened(window, drawn[0] / "page.html", "example=1")
-    assert said == [] and window.run("document.documentElement.scrollWidth - document.documentElement.clientWidth") == 0
+    assert (
+        said == []
+        and window.run(
+            "document.documentElement.scrollWidth - "
+            "document.documentElement.clientWidth"
+        )
+        == 0
+    )
     assert window.picture().startswith(b"\x89PNG")

@@ -1,4 +1,6 @@
-"""Which library an array belongs to, the one door for GEMMs, and that importing tinyrmc imports NumPy alone."""
+"""Which library an array belongs to, the one door for GEMMs, and that importing tinyrmc
+imports NumPy alone.
+"""
 
 import os
 import subprocess
@@ -34,7 +36,9 @@ def test_namespace_of_numpy_arrays_and_their_subclasses(registry, tmp_path):
 @pytest.mark.parametrize("value", [1.0, [1.0], None, np.float64(1.0), "a"], ids=repr)
 def test_namespace_of_anything_else_is_refused(value):
     with pytest.raises(
-        TypeError, match=rf"{type(value).__name__} is not an array; pass a NumPy or CuPy array, a Tensor or a Python number"
+        TypeError,
+        match=rf"{type(value).__name__} is not an array; pass a NumPy or CuPy array, a "
+        r"Tensor or a Python number",
     ):
         backend.namespace(value)
 
@@ -74,18 +78,30 @@ def test_a_registered_backend_computes_with_its_own_functions(registry):
         loss = p.sum(p.tanh(x))
     assert tape.gradient(loss, x).shape == (3,)
     assert calls[:2] == ["tanh", "sum"]
-    with pytest.raises(TypeError, match="add: argument 1 is a numpy array among other ones; move it first"):
+    with pytest.raises(
+        TypeError,
+        match="add: argument 1 is a numpy array among other ones; move it first",
+    ):
         p.add(a, np.ones(3))
 
 
 @pytest.mark.parametrize(
-    ("a", "b"), [((3, 4), (4, 2)), ((5, 3, 4), (4, 2)), ((5, 6, 3, 4), (4, 2)), ((5, 3, 4), (5, 4, 2)), ((3, 4), (5, 4, 2))]
+    ("a", "b"),
+    [
+        ((3, 4), (4, 2)),
+        ((5, 3, 4), (4, 2)),
+        ((5, 6, 3, 4), (4, 2)),
+        ((5, 3, 4), (5, 4, 2)),
+        ((3, 4), (5, 4, 2)),
+    ],
 )
 def test_gemm_is_matmul(a, b):
     random = np.random.default_rng(0)
     a, b = random.standard_normal(a), random.standard_normal(b)
     for left in a, np.flip(np.flip(a).copy()), np.asfortranarray(a):
-        np.testing.assert_allclose(backend.gemm(left, b), np.matmul(a, b), rtol=1e-13, atol=1e-14)
+        np.testing.assert_allclose(
+            backend.gemm(left, b), np.matmul(a, b), rtol=1e-13, atol=1e-14
+        )
         out = np.empty((2, *np.matmul(a, b).shape))[1]
         assert backend.gemm(left, b, out=out) is out
         np.testing.assert_allclose(out, np.matmul(a, b), rtol=1e-13, atol=1e-14)
@@ -93,7 +109,9 @@ def test_gemm_is_matmul(a, b):
 
 def test_devices():
     assert backend.device_namespace("cpu") is np
-    with pytest.raises(backend.DeviceError, match="unknown device 'tpu'; choose cpu or cuda"):
+    with pytest.raises(
+        backend.DeviceError, match="unknown device 'tpu'; choose cpu or cuda"
+    ):
         backend.device_namespace("tpu")
 
 
@@ -107,13 +125,19 @@ def cuda_error():
 
 def test_cuda_without_cupy_names_the_extra_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "cupy", None)  # import cupy now raises ImportError
-    assert "needs CuPy, which is not installed; pip install 'tinyrmc[cuda12]'" in cuda_error()
+    assert (
+        "needs CuPy, which is not installed; pip install 'tinyrmc[cuda12]'"
+        in cuda_error()
+    )
 
 
 @pytest.mark.parametrize(
     "raises, says",
     [
-        ("raise ImportError('libcudart.so.12: no such file\\nmore')", "cannot be imported (ImportError: libcudart.so.12: no such file)"),
+        (
+            "raise ImportError('libcudart.so.12: no such file\\nmore')",
+            "cannot be imported (ImportError: libcudart.so.12: no such file)",
+        ),
         ("import no_such_module", "CuPy needs no_such_module, which is not installed"),
     ],
 )
@@ -127,38 +151,67 @@ def test_a_cupy_that_cannot_be_imported(raises, says, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     "driver, says",
     [
-        (0, "cupy-cuda13x 14.2.0 finds no NVIDIA driver; install one, or run with --device cpu"),
+        (
+            0,
+            "cupy-cuda13x 14.2.0 finds no NVIDIA driver; install one, or run with "
+            "--device cpu",
+        ),
         (
             12080,
-            "cupy-cuda13x 14.2.0 is made for CUDA 13.0, the NVIDIA driver goes up to 12.8; "
-            "pip uninstall cupy-cuda13x and pip install 'tinyrmc[cuda12]', or install a newer driver",
+            "cupy-cuda13x 14.2.0 is made for CUDA 13.0, the NVIDIA driver goes up to "
+            "12.8; "
+            "pip uninstall cupy-cuda13x and pip install 'tinyrmc[cuda12]', or "
+            "install a newer driver",
         ),
-        (11040, "is made for CUDA 13.0, the NVIDIA driver goes up to 11.4; install a newer driver"),
-        (13010, "finds a driver for CUDA 13.1 but no GPU; see nvidia-smi and CUDA_VISIBLE_DEVICES, or run with --device cpu"),
+        (
+            11040,
+            "is made for CUDA 13.0, the NVIDIA driver goes up to 11.4; install a "
+            "newer driver",
+        ),
+        (
+            13010,
+            "finds a driver for CUDA 13.1 but no GPU; see nvidia-smi and "
+            "CUDA_VISIBLE_DEVICES, or run with --device cpu",
+        ),
     ],
 )
 def test_cuda_without_a_usable_gpu_says_why(driver, says, monkeypatch):
-    """As CuPy 14.2 answers: no GPU for whatever reason is `is_available() == False`, and both versions can be asked for all the same."""
+    """As CuPy 14.2 answers: no GPU for whatever reason is `is_available() == False`,
+    and both versions can be asked for all the same.
+    """
     cupy = types.ModuleType("cupy")
     cupy.is_available = lambda: False
-    runtime = types.SimpleNamespace(driverGetVersion=lambda: driver, runtimeGetVersion=lambda: 13000)
+    runtime = types.SimpleNamespace(
+        driverGetVersion=lambda: driver, runtimeGetVersion=lambda: 13000
+    )
     cupy.cuda = types.SimpleNamespace(runtime=runtime)
     monkeypatch.setitem(sys.modules, "cupy", cupy)
-    monkeypatch.setattr(metadata, "packages_distributions", lambda: {"cupy": ["cupy-cuda13x", "cupy-cuda13x"]})
+    monkeypatch.setattr(
+        metadata,
+        "packages_distributions",
+        lambda: {"cupy": ["cupy-cuda13x", "cupy-cuda13x"]},
+    )
     monkeypatch.setattr(metadata, "version", lambda name: "14.2.0")
     assert says in cuda_error()
 
 
 def test_cuda_that_fails_at_first_use_says_how(monkeypatch):
-    """A wheel without the CUDA libraries it needs finds the GPU and fails at the first product or kernel."""
+    """A wheel without the CUDA libraries it needs finds the GPU and fails at the first
+    product or kernel.
+    """
     cupy = fakecupy.installed(monkeypatch)
     assert backend.device_namespace("cuda") is cupy
 
     def ones(*_):
-        raise ImportError("libcublas.so.12: cannot open shared object file\nsecond line")
+        raise ImportError(
+            "libcublas.so.12: cannot open shared object file\nsecond line"
+        )
 
     monkeypatch.setattr(cupy, "ones", ones, raising=False)
-    assert "CuPy cannot compute on it (ImportError: libcublas.so.12: cannot open shared object file); install CuPy with" in cuda_error()
+    assert (
+        "CuPy cannot compute on it (ImportError: libcublas.so.12: cannot open shared "
+        "object file); install CuPy with" in cuda_error()
+    )
 
 
 def test_tf32_is_a_mode_of_cublas_for_this_gpu(monkeypatch):
@@ -187,7 +240,11 @@ def test_moves():
 
 def test_blas_threads_holds_inside_the_block():
     def counts():
-        return [library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"]
+        return [
+            library["num_threads"]
+            for library in threadpool_info()
+            if library["user_api"] == "blas"
+        ]
 
     with threadpool_limits(2, user_api="blas"):
         before = counts()
@@ -207,6 +264,12 @@ tape.backward(loss)
 print(sorted({"cupy", "matplotlib", "tyro", "tqdm", "pooch", "threadpoolctl", "autograd", "hypothesis"} & set(sys.modules)))
 """
     environment = os.environ | {"PYTHONPATH": str(Path(backend.__file__).parents[1])}
-    result = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, timeout=60)
+    result = subprocess.run(
+        [sys.executable, "-c", script],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
     assert result.returncode == 0, result.stderr
     assert result.stdout.strip() == "[]"

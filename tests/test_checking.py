@@ -1,4 +1,6 @@
-"""The checker itself: it passes what is right, fails what is wrong and says where, and its Hessian products are exact."""
+"""The checker itself: it passes what is right, fails what is wrong and says where, and
+its Hessian products are exact.
+"""
 
 import re
 
@@ -13,7 +15,7 @@ random = np.random.default_rng(0)
 X, Y = random.standard_normal((3, 4)), random.standard_normal((4, 2))
 
 
-# --- Right functions -------------------------------------------------------------------------------------------------------
+# --- Right functions ------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -22,12 +24,26 @@ X, Y = random.standard_normal((3, 4)), random.standard_normal((4, 2))
         (lambda x, y: p.sum(p.tanh(x @ y)), (X, Y)),
         (lambda x, y: x @ y, (X, Y)),  # not a scalar
         (lambda x: (p.exp(x), p.sum(x * x)), (X,)),  # several results
-        (lambda z, c: fused.lstm_gates(z, c), (random.standard_normal((2, 12)), random.standard_normal((2, 3)))),
+        (
+            lambda z, c: fused.lstm_gates(z, c),
+            (random.standard_normal((2, 12)), random.standard_normal((2, 3))),
+        ),
         (lambda x: p.square(x), (np.array(3.0),)),  # 0-d
-        (lambda x, y: p.multiply(x, 2.0) + p.multiply(y, np.ones(3)), (np.array(3.0), np.ones(1))),
+        (
+            lambda x, y: p.multiply(x, 2.0) + p.multiply(y, np.ones(3)),
+            (np.array(3.0), np.ones(1)),
+        ),
         (lambda x: p.sum(x) * 0.0, (X,)),  # depends on x in name only
     ],
-    ids=["scalar", "matrix", "tuple", "fused tuple", "0-d", "0-d and constants", "zero gradient"],
+    ids=[
+        "scalar",
+        "matrix",
+        "tuple",
+        "fused tuple",
+        "0-d",
+        "0-d and constants",
+        "zero gradient",
+    ],
 )
 def test_right_functions_pass(function, inputs):
     for seed in range(3):
@@ -58,7 +74,11 @@ def test_parameters_are_checked_and_left_as_they_were():
     weight, bias, scale = Parameter(Y), Parameter(np.ones(2)), Parameter(np.array(2.0))
     weight.grad[...] = 7.0
     places = [(q.data, q.grad, q.version) for q in (weight, bias, scale)]
-    gradcheck(lambda x: fused.linear(x, weight, bias, relu=True) * scale, X, parameters=[weight, bias, scale])
+    gradcheck(
+        lambda x: fused.linear(x, weight, bias, relu=True) * scale,
+        X,
+        parameters=[weight, bias, scale],
+    )
     for q, (data, grad, version) in zip((weight, bias, scale), places, strict=True):
         assert q.data is data
         assert q.grad is grad
@@ -71,16 +91,23 @@ def test_parameters_are_checked_and_left_as_they_were():
 def test_parameters_come_back_after_a_failure():
     weight = Parameter(Y)
     with pytest.raises(ZeroDivisionError):
-        gradcheck(lambda: p.sum(weight) if weight.dtype == np.float64 else 1 / 0, parameters=[weight])
+        gradcheck(
+            lambda: p.sum(weight) if weight.dtype == np.float64 else 1 / 0,
+            parameters=[weight],
+        )
     assert weight.dtype == np.float64
 
 
-# --- Wrong functions -------------------------------------------------------------------------------------------------------
+# --- Wrong functions ------------------------------------------------------------------
 
 
 def detached_half(x, y):
     """Right in x; in y, half of the dependence is cut off."""
-    return p.sum(x) + p.sum(p.square(y)) + (p.sum(y.detach()) if isinstance(y, Tensor) else p.sum(y))
+    return (
+        p.sum(x)
+        + p.sum(p.square(y))
+        + (p.sum(y.detach()) if isinstance(y, Tensor) else p.sum(y))
+    )
 
 
 def test_a_wrong_gradient_is_reported_with_its_argument_both_numbers_and_the_seed():
@@ -88,7 +115,11 @@ def test_a_wrong_gradient_is_reported_with_its_argument_both_numbers_and_the_see
         gradcheck(detached_half, X, Y, seed=5)
     message = str(caught.value)
     assert message.count("\n") == 2
-    found = re.search(r"input 1 of shape \(4, 2\):\nbackward gives (\S+), the complex step (\S+),\nrelative error (\S+) over", message)
+    found = re.search(
+        r"input 1 of shape \(4, 2\):\nbackward gives (\S+), the complex step "
+        r"(\S+),\nrelative error (\S+) over",
+        message,
+    )
     assert found, message
     assert float(found[1]) != pytest.approx(float(found[2]))
     assert message.endswith("tolerance 1e-10, seed 5")
@@ -102,9 +133,18 @@ def test_the_place_of_an_input_counts_integers_too():
 def test_a_wrong_parameter_is_named():
     right, wrong = Parameter(X), Parameter(Y)
     with pytest.raises(AssertionError, match=r"worst at parameter 1 of shape \(4, 2\)"):
-        gradcheck(lambda: p.sum(right * right) + p.sum(p.square(wrong.detach()) * wrong), parameters=[right, wrong])
-    with pytest.raises(AssertionError, match=r"worst at parameter 'b' of shape \(4, 2\)"):
-        gradcheck(lambda x: p.sum(x * right) + p.sum(p.square(wrong.detach()) * wrong), Parameter(X), parameters={"a": right, "b": wrong})
+        gradcheck(
+            lambda: p.sum(right * right) + p.sum(p.square(wrong.detach()) * wrong),
+            parameters=[right, wrong],
+        )
+    with pytest.raises(
+        AssertionError, match=r"worst at parameter 'b' of shape \(4, 2\)"
+    ):
+        gradcheck(
+            lambda x: p.sum(x * right) + p.sum(p.square(wrong.detach()) * wrong),
+            Parameter(X),
+            parameters={"a": right, "b": wrong},
+        )
 
 
 @pytest.mark.parametrize("factor", [1 + 1e-9, 1.001, 0.0, -1.0])
@@ -129,19 +169,28 @@ def test_a_single_wrong_element_is_found(monkeypatch):
 
 
 def test_a_result_that_depends_on_nothing_is_an_error():
-    with pytest.raises(AssertionError, match="does not depend on any input or parameter; was something detached"):
+    with pytest.raises(
+        AssertionError,
+        match="does not depend on any input or parameter; was something detached",
+    ):
         gradcheck(lambda x: p.sum(x.detach()), X)
 
 
 def test_float32_is_refused():
-    with pytest.raises(TypeError, match=r"needs float64, got float32 of shape \(3, 4\); convert with \.astype\(np\.float64\)"):
+    with pytest.raises(
+        TypeError,
+        match=r"needs float64, got float32 of shape \(3, 4\); convert with "
+        r"\.astype\(np\.float64\)",
+    ):
         gradcheck(lambda x: p.sum(x), X.astype(np.float32))
     weight = Parameter(Y.astype(np.float32))
-    with pytest.raises(TypeError, match=r"needs float64, got float32 of shape \(4, 2\)"):
+    with pytest.raises(
+        TypeError, match=r"needs float64, got float32 of shape \(4, 2\)"
+    ):
         gradcheck(lambda: p.sum(weight), parameters=[weight])
 
 
-# --- Hessian-vector products -----------------------------------------------------------------------------------------------
+# --- Hessian-vector products ----------------------------------------------------------
 
 
 def test_hessian_of_a_quadratic_form():
@@ -153,9 +202,13 @@ def test_hessian_of_a_quadratic_form():
 
 
 def test_hessian_of_a_logistic_loss():
-    """sum log(1 + e^z), z = X w: the Hessian is X^T diag(s (1 - s)) X with s = sigmoid(z)."""
+    """sum log(1 + e^z), z = X w: the Hessian is X^T diag(s (1 - s)) X with s =
+    sigmoid(z).
+    """
     w, v = Parameter(random.standard_normal(4)), random.standard_normal(4)
-    (product,) = hessian_vector_product(lambda: p.sum(p.log(1.0 + p.exp(X @ w))), [w], [v])
+    (product,) = hessian_vector_product(
+        lambda: p.sum(p.log(1.0 + p.exp(X @ w))), [w], [v]
+    )
     s = 1 / (1 + np.exp(-X @ w.data))
     np.testing.assert_allclose(product, X.T @ (s * (1 - s) * (X @ v)), rtol=1e-13)
 
@@ -168,15 +221,26 @@ def test_hessian_of_a_0d_parameter():
 
 
 def test_hessian_is_symmetric_through_every_fused_primitive():
-    """u^T H v = v^T H u for a loss through attention, norms, gates, a ReLU and the cross-entropy; and it is linear in v."""
+    """u^T H v = v^T H u for a loss through attention, norms, gates, a ReLU and the
+    cross-entropy; and it is linear in v.
+    """
     make = np.random.default_rng(3).standard_normal
-    qkv, gain, weight, cell = parameters = [Parameter(make(s)) for s in ((4, 2 * 6), (4,), (4, 16), (2, 4))]
+    qkv, gain, weight, cell = parameters = [
+        Parameter(make(s)) for s in ((4, 2 * 6), (4,), (4, 16), (2, 4))
+    ]
     x, memory, targets = make((2, 3, 4)), make((2, 3, 4)), np.array([1, 3])
 
     def loss():
-        rows = fused.attention(fused.linear(x, qkv), num_heads=2, key_size=2)  # (2, 3, 4)
+        rows = fused.attention(
+            fused.linear(x, qkv), num_heads=2, key_size=2
+        )  # (2, 3, 4)
         rows = fused.layer_norm(rows, gain, gain * 0.5, memory)
-        rows = fused.rmc_gates(fused.linear(rows[:, :1], weight[:, :8]), fused.linear(rows, weight[:, 8:], relu=True), rows, rows * memory)
+        rows = fused.rmc_gates(
+            fused.linear(rows[:, :1], weight[:, :8]),
+            fused.linear(rows, weight[:, 8:], relu=True),
+            rows,
+            rows * memory,
+        )
         hidden, _ = fused.lstm_gates(rows[:, 0] @ weight, cell)
         return p.mean(fused.softmax_cross_entropy(hidden * 3.0, targets))
 
@@ -187,7 +251,9 @@ def test_hessian_is_symmetric_through_every_fused_primitive():
 
     Hu, Hv = (hessian_vector_product(loss, parameters, d) for d in (u, v))
     assert inner(u, Hv) == pytest.approx(inner(v, Hu), rel=1e-12)
-    both = hessian_vector_product(loss, parameters, [a - 2 * b for a, b in zip(u, v, strict=True)])
+    both = hessian_vector_product(
+        loss, parameters, [a - 2 * b for a, b in zip(u, v, strict=True)]
+    )
     for total, a, b in zip(both, Hu, Hv, strict=True):
         np.testing.assert_allclose(total, a - 2 * b, rtol=1e-11, atol=1e-13)
     small = 1e-5  # and it is the derivative of the gradient
@@ -201,7 +267,9 @@ def test_hessian_is_symmetric_through_every_fused_primitive():
         for q, d in zip(parameters, v, strict=True):
             q.data = q.data - sign * small * d
     for after, before, exact in zip(*shifted, Hv, strict=True):
-        np.testing.assert_allclose((after - before) / (2 * small), exact, rtol=1e-6, atol=1e-8)
+        np.testing.assert_allclose(
+            (after - before) / (2 * small), exact, rtol=1e-6, atol=1e-8
+        )
 
 
 def test_parameters_stay_real():

@@ -1,6 +1,8 @@
-"""The command lines as a user meets them: train, evaluate, and one line of complaint for anything that cannot be.
+"""The command lines as a user meets them: train, evaluate, and one line of complaint
+for anything that cannot be.
 
-Most tests call `main` in this process, in an empty current directory; what must be true of real processes is asked of real processes.
+Most tests call `main` in this process, in an empty current directory; what must be true
+of real processes is asked of real processes.
 """
 
 import re
@@ -10,7 +12,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tinyruns import ROOT, STEPS, TINY, assert_same_run, contents, evaluated, nth_farthest, python
+from tinyruns import (
+    ROOT,
+    STEPS,
+    TINY,
+    assert_same_run,
+    contents,
+    evaluated,
+    nth_farthest,
+    python,
+)
 
 from tinyrmc import commands, evaluate, load, train
 from tinyrmc.config import flags_of
@@ -23,12 +34,15 @@ from tinyrmc.training.checkpoints import task_from_dict
 pytestmark = pytest.mark.usefixtures("few_held_out_examples", "empty_directory")
 
 
-# --- What is printed ----------------------------------------------------------------------------------------------------------------------
+# --- What is printed ------------------------------------------------------------------
+
 
 def test_without_words_all_tasks_and_presets_are_listed(capsys):
     assert train.main([]) == 0
     listing = capsys.readouterr().out
-    of_task = re.search(r"^nth_farthest  Nth farthest: .*\n(    .*\n)+", listing, re.M)[0]
+    of_task = re.search(r"^nth_farthest  Nth farthest: .*\n(    .*\n)+", listing, re.M)[
+        0
+    ]
     for preset, (text, _) in nth_farthest.Task.presets.items():
         (line,) = re.findall(rf"^    {preset} +(.*)$", of_task, re.M)
         assert line == text + ("  (default)" if preset == "quick" else "")
@@ -37,22 +51,39 @@ def test_without_words_all_tasks_and_presets_are_listed(capsys):
 
 
 def test_the_help_names_every_field_with_its_unit_and_default(capsys, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "100")  # with more room it is laid out in several columns
+    monkeypatch.setenv(
+        "COLUMNS", "100"
+    )  # with more room it is laid out in several columns
     with pytest.raises(SystemExit) as caught:
         train.main(["nth_farthest", "ladder", "--help"])
     assert caught.value.code == 0
     text = " ".join(re.sub("[\u2500-\u257f]+", " ", capsys.readouterr().out).split())
     assert "python -m tinyrmc.train nth_farthest ladder" in text
-    for kind, default in ((commands.Options, commands.Options()), (nth_farthest.Config, nth_farthest.LADDER)):
-        for flag in (flag for flag in flags_of(kind) if not re.search(r"[.-]no-", flag)):
+    for kind, default in (
+        (commands.Options, commands.Options()),
+        (nth_farthest.Config, nth_farthest.LADDER),
+    ):
+        for flag in (
+            flag for flag in flags_of(kind) if not re.search(r"[.-]no-", flag)
+        ):
             value = default
             for name in flag.removeprefix("--").replace("-", "_").split("."):
                 value = getattr(value, name)
             if flag == "--data.rungs":
                 value = " ".join(f"{k} {d}" for k, d in value)
-            entry = re.search(rf"{flag}[ ,](?:(?! --(?!(model.)?no-)).)*?\(default: {re.escape(str(value))}\)", text)  # up to the next flag
+            entry = re.search(
+                rf"{flag}[ ,](?:(?! --(?!(model.)?no-)).)*?\(default: "
+                rf"{re.escape(str(value))}\)",
+                text,
+            )  # up to the next flag
             assert entry and len(entry[0].split()) >= 6, flag  # says what it is
-    for section in ("section 3.1", "section 3.2", "section 3.3", "equation 7", "section 4.1"):
+    for section in (
+        "section 3.1",
+        "section 3.2",
+        "section 3.3",
+        "equation 7",
+        "section 4.1",
+    ):
         assert section in text
 
 
@@ -62,17 +93,35 @@ def test_a_run_tells_what_it_is_how_it_goes_and_what_to_do_next(capsys):
     assert "\r" not in out + err and err == ""
     run = Run.open("runs/nth_farthest-quick-1")
     model = load(run.path)
-    assert "nth_farthest quick, seed 5\n" in out  # the preset's promise is of its own settings
-    assert "rmc, 2 slots x 2 units, 1 head" in out and f"{model.num_parameters:,} parameters" in out
-    assert re.search(r"step +10/12 .*loss \d.*test accuracy \d+\.\d %.*rung \dx\d.*steps/s .*ETA 0:00", out)
-    assert re.search(r"test accuracy +\d+\.\d % +50\.0 %", out) and "ranking by own norm" in out and "only the self query" in out
+    assert (
+        "nth_farthest quick, seed 5\n" in out
+    )  # the preset's promise is of its own settings
+    assert (
+        "rmc, 2 slots x 2 units, 1 head" in out
+        and f"{model.num_parameters:,} parameters" in out
+    )
+    assert re.search(
+        r"step +10/12 .*loss \d.*test accuracy \d+\.\d %.*rung \dx\d.*steps/s .*ETA "
+        r"0:00",
+        out,
+    )
+    assert (
+        re.search(r"test accuracy +\d+\.\d % +50\.0 %", out)
+        and "ranking by own norm" in out
+        and "only the self query" in out
+    )
     last = run.metrics()[-1]
     assert f"{100 * last['test_accuracy']:.1f} %" in out
     assert f"run       {run.path}  (12 steps in 0:0" in out
     for name in ("evaluate", "plot"):
-        assert re.search(rf"^{name} +\S*python\S* -m tinyrmc\.{name} {run.path}$", out, re.M)
+        assert re.search(
+            rf"^{name} +\S*python\S* -m tinyrmc\.{name} {run.path}$", out, re.M
+        )
     pictures = re.findall(r"picture +(.*)", out)
-    assert sorted(Path(path).name for path in pictures) == ["attention.png", "learning_curve.png"]
+    assert sorted(Path(path).name for path in pictures) == [
+        "attention.png",
+        "learning_curve.png",
+    ]
     assert all(Path(path).read_bytes().startswith(b"\x89PNG") for path in pictures)
     assert train.main([*TINY, "--seed", "5"]) == 0
     assert_same_run(run, Run.open("runs/nth_farthest-quick-2"))
@@ -80,101 +129,249 @@ def test_a_run_tells_what_it_is_how_it_goes_and_what_to_do_next(capsys):
 
 def test_a_finished_run_directory_is_complete(trained):
     assert {path.name for path in trained.path.iterdir()} == {
-        *("config.json", "environment.json", "metrics.jsonl", "checkpoint.npz", "checkpoint.previous.npz"),
+        *(
+            "config.json",
+            "environment.json",
+            "metrics.jsonl",
+            "checkpoint.npz",
+            "checkpoint.previous.npz",
+        ),
         *("learning_curve.png", "attention.png"),
     }
-    assert trained.config["task"] == "nth_farthest" and trained.config["preset"] == "quick" and trained.config["seed"] == 5
-    assert trained.config["config"]["model"]["mem_slots"] == 2 and trained.config["config"]["data"]["rungs"] == [[2, 1], [3, 1]]
+    assert (
+        trained.config["task"] == "nth_farthest"
+        and trained.config["preset"] == "quick"
+        and trained.config["seed"] == 5
+    )
+    assert trained.config["config"]["model"]["mem_slots"] == 2 and trained.config[
+        "config"
+    ]["data"]["rungs"] == [[2, 1], [3, 1]]
     assert {"numpy", "python", "cores", "processor"} <= trained.environment.keys()
     assert isinstance(task_from_dict(trained.config), nth_farthest.Task)
     last = trained.metrics()[-1]
-    assert last["step"] == STEPS and 0 <= last["test_accuracy"] <= 1 and 0 <= last["test_accuracy_without_self"] <= 1
+    assert (
+        last["step"] == STEPS
+        and 0 <= last["test_accuracy"] <= 1
+        and 0 <= last["test_accuracy_without_self"] <= 1
+    )
 
 
 def test_the_lstm_has_no_attention_to_draw(capsys):
     assert train.main([*TINY, "--model.core", "lstm", "--model.hidden-size", "3"]) == 0
     out = capsys.readouterr().out
-    assert "lstm of 3 units" in out and "learning_curve.png" in out and "attention.png" not in out
+    assert (
+        "lstm of 3 units" in out
+        and "learning_curve.png" in out
+        and "attention.png" not in out
+    )
 
 
 def test_settings_that_the_core_does_not_use_are_told_once(monkeypatch, capsys):
     monkeypatch.setattr(curves, "draw_run", lambda run: [])
     for words, says in (
         ("", ""),
-        ("--model.core lstm --model.layers 2", "on the core lstm: model.mem_slots, model.head_size, model.num_heads"),
-        ("--model.layers 2 --model.dnc.clip 3", "on the core rmc: model.layers, model.dnc"),
+        (
+            "--model.core lstm --model.layers 2",
+            "on the core lstm: model.mem_slots, model.head_size, model.num_heads",
+        ),
+        (
+            "--model.layers 2 --model.dnc.clip 3",
+            "on the core rmc: model.layers, model.dnc",
+        ),
     ):
-        assert train.main([*TINY, *words.split(), "--run", f"run{words}", "--max-minutes", "1e-9"]) == 0
-        assert capsys.readouterr().err == (f"note: without effect {says}\n" if says else "")
+        assert (
+            train.main(
+                [*TINY, *words.split(), "--run", f"run{words}", "--max-minutes", "1e-9"]
+            )
+            == 0
+        )
+        assert capsys.readouterr().err == (
+            f"note: without effect {says}\n" if says else ""
+        )
         assert train.main(["--resume", f"run{words}"]) == 0
         assert capsys.readouterr().err == ""
 
 
-# --- Words that cannot be -----------------------------------------------------------------------------------------------------------------
+# --- Words that cannot be -------------------------------------------------------------
 
-TASKS = ", ".join(discovery.task_files())  # whatever files lie there, somebody's own too
+TASKS = ", ".join(
+    discovery.task_files()
+)  # whatever files lie there, somebody's own too
 BAD_WORDS = [
-    ("nth_fartest", f"unknown task 'nth_fartest' (tasks: {TASKS}); did you mean 'nth_farthest'?"),
+    (
+        "nth_fartest",
+        f"unknown task 'nth_fartest' (tasks: {TASKS}); did you mean 'nth_farthest'?",
+    ),
     ("zzz", f"unknown task 'zzz' (tasks: {TASKS})"),
-    ("nth_farthest quik", f"unknown preset 'quik' of nth_farthest ({', '.join(nth_farthest.Task.presets)}); did you mean 'quick'?"),
+    (
+        "nth_farthest quik",
+        "unknown preset 'quik' of nth_farthest "
+        f"({', '.join(nth_farthest.Task.presets)}); did you mean 'quick'?",
+    ),
     ("nth_farthest quick extra", "Unrecognized options: extra"),
     ("--train.steps 3", "the first word must be a task"),
-    ("nth_farthest --train.stpes 5", "unknown flag '--train.stpes'; did you mean '--train.steps'?"),
-    ("nth_farthest --nosuch", "unknown flag '--nosuch' (python -m tinyrmc.train nth_farthest quick --help lists them)"),
-    ("nth_farthest --mem-slots=5", "unknown flag '--mem-slots=5'; did you mean '--model.mem-slots'?"),
+    (
+        "nth_farthest --train.stpes 5",
+        "unknown flag '--train.stpes'; did you mean '--train.steps'?",
+    ),
+    (
+        "nth_farthest --nosuch",
+        "unknown flag '--nosuch' (python -m tinyrmc.train nth_farthest quick --help "
+        "lists them)",
+    ),
+    (
+        "nth_farthest --mem-slots=5",
+        "unknown flag '--mem-slots=5'; did you mean '--model.mem-slots'?",
+    ),
     ("nth_farthest --train.steps a", "--train.steps takes INT, not 'a'"),
     ("nth_farthest --train.steps=1.5", "--train.steps takes INT, not '1.5'"),
     ("nth_farthest --train.steps", "'--train.steps'"),
     ("nth_farthest --train.steps -5", "train.steps must be positive, not -5"),
     ("nth_farthest --train.batch_size 0", "train.batch_size must be positive, not 0"),
-    ("nth_farthest --train.learning-rate nan", "train.learning_rate must be positive, not nan"),
-    ("nth_farthest --train.learning-rate inf", "train.learning_rate must be positive, not inf"),
-    ("nth_farthest --train.checkpoint-minutes nan", "train.checkpoint_minutes must not be negative, not nan"),
+    (
+        "nth_farthest --train.learning-rate nan",
+        "train.learning_rate must be positive, not nan",
+    ),
+    (
+        "nth_farthest --train.learning-rate inf",
+        "train.learning_rate must be positive, not inf",
+    ),
+    (
+        "nth_farthest --train.checkpoint-minutes nan",
+        "train.checkpoint_minutes must not be negative, not nan",
+    ),
     ("nth_farthest --train.clip-norm x", "--train.clip-norm takes FLOAT, not 'x'"),
     ("nth_farthest --train.decay 2", "train.decay must be in [0, 1]"),
-    ("nth_farthest --train.log-every 7", "train.evaluate_every (500) must be a multiple of train.log_every (7)"),
+    (
+        "nth_farthest --train.log-every 7",
+        "train.evaluate_every (500) must be a multiple of train.log_every (7)",
+    ),
     ("nth_farthest --data.objects 1", "data.objects must be at least 2"),
-    ("nth_farthest --data.rungs 3", "--data.rungs takes [INT INT [INT INT ...]], not '3'"),
+    (
+        "nth_farthest --data.rungs 3",
+        "--data.rungs takes [INT INT [INT INT ...]], not '3'",
+    ),
     ("nth_farthest --data.rungs 9 9", "data.rungs holds 9 x 9, outside 2 x 1 to 4 x 4"),
-    ("nth_farthest --model.gate-style unt", "--model.gate-style is one of unit, memory, none, not 'unt'; did you mean 'unit'?"),
-    ("nth_farthest --model.core lstn", "--model.core is one of rmc, rmc_paper, lstm, dnc, entnet, entnet_bank, not 'lstn'"),
-    ("nth_farthest --model.num-heads 0", "num_heads must be an integer of at least 1, not 0"),
-    ("nth_farthest --model.num-heads -2", "num_heads must be an integer of at least 1, not -2"),
-    ("nth_farthest --model.mem-slots -1", "mem_slots must be an integer of at least 1, not -1"),
-    ("nth_farthest --model.head-size 0", "head_size must be an integer of at least 1, not 0"),
-    ("nth_farthest --model.key-size 0", "key_size must be an integer of at least 1, not 0"),
-    ("nth_farthest --model.num-blocks 0", "num_blocks must be an integer of at least 1, not 0"),
-    ("nth_farthest --model.core lstm --model.hidden-size 0", "hidden_size must be an integer of at least 1, not 0"),
-    ("nth_farthest --model.core rmc_paper --model.num-blocks 2", "model.core rmc_paper is the paper's text: one block"),
+    (
+        "nth_farthest --model.gate-style unt",
+        "--model.gate-style is one of unit, memory, none, not 'unt'; did you mean "
+        "'unit'?",
+    ),
+    (
+        "nth_farthest --model.core lstn",
+        "--model.core is one of rmc, rmc_paper, lstm, dnc, entnet, entnet_bank, not "
+        "'lstn'",
+    ),
+    (
+        "nth_farthest --model.num-heads 0",
+        "num_heads must be an integer of at least 1, not 0",
+    ),
+    (
+        "nth_farthest --model.num-heads -2",
+        "num_heads must be an integer of at least 1, not -2",
+    ),
+    (
+        "nth_farthest --model.mem-slots -1",
+        "mem_slots must be an integer of at least 1, not -1",
+    ),
+    (
+        "nth_farthest --model.head-size 0",
+        "head_size must be an integer of at least 1, not 0",
+    ),
+    (
+        "nth_farthest --model.key-size 0",
+        "key_size must be an integer of at least 1, not 0",
+    ),
+    (
+        "nth_farthest --model.num-blocks 0",
+        "num_blocks must be an integer of at least 1, not 0",
+    ),
+    (
+        "nth_farthest --model.core lstm --model.hidden-size 0",
+        "hidden_size must be an integer of at least 1, not 0",
+    ),
+    (
+        "nth_farthest --model.core rmc_paper --model.num-blocks 2",
+        "model.core rmc_paper is the paper's text: one block",
+    ),
     ("nth_farthest --model.no-such", "unknown flag '--model.no-such' ("),
-    ("nth_farthest --model.mem-slots 100000000000", "choose a smaller network (--model.mem-slots 100000000000, --model.head-size 8, "),
-    ("nth_farthest --model.mem-slots 1000000000000000", "choose a smaller network (--model.mem-slots 1000000000000000, "),
+    (
+        "nth_farthest --model.mem-slots 100000000000",
+        "choose a smaller network (--model.mem-slots 100000000000, --model.head-size "
+        "8, ",
+    ),
+    (
+        "nth_farthest --model.mem-slots 1000000000000000",
+        "choose a smaller network (--model.mem-slots 1000000000000000, ",
+    ),
     ("nth_farthest --seed -1", "--seed must not be negative, got -1"),
     ("nth_farthest --workers 0", "--workers must be at least 1, got 0"),
-    ("nth_farthest --workers 300", "--workers 300 is more than the 256 examples of a batch; use at most 256"),
-    ("nth_farthest --workers 2 --device cuda", "a GPU is fed by one worker; leave workers out"),
+    (
+        "nth_farthest --workers 300",
+        "--workers 300 is more than the 256 examples of a batch; use at most 256",
+    ),
+    (
+        "nth_farthest --workers 2 --device cuda",
+        "a GPU is fed by one worker; leave workers out",
+    ),
     ("nth_farthest --max-minutes 0", "--max-minutes must be positive, got 0"),
     ("nth_farthest --device gpu", "--device is one of cpu, cuda, not 'gpu'"),
-    ("nth_farthest --device cuda", "pip install 'tinyrmc[cuda12]' or 'tinyrmc[cuda13]'"),
-    ("nth_farthest --device cuda --tf32", "pip install 'tinyrmc[cuda12]' or 'tinyrmc[cuda13]'"),
-    ("nth_farthest --tf32", "--tf32 goes with --device cuda, and the device is cpu; leave --tf32 out"),
+    (
+        "nth_farthest --device cuda",
+        "pip install 'tinyrmc[cuda12]' or 'tinyrmc[cuda13]'",
+    ),
+    (
+        "nth_farthest --device cuda --tf32",
+        "pip install 'tinyrmc[cuda12]' or 'tinyrmc[cuda13]'",
+    ),
+    (
+        "nth_farthest --tf32",
+        "--tf32 goes with --device cuda, and the device is cpu; leave --tf32 out",
+    ),
     ("nth_farthest --tf3", "unknown flag '--tf3'; did you mean '--tf32'?"),
-    ("program_evaluation --data.length 0", "data.length must be from 1 to 18 digits, not 0"),
-    ("program_evaluation --data.kind program --data.nesting 0", "data.nesting must be at least 1 operation, not 0"),
-    ("program_evaluation --data.kind copy --data.nesting 2", "data.kind copy is one number to be remembered"),
-    ("program_evaluation --data.kind programm", "--data.kind is one of addition, control, program, copy, reverse, double, not 'programm'"),
-    ("program_evaluation paper --data.operations add devide", "data.operations holds 'devide'; style release has add, subtract, multiply"),
-    ("program_evaluation --data.curriculum combined", "--data.curriculum is one of baseline, naive, mix, combine, not 'combined'"),
-    ("program_evaluation --data.length 1 --data.curriculum combine", "data.curriculum combine has no level to climb"),
-    ("program_evaluation --model.decoder own", "--model.decoder is one of zeros, teacher, own_predictions, not 'own'"),
+    (
+        "program_evaluation --data.length 0",
+        "data.length must be from 1 to 18 digits, not 0",
+    ),
+    (
+        "program_evaluation --data.kind program --data.nesting 0",
+        "data.nesting must be at least 1 operation, not 0",
+    ),
+    (
+        "program_evaluation --data.kind copy --data.nesting 2",
+        "data.kind copy is one number to be remembered",
+    ),
+    (
+        "program_evaluation --data.kind programm",
+        "--data.kind is one of addition, control, program, copy, reverse, double, "
+        "not 'programm'",
+    ),
+    (
+        "program_evaluation paper --data.operations add devide",
+        "data.operations holds 'devide'; style release has add, subtract, multiply",
+    ),
+    (
+        "program_evaluation --data.curriculum combined",
+        "--data.curriculum is one of baseline, naive, mix, combine, not 'combined'",
+    ),
+    (
+        "program_evaluation --data.length 1 --data.curriculum combine",
+        "data.curriculum combine has no level to climb",
+    ),
+    (
+        "program_evaluation --model.decoder own",
+        "--model.decoder is one of zeros, teacher, own_predictions, not 'own'",
+    ),
     ("--resume", "--resume needs a run directory"),
     ("--resume --workers 2", "--resume needs a run directory"),
     ("--resume nowhere", "cannot read nowhere/config.json: No such file or directory"),
     ("--resume=nowhere", "cannot read nowhere/config.json"),
-]  # fmt: skip
+]
 
 
-@pytest.mark.parametrize("words, says", BAD_WORDS, ids=[words for words, _ in BAD_WORDS])
+@pytest.mark.parametrize(
+    "words, says", BAD_WORDS, ids=[words for words, _ in BAD_WORDS]
+)
 def test_words_that_cannot_be_get_one_line(words, says, refused, monkeypatch):
     monkeypatch.setitem(sys.modules, "cupy", None)  # as if it were not installed
     assert says in refused(train.main, *words.split())
@@ -182,42 +379,74 @@ def test_words_that_cannot_be_get_one_line(words, says, refused, monkeypatch):
 
 
 def test_one_line_also_from_a_real_process(tmp_path):
-    for words in ("nth_fartest", "nth_farthest --train.steps a", "nth_farthest --model.num-heads 0", "--resume nowhere"):
+    for words in (
+        "nth_fartest",
+        "nth_farthest --train.steps a",
+        "nth_farthest --model.num-heads 0",
+        "--resume nowhere",
+    ):
         done = python("-m", "tinyrmc.train", *words.split())
-        assert done.returncode == 2 and done.stdout == "" and re.fullmatch(r"error: [^\n]+\n", done.stderr)
+        assert (
+            done.returncode == 2
+            and done.stdout == ""
+            and re.fullmatch(r"error: [^\n]+\n", done.stderr)
+        )
     done = python("-m", "tinyrmc.evaluate", "nowhere")
-    assert done.returncode == 2 and done.stdout == "" and re.fullmatch(r"error: [^\n]*nowhere[^\n]*\n", done.stderr)
+    assert (
+        done.returncode == 2
+        and done.stdout == ""
+        and re.fullmatch(r"error: [^\n]*nowhere[^\n]*\n", done.stderr)
+    )
     assert contents() == {}
 
 
 def test_an_existing_run_directory_is_never_written_into(copy, refused):
-    assert "copy exists already; choose another --run or resume it with --resume copy" in refused(train.main, *TINY, "--run", "copy")
+    assert (
+        "copy exists already; choose another --run or resume it with --resume copy"
+        in refused(train.main, *TINY, "--run", "copy")
+    )
     Path("empty").mkdir()
     Path("file").touch()
     for what in ("empty", "file"):  # nothing that could be resumed
-        assert refused(train.main, *TINY, "--run", what) == f"{what} exists already; choose another --run"
+        assert (
+            refused(train.main, *TINY, "--run", what)
+            == f"{what} exists already; choose another --run"
+        )
 
 
 def test_a_place_that_cannot_be_written_is_named(refused):
     Path("file").touch()
-    assert "cannot make a run directory in file" in refused(train.main, *TINY, "--run", "file/run")
+    assert "cannot make a run directory in file" in refused(
+        train.main, *TINY, "--run", "file/run"
+    )
     Path("runs").touch()
     assert "cannot make a run directory in runs" in refused(train.main, *TINY)
 
 
-# --- Evaluating ---------------------------------------------------------------------------------------------------------------------------
+# --- Evaluating -----------------------------------------------------------------------
 
 
-def test_an_evaluation_gives_the_numbers_of_the_run_in_whatever_form_it_comes(trained, capsys, tmp_path):
-    last = {name: value for name, value in trained.metrics()[-1].items() if name.startswith("test_")}
+def test_an_evaluation_gives_the_numbers_of_the_run_in_whatever_form_it_comes(
+    trained, capsys, tmp_path
+):
+    last = {
+        name: value
+        for name, value in trained.metrics()[-1].items()
+        if name.startswith("test_")
+    }
     assert evaluated(capsys, trained.path) == last
     assert evaluated(capsys, trained.checkpoint) == last
 
     assert evaluate.main([str(trained.path), "--export", "weights.npz"]) == 0
     out, err = capsys.readouterr()
-    assert out.startswith("nth_farthest quick --model.mem-slots 2 ") and ", seed 5, step 12; 200 examples\n" in out
+    assert (
+        out.startswith("nth_farthest quick --model.mem-slots 2 ")
+        and ", seed 5, step 12; 200 examples\n" in out
+    )
     assert err == "weights written to weights.npz\n"
-    assert re.search(rf"test accuracy +{100 * last['test_accuracy']:.1f} % +50\.0 % +\d\d\.\d %", out)
+    assert re.search(
+        rf"test accuracy +{100 * last['test_accuracy']:.1f} % +50\.0 % +\d\d\.\d %", out
+    )
     assert re.search(rf"test loss +{last['test_loss']:.4f}", out)
     assert evaluated(capsys, "weights.npz") == last
     assert evaluate.main(["weights.npz"]) == 0
@@ -228,28 +457,42 @@ def test_an_evaluation_gives_the_numbers_of_the_run_in_whatever_form_it_comes(tr
 
     inputs = nth_farthest.draw(np.random.default_rng(0), 5, 4, 2, (4, 2))["inputs"]
     for path in (trained.path, trained.checkpoint, "weights.npz"):
-        np.testing.assert_array_equal(load(path)(inputs).data, load(trained.path)(inputs).data)
+        np.testing.assert_array_equal(
+            load(path)(inputs).data, load(trained.path)(inputs).data
+        )
 
 
 def test_an_export_overwrites_nothing(trained, refused):
     Path("weights.npz").write_text("mine")
-    assert "weights.npz exists already; choose another --export" in refused(evaluate.main, trained.path, "--export", "weights.npz")
-    assert "cannot write no/weights.npz" in refused(evaluate.main, trained.path, "--export", "no/weights.npz")
+    assert "weights.npz exists already; choose another --export" in refused(
+        evaluate.main, trained.path, "--export", "weights.npz"
+    )
+    assert "cannot write no/weights.npz" in refused(
+        evaluate.main, trained.path, "--export", "no/weights.npz"
+    )
 
 
 @pytest.mark.parametrize("name", ["weights", "weights.npy", "."])
 def test_an_export_is_called_what_it_is(name, trained, refused):
-    assert f"--export {name}: give a name that ends in .npz" in refused(evaluate.main, trained.path, "--export", name)
+    assert f"--export {name}: give a name that ends in .npz" in refused(
+        evaluate.main, trained.path, "--export", name
+    )
 
 
 @pytest.mark.parametrize(
-    "words, says", [("", "required: RUN"), ("nowhere", "cannot read nowhere"), ("a b", "unrecognized arguments: b"), (".", "config.json")]
+    "words, says",
+    [
+        ("", "required: RUN"),
+        ("nowhere", "cannot read nowhere"),
+        ("a b", "unrecognized arguments: b"),
+        (".", "config.json"),
+    ],
 )
 def test_evaluate_refuses_in_one_line(words, says, refused):
     assert says in refused(evaluate.main, *words.split())
 
 
-# --- A task of one's own ------------------------------------------------------------------------------------------------------------------
+# --- A task of one's own --------------------------------------------------------------
 
 PARITY = '''"""Parity: is the number of ones odd? As short as a task can be."""
 
@@ -292,7 +535,9 @@ class Task(BaseTask):
 '''
 
 
-def test_a_file_dropped_in_is_trained_resumed_evaluated_and_loaded(monkeypatch, capsys, tmp_path):
+def test_a_file_dropped_in_is_trained_resumed_evaluated_and_loaded(
+    monkeypatch, capsys, tmp_path
+):
     folder = tmp_path / "tasks"
     folder.mkdir()
     (folder / "parity.py").write_text(PARITY)
@@ -301,23 +546,40 @@ def test_a_file_dropped_in_is_trained_resumed_evaluated_and_loaded(monkeypatch, 
     try:
         assert train.main([]) == 0
         listing = capsys.readouterr().out
-        assert "parity  Parity: is the number of ones odd?" in listing and "    four   four bits" in listing
-        assert "broken\n" in listing and "No module named 'nothing_of_this_name'" in listing
+        assert (
+            "parity  Parity: is the number of ones odd?" in listing
+            and "    four   four bits" in listing
+        )
+        assert (
+            "broken\n" in listing
+            and "No module named 'nothing_of_this_name'" in listing
+        )
         assert train.main(["parity"]) == 0
         run, out = Run.open("runs/parity-quick-1"), capsys.readouterr().out
         assert out.startswith("parity quick, seed 0: three bits\n")
-        assert run.metrics()[-1]["test_accuracy"] > 0.95 and "MLP, 194 parameters" in out and "learning_curve.png" in out
-        assert train.main(["parity", "four", "--bits", "2", "--max-minutes", "1e-9"]) == 0
+        assert (
+            run.metrics()[-1]["test_accuracy"] > 0.95
+            and "MLP, 194 parameters" in out
+            and "learning_curve.png" in out
+        )
+        assert (
+            train.main(["parity", "four", "--bits", "2", "--max-minutes", "1e-9"]) == 0
+        )
         assert train.main(["--resume", "runs/parity-four-1"]) == 0
         assert Run.open("runs/parity-four-1").config["config"]["bits"] == 2
         assert capsys.readouterr().out.count("parity four, seed 0\n") == 2
         capsys.readouterr()
-        assert evaluated(capsys, run.path)["test_accuracy"] == run.metrics()[-1]["test_accuracy"]
+        assert (
+            evaluated(capsys, run.path)["test_accuracy"]
+            == run.metrics()[-1]["test_accuracy"]
+        )
         assert load(run.path)(np.zeros((1, 3), np.float32)).shape == (1, 2)
     finally:
         sys.modules.pop("tinyrmc_tasks.parity", None)
 
 
 def test_the_package_itself_says_what_can_be_run():
-    done = subprocess.run([sys.executable, "-m", "tinyrmc"], cwd=ROOT, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-m", "tinyrmc"], cwd=ROOT, capture_output=True, text=True
+    )
     assert done.returncode == 0 and "nth_farthest" in done.stdout

@@ -11,17 +11,36 @@ from tinyrmc.results.groups import command_words, group_runs
 from tinyrmc.runs.run import Run
 from tinyrmc.training import discovery
 
-TASKS = {name: discovery.load_task(name).Task for name in ("nth_farthest", "program_evaluation")}
+TASKS = {
+    name: discovery.load_task(name).Task
+    for name in ("nth_farthest", "program_evaluation")
+}
 
 
 def trained_by(task, words, seed=0):
-    """A run's config.json as `python -m tinyrmc.train TASK WORDS` writes it and Python reads it."""
+    """A run's config.json as `python -m tinyrmc.train TASK WORDS` writes it and Python
+    reads it.
+    """
     preset, *flags = shlex.split(words)
-    config, _ = parse_words(task, preset, TASKS[task].presets[preset][1], Options(), flags)
-    return json.loads(json.dumps({"task": task, "preset": preset, "seed": seed, "config": dataclasses.asdict(config)}))
+    config, _ = parse_words(
+        task, preset, TASKS[task].presets[preset][1], Options(), flags
+    )
+    return json.loads(
+        json.dumps(
+            {
+                "task": task,
+                "preset": preset,
+                "seed": seed,
+                "config": dataclasses.asdict(config),
+            }
+        )
+    )
 
 
-@pytest.mark.parametrize("task, words", [(task, preset) for task, kind in TASKS.items() for preset in kind.presets])
+@pytest.mark.parametrize(
+    "task, words",
+    [(task, preset) for task, kind in TASKS.items() for preset in kind.presets],
+)
 def test_a_preset_is_called_by_its_name(task, words):
     assert command_words(trained_by(task, words)) == words
 
@@ -30,29 +49,56 @@ def test_a_preset_is_called_by_its_name(task, words):
     "task, words",
     [
         ("nth_farthest", "quick --model.core lstm"),
-        ("nth_farthest", "quick --model.mem-slots 8 --model.total-units 256 --model.gate-style memory --train.steps 100"),
+        (
+            "nth_farthest",
+            "quick --model.mem-slots 8 --model.total-units 256 --model.gate-style "
+            "memory --train.steps 100",
+        ),
         ("nth_farthest", "quick --model.no-activate-final"),
-        ("nth_farthest", "paper --model.activate-final --data.rungs 3 1 3 16 --train.learning-rate 1e-05"),  # a pair a rung
+        (
+            "nth_farthest",
+            "paper --model.activate-final --data.rungs 3 1 3 16 "
+            "--train.learning-rate 1e-05",
+        ),  # a pair a rung
         ("nth_farthest", "ladder --data.rungs --train.clip-norm None"),  # no rung
-        ("nth_farthest", "quick --model.core dnc --model.dnc.read-heads 2 --model.dnc.clip None"),
-        ("program_evaluation", "addition --model.no-share-core --data.length 5 --data.operations add subtract"),
-        ("program_evaluation", "quick --model.evaluation-decoder own_predictions --data.kind reverse"),
+        (
+            "nth_farthest",
+            "quick --model.core dnc --model.dnc.read-heads 2 --model.dnc.clip None",
+        ),
+        (
+            "program_evaluation",
+            "addition --model.no-share-core --data.length 5 --data.operations add "
+            "subtract",
+        ),
+        (
+            "program_evaluation",
+            "quick --model.evaluation-decoder own_predictions --data.kind reverse",
+        ),
     ],
 )
 def test_a_configuration_is_called_by_the_words_that_make_it(task, words):
     assert command_words(trained_by(task, words)) == words
     again = trained_by(task, f"{words} --model.forget-bias 1.5")
-    assert again["config"] != trained_by(task, words)["config"] and command_words(again) != words
+    assert (
+        again["config"] != trained_by(task, words)["config"]
+        and command_words(again) != words
+    )
 
 
 def test_what_is_said_twice_or_as_usual_is_not_said_again():
-    words = "quick --model.core rmc --model.mem-slots 4 --train.steps 5 --train.steps 12000"
+    words = (
+        "quick --model.core rmc --model.mem-slots 4 --train.steps 5 --train.steps 12000"
+    )
     assert command_words(trained_by("nth_farthest", words)) == "quick"
 
 
 def test_an_older_run_is_called_by_what_its_configuration_says_today():
     run = trained_by("nth_farthest", "quick --model.core lstm")
-    for field in ("total_units", "layers", "dnc"):  # which came after the first runs had been written
+    for field in (
+        "total_units",
+        "layers",
+        "dnc",
+    ):  # which came after the first runs had been written
         del run["config"]["model"][field]
     assert command_words(run) == "quick --model.core lstm"
     run["preset"] = "gone"
@@ -60,8 +106,26 @@ def test_an_older_run_is_called_by_what_its_configuration_says_today():
 
 
 def test_seeds_make_one_group_and_anything_else_another(tmp_path):
-    asked = [("quick", 3), ("quick --model.core lstm", 3), ("quick", 1), ("quick --model.mem-slots 8", 1), ("ladder", 0), ("quick", 2)]
-    runs = [Run.create(tmp_path, "r", trained_by("nth_farthest", words, seed), {}) for words, seed in asked]
-    groups = {words: [run.config["seed"] for run in members] for words, members in group_runs(runs).items()}
-    expected = {"quick": [3, 1, 2], "quick --model.core lstm": [3], "quick --model.mem-slots 8": [1], "ladder": [0]}
+    asked = [
+        ("quick", 3),
+        ("quick --model.core lstm", 3),
+        ("quick", 1),
+        ("quick --model.mem-slots 8", 1),
+        ("ladder", 0),
+        ("quick", 2),
+    ]
+    runs = [
+        Run.create(tmp_path, "r", trained_by("nth_farthest", words, seed), {})
+        for words, seed in asked
+    ]
+    groups = {
+        words: [run.config["seed"] for run in members]
+        for words, members in group_runs(runs).items()
+    }
+    expected = {
+        "quick": [3, 1, 2],
+        "quick --model.core lstm": [3],
+        "quick --model.mem-slots 8": [1],
+        "ladder": [0],
+    }
     assert groups == expected and list(groups) == list(expected)

@@ -1,4 +1,6 @@
-"""The cores that --model.core chooses from: one interface for all, their sizes, and what a configuration refuses."""
+"""The cores that --model.core chooses from: one interface for all, their sizes, and
+what a configuration refuses.
+"""
 
 import dataclasses
 import typing
@@ -17,7 +19,15 @@ from tinyrmc.training.discovery import load_task
 
 CORES = typing.get_args(typing.get_type_hints(CoreConfig)["core"])
 every_core = pytest.mark.parametrize("name", CORES)
-SMALL = CoreConfig(mem_slots=3, head_size=2, num_heads=2, activate_final=False, hidden_size=4, layers=2, dnc=DNCConfig(3, 2, 2))
+SMALL = CoreConfig(
+    mem_slots=3,
+    head_size=2,
+    num_heads=2,
+    activate_final=False,
+    hidden_size=4,
+    layers=2,
+    dnc=DNCConfig(3, 2, 2),
+)
 
 
 def small(name):
@@ -26,12 +36,20 @@ def small(name):
 
 def leaves(state):
     """The arrays of a state."""
-    return [leaf for part in state for leaf in leaves(part)] if isinstance(state, tuple) else [state]
+    return (
+        [leaf for part in state for leaf in leaves(part)]
+        if isinstance(state, tuple)
+        else [state]
+    )
 
 
 def with_leaves(state, arrays):
     """The same state with other arrays, taken in order from an iterator."""
-    return tuple(with_leaves(part, arrays) for part in state) if isinstance(state, tuple) else next(arrays)
+    return (
+        tuple(with_leaves(part, arrays) for part in state)
+        if isinstance(state, tuple)
+        else next(arrays)
+    )
 
 
 @every_core
@@ -42,89 +60,170 @@ def test_every_core_has_the_one_interface(xp, name):
     for t in range(3):
         output, after = core(xp.asarray(x[:, t]), state, trace)
         assert output.shape == (7, core.output_size) and output.dtype == np.float32
-        assert [(leaf.shape, leaf.dtype) for leaf in leaves(after)] == [(leaf.shape, leaf.dtype) for leaf in leaves(state)]
-        assert all(leaf.shape[0] == 7 for leaf in leaves(after))  # examples first, in all parts
+        assert [(leaf.shape, leaf.dtype) for leaf in leaves(after)] == [
+            (leaf.shape, leaf.dtype) for leaf in leaves(state)
+        ]
+        assert all(
+            leaf.shape[0] == 7 for leaf in leaves(after)
+        )  # examples first, in all parts
         state = after
-    assert len(trace) == 3 and all(type(a) is xp.ndarray for step in trace for a in step.values())
+    assert len(trace) == 3 and all(
+        type(a) is xp.ndarray for step in trace for a in step.values()
+    )
     outputs, last = core.unroll(xp.asarray(x), core.initial_state(7))
-    np.testing.assert_allclose(to_host(outputs[-1].data), to_host(output.data), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(
+        to_host(outputs[-1].data), to_host(output.data), rtol=1e-5, atol=1e-6
+    )
     for ours, theirs in zip(leaves(last), leaves(state), strict=True):
-        np.testing.assert_allclose(to_host(ours.data), to_host(theirs.data), rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(
+            to_host(ours.data), to_host(theirs.data), rtol=1e-5, atol=1e-6
+        )
 
 
 @every_core
 def test_examples_do_not_see_each_other(name):
     core, rng = build_core(small(name), 5, seed=1), np.random.default_rng(0)
     x = rng.standard_normal((4, 6, 5)).astype(np.float32)
-    alone, together = (core.unroll(part, core.initial_state(len(part)))[0][-1].data for part in (x[2:3], x))
+    alone, together = (
+        core.unroll(part, core.initial_state(len(part)))[0][-1].data
+        for part in (x[2:3], x)
+    )
     np.testing.assert_allclose(together[2:3], alone, rtol=1e-4, atol=1e-6)
 
 
 @every_core
 def test_gradients_through_10_steps_are_the_complex_steps(name):
     """Of the inputs, every part of the first state, and all parameters."""
-    core, rng = build_core(small(name), 5, seed=2).astype(np.float64), np.random.default_rng(2)
+    core, rng = (
+        build_core(small(name), 5, seed=2).astype(np.float64),
+        np.random.default_rng(2),
+    )
     for parameter in core.parameters():  # those that start at zero or one, too
         parameter.data = parameter.data + 0.3 * rng.standard_normal(parameter.shape)
     start = core.initial_state(2)
-    # Any numbers will do as a state. All zeros will not: the DNC's words would tie for the least used, which rounding decides.
+    # Any numbers will do as a state. All zeros will not: the DNC's words would tie for the
+    # least used, which rounding decides.
     arrays = [0.2 * rng.random(leaf.shape) for leaf in leaves(start)]
-    constant = 4 if name == "dnc" else None  # the write weightings, into which no gradient flows: see update_usage
+    constant = (
+        4 if name == "dnc" else None
+    )  # the write weightings, into which no gradient flows: see update_usage
 
     def outputs(inputs, *parts):
         parts = [arrays[k] if k == constant else part for k, part in enumerate(parts)]
         return tuple(core.unroll(inputs, with_leaves(start, iter(parts)))[0])
 
-    assert gradcheck(outputs, rng.standard_normal((2, 10, 5)), *arrays, parameters=core.parameters(), tolerance=1e-9) < 1e-9
+    assert (
+        gradcheck(
+            outputs,
+            rng.standard_normal((2, 10, 5)),
+            *arrays,
+            parameters=core.parameters(),
+            tolerance=1e-9,
+        )
+        < 1e-9
+    )
 
 
 @every_core
 def test_every_parameter_takes_part(name):
     core = build_core(small(name), 5, seed=1).astype(np.float64)
     for parameter in core.parameters():
-        parameter.data = parameter.data + 0.1 * np.random.default_rng(0).standard_normal(parameter.shape)
+        parameter.data = parameter.data + 0.1 * np.random.default_rng(
+            0
+        ).standard_normal(parameter.shape)
     with Tape() as tape:
-        outputs, _ = core.unroll(np.random.default_rng(0).standard_normal((2, 3, 5)), core.initial_state(2))
+        outputs, _ = core.unroll(
+            np.random.default_rng(0).standard_normal((2, 3, 5)), core.initial_state(2)
+        )
         loss = p.sum(p.square(outputs[-1]))
     tape.backward(loss)
-    assert [name for name, parameter in core.named_parameters() if not parameter.grad.any()] == []
+    assert [
+        name for name, parameter in core.named_parameters() if not parameter.grad.any()
+    ] == []
 
 
 @pytest.mark.parametrize(
     ("config", "says", "output"),
     [
         (CoreConfig(), "rmc, 4 slots x 64 units, 4 heads", 256),
-        (CoreConfig("rmc_paper", 2, total_units=48, num_heads=3), "rmc_paper, 2 slots x 24 units, 3 heads", 48),
-        (CoreConfig("rmc", 8, num_heads=16, total_units=2048), "rmc, 8 slots x 256 units, 16 heads", 2048),
-        (CoreConfig("lstm"), "lstm of 256 units", 256),
-        (CoreConfig("lstm", layers=2, total_units=10), "lstm of 2 layers of 10 units", 20),
-        (CoreConfig("dnc", 8), "dnc, 8 words x 64, 4 read and 1 write heads, lstm controller of 256 units", 256),
         (
-            CoreConfig("dnc", 2, total_units=6, hidden_size=5, layers=2, dnc=DNCConfig(7, 1, 2, "feedforward")),
-            "dnc, 2 words x 3, 1 read and 2 write heads, feedforward controller of 2 layers of 5 units", 5,
+            CoreConfig("rmc_paper", 2, total_units=48, num_heads=3),
+            "rmc_paper, 2 slots x 24 units, 3 heads",
+            48,
         ),
-        (CoreConfig("entnet", 3, head_size=5, num_heads=2), "entnet, 3 slots x 10 units", 10),
+        (
+            CoreConfig("rmc", 8, num_heads=16, total_units=2048),
+            "rmc, 8 slots x 256 units, 16 heads",
+            2048,
+        ),
+        (CoreConfig("lstm"), "lstm of 256 units", 256),
+        (
+            CoreConfig("lstm", layers=2, total_units=10),
+            "lstm of 2 layers of 10 units",
+            20,
+        ),
+        (
+            CoreConfig("dnc", 8),
+            "dnc, 8 words x 64, 4 read and 1 write heads, lstm controller of 256 units",
+            256,
+        ),
+        (
+            CoreConfig(
+                "dnc",
+                2,
+                total_units=6,
+                hidden_size=5,
+                layers=2,
+                dnc=DNCConfig(7, 1, 2, "feedforward"),
+            ),
+            "dnc, 2 words x 3, 1 read and 2 write heads, feedforward controller of 2 "
+            "layers of 5 units",
+            5,
+        ),
+        (
+            CoreConfig("entnet", 3, head_size=5, num_heads=2),
+            "entnet, 3 slots x 10 units",
+            10,
+        ),
         (CoreConfig("entnet", 3, total_units=12), "entnet, 3 slots x 4 units", 4),
-        (CoreConfig("entnet_bank", 8, total_units=2048), "entnet_bank, 8 cells of 256 units", 256),
+        (
+            CoreConfig("entnet_bank", 8, total_units=2048),
+            "entnet_bank, 8 cells of 256 units",
+            256,
+        ),
         (CoreConfig("entnet_bank", 2), "entnet_bank, 2 cells of 64 units", 64),
     ],
     ids=str,
-)  # fmt: skip
+)
 def test_sizes_and_descriptions(config, says, output):
     core = build_core(config, 5, seed=0)
     assert describe(config, core) == says and core.output_size == output
 
 
 OTHERWISE = {
-    "mem_slots": 2, "head_size": 3, "num_heads": 1, "total_units": 24, "key_size": 5, "num_blocks": 2, "attention_mlp_layers": 3,
-    "activate_final": True, "gate_style": "memory", "forget_bias": 2.0, "input_bias": 1.0, "hidden_size": 5, "layers": 1,
+    "mem_slots": 2,
+    "head_size": 3,
+    "num_heads": 1,
+    "total_units": 24,
+    "key_size": 5,
+    "num_blocks": 2,
+    "attention_mlp_layers": 3,
+    "activate_final": True,
+    "gate_style": "memory",
+    "forget_bias": 2.0,
+    "input_bias": 1.0,
+    "hidden_size": 5,
+    "layers": 1,
     "dnc": DNCConfig(4, 2, 2),
-}  # fmt: skip
+}
 
 
 def all_of(config):
     """The parameters of a core, and what it makes of some inputs, as bytes."""
-    core, inputs = build_core(config, 5, seed=1), np.random.default_rng(0).standard_normal((2, 3, 5)).astype(np.float32)
+    core, inputs = (
+        build_core(config, 5, seed=1),
+        np.random.default_rng(0).standard_normal((2, 3, 5)).astype(np.float32),
+    )
     outputs, _ = core.unroll(inputs, core.initial_state(2))
     return [x.data.tobytes() for x in (*core.parameters(), *outputs)]
 
@@ -133,7 +232,9 @@ def all_of(config):
 @every_core
 def test_the_fields_that_a_core_uses_are_those_that_change_it(name, field):
     config = small(name)
-    assert {*OTHERWISE, "core"} == {each.name for each in dataclasses.fields(CoreConfig)}
+    assert {*OTHERWISE, "core"} == {
+        each.name for each in dataclasses.fields(CoreConfig)
+    }
     try:
         changed = dataclasses.replace(config, **{field: OTHERWISE[field]})
     except ValueError:  # rmc_paper refuses what is not in the paper
@@ -147,25 +248,62 @@ def test_what_was_there_before_is_not_told_to_be_without_effect():
     """A preset's sizes of another core, which nobody has asked for now."""
     for name in CORES:
         assert without_effect(small(name), SMALL) == []
-    assert without_effect(dataclasses.replace(SMALL, core="lstm", head_size=7, mem_slots=9), SMALL) == ["mem_slots", "head_size"]
+    assert without_effect(
+        dataclasses.replace(SMALL, core="lstm", head_size=7, mem_slots=9), SMALL
+    ) == ["mem_slots", "head_size"]
 
 
 def test_what_a_dnc_is_told_arrives():
-    config = CoreConfig("dnc", 3, hidden_size=5, layers=2, forget_bias=0.5, dnc=DNCConfig(4, 2, 3, "lstm", "oneplus", None))
+    config = CoreConfig(
+        "dnc",
+        3,
+        hidden_size=5,
+        layers=2,
+        forget_bias=0.5,
+        dnc=DNCConfig(4, 2, 3, "lstm", "oneplus", None),
+    )
     core = build_core(config, 6, seed=0)
-    assert (core.mem_slots, core.word_size, core.read_heads, core.write_heads, core.strength, core.clip) == (3, 4, 2, 3, "oneplus", None)
-    assert [(layer.hidden_size, layer.forget_bias) for layer in core.controller.layers] == [(5, 0.5)] * 2
-    assert build_core(CoreConfig("entnet_bank", forget_bias=0.5), 6, seed=0).forget_bias == 0.5
+    assert (
+        core.mem_slots,
+        core.word_size,
+        core.read_heads,
+        core.write_heads,
+        core.strength,
+        core.clip,
+    ) == (3, 4, 2, 3, "oneplus", None)
+    assert [
+        (layer.hidden_size, layer.forget_bias) for layer in core.controller.layers
+    ] == [(5, 0.5)] * 2
+    assert (
+        build_core(CoreConfig("entnet_bank", forget_bias=0.5), 6, seed=0).forget_bias
+        == 0.5
+    )
 
 
 @pytest.mark.parametrize(
     ("values", "says"),
     [
-        *(({name: 0}, f"model.{name} must be an integer of at least 1, not 0") for name in ("total_units", "layers", "mem_slots")),
-        ({"mem_slots": 3, "total_units": 100}, r"model.total_units 100 is no multiple of 3 slots x 4 heads; choose .* of 12"),
-        ({"core": "rmc_paper", "num_heads": 3, "total_units": 64}, "model.total_units 64 is no multiple of 4 slots x 3 heads"),
-        ({"core": "dnc", "mem_slots": 3, "total_units": 100}, "model.total_units 100 is no multiple of 3 slots; choose a multiple of 3"),
-        ({"core": "entnet_bank", "mem_slots": 3, "total_units": 100}, "model.total_units 100 is no multiple of 3"),
+        *(
+            ({name: 0}, f"model.{name} must be an integer of at least 1, not 0")
+            for name in ("total_units", "layers", "mem_slots")
+        ),
+        (
+            {"mem_slots": 3, "total_units": 100},
+            r"model.total_units 100 is no multiple of 3 slots x 4 heads; choose .* "
+            r"of 12",
+        ),
+        (
+            {"core": "rmc_paper", "num_heads": 3, "total_units": 64},
+            "model.total_units 64 is no multiple of 4 slots x 3 heads",
+        ),
+        (
+            {"core": "dnc", "mem_slots": 3, "total_units": 100},
+            "model.total_units 100 is no multiple of 3 slots; choose a multiple of 3",
+        ),
+        (
+            {"core": "entnet_bank", "mem_slots": 3, "total_units": 100},
+            "model.total_units 100 is no multiple of 3",
+        ),
     ],
 )
 def test_bad_values_are_named(values, says):
@@ -176,7 +314,10 @@ def test_bad_values_are_named(values, says):
 @pytest.mark.parametrize(
     ("values", "says"),
     [
-        *(({name: 0}, f"model.dnc.{name} must be an integer of at least 1, not 0") for name in ("word_size", "read_heads", "write_heads")),
+        *(
+            ({name: 0}, f"model.dnc.{name} must be an integer of at least 1, not 0")
+            for name in ("word_size", "read_heads", "write_heads")
+        ),
         ({"clip": -1.0}, r"model.dnc.clip must be positive or None, not -1.0"),
     ],
 )
@@ -186,13 +327,36 @@ def test_bad_values_of_the_dnc_are_named(values, says):
 
 
 def test_the_command_line_reaches_all_of_it():
-    words = ["--core", "dnc", "--dnc.word-size", "32", "--dnc.controller", "feedforward", "--dnc.clip", "None", "--layers", "2"]
+    words = [
+        "--core",
+        "dnc",
+        "--dnc.word-size",
+        "32",
+        "--dnc.controller",
+        "feedforward",
+        "--dnc.clip",
+        "None",
+        "--layers",
+        "2",
+    ]
     found = parse(CoreConfig, CoreConfig(), words, "prog", "", flags_of(CoreConfig))
-    assert found == CoreConfig("dnc", layers=2, dnc=DNCConfig(32, controller="feedforward", clip=None))
+    assert found == CoreConfig(
+        "dnc", layers=2, dnc=DNCConfig(32, controller="feedforward", clip=None)
+    )
     for words, says in (
-        (["--core", "entnt"], r"--core is one of rmc, .*, entnet_bank, not 'entnt'; did you mean 'entnet'"),
-        (["--dnc.words", "3"], r"unknown flag '--dnc.words'; did you mean '--dnc.word-size'"),
-        (["--total-units", "7"], r"model.total_units 7 is no multiple of 4 slots x 4 heads"),
+        (
+            ["--core", "entnt"],
+            r"--core is one of rmc, .*, entnet_bank, not 'entnt'; did you mean "
+            r"'entnet'",
+        ),
+        (
+            ["--dnc.words", "3"],
+            r"unknown flag '--dnc.words'; did you mean '--dnc.word-size'",
+        ),
+        (
+            ["--total-units", "7"],
+            r"model.total_units 7 is no multiple of 4 slots x 4 heads",
+        ),
     ):
         with pytest.raises(UsageError, match=says):
             parse(CoreConfig, CoreConfig(), words, "prog", "", flags_of(CoreConfig))
@@ -200,12 +364,34 @@ def test_the_command_line_reaches_all_of_it():
 
 def test_the_papers_baselines_of_nth_farthest():
     """Within its sizes (appendix A.1); all else as the preset `paper`."""
-    presets = {name: config for name, (_, config) in load_task("nth_farthest").Task.presets.items()}
-    for name, core in (("paper_lstm", "lstm"), ("paper_dnc", "dnc"), ("paper_entnet", "entnet_bank")):
+    presets = {
+        name: config
+        for name, (_, config) in load_task("nth_farthest").Task.presets.items()
+    }
+    for name, core in (
+        ("paper_lstm", "lstm"),
+        ("paper_dnc", "dnc"),
+        ("paper_entnet", "entnet_bank"),
+    ):
         assert presets[name].model.core == core
-        assert dataclasses.replace(presets[name], model=presets["paper"].model) == presets["paper"]
-    assert 64 <= presets["paper_lstm"].model.hidden_size <= 4096 and presets["paper_lstm"].model.layers == 1
+        assert (
+            dataclasses.replace(presets[name], model=presets["paper"].model)
+            == presets["paper"]
+        )
+    assert (
+        64 <= presets["paper_lstm"].model.hidden_size <= 4096
+        and presets["paper_lstm"].model.layers == 1
+    )
     dnc = presets["paper_dnc"].model
-    assert dnc.mem_slots in (1, 8, 16) and dnc.dnc.word_size == dnc.hidden_size in (128, 512, 1024) and dnc.layers == 2
-    assert dnc.dnc.read_heads == dnc.dnc.write_heads in (1, 2, 4) and dnc.dnc.controller == "lstm"
-    assert presets["paper_entnet"].model.mem_slots in (2, 4, 6, 8) and presets["paper_entnet"].model.total_units in (1024, 2048)
+    assert (
+        dnc.mem_slots in (1, 8, 16)
+        and dnc.dnc.word_size == dnc.hidden_size in (128, 512, 1024)
+        and dnc.layers == 2
+    )
+    assert (
+        dnc.dnc.read_heads == dnc.dnc.write_heads in (1, 2, 4)
+        and dnc.dnc.controller == "lstm"
+    )
+    assert presets["paper_entnet"].model.mem_slots in (2, 4, 6, 8) and presets[
+        "paper_entnet"
+    ].model.total_units in (1024, 2048)

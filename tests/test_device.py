@@ -1,7 +1,9 @@
-"""The program on a device that is not the host: everything gives NumPy's values, waits for nothing inside a step, and stays in float32.
+"""The program on a device that is not the host: everything gives NumPy's values, waits
+for nothing inside a step, and stays in float32.
 
-The device is the stand-in of fakecupy.py, which computes with NumPy and has no compiler of CUDA, so that the array bodies run: what is
-compared here is equal to the last bit. The kernels are in test_kernels.py. CuPy itself has not been run yet.
+The device is the stand-in of fakecupy.py, which computes with NumPy and has no compiler
+of CUDA, so that the array bodies run: what is compared here is equal to the last bit.
+The kernels are in test_kernels.py. CuPy itself has not been run yet.
 """
 
 import dataclasses
@@ -18,7 +20,7 @@ import pytest
 from fakecupy import CompileException, Refused, cupy, device, no_sync, only, single
 from samplers import CASES, as_tuple, gradients, output_weights
 
-from tinyrmc import (  # fmt: skip
+from tinyrmc import (
     DNC,
     LSTM,
     DeepLSTM,
@@ -46,7 +48,7 @@ from tinyrmc.training.trainer import Trainer
 ROOT = Path(__file__).resolve().parent.parent
 
 
-# --- The stand-in: each of its refusals can be had ----------------------------------------------------------------------------------------
+# --- The stand-in: each of its refusals can be had ------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -78,15 +80,34 @@ def test_host_and_device_arrays_do_not_mix(mix):
 @pytest.mark.parametrize(
     "leak",
     [
-        np.asarray, np.array, lambda d: np.array([d, d]), lambda d: np.stack([d, d]), np.add.reduce, np.exp, np.sum, np.linalg.norm,
-        np.atleast_1d, np.frombuffer, lambda d: np.add(d, d), lambda d: np.copyto(np.ones(3), d), lambda d: np.ones(3)[d],
+        np.asarray,
+        np.array,
+        lambda d: np.array([d, d]),
+        lambda d: np.stack([d, d]),
+        np.add.reduce,
+        np.exp,
+        np.sum,
+        np.linalg.norm,
+        np.atleast_1d,
+        np.frombuffer,
+        lambda d: np.add(d, d),
+        lambda d: np.copyto(np.ones(3), d),
+        lambda d: np.ones(3)[d],
         lambda d: np.testing.assert_array_equal(d, d),
     ],
-)  # fmt: skip
+)
 def test_numpys_functions_get_nothing(leak):
     with pytest.raises((Refused, TypeError, IndexError, ValueError)):
         leak(device(np.ones(3)))
-    assert not any(hasattr(device(1.0), name) for name in ("__array_interface__", "__array_struct__", "__array_wrap__", "__index__"))
+    assert not any(
+        hasattr(device(1.0), name)
+        for name in (
+            "__array_interface__",
+            "__array_struct__",
+            "__array_wrap__",
+            "__index__",
+        )
+    )
 
 
 def test_what_cupy_has_not_is_missing():
@@ -99,16 +120,29 @@ def test_what_cupy_has_not_is_missing():
     with pytest.raises(AttributeError):
         x.flags.writeable  # noqa: B018
     for call in (
-        lambda: cupy.add(x, 1.0, where=x > 0), lambda: cupy.sum(x, where=x > 0), lambda: x.max(initial=0.0),
-        lambda: cupy.reshape(x, shape=(3, 2)), lambda: cupy.clip(x, min=0.0), lambda: cupy.zeros(3, device="cpu"),
-        lambda: cupy.einsum("ij->i", x, out=x[:, 0]), lambda: cupy.add.reduce(x, where=x > 0),
-    ):  # fmt: skip
+        lambda: cupy.add(x, 1.0, where=x > 0),
+        lambda: cupy.sum(x, where=x > 0),
+        lambda: x.max(initial=0.0),
+        lambda: cupy.reshape(x, shape=(3, 2)),
+        lambda: cupy.clip(x, min=0.0),
+        lambda: cupy.zeros(3, device="cpu"),
+        lambda: cupy.einsum("ij->i", x, out=x[:, 0]),
+        lambda: cupy.add.reduce(x, where=x > 0),
+    ):
         with pytest.raises(Refused, match="unexpected keyword argument"):
             call()
-    for call in lambda: cupy.sum(3.0), lambda: cupy.where(True, x, x), lambda: cupy.stack([1.0, x]):
+    for call in (
+        lambda: cupy.sum(3.0),
+        lambda: cupy.where(True, x, x),
+        lambda: cupy.stack([1.0, x]),
+    ):
         with pytest.raises(AttributeError, match="object has no attribute"):
             call()
-    for call in lambda: x * [1.0], lambda: cupy.add(x, [1.0]), lambda: x.__setitem__(0, [1.0, 2.0, 3.0]):
+    for call in (
+        lambda: x * [1.0],
+        lambda: cupy.add(x, [1.0]),
+        lambda: x.__setitem__(0, [1.0, 2.0, 3.0]),
+    ):
         with pytest.raises(Refused, match="Unsupported type"):
             call()
     with pytest.raises(Refused, match=r"scatter_add only supports .* not int64"):
@@ -120,11 +154,20 @@ def test_what_cupy_has_not_is_missing():
 def test_the_lists_are_cupys():
     """Against CuPy itself, which can be imported on a machine without a GPU."""
     real = pytest.importorskip("cupy", reason="CuPy is not installed")
-    numpys = {name for name in dir(np) if not name.startswith("_") and not isinstance(getattr(np, name), types.ModuleType)}
+    numpys = {
+        name
+        for name in dir(np)
+        if not name.startswith("_")
+        and not isinstance(getattr(np, name), types.ModuleType)
+    }
     assert {name for name in numpys if not hasattr(real, name)} <= fakecupy.MISSING
     assert not [name for name in fakecupy.MISSING if hasattr(real, name)]
     assert not [name for name in fakecupy.METHODS if not hasattr(real.ndarray, name)]
-    source = "".join(path.read_text() for folder in ("tinyrmc", "tasks") for path in (ROOT / folder).rglob("*.py"))
+    source = "".join(
+        path.read_text()
+        for folder in ("tinyrmc", "tasks")
+        for path in (ROOT / folder).rglob("*.py")
+    )
     used = sorted(set(re.findall(r"\bxp\.([a-z]\w*)", source)))
     assert len(used) > 30
     for name in used:
@@ -143,13 +186,32 @@ def test_the_lists_are_cupys():
 @pytest.mark.parametrize(
     "wait",
     [
-        bool, float, int, complex, repr, str, "{:.2f}".format, np.float32, lambda d: max(d, 0), lambda d: d.get(), lambda d: d.item(),
-        lambda d: d.tolist(), backend.to_host, lambda d: 1 if d > 0 else 0, lambda d: d in [device(2)], lambda d: cupy.asnumpy(d),
-        lambda d: cupy.nonzero(d.reshape(1)), lambda d: cupy.where(d.reshape(1) > 0), lambda d: d.reshape(1)[device([True])],
-        lambda d: d.reshape(1)[[0]], lambda d: d.reshape(1).__setitem__(device([True]), 0), lambda d: cupy.unique(d),
-        lambda d: d.reshape(1).nonzero(), lambda d: bool(cupy.array_equal(d, d)),
+        bool,
+        float,
+        int,
+        complex,
+        repr,
+        str,
+        "{:.2f}".format,
+        np.float32,
+        lambda d: max(d, 0),
+        lambda d: d.get(),
+        lambda d: d.item(),
+        lambda d: d.tolist(),
+        backend.to_host,
+        lambda d: 1 if d > 0 else 0,
+        lambda d: d in [device(2)],
+        lambda d: cupy.asnumpy(d),
+        lambda d: cupy.nonzero(d.reshape(1)),
+        lambda d: cupy.where(d.reshape(1) > 0),
+        lambda d: d.reshape(1)[device([True])],
+        lambda d: d.reshape(1)[[0]],
+        lambda d: d.reshape(1).__setitem__(device([True]), 0),
+        lambda d: cupy.unique(d),
+        lambda d: d.reshape(1).nonzero(),
+        lambda d: bool(cupy.array_equal(d, d)),
     ],
-)  # fmt: skip
+)
 def test_what_waits_is_noticed(wait):
     value = device(1)
     if wait is not np.float32:  # which CuPy refuses altogether
@@ -164,7 +226,10 @@ def test_uploads_and_reductions_do_not_wait():
         x.set(np.zeros((2, 3), np.float32))
         cupy.asarray(np.arange(3))
         x[0] = 2.0
-        assert cupy.where(x.sum() > 0, x, -x).shape == (2, 3) and type(cupy.array_equal(x, x)) is fakecupy.ndarray
+        assert (
+            cupy.where(x.sum() > 0, x, -x).shape == (2, 3)
+            and type(cupy.array_equal(x, x)) is fakecupy.ndarray
+        )
     assert x.tolist() == [[2.0] * 3, [0.0] * 3]
     for wrong in np.zeros((2, 3)), np.zeros(3, np.float32):
         with pytest.raises(Refused, match=r"set\(\) of"):
@@ -177,34 +242,56 @@ def test_float64_is_noticed():
         assert (x * 2.0).dtype == np.float32
         assert (x > 0).dtype == bool
         for creep in (
-            lambda: x * np.float64(2), lambda: cupy.zeros(3), lambda: x.astype(np.float64), lambda: x.mean(dtype=np.float64),
-            lambda: cupy.sqrt(2.0), lambda: x * cupy.sqrt(2.0), lambda: x / cupy.arange(1, 4), lambda: cupy.asarray(np.ones(3)),
-        ):  # fmt: skip
+            lambda: x * np.float64(2),
+            lambda: cupy.zeros(3),
+            lambda: x.astype(np.float64),
+            lambda: x.mean(dtype=np.float64),
+            lambda: cupy.sqrt(2.0),
+            lambda: x * cupy.sqrt(2.0),
+            lambda: x / cupy.arange(1, 4),
+            lambda: cupy.asarray(np.ones(3)),
+        ):
             with pytest.raises(Refused, match="float64 result in a float32 program"):
                 creep()
 
 
 def test_it_differs_from_numpy_where_cupy_does():
     x = device(np.arange(3.0))
-    assert type(x.sum()) is type(cupy.max(x)) is type(x[0]) is fakecupy.ndarray and x.sum().shape == ()
+    assert (
+        type(x.sum()) is type(cupy.max(x)) is type(x[0]) is fakecupy.ndarray
+        and x.sum().shape == ()
+    )
     far = device([4, -4])
-    for taken in cupy.take(x, far), x.take(far), x[far], cupy.take_along_axis(x, far, 0), cupy.take(x, far, axis=0):
+    for taken in (
+        cupy.take(x, far),
+        x.take(far),
+        x[far],
+        cupy.take_along_axis(x, far, 0),
+        cupy.take(x, far, axis=0),
+    ):
         assert taken.tolist() == [1.0, 2.0]
     assert cupy.take(x, 4).tolist() == 1.0
     assert cupy.zeros((2, 3))[:, far].shape == (2, 2)
-    with pytest.raises(IndexError, match="out of bounds"):  # numbers are looked at, on both
+    with pytest.raises(
+        IndexError, match="out of bounds"
+    ):  # numbers are looked at, on both
         x[4]
     x[far] = 7.0
     assert x.tolist() == [0.0, 7.0, 7.0]
     cupy.add.at(x, device([3, 3]), 1.0)
     assert x.tolist() == [2.0, 7.0, 7.0]
-    assert (device([7, -7]) // device([0, 0])).tolist() == [0, 0]  # and no warning, which would be an error here
+    assert (device([7, -7]) // device([0, 0])).tolist() == [
+        0,
+        0,
+    ]  # and no warning, which would be an error here
     assert np.isnan(cupy.log(device(-1.0)).get()) and (x / 0.0).tolist() == [np.inf] * 3
     out = cupy.zeros(3)
-    assert cupy.exp(x, out=out) is out and out.tolist() == np.exp([2.0, 7.0, 7.0]).tolist()
+    assert (
+        cupy.exp(x, out=out) is out and out.tolist() == np.exp([2.0, 7.0, 7.0]).tolist()
+    )
 
 
-# --- The engine ---------------------------------------------------------------------------------------------------------------------------
+# --- The engine -----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", TABLE)
@@ -215,7 +302,11 @@ def test_every_primitive_gives_numpys_values_and_gradients(name):
         with no_sync(), only(np.float32):
             found = as_tuple(there())
         for ours, numpys in zip(found, as_tuple(host()), strict=True):
-            assert type(ours) is Tensor and type(ours.data) is fakecupy.ndarray and ours.dtype == numpys.dtype
+            assert (
+                type(ours) is Tensor
+                and type(ours.data) is fakecupy.ndarray
+                and ours.dtype == numpys.dtype
+            )
             np.testing.assert_array_equal(ours.data.get(), numpys.data)
         weights = output_weights(host)
         numpys = gradients(host, weights)
@@ -227,7 +318,10 @@ def test_every_primitive_gives_numpys_values_and_gradients(name):
 
 
 def test_a_mixture_is_refused_by_the_primitive_itself():
-    with pytest.raises(TypeError, match="add: argument 1 is a numpy array among cupy ones; move it first"):
+    with pytest.raises(
+        TypeError,
+        match="add: argument 1 is a numpy array among cupy ones; move it first",
+    ):
         p.add(device(np.ones(3)), np.ones(3))
 
 
@@ -238,12 +332,17 @@ def test_a_parameter_stays_where_its_array_is():
         loss = p.sum(parameter * parameter)
     tape.backward(loss)
     np.testing.assert_array_equal(parameter.grad.get(), [2, 2, 2])
-    assert "Tensor" in repr(Tensor(parameter.data)) and "[1., 1., 1.]" in repr(parameter)
+    assert "Tensor" in repr(Tensor(parameter.data)) and "[1., 1., 1.]" in repr(
+        parameter
+    )
 
 
 CORES = [
     *(
-        pytest.param(lambda g=gates, n=blocks: RelationalMemory(5, 3, 4, 2, n, gate_style=g), id=f"rmc {gates} {blocks}")
+        pytest.param(
+            lambda g=gates, n=blocks: RelationalMemory(5, 3, 4, 2, n, gate_style=g),
+            id=f"rmc {gates} {blocks}",
+        )
         for gates in ("unit", "memory", None)
         for blocks in (1, 2)
     ),
@@ -251,7 +350,12 @@ CORES = [
     pytest.param(lambda: LSTM(5, 4), id="lstm"),
     pytest.param(lambda: DeepLSTM(5, 4, 2), id="deep lstm"),
     pytest.param(lambda: DNC(5, 4, 3, 4, 2, 2, 2, clip=0.5), id="dnc"),
-    pytest.param(lambda: DNC(5, 4, 3, 4, controller="feedforward", strength="oneplus", clip=None), id="dnc feedforward"),
+    pytest.param(
+        lambda: DNC(
+            5, 4, 3, 4, controller="feedforward", strength="oneplus", clip=None
+        ),
+        id="dnc feedforward",
+    ),
     pytest.param(lambda: EntNet(5, 3, 4), id="entnet"),
     pytest.param(lambda: EntNetBank(5, 3, 4), id="entnet bank"),
 ]
@@ -273,20 +377,30 @@ def test_cores_unrolled(make):
     core, there = make(), make().to(cupy)
     with no_sync(), only(np.float32):
         unroll(there, device(x))
-    for (name, ours), numpys in zip(there.named_parameters(), unroll(core, x).parameters(), strict=True):
+    for (name, ours), numpys in zip(
+        there.named_parameters(), unroll(core, x).parameters(), strict=True
+    ):
         np.testing.assert_array_equal(ours.grad.get(), numpys.grad, err_msg=name)
 
 
 def test_a_copy_in_another_precision_stays_there():
     core = LSTM(5, 4).to(cupy).astype(np.float64)
-    assert all(type(q.data) is fakecupy.ndarray and q.dtype == np.float64 for q in core.parameters())
+    assert all(
+        type(q.data) is fakecupy.ndarray and q.dtype == np.float64
+        for q in core.parameters()
+    )
 
 
-@pytest.mark.parametrize("kind", [optim.Adam, optim.RMSProp, lambda q: optim.SGD(q, momentum=0.9)])
+@pytest.mark.parametrize(
+    "kind", [optim.Adam, optim.RMSProp, lambda q: optim.SGD(q, momentum=0.9)]
+)
 @pytest.mark.parametrize("bad", [None, np.nan])
 def test_optimizers(kind, bad):
     random = np.random.default_rng(0)
-    start, steps = random.standard_normal(7).astype(np.float32), random.standard_normal((4, 7)).astype(np.float32)
+    start, steps = (
+        random.standard_normal(7).astype(np.float32),
+        random.standard_normal((4, 7)).astype(np.float32),
+    )
     if bad is not None:
         steps[2, 3] = bad
     host, there = Parameter(start), Parameter(device(start))
@@ -301,30 +415,42 @@ def test_optimizers(kind, bad):
     np.testing.assert_array_equal(there.data.get(), host.data)
 
 
-# --- Training -----------------------------------------------------------------------------------------------------------------------------
+# --- Training -------------------------------------------------------------------------
 
 
 def smallest(kind):
     """The first preset of a task with little to compute."""
     config = next(iter(kind.presets.values()))[1]
-    return dataclasses.replace(config, train=dataclasses.replace(config.train, batch_size=10))
+    return dataclasses.replace(
+        config, train=dataclasses.replace(config.train, batch_size=10)
+    )
 
 
-@pytest.mark.parametrize("core", typing.get_args(typing.get_type_hints(CoreConfig)["core"]))
+@pytest.mark.parametrize(
+    "core", typing.get_args(typing.get_type_hints(CoreConfig)["core"])
+)
 @pytest.mark.parametrize("name", task_files())
 def test_training_steps_of_every_task(name, core, monkeypatch):
     fakecupy.installed(monkeypatch)
     kind = load_task(name).Task
     config = smallest(kind)
-    config = dataclasses.replace(config, model=dataclasses.replace(config.model, core=core))
-    host, there = Trainer(kind(config), seed=3), Trainer(kind(config), seed=3, device="cuda")
+    config = dataclasses.replace(
+        config, model=dataclasses.replace(config.model, core=core)
+    )
+    host, there = (
+        Trainer(kind(config), seed=3),
+        Trainer(kind(config), seed=3, device="cuda"),
+    )
     for _ in range(3):
         host.advance()
         with no_sync(), only(np.float32):
             there.advance()
     np.testing.assert_array_equal(there.optimizer.data.get(), host.optimizer.data)
     ours, numpys = there.read(), host.read()
-    loss = ours.pop("loss"), numpys.pop("loss")  # the device adds up the losses of several steps in float32
+    loss = (
+        ours.pop("loss"),
+        numpys.pop("loss"),
+    )  # the device adds up the losses of several steps in float32
     assert ours == numpys and loss[0] == pytest.approx(loss[1], rel=1e-6)
     for trainer in host, there:
         trainer.task.test_examples = 20
@@ -334,49 +460,75 @@ def test_training_steps_of_every_task(name, core, monkeypatch):
     again.restore(there.arrays(), there.state())
     again.advance()
     there.advance()
-    np.testing.assert_array_equal(again.optimizer.data.get(), there.optimizer.data.get())
+    np.testing.assert_array_equal(
+        again.optimizer.data.get(), there.optimizer.data.get()
+    )
 
 
-# --- What is done with a trained network --------------------------------------------------------------------------------------------------
+# --- What is done with a trained network ----------------------------------------------
 
 
 @pytest.mark.parametrize("name", task_files())
 def test_evaluation_and_pictures_of_every_task(name, tmp_path):
-    """A network on the device is measured there without waiting, and drawn as it is on the host."""
+    """A network on the device is measured there without waiting, and drawn as it is on
+    the host.
+    """
     task = load_task(name).Task(smallest(load_task(name).Task))
     task.test_examples = 20
     host, there = (task.build(np.random.SeedSequence(1)).to(xp) for xp in (np, cupy))
     with no_sync(), only(np.float32):
         sums = task.evaluate(there, xp=cupy)
-    assert Totals(sums).means() == pytest.approx(Totals(task.evaluate(host)).means(), rel=1e-6)
+    assert Totals(sums).means() == pytest.approx(
+        Totals(task.evaluate(host)).means(), rel=1e-6
+    )
     pictures = []
     for label, model in ("host", host), ("device", there):
         (tmp_path / label).mkdir()
-        pictures.append([path.read_bytes() for path in task.pictures(model, tmp_path / label)])
+        pictures.append(
+            [path.read_bytes() for path in task.pictures(model, tmp_path / label)]
+        )
     assert pictures[0] == pictures[1]
 
 
 @pytest.mark.parametrize("name", task_files())
 def test_a_run_on_the_device_is_read_on_the_host(name, monkeypatch, tmp_path):
-    """Trained by the command line with --device cuda: its files are loaded, evaluated and drawn without any device."""
+    """Trained by the command line with --device cuda: its files are loaded, evaluated
+    and drawn without any device.
+    """
     monkeypatch.chdir(tmp_path)
     fakecupy.installed(monkeypatch)
     kind = load_task(name).Task
     monkeypatch.setattr(kind, "test_examples", 20)
-    words = [name, *"--train.steps 4 --train.batch-size 10 --train.log-every 2 --train.evaluate-every 2 --seed 1 --workers 1".split()]
+    words = [
+        name,
+        *"--train.steps 4 --train.batch-size 10 --train.log-every 2 "
+        "--train.evaluate-every 2 --seed 1 --workers 1".split(),
+    ]
     for device_name in "cpu", "cuda":
         assert train.main([*words, "--device", device_name, "--run", device_name]) == 0
     monkeypatch.setitem(sys.modules, "cupy", None)  # from here on there is no device
     host, there = load("cpu"), load("cuda")
-    for (parameter, ours), theirs in zip(there.named_parameters(), host.parameters(), strict=True):
-        assert type(ours.data) is np.ndarray and ours.dtype == theirs.dtype  # NumPy raises its own scalars to powers with other last bits
-        np.testing.assert_allclose(ours.data, theirs.data, rtol=1e-5, atol=1e-7, err_msg=parameter)
+    for (parameter, ours), theirs in zip(
+        there.named_parameters(), host.parameters(), strict=True
+    ):
+        assert (
+            type(ours.data) is np.ndarray and ours.dtype == theirs.dtype
+        )  # NumPy raises its own scalars to powers with other last bits
+        np.testing.assert_allclose(
+            ours.data, theirs.data, rtol=1e-5, atol=1e-7, err_msg=parameter
+        )
     lines = [Run.open(path).metrics() for path in ("cpu", "cuda")]
     assert [line["step"] for line in lines[0]] == [2, 4]
     for ours, numpys in zip(*lines, strict=True):
         assert ours.keys() == numpys.keys()
-        numbers = [name for name in ours if isinstance(ours[name], float) and name != "seconds"]
-        assert all(ours[name] == pytest.approx(numpys[name], rel=1e-5) for name in numbers)
+        numbers = [
+            name for name in ours if isinstance(ours[name], float) and name != "seconds"
+        ]
+        assert all(
+            ours[name] == pytest.approx(numpys[name], rel=1e-5) for name in numbers
+        )
     assert evaluate.main(["cuda"]) == 0
     assert plot.main(["cuda"]) == 0
-    assert sorted(path.name for path in Path("cuda").iterdir()) == sorted(path.name for path in Path("cpu").iterdir())
+    assert sorted(path.name for path in Path("cuda").iterdir()) == sorted(
+        path.name for path in Path("cpu").iterdir()
+    )

@@ -1,4 +1,6 @@
-"""The Differentiable Neural Computer: equal to a slow one written word by word, its gradients, what must hold of any memory, and errors."""
+"""The Differentiable Neural Computer: equal to a slow one written word by word, its
+gradients, what must hold of any memory, and errors.
+"""
 
 import itertools
 
@@ -14,11 +16,28 @@ from tinyrmc.backend import to_host
 from tinyrmc.cores.dnc import allocation, allocations, follow_links, update_usage
 
 T, B, INPUT = 10, 2, 3
-SETTING = {"N": 4, "W": 3, "R": 2, "H": 2, "layers": 2, "controller": "lstm", "strength": "softplus", "clip": 20.0}
+SETTING = {
+    "N": 4,
+    "W": 3,
+    "R": 2,
+    "H": 2,
+    "layers": 2,
+    "controller": "lstm",
+    "strength": "softplus",
+    "clip": 20.0,
+}
 VARIATIONS = [
-    {}, {"H": 1, "layers": 1}, {"R": 1, "H": 3}, {"N": 1, "W": 1}, {"N": 5, "W": 1, "R": 3}, {"strength": "oneplus"}, {"clip": None},
-    {"clip": 0.4}, {"controller": "feedforward"}, {"controller": "feedforward", "layers": 1, "clip": 0.7},
-]  # fmt: skip
+    {},
+    {"H": 1, "layers": 1},
+    {"R": 1, "H": 3},
+    {"N": 1, "W": 1},
+    {"N": 5, "W": 1, "R": 3},
+    {"strength": "oneplus"},
+    {"clip": None},
+    {"clip": 0.4},
+    {"controller": "feedforward"},
+    {"controller": "feedforward", "layers": 1, "clip": 0.7},
+]
 varied = pytest.mark.parametrize("change", VARIATIONS, ids=str)
 
 
@@ -26,7 +45,18 @@ def dnc_of(change=(), seed=0, spread=0.7):
     """A DNC with random parameters, biases too, and its setting."""
     s = SETTING | dict(change)
     core = DNC(
-        INPUT, s["N"], s["W"], 4, s["R"], s["H"], s["layers"], s["controller"], s["strength"], s["clip"], output_size=5, dtype=np.float64
+        INPUT,
+        s["N"],
+        s["W"],
+        4,
+        s["R"],
+        s["H"],
+        s["layers"],
+        s["controller"],
+        s["strength"],
+        s["clip"],
+        output_size=5,
+        dtype=np.float64,
     )
     rng = np.random.default_rng(seed)
     for parameter in core.parameters():
@@ -41,15 +71,27 @@ def weightings(rng, *shape):
 
 
 def a_state(s, seed=0):
-    """A state as it may be in the middle of a sequence. From zero, words tie for the least used, and rounding decides which is first."""
+    """A state as it may be in the middle of a sequence.
+
+    From zero, words tie for the least used, and rounding decides which is first.
+    """
     rng = np.random.default_rng(seed)
     N, W, R, H = (s[name] for name in "NWRH")
     links = rng.random((B, H, N, N)) * (1 - np.eye(N)) / N
-    controller = tuple((rng.standard_normal((B, 4)) / 2, rng.standard_normal((B, 4)) / 2) for _ in range(s["layers"]))
+    controller = tuple(
+        (rng.standard_normal((B, 4)) / 2, rng.standard_normal((B, 4)) / 2)
+        for _ in range(s["layers"])
+    )
     return (
-        rng.standard_normal((B, N, W)), rng.random((B, N)), links, weightings(rng, B, H, N), weightings(rng, B, H, N),
-        weightings(rng, B, R, N), rng.standard_normal((B, R * W)), controller if s["controller"] == "lstm" else (),
-    )  # fmt: skip
+        rng.standard_normal((B, N, W)),
+        rng.random((B, N)),
+        links,
+        weightings(rng, B, H, N),
+        weightings(rng, B, H, N),
+        weightings(rng, B, R, N),
+        rng.standard_normal((B, R * W)),
+        controller if s["controller"] == "lstm" else (),
+    )
 
 
 def the_inputs(seed=0):
@@ -57,7 +99,10 @@ def the_inputs(seed=0):
 
 
 def everywhere(xp, state):
-    return tuple(everywhere(xp, part) if isinstance(part, tuple) else xp.asarray(part) for part in state)
+    return tuple(
+        everywhere(xp, part) if isinstance(part, tuple) else xp.asarray(part)
+        for part in state
+    )
 
 
 def unrolled(core, inputs, state):
@@ -74,7 +119,7 @@ def for_the_oracle(s, state):
     return state if state[7] else (*state[:7], [(np.zeros((B, 0)),) * 2] * s["layers"])
 
 
-# --- the same as the oracle ---------------------------------------------------------------------------------------------------------------
+# --- the same as the oracle -----------------------------------------------------------
 
 
 @varied
@@ -84,8 +129,12 @@ def test_equals_the_oracle_over_10_steps(xp, change):
     state, inputs = a_state(s), the_inputs()
     expected = oracles.dnc(np, P, s, inputs, for_the_oracle(s, state))
     outputs, _ = unrolled(core.to(xp), xp.asarray(inputs), everywhere(xp, state))
-    np.testing.assert_allclose([to_host(output.data) for output in outputs], expected, rtol=1e-9, atol=1e-11)
-    assert s["clip"] is None or s["clip"] > 1 or (np.abs(expected) == s["clip"]).any()  # the bound was met
+    np.testing.assert_allclose(
+        [to_host(output.data) for output in outputs], expected, rtol=1e-9, atol=1e-11
+    )
+    assert (
+        s["clip"] is None or s["clip"] > 1 or (np.abs(expected) == s["clip"]).any()
+    )  # the bound was met
 
 
 def test_fused_and_reference_are_the_same():
@@ -93,17 +142,30 @@ def test_fused_and_reference_are_the_same():
     outputs, _ = unrolled(core, the_inputs(), a_state(s))
     with fused.reference():
         composed, _ = unrolled(core, the_inputs(), a_state(s))
-    np.testing.assert_allclose([o.data for o in outputs], [o.data for o in composed], rtol=1e-12, atol=1e-13)
+    np.testing.assert_allclose(
+        [o.data for o in outputs], [o.data for o in composed], rtol=1e-12, atol=1e-13
+    )
 
 
-@pytest.mark.parametrize("change", [{}, {"H": 1, "clip": 0.6}, {"controller": "feedforward"}], ids=str)
+@pytest.mark.parametrize(
+    "change", [{}, {"H": 1, "clip": 0.6}, {"controller": "feedforward"}], ids=str
+)
 def test_every_gradient_equals_hips_autograd_of_the_oracle(change):
     core, s = dnc_of(change)
     state, inputs = a_state(s), the_inputs()[:3]
     probes = np.random.default_rng(9).standard_normal((3, B, 5))
     names = [name for name, _ in core.named_parameters()]
-    arrays = {name: parameter.data.copy() for name, parameter in core.named_parameters()} | {"inputs": inputs}
-    parts = ("memory", "usage", "links", "precedence", "read", "words")  # not write: no gradient flows into it
+    arrays = {
+        name: parameter.data.copy() for name, parameter in core.named_parameters()
+    } | {"inputs": inputs}
+    parts = (
+        "memory",
+        "usage",
+        "links",
+        "precedence",
+        "read",
+        "words",
+    )  # not write: no gradient flows into it
     places = dict(zip(parts, (0, 1, 2, 3, 5, 6), strict=True))
     arrays |= {part: state[place] for part, place in places.items()}
 
@@ -120,30 +182,56 @@ def test_every_gradient_equals_hips_autograd_of_the_oracle(change):
             own[place] = watched[part]
         outputs, _ = unrolled(core, p.unstack(watched["inputs"]), tuple(own))
         loss = p.sum(p.stack(outputs) * probes)
-    found = dict(zip([*names, *watched], tape.gradient(loss, [*core.parameters(), *watched.values()]), strict=True))
+    found = dict(
+        zip(
+            [*names, *watched],
+            tape.gradient(loss, [*core.parameters(), *watched.values()]),
+            strict=True,
+        )
+    )
 
     assert float(loss.data) == pytest.approx(float(oracle_loss(np, arrays)), rel=1e-11)
     for name, expected in oracles.hips_gradient(oracle_loss, arrays).items():
         scale = np.abs(expected).max()
         assert scale > 0, name
-        np.testing.assert_allclose(found[name], expected, rtol=0, atol=1e-9 * scale, err_msg=name)
+        np.testing.assert_allclose(
+            found[name], expected, rtol=0, atol=1e-9 * scale, err_msg=name
+        )
 
 
 @varied
 def test_gradients_of_10_steps_equal_the_complex_step(change):
     core, s = dnc_of(change, seed=1)
-    memory, usage, links, precedence, write, read, words, controller = a_state(s, seed=1)
+    memory, usage, links, precedence, write, read, words, controller = a_state(
+        s, seed=1
+    )
 
     def outputs(inputs, memory, usage, links, precedence, read, words):
-        return unrolled(core, p.unstack(inputs), (memory, usage, links, precedence, write, read, words, controller))[0]
+        return unrolled(
+            core,
+            p.unstack(inputs),
+            (memory, usage, links, precedence, write, read, words, controller),
+        )[0]
 
     arrays = the_inputs(1), memory, usage, links, precedence, read, words
-    gradcheck(lambda *a: tuple(outputs(*a)), *arrays, parameters=core.parameters(), tolerance=1e-9)
+    gradcheck(
+        lambda *a: tuple(outputs(*a)),
+        *arrays,
+        parameters=core.parameters(),
+        tolerance=1e-9,
+    )
 
 
-# --- what must hold of any memory ---------------------------------------------------------------------------------------------------------
+# --- what must hold of any memory -----------------------------------------------------
 
-sizes = st.fixed_dictionaries({"N": st.integers(1, 6), "W": st.integers(1, 4), "R": st.integers(1, 3), "H": st.integers(1, 3)})
+sizes = st.fixed_dictionaries(
+    {
+        "N": st.integers(1, 6),
+        "W": st.integers(1, 4),
+        "R": st.integers(1, 3),
+        "H": st.integers(1, 3),
+    }
+)
 NEARLY = 1e-12
 
 
@@ -158,9 +246,15 @@ def test_weightings_usage_and_links_stay_in_their_bounds(change, seed, spread):
     _, states = unrolled(core, 3 * the_inputs(seed)[:6], core.initial_state(B))
     for memory, usage, links, precedence, write, read, *_ in states:
         assert np.isfinite(memory.data).all()
-        assert in_the_simplex(write.data) and in_the_simplex(read.data) and in_the_simplex(precedence.data)
+        assert (
+            in_the_simplex(write.data)
+            and in_the_simplex(read.data)
+            and in_the_simplex(precedence.data)
+        )
         assert usage.data.min() >= -NEARLY and usage.data.max() <= 1 + NEARLY
-        assert in_the_simplex(links.data) and in_the_simplex(np.swapaxes(links.data, -1, -2))  # rows and columns
+        assert in_the_simplex(links.data) and in_the_simplex(
+            np.swapaxes(links.data, -1, -2)
+        )  # rows and columns
         assert not np.diagonal(links.data, axis1=-2, axis2=-1).any()
 
 
@@ -173,44 +267,71 @@ def test_allocation_points_at_what_is_least_in_use(words, seed, some_are_full):
     assert in_the_simplex(found)
     u = 1e-6 + (1 - 1e-6) * usage
     for b, n in np.ndindex(usage.shape):
-        assert found[b, n] == pytest.approx((1 - u[b, n]) * np.prod([v for v in u[b] if v < u[b, n]]), rel=1e-9, abs=1e-15)
+        assert found[b, n] == pytest.approx(
+            (1 - u[b, n]) * np.prod([v for v in u[b] if v < u[b, n]]),
+            rel=1e-9,
+            abs=1e-15,
+        )
     assert (found.argmax(1) == usage.argmin(1))[0 if not some_are_full else 1 :].all()
     assert not some_are_full or found[0].max() < 1e-5
 
 
 def test_of_words_equally_in_use_the_first_is_taken(xp):
-    assert to_host(allocation(xp.zeros((1, 4))).data)[0] == pytest.approx([1, 1e-6, 1e-12, 1e-18], rel=1e-5)
-    assert to_host(allocation(xp.asarray([[0.5, 0.5, 0.5]])).data)[0] == pytest.approx([0.5, 0.25, 0.125], rel=1e-5)
+    assert to_host(allocation(xp.zeros((1, 4))).data)[0] == pytest.approx(
+        [1, 1e-6, 1e-12, 1e-18], rel=1e-5
+    )
+    assert to_host(allocation(xp.asarray([[0.5, 0.5, 0.5]])).data)[0] == pytest.approx(
+        [0.5, 0.25, 0.125], rel=1e-5
+    )
 
 
 def test_several_heads_are_given_different_words(xp):
-    found = to_host(allocations(xp.asarray([[0.2, 0.0, 0.9, 0.1]]), xp.ones((1, 3))).data)
+    found = to_host(
+        allocations(xp.asarray([[0.2, 0.0, 0.9, 0.1]]), xp.ones((1, 3))).data
+    )
     assert found[0].argmax(-1).tolist() == [1, 3, 0]
-    unused = to_host(allocations(xp.asarray([[0.2, 0.0, 0.9, 0.1]]), xp.zeros((1, 2))).data)  # a head that writes nothing takes nothing
+    unused = to_host(
+        allocations(xp.asarray([[0.2, 0.0, 0.9, 0.1]]), xp.zeros((1, 2))).data
+    )  # a head that writes nothing takes nothing
     np.testing.assert_array_equal(unused[0, 0], unused[0, 1])
 
 
 def test_what_was_read_and_is_declared_free_is_given_out_again():
     write, read = np.zeros((1, 1, 3)), np.array([[[0.0, 1.0, 0.0]]])
     for free, place in ((1.0, 1), (0.0, 2)):
-        usage = update_usage(np.array([[0.9, 0.95, 0.8]]), write, read, np.array([[free]]))
+        usage = update_usage(
+            np.array([[0.9, 0.95, 0.8]]), write, read, np.array([[free]])
+        )
         assert allocation(usage).data.argmax() == place
-    written = update_usage(np.zeros((1, 3)), np.array([[[0.0, 0.5, 0.0], [0.0, 0.5, 1.0]]]), read, np.zeros((1, 1))).data
+    written = update_usage(
+        np.zeros((1, 3)),
+        np.array([[[0.0, 0.5, 0.0], [0.0, 0.5, 1.0]]]),
+        read,
+        np.zeros((1, 1)),
+    ).data
     assert written.tolist() == [[0.0, 0.75, 1.0]]
 
 
 @given(st.integers(1, 6), st.integers(0, 1000))
 def test_what_was_written_is_found_by_content_and_by_time(words, seed):
-    """As many vectors as there are words, each written to a word of its own; each is found by itself, and by those before and after."""
+    """As many vectors as there are words, each written to a word of its own; each is
+    found by itself, and by those before and after.
+    """
     rng = np.random.default_rng(seed)
     vectors = rng.standard_normal((words, 12))
     memory, usage = rng.standard_normal((1, words, 12)), np.zeros((1, words))
-    links, precedence, write = np.zeros((1, 1, words, words)), np.zeros((1, 1, words)), np.zeros((1, 1, words))
+    links, precedence, write = (
+        np.zeros((1, 1, words, words)),
+        np.zeros((1, 1, words)),
+        np.zeros((1, 1, words)),
+    )
     read, places = np.zeros((1, 1, words)), []
     for vector in vectors:
         usage = update_usage(usage, write, read, np.ones((1, 1)))
         write = allocations(usage, np.ones((1, 1)))
-        memory = fused.erase_and_write(memory, write, np.ones((1, 1, 12)), vector[None, None])
+        memory = fused.erase_and_write(
+            memory, write, np.ones((1, 1, 12)), vector[None, None]
+        )
         links = fused.temporal_links(links, write, precedence)
         precedence = (1 - p.sum(write, axis=-1, keepdims=True)) * precedence + write
         places.append(write)
@@ -219,8 +340,12 @@ def test_what_was_written_is_found_by_content_and_by_time(words, seed):
         found = fused.content_weights(vector[None, None], memory, np.full((1, 1), 1e4))
         np.testing.assert_allclose((found @ memory).data[0, 0], vector, atol=1e-4)
     for earlier, later in itertools.pairwise(places):
-        np.testing.assert_allclose(follow_links(links, earlier).data[:, :, 1], later.data, atol=1e-4)
-        np.testing.assert_allclose(follow_links(links, later).data[:, :, 0], earlier.data, atol=1e-4)
+        np.testing.assert_allclose(
+            follow_links(links, earlier).data[:, :, 1], later.data, atol=1e-4
+        )
+        np.testing.assert_allclose(
+            follow_links(links, later).data[:, :, 0], earlier.data, atol=1e-4
+        )
 
 
 @given(st.integers(1, 6), st.integers(0, 1000))
@@ -229,9 +354,17 @@ def test_a_write_followed_by_a_content_read_returns_what_was_written(words, seed
     core, rng = DNC(INPUT, words, 5, 4, dtype=np.float64), np.random.default_rng(seed)
     vector, one = rng.standard_normal(5), np.ones(5)
     told = {  # biases by name, in the order of the columns
-        "write_keys": 0 * one, "write_strengths": [0.0], "erase": 50 * one, "values": vector, "allocation_gates": [50.0],
-        "write_gates": [50.0], "free_gates": [-50.0], "read_keys": vector, "read_strengths": [1e4], "read_modes": [0.0, 0.0, 50.0],
-    }  # fmt: skip
+        "write_keys": 0 * one,
+        "write_strengths": [0.0],
+        "erase": 50 * one,
+        "values": vector,
+        "allocation_gates": [50.0],
+        "write_gates": [50.0],
+        "free_gates": [-50.0],
+        "read_keys": vector,
+        "read_strengths": [1e4],
+        "read_modes": [0.0, 0.0, 50.0],
+    }
     core.interface.weight.data = 0 * core.interface.weight.data
     core.interface.bias.data = np.concatenate([told[name] for name in core._told])
     _, state = core(rng.standard_normal((1, INPUT)), core.initial_state(1))
@@ -240,7 +373,11 @@ def test_a_write_followed_by_a_content_read_returns_what_was_written(words, seed
 
 def test_no_gradient_flows_from_usage_into_what_was_written():
     rng = np.random.default_rng(0)
-    write, read, free = weightings(rng, 1, 2, 3), weightings(rng, 1, 1, 3), rng.random((1, 1))
+    write, read, free = (
+        weightings(rng, 1, 2, 3),
+        weightings(rng, 1, 1, 3),
+        rng.random((1, 1)),
+    )
     with Tape() as tape:
         w, r = tape.watch(write), tape.watch(read)
         loss = p.sum(p.square(update_usage(rng.random((1, 3)), w, r, free)))
@@ -250,19 +387,39 @@ def test_no_gradient_flows_from_usage_into_what_was_written():
     assert not moved.data.imag.any()
 
 
-# --- the rest -----------------------------------------------------------------------------------------------------------------------------
+# --- the rest -------------------------------------------------------------------------
 
 
 def test_parameters_have_stable_names_and_shapes():
-    names = {name: parameter.shape for name, parameter in DNC(3, 5, 4, 6, read_heads=2, write_heads=3, layers=2).named_parameters()}
+    names = {
+        name: parameter.shape
+        for name, parameter in DNC(
+            3, 5, 4, 6, read_heads=2, write_heads=3, layers=2
+        ).named_parameters()
+    }
     columns = 3 * (3 * 4 + 3) + 2 * (4 + 2 + 7)
     assert names == {
-        "controller.layers.0.gates.weight": (3 + 8 + 6, 24), "controller.layers.0.gates.bias": (24,),
-        "controller.layers.1.gates.weight": (3 + 8 + 12, 24), "controller.layers.1.gates.bias": (24,),
-        "interface.weight": (12, columns), "interface.bias": (columns,), "output.weight": (12 + 8, 6), "output.bias": (6,),
-    }  # fmt: skip
-    feedforward = [name for name, _ in DNC(3, 5, 4, 6, layers=2, controller="feedforward").named_parameters()]
-    assert feedforward[:4] == ["controller.0.weight", "controller.0.bias", "controller.1.weight", "controller.1.bias"]
+        "controller.layers.0.gates.weight": (3 + 8 + 6, 24),
+        "controller.layers.0.gates.bias": (24,),
+        "controller.layers.1.gates.weight": (3 + 8 + 12, 24),
+        "controller.layers.1.gates.bias": (24,),
+        "interface.weight": (12, columns),
+        "interface.bias": (columns,),
+        "output.weight": (12 + 8, 6),
+        "output.bias": (6,),
+    }
+    feedforward = [
+        name
+        for name, _ in DNC(
+            3, 5, 4, 6, layers=2, controller="feedforward"
+        ).named_parameters()
+    ]
+    assert feedforward[:4] == [
+        "controller.0.weight",
+        "controller.0.bias",
+        "controller.1.weight",
+        "controller.1.bias",
+    ]
 
 
 @pytest.mark.parametrize("controller", ["lstm", "feedforward"])
@@ -273,7 +430,9 @@ def test_float32_stays_float32_and_trains(xp, controller):
     with Tape() as tape:
         for _ in range(3):
             output, state = core(xp.ones((B, INPUT), np.float32), state)
-            assert {part.dtype for part in (output, *state[:7])} == {np.dtype(np.float32)}
+            assert {part.dtype for part in (output, *state[:7])} == {
+                np.dtype(np.float32)
+            }
         loss = p.sum(output)
     tape.backward(loss)
     assert output.shape == (B, core.output_size)
@@ -288,24 +447,42 @@ def test_the_trace_is_what_was_computed(xp):
     (seen,) = trace
     for name, place in (("write", 4), ("read", 5), ("usage", 1)):
         np.testing.assert_array_equal(to_host(seen[name]), to_host(after[place].data))
-    assert seen["read_modes"].shape == (B, 2, 5) and seen["allocation_gates"].shape == seen["write_gates"].shape == (B, 2)
+    assert seen["read_modes"].shape == (B, 2, 5) and seen[
+        "allocation_gates"
+    ].shape == seen["write_gates"].shape == (B, 2)
     assert seen["free_gates"].shape == (B, 2)
 
 
 @pytest.mark.parametrize("value", [0, -1, 1.5, True, "3"], ids=repr)
 @pytest.mark.parametrize(
-    "name", ["input_size", "mem_slots", "word_size", "hidden_size", "read_heads", "write_heads", "layers", "output_size"]
+    "name",
+    [
+        "input_size",
+        "mem_slots",
+        "word_size",
+        "hidden_size",
+        "read_heads",
+        "write_heads",
+        "layers",
+        "output_size",
+    ],
 )
 def test_bad_sizes_are_named(name, value):
     good = {"input_size": 3, "mem_slots": 4, "word_size": 3, "hidden_size": 4}
-    with pytest.raises(ValueError, match=f"^DNC: {name} must be an integer of at least 1, not {value!r}$"):
+    with pytest.raises(
+        ValueError,
+        match=f"^DNC: {name} must be an integer of at least 1, not {value!r}$",
+    ):
         DNC(**good | {name: value})
 
 
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"controller": "gru"}, "controller must be 'lstm' or 'feedforward', not 'gru'"),
+        (
+            {"controller": "gru"},
+            "controller must be 'lstm' or 'feedforward', not 'gru'",
+        ),
         ({"strength": "plus"}, "strength must be 'softplus' or 'oneplus', not 'plus'"),
         ({"clip": 0}, "clip must be positive or None, not 0"),
         ({"clip": "wide"}, "clip must be a number, not 'wide'"),
@@ -321,13 +498,22 @@ def test_other_bad_arguments_are_named(change, says):
 def test_bad_inputs_and_states_are_named(xp):
     core = DNC(3, 4, 5, 6, 2).to(xp)
     state = core.initial_state(2)
-    with pytest.raises(ValueError, match=r"^DNC expects inputs \(B, 3\), got \(2, 4\); see input_size$"):
+    with pytest.raises(
+        ValueError, match=r"^DNC expects inputs \(B, 3\), got \(2, 4\); see input_size$"
+    ):
         core(xp.zeros((2, 4), np.float32), state)
     for place, part in enumerate(state[:7]):
         bad = [*state[:place], part[:1], *state[place + 1 :]]
-        with pytest.raises(ValueError, match=r"^DNC expects a state \(2, .*\), got \(1, .*\); see initial_state$"):
+        with pytest.raises(
+            ValueError,
+            match=r"^DNC expects a state \(2, .*\), got \(1, .*\); see initial_state$",
+        ):
             core(xp.zeros((2, 3), np.float32), bad)
-    with pytest.raises(ValueError, match=r"^DNC expects a state of 8 parts, got 7; see initial_state$"):
+    with pytest.raises(
+        ValueError, match=r"^DNC expects a state of 8 parts, got 7; see initial_state$"
+    ):
         core(xp.zeros((2, 3), np.float32), state[:7])
-    with pytest.raises(ValueError, match="DNC: batch_size must be an integer of at least 1, not 0"):
+    with pytest.raises(
+        ValueError, match="DNC: batch_size must be an integer of at least 1, not 0"
+    ):
         core.initial_state(0)

@@ -1,4 +1,6 @@
-"""The README says nothing that is not so: its example runs and prints what it says, and its numbers are those of committed summaries."""
+"""The README says nothing that is not so: its example runs and prints what it says, and
+its numbers are those of committed summaries.
+"""
 
 import contextlib
 import io
@@ -20,44 +22,91 @@ from tinyrmc.training.trainer import Trainer
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 RESULTS = ROOT / "benchmarks" / "results"
-DOCUMENTS = [README, *(path.read_text(encoding="utf-8") for path in (ROOT / "benchmarks" / "README.md", *sorted(RESULTS.glob("*.md"))))]
+DOCUMENTS = [
+    README,
+    *(
+        path.read_text(encoding="utf-8")
+        for path in (ROOT / "benchmarks" / "README.md", *sorted(RESULTS.glob("*.md")))
+    ),
+]
 
 
 def committed(folder):
-    """The files of results whose tables a document must show: all but those of gpu.py, which makes none."""
-    return [path for path in sorted(folder.glob("*.json")) if not path.name.startswith("gpu-")]
+    """The files of results whose tables a document must show: all but those of gpu.py,
+    which makes none.
+    """
+    return [
+        path
+        for path in sorted(folder.glob("*.json"))
+        if not path.name.startswith("gpu-")
+    ]
 
 
 def missing_tables(path, documents):
-    """The tables of a file of results that no document holds as they are. Of runs one table is enough, with every seed or of the means."""
+    """The tables of a file of results that no document holds as they are.
+
+    Of runs one table is enough, with every seed or of the means.
+    """
     found = json.loads(path.read_text(encoding="utf-8"))
     if "benchmark" in found:
         tables = [[table] for table in benchmark_report.markdown(found).split("\n\n")]
     elif "grid" in found:
         tables = [[sweeps.markdown(found)]]
     else:
-        tables = [[tables.by_seed(found), *([tables.markdown(found)] if "not_run" in found else [])]]
-    return [each[0] for each in tables if not any(table in document for table in each for document in documents)]
+        tables = [
+            [
+                tables.by_seed(found),
+                *([tables.markdown(found)] if "not_run" in found else []),
+            ]
+        ]
+    return [
+        each[0]
+        for each in tables
+        if not any(table in document for table in each for document in documents)
+    ]
 
 
 def test_the_twenty_lines_print_what_the_readme_says():
     code = re.search(r"```python\n(.*?)```", README, re.DOTALL).group(1)
-    said = re.findall(r"^step (\d+): loss ([\d.]+), accuracy (\d+)%$", README, re.MULTILINE)
+    said = re.findall(
+        r"^step (\d+): loss ([\d.]+), accuracy (\d+)%$", README, re.MULTILINE
+    )
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
         exec(compile(code, "README.md", "exec"), {})
-    shown = re.findall(r"^step (\d+): loss ([\d.]+), accuracy (\d+)%$", printed.getvalue(), re.MULTILINE)
-    assert len(said) == 4 and [step for step, *_ in shown] == [step for step, *_ in said]
-    for (_, loss, accuracy), (_, loss_said, accuracy_said) in zip(shown, said, strict=True):
-        assert abs(float(loss) - float(loss_said)) <= 0.1 and abs(int(accuracy) - int(accuracy_said)) <= 5  # other BLAS, other rounding
+    shown = re.findall(
+        r"^step (\d+): loss ([\d.]+), accuracy (\d+)%$",
+        printed.getvalue(),
+        re.MULTILINE,
+    )
+    assert len(said) == 4 and [step for step, *_ in shown] == [
+        step for step, *_ in said
+    ]
+    for (_, loss, accuracy), (_, loss_said, accuracy_said) in zip(
+        shown, said, strict=True
+    ):
+        assert (
+            abs(float(loss) - float(loss_said)) <= 0.1
+            and abs(int(accuracy) - int(accuracy_said)) <= 5
+        )  # other BLAS, other rounding
     assert int(shown[-1][2]) >= 90
 
 
 def test_the_task_of_the_readme_is_one(monkeypatch, tmp_path):
-    """Saved as the README says it is found, has its flags, trains with another core, and passes its floor within a quarter of its steps."""
+    """Saved as the README says it is found, has its flags, trains with another core,
+    and passes its floor within a quarter of its steps.
+    """
     code = re.findall(r"```python\n(.*?)```", README, re.DOTALL)[1]
     assert len(code.splitlines()) < 60
-    lint = [sys.executable, "-m", "ruff", "check", "--stdin-filename", ROOT / "tasks" / "recall.py", "-"]
+    lint = [
+        sys.executable,
+        "-m",
+        "ruff",
+        "check",
+        "--stdin-filename",
+        ROOT / "tasks" / "recall.py",
+        "-",
+    ]
     assert subprocess.run(lint, input=code, text=True).returncode == 0
     (tmp_path / "recall.py").write_text(code)
     monkeypatch.setattr(discovery, "FOLDER", tmp_path)
@@ -72,11 +121,30 @@ def test_the_task_of_the_readme_is_one(monkeypatch, tmp_path):
         found = trainer.evaluate()
     (floor,) = task.references()["test_accuracy"].values()
     assert found["test_accuracy"] > floor + 0.15
-    assert train.main(["recall", "--model.core", "lstm", "--length", "2", "--train.steps", "1", "--run", str(tmp_path / "run")]) == 0
+    assert (
+        train.main(
+            [
+                "recall",
+                "--model.core",
+                "lstm",
+                "--length",
+                "2",
+                "--train.steps",
+                "1",
+                "--run",
+                str(tmp_path / "run"),
+            ]
+        )
+        == 0
+    )
 
 
 def test_every_file_the_readme_links_exists():
-    links = [link for link in re.findall(r"\]\(([^)#]+)\)", README) if not link.startswith("http")]
+    links = [
+        link
+        for link in re.findall(r"\]\(([^)#]+)\)", README)
+        if not link.startswith("http")
+    ]
     assert len(links) > 10
     assert [link for link in links if not (ROOT / link).exists()] == []
 
@@ -93,30 +161,61 @@ def test_the_results_of_the_readme_are_those_of_the_one_table():
         if line.startswith("| `python -m tinyrmc.train "):
             task, columns = line.split("`")[1].split()[-1], cells(line)
         elif line.startswith("| `"):
-            known[f"{task} {line.split('`')[1]}"] = dict(zip(columns, cells(line), strict=True))
-    table = re.search(r"^\| `python -m tinyrmc.train` \|.*\n\| ---.*\n((?:\|.*\n)+)", README, re.MULTILINE)[1]
+            known[f"{task} {line.split('`')[1]}"] = dict(
+                zip(columns, cells(line), strict=True)
+            )
+    table = re.search(
+        r"^\| `python -m tinyrmc.train` \|.*\n\| ---.*\n((?:\|.*\n)+)",
+        README,
+        re.MULTILINE,
+    )[1]
     rows = [cells(line) for line in table.splitlines()]
     assert len(rows) > 5
     for command, ours, seeds, paper, floors, parameters in rows:
         row = known[command.split("`")[1]]
-        assert (ours, seeds, parameters) == (row["ours, mean"], row["seeds"], row["parameters"]), command
-        assert floors == ", ".join(value for column, value in row.items() if column.startswith("floor")), command
-        assert row["paper"].startswith(paper) and bool(paper) == bool(row["paper"]), command
+        assert (ours, seeds, parameters) == (
+            row["ours, mean"],
+            row["seeds"],
+            row["parameters"],
+        ), command
+        assert floors == ", ".join(
+            value for column, value in row.items() if column.startswith("floor")
+        ), command
+        assert row["paper"].startswith(paper) and bool(paper) == bool(row["paper"]), (
+            command
+        )
 
 
 @pytest.mark.parametrize("path", committed(RESULTS), ids=lambda path: path.stem)
 def test_tables_are_those_of_the_committed_results(path):
-    assert missing_tables(path, DOCUMENTS) == [], f"put these tables of {path.name} into a document"
+    assert missing_tables(path, DOCUMENTS) == [], (
+        f"put these tables of {path.name} into a document"
+    )
 
 
 def test_results_of_another_benchmark_would_be_missed(tmp_path):
     ranks = [{"ranks": 1, "seconds_per_step": 0.1, "efficiency": 1.0}]
-    engine = {"overhead_microseconds": 4.04, "backward_to_forward_peak": 1.004, "growth_mib": 0.0, "growth_steps": 10_000}
-    found = {"benchmark": "cpu", "rows": [], "sweeps": [], "sharing": [], "engine": engine, "ranks": ranks}
+    engine = {
+        "overhead_microseconds": 4.04,
+        "backward_to_forward_peak": 1.004,
+        "growth_mib": 0.0,
+        "growth_steps": 10_000,
+    }
+    found = {
+        "benchmark": "cpu",
+        "rows": [],
+        "sweeps": [],
+        "sharing": [],
+        "engine": engine,
+        "ranks": ranks,
+    }
     (tmp_path / "cpu.json").write_text(json.dumps(found))
     (tmp_path / "gpu-a.json").write_text("{}")
     (path,) = committed(tmp_path)
     first, second = benchmark_report.markdown(found).split("\n\n")
     assert missing_tables(path, DOCUMENTS) == [first, second]
-    assert missing_tables(path, [f"Before.\n\n{first}\n\nBetween.\n\n{second}After.\n"]) == []
+    assert (
+        missing_tables(path, [f"Before.\n\n{first}\n\nBetween.\n\n{second}After.\n"])
+        == []
+    )
     assert missing_tables(path, [first, second.replace("100 %", "99 %")]) == [second]

@@ -30,7 +30,7 @@ def assert_two_lines(caught):
     assert str(caught.value).count("\n") <= 1, str(caught.value)
 
 
-# --- Graphs ----------------------------------------------------------------------------------------------------------------
+# --- Graphs ---------------------------------------------------------------------------
 
 
 def test_diamond(xp):
@@ -42,7 +42,9 @@ def test_diamond(xp):
 
     x = np.array([0.5, 1.0])
     found = to_host(gradient(xp, diamond, x)[0])
-    np.testing.assert_allclose(found, 2 * x * (np.sin(x**2) + x**2 * np.cos(x**2)), rtol=1e-14)
+    np.testing.assert_allclose(
+        found, 2 * x * (np.sin(x**2) + x**2 * np.cos(x**2)), rtol=1e-14
+    )
 
 
 def test_a_deep_chain_of_diamonds_is_walked_once(xp):
@@ -62,7 +64,9 @@ def test_x_plus_x(xp):
 
 @pytest.mark.parametrize("uses", range(1, 6))
 def test_reuse_accumulates(xp, uses):
-    """The first contribution is borrowed, the second added out of place, the rest in place: all counts must work."""
+    """The first contribution is borrowed, the second added out of place, the rest in
+    place: all counts must work.
+    """
 
     def many(x):
         total = p.sum(x)
@@ -74,7 +78,9 @@ def test_reuse_accumulates(xp, uses):
 
 
 def test_residual_with_a_shared_leaf(xp):
-    """a + b hands one array to both; adding more to a must not reach b, nor the shared gradient of the sum."""
+    """a + b hands one array to both; adding more to a must not reach b, nor the shared
+    gradient of the sum.
+    """
 
     def residual(a, b):
         s = a + b
@@ -92,15 +98,29 @@ def test_gradients_of_a_sum_are_two_arrays(xp):
 
 def test_a_read_only_gradient_is_never_written(xp):
     """The vjp of sum is a broadcast view, which cannot be added into."""
-    assert gradient(xp, lambda x: p.sum(x) + p.sum(x) + p.sum(x) + p.sum(x), xp.zeros(3))[0].tolist() == [4.0] * 3
+    assert (
+        gradient(xp, lambda x: p.sum(x) + p.sum(x) + p.sum(x) + p.sum(x), xp.zeros(3))[
+            0
+        ].tolist()
+        == [4.0] * 3
+    )
 
 
 def test_unused_output_counts_as_zero(xp):
-    assert gradient(xp, lambda x: p.sum(p.unstack(x)[1]), xp.zeros((3, 2)))[0].tolist() == [[0, 0], [1, 1], [0, 0]]
+    assert gradient(xp, lambda x: p.sum(p.unstack(x)[1]), xp.zeros((3, 2)))[
+        0
+    ].tolist() == [[0, 0], [1, 1], [0, 0]]
     z, cell = xp.full((1, 4), 0.5), xp.ones((1, 1))
     for unused in range(2):
-        ours = gradient(xp, lambda z, c, k=unused: p.sum(fused.lstm_gates(z, c)[1 - k]), z, cell)
-        plain = gradient(xp, lambda z, c, k=unused: p.sum(fused.lstm_gates.reference(z, c)[1 - k]), z, cell)
+        ours = gradient(
+            xp, lambda z, c, k=unused: p.sum(fused.lstm_gates(z, c)[1 - k]), z, cell
+        )
+        plain = gradient(
+            xp,
+            lambda z, c, k=unused: p.sum(fused.lstm_gates.reference(z, c)[1 - k]),
+            z,
+            cell,
+        )
         for one, other in zip(ours, plain, strict=True):
             np.testing.assert_allclose(to_host(one), to_host(other), rtol=1e-14)
 
@@ -121,7 +141,9 @@ def test_constants_are_not_recorded(xp):
         assert tape.entries == []
         assert x.id == 0
         loss = p.sum(parameter.detach() * 2.0)
-    with pytest.raises(RuntimeError, match="does not depend on anything recorded on this Tape"):
+    with pytest.raises(
+        RuntimeError, match="does not depend on anything recorded on this Tape"
+    ):
         tape.backward(loss)
 
 
@@ -185,17 +207,21 @@ def test_gradients_of_0d_parameters_are_arrays(xp):
     assert float(found) == pytest.approx(3 * np.exp(2.0))
 
 
-@pytest.mark.parametrize("shape", [(), (1,), (3,), (1, 3), (2, 1), (2, 3), (4, 1, 1), (4, 2, 3)])
+@pytest.mark.parametrize(
+    "shape", [(), (1,), (3,), (1, 3), (2, 1), (2, 3), (4, 1, 1), (4, 2, 3)]
+)
 def test_unbroadcast_is_the_transpose_of_broadcasting(xp, shape):
     """<broadcast(x), g> = <x, unbroadcast(g)>"""
     random = np.random.default_rng(0)
     x, g = (xp.asarray(random.standard_normal(s)) for s in (shape, (4, 2, 3)))
     back = unbroadcast(g, shape)
     assert back.shape == shape
-    assert float(xp.sum(xp.broadcast_to(x, g.shape) * g)) == pytest.approx(float(xp.sum(x * back)))
+    assert float(xp.sum(xp.broadcast_to(x, g.shape) * g)) == pytest.approx(
+        float(xp.sum(x * back))
+    )
 
 
-# --- Parameters ------------------------------------------------------------------------------------------------------------
+# --- Parameters -----------------------------------------------------------------------
 
 
 def test_backward_adds_into_grad(xp):
@@ -210,9 +236,13 @@ def test_backward_adds_into_grad(xp):
 
 
 def test_backward_into_a_flat_buffer(xp):
-    """The buffer has an optimizer's layout; the parameters' own gradients stay as they are, and tapes of two pieces add up."""
+    """The buffer has an optimizer's layout; the parameters' own gradients stay as they
+    are, and tapes of two pieces add up.
+    """
     random = np.random.default_rng(0)
-    weight, bias, unused = parameters = [Parameter(xp.asarray(random.standard_normal(s))) for s in ((3, 2), (2,), (4,))]
+    weight, bias, unused = parameters = [
+        Parameter(xp.asarray(random.standard_normal(s))) for s in ((3, 2), (2,), (4,))
+    ]
     optimizer = optim.SGD(parameters)
 
     def record():
@@ -235,7 +265,9 @@ def test_backward_into_a_flat_buffer(xp):
 
 
 def test_a_parameter_used_at_fifty_steps(xp):
-    """h_t = w h_{t-1}: d h_50 / dw = 50 w^49 h_0, through p.grad, a flat buffer and gradient alike."""
+    """h_t = w h_{t-1}: d h_50 / dw = 50 w^49 h_0, through p.grad, a flat buffer and
+    gradient alike.
+    """
     w = Parameter(xp.array(1.01))
     optim.SGD([w])
 
@@ -273,9 +305,14 @@ def test_parameter_data_is_copied_in_place(xp):
     assert weight.data is memory
     assert (memory == 2).all()
     assert (source == 1).all()
-    with pytest.raises(ValueError, match=r"shape \(2, 3\) cannot take an array of shape \(3, 2\); reshape"):
+    with pytest.raises(
+        ValueError,
+        match=r"shape \(2, 3\) cannot take an array of shape \(3, 2\); reshape",
+    ):
         weight.data = xp.ones((3, 2), np.float32)
-    with pytest.raises(TypeError, match=r"float32 cannot take float64; convert with \.astype"):
+    with pytest.raises(
+        TypeError, match=r"float32 cannot take float64; convert with \.astype"
+    ):
         weight.data = xp.ones((2, 3))
     with pytest.raises(TypeError, match="floating-point values, not int64"):
         Parameter(xp.arange(3))
@@ -293,13 +330,18 @@ def test_a_copied_parameter_is_another_one(xp):
     assert other.grad.tolist() == [3.0, 3.0]
 
 
-# --- Threads ---------------------------------------------------------------------------------------------------------------
+# --- Threads --------------------------------------------------------------------------
 
 
 def test_two_threads_record_at_once():
-    """Shared parameters, tapes and flat buffers of their own: every result is exactly the one computed alone."""
+    """Shared parameters, tapes and flat buffers of their own: every result is exactly
+    the one computed alone.
+    """
     random = np.random.default_rng(0)
-    weight, bias = parameters = [Parameter(random.standard_normal((6, 4))), Parameter(random.standard_normal(4))]
+    weight, bias = parameters = [
+        Parameter(random.standard_normal((6, 4))),
+        Parameter(random.standard_normal(4)),
+    ]
     optimizer = optim.SGD(parameters)
     inputs = random.standard_normal((2, 5, 6))
 
@@ -346,7 +388,7 @@ def test_a_tape_in_one_thread_is_off_in_another(xp):
     assert seen == [0]
 
 
-# --- Memory ----------------------------------------------------------------------------------------------------------------
+# --- Memory ---------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -358,7 +400,9 @@ def no_collector():
 
 
 def test_saved_arrays_die_in_backward(xp, no_collector):
-    """By reference counts alone: tanh saved its output, multiply its inputs, and after backward nobody holds them."""
+    """By reference counts alone: tanh saved its output, multiply its inputs, and after
+    backward nobody holds them.
+    """
     weight = Parameter(xp.ones((10, 10)))
     with Tape() as tape:
         hidden = p.tanh(weight * 2.0)
@@ -398,10 +442,12 @@ def test_nothing_is_left_for_the_garbage_collector(xp, no_collector):
 
 
 def test_backward_needs_little_more_memory_than_forward():
-    """Each entry is freed as it is used, so that of a chain of T arrays backward adds only the few gradients alive at a time.
+    """Each entry is freed as it is used, so that of a chain of T arrays backward adds
+    only the few gradients alive at a time.
 
-    The bound: forward's peak and 4 arrays (the gradient that arrives, two factors and their product inside the rule), out of 40.
-    Gradients kept to the end would add 40 to it.
+    The bound: forward's peak and 4 arrays (the gradient that arrives, two factors and
+    their product inside the rule), out of 40. Gradients kept to the end would add 40 to
+    it.
     """
     size, steps = 100_000, 40
     weight = Parameter(np.full(size, 0.5))

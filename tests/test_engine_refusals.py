@@ -1,4 +1,6 @@
-"""Which dtypes and arguments the engine takes, what it and its tape refuse and in which words, and how a Tensor prints."""
+"""Which dtypes and arguments the engine takes, what it and its tape refuse and in which
+words, and how a Tensor prints.
+"""
 
 import numpy as np
 import pytest
@@ -15,11 +17,17 @@ def assert_two_lines(caught):
     assert str(caught.value).count("\n") <= 1, str(caught.value)
 
 
-# --- dtypes ----------------------------------------------------------------------------------------------------------------
+# --- dtypes ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("number", [2, 2.5, True, np.float64(2.5), np.float32(2.5), np.int64(2), np.bool_(True)], ids=repr)
-@pytest.mark.parametrize("name", ["add", "subtract", "multiply", "divide", "maximum", "minimum"])
+@pytest.mark.parametrize(
+    "number",
+    [2, 2.5, True, np.float64(2.5), np.float32(2.5), np.int64(2), np.bool_(True)],
+    ids=repr,
+)
+@pytest.mark.parametrize(
+    "name", ["add", "subtract", "multiply", "divide", "maximum", "minimum"]
+)
 def test_numbers_do_not_widen_float32(xp, name, number):
     operation = getattr(p, name)
     with Tape() as tape:
@@ -33,7 +41,20 @@ def test_numbers_do_not_widen_float32(xp, name, number):
 def test_operators_keep_float32(xp):
     a = single(xp)
     x = Tensor(a)
-    for result in x + 1, 1 - x, np.float64(2) * x, x / np.float64(3), -x, x[0] * 2.0, a + x, a - x, a * x, a / x, x @ a, a @ x:
+    for result in (
+        x + 1,
+        1 - x,
+        np.float64(2) * x,
+        x / np.float64(3),
+        -x,
+        x[0] * 2.0,
+        a + x,
+        a - x,
+        a * x,
+        a / x,
+        x @ a,
+        a @ x,
+    ):
         assert type(result) is Tensor
         assert result.dtype == np.float32
 
@@ -41,7 +62,10 @@ def test_operators_keep_float32(xp):
 @pytest.mark.parametrize("first", [np.float32, np.float64])
 def test_mixed_floats_are_refused(xp, first):
     second = {np.float32: np.float64, np.float64: np.float32}[first]
-    message = rf"add: argument 1 has dtype {second.__name__}, the others {first.__name__}; convert one with \.astype"
+    message = (
+        rf"add: argument 1 has dtype {second.__name__}, the others {first.__name__}; "
+        r"convert one with \.astype"
+    )
     with pytest.raises(TypeError, match=message) as caught:
         p.add(xp.ones(3, first), xp.ones(3, second))
     assert_two_lines(caught)
@@ -52,15 +76,24 @@ def test_mixed_floats_are_refused(xp, first):
 
 
 def test_a_wide_static_number_is_refused(xp):
-    with pytest.raises(TypeError, match="power: float32 arguments gave a float64 result"):
+    with pytest.raises(
+        TypeError, match="power: float32 arguments gave a float64 result"
+    ):
         p.power(single(xp), np.float64(2.0))
 
 
 def test_integers_serve_only_as_indices(xp):
-    with pytest.raises(TypeError, match=r"multiply: argument 1 has dtype int64; integers serve only as indices, convert with \.astype"):
+    with pytest.raises(
+        TypeError,
+        match=r"multiply: argument 1 has dtype int64; integers serve only as indices, "
+        r"convert with \.astype",
+    ):
         p.multiply(single(xp), xp.arange(3))
     assert p.take(single(xp), xp.array([0, 1])).dtype == np.float32
-    assert fused.softmax_cross_entropy(xp.ones((2, 3), np.float32), xp.array([0, 2])).dtype == np.float32
+    assert (
+        fused.softmax_cross_entropy(xp.ones((2, 3), np.float32), xp.array([0, 2])).dtype
+        == np.float32
+    )
 
 
 def test_masks_are_welcome(xp):
@@ -82,59 +115,170 @@ def test_float64_and_complex128_mix_but_not_across_precisions(xp):
             p.add(*[xp.ones(2, dtype) for dtype in wrong])
 
 
-@pytest.mark.parametrize("value", [[1.0, 2.0], (1.0, 2.0), "a", {1: 2}], ids=["list", "tuple", "str", "dict"])
+@pytest.mark.parametrize(
+    "value", [[1.0, 2.0], (1.0, 2.0), "a", {1: 2}], ids=["list", "tuple", "str", "dict"]
+)
 def test_what_is_not_an_array_is_refused_by_name(xp, value):
     kind = type(value).__name__
     a = single(xp)
-    for call in lambda: p.add(a, value), lambda: Tensor(a) + value, lambda: p.concatenate([a, value]):
-        with pytest.raises(TypeError, match=rf": argument 1: {kind} is not an array; pass a NumPy or CuPy array") as caught:
+    for call in (
+        lambda: p.add(a, value),
+        lambda: Tensor(a) + value,
+        lambda: p.concatenate([a, value]),
+    ):
+        with pytest.raises(
+            TypeError,
+            match=rf": argument 1: {kind} is not an array; pass a NumPy or CuPy array",
+        ) as caught:
             call()
         assert_two_lines(caught)
 
 
-# --- The texts of errors ---------------------------------------------------------------------------------------------------
+# --- The texts of errors --------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("call", "kind", "message"),
     [
-        (lambda xp: p.add(xp.ones((2, 3)), single(xp)[:2]), TypeError, r"add: argument 1 has dtype float32"),
-        (lambda xp: p.add(xp.ones((2, 3)), xp.ones(4)), ValueError, r"add\(float64\[2, 3\], float64\[4\]\): .*\nShapes must broadcast"),
-        (lambda xp: p.matmul(xp.ones((2, 3)), xp.ones((2, 3))), ValueError, r"matmul\(float64\[2, 3\], float64\[2, 3\]\): .*\nThe last"),
-        (lambda xp: p.matmul(xp.ones(3), 2.0), TypeError, r"matmul\(float64\[3\], 2\.0\): "),
-        (lambda xp: p.reshape(xp.ones(6), (4, 2)), ValueError, r"reshape\(float64\[6\]\): .*\nThe new shape must hold as many elements"),
-        (lambda xp: p.sum(xp.ones(3), axis=1), IndexError, r"sum\(float64\[3\]\): axis 1 is out of bounds"),
+        (
+            lambda xp: p.add(xp.ones((2, 3)), single(xp)[:2]),
+            TypeError,
+            r"add: argument 1 has dtype float32",
+        ),
+        (
+            lambda xp: p.add(xp.ones((2, 3)), xp.ones(4)),
+            ValueError,
+            r"add\(float64\[2, 3\], float64\[4\]\): .*\nShapes must broadcast",
+        ),
+        (
+            lambda xp: p.matmul(xp.ones((2, 3)), xp.ones((2, 3))),
+            ValueError,
+            r"matmul\(float64\[2, 3\], float64\[2, 3\]\): .*\nThe last",
+        ),
+        (
+            lambda xp: p.matmul(xp.ones(3), 2.0),
+            TypeError,
+            r"matmul\(float64\[3\], 2\.0\): ",
+        ),
+        (
+            lambda xp: p.reshape(xp.ones(6), (4, 2)),
+            ValueError,
+            r"reshape\(float64\[6\]\): .*\nThe new shape must hold as many elements",
+        ),
+        (
+            lambda xp: p.sum(xp.ones(3), axis=1),
+            IndexError,
+            r"sum\(float64\[3\]\): axis 1 is out of bounds",
+        ),
         (lambda xp: p.sum(3.0), TypeError, r"sum\(3\.0\): "),
-        (lambda xp: p.concatenate([xp.ones((2, 3)), xp.ones((2, 4))]), ValueError, r"concatenate\(.*\nAll arrays must agree"),
-        (lambda xp: p.concatenate(xp.ones(3)), TypeError, r"concatenate: the first argument is a list .*concatenate\(\[a, b\]"),
-        (lambda xp: p.concatenate([]), ValueError, r"concatenate\(\): need at least one array"),
-        (lambda xp: p.stack([xp.ones(2), xp.ones(3)]), ValueError, r"stack\(float64\[2\], float64\[3\]\): .*\nAll arrays must have"),
-        (lambda xp: p.multiply(xp.ones(3)), TypeError, r"multiply: takes 2 array arguments, got 1"),
-        (lambda xp: p.add(xp.ones(3), xp.ones(3), xp.ones(3)), TypeError, r"add: takes 2 array arguments; got 3 positional arguments"),
-        (lambda xp: p.sum(xp.ones(3), 0, True, None), TypeError, r"sum: takes 1 array argument, axis, keepdims; got 4 positional"),
-        (lambda xp: p.sum(xp.ones(3), axes=0), TypeError, r"sum: 'axes' is not a static argument \(those are: axis, keepdims\)"),
-        (lambda xp: p.add(xp.ones(3), b=xp.ones(3)), TypeError, r"add: 'b' is not a static argument \(those are: none\); .* by position"),
-        (lambda xp: p.power(xp.ones(3), Tensor(xp.ones(3))), TypeError, r"power: 'exponent' is not a static argument"),
-        (lambda xp: Tensor(single(xp))[xp.array([0, 1])], TypeError, r"getitem.*type ndarray is not basic; write primitives\.take"),
-        (lambda xp: Tensor(single(xp))[[0, 1]], TypeError, r"getitem.*type list is not basic; write primitives\.take"),
-        (lambda xp: Tensor(single(xp))[7], IndexError, r"getitem\(float32\[3\]\): [iI]ndex 7 is out of bounds"),
-        (lambda xp: p.negative(xp.ones(2, bool)), TypeError, r"negative\(bool\[2\]\): "),
-        (lambda xp: fused.linear(xp.ones((2, 3)), xp.ones((4, 5))), ValueError, r"linear\(float64\[2, 3\], float64\[4, 5\], None.*\nwe"),
-        (lambda xp: fused.layer_norm(xp.ones((2, 3)), xp.ones(4), xp.ones(3)), ValueError, r"layer_norm\(.*\ngain and offset are as long"),
-        (lambda xp: fused.attention(xp.ones((1, 2, 7)), num_heads=2, key_size=1), ValueError, r"attention\(.*7 columns .*\nqkv"),
-        (lambda xp: fused.softmax_cross_entropy(xp.ones((2, 3)), xp.ones(3, int)), ValueError, r"softmax_cross_entropy\(.*\ntargets are"),
+        (
+            lambda xp: p.concatenate([xp.ones((2, 3)), xp.ones((2, 4))]),
+            ValueError,
+            r"concatenate\(.*\nAll arrays must agree",
+        ),
+        (
+            lambda xp: p.concatenate(xp.ones(3)),
+            TypeError,
+            r"concatenate: the first argument is a list .*concatenate\(\[a, b\]",
+        ),
+        (
+            lambda xp: p.concatenate([]),
+            ValueError,
+            r"concatenate\(\): need at least one array",
+        ),
+        (
+            lambda xp: p.stack([xp.ones(2), xp.ones(3)]),
+            ValueError,
+            r"stack\(float64\[2\], float64\[3\]\): .*\nAll arrays must have",
+        ),
+        (
+            lambda xp: p.multiply(xp.ones(3)),
+            TypeError,
+            r"multiply: takes 2 array arguments, got 1",
+        ),
+        (
+            lambda xp: p.add(xp.ones(3), xp.ones(3), xp.ones(3)),
+            TypeError,
+            r"add: takes 2 array arguments; got 3 positional arguments",
+        ),
+        (
+            lambda xp: p.sum(xp.ones(3), 0, True, None),
+            TypeError,
+            r"sum: takes 1 array argument, axis, keepdims; got 4 positional",
+        ),
+        (
+            lambda xp: p.sum(xp.ones(3), axes=0),
+            TypeError,
+            r"sum: 'axes' is not a static argument \(those are: axis, keepdims\)",
+        ),
+        (
+            lambda xp: p.add(xp.ones(3), b=xp.ones(3)),
+            TypeError,
+            r"add: 'b' is not a static argument \(those are: none\); .* by position",
+        ),
+        (
+            lambda xp: p.power(xp.ones(3), Tensor(xp.ones(3))),
+            TypeError,
+            r"power: 'exponent' is not a static argument",
+        ),
+        (
+            lambda xp: Tensor(single(xp))[xp.array([0, 1])],
+            TypeError,
+            r"getitem.*type ndarray is not basic; write primitives\.take",
+        ),
+        (
+            lambda xp: Tensor(single(xp))[[0, 1]],
+            TypeError,
+            r"getitem.*type list is not basic; write primitives\.take",
+        ),
+        (
+            lambda xp: Tensor(single(xp))[7],
+            IndexError,
+            r"getitem\(float32\[3\]\): [iI]ndex 7 is out of bounds",
+        ),
+        (
+            lambda xp: p.negative(xp.ones(2, bool)),
+            TypeError,
+            r"negative\(bool\[2\]\): ",
+        ),
+        (
+            lambda xp: fused.linear(xp.ones((2, 3)), xp.ones((4, 5))),
+            ValueError,
+            r"linear\(float64\[2, 3\], float64\[4, 5\], None.*\nwe",
+        ),
+        (
+            lambda xp: fused.layer_norm(xp.ones((2, 3)), xp.ones(4), xp.ones(3)),
+            ValueError,
+            r"layer_norm\(.*\ngain and offset are as long",
+        ),
+        (
+            lambda xp: fused.attention(xp.ones((1, 2, 7)), num_heads=2, key_size=1),
+            ValueError,
+            r"attention\(.*7 columns .*\nqkv",
+        ),
+        (
+            lambda xp: fused.softmax_cross_entropy(xp.ones((2, 3)), xp.ones(3, int)),
+            ValueError,
+            r"softmax_cross_entropy\(.*\ntargets are",
+        ),
     ],
-)  # fmt: skip
-def test_errors_name_the_operation_the_arguments_and_the_remedy(xp, call, kind, message):
+)
+def test_errors_name_the_operation_the_arguments_and_the_remedy(
+    xp, call, kind, message
+):
     with pytest.raises(kind, match=message) as caught:
         call(xp)
     assert_two_lines(caught)
 
 
 def test_numpys_own_kinds_of_error_are_explained_too(monkeypatch):
-    """NumPy's casting errors cannot be built from a text; the message must survive all the same."""
+    """NumPy's casting errors cannot be built from a text; the message must survive all
+    the same.
+    """
     monkeypatch.setattr(p.tanh, "forward", lambda xp, x: (np.add(x, 1j, out=x), ()))
-    with pytest.raises(TypeError, match=r"tanh\(float64\[3\]\): Cannot cast ufunc 'add' output"):
+    with pytest.raises(
+        TypeError, match=r"tanh\(float64\[3\]\): Cannot cast ufunc 'add' output"
+    ):
         p.tanh(np.ones(3))
 
 
@@ -156,15 +300,21 @@ def set_item(t):
         (lambda t: 1 if t else 2, r"no truth or number value"),
         (list, r"not a sequence; write primitives\.unstack\(t\)"),
         (len, r"not a sequence; .* t\.shape\[0\]"),
-        (lambda t: t == np.ones(3), r"not compared; compare arrays: t\.data == u\.data"),
+        (
+            lambda t: t == np.ones(3),
+            r"not compared; compare arrays: t\.data == u\.data",
+        ),
         (lambda t: t > 0, r"not compared; compare arrays"),
         (lambda t: t**2, r"has no \*\*; write primitives\.power\(t, exponent\)"),
         (np.asarray, r"does not turn into a NumPy array by itself; write t\.data"),
-        (lambda t: np.array(t, dtype=float, copy=True), r"does not turn into a NumPy array by itself; write t\.data"),
+        (
+            lambda t: np.array(t, dtype=float, copy=True),
+            r"does not turn into a NumPy array by itself; write t\.data",
+        ),
         (set_item, r"immutable; build a new one with primitives\.where or concatenate"),
         (add_in_place, r"immutable; write t = t \+ u instead of t \+= u"),
     ],
-)  # fmt: skip
+)
 @pytest.mark.parametrize("kind", [Tensor, Parameter])
 def test_tensors_refuse(xp, kind, use, message):
     with pytest.raises(TypeError, match=f"{kind.__name__} .*{message}"):
@@ -174,7 +324,10 @@ def test_tensors_refuse(xp, kind, use, message):
 def test_methods_that_are_not_there_are_named_with_what_is(xp):
     tensor = Tensor(xp.ones(3))
     for name in ("sum", "mean", "reshape"):
-        with pytest.raises(AttributeError, match=rf"Tensor has no '{name}'; write primitives\.{name}\(t\)"):
+        with pytest.raises(
+            AttributeError,
+            match=rf"Tensor has no '{name}'; write primitives\.{name}\(t\)",
+        ):
             getattr(tensor, name)
     with pytest.raises(AttributeError, match=r"Tensor has no 'T'; it has data, shape"):
         tensor.T  # noqa: B018
@@ -186,27 +339,41 @@ def test_array_functions_do_not_swallow_tensors(xp):
         xp.exp(Tensor(xp.ones(3)))
 
 
-# --- Printing --------------------------------------------------------------------------------------------------------------
+# --- Printing -------------------------------------------------------------------------
 
 
 def test_repr(xp):
     assert repr(Tensor(xp.array(1.5))) == "Tensor(1.5, shape=(), dtype=float64)"
-    assert repr(Tensor(xp.array([1, 1 / 3], np.float32))) == "Tensor([1.    , 0.3333], shape=(2,), dtype=float32)"
+    assert (
+        repr(Tensor(xp.array([1, 1 / 3], np.float32)))
+        == "Tensor([1.    , 0.3333], shape=(2,), dtype=float32)"
+    )
     large = repr(Tensor(xp.ones((1000, 1000))))
     assert len(large) < 300
     assert large.endswith("shape=(1000, 1000), dtype=float64)")
     weight = Parameter(xp.zeros(2))
-    assert repr(weight) == f"Parameter([0., 0.], shape=(2,), dtype=float64, id={weight.id})"
+    assert (
+        repr(weight)
+        == f"Parameter([0., 0.], shape=(2,), dtype=float64, id={weight.id})"
+    )
     with Tape() as tape:
-        assert repr(tape.watch(xp.zeros(1))) == "Tensor([0.], shape=(1,), dtype=float64, id=1)"
+        assert (
+            repr(tape.watch(xp.zeros(1)))
+            == "Tensor([0.], shape=(1,), dtype=float64, id=1)"
+        )
 
 
 def test_attributes(xp):
     tensor = Tensor(xp.ones((2, 3), np.float32))
-    assert (tensor.shape, tensor.dtype, tensor.ndim, tensor.size) == ((2, 3), np.float32, 2, 6)
+    assert (tensor.shape, tensor.dtype, tensor.ndim, tensor.size) == (
+        (2, 3),
+        np.float32,
+        2,
+        6,
+    )
 
 
-# --- Misuse of a tape ------------------------------------------------------------------------------------------------------
+# --- Misuse of a tape -----------------------------------------------------------------
 
 
 def recorded(xp):
@@ -220,8 +387,14 @@ def test_second_backward_is_refused(xp):
     for first in "backward", "gradient":
         for second in "backward", "gradient":
             tape, loss, x = recorded(xp)
-            (tape.backward if first == "backward" else lambda loss, x=x, tape=tape: tape.gradient(loss, x))(loss)
-            with pytest.raises(RuntimeError, match="this Tape is consumed; record again") as caught:
+            (
+                tape.backward
+                if first == "backward"
+                else lambda loss, x=x, tape=tape: tape.gradient(loss, x)
+            )(loss)
+            with pytest.raises(
+                RuntimeError, match="this Tape is consumed; record again"
+            ) as caught:
                 tape.backward(loss) if second == "backward" else tape.gradient(loss, x)
             assert_two_lines(caught)
 
@@ -229,7 +402,9 @@ def test_second_backward_is_refused(xp):
 def test_backward_inside_the_recording_is_refused(xp):
     with Tape() as tape:
         loss = p.sum(tape.watch(xp.ones(2)))
-        with pytest.raises(RuntimeError, match="still recording; leave the with-block first"):
+        with pytest.raises(
+            RuntimeError, match="still recording; leave the with-block first"
+        ):
             tape.backward(loss)
 
 
@@ -241,27 +416,41 @@ def test_backward_before_any_recording_is_refused(xp):
 def test_non_scalar_loss_is_refused(xp):
     with Tape() as tape:
         x = tape.watch(xp.ones(2)) * 2.0
-    with pytest.raises(ValueError, match=r"scalar loss, not shape \(2,\); reduce it with primitives\.sum or mean"):
+    with pytest.raises(
+        ValueError,
+        match=r"scalar loss, not shape \(2,\); reduce it with primitives\.sum or mean",
+    ):
         tape.backward(x)
 
 
 def test_a_loss_from_elsewhere_is_refused(xp):
     for loss in Tensor(xp.ones(())), xp.ones(()), 1.0, Parameter(xp.ones(())):
         tape, *_ = recorded(xp)
-        with pytest.raises(RuntimeError, match="the loss does not depend on anything recorded on this Tape"):
+        with pytest.raises(
+            RuntimeError,
+            match="the loss does not depend on anything recorded on this Tape",
+        ):
             tape.backward(loss)
 
 
 def test_a_loss_of_another_tape_is_refused(xp):
     (tape, *_), (_, other, _) = recorded(xp), recorded(xp)
-    with pytest.raises(RuntimeError, match="the loss does not depend on anything recorded on this Tape"):
+    with pytest.raises(
+        RuntimeError, match="the loss does not depend on anything recorded on this Tape"
+    ):
         tape.backward(other)
 
 
 def test_nested_tapes_are_refused_and_the_outer_one_goes_on(xp):
     with Tape() as tape:
         x = tape.watch(xp.ones(2))
-        with pytest.raises(RuntimeError, match=r"already recording in this thread.*one tape per thread"), Tape():
+        with (
+            pytest.raises(
+                RuntimeError,
+                match=r"already recording in this thread.*one tape per thread",
+            ),
+            Tape(),
+        ):
             pass
         loss = p.sum(x * 2.0)
     assert tape.gradient(loss, x).tolist() == [2.0, 2.0]
@@ -282,12 +471,17 @@ def test_an_exception_closes_the_tape():
 
 
 def test_a_tensor_of_an_older_tape(xp):
-    """An error on a new tape, for it would silently cut the gradient; a constant outside; welcome when detached."""
+    """An error on a new tape, for it would silently cut the gradient; a constant
+    outside; welcome when detached.
+    """
     _, _, old = recorded(xp)
     assert p.sum(old).id == 0
     with Tape() as tape:
         new = tape.watch(xp.ones(2))
-        with pytest.raises(RuntimeError, match=r"multiply: an argument was made on another Tape.*\.detach\(\)") as caught:
+        with pytest.raises(
+            RuntimeError,
+            match=r"multiply: an argument was made on another Tape.*\.detach\(\)",
+        ) as caught:
             new * old
         loss = p.sum(new * old.detach())
     assert tape.gradient(loss, new).tolist() == [1.0, 1.0]
@@ -305,7 +499,9 @@ def test_a_parameter_changed_before_backward_is_refused(xp):
             loss = p.sum(weight * weight)
         update(weight, optimizer)
         with pytest.raises(
-            RuntimeError, match=r"Parameter of shape \(2,\) was changed after it was recorded; call backward before the update"
+            RuntimeError,
+            match=r"Parameter of shape \(2,\) was changed after it was recorded; call "
+            r"backward before the update",
         ):
             tape.backward(loss)
 
@@ -315,7 +511,9 @@ def test_wrt_that_the_loss_does_not_depend_on(xp):
     for stranger in other, Tensor(xp.ones((2, 3), np.float32)), recorded(xp)[2]:
         with Tape() as tape:
             loss = p.sum(weight * 2.0)
-        with pytest.raises(KeyError, match=r"does not depend on wrt\[1\].*strict=False"):
+        with pytest.raises(
+            KeyError, match=r"does not depend on wrt\[1\].*strict=False"
+        ):
             tape.gradient(loss, [weight, stranger])
     with Tape() as tape:
         loss = p.sum(weight * 2.0)
@@ -326,16 +524,29 @@ def test_wrt_that_the_loss_does_not_depend_on(xp):
 
 
 def test_watch_refuses_integers(xp):
-    with Tape() as tape, pytest.raises(TypeError, match=r"floating-point array, not int64; convert with \.astype"):
+    with (
+        Tape() as tape,
+        pytest.raises(
+            TypeError, match=r"floating-point array, not int64; convert with \.astype"
+        ),
+    ):
         tape.watch(xp.arange(3))
 
 
-@pytest.mark.parametrize("wrong", [lambda g: g.astype(np.float32), lambda g: g[:, :2]], ids=["dtype", "shape"])
+@pytest.mark.parametrize(
+    "wrong",
+    [lambda g: g.astype(np.float32), lambda g: g[:, :2]],
+    ids=["dtype", "shape"],
+)
 def test_a_wrong_rule_is_named(xp, wrong, monkeypatch):
     rule = p.tanh.rule
     monkeypatch.setattr(p.tanh, "rule", lambda *args: wrong(rule(*args)))
     with Tape() as tape:
         x = tape.watch(xp.ones((2, 3)))
         loss = p.sum(p.tanh(x))
-    with pytest.raises(TypeError, match=r"vjp of tanh, argument 0: .* the argument float64\[2, 3\]; the rule is wrong"):
+    with pytest.raises(
+        TypeError,
+        match=r"vjp of tanh, argument 0: .* the argument float64\[2, 3\]; the rule is "
+        r"wrong",
+    ):
         tape.gradient(loss, x)

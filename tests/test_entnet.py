@@ -1,4 +1,6 @@
-"""The Recurrent Entity Network and the bank of LSTM cells: equal to slow ones, their gradients, what must hold, and errors."""
+"""The Recurrent Entity Network and the bank of LSTM cells: equal to slow ones, their
+gradients, what must hold, and errors.
+"""
 
 import numpy as np
 import oracles
@@ -30,11 +32,17 @@ def random_core(kind, seed=0):
 def arrays_of(kind, seed=0):
     """Inputs (T, B, INPUT) and the arrays of a state, each (B, N, F)."""
     rng = np.random.default_rng(seed)
-    return rng.standard_normal((T, B, INPUT)), [rng.standard_normal((B, N, F)) for _ in range(1 + (kind == "EntNetBank"))]
+    return rng.standard_normal((T, B, INPUT)), [
+        rng.standard_normal((B, N, F)) for _ in range(1 + (kind == "EntNetBank"))
+    ]
 
 
 def expected(xp, kind, P, inputs, parts):
-    return oracles.entnet(xp, P, inputs, *parts) if kind == "EntNet" else oracles.entnet_bank(xp, P, 1.0, inputs, parts)
+    return (
+        oracles.entnet(xp, P, inputs, *parts)
+        if kind == "EntNet"
+        else oracles.entnet_bank(xp, P, 1.0, inputs, parts)
+    )
 
 
 def unrolled(core, inputs, state):
@@ -54,38 +62,63 @@ def packed(parts):
 def test_equals_the_oracle_over_10_steps(xp, kind):
     core, (inputs, parts) = random_core(kind), arrays_of(kind)
     P = {name: parameter.data for name, parameter in core.named_parameters()}
-    outputs, _ = unrolled(core.to(xp), xp.asarray(inputs), packed([xp.asarray(part) for part in parts]))
-    np.testing.assert_allclose([to_host(o.data) for o in outputs], expected(np, kind, P, inputs, parts), rtol=1e-10, atol=1e-12)
+    outputs, _ = unrolled(
+        core.to(xp), xp.asarray(inputs), packed([xp.asarray(part) for part in parts])
+    )
+    np.testing.assert_allclose(
+        [to_host(o.data) for o in outputs],
+        expected(np, kind, P, inputs, parts),
+        rtol=1e-10,
+        atol=1e-12,
+    )
 
 
 @both
 def test_every_gradient_equals_hips_autograd_of_the_oracle(kind):
     core, (inputs, parts) = random_core(kind), arrays_of(kind)
     probes = np.random.default_rng(9).standard_normal((T, B, F))
-    arrays = {name: q.data.copy() for name, q in core.named_parameters()} | {"inputs": inputs}
+    arrays = {name: q.data.copy() for name, q in core.named_parameters()} | {
+        "inputs": inputs
+    }
     arrays |= {str(k): part for k, part in enumerate(parts)}
 
     def oracle_loss(xp, a):
-        return xp.sum(expected(xp, kind, a, a["inputs"], [a[str(k)] for k in range(len(parts))]) * probes)
+        return xp.sum(
+            expected(xp, kind, a, a["inputs"], [a[str(k)] for k in range(len(parts))])
+            * probes
+        )
 
     with Tape() as tape:
         x, *state = (tape.watch(a) for a in (inputs, *parts))
         loss = p.sum(p.stack(unrolled(core, p.unstack(x), packed(state))[0]) * probes)
-    found = dict(zip(arrays, tape.gradient(loss, [*core.parameters(), x, *state]), strict=True))
+    found = dict(
+        zip(arrays, tape.gradient(loss, [*core.parameters(), x, *state]), strict=True)
+    )
     for name, theirs in oracles.hips_gradient(oracle_loss, arrays).items():
         scale = np.abs(theirs).max()
         assert scale > 0, name
-        np.testing.assert_allclose(found[name], theirs, rtol=0, atol=1e-9 * scale, err_msg=name)
+        np.testing.assert_allclose(
+            found[name], theirs, rtol=0, atol=1e-9 * scale, err_msg=name
+        )
 
 
 @both
 def test_gradients_of_10_steps_equal_the_complex_step(kind):
     core, (inputs, parts) = random_core(kind, seed=1), arrays_of(kind, seed=1)
-    gradcheck(lambda x, *s: tuple(unrolled(core, p.unstack(x), packed(s))[0]), inputs, *parts, parameters=core.parameters())
-    gradcheck(lambda x: tuple(unrolled(core, p.unstack(x), core.initial_state(B))[0]), inputs, parameters=core.parameters())
+    gradcheck(
+        lambda x, *s: tuple(unrolled(core, p.unstack(x), packed(s))[0]),
+        inputs,
+        *parts,
+        parameters=core.parameters(),
+    )
+    gradcheck(
+        lambda x: tuple(unrolled(core, p.unstack(x), core.initial_state(B))[0]),
+        inputs,
+        parameters=core.parameters(),
+    )
 
 
-# --- the Recurrent Entity Network ---------------------------------------------------------------------------------------------------------
+# --- the Recurrent Entity Network -----------------------------------------------------
 
 
 @given(st.integers(0, 1000), st.sampled_from([0.01, 1.0, 100.0]))
@@ -136,47 +169,83 @@ def test_a_slot_without_length_stays_and_has_a_gradient(xp):
         y = normalised(x)
         loss = p.sum(y * xp.asarray([1.0, 2.0]))
     assert to_host(y.data).tolist() == [[0, 0], [0.6, 0.8], [1e-8, 0]]
-    np.testing.assert_allclose(to_host(tape.gradient(loss, x)), [[1, 2], [0.2 - 0.6 * 0.44, 0.4 - 0.8 * 0.44], [1, 2]], rtol=1e-12)
+    np.testing.assert_allclose(
+        to_host(tape.gradient(loss, x)),
+        [[1, 2], [0.2 - 0.6 * 0.44, 0.4 - 0.8 * 0.44], [1, 2]],
+        rtol=1e-12,
+    )
 
 
 def test_prelu(xp):
     slope = xp.asarray([0.5, 2.0, -1.0])
-    assert to_host(prelu(xp.asarray([[1.0, 2.0, 3.0], [-1.0, -2.0, -3.0]]), slope).data).tolist() == [[1, 2, 3], [-0.5, -4, 3]]
+    assert to_host(
+        prelu(xp.asarray([[1.0, 2.0, 3.0], [-1.0, -2.0, -3.0]]), slope).data
+    ).tolist() == [[1, 2, 3], [-0.5, -4, 3]]
     gradcheck(prelu, np.array([[1.0, 2.0, 3.0], [-1.0, -2.0, -3.0]]), to_host(slope))
     assert (EntNet(INPUT, N, F).slope.data == 1).all()
 
 
-# --- the bank -----------------------------------------------------------------------------------------------------------------------------
+# --- the bank -------------------------------------------------------------------------
 
 
 def test_a_bank_of_one_cell_is_an_lstm():
-    bank, lstm = EntNetBank(INPUT, 1, F, forget_bias=0.5, dtype=np.float64), LSTM(INPUT, F, forget_bias=0.5, dtype=np.float64)
+    bank, lstm = (
+        EntNetBank(INPUT, 1, F, forget_bias=0.5, dtype=np.float64),
+        LSTM(INPUT, F, forget_bias=0.5, dtype=np.float64),
+    )
     lstm.gates.weight.data = np.concatenate([bank.W.data, bank.U.data])
     lstm.gates.bias.data = bank.keys.data[0]
     inputs, _ = arrays_of("EntNetBank")
-    ours, theirs = (unrolled(core, inputs, core.initial_state(B))[0] for core in (bank, lstm))
-    np.testing.assert_allclose([o.data for o in ours], [o.data for o in theirs], rtol=1e-12)
+    ours, theirs = (
+        unrolled(core, inputs, core.initial_state(B))[0] for core in (bank, lstm)
+    )
+    np.testing.assert_allclose(
+        [o.data for o in ours], [o.data for o in theirs], rtol=1e-12
+    )
 
 
 def test_the_cells_differ_from_the_start_and_are_summed():
-    core, (inputs, _) = EntNetBank(INPUT, N, F, dtype=np.float64), arrays_of("EntNetBank")
+    core, (inputs, _) = (
+        EntNetBank(INPUT, N, F, dtype=np.float64),
+        arrays_of("EntNetBank"),
+    )
     output, (hidden, _) = core(inputs[0], core.initial_state(B))
     np.testing.assert_allclose(output.data, hidden.data.sum(1), rtol=1e-14)
     for j in range(1, N):
         assert np.abs(hidden.data[:, j] - hidden.data[:, 0]).max() > 0.05
 
 
-# --- both ---------------------------------------------------------------------------------------------------------------------------------
+# --- both -----------------------------------------------------------------------------
 
 
 def test_parameters_have_stable_names_and_start_as_sonnets():
-    names = {kind: {name: q.shape for name, q in make().named_parameters()} for kind, make in KINDS.items()}
+    names = {
+        kind: {name: q.shape for name, q in make().named_parameters()}
+        for kind, make in KINDS.items()
+    }
     square = {f"{name}.weight": (F, F) for name in "UVWH"}
-    assert names["EntNet"] == {"encoder.weight": (INPUT, F), "encoder.bias": (F,), "keys": (N, F), **square, "slope": (F,)}
-    assert names["EntNetBank"] == {"W": (INPUT, 4 * F), "U": (F, 4 * F), "keys": (N, 4 * F)}
+    assert names["EntNet"] == {
+        "encoder.weight": (INPUT, F),
+        "encoder.bias": (F,),
+        "keys": (N, F),
+        **square,
+        "slope": (F,),
+    }
+    assert names["EntNetBank"] == {
+        "W": (INPUT, 4 * F),
+        "U": (F, 4 * F),
+        "keys": (N, 4 * F),
+    }
     bank, entnet = EntNetBank(40, 50, 60), EntNet(40, 50, 100)
-    for parameter, std in ((bank.W, 0.1), (bank.U, 0.1), (bank.keys, 1.0), (entnet.keys, 0.1)):
-        assert np.abs(parameter.data).max() <= 2 * std * (1 + 1e-6) and parameter.data.std() == pytest.approx(0.88 * std, rel=0.05)
+    for parameter, std in (
+        (bank.W, 0.1),
+        (bank.U, 0.1),
+        (bank.keys, 1.0),
+        (entnet.keys, 0.1),
+    ):
+        assert np.abs(parameter.data).max() <= 2 * std * (
+            1 + 1e-6
+        ) and parameter.data.std() == pytest.approx(0.88 * std, rel=0.05)
 
 
 @both
@@ -186,23 +255,36 @@ def test_float32_stays_float32_and_trains(xp, kind):
         state = core.initial_state(B)
         for _ in range(3):
             output, state = core(xp.ones((B, INPUT), np.float32), state)
-            assert {part.dtype for part in (output, *(state if isinstance(state, tuple) else [state]))} == {np.dtype(np.float32)}
+            assert {
+                part.dtype
+                for part in (output, *(state if isinstance(state, tuple) else [state]))
+            } == {np.dtype(np.float32)}
         loss = p.sum(output)
     tape.backward(loss)
     assert output.shape == (B, core.output_size)
     for name, parameter in core.named_parameters():
-        assert parameter.grad.dtype == np.float32 and (parameter.grad.any() or name == "slope"), name
+        assert parameter.grad.dtype == np.float32 and (
+            parameter.grad.any() or name == "slope"
+        ), name
 
 
 @pytest.mark.parametrize("value", [0, -1, 1.5, True, None, "3"], ids=repr)
 @pytest.mark.parametrize("place", [0, 1, 2])
 @pytest.mark.parametrize(
-    ("make", "names"), [(EntNet, ("input_size", "mem_slots", "mem_size")), (EntNetBank, ("input_size", "cells", "hidden_size"))]
+    ("make", "names"),
+    [
+        (EntNet, ("input_size", "mem_slots", "mem_size")),
+        (EntNetBank, ("input_size", "cells", "hidden_size")),
+    ],
 )
 def test_bad_sizes_are_named(make, names, place, value):
     sizes = [3, 4, 5]
     sizes[place] = value
-    with pytest.raises(ValueError, match=f"^{make.__name__}: {names[place]} must be an integer of at least 1, not {value!r}$"):
+    with pytest.raises(
+        ValueError,
+        match=f"^{make.__name__}: {names[place]} must be an integer of at least 1, not "
+        f"{value!r}$",
+    ):
         make(*sizes)
 
 
@@ -210,13 +292,22 @@ def test_bad_sizes_are_named(make, names, place, value):
 def test_bad_arrays_and_dtypes_are_named(xp, kind):
     core = KINDS[kind]().to(xp)
     state = core.initial_state(2)
-    with pytest.raises(ValueError, match=rf"^{kind} expects inputs \(B, 3\), got \(2, 4\); see input_size$"):
+    with pytest.raises(
+        ValueError,
+        match=rf"^{kind} expects inputs \(B, 3\), got \(2, 4\); see input_size$",
+    ):
         core(xp.zeros((2, 4), np.float32), state)
     bad = xp.zeros((2, 1, F), np.float32)
     for wrong in [bad] if kind == "EntNet" else [(bad, state[1]), (state[0], bad)]:
-        with pytest.raises(ValueError, match=rf"^{kind} expects a state \(2, {N}, {F}\), got \(2, 1, {F}\); see initial_state$"):
+        with pytest.raises(
+            ValueError,
+            match=rf"^{kind} expects a state \(2, {N}, {F}\), got \(2, 1, {F}\); see "
+            r"initial_state$",
+        ):
             core(xp.zeros((2, INPUT), np.float32), wrong)
-    with pytest.raises(ValueError, match=f"{kind}: batch_size must be an integer of at least 1, not 0"):
+    with pytest.raises(
+        ValueError, match=f"{kind}: batch_size must be an integer of at least 1, not 0"
+    ):
         core.initial_state(0)
     with pytest.raises(TypeError, match=r"dtype must be floating point .*not int64"):
         KINDS[kind](np.int64)

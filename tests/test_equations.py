@@ -1,5 +1,6 @@
-"""Equations 1-9 against everything that can contradict them: arithmetic by hand, a transcription in scalar loops, and
-three independent ways to a derivative (our tape, HIPS autograd, the complex step) through the core unrolled over time.
+"""Equations 1-9 against everything that can contradict them: arithmetic by hand, a
+transcription in scalar loops, and three independent ways to a derivative (our tape,
+HIPS autograd, the complex step) through the core unrolled over time.
 """
 
 import math
@@ -22,20 +23,34 @@ SETTINGS = [  # rows of input n, width of a gate G
 
 
 def random_parameters(n=1, G=F, seed=0):
-    """Every array `step` needs, by name, in one flat dict: what an engine differentiates with respect to."""
+    """Every array `step` needs, by name, in one flat dict: what an engine
+    differentiates with respect to.
+    """
     random = np.random.default_rng(seed)
     shapes = {"W_q": (H, F, K), "W_k": (H, F, K), "W_v": (H, F, V)}
-    shapes |= {"mlp_weight_1": (F, 6), "mlp_bias_1": (6,), "mlp_weight_2": (6, F), "mlp_bias_2": (F,)}
+    shapes |= {
+        "mlp_weight_1": (F, 6),
+        "mlp_bias_1": (6,),
+        "mlp_weight_2": (6, F),
+        "mlp_bias_2": (F,),
+    }
     shapes |= {"gain": (F,), "offset": (F,)}
     for name in "fio":
         shapes |= {f"W_{name}": (n * F, G), f"U_{name}": (F, G), f"b_{name}": (G,)}
-    return {name: random.standard_normal(shape) / math.sqrt(shape[-1]) for name, shape in shapes.items()}
+    return {
+        name: random.standard_normal(shape) / math.sqrt(shape[-1])
+        for name, shape in shapes.items()
+    }
 
 
 def as_step_wants(flat):
     """The dict of `equations.step` from a flat one."""
-    parameters = {name: value for name, value in flat.items() if not name.startswith("mlp")}
-    layers = [(flat[f"mlp_weight_{layer}"], flat[f"mlp_bias_{layer}"]) for layer in (1, 2)]
+    parameters = {
+        name: value for name, value in flat.items() if not name.startswith("mlp")
+    }
+    layers = [
+        (flat[f"mlp_weight_{layer}"], flat[f"mlp_bias_{layer}"]) for layer in (1, 2)
+    ]
     return {**parameters, "mlp": layers, "forget_bias": FORGET_BIAS}
 
 
@@ -56,7 +71,9 @@ def unrolled(xp, flat, inputs, state):
 
 
 def scalar_loss(xp, flat, inputs, state):
-    """A number that depends on every output and on the last memory, each entry with a weight of its own."""
+    """A number that depends on every output and on the last memory, each entry with a
+    weight of its own.
+    """
     outputs, (m, _) = unrolled(xp, flat, inputs, state)
     probes = np.random.default_rng(2).standard_normal((len(outputs) + 1, *m.shape))
     loss = 0.0
@@ -71,7 +88,9 @@ def our_gradient(function, flat):
     with Tape() as tape:
         loss = function(primitives, parameters)
     tape.backward(loss)
-    return float(loss.data), {name: parameter.grad for name, parameter in parameters.items()}
+    return float(loss.data), {
+        name: parameter.grad for name, parameter in parameters.items()
+    }
 
 
 def hips_gradient(function, flat):
@@ -84,56 +103,85 @@ def relative_error(actual, expected):
     return np.max(np.abs(actual - expected)) / np.max(np.abs(expected))
 
 
-# By hand -------------------------------------------------------------------------------------------------------------
+# By hand ------------------------------------------------------------------------------
 
 
 def test_equation_1_by_hand():
-    Q = np.array([[2 * math.log(3), 0, 0, 0], [0, 0, 0, 0]])  # d_k = 4, so dot products are halved
+    Q = np.array(
+        [[2 * math.log(3), 0, 0, 0], [0, 0, 0, 0]]
+    )  # d_k = 4, so dot products are halved
     K = np.array([[1.0, 0, 0, 0], [0, 1.0, 0, 0]])
     V = np.array([[4.0, 0, 8.0], [0, 4.0, 8.0]])
-    np.testing.assert_allclose(equations.attention_weights(np, Q, K), [[3 / 4, 1 / 4], [1 / 2, 1 / 2]], rtol=1e-15)
-    np.testing.assert_allclose(equations.attention(np, Q, K, V), [[3, 1, 8], [2, 2, 8]], rtol=1e-15)
+    np.testing.assert_allclose(
+        equations.attention_weights(np, Q, K),
+        [[3 / 4, 1 / 4], [1 / 2, 1 / 2]],
+        rtol=1e-15,
+    )
+    np.testing.assert_allclose(
+        equations.attention(np, Q, K, V), [[3, 1, 8], [2, 2, 8]], rtol=1e-15
+    )
 
 
 def test_equation_2_appends_the_input_to_keys_and_values_alone():
     identity = np.eye(2)[None]  # one head that projects nothing
     M, x = np.zeros((1, 3, 2)), np.array([[4.0, 8.0]])
     attended = equations.multi_head_attention(np, M, x, identity, identity, identity)
-    np.testing.assert_allclose(attended, np.full((1, 3, 2), [1.0, 2.0]))  # each slot hears 1/4 of x and 3/4 of nothing
+    np.testing.assert_allclose(
+        attended, np.full((1, 3, 2), [1.0, 2.0])
+    )  # each slot hears 1/4 of x and 3/4 of nothing
 
 
 def test_equations_4_to_6_by_hand():
     x, h = np.array([[1.0, 2.0]]), np.array([[[1.0, 0], [0, 1.0]]])
-    W, U, b = np.array([[1.0, 0], [10.0, 1.0]]), np.array([[100.0, 200.0], [300.0, 400.0]]), np.array([0.5, 0])
-    np.testing.assert_array_equal(equations.gate(np, x, h, W, U, b), [[[121.5, 202], [321.5, 402]]])
+    W, U, b = (
+        np.array([[1.0, 0], [10.0, 1.0]]),
+        np.array([[100.0, 200.0], [300.0, 400.0]]),
+        np.array([0.5, 0]),
+    )
+    np.testing.assert_array_equal(
+        equations.gate(np, x, h, W, U, b), [[[121.5, 202], [321.5, 402]]]
+    )
 
 
 def test_equation_7_by_hand():
     log3 = np.full((1, 1, 1), math.log(3))  # sigma(log 3) = 3/4, sigma(-log 3) = 1/4
     m, candidate = np.full((1, 1, 1), 8.0), np.full((1, 1, 1), 4.0)
-    assert equations.update_memory(np, log3, -log3, m, candidate, 0.0).item() == pytest.approx(3 / 4 * 8 + 1 / 4 * 4)
+    assert equations.update_memory(
+        np, log3, -log3, m, candidate, 0.0
+    ).item() == pytest.approx(3 / 4 * 8 + 1 / 4 * 4)
     forgetful = equations.update_memory(np, log3, -log3, m, candidate, -2 * math.log(3))
     assert forgetful.item() == pytest.approx(1 / 4 * 8 + 1 / 4 * 4)
 
 
 def test_equation_8_by_hand():
-    o, m = np.full((1, 1, 1), math.log(3)), np.full((1, 1, 1), math.log(2))  # tanh(log 2) = 3/5
+    o, m = (
+        np.full((1, 1, 1), math.log(3)),
+        np.full((1, 1, 1), math.log(2)),
+    )  # tanh(log 2) = 3/5
     assert equations.output(np, o, m).item() == pytest.approx(3 / 4 * 3 / 5)
 
 
 def test_layer_norm_by_hand():
     x = np.array([[1.0, 2, 3, 6]])  # mean 3, squared distances 4, 1, 0, 9 with mean 7/2
     normal = (x - 3) / math.sqrt(3.5)
-    np.testing.assert_allclose(equations.layer_norm(np, x, np.ones(4), np.zeros(4), epsilon=0.0), normal, rtol=1e-14)
+    np.testing.assert_allclose(
+        equations.layer_norm(np, x, np.ones(4), np.zeros(4), epsilon=0.0),
+        normal,
+        rtol=1e-14,
+    )
     scaled = equations.layer_norm(np, x, np.full(4, 2.0), np.ones(4), epsilon=0.0)
     np.testing.assert_allclose(scaled, 2 * normal + 1, rtol=1e-14)
     constant = equations.layer_norm(np, np.full((2, 4), 7.0), np.ones(4), np.zeros(4))
-    np.testing.assert_array_equal(constant, np.zeros((2, 4)))  # epsilon keeps a row without variance finite
+    np.testing.assert_array_equal(
+        constant, np.zeros((2, 4))
+    )  # epsilon keeps a row without variance finite
 
 
 def test_sigmoid_is_the_logistic_function_to_its_ends():
     x = np.linspace(-20, 20, 41)
-    np.testing.assert_allclose(equations.sigmoid(np, x), 1 / (1 + np.exp(-x)), rtol=1e-7)
+    np.testing.assert_allclose(
+        equations.sigmoid(np, x), 1 / (1 + np.exp(-x)), rtol=1e-7
+    )
     with np.errstate(all="raise"):
         ends = equations.sigmoid(np, np.array([-np.inf, -1e4, 0, 1e4, np.inf]))
     np.testing.assert_array_equal(ends, [0, 0, 0.5, 1, 1])
@@ -146,7 +194,7 @@ def test_mlp_rectifies_between_layers_and_not_after_the_last():
     np.testing.assert_array_equal(equations.mlp(np, z, [double, flip]), [[1, -1]])
 
 
-# Against a transcription in scalars ----------------------------------------------------------------------------------
+# Against a transcription in scalars ---------------------------------------------------
 
 
 def sigma(a):
@@ -158,15 +206,25 @@ def dot(a, b):
 
 
 def apply(x, W):
-    """x W for one row, in the paper's words: each entry the dot product of x with a column of W."""
+    """x W for one row, in the paper's words: each entry the dot product of x with a
+    column of W.
+    """
     return [dot(x, column) for column in zip(*W, strict=True)]
 
 
 def attend_one_slot(m, rows, W_q, W_k, W_v):
     """Eq 2 for one slot and one head: its row of M~."""
-    query, keys, values = apply(m, W_q), [apply(z, W_k) for z in rows], [apply(z, W_v) for z in rows]
+    query, keys, values = (
+        apply(m, W_q),
+        [apply(z, W_k) for z in rows],
+        [apply(z, W_v) for z in rows],
+    )
     scores = [math.exp(dot(query, key) / math.sqrt(len(query))) for key in keys]
-    return [math.fsum(s * v[j] for s, v in zip(scores, values, strict=True)) / math.fsum(scores) for j in range(V)]
+    return [
+        math.fsum(s * v[j] for s, v in zip(scores, values, strict=True))
+        / math.fsum(scores)
+        for j in range(V)
+    ]
 
 
 def process_one_row(z, p):
@@ -176,25 +234,38 @@ def process_one_row(z, p):
     y = [a + b + c for a, b, c in zip(apply(hidden, W_2), b_2, z, strict=True)]
     mean = math.fsum(y) / F
     deviation = math.sqrt(math.fsum((a - mean) ** 2 for a in y) / F + 1e-5)
-    return [g * (a - mean) / deviation + b for a, g, b in zip(y, p["gain"], p["offset"], strict=True)]
+    return [
+        g * (a - mean) / deviation + b
+        for a, g, b in zip(y, p["gain"], p["offset"], strict=True)
+    ]
 
 
 def step_in_scalars(x, m, h, p):
-    """Eqs 2-8 for one example: x a list of n rows, m and h lists of N rows, no arrays anywhere."""
+    """Eqs 2-8 for one example: x a list of n rows, m and h lists of N rows, no arrays
+    anywhere.
+    """
     new_m, new_h = [], []
     x_vector = [a for row in x for a in row]
     for m_i, h_i in zip(m, h, strict=True):
         attended = []
         for head in range(H):
-            attended += attend_one_slot(m_i, m + x, p["W_q"][head], p["W_k"][head], p["W_v"][head])
+            attended += attend_one_slot(
+                m_i, m + x, p["W_q"][head], p["W_k"][head], p["W_v"][head]
+            )
         candidate = process_one_row(attended, p)
         gates = {}
         for name in "fio":
             from_x, from_h = apply(x_vector, p[f"W_{name}"]), apply(h_i, p[f"U_{name}"])
-            a = [u + v + w for u, v, w in zip(from_x, from_h, p[f"b_{name}"], strict=True)]
+            a = [
+                u + v + w
+                for u, v, w in zip(from_x, from_h, p[f"b_{name}"], strict=True)
+            ]
             gates[name] = a * F if len(a) == 1 else a
         f, i, o = gates["f"], gates["i"], gates["o"]
-        m_t = [sigma(f[j] + FORGET_BIAS) * m_i[j] + sigma(i[j]) * candidate[j] for j in range(F)]
+        m_t = [
+            sigma(f[j] + FORGET_BIAS) * m_i[j] + sigma(i[j]) * candidate[j]
+            for j in range(F)
+        ]
         new_m.append(m_t)
         new_h.append([sigma(o[j]) * math.tanh(m_t[j]) for j in range(F)])
     return new_m, new_h
@@ -208,20 +279,30 @@ def test_step_equals_its_transcription_in_scalars(n, G):
     assert output is new_h
     for b in range(B):
         rows = inputs[0][b].reshape(n, F).tolist()
-        expected_m, expected_h = step_in_scalars(rows, m[b].tolist(), h[b].tolist(), parameters)
+        expected_m, expected_h = step_in_scalars(
+            rows, m[b].tolist(), h[b].tolist(), parameters
+        )
         np.testing.assert_allclose(new_m[b], expected_m, rtol=1e-12, atol=1e-14)
         np.testing.assert_allclose(new_h[b], expected_h, rtol=1e-12, atol=1e-14)
 
 
-# Gates, slots and the trace ------------------------------------------------------------------------------------------
+# Gates, slots and the trace -----------------------------------------------------------
 
 
 def with_gate_biases(flat, **biases):
-    return as_step_wants({**flat, **{name: np.full_like(flat[name], value) for name, value in biases.items()}})
+    return as_step_wants(
+        {
+            **flat,
+            **{name: np.full_like(flat[name], value) for name, value in biases.items()},
+        }
+    )
 
 
 def test_a_shut_input_gate_and_an_open_forget_gate_keep_the_memory_exactly():
-    parameters = {**with_gate_biases(random_parameters(), b_i=-np.inf), "forget_bias": np.inf}
+    parameters = {
+        **with_gate_biases(random_parameters(), b_i=-np.inf),
+        "forget_bias": np.inf,
+    }
     inputs, (m, h) = random_inputs()
     for x in inputs:
         _, (kept, h) = equations.step(np, x, (m, h), parameters)
@@ -229,17 +310,26 @@ def test_a_shut_input_gate_and_an_open_forget_gate_keep_the_memory_exactly():
 
 
 def test_an_open_input_gate_and_a_shut_forget_gate_write_the_candidate():
-    parameters = {**with_gate_biases(random_parameters(), b_i=np.inf), "forget_bias": -np.inf}
+    parameters = {
+        **with_gate_biases(random_parameters(), b_i=np.inf),
+        "forget_bias": -np.inf,
+    }
     inputs, (m, h) = random_inputs()
     _, (written, _) = equations.step(np, inputs[0], (m, h), parameters)
-    attended = equations.multi_head_attention(np, m, inputs[0], *(parameters[name] for name in ("W_q", "W_k", "W_v")))
-    candidate = equations.g_psi(np, attended, parameters["mlp"], parameters["gain"], parameters["offset"])
+    attended = equations.multi_head_attention(
+        np, m, inputs[0], *(parameters[name] for name in ("W_q", "W_k", "W_v"))
+    )
+    candidate = equations.g_psi(
+        np, attended, parameters["mlp"], parameters["gain"], parameters["offset"]
+    )
     assert np.array_equal(written, candidate)
 
 
 def test_a_shut_output_gate_shows_nothing():
     inputs, state = random_inputs()
-    output, _ = equations.step(np, inputs[0], state, with_gate_biases(random_parameters(), b_o=-np.inf))
+    output, _ = equations.step(
+        np, inputs[0], state, with_gate_biases(random_parameters(), b_o=-np.inf)
+    )
     assert np.array_equal(output, np.zeros((B, N, F)))
 
 
@@ -247,7 +337,9 @@ def test_equal_slots_stay_equal_and_permuted_slots_permute():
     flat, (inputs, (m, h)) = random_parameters(), random_inputs()
     zero = np.zeros((B, N, F))
     _, (memory, _) = unrolled(np, flat, inputs, (zero, zero))
-    np.testing.assert_allclose(memory, np.broadcast_to(memory[:, :1], memory.shape), rtol=1e-12)
+    np.testing.assert_allclose(
+        memory, np.broadcast_to(memory[:, :1], memory.shape), rtol=1e-12
+    )
     order = np.array([2, 0, 3, 1])
     _, (memory, _) = unrolled(np, flat, inputs, (m, h))
     _, (permuted, _) = unrolled(np, flat, inputs, (m[:, order], h[:, order]))
@@ -263,23 +355,39 @@ def test_trace_shows_what_the_step_used(n, G):
     assert set(trace) == {"attention", "input_gate", "forget_gate", "output_gate"}
     assert [weights.shape for weights in trace["attention"]] == [(B, N, N + n)] * H
     rows = np.concatenate([m, inputs[0].reshape(B, n, F)], axis=1)
-    heads = [weights @ rows @ W_v for weights, W_v in zip(trace["attention"], parameters["W_v"], strict=True)]
+    heads = [
+        weights @ rows @ W_v
+        for weights, W_v in zip(trace["attention"], parameters["W_v"], strict=True)
+    ]
     attended = np.concatenate(heads, axis=-1)
-    candidate = equations.g_psi(np, attended, parameters["mlp"], parameters["gain"], parameters["offset"])
-    np.testing.assert_allclose(new_m, trace["forget_gate"] * m + trace["input_gate"] * candidate, rtol=1e-12)
-    np.testing.assert_allclose(output, trace["output_gate"] * np.tanh(new_m), rtol=1e-12)
+    candidate = equations.g_psi(
+        np, attended, parameters["mlp"], parameters["gain"], parameters["offset"]
+    )
+    np.testing.assert_allclose(
+        new_m, trace["forget_gate"] * m + trace["input_gate"] * candidate, rtol=1e-12
+    )
+    np.testing.assert_allclose(
+        output, trace["output_gate"] * np.tanh(new_m), rtol=1e-12
+    )
     untraced, _ = equations.step(np, inputs[0], (m, h), parameters)
     assert np.array_equal(output, untraced)
 
 
 def test_float32_stays_float32():
-    flat = {name: value.astype(np.float32) for name, value in random_parameters().items()}
+    flat = {
+        name: value.astype(np.float32) for name, value in random_parameters().items()
+    }
     inputs, (m, h) = random_inputs()
-    outputs, (m, _) = unrolled(np, flat, inputs.astype(np.float32), (m.astype(np.float32), h.astype(np.float32)))
+    outputs, (m, _) = unrolled(
+        np,
+        flat,
+        inputs.astype(np.float32),
+        (m.astype(np.float32), h.astype(np.float32)),
+    )
     assert outputs[-1].dtype == m.dtype == np.float32
 
 
-# Derivatives, three ways ---------------------------------------------------------------------------------------------
+# Derivatives, three ways --------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("n", "G"), SETTINGS)
@@ -287,7 +395,12 @@ def test_values_agree_under_numpy_hips_and_our_engine(n, G):
     flat, (inputs, state) = random_parameters(n, G), random_inputs(n)
     expected, (expected_m, _) = unrolled(np, flat, inputs, state)
     by_hips, _ = unrolled(hips, flat, inputs, state)
-    ours, (our_m, _) = unrolled(primitives, {name: Parameter(value) for name, value in flat.items()}, inputs, state)
+    ours, (our_m, _) = unrolled(
+        primitives,
+        {name: Parameter(value) for name, value in flat.items()},
+        inputs,
+        state,
+    )
     for t in range(T):
         assert relative_error(by_hips[t], expected[t]) < 1e-12
         assert relative_error(ours[t].data, expected[t]) < 1e-12
@@ -308,16 +421,22 @@ def test_gradients_agree_between_our_engine_hips_and_the_complex_step(n, G):
     random = np.random.default_rng(3)
     for name, value in flat.items():
         assert relative_error(ours[name], by_hips[name]) < 1e-12, name
-        direction = ours[name] / np.linalg.norm(ours[name]) + 0.1 * random.standard_normal(value.shape)
+        direction = ours[name] / np.linalg.norm(
+            ours[name]
+        ) + 0.1 * random.standard_normal(value.shape)
         moved = {**flat, name: value + 1e-30j * direction}
-        assert loss(np, moved).imag / 1e-30 == pytest.approx(np.sum(ours[name] * direction), rel=1e-12), name
+        assert loss(np, moved).imag / 1e-30 == pytest.approx(
+            np.sum(ours[name] * direction), rel=1e-12
+        ), name
 
 
 def test_gradients_reach_the_inputs_and_the_first_state():
     flat, (inputs, (m, h)) = random_parameters(), random_inputs()
 
     def loss(xp, leaves):
-        return scalar_loss(xp, flat, [leaves[f"x_{t}"] for t in range(T)], (leaves["m"], leaves["h"]))
+        return scalar_loss(
+            xp, flat, [leaves[f"x_{t}"] for t in range(T)], (leaves["m"], leaves["h"])
+        )
 
     leaves = {"m": m, "h": h, **{f"x_{t}": inputs[t] for t in range(T)}}
     _, ours = our_gradient(loss, leaves)
@@ -339,26 +458,39 @@ def test_a_traced_step_has_the_same_gradient():
 
 
 def test_training_with_hips_gradients_and_with_ours_gives_the_same_losses():
-    """20 steps of Adam on a small regression over time, from the same start: a wrong gradient would part the curves."""
+    """20 steps of Adam on a small regression over time, from the same start: a wrong
+    gradient would part the curves.
+    """
     inputs, _ = random_inputs()
     random = np.random.default_rng(4)
     m = random.standard_normal((B, N, F))
-    target = np.sin(inputs[0] + inputs[-1])[:, :2]  # the first input has to be remembered
-    start = {**random_parameters(), "readout": random.standard_normal((N * F, 2)) / math.sqrt(N * F)}
+    target = np.sin(inputs[0] + inputs[-1])[
+        :, :2
+    ]  # the first input has to be remembered
+    start = {
+        **random_parameters(),
+        "readout": random.standard_normal((N * F, 2)) / math.sqrt(N * F),
+    }
 
     def loss(xp, flat):
-        step_parameters = {name: value for name, value in flat.items() if name != "readout"}
+        step_parameters = {
+            name: value for name, value in flat.items() if name != "readout"
+        }
         outputs, _ = unrolled(xp, step_parameters, inputs, (m, np.zeros_like(m)))
         error = xp.reshape(outputs[-1], (B, N * F)) @ flat["readout"] - target
         return xp.mean(error * error)
 
-    ours, by_hips = (adam(loss, start, gradient) for gradient in (our_gradient, hips_gradient))
+    ours, by_hips = (
+        adam(loss, start, gradient) for gradient in (our_gradient, hips_gradient)
+    )
     np.testing.assert_allclose(ours, by_hips, rtol=1e-6)
     assert ours[-1] < 0.3 * ours[0]  # it does train
 
 
 def adam(loss, start, gradient, steps=20, rate=0.01):
-    """The losses of `steps` steps of Adam with the usual constants; `gradient` computes value and gradient."""
+    """The losses of `steps` steps of Adam with the usual constants; `gradient` computes
+    value and gradient.
+    """
     flat = {name: value.copy() for name, value in start.items()}
     mean = {name: np.zeros_like(value) for name, value in start.items()}
     square = {name: np.zeros_like(value) for name, value in start.items()}
@@ -369,5 +501,9 @@ def adam(loss, start, gradient, steps=20, rate=0.01):
         for name in flat:
             mean[name] = 0.9 * mean[name] + 0.1 * g[name]
             square[name] = 0.999 * square[name] + 0.001 * g[name] * g[name]
-            flat[name] -= rate * (mean[name] / (1 - 0.9**t)) / (np.sqrt(square[name] / (1 - 0.999**t)) + 1e-8)
+            flat[name] -= (
+                rate
+                * (mean[name] / (1 - 0.9**t))
+                / (np.sqrt(square[name] / (1 - 0.999**t)) + 1e-8)
+            )
     return losses

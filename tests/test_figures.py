@@ -1,4 +1,6 @@
-"""Pictures: which numbers are drawn and where, how runs are grouped into lines, and what the plot command says when it cannot draw."""
+"""Pictures: which numbers are drawn and where, how runs are grouped into lines, and
+what the plot command says when it cannot draw.
+"""
 
 import dataclasses
 import itertools
@@ -30,46 +32,83 @@ FLOORS = {TEST: {"only the self query": 0.5, "ranking by own norm": 0.59}}
 
 def lines_of(values, metric=TEST, every=100, **more):
     """metrics.jsonl of a run that measured `values` at every, 2 every, ..."""
-    return [{"step": every * (k + 1), metric: value, **more} for k, value in enumerate(values)]
+    return [
+        {"step": every * (k + 1), metric: value, **more}
+        for k, value in enumerate(values)
+    ]
 
 
 def drawn(panel):
     """{label: (x, y)} of the lines that the legend names."""
-    return {line.get_label(): line.get_data() for line in panel.get_legend_handles_labels()[0]}
+    return {
+        line.get_label(): line.get_data()
+        for line in panel.get_legend_handles_labels()[0]
+    }
 
 
-# --- Learning curves ----------------------------------------------------------------------------------------------------------------------
+# --- Learning curves ------------------------------------------------------------------
 
 
 def test_a_group_is_its_mean_and_range_dotted_where_some_have_ended():
-    runs = [lines_of([0.1, 0.5, 0.9]), lines_of([0.3, 0.7]), [*lines_of([0.2, 0.6]), {"step": 250, TEST: 0.7}, {"step": 300, "loss": 1.0}]]
-    figure = curves._draw_learning_curve({"rmc": runs, "lstm": [lines_of([0.4])]}, {}, [TEST])
+    runs = [
+        lines_of([0.1, 0.5, 0.9]),
+        lines_of([0.3, 0.7]),
+        [*lines_of([0.2, 0.6]), {"step": 250, TEST: 0.7}, {"step": 300, "loss": 1.0}],
+    ]
+    figure = curves._draw_learning_curve(
+        {"rmc": runs, "lstm": [lines_of([0.4])]}, {}, [TEST]
+    )
     (panel,) = figure.axes
     lines = drawn(panel)
     x, y = lines["rmc: 3 seeds, dotted: 1 to 2"]
     np.testing.assert_array_equal(x, [100, 200, 250, 300])
     np.testing.assert_allclose(y, [0.2, 0.6, np.nan, np.nan])
-    (dotted,) = (line for line in panel.lines if line.get_linestyle() != "-" and line.get_color() == style.COLOURS[0])
+    (dotted,) = (
+        line
+        for line in panel.lines
+        if line.get_linestyle() != "-" and line.get_color() == style.COLOURS[0]
+    )
     np.testing.assert_array_equal(dotted.get_xdata(), x)
-    np.testing.assert_allclose(dotted.get_ydata(), [0.2, 0.6, (0.7 + 0.7) / 2, 0.9])  # 0.7: half-way from 0.5 to 0.9
+    np.testing.assert_allclose(
+        dotted.get_ydata(), [0.2, 0.6, (0.7 + 0.7) / 2, 0.9]
+    )  # 0.7: half-way from 0.5 to 0.9
     np.testing.assert_allclose(lines["lstm: 1 seed"][1], [0.4])
     (band,) = panel.collections
     corners = {(round(x), round(y, 6)) for x, y in band.get_paths()[0].vertices}
-    assert corners == {(100, 0.1), (100, 0.3), (200, 0.5), (200, 0.7), (250, 0.7), (300, 0.9)}
+    assert corners == {
+        (100, 0.1),
+        (100, 0.3),
+        (200, 0.5),
+        (200, 0.7),
+        (250, 0.7),
+        (300, 0.9),
+    }
     (legend,) = figure.legends
-    says = "mean of the seeds, in a band from the lowest to the highest; dotted where not all of them count"
+    says = (
+        "mean of the seeds, in a band from the lowest to the highest; dotted where "
+        "not all of them count"
+    )
     assert legend.get_title().get_text() == says
 
 
 def test_null_and_missing_values_are_skipped_and_a_repeated_step_counts_once():
-    lines = [{"step": 1, TEST: None}, {"step": 2, TEST: 0.5}, {"step": 3}, {"step": 2, TEST: 0.7}]
+    lines = [
+        {"step": 1, TEST: None},
+        {"step": 2, TEST: 0.5},
+        {"step": 3},
+        {"step": 2, TEST: 0.7},
+    ]
     steps, values = curves.measured(lines, TEST)
     assert steps.tolist() == [2] and values.tolist() == [0.7]
 
 
 def test_runs_without_a_value_are_an_error():
-    with pytest.raises(ValueError, match="the runs of 'rmc' have no value of test_accuracy"):
-        curves._draw_learning_curve({"rmc": [lines_of([None]), lines_of([0.1], "loss")]}, {}, [TEST])
+    with pytest.raises(
+        ValueError, match="the runs of 'rmc' have no value of test_accuracy"
+    ):
+        curves._draw_learning_curve(
+            {"rmc": [lines_of([None]), lines_of([0.1], "loss")]}, {}, [TEST]
+        )
 
 
 def test_only_a_single_run_shows_its_rungs():
@@ -84,49 +123,96 @@ def test_only_a_single_run_shows_its_rungs():
     (panel,) = curves._draw_learning_curve({"rmc": [lines]}, {}, [TEST]).axes
     assert set(drawn(panel)) == {"rmc"}
     assert [text.get_text() for text in panel.texts] == ["3x2", "3x4", "4x4"]
-    ticks = [line.get_xdata()[0] for line in panel.lines if list(line.get_ydata()) == [0, 0.02, 0.05]]
+    ticks = [
+        line.get_xdata()[0]
+        for line in panel.lines
+        if list(line.get_ydata()) == [0, 0.02, 0.05]
+    ]
     assert ticks == [0, 200, 300]
 
-    (panel,) = curves._draw_learning_curve({"rmc": [lines], "lstm": [lines]}, {}, [TEST]).axes
+    (panel,) = curves._draw_learning_curve(
+        {"rmc": [lines], "lstm": [lines]}, {}, [TEST]
+    ).axes
     assert set(drawn(panel)) == {"rmc", "lstm"} and not panel.texts
 
 
 def test_training_batches_are_drawn_where_they_are_given():
-    lines = [{"step": 100, "accuracy": 0.6}, {"step": 200, "accuracy": 0.8, TEST: 0.3}, {"step": 210, TEST: 0.45}]
-    (panel,) = curves._draw_learning_curve({"rmc": [lines]}, {}, [TEST], training=lines[1:]).axes
+    lines = [
+        {"step": 100, "accuracy": 0.6},
+        {"step": 200, "accuracy": 0.8, TEST: 0.3},
+        {"step": 210, TEST: 0.45},
+    ]
+    (panel,) = curves._draw_learning_curve(
+        {"rmc": [lines]}, {}, [TEST], training=lines[1:]
+    ).axes
     x, y = drawn(panel)["on training batches of the task itself"]
     assert (x.tolist(), y.tolist()) == ([200], [0.8])
 
 
 def test_each_metric_has_a_panel_with_its_own_references():
-    both = [{"step": 1, TEST: 0.4, "test_loss": 2.0}, {"step": 2, TEST: 0.6, "test_loss": 1.0}]
-    figure = curves._draw_learning_curve({"rmc": [both]}, FLOORS | {"test_loss": {"uniform": 1.386294}}, [TEST, "test_loss"], "a title")
+    both = [
+        {"step": 1, TEST: 0.4, "test_loss": 2.0},
+        {"step": 2, TEST: 0.6, "test_loss": 1.0},
+    ]
+    figure = curves._draw_learning_curve(
+        {"rmc": [both]},
+        FLOORS | {"test_loss": {"uniform": 1.386294}},
+        [TEST, "test_loss"],
+        "a title",
+    )
     accuracy, loss = figure.axes
-    assert (accuracy.get_title(), loss.get_title()) == ("held-out accuracy", "held-out loss")
-    assert {text.get_text() for text in accuracy.texts} == {"only the self query 50 %", "ranking by own norm 59 %"}
+    assert (accuracy.get_title(), loss.get_title()) == (
+        "held-out accuracy",
+        "held-out loss",
+    )
+    assert {text.get_text() for text in accuracy.texts} == {
+        "only the self query 50 %",
+        "ranking by own norm 59 %",
+    }
     assert [text.get_text() for text in loss.texts] == ["uniform 1.39"]
-    dashed = {line.get_ydata()[0] for line in accuracy.lines if len(line.get_xdata()) == 2 and line.get_label().startswith("_")}
+    dashed = {
+        line.get_ydata()[0]
+        for line in accuracy.lines
+        if len(line.get_xdata()) == 2 and line.get_label().startswith("_")
+    }
     assert dashed == {0.5, 0.59}
-    assert accuracy.get_ylim() == (0, 1.02) and accuracy.yaxis.get_major_formatter()(0.2) == "20 %"
+    assert (
+        accuracy.get_ylim() == (0, 1.02)
+        and accuracy.yaxis.get_major_formatter()(0.2) == "20 %"
+    )
     np.testing.assert_allclose(loss.lines[0].get_ydata(), [2.0, 1.0])
 
 
 def test_labels_of_references_keep_their_order_and_never_touch():
-    references = {TEST: {"a": 0.9, "b": 0.89, "c": 0.91, "d": 0.999, "e": 0.0, "f": 0.3}}
-    figure = curves._draw_learning_curve({"rmc": [lines_of([0.2, 0.905, 0.9])]}, references, [TEST])
+    references = {
+        TEST: {"a": 0.9, "b": 0.89, "c": 0.91, "d": 0.999, "e": 0.0, "f": 0.3}
+    }
+    figure = curves._draw_learning_curve(
+        {"rmc": [lines_of([0.2, 0.905, 0.9])]}, references, [TEST]
+    )
     (panel,) = figure.axes
     texts = sorted(panel.texts, key=lambda text: references[TEST][text.get_text()[0]])
     boxes = [text.get_window_extent() for text in texts]
     assert all(lower.y1 <= upper.y0 + 1 for lower, upper in itertools.pairwise(boxes))
-    assert panel.get_window_extent().y0 <= boxes[0].y0 and boxes[-1].y1 <= panel.get_window_extent().y1
+    assert (
+        panel.get_window_extent().y0 <= boxes[0].y0
+        and boxes[-1].y1 <= panel.get_window_extent().y1
+    )
 
 
 def test_a_reference_is_labelled_on_the_side_where_the_curve_is_not():
     for end, side in ((0.52, -1), (0.48, 1)):
-        runs = [lines_of([0.2, end, end, end]), lines_of([0.2, end])]  # the second half is dotted
-        (panel,) = curves._draw_learning_curve({"lstm": runs}, {TEST: {"floor": 0.5}}, [TEST]).axes
+        runs = [
+            lines_of([0.2, end, end, end]),
+            lines_of([0.2, end]),
+        ]  # the second half is dotted
+        (panel,) = curves._draw_learning_curve(
+            {"lstm": runs}, {TEST: {"floor": 0.5}}, [TEST]
+        ).axes
         assert np.sign(panel.texts[0].get_position()[1] - 0.5) == side
-        (panel,) = curves._draw_learning_curve({"lstm": [lines_of([0.2, end, end, end])]}, {TEST: {"floor": 0.5}}, [TEST]).axes
+        (panel,) = curves._draw_learning_curve(
+            {"lstm": [lines_of([0.2, end, end, end])]}, {TEST: {"floor": 0.5}}, [TEST]
+        ).axes
         assert np.sign(panel.texts[0].get_position()[1] - 0.5) == side
 
 
@@ -140,7 +226,7 @@ def test_spread_keeps_order_distance_and_bounds(wanted, gap):
         np.testing.assert_allclose(placed, wanted, atol=1e-9)
 
 
-# --- Attention ----------------------------------------------------------------------------------------------------------------------------
+# --- Attention ------------------------------------------------------------------------
 
 
 def attention_weights(E, T, H, N):
@@ -148,7 +234,10 @@ def attention_weights(E, T, H, N):
     return weights / weights.sum(axis=-1, keepdims=True)
 
 
-QUESTION = "Which vector is number 2 of 8 in distance from vector 5, farthest first?\nAnswer 3, right (labels in order: 0 2 3 1 7 6 5 4)"
+QUESTION = (
+    "Which vector is number 2 of 8 in distance from vector 5, farthest "
+    "first?\nAnswer 3, right (labels in order: 0 2 3 1 7 6 5 4)"
+)
 
 
 def test_each_matrix_stands_at_its_head_and_time_step():
@@ -161,34 +250,71 @@ def test_each_matrix_stands_at_its_head_and_time_step():
         cells = np.ma.filled(mesh.get_array(), np.nan).reshape(H + 1, N + 1, T, N + 2)
         for t in range(T):
             for h in range(H):
-                np.testing.assert_array_equal(cells[h, :N, t, : N + 1], weights[example, t, h])
-            np.testing.assert_allclose(cells[H, :N, t, : N + 1], sum(weights[example, t]) / H)
+                np.testing.assert_array_equal(
+                    cells[h, :N, t, : N + 1], weights[example, t, h]
+                )
+            np.testing.assert_allclose(
+                cells[H, :N, t, : N + 1], sum(weights[example, t]) / H
+            )
         assert np.isnan(cells[:, N]).all() and np.isnan(cells[..., N + 1]).all()
-    assert [label.get_text() for label in figure.axes[0].get_yticklabels()] == ["head 1", "head 2", "head 3", "head 4", "mean"]
+    assert [label.get_text() for label in figure.axes[0].get_yticklabels()] == [
+        "head 1",
+        "head 2",
+        "head 3",
+        "head 4",
+        "mean",
+    ]
 
 
 def test_the_marked_step_is_framed_and_named_in_red():
-    figure = slots._draw_attention(attention_weights(2, 4, 2, 3), [3, 1], ["one", "two"], mark="query")
+    figure = slots._draw_attention(
+        attention_weights(2, 4, 2, 3), [3, 1], ["one", "two"], mark="query"
+    )
     for block, marked in zip(figure.axes, (3, 1), strict=False):
         labels = block.get_xticklabels()
-        assert [label.get_text() for label in labels] == [f"query\nt={t + 1}" if t == marked else f"t={t + 1}" for t in range(4)]
+        assert [label.get_text() for label in labels] == [
+            f"query\nt={t + 1}" if t == marked else f"t={t + 1}" for t in range(4)
+        ]
         red = [to_hex(label.get_color()).upper() == style.MARK for label in labels]
         assert red == [t == marked for t in range(4)]
-        (frame,) = (p for p in block.patches if isinstance(p, Rectangle) and to_hex(p.get_edgecolor()).upper() == style.MARK)
-        inside = [frame.get_x() < tick < frame.get_x() + frame.get_width() for tick in block.get_xticks()]
+        (frame,) = (
+            p
+            for p in block.patches
+            if isinstance(p, Rectangle)
+            and to_hex(p.get_edgecolor()).upper() == style.MARK
+        )
+        inside = [
+            frame.get_x() < tick < frame.get_x() + frame.get_width()
+            for tick in block.get_xticks()
+        ]
         assert inside == [t == marked for t in range(4)]
 
 
 def test_columns_of_the_slots_that_took_it_in_have_a_red_edge_from_then_on():
     E, T, H, N = 2, 3, 2, 4
     held = np.array([[True, False, True, False], [False] * 4])
-    figure = slots._draw_attention(attention_weights(E, T, H, N), [1, 0], ["one", "two"], held=held)
+    figure = slots._draw_attention(
+        attention_weights(E, T, H, N), [1, 0], ["one", "two"], held=held
+    )
     for block, of_example, steps in zip(figure.axes, held, (2, 3), strict=False):
-        red = [c for c in block.collections if c.get_array() is None and to_hex(c.get_colors()[0]).upper() == style.MARK]
-        edges = np.concatenate([np.array(c.get_segments()) for c in red if len(c.get_segments())]) if of_example.any() else []
+        red = [
+            c
+            for c in block.collections
+            if c.get_array() is None and to_hex(c.get_colors()[0]).upper() == style.MARK
+        ]
+        edges = (
+            np.concatenate(
+                [np.array(c.get_segments()) for c in red if len(c.get_segments())]
+            )
+            if of_example.any()
+            else []
+        )
         assert len(edges) == of_example.sum() * steps * (H + 1)
         for (x, y), (end, y_end) in edges:
-            column, of_step = (x - block.get_xticks()[0]) / (end - x) + (N + 1) / 2, block.get_xticks()
+            column, of_step = (
+                (x - block.get_xticks()[0]) / (end - x) + (N + 1) / 2,
+                block.get_xticks(),
+            )
             step = np.argmin(abs(of_step - (x + end) / 2))
             column = round((x - of_step[step]) / (end - x) + (N + 1) / 2)
             assert y == y_end and step >= 1 and of_example[column]
@@ -197,35 +323,67 @@ def test_columns_of_the_slots_that_took_it_in_have_a_red_edge_from_then_on():
 def assert_words_are_apart_and_inside(figure):
     with style.style():
         figure.draw_without_rendering()
-    words = [*figure.texts, *(text for legend in figure.legends for text in legend.get_texts())]
+    words = [
+        *figure.texts,
+        *(text for legend in figure.legends for text in legend.get_texts()),
+    ]
     for axes in figure.axes:
-        ticks = [tick for axis in (axes.xaxis, axes.yaxis) for tick in axis._update_ticks()]  # those that are drawn
+        ticks = [
+            tick for axis in (axes.xaxis, axes.yaxis) for tick in axis._update_ticks()
+        ]  # those that are drawn
         words += [label for tick in ticks for label in (tick.label1, tick.label2)]
         words += [axes.xaxis.label, axes.yaxis.label, axes.title, axes._left_title]
         words += axes.texts
-    boxes = [(word.get_text(), word.get_window_extent()) for word in words if word.get_text() and word.get_visible()]
+    boxes = [
+        (word.get_text(), word.get_window_extent())
+        for word in words
+        if word.get_text() and word.get_visible()
+    ]
     for (one, a), (other, b) in itertools.combinations(boxes, 2):
         assert not a.overlaps(b), f"{one!r} overlaps {other!r}"
     for word, box in boxes:
-        assert box.x0 >= 0 and box.y0 >= 0 and box.x1 <= figure.bbox.x1 and box.y1 <= figure.bbox.y1, word
+        assert (
+            box.x0 >= 0
+            and box.y0 >= 0
+            and box.x1 <= figure.bbox.x1
+            and box.y1 <= figure.bbox.y1
+        ), word
 
 
-@pytest.mark.parametrize("shape", [(3, 4, 4, 4), (3, 8, 8, 8), (1, 4, 1, 1), (4, 8, 2, 16), (1, 8, 8, 1), (2, 4, 8, 16)])
+@pytest.mark.parametrize(
+    "shape",
+    [
+        (3, 4, 4, 4),
+        (3, 8, 8, 8),
+        (1, 4, 1, 1),
+        (4, 8, 2, 16),
+        (1, 8, 8, 1),
+        (2, 4, 8, 16),
+    ],
+)
 def test_no_words_overlap_or_leave_the_picture(shape):
     E, T, _, N = shape
     with style.style():
         held = np.ones((E, N), bool)
-        figure = slots._draw_attention(attention_weights(*shape), [0, T - 1, 0, T - 1][:E], [QUESTION] * E, held=held)
+        figure = slots._draw_attention(
+            attention_weights(*shape),
+            [0, T - 1, 0, T - 1][:E],
+            [QUESTION] * E,
+            held=held,
+        )
     assert_words_are_apart_and_inside(figure)
     assert figure.bbox.width < 3000 and figure.bbox.height < 1250
 
 
-# --- What comes of it ---------------------------------------------------------------------------------------------------------------------
+# --- What comes of it -----------------------------------------------------------------
 
 
 def gate_values(E, T, N, G):
     random = np.random.default_rng(0)
-    return {"input gate": random.random((E, T, N, G)), "forget gate": random.random((E, T, N, G))}
+    return {
+        "input gate": random.random((E, T, N, G)),
+        "forget gate": random.random((E, T, N, G)),
+    }
 
 
 def test_each_gate_is_its_mean_over_time_and_its_slot_named():
@@ -238,28 +396,45 @@ def test_each_gate_is_its_mean_over_time_and_its_slot_named():
         lines = {line.get_label(): line for line in panel.get_lines()}
         lines = {label.partition(":")[0]: line for label, line in lines.items()}
         assert list(lines) == ["reference", "input gate", "forget gate"]
-        assert lines["reference"].get_xdata()[0] == [2, 4][example] and lines["reference"].get_color() == style.MARK
+        assert (
+            lines["reference"].get_xdata()[0] == [2, 4][example]
+            and lines["reference"].get_color() == style.MARK
+        )
         for (name, gate), band in zip(values.items(), panel.collections, strict=True):
-            np.testing.assert_allclose(lines[name].get_ydata(), gate[example, :, slot].mean(-1))
+            np.testing.assert_allclose(
+                lines[name].get_ydata(), gate[example, :, slot].mean(-1)
+            )
             np.testing.assert_array_equal(lines[name].get_xdata(), [1, 2, 3, 4])
             corners = band.get_paths()[0].vertices[:, 1]
-            assert corners.max() == pytest.approx(np.quantile(gate[example, :, slot], 0.9, axis=-1).max())
+            assert corners.max() == pytest.approx(
+                np.quantile(gate[example, :, slot], 0.9, axis=-1).max()
+            )
         (name,) = panel.texts
-        assert name.get_text() == f"slot {slot + 1}" and (name.get_color() == style.MARK) == held[example, slot]
+        assert (
+            name.get_text() == f"slot {slot + 1}"
+            and (name.get_color() == style.MARK) == held[example, slot]
+        )
     assert [panel.get_title(loc="left") for panel in panels[0]] == ["one", "two"]
 
 
 @pytest.mark.parametrize("shape", [(3, 8, 5, 2), (1, 4, 1, 1)])
 def test_no_words_of_the_gates_overlap(shape):
     E, T, _, _ = shape
-    assert_words_are_apart_and_inside(slots._draw_gates(gate_values(*shape), [0, T // 2, T - 1][:E], [QUESTION] * E))
+    assert_words_are_apart_and_inside(
+        slots._draw_gates(gate_values(*shape), [0, T // 2, T - 1][:E], [QUESTION] * E)
+    )
 
 
 def looks(heads):
     random, periods = np.random.default_rng(0), ("before", "at", "after")
     names = ["uniform", *(f"head {h + 1}" for h in range(heads)), "mean"]
     places = "the input", "the slots that took in the reference", "all other slots"
-    return {place: {name: dict(zip(periods, random.random(3), strict=True)) for name in names} for place in places}
+    return {
+        place: {
+            name: dict(zip(periods, random.random(3), strict=True)) for name in names
+        }
+        for place in places
+    }
 
 
 def test_attention_before_at_and_after_stands_in_its_place():
@@ -269,46 +444,94 @@ def test_attention_before_at_and_after_stands_in_its_place():
     for panel, (place, lines) in zip(panels, places.items(), strict=True):
         assert panel.get_title() == f"to {place}"
         for line, values in zip(panel.get_lines(), lines.values(), strict=True):
-            np.testing.assert_allclose(line.get_ydata(), np.array(list(values.values()), float))
-        assert [label.get_text() for label in panel.get_xticklabels()] == ["before", "at", "after"] and panel.get_xlabel() == "the query"
+            np.testing.assert_allclose(
+                line.get_ydata(), np.array(list(values.values()), float)
+            )
+        assert [label.get_text() for label in panel.get_xticklabels()] == [
+            "before",
+            "at",
+            "after",
+        ] and panel.get_xlabel() == "the query"
     assert_words_are_apart_and_inside(slots._draw_shares(looks(8), "reference"))
 
 
 def test_accuracies_stand_at_their_names_beside_intact_and_floors():
     intact = {"accuracy": 0.9, "accuracy_without_self": 0.8}
-    row = {"before": {"accuracy": 0.4, "accuracy_without_self": 0.3}, "after": {"accuracy": 0.6, "accuracy_without_self": None}}
-    wiped = {f"slot {k + 1}": row for k in range(8)} | {"the slots that took in the reference": row}
-    tests = {"when these are wiped": wiped, "when no slot attends to": {"everything but itself": row}}
-    figure = slots._draw_accuracies(tests, intact, {**FLOORS, "test_accuracy_without_self": {"only the self query": 1 / 3}})
+    row = {
+        "before": {"accuracy": 0.4, "accuracy_without_self": 0.3},
+        "after": {"accuracy": 0.6, "accuracy_without_self": None},
+    }
+    wiped = {f"slot {k + 1}": row for k in range(8)} | {
+        "the slots that took in the reference": row
+    }
+    tests = {
+        "when these are wiped": wiped,
+        "when no slot attends to": {"everything but itself": row},
+    }
+    figure = slots._draw_accuracies(
+        tests,
+        intact,
+        {**FLOORS, "test_accuracy_without_self": {"only the self query": 1 / 3}},
+    )
     panels = np.reshape(figure.axes, (2, 2))
-    for (i, metric), (j, (test, table)) in itertools.product(enumerate(intact), enumerate(tests.items())):
+    for (i, metric), (j, (test, table)) in itertools.product(
+        enumerate(intact), enumerate(tests.items())
+    ):
         lines = {line.get_label(): line for line in panels[i, j].get_lines()}
         assert lines["nothing done"].get_xdata()[0] == intact[metric]
         for how in "before", "after":
-            np.testing.assert_allclose(lines[how].get_xdata(), np.array([row[how][metric]] * len(table), float))
-        assert [label.get_text() for label in panels[i, j].get_yticklabels()] == list(table)
+            np.testing.assert_allclose(
+                lines[how].get_xdata(), np.array([row[how][metric]] * len(table), float)
+            )
+        assert [label.get_text() for label in panels[i, j].get_yticklabels()] == list(
+            table
+        )
         assert panels[i, j].get_title() == f"{metric.replace('_', ' ')} {test}"
         assert lines["only the self query"].get_xdata()[0] == [0.5, 1 / 3][i]
     assert_words_are_apart_and_inside(figure)
 
 
-# --- Files --------------------------------------------------------------------------------------------------------------------------------
+# --- Files ----------------------------------------------------------------------------
 
 
 def draw_both(folder):
     groups = {"rmc": [lines_of([0.1, 0.7])], "lstm": [lines_of([0.2, 0.4])]}
     curve = figures.learning_curve(groups, FLOORS, [TEST], folder / "curve.png", "$x_1")
-    attention = figures.attention(attention_weights(2, 4, 2, 3), [0, 1], ["one $", "two_"], folder / "attention.png")
-    gates = figures.gates(gate_values(2, 4, 3, 5), [0, 1], ["one $", "two_"], folder / "gates.png")
+    attention = figures.attention(
+        attention_weights(2, 4, 2, 3),
+        [0, 1],
+        ["one $", "two_"],
+        folder / "attention.png",
+    )
+    gates = figures.gates(
+        gate_values(2, 4, 3, 5), [0, 1], ["one $", "two_"], folder / "gates.png"
+    )
     shares = figures.shares(looks(2), "reference", folder / "shares.png")
-    row = {"wiped": {"slot 1": {"reset": {"accuracy": 0.5}, "swapped": {"accuracy": 0.6}}}}
-    return curve, attention, gates, shares, figures.accuracies(row, {"accuracy": 0.9}, FLOORS, folder / "accuracies.png")
+    row = {
+        "wiped": {"slot 1": {"reset": {"accuracy": 0.5}, "swapped": {"accuracy": 0.6}}}
+    }
+    return (
+        curve,
+        attention,
+        gates,
+        shares,
+        figures.accuracies(row, {"accuracy": 0.9}, FLOORS, folder / "accuracies.png"),
+    )
 
 
 def test_equal_numbers_give_equal_bytes_whatever_the_readers_settings(tmp_path):
     first = [path.read_bytes() for path in draw_both(tmp_path)]
-    assert all(data.startswith(b"\x89PNG") and b"matplotlib" not in data for data in first)
-    with matplotlib.rc_context({"font.size": 20, "axes.facecolor": "yellow", "savefig.bbox": "tight", "figure.dpi": 37}):
+    assert all(
+        data.startswith(b"\x89PNG") and b"matplotlib" not in data for data in first
+    )
+    with matplotlib.rc_context(
+        {
+            "font.size": 20,
+            "axes.facecolor": "yellow",
+            "savefig.bbox": "tight",
+            "figure.dpi": 37,
+        }
+    ):
         before = dict(matplotlib.rcParams)
         again = [path.read_bytes() for path in draw_both(tmp_path)]
         assert dict(matplotlib.rcParams) == before
@@ -317,11 +540,24 @@ def test_equal_numbers_give_equal_bytes_whatever_the_readers_settings(tmp_path):
 
 def python(script):
     surroundings = os.environ | {"PYTHONPATH": str(Path(tinyrmc.__file__).parents[1])}
-    return subprocess.run([sys.executable, "-c", script], env=surroundings, capture_output=True, text=True, timeout=60, check=True).stdout
+    return subprocess.run(
+        [sys.executable, "-c", script],
+        env=surroundings,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    ).stdout
 
 
 def test_pyplot_is_never_imported_and_matplotlib_only_to_draw():
-    assert python("import sys, tinyrmc.plot, tinyrmc.attention, tinyrmc.training; print('matplotlib' in sys.modules)") == "False\n"
+    assert (
+        python(
+            "import sys, tinyrmc.plot, tinyrmc.attention, tinyrmc.training; "
+            "print('matplotlib' in sys.modules)"
+        )
+        == "False\n"
+    )
     script = """
 import os, sys, numpy
 from tinyrmc import figures
@@ -332,22 +568,36 @@ print("matplotlib.pyplot" in sys.modules)
     assert python(script) == "False\n"
 
 
-# --- The plot command ---------------------------------------------------------------------------------------------------------------------
+# --- The plot command -----------------------------------------------------------------
 
 nth_farthest = load_task("nth_farthest")
 
 
 def small(**model):
     """A configuration of nth_farthest whose networks are tiny."""
-    config = dataclasses.replace(nth_farthest.QUICK, model=dataclasses.replace(nth_farthest.QUICK.model, head_size=2, num_heads=2, **model))
-    return dataclasses.replace(config, train=dataclasses.replace(config.train, batch_size=8))
+    config = dataclasses.replace(
+        nth_farthest.QUICK,
+        model=dataclasses.replace(
+            nth_farthest.QUICK.model, head_size=2, num_heads=2, **model
+        ),
+    )
+    return dataclasses.replace(
+        config, train=dataclasses.replace(config.train, batch_size=8)
+    )
 
 
 @pytest.fixture
 def make_run(tmp_path):
-    def make(config=None, seed=0, values=(0.25, 0.5), preset="quick", task="nth_farthest"):
+    def make(
+        config=None, seed=0, values=(0.25, 0.5), preset="quick", task="nth_farthest"
+    ):
         config = dataclasses.asdict(config or small())
-        run = Run.create(tmp_path / "runs", "r", {"task": task, "preset": preset, "seed": seed, "config": config}, {})
+        run = Run.create(
+            tmp_path / "runs",
+            "r",
+            {"task": task, "preset": preset, "seed": seed, "config": config},
+            {},
+        )
         for line in lines_of(values, test_accuracy_without_self=0.2):
             run.log(line)
         return run
@@ -362,90 +612,184 @@ def words(core=""):
 
 def test_what_the_command_draws(make_run, tmp_path, monkeypatch, capsys):
     seen = []
-    monkeypatch.setattr(figures, "learning_curve", lambda *words: seen.append(words) or words[3])
-    runs = [make_run(seed=0), make_run(seed=1, values=[0.3]), make_run(small(core="lstm"))]
-    assert plot.main([*(str(run.path) for run in runs), "--out", str(tmp_path / "all.png")]) == 0
+    monkeypatch.setattr(
+        figures, "learning_curve", lambda *words: seen.append(words) or words[3]
+    )
+    runs = [
+        make_run(seed=0),
+        make_run(seed=1, values=[0.3]),
+        make_run(small(core="lstm")),
+    ]
+    assert (
+        plot.main(
+            [*(str(run.path) for run in runs), "--out", str(tmp_path / "all.png")]
+        )
+        == 0
+    )
     ((groups, references, metrics, out, title, axes, cores, training),) = seen
     assert training == []  # of a single run alone
     assert axes == ("steps",) and cores == ["rmc", "lstm"]
-    assert capsys.readouterr().out == f"{out}\n" and out == tmp_path / "all.png" and title == "nth_farthest"
-    assert groups == {words(): [runs[0].metrics(), runs[1].metrics()], words(" --model.core lstm"): [runs[2].metrics()]}
+    assert (
+        capsys.readouterr().out == f"{out}\n"
+        and out == tmp_path / "all.png"
+        and title == "nth_farthest"
+    )
+    assert groups == {
+        words(): [runs[0].metrics(), runs[1].metrics()],
+        words(" --model.core lstm"): [runs[2].metrics()],
+    }
     assert metrics == [TEST, "test_accuracy_without_self"]
     assert references == nth_farthest.Task(small()).references()
 
 
-def test_against_several_axes_only_the_headline_is_drawn(make_run, tmp_path, monkeypatch, capsys):
+def test_against_several_axes_only_the_headline_is_drawn(
+    make_run, tmp_path, monkeypatch, capsys
+):
     seen = []
-    monkeypatch.setattr(figures, "learning_curve", lambda *words: seen.append((words[2], words[5])) or words[3])
+    monkeypatch.setattr(
+        figures,
+        "learning_curve",
+        lambda *words: seen.append((words[2], words[5])) or words[3],
+    )
     run = str(make_run().path)
     for words in (["--against", "steps,samples,hours"], ["--against", "hours"]):
         assert plot.main([run, *words, "--out", str(tmp_path / "a.png")]) == 0
-    assert seen == [([TEST], ("steps", "samples", "hours")), ([TEST, "test_accuracy_without_self"], ("hours",))]
+    assert seen == [
+        ([TEST], ("steps", "samples", "hours")),
+        ([TEST, "test_accuracy_without_self"], ("hours",)),
+    ]
     capsys.readouterr()
     for words in ("step", "steps,steps", "steps,", ""):
         with pytest.raises(SystemExit) as caught:
             plot.run_main(lambda words=words: plot.main([run, "--against", words]))
-        says = f"error: argument --against: takes steps, samples, hours, or several with commas between, not {words!r} "
+        says = (
+            "error: argument --against: takes steps, samples, hours, or several "
+            f"with commas between, not {words!r} "
+        )
         assert caught.value.code == 2 and capsys.readouterr().err.startswith(says)
 
 
-def test_different_references_are_named_after_their_groups(make_run, tmp_path, monkeypatch):
+def test_different_references_are_named_after_their_groups(
+    make_run, tmp_path, monkeypatch
+):
     seen = []
     monkeypatch.setattr(figures, "learning_curve", lambda *words: seen.append(words))
-    large = dataclasses.replace(small(), data=dataclasses.replace(small().data, objects=8, dimensions=16))
-    run_curves.draw_curves([make_run(), make_run(small(core="lstm")), make_run(large)], tmp_path / "a.png")
-    name = "quick --model.head-size 2 --model.num-heads 2 --data.objects 8 --data.dimensions 16 --train.batch-size 8"
-    quick, large = (nth_farthest.Task(config).references()[TEST] for config in (small(), large))
-    floors = {label: {f"{words()} and 1 more: {label}": quick[label], f"{name}: {label}": large[label]} for label in quick}
-    assert seen[0][1][TEST] == {**floors["only the self query"], **floors["ranking by own norm"], f"{name}: paper (RMC)": 0.91}
+    large = dataclasses.replace(
+        small(), data=dataclasses.replace(small().data, objects=8, dimensions=16)
+    )
+    run_curves.draw_curves(
+        [make_run(), make_run(small(core="lstm")), make_run(large)], tmp_path / "a.png"
+    )
+    name = (
+        "quick --model.head-size 2 --model.num-heads 2 --data.objects 8 "
+        "--data.dimensions 16 --train.batch-size 8"
+    )
+    quick, large = (
+        nth_farthest.Task(config).references()[TEST] for config in (small(), large)
+    )
+    floors = {
+        label: {
+            f"{words()} and 1 more: {label}": quick[label],
+            f"{name}: {label}": large[label],
+        }
+        for label in quick
+    }
+    assert seen[0][1][TEST] == {
+        **floors["only the self query"],
+        **floors["ranking by own norm"],
+        f"{name}: paper (RMC)": 0.91,
+    }
 
 
-def test_a_picture_of_one_configuration_has_its_words_in_the_title(make_run, tmp_path, monkeypatch):
+def test_a_picture_of_one_configuration_has_its_words_in_the_title(
+    make_run, tmp_path, monkeypatch
+):
     titles = []
-    monkeypatch.setattr(figures, "learning_curve", lambda *words: titles.append(words[4]))
-    for runs in ([make_run()], [make_run(), make_run(seed=1)], [make_run(), make_run(small(core="lstm"))]):
+    monkeypatch.setattr(
+        figures, "learning_curve", lambda *words: titles.append(words[4])
+    )
+    for runs in (
+        [make_run()],
+        [make_run(), make_run(seed=1)],
+        [make_run(), make_run(small(core="lstm"))],
+    ):
         run_curves.draw_curves(runs, tmp_path / "a.png")
-    assert titles == [f"nth_farthest {words()}, seed 0", f"nth_farthest {words()}", "nth_farthest"]
+    assert titles == [
+        f"nth_farthest {words()}, seed 0",
+        f"nth_farthest {words()}",
+        "nth_farthest",
+    ]
 
 
-def test_training_batches_of_easier_rungs_are_not_drawn(make_run, tmp_path, monkeypatch):
-    """On three vectors a network may be right more often than the floors of four: it has solved nothing yet."""
+def test_training_batches_of_easier_rungs_are_not_drawn(
+    make_run, tmp_path, monkeypatch
+):
+    """On three vectors a network may be right more often than the floors of four: it
+    has solved nothing yet.
+    """
     seen = []
     monkeypatch.setattr(figures, "learning_curve", lambda *words: seen.append(words[7]))
     run = make_run(values=[])
-    lines = [{**line, "accuracy": 0.9, "rung": rung} for line, rung in zip(lines_of([0.3, 0.4, 0.5]), ["3x1", "3x4", "4x4"], strict=True)]
+    lines = [
+        {**line, "accuracy": 0.9, "rung": rung}
+        for line, rung in zip(
+            lines_of([0.3, 0.4, 0.5]), ["3x1", "3x4", "4x4"], strict=True
+        )
+    ]
     for line in lines:
         run.log(line)
     run_curves.draw_curves([run], tmp_path / "a.png")
     assert seen == [lines[2:]]
 
 
-def test_a_single_run_gets_its_tasks_pictures_beside_the_curve(make_run, tmp_path, capsys):
+def test_a_single_run_gets_its_tasks_pictures_beside_the_curve(
+    make_run, tmp_path, capsys
+):
     run = make_run()
-    assert run_curves.draw_run(run) == [run.path / "learning_curve.png"]  # no checkpoint yet
+    assert run_curves.draw_run(run) == [
+        run.path / "learning_curve.png"
+    ]  # no checkpoint yet
 
     trainer = Trainer(nth_farthest.Task(small()), seed=0, workers=1, processes=False)
     run.save(trainer.arrays(), {**trainer.state(), "lines": 2, "run": run.config})
     assert plot.main([str(run.path)]) == 0
-    assert capsys.readouterr().out.split("\n") == [str(run.path / "learning_curve.png"), str(run.path / "attention.png"), ""]
+    assert capsys.readouterr().out.split("\n") == [
+        str(run.path / "learning_curve.png"),
+        str(run.path / "attention.png"),
+        "",
+    ]
     assert (run.path / "attention.png").read_bytes().startswith(b"\x89PNG")
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     assert plot.main([str(run.path), "--out", str(elsewhere / "curve.png")]) == 0
-    assert [path.name for path in elsewhere.iterdir()] == ["curve.png"]  # nothing else is written, or overwritten, there
+    assert [path.name for path in elsewhere.iterdir()] == [
+        "curve.png"
+    ]  # nothing else is written, or overwritten, there
 
 
-def test_what_cannot_be_drawn_is_left_out_and_said(make_run, tmp_path, monkeypatch, capsys):
+def test_what_cannot_be_drawn_is_left_out_and_said(
+    make_run, tmp_path, monkeypatch, capsys
+):
     seen = []
-    monkeypatch.setattr(figures, "learning_curve", lambda *words: seen.append(words) or words[3])
-    run, fresh, longer = make_run(values=[0.2]), make_run(seed=1, values=[]), make_run(values=[0.2, 0.3])
+    monkeypatch.setattr(
+        figures, "learning_curve", lambda *words: seen.append(words) or words[3]
+    )
+    run, fresh, longer = (
+        make_run(values=[0.2]),
+        make_run(seed=1, values=[]),
+        make_run(values=[0.2, 0.3]),
+    )
     assert plot.main([str(run.path.parent), "--out", str(tmp_path / "a.png")]) == 0
     assert seen[0][0] == {words(): [longer.metrics()]}
     assert capsys.readouterr().err.splitlines() == [
         f"left out: {fresh.path} has not been evaluated yet",
         f"left out: {run.path} has the configuration and seed of {longer.path}",
     ]
-    with pytest.raises(RunError, match=r"there is no evaluated run in (\S+) \(\1 has not been evaluated yet\); train one, or give"):
+    with pytest.raises(
+        RunError,
+        match=r"there is no evaluated run in (\S+) \(\1 has not been evaluated yet\); "
+        r"train one, or give",
+    ):
         plot.main([str(fresh.path)])
 
 
@@ -458,15 +802,31 @@ def error_of(runs, out="a.png"):
 
 def test_errors_name_the_run_and_the_remedy(make_run, tmp_path):
     run = make_run()
-    assert "different tasks; plot them one by one" in error_of([run, make_run(task="other")])
-    assert "give --out a name that ends in .png" in error_of([run], run.path / "metrics.jsonl")
-    assert "No such file or directory; give python -m tinyrmc.plot a writable place with --out" in error_of([run], tmp_path / "no/a.png")
+    assert "different tasks; plot them one by one" in error_of(
+        [run, make_run(task="other")]
+    )
+    assert "give --out a name that ends in .png" in error_of(
+        [run], run.path / "metrics.jsonl"
+    )
+    assert (
+        "No such file or directory; give python -m tinyrmc.plot a writable place "
+        "with --out" in error_of([run], tmp_path / "no/a.png")
+    )
     nothing = make_run(seed=2, values=[None])
-    assert error_of([nothing]) == f"the runs of '{words()}' have no value of test_accuracy; leave them out"
+    assert (
+        error_of([nothing])
+        == f"the runs of '{words()}' have no value of test_accuracy; leave them out"
+    )
 
 
 @pytest.mark.parametrize(
-    "words, says", [([], "RUN"), (["--nonsense", "x"], "--nonsense"), (["nowhere"], "nowhere"), (["x", "--out"], "--out")]
+    "words, says",
+    [
+        ([], "RUN"),
+        (["--nonsense", "x"], "--nonsense"),
+        (["nowhere"], "nowhere"),
+        (["x", "--out"], "--out"),
+    ],
 )
 def test_bad_words_get_one_line_and_exit_code_2(words, says, monkeypatch, capsys):
     with pytest.raises(SystemExit) as caught:

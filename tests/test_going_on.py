@@ -1,6 +1,8 @@
-"""Runs that go on as if they had never stopped, with a carry too, and NaNs that do no harm.
+"""Runs that go on as if they had never stopped, with a carry too, and NaNs that do no
+harm.
 
-What is said to be equal here is equal to the last bit, wall-clock fields aside, unless a tolerance is given.
+What is said to be equal here is equal to the last bit, wall-clock fields aside, unless
+a tolerance is given.
 """
 
 import dataclasses
@@ -10,14 +12,25 @@ import signal
 
 import numpy as np
 import pytest
-from tinytasks import TRAIN, Config, Larger, RunningSum, assert_same_arrays, forks, poisoned, relations, stop_at, timeless
+from tinytasks import (
+    TRAIN,
+    Config,
+    Larger,
+    RunningSum,
+    assert_same_arrays,
+    forks,
+    poisoned,
+    relations,
+    stop_at,
+    timeless,
+)
 
 from tinyrmc.errors import RunError
 from tinyrmc.training import ranks, workers
 from tinyrmc.training.loop import run_training
 from tinyrmc.training.trainer import NonFinite, Trainer
 
-# --- Stopping and going on ----------------------------------------------------------------------------------------------------------------
+# --- Stopping and going on ------------------------------------------------------------
 
 
 def unbroken(make_trainer, task, run, workers=1):
@@ -37,7 +50,9 @@ def resumed(make_trainer, task, run, workers=1):
 
 @pytest.mark.parametrize("workers", [1, pytest.param(2, marks=forks)])
 @pytest.mark.parametrize("core", ["rmc", "rmc_paper", "lstm"])
-def test_a_stopped_run_goes_on_as_if_it_had_never_stopped(core, workers, make_trainer, new_run):
+def test_a_stopped_run_goes_on_as_if_it_had_never_stopped(
+    core, workers, make_trainer, new_run
+):
     whole, broken = new_run(), new_run()
     reference = unbroken(make_trainer, relations(core), whole, workers)
 
@@ -51,8 +66,14 @@ def test_a_stopped_run_goes_on_as_if_it_had_never_stopped(core, workers, make_tr
     assert_same_arrays(again.arrays(), stopped.arrays())
     assert run_training(again, broken) == "finished"
     assert_same_arrays(again.arrays(), reference.arrays())
-    assert {"optimizer/updates", "optimizer/first_moment", "optimizer/second_moment"} <= again.arrays().keys()
-    assert again.task.state() == reference.task.state() != {"rung": 0}  # the ladder was climbed meanwhile
+    assert {
+        "optimizer/updates",
+        "optimizer/first_moment",
+        "optimizer/second_moment",
+    } <= again.arrays().keys()
+    assert (
+        again.task.state() == reference.task.state() != {"rung": 0}
+    )  # the ladder was climbed meanwhile
     assert timeless(broken.metrics()) == timeless(whole.metrics())
     assert broken.metrics()[-1]["seconds"] >= stopped.seconds
 
@@ -63,7 +84,9 @@ def test_a_run_may_be_stopped_again_and_again(make_trainer, new_run):
     trainer = make_trainer(stop_at(relations(), 1, signal.SIGINT), seed=3)
     assert run_training(trainer, broken) == "SIGINT"
     for step in (2, 3, 3):
-        trainer = resumed(make_trainer, stop_at(relations(), step, signal.SIGINT), broken)
+        trainer = resumed(
+            make_trainer, stop_at(relations(), step, signal.SIGINT), broken
+        )
         assert run_training(trainer, broken) == "SIGINT"
     trainer = resumed(make_trainer, relations(), broken)
     assert trainer.step == 9 and run_training(trainer, broken) == "finished"
@@ -79,7 +102,10 @@ def test_a_run_that_was_killed_goes_back_to_its_checkpoint(make_trainer, new_run
     """The lines written after the checkpoint are cut off and written again."""
     whole, broken = new_run(), new_run()
     reference = unbroken(make_trainer, relations(checkpoint_minutes=1e-9), whole)
-    task, steps = relations(checkpoint_minutes=1e-9), itertools.count(1)  # saves after each step
+    task, steps = (
+        relations(checkpoint_minutes=1e-9),
+        itertools.count(1),
+    )  # saves after each step
 
     def power_cut(model):
         if next(steps) == 7:
@@ -100,7 +126,9 @@ def test_out_of_time_is_evaluated_and_can_go_on(make_trainer, new_run):
     whole, broken = new_run(), new_run()
     reference = unbroken(make_trainer, relations(), whole)
     trainer = make_trainer(relations(), seed=3)
-    assert run_training(trainer, broken, max_minutes=1e-9) == "time" and trainer.step == 1
+    assert (
+        run_training(trainer, broken, max_minutes=1e-9) == "time" and trainer.step == 1
+    )
     (line,) = broken.metrics()
     assert line["step"] == 1 and 0 <= line["test_accuracy"] <= 1
     trainer = resumed(make_trainer, relations(), broken)
@@ -113,11 +141,15 @@ def test_another_number_of_workers_goes_on_to_rounding(make_trainer, new_run):
     run = new_run()
     run_training(make_trainer(stop_at(relations(), 7), seed=3), run)
     arrays, state = run.load()
-    trainers = [make_trainer(relations(), seed=3, workers=workers) for workers in (1, 2)]
+    trainers = [
+        make_trainer(relations(), seed=3, workers=workers) for workers in (1, 2)
+    ]
     for trainer in trainers:
         trainer.restore(arrays, state)
         trainer.advance()
-    for one, two in zip(*(trainer.arrays().values() for trainer in trainers), strict=True):
+    for one, two in zip(
+        *(trainer.arrays().values() for trainer in trainers), strict=True
+    ):
         np.testing.assert_allclose(one, two, rtol=1e-3, atol=1e-6)
 
 
@@ -133,7 +165,9 @@ class Counted(ranks.Ranks):
 
 def test_a_step_costs_one_exchange_of_messages(new_run):
     def exchanges(steps):
-        config = dataclasses.replace(TRAIN, steps=steps, log_every=100, evaluate_every=100)
+        config = dataclasses.replace(
+            TRAIN, steps=steps, log_every=100, evaluate_every=100
+        )
         trainer = Trainer(Larger(Config(config)), ranks=Counted())
         run_training(trainer, new_run(), max_minutes=60)
         return trainer.ranks.exchanges
@@ -141,13 +175,19 @@ def test_a_step_costs_one_exchange_of_messages(new_run):
     assert exchanges(30) - exchanges(10) == 20
 
 
-@pytest.mark.skipif(os.name != "posix", reason="elsewhere children keep their parent's number")
-def test_a_run_whose_parent_has_gone_is_saved_and_stops(make_trainer, new_run, monkeypatch):
+@pytest.mark.skipif(
+    os.name != "posix", reason="elsewhere children keep their parent's number"
+)
+def test_a_run_whose_parent_has_gone_is_saved_and_stops(
+    make_trainer, new_run, monkeypatch
+):
     whole, broken = new_run(), new_run()
     monkeypatch.setenv(workers.PARENT, str(os.getppid()))
     reference = unbroken(make_trainer, relations(), whole)  # it is still there
     task, steps = relations(), itertools.count(1)
-    task.after_update = lambda model: monkeypatch.setattr(os, "getppid", lambda: 1) if next(steps) == 7 else None
+    task.after_update = lambda model: (
+        monkeypatch.setattr(os, "getppid", lambda: 1) if next(steps) == 7 else None
+    )
     assert run_training(make_trainer(task, seed=3), broken) == "SIGHUP"
     monkeypatch.undo()
     trainer = resumed(make_trainer, relations(), broken)
@@ -159,7 +199,9 @@ def test_signals_are_as_before_when_a_run_is_over(make_trainer, new_run):
     before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
     run_training(make_trainer(stop_at(Larger(Config()), 2)), new_run())
     run_training(make_trainer(Larger(Config())), new_run())
-    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
+    assert [
+        signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)
+    ] == before
 
 
 def test_a_second_ctrl_c_stops_at_once(make_trainer, new_run):
@@ -170,7 +212,9 @@ def test_a_second_ctrl_c_stops_at_once(make_trainer, new_run):
         os.kill(os.getpid(), signal.SIGINT)
 
     task.after_update = impatient
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job inherits SIGINT ignored
+    before = signal.signal(
+        signal.SIGINT, signal.default_int_handler
+    )  # a background job inherits SIGINT ignored
     try:
         with pytest.raises(KeyboardInterrupt):
             run_training(make_trainer(task), run)
@@ -179,17 +223,26 @@ def test_a_second_ctrl_c_stops_at_once(make_trainer, new_run):
     assert run.load()[1]["step"] == 0  # the checkpoint from before the first step
 
 
-# --- A carry ------------------------------------------------------------------------------------------------------------------------------
+# --- A carry --------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_a_carry_lives_from_step_to_step_and_through_a_checkpoint(workers, make_trainer, new_run):
+def test_a_carry_lives_from_step_to_step_and_through_a_checkpoint(
+    workers, make_trainer, new_run
+):
     whole, broken = new_run(), new_run()
     reference = unbroken(make_trainer, RunningSum(Config()), whole, workers)
     assert not reference.workers.processes
-    numbers = sum(reference.stream.batch(step, 0, 50)["x"].astype(np.float64) for step in range(12))
-    np.testing.assert_allclose(reference.arrays()["carry/total"], numbers, rtol=1e-5, atol=1e-5)
-    assert whole.metrics()[0]["seen"] == 0.8 and whole.metrics()[1]["seen"] == 1  # only the first of five steps had none
+    numbers = sum(
+        reference.stream.batch(step, 0, 50)["x"].astype(np.float64)
+        for step in range(12)
+    )
+    np.testing.assert_allclose(
+        reference.arrays()["carry/total"], numbers, rtol=1e-5, atol=1e-5
+    )
+    assert (
+        whole.metrics()[0]["seen"] == 0.8 and whole.metrics()[1]["seen"] == 1
+    )  # only the first of five steps had none
 
     stopped = make_trainer(stop_at(RunningSum(Config()), 7), seed=3, workers=workers)
     run_training(stopped, broken)
@@ -200,18 +253,24 @@ def test_a_carry_lives_from_step_to_step_and_through_a_checkpoint(workers, make_
     assert timeless(broken.metrics()) == timeless(whole.metrics())
 
 
-def test_a_carry_goes_to_the_right_examples_when_the_number_of_workers_changes(make_trainer, new_run):
+def test_a_carry_goes_to_the_right_examples_when_the_number_of_workers_changes(
+    make_trainer, new_run
+):
     run = new_run()
     run_training(make_trainer(stop_at(RunningSum(Config()), 7), seed=3, workers=5), run)
     again = resumed(make_trainer, RunningSum(Config()), run, workers=2)
     assert again._pieces() != Trainer(RunningSum(Config()), workers=5)._pieces()
     for _ in range(5):
         again.advance()
-    numbers = sum(again.stream.batch(step, 0, 50)["x"].astype(np.float64) for step in range(12))
-    np.testing.assert_allclose(again.arrays()["carry/total"], numbers, rtol=1e-5, atol=1e-5)
+    numbers = sum(
+        again.stream.batch(step, 0, 50)["x"].astype(np.float64) for step in range(12)
+    )
+    np.testing.assert_allclose(
+        again.arrays()["carry/total"], numbers, rtol=1e-5, atol=1e-5
+    )
 
 
-# --- What is not finite -------------------------------------------------------------------------------------------------------------------
+# --- What is not finite ---------------------------------------------------------------
 
 
 @pytest.mark.parametrize("workers", [1, pytest.param(2, marks=forks)])
@@ -222,8 +281,12 @@ def test_a_step_that_is_not_finite_is_not_applied(workers, make_trainer):
         states.append({name: x.copy() for name, x in trainer.arrays().items()})
         trainer.advance()
     assert_same_arrays(states[3], states[2])
-    assert not np.array_equal(states[2]["optimizer/first_moment"], states[1]["optimizer/first_moment"])
-    assert not np.array_equal(trainer.arrays()["optimizer/first_moment"], states[4]["optimizer/first_moment"])
+    assert not np.array_equal(
+        states[2]["optimizer/first_moment"], states[1]["optimizer/first_moment"]
+    )
+    assert not np.array_equal(
+        trainer.arrays()["optimizer/first_moment"], states[4]["optimizer/first_moment"]
+    )
     assert all(np.isfinite(x).all() for x in trainer.arrays().values())
     line = trainer.read()
     assert line["skipped_updates"] == 1 and line["step"] == 5
@@ -233,7 +296,9 @@ def test_a_step_that_is_not_finite_is_not_applied(workers, make_trainer):
 def test_a_nan_in_the_loss_alone_is_enough(make_trainer):
     task = Larger(Config())
     honest = task.loss
-    task.loss = lambda *words: (lambda loss, *rest: (loss + np.float32("nan"), *rest))(*honest(*words))
+    task.loss = lambda *words: (lambda loss, *rest: (loss + np.float32("nan"), *rest))(
+        *honest(*words)
+    )
     trainer = make_trainer(task)
     before = {name: x.copy() for name, x in trainer.arrays().items()}
     trainer.advance()
@@ -249,8 +314,16 @@ def test_too_many_stop_the_run_and_the_last_checkpoint_is_kept(make_trainer, new
     with pytest.raises(NonFinite) as caught:
         run_training(stopped, run)
     said = str(caught.value)
-    assert stopped.step == 10 and "stopped at step 10: 4 updates were skipped" in said and "first at step 4" in said
-    assert "\n" not in said and "--train.learning-rate" in said and isinstance(caught.value, RunError)
+    assert (
+        stopped.step == 10
+        and "stopped at step 10: 4 updates were skipped" in said
+        and "first at step 4" in said
+    )
+    assert (
+        "\n" not in said
+        and "--train.learning-rate" in said
+        and isinstance(caught.value, RunError)
+    )
     assert [line["step"] for line in run.metrics()] == [5]
     assert run.metrics()[0]["skipped_updates"] == 1 and run.metrics()[0]["loss"] is None
     arrays, _ = run.load()
@@ -260,14 +333,25 @@ def test_too_many_stop_the_run_and_the_last_checkpoint_is_kept(make_trainer, new
 
 def test_fewer_do_not_and_the_count_survives_a_checkpoint(make_trainer, new_run):
     run = new_run()
-    assert run_training(make_trainer(stop_at(poisoned({4, 6}, nonfinite_limit=3), 7), seed=3), run) == "SIGTERM"
+    assert (
+        run_training(
+            make_trainer(stop_at(poisoned({4, 6}, nonfinite_limit=3), 7), seed=3), run
+        )
+        == "SIGTERM"
+    )
     again = resumed(make_trainer, poisoned({9}, nonfinite_limit=3), run)
     with pytest.raises(NonFinite, match=r"3 updates were skipped.*first at step 4"):
         run_training(again, run)
 
     whole = new_run()
-    assert run_training(make_trainer(poisoned({4, 6}, nonfinite_limit=3), seed=3), whole) == "finished"
-    assert whole.metrics()[1]["skipped_updates"] == 2 and whole.metrics()[-1]["test_accuracy"] >= 0
+    assert (
+        run_training(make_trainer(poisoned({4, 6}, nonfinite_limit=3), seed=3), whole)
+        == "finished"
+    )
+    assert (
+        whole.metrics()[1]["skipped_updates"] == 2
+        and whole.metrics()[-1]["test_accuracy"] >= 0
+    )
 
 
 def test_a_run_that_ends_between_two_lines_is_checked_too(make_trainer, new_run):
@@ -275,8 +359,12 @@ def test_a_run_that_ends_between_two_lines_is_checked_too(make_trainer, new_run)
         run_training(make_trainer(poisoned({11, 12}, nonfinite_limit=2)), new_run())
 
 
-@pytest.mark.parametrize("workers, processes", [(1, False), (2, False), pytest.param(2, True, marks=forks)])
-def test_a_huge_learning_rate_is_stopped_without_a_warning(workers, processes, make_trainer, new_run):
+@pytest.mark.parametrize(
+    "workers, processes", [(1, False), (2, False), pytest.param(2, True, marks=forks)]
+)
+def test_a_huge_learning_rate_is_stopped_without_a_warning(
+    workers, processes, make_trainer, new_run
+):
     """pytest turns any warning into an error, in whichever thread."""
     task = relations(steps=40, learning_rate=1e30, warmup_steps=0, nonfinite_limit=3)
     run = new_run(task)
@@ -288,10 +376,16 @@ def test_a_huge_learning_rate_is_stopped_without_a_warning(workers, processes, m
 
 def test_parameters_that_overflow_are_never_saved(make_trainer, new_run):
     """Each gradient is finite, but the step is not."""
-    task = Larger(Config(dataclasses.replace(TRAIN, steps=1, warmup_steps=0, decay=0.0)))
+    task = Larger(
+        Config(dataclasses.replace(TRAIN, steps=1, warmup_steps=0, decay=0.0))
+    )
     task.learning_rate = lambda step: 1e39
     run = new_run()
-    with pytest.raises(NonFinite, match="stopped at step 1: parameters are no longer finite; the last good checkpoint is kept"):
+    with pytest.raises(
+        NonFinite,
+        match="stopped at step 1: parameters are no longer finite; the last good "
+        "checkpoint is kept",
+    ):
         run_training(make_trainer(task), run)
     arrays, state = run.load()
     assert state["step"] == 0 and all(np.isfinite(x).all() for x in arrays.values())

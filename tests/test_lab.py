@@ -1,4 +1,6 @@
-"""The course as a learner has it: a chapter in JupyterLab in a real browser, run untouched, then an exercise answered."""
+"""The course as a learner has it: a chapter in JupyterLab in a real browser, run
+untouched, then an exercise answered.
+"""
 
 import importlib.util
 import json
@@ -14,37 +16,72 @@ import pytest
 
 CHAPTERS = Path(__file__).resolve().parent.parent / "chapters"
 pytestmark = [
-    pytest.mark.skipif(importlib.util.find_spec("jupyterlab") is None, reason="needs the extra notebooks: make lab"),
+    pytest.mark.skipif(
+        importlib.util.find_spec("jupyterlab") is None,
+        reason="needs the extra notebooks: make lab",
+    ),
     browser.needed,
 ]
 
-MENU = "[...document.querySelectorAll('.lm-MenuBar-item')].find(e => e.textContent == {!r})"
-ITEM = "[...document.querySelectorAll('.lm-Menu-item')].find(e => e.textContent.startsWith({!r}))"
+MENU = (
+    "[...document.querySelectorAll('.lm-MenuBar-item')].find(e => e.textContent == "
+    "{!r})"
+)
+ITEM = (
+    "[...document.querySelectorAll('.lm-Menu-item')].find(e => "
+    "e.textContent.startsWith({!r}))"
+)
 # JupyterLab draws only what is on the screen, so its cells are asked for, not seen.
 PAGE = "window.jupyterapp?.shell.currentWidget"
-READY = f"{PAGE}?.context?.isReady && {PAGE}.context.sessionContext.session?.kernel?.status == 'idle'"
+READY = (
+    f"{PAGE}?.context?.isReady && "
+    f"{PAGE}.context.sessionContext.session?.kernel?.status == 'idle'"
+)
 CELLS = f"{PAGE}.content.widgets.filter(e => e.model.type == 'code')"
 EXERCISE = f"{CELLS}.find(e => e.model.sharedModel.source.includes('def mean_slot'))"
 # Of each cell of code its number, or null, and what it gave.
-RUN = f"{CELLS}.map(e => [e.model.sharedModel.execution_count, e.model.outputs.toJSON()])"
+RUN = (
+    f"{CELLS}.map(e => [e.model.sharedModel.execution_count, e.model.outputs.toJSON()])"
+)
 
 
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory):
-    """(address of a JupyterLab, the token that it wants), started as `make lab` starts it, on a copy of the chapters."""
+    """(address of a JupyterLab, the token that it wants), started as `make lab` starts
+    it, on a copy of the chapters.
+    """
     folder, home = tmp_path_factory.mktemp("lab"), tmp_path_factory.mktemp("home")
     shutil.copytree(CHAPTERS / "assets", folder / "chapters" / "assets")
     shutil.copy(CHAPTERS / "00_how_to_read.ipynb", folder / "chapters")
-    places = {f"JUPYTER_{name}_DIR": str(home / name) for name in ("CONFIG", "DATA", "RUNTIME")}
+    places = {
+        f"JUPYTER_{name}_DIR": str(home / name)
+        for name in ("CONFIG", "DATA", "RUNTIME")
+    }
     environment = os.environ | places | {"HOME": str(home), "TINYRMC_FAST": "1"}
-    command = [sys.executable, "-m", "jupyterlab", "chapters", "--no-browser", "--port=0", "--allow-root"]
+    command = [
+        sys.executable,
+        "-m",
+        "jupyterlab",
+        "chapters",
+        "--no-browser",
+        "--port=0",
+        "--allow-root",
+    ]
     command += ["--LabApp.expose_app_in_browser=True"]
     with open(home / "log", "w") as log:
-        server = subprocess.Popen(command, cwd=folder, env=environment, stdout=log, stderr=log)
+        server = subprocess.Popen(
+            command, cwd=folder, env=environment, stdout=log, stderr=log
+        )
     try:
         end = time.monotonic() + 60
-        while not (about := "".join(path.read_text() for path in home.glob("RUNTIME/jpserver-*.json"))):  # there, and written
-            assert server.poll() is None and time.monotonic() < end, (home / "log").read_text()
+        while not (
+            about := "".join(
+                path.read_text() for path in home.glob("RUNTIME/jpserver-*.json")
+            )
+        ):  # there, and written
+            assert server.poll() is None and time.monotonic() < end, (
+                home / "log"
+            ).read_text()
             time.sleep(0.1)
         about = json.loads(about)
         yield f"http://localhost:{about['port']}/", about["token"]
@@ -59,22 +96,46 @@ def test_a_chapter_runs_untouched_and_takes_an_answer(lab, window):
     window.until(READY)
     window.click(MENU.format("Edit"))
     window.click(ITEM.format("Clear Outputs of All Cells"))
-    assert not any(number or outputs for number, outputs in window.run(RUN))  # what is committed is not taken for what comes now
+    assert not any(
+        number or outputs for number, outputs in window.run(RUN)
+    )  # what is committed is not taken for what comes now
     window.click(MENU.format("Run"))
     window.click(ITEM.format("Run All Cells"))
-    window.until(f"{CELLS}.every(e => e.model.sharedModel.execution_count && e.model.executionState == 'idle')")
+    window.until(
+        f"{CELLS}.every(e => e.model.sharedModel.execution_count && "
+        "e.model.executionState == 'idle')"
+    )
     numbers, outputs = zip(*window.run(RUN), strict=True)
     assert [*numbers] == [*range(1, len(numbers) + 1)]
     said = [output for each in outputs for output in each]
-    assert [output for output in said if output["output_type"] == "error" or output.get("name") == "stderr"] == []
+    assert [
+        output
+        for output in said
+        if output["output_type"] == "error" or output.get("name") == "stderr"
+    ] == []
     assert str(said).count("not attempted") == 1 and str(said).count("image/png") == 2
 
     window.run(f"{PAGE}.content.scrollToCell({EXERCISE}).then(() => null)")
     window.click(f"{EXERCISE}.node.querySelector('.cm-content')")
     window.press("a", 65, modifiers=2)
-    window.type("def mean_slot(M):\n    return M.mean(axis=0)\n\n\nex.mean_slot.check(mean_slot)")
+    window.type(
+        "def mean_slot(M):\n    return "
+        "M.mean(axis=0)\n\n\nex.mean_slot.check(mean_slot)"
+    )
     window.press("Enter", 13, modifiers=8, text="\r")
-    assert window.until(f"{EXERCISE}.model.outputs.toJSON().map(e => e.text).join('').match(/right.*/)?.[0]") == "right: 4 cases agree"
+    assert (
+        window.until(
+            f"{EXERCISE}.model.outputs.toJSON().map(e => "
+            "e.text).join('').match(/right.*/)?.[0]"
+        )
+        == "right: 4 cases agree"
+    )
     assert window.complaints == []
-    assert [request for request in window.requests if not request.startswith((address, "data:", "blob:"))] == []
-    window.run(f"{PAGE}.context.save().then(() => null)")  # or the browser asks whether to leave
+    assert [
+        request
+        for request in window.requests
+        if not request.startswith((address, "data:", "blob:"))
+    ] == []
+    window.run(
+        f"{PAGE}.context.save().then(() => null)"
+    )  # or the browser asks whether to leave

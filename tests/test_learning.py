@@ -1,4 +1,8 @@
-"""A short real training. It goes red when the whole no longer learns, though each part may still keep its promises."""
+"""A short real training.
+
+It goes red when the whole no longer learns, though each part may still keep its
+promises.
+"""
 
 from tinyrmc.backend import blas_threads
 from tinyrmc.training.discovery import load_task
@@ -9,17 +13,31 @@ nth_farthest = load_task("nth_farthest")
 
 
 def test_a_relational_memory_core_learns_which_of_three_points_is_the_nth_farthest():
-    """3 objects in 2 dimensions, after 3 x 1. Ranking by length gives 77 %, comparing distances in one dimension 83 %: 85 % takes both.
+    """3 objects in 2 dimensions, after 3 x 1.
 
-    Seeds 0, 1 and 2 came to 85 % after 2,000 to 2,500 steps and to 88 % by 2,750; the test gives up at 3,500.
+    Ranking by length gives 77 %, comparing distances in one dimension 83 %: 85 % takes
+    both.
+
+    Seeds 0, 1 and 2 came to 85 % after 2,000 to 2,500 steps and to 88 % by 2,750; the
+    test gives up at 3,500.
     """
     config = nth_farthest.Config(
         nth_farthest.CoreConfig(mem_slots=3, head_size=8, num_heads=4),
         nth_farthest.DataConfig(objects=3, dimensions=2, rungs=((3, 1),)),
-        TrainConfig(steps=3500, batch_size=128, learning_rate=7e-4, warmup_steps=100, log_every=50, evaluate_every=250),
+        TrainConfig(
+            steps=3500,
+            batch_size=128,
+            learning_rate=7e-4,
+            warmup_steps=100,
+            log_every=50,
+            evaluate_every=250,
+        ),
     )
     trainer = Trainer(nth_farthest.Task(config), seed=1)
-    floors, accuracy = trainer.task.references()["test_accuracy"], trainer.evaluate()["test_accuracy"]
+    floors, accuracy = (
+        trainer.task.references()["test_accuracy"],
+        trainer.evaluate()["test_accuracy"],
+    )
     assert accuracy < 0.5
     with blas_threads(1):
         while accuracy < 0.85 and trainer.step < config.train.steps:
@@ -28,4 +46,6 @@ def test_a_relational_memory_core_learns_which_of_three_points_is_the_nth_farthe
                 trainer.read()  # moves the ladder
             if trainer.step % config.train.evaluate_every == 0:
                 accuracy = trainer.evaluate()["test_accuracy"]
-    assert accuracy >= 0.85 > max(floors.values()), f"{accuracy:.1%} after {trainer.step} steps, on rung {trainer.task.rung}"
+    assert accuracy >= 0.85 > max(floors.values()), (
+        f"{accuracy:.1%} after {trainer.step} steps, on rung {trainer.task.rung}"
+    )

@@ -1,4 +1,6 @@
-"""What training leaves in files comes back as what it was, or is refused by the name of the field that does not fit."""
+"""What training leaves in files comes back as what it was, or is refused by the name of
+the field that does not fit.
+"""
 
 import dataclasses
 import typing
@@ -20,17 +22,28 @@ from tinyrmc.training.trainer import Trainer
 def test_a_configuration_comes_back_from_json():
     for _, config in nth_farthest.Task.presets.values():
         values = dataclasses.asdict(config)
-        values["data"]["rungs"] = [list(rung) for rung in values["data"]["rungs"]]  # as JSON has it
+        values["data"]["rungs"] = [
+            list(rung) for rung in values["data"]["rungs"]
+        ]  # as JSON has it
         assert config_from_dict(nth_farthest.Config, values) == config
 
 
 @pytest.mark.parametrize(
     "change, says",
     [
-        (lambda values: values["train"].pop("steps"), r"config\.train\.steps is missing"),
-        (lambda values: values["model"].update(slots=3), r"config\.model\.slots is unknown"),
+        (
+            lambda values: values["train"].pop("steps"),
+            r"config\.train\.steps is missing",
+        ),
+        (
+            lambda values: values["model"].update(slots=3),
+            r"config\.model\.slots is unknown",
+        ),
         (lambda values: values.pop("data"), r"config\.data is missing"),
-        (lambda values: values["train"].update(steps=-1), r"config\.train cannot be used: train\.steps must be positive"),
+        (
+            lambda values: values["train"].update(steps=-1),
+            r"config\.train cannot be used: train\.steps must be positive",
+        ),
     ],
 )
 def test_a_configuration_of_another_version_names_the_field(change, says):
@@ -49,18 +62,31 @@ def test_a_field_that_came_later_may_be_missing():
 
 def test_the_network_that_comes_with_the_course_can_be_loaded():
     """It was written before some fields of its configuration were there."""
-    network = load(Path(__file__).parent.parent / "chapters" / "assets" / "nth_farthest_4x4.npz")
+    network = load(
+        Path(__file__).parent.parent / "chapters" / "assets" / "nth_farthest_4x4.npz"
+    )
     examples = nth_farthest.Task(nth_farthest.QUICK).draw(np.random.default_rng(0), 500)
-    assert np.mean(network(examples["inputs"]).data.argmax(-1) == examples["target"]) > 0.9
+    assert (
+        np.mean(network(examples["inputs"]).data.argmax(-1) == examples["target"]) > 0.9
+    )
 
 
-@pytest.mark.parametrize("core", typing.get_args(typing.get_type_hints(CoreConfig)["core"]))
+@pytest.mark.parametrize(
+    "core", typing.get_args(typing.get_type_hints(CoreConfig)["core"])
+)
 def test_load_gives_the_trained_network(core, tmp_path):
     task = relations(core)
-    described = {"task": "nth_farthest", "preset": "quick", "seed": 3, "config": dataclasses.asdict(task.config)}
+    described = {
+        "task": "nth_farthest",
+        "preset": "quick",
+        "seed": 3,
+        "config": dataclasses.asdict(task.config),
+    }
     run = Run.create(tmp_path, "run", described, {})
     trainer = Trainer(task, seed=3)
     run_training(trainer, run)
     inputs = task.draw(np.random.default_rng(0), 5)["inputs"]
     for path in (run.path, str(run.path), run.checkpoint):
-        np.testing.assert_array_equal(load(path)(inputs).data, trainer.model(inputs).data)
+        np.testing.assert_array_equal(
+            load(path)(inputs).data, trainer.model(inputs).data
+        )

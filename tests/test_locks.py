@@ -1,4 +1,6 @@
-"""A run has one writer at a time: others are refused in one line, and no writer leaves an obstacle, however it has ended."""
+"""A run has one writer at a time: others are refused in one line, and no writer leaves
+an obstacle, however it has ended.
+"""
 
 import contextlib
 import errno
@@ -42,9 +44,13 @@ def run():
 
 @contextlib.contextmanager
 def writer(path, *words):
-    """Another process that writes there until it is killed: (the process, and its number and its child's, as it has printed them)."""
+    """Another process that writes there until it is killed: (the process, and its
+    number and its child's, as it has printed them).
+    """
     command = [sys.executable, "-c", WRITER, str(path), *words]
-    with subprocess.Popen(command, env=SURROUNDINGS, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        command, env=SURROUNDINGS, stdout=subprocess.PIPE, text=True
+    ) as process:
         try:
             yield process, *map(int, process.stdout.readline().split())
         finally:
@@ -63,9 +69,14 @@ def test_while_one_process_writes_another_is_refused(run):
     with writer(run.path) as (_, pid):
         held = json.loads((run.path / "lock.json").read_text())
         assert (held["pid"], held["host"]) == (pid, platform.node())
-        says = f"run is in use by process {pid} on {platform.node()} since {held['since']}; wait until that has ended, or stop it"
+        says = (
+            f"run is in use by process {pid} on {platform.node()} since "
+            f"{held['since']}; wait until that has ended, or stop it"
+        )
         assert refusal(run).startswith(says) and f"kill {pid}" in refusal(run)
-        assert json.loads((run.path / "lock.json").read_text()) == held  # the refused have changed nothing
+        assert (
+            json.loads((run.path / "lock.json").read_text()) == held
+        )  # the refused have changed nothing
 
 
 @pytest.mark.parametrize("error", [None, KeyboardInterrupt, SystemExit])
@@ -86,7 +97,9 @@ def test_a_writer_that_was_killed_is_no_obstacle(run):
         process.wait()
         assert json.loads((run.path / "lock.json").read_text())["pid"] == pid
         with run.writing():
-            assert json.loads((run.path / "lock.json").read_text())["pid"] == os.getpid()
+            assert (
+                json.loads((run.path / "lock.json").read_text())["pid"] == os.getpid()
+            )
     assert "lock.json" not in left(run)
 
 
@@ -104,7 +117,16 @@ def test_the_children_of_a_killed_writer_are_no_obstacle(run):
             os.kill(child, signal.SIGKILL)
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"pid": 1}', json.dumps({"pid": 1, "host": platform.node(), "since": "yesterday"})])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{",
+        "[]",
+        '{"pid": 1}',
+        json.dumps({"pid": 1, "host": platform.node(), "since": "yesterday"}),
+    ],
+)
 def test_what_a_dead_process_has_left_is_taken_over(text, run):
     """Although there is a process of that number: it is another one that has it by now."""
     (run.path / "lock.json").write_text(text)
@@ -113,9 +135,14 @@ def test_what_a_dead_process_has_left_is_taken_over(text, run):
 
 
 def test_what_another_machine_has_left_is_for_a_person_to_judge(run):
-    (run.path / "lock.json").write_text(json.dumps({"pid": 12, "host": "elsewhere", "since": "yesterday"}))
+    (run.path / "lock.json").write_text(
+        json.dumps({"pid": 12, "host": "elsewhere", "since": "yesterday"})
+    )
     before = contents()
-    says = "run may be in use: process 12 on elsewhere had it since yesterday, and has not said that it is over; if it is, delete "
+    says = (
+        "run may be in use: process 12 on elsewhere had it since yesterday, and has "
+        "not said that it is over; if it is, delete "
+    )
     assert refusal(run) == f"{says}{run.path / 'lock.json'}" and contents() == before
     (run.path / "lock.json").unlink()  # as told
     with run.writing():
@@ -134,7 +161,9 @@ def test_a_lock_on_a_file_that_was_just_removed_does_not_count(run, monkeypatch)
 
     monkeypatch.setattr(locks, "_lock", meanwhile)
     with run.writing(), writer(run.path) as (process, *printed):
-        assert len(calls) == 2 and printed == [] and process.wait(30) == 1  # it could not come in
+        assert (
+            len(calls) == 2 and printed == [] and process.wait(30) == 1
+        )  # it could not come in
 
 
 @pytest.mark.skipif(locks.fcntl is None, reason="needs fcntl")
@@ -166,43 +195,64 @@ def test_where_there_is_no_fcntl_a_byte_behind_the_text_is_locked(run, monkeypat
     monkeypatch.setattr(locks, "msvcrt", Msvcrt(), raising=False)
     with run.writing():
         assert locked[0] > 1000 * (run.path / "lock.json").stat().st_size
-        assert refusal(run).startswith(f"run is in use by process {os.getpid()} on {platform.node()} since ")
+        assert refusal(run).startswith(
+            f"run is in use by process {os.getpid()} on {platform.node()} since "
+        )
     assert "lock.json" not in left(run)
 
 
 def test_a_place_that_cannot_be_written_and_a_full_disk_are_told(run, monkeypatch):
     (run.path / "lock.json").mkdir()
-    assert refusal(run) == "cannot write run/lock.json: Is a directory; make it writable"
+    assert (
+        refusal(run) == "cannot write run/lock.json: Is a directory; make it writable"
+    )
     (run.path / "lock.json").rmdir()
 
     def full(_):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(files, "json_text", full)
-    assert refusal(run) == "cannot write run/lock.json: No space left on device; free some space there"
+    assert (
+        refusal(run)
+        == "cannot write run/lock.json: No space left on device; free some space there"
+    )
     assert "lock.json" not in left(run)
 
 
-# --- The command lines --------------------------------------------------------------------------------------------------------------------
+# --- The command lines ----------------------------------------------------------------
 
 
 @pytest.mark.skipif(os.name != "posix", reason="needs signals between processes")
-def test_a_run_that_is_being_trained_cannot_be_resumed_and_is_not_disturbed(refused, few_held_out_examples):
+def test_a_run_that_is_being_trained_cannot_be_resumed_and_is_not_disturbed(
+    refused, few_held_out_examples
+):
     words = [sys.executable, "-m", "tinyrmc.train", *LONG, "--run", "busy"]
-    with subprocess.Popen(words, env=SURROUNDINGS, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        words,
+        env=SURROUNDINGS,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
         while not Path("busy/metrics.jsonl").exists() and process.poll() is None:
             time.sleep(0.002)
         process.send_signal(signal.SIGSTOP)  # so that it has not ended by then
         try:
             before = contents("busy")
-            assert f"busy is in use by process {process.pid} on {platform.node()} " in refused(train.main, "--resume", "busy")
+            assert (
+                f"busy is in use by process {process.pid} on {platform.node()} "
+                in refused(train.main, "--resume", "busy")
+            )
             assert evaluate.main(["busy"]) == 0  # who only reads needs no leave
             assert contents("busy") == before
         finally:
             process.send_signal(signal.SIGCONT)
         _, err = process.communicate(timeout=100)
     assert (process.returncode, err) == (0, "")
-    assert [line["step"] for line in Run.open("busy").metrics()] == [*range(6, 603, 6), 603]
+    assert [line["step"] for line in Run.open("busy").metrics()] == [
+        *range(6, 603, 6),
+        603,
+    ]
 
 
 def test_from_before_its_checkpoint_is_read_to_its_end_a_run_is_in_use(monkeypatch):
@@ -211,7 +261,14 @@ def test_from_before_its_checkpoint_is_read_to_its_end_a_run_is_in_use(monkeypat
     assert "lock.json" not in left(run)
     for name in ("load", "save", "truncate_metrics", "log"):
         method = getattr(Run, name)
-        monkeypatch.setattr(Run, name, lambda *words, method=method: (seen.append("lock.json" in left(run)), method(*words))[1])
+        monkeypatch.setattr(
+            Run,
+            name,
+            lambda *words, method=method: (
+                seen.append("lock.json" in left(run)),
+                method(*words),
+            )[1],
+        )
     assert train.main(["--resume", "run"]) == 0
     assert len(seen) > 4 and all(seen[:-1]) and "lock.json" not in left(run)
     seen.clear()
@@ -221,10 +278,19 @@ def test_from_before_its_checkpoint_is_read_to_its_end_a_run_is_in_use(monkeypat
 
 
 def test_a_sweep_that_is_going_on_cannot_be_resumed(refused):
-    described = {"task": "nth_farthest", "preset": "quick", "grid": {"model.mem_slots": ["1"]}, "seeds": [0], "words": [], "workers": 1}
+    described = {
+        "task": "nth_farthest",
+        "preset": "quick",
+        "grid": {"model.mem_slots": ["1"]},
+        "seeds": [0],
+        "words": [],
+        "workers": 1,
+    }
     Run.create(".", "swept", described, {"command": "c"}, "swept")
     with writer("swept") as (_, pid):
-        assert f"swept is in use by process {pid} on " in refused(sweep.main, "--resume", "swept")
+        assert f"swept is in use by process {pid} on " in refused(
+            sweep.main, "--resume", "swept"
+        )
         assert sweep.main(["--show", "swept"]) == 0
 
 
@@ -234,5 +300,7 @@ def test_ranks_are_refused_once():
     before = contents()
     with Run.open("run").writing():
         done = run_ranks("--resume", "run")
-    assert done.returncode == 2 and done.stderr.startswith(f"error: run is in use by process {os.getpid()} on ")
+    assert done.returncode == 2 and done.stderr.startswith(
+        f"error: run is in use by process {os.getpid()} on "
+    )
     assert done.stderr.count("\n") == 1 and contents() == before

@@ -1,4 +1,6 @@
-"""The LSTM against an independent oracle, gate by gate and unrolled, one layer and several; its start, interface and errors."""
+"""The LSTM against an independent oracle, gate by gate and unrolled, one layer and
+several; its start, interface and errors.
+"""
 
 import autograd.numpy as hips
 import numpy as np
@@ -16,7 +18,12 @@ def lstm_and_inputs(forget_bias=1.0, seed=0):
     core = LSTM(INPUT, HIDDEN, forget_bias=forget_bias, dtype=np.float64, seed=seed)
     for parameter in core.parameters():
         parameter.data = rng.standard_normal(parameter.shape)
-    return core, rng.standard_normal((T, B, INPUT)), rng.standard_normal((B, HIDDEN)), rng.standard_normal((B, HIDDEN))
+    return (
+        core,
+        rng.standard_normal((T, B, INPUT)),
+        rng.standard_normal((B, HIDDEN)),
+        rng.standard_normal((B, HIDDEN)),
+    )
 
 
 def unrolled(core, inputs, state):
@@ -33,15 +40,23 @@ def test_equals_the_oracle_over_20_steps(xp, forget_bias):
     core, inputs, hidden, cell = lstm_and_inputs(forget_bias)
     P = {name: p.data for name, p in core.named_parameters()}
     expected, last = oracles.lstm(np, P, forget_bias, inputs, hidden, cell)
-    outputs, ours = unrolled(core.to(xp), xp.asarray(inputs), (xp.asarray(hidden), xp.asarray(cell)))
-    np.testing.assert_allclose([to_host(output.data) for output in outputs], expected, rtol=1e-10, atol=1e-12)
+    outputs, ours = unrolled(
+        core.to(xp), xp.asarray(inputs), (xp.asarray(hidden), xp.asarray(cell))
+    )
+    np.testing.assert_allclose(
+        [to_host(output.data) for output in outputs], expected, rtol=1e-10, atol=1e-12
+    )
     np.testing.assert_allclose(to_host(ours.data), last, rtol=1e-10, atol=1e-12)
 
 
 def test_every_gradient_equals_hips_autograd_of_the_oracle():
     core, inputs, hidden, cell = lstm_and_inputs()
     probes = np.random.default_rng(9).standard_normal((T + 1, B, HIDDEN))
-    arrays = {name: p.data.copy() for name, p in core.named_parameters()} | {"hidden": hidden, "cell": cell, "inputs": inputs}
+    arrays = {name: p.data.copy() for name, p in core.named_parameters()} | {
+        "hidden": hidden,
+        "cell": cell,
+        "inputs": inputs,
+    }
 
     def oracle_loss(xp, a):
         outputs, last = oracles.lstm(xp, a, 1.0, a["inputs"], a["hidden"], a["cell"])
@@ -53,32 +68,55 @@ def test_every_gradient_equals_hips_autograd_of_the_oracle():
         loss = primitives.sum(last * probes[-1])
         for output, probe in zip(outputs, probes, strict=False):
             loss = loss + primitives.sum(output * probe)
-    found = dict(zip(arrays, tape.gradient(loss, [*core.parameters(), h, c, x]), strict=True))
+    found = dict(
+        zip(arrays, tape.gradient(loss, [*core.parameters(), h, c, x]), strict=True)
+    )
 
-    assert float(loss.data) == pytest.approx(float(oracle_loss(hips, arrays)), rel=1e-12)
+    assert float(loss.data) == pytest.approx(
+        float(oracle_loss(hips, arrays)), rel=1e-12
+    )
     for name, expected in oracles.hips_gradient(oracle_loss, arrays).items():
         scale = np.abs(expected).max()
         assert scale > 0
-        np.testing.assert_allclose(found[name], expected, rtol=0, atol=1e-10 * scale, err_msg=name)
+        np.testing.assert_allclose(
+            found[name], expected, rtol=0, atol=1e-10 * scale, err_msg=name
+        )
 
 
 def test_gradients_equal_the_complex_step():
     core, inputs, hidden, cell = lstm_and_inputs(seed=1)
-    gradcheck(lambda h, c: tuple(unrolled(core, inputs, (h, c))[0]), hidden, cell, parameters=core.parameters())
+    gradcheck(
+        lambda h, c: tuple(unrolled(core, inputs, (h, c))[0]),
+        hidden,
+        cell,
+        parameters=core.parameters(),
+    )
 
 
 def test_parameters_have_stable_names_and_a_truncated_normal_start():
     core = LSTM(40, 60)
-    assert [(name, p.shape) for name, p in core.named_parameters()] == [("gates.weight", (100, 240)), ("gates.bias", (240,))]
-    for parameter, tolerance in [(core.gates.weight, 0.03), (core.gates.bias, 0.2)]:  # the bias is drawn too, as in Sonnet
-        assert np.abs(parameter.data).max() <= 0.2 * (1 + 1e-6)  # two standard deviations of 1 / sqrt(100)
-        assert parameter.data.std() == pytest.approx(0.088, rel=tolerance)  # what is left of one after the cut
+    assert [(name, p.shape) for name, p in core.named_parameters()] == [
+        ("gates.weight", (100, 240)),
+        ("gates.bias", (240,)),
+    ]
+    for parameter, tolerance in [
+        (core.gates.weight, 0.03),
+        (core.gates.bias, 0.2),
+    ]:  # the bias is drawn too, as in Sonnet
+        assert np.abs(parameter.data).max() <= 0.2 * (
+            1 + 1e-6
+        )  # two standard deviations of 1 / sqrt(100)
+        assert parameter.data.std() == pytest.approx(
+            0.088, rel=tolerance
+        )  # what is left of one after the cut
         assert abs(parameter.data.mean()) < 0.02
 
 
 def test_seed_and_dtype():
     one, same, other = LSTM(4, 5, seed=1), LSTM(4, 5, seed=1), LSTM(4, 5, seed=2)
-    for p, q, r in zip(one.parameters(), same.parameters(), other.parameters(), strict=True):
+    for p, q, r in zip(
+        one.parameters(), same.parameters(), other.parameters(), strict=True
+    ):
         np.testing.assert_array_equal(p.data, q.data)
         assert not np.array_equal(p.data, r.data)
     wide = one.astype(np.float64)
@@ -94,7 +132,9 @@ def test_float32_stays_float32_and_trains(xp):
     with Tape() as tape:
         for _ in range(3):
             output, state = core(xp.ones((B, INPUT), np.float32), state)
-            assert {output.dtype, state[0].dtype, state[1].dtype} == {np.dtype(np.float32)}
+            assert {output.dtype, state[0].dtype, state[1].dtype} == {
+                np.dtype(np.float32)
+            }
         loss = primitives.sum(output)
     tape.backward(loss)
     assert all(p.grad.dtype == np.float32 and p.grad.any() for p in core.parameters())
@@ -113,14 +153,19 @@ def test_trace_is_one_empty_dict_a_step():
 @pytest.mark.parametrize("value", [0, -1, 1.5, True, None, "3"], ids=repr)
 @pytest.mark.parametrize("name", ["input_size", "hidden_size"])
 def test_bad_sizes_are_named(name, value):
-    with pytest.raises(ValueError, match=f"^LSTM: {name} must be an integer of at least 1, not {value!r}$"):
+    with pytest.raises(
+        ValueError,
+        match=f"^LSTM: {name} must be an integer of at least 1, not {value!r}$",
+    ):
         LSTM(**{"input_size": 4, "hidden_size": 5, name: value})
 
 
 def test_other_bad_arguments_are_named():
     with pytest.raises(TypeError, match=r"dtype must be floating point .*not int64"):
         LSTM(4, 5, dtype=np.int64)
-    with pytest.raises(ValueError, match="LSTM: batch_size must be an integer of at least 1, not 0"):
+    with pytest.raises(
+        ValueError, match="LSTM: batch_size must be an integer of at least 1, not 0"
+    ):
         LSTM(4, 5).initial_state(0)
 
 
@@ -129,7 +174,9 @@ def test_bad_inputs_are_named(xp, shape):
     core = LSTM(4, 5).to(xp)
     with pytest.raises(ValueError) as error:
         core(xp.zeros(shape, np.float32), core.initial_state(3))
-    assert str(error.value) == f"LSTM expects inputs (B, 4), got {shape}; see input_size"
+    assert (
+        str(error.value) == f"LSTM expects inputs (B, 4), got {shape}; see input_size"
+    )
 
 
 @pytest.mark.parametrize("bad", [(3, 1), (1, 5), (3, 6), (2, 5), (5,)], ids=str)
@@ -145,14 +192,16 @@ def test_bad_states_are_named(xp, bad, place):
 
 def test_unroll_is_step_after_step():
     core, inputs, hidden, cell = lstm_and_inputs()
-    outputs, (_, last) = core.unroll(np.swapaxes(inputs, 0, 1), (hidden, cell), trace := [])
+    outputs, (_, last) = core.unroll(
+        np.swapaxes(inputs, 0, 1), (hidden, cell), trace := []
+    )
     expected, expected_last = unrolled(core, inputs, (hidden, cell))
     for ours, theirs in zip([*outputs, last], [*expected, expected_last], strict=True):
         np.testing.assert_allclose(ours.data, theirs.data, rtol=1e-12)
     assert len(trace) == T
 
 
-# --- several layers -----------------------------------------------------------------------------------------------------------------------
+# --- several layers -------------------------------------------------------------------
 
 
 def deep_and_arrays(layers=3, seed=0):
@@ -160,7 +209,11 @@ def deep_and_arrays(layers=3, seed=0):
     core = DeepLSTM(INPUT, HIDDEN, layers, forget_bias=0.5, dtype=np.float64)
     for parameter in core.parameters():
         parameter.data = rng.standard_normal(parameter.shape)
-    return core, rng.standard_normal((T, B, INPUT)), tuple(tuple(rng.standard_normal((2, B, HIDDEN))) for _ in range(layers))
+    return (
+        core,
+        rng.standard_normal((T, B, INPUT)),
+        tuple(tuple(rng.standard_normal((2, B, HIDDEN))) for _ in range(layers)),
+    )
 
 
 def run(core, inputs, state):
@@ -180,7 +233,9 @@ def test_several_layers_equal_the_oracle_over_20_steps(xp, layers):
     outputs = run(core.to(xp), xp.asarray(inputs), state_there)
     expected = oracles.deep_lstm(np, P, 0.5, inputs, state)
     assert outputs[0].shape == (B, core.output_size) == (B, layers * HIDDEN)
-    np.testing.assert_allclose([to_host(output.data) for output in outputs], expected, rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose(
+        [to_host(output.data) for output in outputs], expected, rtol=1e-10, atol=1e-12
+    )
 
 
 def test_gradients_of_several_layers_equal_hips_autograds_and_the_complex_steps():
@@ -190,17 +245,35 @@ def test_gradients_of_several_layers_equal_hips_autograds_and_the_complex_steps(
     with Tape() as tape:
         loss = primitives.sum(primitives.stack(run(core, inputs, state)) * probes)
     found = dict(zip(arrays, tape.gradient(loss, core.parameters()), strict=True))
-    theirs = oracles.hips_gradient(lambda xp, P: xp.sum(oracles.deep_lstm(xp, P, 0.5, inputs, state) * probes), arrays)
+    theirs = oracles.hips_gradient(
+        lambda xp, P: xp.sum(oracles.deep_lstm(xp, P, 0.5, inputs, state) * probes),
+        arrays,
+    )
     for name, expected in theirs.items():
-        np.testing.assert_allclose(found[name], expected, rtol=0, atol=1e-10 * np.abs(expected).max(), err_msg=name)
-    gradcheck(lambda x: tuple(run(core, primitives.unstack(x), state)), inputs[:10], parameters=core.parameters())
+        np.testing.assert_allclose(
+            found[name],
+            expected,
+            rtol=0,
+            atol=1e-10 * np.abs(expected).max(),
+            err_msg=name,
+        )
+    gradcheck(
+        lambda x: tuple(run(core, primitives.unstack(x), state)),
+        inputs[:10],
+        parameters=core.parameters(),
+    )
 
 
 def test_one_layer_of_several_is_the_lstm_to_the_bit():
     one, deep = LSTM(INPUT, HIDDEN, seed=4), DeepLSTM(INPUT, HIDDEN, 1, seed=4)
-    assert [name for name, _ in deep.named_parameters()] == ["layers.0.gates.weight", "layers.0.gates.bias"]
+    assert [name for name, _ in deep.named_parameters()] == [
+        "layers.0.gates.weight",
+        "layers.0.gates.bias",
+    ]
     inputs = np.random.default_rng(0).standard_normal((T, B, INPUT)).astype(np.float32)
-    for ours, theirs in zip(*(run(core, inputs, core.initial_state(B)) for core in (deep, one)), strict=True):
+    for ours, theirs in zip(
+        *(run(core, inputs, core.initial_state(B)) for core in (deep, one)), strict=True
+    ):
         np.testing.assert_array_equal(ours.data, theirs.data)
 
 
@@ -210,13 +283,21 @@ def test_further_layers_see_the_input_too():
 
 
 def test_bad_depths_and_states_are_named(xp):
-    with pytest.raises(ValueError, match=r"^DeepLSTM: layers must be an integer of at least 1, not 0$"):
+    with pytest.raises(
+        ValueError, match=r"^DeepLSTM: layers must be an integer of at least 1, not 0$"
+    ):
         DeepLSTM(4, 5, 0)
     core = DeepLSTM(4, 5, 2).to(xp)
     state = core.initial_state(3)
-    with pytest.raises(ValueError, match=r"^DeepLSTM expects a state of 2 pairs \(h, c\), got 1; see initial_state$"):
+    with pytest.raises(
+        ValueError,
+        match=r"^DeepLSTM expects a state of 2 pairs \(h, c\), got 1; see "
+        r"initial_state$",
+    ):
         core(xp.zeros((3, 4), np.float32), state[:1])
-    with pytest.raises(ValueError, match=r"^LSTM expects a state \(3, 5\), got \(2, 5\)"):
+    with pytest.raises(
+        ValueError, match=r"^LSTM expects a state \(3, 5\), got \(2, 5\)"
+    ):
         core(xp.zeros((3, 4), np.float32), (state[0], core.initial_state(2)[0]))
     _, after = core(xp.zeros((3, 4), np.float32), state, trace := [])
     assert trace == [{}] and [len(pair) for pair in after] == [2, 2]

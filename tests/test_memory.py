@@ -1,4 +1,6 @@
-"""RelationalMemory against independent oracles, unrolled over time; its interface, layout and errors."""
+"""RelationalMemory against independent oracles, unrolled over time; its interface,
+layout and errors.
+"""
 
 import itertools
 
@@ -7,29 +9,68 @@ import numpy as np
 import oracles
 import pytest
 
-from tinyrmc import PaperRelationalMemory, Parameter, RelationalMemory, Tape, gradcheck, primitives
+from tinyrmc import (
+    PaperRelationalMemory,
+    Parameter,
+    RelationalMemory,
+    Tape,
+    gradcheck,
+    primitives,
+)
 from tinyrmc.backend import to_host
 from tinyrmc.cores.relational import identity_memory
 
 T, B, INPUT = 20, 2, 3
 DEFAULTS = {
-    "mem_slots": 3, "num_heads": 2, "head_size": 3, "key_size": 2, "num_blocks": 1, "attention_mlp_layers": 2, "gate_style": "unit",
-    "input_rows": None, "activate_final": False, "forget_bias": 1.0, "input_bias": 0.0,
-}  # fmt: skip
+    "mem_slots": 3,
+    "num_heads": 2,
+    "head_size": 3,
+    "key_size": 2,
+    "num_blocks": 1,
+    "attention_mlp_layers": 2,
+    "gate_style": "unit",
+    "input_rows": None,
+    "activate_final": False,
+    "forget_bias": 1.0,
+    "input_bias": 0.0,
+}
 ROWS = [None, 2, 1, 3]
-SETTINGS = [  # every gate style with every number of blocks and of heads; the other sizes take turns
+# every gate style with every number of blocks and of heads; the other sizes take turns
+SETTINGS = [
     {
-        "gate_style": gate, "num_blocks": blocks, "num_heads": heads, "head_size": 2 if heads > 2 else 4, "key_size": 3 - k % 3,
-        "mem_slots": 1 + (k + k // 4) % 4, "attention_mlp_layers": 1 + k % 3, "input_rows": ROWS[(k + k // 8) % 4],
-        "activate_final": k % 5 < 2, "forget_bias": 1.0 - k % 3, "input_bias": 0.5 * (k % 2),
+        "gate_style": gate,
+        "num_blocks": blocks,
+        "num_heads": heads,
+        "head_size": 2 if heads > 2 else 4,
+        "key_size": 3 - k % 3,
+        "mem_slots": 1 + (k + k // 4) % 4,
+        "attention_mlp_layers": 1 + k % 3,
+        "input_rows": ROWS[(k + k // 8) % 4],
+        "activate_final": k % 5 < 2,
+        "forget_bias": 1.0 - k % 3,
+        "input_bias": 0.5 * (k % 2),
     }
-    for k, (gate, blocks, heads) in enumerate(itertools.product(["unit", "memory", None], [1, 2, 3], [1, 2, 3, 8]))
-]  # fmt: skip
+    for k, (gate, blocks, heads) in enumerate(
+        itertools.product(["unit", "memory", None], [1, 2, 3], [1, 2, 3, 8])
+    )
+]
 BY_HIPS = [  # HIPS autograd is slow on loops: fewer settings, all with every parameter
     {},
-    {"gate_style": "memory", "input_rows": 2, "key_size": 4, "attention_mlp_layers": 3, "input_bias": -0.5},
+    {
+        "gate_style": "memory",
+        "input_rows": 2,
+        "key_size": 4,
+        "attention_mlp_layers": 3,
+        "input_bias": -0.5,
+    },
     {"gate_style": None, "activate_final": True, "num_blocks": 2, "mem_slots": 2},
-    {"num_heads": 8, "head_size": 1, "mem_slots": 2, "attention_mlp_layers": 1, "forget_bias": 0.0},
+    {
+        "num_heads": 8,
+        "head_size": 1,
+        "mem_slots": 2,
+        "attention_mlp_layers": 1,
+        "forget_bias": 0.0,
+    },
     {"num_blocks": 3, "num_heads": 1, "head_size": 4, "input_rows": 1},
 ]
 
@@ -43,22 +84,35 @@ def full(setting):
 
 
 def randomised(core, seed=0):
-    """The core with every parameter random, biases, gains and offsets too: nothing may hide behind a zero or a one."""
+    """The core with every parameter random, biases, gains and offsets too: nothing may
+    hide behind a zero or a one.
+    """
     rng = np.random.default_rng(seed)
     for name, parameter in core.named_parameters():
         noise = rng.standard_normal(parameter.shape)
-        parameter.data = 1 + 0.3 * noise if name.endswith("gain") else noise / np.sqrt(parameter.shape[0] if parameter.ndim > 1 else 4)
+        parameter.data = (
+            1 + 0.3 * noise
+            if name.endswith("gain")
+            else noise / np.sqrt(parameter.shape[0] if parameter.ndim > 1 else 4)
+        )
     return core
 
 
 def core_and_arrays(setting, seed=0):
-    """A randomised float64 core, its arrays by name, inputs for T steps, and a random first memory."""
+    """A randomised float64 core, its arrays by name, inputs for T steps, and a random
+    first memory.
+    """
     setting, rng = full(setting), np.random.default_rng(seed)
     core = randomised(RelationalMemory(INPUT, dtype=np.float64, **setting), seed)
     rows = () if setting["input_rows"] is None else (setting["input_rows"],)
     inputs = rng.standard_normal((T, B, *rows, INPUT))
     memory = rng.standard_normal((B, setting["mem_slots"], core.mem_size))
-    return core, {name: p.data.copy() for name, p in core.named_parameters()}, inputs, memory
+    return (
+        core,
+        {name: p.data.copy() for name, p in core.named_parameters()},
+        inputs,
+        memory,
+    )
 
 
 def unrolled(core, inputs, state):
@@ -72,11 +126,15 @@ def unrolled(core, inputs, state):
 
 def probes(core):
     """A weight for every number the core puts out in T steps."""
-    return np.random.default_rng(9).standard_normal((T, B, core.mem_slots, core.mem_size))
+    return np.random.default_rng(9).standard_normal(
+        (T, B, core.mem_slots, core.mem_size)
+    )
 
 
 def gradients(xp, core, inputs, memory):
-    """By our tape on `xp`: the loss, and d loss by parameter name, with "memory" for the first memory. The core moves to `xp`."""
+    """By our tape on `xp`: the loss, and d loss by parameter name, with "memory" for
+    the first memory. The core moves to `xp`.
+    """
     names, parameters = zip(*core.to(xp).named_parameters(), strict=True)
     inputs, weights = xp.asarray(inputs), xp.asarray(probes(core))
     with Tape() as tape:
@@ -85,19 +143,28 @@ def gradients(xp, core, inputs, memory):
         for output, probe in zip(outputs, weights, strict=True):
             loss = loss + primitives.sum(output * probe.reshape(B, -1))
     found = tape.gradient(loss, [*parameters, first])
-    return float(loss.data), dict(zip([*names, "memory"], map(to_host, found), strict=True))
+    return float(loss.data), dict(
+        zip([*names, "memory"], map(to_host, found), strict=True)
+    )
 
 
 def oracle_loss(core, setting, inputs):
-    """The same loss through the oracle: a function of (xp, arrays by name, with "memory")."""
+    """The same loss through the oracle: a function of (xp, arrays by name, with
+    "memory").
+    """
 
     def loss(xp, arrays):
-        return xp.sum(oracles.relational_memory(xp, arrays, full(setting), inputs, arrays["memory"]) * probes(core))
+        return xp.sum(
+            oracles.relational_memory(
+                xp, arrays, full(setting), inputs, arrays["memory"]
+            )
+            * probes(core)
+        )
 
     return loss
 
 
-# --- RelationalMemory: values and gradients -----------------------------------------------------------------------------------------------
+# --- RelationalMemory: values and gradients -------------------------------------------
 
 
 @pytest.mark.parametrize("setting", SETTINGS, ids=name_of)
@@ -107,13 +174,19 @@ def test_equals_the_oracle_and_its_complex_step_over_20_steps(xp, setting):
     there, x, m = core.to(xp), xp.asarray(inputs), xp.asarray(memory)
     for outputs in (unrolled(there, x, m), there.unroll(xp.swapaxes(x, 0, 1), m)[0]):
         ours = np.stack([to_host(output.data) for output in outputs])
-        np.testing.assert_allclose(ours, expected.reshape(T, B, -1), rtol=1e-10, atol=1e-10)
+        np.testing.assert_allclose(
+            ours, expected.reshape(T, B, -1), rtol=1e-10, atol=1e-10
+        )
 
     _, found = gradients(xp, core, inputs, memory)
     rng = np.random.default_rng(3)
     directions = {name: rng.choice([-1.0, 1.0], g.shape) for name, g in found.items()}
-    exact = oracles.slope(oracle_loss(core, setting, inputs), {**arrays, "memory": memory}, directions)
-    terms = np.concatenate([(g * directions[name]).ravel() for name, g in found.items()])
+    exact = oracles.slope(
+        oracle_loss(core, setting, inputs), {**arrays, "memory": memory}, directions
+    )
+    terms = np.concatenate(
+        [(g * directions[name]).ravel() for name, g in found.items()]
+    )
     assert abs(terms.sum() - exact) <= 1e-10 * np.abs(terms).sum()
 
 
@@ -122,31 +195,64 @@ def test_every_gradient_equals_hips_autograd_of_the_oracle(setting):
     core, arrays, inputs, memory = core_and_arrays(setting, seed=1)
     loss = oracle_loss(core, setting, inputs)
     ours, found = gradients(np, core, inputs, memory)
-    assert ours == pytest.approx(float(loss(hips, {**arrays, "memory": memory})), rel=1e-10)
-    for name, expected in oracles.hips_gradient(loss, {**arrays, "memory": memory}).items():
+    assert ours == pytest.approx(
+        float(loss(hips, {**arrays, "memory": memory})), rel=1e-10
+    )
+    for name, expected in oracles.hips_gradient(
+        loss, {**arrays, "memory": memory}
+    ).items():
         scale = np.abs(expected).max()
         assert scale > 0, f"{name} has no influence, so this shows nothing"
-        np.testing.assert_allclose(found[name], expected, rtol=0, atol=1e-10 * scale, err_msg=name)
+        np.testing.assert_allclose(
+            found[name], expected, rtol=0, atol=1e-10 * scale, err_msg=name
+        )
 
 
 def test_inputs_have_exact_gradients_too():
     core, _, inputs, memory = core_and_arrays({"input_rows": 2, "num_blocks": 2})
-    gradcheck(lambda inputs, memory: tuple(unrolled(core, list(primitives.unstack(inputs)), memory)), inputs[:3], memory)
+    gradcheck(
+        lambda inputs, memory: tuple(
+            unrolled(core, list(primitives.unstack(inputs)), memory)
+        ),
+        inputs[:3],
+        memory,
+    )
 
 
-# --- RelationalMemory: parameters ---------------------------------------------------------------------------------------------------------
+# --- RelationalMemory: parameters -----------------------------------------------------
 
 
 def test_parameters_have_the_documented_names_order_and_shapes():
-    core = RelationalMemory(5, 3, head_size=4, num_heads=2, num_blocks=2, attention_mlp_layers=3, key_size=3, input_rows=6)
+    core = RelationalMemory(
+        5,
+        3,
+        head_size=4,
+        num_heads=2,
+        num_blocks=2,
+        attention_mlp_layers=3,
+        key_size=3,
+        input_rows=6,
+    )
     F, width = 8, 2 * (3 + 3 + 4)
     block = [
-        ("qkv.weight", (F, width)), ("qkv.bias", (width,)), ("qkv_norm.gain", (width,)), ("qkv_norm.offset", (width,)),
-        ("attention_norm.gain", (F,)), ("attention_norm.offset", (F,)), ("mlp_norm.gain", (F,)), ("mlp_norm.offset", (F,)),
-    ]  # fmt: skip
+        ("qkv.weight", (F, width)),
+        ("qkv.bias", (width,)),
+        ("qkv_norm.gain", (width,)),
+        ("qkv_norm.offset", (width,)),
+        ("attention_norm.gain", (F,)),
+        ("attention_norm.offset", (F,)),
+        ("mlp_norm.gain", (F,)),
+        ("mlp_norm.offset", (F,)),
+    ]
     expected = [("input_projection.weight", (5, F)), ("input_projection.bias", (F,))]
-    expected += [(f"blocks.{r}.{name}", shape) for r in range(2) for name, shape in block]
-    expected += [(f"mlp.{k}.{name}", shape) for k in range(3) for name, shape in [("weight", (F, F)), ("bias", (F,))]]
+    expected += [
+        (f"blocks.{r}.{name}", shape) for r in range(2) for name, shape in block
+    ]
+    expected += [
+        (f"mlp.{k}.{name}", shape)
+        for k in range(3)
+        for name, shape in [("weight", (F, F)), ("bias", (F,))]
+    ]
     expected += [("gate_inputs.weight", (6 * F, 2 * F)), ("gate_inputs.bias", (2 * F,))]
     expected += [("gate_memory.weight", (F, 2 * F)), ("gate_memory.bias", (2 * F,))]
     assert [(name, p.shape) for name, p in core.named_parameters()] == expected
@@ -154,13 +260,23 @@ def test_parameters_have_the_documented_names_order_and_shapes():
     assert (core.mem_size, core.output_size) == (8, 24)
 
 
-@pytest.mark.parametrize(("gate_style", "columns"), [("unit", 16), ("memory", 2), (None, None)])
+@pytest.mark.parametrize(
+    ("gate_style", "columns"), [("unit", 16), ("memory", 2), (None, None)]
+)
 def test_gate_style_decides_the_gates_columns(gate_style, columns):
-    shapes = {name: p.shape for name, p in RelationalMemory(5, 3, 4, 2, gate_style=gate_style).named_parameters()}
+    shapes = {
+        name: p.shape
+        for name, p in RelationalMemory(
+            5, 3, 4, 2, gate_style=gate_style
+        ).named_parameters()
+    }
     if columns is None:
         assert not any(name.startswith("gate") for name in shapes)
     else:
-        assert (shapes["gate_inputs.weight"], shapes["gate_memory.weight"]) == ((8, columns), (8, columns))
+        assert (shapes["gate_inputs.weight"], shapes["gate_memory.weight"]) == (
+            (8, columns),
+            (8, columns),
+        )
 
 
 def test_weights_start_as_released():
@@ -177,12 +293,16 @@ def test_weights_start_as_released():
 
 
 def test_columns_of_qkv_belong_to_heads_each_with_q_k_v_side_by_side():
-    """Exchanging two heads' column groups of qkv exchanges their V columns of what is heard and the maps of attention, no more."""
+    """Exchanging two heads' column groups of qkv exchanges their V columns of what is
+    heard and the maps of attention, no more.
+    """
     setting = {"num_heads": 3, "head_size": 4, "key_size": 2, "gate_style": None}
     core, arrays, inputs, memory = core_and_arrays(setting)
     heads = [2, 0, 1]
     columns = np.arange(3 * 8).reshape(3, 8)[heads].ravel()
-    units = np.arange(12).reshape(3, 4)[heads].ravel()  # slots' units: the residual puts heads and units side by side
+    units = (
+        np.arange(12).reshape(3, 4)[heads].ravel()
+    )  # slots' units: the residual puts heads and units side by side
     other = core.astype(np.float64)
     for name, parameter in other.named_parameters():
         data = arrays[name]
@@ -190,14 +310,23 @@ def test_columns_of_qkv_belong_to_heads_each_with_q_k_v_side_by_side():
             data = data[..., columns]
         if name in ("blocks.0.qkv.weight", "mlp.0.weight"):
             data = data[units]
-        if name.startswith(("mlp.1", "blocks.0.attention_norm", "blocks.0.mlp_norm", "input_projection")):
+        if name.startswith(
+            (
+                "mlp.1",
+                "blocks.0.attention_norm",
+                "blocks.0.mlp_norm",
+                "input_projection",
+            )
+        ):
             data = data[..., units]
         parameter.data = data
     trace, other_trace = [], []
     _, plain = core(inputs[0], memory, trace)
     _, permuted = other(inputs[0], memory[..., units], other_trace)
     np.testing.assert_allclose(permuted.data, plain.data[..., units], atol=1e-12)
-    np.testing.assert_allclose(other_trace[0]["attention"], trace[0]["attention"][:, heads], atol=1e-12)
+    np.testing.assert_allclose(
+        other_trace[0]["attention"], trace[0]["attention"][:, heads], atol=1e-12
+    )
     assert not np.allclose(trace[0]["attention"][:, 0], trace[0]["attention"][:, 1])
 
 
@@ -212,11 +341,19 @@ def test_weights_do_not_depend_on_the_number_of_slots(make):
 def test_the_seed_decides_the_weights(make):
     assert same_parameters(make(5, 2, 4, 2, seed=3), make(5, 2, 4, 2, seed=3))
     one, two = make(5, 2, 4, 2, seed=3), make(5, 2, 4, 2, seed=4)
-    for (name, p), (_, q) in zip(one.named_parameters(), two.named_parameters(), strict=True):
+    for (name, p), (_, q) in zip(
+        one.named_parameters(), two.named_parameters(), strict=True
+    ):
         if name.endswith("weight") or name[:2] in ("W_", "U_"):
             assert not np.array_equal(p.data, q.data), name
-    layers = [p.data for name, p in one.named_parameters() if name in ("mlp.0.weight", "mlp.1.weight")]
-    assert not np.array_equal(*layers)  # layers draw one after the other, not each from the start
+    layers = [
+        p.data
+        for name, p in one.named_parameters()
+        if name in ("mlp.0.weight", "mlp.1.weight")
+    ]
+    assert not np.array_equal(
+        *layers
+    )  # layers draw one after the other, not each from the start
 
 
 def same_parameters(one, two):
@@ -243,9 +380,13 @@ def test_astype_is_an_independent_copy(xp, make):
     assert copy.dtype == np.float64 and core.dtype == np.float32
     start = copy.initial_state(2)
     assert (start[0] if isinstance(start, tuple) else start).dtype == np.float64
-    assert [name for name, _ in copy.named_parameters()] == [name for name, _ in core.named_parameters()]
+    assert [name for name, _ in copy.named_parameters()] == [
+        name for name, _ in core.named_parameters()
+    ]
     before = {name: p.data.copy() for name, p in core.named_parameters()}
-    for (name, parameter), original in zip(copy.named_parameters(), core.parameters(), strict=True):
+    for (name, parameter), original in zip(
+        copy.named_parameters(), core.parameters(), strict=True
+    ):
         assert xp.array_equal(parameter.data, before[name])
         assert parameter.id != original.id
         parameter.data = parameter.data + 1
@@ -257,7 +398,7 @@ def test_astype_is_an_independent_copy(xp, make):
     assert not xp.shares_memory(same.parameters()[0].data, core.parameters()[0].data)
 
 
-# --- RelationalMemory: state, gates, trace ------------------------------------------------------------------------------------------------
+# --- RelationalMemory: state, gates, trace --------------------------------------------
 
 
 @pytest.mark.parametrize(("slots", "size"), [(2, 5), (4, 4), (5, 3)])
@@ -274,7 +415,18 @@ def test_the_first_memory_is_the_identity_padded_or_cut(xp, slots, size):
 
 @pytest.mark.parametrize("gate_style", ["unit", "memory"])
 def test_infinite_biases_keep_the_memory_exactly(xp, gate_style):
-    core = randomised(RelationalMemory(3, 2, 3, 2, gate_style=gate_style, forget_bias=np.inf, input_bias=-np.inf, dtype=np.float64)).to(xp)
+    core = randomised(
+        RelationalMemory(
+            3,
+            2,
+            3,
+            2,
+            gate_style=gate_style,
+            forget_bias=np.inf,
+            input_bias=-np.inf,
+            dtype=np.float64,
+        )
+    ).to(xp)
     memory = xp.asarray(np.random.default_rng(0).standard_normal((2, 2, 6)))
     with np.errstate(all="raise"):
         output, state = core(xp.ones((2, 3)), memory)
@@ -290,9 +442,13 @@ def test_output_is_the_memory_slot_after_slot(xp):
 
 
 @pytest.mark.parametrize("rows", [None, 1, 3])
-@pytest.mark.parametrize(("gate_style", "units"), [("unit", 6), ("memory", 1), (None, None)])
+@pytest.mark.parametrize(
+    ("gate_style", "units"), [("unit", 6), ("memory", 1), (None, None)]
+)
 def test_trace_hands_out_attention_and_gates(xp, gate_style, units, rows):
-    core, _, inputs, memory = core_and_arrays({"gate_style": gate_style, "input_rows": rows, "num_blocks": 2})
+    core, _, inputs, memory = core_and_arrays(
+        {"gate_style": gate_style, "input_rows": rows, "num_blocks": 2}
+    )
     trace = []
     for x in inputs[:2]:
         core.to(xp)(xp.asarray(x), xp.asarray(memory), trace)
@@ -300,7 +456,9 @@ def test_trace_hands_out_attention_and_gates(xp, gate_style, units, rows):
     assert {type(a) for seen in trace for a in seen.values()} == {xp.ndarray}
     trace = [{name: to_host(a) for name, a in seen.items()} for seen in trace]
     for seen in trace:
-        assert set(seen) == ({"attention", "input_gate", "forget_gate"} if units else {"attention"})
+        assert set(seen) == (
+            {"attention", "input_gate", "forget_gate"} if units else {"attention"}
+        )
         assert seen["attention"].shape == (B, 2, 3, 3 + (rows or 1))
         assert (seen["attention"] >= 0).all()
         np.testing.assert_allclose(seen["attention"].sum(-1), 1, rtol=1e-12)
@@ -311,14 +469,25 @@ def test_trace_hands_out_attention_and_gates(xp, gate_style, units, rows):
 
 
 def test_traced_gates_explain_the_update():
-    """Two cores that differ in the candidate's gate alone: the trace's gates are those that made the memory."""
+    """Two cores that differ in the candidate's gate alone: the trace's gates are those
+    that made the memory.
+    """
     core, _, inputs, memory = core_and_arrays({})
     bare = RelationalMemory(INPUT, dtype=np.float64, **full({"gate_style": None}))
-    bare.load_parameters({name: p.data for name, p in core.named_parameters() if not name.startswith("gate")})
+    bare.load_parameters(
+        {
+            name: p.data
+            for name, p in core.named_parameters()
+            if not name.startswith("gate")
+        }
+    )
     trace = []
     _, state = core(inputs[0], memory, trace)
     _, candidate = bare(inputs[0], memory)
-    expected = trace[0]["input_gate"] * np.tanh(candidate.data) + trace[0]["forget_gate"] * memory
+    expected = (
+        trace[0]["input_gate"] * np.tanh(candidate.data)
+        + trace[0]["forget_gate"] * memory
+    )
     np.testing.assert_allclose(state.data, expected, rtol=1e-12)
 
 
@@ -342,12 +511,23 @@ def test_trace_changes_neither_results_nor_the_tape(xp, gate_style):
     traced_entries, traced_output, traced_grads = run([])
     assert traced_entries == entries
     assert xp.array_equal(traced_output, output)
-    assert all(xp.array_equal(one, two) for one, two in zip(grads, traced_grads, strict=True))
+    assert all(
+        xp.array_equal(one, two) for one, two in zip(grads, traced_grads, strict=True)
+    )
 
 
-# --- RelationalMemory: bad arguments ------------------------------------------------------------------------------------------------------
+# --- RelationalMemory: bad arguments --------------------------------------------------
 
-SIZES = ["input_size", "mem_slots", "head_size", "num_heads", "num_blocks", "attention_mlp_layers", "key_size", "input_rows"]
+SIZES = [
+    "input_size",
+    "mem_slots",
+    "head_size",
+    "num_heads",
+    "num_blocks",
+    "attention_mlp_layers",
+    "key_size",
+    "input_rows",
+]
 PAPER_SIZES = [name for name in SIZES if name not in ("num_blocks", "input_rows")]
 GOOD = {"input_size": 5, "mem_slots": 2, "head_size": 4}
 
@@ -355,17 +535,26 @@ GOOD = {"input_size": 5, "mem_slots": 2, "head_size": 4}
 @pytest.mark.parametrize("value", [0, -1, 1.5, True, "3"], ids=repr)
 @pytest.mark.parametrize(
     ("make", "name"),
-    [*((RelationalMemory, name) for name in SIZES), *((PaperRelationalMemory, name) for name in PAPER_SIZES)],
+    [
+        *((RelationalMemory, name) for name in SIZES),
+        *((PaperRelationalMemory, name) for name in PAPER_SIZES),
+    ],
     ids=lambda value: getattr(value, "__name__", value),
 )
 def test_bad_sizes_are_named(make, name, value):
-    with pytest.raises(ValueError, match=f"^{make.__name__}: {name} must be an integer of at least 1, not {value!r}$"):
+    with pytest.raises(
+        ValueError,
+        match=f"^{make.__name__}: {name} must be an integer of at least 1, not "
+        f"{value!r}$",
+    ):
         make(**{**GOOD, name: value})
 
 
 @pytest.mark.parametrize("value", ["units", "", 1, False, ["unit"]], ids=repr)
 def test_unknown_gate_styles_are_named(value):
-    with pytest.raises(ValueError, match="gate_style must be 'unit', 'memory' or None") as error:
+    with pytest.raises(
+        ValueError, match="gate_style must be 'unit', 'memory' or None"
+    ) as error:
         RelationalMemory(**GOOD, gate_style=value)
     assert repr(value) in str(error.value)
 
@@ -373,24 +562,56 @@ def test_unknown_gate_styles_are_named(value):
 @pytest.mark.parametrize("make", [RelationalMemory, PaperRelationalMemory])
 @pytest.mark.parametrize("dtype", [int, np.int32, bool, str], ids=str)
 def test_bad_dtypes_are_named(make, dtype):
-    with pytest.raises(TypeError, match=f"{make.__name__}: dtype must be floating point .*not {np.dtype(dtype)}"):
+    with pytest.raises(
+        TypeError,
+        match=f"{make.__name__}: dtype must be floating point .*not {np.dtype(dtype)}",
+    ):
         make(**GOOD, dtype=dtype)
 
 
-@pytest.mark.parametrize(("rows", "shape"), [
-    (None, (3, 4)), (None, (3, 1, 5)), (None, (5,)), (None, (3, 2, 5)), (1, (3, 5)),
-    (2, (3, 5)), (2, (3, 1, 5)), (2, (3, 2, 4)), (2, (3, 10)),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("rows", "shape"),
+    [
+        (None, (3, 4)),
+        (None, (3, 1, 5)),
+        (None, (5,)),
+        (None, (3, 2, 5)),
+        (1, (3, 5)),
+        (2, (3, 5)),
+        (2, (3, 1, 5)),
+        (2, (3, 2, 4)),
+        (2, (3, 10)),
+    ],
+)
 def test_bad_inputs_are_named(xp, rows, shape):
     core = RelationalMemory(**GOOD, input_rows=rows).to(xp)
     expected = "(B, 5)" if rows is None else f"(B, {rows}, 5)"
     with pytest.raises(ValueError) as error:
         core(xp.zeros(shape, np.float32), core.initial_state(3))
-    assert str(error.value) == f"RelationalMemory expects inputs {expected}, got {shape}; see input_size and input_rows"
+    assert (
+        str(error.value)
+        == f"RelationalMemory expects inputs {expected}, got {shape}; see "
+        "input_size and input_rows"
+    )
 
 
-@pytest.mark.parametrize("shape", [(3, 1, 4), (3, 3, 4), (3, 2, 5), (1, 2, 4), (2, 2, 4), (2, 4), (3, 2, 1), (3, 0, 4)], ids=str)
-@pytest.mark.parametrize("extra", [{}, {"num_blocks": 2}, {"gate_style": None, "num_blocks": 2}], ids=str)
+@pytest.mark.parametrize(
+    "shape",
+    [
+        (3, 1, 4),
+        (3, 3, 4),
+        (3, 2, 5),
+        (1, 2, 4),
+        (2, 2, 4),
+        (2, 4),
+        (3, 2, 1),
+        (3, 0, 4),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize(
+    "extra", [{}, {"num_blocks": 2}, {"gate_style": None, "num_blocks": 2}], ids=str
+)
 def test_bad_states_are_named(xp, shape, extra):
     core = RelationalMemory(**GOOD, **extra).to(xp)
     with pytest.raises(ValueError) as error:
@@ -414,28 +635,48 @@ def test_dtypes_and_devices_do_not_mix(xp, make):
     with pytest.raises(TypeError, match="int64"):
         core(xp.zeros((3, 5), np.int64), core.initial_state(3))
     if xp is not np:
-        with pytest.raises(TypeError, match=r"linear: argument 1 is a cupy array among numpy ones; move it first"):
+        with pytest.raises(
+            TypeError,
+            match=r"linear: argument 1 is a cupy array among numpy ones; move it first",
+        ):
             core(np.zeros((3, 5), np.float32), core.initial_state(3))
 
 
 @pytest.mark.parametrize("batch_size", [0, -1, 2.0])
 @pytest.mark.parametrize("make", [RelationalMemory, PaperRelationalMemory])
 def test_bad_batch_sizes_are_named(make, batch_size):
-    with pytest.raises(ValueError, match=f"{make.__name__}: batch_size must be an integer of at least 1, not {batch_size}"):
+    with pytest.raises(
+        ValueError,
+        match=f"{make.__name__}: batch_size must be an integer of at least 1, not "
+        f"{batch_size}",
+    ):
         make(**GOOD).initial_state(batch_size)
 
 
 def test_parameters_are_parameters():
-    assert all(type(p) is Parameter for p in [*RelationalMemory(**GOOD).parameters(), *PaperRelationalMemory(**GOOD).parameters()])
+    assert all(
+        type(p) is Parameter
+        for p in [
+            *RelationalMemory(**GOOD).parameters(),
+            *PaperRelationalMemory(**GOOD).parameters(),
+        ]
+    )
 
 
 def test_inputs_of_another_precision_are_named():
     core = RelationalMemory(3, 2, 4)
     state = core.initial_state(2)
     for bad, message in [
-        (np.ones((2, 3)), r"has float32 parameters, inputs float64; write x\.astype\(np\.float32\)"),
+        (
+            np.ones((2, 3)),
+            r"has float32 parameters, inputs float64; write x\.astype\(np\.float32\)",
+        ),
         (np.ones((2, 3), int), r"has float32 parameters, inputs int64"),
-        ([[1.0, 2.0, 3.0]], r"expects inputs as an array or a Tensor, not list; write np\.asarray\(x, np\.float32\)"),
+        (
+            [[1.0, 2.0, 3.0]],
+            r"expects inputs as an array or a Tensor, not list; write "
+            r"np\.asarray\(x, np\.float32\)",
+        ),
     ]:
         with pytest.raises(TypeError, match=message):
             core(bad, state)

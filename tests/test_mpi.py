@@ -1,6 +1,8 @@
-"""Real ranks that train together: what one process would give, one voice, and no rank left waiting for another that is gone.
+"""Real ranks that train together: what one process would give, one voice, and no rank
+left waiting for another that is gone.
 
-Under mpiexec there are two: where waiting ranks spin, these are as many as two cores can bear. More are threads, in test_ranks.py.
+Under mpiexec there are two: where waiting ranks spin, these are as many as two cores
+can bear. More are threads, in test_ranks.py.
 """
 
 import re
@@ -12,7 +14,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from rankhelp import MPIEXEC, ROOT, STEPS, SURROUNDINGS, TINY, assert_close, mpiexec, real, run_ranks
+from rankhelp import (
+    MPIEXEC,
+    ROOT,
+    STEPS,
+    SURROUNDINGS,
+    TINY,
+    assert_close,
+    mpiexec,
+    real,
+    run_ranks,
+)
 from tinytasks import forks, timeless
 
 from tinyrmc import train
@@ -34,7 +46,9 @@ def fewer(monkeypatch):
 def two_ranks(tmp_path_factory):
     """(run, what was printed) of a run that nobody disturbed."""
     folder = tmp_path_factory.mktemp("two_ranks")
-    done = subprocess.run(**mpiexec(*TINY, "--workers", 1), cwd=folder, capture_output=True, timeout=30)
+    done = subprocess.run(
+        **mpiexec(*TINY, "--workers", 1), cwd=folder, capture_output=True, timeout=30
+    )
     assert (done.returncode, done.stderr) == (0, "")
     (path,) = (folder / "runs").iterdir()
     return Run.open(path), done.stdout
@@ -43,11 +57,23 @@ def two_ranks(tmp_path_factory):
 def assert_same_run(one, other, tolerance=None):
     """The same checkpoint and the same lines: to the last bit, or within a tolerance."""
     (ours, our_state), (theirs, their_state) = one.load(), other.load()
-    assert list(ours) == list(theirs) and our_state["step"] == their_state["step"] and our_state["task"] == their_state["task"]
+    assert (
+        list(ours) == list(theirs)
+        and our_state["step"] == their_state["step"]
+        and our_state["task"] == their_state["task"]
+    )
     for name in ours:
-        np.testing.assert_allclose(ours[name], theirs[name], rtol=tolerance or 0, atol=tolerance or 0, err_msg=name)
+        np.testing.assert_allclose(
+            ours[name],
+            theirs[name],
+            rtol=tolerance or 0,
+            atol=tolerance or 0,
+            err_msg=name,
+        )
     assert len(one.metrics()) == len(other.metrics())
-    for our_line, their_line in zip(timeless(one.metrics()), timeless(other.metrics()), strict=True):
+    for our_line, their_line in zip(
+        timeless(one.metrics()), timeless(other.metrics()), strict=True
+    ):
         assert_close(our_line, their_line, tolerance or 0)
 
 
@@ -55,44 +81,101 @@ def test_two_ranks_train_what_one_process_trains(two_ranks, monkeypatch):
     run, _ = two_ranks
     fewer(monkeypatch)
     for workers in (1, 2):
-        assert train.main([*TINY, "--workers", str(workers), "--run", f"{workers}"]) == 0
+        assert (
+            train.main([*TINY, "--workers", str(workers), "--run", f"{workers}"]) == 0
+        )
         assert_same_run(run, Run.open(f"{workers}"), 1e-5)
-    assert [line["step"] for line in run.metrics()] == [5, 10, 15, 20] and "test_accuracy" in run.metrics()[-1]
+    assert [line["step"] for line in run.metrics()] == [
+        5,
+        10,
+        15,
+        20,
+    ] and "test_accuracy" in run.metrics()[-1]
 
 
 def test_ranks_speak_with_one_voice(two_ranks):
     run, printed = two_ranks
-    for once in ("nth_farthest quick, seed 5", "2 ranks x 1 worker", "step      10/20", "step      20/20", "this run", "evaluate  "):
+    for once in (
+        "nth_farthest quick, seed 5",
+        "2 ranks x 1 worker",
+        "step      10/20",
+        "step      20/20",
+        "this run",
+        "evaluate  ",
+    ):
         assert printed.count(once) == 1
-    assert re.search(rf"^resume    mpiexec -n 2 \S+ -m mpi4py -m tinyrmc.train --resume runs/{run.path.name} ", printed, re.M)
+    assert re.search(
+        r"^resume    mpiexec -n 2 \S+ -m mpi4py -m tinyrmc.train --resume "
+        rf"runs/{run.path.name} ",
+        printed,
+        re.M,
+    )
     assert sorted(path.name for path in run.path.iterdir()) == [
-        "checkpoint.npz", "checkpoint.previous.npz", "config.json", "environment.json", "metrics.jsonl",
-    ]  # fmt: skip
+        "checkpoint.npz",
+        "checkpoint.previous.npz",
+        "config.json",
+        "environment.json",
+        "metrics.jsonl",
+    ]
     assert (run.environment["ranks"], run.environment["workers"]) == (2, 1)
-    assert re.match(r"(MPICH|Open MPI|Intel MPI|MVAPICH|Microsoft MPI) [\d.]+$", run.environment["mpi"])
+    assert re.match(
+        r"(MPICH|Open MPI|Intel MPI|MVAPICH|Microsoft MPI) [\d.]+$",
+        run.environment["mpi"],
+    )
 
 
 def test_the_command_as_one_types_it():
-    command = [MPIEXEC, "-n", "2", sys.executable, "-m", "mpi4py", "-m", "tinyrmc.train", *TINY, "--max-minutes", "1e-9"]
-    done = subprocess.run(command, env=SURROUNDINGS, capture_output=True, text=True, timeout=60)
-    assert (done.returncode, done.stderr) == (0, "") and done.stdout.count("picture   ") == 2
+    command = [
+        MPIEXEC,
+        "-n",
+        "2",
+        sys.executable,
+        "-m",
+        "mpi4py",
+        "-m",
+        "tinyrmc.train",
+        *TINY,
+        "--max-minutes",
+        "1e-9",
+    ]
+    done = subprocess.run(
+        command, env=SURROUNDINGS, capture_output=True, text=True, timeout=60
+    )
+    assert (done.returncode, done.stderr) == (0, "") and done.stdout.count(
+        "picture   "
+    ) == 2
     (path,) = Path("runs").iterdir()
-    assert Run.open(path).environment["command"].startswith("mpiexec -n 2 python -m mpi4py -m tinyrmc.train nth_farthest --model")
+    assert (
+        Run.open(path)
+        .environment["command"]
+        .startswith(
+            "mpiexec -n 2 python -m mpi4py -m tinyrmc.train nth_farthest --model"
+        )
+    )
 
 
 @forks
 def test_ranks_of_two_processes_each(two_ranks):
     done = run_ranks(*TINY, "--workers", 2, "--run", "four")
-    assert (done.returncode, done.stderr) == (0, "") and "2 ranks x 2 processes" in done.stdout
+    assert (done.returncode, done.stderr) == (
+        0,
+        "",
+    ) and "2 ranks x 2 processes" in done.stdout
     assert_same_run(Run.open("four"), two_ranks[0], 1e-5)
 
 
-def test_a_signal_on_one_rank_stops_all_and_any_number_of_ranks_goes_on(two_ranks, monkeypatch, capsys):
-    # As a launcher may, twice: the second does no harm. After the exchange of step 6, so that the others hear of it in step 7.
+def test_a_signal_on_one_rank_stops_all_and_any_number_of_ranks_goes_on(
+    two_ranks, monkeypatch, capsys
+):
+    # As a launcher may, twice: the second does no harm. After the exchange of step 6, so that
+    # the others hear of it in step 7.
     twice = "1 6 [os.kill(os.getpid(), signal.SIGTERM) for _ in range(2)]"
     done = run_ranks(*TINY, "--workers", 1, "--run", "half", TROUBLE=twice)
     assert (done.returncode, done.stderr) == (143, "")
-    assert done.stdout.count("SIGTERM at step 7: saved.") == 1 and "mpiexec -n 2 " in done.stdout
+    assert (
+        done.stdout.count("SIGTERM at step 7: saved.") == 1
+        and "mpiexec -n 2 " in done.stdout
+    )
     assert Run.open("half").load()[1]["step"] == 7
     for copy in ("alone", "two"):
         shutil.copytree("half", copy)
@@ -103,71 +186,171 @@ def test_a_signal_on_one_rank_stops_all_and_any_number_of_ranks_goes_on(two_rank
 
     fewer(monkeypatch)
     assert train.main(["--resume", "alone", "--workers", "1"]) == 0
-    assert "note: the run had 1 worker on 2 ranks, now 1; it goes on, but not bit for bit" in capsys.readouterr().out
+    assert (
+        "note: the run had 1 worker on 2 ranks, now 1; it goes on, but not bit for bit"
+        in capsys.readouterr().out
+    )
     assert_same_run(Run.open("alone"), two_ranks[0], 1e-5)
 
 
-def test_a_run_of_one_process_goes_on_with_two_and_stops_when_time_is_over(two_ranks, monkeypatch):
+def test_a_run_of_one_process_goes_on_with_two_and_stops_when_time_is_over(
+    two_ranks, monkeypatch
+):
     fewer(monkeypatch)
-    assert train.main([*TINY, "--workers", "1", "--run", "run", "--max-minutes", "1e-9"]) == 0
+    assert (
+        train.main([*TINY, "--workers", "1", "--run", "run", "--max-minutes", "1e-9"])
+        == 0
+    )
     assert Run.open("run").load()[1]["step"] == 1
     done = run_ranks("--resume", "run", "--workers", 1, "--max-minutes", 1e-9)
-    assert (done.returncode, done.stderr) == (0, "") and "out of time; 18 steps to go" in done.stdout
-    assert "note: the run had 1 worker, now 1 on 2 ranks" in done.stdout and Run.open("run").load()[1]["step"] == 2
+    assert (done.returncode, done.stderr) == (
+        0,
+        "",
+    ) and "out of time; 18 steps to go" in done.stdout
+    assert (
+        "note: the run had 1 worker, now 1 on 2 ranks" in done.stdout
+        and Run.open("run").load()[1]["step"] == 2
+    )
     assert run_ranks("--resume", "run").returncode == 0
     assert_same_run(Run.open("run"), two_ranks[0], 1e-5)
-    unreadable = {"TROUBLE": "1 1 raise runs.RunError('a stale file')", "WHERE": "Run.metrics"}
+    unreadable = {
+        "TROUBLE": "1 1 raise runs.RunError('a stale file')",
+        "WHERE": "Run.metrics",
+    }
     done = run_ranks("--resume", "run", **unreadable)  # rank 0 decides
-    assert (done.returncode, done.stderr) == (0, "") and done.stdout.count("has finished already (20 steps)") == 1
+    assert (done.returncode, done.stderr) == (0, "") and done.stdout.count(
+        "has finished already (20 steps)"
+    ) == 1
 
 
 def test_time_is_over_for_all_when_it_is_for_one():
-    later = "1 2 time.monotonic = lambda real=time.monotonic: real() + 3600"  # of which all hear in step 3
+    # of which all hear in step 3
+    later = "1 2 time.monotonic = lambda real=time.monotonic: real() + 3600"
     done = run_ranks(*TINY, "--run", "run", "--max-minutes", 50, TROUBLE=later)
-    assert (done.returncode, done.stderr) == (0, "") and Run.open("run").load()[1]["step"] == 3
+    assert (done.returncode, done.stderr) == (0, "") and Run.open("run").load()[1][
+        "step"
+    ] == 3
 
 
 @pytest.mark.parametrize("number, code", [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_to_mpiexec_saves(number, code, two_ranks):
-    with subprocess.Popen(**mpiexec(*TINY, "--run", "run", SLOWLY="1"), stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+    with subprocess.Popen(
+        **mpiexec(*TINY, "--run", "run", SLOWLY="1"),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
         while not process.stdout.readline().startswith("step"):
             assert process.poll() is None
         process.send_signal(number)
         out, _ = process.communicate(timeout=30)
-    if two_ranks[0].environment["mpi"].startswith("MPICH"):  # Open MPI's mpiexec passes the signal on, but listens no more
-        assert process.returncode == code and out.count(f"{signal.Signals(number).name} at step ") == 1
+    if (
+        two_ranks[0].environment["mpi"].startswith("MPICH")
+    ):  # Open MPI's mpiexec passes the signal on, but listens no more
+        assert (
+            process.returncode == code
+            and out.count(f"{signal.Signals(number).name} at step ") == 1
+        )
     assert 10 <= Run.open("run").load()[1]["step"] < STEPS
 
 
 @pytest.mark.parametrize(
     "trouble, where, says",
     [
-        ("1 3 raise ZeroDivisionError('nothing')", "Task.loss", r"ZeroDivisionError: nothing\n\(on rank 1 of 2\)"),
-        ("1 3 raise ZeroDivisionError('nothing')", "Task.after_update", "ZeroDivisionError: nothing"),
-        ("0 3 raise ZeroDivisionError('nothing')", "Task.after_update", "ZeroDivisionError: nothing"),
-        ("1 3 sys.exit(0)", "Task.loss", r"^error: the program called sys.exit\(0\) \(on rank 1 of 2\)$"),
-        ("1 3 sys.exit(0)", "Task.after_update", r"^error: rank 1 of 2 called sys.exit\(0\)$"),
-        ("1 3 os.kill(os.getpid(), signal.SIGKILL)", "Task.after_update", "(?i)killed|signal"),
-        ("0 1 raise runs.RunError('the disk is full')", "Run.save", r"^error: the disk is full \(on rank 0 of 2\)$"),
-        ("0 1 raise runs.RunError('the disk is full')", "Run.log", r"^error: the disk is full \(on rank 0 of 2\)$"),
-        ("1 3 args[1].parameters()[0].data[...] += 1e-6", "Task.after_update", "^error: .* parameters differ at step 20 "),
+        (
+            "1 3 raise ZeroDivisionError('nothing')",
+            "Task.loss",
+            r"ZeroDivisionError: nothing\n\(on rank 1 of 2\)",
+        ),
+        (
+            "1 3 raise ZeroDivisionError('nothing')",
+            "Task.after_update",
+            "ZeroDivisionError: nothing",
+        ),
+        (
+            "0 3 raise ZeroDivisionError('nothing')",
+            "Task.after_update",
+            "ZeroDivisionError: nothing",
+        ),
+        (
+            "1 3 sys.exit(0)",
+            "Task.loss",
+            r"^error: the program called sys.exit\(0\) \(on rank 1 of 2\)$",
+        ),
+        (
+            "1 3 sys.exit(0)",
+            "Task.after_update",
+            r"^error: rank 1 of 2 called sys.exit\(0\)$",
+        ),
+        (
+            "1 3 os.kill(os.getpid(), signal.SIGKILL)",
+            "Task.after_update",
+            "(?i)killed|signal",
+        ),
+        (
+            "0 1 raise runs.RunError('the disk is full')",
+            "Run.save",
+            r"^error: the disk is full \(on rank 0 of 2\)$",
+        ),
+        (
+            "0 1 raise runs.RunError('the disk is full')",
+            "Run.log",
+            r"^error: the disk is full \(on rank 0 of 2\)$",
+        ),
+        (
+            "1 3 args[1].parameters()[0].data[...] += 1e-6",
+            "Task.after_update",
+            "^error: .* parameters differ at step 20 ",
+        ),
     ],
 )
 def test_a_rank_that_dies_takes_all_with_it(trouble, where, says):
-    done = run_ranks(*TINY, "--workers", 1, "--run", "run", TROUBLE=trouble, WHERE=where)
+    done = run_ranks(
+        *TINY, "--workers", 1, "--run", "run", TROUBLE=trouble, WHERE=where
+    )
     told = done.stdout + done.stderr  # MPICH tells of a kill on standard output
-    assert done.returncode != 0 and len(re.findall(says, told, re.M)) >= 1 and told.count("ZeroDivisionError: ") <= 1
+    assert (
+        done.returncode != 0
+        and len(re.findall(says, told, re.M)) >= 1
+        and told.count("ZeroDivisionError: ") <= 1
+    )
 
 
 @pytest.mark.parametrize(
     "words, says",
     [
-        (["nth_farthest", "--sed", "1"], "unknown flag '--sed'; did you mean '--seed'?"),
-        ([*TINY, "--train.batch-size", "3", "--workers", "2"], "2 ranks with --workers 2 each are more than the 3 examples of a batch"),
-        ([*TINY, "--train.batch-size", "1"], "2 ranks are more than the 1 example of a batch"),
+        (
+            ["nth_farthest", "--sed", "1"],
+            "unknown flag '--sed'; did you mean '--seed'?",
+        ),
+        (
+            [*TINY, "--train.batch-size", "3", "--workers", "2"],
+            "2 ranks with --workers 2 each are more than the 3 examples of a batch",
+        ),
+        (
+            [*TINY, "--train.batch-size", "1"],
+            "2 ranks are more than the 1 example of a batch",
+        ),
         ([*TINY, "--run", "."], "exists already"),
-        ([*TINY, "--train.learning-rate", "1e30", "--train.warmup-steps", "0"], "stopped at step"),
-        ([*TINY, ":", "-n", "1", sys.executable, "-m", "mpi4py", "-m", "tinyrmc.train", *TINY[:-1], "6"], "started with different words"),
+        (
+            [*TINY, "--train.learning-rate", "1e30", "--train.warmup-steps", "0"],
+            "stopped at step",
+        ),
+        (
+            [
+                *TINY,
+                ":",
+                "-n",
+                "1",
+                sys.executable,
+                "-m",
+                "mpi4py",
+                "-m",
+                "tinyrmc.train",
+                *TINY[:-1],
+                "6",
+            ],
+            "started with different words",
+        ),
     ],
 )
 def test_what_cannot_be_is_told_once(words, says):
@@ -184,17 +367,33 @@ def test_ranks_that_start_from_different_parameters_write_nothing(resumed, two_r
         shutil.copytree(two_ranks[0].path, "run")
         words = ["--resume", "run"]
     before = {path.name: path.read_bytes() for path in Path("run").glob("*")}
-    done = run_ranks(*words, TROUBLE="1 1 args[0].optimizer.data[-1] += 1", WHERE="Trainer.require_agreement")
+    done = run_ranks(
+        *words,
+        TROUBLE="1 1 args[0].optimizer.data[-1] += 1",
+        WHERE="Trainer.require_agreement",
+    )
     assert done.returncode == 2 and done.stderr.count("\n") == 1
-    assert done.stderr.startswith(f"error: the ranks' parameters differ at step {20 if resumed else 0} ")
-    assert {path.name: path.read_bytes() for path in Path("run").glob("*")} == before and Path("run").exists() == resumed
+    assert done.stderr.startswith(
+        f"error: the ranks' parameters differ at step {20 if resumed else 0} "
+    )
+    assert {
+        path.name: path.read_bytes() for path in Path("run").glob("*")
+    } == before and Path("run").exists() == resumed
 
 
 def test_mpiexec_without_mpi4py_is_refused():
     command = [MPIEXEC, "-n", "2", sys.executable, "-m", "tinyrmc.train", *TINY]
-    done = subprocess.run(command, env=SURROUNDINGS, capture_output=True, text=True, timeout=30)
+    done = subprocess.run(
+        command, env=SURROUNDINGS, capture_output=True, text=True, timeout=30
+    )
     assert done.returncode == 2 and done.stdout == "" and not Path("runs").exists()
-    assert done.stderr.count("error: 2 ranks that do not know each other; mpiexec -n 2 python -m mpi4py -m tinyrmc.train ...") == 1
+    assert (
+        done.stderr.count(
+            "error: 2 ranks that do not know each other; mpiexec -n 2 python -m "
+            "mpi4py -m tinyrmc.train ..."
+        )
+        == 1
+    )
 
 
 def test_the_scaling_benchmark_measures_steps(monkeypatch, capsys):
@@ -206,7 +405,13 @@ def test_the_scaling_benchmark_measures_steps(monkeypatch, capsys):
     rows = scaling.scaling([1, 2], steps=1)
     assert [row["ranks"] for row in rows] == [1, 2] and rows[0]["efficiency"] == 1
     assert all(0 < row["seconds_per_step"] < 10 for row in rows)
-    assert rows[1]["efficiency"] == rows[0]["seconds_per_step"] / rows[1]["seconds_per_step"]
+    assert (
+        rows[1]["efficiency"]
+        == rows[0]["seconds_per_step"] / rows[1]["seconds_per_step"]
+    )
     with pytest.raises(SystemExit) as caught:
         run_main(lambda: scaling.main(["--ranks", "0"]))
-    assert caught.value.code == 2 and capsys.readouterr().err == "error: --steps and --ranks must be at least 1\n"
+    assert (
+        caught.value.code == 2
+        and capsys.readouterr().err == "error: --steps and --ranks must be at least 1\n"
+    )

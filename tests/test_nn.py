@@ -14,7 +14,7 @@ def normal(*shape, seed=0, dtype=np.float64):
     return np.random.default_rng(seed).standard_normal(shape).astype(dtype)
 
 
-# --- starting values and checks -----------------------------------------------------------------------------------------------------------
+# --- starting values and checks -------------------------------------------------------
 
 
 def test_truncated_normal_has_the_moments_of_a_normal_cut_at_two():
@@ -31,7 +31,10 @@ def test_truncated_normal_has_the_moments_of_a_normal_cut_at_two():
 
 
 def test_truncated_normal_follows_its_generator():
-    one, same, other = (nn.truncated_normal(np.random.default_rng(seed), (3, 4), 1.0) for seed in (1, 1, 2))
+    one, same, other = (
+        nn.truncated_normal(np.random.default_rng(seed), (3, 4), 1.0)
+        for seed in (1, 1, 2)
+    )
     np.testing.assert_array_equal(one, same)
     assert not np.array_equal(one, other)
     assert one.dtype == np.float32
@@ -42,29 +45,50 @@ def test_good_sizes_pass(value):
     nn.check_sizes("Thing", width=value)
 
 
-@pytest.mark.parametrize("value", [0, -1, 1.5, True, False, None, "3", np.float64(2)], ids=repr)
+@pytest.mark.parametrize(
+    "value", [0, -1, 1.5, True, False, None, "3", np.float64(2)], ids=repr
+)
 def test_bad_sizes_are_named(value):
     with pytest.raises(ValueError) as error:
         nn.check_sizes("Thing", height=1, width=value)
-    assert str(error.value) == f"Thing: width must be an integer of at least 1, not {value!r}"
+    assert (
+        str(error.value)
+        == f"Thing: width must be an integer of at least 1, not {value!r}"
+    )
 
 
 def test_dtypes_are_checked():
     assert nn.check_dtype("Thing", "float32") == np.float32
     assert nn.check_dtype("Thing", complex) == np.complex128
     for bad in (int, bool, np.uint8):
-        with pytest.raises(TypeError, match=f"Thing: dtype must be floating point .*{np.dtype(bad)}"):
+        with pytest.raises(
+            TypeError, match=f"Thing: dtype must be floating point .*{np.dtype(bad)}"
+        ):
             nn.check_dtype("Thing", bad)
 
 
 def test_free_axes_are_told_apart():
-    for shape, words in (((None, 3), "(B, 3)"), ((None, None, 1), "(B, T, 1)"), ((None, None, 2, 1), "(B, T, 2, 1)")):
+    for shape, words in (
+        ((None, 3), "(B, 3)"),
+        ((None, None, 1), "(B, T, 1)"),
+        ((None, None, 2, 1), "(B, T, 2, 1)"),
+    ):
         with pytest.raises(ValueError) as error:
-            nn.check_array("Thing", "inputs", np.ones(6, np.float32), shape, np.float32, "see input_size")
-        assert str(error.value) == f"Thing expects inputs {words}, got (6,); see input_size"
+            nn.check_array(
+                "Thing",
+                "inputs",
+                np.ones(6, np.float32),
+                shape,
+                np.float32,
+                "see input_size",
+            )
+        assert (
+            str(error.value)
+            == f"Thing expects inputs {words}, got (6,); see input_size"
+        )
 
 
-# --- layers -------------------------------------------------------------------------------------------------------------------------------
+# --- layers ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("relu", [False, True])
@@ -75,11 +99,17 @@ def test_linear(xp, leading, bias, relu):
     if bias:
         layer.bias.data = normal(6, seed=1)
     x = normal(*leading, 5, seed=2)
-    expected = np.einsum("...i,io->...o", x, layer.weight.data) + (layer.bias.data if bias else 0)
+    expected = np.einsum("...i,io->...o", x, layer.weight.data) + (
+        layer.bias.data if bias else 0
+    )
     expected = np.where(expected > 0, expected, 0) if relu else expected
-    assert [name for name, _ in layer.named_parameters()] == (["weight", "bias"] if bias else ["weight"])
+    assert [name for name, _ in layer.named_parameters()] == (
+        ["weight", "bias"] if bias else ["weight"]
+    )
     gradcheck(layer, x, parameters=layer.parameters())
-    np.testing.assert_allclose(to_host(layer.to(xp)(xp.asarray(x)).data), expected, rtol=1e-12, atol=1e-14)
+    np.testing.assert_allclose(
+        to_host(layer.to(xp)(xp.asarray(x)).data), expected, rtol=1e-12, atol=1e-14
+    )
 
 
 def test_linear_starts_as_sonnets():
@@ -94,7 +124,9 @@ def test_layers_share_a_generator_or_repeat_a_seed():
     rng = np.random.default_rng(0)
     first, second = nn.Linear(4, 4, seed=rng), nn.Linear(4, 4, seed=rng)
     assert not np.array_equal(first.weight.data, second.weight.data)
-    np.testing.assert_array_equal(nn.Linear(4, 4, seed=0).weight.data, first.weight.data)
+    np.testing.assert_array_equal(
+        nn.Linear(4, 4, seed=0).weight.data, first.weight.data
+    )
 
 
 @pytest.mark.parametrize("with_residual", [False, True])
@@ -105,25 +137,39 @@ def test_layer_norm_treats_each_row_by_itself(xp, with_residual):
     expected = np.empty_like(x)
     for b, row in np.ndindex(2, 3):
         z = x[b, row] + (residual[b, row] if with_residual else 0)
-        expected[b, row] = (z - z.mean()) / np.sqrt(z.var() + 1e-5) * layer.gain.data + layer.offset.data
+        expected[b, row] = (z - z.mean()) / np.sqrt(
+            z.var() + 1e-5
+        ) * layer.gain.data + layer.offset.data
     arguments = (x, residual) if with_residual else (x,)
     gradcheck(layer, *arguments, parameters=layer.parameters())
-    np.testing.assert_allclose(to_host(layer.to(xp)(*map(xp.asarray, arguments)).data), expected, rtol=1e-12, atol=1e-13)
+    np.testing.assert_allclose(
+        to_host(layer.to(xp)(*map(xp.asarray, arguments)).data),
+        expected,
+        rtol=1e-12,
+        atol=1e-13,
+    )
     assert [name for name, _ in layer.named_parameters()] == ["gain", "offset"]
 
 
 def test_layer_norm_of_a_constant_row_is_its_offset(xp):
     layer, offset = nn.LayerNorm(4).to(xp), normal(4, dtype=np.float32)
     layer.offset.data = xp.asarray(offset)
-    np.testing.assert_allclose(to_host(layer(xp.full((2, 4), 7, np.float32)).data), [offset] * 2, atol=1e-6)
+    np.testing.assert_allclose(
+        to_host(layer(xp.full((2, 4), 7, np.float32)).data), [offset] * 2, atol=1e-6
+    )
 
 
 @pytest.mark.parametrize("activate_final", [False, True])
 def test_mlp(xp, activate_final):
     mlp = nn.MLP(3, [5, 4, 2], activate_final, dtype=np.float64, seed=1)
     assert [(name, p.shape) for name, p in mlp.named_parameters()] == [
-        ("0.weight", (3, 5)), ("0.bias", (5,)), ("1.weight", (5, 4)), ("1.bias", (4,)), ("2.weight", (4, 2)), ("2.bias", (2,)),
-    ]  # fmt: skip
+        ("0.weight", (3, 5)),
+        ("0.bias", (5,)),
+        ("1.weight", (5, 4)),
+        ("1.bias", (4,)),
+        ("2.weight", (4, 2)),
+        ("2.bias", (2,)),
+    ]
     for k, layer in enumerate(mlp.layers):
         layer.bias.data = normal(*layer.bias.shape, seed=k)
     expected = x = normal(8, 3)
@@ -133,7 +179,9 @@ def test_mlp(xp, activate_final):
             expected = expected * (expected > 0)
     assert (expected < 0).any() != activate_final  # the sign shows the last ReLU
     gradcheck(mlp, x, parameters=mlp.parameters())
-    np.testing.assert_allclose(to_host(mlp.to(xp)(xp.asarray(x)).data), expected, rtol=1e-12, atol=1e-14)
+    np.testing.assert_allclose(
+        to_host(mlp.to(xp)(xp.asarray(x)).data), expected, rtol=1e-12, atol=1e-14
+    )
 
 
 def test_mlp_layers_have_weights_of_their_own():
@@ -141,51 +189,84 @@ def test_mlp_layers_have_weights_of_their_own():
     assert not np.array_equal(mlp.layers[0].weight.data, mlp.layers[1].weight.data)
 
 
-@pytest.mark.parametrize("make", [
-    lambda: nn.Linear(0, 3), lambda: nn.Linear(3, -1), lambda: nn.LayerNorm(0), lambda: nn.MLP(3, [4, 0]), lambda: nn.MLP(2.5, [4]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: nn.Linear(0, 3),
+        lambda: nn.Linear(3, -1),
+        lambda: nn.LayerNorm(0),
+        lambda: nn.MLP(3, [4, 0]),
+        lambda: nn.MLP(2.5, [4]),
+    ],
+)
 def test_bad_layers_are_refused(make):
     with pytest.raises(ValueError, match="must be an integer of at least 1, not"):
         make()
 
 
-@pytest.mark.parametrize("make", [lambda: nn.Linear(2, 3, dtype=int), lambda: nn.LayerNorm(3, int), lambda: nn.MLP(2, [3], dtype=int)])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: nn.Linear(2, 3, dtype=int),
+        lambda: nn.LayerNorm(3, int),
+        lambda: nn.MLP(2, [3], dtype=int),
+    ],
+)
 def test_bad_layer_dtypes_are_refused(make):
     with pytest.raises(TypeError, match="dtype must be floating point"):
         make()
 
 
-# --- modules ------------------------------------------------------------------------------------------------------------------------------
+# --- modules --------------------------------------------------------------------------
 
 
 class Nested(nn.Module):
-    """Parameters in every place where they may be, one of them twice, among things that are none."""
+    """Parameters in every place where they may be, one of them twice, among things that
+    are none.
+    """
 
     def __init__(self):
         self.width, self.label, self.none = 3, "text", None
         self.scale = Parameter(np.ones(2, np.float32))
-        self.table = {"up": nn.Linear(2, 3), "list": [Parameter(np.zeros(1, np.float32)), {"deep": nn.LayerNorm(2)}]}
+        self.table = {
+            "up": nn.Linear(2, 3),
+            "list": [Parameter(np.zeros(1, np.float32)), {"deep": nn.LayerNorm(2)}],
+        }
         self.pair = (nn.Linear(3, 1, bias=False), nn.MLP(2, [2]))
         self.constant = Tensor(np.ones(3, np.float32))
         self.tied = self.table["up"].weight
         self.again = self.table["up"]
 
 
-NAMES = ["scale", "table.up.weight", "table.up.bias", "table.list.0", "table.list.1.deep.gain", "table.list.1.deep.offset", "pair.0.weight"]
+NAMES = [
+    "scale",
+    "table.up.weight",
+    "table.up.bias",
+    "table.list.0",
+    "table.list.1.deep.gain",
+    "table.list.1.deep.offset",
+    "pair.0.weight",
+]
 NAMES += ["pair.1.0.weight", "pair.1.0.bias"]
 
 
 def test_names_are_the_paths_in_order_and_tied_parameters_appear_once():
     module = Nested()
     assert [name for name, _ in module.named_parameters()] == NAMES
-    assert len({p.id for p in module.parameters()}) == len(module.parameters()) == len(NAMES)
+    assert (
+        len({p.id for p in module.parameters()})
+        == len(module.parameters())
+        == len(NAMES)
+    )
     assert module.num_parameters == 2 + 6 + 3 + 1 + 2 + 2 + 3 + 4 + 2
 
 
 def test_tied_parameters_collect_both_gradients_and_stay_tied_in_copies(xp):
     module = Nested().to(xp)
     with Tape() as tape:
-        loss = primitives.sum(module.tied) + 2 * primitives.sum(module.table["up"].weight)
+        loss = primitives.sum(module.tied) + 2 * primitives.sum(
+            module.table["up"].weight
+        )
     tape.backward(loss)
     assert module.tied is module.table["up"].weight
     assert module.tied.grad.tolist() == [[3.0] * 3] * 2
@@ -200,8 +281,14 @@ def test_moving_a_module_keeps_its_values_and_comes_back(xp):
     SGD(module.parameters())
     places = [p.offset for p in module.parameters()]
     assert module.to(xp) is module
-    assert {type(p.data) for p in module.parameters()} == {type(p.grad) for p in module.parameters()} == {xp.ndarray}
-    assert [p.offset for p in module.parameters()] == (places if xp is np else [None] * len(NAMES))  # elsewhere no buffer holds them
+    assert (
+        {type(p.data) for p in module.parameters()}
+        == {type(p.grad) for p in module.parameters()}
+        == {xp.ndarray}
+    )
+    assert [p.offset for p in module.parameters()] == (
+        places if xp is np else [None] * len(NAMES)
+    )  # elsewhere no buffer holds them
     module.to(np)
     for name, parameter in module.named_parameters():
         np.testing.assert_array_equal(parameter.data, host[name], strict=True)
@@ -219,7 +306,9 @@ def test_astype_converts_values_and_gradients_and_shares_nothing(xp):
         assert type(q.data) is type(q.grad) is xp.ndarray
         np.testing.assert_array_equal(to_host(q.data), to_host(p.data))
         assert not q.grad.any()  # a copy starts with a clean gradient
-        assert not xp.shares_memory(p.data, q.data) and not xp.shares_memory(p.grad, q.grad)
+        assert not xp.shares_memory(p.data, q.data) and not xp.shares_memory(
+            p.grad, q.grad
+        )
     with pytest.raises(TypeError, match="Nested: dtype must be floating point"):
         module.astype(np.int32)
 
@@ -228,29 +317,56 @@ def test_load_parameters_goes_into_the_memory_that_is_there(xp):
     module, source = Nested().to(xp), {}  # the arrays of a file are on the host
     optimizer = SGD(module.parameters())
     for k, (name, parameter) in enumerate(module.named_parameters()):
-        source[name] = np.full(parameter.shape, k + 1.0)  # float64: converted on the way
+        source[name] = np.full(
+            parameter.shape, k + 1.0
+        )  # float64: converted on the way
     module.load_parameters(source)
     for name, parameter in module.named_parameters():
         np.testing.assert_array_equal(to_host(parameter.data), source[name])
         assert parameter.dtype == np.float32
-    np.testing.assert_array_equal(to_host(optimizer.data), np.concatenate([source[name].ravel() for name in NAMES]))
+    np.testing.assert_array_equal(
+        to_host(optimizer.data),
+        np.concatenate([source[name].ravel() for name in NAMES]),
+    )
 
 
 def broken(change):
-    arrays = {name: np.full(p.shape, 5, np.float32) for name, p in Nested().named_parameters()}
+    arrays = {
+        name: np.full(p.shape, 5, np.float32) for name, p in Nested().named_parameters()
+    }
     change(arrays)
     return arrays
 
 
-@pytest.mark.parametrize(("change", "message"), [
-    (lambda a: a.pop("pair.0.weight"), "parameter 'pair.0.weight' is missing from the arrays"),
-    (lambda a: a.update(extra=np.ones(1)), "parameter 'extra' is unknown to the model"),
-    (lambda a: a.update({"pair.1.0.bias": np.ones(3)}), "parameter 'pair.1.0.bias' has shape (2,), the array (3,)"),
-    (lambda a: a.update({"pair.1.0.bias": np.ones(1)}), "parameter 'pair.1.0.bias' has shape (2,), the array (1,)"),
-    (lambda a: (a.pop("table.list.0"), a.pop("scale")), "parameter 'scale' is missing from the arrays"),  # the first in order
-    (lambda a: a.clear(), "parameter 'scale' is missing from the arrays"),
-])  # fmt: skip
-def test_load_parameters_names_the_first_problem_and_changes_nothing(xp, change, message):
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            lambda a: a.pop("pair.0.weight"),
+            "parameter 'pair.0.weight' is missing from the arrays",
+        ),
+        (
+            lambda a: a.update(extra=np.ones(1)),
+            "parameter 'extra' is unknown to the model",
+        ),
+        (
+            lambda a: a.update({"pair.1.0.bias": np.ones(3)}),
+            "parameter 'pair.1.0.bias' has shape (2,), the array (3,)",
+        ),
+        (
+            lambda a: a.update({"pair.1.0.bias": np.ones(1)}),
+            "parameter 'pair.1.0.bias' has shape (2,), the array (1,)",
+        ),
+        (
+            lambda a: (a.pop("table.list.0"), a.pop("scale")),
+            "parameter 'scale' is missing from the arrays",
+        ),  # the first in order
+        (lambda a: a.clear(), "parameter 'scale' is missing from the arrays"),
+    ],
+)
+def test_load_parameters_names_the_first_problem_and_changes_nothing(
+    xp, change, message
+):
     module = Nested().to(xp)
     before = [p.data.copy() for p in module.parameters()]
     with pytest.raises(ValueError) as error:
@@ -264,6 +380,8 @@ def test_loading_after_recording_forbids_backward(xp):
     layer = nn.Linear(2, 1).to(xp)
     with Tape() as tape:
         loss = primitives.sum(layer(xp.ones((1, 2), np.float32)))
-    layer.load_parameters({name: to_host(p.data) + 1 for name, p in layer.named_parameters()})
+    layer.load_parameters(
+        {name: to_host(p.data) + 1 for name, p in layer.named_parameters()}
+    )
     with pytest.raises(RuntimeError, match="changed after it was recorded"):
         tape.backward(loss)

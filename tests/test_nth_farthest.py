@@ -1,7 +1,8 @@
-"""The task nth_farthest: its examples against a loop that reads only what a network reads, its floors, its ladder and its streams.
+"""The task nth_farthest: its examples against a loop that reads only what a network
+reads, its floors, its ladder and its streams.
 
-The oracle knows nothing of how examples are made. It reads labels, question and vectors back from the inputs, measures every distance in
-plain Python, and answers.
+The oracle knows nothing of how examples are made. It reads labels, question and vectors
+back from the inputs, measures every distance in plain Python, and answers.
 """
 
 import dataclasses
@@ -18,21 +19,32 @@ from tinyrmc.training.trainer import Trainer
 
 nth_farthest = load_task("nth_farthest")
 
-LAYOUTS = st.tuples(st.integers(2, 8), st.integers(1, 16))  # (objects, dimensions) of the task itself
+LAYOUTS = st.tuples(
+    st.integers(2, 8), st.integers(1, 16)
+)  # (objects, dimensions) of the task itself
 
 
 ENDS = st.sampled_from(["nearest", "farthest"])  # from where n counts
 
 
 def drawn(count, objects, dimensions, layout=None, seed=0, count_from="nearest"):
-    return nth_farthest.draw(np.random.default_rng(seed), count, objects, dimensions, layout or (objects, dimensions), count_from)
+    return nth_farthest.draw(
+        np.random.default_rng(seed),
+        count,
+        objects,
+        dimensions,
+        layout or (objects, dimensions),
+        count_from,
+    )
 
 
 def task_of(objects=4, dimensions=4, rungs=(), seed=0, **data):
     """A task with the smallest network that will do."""
     config = dataclasses.replace(
         nth_farthest.QUICK,
-        model=dataclasses.replace(nth_farthest.QUICK.model, mem_slots=2, head_size=2, num_heads=1),
+        model=dataclasses.replace(
+            nth_farthest.QUICK.model, mem_slots=2, head_size=2, num_heads=1
+        ),
         data=nth_farthest.DataConfig(objects, dimensions, rungs, **data),
     )
     return nth_farthest.Task(config)
@@ -46,17 +58,27 @@ def the_one(row):
 
 
 def decoded(example, layout):
-    """(vectors, labels, n, m) of one example's inputs (k, D + 3 N): lists of Python numbers, as a network could read them."""
+    """(vectors, labels, n, m) of one example's inputs (k, D + 3 N): lists of Python
+    numbers, as a network could read them.
+    """
     most, width = layout
     vectors = [[float(value) for value in step[:width]] for step in example]
     labels = [the_one(step[width : width + most]) for step in example]
-    questions = {(the_one(step[width + most : width + 2 * most]), the_one(step[width + 2 * most :])) for step in example}
+    questions = {
+        (
+            the_one(step[width + most : width + 2 * most]),
+            the_one(step[width + 2 * most :]),
+        )
+        for step in example
+    }
     ((n, m),) = questions  # the same at every step
     return vectors, labels, n, m
 
 
 def brute_force(vectors, labels, n, m, count_from):
-    """(label of the nth vector from the one labelled m, counted from the nearest or the farthest, time step of m), by explicit loops."""
+    """(label of the nth vector from the one labelled m, counted from the nearest or the
+    farthest, time step of m), by explicit loops.
+    """
     reference = labels.index(m)
     distances = []
     for vector, label in zip(vectors, labels, strict=True):
@@ -75,15 +97,23 @@ def test_every_answer_is_that_of_the_loop(layout, data, seed, count_from):
     for k, example in enumerate(batch["inputs"]):
         vectors, labels, n, m = decoded(example, layout)
         answer, reference = brute_force(vectors, labels, n, m, count_from)
-        assert (batch["target"][k], batch["reference"][k], batch["is_self"][k]) == (answer, reference, answer == m)
+        assert (batch["target"][k], batch["reference"][k], batch["is_self"][k]) == (
+            answer,
+            reference,
+            answer == m,
+        )
         assert (n == (0 if count_from == "nearest" else objects - 1)) == (answer == m)
 
 
 def test_a_task_counts_from_where_it_is_told():
-    """The released generator asks for m itself with n = 0; counted from the farthest it is the last."""
+    """The released generator asks for m itself with n = 0; counted from the farthest it
+    is the last.
+    """
     for count_from, n in (("nearest", 0), ("farthest", 3)):
         batch = task_of(count_from=count_from).draw(np.random.default_rng(0), 100)
-        assert ((batch["inputs"][:, 0, 4 + 4 + n] == 1) == batch["is_self"]).all() and batch["is_self"].any()
+        assert (
+            (batch["inputs"][:, 0, 4 + 4 + n] == 1) == batch["is_self"]
+        ).all() and batch["is_self"].any()
 
 
 @given(LAYOUTS, st.data(), st.integers(0, 2**32))
@@ -91,7 +121,11 @@ def test_an_easier_rung_has_the_layout_of_the_task(layout, data, seed):
     objects = data.draw(st.integers(2, layout[0]), label="objects")
     dimensions = data.draw(st.integers(1, layout[1]), label="dimensions")
     inputs = drawn(7, objects, dimensions, layout, seed)["inputs"]
-    assert inputs.dtype == np.float32 and inputs.shape == (7, objects, layout[1] + 3 * layout[0])
+    assert inputs.dtype == np.float32 and inputs.shape == (
+        7,
+        objects,
+        layout[1] + 3 * layout[0],
+    )
     x = inputs[..., : layout[1]]
     assert not x[..., dimensions:].any()
     assert np.all(x[..., :dimensions] != 0) and np.abs(x).max() <= 1
@@ -103,25 +137,42 @@ def test_an_easier_rung_has_the_layout_of_the_task(layout, data, seed):
 def test_labels_questions_and_vectors_are_uniform_and_independent():
     layout, count = (5, 3), 30_000
     batch = drawn(count, 3, 2, layout)
-    labels, ranks, asked = (batch["inputs"][..., 3 + 5 * k : 8 + 5 * k].argmax(-1) for k in range(3))
+    labels, ranks, asked = (
+        batch["inputs"][..., 3 + 5 * k : 8 + 5 * k].argmax(-1) for k in range(3)
+    )
     five_sigma = 5 * np.sqrt(0.25 / count)
     for step in range(3):
-        for label in range(5):  # all of the task's labels, though three objects need only three
+        for label in range(
+            5
+        ):  # all of the task's labels, though three objects need only three
             assert abs(np.mean(labels[:, step] == label) - 1 / 5) < five_sigma
         assert abs(np.mean(batch["reference"] == step) - 1 / 3) < five_sigma
         assert abs(np.mean(ranks[:, 0] == step) - 1 / 3) < five_sigma
         for rank in range(3):
-            assert abs(np.mean((batch["reference"] == step) & (ranks[:, 0] == rank)) - 1 / 9) < five_sigma
+            assert (
+                abs(
+                    np.mean((batch["reference"] == step) & (ranks[:, 0] == rank))
+                    - 1 / 9
+                )
+                < five_sigma
+            )
     for label in range(5):
         assert abs(np.mean(asked[:, 0] == label) - 1 / 5) < five_sigma
         assert abs(np.mean(batch["target"] == label) - 1 / 5) < five_sigma
-    x = batch["inputs"][..., :2].astype(np.float64).reshape(count, -1)  # (count, 3 objects x 2 dimensions)
+    x = (
+        batch["inputs"][..., :2].astype(np.float64).reshape(count, -1)
+    )  # (count, 3 objects x 2 dimensions)
     assert np.abs(x.mean(0)).max() < 5 * np.sqrt(1 / 3 / count)
-    assert np.abs(np.cov(x, rowvar=False) - np.eye(6) / 3).max() < 5 / 3 / np.sqrt(count)
-    assert all(np.abs(np.corrcoef(x[:, i], labels[:, 0])[0, 1]) < 5 / np.sqrt(count) for i in range(6))
+    assert np.abs(np.cov(x, rowvar=False) - np.eye(6) / 3).max() < 5 / 3 / np.sqrt(
+        count
+    )
+    assert all(
+        np.abs(np.corrcoef(x[:, i], labels[:, 0])[0, 1]) < 5 / np.sqrt(count)
+        for i in range(6)
+    )
 
 
-# --- The floors ---------------------------------------------------------------------------------------------------------------------------
+# --- The floors -----------------------------------------------------------------------
 
 
 @given(LAYOUTS, st.integers(0, 2**32), ENDS)
@@ -130,9 +181,16 @@ def test_the_own_norm_answer_is_that_of_the_loop(layout, seed, count_from):
     answers = nth_farthest.own_norm_answer(inputs, layout, count_from)
     for example, answer in zip(inputs, answers, strict=True):
         vectors, labels, n, m = decoded(example, layout)
-        others = [(sum(value**2 for value in vector), label) for vector, label in zip(vectors, labels, strict=True) if label != m]
+        others = [
+            (sum(value**2 for value in vector), label)
+            for vector, label in zip(vectors, labels, strict=True)
+            if label != m
+        ]
         nearest_first = [m, *(label for _, label in sorted(others))]
-        assert answer == (nearest_first if count_from == "nearest" else nearest_first[::-1])[n]
+        assert (
+            answer
+            == (nearest_first if count_from == "nearest" else nearest_first[::-1])[n]
+        )
 
 
 @pytest.mark.parametrize("layout, own_norm", [((4, 4), 0.594), ((8, 16), 0.31)])
@@ -144,11 +202,14 @@ def test_the_floors(layout, own_norm):
     assert abs(right.mean() - own_norm) < 0.005 + 4 * sigma
     assert right[batch["is_self"]].all()
 
-    # Whoever answers m to the self query and guesses among the others else: 1/N + (N - 1)/N * 1/(N - 1).
+    # Whoever answers m to the self query and guesses among the others else: 1/N + (N - 1)/N *
+    # 1/(N - 1).
     labels = batch["inputs"][..., layout[1] : layout[1] + n].argmax(-1)
     m = batch["inputs"][:, 0, -n:].argmax(-1)
     others = np.stack([row[row != label] for row, label in zip(labels, m, strict=True)])
-    guess = others[np.arange(count), np.random.default_rng(2).integers(n - 1, size=count)]
+    guess = others[
+        np.arange(count), np.random.default_rng(2).integers(n - 1, size=count)
+    ]
     right_by_guess = np.where(batch["is_self"], m, guess) == batch["target"]
     assert abs(right_by_guess.mean() - 2 / n) < 4 * sigma
     assert abs(right_by_guess[~batch["is_self"]].mean() - 1 / (n - 1)) < 5 * sigma
@@ -157,11 +218,17 @@ def test_the_floors(layout, own_norm):
     assert shown["test_accuracy"]["only the self query"] == 2 / n
     assert shown["test_accuracy_without_self"]["only the self query"] == 1 / (n - 1)
     assert abs(shown["test_accuracy"]["ranking by own norm"] - right.mean()) < 6 * sigma
-    assert abs(shown["test_accuracy_without_self"]["ranking by own norm"] - right[~batch["is_self"]].mean()) < 6 * sigma
+    assert (
+        abs(
+            shown["test_accuracy_without_self"]["ranking by own norm"]
+            - right[~batch["is_self"]].mean()
+        )
+        < 6 * sigma
+    )
     assert ("paper (RMC)" in shown["test_accuracy"]) == (layout == (8, 16))
 
 
-# --- The stream ---------------------------------------------------------------------------------------------------------------------------
+# --- The stream -----------------------------------------------------------------------
 
 
 def assert_same_batch(one, other):
@@ -177,8 +244,12 @@ def test_a_batch_is_the_same_in_whatever_parts_it_is_drawn(size, data):
     task.rung = 1
     stream = task.stream(None, seed=5)
     step = data.draw(st.integers(0, 10**6), label="step")
-    cuts = sorted(data.draw(st.sets(st.integers(0, size), max_size=5), label="cuts") | {0, size})
-    parts = [stream.batch(step, start, stop) for start, stop in itertools.pairwise(cuts)]
+    cuts = sorted(
+        data.draw(st.sets(st.integers(0, size), max_size=5), label="cuts") | {0, size}
+    )
+    parts = [
+        stream.batch(step, start, stop) for start, stop in itertools.pairwise(cuts)
+    ]
     joined = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
     whole = task.stream(None, seed=5).batch(step, 0, size)
     assert all(len(array) == size for array in whole.values())
@@ -188,9 +259,16 @@ def test_a_batch_is_the_same_in_whatever_parts_it_is_drawn(size, data):
 def test_steps_seeds_and_blocks_differ():
     task = task_of()
     first = task.stream(None, 1).batch(0, 0, 200)["inputs"]
-    assert len(np.unique(first[:, 0, :4], axis=0)) == 200  # blocks of 64 that repeat would show here
-    others = [task.stream(None, seed).batch(step, 0, 200)["inputs"] for seed, step in ((1, 1), (2, 0), (0, 1))]
-    assert not any(np.isin(first[..., :4], other[..., :4]).mean() > 0.01 for other in others)
+    assert (
+        len(np.unique(first[:, 0, :4], axis=0)) == 200
+    )  # blocks of 64 that repeat would show here
+    others = [
+        task.stream(None, seed).batch(step, 0, 200)["inputs"]
+        for seed, step in ((1, 1), (2, 0), (0, 1))
+    ]
+    assert not any(
+        np.isin(first[..., :4], other[..., :4]).mean() > 0.01 for other in others
+    )
 
 
 def held_out(trainer):
@@ -206,24 +284,44 @@ def test_runs_of_different_seeds_are_tested_on_the_same_examples():
     held = [held_out(Trainer(task_of(3, 2, ((3, 1),)), seed)) for seed in (0, 1)]
     np.testing.assert_array_equal(*held)
     task = task_of(3, 2, ((3, 1),))
-    np.testing.assert_array_equal(held[0], Samples(task.draw, HELD_OUT_SEED).batch(0, 0, 200)["inputs"])
+    np.testing.assert_array_equal(
+        held[0], Samples(task.draw, HELD_OUT_SEED).batch(0, 0, 200)["inputs"]
+    )
     assert held[0][..., :2].all()  # of the task itself, not of the rung a run begins on
     assert nth_farthest.Task.test_examples >= 10_000
-    assert not any(np.isin(held[0][..., :2], Trainer(task, seed).stream.batch(0, 0, 200)["inputs"][..., :2]).any() for seed in (0, 1))
+    assert not any(
+        np.isin(
+            held[0][..., :2],
+            Trainer(task, seed).stream.batch(0, 0, 200)["inputs"][..., :2],
+        ).any()
+        for seed in (0, 1)
+    )
 
 
-# --- The ladder ---------------------------------------------------------------------------------------------------------------------------
+# --- The ladder -----------------------------------------------------------------------
 
 
 def test_a_rung_is_passed_by_the_way_covered_from_floor_to_perfect():
     task = task_of(4, 2, ((3, 1), (3, 2)), passing=0.4)
     passing = 2 / 3 + 0.4 / 3
-    assert task.observe(100, {"accuracy": passing - 1e-9}) == {"rung": "3x1"} and task.state() == {"rung": 0}
-    assert task.observe(200, {"accuracy": float("nan")}) == {"rung": "3x1"} and task.rung == 0  # only rehearsed since the last line
-    assert task.observe(300, {"accuracy": passing + 1e-9}) == {"rung": "3x1"}  # the line tells of the rung it was measured on
-    assert task.observe(400, {"accuracy": passing - 1e-9}) == {"rung": "3x2"} and task.rung == 1
+    assert task.observe(100, {"accuracy": passing - 1e-9}) == {
+        "rung": "3x1"
+    } and task.state() == {"rung": 0}
+    assert (
+        task.observe(200, {"accuracy": float("nan")}) == {"rung": "3x1"}
+        and task.rung == 0
+    )  # only rehearsed since the last line
+    assert task.observe(300, {"accuracy": passing + 1e-9}) == {
+        "rung": "3x1"
+    }  # the line tells of the rung it was measured on
+    assert (
+        task.observe(400, {"accuracy": passing - 1e-9}) == {"rung": "3x2"}
+        and task.rung == 1
+    )
     assert task.observe(500, {"accuracy": 1.0}) == {"rung": "3x2"} and task.rung == 2
-    assert task.observe(600, {"accuracy": 1.0}) == {"rung": "4x2"} and task.rung == 2  # there is no further one
+    assert (
+        task.observe(600, {"accuracy": 1.0}) == {"rung": "4x2"} and task.rung == 2
+    )  # there is no further one
 
 
 def test_a_rung_of_two_objects_can_be_passed():
@@ -242,7 +340,10 @@ def test_one_step_in_four_goes_back_to_an_earlier_rung():
     seen = {rung: 0 for rung in task.rungs}
     for step in range(steps):
         batch = stream.batch(step, 0, 1)
-        rung = (batch["inputs"].shape[1], int(np.count_nonzero(batch["inputs"][0, 0, :3])))
+        rung = (
+            batch["inputs"].shape[1],
+            int(np.count_nonzero(batch["inputs"][0, 0, :3])),
+        )
         seen[rung] += 1
         assert batch["current"].all() == (rung == (4, 2))
     five_sigma = 5 * np.sqrt(0.25 * 0.75 / steps)
@@ -255,7 +356,9 @@ def test_one_step_in_four_goes_back_to_an_earlier_rung():
 def test_there_may_be_nothing_to_go_back_to(rung, rehearsal):
     task = task_of(3, 2, ((3, 1),), rehearsal=rehearsal)
     task.rung = rung
-    assert all(task.stream(None, 0).batch(step, 0, 1)["current"].all() for step in range(50))
+    assert all(
+        task.stream(None, 0).batch(step, 0, 1)["current"].all() for step in range(50)
+    )
 
 
 def test_rehearsed_examples_train_but_do_not_count_as_accuracy():
@@ -265,7 +368,10 @@ def test_rehearsed_examples_train_but_do_not_count_as_accuracy():
     batch = task.draw(np.random.default_rng(0), 10, 0)
     loss, count, metrics, _ = task.loss(model, batch, None)
     assert count == 10 and np.isfinite(loss.data)
-    assert [metrics[name][1] for name in ("accuracy", "accuracy_without_self")] == [0, 0]
+    assert [metrics[name][1] for name in ("accuracy", "accuracy_without_self")] == [
+        0,
+        0,
+    ]
 
 
 def test_the_metrics_are_what_they_say():
@@ -275,7 +381,9 @@ def test_the_metrics_are_what_they_say():
     loss, count, metrics, carry = task.loss(model, batch, None)
     logits = model(batch["inputs"]).data.astype(np.float64)
     right = others = total = 0
-    for row, target, is_self in zip(logits, batch["target"], batch["is_self"], strict=True):
+    for row, target, is_self in zip(
+        logits, batch["target"], batch["is_self"], strict=True
+    ):
         total -= row[target] - np.log(sum(np.exp(value) for value in row))
         right += max(range(3), key=row.__getitem__) == target
         others += (max(range(3), key=row.__getitem__) == target) and not is_self
@@ -302,13 +410,28 @@ def test_impossible_ladders_are_refused(values, says):
 
 
 def test_the_network_is_the_paper_s():
-    """Section 4.1 and appendix A.1: four layers of 256 ReLU units on the core's last output, then the logits."""
+    """Section 4.1 and appendix A.1: four layers of 256 ReLU units on the core's last
+    output, then the logits.
+    """
     for preset, (_, config) in nth_farthest.Task.presets.items():
-        small = dataclasses.replace(config, model=dataclasses.replace(config.model, mem_slots=2, head_size=2, num_heads=1))
+        small = dataclasses.replace(
+            config,
+            model=dataclasses.replace(
+                config.model, mem_slots=2, head_size=2, num_heads=1
+            ),
+        )
         model = nth_farthest.Task(small).build(np.random.SeedSequence(0))
         n, d = config.data.objects, config.data.dimensions
-        shapes = [p.shape for name, p in model.named_parameters() if name.startswith("head.")]
-        assert shapes == [(model.core.output_size, 256), (256,), *[(256, 256), (256,)] * 3, (256, n), (n,)], preset
+        shapes = [
+            p.shape for name, p in model.named_parameters() if name.startswith("head.")
+        ]
+        assert shapes == [
+            (model.core.output_size, 256),
+            (256,),
+            *[(256, 256), (256,)] * 3,
+            (256, n),
+            (n,),
+        ], preset
         assert model(np.zeros((3, n, d + 3 * n), np.float32)).shape == (3, n)
     paper = nth_farthest.PAPER
     assert (paper.data.objects, paper.data.dimensions, paper.data.rungs) == (8, 16, ())

@@ -1,4 +1,6 @@
-"""Optimizers against the textbook, one number at a time; flat buffers, bad gradients, resuming, schedules."""
+"""Optimizers against the textbook, one number at a time; flat buffers, bad gradients,
+resuming, schedules.
+"""
 
 import math
 
@@ -21,13 +23,24 @@ ALL = [
 
 def parameters(xp, dtype=np.float64, seed=0):
     rng = np.random.default_rng(seed)
-    return [Parameter(xp.asarray(rng.standard_normal(shape).astype(dtype))) for shape in SHAPES]
+    return [
+        Parameter(xp.asarray(rng.standard_normal(shape).astype(dtype)))
+        for shape in SHAPES
+    ]
 
 
 def gradients(steps, seed=1):
-    """One list of arrays a step; their size varies over decades, and some numbers have no gradient at times."""
+    """One list of arrays a step; their size varies over decades, and some numbers have
+    no gradient at times.
+    """
     rng = np.random.default_rng(seed)
-    return [[rng.standard_normal(s) * 10 ** rng.uniform(-3, 1) * (rng.random(s) < 0.8) for s in SHAPES] for _ in range(steps)]
+    return [
+        [
+            rng.standard_normal(s) * 10 ** rng.uniform(-3, 1) * (rng.random(s) < 0.8)
+            for s in SHAPES
+        ]
+        for _ in range(steps)
+    ]
 
 
 def put(params, arrays):
@@ -42,7 +55,10 @@ def flat(arrays):
 
 def snapshot(optimizer):
     """The optimizer's data and state, as copies on the host."""
-    return {name: np.array(to_host(value)) for name, value in {"data": optimizer.data, **optimizer.state()}.items()}
+    return {
+        name: np.array(to_host(value))
+        for name, value in {"data": optimizer.data, **optimizer.state()}.items()
+    }
 
 
 def assert_same_values(one, two):
@@ -54,10 +70,13 @@ def assert_same_values(one, two):
 def assert_same_bits(one, two):
     assert one.keys() == two.keys()
     for name in one:
-        assert one[name].dtype == two[name].dtype and one[name].tobytes() == two[name].tobytes(), name
+        assert (
+            one[name].dtype == two[name].dtype
+            and one[name].tobytes() == two[name].tobytes()
+        ), name
 
 
-# --- the textbook -------------------------------------------------------------------------------------------------------------------------
+# --- the textbook ---------------------------------------------------------------------
 
 
 def textbook_sgd(w, grads, rates, momentum=0.0):
@@ -85,26 +104,44 @@ def textbook_adam(w, grads, rates, beta1=0.9, beta2=0.999, epsilon=1e-8):
     return w
 
 
-@pytest.mark.parametrize(("dtype", "tolerance"), [(np.float64, 1e-12), (np.float32, 2e-5)])
-@pytest.mark.parametrize(("make", "textbook", "constants"), [
-    (SGD, textbook_sgd, {}),
-    (SGD, textbook_sgd, {"momentum": 0.9}),
-    (RMSProp, textbook_rmsprop, {}),
-    (RMSProp, textbook_rmsprop, {"decay": 0.99, "epsilon": 1e-3}),
-    (Adam, textbook_adam, {}),
-    (Adam, textbook_adam, {"beta1": 0.5, "beta2": 0.9, "epsilon": 1e-2}),
-])  # fmt: skip
-def test_twenty_steps_equal_the_textbook(xp, make, textbook, constants, dtype, tolerance):
-    params, grads, rates = parameters(xp, dtype), gradients(20), [0.01 * (1 + k % 3) for k in range(20)]
+@pytest.mark.parametrize(
+    ("dtype", "tolerance"), [(np.float64, 1e-12), (np.float32, 2e-5)]
+)
+@pytest.mark.parametrize(
+    ("make", "textbook", "constants"),
+    [
+        (SGD, textbook_sgd, {}),
+        (SGD, textbook_sgd, {"momentum": 0.9}),
+        (RMSProp, textbook_rmsprop, {}),
+        (RMSProp, textbook_rmsprop, {"decay": 0.99, "epsilon": 1e-3}),
+        (Adam, textbook_adam, {}),
+        (Adam, textbook_adam, {"beta1": 0.5, "beta2": 0.9, "epsilon": 1e-2}),
+    ],
+)
+def test_twenty_steps_equal_the_textbook(
+    xp, make, textbook, constants, dtype, tolerance
+):
+    params, grads, rates = (
+        parameters(xp, dtype),
+        gradients(20),
+        [0.01 * (1 + k % 3) for k in range(20)],
+    )
     start = flat([p.data for p in params]).astype(np.float64)
     optimizer = make(params, 123.0, **constants)
     for arrays, rate in zip(grads, rates, strict=True):
         put(params, arrays)
         optimizer.step(rate)
     columns = np.stack([flat(arrays) for arrays in grads], axis=1).tolist()
-    expected = [textbook(w, column, rates, **constants) for w, column in zip(start.tolist(), columns, strict=True)]
-    np.testing.assert_allclose(flat([p.data for p in params]), expected, rtol=tolerance, atol=tolerance)
-    assert {p.dtype for p in params} == {p.grad.dtype for p in params} == {np.dtype(dtype)}
+    expected = [
+        textbook(w, column, rates, **constants)
+        for w, column in zip(start.tolist(), columns, strict=True)
+    ]
+    np.testing.assert_allclose(
+        flat([p.data for p in params]), expected, rtol=tolerance, atol=tolerance
+    )
+    assert (
+        {p.dtype for p in params} == {p.grad.dtype for p in params} == {np.dtype(dtype)}
+    )
     assert optimizer.updates == 20
 
 
@@ -113,7 +150,11 @@ def test_adams_first_step_keeps_its_digits_in_float32(xp):
     optimizer, g = Adam([parameter]), np.array([1e-6, -0.3, 2.0, 1e3, 0.0])
     parameter.grad[...] = xp.asarray(g.astype(np.float32))
     optimizer.step(1.0)
-    np.testing.assert_allclose(to_host(parameter.data), [textbook_adam(0.0, [x], [1.0]) for x in g.astype(np.float32).tolist()], rtol=1e-6)
+    np.testing.assert_allclose(
+        to_host(parameter.data),
+        [textbook_adam(0.0, [x], [1.0]) for x in g.astype(np.float32).tolist()],
+        rtol=1e-6,
+    )
 
 
 def test_adam_without_momentum(xp):
@@ -121,7 +162,9 @@ def test_adam_without_momentum(xp):
     optimizer = Adam([parameter], beta1=0.0, beta2=0.0)
     parameter.grad[...] = 2.0
     optimizer.step(0.25)
-    np.testing.assert_allclose(to_host(parameter.data), [0.75], rtol=1e-8)  # the sign of the gradient, times the rate
+    np.testing.assert_allclose(
+        to_host(parameter.data), [0.75], rtol=1e-8
+    )  # the sign of the gradient, times the rate
 
 
 @pytest.mark.parametrize("make", ALL)
@@ -138,7 +181,7 @@ def test_a_step_uses_the_optimizers_own_rate_unless_given_another(xp, make):
     np.testing.assert_allclose(results[2] - start, 2 * (results[0] - start), rtol=1e-9)
 
 
-# --- flat buffers -------------------------------------------------------------------------------------------------------------------------
+# --- flat buffers ---------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("make", ALL)
@@ -147,11 +190,16 @@ def test_data_and_gradients_are_views_of_one_buffer_each(xp, make):
     before = [p.data.copy() for p in params]
     optimizer, start = make(params), 0
     for parameter, data in zip(params, before, strict=True):
-        np.testing.assert_array_equal(to_host(parameter.data), to_host(data))  # the move kept the values
+        np.testing.assert_array_equal(
+            to_host(parameter.data), to_host(data)
+        )  # the move kept the values
         assert parameter.data.shape == parameter.grad.shape == data.shape
         assert parameter.offset == start
         place = slice(start, start + data.size)
-        for view, whole in [(parameter.data, optimizer.data), (parameter.grad, optimizer.gradient)]:
+        for view, whole in [
+            (parameter.data, optimizer.data),
+            (parameter.grad, optimizer.gradient),
+        ]:
             assert xp.shares_memory(view, whole[place])
         optimizer.gradient[place] = start + 1
         assert (parameter.grad == start + 1).all()
@@ -164,7 +212,9 @@ def test_data_and_gradients_are_views_of_one_buffer_each(xp, make):
     buffer = optimizer.data
     put(params, gradients(1)[0])
     optimizer.step()
-    assert optimizer.data is buffer and all(xp.shares_memory(p.data, buffer) for p in params)  # updated in place
+    assert optimizer.data is buffer and all(
+        xp.shares_memory(p.data, buffer) for p in params
+    )  # updated in place
     assert optimizer.data[:6].any()
 
 
@@ -174,7 +224,11 @@ def test_backward_writes_into_the_flat_gradient_or_another_one(xp):
 
     def record():
         with Tape() as tape:
-            loss = primitives.sum(params[0] * 2.0) + params[1] * 3.0 + primitives.sum(params[2] * params[2])
+            loss = (
+                primitives.sum(params[0] * 2.0)
+                + params[1] * 3.0
+                + primitives.sum(params[2] * params[2])
+            )
         return tape, loss
 
     expected = flat([np.full((2, 3), 2), 3, 2 * params[2].data])
@@ -200,26 +254,39 @@ def test_buffers_can_be_allocated_elsewhere(xp):
 
     params = parameters(xp, np.float32)
     optimizer = Adam(params, allocate=allocate)
-    assert optimizer.data is made[0] and optimizer.gradient is made[1] and len(made) == 2
-    assert all(xp.shares_memory(p.data, made[0]) and xp.shares_memory(p.grad, made[1]) for p in params)
+    assert (
+        optimizer.data is made[0] and optimizer.gradient is made[1] and len(made) == 2
+    )
+    assert all(
+        xp.shares_memory(p.data, made[0]) and xp.shares_memory(p.grad, made[1])
+        for p in params
+    )
 
 
-# --- scale and clip -----------------------------------------------------------------------------------------------------------------------
+# --- scale and clip -------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("scale", [1.0, 0.125, 4.0])
-@pytest.mark.parametrize("ratio", [0.5, 2.0, None])  # max_norm as a fraction of the norm
+@pytest.mark.parametrize(
+    "ratio", [0.5, 2.0, None]
+)  # max_norm as a fraction of the norm
 def test_scale_then_clip_by_the_global_norm(xp, scale, ratio):
     params, arrays = parameters(xp), gradients(1)[0]
     start, g = flat([p.data for p in params]), scale * flat(arrays)
     norm = math.sqrt(sum(x * x for x in g.tolist()))
     optimizer = SGD(params, 0.5)
     put(params, arrays)
-    returned, finite = optimizer.step(max_norm=None if ratio is None else ratio * norm, scale=scale)
-    assert float(returned) == pytest.approx(norm, rel=1e-12)  # after scaling, before clipping
+    returned, finite = optimizer.step(
+        max_norm=None if ratio is None else ratio * norm, scale=scale
+    )
+    assert float(returned) == pytest.approx(
+        norm, rel=1e-12
+    )  # after scaling, before clipping
     assert bool(finite)
     shrink = ratio if ratio == 0.5 else 1.0
-    np.testing.assert_allclose(start - to_host(optimizer.data), 0.5 * shrink * g, rtol=1e-9, atol=1e-15)
+    np.testing.assert_allclose(
+        start - to_host(optimizer.data), 0.5 * shrink * g, rtol=1e-9, atol=1e-15
+    )
 
 
 @pytest.mark.parametrize("bad", [0.0, -1.0, float("inf"), float("nan")])
@@ -227,20 +294,36 @@ def test_bad_rates_and_norms_are_refused(xp, bad):
     with pytest.raises(ValueError, match="learning_rate must be positive and finite"):
         Adam([Parameter(xp.ones(2))], learning_rate=bad)
     optimizer = Adam([Parameter(xp.ones(2))])
-    with pytest.raises(ValueError, match="max_norm must be positive and finite, or None"):
+    with pytest.raises(
+        ValueError, match="max_norm must be positive and finite, or None"
+    ):
         optimizer.step(max_norm=bad)
     if bad != 0:  # where a schedule may end
-        with pytest.raises(ValueError, match=f"learning_rate must be finite and not negative, not {bad!r}"):
+        with pytest.raises(
+            ValueError,
+            match=f"learning_rate must be finite and not negative, not {bad!r}",
+        ):
             optimizer.step(bad)
     assert optimizer.updates == 0 and optimizer.data.tolist() == [1.0, 1.0]
 
 
-@pytest.mark.parametrize(("make", "name", "bad", "wanted"), [
-    *((Adam, name, bad, r"in \[0, 1\)") for name in ("beta1", "beta2") for bad in (1, 1.5, -0.1, math.nan)),
-    *((SGD, "momentum", bad, r"in \[0, 1\)") for bad in (5, 1, -0.9)),
-    *((RMSProp, "decay", bad, r"in \[0, 1\)") for bad in (1, -1)),
-    *((make, "epsilon", bad, "positive and finite") for make in (Adam, RMSProp) for bad in (0, -1e-8, math.inf)),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("make", "name", "bad", "wanted"),
+    [
+        *(
+            (Adam, name, bad, r"in \[0, 1\)")
+            for name in ("beta1", "beta2")
+            for bad in (1, 1.5, -0.1, math.nan)
+        ),
+        *((SGD, "momentum", bad, r"in \[0, 1\)") for bad in (5, 1, -0.9)),
+        *((RMSProp, "decay", bad, r"in \[0, 1\)") for bad in (1, -1)),
+        *(
+            (make, "epsilon", bad, "positive and finite")
+            for make in (Adam, RMSProp)
+            for bad in (0, -1e-8, math.inf)
+        ),
+    ],
+)
 def test_bad_constants_are_named_before_anything_moves(make, name, bad, wanted):
     parameter = Parameter(np.ones(2))
     with pytest.raises(ValueError, match=f"^{name} must be {wanted}, not {bad!r}$"):
@@ -275,18 +358,32 @@ def test_clipping_a_zero_gradient_is_harmless(xp):
     assert xp.array_equal(optimizer.data, start)
 
 
-# --- steps that are not taken -------------------------------------------------------------------------------------------------------------
+# --- steps that are not taken ---------------------------------------------------------
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.parametrize("max_norm", [None, 1.0])
-@pytest.mark.parametrize(("dtype", "bad"), [
-    *((dtype, bad) for dtype in (np.float32, np.float64) for bad in (np.nan, np.inf, -np.inf, "not valid")),
-    (np.float32, 1e30), (np.float64, 1e200),  # finite, but their squares are not
-], ids=lambda v: getattr(v, "__name__", str(v)))  # fmt: skip
+@pytest.mark.parametrize(
+    ("dtype", "bad"),
+    [
+        *(
+            (dtype, bad)
+            for dtype in (np.float32, np.float64)
+            for bad in (np.nan, np.inf, -np.inf, "not valid")
+        ),
+        (np.float32, 1e30),
+        (np.float64, 1e200),  # finite, but their squares are not
+    ],
+    ids=lambda v: getattr(v, "__name__", str(v)),
+)
 @pytest.mark.parametrize("make", ALL)
-def test_a_bad_gradient_changes_nothing_and_leaves_no_trace(xp, make, dtype, bad, max_norm):
-    """Two runs, one with bad steps strewn in: equal at the end, to the last digit. The first step is bad too."""
+def test_a_bad_gradient_changes_nothing_and_leaves_no_trace(
+    xp, make, dtype, bad, max_norm
+):
+    """Two runs, one with bad steps strewn in: equal at the end, to the last digit.
+
+    The first step is bad too.
+    """
     runs = []
     for disturbed in (False, True):
         params = parameters(xp, dtype)
@@ -297,7 +394,9 @@ def test_a_bad_gradient_changes_nothing_and_leaves_no_trace(xp, make, dtype, bad
                 put(params, arrays)
                 if bad != "not valid":
                     params[2].grad[1] = bad
-                norm, finite = optimizer.step(max_norm=max_norm, valid=bad != "not valid")
+                norm, finite = optimizer.step(
+                    max_norm=max_norm, valid=bad != "not valid"
+                )
                 assert not bool(finite)
                 assert bool(xp.isfinite(norm)) == (bad == "not valid")
                 assert_same_values(snapshot(optimizer), before)
@@ -317,7 +416,7 @@ def test_flag_and_norm_are_arrays_of_the_backend_without_axes(xp):
     assert norm.dtype == np.float32 and finite.dtype == np.bool_
 
 
-# --- resuming -----------------------------------------------------------------------------------------------------------------------------
+# --- resuming -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -342,33 +441,51 @@ def test_state_and_load_state_continue_bit_for_bit(xp, make, dtype):
     resumed.data[...] = xp.asarray(saved.pop("data"))
     given = {name: xp.array(value) for name, value in saved.items()}
     resumed.load_state(given)
-    assert_same_bits({name: to_host(value) for name, value in resumed.state().items()}, saved)
-    assert not any(xp.shares_memory(value, given[name]) for name, value in resumed.state().items())
+    assert_same_bits(
+        {name: to_host(value) for name, value in resumed.state().items()}, saved
+    )
+    assert not any(
+        xp.shares_memory(value, given[name]) for name, value in resumed.state().items()
+    )
     advance(resumed, others, grads[5:])
     assert_same_bits(snapshot(resumed), snapshot(optimizer))
 
 
-@pytest.mark.parametrize(("make", "names"), [
-    (Adam, ["updates", "first_moment", "second_moment"]), (RMSProp, ["updates", "second_moment"]), (SGD, ["updates", "velocity"]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("make", "names"),
+    [
+        (Adam, ["updates", "first_moment", "second_moment"]),
+        (RMSProp, ["updates", "second_moment"]),
+        (SGD, ["updates", "velocity"]),
+    ],
+)
 def test_state_has_stable_names(xp, make, names):
     optimizer = make(parameters(xp, np.float32))
     assert list(optimizer.state()) == names
     assert all(value.dtype == np.float32 for value in optimizer.state().values())
-    assert all(value.shape == (optimizer.data.shape if name != "updates" else ()) for name, value in optimizer.state().items())
+    assert all(
+        value.shape == (optimizer.data.shape if name != "updates" else ())
+        for name, value in optimizer.state().items()
+    )
 
 
-# --- errors -------------------------------------------------------------------------------------------------------------------------------
+# --- errors ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("make", ALL)
 def test_mixed_parameters_and_none_are_refused(xp, make):
-    with pytest.raises(TypeError, match=r"several dtypes \(float32, float64\); use module.astype"):
+    with pytest.raises(
+        TypeError, match=r"several dtypes \(float32, float64\); use module.astype"
+    ):
         make([*parameters(xp, np.float32), *parameters(xp, np.float64)])
     with pytest.raises(ValueError, match="needs at least one Parameter"):
         make([])
     if xp is not np:
-        with pytest.raises(TypeError, match=r"several array libraries \(cupy, numpy\); move them with module\.to\(xp\)"):
+        with pytest.raises(
+            TypeError,
+            match=r"several array libraries \(cupy, numpy\); move them with "
+            r"module\.to\(xp\)",
+        ):
             make([*parameters(xp), *parameters(np)])
 
 
@@ -387,15 +504,19 @@ def test_a_tape_recorded_before_a_step_refuses_backward_after_it(xp, make):
     np.testing.assert_allclose(to_host(params[0].grad), 2 * to_host(params[0].data))
 
 
-# --- schedules ----------------------------------------------------------------------------------------------------------------------------
+# --- schedules ------------------------------------------------------------------------
 
 
 def test_schedule_warms_up_stays_and_decays():
     rate = schedule(peak=2.0, steps=100, warmup=10, decay=0.4, floor=0.1)
-    assert [rate(k) for k in range(10)] == pytest.approx([0.2 * (k + 1) for k in range(10)])
+    assert [rate(k) for k in range(10)] == pytest.approx(
+        [0.2 * (k + 1) for k in range(10)]
+    )
     assert [rate(k) for k in range(10, 61)] == [2.0] * 51
     assert rate(80) == pytest.approx(2.0 * (0.1 + 0.9 / 2))  # half way down the cosine
-    assert rate(70) == pytest.approx(2.0 * (0.1 + 0.9 * (1 + math.cos(math.pi / 4)) / 2))
+    assert rate(70) == pytest.approx(
+        2.0 * (0.1 + 0.9 * (1 + math.cos(math.pi / 4)) / 2)
+    )
     assert rate(100) == rate(1000) == pytest.approx(0.2)
     assert 0.2 < rate(99) < 0.21
     down = [rate(k) for k in range(60, 101)]
@@ -406,5 +527,7 @@ def test_schedule_without_its_parts():
     constant = schedule(3.0, 10)
     assert [constant(k) for k in (0, 5, 9, 10, 50)] == [3.0] * 5
     cosine = schedule(1.0, 10, decay=1.0)
-    assert [cosine(k) for k in range(11)] == pytest.approx([(1 + math.cos(math.pi * k / 10)) / 2 for k in range(11)])
+    assert [cosine(k) for k in range(11)] == pytest.approx(
+        [(1 + math.cos(math.pi * k / 10)) / 2 for k in range(11)]
+    )
     assert schedule(1.0, 10, warmup=4)(3) == 1.0

@@ -1,4 +1,6 @@
-"""PaperRelationalMemory against the paper's equations, unrolled over time; its interface, layout and errors."""
+"""PaperRelationalMemory against the paper's equations, unrolled over time; its
+interface, layout and errors.
+"""
 
 import numpy as np
 import pytest
@@ -7,12 +9,18 @@ from test_memory import GOOD, INPUT, B, T, name_of, randomised, unrolled
 from tinyrmc import PaperRelationalMemory, equations, gradcheck, primitives
 from tinyrmc.backend import to_host
 
-PAPER = [{}, {"num_heads": 1, "key_size": 5, "attention_mlp_layers": 1}, {"num_heads": 3, "attention_mlp_layers": 3, "forget_bias": 0.5}]
+PAPER = [
+    {},
+    {"num_heads": 1, "key_size": 5, "attention_mlp_layers": 1},
+    {"num_heads": 3, "attention_mlp_layers": 3, "forget_bias": 0.5},
+]
 
 
 def paper_core(setting, seed=0):
     setting = {"mem_slots": 3, "head_size": 4, "num_heads": 2, **setting}
-    core = randomised(PaperRelationalMemory(INPUT, dtype=np.float64, seed=seed, **setting), seed)
+    core = randomised(
+        PaperRelationalMemory(INPUT, dtype=np.float64, seed=seed, **setting), seed
+    )
     return core, np.random.default_rng(seed).standard_normal((T, B, INPUT))
 
 
@@ -22,18 +30,33 @@ def test_paper_core_is_the_equations_in_a_loop(xp, setting, initial_memory):
     core, inputs = paper_core({**setting, "initial_memory": initial_memory})
     P = {name: p.data for name, p in core.named_parameters()}
     layers = setting.get("attention_mlp_layers", 2)
-    symbols = {name: value for name, value in P.items() if name[:2] in ("W_", "U_", "b_")}
-    symbols |= {"mlp": [(P[f"mlp.{k}.weight"], P[f"mlp.{k}.bias"]) for k in range(layers)]}
-    symbols |= {"gain": P["mlp_norm.gain"], "offset": P["mlp_norm.offset"], "forget_bias": setting.get("forget_bias", 1.0)}
+    symbols = {
+        name: value for name, value in P.items() if name[:2] in ("W_", "U_", "b_")
+    }
+    symbols |= {
+        "mlp": [(P[f"mlp.{k}.weight"], P[f"mlp.{k}.bias"]) for k in range(layers)]
+    }
+    symbols |= {
+        "gain": P["mlp_norm.gain"],
+        "offset": P["mlp_norm.offset"],
+        "forget_bias": setting.get("forget_bias", 1.0),
+    }
     state = core.initial_state(B)
     assert not state[1].any()
     expected = []
     for x in inputs:
-        h, state = equations.step(np, x @ P["input_projection.weight"] + P["input_projection.bias"], state, symbols)
+        h, state = equations.step(
+            np,
+            x @ P["input_projection.weight"] + P["input_projection.bias"],
+            state,
+            symbols,
+        )
         expected.append(h.reshape(B, -1))
     core.to(xp)
     ours = unrolled(core, xp.asarray(inputs), core.initial_state(B))
-    np.testing.assert_allclose([to_host(output.data) for output in ours], expected, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(
+        [to_host(output.data) for output in ours], expected, rtol=1e-12, atol=1e-12
+    )
 
 
 @pytest.mark.parametrize("setting", PAPER, ids=name_of)
@@ -52,9 +75,17 @@ def test_paper_parameters_have_stable_names():
     F = 8
     expected = [("input_projection.weight", (5, F)), ("input_projection.bias", (F,))]
     expected += [("W_q", (2, F, 3)), ("W_k", (2, F, 3)), ("W_v", (2, F, 4))]
-    expected += [(f"mlp.{k}.{name}", shape) for k in range(2) for name, shape in [("weight", (F, F)), ("bias", (F,))]]
+    expected += [
+        (f"mlp.{k}.{name}", shape)
+        for k in range(2)
+        for name, shape in [("weight", (F, F)), ("bias", (F,))]
+    ]
     expected += [("mlp_norm.gain", (F,)), ("mlp_norm.offset", (F,))]
-    expected += [(f"{letter}_{gate}", (F,) if letter == "b" else (F, F)) for gate in "fio" for letter in "WUb"]
+    expected += [
+        (f"{letter}_{gate}", (F,) if letter == "b" else (F, F))
+        for gate in "fio"
+        for letter in "WUb"
+    ]
     assert [(name, p.shape) for name, p in core.named_parameters()] == expected
     assert core.equation_parameters()["W_q"] is core.W_q
 
@@ -63,8 +94,12 @@ def test_paper_initial_memories():
     random = PaperRelationalMemory(**GOOD, seed=1)
     m, h = random.initial_state(3)
     np.testing.assert_array_equal(m[0], m[2])  # the same for every example
-    np.testing.assert_array_equal(m, PaperRelationalMemory(**GOOD, seed=1).initial_state(3)[0])
-    assert not np.array_equal(m, PaperRelationalMemory(**GOOD, seed=2).initial_state(3)[0])
+    np.testing.assert_array_equal(
+        m, PaperRelationalMemory(**GOOD, seed=1).initial_state(3)[0]
+    )
+    assert not np.array_equal(
+        m, PaperRelationalMemory(**GOOD, seed=2).initial_state(3)[0]
+    )
     assert not np.array_equal(m[0, 0], m[0, 1])  # slots differ
     assert m.shape == h.shape == (3, 2, 4) and m.dtype == h.dtype == np.float32
     m, h = PaperRelationalMemory(**GOOD, initial_memory="identity").initial_state(3)
@@ -84,12 +119,17 @@ def test_paper_trace(xp):
     assert {type(a) for a in seen.values()} == {xp.ndarray}
     assert seen["attention"].shape == (B, 2, 3, 4)
     np.testing.assert_allclose(to_host(seen["attention"].sum(-1)), 1, rtol=1e-12)
-    np.testing.assert_allclose(to_host(h.data), to_host(seen["output_gate"] * xp.tanh(m.data)), rtol=1e-12)
+    np.testing.assert_allclose(
+        to_host(h.data), to_host(seen["output_gate"] * xp.tanh(m.data)), rtol=1e-12
+    )
 
 
 @pytest.mark.parametrize("value", ["zeros", None, 1], ids=repr)
 def test_unknown_initial_memories_are_named(value):
-    with pytest.raises(ValueError, match=f"initial_memory must be 'random' or 'identity', not {value!r}"):
+    with pytest.raises(
+        ValueError,
+        match=f"initial_memory must be 'random' or 'identity', not {value!r}",
+    ):
         PaperRelationalMemory(**GOOD, initial_memory=value)
 
 
@@ -98,12 +138,21 @@ def test_bad_inputs_to_the_paper_core_are_named(shape):
     core = PaperRelationalMemory(**GOOD)
     with pytest.raises(ValueError) as error:
         core(np.zeros(shape, np.float32), core.initial_state(3))
-    assert str(error.value).startswith(f"PaperRelationalMemory expects inputs (B, 5), got {shape}")
+    assert str(error.value).startswith(
+        f"PaperRelationalMemory expects inputs (B, 5), got {shape}"
+    )
 
 
-@pytest.mark.parametrize("memory", [(3, 2, 4), (3, 3, 4), (3, 1, 4), (1, 2, 4)], ids=str)
+@pytest.mark.parametrize(
+    "memory", [(3, 2, 4), (3, 3, 4), (3, 1, 4), (1, 2, 4)], ids=str
+)
 @pytest.mark.parametrize("hidden", [(3, 1, 4), (1, 2, 4), (3, 2, 5), (2, 4)], ids=str)
 def test_bad_states_to_the_paper_core_are_named(memory, hidden):
     core = PaperRelationalMemory(**GOOD)
-    with pytest.raises(ValueError, match=r"PaperRelationalMemory expects a state \(3, 2, 4\)"):
-        core(np.zeros((3, 5), np.float32), (np.zeros(memory, np.float32), np.zeros(hidden, np.float32)))
+    with pytest.raises(
+        ValueError, match=r"PaperRelationalMemory expects a state \(3, 2, 4\)"
+    ):
+        core(
+            np.zeros((3, 5), np.float32),
+            (np.zeros(memory, np.float32), np.zeros(hidden, np.float32)),
+        )

@@ -1,4 +1,6 @@
-"""Workers that share a batch: fair pieces, the same bits from threads and processes, and no process left behind, however one ends."""
+"""Workers that share a batch: fair pieces, the same bits from threads and processes,
+and no process left behind, however one ends.
+"""
 
 import os
 import signal
@@ -13,10 +15,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 from processes import alive, soon
 
-from tinyrmc.training.workers import CAN_FORK, WorkerError, Workers, available_cores, pieces_of, shared_zeros
+from tinyrmc.training.workers import (
+    CAN_FORK,
+    WorkerError,
+    Workers,
+    available_cores,
+    pieces_of,
+    shared_zeros,
+)
 
 ROOT = Path(__file__).resolve().parent.parent
-KINDS = [False, pytest.param(True, marks=pytest.mark.skipif(not CAN_FORK, reason="needs fork"))]
+KINDS = [
+    False,
+    pytest.param(True, marks=pytest.mark.skipif(not CAN_FORK, reason="needs fork")),
+]
 forks = pytest.mark.skipif(not CAN_FORK, reason="needs fork")
 
 
@@ -36,16 +48,27 @@ def make_workers():
 @given(st.integers(1, 2000), st.integers(1, 300), st.integers(1, 16))
 def test_pieces_cover_the_batch_fairly(count, size, workers):
     pieces = pieces_of(count, size, workers)
-    assert [k for start, stop in pieces for k in range(start, stop)] == list(range(count))
+    assert [k for start, stop in pieces for k in range(start, stop)] == list(
+        range(count)
+    )
     lengths = [stop - start for start, stop in pieces]
-    assert 1 <= min(lengths) and max(lengths) <= size and max(lengths) - min(lengths) <= 1
-    assert len(pieces) % workers == 0 or len(pieces) == count  # as many for each worker, if there are examples enough
+    assert (
+        1 <= min(lengths) and max(lengths) <= size and max(lengths) - min(lengths) <= 1
+    )
+    assert (
+        len(pieces) % workers == 0 or len(pieces) == count
+    )  # as many for each worker, if there are examples enough
     assert len(pieces) < workers - count // -size  # and no more than that takes
 
 
 def test_shared_zeros():
     array = shared_zeros(5, np.float32)
-    assert array.dtype == np.float32 and array.shape == (5,) and not array.any() and array.flags.writeable
+    assert (
+        array.dtype == np.float32
+        and array.shape == (5,)
+        and not array.any()
+        and array.flags.writeable
+    )
     assert shared_zeros(0, np.float64).shape == (0,)
     assert available_cores() >= 1
 
@@ -53,12 +76,31 @@ def test_shared_zeros():
 @pytest.mark.parametrize("processes", KINDS)
 @pytest.mark.parametrize("count", [1, 2, 3])
 def test_replies_come_in_worker_order_and_bit_for_bit(count, processes, make_workers):
-    values = [0.1 + 0.2, 1e-320, 2.0**-1074, float(np.float32(0.1)), -0.0, float("inf"), 2**60 + 1]
-    workers = make_workers(count, lambda worker, request: {"worker": worker, "values": values, "request": request}, processes)
+    values = [
+        0.1 + 0.2,
+        1e-320,
+        2.0**-1074,
+        float(np.float32(0.1)),
+        -0.0,
+        float("inf"),
+        2**60 + 1,
+    ]
+    workers = make_workers(
+        count,
+        lambda worker, request: {
+            "worker": worker,
+            "values": values,
+            "request": request,
+        },
+        processes,
+    )
     for request in ({"step": 1}, {"step": 2, "nested": {"a": [1, None, "b"]}}):
         replies = workers.run(request)
         assert [reply["worker"] for reply in replies] == list(range(count))
-        assert all(repr(reply["values"]) == repr(values) and reply["request"] == request for reply in replies)
+        assert all(
+            repr(reply["values"]) == repr(values) and reply["request"] == request
+            for reply in replies
+        )
 
 
 @forks
@@ -74,7 +116,9 @@ def test_processes_write_into_shared_memory_and_keep_their_own(make_workers):
     workers.run(10)
     replies = workers.run(100)
     np.testing.assert_array_equal(shared, [110, 112, 114])
-    np.testing.assert_array_equal(own, [2, 0, 0])  # ours; the others have counted in memory of their own
+    np.testing.assert_array_equal(
+        own, [2, 0, 0]
+    )  # ours; the others have counted in memory of their own
     assert [count for count, _ in replies] == [2, 2, 2]
     assert len({pid for _, pid in replies}) == 3
 
@@ -88,7 +132,9 @@ def test_a_failure_names_its_cause(processes, make_workers):
 
     workers = make_workers(3, share, processes)
     assert workers.run(-1) == [0, 1, 2]
-    with pytest.raises(WorkerError if processes else ZeroDivisionError, match="nothing to share at 2") as caught:
+    with pytest.raises(
+        WorkerError if processes else ZeroDivisionError, match="nothing to share at 2"
+    ) as caught:
         workers.run(2)
     if processes:
         assert str(caught.value) == "worker 2: ZeroDivisionError: nothing to share at 2"
@@ -96,15 +142,23 @@ def test_a_failure_names_its_cause(processes, make_workers):
 
 @forks
 def test_a_reply_that_json_cannot_hold_is_named(make_workers):
-    workers = make_workers(2, lambda worker, request: np.float32(1) if worker else 1, processes=True)
-    with pytest.raises(WorkerError, match=r"worker 1: TypeError: .*float32.* not JSON serializable"):
+    workers = make_workers(
+        2, lambda worker, request: np.float32(1) if worker else 1, processes=True
+    )
+    with pytest.raises(
+        WorkerError, match=r"worker 1: TypeError: .*float32.* not JSON serializable"
+    ):
         workers.run(0)
 
 
 @pytest.mark.parametrize("processes", KINDS)
 @pytest.mark.parametrize("failing", [0, 1])
-def test_after_a_failure_no_stale_reply_is_taken_for_an_answer(failing, processes, make_workers):
-    """In a notebook the exception is seen, the cause mended, and the same workers are asked again."""
+def test_after_a_failure_no_stale_reply_is_taken_for_an_answer(
+    failing, processes, make_workers
+):
+    """In a notebook the exception is seen, the cause mended, and the same workers are
+    asked again.
+    """
 
     def share(worker, request):
         if request == "fail" and worker == failing:
@@ -130,7 +184,9 @@ def test_a_killed_process_is_an_error_and_no_hang(busy, make_workers, capfd):
     if not busy:  # killed between two requests
         os.kill(pids[1], signal.SIGKILL)
         assert soon(lambda: not alive(pids[1]))
-    with pytest.raises(WorkerError, match=r"a worker process disappeared.*resume with fewer --workers"):
+    with pytest.raises(
+        WorkerError, match=r"a worker process disappeared.*resume with fewer --workers"
+    ):
         workers.run("die" if busy else "live")
     workers.close()
     assert not any(alive(pid) for pid in pids[1:])
@@ -153,7 +209,9 @@ def test_close_leaves_no_process_and_a_later_request_starts_new_ones(make_worker
 @forks
 @pytest.mark.parametrize("order", [1, -1])
 def test_two_groups_of_processes_do_not_hold_each_other(order):
-    """Those forked later inherit the pipes of those before them, whose end is then not seen when it is closed."""
+    """Those forked later inherit the pipes of those before them, whose end is then not
+    seen when it is closed.
+    """
     code = """if True:
         from tinyrmc.training.workers import Workers
         groups = [Workers(2, lambda worker, request: worker, processes=True) for _ in range(2)]
@@ -162,12 +220,16 @@ def test_two_groups_of_processes_do_not_hold_each_other(order):
             group.close()
     """
     surroundings = os.environ | {"PYTHONPATH": str(ROOT)}
-    subprocess.run([sys.executable, "-c", code % order], env=surroundings, timeout=20, check=True)
+    subprocess.run(
+        [sys.executable, "-c", code % order], env=surroundings, timeout=20, check=True
+    )
 
 
 @forks
 def test_close_does_not_wait_for_work_that_nobody_wants(make_workers):
-    """The work ends one day: a close that waited for it would be found out, and would not hang."""
+    """The work ends one day: a close that waited for it would be found out, and would
+    not hang.
+    """
     done = shared_zeros(1, np.int8)
 
     def share(worker, request):
@@ -214,7 +276,13 @@ time.sleep(60)
 def test_children_leave_when_the_parent_is_killed(when):
     surroundings = os.environ | {"PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-c", PARENT, when]
-    with subprocess.Popen(command, env=surroundings, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as parent:
+    with subprocess.Popen(
+        command,
+        env=surroundings,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as parent:
         pids = [int(word) for word in parent.stdout.readline().split()]
         assert pids[0] == parent.pid and len(pids) == 3 and all(map(alive, pids))
         if when == "busy":
@@ -228,6 +296,17 @@ def test_children_leave_when_the_parent_is_killed(when):
 @forks
 @pytest.mark.parametrize("ending", ["pass", "raise KeyboardInterrupt"])
 def test_a_program_that_forgets_to_close_its_workers_ends_all_the_same(ending):
-    code = f"from tinyrmc.training.workers import Workers\nworkers = Workers(3, lambda k, request: k, processes=True)\nworkers.run(1)\n{ending}\n"
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=30)
-    assert "Workers" not in done.stderr and done.returncode == (0 if ending != "raise KeyboardInterrupt" else -signal.SIGINT)
+    code = (
+        "from tinyrmc.training.workers import Workers\nworkers = Workers(3, lambda "
+        f"k, request: k, processes=True)\nworkers.run(1)\n{ending}\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=30,
+    )
+    assert "Workers" not in done.stderr and done.returncode == (
+        0 if ending != "raise KeyboardInterrupt" else -signal.SIGINT
+    )

@@ -1,4 +1,7 @@
-"""Every row of the table, basic and fused, by one set of checks. A new row needs cases in samplers.py, or nothing here is collected."""
+"""Every row of the table, basic and fused, by one set of checks.
+
+A new row needs cases in samplers.py, or nothing here is collected.
+"""
 
 import inspect
 
@@ -9,7 +12,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
-from samplers import CASES, LAYOUTS, Case, as_tuple, away_from_zero, check_gradient, gradients, normal, output_weights
+from samplers import (
+    CASES,
+    LAYOUTS,
+    Case,
+    as_tuple,
+    away_from_zero,
+    check_gradient,
+    gradients,
+    normal,
+    output_weights,
+)
 
 from tinyrmc import primitives
 from tinyrmc.backend import to_host
@@ -22,8 +35,12 @@ BY_HAND = {  # what NumPy has not, written down once more
     "softplus": lambda x: np.log(1 + np.exp(x)),
     "softmax": lambda x, axis=-1: np.exp(x) / np.exp(x).sum(axis, keepdims=True),
     "getitem": lambda x, key: x[key],
-    "split": lambda x, indices_or_sections, axis=0: tuple(np.split(x, indices_or_sections, axis)),  # not a list
-    "power": lambda x, exponent: np.power(x, exponent),  # NumPy names no second argument
+    "split": lambda x, indices_or_sections, axis=0: tuple(
+        np.split(x, indices_or_sections, axis)
+    ),  # not a list
+    "power": lambda x, exponent: np.power(
+        x, exponent
+    ),  # NumPy names no second argument
 }
 
 
@@ -31,7 +48,11 @@ def arrays_in(value):
     """All arrays in nested tuples of anything."""
     if hasattr(value, "dtype"):
         return [value]
-    return [a for part in value for a in arrays_in(part)] if isinstance(value, (tuple, list)) else []
+    return (
+        [a for part in value for a in arrays_in(part)]
+        if isinstance(value, (tuple, list))
+        else []
+    )
 
 
 def test_every_row_is_documented_and_has_a_derivative():
@@ -53,19 +74,30 @@ def test_gradient_is_the_complex_steps(xp, name, layout):
 @every_primitive
 def test_layout_changes_no_value(xp, name, layout):
     for case in CASES[name]:
-        for here, there in zip(as_tuple(case()), as_tuple(case.map(xp.asarray).map(LAYOUTS[layout])()), strict=True):
-            np.testing.assert_allclose(to_host(there.data), here.data, rtol=1e-13, atol=1e-14)
+        for here, there in zip(
+            as_tuple(case()),
+            as_tuple(case.map(xp.asarray).map(LAYOUTS[layout])()),
+            strict=True,
+        ):
+            np.testing.assert_allclose(
+                to_host(there.data), here.data, rtol=1e-13, atol=1e-14
+            )
 
 
 @every_primitive
 def test_a_vjp_wrong_by_a_thousandth_is_caught(name, monkeypatch):
-    """Proves that the check above can fail: for each argument of each primitive on its own."""
+    """Proves that the check above can fail: for each argument of each primitive on its
+    own.
+    """
     primitive, rule = TABLE[name], TABLE[name].rule
     for position in sorted({k for case in CASES[name] for k in case.floats}):
 
         def scaled(*args, position=position):
             partials = as_tuple(rule(*args))
-            return tuple(1.001 * part if k == position and part is not None else part for k, part in enumerate(partials))
+            return tuple(
+                1.001 * part if k == position and part is not None else part
+                for k, part in enumerate(partials)
+            )
 
         monkeypatch.setattr(primitive, "rule", scaled)
         caught = 0
@@ -93,10 +125,14 @@ def test_gradients_belong_to_the_caller_and_nothing_is_mutated(xp, name, monkeyp
         seen[:] = [(a, a.copy()) for a in [*arrays_in(case.arguments), *weights]]
         found = gradients(case, weights)
         for array, before in seen:
-            assert xp.array_equal(array, before), f"{case} mutated an input, a saved array or the seed"
+            assert xp.array_equal(array, before), (
+                f"{case} mutated an input, a saved array or the seed"
+            )
         for k, gradient in enumerate(found):
             for other in [*(a for a, _ in seen), *found[:k]]:
-                assert not xp.shares_memory(gradient, other), f"{case}: gradient {k} shares memory"
+                assert not xp.shares_memory(gradient, other), (
+                    f"{case}: gradient {k} shares memory"
+                )
             assert type(gradient) is xp.ndarray
             gradient += 1  # nor is it read-only
 
@@ -123,12 +159,16 @@ def test_dtype_and_shape_are_kept(xp, name, dtype):
             assert type(output.data) is xp.ndarray
         weights = output_weights(narrow)
         wide = gradients(case, [w.astype(np.float64) for w in weights])
-        for position, gradient, reference in zip(case.floats, gradients(narrow, weights), wide, strict=True):
+        for position, gradient, reference in zip(
+            case.floats, gradients(narrow, weights), wide, strict=True
+        ):
             assert gradient.dtype == dtype, f"{narrow}"
             assert gradient.shape == case.arguments[position].shape
             gradient, reference = to_host(gradient), to_host(reference)
             scale = max(1.0, np.abs(reference).max(initial=0))
-            assert np.abs(gradient - reference).max(initial=0) <= 2e-5 * scale, f"{narrow}: argument {position}"
+            assert np.abs(gradient - reference).max(initial=0) <= 2e-5 * scale, (
+                f"{narrow}: argument {position}"
+            )
 
 
 @every_primitive
@@ -137,7 +177,9 @@ def test_one_gradient_asked_for_is_the_same_as_all(xp, name):
     for case in CASES[name]:
         case = case.map(xp.asarray)
         weights = output_weights(case)
-        for position, gradient in zip(case.floats, gradients(case, weights), strict=True):
+        for position, gradient in zip(
+            case.floats, gradients(case, weights), strict=True
+        ):
             (alone,) = gradients(case, weights, watch=[position])
             np.testing.assert_array_equal(to_host(alone), to_host(gradient))
 
@@ -149,41 +191,69 @@ def test_float64_constants_mix_with_complex128(xp, name):
         case = case.map(xp.asarray)
         plain = as_tuple(case())
         for position in case.floats:
-            moved = case(case.replace(position, case.arguments[position].astype(np.complex128)))
+            moved = case(
+                case.replace(position, case.arguments[position].astype(np.complex128))
+            )
             for output, real in zip(as_tuple(moved), plain, strict=True):
                 assert output.dtype in (np.complex128, np.float64)
-                np.testing.assert_allclose(to_host(output.data), to_host(real.data), rtol=1e-12, atol=1e-14)
+                np.testing.assert_allclose(
+                    to_host(output.data), to_host(real.data), rtol=1e-12, atol=1e-14
+                )
             assert as_tuple(moved)[0].dtype == np.complex128
 
 
 @pytest.mark.parametrize("name", primitives.__all__)
 def test_value_is_numpys(xp, name):
-    """NumPy's function of the same name, with the same arguments by name; and again with the static ones in order, where both allow it."""
+    """NumPy's function of the same name, with the same arguments by name; and again
+    with the static ones in order, where both allow it.
+    """
     function = BY_HAND.get(name) or getattr(np, name)
     for case in CASES[name]:
         expected = case(function=function)
         there = case.map(xp.asarray)
         for output, value in zip(as_tuple(there()), as_tuple(expected), strict=True):
             assert output.shape == np.shape(value)
-            np.testing.assert_allclose(to_host(output.data), value, rtol=1e-13, atol=1e-14)
+            np.testing.assert_allclose(
+                to_host(output.data), value, rtol=1e-13, atol=1e-14
+            )
         if name not in ("split", "unstack") and "keepdims" not in case.static:
             ours, theirs = (
-                f(*([list(c.arguments)] if TABLE[name].variadic else c.arguments), *c.static.values())
+                f(
+                    *([list(c.arguments)] if TABLE[name].variadic else c.arguments),
+                    *c.static.values(),
+                )
                 for f, c in ((TABLE[name], there), (function, case))
             )
-            np.testing.assert_allclose(to_host(ours.data), theirs, rtol=1e-13, atol=1e-14)
+            np.testing.assert_allclose(
+                to_host(ours.data), theirs, rtol=1e-13, atol=1e-14
+            )
 
 
-WITHOUT_HIPS = {"cumprod", "split", "take", "take_along_axis", "unstack"}  # it has no vjp, or takes other arguments
+WITHOUT_HIPS = {
+    "cumprod",
+    "split",
+    "take",
+    "take_along_axis",
+    "unstack",
+}  # it has no vjp, or takes other arguments
 HIPS_CANNOT = {  # cases where its vjp is wrong
-    "where": lambda case: any(np.shape(a) != np.shape(case().data) for a in case.arguments[1:]),  # broadcasting is not undone
+    "where": lambda case: any(
+        np.shape(a) != np.shape(case().data) for a in case.arguments[1:]
+    ),  # broadcasting is not undone
     "broadcast_to": lambda case: case.arguments[0].ndim < len(case.static["shape"]),
     "transpose": lambda case: min(case.static["axes"] or (0,)) < 0,
 }
 IN_ORDER = {"power", "broadcast_to"}  # their second argument has another name there
 
 
-@pytest.mark.parametrize("name", [name for name in primitives.__all__ if hasattr(anp, name) and name not in WITHOUT_HIPS])
+@pytest.mark.parametrize(
+    "name",
+    [
+        name
+        for name in primitives.__all__
+        if hasattr(anp, name) and name not in WITHOUT_HIPS
+    ],
+)
 def test_gradient_is_hips_autograds(name):
     """A second, independent witness beside the complex step."""
     for case in CASES[name]:
@@ -193,15 +263,25 @@ def test_gradient_is_hips_autograds(name):
 
         def loss(*arguments, case=case, weight=weights[0]):
             function = getattr(anp, name)
-            value = function(*arguments, *case.static.values()) if name in IN_ORDER else case(arguments, function)
+            value = (
+                function(*arguments, *case.static.values())
+                if name in IN_ORDER
+                else case(arguments, function)
+            )
             return anp.sum(value * weight)
 
         for position, ours in zip(case.floats, gradients(case, weights), strict=True):
             theirs = autograd.grad(loss, position)(*case.arguments)
-            np.testing.assert_allclose(ours, theirs, rtol=1e-12, atol=1e-12, err_msg=f"{case}: argument {position}")
+            np.testing.assert_allclose(
+                ours,
+                theirs,
+                rtol=1e-12,
+                atol=1e-12,
+                err_msg=f"{case}: argument {position}",
+            )
 
 
-# --- Shapes that nobody thought of -----------------------------------------------------------------------------------------
+# --- Shapes that nobody thought of ----------------------------------------------------
 
 shapes = hnp.array_shapes(min_dims=0, max_dims=4, min_side=1, max_side=3)
 
@@ -210,23 +290,48 @@ def strided(xp, data, array):
     return LAYOUTS[data.draw(st.sampled_from(list(LAYOUTS)))](xp.asarray(array))
 
 
-@pytest.mark.parametrize("name", ["add", "subtract", "multiply", "divide", "maximum", "minimum"])
+@pytest.mark.parametrize(
+    "name", ["add", "subtract", "multiply", "divide", "maximum", "minimum"]
+)
 @given(data=st.data())
 def test_binary_primitives_broadcast_any_two_shapes(xp, name, data):
-    a, b = data.draw(hnp.mutually_broadcastable_shapes(num_shapes=2, max_dims=4, max_side=3)).input_shapes
-    check_gradient(Case(name, (strided(xp, data, normal(*a)), strided(xp, data, away_from_zero(*b)))))
+    a, b = data.draw(
+        hnp.mutually_broadcastable_shapes(num_shapes=2, max_dims=4, max_side=3)
+    ).input_shapes
+    check_gradient(
+        Case(
+            name, (strided(xp, data, normal(*a)), strided(xp, data, away_from_zero(*b)))
+        )
+    )
 
 
 @given(data=st.data())
 def test_where_broadcasts_any_three_shapes(xp, data):
-    c, a, b = data.draw(hnp.mutually_broadcastable_shapes(num_shapes=3, max_dims=3, max_side=3)).input_shapes
-    check_gradient(Case("where", (xp.asarray(normal(*c) > 0), strided(xp, data, normal(*a)), strided(xp, data, normal(*b)))))
+    c, a, b = data.draw(
+        hnp.mutually_broadcastable_shapes(num_shapes=3, max_dims=3, max_side=3)
+    ).input_shapes
+    check_gradient(
+        Case(
+            "where",
+            (
+                xp.asarray(normal(*c) > 0),
+                strided(xp, data, normal(*a)),
+                strided(xp, data, normal(*b)),
+            ),
+        )
+    )
 
 
 @given(data=st.data())
 def test_matmul_of_any_two_shapes(xp, data):
-    a, b = data.draw(hnp.mutually_broadcastable_shapes(signature=np.matmul.signature, max_dims=2, max_side=3)).input_shapes
-    check_gradient(Case("matmul", (strided(xp, data, normal(*a)), strided(xp, data, normal(*b)))))
+    a, b = data.draw(
+        hnp.mutually_broadcastable_shapes(
+            signature=np.matmul.signature, max_dims=2, max_side=3
+        )
+    ).input_shapes
+    check_gradient(
+        Case("matmul", (strided(xp, data, normal(*a)), strided(xp, data, normal(*b))))
+    )
 
 
 @pytest.mark.parametrize("name", ["sum", "mean", "max"])
@@ -234,7 +339,13 @@ def test_matmul_of_any_two_shapes(xp, data):
 def test_reductions_over_any_axes(xp, name, data):
     shape = data.draw(shapes)
     axis = data.draw(st.none() | hnp.valid_tuple_axes(len(shape)))
-    check_gradient(Case(name, (strided(xp, data, normal(*shape)),), {"axis": axis, "keepdims": data.draw(st.booleans())}))
+    check_gradient(
+        Case(
+            name,
+            (strided(xp, data, normal(*shape)),),
+            {"axis": axis, "keepdims": data.draw(st.booleans())},
+        )
+    )
 
 
 @given(data=st.data())
@@ -251,10 +362,12 @@ def test_any_basic_index(xp, data):
 def test_any_permutation_of_axes(xp, data):
     shape = data.draw(shapes)
     axes = data.draw(st.permutations(range(len(shape))))
-    check_gradient(Case("transpose", (strided(xp, data, normal(*shape)),), {"axes": tuple(axes)}))
+    check_gradient(
+        Case("transpose", (strided(xp, data, normal(*shape)),), {"axes": tuple(axes)})
+    )
 
 
-# --- Where there is no derivative, or no finite one, to compare with ---------------------------------------------------------
+# --- Where there is no derivative, or no finite one, to compare with ------------------
 
 
 def gradient(xp, function, *arrays):
@@ -265,19 +378,34 @@ def gradient(xp, function, *arrays):
 
 
 def test_ties(xp):
-    """maximum and minimum give the gradient to the second argument, so that maximum(x, 0) has slope 0 at 0; max shares it."""
+    """maximum and minimum give the gradient to the second argument, so that maximum(x,
+    0) has slope 0 at 0; max shares it.
+    """
     for function in primitives.maximum, primitives.minimum:
         assert [float(g[0]) for g in gradient(xp, function, [2.0], [2.0])] == [0.0, 1.0]
-        assert gradient(xp, lambda x, f=function: f(x, 0), [0.0, -0.0])[0].tolist() == [0.0, 0.0]
+        assert gradient(xp, lambda x, f=function: f(x, 0), [0.0, -0.0])[0].tolist() == [
+            0.0,
+            0.0,
+        ]
         assert gradient(xp, lambda x, f=function: f(0, x), [0.0])[0].tolist() == [1.0]
     assert gradient(xp, primitives.max, [3.0, 1.0, 3.0])[0].tolist() == [0.5, 0.0, 0.5]
-    assert gradient(xp, lambda x: primitives.max(x, axis=1), [[2.0, 2.0], [1.0, 0.0]])[0].tolist() == [[0.5, 0.5], [1.0, 0.0]]
+    assert gradient(xp, lambda x: primitives.max(x, axis=1), [[2.0, 2.0], [1.0, 0.0]])[
+        0
+    ].tolist() == [[0.5, 0.5], [1.0, 0.0]]
 
 
 def test_nothing_overflows(xp):
     with np.errstate(over="raise", invalid="raise", divide="raise"):
-        assert primitives.softmax(xp.array([1e4, 0.0, -1e4])).data.tolist() == [1.0, 0.0, 0.0]
-        assert primitives.sigmoid(xp.array([1e4, 0.0, -1e4])).data.tolist() == [1.0, 0.5, 0.0]
+        assert primitives.softmax(xp.array([1e4, 0.0, -1e4])).data.tolist() == [
+            1.0,
+            0.0,
+            0.0,
+        ]
+        assert primitives.sigmoid(xp.array([1e4, 0.0, -1e4])).data.tolist() == [
+            1.0,
+            0.5,
+            0.0,
+        ]
         assert gradient(xp, primitives.softmax, [1e4, -1e4])[0].tolist() == [0.0, 0.0]
         assert gradient(xp, primitives.sigmoid, [1e4, -1e4])[0].tolist() == [0.0, 0.0]
     assert primitives.sigmoid(xp.array([np.inf, -np.inf])).data.tolist() == [1.0, 0.0]
@@ -285,37 +413,59 @@ def test_nothing_overflows(xp):
 
 def test_where_keeps_an_infinite_side_out(xp):
     x = xp.array([1.0, 2.0])
-    taken, other = gradient(xp, lambda a, b: primitives.where(xp.array([True, False]), a, b), x, [np.inf, 3.0])
+    taken, other = gradient(
+        xp,
+        lambda a, b: primitives.where(xp.array([True, False]), a, b),
+        x,
+        [np.inf, 3.0],
+    )
     assert taken.tolist() == [1.0, 0.0]
     assert other.tolist() == [0.0, 1.0]
 
 
 def test_take_adds_up_repeated_indices(xp):
-    assert gradient(xp, lambda x: primitives.take(x, xp.array([1, 1, 1, 0])), [5.0, 6.0, 7.0])[0].tolist() == [1.0, 3.0, 0.0]
+    assert gradient(
+        xp, lambda x: primitives.take(x, xp.array([1, 1, 1, 0])), [5.0, 6.0, 7.0]
+    )[0].tolist() == [1.0, 3.0, 0.0]
 
 
 def test_take_refuses_what_is_not_an_index(xp):
     for wrong in xp.array([1.0]), xp.array([True, False, True]):
-        with pytest.raises(TypeError, match=rf"take\(float64\[3\], {wrong.dtype}\[.\]\): the indices are {wrong.dtype}, not integers"):
+        with pytest.raises(
+            TypeError,
+            match=rf"take\(float64\[3\], {wrong.dtype}\[.\]\): the indices are "
+            rf"{wrong.dtype}, not integers",
+        ):
             primitives.take(xp.ones(3), wrong)
 
 
 def test_an_index_out_of_range_is_refused_or_wraps(xp):
     """NumPy looks; CuPy, which would have to wait to look, wraps."""
     if xp is np:
-        with pytest.raises(IndexError, match=r"take\(float64\[3\], int64\[1\]\): index 7 is out of bounds"):
+        with pytest.raises(
+            IndexError,
+            match=r"take\(float64\[3\], int64\[1\]\): index 7 is out of bounds",
+        ):
             primitives.take(np.ones(3), np.array([7]))
     else:
-        assert primitives.take(xp.array([5.0, 6.0, 7.0]), xp.array([7])).data.tolist() == [6.0]
-        assert gradient(xp, lambda x: primitives.take(x, xp.array([7, 1])), [5.0, 6.0, 7.0])[0].tolist() == [0.0, 2.0, 0.0]
+        assert primitives.take(
+            xp.array([5.0, 6.0, 7.0]), xp.array([7])
+        ).data.tolist() == [6.0]
+        assert gradient(
+            xp, lambda x: primitives.take(x, xp.array([7, 1])), [5.0, 6.0, 7.0]
+        )[0].tolist() == [0.0, 2.0, 0.0]
 
 
 def test_unstack_of_many_steps_costs_little():
-    """O(T) backward, where T slices would each allocate the whole array: T = 400 steps of 100 KB stay under a second."""
+    """O(T) backward, where T slices would each allocate the whole array: T = 400 steps
+    of 100 KB stay under a second.
+    """
     x = np.ones((400, 100, 128))
     with Tape() as tape:
         leaf = tape.watch(x)
-        total = primitives.sum(primitives.stack([row * 2.0 for row in primitives.unstack(leaf)]))
+        total = primitives.sum(
+            primitives.stack([row * 2.0 for row in primitives.unstack(leaf)])
+        )
         entries = len(tape.entries)
     assert entries == 1 + 400 + 1 + 1
     assert (tape.gradient(total, leaf) == 2.0).all()

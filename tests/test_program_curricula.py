@@ -1,4 +1,6 @@
-"""What program_evaluation trains on: levels that climb, mixtures, and batches that are the same in whatever parts they are drawn."""
+"""What program_evaluation trains on: levels that climb, mixtures, and batches that are
+the same in whatever parts they are drawn.
+"""
 
 import itertools
 import json
@@ -19,43 +21,68 @@ def sizes_of(texts):
 
 def counted(task, count=6000):
     """How often each size is drawn for training."""
-    sizes = sizes_of(texts_of(task.draw_training(np.random.default_rng(0), count), "release")[0])
+    sizes = sizes_of(
+        texts_of(task.draw_training(np.random.default_rng(0), count), "release")[0]
+    )
     return {size: sizes.count(size) for size in sorted(set(sizes))}
 
 
 def test_mix_draws_length_and_nesting_for_each_example():
     found = counted(task_of(kind="program", length=3, nesting=2, curriculum="mix"))
-    assert list(found) == [(length, nesting) for length in (1, 2, 3) for nesting in (1, 2)]
+    assert list(found) == [
+        (length, nesting) for length in (1, 2, 3) for nesting in (1, 2)
+    ]
     within(list(found.values()), [1 / 6] * 6, 6000)
 
 
 def test_baseline_is_the_task_itself():
-    assert list(counted(task_of(kind="control", length=3, nesting=2, curriculum="baseline"), 50)) == [(3, 2)]
+    assert list(
+        counted(task_of(kind="control", length=3, nesting=2, curriculum="baseline"), 50)
+    ) == [(3, 2)]
 
 
 @pytest.mark.parametrize("curriculum", ["naive", "combine"])
 def test_levels_climb_length_first(curriculum):
-    task = task_of(kind="program", length=3, nesting=2, curriculum=curriculum, patience=3, threshold=0.1)
+    task = task_of(
+        kind="program",
+        length=3,
+        nesting=2,
+        curriculum=curriculum,
+        patience=3,
+        threshold=0.1,
+    )
     levels, step = [], 0
     while task.level != task.full:
         levels.append(task.level)
         found = counted(task, 300)
         length, nesting = task.level
         assert list(found) == (
-            [task.level] if curriculum == "naive" else list(itertools.product(range(1, length + 1), range(1, nesting + 1)))
+            [task.level]
+            if curriculum == "naive"
+            else list(itertools.product(range(1, length + 1), range(1, nesting + 1)))
         )
         for _ in range(3):  # a loss that does not fall: patience is what counts
             assert task.level == levels[-1]
-            assert task.observe(step := step + 1, {"loss": 1.0}) == {"rung": f"{length}x{nesting}"}
+            assert task.observe(step := step + 1, {"loss": 1.0}) == {
+                "rung": f"{length}x{nesting}"
+            }
     assert levels == [(1, 1), (2, 1), (3, 1)] and task.full == (3, 2)
     for _ in range(10):
-        assert task.observe(step := step + 1, {"loss": 1.0}) == {"rung": "3x2"}  # there is no further one
-    assert texts_of(task.draw(np.random.default_rng(0), 50), "release")  # held out: always the task itself
-    assert set(sizes_of(texts_of(task.draw(np.random.default_rng(0), 50), "release")[0])) == {(3, 2)}
+        assert task.observe(step := step + 1, {"loss": 1.0}) == {
+            "rung": "3x2"
+        }  # there is no further one
+    assert texts_of(
+        task.draw(np.random.default_rng(0), 50), "release"
+    )  # held out: always the task itself
+    assert set(
+        sizes_of(texts_of(task.draw(np.random.default_rng(0), 50), "release")[0])
+    ) == {(3, 2)}
 
 
 def test_a_level_lasts_while_the_loss_falls():
-    task = task_of(kind="addition", length=2, curriculum="naive", patience=4, threshold=0.1)
+    task = task_of(
+        kind="addition", length=2, curriculum="naive", patience=4, threshold=0.1
+    )
     loss = 1.0
     for step in range(20):
         task.observe(step, {"loss": loss})
@@ -74,7 +101,13 @@ def test_a_level_lasts_while_the_loss_falls():
 def test_threshold_is_the_mean_fall_over_the_mean_loss():
     """Losses 4, 3, 2: the mean fall is 1, the mean loss 3."""
     for threshold, level in ((0.33, (1, 1)), (0.34, (2, 1))):
-        task = task_of(kind="addition", length=2, curriculum="naive", patience=3, threshold=threshold)
+        task = task_of(
+            kind="addition",
+            length=2,
+            curriculum="naive",
+            patience=3,
+            threshold=threshold,
+        )
         for loss in (4.0, 3.0, 2.0):
             task.observe(0, {"loss": loss})
         assert task.level == level
@@ -84,20 +117,40 @@ def test_threshold_is_the_mean_fall_over_the_mean_loss():
 def test_the_others_do_not_climb(curriculum):
     task = task_of(kind="addition", length=2, curriculum=curriculum, patience=2)
     before = task.state()
-    assert [task.observe(step, {"loss": 1.0}) for step in range(5)] == [{}] * 5 and task.state() == before
+    assert [task.observe(step, {"loss": 1.0}) for step in range(5)] == [
+        {}
+    ] * 5 and task.state() == before
 
 
 def test_only_batches_at_full_length_and_nesting_are_of_the_task_itself():
-    """What the held-out examples are like; see `test_levels_climb_length_first` for what those of training are."""
+    """What the held-out examples are like; see `test_levels_climb_length_first` for
+    what those of training are.
+    """
     lines = [{"rung": "2x1"}, {"rung": "3x1"}, {"rung": "3x2"}]
-    for curriculum, final in {"naive": [False, False, True], "combine": [False] * 3, "mix": [False], "baseline": [True]}.items():
+    for curriculum, final in {
+        "naive": [False, False, True],
+        "combine": [False] * 3,
+        "mix": [False],
+        "baseline": [True],
+    }.items():
         task = task_of(kind="program", length=3, nesting=2, curriculum=curriculum)
-        assert [task.is_final(line) for line in (lines if task.config.data.climbs else [{}])] == final
-    assert task_of(kind="copy", length=1, curriculum="mix").is_final({})  # nothing to mix
+        assert [
+            task.is_final(line) for line in (lines if task.config.data.climbs else [{}])
+        ] == final
+    assert task_of(kind="copy", length=1, curriculum="mix").is_final(
+        {}
+    )  # nothing to mix
 
 
 def test_a_checkpoint_keeps_the_level():
-    task = task_of(train={"log_every": 1, "evaluate_every": 10}, kind="copy", length=3, curriculum="combine", patience=2, threshold=5.0)
+    task = task_of(
+        train={"log_every": 1, "evaluate_every": 10},
+        kind="copy",
+        length=3,
+        curriculum="combine",
+        patience=2,
+        threshold=5.0,
+    )
     trainer = Trainer(task, seed=1)
     for _ in range(5):
         trainer.advance()
@@ -105,7 +158,11 @@ def test_a_checkpoint_keeps_the_level():
     assert task.level == (3, 1) and len(task.losses) == 1
     again = Trainer(programs.Task(task.config), seed=1)
     again.restore(trainer.arrays(), json.loads(json.dumps(trainer.state())))
-    assert again.task.level == (3, 1) and again.task.losses == task.losses and again.task.state() == task.state()
+    assert (
+        again.task.level == (3, 1)
+        and again.task.losses == task.losses
+        and again.task.state() == task.state()
+    )
     for one in (trainer, again):
         one.advance()
     np.testing.assert_array_equal(again.optimizer.data, trainer.optimizer.data)
@@ -117,9 +174,16 @@ def test_a_batch_is_the_same_in_whatever_parts_it_is_drawn(curriculum):
     task.level = (2, 2)
     stream = task.stream(None, seed=5)
     whole = task.stream(None, seed=5).batch(7, 0, 150)
-    parts = [stream.batch(7, start, stop) for start, stop in itertools.pairwise([0, 1, 70, 128, 150])]
+    parts = [
+        stream.batch(7, start, stop)
+        for start, stop in itertools.pairwise([0, 1, 70, 128, 150])
+    ]
     for name, array in whole.items():
-        np.testing.assert_array_equal(array, np.concatenate([part[name] for part in parts]))
-    assert len({text for text in texts_of(whole, "release")[0] if len(text) > 8}) > 60  # blocks of 64 that repeat would show here
+        np.testing.assert_array_equal(
+            array, np.concatenate([part[name] for part in parts])
+        )
+    assert (
+        len({text for text in texts_of(whole, "release")[0] if len(text) > 8}) > 60
+    )  # blocks of 64 that repeat would show here
     other = task.stream(None, seed=6).batch(7, 0, 150)
     assert not np.array_equal(whole["inputs"], other["inputs"])

@@ -1,11 +1,26 @@
-"""The programs of program_evaluation: each against an interpreter of its own (see programhelp.py), their distribution, and refusals."""
+"""The programs of program_evaluation: each against an interpreter of its own (see
+programhelp.py), their distribution, and refusals.
+"""
 
 import itertools
 import re
 
 import numpy as np
 import pytest
-from programhelp import MEMORY, PROGRAMS, STYLES, DataConfig, Reader, drawn, programs, run_lte, run_python, task_of, texts_of, within
+from programhelp import (
+    MEMORY,
+    PROGRAMS,
+    STYLES,
+    DataConfig,
+    Reader,
+    drawn,
+    programs,
+    run_lte,
+    run_python,
+    task_of,
+    texts_of,
+    within,
+)
 
 KNOWN = [  # the module's own examples, and answers that have been checked by hand
     ("12345+67890", 80235),
@@ -35,14 +50,20 @@ def test_the_interpreter_of_learning_to_execute(text, value):
 
 def test_the_modules_own_examples_are_right():
     """Programs and answers printed in the module's text."""
-    printed = re.findall(r"^    \w+ .*?  +(\S+) +-> (\d+)$", programs.__doc__, re.MULTILINE)
+    printed = re.findall(
+        r"^    \w+ .*?  +(\S+) +-> (\d+)$", programs.__doc__, re.MULTILINE
+    )
     assert len(printed) == 3
     for text, answer in printed:
         assert str(Reader(text).value() % 10**6) == answer
-    for kind, answer in zip(MEMORY, re.search(r"19079 +-> (.*)$", programs.__doc__, re.MULTILINE)[1].split(", "), strict=True):
-        assert answer in ("19079", "97091", "1907919079") and programs.draw_numbers(FixedNumber(), DataConfig(kind), np.array([5]))[1] == [
-            answer
-        ]
+    for kind, answer in zip(
+        MEMORY,
+        re.search(r"19079 +-> (.*)$", programs.__doc__, re.MULTILINE)[1].split(", "),
+        strict=True,
+    ):
+        assert answer in ("19079", "97091", "1907919079") and programs.draw_numbers(
+            FixedNumber(), DataConfig(kind), np.array([5])
+        )[1] == [answer]
     (lte,) = re.findall(r"^    (.*@) +-> (\S+)$", programs.__doc__, re.MULTILINE)
     assert lte == (KNOWN_LTE[0][0], "25011.")
 
@@ -55,12 +76,18 @@ class FixedNumber:
 
 
 def test_a_program_is_written_from_its_operations():
-    """The published form of each operation, nested once; variables and rounds are those given."""
+    """The published form of each operation, nested once; variables and rounds are those
+    given.
+    """
     forms = programs.FORMS["release"]
     inner = (forms["subtract"][0], [38748, 25542, 1, 1], 1, 0.0, "")
-    text, value = programs.write_program([inner, (forms["for"][0], [1, 96709, 1, 1], 7, 0.0, "")], "release")
+    text, value = programs.write_program(
+        [inner, (forms["for"][0], [1, 96709, 1, 1], 7, 0.0, "")], "release"
+    )
     assert (text, value) == ("x=(38748-25542)for[7]x+=96709", 690169)
-    text, value = programs.write_program([inner, (forms["if"][1], [1, 2, 3, 4], 7, 0.5, "")], "release")
+    text, value = programs.write_program(
+        [inner, (forms["if"][1], [1, 2, 3, 4], 7, 0.5, "")], "release"
+    )
     assert (text, value) == ("1if2<(38748-25542)else4", 1)
     forms = programs.FORMS["lte"]
     levels = [
@@ -68,59 +95,116 @@ def test_a_program_is_written_from_its_operations():
         (forms["assign"][0], [1500, 0, 0, 0], 1, 0.9, "b"),
         (forms["add"][0], [0, 7567, 0, 0], 1, 0.0, "a"),
     ]
-    assert programs.write_program(levels, "lte") == ("j=8584#for x in range(8):j+=920#b=1500#print(((b+j)+7567))@", 25011)
+    assert programs.write_program(levels, "lte") == (
+        "j=8584#for x in range(8):j+=920#b=1500#print(((b+j)+7567))@",
+        25011,
+    )
 
 
-# --- What is generated --------------------------------------------------------------------------------------------------------------------
+# --- What is generated ----------------------------------------------------------------
 
 
 @pytest.mark.parametrize("nest_position", ["first", "random"])
 @pytest.mark.parametrize("length, nesting", [(1, 1), (1, 3), (5, 2), (6, 3), (3, 5)])
 @pytest.mark.parametrize("kind", PROGRAMS)
-def test_every_release_program_has_the_value_of_the_interpreter(kind, length, nesting, nest_position):
-    texts, answers = drawn(400, kind=kind, length=length, nesting=nesting, nest_position=nest_position)
-    known = {"addition": {"+"}, "control": {"+", "-", "if>", "if<"}, "program": {"+", "-", "*", "if>", "if<", "for"}}[kind]
+def test_every_release_program_has_the_value_of_the_interpreter(
+    kind, length, nesting, nest_position
+):
+    texts, answers = drawn(
+        400, kind=kind, length=length, nesting=nesting, nest_position=nest_position
+    )
+    known = {
+        "addition": {"+"},
+        "control": {"+", "-", "if>", "if<"},
+        "program": {"+", "-", "*", "if>", "if<", "for"},
+    }[kind]
     seen = set()
     for text, answer in zip(texts, answers, strict=True):
         reader = Reader(text)
         assert answer == str(reader.value() % 10 ** (length + 1))
-        assert len(reader.operations) == nesting and {len(number) for number in reader.numbers} == {length}
-        assert not any(number.startswith("0") for number in reader.numbers) and all(1 <= k <= 9 for k in reader.rounds)
+        assert len(reader.operations) == nesting and {
+            len(number) for number in reader.numbers
+        } == {length}
+        assert not any(number.startswith("0") for number in reader.numbers) and all(
+            1 <= k <= 9 for k in reader.rounds
+        )
         if nest_position == "first":
-            assert re.match(r"(x=\(|\()*(x=)?[0-9]", text) and not re.search(r"[^=(]\(", text)
+            assert re.match(r"(x=\(|\()*(x=)?[0-9]", text) and not re.search(
+                r"[^=(]\(", text
+            )
         seen |= set(reader.operations)
     assert seen == known
-    assert nesting == 1 or nest_position == "first" or kind == "addition" or any(re.search(r"[^=(]\(", text) for text in texts)
+    assert (
+        nesting == 1
+        or nest_position == "first"
+        or kind == "addition"
+        or any(re.search(r"[^=(]\(", text) for text in texts)
+    )
 
 
 @pytest.mark.parametrize("nest_position", [None, "first"])
 @pytest.mark.parametrize("length, nesting", [(1, 1), (2, 3), (4, 3), (3, 10)])
 @pytest.mark.parametrize("kind", PROGRAMS)
-def test_every_program_of_learning_to_execute_has_the_value_of_two_interpreters(kind, length, nesting, nest_position):
-    texts, answers = drawn(300, kind=kind, style="lte", length=length, nesting=nesting, nest_position=nest_position)
+def test_every_program_of_learning_to_execute_has_the_value_of_two_interpreters(
+    kind, length, nesting, nest_position
+):
+    texts, answers = drawn(
+        300,
+        kind=kind,
+        style="lte",
+        length=length,
+        nesting=nesting,
+        nest_position=nest_position,
+    )
     for text, answer in zip(texts, answers, strict=True):
         assert answer == f"{run_lte(text)}." == f"{run_python(text)}."
-        assert all(1 <= int(k) <= 4 * length for k in re.findall(r"range\(([0-9]+)\)", text))
-        assert all(1 <= int(number) <= 10**length or number == "0" for number in re.findall(r"(?<!range\()(?<![0-9])[0-9]+", text))
+        assert all(
+            1 <= int(k) <= 4 * length for k in re.findall(r"range\(([0-9]+)\)", text)
+        )
+        assert all(
+            1 <= int(number) <= 10**length or number == "0"
+            for number in re.findall(r"(?<!range\()(?<![0-9])[0-9]+", text)
+        )
 
 
 @pytest.mark.parametrize("kind", MEMORY)
 def test_memory_tasks(kind):
     texts, answers = drawn(300, kind=kind, length=7)
-    assert all(re.fullmatch(r"[1-9][0-9]{6}", text) for text in texts) and len(set(texts)) > 290
-    assert answers == {"copy": texts, "reverse": ["".join(reversed(text)) for text in texts], "double": [2 * text for text in texts]}[kind]
+    assert (
+        all(re.fullmatch(r"[1-9][0-9]{6}", text) for text in texts)
+        and len(set(texts)) > 290
+    )
+    assert (
+        answers
+        == {
+            "copy": texts,
+            "reverse": ["".join(reversed(text)) for text in texts],
+            "double": [2 * text for text in texts],
+        }[kind]
+    )
     shown, numbers = drawn(300, kind=kind, length=7, style="lte")
     assert all(re.fullmatch(r"[1-9][0-9]{6}\.", number) for number in numbers)
     plain = [number[:-1] for number in numbers]
-    assert [text[:-1] for text in shown] == {"copy": plain, "reverse": [n[::-1] for n in plain], "double": [n + n for n in plain]}[kind]
+    assert [text[:-1] for text in shown] == {
+        "copy": plain,
+        "reverse": [n[::-1] for n in plain],
+        "double": [n + n for n in plain],
+    }[kind]
     assert {text[-1] for text in shown} == {"@"}
 
 
 def test_answers_of_the_release_have_up_to_one_digit_more_than_the_numbers():
-    """Figure 6's answers to full programs of length 5 are 641571, 303324 and 234056: the modulus is 10^6, not 10^5."""
+    """Figure 6's answers to full programs of length 5 are 641571, 303324 and 234056:
+    the modulus is 10^6, not 10^5.
+    """
     _, answers = drawn(2000, kind="program", length=5, nesting=2)
-    assert max(map(len, answers)) == 6 and np.mean([len(answer) == 6 for answer in answers]) > 0.5
-    assert not any(answer.startswith(("-", "0")) and answer != "0" for answer in answers)
+    assert (
+        max(map(len, answers)) == 6
+        and np.mean([len(answer) == 6 for answer in answers]) > 0.5
+    )
+    assert not any(
+        answer.startswith(("-", "0")) and answer != "0" for answer in answers
+    )
 
 
 def test_operations_numbers_rounds_and_comparisons_are_uniform():
@@ -128,40 +212,90 @@ def test_operations_numbers_rounds_and_comparisons_are_uniform():
     readers = [Reader(text) for text in texts]
     assert [reader.value() for reader in readers]
     operations = [reader.operations[0] for reader in readers]
-    within([operations.count(name) for name in ("+", "-", "*", "for", "if>", "if<")], [0.2] * 4 + [0.1] * 2, 20_000)
+    within(
+        [operations.count(name) for name in ("+", "-", "*", "for", "if>", "if<")],
+        [0.2] * 4 + [0.1] * 2,
+        20_000,
+    )
     rounds = [reader.rounds[0] for reader in readers if reader.rounds]
     within(np.bincount(rounds)[1:], [1 / 9] * 9, len(rounds))
-    for place in range(2):  # the first and the second number, each uniform from 10 to 99
-        within(np.bincount([int(reader.numbers[place]) for reader in readers])[10:], [1 / 90] * 90, 20_000)
+    for place in range(
+        2
+    ):  # the first and the second number, each uniform from 10 to 99
+        within(
+            np.bincount([int(reader.numbers[place]) for reader in readers])[10:],
+            [1 / 90] * 90,
+            20_000,
+        )
 
 
 def test_operations_of_learning_to_execute_are_uniform():
     texts, _ = drawn(12_000, kind="program", style="lte", length=2, operations=())
     kinds = {
-        "for": lambda s: "for" in s, "assign": lambda s: "=" in s and "for" not in s, "if": lambda s: " if " in s,
-        "multiply": lambda s: "*" in s, "identity": lambda s: bool(re.fullmatch(r"print\([0-9]+\)@", s)),
+        "for": lambda s: "for" in s,
+        "assign": lambda s: "=" in s and "for" not in s,
+        "if": lambda s: " if " in s,
+        "multiply": lambda s: "*" in s,
+        "identity": lambda s: bool(re.fullmatch(r"print\([0-9]+\)@", s)),
         "pair": lambda s: bool(re.fullmatch(r"print\(\([0-9]+[+-][0-9]+\)\)@", s)),
-    }  # fmt: skip
+    }
     within([sum(map(test, texts)) for test in kinds.values()], [1 / 6] * 6, len(texts))
-    numbers = [int(re.search(r"\(([0-9]+)\)", text)[1]) for text in texts if kinds["identity"](text)]
+    numbers = [
+        int(re.search(r"\(([0-9]+)\)", text)[1])
+        for text in texts
+        if kinds["identity"](text)
+    ]
     assert min(numbers) == 1 and max(numbers) == 100
-    factors = [int(f) for text in texts for f in re.findall(r"\*([0-9]+)\)|range\(([0-9]+)", text) for f in f if f and kinds["for"](text)]
+    factors = [
+        int(f)
+        for text in texts
+        for f in re.findall(r"\*([0-9]+)\)|range\(([0-9]+)", text)
+        for f in f
+        if f and kinds["for"](text)
+    ]
     within(np.bincount(factors)[1:], [1 / 8] * 8, len(factors))
     signs = [re.search(r"[+-]", text)[0] for text in texts if kinds["pair"](text)]
     within([signs.count("+")], [0.5], len(signs))
     variables = [text[0] for text in texts if "=" in text]
-    within([variables.count(letter) for letter in "abcdefghij"], [0.1] * 10, len(variables))
+    within(
+        [variables.count(letter) for letter in "abcdefghij"], [0.1] * 10, len(variables)
+    )
 
 
 @pytest.mark.parametrize(
-    "style, operations, slots", [("release", ("if",), 4), ("lte", ("if",), 4), ("release", ("for",), 2), ("lte", ("pair",), 2)]
+    "style, operations, slots",
+    [
+        ("release", ("if",), 4),
+        ("lte", ("if",), 4),
+        ("release", ("for",), 2),
+        ("lte", ("pair",), 2),
+    ],
 )
 def test_the_nested_operand_is_anywhere(style, operations, slots):
-    texts, _ = drawn(8000, kind="program", style=style, operations=operations, nesting=2, length=3, nest_position="random")
+    texts, _ = drawn(
+        8000,
+        kind="program",
+        style=style,
+        operations=operations,
+        nesting=2,
+        length=3,
+        nest_position="random",
+    )
     opening = "." * (style == "release")
-    marked = [re.sub(r"(?<=.)\((x=)?[0-9]+[^()]*[0-9]\)", "N", opening + text.removeprefix("print(")) for text in texts]  # the inner one
-    places = [len(re.findall(r"(?<![\[0-9])[0-9]{2,}", text.split("N")[0])) for text in marked]
-    within(np.bincount(places, minlength=slots)[:slots], [1 / slots] * slots, len(places))
+    marked = [
+        re.sub(
+            r"(?<=.)\((x=)?[0-9]+[^()]*[0-9]\)",
+            "N",
+            opening + text.removeprefix("print("),
+        )
+        for text in texts
+    ]  # the inner one
+    places = [
+        len(re.findall(r"(?<![\[0-9])[0-9]{2,}", text.split("N")[0])) for text in marked
+    ]
+    within(
+        np.bincount(places, minlength=slots)[:slots], [1 / slots] * slots, len(places)
+    )
 
 
 @pytest.mark.parametrize("style, share", [("release", 0), ("lte", 0.5)])
@@ -176,55 +310,101 @@ def test_the_arrays_are_as_wide_as_the_longest_program(style):
     for length, nesting in ((1, 1), (2, 2), (5, 1), (5, 2)):
         for kind in PROGRAMS:
             data = DataConfig(kind, length, nesting, style)
-            texts, answers = drawn(6000, kind=kind, length=length, nesting=nesting, style=style)
-            widths, longest = programs.layout(data), (max(map(len, texts)), max(map(len, answers)))
+            texts, answers = drawn(
+                6000, kind=kind, length=length, nesting=nesting, style=style
+            )
+            widths, longest = (
+                programs.layout(data),
+                (max(map(len, texts)), max(map(len, answers))),
+            )
             if style == "release":
                 assert longest[0] == widths.inputs and widths.places == 2 * length
-                assert longest[1] == widths.answers == length + 1 or (kind, nesting, length) == ("control", 1, 1)
+                assert longest[1] == widths.answers == length + 1 or (
+                    kind,
+                    nesting,
+                    length,
+                ) == ("control", 1, 1)
             else:  # 10^L is too rare to be drawn everywhere
-                assert longest[0] <= widths.inputs and longest[1] <= widths.answers == widths.places
+                assert (
+                    longest[0] <= widths.inputs
+                    and longest[1] <= widths.answers == widths.places
+                )
     for kind in MEMORY:
         texts, answers = drawn(10, kind=kind, style=style)
         widths = programs.layout(DataConfig(kind, style=style))
-        assert {len(text) for text in texts} == {widths.inputs} and {len(answer) for answer in answers} == {widths.answers}
+        assert {len(text) for text in texts} == {widths.inputs} and {
+            len(answer) for answer in answers
+        } == {widths.answers}
         assert style == "lte" or widths.places == widths.answers + 1
 
 
 def test_the_widest_programs_of_learning_to_execute_fit():
     """Each operation with the largest numbers there can be, in the worst order."""
-    forms = [form for name in programs.OPERATIONS["lte"]["program"] for form in programs.FORMS["lte"][name]]
+    forms = [
+        form
+        for name in programs.OPERATIONS["lte"]["program"]
+        for form in programs.FORMS["lte"][name]
+    ]
     widths = programs.layout(DataConfig("program", 2, 3, "lte"))
     for chain in itertools.product(forms, repeat=3):
         for place in (0.0, 0.99):
             text, value = programs.write_program(
-                [(form, [100] * 4, 8, place, letter) for form, letter in zip(chain, "abc", strict=True)], "lte"
+                [
+                    (form, [100] * 4, 8, place, letter)
+                    for form, letter in zip(chain, "abc", strict=True)
+                ],
+                "lte",
             )
             assert len(text) <= widths.inputs and len(f"{value}.") <= widths.answers
 
 
 def test_the_released_symbols():
     symbols = programs.SYMBOLS["release"]
-    assert len(symbols) == len(set(symbols)) == 45 and symbols[:4] == ("_unk_", "_null_", "_eos_", "|")
-    assert list(symbols[4:]) == sorted(symbols[4:]) and {"else", "for", "if", "range", "~", "!", "."} < set(symbols)
+    assert len(symbols) == len(set(symbols)) == 45 and symbols[:4] == (
+        "_unk_",
+        "_null_",
+        "_eos_",
+        "|",
+    )
+    assert list(symbols[4:]) == sorted(symbols[4:]) and {
+        "else",
+        "for",
+        "if",
+        "range",
+        "~",
+        "!",
+        ".",
+    } < set(symbols)
     assert len(set(programs.SYMBOLS["lte"])) == len(programs.SYMBOLS["lte"])
     used = set("".join(drawn(2000, kind="program", nesting=2)[0]))
     assert len(used) == 28  # as the module's text says
     for style in STYLES:
         for kind in (*PROGRAMS, *MEMORY):
             batch = task_of(kind=kind, style=style).draw(np.random.default_rng(0), 50)
-            assert batch["inputs"].min() >= 0 <= batch["targets"].min() and batch["inputs"].dtype == batch["targets"].dtype == np.int64
+            assert (
+                batch["inputs"].min() >= 0 <= batch["targets"].min()
+                and batch["inputs"].dtype == batch["targets"].dtype == np.int64
+            )
 
 
 def test_which_programs_have_a_product():
     batch = task_of(kind="program", nesting=2).draw(np.random.default_rng(0), 500)
-    assert batch["has_product"].tolist() == ["*" in text for text in texts_of(batch, "release")[0]]
-    mixed = programs.draw(np.random.default_rng(0), 500, DataConfig("program", 2, 3), (2, 3), True)
-    assert mixed["has_product"].tolist() == ["*" in text for text in texts_of(mixed, "release")[0]]
-    without = task_of(kind="program", nesting=2, operations=("add", "for")).draw(np.random.default_rng(0), 50)
+    assert batch["has_product"].tolist() == [
+        "*" in text for text in texts_of(batch, "release")[0]
+    ]
+    mixed = programs.draw(
+        np.random.default_rng(0), 500, DataConfig("program", 2, 3), (2, 3), True
+    )
+    assert mixed["has_product"].tolist() == [
+        "*" in text for text in texts_of(mixed, "release")[0]
+    ]
+    without = task_of(kind="program", nesting=2, operations=("add", "for")).draw(
+        np.random.default_rng(0), 50
+    )
     assert not without["has_product"].any()
 
 
-# --- Refusals -----------------------------------------------------------------------------------------------------------------------------
+# --- Refusals -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -232,16 +412,37 @@ def test_which_programs_have_a_product():
     [
         ({"length": 0}, r"data\.length must be from 1 to 18 digits, not 0"),
         ({"length": 19}, r"data\.length must be from 1 to 18 digits, not 19"),
-        ({"kind": "program", "nesting": 0}, r"data\.nesting must be at least 1 operation, not 0"),
-        ({"kind": "program", "nesting": 11, "style": "lte"}, r"data\.nesting must be at most 10 in style lte.*not 11"),
-        ({"kind": "copy", "nesting": 2}, r"data\.kind copy is one number.*data\.nesting must be 1, not 2"),
-        ({"kind": "double", "operations": ("add",)}, r"data\.kind double is one number.*leave data\.operations out"),
-        ({"kind": "program", "operations": ("add", "divide")}, r"data\.operations holds 'divide'; style release has add, subtract"),
+        (
+            {"kind": "program", "nesting": 0},
+            r"data\.nesting must be at least 1 operation, not 0",
+        ),
+        (
+            {"kind": "program", "nesting": 11, "style": "lte"},
+            r"data\.nesting must be at most 10 in style lte.*not 11",
+        ),
+        (
+            {"kind": "copy", "nesting": 2},
+            r"data\.kind copy is one number.*data\.nesting must be 1, not 2",
+        ),
+        (
+            {"kind": "double", "operations": ("add",)},
+            r"data\.kind double is one number.*leave data\.operations out",
+        ),
+        (
+            {"kind": "program", "operations": ("add", "divide")},
+            r"data\.operations holds 'divide'; style release has add, subtract",
+        ),
         ({"kind": "program", "operations": ("ad",)}, r"did you mean 'add'\?"),
-        ({"kind": "program", "operations": ("pair",)}, r"data\.operations holds 'pair'; style release has"),
+        (
+            {"kind": "program", "operations": ("pair",)},
+            r"data\.operations holds 'pair'; style release has",
+        ),
         ({"patience": 1}, r"data\.patience must be at least 2"),
         ({"threshold": 0.0}, r"data\.threshold positive, not 10 and 0\.0"),
-        ({"length": 1, "curriculum": "naive"}, r"data\.curriculum naive has no level to climb"),
+        (
+            {"length": 1, "curriculum": "naive"},
+            r"data\.curriculum naive has no level to climb",
+        ),
     ],
 )
 def test_impossible_data_is_refused(values, says):

@@ -1,4 +1,6 @@
-"""The network of program_evaluation: states kept at each example's end, three ways of answering, its sizes, and its loss."""
+"""The network of program_evaluation: states kept at each example's end, three ways of
+answering, its sizes, and its loss.
+"""
 
 import dataclasses
 import itertools
@@ -14,7 +16,7 @@ from tinyrmc.engine import Tape
 from tinyrmc.training.task import HELD_OUT_SEED, Samples
 from tinyrmc.training.trainer import Trainer
 
-# --- The state is kept at each example's end ----------------------------------------------------------------------------------------------
+# --- The state is kept at each example's end ------------------------------------------
 
 
 class Pair(core.Core):
@@ -27,8 +29,15 @@ class Pair(core.Core):
 
 CORES = [
     pytest.param(lambda: RelationalMemory(5, 3, 2, 2, dtype=np.float64), id="rmc"),
-    pytest.param(lambda: RelationalMemory(5, 3, 2, 2, gate_style=None, num_blocks=2, dtype=np.float64), id="rmc without gates"),
-    pytest.param(lambda: PaperRelationalMemory(5, 3, 2, 2, dtype=np.float64), id="rmc_paper"),
+    pytest.param(
+        lambda: RelationalMemory(
+            5, 3, 2, 2, gate_style=None, num_blocks=2, dtype=np.float64
+        ),
+        id="rmc without gates",
+    ),
+    pytest.param(
+        lambda: PaperRelationalMemory(5, 3, 2, 2, dtype=np.float64), id="rmc_paper"
+    ),
     pytest.param(lambda: LSTM(5, 4, dtype=np.float64), id="lstm"),
 ]
 
@@ -45,7 +54,9 @@ def leaves(state):
 def test_states_are_those_of_each_example_alone(make, xp):
     rng, lengths = np.random.default_rng(0), np.array([0, 3, 6, 1, 6])
     core, inputs = make().to(xp), rng.standard_normal((5, 6, 5))
-    outputs, state = core.unroll(xp.asarray(inputs), core.initial_state(5), lengths=xp.asarray(lengths))
+    outputs, state = core.unroll(
+        xp.asarray(inputs), core.initial_state(5), lengths=xp.asarray(lengths)
+    )
     assert len(outputs) == 6
     for k, length in enumerate(lengths):
         alone, expected = [], core.initial_state(1)
@@ -55,37 +66,69 @@ def test_states_are_those_of_each_example_alone(make, xp):
         for ours, theirs in zip(leaves(state), leaves(expected), strict=True):
             np.testing.assert_allclose(ours[k : k + 1], theirs, rtol=1e-12, atol=1e-14)
         for ours, theirs in zip(outputs, alone, strict=False):
-            np.testing.assert_allclose(to_host(ours.data)[k : k + 1], to_host(theirs.data), rtol=1e-12, atol=1e-14)
+            np.testing.assert_allclose(
+                to_host(ours.data)[k : k + 1],
+                to_host(theirs.data),
+                rtol=1e-12,
+                atol=1e-14,
+            )
 
 
 def test_nested_states_are_kept_too():
     inputs = np.arange(12.0).reshape(2, 3, 2)
-    _, (total, (count,)) = Pair().unroll(inputs, (np.zeros((2, 2)), (np.zeros(2),)), lengths=np.array([1, 3]))
+    _, (total, (count,)) = Pair().unroll(
+        inputs, (np.zeros((2, 2)), (np.zeros(2),)), lengths=np.array([1, 3])
+    )
     np.testing.assert_array_equal(total.data, [inputs[0, 0], inputs[1].sum(0)])
     np.testing.assert_array_equal(count.data, [1, 3])
 
 
-@pytest.mark.parametrize("lengths, says", [(np.zeros(3, int), r"int64\[3\]"), (np.ones(2), r"float64\[2\]"), ([1, 2], r"\[1, 2\]")])
+@pytest.mark.parametrize(
+    "lengths, says",
+    [
+        (np.zeros(3, int), r"int64\[3\]"),
+        (np.ones(2), r"float64\[2\]"),
+        ([1, 2], r"\[1, 2\]"),
+    ],
+)
 def test_lengths_that_are_none_are_refused(lengths, says):
-    with pytest.raises(ValueError, match=rf"lengths must be an array of 2 integers, one for each example, not {says}"):
-        LSTM(2, 3).unroll(np.zeros((2, 4, 2), np.float32), LSTM(2, 3).initial_state(2), lengths=lengths)
+    with pytest.raises(
+        ValueError,
+        match=r"lengths must be an array of 2 integers, one for each example, not "
+        rf"{says}",
+    ):
+        LSTM(2, 3).unroll(
+            np.zeros((2, 4, 2), np.float32),
+            LSTM(2, 3).initial_state(2),
+            lengths=lengths,
+        )
 
 
-# --- The network --------------------------------------------------------------------------------------------------------------------------
+# --- The network ----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("decoder", ["zeros", "teacher", "own_predictions"])
 @pytest.mark.parametrize("core", ["rmc", "rmc_paper", "lstm"])
 @pytest.mark.parametrize("share_core", [True, False])
 def test_a_batch_is_answered_like_each_example_alone(core, share_core, decoder):
-    task = task_of({"core": core, "share_core": share_core}, kind="program", length=2, nesting=2)
+    task = task_of(
+        {"core": core, "share_core": share_core}, kind="program", length=2, nesting=2
+    )
     model, batch, steps = network_of(task), mixed_batch(task), task.layout.answers
     assert len(set(batch["lengths"].tolist())) > 2
     together = answered(model, batch, decoder, steps).data
     assert together.shape == (steps, 6, 45)
     for k, length in enumerate(batch["lengths"]):
-        alone = model(batch["inputs"][k : k + 1, :length], np.array([length]), steps, decoder, batch["targets"][k : k + 1])
-        np.testing.assert_allclose(together[:, k], alone.data[:, 0], rtol=1e-9, atol=1e-12)
+        alone = model(
+            batch["inputs"][k : k + 1, :length],
+            np.array([length]),
+            steps,
+            decoder,
+            batch["targets"][k : k + 1],
+        )
+        np.testing.assert_allclose(
+            together[:, k], alone.data[:, 0], rtol=1e-9, atol=1e-12
+        )
 
 
 def one_hot(symbol):
@@ -106,16 +149,28 @@ def test_what_is_fed_to_the_answering_core(share_core):
         for symbol in batch["inputs"][0, : batch["lengths"][0]]:
             _, state = model.core(one_hot(symbol), state)
         for t in range(3):
-            before = start if t == 0 else batch["targets"][0, t - 1] if decoder == "teacher" else int(logits[-1].argmax())
-            output, state = core(np.zeros((1, 45)) if decoder == "zeros" else one_hot(before), state)
+            before = (
+                start
+                if t == 0
+                else batch["targets"][0, t - 1]
+                if decoder == "teacher"
+                else int(logits[-1].argmax())
+            )
+            output, state = core(
+                np.zeros((1, 45)) if decoder == "zeros" else one_hot(before), state
+            )
             logits.append(model.head(output).data[0])
-        np.testing.assert_allclose(answered(model, batch, decoder, 3).data[:, 0], logits, rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose(
+            answered(model, batch, decoder, 3).data[:, 0], logits, rtol=1e-9, atol=1e-12
+        )
 
 
 def test_a_network_taught_its_own_answers_gives_them():
     task = task_of(kind="program", length=2, nesting=2)
     model, batch, steps = network_of(task), mixed_batch(task), task.layout.answers
-    model.head.layers[-1].weight.data = 30 * model.head.layers[-1].weight.data  # so that answers differ
+    model.head.layers[-1].weight.data = (
+        30 * model.head.layers[-1].weight.data
+    )  # so that answers differ
     free = answered(model, batch, "own_predictions", steps).data
     own = free.argmax(-1).T
     assert len({tuple(answer) for answer in own}) > 1
@@ -123,10 +178,17 @@ def test_a_network_taught_its_own_answers_gives_them():
     np.testing.assert_allclose(taught, free, rtol=1e-9, atol=1e-12)
     other = {**batch, "targets": (own + 1) % 45}
     assert not np.allclose(answered(model, other, "teacher", steps).data[1:], free[1:])
-    np.testing.assert_array_equal(answered(model, other, "own_predictions", steps).data, free)  # reads no targets
-    np.testing.assert_array_equal(answered(model, other, "zeros", steps).data, answered(model, batch, "zeros", steps).data)
+    np.testing.assert_array_equal(
+        answered(model, other, "own_predictions", steps).data, free
+    )  # reads no targets
+    np.testing.assert_array_equal(
+        answered(model, other, "zeros", steps).data,
+        answered(model, batch, "zeros", steps).data,
+    )
     last = {**batch, "targets": np.where(np.arange(steps) == steps - 1, 7, own)}
-    np.testing.assert_array_equal(answered(model, last, "teacher", steps).data, taught)  # the last target is fed to nobody
+    np.testing.assert_array_equal(
+        answered(model, last, "teacher", steps).data, taught
+    )  # the last target is fed to nobody
 
 
 def test_the_answering_core_is_traced():
@@ -138,8 +200,15 @@ def test_the_answering_core_is_traced():
 
 
 def test_training_and_testing_may_answer_differently():
-    for decoder, evaluation in itertools.product(("zeros", "teacher", "own_predictions"), ("zeros", "teacher", "own_predictions", None)):
-        task = task_of({"decoder": decoder, "evaluation_decoder": evaluation}, kind="copy", length=2)
+    for decoder, evaluation in itertools.product(
+        ("zeros", "teacher", "own_predictions"),
+        ("zeros", "teacher", "own_predictions", None),
+    ):
+        task = task_of(
+            {"decoder": decoder, "evaluation_decoder": evaluation},
+            kind="copy",
+            length=2,
+        )
         model, batch = network_of(task), mixed_batch(task)
         asked = []
         spy = lambda *args: asked.append(args[3]) or model(*args)  # noqa: B023, E731
@@ -150,32 +219,72 @@ def test_training_and_testing_may_answer_differently():
 
 
 def test_shared_and_separate_cores():
-    names = {share: dict(network_of(task_of({"share_core": share}, kind="copy")).named_parameters()) for share in (True, False)}
+    names = {
+        share: dict(
+            network_of(task_of({"share_core": share}, kind="copy")).named_parameters()
+        )
+        for share in (True, False)
+    }
     assert not [name for name in names[True] if name.startswith("answering")]
     ours, theirs = (
-        {name.partition(".")[2]: q for name, q in names[False].items() if name.startswith(part)} for part in ("core.", "answering.")
+        {
+            name.partition(".")[2]: q
+            for name, q in names[False].items()
+            if name.startswith(part)
+        }
+        for part in ("core.", "answering.")
     )
-    assert ours.keys() == theirs.keys() and not np.array_equal(ours["blocks.0.qkv.weight"].data, theirs["blocks.0.qkv.weight"].data)
+    assert ours.keys() == theirs.keys() and not np.array_equal(
+        ours["blocks.0.qkv.weight"].data, theirs["blocks.0.qkv.weight"].data
+    )
 
 
 def test_the_networks_are_the_papers():
-    """Four layers of 256 ReLU units on the core's output, then the logits of the 45 symbols; sizes of the presets."""
+    """Four layers of 256 ReLU units on the core's output, then the logits of the 45
+    symbols; sizes of the presets.
+    """
     for preset, (_, config) in programs.Task.presets.items():
-        small = dataclasses.replace(config, model=dataclasses.replace(config.model, mem_slots=2, head_size=2, num_heads=1))
+        small = dataclasses.replace(
+            config,
+            model=dataclasses.replace(
+                config.model, mem_slots=2, head_size=2, num_heads=1
+            ),
+        )
         model = programs.Task(small).build(np.random.SeedSequence(0))
-        shapes = [q.shape for name, q in model.named_parameters() if name.startswith("head.")]
-        assert shapes == [(4, 256), (256,), *[(256, 256), (256,)] * 3, (256, 45), (45,)], preset
+        shapes = [
+            q.shape for name, q in model.named_parameters() if name.startswith("head.")
+        ]
+        assert shapes == [
+            (4, 256),
+            (256,),
+            *[(256, 256), (256,)] * 3,
+            (256, 45),
+            (45,),
+        ], preset
         assert [layer.relu for layer in model.head.layers] == [True] * 4 + [False]
     paper = programs.PAPER
-    assert (paper.data.kind, paper.data.length, paper.data.nesting, paper.data.curriculum) == ("program", 5, 2, "mix")
-    assert (paper.train.batch_size, paper.train.steps, paper.train.learning_rate) == (128, 200_000, 1e-3)
+    assert (
+        paper.data.kind,
+        paper.data.length,
+        paper.data.nesting,
+        paper.data.curriculum,
+    ) == ("program", 5, 2, "mix")
+    assert (paper.train.batch_size, paper.train.steps, paper.train.learning_rate) == (
+        128,
+        200_000,
+        1e-3,
+    )
     assert paper.model.mem_slots * paper.model.num_heads * paper.model.head_size == 2048
-    assert (paper.model.gate_style, paper.model.decoder, paper.model.share_core) == ("memory", "zeros", True)
+    assert (paper.model.gate_style, paper.model.decoder, paper.model.share_core) == (
+        "memory",
+        "zeros",
+        True,
+    )
     assert (programs.PAPER_HARD.data.length, programs.PAPER_HARD.data.nesting) == (6, 3)
     assert programs.Task.test_examples == 12_800
 
 
-# --- Loss and metrics ---------------------------------------------------------------------------------------------------------------------
+# --- Loss and metrics -----------------------------------------------------------------
 
 
 @pytest.mark.parametrize("loss_mean", ["places", "characters"])
@@ -185,26 +294,41 @@ def test_loss_and_metrics_are_what_they_say(loss_mean):
     batch = mixed_batch(task, 40)
     logits = answered(model, batch, "zeros", task.layout.answers).data
     likely = logits.argmax(-1)  # (T', B)
-    for k in range(20):  # half of them get answers that the network gives, one with a mistake, so that there is something to count
+    for k in range(
+        20
+        # half of them get answers that the network gives, one with a mistake, so that there
+        # is something to count
+    ):
         batch["targets"][k] = likely[:, k]
     batch["targets"][0, 0] = (batch["targets"][0, 0] + 1) % 45
     total = right = count = whole = other_right = other_count = 0
     for k, size in enumerate(batch["target_lengths"]):
         hits = [bool(likely[t, k] == batch["targets"][k, t]) for t in range(size)]
-        total += sum(np.log(np.exp(logits[t, k]).sum()) - logits[t, k, batch["targets"][k, t]] for t in range(size))
+        total += sum(
+            np.log(np.exp(logits[t, k]).sum()) - logits[t, k, batch["targets"][k, t]]
+            for t in range(size)
+        )
         right, count, whole = right + sum(hits), count + size, whole + all(hits)
         if (
             "*"
             not in texts_of(
-                {name: x[k : k + 1] for name, x in batch.items()} | {"targets": np.full((1, 1), 4), "target_lengths": [1]}, "release"
+                {name: x[k : k + 1] for name, x in batch.items()}
+                | {"targets": np.full((1, 1), 4), "target_lengths": [1]},
+                "release",
             )[0][0]
         ):
             other_right, other_count = other_right + sum(hits), other_count + size
     loss, divisor, metrics, carry = task.loss(model, batch, None)
     assert loss.data == pytest.approx(total, rel=1e-9) and carry is None
     assert divisor == (40 * 2 * 2 if loss_mean == "places" else count)
-    assert metrics["accuracy"] == (right, count) and metrics["exact_match_accuracy"] == (whole, 40)
-    assert metrics["accuracy_without_products"] == (other_right, other_count) and 19 <= whole < 40 and 0 < other_count < count
+    assert metrics["accuracy"] == (right, count) and metrics[
+        "exact_match_accuracy"
+    ] == (whole, 40)
+    assert (
+        metrics["accuracy_without_products"] == (other_right, other_count)
+        and 19 <= whole < 40
+        and 0 < other_count < count
+    )
 
 
 def test_what_lies_beyond_the_end_is_of_no_account():
@@ -214,12 +338,16 @@ def test_what_lies_beyond_the_end_is_of_no_account():
     def measured(batch):
         with Tape() as tape:
             loss, _, metrics, _ = task.loss(model, batch, None)
-        return [loss.data, *np.concatenate(list(metrics.values()))], tape.gradient(loss, model.parameters(), strict=False)
+        return [loss.data, *np.concatenate(list(metrics.values()))], tape.gradient(
+            loss, model.parameters(), strict=False
+        )
 
     noise, other = np.random.default_rng(0), {**batch}
     for symbols, lengths in (("inputs", "lengths"), ("targets", "target_lengths")):
         inside = np.arange(batch[symbols].shape[1]) < batch[lengths][:, None]
-        other[symbols] = np.where(inside, batch[symbols], noise.integers(45, size=batch[symbols].shape))
+        other[symbols] = np.where(
+            inside, batch[symbols], noise.integers(45, size=batch[symbols].shape)
+        )
     assert not np.array_equal(other["inputs"], batch["inputs"])
     (ours, gradients), (theirs, others) = measured(batch), measured(other)
     np.testing.assert_allclose(ours, theirs, rtol=1e-12)
@@ -229,11 +357,18 @@ def test_what_lies_beyond_the_end_is_of_no_account():
 
 def test_only_mixed_programs_have_the_third_metric():
     for data, there in (
-        ({"kind": "program"}, True), ({"kind": "program", "style": "lte"}, True), ({"kind": "control"}, False), ({"kind": "copy"}, False),
-        ({"kind": "program", "operations": ("multiply",)}, False), ({"kind": "program", "operations": ("add", "for")}, False),
-    ):  # fmt: skip
+        ({"kind": "program"}, True),
+        ({"kind": "program", "style": "lte"}, True),
+        ({"kind": "control"}, False),
+        ({"kind": "copy"}, False),
+        ({"kind": "program", "operations": ("multiply",)}, False),
+        ({"kind": "program", "operations": ("add", "for")}, False),
+    ):
         task = task_of(**data)
-        assert ("accuracy_without_products" in task.loss(network_of(task), mixed_batch(task), None)[2]) == there
+        assert (
+            "accuracy_without_products"
+            in task.loss(network_of(task), mixed_batch(task), None)[2]
+        ) == there
         task.test_examples = 200
         assert ("test_accuracy_without_products" in task.references()) == there
 
@@ -244,16 +379,28 @@ def test_runs_of_different_seeds_are_tested_on_the_same_examples():
         task, seen = task_of(kind="addition", length=2, curriculum="naive"), []
         task.test_examples = 200
         trainer = Trainer(task, seed)
-        task.evaluate(lambda *args, seen=seen, model=trainer.model: seen.append(args[0]) or model(*args))
+        task.evaluate(
+            lambda *args, seen=seen, model=trainer.model: (
+                seen.append(args[0]) or model(*args)
+            )
+        )
         held.append(np.concatenate(seen))
     np.testing.assert_array_equal(*held)
-    np.testing.assert_array_equal(held[0], Samples(task.draw, HELD_OUT_SEED).batch(0, 0, 200)["inputs"])
+    np.testing.assert_array_equal(
+        held[0], Samples(task.draw, HELD_OUT_SEED).batch(0, 0, 200)["inputs"]
+    )
 
 
 @pytest.mark.parametrize("loss_mean", ["places", "characters"])
 def test_workers_make_no_difference(loss_mean):
     def task():
-        return task_of({"loss_mean": loss_mean}, {"piece_size": 4}, kind="program", length=2, nesting=2)
+        return task_of(
+            {"loss_mean": loss_mean},
+            {"piece_size": 4},
+            kind="program",
+            length=2,
+            nesting=2,
+        )
 
     gradients = []
     for workers in (1, 3):
@@ -266,11 +413,21 @@ def test_workers_make_no_difference(loss_mean):
 
 
 @pytest.mark.parametrize(
-    "model", [{"decoder": "teacher"}, {"decoder": "own_predictions", "share_core": False}, {"loss_mean": "characters"}]
+    "model",
+    [
+        {"decoder": "teacher"},
+        {"decoder": "own_predictions", "share_core": False},
+        {"loss_mean": "characters"},
+    ],
 )
 def test_every_way_of_answering_runs_on_a_device(model, monkeypatch):
     fakecupy.installed(monkeypatch)
-    host, there = (Trainer(task_of(model, kind="program", length=2, nesting=2), seed=3, device=device) for device in ("cpu", "cuda"))
+    host, there = (
+        Trainer(
+            task_of(model, kind="program", length=2, nesting=2), seed=3, device=device
+        )
+        for device in ("cpu", "cuda")
+    )
     for _ in range(2):
         host.advance()
         with fakecupy.no_sync(), fakecupy.only(np.float32):

@@ -1,31 +1,45 @@
-"""What program_evaluation is measured against: floors and published numbers; the picture of its answers; and that it is learnt."""
+"""What program_evaluation is measured against: floors and published numbers; the
+picture of its answers; and that it is learnt.
+"""
 
 import re
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from programhelp import DataConfig, ModelConfig, mixed_batch, network_of, programs, task_of
+from programhelp import (
+    DataConfig,
+    ModelConfig,
+    mixed_batch,
+    network_of,
+    programs,
+    task_of,
+)
 
 from tinyrmc.backend import blas_threads
 from tinyrmc.figures.text import _draw_answers
 from tinyrmc.training.task import HELD_OUT_SEED, Samples, TrainConfig
 from tinyrmc.training.trainer import Trainer
 
-# --- Floors and published numbers ---------------------------------------------------------------------------------------------------------
+# --- Floors and published numbers -----------------------------------------------------
 
 
 def test_the_constant_answer_is_the_best_there_is():
     """Against all symbols at each place, counted by loops."""
     batch = mixed_batch(task_of(kind="control", length=3, nesting=2), 60)
     answer = programs.most_frequent(batch, 45)
-    rows = [row[:size].tolist() for row, size in zip(batch["targets"], batch["target_lengths"], strict=True)]
+    rows = [
+        row[:size].tolist()
+        for row, size in zip(batch["targets"], batch["target_lengths"], strict=True)
+    ]
     for t, symbol in enumerate(answer):
         counts = [sum(row[t] == s for row in rows if len(row) > t) for s in range(45)]
         assert counts[symbol] == max(counts)
     right, counted = programs.judged(answer, batch)
     assert counted.sum() == sum(map(len, rows))
-    assert right.sum() == sum(symbol == answer[t] for row in rows for t, symbol in enumerate(row))
+    assert right.sum() == sum(
+        symbol == answer[t] for row in rows for t, symbol in enumerate(row)
+    )
 
 
 @pytest.mark.parametrize(
@@ -44,10 +58,21 @@ def test_floors_and_published_numbers(data, floor):
     found = task.references()
     assert found["test_accuracy"]["constant answer"] == pytest.approx(floor, abs=0.008)
     held_out = Samples(task.draw, HELD_OUT_SEED).batch(0, 0, task.test_examples)
-    best = programs.judged(programs.most_frequent(held_out, 45), held_out)  # chosen on the very examples it is judged by
-    assert found["test_accuracy"]["constant answer"] <= best[0].sum() / best[1].sum() + 1e-12
+    best = programs.judged(
+        programs.most_frequent(held_out, 45), held_out
+    )  # chosen on the very examples it is judged by
+    assert (
+        found["test_accuracy"]["constant answer"]
+        <= best[0].sum() / best[1].sum() + 1e-12
+    )
     assert found["test_exact_match_accuracy"]["constant answer"] < 0.01
-    published = {"addition": 0.999, "control": 0.996, "program": 0.79, "copy": 1.0, "double": 0.998}
+    published = {
+        "addition": 0.999,
+        "control": 0.996,
+        "program": 0.79,
+        "copy": 1.0,
+        "double": 0.998,
+    }
     if "operations" in data:
         assert list(found["test_accuracy"]) == ["constant answer"]
     else:
@@ -73,56 +98,93 @@ def test_the_constant_answer_is_not_chosen_on_what_it_is_tested_on():
     task = task_of(kind="copy")
     task.test_examples = 30
     held_out = Samples(task.draw, HELD_OUT_SEED).batch(0, 0, 30)
-    best, counted = programs.judged(programs.most_frequent(held_out, 45), held_out)  # of so few it fits chance too
-    assert task.references()["test_accuracy"]["constant answer"] < best.sum() / counted.sum() - 0.05
+    best, counted = programs.judged(
+        programs.most_frequent(held_out, 45), held_out
+    )  # of so few it fits chance too
+    assert (
+        task.references()["test_accuracy"]["constant answer"]
+        < best.sum() / counted.sum() - 0.05
+    )
 
 
 def test_programs_without_products_are_the_figures():
-    task = task_of(kind="program", nesting=2, operations=("add", "subtract", "if", "for"))
+    task = task_of(
+        kind="program", nesting=2, operations=("add", "subtract", "if", "for")
+    )
     task.test_examples = 200
     assert task.references()["test_accuracy"]["paper's top EntNet"] == 0.734
 
 
-# --- Pictures and learning ----------------------------------------------------------------------------------------------------------------
+# --- Pictures and learning ------------------------------------------------------------
 
 
 def test_mistakes_are_marked():
     rows = {"some": [("12+3", "15", "15"), ("9-9", "0", "7")], "none": []}
-    figure = _draw_answers(rows, {"network": np.array([0.5, 1.0]), "constant answer": np.array([0.1, 0.2])}, "a title")
+    figure = _draw_answers(
+        rows,
+        {"network": np.array([0.5, 1.0]), "constant answer": np.array([0.1, 0.2])},
+        "a title",
+    )
     (cell,) = figure.artists
     (marked,) = [text for text in figure.texts if text.get_color() == "white"]
-    left, bottom, width, height = cell.get_x(), cell.get_y(), cell.get_width(), cell.get_height()
-    assert marked.get_text() == "7" and marked.get_position() == pytest.approx((left + width / 2, bottom + height / 2))
-    assert [text.get_text() for text in figure.texts if text.get_family() == ["monospace"]] == list("12+315159-907")
+    left, bottom, width, height = (
+        cell.get_x(),
+        cell.get_y(),
+        cell.get_width(),
+        cell.get_height(),
+    )
+    assert marked.get_text() == "7" and marked.get_position() == pytest.approx(
+        (left + width / 2, bottom + height / 2)
+    )
+    assert [
+        text.get_text() for text in figure.texts if text.get_family() == ["monospace"]
+    ] == list("12+315159-907")
     assert [bar.get_height() for bar in figure.axes[0].patches] == [0.5, 1.0, 0.1, 0.2]
 
 
-@pytest.mark.parametrize("data", [{"kind": "program", "nesting": 2}, {"kind": "copy", "style": "lte"}])
+@pytest.mark.parametrize(
+    "data", [{"kind": "program", "nesting": 2}, {"kind": "copy", "style": "lte"}]
+)
 def test_a_picture_of_a_network(data, tmp_path):
     task = task_of(**data)
     (path,) = task.pictures(network_of(task, np.float32), tmp_path)
     assert path.name == "answers.png" and path.stat().st_size > 5000
 
 
-def test_the_picture_says_what_was_asked_and_how_often_it_was_right(tmp_path, monkeypatch):
+def test_the_picture_says_what_was_asked_and_how_often_it_was_right(
+    tmp_path, monkeypatch
+):
     seen = []
     monkeypatch.setattr("tinyrmc.figures.answers", lambda *words: seen.append(words))
-    task = task_of(model={"decoder": "own_predictions"}, kind="addition", length=2, nesting=2)
+    task = task_of(
+        model={"decoder": "own_predictions"}, kind="addition", length=2, nesting=2
+    )
     network = network_of(task, np.float32)
     task.pictures(network, tmp_path)
     batch = Samples(task.draw, HELD_OUT_SEED).batch(0, 0, 512)
     right = {"targets": batch["targets"]}
-    monkeypatch.setattr(type(network), "__call__", lambda self, *words: SimpleNamespace(data=np.eye(45)[right["targets"].T]))
+    monkeypatch.setattr(
+        type(network),
+        "__call__",
+        lambda self, *words: SimpleNamespace(data=np.eye(45)[right["targets"].T]),
+    )
     task.pictures(network, tmp_path)
     right["targets"] = batch["targets"].copy()
     right["targets"][20, 0] += 1
     task.pictures(network, tmp_path)
     (rows, *_, title), (whole, *_), (once, *_) = seen
-    assert title == "addition, 2 digits, nesting 2; rmc, decoder own_predictions; wrong characters are marked"
+    assert (
+        title == "addition, 2 digits, nesting 2; rmc, decoder own_predictions; wrong "
+        "characters are marked"
+    )
     heading = [*rows][1]
-    assert re.fullmatch(r"\d+ of 512 have a mistake, the next are", heading) and all(wanted != got for _, wanted, got in rows[heading])
+    assert re.fullmatch(r"\d+ of 512 have a mistake, the next are", heading) and all(
+        wanted != got for _, wanted, got in rows[heading]
+    )
     assert [*whole][1] == "0 of 512 have a mistake" and whole[[*whole][1]] == []
-    assert [*once][1] == "1 of 512 have a mistake, the next are" and len(once[[*once][1]]) == 1
+    assert [*once][1] == "1 of 512 have a mistake, the next are" and len(
+        once[[*once][1]]
+    ) == 1
 
 
 def test_a_relational_memory_core_learns_to_copy():

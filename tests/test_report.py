@@ -1,4 +1,6 @@
-"""The table of results: which runs count, what is said of them, and what has not been run."""
+"""The table of results: which runs count, what is said of them, and what has not been
+run.
+"""
 
 import dataclasses
 import json
@@ -15,7 +17,14 @@ from tinyrmc.results import tables
 from tinyrmc.runs.run import Run
 from tinyrmc.training import discovery
 
-MACHINE = {"processor": "A processor", "cores": 4, "workers": 2, "python": "3", "numpy": "2", "blas": "b"}
+MACHINE = {
+    "processor": "A processor",
+    "cores": 4,
+    "workers": 2,
+    "python": "3",
+    "numpy": "2",
+    "blas": "b",
+}
 MACHINE |= {"date": "today", "git_commit": "c0ffee"}
 
 
@@ -28,16 +37,44 @@ def larger(monkeypatch, tmp_path):
 
 
 def logged(
-    larger, seed=0, values=(0.6, 0.7), best=(0.5, 0.75, 0.8, 0.6), seconds=60.0, rungs=(None,) * 4, path=None, preset="quick", **model
+    larger,
+    seed=0,
+    values=(0.6, 0.7),
+    best=(0.5, 0.75, 0.8, 0.6),
+    seconds=60.0,
+    rungs=(None,) * 4,
+    path=None,
+    preset="quick",
+    **model,
 ):
-    """A run of four lines of metrics, the second and the fourth with an evaluation. No training."""
+    """A run of four lines of metrics, the second and the fourth with an evaluation.
+
+    No training.
+    """
     config = larger.Task.presets[preset][1]
-    config = dataclasses.replace(config, model=dataclasses.replace(config.model, **model))
-    described = {"task": "larger", "preset": preset, "seed": seed, "config": dataclasses.asdict(config)}
-    command = f"python -m tinyrmc.train larger --seed {seed} --run somewhere/else --max-minutes 3"
-    run = Run.create("runs", f"larger-{preset}", described, {**MACHINE, "command": command}, path)
+    config = dataclasses.replace(
+        config, model=dataclasses.replace(config.model, **model)
+    )
+    described = {
+        "task": "larger",
+        "preset": preset,
+        "seed": seed,
+        "config": dataclasses.asdict(config),
+    }
+    command = (
+        f"python -m tinyrmc.train larger --seed {seed} --run somewhere/else "
+        "--max-minutes 3"
+    )
+    run = Run.create(
+        "runs", f"larger-{preset}", described, {**MACHINE, "command": command}, path
+    )
     for k in range(2 * len(values)):
-        line = {"step": 5 * k + 5, "samples": 80 * k + 80, "seconds": seconds * (k + 1) / 4, "best_batch_accuracy": best[k]}
+        line = {
+            "step": 5 * k + 5,
+            "samples": 80 * k + 80,
+            "seconds": seconds * (k + 1) / 4,
+            "best_batch_accuracy": best[k],
+        }
         line |= {"test_accuracy": values[k // 2], "test_loss": 0.5} if k % 2 else {}
         run.log(line | ({"rung": rungs[k]} if rungs[k] else {}))
     return run
@@ -51,11 +88,20 @@ def rows_of(found, number=0):
 
 def test_a_row_is_what_its_runs_have_come_to(larger):
     values, bests = {0: 0.7, 4: 0.9, 2: 0.85}, {0: 0.8, 4: 0.95, 2: 0.9}
-    runs = [logged(larger, seed, (0.6, value), (0.1, bests[seed], 0.2, 0.3), 60.0 + seed) for seed, value in values.items()]
+    runs = [
+        logged(larger, seed, (0.6, value), (0.1, bests[seed], 0.2, 0.3), 60.0 + seed)
+        for seed, value in values.items()
+    ]
     found = tables.summary(runs)
     (group,) = found["groups"]
-    assert group["mean"]["test_accuracy"] == statistics.fmean(values.values()) and group["top"]["test_accuracy"] == 0.9
-    assert group["mean"]["best_batch_accuracy"] == statistics.fmean(bests.values()) and group["top"]["best_batch_accuracy"] == 0.95
+    assert (
+        group["mean"]["test_accuracy"] == statistics.fmean(values.values())
+        and group["top"]["test_accuracy"] == 0.9
+    )
+    assert (
+        group["mean"]["best_batch_accuracy"] == statistics.fmean(bests.values())
+        and group["top"]["best_batch_accuracy"] == 0.95
+    )
     assert group["runs"][0]["curve"] == [[10, 30.0, None, 0.6], [20, 60.0, None, 0.7]]
     row = rows_of(found)[0]
     assert row == {
@@ -71,22 +117,48 @@ def test_a_row_is_what_its_runs_have_come_to(larger):
         "seeds": "0, 2, 4",
         "time": "1:02",
     }
-    assert tables.machines_in_words(found) == "Trained on A processor, 4 cores, 2 workers."
+    assert (
+        tables.machines_in_words(found) == "Trained on A processor, 4 cores, 2 workers."
+    )
 
 
-def test_other_accuracies_stand_beside_the_headline_and_the_commit_beside_the_run(larger):
+def test_other_accuracies_stand_beside_the_headline_and_the_commit_beside_the_run(
+    larger,
+):
     runs = [logged(larger), logged(larger, seed=1)]
     for run, value in zip(runs, (0.25, 0.75), strict=True):
-        run.log({**run.metrics()[-1], "step": 25, "test_accuracy": 0.9, "test_exact_match_accuracy": value})
+        run.log(
+            {
+                **run.metrics()[-1],
+                "step": 25,
+                "test_accuracy": 0.9,
+                "test_exact_match_accuracy": value,
+            }
+        )
     found = tables.summary(runs)
     (row,) = rows_of(found)
-    assert row["ours, mean"] == "90.0 %" and row["mean exact match accuracy"] == "50.0 %" and "mean loss" not in row
-    assert [run["git_commit"] for run in found["groups"][0]["runs"]] == ["c0ffee", "c0ffee"]
+    assert (
+        row["ours, mean"] == "90.0 %"
+        and row["mean exact match accuracy"] == "50.0 %"
+        and "mean loss" not in row
+    )
+    assert [run["git_commit"] for run in found["groups"][0]["runs"]] == [
+        "c0ffee",
+        "c0ffee",
+    ]
 
 
 def test_what_differs_in_the_model_alone_stands_together(larger):
-    runs = [logged(larger), logged(larger, preset="three"), logged(larger, width=8), logged(larger, preset="three", depth=2)]
-    rows = [(row["`python -m tinyrmc.train larger`"], row["paper"]) for row in rows_of(tables.summary(runs))]
+    runs = [
+        logged(larger),
+        logged(larger, preset="three"),
+        logged(larger, width=8),
+        logged(larger, preset="three", depth=2),
+    ]
+    rows = [
+        (row["`python -m tinyrmc.train larger`"], row["paper"])
+        for row in rows_of(tables.summary(runs))
+    ]
     assert rows == [
         ("`quick`", "< 60 % on its best batch (2 numbers, narrow)"),
         ("`quick --model.width 8`", "99 % (2 numbers, wide)"),
@@ -95,20 +167,37 @@ def test_what_differs_in_the_model_alone_stands_together(larger):
     ]
 
 
-def test_published_cells_stand_side_by_side_and_those_not_run_say_so(larger, monkeypatch):
+def test_published_cells_stand_side_by_side_and_those_not_run_say_so(
+    larger, monkeypatch
+):
     found = tables.summary([logged(larger, width=8), logged(larger, preset="three")])
-    narrow = {"paper": "< 60 % on its best batch", "command": "python -m tinyrmc.train larger"}
-    wide = {"paper": "90 %", "command": "python -m tinyrmc.train larger three --model.width 8"}
+    narrow = {
+        "paper": "< 60 % on its best batch",
+        "command": "python -m tinyrmc.train larger",
+    }
+    wide = {
+        "paper": "90 %",
+        "command": "python -m tinyrmc.train larger three --model.width 8",
+    }
     assert found["not_run"] == [
         {"task": "larger", "cell": "2 numbers, narrow", **narrow},
         {"task": "larger", "cell": "3 numbers, wide", **wide},
     ]
     assert rows_of(found, 1) == [
-        {"larger in the paper": "2 numbers", "wide": "99 %; above", "narrow": "< 60 % on its best batch; not run"},
+        {
+            "larger in the paper": "2 numbers",
+            "wide": "99 %; above",
+            "narrow": "< 60 % on its best batch; not run",
+        },
         {"larger in the paper": "3 numbers", "wide": "90 %; not run", "narrow": ""},
     ]
-    assert tables.commands(found) == f"\nWhat was not run:\n\n```\n{narrow['command']}\n{wide['command']}\n```\n"
-    monkeypatch.setattr(larger.Task, "published", {"2 numbers, wide": ("99 %", "--model.width 8")})
+    assert (
+        tables.commands(found)
+        == f"\nWhat was not run:\n\n```\n{narrow['command']}\n{wide['command']}\n```\n"
+    )
+    monkeypatch.setattr(
+        larger.Task, "published", {"2 numbers, wide": ("99 %", "--model.width 8")}
+    )
     found = tables.summary([logged(larger, width=8)])
     assert len(tables.tables(found)) == 1 and tables.commands(found) == ""
 
@@ -117,7 +206,11 @@ def test_each_task_has_a_table_of_its_own(larger):
     found = tables.summary([logged(larger), logged(larger, width=8, preset="three")])
     found["groups"][1]["task"] = "other"
     heads = [table[0][0] for table in tables.tables(found)]
-    assert heads == ["`python -m tinyrmc.train larger`", "larger in the paper", "`python -m tinyrmc.train other`"]
+    assert heads == [
+        "`python -m tinyrmc.train larger`",
+        "larger in the paper",
+        "`python -m tinyrmc.train other`",
+    ]
 
 
 def test_machines_have_letters_where_there_are_several(larger, monkeypatch):
@@ -126,7 +219,11 @@ def test_machines_have_letters_where_there_are_several(larger, monkeypatch):
     runs = [one, logged(larger, seed=1), logged(larger, width=8)]
     found = tables.summary(runs)
     assert [row["machine"] for row in rows_of(found)] == ["A, B", "B"]
-    assert tables.machines_in_words(found) == "Trained on A: A processor, 4 cores, 2 workers; B: A processor, 4 cores, 1 worker."
+    assert (
+        tables.machines_in_words(found)
+        == "Trained on A: A processor, 4 cores, 2 workers; B: A processor, 4 cores, "
+        "1 worker."
+    )
 
 
 def test_columns_in_which_there_is_nothing_are_left_out(larger):
@@ -134,22 +231,39 @@ def test_columns_in_which_there_is_nothing_are_left_out(larger):
     assert "best batch" not in row and "machine" not in row
 
 
-@pytest.mark.parametrize("numbers, says", [([4, 0, 1, 2], "0 to 2, 4"), ([3], "3"), ([1, 0, 7, 8], "0, 1, 7, 8"), (range(5), "0 to 4")])
+@pytest.mark.parametrize(
+    "numbers, says",
+    [
+        ([4, 0, 1, 2], "0 to 2, 4"),
+        ([3], "3"),
+        ([1, 0, 7, 8], "0, 1, 7, 8"),
+        (range(5), "0 to 4"),
+    ],
+)
 def test_seeds_in_a_row_are_told_by_their_ends(numbers, says):
     assert tables._ranges(numbers) == says
 
 
 def test_only_batches_of_the_task_itself_count(larger, monkeypatch):
     runs = [logged(larger, rungs=("1", "1", "2", "2"), best=(1.0, 0.9, 0.3, 0.4))]
-    assert tables.summary(runs)["groups"][0]["top"]["best_batch_accuracy"] == 1.0  # all of them are, by default
+    assert (
+        tables.summary(runs)["groups"][0]["top"]["best_batch_accuracy"] == 1.0
+    )  # all of them are, by default
     monkeypatch.setattr(larger.Task, "is_final", lambda task, line: line["rung"] == "2")
     (group,) = tables.summary(runs)["groups"]
     assert group["top"]["best_batch_accuracy"] == 0.4
 
 
-def test_a_run_that_never_came_to_the_task_itself_says_where_it_stayed(larger, monkeypatch):
-    runs = [logged(larger, seed, rungs=rungs) for seed, rungs in enumerate([("1", "1", "1", "1"), ("1", "2", "2", "2")])]
-    assert "ended on" not in rows_of(tables.summary(runs))[0]  # all lines are of the task itself, by default
+def test_a_run_that_never_came_to_the_task_itself_says_where_it_stayed(
+    larger, monkeypatch
+):
+    runs = [
+        logged(larger, seed, rungs=rungs)
+        for seed, rungs in enumerate([("1", "1", "1", "1"), ("1", "2", "2", "2")])
+    ]
+    assert (
+        "ended on" not in rows_of(tables.summary(runs))[0]
+    )  # all lines are of the task itself, by default
     monkeypatch.setattr(larger.Task, "is_final", lambda task, line: line["rung"] == "2")
     assert rows_of(tables.summary(runs))[0]["ended on"] == "1"
     assert "ended on" not in rows_of(tables.summary(runs[1:]))[0]
@@ -164,49 +278,83 @@ def test_a_run_that_was_cut_says_how_far_it_came(larger):
 
 
 def test_a_number_that_some_seed_lacks_has_no_mean(larger):
-    (group,) = tables.summary([logged(larger, 0, best=(None,) * 4), logged(larger, 1)])["groups"]
-    assert "best_batch_accuracy" not in group["mean"] and group["mean"]["test_accuracy"] == 0.7
+    (group,) = tables.summary([logged(larger, 0, best=(None,) * 4), logged(larger, 1)])[
+        "groups"
+    ]
+    assert (
+        "best_batch_accuracy" not in group["mean"]
+        and group["mean"]["test_accuracy"] == 0.7
+    )
     assert "best batch" not in rows_of({"groups": [group], "not_run": []})[0]
 
 
 def test_every_seed_has_a_column_in_the_other_table(larger):
-    found = tables.summary([logged(larger, 3, (0, 0.75)), logged(larger, 1, (0, 0.5)), logged(larger, 1, width=8, seconds=3661)])
+    found = tables.summary(
+        [
+            logged(larger, 3, (0, 0.75)),
+            logged(larger, 1, (0, 0.5)),
+            logged(larger, 1, width=8, seconds=3661),
+        ]
+    )
     assert tables.by_seed(found) == (
         "|  | seed 1 | seed 3 | mean | guessing | paper (wide) |\n"
         "| --- | --- | --- | --- | --- | --- |\n"
         "| quick: test accuracy | 50.0 % | 75.0 % | 62.5 % | 50.0 % | 99.0 % |\n"
         "| quick: training time, [h:]mm:ss | 1:00 | 1:00 |  |  |  |\n"
-        "| quick --model.width 8: test accuracy | 70.0 % | not run | 70.0 % | 50.0 % | 99.0 % |\n"
+        "| quick --model.width 8: test accuracy | 70.0 % | not run | 70.0 % | 50.0 % "
+        "| 99.0 % |\n"
         "| quick --model.width 8: training time, [h:]mm:ss | 1:01:01 |  |  |  |  |\n"
     )
 
 
-# --- Which runs -----------------------------------------------------------------------------------------------------------------------
+# --- Which runs -----------------------------------------------------------------------
 
 
 def test_a_folder_stands_for_its_runs_and_what_is_left_out_is_said(larger):
-    short, _, other = logged(larger, 0, values=(0.6,)), logged(larger, 1), logged(larger, 0)
+    short, _, other = (
+        logged(larger, 0, values=(0.6,)),
+        logged(larger, 1),
+        logged(larger, 0),
+    )
     never = logged(larger, 2, values=())
-    Run.create("runs", "zzz", {"task": "nothing_known", "preset": "p", "seed": 0, "config": {}}, {})
+    Run.create(
+        "runs",
+        "zzz",
+        {"task": "nothing_known", "preset": "p", "seed": 0, "config": {}},
+        {},
+    )
     sweep = Run.create("runs", "larger-sweep", {"grid": {}}, {})
     logged(larger, 7, path=sweep.path / "seed=7")
     (Path("runs") / "notes").mkdir()
     for k in range(3, 12):
         logged(larger, k)
     runs, left_out = tables.find_runs([Path("runs")])
-    assert [run.config["seed"] for run in runs] == [0, 1, *range(3, 12)] and runs[0].path == other.path  # 10 and 11 come after 9
+    assert [run.config["seed"] for run in runs] == [0, 1, *range(3, 12)] and runs[
+        0
+    ].path == other.path  # 10 and 11 come after 9
     assert len(left_out) == 4 and any("nothing_known" in line for line in left_out)
-    assert any(line == f"{short.path} has the configuration and seed of {other.path}" for line in left_out)
+    assert any(
+        line == f"{short.path} has the configuration and seed of {other.path}"
+        for line in left_out
+    )
     assert any(line == f"{never.path} has not been evaluated yet" for line in left_out)
-    assert any(line == f"{sweep.path} is a sweep: give its own path" for line in left_out)
+    assert any(
+        line == f"{sweep.path} is a sweep: give its own path" for line in left_out
+    )
     runs, left_out = tables.find_runs([sweep.path])
     assert [run.config["seed"] for run in runs] == [7] and not left_out
 
 
 def test_what_was_left_out_of_a_folder_is_an_error_by_itself(larger):
-    foreign = Run.create("runs", "zzz", {"task": "larger", "preset": "p", "seed": 0, "config": {}}, {})
+    foreign = Run.create(
+        "runs", "zzz", {"task": "larger", "preset": "p", "seed": 0, "config": {}}, {}
+    )
     for path in (foreign.path, Path("runs")):  # there is nothing else in the folder yet
-        with pytest.raises(RunError, match=r"config.model is missing; it was written by another version of the task"):
+        with pytest.raises(
+            RunError,
+            match=r"config.model is missing; it was written by another version of the "
+            r"task",
+        ):
             tables.find_runs([path])
     logged(larger)
     assert len(tables.find_runs([Path("runs")])[1]) == 1
@@ -219,17 +367,33 @@ def test_the_command_writes_the_table_its_numbers_and_its_picture(larger, capsys
     out, err = capsys.readouterr()
     assert err == "left out: runs/larger-quick-2 has not been evaluated yet\n"
     words = tables.markdown(tables.summary([Run.open("runs/larger-quick-1")]))
-    assert out == f"{words}\n{tables.LEGEND}\n" and words.count("\n") == 3 + 1 + 4 + 1 + 1
+    assert (
+        out == f"{words}\n{tables.LEGEND}\n" and words.count("\n") == 3 + 1 + 4 + 1 + 1
+    )
     for folder in ("one", "two"):
-        assert report.main(["runs/larger-quick-1", "--out", f"{folder}/results.md"]) == 0
-    written = [{path.name: path.read_bytes() for path in Path(folder).iterdir()} for folder in ("one", "two")]
-    assert written[0] == written[1] and sorted(written[0]) == ["results.json", "results.md", "results.png"]
+        assert (
+            report.main(["runs/larger-quick-1", "--out", f"{folder}/results.md"]) == 0
+        )
+    written = [
+        {path.name: path.read_bytes() for path in Path(folder).iterdir()}
+        for folder in ("one", "two")
+    ]
+    assert written[0] == written[1] and sorted(written[0]) == [
+        "results.json",
+        "results.md",
+        "results.png",
+    ]
     found = json.loads(written[0]["results.json"])
-    assert written[0]["results.md"].decode() == out + tables.commands(found) and tables.markdown(found) == words
+    assert (
+        written[0]["results.md"].decode() == out + tables.commands(found)
+        and tables.markdown(found) == words
+    )
     assert written[0]["results.png"].startswith(b"\x89PNG")
     capsys.readouterr()
     assert report.main(["runs/larger-quick-1", "--seeds"]) == 0
-    assert capsys.readouterr().out.startswith("|  | seed 0 | guessing | paper (wide) |\n")
+    assert capsys.readouterr().out.startswith(
+        "|  | seed 0 | guessing | paper (wide) |\n"
+    )
 
 
 @pytest.mark.parametrize(
@@ -252,7 +416,12 @@ def test_bad_words_get_one_line_and_exit_code_2(words, says, larger, capsys):
     with pytest.raises(SystemExit) as caught:
         run_main(lambda: report.main(words.split()))
     err = capsys.readouterr().err
-    assert caught.value.code == 2 and err.startswith("error: ") and err.count("\n") == 1 and says in err
+    assert (
+        caught.value.code == 2
+        and err.startswith("error: ")
+        and err.count("\n") == 1
+        and says in err
+    )
     assert Path("mine.md").read_text() == "mine"
 
 
@@ -264,6 +433,10 @@ def test_every_tasks_published_cells_can_be_trained_and_are_recognised(name):
     kind = discovery.load_task(name).Task
     for cell, (paper, words) in kind.published.items():
         first, *rest = words.split() or [""]
-        preset, flags = (first, rest) if first in kind.presets else (next(iter(kind.presets)), words.split())
+        preset, flags = (
+            (first, rest)
+            if first in kind.presets
+            else (next(iter(kind.presets)), words.split())
+        )
         config, _ = parse_words(name, preset, kind.presets[preset][1], Options(), flags)
         assert kind(config).cell() == cell and paper

@@ -1,6 +1,8 @@
-"""Runs of the command line that stop, and go on: at a signal, when time is over, on a full disk, or not at all.
+"""Runs of the command line that stop, and go on: at a signal, when time is over, on a
+full disk, or not at all.
 
-Most tests call `main` in this process, in an empty current directory; what must be true of real processes is asked of real processes.
+Most tests call `main` in this process, in an empty current directory; what must be true
+of real processes is asked of real processes.
 """
 
 import contextlib
@@ -20,7 +22,18 @@ from pathlib import Path
 import fakecupy
 import numpy as np
 import pytest
-from tinyruns import LONG, STEPS, SURROUNDINGS, TINY, assert_same_run, contents, nth_farthest, python, resume_command, stop_at
+from tinyruns import (
+    LONG,
+    STEPS,
+    SURROUNDINGS,
+    TINY,
+    assert_same_run,
+    contents,
+    nth_farthest,
+    python,
+    resume_command,
+    stop_at,
+)
 
 from tinyrmc import evaluate, load, train
 from tinyrmc.commands import run_main
@@ -34,7 +47,8 @@ forks = pytest.mark.skipif(not CAN_FORK, reason="needs fork")
 pytestmark = pytest.mark.usefixtures("few_held_out_examples", "empty_directory")
 
 
-# --- Checkpoints that cannot be -----------------------------------------------------------------------------------------------------------
+# --- Checkpoints that cannot be -------------------------------------------------------
+
 
 def flip_a_bit(path):
     data = bytearray(path.read_bytes())
@@ -52,13 +66,22 @@ def newer(path):
 
 
 DAMAGES = {
-    "truncated": (lambda path: path.write_bytes(path.read_bytes()[:-100]), "is cut short"),
+    "truncated": (
+        lambda path: path.write_bytes(path.read_bytes()[:-100]),
+        "is cut short",
+    ),
     "bit-flipped": (flip_a_bit, "is damaged"),
     "empty": (lambda path: path.write_bytes(b""), "is cut short (0 bytes)"),
     "text": (lambda path: path.write_text("hello"), "is not an npz file"),
-    "foreign": (lambda path: np.savez(path, weight=np.ones(3)), "is an npz file, but not one of tinyrmc's"),
+    "foreign": (
+        lambda path: np.savez(path, weight=np.ones(3)),
+        "is an npz file, but not one of tinyrmc's",
+    ),
     "newer": (newer, "has format version 2, this tinyrmc reads 1; upgrade tinyrmc"),
-    "of no run": (lambda path: save_arrays(path, {"weight": np.ones(3)}, {"notes": 1}), "not of a training run"),
+    "of no run": (
+        lambda path: save_arrays(path, {"weight": np.ones(3)}, {"notes": 1}),
+        "not of a training run",
+    ),
     "of nothing": (lambda path: save_arrays(path, {}, None), "not of a training run"),
     "a directory": (lambda path: (path.unlink(), path.mkdir()), "cannot read"),
 }
@@ -78,7 +101,9 @@ def test_a_checkpoint_that_cannot_be_trusted_is_refused(command, damage, copy, r
     elif command == "resume":
         said = refused(train.main, "--resume", copy.path)
     else:
-        said = refused(evaluate.main, copy.path if command == "evaluate" else copy.checkpoint)
+        said = refused(
+            evaluate.main, copy.path if command == "evaluate" else copy.checkpoint
+        )
     assert says in said and "copy" in said and "\n" not in said
 
 
@@ -86,7 +111,10 @@ def test_a_checkpoint_of_another_configuration_names_the_first_field(copy, refus
     other = json.loads((copy.path / "config.json").read_text())
     other["config"]["model"]["mem_slots"] = 3
     (copy.path / "config.json").write_text(json.dumps(other))
-    says = "copy/checkpoint.npz has another configuration: config.model.mem_slots: 2 in the checkpoint, 3 asked for"
+    says = (
+        "copy/checkpoint.npz has another configuration: config.model.mem_slots: 2 in "
+        "the checkpoint, 3 asked for"
+    )
     assert says in refused(train.main, "--resume", "copy")
     assert says in refused(evaluate.main, "copy")
 
@@ -94,8 +122,16 @@ def test_a_checkpoint_of_another_configuration_names_the_first_field(copy, refus
 @pytest.mark.parametrize(
     "words, says",
     [
-        ("--model.mem-slots 3", "copy has another configuration: config.model.mem_slots: 2 in the checkpoint, 3 asked for"),
-        ("--run other", "--run other goes with a new run; --resume copy goes on in its own directory"),
+        (
+            "--model.mem-slots 3",
+            "copy has another configuration: config.model.mem_slots: 2 in the "
+            "checkpoint, 3 asked for",
+        ),
+        (
+            "--run other",
+            "--run other goes with a new run; --resume copy goes on in its own "
+            "directory",
+        ),
         ("--seed 6", "seed: 5 in the checkpoint, 6 asked for"),
         ("--train.steps 13", "config.train.steps: 12 in the checkpoint, 13 asked for"),
         ("--train.stpes 13", "did you mean '--train.steps'?"),
@@ -106,7 +142,9 @@ def test_a_run_cannot_be_resumed_as_another(words, says, copy, refused):
 
 
 def test_a_run_cannot_be_resumed_as_another_task(copy, refused):
-    assert "copy is a run of 'nth_farthest', not 'other'" in refused(train.main, "other", "--resume", "copy")
+    assert "copy is a run of 'nth_farthest', not 'other'" in refused(
+        train.main, "other", "--resume", "copy"
+    )
 
 
 def test_the_weights_alone_cannot_be_resumed(copy, refused):
@@ -123,11 +161,18 @@ def test_the_weights_alone_cannot_be_resumed(copy, refused):
         (lambda config: config.pop("preset"), "has no 'preset'"),
         (
             lambda config: config.update(task="nth_fartest"),
-            f"unknown task 'nth_fartest' (tasks: {', '.join(discovery.task_files())}); did you mean 'nth_farthest'?",
+            "unknown task 'nth_fartest' (tasks: "
+            f"{', '.join(discovery.task_files())}); did you mean 'nth_farthest'?",
         ),
-        (lambda config: config["config"]["train"].pop("steps"), "config.train.steps is missing"),
+        (
+            lambda config: config["config"]["train"].pop("steps"),
+            "config.train.steps is missing",
+        ),
         (lambda config: config["config"].update(more=1), "config.more is unknown"),
-        (lambda config: config["config"]["train"].update(steps=-1), "config.train cannot be used: train.steps must be positive"),
+        (
+            lambda config: config["config"]["train"].update(steps=-1),
+            "config.train cannot be used: train.steps must be positive",
+        ),
     ],
 )
 def test_a_spoilt_configuration_is_refused(change, says, copy, refused):
@@ -137,23 +182,33 @@ def test_a_spoilt_configuration_is_refused(change, says, copy, refused):
     assert says in refused(train.main, "--resume", "copy")
 
 
-# --- A disk that fails --------------------------------------------------------------------------------------------------------------------
+# --- A disk that fails ----------------------------------------------------------------
+
 
 def full(*_):
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 def test_a_full_disk_while_saving_leaves_a_run_that_can_go_on(trained, half, capsys):
-    """The disk is full when the resumed run saves for the first time; what was saved before is untouched."""
+    """The disk is full when the resumed run saves for the first time; what was saved
+    before is untouched.
+    """
     before = half.checkpoint.read_bytes()
     with pytest.MonkeyPatch.context() as disk, pytest.raises(SystemExit) as caught:
         disk.setattr(os, "fsync", full)
-        disk.setattr(Run, "truncate_metrics", lambda run, lines: None)  # it, too, writes; here it shall be the checkpoint
+        disk.setattr(
+            Run, "truncate_metrics", lambda run, lines: None
+        )  # it, too, writes; here it shall be the checkpoint
         run_main(lambda: train.main(["--resume", "half"]))
     err = capsys.readouterr().err
     assert caught.value.code == 2 and err.count("\n") == 1
-    assert err.startswith("error: cannot write half/checkpoint.npz: No space left on device; free some space")
-    assert half.checkpoint.read_bytes() == before and not list(half.path.glob("*.partial"))
+    assert err.startswith(
+        "error: cannot write half/checkpoint.npz: No space left on device; free some "
+        "space"
+    )
+    assert half.checkpoint.read_bytes() == before and not list(
+        half.path.glob("*.partial")
+    )
 
     assert train.main(["--resume", "half"]) == 0
     assert_same_run(half, trained)
@@ -161,18 +216,27 @@ def test_a_full_disk_while_saving_leaves_a_run_that_can_go_on(trained, half, cap
 
 def test_a_disk_that_is_full_from_the_beginning_costs_no_step(monkeypatch, capsys):
     fsync, calls = os.fsync, itertools.count()
-    monkeypatch.setattr(os, "fsync", lambda file: fsync(file) if next(calls) < 2 else full())  # environment.json, config.json
-    monkeypatch.setattr(nth_farthest.Task, "after_update", lambda *_: pytest.fail("a step was computed"))
+    monkeypatch.setattr(
+        os, "fsync", lambda file: fsync(file) if next(calls) < 2 else full()
+    )  # environment.json, config.json
+    monkeypatch.setattr(
+        nth_farthest.Task, "after_update", lambda *_: pytest.fail("a step was computed")
+    )
     with pytest.raises(SystemExit) as caught:
         run_main(lambda: train.main(TINY))
-    assert caught.value.code == 2 and "checkpoint.npz: No space left on device" in capsys.readouterr().err
+    assert (
+        caught.value.code == 2
+        and "checkpoint.npz: No space left on device" in capsys.readouterr().err
+    )
 
 
-# --- Stopping and going on ----------------------------------------------------------------------------------------------------------------
+# --- Stopping and going on ------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name, code", [("SIGINT", 130), ("SIGTERM", 143)])
-def test_a_signal_saves_and_the_printed_command_goes_on(name, code, trained, monkeypatch, capsys):
+def test_a_signal_saves_and_the_printed_command_goes_on(
+    name, code, trained, monkeypatch, capsys
+):
     with monkeypatch.context() as patch:
         stop_at(patch, 7, getattr(signal, name))
         assert train.main([*TINY, "--seed", "5", "--run", "a run's directory"]) == code
@@ -192,7 +256,10 @@ def test_the_task_may_be_named_again_and_its_flags_repeated(half, trained):
 
 
 def test_out_of_time_evaluates_and_can_go_on(trained, capsys):
-    assert train.main([*TINY, "--seed", "5", "--run", "timed", "--max-minutes", "1e-9"]) == 0
+    assert (
+        train.main([*TINY, "--seed", "5", "--run", "timed", "--max-minutes", "1e-9"])
+        == 0
+    )
     run, out = Run.open("timed"), capsys.readouterr().out
     assert "out of time; 11 steps to go" in out and "test accuracy" in out
     (line,) = run.metrics()
@@ -204,51 +271,104 @@ def test_out_of_time_evaluates_and_can_go_on(trained, capsys):
 
 def test_another_number_of_workers_is_allowed_and_told(half, capsys):
     assert train.main(["--resume", "half", "--workers", "2"]) == 0
-    assert "note: the run had 1 worker, now 2; it goes on, but not bit for bit as it would have" in capsys.readouterr().out
+    assert (
+        "note: the run had 1 worker, now 2; it goes on, but not bit for bit as it "
+        "would have" in capsys.readouterr().out
+    )
     assert half.metrics()[-1]["step"] == STEPS
 
 
 def test_a_run_on_a_gpu_records_which_and_goes_on_as_it_was(monkeypatch, capsys):
     cupy, modes = fakecupy.installed(monkeypatch), []
     monkeypatch.setattr(train, "use_tf32", lambda xp, on: modes.append((xp, on)))
-    assert train.main([*TINY, "--device", "cuda", "--tf32", "--run", "run", "--max-minutes", "1e-9"]) == 0
+    assert (
+        train.main(
+            [
+                *TINY,
+                "--device",
+                "cuda",
+                "--tf32",
+                "--run",
+                "run",
+                "--max-minutes",
+                "1e-9",
+            ]
+        )
+        == 0
+    )
     environment = Run.open("run").environment
-    assert (environment["device"], environment["tf32"], environment["gpu"]) == ("cuda", True, "Some GPU")
-    assert (environment["compute_capability"], environment["cuda_driver"], environment["cuda_runtime"]) == ("9.0", 13000, 12090)
+    assert (environment["device"], environment["tf32"], environment["gpu"]) == (
+        "cuda",
+        True,
+        "Some GPU",
+    )
+    assert (
+        environment["compute_capability"],
+        environment["cuda_driver"],
+        environment["cuda_runtime"],
+    ) == ("9.0", 13000, 12090)
     assert train.main(["--resume", "run"]) == 0
-    assert modes == [(cupy, True)] * 2 and capsys.readouterr().out.count("on cuda in TF32, 1 worker") == 2
+    assert (
+        modes == [(cupy, True)] * 2
+        and capsys.readouterr().out.count("on cuda in TF32, 1 worker") == 2
+    )
 
 
 @pytest.mark.parametrize("major, minor, refused", [(7, 5, True), (8, 0, False)])
-def test_tf32_on_a_gpu_that_has_none_is_refused(major, minor, refused, monkeypatch, capsys):
+def test_tf32_on_a_gpu_that_has_none_is_refused(
+    major, minor, refused, monkeypatch, capsys
+):
     cupy, modes = fakecupy.installed(monkeypatch), []
     properties = {"name": b"Some older GPU", "major": major, "minor": minor}
-    monkeypatch.setattr(cupy.cuda.runtime, "getDeviceProperties", lambda device: properties)
+    monkeypatch.setattr(
+        cupy.cuda.runtime, "getDeviceProperties", lambda device: properties
+    )
     monkeypatch.setattr(train, "use_tf32", lambda xp, on: modes.append(on))
-    words = [*TINY, "--device", "cuda", "--tf32", "--run", "run", "--max-minutes", "1e-9"]
+    words = [
+        *TINY,
+        "--device",
+        "cuda",
+        "--tf32",
+        "--run",
+        "run",
+        "--max-minutes",
+        "1e-9",
+    ]
     if not refused:
         assert train.main(words) == 0 and modes == [True]
         return
     with pytest.raises(SystemExit) as caught:
         run_main(lambda: train.main(words))
     assert caught.value.code == 2 and modes == [] and not Path("run").exists()
-    says = "--tf32: Some older GPU has compute capability 7.5, and TF32 needs 8.0 or more; leave --tf32 out, or say --no-tf32"
+    says = (
+        "--tf32: Some older GPU has compute capability 7.5, and TF32 needs 8.0 or "
+        "more; leave --tf32 out, or say --no-tf32"
+    )
     assert capsys.readouterr().err == f"error: {says}\n"
 
 
 @forks
 def test_a_run_goes_on_with_as_many_workers_as_before(capsys):
-    assert train.main([*TINY, "--workers", "2", "--run", "two", "--max-minutes", "1e-9"]) == 0
+    assert (
+        train.main([*TINY, "--workers", "2", "--run", "two", "--max-minutes", "1e-9"])
+        == 0
+    )
     assert train.main(["--resume", "two"]) == 0
     out = capsys.readouterr().out
     assert out.count("on cpu, 2 processes") == 2 and "note:" not in out
-    assert (Run.open("two").environment["workers"], Run.open("two").environment["device"]) == (2, "cpu")
+    assert (
+        Run.open("two").environment["workers"],
+        Run.open("two").environment["device"],
+    ) == (2, "cpu")
 
 
 @forks
 def test_a_run_of_several_workers_goes_on_with_one_on_a_gpu(monkeypatch, capsys):
     fakecupy.installed(monkeypatch)
-    assert train.main([*TINY, "--workers", "2", "--run", "two", "--max-minutes", "1e-9"]) == 0
+    assert (
+        train.main([*TINY, "--workers", "2", "--run", "two", "--max-minutes", "1e-9"])
+        == 0
+    )
     assert train.main(["--resume", "two", "--device", "cuda"]) == 0
     assert "note: the run had 2 workers, now 1; " in capsys.readouterr().out
 
@@ -264,16 +384,30 @@ def test_a_run_that_died_before_its_last_evaluation_is_evaluated(copy, trained):
 def test_a_finished_run_is_left_as_it_is(copy, capsys):
     before = contents()
     assert train.main(["--resume", "copy"]) == 0
-    assert re.search(r"copy has finished already \(12 steps\); see \S+ -m tinyrmc\.evaluate copy", capsys.readouterr().out)
+    assert re.search(
+        r"copy has finished already \(12 steps\); see \S+ -m tinyrmc\.evaluate copy",
+        capsys.readouterr().out,
+    )
     assert contents() == before
 
 
 def test_a_learning_rate_that_is_too_large_ends_in_one_line(capsys):
-    words = ["--train.learning-rate", "1e30", "--train.warmup-steps", "0", "--train.nonfinite-limit", "3", "--run", "wild"]
+    words = [
+        "--train.learning-rate",
+        "1e30",
+        "--train.warmup-steps",
+        "0",
+        "--train.nonfinite-limit",
+        "3",
+        "--run",
+        "wild",
+    ]
     with pytest.raises(SystemExit) as caught:
         run_main(lambda: train.main([*TINY, *words]))
     err = capsys.readouterr().err
-    assert caught.value.code == 2 and re.fullmatch(r"error: stopped at step \d+: .* first at step \d+; [^\n]*\n", err)
+    assert caught.value.code == 2 and re.fullmatch(
+        r"error: stopped at step \d+: .* first at step \d+; [^\n]*\n", err
+    )
     arrays, _ = Run.open("wild").load()
     assert all(np.isfinite(x).all() for x in arrays.values())
     assert np.isfinite(load("wild")(np.zeros((1, 4, 14), np.float32)).data).all()
@@ -287,8 +421,14 @@ def test_memory_that_does_not_suffice_for_a_step_ends_in_one_line(monkeypatch, c
     with pytest.raises(SystemExit) as caught:
         run_main(lambda: train.main([*TINY, "--run", "run"]))
     err = capsys.readouterr().err
-    assert caught.value.code == 2 and err.startswith("error: out of memory: Unable to allocate 9.0 TiB; choose a smaller network (")
-    assert "--model.mem-slots 2, " in err and err.endswith("(--train.piece-size)\n") and err.count("\n") == 1
+    assert caught.value.code == 2 and err.startswith(
+        "error: out of memory: Unable to allocate 9.0 TiB; choose a smaller network ("
+    )
+    assert (
+        "--model.mem-slots 2, " in err
+        and err.endswith("(--train.piece-size)\n")
+        and err.count("\n") == 1
+    )
     assert Run.open("run").load()[1]["step"] == 0
 
 
@@ -305,10 +445,12 @@ def test_a_killed_worker_ends_in_one_line(monkeypatch, capsys):
     with pytest.raises(SystemExit) as caught:
         run_main(lambda: train.main([*TINY, "--workers", "2"]))
     err = capsys.readouterr().err
-    assert caught.value.code == 2 and re.fullmatch(r"error: a worker process disappeared [^\n]*\n", err)
+    assert caught.value.code == 2 and re.fullmatch(
+        r"error: a worker process disappeared [^\n]*\n", err
+    )
 
 
-# --- Real processes -----------------------------------------------------------------------------------------------------------------------
+# --- Real processes -------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -316,17 +458,27 @@ def unbroken(tmp_path_factory):
     """LONG, with two workers, from a process that nobody disturbed."""
     folder = tmp_path_factory.mktemp("unbroken")
     workers = "2" if CAN_FORK else "1"
-    done = python("-m", "tinyrmc.train", *LONG, "--workers", workers, "--run", "whole", cwd=folder)
+    done = python(
+        "-m", "tinyrmc.train", *LONG, "--workers", workers, "--run", "whole", cwd=folder
+    )
     assert done.returncode == 0, done.stderr
     return Run.open(folder / "whole"), workers
 
 
 @pytest.mark.skipif(os.name != "posix", reason="needs signals between processes")
-@pytest.mark.parametrize("number, code", [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -9)])
+@pytest.mark.parametrize(
+    "number, code", [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -9)]
+)
 def test_a_process_is_stopped_and_another_goes_on(number, code, unbroken):
     whole, workers = unbroken
     words = ["-m", "tinyrmc.train", *LONG, "--workers", workers, "--run", "broken"]
-    with subprocess.Popen([sys.executable, *words], env=SURROUNDINGS, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        [sys.executable, *words],
+        env=SURROUNDINGS,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
         metrics = Path("broken/metrics.jsonl")
         while not metrics.exists() and process.poll() is None:
             time.sleep(0.002)
@@ -339,7 +491,10 @@ def test_a_process_is_stopped_and_another_goes_on(number, code, unbroken):
         assert step == 0
         words = ["--resume", "broken"]
     else:
-        assert 6 <= step < 603 and f"{signal.Signals(number).name} at step {step}: saved" in out
+        assert (
+            6 <= step < 603
+            and f"{signal.Signals(number).name} at step {step}: saved" in out
+        )
         words = resume_command(out)
     done = python("-m", "tinyrmc.train", *words, "--workers", workers)
     assert (done.returncode, done.stderr) == (0, "")

@@ -1,4 +1,6 @@
-"""Run directories: numbering, metrics, and checkpoints that survive kills and full disks."""
+"""Run directories: numbering, metrics, and checkpoints that survive kills and full
+disks.
+"""
 
 import errno
 import json
@@ -25,17 +27,23 @@ posix_only = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 
 @pytest.fixture
 def run(tmp_path):
-    return Run.create(tmp_path / "runs", "nth_farthest-quick", {"seed": 1}, {"python": "3"})
+    return Run.create(
+        tmp_path / "runs", "nth_farthest-quick", {"seed": 1}, {"python": "3"}
+    )
 
 
 def python(script, *args):
     """Run a script in a process of its own, which sees the same tinyrmc."""
-    surroundings = os.environ | {"PYTHONPATH": str(Path(run_module.__file__).parents[2])}
+    surroundings = os.environ | {
+        "PYTHONPATH": str(Path(run_module.__file__).parents[2])
+    }
     command = [sys.executable, "-c", script, *map(str, args)]
-    return subprocess.run(command, env=surroundings, capture_output=True, text=True, timeout=60)
+    return subprocess.run(
+        command, env=surroundings, capture_output=True, text=True, timeout=60
+    )
 
 
-# --- Checkpoints of a run ---------------------------------------------------------------------------------------------
+# --- Checkpoints of a run -------------------------------------------------------------
 
 
 def save_step(run, step, size=3):
@@ -43,7 +51,9 @@ def save_step(run, step, size=3):
 
 
 def loaded_step(run):
-    """The step of the checkpoint, after checking that its arrays and its state are of one moment."""
+    """The step of the checkpoint, after checking that its arrays and its state are of
+    one moment.
+    """
     arrays, state = run.load()
     assert np.all(arrays["weight"] == state["step"])
     return state["step"]
@@ -66,7 +76,9 @@ def test_the_previous_one_is_loaded_when_the_newest_is_missing(run):
     save_step(run, 1)
     os.rename(run.checkpoint, run.previous_checkpoint)
     assert loaded_step(run) == 1
-    save_step(run, 2)  # the only whole checkpoint stays where it is until the new one is in place
+    save_step(
+        run, 2
+    )  # the only whole checkpoint stays where it is until the new one is in place
     assert loaded_step(run) == 2
     assert load_arrays(run.previous_checkpoint)[1] == {"step": 1}
 
@@ -105,7 +117,9 @@ def test_a_failing_disk_leaves_the_earlier_checkpoints(run, monkeypatch, call):
 
     monkeypatch.setattr(os, call, fail)
     text = error_of(save_step, run, 3)
-    assert text.startswith(f"cannot write {run.checkpoint}: No space left on device; free some space")
+    assert text.startswith(
+        f"cannot write {run.checkpoint}: No space left on device; free some space"
+    )
     monkeypatch.undo()
     assert before == {path.name: path.read_bytes() for path in run.path.iterdir()}
     save_step(run, 4)
@@ -126,7 +140,9 @@ def test_a_disk_that_is_really_full(run):
 
 @posix_only
 def test_a_write_that_stops_half_way(run):
-    """A real limit on the size of a file: the first bytes are written, then the system refuses."""
+    """A real limit on the size of a file: the first bytes are written, then the system
+    refuses.
+    """
     save_step(run, 1)
     script = """
 import resource, sys, numpy as np
@@ -147,7 +163,9 @@ except RunError as error:
 
 @posix_only
 def test_kill_minus_nine_while_saving(run):
-    """A child saves without pause and is killed at a random moment, 60 times; twice at each of the two renames."""
+    """A child saves without pause and is killed at a random moment, 60 times; twice at
+    each of the two renames.
+    """
     script = """
 import itertools, os, random, signal, sys, time
 import numpy as np
@@ -184,27 +202,43 @@ print(step, partial)
     done = python(script, run.path)
     assert done.returncode == 0, done.stderr
     steps, left_behind = map(int, done.stdout.split())
-    assert steps > 20 and left_behind >= 4  # the kills did strike while files were being written
+    assert (
+        steps > 20 and left_behind >= 4
+    )  # the kills did strike while files were being written
     save_step(run, steps + 1)
     assert loaded_step(run) == steps + 1
     assert not list(run.path.glob("*.partial"))
 
 
-# --- The directory and its metrics ------------------------------------------------------------------------------------
+# --- The directory and its metrics ----------------------------------------------------
 
 
 def test_create_writes_and_open_reads_back(tmp_path):
     config = {"model": {"mem_slots": 4, "rungs": ((3, 2), (4, 4))}, "rate": 1e-3}
     run = Run.create(tmp_path / "deep" / "runs", "task-quick", config, {"numpy": "2"})
     assert run.path == tmp_path / "deep" / "runs" / "task-quick-1"
-    assert run.config == {"model": {"mem_slots": 4, "rungs": [[3, 2], [4, 4]]}, "rate": 1e-3}
+    assert run.config == {
+        "model": {"mem_slots": 4, "rungs": [[3, 2], [4, 4]]},
+        "rate": 1e-3,
+    }
     assert run == Run.open(str(run.path))
     text = (run.path / "config.json").read_text()
-    assert text.endswith("}\n") and text.index("model") < text.index("rate") and '\n  "model"' in text
+    assert (
+        text.endswith("}\n")
+        and text.index("model") < text.index("rate")
+        and '\n  "model"' in text
+    )
 
 
 def test_numbers_follow_the_largest_taken(tmp_path):
-    for name in ("task-quick-2", "task-quick-10", "task-quick-old", "task-quick-1x", "other-99", "task-quick-7"):
+    for name in (
+        "task-quick-2",
+        "task-quick-10",
+        "task-quick-old",
+        "task-quick-1x",
+        "other-99",
+        "task-quick-7",
+    ):
         (tmp_path / name).mkdir()
     assert Run.create(tmp_path, "task-quick", {}, {}).path.name == "task-quick-11"
     assert Run.create(tmp_path, "task", {}, {}).path.name == "task-1"
@@ -219,16 +253,27 @@ sys.stdin.readline()
 for _ in range(20):
     print(Run.create(sys.argv[1], "task", {}, {}).path.name)
 """
-    surroundings = os.environ | {"PYTHONPATH": str(Path(run_module.__file__).parents[2])}
+    surroundings = os.environ | {
+        "PYTHONPATH": str(Path(run_module.__file__).parents[2])
+    }
     command = [sys.executable, "-c", script, str(tmp_path)]
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "env": surroundings}
+    pipes = {
+        "stdin": subprocess.PIPE,
+        "stdout": subprocess.PIPE,
+        "text": True,
+        "env": surroundings,
+    }
     processes = [subprocess.Popen(command, **pipes) for _ in range(3)]
     for process in processes:
         assert process.stdout.readline() == "ready\n"
     for process in processes:
         process.stdin.write("go\n")
         process.stdin.flush()
-    made = [name for process in processes for name in process.communicate(timeout=60)[0].split()]
+    made = [
+        name
+        for process in processes
+        for name in process.communicate(timeout=60)[0].split()
+    ]
     assert sorted(made) == sorted(f"task-{n}" for n in range(1, 61))
 
 
@@ -237,15 +282,25 @@ def test_an_explicit_directory_is_never_reused(tmp_path):
     run = Run.create(tmp_path / "runs", "task", {"seed": 1}, {}, path=path)
     assert run.path == path and not (tmp_path / "runs").exists()
     text = error_of(Run.create, tmp_path, "task", {"seed": 2}, {}, path=path)
-    assert text == f"{path} exists already; choose another --run or resume it with --resume {path}"
+    assert (
+        text
+        == f"{path} exists already; choose another --run or resume it with --resume "
+        f"{path}"
+    )
     assert Run.open(path).config == {"seed": 1}
 
 
 def test_an_unwritable_place_is_named(tmp_path):
     (tmp_path / "file").write_text("")
-    for arguments in ({"root": tmp_path / "file" / "runs"}, {"root": tmp_path, "path": tmp_path / "file" / "a" / "b"}):
+    for arguments in (
+        {"root": tmp_path / "file" / "runs"},
+        {"root": tmp_path, "path": tmp_path / "file" / "a" / "b"},
+    ):
         text = error_of(Run.create, name="task", config={}, environment={}, **arguments)
-        assert text.startswith(f"cannot make a run directory in {tmp_path / 'file'}") and "--run" in text
+        assert (
+            text.startswith(f"cannot make a run directory in {tmp_path / 'file'}")
+            and "--run" in text
+        )
 
 
 @pytest.fixture
@@ -261,7 +316,9 @@ def ordinary_user():
 def test_a_read_only_directory_is_named(tmp_path, ordinary_user):
     if os.geteuid() != 65534:
         tmp_path.chmod(0o500)
-    assert "Permission denied; choose a writable place" in error_of(Run.create, tmp_path, "task", {}, {})
+    assert "Permission denied; choose a writable place" in error_of(
+        Run.create, tmp_path, "task", {}, {}
+    )
 
 
 def test_a_disk_that_fills_up_while_creating_leaves_no_directory(tmp_path, monkeypatch):
@@ -275,15 +332,26 @@ def test_a_disk_that_fills_up_while_creating_leaves_no_directory(tmp_path, monke
 
 def test_what_is_no_run_directory_is_refused(tmp_path, run):
     assert "give the path of a run directory" in error_of(Run.open, tmp_path / "none")
-    assert f"cannot read {tmp_path / 'config.json'}: No such file" in error_of(Run.open, tmp_path)
+    assert f"cannot read {tmp_path / 'config.json'}: No such file" in error_of(
+        Run.open, tmp_path
+    )
     for text in ("{", "[]", '"\x00"', "\xff"):
         (run.path / "config.json").write_text(text, encoding="latin-1")
-        assert f"{run.path / 'config.json'} is not a JSON object" in error_of(Run.open, run.path)
+        assert f"{run.path / 'config.json'} is not a JSON object" in error_of(
+            Run.open, run.path
+        )
 
 
 def test_metrics_are_strict_json(run):
     run.log({"step": 1, "loss": math.nan, "deep": [{"x": -math.inf}], "rate": 0.1})
-    run.log({"step": np.int64(2), "loss": np.float32(0.5), "gates": np.array([0.5, np.nan]), "empty": None})
+    run.log(
+        {
+            "step": np.int64(2),
+            "loss": np.float32(0.5),
+            "gates": np.array([0.5, np.nan]),
+            "empty": None,
+        }
+    )
 
     def refuse(constant):
         raise AssertionError(constant)
@@ -328,41 +396,74 @@ def test_truncate_metrics_keeps_the_lines_up_to_the_checkpoint(run, monkeypatch)
     monkeypatch.undo()
     assert (run.path / "metrics.jsonl").read_text() == whole  # whole or not at all
     run.truncate_metrics(4)
-    assert (run.path / "metrics.jsonl").read_text() == "".join(whole.splitlines(keepends=True)[:4])
+    assert (run.path / "metrics.jsonl").read_text() == "".join(
+        whole.splitlines(keepends=True)[:4]
+    )
     run.log({"step": 201})
     assert [line["step"] for line in run.metrics()] == [100, 100, 200, 200, 201]
 
 
-# --- Configurations and surroundings ----------------------------------------------------------------------------------
+# --- Configurations and surroundings --------------------------------------------------
 
 
 def test_first_difference_names_the_field_and_both_values():
     saved = {"model": {"mem_slots": 4, "core": "rmc"}, "seed": 0}
     asked = {"model": {"mem_slots": 8, "core": "lstm"}, "seed": 1}
-    assert first_difference(saved, asked) == "model.mem_slots: 4 in the checkpoint, 8 asked for"
-    assert first_difference(saved, saved | {"seed": None}) == "seed: 0 in the checkpoint, None asked for"
-    assert first_difference({"a": {}}, {"a": {"b": 1}}) == "a.b: no such field in the checkpoint, 1 asked for"
-    assert first_difference({"a": {"b": 1}}, {"a": {}}) == "a.b: 1 in the checkpoint, no such field asked for"
-    assert first_difference({"a": {"b": 1}}, {"a": 2}) == "a: {'b': 1} in the checkpoint, 2 asked for"
+    assert (
+        first_difference(saved, asked)
+        == "model.mem_slots: 4 in the checkpoint, 8 asked for"
+    )
+    assert (
+        first_difference(saved, saved | {"seed": None})
+        == "seed: 0 in the checkpoint, None asked for"
+    )
+    assert (
+        first_difference({"a": {}}, {"a": {"b": 1}})
+        == "a.b: no such field in the checkpoint, 1 asked for"
+    )
+    assert (
+        first_difference({"a": {"b": 1}}, {"a": {}})
+        == "a.b: 1 in the checkpoint, no such field asked for"
+    )
+    assert (
+        first_difference({"a": {"b": 1}}, {"a": 2})
+        == "a: {'b': 1} in the checkpoint, 2 asked for"
+    )
     assert first_difference({"rungs": [[3, 2]]}, {"rungs": [[3, 4]]}) is not None
 
 
 def test_what_json_cannot_tell_apart_is_no_difference():
     saved = {"rungs": [[3, 2]], "clip": 1, "limit": math.nan, "scale": 0.1}
-    asked = {"scale": np.float64(0.1), "limit": math.nan, "clip": 1.0, "rungs": ((3, 2),)}
+    asked = {
+        "scale": np.float64(0.1),
+        "limit": math.nan,
+        "clip": 1.0,
+        "rungs": ((3, 2),),
+    }
     assert first_difference(saved, asked) is None
     require_same(saved, asked, "runs/x/checkpoint.npz")
 
 
 def test_require_same_refuses_another_configuration():
-    text = error_of(require_same, {"model": {"core": "rmc"}}, {"model": {"core": "lstm"}}, "runs/x/checkpoint.npz")
-    assert text.startswith("runs/x/checkpoint.npz has another configuration: model.core: 'rmc' in")
+    text = error_of(
+        require_same,
+        {"model": {"core": "rmc"}},
+        {"model": {"core": "lstm"}},
+        "runs/x/checkpoint.npz",
+    )
+    assert text.startswith(
+        "runs/x/checkpoint.npz has another configuration: model.core: 'rmc' in"
+    )
 
 
 def test_environment_says_what_matters_and_nothing_private(monkeypatch):
     monkeypatch.setenv("HOME", "/home/ada")
     monkeypatch.setenv("USERPROFILE", "/home/ada")
-    monkeypatch.setattr(sys, "argv", ["/home/ada/x/train.py", "task", "--run=/home/ada/my runs/1", "/home/adam/y"])
+    monkeypatch.setattr(
+        sys,
+        "argv",
+        ["/home/ada/x/train.py", "task", "--run=/home/ada/my runs/1", "/home/adam/y"],
+    )
     monkeypatch.setattr(sys.modules["__main__"], "__spec__", None)
     found = machine.environment("0.1.0")
     assert found["command"] == "train.py task '--run=~/my runs/1' /home/adam/y"
@@ -378,18 +479,35 @@ def test_environment_says_what_matters_and_nothing_private(monkeypatch):
 
 
 def test_command_under_python_m(tmp_path):
-    (tmp_path / "experiment.py").write_text("from tinyrmc.runs import machine\nprint(machine._command())\n")
-    surroundings = os.environ | {"PYTHONPATH": os.pathsep.join([str(Path(run_module.__file__).parents[2]), str(tmp_path)])}
+    (tmp_path / "experiment.py").write_text(
+        "from tinyrmc.runs import machine\nprint(machine._command())\n"
+    )
+    surroundings = os.environ | {
+        "PYTHONPATH": os.pathsep.join(
+            [str(Path(run_module.__file__).parents[2]), str(tmp_path)]
+        )
+    }
     command = [sys.executable, "-m", "experiment", "task", "--name", "a b"]
-    done = subprocess.run(command, env=surroundings, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        command, env=surroundings, capture_output=True, text=True, timeout=60
+    )
     assert done.stdout == "python -m experiment task --name 'a b'\n", done.stderr
 
 
 def test_git_commit_is_that_of_the_checkout_itself(tmp_path):
     def git(*arguments):
-        identity = ["-c", "user.name=a", "-c", "user.email=a@example.org", "-c", "commit.gpgsign=false"]
+        identity = [
+            "-c",
+            "user.name=a",
+            "-c",
+            "user.email=a@example.org",
+            "-c",
+            "commit.gpgsign=false",
+        ]
         command = ["git", "-C", str(tmp_path), *identity, *arguments]
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+        return subprocess.run(
+            command, capture_output=True, text=True, check=True
+        ).stdout.strip()
 
     try:
         git("init")
@@ -404,7 +522,9 @@ def test_git_commit_is_that_of_the_checkout_itself(tmp_path):
     (tmp_path / "file").write_text("b")
     assert machine._git_commit(tmp_path) == f"{commit}-dirty"
     (tmp_path / "site-packages").mkdir()
-    assert machine._git_commit(tmp_path / "site-packages") is None  # installed inside somebody else's repository
+    assert (
+        machine._git_commit(tmp_path / "site-packages") is None
+    )  # installed inside somebody else's repository
 
 
 def test_git_may_be_absent(tmp_path, monkeypatch):

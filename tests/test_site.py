@@ -1,4 +1,6 @@
-"""The website: it builds without a network and without a warning, and every page of it is opened in a real browser, wide and narrow."""
+"""The website: it builds without a network and without a warning, and every page of it
+is opened in a real browser, wide and narrow.
+"""
 
 import functools
 import http.server
@@ -18,7 +20,10 @@ ROOT = Path(__file__).resolve().parent.parent
 PHONE = (390, 844)
 
 missing = [name for name in make_site.TOOLS if importlib.util.find_spec(name) is None]
-built_here = pytest.mark.skipif(bool(missing), reason=f"needs the extra docs ({', '.join(missing)} not installed): make site")
+built_here = pytest.mark.skipif(
+    bool(missing),
+    reason=f"needs the extra docs ({', '.join(missing)} not installed): make site",
+)
 
 FACTS = """(async () => {
     await window.MathJax?.startup?.promise;
@@ -35,7 +40,8 @@ FACTS = """(async () => {
     };
 })()"""
 
-# What reaches beyond the screen, unless something around it that does not can be scrolled; the MathML for screen readers is not on it.
+# What reaches beyond the screen, unless something around it that does not can be
+# scrolled; the MathML for screen readers is not on it.
 TOO_WIDE = """(async () => {
     await Promise.all(document.getAnimations().map(each => each.finished));  // side bars slide away
     const beyond = e => e.getBoundingClientRect().right > screen.width + 1;
@@ -49,11 +55,23 @@ TOO_WIDE = """(async () => {
 
 @pytest.fixture(scope="session")
 def built(tmp_path_factory):
-    """(folder of the website, what was said while it was built), here and without a network."""
+    """(folder of the website, what was said while it was built), here and without a
+    network.
+    """
     out = tmp_path_factory.mktemp("site")
-    nowhere = {name: "http://127.0.0.1:9" for name in ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY")}
+    nowhere = {
+        name: "http://127.0.0.1:9"
+        for name in ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY")
+    }
     command = [sys.executable, ROOT / "site" / "make_site.py", "--out", out]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=600, cwd=out, env=os.environ | nowhere)
+    done = subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        timeout=600,
+        cwd=out,
+        env=os.environ | nowhere,
+    )
     assert done.returncode == 0, done.stderr
     assert done.stdout == f"{out / 'html' / 'index.html'}\n"
     return out / "html", done.stderr
@@ -75,7 +93,9 @@ class Quiet(http.server.SimpleHTTPRequestHandler):
 @pytest.fixture(scope="session")
 def address(website):
     """Where the website is served."""
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=website)) as server:
+    with http.server.ThreadingHTTPServer(
+        ("127.0.0.1", 0), functools.partial(Quiet, directory=website)
+    ) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         yield f"http://127.0.0.1:{server.server_port}/"
@@ -85,7 +105,9 @@ def address(website):
 
 @pytest.fixture(scope="session")
 def pages(website, address, window):
-    """What the browser found on every page, by the page's path; first in a wide window, then on a phone."""
+    """What the browser found on every page, by the page's path; first in a wide window,
+    then on a phone.
+    """
     found = {}
     for path in sorted(website.rglob("*.html")):
         if "_static" in path.parts:
@@ -95,16 +117,22 @@ def pages(website, address, window):
         window.open(address + name)
         facts = window.run(FACTS)
         window.size(*PHONE)
-        found[name] = facts | {"phone": window.run(TOO_WIDE), "requests": window.requests, "complaints": window.complaints}
+        found[name] = facts | {
+            "phone": window.run(TOO_WIDE),
+            "requests": window.requests,
+            "complaints": window.complaints,
+        }
     return found
 
 
-# --- Every page ---------------------------------------------------------------------------------------------------------------------------
+# --- Every page -----------------------------------------------------------------------
 
 
 @built_here
 def test_it_is_built_without_a_warning(built):
-    assert [line for line in built[1].splitlines() if "WARNING" in line or "ERROR" in line] == []
+    assert [
+        line for line in built[1].splitlines() if "WARNING" in line or "ERROR" in line
+    ] == []
 
 
 @built_here
@@ -112,34 +140,64 @@ def test_it_is_built_without_a_warning(built):
 def test_there_is_a_page_for_everything(pages):
     wanted = {page.rpartition(".")[0] + ".html" for page in make_site.pages().values()}
     assert wanted <= set(pages)
-    notebooks = {f"chapters/{path.stem}.html" for path in (ROOT / "chapters").glob("*.ipynb")}
+    notebooks = {
+        f"chapters/{path.stem}.html" for path in (ROOT / "chapters").glob("*.ipynb")
+    }
     tasks = {f"tasks/{path.stem}.html" for path in (ROOT / "tasks").glob("[!_]*.py")}
-    assert notebooks and tasks and notebooks | tasks | {"index.html", "results/index.html", "search.html"} <= set(pages)
-    assert [name for name, facts in pages.items() if not facts["title"] or not facts["headings"]] == []
+    assert (
+        notebooks
+        and tasks
+        and notebooks | tasks | {"index.html", "results/index.html", "search.html"}
+        <= set(pages)
+    )
+    assert [
+        name
+        for name, facts in pages.items()
+        if not facts["title"] or not facts["headings"]
+    ] == []
 
 
 @built_here
 @browser.needed
 def test_no_page_asks_another_server_for_anything(pages, address):
     assert all(facts["requests"] for facts in pages.values())
-    far = [(name, request) for name, facts in pages.items() for request in facts["requests"] if not request.startswith((address, "data:"))]
+    far = [
+        (name, request)
+        for name, facts in pages.items()
+        for request in facts["requests"]
+        if not request.startswith((address, "data:"))
+    ]
     assert far == []
 
 
 @built_here
 @browser.needed
 def test_no_page_complains(pages):
-    assert {name: facts["complaints"] for name, facts in pages.items() if facts["complaints"]} == {}
+    assert {
+        name: facts["complaints"]
+        for name, facts in pages.items()
+        if facts["complaints"]
+    } == {}
 
 
 @built_here
 @browser.needed
 def test_equations_are_drawn(pages):
-    assert {name: facts["errors"] for name, facts in pages.items() if facts["errors"]} == {}
-    empty = {name: raw for name, facts in pages.items() if (raw := [text for text, width in facts["equations"] if not width > 0])}
+    assert {
+        name: facts["errors"] for name, facts in pages.items() if facts["errors"]
+    } == {}
+    empty = {
+        name: raw
+        for name, facts in pages.items()
+        if (raw := [text for text, width in facts["equations"] if not width > 0])
+    }
     assert empty == {}
-    assert sorted(pages["reference/equations.html"]["numbers"]) == [f"({k})" for k in range(1, 10)]
-    chapters = [facts for name, facts in pages.items() if re.match(r"chapters/\d", name)]
+    assert sorted(pages["reference/equations.html"]["numbers"]) == [
+        f"({k})" for k in range(1, 10)
+    ]
+    chapters = [
+        facts for name, facts in pages.items() if re.match(r"chapters/\d", name)
+    ]
     assert any(len(facts["equations"]) > 10 for facts in chapters)
 
 
@@ -165,7 +223,12 @@ def test_links_lead_somewhere(pages, address, website):
 @built_here
 @browser.needed
 def test_pictures_are_there_and_say_what_is_to_be_seen(pages):
-    bad = [(name, src) for name, facts in pages.items() for src, alt, width in facts["pictures"] if not width or len(alt) < 20]
+    bad = [
+        (name, src)
+        for name, facts in pages.items()
+        for src, alt, width in facts["pictures"]
+        if not width or len(alt) < 20
+    ]
     assert bad == []
     assert sum(len(facts["pictures"]) for facts in pages.values()) > 5
 
@@ -173,17 +236,26 @@ def test_pictures_are_there_and_say_what_is_to_be_seen(pages):
 @built_here
 @browser.needed
 def test_nothing_is_wider_than_a_phone(pages):
-    assert {name: facts["phone"] for name, facts in pages.items() if facts["phone"] != [PHONE[0], PHONE[0], []]} == {}
+    assert {
+        name: facts["phone"]
+        for name, facts in pages.items()
+        if facts["phone"] != [PHONE[0], PHONE[0], []]
+    } == {}
 
 
 @built_here
 def test_no_page_names_a_place_of_the_machine_that_built_it(website):
     places = (f"{ROOT}/", f"{website.parent}/", "site-packages", " at 0x")
-    named = [(path.name, place) for path in website.rglob("*.html") for place in places if place in path.read_text(encoding="utf-8")]
+    named = [
+        (path.name, place)
+        for path in website.rglob("*.html")
+        for place in places
+        if place in path.read_text(encoding="utf-8")
+    ]
     assert named == []
 
 
-# --- Some pages ---------------------------------------------------------------------------------------------------------------------------
+# --- Some pages -----------------------------------------------------------------------
 
 
 @built_here
@@ -193,8 +265,12 @@ def test_the_pages_can_be_read_from_the_disk_too(website, window):
     for name in ("index.html", "reference/equations.html"):
         window.open((website / name).as_uri())
         facts = window.run(FACTS)
-        assert facts["errors"] == [] and all(width > 0 for _, width in facts["equations"])
-        assert window.complaints == [] and all(request.startswith(("file:", "data:")) for request in window.requests)
+        assert facts["errors"] == [] and all(
+            width > 0 for _, width in facts["equations"]
+        )
+        assert window.complaints == [] and all(
+            request.startswith(("file:", "data:")) for request in window.requests
+        )
 
 
 @built_here
@@ -207,7 +283,9 @@ def test_a_search_finds_the_equations(address, window):
         setTimeout(() => failed(new Error("nothing was found")), 20000);
     })"""
     assert any("reference/equations.html" in link for link in window.run(links))
-    assert window.complaints == [] and all(request.startswith((address, "data:")) for request in window.requests)
+    assert window.complaints == [] and all(
+        request.startswith((address, "data:")) for request in window.requests
+    )
 
 
 @built_here
@@ -219,7 +297,7 @@ def test_every_formula_stands_at_something_that_is_documented(pages):
     assert [name for name in FORMULAS if not {name, f"module-{name}"} & ids] == []
 
 
-# --- Docstrings ---------------------------------------------------------------------------------------------------------------------------
+# --- Docstrings -----------------------------------------------------------------------
 
 
 @built_here
@@ -228,24 +306,80 @@ def test_every_formula_stands_at_something_that_is_documented(pages):
     [
         ("One line.\nTwo.", ["One line.", "Two.", ""]),
         ("Of `x`s, a*b, |k| and end_.", [r"Of ``x``\ s, a\*b, \|k\| and end\_.", ""]),
-        ("It (--data.count-from last) is.", ["It (``--data.count-from`` last) is.", ""]),
+        (
+            "It (--data.count-from last) is.",
+            ["It (``--data.count-from`` last) is.", ""],
+        ),
         ("*Nothing is half written.* So.", ["*Nothing is half written.* So.", ""]),
-        ("x_t and W^f, not mem_slots.", [r"x\ :sub:`t` and W\ :sup:`f`, not mem_slots.", ""]),
+        (
+            "x_t and W^f, not mem_slots.",
+            [r"x\ :sub:`t` and W\ :sup:`f`, not mem_slots.", ""],
+        ),
         ("h_{i,t-1}", [r"h\ :sub:`i,t-1`", ""]),
-        ("Args:\n    a, b: what.\n        More.\n    c: that\nRaises it.", [
-            "Args:", "", "``a, b``", "   what.", "   More.", "   ", "``c``", "   that", "   ", "", "Raises it.", "",
-        ]),
+        (
+            "Args:\n    a, b: what.\n        More.\n    c: that\nRaises it.",
+            [
+                "Args:",
+                "",
+                "``a, b``",
+                "   what.",
+                "   More.",
+                "   ",
+                "``c``",
+                "   that",
+                "   ",
+                "",
+                "Raises it.",
+                "",
+            ],
+        ),
         ("a: one\nb: two", ["``a``", "   one", "   ", "``b``", "   two", "   ", ""]),
-        ("So:\n\n    zeros    nothing\n    a_b      all\n             of it", [
-            "So:", "", "zeros", "   nothing", "   ", "``a_b``", "   all", "   of it", "   ", "",
-        ]),
-        ("    | | x |\n    | y | `z` |", [
-            ".. list-table::", "   :header-rows: 1", "", "   * - ", "     - x", "   * - y", "     - ``z``", "",
-        ]),
-        ("    with a:  # why\n        b\n\n    c", [".. code-block:: python", "", "   with a:  # why", "       b", "", "   c", ""]),
-        ("    x' = x W\n    y  = z", [".. code-block:: text", "", "   x' = x W", "   y  = z", ""]),
+        (
+            "So:\n\n    zeros    nothing\n    a_b      all\n             of it",
+            [
+                "So:",
+                "",
+                "zeros",
+                "   nothing",
+                "   ",
+                "``a_b``",
+                "   all",
+                "   of it",
+                "   ",
+                "",
+            ],
+        ),
+        (
+            "    | | x |\n    | y | `z` |",
+            [
+                ".. list-table::",
+                "   :header-rows: 1",
+                "",
+                "   * - ",
+                "     - x",
+                "   * - y",
+                "     - ``z``",
+                "",
+            ],
+        ),
+        (
+            "    with a:  # why\n        b\n\n    c",
+            [
+                ".. code-block:: python",
+                "",
+                "   with a:  # why",
+                "       b",
+                "",
+                "   c",
+                "",
+            ],
+        ),
+        (
+            "    x' = x W\n    y  = z",
+            [".. code-block:: text", "", "   x' = x W", "   y  = z", ""],
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_docstring_in_house_style_becomes_restructuredtext(text, lines):
     from house_style import rst
 
@@ -256,34 +390,60 @@ def test_a_docstring_in_house_style_becomes_restructuredtext(text, lines):
 def test_one_line_of_equations_becomes_several_that_may_wrap(monkeypatch):
     import house_style
 
-    monkeypatch.setattr(house_style, "FORMULAS", {"f": (r"a = b \tag{1}", r"c, \qquad d")})
+    monkeypatch.setattr(
+        house_style, "FORMULAS", {"f": (r"a = b \tag{1}", r"c, \qquad d")}
+    )
     assert house_style.formulas("f") == [
-        ".. math::", "", r"   a = b \tag{1}", "",
-        ".. container:: equations", "", r"   :math:`\displaystyle c,` :math:`\displaystyle d`", "",
-    ]  # fmt: skip
+        ".. math::",
+        "",
+        r"   a = b \tag{1}",
+        "",
+        ".. container:: equations",
+        "",
+        r"   :math:`\displaystyle c,` :math:`\displaystyle d`",
+        "",
+    ]
     assert house_style.formulas("g") == []
 
 
-# --- Sources ------------------------------------------------------------------------------------------------------------------------------
+# --- Sources --------------------------------------------------------------------------
 
 
 def test_links_are_turned_to_pages_and_copies(tmp_path, capsys):
     source = make_site.Source(tmp_path)
-    text = "[a](../README.md#speed) [b](../tinyrmc/engine.py) [c](../tasks/) [d](results/cpu.json) [`e`](https://e.org) [f](#here)"
-    turned = "[a](/index.md#speed) [b](/reference/engine.md) c [d](/benchmarks/results/cpu.json) [`e`](https://e.org) [f](#here)"
+    text = (
+        "[a](../README.md#speed) [b](../tinyrmc/engine.py) [c](../tasks/) "
+        "[d](results/cpu.json) [`e`](https://e.org) [f](#here)"
+    )
+    turned = (
+        "[a](/index.md#speed) [b](/reference/engine.md) c "
+        "[d](/benchmarks/results/cpu.json) [`e`](https://e.org) [f](#here)"
+    )
     code = "\n```\nx[0](y)\n```\n"
-    assert source.relink(text + code + text, "benchmarks/README.md") == turned + code + turned
-    assert (tmp_path / "benchmarks/results/cpu.json").read_bytes() == (ROOT / "benchmarks/results/cpu.json").read_bytes()
+    assert (
+        source.relink(text + code + text, "benchmarks/README.md")
+        == turned + code + turned
+    )
+    assert (tmp_path / "benchmarks/results/cpu.json").read_bytes() == (
+        ROOT / "benchmarks/results/cpu.json"
+    ).read_bytes()
     assert capsys.readouterr().err == ""
     assert source.relink("[x](gone.md)", "benchmarks/README.md") == "x"
-    assert capsys.readouterr().err == "benchmarks/README.md: WARNING: the link [x](gone.md) leads to no file\n"
+    assert (
+        capsys.readouterr().err
+        == "benchmarks/README.md: WARNING: the link [x](gone.md) leads to no file\n"
+    )
 
 
 def test_without_its_tools_it_says_what_to_install(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(make_site, "TOOLS", ("sphinx_of_another_world",))
     assert make_site.main(["--out", str(tmp_path)]) == 2
     said = capsys.readouterr().err
-    assert said.count("\n") == 1 and "sphinx_of_another_world" in said and ".[docs]" in said
+    assert (
+        said.count("\n") == 1
+        and "sphinx_of_another_world" in said
+        and ".[docs]" in said
+    )
     assert list(tmp_path.iterdir()) == []
 
 
@@ -294,14 +454,31 @@ def test_a_folder_that_holds_something_else_is_left_alone(tmp_path, capsys):
         (tmp_path / name).write_text("mine")
     assert make_site.main(["--out", str(tmp_path)]) == 2
     said = capsys.readouterr()
-    assert said.out == "" and said.err.count("\n") == 1 and said.err.startswith(f"error: {tmp_path} holds notes.md, ")
-    assert sorted(path.name for path in tmp_path.rglob("*")) == ["notes.md", "notes.md", "source"]
+    assert (
+        said.out == ""
+        and said.err.count("\n") == 1
+        and said.err.startswith(f"error: {tmp_path} holds notes.md, ")
+    )
+    assert sorted(path.name for path in tmp_path.rglob("*")) == [
+        "notes.md",
+        "notes.md",
+        "source",
+    ]
 
 
 def test_make_ci_and_the_workflow_build_the_same_website():
-    makefile, check = (ROOT / "Makefile").read_text(), (ROOT / ".ci" / "run").read_text()
-    assert "\nsite: $(VENV)/installed-docs\n\t$(python) site/make_site.py $(ARGS)\n" in makefile
+    makefile, check = (
+        (ROOT / "Makefile").read_text(),
+        (ROOT / ".ci" / "run").read_text(),
+    )
+    assert (
+        "\nsite: $(VENV)/installed-docs\n\t$(python) site/make_site.py $(ARGS)\n"
+        in makefile
+    )
     assert check.index("make site ") < check.index("make test ")
     workflow = ROOT / ".github" / "workflows" / "site.yml"
     if workflow.exists():  # it is not in the source archive
-        assert "run: make site\n" in workflow.read_text() and "path: site/_build/html\n" in workflow.read_text()
+        assert (
+            "run: make site\n" in workflow.read_text()
+            and "path: site/_build/html\n" in workflow.read_text()
+        )

@@ -1,4 +1,6 @@
-"""Sweeps: which runs a grid makes, that they are the runs of the train command, what becomes of those that fail, and who gets how long."""
+"""Sweeps: which runs a grid makes, that they are the runs of the train command, what
+becomes of those that fail, and who gets how long.
+"""
 
 import contextlib
 import json
@@ -33,7 +35,9 @@ GRID = ["--grid", "model.width=2,4", "model.depth=1,2"]
 
 @pytest.fixture
 def larger(monkeypatch, tmp_path):
-    """The task, in an empty current directory, with runs that are trained in this process, one after the other."""
+    """The task, in an empty current directory, with runs that are trained in this
+    process, one after the other.
+    """
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
     monkeypatch.setattr(processes, "ThreadPoolExecutor", AtOnce)
@@ -61,7 +65,12 @@ class AtOnce:
 def in_this_process(words, log):
     """What `processes.run_logged` does, without a process."""
     assert words[:2] == ["-m", "tinyrmc.train"]
-    with open(log, "a") as file, contextlib.redirect_stdout(file), contextlib.redirect_stderr(file), pytest.raises(SystemExit) as caught:
+    with (
+        open(log, "a") as file,
+        contextlib.redirect_stdout(file),
+        contextlib.redirect_stderr(file),
+        pytest.raises(SystemExit) as caught,
+    ):
         run_main(lambda: train.main([*words[2:]]))
     return caught.value.code
 
@@ -69,67 +78,156 @@ def in_this_process(words, log):
 def swept(*words, code=0):
     """Run a sweep; the sweep's directory as a Run, and what results.json says."""
     assert sweep.main([*map(str, words)]) == code
-    (path,) = [*Path("runs").glob("*-sweep-*")] if Path("runs").exists() else [Path(words[words.index("--resume") + 1])]
+    (path,) = (
+        [*Path("runs").glob("*-sweep-*")]
+        if Path("runs").exists()
+        else [Path(words[words.index("--resume") + 1])]
+    )
     return Run.open(path), json.loads((path / "results.json").read_text())
 
 
 def rows_of(found):
-    head, _, *rows = [[cell.strip() for cell in line.strip("|").split(" | ")] for line in sweeps.markdown(found).strip().splitlines()]
+    head, _, *rows = [
+        [cell.strip() for cell in line.strip("|").split(" | ")]
+        for line in sweeps.markdown(found).strip().splitlines()
+    ]
     return [dict(zip(head, row, strict=True)) for row in rows]
 
 
-# --- What is trained ----------------------------------------------------------------------------------------------------------------------
+# --- What is trained ------------------------------------------------------------------
 
 
-def test_every_combination_under_every_seed_is_a_run_of_the_train_command(larger, capsys):
-    run, found = swept("larger", *GRID, "--seeds", "0,3", "--train.batch-size", "8", "--jobs", "2", "--workers", "1")
-    cells = sorted((path for path in run.path.iterdir() if path.is_dir()), key=lambda path: (path / "config.json").stat().st_mtime_ns)
+def test_every_combination_under_every_seed_is_a_run_of_the_train_command(
+    larger, capsys
+):
+    run, found = swept(
+        "larger",
+        *GRID,
+        "--seeds",
+        "0,3",
+        "--train.batch-size",
+        "8",
+        "--jobs",
+        "2",
+        "--workers",
+        "1",
+    )
+    cells = sorted(
+        (path for path in run.path.iterdir() if path.is_dir()),
+        key=lambda path: (path / "config.json").stat().st_mtime_ns,
+    )
     assert [path.name for path in cells] == [
-        f"model.width={width},model.depth={depth},seed={seed}" for seed in (0, 3) for width in (2, 4) for depth in (1, 2)
+        f"model.width={width},model.depth={depth},seed={seed}"
+        for seed in (0, 3)
+        for width in (2, 4)
+        for depth in (1, 2)
     ]  # one seed of all comes before the next
     for path in cells:
         config = Run.open(path).config
         model = config["config"]["model"]
-        assert path.name == f"model.width={model['width']},model.depth={model['depth']},seed={config['seed']}"
-        assert config["config"]["train"]["batch_size"] == 8 and config["task"] == "larger" and config["preset"] == "quick"
-    words = ["larger", "--model.width", "4", "--model.depth", "2", "--train.batch-size", "8", "--seed", "3"]
+        assert (
+            path.name
+            == f"model.width={model['width']},model.depth={model['depth']},seed={config['seed']}"
+        )
+        assert (
+            config["config"]["train"]["batch_size"] == 8
+            and config["task"] == "larger"
+            and config["preset"] == "quick"
+        )
+    words = [
+        "larger",
+        "--model.width",
+        "4",
+        "--model.depth",
+        "2",
+        "--train.batch-size",
+        "8",
+        "--seed",
+        "3",
+    ]
     assert train.main([*words, "--run", "alone", "--workers", "1"]) == 0
     assert_same_run(Run.open(cells[-1]), Run.open("alone"))
-    assert "larger quick: 2 x 2 values, 2 seeds: 8 runs\n  to do     8 runs, 2 at a time, 1 worker each\n" in capsys.readouterr().out
+    assert (
+        "larger quick: 2 x 2 values, 2 seeds: 8 runs\n  to do     8 runs, 2 at a "
+        "time, 1 worker each\n" in capsys.readouterr().out
+    )
 
     last = {path.name: Run.open(path).metrics()[-1]["test_accuracy"] for path in cells}
     for combination, row in zip(found["combinations"], rows_of(found), strict=True):
-        name = ",".join(f"{field}={value}" for field, value in combination["values"].items())
+        name = ",".join(
+            f"{field}={value}" for field, value in combination["values"].items()
+        )
         values = [last[f"{name},seed={seed}"] for seed in (0, 3)]
-        assert combination["group"]["mean"]["test_accuracy"] == statistics.fmean(values) and combination["notes"] == []
+        assert (
+            combination["group"]["mean"]["test_accuracy"] == statistics.fmean(values)
+            and combination["notes"] == []
+        )
         assert row["model.width"], row["model.depth"] == combination["values"].values()
-        shown = [row[column] for column in ("test accuracy, mean", "lowest", "top", "steps")]
-        assert shown == [f"{100 * value:.1f} %" for value in (statistics.fmean(values), min(values), max(values))] + ["20"]
+        shown = [
+            row[column] for column in ("test accuracy, mean", "lowest", "top", "steps")
+        ]
+        assert shown == [
+            f"{100 * value:.1f} %"
+            for value in (statistics.fmean(values), min(values), max(values))
+        ] + ["20"]
         assert row["success: 80.0 %"] == f"{sum(value >= 0.8 for value in values)} of 2"
-    before, shown, after = (run.path / "results.md").read_text().partition(sweeps.markdown(found))
-    assert before == "larger quick, --train.batch-size 8, seeds 0, 3; beside it: guessing 50.0 %, paper (wide) 99.0 %.\n\n" and shown
+    before, shown, after = (
+        (run.path / "results.md").read_text().partition(sweeps.markdown(found))
+    )
+    assert (
+        before
+        == "larger quick, --train.batch-size 8, seeds 0, 3; beside it: guessing "
+        "50.0 %, paper (wide) 99.0 %.\n\n"
+        and shown
+    )
     assert re.fullmatch(r"\n`.+` on .+, 1 worker\.\n", after)
-    assert all((run.path / name).read_bytes().startswith(b"\x89PNG") for name in ("results.png", "results_curves.png"))
+    assert all(
+        (run.path / name).read_bytes().startswith(b"\x89PNG")
+        for name in ("results.png", "results_curves.png")
+    )
     assert sum(1 for _ in run.path.glob("*.log")) == 8
 
 
 def test_a_grid_with_a_name_brings_its_preset(larger, capsys):
     run, found = swept("larger", "--grid", "widths")
-    assert "larger three: 2 x 1 values, 1 seed: 2 runs\n  to do     2 runs, " in capsys.readouterr().out
+    assert (
+        "larger three: 2 x 1 values, 1 seed: 2 runs\n  to do     2 runs, "
+        in capsys.readouterr().out
+    )
     assert run.config["preset"] == "three" and sweeps.varied(found) == ["model.width"]
     assert sweeps.caption(found) == "larger three, model.depth 1, seed 0"
-    assert sorted(path.name for path in run.path.glob("*.log")) == [f"model.width={n},model.depth=1,seed=0.log" for n in (2, 4)]
+    assert sorted(path.name for path in run.path.glob("*.log")) == [
+        f"model.width={n},model.depth=1,seed=0.log" for n in (2, 4)
+    ]
 
 
 def test_fields_may_be_true_or_false_or_of_several_numbers(larger):
-    run, _ = swept("larger", "--grid", "model.linear=true,false", "model.shape=1 2,3", "--train.steps", "5", "--train.evaluate-every", "5")
-    models = [Run.open(path).config["config"]["model"] for path in run.path.iterdir() if path.is_dir()]
-    assert {(model["linear"], tuple(model["shape"])) for model in models} == {(a, b) for a in (True, False) for b in ((1, 2), (3,))}
+    run, _ = swept(
+        "larger",
+        "--grid",
+        "model.linear=true,false",
+        "model.shape=1 2,3",
+        "--train.steps",
+        "5",
+        "--train.evaluate-every",
+        "5",
+    )
+    models = [
+        Run.open(path).config["config"]["model"]
+        for path in run.path.iterdir()
+        if path.is_dir()
+    ]
+    assert {(model["linear"], tuple(model["shape"])) for model in models} == {
+        (a, b) for a in (True, False) for b in ((1, 2), (3,))
+    }
 
 
 def test_floors_that_differ_are_not_drawn_through_all_panels(larger, monkeypatch):
     drawn = []
-    monkeypatch.setattr("tinyrmc.figures.curve_grid", lambda panels, references, *_: drawn.append(references))
+    monkeypatch.setattr(
+        "tinyrmc.figures.curve_grid",
+        lambda panels, references, *_: drawn.append(references),
+    )
     run, _ = swept("larger", "--grid", "numbers=2,3")
     assert (run.path / "results.md").read_text().startswith("larger quick, seed 0.\n")
     run.path.rename("other")
@@ -137,84 +235,197 @@ def test_floors_that_differ_are_not_drawn_through_all_panels(larger, monkeypatch
     assert drawn == [{}, {"guessing": 0.5, "paper (wide)": 0.99}]
 
 
-def test_the_picture_has_a_line_for_the_first_field_over_the_second_and_says_how_large_the_networks_are(larger, monkeypatch):
+def test_the_picture_has_a_line_for_the_first_field_over_the_second_and_says_how_large_the_networks_are(
+    larger, monkeypatch
+):
     seen = []
     monkeypatch.setattr("tinyrmc.figures.value_grid", lambda *words: seen.append(words))
-    _, found = swept("larger", *GRID, "model.linear=true,false", "--seeds", "0,1", "--train.steps", "10")
+    _, found = swept(
+        "larger",
+        *GRID,
+        "model.linear=true,false",
+        "--seeds",
+        "0,1",
+        "--train.steps",
+        "10",
+    )
     ((panels, references, metric, field, _, title, cores),) = seen
-    assert (metric, field, title, cores) == ("test_accuracy", "depth", sweeps.caption(found), None)
-    assert references == {"guessing": 0.5, "paper (wide)": 0.99} and list(panels) == ["linear true", "linear false"]
-    sizes = {2: 2 * 2 + 2 + 2 * 2 + 2, 4: 2 * 4 + 4 + 4 * 2 + 2}  # of one hidden layer; a second has width * width + width more
-    assert list(panels["linear true"]) == ["width 2: 6 parameters", "width 4: 6 parameters"]
-    assert list(panels["linear false"]) == [f"width {n}: {size} to {size + n * n + n} parameters" for n, size in sizes.items()]
+    assert (metric, field, title, cores) == (
+        "test_accuracy",
+        "depth",
+        sweeps.caption(found),
+        None,
+    )
+    assert references == {"guessing": 0.5, "paper (wide)": 0.99} and list(panels) == [
+        "linear true",
+        "linear false",
+    ]
+    sizes = {
+        2: 2 * 2 + 2 + 2 * 2 + 2,
+        4: 2 * 4 + 4 + 4 * 2 + 2,
+    }  # of one hidden layer; a second has width * width + width more
+    assert list(panels["linear true"]) == [
+        "width 2: 6 parameters",
+        "width 4: 6 parameters",
+    ]
+    assert list(panels["linear false"]) == [
+        f"width {n}: {size} to {size + n * n + n} parameters"
+        for n, size in sizes.items()
+    ]
     for combination in found["combinations"]:
         values = combination["values"]
         panel = panels[f"linear {values['model.linear']}"]
-        (line,) = (line for name, line in panel.items() if name.startswith(f"width {values['model.width']}:"))
-        assert line[values["model.depth"]] == ([run["test_accuracy"] for run in combination["group"]["runs"]], True)
+        (line,) = (
+            line
+            for name, line in panel.items()
+            if name.startswith(f"width {values['model.width']}:")
+        )
+        assert line[values["model.depth"]] == (
+            [run["test_accuracy"] for run in combination["group"]["runs"]],
+            True,
+        )
 
 
 def test_what_is_missing_or_was_cut_short_is_not_whole(larger, monkeypatch):
     seen = []
-    monkeypatch.setattr("tinyrmc.figures.value_grid", lambda panels, *words: seen.append(panels[""][next(iter(panels[""]))]))
+    monkeypatch.setattr(
+        "tinyrmc.figures.value_grid",
+        lambda panels, *words: seen.append(panels[""][next(iter(panels[""]))]),
+    )
     run, _ = swept("larger", "--grid", "model.width=2,4,8,3", "--seeds", "0,1")
     for name in ("2,seed=1", "3,seed=0", "3,seed=1"):
         shutil.rmtree(run.path / f"model.width={name}")
     cut = run.path / "model.width=4,seed=0" / "metrics.jsonl"
     cut.write_text("".join(cut.read_text().splitlines(keepends=True)[:2]))
     swept("--show", run.path)
-    assert {value: cell and (len(cell.values), cell.whole) for value, cell in seen[-1].items()} == {
-        "2": (1, False), "4": (2, False), "8": (2, True), "3": None,
-    }  # fmt: skip
+    assert {
+        value: cell and (len(cell.values), cell.whole)
+        for value, cell in seen[-1].items()
+    } == {
+        "2": (1, False),
+        "4": (2, False),
+        "8": (2, True),
+        "3": None,
+    }
 
 
-# --- What does not go well ----------------------------------------------------------------------------------------------------------------
+# --- What does not go well ------------------------------------------------------------
 
 
-def test_a_run_that_fails_and_a_combination_that_cannot_be_are_told_and_the_others_go_on(larger, capsys):
-    grid = ["--grid", "train.learning_rate=1e30,0.01", "model.depth=1,2", "model.width=3,4"]
+def test_a_run_that_fails_and_a_combination_that_cannot_be_are_told_and_the_others_go_on(
+    larger, capsys
+):
+    grid = [
+        "--grid",
+        "train.learning_rate=1e30,0.01",
+        "model.depth=1,2",
+        "model.width=3,4",
+    ]
     run, found = swept("larger", *grid, "--train.steps", "200", code=1)
-    rows = {(row["train.learning_rate"], row["model.depth"], row["model.width"]): row for row in rows_of(found)}
+    rows = {
+        (row["train.learning_rate"], row["model.depth"], row["model.width"]): row
+        for row in rows_of(found)
+    }
     for rate in ("1e30", "0.01"):
         row = rows[rate, "2", "3"]
-        assert row["test accuracy, mean"] == "not run" and row["notes"] == "cannot be: model.width 3 is no multiple of model.depth 2"
-    says = r"seed 0 failed: stopped at step \d+: .* Start again with a smaller --train.learning-rate\."
+        assert (
+            row["test accuracy, mean"] == "not run"
+            and row["notes"]
+            == "cannot be: model.width 3 is no multiple of model.depth 2"
+        )
+    says = (
+        r"seed 0 failed: stopped at step \d+: .* Start again with a smaller "
+        r"--train.learning-rate\."
+    )
     assert re.fullmatch(says, rows["1e30", "1", "4"]["notes"])
-    assert rows["0.01", "1", "4"]["steps"] == "200" and rows["0.01", "1", "4"]["notes"] == ""
+    assert (
+        rows["0.01", "1", "4"]["steps"] == "200"
+        and rows["0.01", "1", "4"]["notes"] == ""
+    )
     out = capsys.readouterr().out
-    assert "6 runs; 2 combinations cannot be" in out and out.count(": failed: stopped at step") == 3
+    assert (
+        "6 runs; 2 combinations cannot be" in out
+        and out.count(": failed: stopped at step") == 3
+    )
     assert f"--resume {run.path}" in out
     again, told = swept("--show", run.path)
     assert told == found and again.path == run.path
 
 
 def test_a_process_that_dies_without_a_word_is_told(larger, monkeypatch):
-    for code, says in ((-9, "ended by SIGKILL (out of memory?)"), (1, "exit code 1; see model.width=4,seed=0.log")):
-        monkeypatch.setattr(processes, "run_logged", lambda words, log, code=code: Path(log).write_text("Traceback\nOops: no\n") and code)
-        assert sweep.main(["larger", "--grid", "model.width=4", "--run", f"swept{code}"]) == 1
+    for code, says in (
+        (-9, "ended by SIGKILL (out of memory?)"),
+        (1, "exit code 1; see model.width=4,seed=0.log"),
+    ):
+        monkeypatch.setattr(
+            processes,
+            "run_logged",
+            lambda words, log, code=code: (
+                Path(log).write_text("Traceback\nOops: no\n") and code
+            ),
+        )
+        assert (
+            sweep.main(["larger", "--grid", "model.width=4", "--run", f"swept{code}"])
+            == 1
+        )
         found = json.loads(Path(f"swept{code}/results.json").read_text())
-        assert found["combinations"][0]["notes"] == [f"seed 0 failed: {says}"] and not Path(f"swept{code}/results.png").exists()
+        assert (
+            found["combinations"][0]["notes"] == [f"seed 0 failed: {says}"]
+            and not Path(f"swept{code}/results.png").exists()
+        )
 
 
 def test_show_tells_what_there_is_by_now(larger, monkeypatch, capsys):
-    monkeypatch.setattr(processes, "run_logged", lambda words, log: -9 if "width=4" in log else in_this_process(words, log))
+    monkeypatch.setattr(
+        processes,
+        "run_logged",
+        lambda words, log: -9 if "width=4" in log else in_this_process(words, log),
+    )
     run, _ = swept("larger", "--grid", "model.width=2,4", code=1)
     (run.path / "model.width=4,seed=0.log").unlink()  # as if it had not come to that
-    before = {path: value for path, value in contents().items() if "results" not in path.name}
+    before = {
+        path: value for path, value in contents().items() if "results" not in path.name
+    }
     capsys.readouterr()
-    assert sweep.main(["--show", str(run.path), "--out", "elsewhere/table.md", "--against", "hours"]) == 0
+    assert (
+        sweep.main(
+            [
+                "--show",
+                str(run.path),
+                "--out",
+                "elsewhere/table.md",
+                "--against",
+                "hours",
+            ]
+        )
+        == 0
+    )
     out = capsys.readouterr().out
     assert "| 4 | not run |  |  |  |  |  |  |  | seed 0 not run |" in out
-    assert out.endswith("elsewhere/table.md\nelsewhere/table.json\nelsewhere/table.png\nelsewhere/table_curves.png\n")
-    after = {path: value for path, value in contents().items() if "results" not in path.name and "elsewhere" not in str(path)}
+    assert out.endswith(
+        "elsewhere/table.md\nelsewhere/table.json\nelsewhere/table.png\nelsewhere/table_curves.png\n"
+    )
+    after = {
+        path: value
+        for path, value in contents().items()
+        if "results" not in path.name and "elsewhere" not in str(path)
+    }
     assert after == before
 
 
-# --- The budget -------------------------------------------------------------------------------------------------------------------------
+# --- The budget -----------------------------------------------------------------------
 
 
 def test_a_run_that_the_budget_cuts_says_so_and_goes_on_bit_for_bit(larger, capsys):
-    run, found = swept("larger", "--grid", "model.width=2,4", "--budget-minutes", "1e-9", "--workers", "1")
+    run, found = swept(
+        "larger",
+        "--grid",
+        "model.width=2,4",
+        "--budget-minutes",
+        "1e-9",
+        "--workers",
+        "1",
+    )
     assert [row["steps"] for row in rows_of(found)] == ["1 of 20"] * 2
     out = capsys.readouterr().out
     assert "1 step of 20, cut by the budget," in out
@@ -222,38 +433,75 @@ def test_a_run_that_the_budget_cuts_says_so_and_goes_on_bit_for_bit(larger, caps
     _, found = swept(*command.split())
     assert [row["steps"] for row in rows_of(found)] == ["20"] * 2
     for width in (2, 4):
-        assert train.main(["larger", "--model.width", str(width), "--run", f"alone{width}", "--workers", "1"]) == 0
-        assert_same_run(Run.open(run.path / f"model.width={width},seed=0"), Run.open(f"alone{width}"))
-    before = {path: value for path, value in contents().items() if "results" not in path.name}
+        assert (
+            train.main(
+                [
+                    "larger",
+                    "--model.width",
+                    str(width),
+                    "--run",
+                    f"alone{width}",
+                    "--workers",
+                    "1",
+                ]
+            )
+            == 0
+        )
+        assert_same_run(
+            Run.open(run.path / f"model.width={width},seed=0"),
+            Run.open(f"alone{width}"),
+        )
+    before = {
+        path: value for path, value in contents().items() if "results" not in path.name
+    }
     capsys.readouterr()
     swept(*command.split())
     assert "to do     0 runs" in capsys.readouterr().out
-    assert {path: value for path, value in contents().items() if "results" not in path.name} == before
+    assert {
+        path: value for path, value in contents().items() if "results" not in path.name
+    } == before
 
 
-def test_what_some_do_not_need_of_the_budget_goes_on_with_those_that_were_cut(larger, monkeypatch):
-    """Of 60 minutes each of three has 20. The first two would need 25, the third needs 1: so there are 19 left, of which they need 10."""
+def test_what_some_do_not_need_of_the_budget_goes_on_with_those_that_were_cut(
+    larger, monkeypatch
+):
+    """Of 60 minutes each of three has 20.
+
+    The first two would need 25, the third needs 1: so there are 19 left, of which they
+    need 10.
+    """
     now, given, needs = [0.0], [], {"2": 25.0, "4": 25.0, "8": 1.0}
     monkeypatch.setattr(sweep.time, "monotonic", lambda: 60 * now[0])
 
     def train_for(words, log):
         *words, _, minutes = words
-        width = re.search(r"model.width[= ](\d)", " ".join(words).replace("model.width ", "model.width="))[1]
+        width = re.search(
+            r"model.width[= ](\d)",
+            " ".join(words).replace("model.width ", "model.width="),
+        )[1]
         given.append((width, float(minutes)))
         spent = min(float(minutes), needs[width])
         now[0], needs[width] = now[0] + spent, needs[width] - spent
         with monkeypatch.context() as patch:
-            patch.setattr(sweep.time, "monotonic", time.perf_counter)  # the same module as the training loop's
-            return in_this_process([*words, *(["--max-minutes", "1e-9"] if needs[width] else [])], log)
+            patch.setattr(
+                sweep.time, "monotonic", time.perf_counter
+            )  # the same module as the training loop's
+            return in_this_process(
+                [*words, *(["--max-minutes", "1e-9"] if needs[width] else [])], log
+            )
 
     monkeypatch.setattr(processes, "run_logged", train_for)
-    _, found = swept("larger", "--grid", "model.width=2,4,8", "--budget-minutes", "60", "--jobs", "1")
+    _, found = swept(
+        "larger", "--grid", "model.width=2,4,8", "--budget-minutes", "60", "--jobs", "1"
+    )
     assert given == [("2", 20), ("4", 20), ("8", 20), ("2", 9.5), ("4", 14)]
     assert [row["steps"] for row in rows_of(found)] == ["20"] * 3
 
 
 def test_what_starts_and_last_evaluations_take_comes_out_of_the_budget(monkeypatch):
-    """Five in turn, 50 minutes, and a minute more for each than it was given: the first cannot know, the others share what it leaves."""
+    """Five in turn, 50 minutes, and a minute more for each than it was given: the first
+    cannot know, the others share what it leaves.
+    """
     now = [7.0]
     monkeypatch.setattr(sweep.time, "monotonic", lambda: 60 * now[0])
     budget, given = sweep.Budget(50), []
@@ -262,8 +510,13 @@ def test_what_starts_and_last_evaluations_take_comes_out_of_the_budget(monkeypat
         given.append(float(budget.limit(cell, 5 - k)[1]))
         now[0] += given[-1] + 1
         budget.ended(cell)
-    assert given == pytest.approx([10, *[(50 - 11) / 4 - 1] * 4]) and now[0] == pytest.approx(57)
-    assert sweep.Budget(None).limit(cell, 1) == [] and sweep.Budget(None).left() == math.inf
+    assert given == pytest.approx([10, *[(50 - 11) / 4 - 1] * 4]) and now[
+        0
+    ] == pytest.approx(57)
+    assert (
+        sweep.Budget(None).limit(cell, 1) == []
+        and sweep.Budget(None).left() == math.inf
+    )
 
 
 def test_a_run_that_was_killed_before_it_saved_anything_starts_again(larger):
@@ -273,14 +526,25 @@ def test_a_run_that_was_killed_before_it_saved_anything_starts_again(larger):
         (cell / name).unlink()
     (cell / "environment.json").write_text('{"old": true}')
     swept("--resume", run.path)
-    assert Run.open(cell).metrics()[-1]["step"] == 20 and "old" not in Run.open(cell).environment
+    assert (
+        Run.open(cell).metrics()[-1]["step"] == 20
+        and "old" not in Run.open(cell).environment
+    )
 
 
 class Clock:
-    """Time that passes while runs are waited for: each takes what it needs, or what it is given if that is less."""
+    """Time that passes while runs are waited for: each takes what it needs, or what it
+    is given if that is less.
+    """
 
     def __init__(self, needs, budget):
-        self.needs, self.budget, self.now, self.ends, self.given = needs, budget, 0.0, {}, []
+        self.needs, self.budget, self.now, self.ends, self.given = (
+            needs,
+            budget,
+            0.0,
+            {},
+            [],
+        )
 
     def words_of(self, k, turns):
         given = (self.budget - self.now) / turns
@@ -302,11 +566,17 @@ class Clock:
         pass
 
 
-@pytest.mark.parametrize("number, places", [(18, 4), (4, 4), (3, 4), (5, 4), (7, 1), (54, 5)])
+@pytest.mark.parametrize(
+    "number, places", [(18, 4), (4, 4), (3, 4), (5, 4), (7, 1), (54, 5)]
+)
 @pytest.mark.parametrize("kind", ["long", "short", "mixed"])
 def test_the_budget_is_shared_fairly_and_kept(number, places, kind, monkeypatch):
     rng = random.Random(number)
-    needs = {"long": [1e9] * number, "short": [0.01] * number, "mixed": [rng.choice([0.1, 5, 1e9]) for _ in range(number)]}[kind]
+    needs = {
+        "long": [1e9] * number,
+        "short": [0.01] * number,
+        "mixed": [rng.choice([0.1, 5, 1e9]) for _ in range(number)],
+    }[kind]
     clock = Clock(needs, 60.0)
     monkeypatch.setattr(processes, "ThreadPoolExecutor", lambda count: clock)
     monkeypatch.setattr(processes, "wait", clock.wait)
@@ -315,72 +585,178 @@ def test_the_budget_is_shared_fairly_and_kept(number, places, kind, monkeypatch)
     fair = 60 / math.ceil(number / places)
     assert min(clock.given) >= fair * (1 - 1e-9)
     if kind == "long":
-        assert clock.given == pytest.approx([fair] * number) and clock.now == pytest.approx(60)
+        assert clock.given == pytest.approx(
+            [fair] * number
+        ) and clock.now == pytest.approx(60)
     if kind == "mixed" and number == 18:
         assert max(clock.given) > 1.5 * fair  # what some did not need goes to others
 
 
-# --- Words that cannot be -----------------------------------------------------------------------------------------------------------------
+# --- Words that cannot be -------------------------------------------------------------
 
 BAD_WORDS = [
     ("lager", "unknown task 'lager' (tasks: larger); did you mean 'larger'?"),
-    ("larger quik --grid model.width=2", "unknown preset 'quik' of larger (quick, three); did you mean 'quick'?"),
-    ("larger", "give a grid of fields and values, as in --grid model.mem_slots=1,8 model.num_heads=1,8; or one that has a name: widths"),
+    (
+        "larger quik --grid model.width=2",
+        "unknown preset 'quik' of larger (quick, three); did you mean 'quick'?",
+    ),
+    (
+        "larger",
+        "give a grid of fields and values, as in --grid model.mem_slots=1,8 "
+        "model.num_heads=1,8; or one that has a name: widths",
+    ),
     ("larger --grid", "expected at least one argument"),
     ("--grid model.width=2", "the first word must be a task"),
-    ("larger --grid model.widht=2,4", "larger has no field 'model.widht'; did you mean 'model.width'?"),
+    (
+        "larger --grid model.widht=2,4",
+        "larger has no field 'model.widht'; did you mean 'model.width'?",
+    ),
     ("larger --grid seed=0,1", "larger has no field 'seed'"),
-    ("larger --grid width", "there is no grid named 'width' (widths); did you mean 'widths'?"),
-    ("larger --grid model.width=", "--grid 'model.width=': a value is empty; give FIELD=VALUE,VALUE"),
+    (
+        "larger --grid width",
+        "there is no grid named 'width' (widths); did you mean 'widths'?",
+    ),
+    (
+        "larger --grid model.width=",
+        "--grid 'model.width=': a value is empty; give FIELD=VALUE,VALUE",
+    ),
     ("larger --grid model.width=2,,4", "--grid 'model.width=2,,4': a value is empty"),
-    ("larger --grid model.width=2 model.depth", "--grid 'model.depth': a value is empty"),
-    ("larger --grid model.width=2 model.width=4", "--grid names model.width twice; give all its values at once, as in model.width=2,4"),
-    ("larger --grid model.width=2,4,02", "--grid names the same value twice: model.width=2,02"),
-    ("larger --grid model.width=2,x", "--grid model.width=x: --model.width takes INT, not 'x'"),
-    ("larger --grid model.width=2,0 model.depth=1,2", "--grid model.width=0: model.width and model.depth must be at least 1"),
-    ("larger --grid model.width=3 model.depth=2", "--grid model.width=3: model.width 3 is no multiple of model.depth 2"),
-    ("larger --grid model.linear=maybe", "--grid: model.linear is one of true, false, not 'maybe'"),
-    ("larger --grid model.width=2 --train.stpes 5", "unknown flag '--train.stpes'; did you mean '--train.steps'?"),
+    (
+        "larger --grid model.width=2 model.depth",
+        "--grid 'model.depth': a value is empty",
+    ),
+    (
+        "larger --grid model.width=2 model.width=4",
+        "--grid names model.width twice; give all its values at once, as in "
+        "model.width=2,4",
+    ),
+    (
+        "larger --grid model.width=2,4,02",
+        "--grid names the same value twice: model.width=2,02",
+    ),
+    (
+        "larger --grid model.width=2,x",
+        "--grid model.width=x: --model.width takes INT, not 'x'",
+    ),
+    (
+        "larger --grid model.width=2,0 model.depth=1,2",
+        "--grid model.width=0: model.width and model.depth must be at least 1",
+    ),
+    (
+        "larger --grid model.width=3 model.depth=2",
+        "--grid model.width=3: model.width 3 is no multiple of model.depth 2",
+    ),
+    (
+        "larger --grid model.linear=maybe",
+        "--grid: model.linear is one of true, false, not 'maybe'",
+    ),
+    (
+        "larger --grid model.width=2 --train.stpes 5",
+        "unknown flag '--train.stpes'; did you mean '--train.steps'?",
+    ),
     ("larger --grid model.width=2 --train.steps x", "--train.steps takes INT, not 'x'"),
-    ("larger --grid model.width=2 --seed 1", "--seed is of a single run; a sweep takes --seeds"),
-    ("larger --grid model.width=2 --max-minutes 1", "--max-minutes is of a single run; a sweep takes --budget-minutes"),
-    ("larger --grid model.width=2 --seeds 0,a", "--seeds takes different numbers with commas between them, as in 0,1,2, not '0,a'"),
+    (
+        "larger --grid model.width=2 --seed 1",
+        "--seed is of a single run; a sweep takes --seeds",
+    ),
+    (
+        "larger --grid model.width=2 --max-minutes 1",
+        "--max-minutes is of a single run; a sweep takes --budget-minutes",
+    ),
+    (
+        "larger --grid model.width=2 --seeds 0,a",
+        "--seeds takes different numbers with commas between them, as in 0,1,2, not "
+        "'0,a'",
+    ),
     ("larger --grid model.width=2 --seeds 1,1", "--seeds takes different numbers"),
-    ("larger --grid model.width=2 --budget-minutes 0", "--budget-minutes: must be positive, not 0"),
-    ("larger --grid model.width=2 --budget-minutes nan", "--budget-minutes: must be positive, not nan"),
+    (
+        "larger --grid model.width=2 --budget-minutes 0",
+        "--budget-minutes: must be positive, not 0",
+    ),
+    (
+        "larger --grid model.width=2 --budget-minutes nan",
+        "--budget-minutes: must be positive, not nan",
+    ),
     ("larger --grid model.width=2 --jobs x", "--jobs: invalid int value: 'x'"),
-    ("larger --grid model.width=2 --run file", "file exists already; choose another --run"),
-    ("larger --grid model.width=2 --out table.txt", "--out table.txt: give a name that ends in .md"),
+    (
+        "larger --grid model.width=2 --run file",
+        "file exists already; choose another --run",
+    ),
+    (
+        "larger --grid model.width=2 --out table.txt",
+        "--out table.txt: give a name that ends in .md",
+    ),
     ("--resume", "expected one argument"),
     ("--resume nowhere", "cannot read nowhere/config.json"),
     ("--resume run", "run is not a sweep; go on with a single run by"),
-    ("--resume swept --show swept", "--resume trains and --show does not; give one of them"),
+    (
+        "--resume swept --show swept",
+        "--resume trains and --show does not; give one of them",
+    ),
     ("--resume swept --run other", "--run other goes with a new sweep"),
-    ("--resume swept --grid model.width=2,8", "has another configuration: grid.model.width: ['2'] in the checkpoint, ['2', '8'] asked for"),
-    ("larger three --resume swept", "swept has another configuration: preset: 'quick' in the checkpoint, 'three' asked for"),
-    ("--resume swept --seeds 0,1", "swept has another configuration: seeds: [0] in the checkpoint, [0, 1] asked for"),
-    ("--resume swept --train.steps 7", "swept has another configuration: words: [] in the checkpoint"),
+    (
+        "--resume swept --grid model.width=2,8",
+        "has another configuration: grid.model.width: ['2'] in the checkpoint, ['2', "
+        "'8'] asked for",
+    ),
+    (
+        "larger three --resume swept",
+        "swept has another configuration: preset: 'quick' in the checkpoint, 'three' "
+        "asked for",
+    ),
+    (
+        "--resume swept --seeds 0,1",
+        "swept has another configuration: seeds: [0] in the checkpoint, [0, 1] asked "
+        "for",
+    ),
+    (
+        "--resume swept --train.steps 7",
+        "swept has another configuration: words: [] in the checkpoint",
+    ),
 ]
 
 
-def test_words_that_cannot_be_get_one_line_and_change_nothing(larger, capsys, monkeypatch):
+def test_words_that_cannot_be_get_one_line_and_change_nothing(
+    larger, capsys, monkeypatch
+):
     Path("file").touch()
-    described = {"task": "larger", "preset": "quick", "grid": {"model.width": ["2"]}, "seeds": [0], "words": [], "workers": 1}
+    described = {
+        "task": "larger",
+        "preset": "quick",
+        "grid": {"model.width": ["2"]},
+        "seeds": [0],
+        "words": [],
+        "workers": 1,
+    }
     Run.create(".", "swept", described, {"command": "c"}, "swept")
-    Run.create(".", "run", {"task": "larger", "preset": "quick", "seed": 0, "config": {}}, {}, "run")
+    Run.create(
+        ".",
+        "run",
+        {"task": "larger", "preset": "quick", "seed": 0, "config": {}},
+        {},
+        "run",
+    )
     before = contents()
     for words, says in BAD_WORDS:
         with pytest.raises(SystemExit) as caught:
             run_main(lambda words=words: sweep.main(words.split()))
         err = capsys.readouterr().err
-        assert caught.value.code == 2 and err.startswith("error: ") and err.count("\n") == 1 and says in err, (words, err)
+        assert (
+            caught.value.code == 2
+            and err.startswith("error: ")
+            and err.count("\n") == 1
+            and says in err
+        ), (words, err)
         assert contents() == before, words
 
 
 def test_the_first_words_are_help(capsys):
     for words in ([], ["--help"], ["-h"]):
         assert sweep.main(words) == 0
-        assert "usage: python -m tinyrmc.sweep TASK [PRESET] --grid" in capsys.readouterr().out
+        assert (
+            "usage: python -m tinyrmc.sweep TASK [PRESET] --grid"
+            in capsys.readouterr().out
+        )
 
 
 @pytest.mark.parametrize("name", discovery.task_files())
@@ -389,11 +765,15 @@ def test_every_tasks_grids_can_be(name):
     for grid, (text, preset, fields) in kind.grids.items():
         read = sweep.read_grid(kind, [grid])
         assert read[0] == preset and text
-        found = sweep.combinations({"task": name, "preset": preset, "grid": read[1], "words": []})
-        assert [refusal for _, _, refusal in found] == [None] * math.prod(map(len, fields.values()))
+        found = sweep.combinations(
+            {"task": name, "preset": preset, "grid": read[1], "words": []}
+        )
+        assert [refusal for _, _, refusal in found] == [None] * math.prod(
+            map(len, fields.values())
+        )
 
 
-# --- Real processes -----------------------------------------------------------------------------------------------------------------------
+# --- Real processes -------------------------------------------------------------------
 
 
 def command_line(*words):
@@ -403,35 +783,79 @@ def command_line(*words):
 
 
 @pytest.mark.skipif(os.name != "posix", reason="needs signals between processes")
-def test_a_signal_stops_all_runs_saved_and_they_go_on_bit_for_bit(tmp_path, monkeypatch):
+def test_a_signal_stops_all_runs_saved_and_they_go_on_bit_for_bit(
+    tmp_path, monkeypatch
+):
     monkeypatch.chdir(tmp_path)
-    words = [*LONG, "--grid", "model.mem_slots=1,2", "--jobs", 2, "--run", "swept", "--budget-minutes", 90]
+    words = [
+        *LONG,
+        "--grid",
+        "model.mem_slots=1,2",
+        "--jobs",
+        2,
+        "--run",
+        "swept",
+        "--budget-minutes",
+        90,
+    ]
     with subprocess.Popen(**command_line("-m", "tinyrmc.sweep", *words)) as process:
         cells = [Path(f"swept/model.mem_slots={n},seed=0") for n in (1, 2)]
-        while not all((cell / "metrics.jsonl").exists() for cell in cells) and process.poll() is None:
+        while (
+            not all((cell / "metrics.jsonl").exists() for cell in cells)
+            and process.poll() is None
+        ):
             time.sleep(0.002)
         process.send_signal(signal.SIGTERM)
         out, err = process.communicate(timeout=300)
     assert (process.returncode, err) == (143, ""), out
-    assert "SIGTERM: stopped, and saved what was being trained" in out and out.count("seed 0: stopped") == 2
+    assert (
+        "SIGTERM: stopped, and saved what was being trained" in out
+        and out.count("seed 0: stopped") == 2
+    )
     assert "--resume swept --budget-minutes 90\n" in out
     assert all(0 < Run.open(cell).load()[1]["step"] < 603 for cell in cells)
-    done = subprocess.run(**command_line("-m", "tinyrmc.sweep", "--resume", "swept"), timeout=300)
-    assert (done.returncode, done.stderr) == (0, "") and "to do     2 runs, 2 at a time, 1 worker each" in done.stdout
+    done = subprocess.run(
+        **command_line("-m", "tinyrmc.sweep", "--resume", "swept"), timeout=300
+    )
+    assert (done.returncode, done.stderr) == (
+        0,
+        "",
+    ) and "to do     2 runs, 2 at a time, 1 worker each" in done.stdout
     assert train.main([*LONG, "--model.mem-slots", "1", "--run", "whole"]) == 0
     assert_same_run(Run.open(cells[0]), Run.open("whole"))
-    assert Run.open(cells[0]).environment["command"].startswith("python -m tinyrmc.train nth_farthest quick --model.mem-slots 2 ")
+    assert (
+        Run.open(cells[0])
+        .environment["command"]
+        .startswith("python -m tinyrmc.train nth_farthest quick --model.mem-slots 2 ")
+    )
 
 
 @pytest.mark.skipif(os.name != "posix", reason="elsewhere children do not notice")
-def test_the_runs_of_a_sweep_that_was_killed_end_too_and_are_saved(tmp_path, monkeypatch):
+def test_the_runs_of_a_sweep_that_was_killed_end_too_and_are_saved(
+    tmp_path, monkeypatch
+):
     monkeypatch.chdir(tmp_path)
-    words = [*LONG, "--grid", "model.mem_slots=1,2", "--jobs", 2, "--run", "swept", "--train.steps", 10**9]
+    words = [
+        *LONG,
+        "--grid",
+        "model.mem_slots=1,2",
+        "--jobs",
+        2,
+        "--run",
+        "swept",
+        "--train.steps",
+        10**9,
+    ]
     cells = [Path(f"swept/model.mem_slots={n},seed=0") for n in (1, 2)]
     with subprocess.Popen(**command_line("-m", "tinyrmc.sweep", *words)) as process:
-        while not all((cell / "metrics.jsonl").exists() for cell in cells) and process.poll() is None:
+        while (
+            not all((cell / "metrics.jsonl").exists() for cell in cells)
+            and process.poll() is None
+        ):
             time.sleep(0.002)
-        children = [json.loads((cell / "lock.json").read_text())["pid"] for cell in cells]
+        children = [
+            json.loads((cell / "lock.json").read_text())["pid"] for cell in cells
+        ]
         process.kill()
     try:
         assert soon(lambda: not any(map(alive, children)))
@@ -439,25 +863,64 @@ def test_the_runs_of_a_sweep_that_was_killed_end_too_and_are_saved(tmp_path, mon
         for child in filter(alive, children):
             os.kill(child, signal.SIGKILL)
     for cell in cells:
-        assert Run.open(cell).load()[1]["step"] > 0 and not (cell / "lock.json").exists()
-        assert re.search(r"^SIGHUP at step [\d,]+: saved", cell.with_name(f"{cell.name}.log").read_text(), re.M)
+        assert (
+            Run.open(cell).load()[1]["step"] > 0 and not (cell / "lock.json").exists()
+        )
+        assert re.search(
+            r"^SIGHUP at step [\d,]+: saved",
+            cell.with_name(f"{cell.name}.log").read_text(),
+            re.M,
+        )
 
 
 @real
 def test_ranks_take_runs_from_rank_0(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    words = ["-m", "mpi4py.futures", "-m", "tinyrmc.sweep", *TINY, "--grid", "model.mem_slots=1,2,3"]
+    words = [
+        "-m",
+        "mpi4py.futures",
+        "-m",
+        "tinyrmc.sweep",
+        *TINY,
+        "--grid",
+        "model.mem_slots=1,2,3",
+    ]
     cut = [MPIEXEC, "-n", "3", sys.executable, *words, "--budget-minutes", "1e-9"]
     done = subprocess.run(**command_line(*words) | {"args": cut}, timeout=300)
-    assert (done.returncode, done.stderr) == (0, "") and "to do     3 runs, 2 at a time, 1 worker each" in done.stdout
+    assert (done.returncode, done.stderr) == (
+        0,
+        "",
+    ) and "to do     3 runs, 2 at a time, 1 worker each" in done.stdout
     command = "mpiexec -n 3 python -m mpi4py.futures -m tinyrmc.sweep "
-    assert Run.open("runs/nth_farthest-sweep-1").environment["command"].startswith(f"{command}nth_farthest --model")
+    assert (
+        Run.open("runs/nth_farthest-sweep-1")
+        .environment["command"]
+        .startswith(f"{command}nth_farthest --model")
+    )
     (line,) = re.findall(r"go on with\n +(.*)", done.stdout)
-    assert re.fullmatch(r"mpiexec -n 3 \S+ -m mpi4py.futures -m tinyrmc.sweep --resume runs/nth_farthest-sweep-1", line)
-    done = subprocess.run(**command_line() | {"args": [MPIEXEC, *shlex.split(line)[1:]]}, timeout=300)
+    assert re.fullmatch(
+        r"mpiexec -n 3 \S+ -m mpi4py.futures -m tinyrmc.sweep --resume "
+        r"runs/nth_farthest-sweep-1",
+        line,
+    )
+    done = subprocess.run(
+        **command_line() | {"args": [MPIEXEC, *shlex.split(line)[1:]]}, timeout=300
+    )
     assert (done.returncode, done.stderr) == (0, "") and "go on with" not in done.stdout
-    assert sum(Run.open(path).metrics()[-1]["step"] == 12 for path in Path("runs/nth_farthest-sweep-1").glob("*seed=0")) == 3
-    done = subprocess.run(**command_line() | {"args": [MPIEXEC, "-n", "2", sys.executable, *words[2:]]}, timeout=300)
+    assert (
+        sum(
+            Run.open(path).metrics()[-1]["step"] == 12
+            for path in Path("runs/nth_farthest-sweep-1").glob("*seed=0")
+        )
+        == 3
+    )
+    done = subprocess.run(
+        **command_line() | {"args": [MPIEXEC, "-n", "2", sys.executable, *words[2:]]},
+        timeout=300,
+    )
     assert done.returncode == 2 and not Path("runs/nth_farthest-sweep-2").exists()
-    says = "error: 2 ranks would all do the same; start it with mpiexec -n 2 python -m mpi4py.futures -m tinyrmc.sweep ..."
+    says = (
+        "error: 2 ranks would all do the same; start it with mpiexec -n 2 python -m "
+        "mpi4py.futures -m tinyrmc.sweep ..."
+    )
     assert done.stderr.count(says) == 1

@@ -1,4 +1,6 @@
-"""Mistakes in a task of one's own: one line that says where in its file, or what was expected, before a run directory is made."""
+"""Mistakes in a task of one's own: one line that says where in its file, or what was
+expected, before a run directory is made.
+"""
 
 import re
 import sys
@@ -18,7 +20,9 @@ pytestmark = pytest.mark.usefixtures("empty_directory")
 
 @pytest.fixture
 def mistaken(monkeypatch, tmp_path_factory):
-    """Drops in the task `larger` with some of its text replaced; returns the number of the line on which the last new text begins."""
+    """Drops in the task `larger` with some of its text replaced; returns the number of
+    the line on which the last new text begins.
+    """
     folder = tmp_path_factory.mktemp("mistaken") / "tasks"
     folder.mkdir()
     monkeypatch.setattr(discovery, "FOLDER", folder)
@@ -38,9 +42,15 @@ def mistaken(monkeypatch, tmp_path_factory):
 
 
 DRAWN = "inputs = rng.normal(size=(count, self.config.numbers)).astype(np.float32)"
-BUILT = "return nn.MLP(self.config.numbers, [*hidden, self.config.numbers], seed=np.random.default_rng(seed))"
+BUILT = (
+    "return nn.MLP(self.config.numbers, [*hidden, self.config.numbers], "
+    "seed=np.random.default_rng(seed))"
+)
 LOST = 'logits = model(batch["inputs"])'
-RETURNED = 'return primitives.sum(losses), losses.size, {"accuracy": (right, losses.size)}, None'
+RETURNED = (
+    'return primitives.sum(losses), losses.size, {"accuracy": (right, losses.size)}, '
+    "None"
+)
 CHECKED = " (checked with one example drawn by the task)"
 
 
@@ -48,32 +58,83 @@ CHECKED = " (checked with one example drawn by the task)"
 @pytest.mark.parametrize(
     "old, new, place, says",
     [
-        (DRAWN, "inputs = rng.normal(size=6 * count).reshape(7, -1)", "draw", r"cannot reshape array of size \d+ into shape \(7,newaxis\)"),
-        (DRAWN, "inputs = np.zeros(3)[count]", "draw", r"IndexError: index \d+ is out of bounds for axis 0 with size 3"),
+        (
+            DRAWN,
+            "inputs = rng.normal(size=6 * count).reshape(7, -1)",
+            "draw",
+            r"cannot reshape array of size \d+ into shape \(7,newaxis\)",
+        ),
+        (
+            DRAWN,
+            "inputs = np.zeros(3)[count]",
+            "draw",
+            r"IndexError: index \d+ is out of bounds for axis 0 with size 3",
+        ),
         (DRAWN, "inputs = np.zeros(count, shap=2)", "draw", "TypeError: .*shap.*"),
-        (DRAWN, "inputs = self.confg", "draw", "AttributeError: 'Task' object has no attribute 'confg'"),
-        (BUILT, "return nn.MLP(self.config.numbers, 4)", "build", r"TypeError: .* not int"),
-        (BUILT, "return nn.Linear(0, 4)", "build", "Linear: input_size must be an integer of at least 1, not 0"),
-        (LOST, 'logits = model(batch["input"])', "loss", "KeyError: 'input'" + re.escape(CHECKED)),
-        (LOST, 'logits = model(batch["inputs"][:, :1])', "loss", r"linear\(float32\[1, 1\], .*" + re.escape(CHECKED)),
-        (LOST, 'logits = np.tanh(model(batch["inputs"]))', "loss",
-         "TypeError: operand 'Tensor' .*; NumPy's own functions take no Tensors: write those of primitives, .*" + re.escape(CHECKED)),
+        (
+            DRAWN,
+            "inputs = self.confg",
+            "draw",
+            "AttributeError: 'Task' object has no attribute 'confg'",
+        ),
+        (
+            BUILT,
+            "return nn.MLP(self.config.numbers, 4)",
+            "build",
+            r"TypeError: .* not int",
+        ),
+        (
+            BUILT,
+            "return nn.Linear(0, 4)",
+            "build",
+            "Linear: input_size must be an integer of at least 1, not 0",
+        ),
+        (
+            LOST,
+            'logits = model(batch["input"])',
+            "loss",
+            "KeyError: 'input'" + re.escape(CHECKED),
+        ),
+        (
+            LOST,
+            'logits = model(batch["inputs"][:, :1])',
+            "loss",
+            r"linear\(float32\[1, 1\], .*" + re.escape(CHECKED),
+        ),
+        (
+            LOST,
+            'logits = np.tanh(model(batch["inputs"]))',
+            "loss",
+            "TypeError: operand 'Tensor' .*; NumPy's own functions take no Tensors: "
+            "write those of primitives, .*" + re.escape(CHECKED),
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_mistake_has_a_place(old, new, place, says, workers, mistaken, refused):
     line = mistaken((old, new))
-    assert re.fullmatch(f"tasks/larger.py, line {line}, in {place}: {says}", refused(train.main, "larger", *workers.split()))
+    assert re.fullmatch(
+        f"tasks/larger.py, line {line}, in {place}: {says}",
+        refused(train.main, "larger", *workers.split()),
+    )
 
 
 @pytest.mark.skipif(not CAN_FORK, reason="needs fork")
 def test_a_mistake_in_a_worker_process_has_a_place(mistaken, capsys):
     imports = "import numpy as np\n"
-    fails = '\n        if multiprocessing.parent_process():\n            raise IndexError("here")'
-    line = 2 + mistaken((imports, f"import multiprocessing\n{imports}"), (LOST, LOST + fails))
+    fails = (
+        "\n        if multiprocessing.parent_process():\n            raise "
+        'IndexError("here")'
+    )
+    line = 2 + mistaken(
+        (imports, f"import multiprocessing\n{imports}"), (LOST, LOST + fails)
+    )
     with pytest.raises(SystemExit) as caught:
         run_main(lambda: train.main(["larger", "--workers", "2"]))
     assert caught.value.code == 2
-    assert capsys.readouterr().err == f"error: worker 1: tasks/larger.py, line {line}, in loss: IndexError: here\n"
+    assert (
+        capsys.readouterr().err
+        == f"error: worker 1: tasks/larger.py, line {line}, in loss: IndexError: here\n"
+    )
 
 
 def test_our_own_mistakes_are_left_whole(mistaken, monkeypatch, capsys):
@@ -86,36 +147,79 @@ def test_our_own_mistakes_are_left_whole(mistaken, monkeypatch, capsys):
 
 def test_settings_of_a_core_have_no_place(refused):
     words = "nth_farthest", "--model.forget-bias", "nan"
-    assert refused(train.main, *words) == "RelationalMemory: forget_bias must be a number, not nan"
+    assert (
+        refused(train.main, *words)
+        == "RelationalMemory: forget_bias must be a number, not nan"
+    )
     with pytest.raises(config.SettingsError):
         config.build_core(config.CoreConfig(forget_bias=float("nan")), 3, 0)
 
 
 FIELD = "train: training.TrainConfig = field(default_factory=training.TrainConfig)"
-TRAIN = LARGER[LARGER.index("    train: TrainConfig") : LARGER.index("\n\n\nclass Task")]
+TRAIN = LARGER[
+    LARGER.index("    train: TrainConfig") : LARGER.index("\n\n\nclass Task")
+]
 
 
 @pytest.mark.parametrize(
     "old, new, says",
     [
-        (RETURNED, RETURNED.replace("(right, losses.size)", "right / losses.size"),
-         "Task.loss() must give metrics as {name: (sum, count)}, not {'accuracy': "),
-        (RETURNED, RETURNED.replace('{"accuracy": (right, losses.size)}', "None"), "must give metrics as {name: (sum, count)}, not None"),
-        (RETURNED, "return primitives.sum(losses)", "Task.loss() must return (sum, count, metrics, carry), not Tensor("),
-        ('presets = {"quick": ("two numbers", Config()), "three": ("three numbers", Config(numbers=3))}', 'presets = {"quick": Config()}',
-         "presets must be {name: (description, config)}, the config an instance of a dataclass; 'quick' is a Config"),
-        ('"three": ("three numbers", Config(numbers=3))', '"three": ("three numbers", Config)',
-         "presets must be {name: (description, config)}, the config an instance of a dataclass; 'three' is (str, type)"),
-        ('"test_accuracy": {', '"accuracy": {', "Task.references() names 'accuracy', which evaluation does not give; it gives test_loss, "
-         "test_accuracy"),
-        ('"""how many numbers"""', '"""how many numbers"""\n    bits = 6',
-         "Config.bits has no type, so it is no flag; write bits: int = 6, or bits: typing.ClassVar = 6 if it is no setting"),
-        ('    linear: bool = False', "    linear = False",
-         "Model.linear has no type, so it is no flag; write linear: bool = False, or linear: typing.ClassVar = False if "),
-        (TRAIN, "", f"Config, the config of the preset 'quick', has no field train; declare it: {FIELD}"),
+        (
+            RETURNED,
+            RETURNED.replace("(right, losses.size)", "right / losses.size"),
+            "Task.loss() must give metrics as {name: (sum, count)}, not {'accuracy': ",
+        ),
+        (
+            RETURNED,
+            RETURNED.replace('{"accuracy": (right, losses.size)}', "None"),
+            "must give metrics as {name: (sum, count)}, not None",
+        ),
+        (
+            RETURNED,
+            "return primitives.sum(losses)",
+            "Task.loss() must return (sum, count, metrics, carry), not Tensor(",
+        ),
+        (
+            'presets = {"quick": ("two numbers", Config()), "three": ("three '
+            'numbers", Config(numbers=3))}',
+            'presets = {"quick": Config()}',
+            "presets must be {name: (description, config)}, the config an instance "
+            "of a dataclass; 'quick' is a Config",
+        ),
+        (
+            '"three": ("three numbers", Config(numbers=3))',
+            '"three": ("three numbers", Config)',
+            "presets must be {name: (description, config)}, the config an instance "
+            "of a dataclass; 'three' is (str, type)",
+        ),
+        (
+            '"test_accuracy": {',
+            '"accuracy": {',
+            "Task.references() names 'accuracy', which evaluation does not give; it "
+            "gives test_loss, "
+            "test_accuracy",
+        ),
+        (
+            '"""how many numbers"""',
+            '"""how many numbers"""\n    bits = 6',
+            "Config.bits has no type, so it is no flag; write bits: int = 6, or "
+            "bits: typing.ClassVar = 6 if it is no setting",
+        ),
+        (
+            "    linear: bool = False",
+            "    linear = False",
+            "Model.linear has no type, so it is no flag; write linear: bool = False, "
+            "or linear: typing.ClassVar = False if ",
+        ),
+        (
+            TRAIN,
+            "",
+            "Config, the config of the preset 'quick', has no field train; declare "
+            f"it: {FIELD}",
+        ),
     ],
     ids="metrics none loss preset class references field nested train".split(),
-)  # fmt: skip
+)
 def test_what_a_task_gives_is_checked(old, new, says, mistaken, refused):
     mistaken((old, new))
     told = refused(train.main, "larger")
@@ -123,23 +227,48 @@ def test_what_a_task_gives_is_checked(old, new, says, mistaken, refused):
 
 
 def test_a_config_that_lacks_a_field_is_told_how_to_declare_it(mistaken, refused):
-    line = mistaken((TRAIN, ""), ("Config(numbers=3)", "Config(numbers=3, train=TrainConfig())"))
-    says = "Config.__init__() got an unexpected keyword argument 'train'; declare the field in the class, with its type, as in "
+    line = mistaken(
+        (TRAIN, ""), ("Config(numbers=3)", "Config(numbers=3, train=TrainConfig())")
+    )
+    says = (
+        "Config.__init__() got an unexpected keyword argument 'train'; declare the "
+        "field in the class, with its type, as in "
+    )
     told = refused(train.main, "larger")
-    assert f"tasks/larger.py, line {line}) cannot be imported: TypeError: {says}{FIELD}" in told
+    assert (
+        f"tasks/larger.py, line {line}) cannot be imported: TypeError: {says}{FIELD}"
+        in told
+    )
     mistaken(("    numbers: int = 2", "    numbers = 2"))
-    assert says.replace("train", "numbers") + "numbers: int = 6" in refused(train.main, "larger")
-    mistaken(("TrainConfig(\n        steps", "TrainConfig(\n        stpes"))  # a class that is not the task's to change
-    assert refused(train.main, "larger").endswith("TrainConfig.__init__() got an unexpected keyword argument 'stpes'")
+    assert says.replace("train", "numbers") + "numbers: int = 6" in refused(
+        train.main, "larger"
+    )
+    mistaken(
+        ("TrainConfig(\n        steps", "TrainConfig(\n        stpes")
+    )  # a class that is not the task's to change
+    assert refused(train.main, "larger").endswith(
+        "TrainConfig.__init__() got an unexpected keyword argument 'stpes'"
+    )
 
 
 def test_constants_and_properties_are_no_fields(mistaken, capsys):
-    kept = "\n    kinds: typing.ClassVar = (1, 2)\n    _hidden = 3\n\n    @property\n    def twice(self):\n        return 2\n"
-    mistaken(('"""how many numbers"""', '"""how many numbers"""' + kept), ("import numpy as np\n", "import typing\nimport numpy as np\n"))
+    kept = (
+        "\n    kinds: typing.ClassVar = (1, 2)\n    _hidden = 3\n\n    @property\n   "
+        " def twice(self):\n        return 2\n"
+    )
+    mistaken(
+        ('"""how many numbers"""', '"""how many numbers"""' + kept),
+        ("import numpy as np\n", "import typing\nimport numpy as np\n"),
+    )
     assert train.main(["larger", "--train.steps", "5"]) == 0
 
 
-def test_memory_that_does_not_suffice_for_an_evaluation_names_the_flags(mistaken, refused):
+def test_memory_that_does_not_suffice_for_an_evaluation_names_the_flags(
+    mistaken, refused
+):
     mistaken((LOST, 'raise MemoryError("no room")'))
-    says = "out of memory: no room; choose a smaller network, or fewer examples at a time (--train.piece-size)"
+    says = (
+        "out of memory: no room; choose a smaller network, or fewer examples at a "
+        "time (--train.piece-size)"
+    )
     assert refused(train.main, "larger", "--workers", "1").startswith(says)

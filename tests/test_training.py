@@ -1,6 +1,8 @@
-"""The training loop: one gradient from any number of workers, what a run tells of itself, and what is refused.
+"""The training loop: one gradient from any number of workers, what a run tells of
+itself, and what is refused.
 
-What is said to be equal here is equal to the last bit, wall-clock fields aside, unless a tolerance is given.
+What is said to be equal here is equal to the last bit, wall-clock fields aside, unless
+a tolerance is given.
 """
 
 import dataclasses
@@ -8,7 +10,16 @@ import os
 
 import numpy as np
 import pytest
-from tinytasks import KINDS, TRAIN, Config, Larger, assert_same_arrays, forks, relations, timeless
+from tinytasks import (
+    KINDS,
+    TRAIN,
+    Config,
+    Larger,
+    assert_same_arrays,
+    forks,
+    relations,
+    timeless,
+)
 
 from tinyrmc import Tape
 from tinyrmc.training import ranks
@@ -18,7 +29,7 @@ from tinyrmc.training.task import Totals, TrainConfig
 from tinyrmc.training.trainer import Trainer
 from tinyrmc.training.workers import CAN_FORK
 
-# --- One gradient, whoever computes it ----------------------------------------------------------------------------------------------------
+# --- One gradient, whoever computes it ------------------------------------------------
 
 
 def gradient_of_one_step(trainer):
@@ -27,30 +38,50 @@ def gradient_of_one_step(trainer):
 
 
 @pytest.mark.parametrize("core", ["rmc", "rmc_paper", "lstm"])
-def test_the_gradient_is_that_of_the_mean_loss_with_any_number_of_workers(core, make_trainer):
+def test_the_gradient_is_that_of_the_mean_loss_with_any_number_of_workers(
+    core, make_trainer
+):
     task = relations(core, clip_norm=None)
     reference = make_trainer(task)
     batch = reference.stream.batch(0, 0, TRAIN.batch_size)
     with Tape() as tape:
         loss, count, _, _ = task.loss(reference.model, batch, None)
         mean = loss / count
-    direct = np.concatenate([g.reshape(-1) for g in tape.gradient(mean, list(reference.model.parameters()))])
+    direct = np.concatenate(
+        [g.reshape(-1) for g in tape.gradient(mean, list(reference.model.parameters()))]
+    )
     assert count == 50 and np.abs(direct).max() > 1e-3
-    for workers, processes in ((1, False), (2, False), (3, False), *([(2, True), (3, True)] if CAN_FORK else [])):
-        gradient = gradient_of_one_step(make_trainer(relations(core, clip_norm=None), workers=workers, processes=processes))
-        np.testing.assert_allclose(gradient, direct, rtol=1e-4, atol=1e-6 * np.abs(direct).max())
+    for workers, processes in (
+        (1, False),
+        (2, False),
+        (3, False),
+        *([(2, True), (3, True)] if CAN_FORK else []),
+    ):
+        gradient = gradient_of_one_step(
+            make_trainer(
+                relations(core, clip_norm=None), workers=workers, processes=processes
+            )
+        )
+        np.testing.assert_allclose(
+            gradient, direct, rtol=1e-4, atol=1e-6 * np.abs(direct).max()
+        )
 
 
 @forks
 @pytest.mark.parametrize("workers", [2, 3])
 def test_processes_and_threads_give_the_same_bits(workers, make_trainer):
-    pair = [make_trainer(relations(), seed=4, workers=workers, processes=processes) for processes in (False, True)]
+    pair = [
+        make_trainer(relations(), seed=4, workers=workers, processes=processes)
+        for processes in (False, True)
+    ]
     for step in range(1, 7):
         for trainer in pair:
             trainer.advance()
         assert_same_arrays(*(trainer.arrays() for trainer in pair))
         if step % 3 == 0:
-            lines = [timeless([trainer.read() | trainer.evaluate()]) for trainer in pair]
+            lines = [
+                timeless([trainer.read() | trainer.evaluate()]) for trainer in pair
+            ]
             assert lines[0] == lines[1]
 
 
@@ -60,22 +91,37 @@ def test_equal_seeds_give_equal_runs_and_others_do_not(make_trainer):
         trainer.advance()
     first, again, other = (trainer.arrays() for trainer in trainers)
     assert_same_arrays(first, again)
-    assert not np.array_equal(first["parameters/core.input_projection.weight"], other["parameters/core.input_projection.weight"])
+    assert not np.array_equal(
+        first["parameters/core.input_projection.weight"],
+        other["parameters/core.input_projection.weight"],
+    )
 
 
 @pytest.mark.parametrize("processes", KINDS)
 def test_held_out_metrics_do_not_depend_on_who_computes_them(processes, make_trainer):
-    one, three = make_trainer(relations()), make_trainer(relations(), workers=3, processes=processes)
+    one, three = (
+        make_trainer(relations()),
+        make_trainer(relations(), workers=3, processes=processes),
+    )
     alone, shared = one.evaluate(), three.evaluate()
-    assert alone.keys() == shared.keys() == {"test_loss", "test_accuracy", "test_accuracy_without_self"}
+    assert (
+        alone.keys()
+        == shared.keys()
+        == {"test_loss", "test_accuracy", "test_accuracy_without_self"}
+    )
     assert alone["test_accuracy"] == shared["test_accuracy"]
     assert alone["test_loss"] == pytest.approx(shared["test_loss"], rel=1e-6)
 
 
 @forks
 def test_the_curriculum_reaches_every_worker(make_trainer):
-    """Worker processes have a task of their own; which rung is climbed is told them with each request."""
-    pair = [make_trainer(relations(), workers=2, processes=processes) for processes in (False, True)]
+    """Worker processes have a task of their own; which rung is climbed is told them
+    with each request.
+    """
+    pair = [
+        make_trainer(relations(), workers=2, processes=processes)
+        for processes in (False, True)
+    ]
     for rung in (0, 2, 1):
         for trainer in pair:
             trainer.task.rung = rung
@@ -83,12 +129,14 @@ def test_the_curriculum_reaches_every_worker(make_trainer):
         assert_same_arrays(*(trainer.arrays() for trainer in pair))
 
 
-# --- A line of metrics --------------------------------------------------------------------------------------------------------------------
+# --- A line of metrics ----------------------------------------------------------------
 
 
 def test_as_many_workers_as_the_work_is_worth(make_trainer, monkeypatch):
     task = relations(batch_size=8)
-    assert make_trainer(task, workers=None).workers.count == 1  # eight examples of a tiny network
+    assert (
+        make_trainer(task, workers=None).workers.count == 1
+    )  # eight examples of a tiny network
     monkeypatch.setattr(trainer_module, "WORTHWHILE", 1)
     monkeypatch.setattr(ranks, "available_cores", lambda: 3)
     assert make_trainer(task, workers=None, processes=True).workers.count == 3
@@ -97,17 +145,34 @@ def test_as_many_workers_as_the_work_is_worth(make_trainer, monkeypatch):
     monkeypatch.setattr(trainer_module, "GIL", False)
     assert make_trainer(task, workers=None, processes=False).workers.count == 3
     monkeypatch.setattr(ranks, "available_cores", lambda: 100)
-    assert make_trainer(task, workers=None, processes=True).workers.count == 8  # never more than examples
+    assert (
+        make_trainer(task, workers=None, processes=True).workers.count == 8
+    )  # never more than examples
 
 
 def test_totals_are_means_over_everything_counted():
     totals = Totals()
-    for metrics in ({"a": (1, 2), "b": (0, 0)}, {"a": (5, 1), "c": (np.float32(0.1), np.int64(1))}):
+    for metrics in (
+        {"a": (1, 2), "b": (0, 0)},
+        {"a": (5, 1), "c": (np.float32(0.1), np.int64(1))},
+    ):
         totals.add(metrics)
     means = totals.means("test_")
-    assert means["test_a"] == 2 and np.isnan(means["test_b"]) and means["test_c"] == float(np.float32(0.1))
-    assert totals.plain() == {"a": (6, 3), "b": (0, 0), "c": (float(np.float32(0.1)), 1)}
-    assert all(type(value) in (int, float) for pair in totals.plain().values() for value in pair)
+    assert (
+        means["test_a"] == 2
+        and np.isnan(means["test_b"])
+        and means["test_c"] == float(np.float32(0.1))
+    )
+    assert totals.plain() == {
+        "a": (6, 3),
+        "b": (0, 0),
+        "c": (float(np.float32(0.1)), 1),
+    }
+    assert all(
+        type(value) in (int, float)
+        for pair in totals.plain().values()
+        for value in pair
+    )
     assert Totals(totals.plain()).means() == pytest.approx(totals.means(), nan_ok=True)
 
 
@@ -119,25 +184,37 @@ def test_a_line_tells_the_mean_since_the_last_one(make_trainer):
         trainer.advance()
         sums = trainer.window.sums
         losses.append((sums["loss"][0] - before.get("loss", (0, 0))[0]) / 50)
-        norms.append(float(sums["gradient_norm"][0] - before.get("gradient_norm", (0, 0))[0]))
+        norms.append(
+            float(sums["gradient_norm"][0] - before.get("gradient_norm", (0, 0))[0])
+        )
     line = trainer.read()
     assert (line["step"], line["samples"]) == (5, 250)
-    assert line["loss"] == pytest.approx(np.mean(losses)) and line["gradient_norm"] == pytest.approx(np.mean(norms), rel=1e-5)
-    assert line["learning_rate"] == TRAIN.learning_rate and "skipped_updates" not in line
+    assert line["loss"] == pytest.approx(np.mean(losses)) and line[
+        "gradient_norm"
+    ] == pytest.approx(np.mean(norms), rel=1e-5)
+    assert (
+        line["learning_rate"] == TRAIN.learning_rate and "skipped_updates" not in line
+    )
     trainer.advance()
     assert trainer.read()["loss"] != line["loss"]
 
 
-def test_a_run_writes_its_lines_and_ends_with_the_held_out_metrics(make_trainer, new_run):
+def test_a_run_writes_its_lines_and_ends_with_the_held_out_metrics(
+    make_trainer, new_run
+):
     run, shown, trainer = new_run(), [], make_trainer(Larger(Config()))
     assert run_training(trainer, run, show=shown.append) == "finished"
     lines = run.metrics()
     assert lines == shown and [line["step"] for line in lines] == [5, 10, 12]
     assert [name for name in lines[0] if name.startswith("test_")] == []
     assert {"test_loss", "test_accuracy", "loss", "accuracy"} <= lines[1].keys()
-    assert {"test_loss", "test_accuracy"} <= lines[2].keys()  # measured after the last step, not repeated from step 10
+    assert {"test_loss", "test_accuracy"} <= lines[
+        2
+    ].keys()  # measured after the last step, not repeated from step 10
     assert lines[2]["test_loss"] != lines[1]["test_loss"]
-    assert [line["seconds"] for line in lines] == sorted(line["seconds"] for line in lines)
+    assert [line["seconds"] for line in lines] == sorted(
+        line["seconds"] for line in lines
+    )
     arrays, state = run.load()
     assert state["step"] == 12 and state["run"] == run.config
     assert_same_arrays(arrays, trainer.arrays())
@@ -145,12 +222,14 @@ def test_a_run_writes_its_lines_and_ends_with_the_held_out_metrics(make_trainer,
 
 def test_the_last_line_is_not_measured_twice(make_trainer, new_run):
     run = new_run()
-    run_training(make_trainer(Larger(Config(dataclasses.replace(TRAIN, steps=10)))), run)
+    run_training(
+        make_trainer(Larger(Config(dataclasses.replace(TRAIN, steps=10)))), run
+    )
     assert [line["step"] for line in run.metrics()] == [5, 10]
     assert "test_accuracy" in run.metrics()[-1]
 
 
-# --- A worker that fails ------------------------------------------------------------------------------------------------------------------
+# --- A worker that fails --------------------------------------------------------------
 
 
 @forks
@@ -159,39 +238,71 @@ def test_a_worker_that_fails_ends_the_run_with_its_words(make_trainer, new_run):
     draw = task.draw
     task.draw = lambda rng, count: draw(rng, count) if os.getpid() == parent else 1 / 0
     trainer = make_trainer(task, workers=2)
-    with pytest.raises(RuntimeError, match="worker 1: ZeroDivisionError: division by zero"):
+    with pytest.raises(
+        RuntimeError, match="worker 1: ZeroDivisionError: division by zero"
+    ):
         run_training(trainer, new_run())
 
 
-# --- A task with defaults only ------------------------------------------------------------------------------------------------------------
+# --- A task with defaults only --------------------------------------------------------
 
 
 def test_a_task_that_gives_only_what_it_must_learns(make_trainer, new_run):
     run = new_run()
-    task = Larger(Config(dataclasses.replace(TRAIN, steps=300, learning_rate=1e-2, log_every=50, evaluate_every=100)))
+    task = Larger(
+        Config(
+            dataclasses.replace(
+                TRAIN, steps=300, learning_rate=1e-2, log_every=50, evaluate_every=100
+            )
+        )
+    )
     trainer = make_trainer(task, workers=2)
     assert run_training(trainer, run) == "finished"
     assert run.metrics()[-1]["test_accuracy"] > 0.95
-    assert task.references() == {} and task.describe(trainer.model) == "MLP" and task.pictures(trainer.model, run.path) == []
+    assert (
+        task.references() == {}
+        and task.describe(trainer.model) == "MLP"
+        and task.pictures(trainer.model, run.path) == []
+    )
 
 
-# --- Configurations, and what is refused --------------------------------------------------------------------------------------------------
+# --- Configurations, and what is refused ----------------------------------------------
 
 
-POSITIVE = ["steps", "batch_size", "learning_rate", "piece_size", "log_every", "evaluate_every", "nonfinite_limit", "clip_norm"]
+POSITIVE = [
+    "steps",
+    "batch_size",
+    "learning_rate",
+    "piece_size",
+    "log_every",
+    "evaluate_every",
+    "nonfinite_limit",
+    "clip_norm",
+]
 
 
 @pytest.mark.parametrize(
     "values, says",
     [
-        *(({name: value}, rf"train\.{name} must be positive( or None)?, not {value}$") for name in POSITIVE for value in (0, -3)),
+        *(
+            ({name: value}, rf"train\.{name} must be positive( or None)?, not {value}$")
+            for name in POSITIVE
+            for value in (0, -3)
+        ),
         ({"learning_rate": float("nan")}, r"train\.learning_rate must be positive"),
         ({"learning_rate": float("inf")}, r"train\.learning_rate must be positive"),
         ({"clip_norm": float("nan")}, r"train\.clip_norm must be positive or None"),
-        ({"checkpoint_minutes": -1.0}, r"train\.checkpoint_minutes must not be negative"),
+        (
+            {"checkpoint_minutes": -1.0},
+            r"train\.checkpoint_minutes must not be negative",
+        ),
         ({"decay": 1.5}, r"train\.decay must be in \[0, 1\]"),
         ({"warmup_steps": -1}, r"train\.warmup_steps"),
-        ({"log_every": 7}, r"train\.evaluate_every \(500\) must be a multiple of train\.log_every \(7\)"),
+        (
+            {"log_every": 7},
+            r"train\.evaluate_every \(500\) must be a multiple of train\.log_every "
+            r"\(7\)",
+        ),
     ],
 )
 def test_impossible_values_are_refused_by_name(values, says):
@@ -201,7 +312,10 @@ def test_impossible_values_are_refused_by_name(values, says):
 
 def test_a_piece_is_the_batch_on_a_gpu_unless_told_otherwise():
     gpu = object()
-    assert (TrainConfig(batch_size=1600).piece(np), TrainConfig(batch_size=1600).piece(gpu)) == (128, 1600)
+    assert (
+        TrainConfig(batch_size=1600).piece(np),
+        TrainConfig(batch_size=1600).piece(gpu),
+    ) == (128, 1600)
     assert {TrainConfig(piece_size=50).piece(xp) for xp in (np, gpu)} == {50}
 
 
@@ -210,7 +324,11 @@ def test_a_piece_is_the_batch_on_a_gpu_unless_told_otherwise():
     [
         ({"workers": 0}, "workers=0: there must be at least one; leave workers out"),
         ({"workers": -1}, "workers=-1: there must be at least one"),
-        ({"workers": 2, "device": "cuda"}, "workers=2 with device='cuda': a GPU is fed by one worker; leave workers out"),
+        (
+            {"workers": 2, "device": "cuda"},
+            "workers=2 with device='cuda': a GPU is fed by one worker; leave workers "
+            "out",
+        ),
     ],
 )
 def test_numbers_of_workers_that_cannot_be_are_refused(asked, says):
@@ -221,5 +339,8 @@ def test_numbers_of_workers_that_cannot_be_are_refused(asked, says):
 def test_a_loss_that_returns_something_else_is_told_what_to_return(make_trainer):
     task = Larger(Config())
     task.loss = lambda model, batch, carry: 1.0
-    with pytest.raises(TypeError, match=r"Larger\.loss\(\) must return \(sum, count, metrics, carry\), not 1\.0"):
+    with pytest.raises(
+        TypeError,
+        match=r"Larger\.loss\(\) must return \(sum, count, metrics, carry\), not 1\.0",
+    ):
         make_trainer(task).advance()

@@ -1,4 +1,6 @@
-"""The smallest runs of the train command, and what tests of the command lines ask of runs and refusals."""
+"""The smallest runs of the train command, and what tests of the command lines ask of
+runs and refusals.
+"""
 
 import itertools
 import json
@@ -25,11 +27,20 @@ STEPS = 12
 TINY = shlex.split(
     "nth_farthest --model.mem-slots 2 --model.head-size 2 --model.num-heads 1 "
     "--data.dimensions 2 --data.rungs 2 1 3 1 --data.passing 0.01 --workers 1 "
-    f"--train.steps {STEPS} --train.batch-size 8 --train.log-every 5 --train.evaluate-every 10 --train.piece-size 2048"
+    f"--train.steps {STEPS} --train.batch-size 8 --train.log-every 5 "
+    "--train.evaluate-every 10 --train.piece-size 2048"
 )
 
 
-LONG = [*TINY, "--train.steps", "603", "--train.evaluate-every", "300", "--train.log-every", "6"]
+LONG = [
+    *TINY,
+    "--train.steps",
+    "603",
+    "--train.evaluate-every",
+    "300",
+    "--train.log-every",
+    "6",
+]
 
 
 SURROUNDINGS = os.environ | {"PYTHONPATH": str(ROOT), "OPENBLAS_NUM_THREADS": "1"}
@@ -38,22 +49,39 @@ SURROUNDINGS = os.environ | {"PYTHONPATH": str(ROOT), "OPENBLAS_NUM_THREADS": "1
 def python(*words, **keywords):
     """A finished process of this interpreter."""
     command = [sys.executable, *map(str, words)]
-    return subprocess.run(command, env=SURROUNDINGS, capture_output=True, text=True, timeout=100, **keywords)
+    return subprocess.run(
+        command,
+        env=SURROUNDINGS,
+        capture_output=True,
+        text=True,
+        timeout=100,
+        **keywords,
+    )
 
 
 def stop_at(monkeypatch, step, number=signal.SIGTERM):
     """The process gets a signal while its `step`-th step is computed."""
     steps = itertools.count(1)
-    monkeypatch.setattr(nth_farthest.Task, "after_update", lambda *_: os.kill(os.getpid(), number) if next(steps) == step else None)
+    monkeypatch.setattr(
+        nth_farthest.Task,
+        "after_update",
+        lambda *_: os.kill(os.getpid(), number) if next(steps) == step else None,
+    )
 
 
 def contents(folder="."):
     """Every file below with its bytes and time of change, and every folder."""
-    return {path: path.is_file() and (path.read_bytes(), path.stat().st_mtime_ns) for path in Path(folder).rglob("*")}
+    return {
+        path: path.is_file() and (path.read_bytes(), path.stat().st_mtime_ns)
+        for path in Path(folder).rglob("*")
+    }
 
 
 def timeless(run):
-    return [{name: value for name, value in line.items() if name != "seconds"} for line in run.metrics()]
+    return [
+        {name: value for name, value in line.items() if name != "seconds"}
+        for line in run.metrics()
+    ]
 
 
 def assert_same_run(one, other):
@@ -68,7 +96,9 @@ def assert_same_run(one, other):
 
 def resume_command(out):
     """The words after `python -m tinyrmc.train` of the command that was printed."""
-    (command,) = re.findall(r"^ +\S*(python\S* -m tinyrmc\.train --resume .*)$", out, re.M)
+    (command,) = re.findall(
+        r"^ +\S*(python\S* -m tinyrmc\.train --resume .*)$", out, re.M
+    )
     return shlex.split(command)[3:]
 
 

@@ -1,4 +1,6 @@
-"""Tasks so small that a step takes a millisecond, and what tests of training ask of runs of theirs."""
+"""Tasks so small that a step takes a millisecond, and what tests of training ask of
+runs of theirs.
+"""
 
 import dataclasses
 import itertools
@@ -18,8 +20,18 @@ nth_farthest = load_task("nth_farthest")
 forks = pytest.mark.skipif(not CAN_FORK, reason="needs fork")
 KINDS = [False, pytest.param(True, marks=forks)]
 
-# Nothing here divides anything else evenly: pieces are of unequal length, and runs stop between two lines of metrics.
-TRAIN = TrainConfig(steps=12, batch_size=50, piece_size=16, learning_rate=3e-3, warmup_steps=4, decay=0.5, log_every=5, evaluate_every=10)
+# Nothing here divides anything else evenly: pieces are of unequal length, and runs stop
+# between two lines of metrics.
+TRAIN = TrainConfig(
+    steps=12,
+    batch_size=50,
+    piece_size=16,
+    learning_rate=3e-3,
+    warmup_steps=4,
+    decay=0.5,
+    log_every=5,
+    evaluate_every=10,
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,7 +40,9 @@ class Config:
 
 
 class Larger(Task):
-    """A task with nothing but what a task must have: which of two numbers is the larger one?"""
+    """A task with nothing but what a task must have: which of two numbers is the larger
+    one?
+    """
 
     presets = {"tiny": ("two numbers", Config())}
 
@@ -42,11 +56,23 @@ class Larger(Task):
     def loss(self, model, batch, carry):
         logits = model(batch["inputs"])
         losses = softmax_cross_entropy(logits, batch["target"])
-        return primitives.sum(losses), losses.size, {"accuracy": ((logits.data.argmax(1) == batch["target"]).sum(), losses.size)}, None
+        return (
+            primitives.sum(losses),
+            losses.size,
+            {
+                "accuracy": (
+                    (logits.data.argmax(1) == batch["target"]).sum(),
+                    losses.size,
+                )
+            },
+            None,
+        )
 
 
 class RunningSum(Task):
-    """A task with a carry: the sign of the sum of all numbers so far, of which each step brings one more."""
+    """A task with a carry: the sign of the sum of all numbers so far, of which each
+    step brings one more.
+    """
 
     presets = {"tiny": ("numbers one by one", Config())}
     carries = True
@@ -68,16 +94,29 @@ class RunningSum(Task):
             state, total = (carry["hidden"], carry["cell"]), carry["total"]
         total = total + batch["x"]
         output, state = model.core(batch["x"], state)
-        losses = softmax_cross_entropy(model.head(output), (total[:, 0] > 0).astype(int))
+        losses = softmax_cross_entropy(
+            model.head(output), (total[:, 0] > 0).astype(int)
+        )
         arrays = {"hidden": state[0].data, "cell": state[1].data, "total": total}
-        return primitives.sum(losses), rows, {"seen": (0 if carry is None else rows, rows)}, arrays
+        return (
+            primitives.sum(losses),
+            rows,
+            {"seen": (0 if carry is None else rows, rows)},
+            arrays,
+        )
 
 
 def relations(core="rmc", **train):
     """Nth farthest with a tiny network and a ladder that is climbed within a few steps."""
-    model = nth_farthest.CoreConfig(core=core, mem_slots=2, head_size=2, num_heads=2, hidden_size=5)
-    data = nth_farthest.DataConfig(objects=4, dimensions=2, rungs=((2, 1), (3, 1)), passing=0.01)
-    task = nth_farthest.Task(nth_farthest.Config(model, data, dataclasses.replace(TRAIN, **train)))
+    model = nth_farthest.CoreConfig(
+        core=core, mem_slots=2, head_size=2, num_heads=2, hidden_size=5
+    )
+    data = nth_farthest.DataConfig(
+        objects=4, dimensions=2, rungs=((2, 1), (3, 1)), passing=0.01
+    )
+    task = nth_farthest.Task(
+        nth_farthest.Config(model, data, dataclasses.replace(TRAIN, **train))
+    )
     task.test_examples = 100
     return task
 
@@ -115,11 +154,19 @@ def assert_same_arrays(one, other):
 
 
 def timeless(lines):
-    return [{name: value for name, value in line.items() if name != "seconds"} for line in lines]
+    return [
+        {name: value for name, value in line.items() if name != "seconds"}
+        for line in lines
+    ]
 
 
 def stop_at(task, step, number=signal.SIGTERM):
-    """Send this process a signal while a step is computed: the `step`-th from now. The step is finished, the run then stops."""
+    """Send this process a signal while a step is computed: the `step`-th from now.
+
+    The step is finished, the run then stops.
+    """
     steps = itertools.count(1)
-    task.after_update = lambda model: os.kill(os.getpid(), number) if next(steps) == step else None
+    task.after_update = lambda model: (
+        os.kill(os.getpid(), number) if next(steps) == step else None
+    )
     return task

@@ -1,4 +1,6 @@
-"""`python -m tinyrmc` says what can be run: the same as `python -m tinyrmc.train` without a task."""
+"""`python -m tinyrmc` says what can be run: the same as `python -m tinyrmc.train`
+without a task.
+"""
 
 from .commands import run_main
 from .train import main

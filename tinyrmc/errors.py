@@ -1,6 +1,7 @@
 """Errors that are the user's to mend.
 
-A command line prints the text of a `UserError` as one line and exits with code 2; any other exception is ours, and left whole.
+A command line prints the text of a `UserError` as one line and exits with code 2; any
+other exception is ours, and left whole.
 """
 
 from __future__ import annotations
@@ -26,7 +27,14 @@ class ConfigError(RunError):
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """'; did you mean ...?', if some known word is near enough, else ''. Of --model.core it is core that counts."""
-    own_part = {name.rpartition(".")[2].lstrip("-"): name for name in reversed(list(known))}
-    close = difflib.get_close_matches(word.rpartition(".")[2].lstrip("-"), own_part, n=1, cutoff=0.7)
+    """'; did you mean ...?', if some known word is near enough, else ''.
+
+    Of --model.core it is core that counts.
+    """
+    own_part = {
+        name.rpartition(".")[2].lstrip("-"): name for name in reversed(list(known))
+    }
+    close = difflib.get_close_matches(
+        word.rpartition(".")[2].lstrip("-"), own_part, n=1, cutoff=0.7
+    )
     return f"; did you mean {own_part[close[0]]!r}?" if close else ""

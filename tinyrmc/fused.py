@@ -1,11 +1,14 @@
-"""Fused primitives: the few operations a recurrent memory spends its time in, each with a derivative worked out by hand.
+"""Fused primitives: the few operations a recurrent memory spends its time in, each with
+a derivative worked out by hand.
 
-A fused primitive is one tape entry where a composition would be ten, and it saves the least that its backward needs. Each one carries its
-own definition in basic primitives, `op.reference(...)`: that is the text to read, the oracle in the tests, and, inside `with reference():`,
-what runs instead.
+A fused primitive is one tape entry where a composition would be ten, and it saves the
+least that its backward needs. Each one carries its own definition in basic primitives,
+`op.reference(...)`: that is the text to read, the oracle in the tests, and, inside
+`with reference():`, what runs instead.
 
-All GEMMs go through `backend.gemm`; the rest of each body is NumPy's vocabulary on `xp`, so the same lines run on CuPy. Where the head of
-a body names a kernel, that takes the place of the body and its vjp on a GPU, if it supports the call.
+All GEMMs go through `backend.gemm`; the rest of each body is NumPy's vocabulary on
+`xp`, so the same lines run on CuPy. Where the head of a body names a kernel, that takes
+the place of the body and its vjp on a GPU, if it supports the call.
 """
 
 from __future__ import annotations
@@ -24,9 +27,11 @@ _mode = {"reference": False}
 
 
 class Fused(Primitive):
-    """A primitive that can say what it means: `reference` is the same function composed of basic primitives.
+    """A primitive that can say what it means: `reference` is the same function composed
+    of basic primitives.
 
-    `kernel` takes the place of the array body and its vjp on a GPU: an override from kernels/, or None.
+    `kernel` takes the place of the array body and its vjp on a GPU: an override from
+    kernels/, or None.
     """
 
     composed = None
@@ -36,8 +41,15 @@ class Fused(Primitive):
         self.kernel = kernel
 
     def override(self, xp, arrays, static):
-        """The kernel, where there is one and it supports the call; else the array bodies."""
-        return self.kernel if self.kernel is not None and self.kernel.takes(xp, arrays, self.indices, static) else self
+        """The kernel, where there is one and it supports the call; else the array
+        bodies.
+        """
+        return (
+            self.kernel
+            if self.kernel is not None
+            and self.kernel.takes(xp, arrays, self.indices, static)
+            else self
+        )
 
     def reference(self, *args, **static):
         """The same values and gradients from basic primitives: slower, plainer."""
@@ -49,17 +61,27 @@ class Fused(Primitive):
         return self
 
     def __call__(self, *args, **static):
-        return self.composed(*args, **static) if _mode["reference"] else super().__call__(*args, **static)
+        return (
+            self.composed(*args, **static)
+            if _mode["reference"]
+            else super().__call__(*args, **static)
+        )
 
 
 def fused(forward=None, *, kernel=None, indices=(), hint=""):
     """Decorator: put a fused primitive into the table. See `Fused`."""
-    return Fused(forward, kernel, indices, hint) if forward else lambda f: Fused(f, kernel, indices, hint)
+    return (
+        Fused(forward, kernel, indices, hint)
+        if forward
+        else lambda f: Fused(f, kernel, indices, hint)
+    )
 
 
 @contextmanager
 def reference():
-    """Run every fused primitive as its reference composition, in all threads, until the end of the block."""
+    """Run every fused primitive as its reference composition, in all threads, until the
+    end of the block.
+    """
     before, _mode["reference"] = _mode["reference"], True
     try:
         yield
@@ -73,26 +95,36 @@ def _rows(x):
 
 
 def _plus(xp, fresh, b):
-    """fresh + b, written over the array `fresh`, unless only b is complex, as in a complex step of b alone."""
+    """fresh + b, written over the array `fresh`, unless only b is complex, as in a
+    complex step of b alone.
+    """
     return xp.add(fresh, b, out=fresh if fresh.dtype == b.dtype else None)
 
 
 def _column_sums(xp, rows):
-    """The sum of a matrix over its rows, as a product with ones: three times as fast as `sum`."""
+    """The sum of a matrix over its rows, as a product with ones: three times as fast as
+    `sum`.
+    """
     return gemm(xp.ones(len(rows), rows.dtype), rows)
 
 
-# --- linear ------------------------------------------------------------------------------------------------------------------------------
+# --- linear ---------------------------------------------------------------------------
 
 
-@fused(hint="weight is (in, out), its first axis as long as the last of x; bias is (out,)")
+@fused(
+    hint="weight is (in, out), its first axis as long as the last of x; bias is (out,)"
+)
 def linear(xp, x, weight, bias=None, *, relu=False):
-    """x @ weight + bias, with an optional ReLU. x (..., in), weight (in, out), bias (out) or None."""
+    """x @ weight + bias, with an optional ReLU. x (..., in), weight (in, out), bias
+    (out) or None.
+    """
     y = gemm(x, weight)  # (..., out)
     if bias is not None:
         y = _plus(xp, y, bias)
     if relu:
-        y = xp.maximum(y, xp.zeros(y.shape[-1], y.dtype), out=y)  # a row of zeros: NumPy is slow with a scalar here
+        y = xp.maximum(
+            y, xp.zeros(y.shape[-1], y.dtype), out=y
+        )  # a row of zeros: NumPy is slow with a scalar here
     return y, (x, weight, y if relu else None)
 
 
@@ -115,24 +147,37 @@ def _(x, weight, bias=None, relu=False):
     return p.maximum(y, 0) if relu else y
 
 
-# --- layer norm --------------------------------------------------------------------------------------------------------------------------
+# --- layer norm -----------------------------------------------------------------------
 
 
-@fused(kernel=kernels.layer_norm, hint="gain and offset are as long as the last axis of x; the residual has the shape of x")
+@fused(
+    kernel=kernels.layer_norm,
+    hint="gain and offset are as long as the last axis of x; the residual has the "
+    "shape of x",
+)
 def layer_norm(xp, x, gain, offset, residual=None, *, epsilon=1e-5):
-    """Layer normalisation of x + residual (or of x, residual None) over the last axis: each row for itself, biased variance."""
+    """Layer normalisation of x + residual (or of x, residual None) over the last axis:
+    each row for itself, biased variance.
+    """
     z = x if residual is None else x + residual  # (..., F)
     width = z.shape[-1]
-    averaging = xp.full(width, 1 / width, z.dtype)  # a mean as a product with this is several times faster than `mean`
-    d = xp.subtract(z, gemm(z, averaging)[..., None], out=None if residual is None else z)
-    scale = 1 / xp.sqrt(xp.einsum("...i,...i->...", d, d) / width + epsilon)[..., None]  # (..., 1)
+    averaging = xp.full(
+        width, 1 / width, z.dtype
+    )  # a mean as a product with this is several times faster than `mean`
+    d = xp.subtract(
+        z, gemm(z, averaging)[..., None], out=None if residual is None else z
+    )
+    scale = (
+        1 / xp.sqrt(xp.einsum("...i,...i->...", d, d) / width + epsilon)[..., None]
+    )  # (..., 1)
     d *= scale
     return _plus(xp, d * gain, offset), (d, scale, gain, residual is not None)
 
 
 @layer_norm.vjp
 def _(xp, needs, g, normed, scale, gain, has_residual):
-    # With n = normed and h = g * gain: gx = scale * (h - mean(h) - n * mean(h * n)), the projection of h off the constants and off n.
+    # With n = normed and h = g * gain: gx = scale * (h - mean(h) - n * mean(h * n)), the
+    # projection of h off the constants and off n.
     weights = gain / normed.shape[-1]  # g @ weights is mean(h)
     gn = g * normed
     gx = g * gain
@@ -142,7 +187,12 @@ def _(xp, needs, g, normed, scale, gain, has_residual):
     gx -= xp.multiply(normed, along, out=gn)
     gx *= scale
     goffset = _column_sums(xp, _rows(g)) if needs[2] else None
-    return gx if needs[0] else None, ggain, goffset, gx if has_residual and needs[3] else None
+    return (
+        gx if needs[0] else None,
+        ggain,
+        goffset,
+        gx if has_residual and needs[3] else None,
+    )
 
 
 @layer_norm.defined_by
@@ -152,30 +202,44 @@ def _(x, gain, offset, residual=None, epsilon=1e-5):
     return d / p.sqrt(p.mean(d * d, axis=-1, keepdims=True) + epsilon) * gain + offset
 
 
-# --- attention over a few slots ----------------------------------------------------------------------------------------------------------
+# --- attention over a few slots -------------------------------------------------------
 
 
 def _heads(xp, qkv, num_heads, key_size):
-    """q (B, H, R, K), k (B, H, R, K), v (B, H, R, V) as views of qkv (B, R, H * (2K + V)), where each head's q|k|v lie side by side."""
+    """q (B, H, R, K), k (B, H, R, K), v (B, H, R, V) as views of qkv (B, R, H * (2K +
+    V)), where each head's q|k|v lie side by side.
+    """
     batch, rows, width = qkv.shape
     if width % num_heads or width // num_heads <= 2 * key_size:
-        raise ValueError(f"{width} columns do not hold {num_heads} heads of q|k|v with key_size {key_size}; need heads * (2 * key + value)")
+        raise ValueError(
+            f"{width} columns do not hold {num_heads} heads of q|k|v with key_size "
+            f"{key_size}; need heads * (2 * key + value)"
+        )
     split = xp.swapaxes(qkv.reshape(batch, rows, num_heads, width // num_heads), 1, 2)
-    return split[..., :key_size], split[..., key_size : 2 * key_size], split[..., 2 * key_size :]
+    return (
+        split[..., :key_size],
+        split[..., key_size : 2 * key_size],
+        split[..., 2 * key_size :],
+    )
 
 
 @fused(
-    kernel=kernels.attention, indices=(1,),
-    hint="qkv is (B, rows, heads * (2 * key_size + value_size)), q|k|v contiguous inside each head; a mask is bool and broadcasts to "
+    kernel=kernels.attention,
+    indices=(1,),
+    hint="qkv is (B, rows, heads * (2 * key_size + value_size)), q|k|v contiguous "
+    "inside each head; a mask is bool and broadcasts to "
     "(B, heads, queries, rows)",
-)  # fmt: skip
+)
 def attention(xp, qkv, mask=None, *, num_heads, key_size, num_queries=None, trace=None):
-    """Multi-head dot-product attention (eq 1) from joint projections: softmax(q k^T / sqrt(K)) v, heads side by side.
+    """Multi-head dot-product attention (eq 1) from joint projections: softmax(q k^T /
+    sqrt(K)) v, heads side by side.
 
-    qkv (B, R, H * (2K + V)) -> (B, Q, H * V): the first `num_queries` rows ask (default: all R), all rows answer. The weights (B, H, Q, R)
-    are put into the dict `trace` as "attention", if there is one. Where `mask`, bool and broadcastable to the weights, is False, they are
-    zero, and the others of the row still sum to 1. A row that may attend to nothing is an error on NumPy; on a GPU, where looking would
-    make the host wait, it is NaN.
+    qkv (B, R, H * (2K + V)) -> (B, Q, H * V): the first `num_queries` rows ask
+    (default: all R), all rows answer. The weights (B, H, Q, R) are put into the dict
+    `trace` as "attention", if there is one. Where `mask`, bool and broadcastable to the
+    weights, is False, they are zero, and the others of the row still sum to 1. A row
+    that may attend to nothing is an error on NumPy; on a GPU, where looking would make
+    the host wait, it is NaN.
     """
     q, k, v = _heads(xp, qkv, num_heads, key_size)
     q = q[:, :, :num_queries]
@@ -184,13 +248,18 @@ def attention(xp, qkv, mask=None, *, num_heads, key_size, num_queries=None, trac
     if mask is not None:
         _check_mask(mask, weights)
         xp.copyto(weights, -math.inf, where=~mask)
-    # Over so few rows NumPy is many times faster with a maximum along the first axis, and with a sum as a product.
-    weights -= xp.max(xp.ascontiguousarray(xp.moveaxis(weights, -1, 0)), axis=0)[..., None]
+    # Over so few rows NumPy is many times faster with a maximum along the first axis, and
+    # with a sum as a product.
+    weights -= xp.max(xp.ascontiguousarray(xp.moveaxis(weights, -1, 0)), axis=0)[
+        ..., None
+    ]
     weights = xp.exp(weights, out=weights)
     weights /= gemm(weights, xp.ones(weights.shape[-1], weights.dtype))[..., None]
     if trace is not None:
         trace["attention"] = weights
-    out = xp.empty((qkv.shape[0], q.shape[2], num_heads, v.shape[-1]), weights.dtype)  # (B, Q, H, V)
+    out = xp.empty(
+        (qkv.shape[0], q.shape[2], num_heads, v.shape[-1]), weights.dtype
+    )  # (B, Q, H, V)
     gemm(weights, v, out=xp.swapaxes(out, 1, 2))
     return out.reshape(*out.shape[:2], -1), (qkv, weights, num_heads, key_size)
 
@@ -205,7 +274,9 @@ def _(xp, needs, g, qkv, weights, num_heads, key_size):
     gw *= weights
     gw *= 1 / math.sqrt(key_size)
     gqkv = xp.empty(qkv.shape, gw.dtype)
-    gq, gk, gv = _heads(xp, gqkv, num_heads, key_size)  # views: the three gradients are written where they belong
+    gq, gk, gv = _heads(
+        xp, gqkv, num_heads, key_size
+    )  # views: the three gradients are written where they belong
     gemm(gw, k, out=gq[:, :, :queries])
     gq[:, :, queries:] = 0
     gemm(xp.swapaxes(gw, -1, -2), q[:, :, :queries], out=gk)
@@ -223,8 +294,14 @@ def _check_mask(mask, weights):
 @attention.defined_by
 def _(qkv, mask=None, num_heads=None, key_size=None, num_queries=None, trace=None):
     batch, rows, width = qkv.shape
-    split = p.swapaxes(p.reshape(qkv, (batch, rows, num_heads, width // num_heads)), 1, 2)  # (B, H, R, 2K + V)
-    q, k, v = split[:, :, :num_queries, :key_size], split[..., key_size : 2 * key_size], split[..., 2 * key_size :]
+    split = p.swapaxes(
+        p.reshape(qkv, (batch, rows, num_heads, width // num_heads)), 1, 2
+    )  # (B, H, R, 2K + V)
+    q, k, v = (
+        split[:, :, :num_queries, :key_size],
+        split[..., key_size : 2 * key_size],
+        split[..., 2 * key_size :],
+    )
     scores = q @ p.swapaxes(k, -1, -2) / math.sqrt(key_size)  # (B, H, Q, R)
     weights = p.softmax(scores if mask is None else p.where(mask, scores, -math.inf))
     if trace is not None:
@@ -233,7 +310,7 @@ def _(qkv, mask=None, num_heads=None, key_size=None, num_queries=None, trace=Non
     return p.reshape(out, (batch, out.shape[1], -1))
 
 
-# --- gates -------------------------------------------------------------------------------------------------------------------------------
+# --- gates ----------------------------------------------------------------------------
 
 
 def _sigmoid(xp, x):
@@ -245,16 +322,34 @@ def _sigmoid(xp, x):
     return x
 
 
-@fused(kernel=kernels.rmc_gates, hint="the gates have 2F columns ('unit') or 2 ('memory'); candidate and memory are (B, N, F)")
-def rmc_gates(xp, from_input, from_memory, candidate, memory, *, input_bias=0.0, forget_bias=1.0, trace=None):
+@fused(
+    kernel=kernels.rmc_gates,
+    hint="the gates have 2F columns ('unit') or 2 ('memory'); candidate and memory "
+    "are (B, N, F)",
+)
+def rmc_gates(
+    xp,
+    from_input,
+    from_memory,
+    candidate,
+    memory,
+    *,
+    input_bias=0.0,
+    forget_bias=1.0,
+    trace=None,
+):
     """The gated memory update as released: i * tanh(candidate) + f * memory.
 
-    Pre-activations: from_input (B, 1, G) + from_memory (B, N, G), input gate in the first half of the columns, forget gate in the second;
-    G = 2F, or 2 for one scalar gate a slot. i = sigmoid(. + input_bias), f = sigmoid(. + forget_bias). candidate and memory (B, N, F).
-    The gates are put into the dict `trace`, if there is one.
+    Pre-activations: from_input (B, 1, G) + from_memory (B, N, G), input gate in the
+    first half of the columns, forget gate in the second; G = 2F, or 2 for one scalar
+    gate a slot. i = sigmoid(. + input_bias), f = sigmoid(. + forget_bias). candidate
+    and memory (B, N, F). The gates are put into the dict `trace`, if there is one.
     """
     half = from_input.shape[-1] // 2
-    from_input = xp.concatenate([from_input[..., :half] + input_bias, from_input[..., half:] + forget_bias], axis=-1)  # small: one row
+    from_input = xp.concatenate(
+        [from_input[..., :half] + input_bias, from_input[..., half:] + forget_bias],
+        axis=-1,
+    )  # small: one row
     gates = _sigmoid(xp, from_input + from_memory)  # (B, N, G)
     i, f = gates[..., :half], gates[..., half:]
     if trace is not None:
@@ -285,7 +380,15 @@ def _(xp, needs, g, gates, squashed, memory):
 
 
 @rmc_gates.defined_by
-def _(from_input, from_memory, candidate, memory, input_bias=0.0, forget_bias=1.0, trace=None):
+def _(
+    from_input,
+    from_memory,
+    candidate,
+    memory,
+    input_bias=0.0,
+    forget_bias=1.0,
+    trace=None,
+):
     z = from_input + from_memory
     half = z.shape[-1] // 2
     i, f = p.sigmoid(z[..., :half] + input_bias), p.sigmoid(z[..., half:] + forget_bias)
@@ -296,12 +399,16 @@ def _(from_input, from_memory, candidate, memory, input_bias=0.0, forget_bias=1.
 
 @fused(hint="z is (B, 4 * hidden), the cell (B, hidden)")
 def lstm_gates(xp, z, cell, *, forget_bias=1.0):
-    """The LSTM's element-wise half: pre-activations z (B, 4H) in the order i, j, f, o and cell (B, H) -> hidden, cell.
+    """The LSTM's element-wise half: pre-activations z (B, 4H) in the order i, j, f, o
+    and cell (B, H) -> hidden, cell.
 
     c' = sigmoid(f + forget_bias) c + sigmoid(i) tanh(j);  h' = sigmoid(o) tanh(c').
     """
     size = cell.shape[-1]
-    i, f = _sigmoid(xp, z[..., :size] + 0), _sigmoid(xp, z[..., 2 * size : 3 * size] + forget_bias)
+    i, f = (
+        _sigmoid(xp, z[..., :size] + 0),
+        _sigmoid(xp, z[..., 2 * size : 3 * size] + forget_bias),
+    )
     j, o = xp.tanh(z[..., size : 2 * size]), _sigmoid(xp, z[..., 3 * size :] + 0)
     new = f * cell + i * j
     squashed = xp.tanh(new)
@@ -312,7 +419,15 @@ def lstm_gates(xp, z, cell, *, forget_bias=1.0):
 def _(xp, needs, g, i, j, f, o, cell, squashed):
     gh, gnew = g
     gnew = gnew + gh * o * (1 - squashed * squashed)
-    gz = xp.concatenate([gnew * j * (i - i * i), gnew * i * (1 - j * j), gnew * cell * (f - f * f), gh * squashed * (o - o * o)], axis=-1)
+    gz = xp.concatenate(
+        [
+            gnew * j * (i - i * i),
+            gnew * i * (1 - j * j),
+            gnew * cell * (f - f * f),
+            gh * squashed * (o - o * o),
+        ],
+        axis=-1,
+    )
     return gz, gnew * f if needs[1] else None
 
 
@@ -324,35 +439,56 @@ def _(z, cell, forget_bias=1.0):
     return p.sigmoid(o) * p.tanh(new), new
 
 
-# --- the memory of a differentiable neural computer ---------------------------------------------------------------------------------------
+# --- the memory of a differentiable neural computer -----------------------------------
 
 
 @fused(hint="keys (B, H, W), memory (B, N, W), strengths (B, H)")
 def content_weights(xp, keys, memory, strengths, *, epsilon=1e-6):
-    """Content addressing: for each of H keys the softmax, over N words of memory, of strength * cosine(key, word). (B, H, N)
+    """Content addressing: for each of H keys the softmax, over N words of memory, of
+    strength * cosine(key, word). (B, H, N)
 
-    cosine(k, m) = k . m / (|k| |m| + epsilon) with |k|^2 = k . k + epsilon, which is smooth where k or m is zero.
+    cosine(k, m) = k . m / (|k| |m| + epsilon) with |k|^2 = k . k + epsilon, which is
+    smooth where k or m is zero.
     """
-    key_norms = xp.sqrt(xp.einsum("bhw,bhw->bh", keys, keys) + epsilon)[..., None]  # (B, H, 1)
-    word_norms = xp.sqrt(xp.einsum("bnw,bnw->bn", memory, memory) + epsilon)[:, None]  # (B, 1, N)
+    key_norms = xp.sqrt(xp.einsum("bhw,bhw->bh", keys, keys) + epsilon)[
+        ..., None
+    ]  # (B, H, 1)
+    word_norms = xp.sqrt(xp.einsum("bnw,bnw->bn", memory, memory) + epsilon)[
+        :, None
+    ]  # (B, 1, N)
     scale = 1 / (key_norms * word_norms + epsilon)  # (B, H, N)
     cosine = gemm(keys, xp.swapaxes(memory, -1, -2)) * scale
     weights = cosine * strengths[..., None]
     weights = xp.exp(weights - xp.max(weights, axis=-1, keepdims=True))
     weights /= xp.sum(weights, axis=-1, keepdims=True)
-    return weights, (keys, memory, strengths, key_norms, word_norms, scale, cosine, weights)
+    return weights, (
+        keys,
+        memory,
+        strengths,
+        key_norms,
+        word_norms,
+        scale,
+        cosine,
+        weights,
+    )
 
 
 @content_weights.vjp
-def _(xp, needs, g, keys, memory, strengths, key_norms, word_norms, scale, cosine, weights):
+def _(
+    xp, needs, g, keys, memory, strengths, key_norms, word_norms, scale, cosine, weights
+):
     gw = g * weights
     gw -= weights * xp.sum(gw, axis=-1, keepdims=True)  # of strength * cosine
     gcosine = gw * strengths[..., None]
     gdot = gcosine * scale
     # d cosine / d |k| = -cosine * scale * |m|, and d |k| / d k = k / |k|; the same for m.
     along = gdot * cosine
-    of_keys = xp.sum(along * word_norms, axis=-1, keepdims=True) / key_norms  # (B, H, 1)
-    of_words = (xp.sum(along * key_norms, axis=1, keepdims=True) / word_norms)[:, 0, :, None]  # (B, N, 1)
+    of_keys = (
+        xp.sum(along * word_norms, axis=-1, keepdims=True) / key_norms
+    )  # (B, H, 1)
+    of_words = (xp.sum(along * key_norms, axis=1, keepdims=True) / word_norms)[
+        :, 0, :, None
+    ]  # (B, N, 1)
     gmemory = None
     if needs[1]:
         gmemory = gemm(xp.swapaxes(gdot, -1, -2), keys)
@@ -363,25 +499,44 @@ def _(xp, needs, g, keys, memory, strengths, key_norms, word_norms, scale, cosin
 @content_weights.defined_by
 def _(keys, memory, strengths, epsilon=1e-6):
     key_norms = p.sqrt(p.sum(p.square(keys), axis=-1, keepdims=True) + epsilon)
-    word_norms = p.swapaxes(p.sqrt(p.sum(p.square(memory), axis=-1, keepdims=True) + epsilon), -1, -2)
-    cosine = p.matmul(keys, p.swapaxes(memory, -1, -2)) / (key_norms * word_norms + epsilon)
+    word_norms = p.swapaxes(
+        p.sqrt(p.sum(p.square(memory), axis=-1, keepdims=True) + epsilon), -1, -2
+    )
+    cosine = p.matmul(keys, p.swapaxes(memory, -1, -2)) / (
+        key_norms * word_norms + epsilon
+    )
     return p.softmax(p.expand_dims(strengths, -1) * cosine)
 
 
 @fused(hint="memory (B, N, W), weights (B, H, N), erase and values (B, H, W)")
 def erase_and_write(xp, memory, weights, erase, values):
-    """Every word loses what the H heads erase and gains what they write: memory * prod_h (1 - w_h e_h^T) + sum_h w_h v_h^T. (B, N, W)"""
-    lost = [_outer(weights[:, h], erase[:, h]) for h in range(weights.shape[1])]  # each (B, N, W)
+    """Every word loses what the H heads erase and gains what they write: memory *
+    prod_h (1 - w_h e_h^T) + sum_h w_h v_h^T. (B, N, W)
+    """
+    lost = [
+        _outer(weights[:, h], erase[:, h]) for h in range(weights.shape[1])
+    ]  # each (B, N, W)
     kept = _kept(xp, lost)
-    return _plus(xp, gemm(xp.swapaxes(weights, 1, 2), values), memory * kept), (memory, weights, erase, values, kept)
+    return _plus(xp, gemm(xp.swapaxes(weights, 1, 2), values), memory * kept), (
+        memory,
+        weights,
+        erase,
+        values,
+        kept,
+    )
 
 
 @erase_and_write.vjp
 def _(xp, needs, g, memory, weights, erase, values, kept):
     gkept, heads = g * memory, range(weights.shape[1])
-    gweights, gerase = gemm(values, xp.swapaxes(g, 1, 2)), xp.empty(erase.shape, g.dtype)
+    gweights, gerase = (
+        gemm(values, xp.swapaxes(g, 1, 2)),
+        xp.empty(erase.shape, g.dtype),
+    )
     for h in heads:
-        others = [_outer(weights[:, k], erase[:, k]) for k in heads if k != h]  # a product without one factor: dividing fails at zero
+        others = [
+            _outer(weights[:, k], erase[:, k]) for k in heads if k != h
+        ]  # a product without one factor: dividing fails at zero
         glost = gkept * _kept(xp, others) if others else gkept
         gweights[:, h] -= gemm(glost, erase[:, h, :, None])[..., 0]
         gerase[:, h] = -gemm(weights[:, h, None], glost)[:, 0]
@@ -390,7 +545,10 @@ def _(xp, needs, g, memory, weights, erase, values, kept):
 
 @erase_and_write.defined_by
 def _(memory, weights, erase, values):
-    columns, rows = p.expand_dims(weights, -1), p.expand_dims(erase, -2)  # (B, H, N, 1), (B, H, 1, W)
+    columns, rows = (
+        p.expand_dims(weights, -1),
+        p.expand_dims(erase, -2),
+    )  # (B, H, N, 1), (B, H, 1, W)
     for h in range(weights.shape[1]):
         memory = memory * (1 - columns[:, h] * rows[:, h])
     return memory + p.matmul(p.swapaxes(weights, 1, 2), values)
@@ -411,9 +569,11 @@ def _kept(xp, lost):
 
 @fused(hint="links (B, H, N, N), weights and precedence (B, H, N)")
 def temporal_links(xp, links, weights, precedence):
-    """How much word i was written right after word j: L_ij <- (1 - w_i - w_j) L_ij + w_i p_j, the diagonal zero. (B, H, N, N)
+    """How much word i was written right after word j: L_ij <- (1 - w_i - w_j) L_ij +
+    w_i p_j, the diagonal zero. (B, H, N, N)
 
-    weights w are those of this write, precedence p says how much each word was written last before it; one set of links for each head.
+    weights w are those of this write, precedence p says how much each word was written
+    last before it; one set of links for each head.
     """
     new = ((1 - weights)[..., None] - weights[..., None, :]) * links
     new = _plus(xp, weights[..., None] * precedence[..., None, :], new)
@@ -426,7 +586,9 @@ def _(xp, needs, g, links, weights, precedence):
     g = g.copy()
     _clear_diagonals(xp, g)
     lost, ones = g * links, xp.ones(g.shape[-1], g.dtype)
-    gweights = gemm(g, precedence[..., None])[..., 0] - gemm(lost, ones) - gemm(ones, lost)
+    gweights = (
+        gemm(g, precedence[..., None])[..., 0] - gemm(lost, ones) - gemm(ones, lost)
+    )
     gprecedence = gemm(weights[..., None, :], g)[..., 0, :]
     if needs[0]:
         g *= (1 - weights)[..., None] - weights[..., None, :]
@@ -435,7 +597,11 @@ def _(xp, needs, g, links, weights, precedence):
 
 @temporal_links.defined_by
 def _(links, weights, precedence):
-    w_i, w_j, p_j = p.expand_dims(weights, -1), p.expand_dims(weights, -2), p.expand_dims(precedence, -2)
+    w_i, w_j, p_j = (
+        p.expand_dims(weights, -1),
+        p.expand_dims(weights, -2),
+        p.expand_dims(precedence, -2),
+    )
     others = 1 - namespace(w_i.data).eye(weights.shape[-1], dtype=weights.dtype)
     return ((1 - w_i - w_j) * links + w_i * p_j) * others
 
@@ -446,24 +612,33 @@ def _clear_diagonals(xp, matrices):
     matrices[..., k, k] = 0
 
 
-# --- loss --------------------------------------------------------------------------------------------------------------------------------
+# --- loss -----------------------------------------------------------------------------
 
 
 @fused(
-    kernel=kernels.softmax_cross_entropy, indices=(1,),
-    hint="targets are integers from 0 to the number of classes, one for each row of logits",
-)  # fmt: skip
+    kernel=kernels.softmax_cross_entropy,
+    indices=(1,),
+    hint="targets are integers from 0 to the number of classes, one for each row of "
+    "logits",
+)
 def softmax_cross_entropy(xp, logits, targets):
-    """-log softmax(logits)[target] in nats, one value a row: logits (..., C), integer targets (...) -> (...).
+    """-log softmax(logits)[target] in nats, one value a row: logits (..., C), integer
+    targets (...) -> (...).
 
-    Takes logits: a softmax before this one would flatten the gradients. A target out of range is an error on NumPy. On a GPU, looking would
-    make the host wait: the kernel gives its row a loss and a gradient of NaN, with which an optimizer refuses the step; this array body
-    wraps it silently.
+    Takes logits: a softmax before this one would flatten the gradients. A target out of
+    range is an error on NumPy. On a GPU, looking would
+    make the host wait: the kernel gives its row a loss and a gradient of NaN, with
+    which an optimizer refuses the step; this array body wraps it silently.
     """
     if targets.shape != logits.shape[:-1]:
-        raise ValueError(f"targets of shape {targets.shape} for logits of shape {logits.shape}")
+        raise ValueError(
+            f"targets of shape {targets.shape} for logits of shape {logits.shape}"
+        )
     if isinstance(targets, np.ndarray) and targets.size and targets.min() < 0:
-        raise ValueError(f"target {targets.min()} is negative; leave padding out with a weight of zero, not with a label of its own")
+        raise ValueError(
+            f"target {targets.min()} is negative; leave padding out with a weight of "
+            "zero, not with a label of its own"
+        )
     shifted = logits - xp.max(logits, axis=-1, keepdims=True)
     chosen = xp.take_along_axis(shifted, targets[..., None], axis=-1)[..., 0]
     prob = xp.exp(shifted)

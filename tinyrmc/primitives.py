@@ -1,9 +1,11 @@
 """The table: every basic operation with its derivative beside it, under NumPy's names.
 
-Read a pair as a line of calculus. The forward rule computes `out` and says what the derivative will need (`saved`); the vjp takes
-g = d loss / d out and returns d loss / d argument for each argument. Nothing here thinks about broadcasting (the tape undoes it), about
-accumulation (the tape does it) or about which library computes (`xp`). All rules are analytic: no abs, no var, no norm, so that the
-complex step of `checking.py` can verify every one of them to the last digits.
+Read a pair as a line of calculus. The forward rule computes `out` and says what the
+derivative will need (`saved`); the vjp takes g = d loss / d out and returns d loss / d
+argument for each argument. Nothing here thinks about broadcasting (the tape undoes it),
+about accumulation (the tape does it) or about which library computes (`xp`). All rules
+are analytic: no abs, no var, no norm, so that the complex step of `checking.py` can
+verify every one of them to the last digits.
 """
 
 from __future__ import annotations
@@ -13,9 +15,12 @@ import math
 from .backend import gemm, namespace
 from .engine import TABLE, Tensor, primitive
 
-BROADCAST = "Shapes must broadcast: align them from the right, with 1 where one is stretched (reshape or expand_dims)."
+BROADCAST = (
+    "Shapes must broadcast: align them from the right, with 1 where one is stretched "
+    "(reshape or expand_dims)."
+)
 
-# --- elementwise -------------------------------------------------------------------------------------------------------------------------
+# --- elementwise ----------------------------------------------------------------------
 
 
 @primitive(hint=BROADCAST)
@@ -168,7 +173,9 @@ def _(xp, needs, g, y):
 
 @primitive
 def sigmoid(xp, x):
-    """1 / (1 + e^-x), written with tanh: it never overflows, and sigmoid(+-inf) is exactly 1 and 0."""
+    """1 / (1 + e^-x), written with tanh: it never overflows, and sigmoid(+-inf) is
+    exactly 1 and 0.
+    """
     y = 0.5 * xp.tanh(0.5 * x) + 0.5
     return y, (y,)
 
@@ -180,9 +187,13 @@ def _(xp, needs, g, y):
 
 @primitive
 def softplus(xp, x):
-    """log(1 + e^x), written so that it never overflows: about x for large x, about e^x for very negative x."""
+    """log(1 + e^x), written so that it never overflows: about x for large x, about e^x
+    for very negative x.
+    """
     positive = xp.maximum(x, xp.zeros((), x.dtype))
-    return positive + xp.log1p(xp.exp(x - 2 * positive)), (x,)  # x - 2 max(x, 0) is -|x|
+    return positive + xp.log1p(xp.exp(x - 2 * positive)), (
+        x,
+    )  # x - 2 max(x, 0) is -|x|
 
 
 @softplus.vjp
@@ -192,7 +203,10 @@ def _(xp, needs, g, x):
 
 @primitive
 def clip(xp, x, *, a_min, a_max):
-    """x held between the numbers a_min and a_max. No gradient where it is held, the bounds themselves included."""
+    """x held between the numbers a_min and a_max.
+
+    No gradient where it is held, the bounds themselves included.
+    """
     y = xp.clip(x, a_min, a_max)
     return y, ((y != a_min) & (y != a_max),)
 
@@ -204,7 +218,11 @@ def _(xp, needs, g, free):
 
 @primitive(hint=BROADCAST)
 def maximum(xp, a, b):
-    """The larger of a and b. Where they are equal the gradient goes to b, so maximum(x, 0) is a ReLU with slope 0 at 0."""
+    """The larger of a and b.
+
+    Where they are equal the gradient goes to b, so maximum(x, 0) is a ReLU with slope 0
+    at 0.
+    """
     return xp.maximum(a, b), (a > b if hasattr(a, "shape") else b < a,)
 
 
@@ -226,17 +244,24 @@ def _(xp, needs, g, first):
 
 @primitive(indices=(0,), hint=BROADCAST)
 def where(xp, condition, x, y):
-    """x where the condition (a bool array) holds, y elsewhere. An infinite value on the side not taken does no harm."""
+    """x where the condition (a bool array) holds, y elsewhere.
+
+    An infinite value on the side not taken does no harm.
+    """
     return xp.where(condition, x, y), (condition,)
 
 
 @where.vjp
 def _(xp, needs, g, condition):
     zero = xp.zeros((), g.dtype)
-    return None, xp.where(condition, g, zero) if needs[1] else None, xp.where(condition, zero, g) if needs[2] else None
+    return (
+        None,
+        xp.where(condition, g, zero) if needs[1] else None,
+        xp.where(condition, zero, g) if needs[2] else None,
+    )
 
 
-# --- reductions --------------------------------------------------------------------------------------------------------------------------
+# --- reductions -----------------------------------------------------------------------
 
 
 def _keep(g, x_shape, axis, keepdims):
@@ -280,12 +305,16 @@ def max(xp, x, *, axis=None, keepdims=False):
 @max.vjp
 def _(xp, needs, g, x, y, axis, keepdims):
     winners = (x == _keep(y, x.shape, axis, keepdims)).astype(g.dtype)
-    return winners * (_keep(g, x.shape, axis, keepdims) / xp.sum(winners, axis=axis, keepdims=True))
+    return winners * (
+        _keep(g, x.shape, axis, keepdims) / xp.sum(winners, axis=axis, keepdims=True)
+    )
 
 
 @primitive
 def softmax(xp, x, *, axis=-1):
-    """exp(x) / sum(exp(x)) over `axis`, shifted by the maximum so that it cannot overflow. Shifting changes nothing, not even gradients."""
+    """exp(x) / sum(exp(x)) over `axis`, shifted by the maximum so that it cannot
+    overflow. Shifting changes nothing, not even gradients.
+    """
     y = xp.exp(x - xp.max(x, axis=axis, keepdims=True))
     y = y / xp.sum(y, axis=axis, keepdims=True)
     return y, (y, axis)
@@ -299,29 +328,38 @@ def _(xp, needs, g, y, axis):
 
 @primitive
 def cumprod(xp, x, *, axis):
-    """The products of the entries so far along `axis` (an int), each entry's own included."""
+    """The products of the entries so far along `axis` (an int), each entry's own
+    included.
+    """
     y = xp.cumprod(x, axis=axis)
     return y, (x, y, axis)
 
 
 @cumprod.vjp
 def _(xp, needs, g, x, y, axis):
-    # What x_i is multiplied with: the product before it, y_{i-1}, and the sum S_i = g_i + x_{i+1} S_{i+1} of what comes after. Dividing by
-    # x_i instead would fail at zeros. The recurrence is run by doubling: S_i += F_i S_{i+d} with F_i = x_{i+1} .. x_{i+d}, d = 1, 2, 4, ...
+    # What x_i is multiplied with: the product before it, y_{i-1}, and the sum S_i = g_i +
+    # x_{i+1} S_{i+1} of what comes after. Dividing by x_i instead would fail at zeros. The
+    # recurrence is run by doubling: S_i += F_i S_{i+d} with F_i = x_{i+1} .. x_{i+d}, d = 1,
+    # 2, 4, ...
     x, y, after = (xp.moveaxis(a, axis, 0) for a in (x, y, g))
     one = xp.ones_like(x[:1])
     factor, d = xp.concatenate([x[1:], xp.zeros_like(one)]), 1
     while d < len(x):
         after = xp.concatenate([after[:-d] + factor[:-d] * after[d:], after[-d:]])
-        factor = xp.concatenate([factor[:-d] * factor[d:], factor[-d:]])  # those of the last d are zero already
+        factor = xp.concatenate(
+            [factor[:-d] * factor[d:], factor[-d:]]
+        )  # those of the last d are zero already
         d *= 2
     return xp.moveaxis(after * xp.concatenate([one, y[:-1]]), 0, axis)
 
 
-# --- products ----------------------------------------------------------------------------------------------------------------------------
+# --- products -------------------------------------------------------------------------
 
 
-@primitive(hint="The last axis of a must be as long as the second-last of b (the only one, if b is a vector); the axes before broadcast.")
+@primitive(
+    hint="The last axis of a must be as long as the second-last of b (the only one, "
+    "if b is a vector); the axes before broadcast."
+)
 def matmul(xp, a, b):
     """a @ b with NumPy's rules: vectors, matrices and stacks of matrices."""
     return gemm(a, b), (a, b)
@@ -343,7 +381,7 @@ def _(xp, needs, g, a, b):
     return ga, gemm(xp.swapaxes(a, -1, -2), g)
 
 
-# --- shapes ------------------------------------------------------------------------------------------------------------------------------
+# --- shapes ---------------------------------------------------------------------------
 
 
 @primitive(hint="The new shape must hold as many elements; one size may be -1.")
@@ -365,7 +403,9 @@ def transpose(xp, x, *, axes=None):
 
 @transpose.vjp
 def _(xp, needs, g, axes):
-    return xp.transpose(g, axes and sorted(range(len(axes)), key=lambda new: axes[new] % len(axes)))  # the inverse permutation
+    return xp.transpose(
+        g, axes and sorted(range(len(axes)), key=lambda new: axes[new] % len(axes))
+    )  # the inverse permutation
 
 
 @primitive
@@ -412,17 +452,24 @@ def _(xp, needs, g):
     return g
 
 
-@primitive(hint="All arrays must agree in every axis but the one they are joined along.")
+@primitive(
+    hint="All arrays must agree in every axis but the one they are joined along."
+)
 def concatenate(xp, *arrays, axis=0):
     """The arrays of a list joined along an axis they have."""
-    return xp.concatenate(arrays, axis=axis), (tuple(a.shape[axis] for a in arrays), axis)
+    return xp.concatenate(arrays, axis=axis), (
+        tuple(a.shape[axis] for a in arrays),
+        axis,
+    )
 
 
 @concatenate.vjp
 def _(xp, needs, g, sizes, axis):
     parts, start = [], 0
     for size in sizes:
-        parts.append(xp.moveaxis(xp.moveaxis(g, axis, 0)[start : start + size], 0, axis))  # views
+        parts.append(
+            xp.moveaxis(xp.moveaxis(g, axis, 0)[start : start + size], 0, axis)
+        )  # views
         start += size
     return tuple(parts)
 
@@ -440,7 +487,9 @@ def _(xp, needs, g, axis):
 
 @primitive
 def split(xp, x, *, indices_or_sections, axis=0):
-    """x cut along `axis` before each of the given places, or into so many equal parts, as a tuple. Backward joins them in one pass."""
+    """x cut along `axis` before each of the given places, or into so many equal parts,
+    as a tuple. Backward joins them in one pass.
+    """
     return tuple(xp.split(x, indices_or_sections, axis=axis)), (axis,)
 
 
@@ -451,7 +500,11 @@ def _(xp, needs, g, axis):
 
 @primitive
 def unstack(xp, x, *, axis=0):
-    """The slices of x along `axis`, as a tuple. Over T time steps this costs O(T) backward, where T separate slices would cost O(T^2)."""
+    """The slices of x along `axis`, as a tuple.
+
+    Over T time steps this costs O(T) backward, where T separate slices would cost
+    O(T^2).
+    """
     return tuple(xp.moveaxis(x, axis, 0)), (axis,)
 
 
@@ -466,21 +519,35 @@ def getitem(xp, x, *, key):
     for part in key if isinstance(key, tuple) else (key,):
         integer = hasattr(part, "__index__") and getattr(part, "shape", ()) == ()
         if not (part is None or part is Ellipsis or isinstance(part, slice) or integer):
-            raise TypeError(f"an index of type {type(part).__name__} is not basic; write primitives.take(x, indices, axis=...)")
+            raise TypeError(
+                f"an index of type {type(part).__name__} is not basic; write "
+                "primitives.take(x, indices, axis=...)"
+            )
     return x[key], (x.shape, key)
 
 
 @getitem.vjp
 def _(xp, needs, g, shape, key):
-    gx = xp.zeros(shape, g.dtype)  # allocates all of x; for many slices of one array use unstack
+    gx = xp.zeros(
+        shape, g.dtype
+    )  # allocates all of x; for many slices of one array use unstack
     gx[key] = g
     return gx
 
 
-@primitive(indices=(1,), hint="Indices are integers from 0 (or negative, from the end) to the length of the axis.")
+@primitive(
+    indices=(1,),
+    hint="Indices are integers from 0 (or negative, from the end) to the length of "
+    "the axis.",
+)
 def take(xp, x, indices, *, axis=None):
-    """The entries of x at integer `indices` along `axis` (None: of x flattened). An index used twice gets both gradients."""
-    if hasattr(indices, "dtype") and indices.dtype.kind not in "iu":  # NumPy would take a mask for zeros and ones
+    """The entries of x at integer `indices` along `axis` (None: of x flattened).
+
+    An index used twice gets both gradients.
+    """
+    if (
+        hasattr(indices, "dtype") and indices.dtype.kind not in "iu"
+    ):  # NumPy would take a mask for zeros and ones
         raise TypeError(f"the indices are {indices.dtype}, not integers")
     return xp.take(x, indices, axis=axis), (x.shape, indices, axis)
 
@@ -493,18 +560,34 @@ def _(xp, needs, g, shape, indices, axis):
     else:
         axis %= len(shape)
         indices = xp.asarray(indices)
-        rows = xp.moveaxis(g, tuple(range(axis, axis + indices.ndim)), tuple(range(indices.ndim)))
-        xp.add.at(xp.moveaxis(gx, axis, 0), indices, rows)  # unbuffered: repeated indices accumulate
+        rows = xp.moveaxis(
+            g, tuple(range(axis, axis + indices.ndim)), tuple(range(indices.ndim))
+        )
+        xp.add.at(
+            xp.moveaxis(gx, axis, 0), indices, rows
+        )  # unbuffered: repeated indices accumulate
     return gx, None
 
 
-@primitive(indices=(1,), hint="Indices are integers, with as many axes as x, and as long in each but the one they are taken along.")
+@primitive(
+    indices=(1,),
+    hint="Indices are integers, with as many axes as x, and as long in each but the "
+    "one they are taken along.",
+)
 def take_along_axis(xp, x, indices, *, axis=-1):
-    """The entries of x at integer `indices` along `axis`, other ones for each row: what `argsort` gives, say. Nothing is broadcast."""
+    """The entries of x at integer `indices` along `axis`, other ones for each row: what
+    `argsort` gives, say. Nothing is broadcast.
+    """
     if indices.dtype.kind not in "iu":
         raise TypeError(f"the indices are {indices.dtype}, not integers")
-    if [*x.shape[:axis], *x.shape[axis:][1:]] != [*indices.shape[:axis], *indices.shape[axis:][1:]]:
-        raise ValueError(f"indices of shape {indices.shape} for rows along axis {axis} of shape {x.shape}")
+    if [*x.shape[:axis], *x.shape[axis:][1:]] != [
+        *indices.shape[:axis],
+        *indices.shape[axis:][1:],
+    ]:
+        raise ValueError(
+            f"indices of shape {indices.shape} for rows along axis {axis} of shape "
+            f"{x.shape}"
+        )
     return xp.take_along_axis(x, indices, axis=axis), (x.shape, indices, axis)
 
 
@@ -514,21 +597,29 @@ def _(xp, needs, g, shape, indices, axis):
     count = math.prod(rows.shape[:-1])
     flat = xp.zeros(count * size, g.dtype)
     places = size * xp.arange(count).reshape(*rows.shape[:-1], 1) + rows % size
-    xp.add.at(flat, places.reshape(-1), xp.moveaxis(g, axis, -1).reshape(-1))  # unbuffered: repeated indices accumulate
+    xp.add.at(
+        flat, places.reshape(-1), xp.moveaxis(g, axis, -1).reshape(-1)
+    )  # unbuffered: repeated indices accumulate
     return xp.moveaxis(flat.reshape(*rows.shape[:-1], size), -1, axis), None
 
 
-# --- without a derivative ----------------------------------------------------------------------------------------------------------------
+# --- without a derivative -------------------------------------------------------------
 
 
 def argsort(x, axis=-1):
-    """The indices that sort an array or Tensor along `axis`, for `take_along_axis`; equal values keep their order. By the real part."""
+    """The indices that sort an array or Tensor along `axis`, for `take_along_axis`;
+    equal values keep their order. By the real part.
+    """
     data = x.data if isinstance(x, Tensor) else x
     return namespace(data).argsort(data.real, axis=axis, kind="stable")
 
 
 def stop_gradient(x):
-    """x as a constant. Unlike `detach` it stops the complex step too, which is then no witness that a gradient is missing by mistake."""
+    """x as a constant.
+
+    Unlike `detach` it stops the complex step too, which is then no witness that a
+    gradient is missing by mistake.
+    """
     data = x.data if isinstance(x, Tensor) else x
     return Tensor(data.real.astype(data.dtype) if data.dtype.kind == "c" else data)
 

@@ -1,6 +1,15 @@
 """Recurrent cores, each with the same contract: `output, state = core(inputs, state)`."""
 
-from .config import ADDED, CoreConfig, DNCConfig, SettingsError, build_core, describe, sizes, without_effect
+from .config import (
+    ADDED,
+    CoreConfig,
+    DNCConfig,
+    SettingsError,
+    build_core,
+    describe,
+    sizes,
+    without_effect,
+)
 from .core import Core, select_state
 from .dnc import DNC
 from .entnet import EntNet, EntNetBank
@@ -8,6 +17,21 @@ from .lstm import LSTM, DeepLSTM
 from .relational import PaperRelationalMemory, RelationalMemory
 
 __all__ = [
-    "ADDED", "DNC", "LSTM", "Core", "CoreConfig", "DNCConfig", "DeepLSTM", "EntNet", "EntNetBank", "PaperRelationalMemory",
-    "RelationalMemory", "SettingsError", "build_core", "describe", "select_state", "sizes", "without_effect",
-]  # fmt: skip
+    "ADDED",
+    "DNC",
+    "LSTM",
+    "Core",
+    "CoreConfig",
+    "DNCConfig",
+    "DeepLSTM",
+    "EntNet",
+    "EntNetBank",
+    "PaperRelationalMemory",
+    "RelationalMemory",
+    "SettingsError",
+    "build_core",
+    "describe",
+    "select_state",
+    "sizes",
+    "without_effect",
+]

@@ -11,12 +11,16 @@ from .entnet import EntNet, EntNetBank
 from .lstm import LSTM, DeepLSTM
 from .relational import PaperRelationalMemory, RelationalMemory
 
-ADDED = {"added": True}  # a field that came after runs had been written, which go without it: see loading.py
+ADDED = {
+    "added": True
+}  # a field that came after runs had been written, which go without it: see loading.py
 
 
 @dataclass(frozen=True)
 class DNCConfig:
-    """What only the Differentiable Neural Computer has; its words number model.mem_slots, its controller is model.layers x hidden_size."""
+    """What only the Differentiable Neural Computer has; its words number
+    model.mem_slots, its controller is model.layers x hidden_size.
+    """
 
     word_size: int = 64
     """numbers in a word of memory W, unless model.total_units says"""
@@ -25,16 +29,21 @@ class DNCConfig:
     write_heads: int = 1
     """write heads"""
     controller: Literal["lstm", "feedforward"] = "lstm"
-    """LSTM layers with skip connections, or ReLU layers without a memory of their own"""
+    """LSTM layers with skip connections, or ReLU layers without a memory of their own
+    """
     strength: Literal["softplus", "oneplus"] = "softplus"
-    """how sharply a key selects: softplus (the released program) or oneplus, at least 1 (the paper)"""
+    """how sharply a key selects: softplus (the released program) or oneplus, at least 1
+    (the paper)
+    """
     clip: float | None = 20.0
     """bound on the controller's output and state, and on the output; None: no bound"""
 
     def __post_init__(self):
         _check_sizes("model.dnc", self, "word_size", "read_heads", "write_heads")
         if self.clip is not None and not self.clip > 0:
-            raise ValueError(f"model.dnc.clip must be positive or None, not {self.clip}")
+            raise ValueError(
+                f"model.dnc.clip must be positive or None, not {self.clip}"
+            )
 
 
 @dataclass(frozen=True)
@@ -42,16 +51,23 @@ class CoreConfig:
     """Which core, and how large."""
 
     core: Literal["rmc", "rmc_paper", "lstm", "dnc", "entnet", "entnet_bank"] = "rmc"
-    """rmc: the Relational Memory Core as released; rmc_paper: equations 1-9 to the letter; the baselines: lstm; dnc, the Differentiable
-    Neural Computer; entnet, the Recurrent Entity Network; entnet_bank, what the paper calls so: LSTM cells with shared weights, summed"""
+    """rmc: the Relational Memory Core as released; rmc_paper: equations 1-9 to the
+    letter; the baselines: lstm; dnc, the Differentiable Neural Computer; entnet, the
+    Recurrent Entity Network; entnet_bank, what the paper calls so: LSTM cells with
+    shared weights, summed
+    """
     mem_slots: int = 4
     """memory slots N (section 3.1); words of the dnc, cells of the entnet_bank"""
     head_size: int = 16
-    """units of a head V; a slot, or cell, is num_heads x head_size units wide (section 3.2)"""
+    """units of a head V; a slot, or cell, is num_heads x head_size units wide (section
+    3.2)
+    """
     num_heads: int = 4
     """attention heads H (section 3.2)"""
     total_units: int | None = field(default=None, metadata=ADDED)
-    """units of all slots, words or cells together, of each layer of the lstm; None: as head_size, dnc.word_size or hidden_size says"""
+    """units of all slots, words or cells together, of each layer of the lstm; None: as
+    head_size, dnc.word_size or hidden_size says
+    """
     key_size: int | None = None
     """units of a query and of a key K; None: as head_size"""
     num_blocks: int = 1
@@ -59,7 +75,9 @@ class CoreConfig:
     attention_mlp_layers: int = 2
     """linear layers of the row-wise MLP g_psi (section 3.3)"""
     activate_final: bool = True
-    """a ReLU also after the last layer of that MLP: not in the released code, where it is linear (rmc only)"""
+    """a ReLU also after the last layer of that MLP: not in the released code, where it
+    is linear (rmc only)
+    """
     gate_style: Literal["unit", "memory", "none"] = "unit"
     """a gate for each unit, one for each slot, or no gates (section 3.3; rmc only)"""
     forget_bias: float = 1.0
@@ -69,21 +87,46 @@ class CoreConfig:
     hidden_size: int = 256
     """units of a layer of the lstm, or of the dnc's controller"""
     layers: int = field(default=1, metadata=ADDED)
-    """layers of the lstm, each further one seeing the input too, outputs side by side; or of the dnc's controller"""
+    """layers of the lstm, each further one seeing the input too, outputs side by side;
+    or of the dnc's controller
+    """
     dnc: DNCConfig = field(default_factory=DNCConfig, metadata=ADDED)
 
     def __post_init__(self):
         _check_sizes(
-            "model", self, "mem_slots", "head_size", "num_heads", "total_units", "key_size", "num_blocks", "attention_mlp_layers",
-            "hidden_size", "layers",
-        )  # fmt: skip
-        if self.core == "rmc_paper" and (self.num_blocks, self.gate_style, self.input_bias) != (1, "unit", 0.0):
-            raise ValueError("model.core rmc_paper is the paper's text: one block, unit gates and no input bias; leave these as they are")
-        parts = {"lstm": 1, "rmc": self.mem_slots * self.num_heads, "rmc_paper": self.mem_slots * self.num_heads}
+            "model",
+            self,
+            "mem_slots",
+            "head_size",
+            "num_heads",
+            "total_units",
+            "key_size",
+            "num_blocks",
+            "attention_mlp_layers",
+            "hidden_size",
+            "layers",
+        )
+        if self.core == "rmc_paper" and (
+            self.num_blocks,
+            self.gate_style,
+            self.input_bias,
+        ) != (1, "unit", 0.0):
+            raise ValueError(
+                "model.core rmc_paper is the paper's text: one block, unit gates and "
+                "no input bias; leave these as they are"
+            )
+        parts = {
+            "lstm": 1,
+            "rmc": self.mem_slots * self.num_heads,
+            "rmc_paper": self.mem_slots * self.num_heads,
+        }
         parts = parts.get(self.core, self.mem_slots)
         if self.total_units is not None and self.total_units % parts:
             heads = f" x {self.num_heads} heads" if parts != self.mem_slots else ""
-            text = f"model.total_units {self.total_units} is no multiple of {self.mem_slots} slots{heads}"
+            text = (
+                f"model.total_units {self.total_units} is no multiple of "
+                f"{self.mem_slots} slots{heads}"
+            )
             raise ValueError(f"{text}; choose a multiple of {parts}, or other slots")
 
     @property
@@ -91,7 +134,11 @@ class CoreConfig:
         """Units of one slot, word or cell."""
         if self.total_units is not None:
             return self.total_units // self.mem_slots
-        return self.dnc.word_size if self.core == "dnc" else self.head_size * self.num_heads
+        return (
+            self.dnc.word_size
+            if self.core == "dnc"
+            else self.head_size * self.num_heads
+        )
 
 
 _UNITS = ("mem_slots", "head_size", "num_heads", "total_units")
@@ -107,22 +154,34 @@ USED = {  # core -> the fields of CoreConfig that make a difference to it
 
 
 def without_effect(config: CoreConfig, default: CoreConfig) -> list[str]:
-    """The fields in which `config` differs from `default`, though its core makes no use of them."""
-    names = [field.name for field in fields(CoreConfig) if field.name not in ("core", *USED[config.core])]
+    """The fields in which `config` differs from `default`, though its core makes no use
+    of them.
+    """
+    names = [
+        field.name
+        for field in fields(CoreConfig)
+        if field.name not in ("core", *USED[config.core])
+    ]
     return [name for name in names if getattr(config, name) != getattr(default, name)]
 
 
 def sizes(config: CoreConfig) -> str:
     """The flags that say how large the core is, with their values."""
     values = {name: getattr(config, name) for name in USED[config.core]}
-    return ", ".join(f"--model.{name.replace('_', '-')} {value}" for name, value in values.items() if type(value) is int)
+    return ", ".join(
+        f"--model.{name.replace('_', '-')} {value}"
+        for name, value in values.items()
+        if type(value) is int
+    )
 
 
 def _check_sizes(owner, config, *names):
     for name in names:
         value = getattr(config, name)
         if value is not None and value < 1:
-            raise ValueError(f"{owner}.{name} must be an integer of at least 1, not {value}")
+            raise ValueError(
+                f"{owner}.{name} must be an integer of at least 1, not {value}"
+            )
 
 
 class SettingsError(UserError, ValueError):
@@ -130,7 +189,10 @@ class SettingsError(UserError, ValueError):
 
 
 def build_core(config: CoreConfig, input_size: int, seed):
-    """The core that `config` describes for input vectors of `input_size`. SettingsError names a bad value."""
+    """The core that `config` describes for input vectors of `input_size`.
+
+    SettingsError names a bad value.
+    """
     try:
         return _build(config, input_size, seed)
     except ValueError as error:
@@ -145,33 +207,63 @@ def _build(c, input_size, seed):
         return DeepLSTM(input_size, units, c.layers, c.forget_bias, seed=seed)
     if c.core == "dnc":
         return DNC(
-            input_size, c.mem_slots, c.slot_size, c.hidden_size, c.dnc.read_heads, c.dnc.write_heads, c.layers, c.dnc.controller,
-            c.dnc.strength, c.dnc.clip, forget_bias=c.forget_bias, seed=seed,
-        )  # fmt: skip
+            input_size,
+            c.mem_slots,
+            c.slot_size,
+            c.hidden_size,
+            c.dnc.read_heads,
+            c.dnc.write_heads,
+            c.layers,
+            c.dnc.controller,
+            c.dnc.strength,
+            c.dnc.clip,
+            forget_bias=c.forget_bias,
+            seed=seed,
+        )
     if c.core == "entnet":
         return EntNet(input_size, c.mem_slots, c.slot_size, seed=seed)
     if c.core == "entnet_bank":
-        return EntNetBank(input_size, c.mem_slots, c.slot_size, c.forget_bias, seed=seed)
+        return EntNetBank(
+            input_size, c.mem_slots, c.slot_size, c.forget_bias, seed=seed
+        )
     shape = (input_size, c.mem_slots, c.slot_size // c.num_heads, c.num_heads)
     if c.core == "rmc_paper":
         return PaperRelationalMemory(
-            *shape, forget_bias=c.forget_bias, attention_mlp_layers=c.attention_mlp_layers, key_size=c.key_size, seed=seed
+            *shape,
+            forget_bias=c.forget_bias,
+            attention_mlp_layers=c.attention_mlp_layers,
+            key_size=c.key_size,
+            seed=seed,
         )
     return RelationalMemory(
-        *shape, c.num_blocks, c.forget_bias, c.input_bias, None if c.gate_style == "none" else c.gate_style, c.attention_mlp_layers,
-        c.key_size, seed=seed, activate_final=c.activate_final,
-    )  # fmt: skip
+        *shape,
+        c.num_blocks,
+        c.forget_bias,
+        c.input_bias,
+        None if c.gate_style == "none" else c.gate_style,
+        c.attention_mlp_layers,
+        c.key_size,
+        seed=seed,
+        activate_final=c.activate_final,
+    )
 
 
 def describe(config: CoreConfig, core) -> str:
-    """A core that `build_core` made of `config`, in a few words: for the first lines of a run and the rows of a table."""
+    """A core that `build_core` made of `config`, in a few words: for the first lines of
+    a run and the rows of a table.
+    """
     c = config
     layers = f"{c.layers} layers of " if c.layers > 1 else ""
     if c.core == "lstm":
         return f"lstm of {layers}{core.hidden_size} units"
     if c.core == "dnc":
         heads = f"{core.read_heads} read and {core.write_heads} write heads"
-        return f"dnc, {c.mem_slots} words x {core.word_size}, {heads}, {c.dnc.controller} controller of {layers}{c.hidden_size} units"
+        return (
+            f"dnc, {c.mem_slots} words x {core.word_size}, {heads}, "
+            f"{c.dnc.controller} controller of {layers}{c.hidden_size} units"
+        )
     if c.core == "entnet_bank":
         return f"entnet_bank, {c.mem_slots} cells of {core.hidden_size} units"
-    return f"{c.core}, {c.mem_slots} slots x {core.mem_size} units" + ("" if c.core == "entnet" else f", {c.num_heads} heads")
+    return f"{c.core}, {c.mem_slots} slots x {core.mem_size} units" + (
+        "" if c.core == "entnet" else f", {c.num_heads} heads"
+    )

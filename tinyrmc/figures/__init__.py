@@ -1,8 +1,11 @@
-"""Pictures: learning curves, sweeps, tables, what a memory's slots attend to and what comes of it, and answers character by character.
+"""Pictures: learning curves, sweeps, tables, what a memory's slots attend to and what
+comes of it, and answers character by character.
 
-Nothing else imports matplotlib, and nothing imports this before there is something to draw. It uses figures as objects, never pyplot, whose
-current figure and backend would belong to the caller's notebook as much as to us; matplotlib's own defaults are put in place while we draw,
-so the same numbers give the same bytes whatever a reader's matplotlibrc says.
+Nothing else imports matplotlib, and nothing imports this before there is something to
+draw. It uses figures as objects, never pyplot, whose current figure and backend would
+belong to the caller's notebook as much as to us; matplotlib's own defaults are put in
+place while we draw, so the same numbers give the same bytes whatever a reader's
+matplotlibrc says.
 
 Colours are Okabe and Ito's, which colour-blind eyes tell apart too.
 """
@@ -13,6 +16,17 @@ from .slots import accuracies, attention, gates, shares
 from .text import answers, tables
 
 __all__ = [
-    "AXES", "Reached", "accuracies", "answers", "attention", "curve_grid", "gates", "learning_curve", "mean_and_range", "rung_starts",
-    "shares", "tables", "value_grid",
-]  # fmt: skip
+    "AXES",
+    "Reached",
+    "accuracies",
+    "answers",
+    "attention",
+    "curve_grid",
+    "gates",
+    "learning_curve",
+    "mean_and_range",
+    "rung_starts",
+    "shares",
+    "tables",
+    "value_grid",
+]

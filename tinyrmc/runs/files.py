@@ -18,9 +18,17 @@ def explained(action, remedy):
 
 
 def write_whole(path, data, previous=None):
-    """Write beside `path`, force to disk, rename. The one way in which this module replaces a file."""
-    beside = path.with_name(f"{path.name}.partial")  # always the same name: what a killed process left is overwritten
-    remedy = "free some space there or make it writable (what was saved earlier is untouched)"
+    """Write beside `path`, force to disk, rename.
+
+    The one way in which this module replaces a file.
+    """
+    beside = path.with_name(
+        f"{path.name}.partial"
+    )  # always the same name: what a killed process left is overwritten
+    remedy = (
+        "free some space there or make it writable (what was saved earlier is "
+        "untouched)"
+    )
     try:
         with explained(f"write {path}", remedy):
             with open(beside, "wb") as file:

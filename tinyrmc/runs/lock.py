@@ -20,28 +20,35 @@ except ImportError:
     fcntl = None
 
 
-# --- One writer -------------------------------------------------------------------------------------------------------
+# --- One writer -----------------------------------------------------------------------
 
-# Whether a writer still lives is for the system to say: it drops the locks of a process that has ended in whatever way,
-# whereas a number in a file would have to be believed, though another process may have been given it since. The lock is
-# lockf's, which belongs to a process: flock's would pass to forked workers, and those of a killed process would keep it
-# as long as they live. (Two threads of one process are therefore not kept apart.)
+# Whether a writer still lives is for the system to say: it drops the locks of a process
+# that has ended in whatever way, whereas a number in a file would have to be believed,
+# though another process may have been given it since. The lock is lockf's, which belongs
+# to a process: flock's would pass to forked workers, and those of a killed process would
+# keep it as long as they live. (Two threads of one process are therefore not kept apart.)
 #
-# What stands in the file tells the others whom to ask. It also serves where locks do not reach from machine to machine:
-# what another machine has left may be in use there, and only a person can know. Without that, a file system that has no
-# locks at all means no check: to refuse to train there would be worse.
+# What stands in the file tells the others whom to ask. It also serves where locks do not
+# reach from machine to machine: what another machine has left may be in use there, and
+# only a person can know. Without that, a file system that has no locks at all means no
+# check: to refuse to train there would be worse.
 
 
 @contextlib.contextmanager
 def locked(folder):
-    """Keep `folder` locked, by the file lock.json, which names us and is gone at the end. RunError if somebody else has it."""
+    """Keep `folder` locked, by the file lock.json, which names us and is gone at the
+    end. RunError if somebody else has it.
+    """
     path = folder / "lock.json"
     file = _lock_file(folder, path)
     try:
         with explained(f"write {path}", "free some space there"):
             file.truncate(0)
             since = datetime.now(UTC).isoformat(timespec="seconds")
-            file.write(json_text({"pid": os.getpid(), "host": platform.node(), "since": since}) + "\n")
+            file.write(
+                json_text({"pid": os.getpid(), "host": platform.node(), "since": since})
+                + "\n"
+            )
             file.flush()
         yield
     finally:  # removed while it is still ours; but Windows removes no open file
@@ -51,12 +58,17 @@ def locked(folder):
 
 
 def _lock_file(folder, path):
-    """The lock file, open and locked. RunError if another process has it, or if one of another machine has left it."""
+    """The lock file, open and locked.
+
+    RunError if another process has it, or if one of another machine has left it.
+    """
     while True:
         with explained(f"write {path}", "make it writable"):
             file = open(path, "a+", encoding="utf-8")
         free = _lock(file)
-        if os.fstat(file.fileno()).st_nlink == 0:  # whoever had it before has removed it since we opened it
+        if (
+            os.fstat(file.fileno()).st_nlink == 0
+        ):  # whoever had it before has removed it since we opened it
             file.close()
             continue
         file.seek(0)
@@ -65,19 +77,28 @@ def _lock_file(folder, path):
             return file
         file.close()
         if free:
-            said = f"{folder} may be in use: process {pid} on {host} had it since {since}, and has not said that it is over"
+            said = (
+                f"{folder} may be in use: process {pid} on {host} had it since "
+                f"{since}, and has not said that it is over"
+            )
             raise RunError(f"{said}; if it is, delete {path}")
         said = f"{folder} is in use by process {pid} on {host} since {since}"
-        raise RunError(f"{said}; wait until that has ended, or stop it (`kill {pid}` lets it save)")
+        raise RunError(
+            f"{said}; wait until that has ended, or stop it (`kill {pid}` lets it save)"
+        )
 
 
 def _lock(file):
-    """Whether an open file could be locked, or need not be, its file system having no locks."""
+    """Whether an open file could be locked, or need not be, its file system having no
+    locks.
+    """
     try:
         if fcntl:
             fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         else:
-            file.seek(1 << 30)  # far beyond the text, for on Windows nobody can read what is locked
+            file.seek(
+                1 << 30
+            )  # far beyond the text, for on Windows nobody can read what is locked
             msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
     except (BlockingIOError, PermissionError):
         return False
@@ -87,7 +108,9 @@ def _lock(file):
 
 
 def _holder(text):
-    """(pid, host, since) from the text of a lock file; question marks and no host where it is still empty."""
+    """(pid, host, since) from the text of a lock file; question marks and no host where
+    it is still empty.
+    """
     with contextlib.suppress(ValueError, TypeError, KeyError):
         found = json.loads(text)
         return found["pid"], found["host"], found["since"]

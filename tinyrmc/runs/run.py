@@ -1,4 +1,5 @@
-"""Run directories: where a training run keeps its configuration, its metrics and its checkpoints.
+"""Run directories: where a training run keeps its configuration, its metrics and its
+checkpoints.
 
     runs/nth_farthest-quick-3/
         config.json                what was asked for
@@ -8,18 +9,21 @@
         checkpoint.previous.npz    the one before it
         lock.json                  who is writing all this, while somebody is
 
-This module knows nothing of tasks, models or optimizers: a checkpoint is a dict of named arrays and a JSON state.
-Three promises shape it.
+This module knows nothing of tasks, models or optimizers: a checkpoint is a dict of
+named arrays and a JSON state. Three promises shape it.
 
-*Nothing is half written.* A file is written beside its final place, forced to disk and only then renamed. Whenever a
-process is killed, whatever the disk does, a whole checkpoint remains: the newest or the one before it. A run has one
-writer at a time (see `Run.writing`); readers may come whenever they like.
+*Nothing is half written.* A file is written beside its final place, forced to disk and
+only then renamed. Whenever a process is killed, whatever the disk does, a whole
+checkpoint remains: the newest or the one before it. A run has one writer at a time (see
+`Run.writing`); readers may come whenever they like.
 
-*Nothing wrong is read.* A file of arrays is an ordinary npz (`numpy.load` opens it) with two text members besides the
-arrays: `tinyrmc.json` (format, version and the caller's `meta`) and `sha256`, the digest of every other member's name
-and bytes. Nothing is ever pickled or unpickled, so a checkpoint from a stranger runs no code.
+*Nothing wrong is read.* A file of arrays is an ordinary npz (`numpy.load` opens it)
+with two text members besides the arrays: `tinyrmc.json` (format, version and the
+caller's `meta`) and `sha256`, the digest of every other member's name and bytes.
+Nothing is ever pickled or unpickled, so a checkpoint from a stranger runs no code.
 
-*Every failure is one line*: what, why, and what to do now. That line is the text of a `RunError`.
+*Every failure is one line*: what, why, and what to do now. That line is the text of a
+`RunError`.
 """
 
 from __future__ import annotations
@@ -38,12 +42,15 @@ from .arrays import save_arrays, unpack
 from .files import explained, write_whole
 from .lock import locked
 
-# --- The run directory ------------------------------------------------------------------------------------------------
+# --- The run directory ----------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Run:
-    """A run directory. `config` and `environment` are as JSON gives them back (lists, never tuples)."""
+    """A run directory.
+
+    `config` and `environment` are as JSON gives them back (lists, never tuples).
+    """
 
     path: Path
     config: dict
@@ -51,27 +58,43 @@ class Run:
 
     @classmethod
     def create(cls, root, name, config, environment, path=None):
-        """Make `root/<name>-<n>` with the next free n, or exactly `path`, and write the two JSON files into it.
+        """Make `root/<name>-<n>` with the next free n, or exactly `path`, and write the
+        two JSON files into it.
 
-        Processes that start at the same moment get different numbers. Raises RunError when `path` exists or the
-        directory cannot be made.
+        Processes that start at the same moment get different numbers. Raises RunError
+        when `path` exists or the directory cannot be made.
         """
         parent = Path(root) if path is None else Path(path).parent
-        with explained(f"make a run directory in {parent}", "choose a writable place with --run"):
+        with explained(
+            f"make a run directory in {parent}", "choose a writable place with --run"
+        ):
             parent.mkdir(parents=True, exist_ok=True)
             candidates = _numbered(parent, name) if path is None else [Path(path)]
             for path in candidates:
-                with contextlib.suppress(FileExistsError):  # mkdir decides between processes
+                with contextlib.suppress(
+                    FileExistsError
+                ):  # mkdir decides between processes
                     path.mkdir()
                     break
             else:
-                resumed = f" or resume it with --resume {path}" if (path / "config.json").exists() else ""
+                resumed = (
+                    f" or resume it with --resume {path}"
+                    if (path / "config.json").exists()
+                    else ""
+                )
                 raise RunError(f"{path} exists already; choose another --run{resumed}")
         try:
-            write_whole(path / "environment.json", json_text(environment, indent=2).encode() + b"\n")
-            write_whole(path / "config.json", json_text(config, indent=2).encode() + b"\n")  # last: it marks a whole run
+            write_whole(
+                path / "environment.json",
+                json_text(environment, indent=2).encode() + b"\n",
+            )
+            write_whole(
+                path / "config.json", json_text(config, indent=2).encode() + b"\n"
+            )  # last: it marks a whole run
         except BaseException:
-            shutil.rmtree(path, ignore_errors=True)  # ours alone: mkdir has just made it
+            shutil.rmtree(
+                path, ignore_errors=True
+            )  # ours alone: mkdir has just made it
             raise
         return cls.open(path)
 
@@ -79,12 +102,18 @@ class Run:
     def open(cls, path):
         """Open an existing run directory. Raises RunError when `path` is not one."""
         path = Path(path)
-        return cls(path, _read_object(path / "config.json"), _read_object(path / "environment.json"))
+        return cls(
+            path,
+            _read_object(path / "config.json"),
+            _read_object(path / "environment.json"),
+        )
 
     def writing(self):
-        """A context for whoever changes the run, which no two processes are in at a time. RunError names the one that is.
+        """A context for whoever changes the run, which no two processes are in at a
+        time. RunError names the one that is.
 
-        Enter it before reading what is to be gone on from: the other might still have added to that.
+        Enter it before reading what is to be gone on from: the other might still have
+        added to that.
         """
         return locked(self.path)
 
@@ -97,24 +126,48 @@ class Run:
         return self.path / "checkpoint.previous.npz"
 
     def save(self, arrays, state):
-        """Write a checkpoint; the newest one so far becomes the previous one. Raises as `save_arrays` does."""
+        """Write a checkpoint; the newest one so far becomes the previous one.
+
+        Raises as `save_arrays` does.
+        """
         save_arrays(self.checkpoint, arrays, state, previous=self.previous_checkpoint)
 
     def load(self):
-        """(arrays, state) of the newest checkpoint. Raises RunError when there is none or it cannot be trusted."""
-        newest, older, restart = self.checkpoint, self.previous_checkpoint, "start a new run"
-        go_back = f"to go back to the one before it, move {older} there" if older.exists() else restart
+        """(arrays, state) of the newest checkpoint.
+
+        Raises RunError when there is none or it cannot be trusted.
+        """
+        newest, older, restart = (
+            self.checkpoint,
+            self.previous_checkpoint,
+            "start a new run",
+        )
+        go_back = (
+            f"to go back to the one before it, move {older} there"
+            if older.exists()
+            else restart
+        )
         with explained(f"read {newest}", "make it readable"):
             with contextlib.suppress(FileNotFoundError):
                 return unpack(newest.read_bytes(), newest, go_back)
-            with contextlib.suppress(FileNotFoundError):  # the writer was killed, or is just now, between two renames
+            with contextlib.suppress(
+                FileNotFoundError
+            ):  # the writer was killed, or is just now, between two renames
                 return unpack(older.read_bytes(), older, restart)
-        raise RunError(f"{self.path} holds no checkpoint: it stopped before the first one was saved; {restart}")
+        raise RunError(
+            f"{self.path} holds no checkpoint: it stopped before the first one was "
+            f"saved; {restart}"
+        )
 
     def log(self, line):
-        """Append one object to metrics.jsonl. Strict JSON for any reader: NaN and infinities become null."""
+        """Append one object to metrics.jsonl.
+
+        Strict JSON for any reader: NaN and infinities become null.
+        """
         line = json.loads(json_text(line), parse_constant=lambda not_finite: None)
-        with explained(f"write {self._metrics_path}", "free some space there, then resume"):
+        with explained(
+            f"write {self._metrics_path}", "free some space there, then resume"
+        ):
             with open(self._metrics_path, "a", encoding="utf-8") as file:
                 file.write(json_text(line) + "\n")
 
@@ -129,14 +182,26 @@ class Run:
             try:
                 parsed.append(json.loads(line))
             except ValueError:
-                if number < len(lines):  # the last piece is what follows the last newline: nothing, or a torn line
-                    raise RunError(f"{self._metrics_path} line {number} is not JSON; delete that line") from None
+                if (
+                    number < len(lines)
+                    # the last piece is what follows the last newline: nothing, or a torn
+                    # line
+                ):
+                    raise RunError(
+                        f"{self._metrics_path} line {number} is not JSON; delete "
+                        "that line"
+                    ) from None
         return parsed
 
     def truncate_metrics(self, lines):
-        """Keep the first `lines` lines only, so that a resumed run appends where its checkpoint was taken."""
+        """Keep the first `lines` lines only, so that a resumed run appends where its
+        checkpoint was taken.
+        """
         kept = self.metrics()[:lines]
-        write_whole(self._metrics_path, "".join(json_text(line) + "\n" for line in kept).encode())
+        write_whole(
+            self._metrics_path,
+            "".join(json_text(line) + "\n" for line in kept).encode(),
+        )
 
     @property
     def _metrics_path(self):
@@ -144,7 +209,9 @@ class Run:
 
 
 class Onlooker(Run):
-    """A run whose directory another process writes, and whose metrics it reads: here both are passed over."""
+    """A run whose directory another process writes, and whose metrics it reads: here
+    both are passed over.
+    """
 
     def writing(self):
         """Nothing."""
@@ -166,8 +233,14 @@ class Onlooker(Run):
 
 def _numbered(root, name):
     """The paths `root/<name>-<n>` from the number after the largest one taken."""
-    taken = [entry.name.removeprefix(f"{name}-") for entry in root.iterdir() if entry.name.startswith(f"{name}-")]
-    first = 1 + max((int(number) for number in taken if re.fullmatch("[0-9]+", number)), default=0)
+    taken = [
+        entry.name.removeprefix(f"{name}-")
+        for entry in root.iterdir()
+        if entry.name.startswith(f"{name}-")
+    ]
+    first = 1 + max(
+        (int(number) for number in taken if re.fullmatch("[0-9]+", number)), default=0
+    )
     return (root / f"{name}-{n}" for n in itertools.count(first))
 
 

@@ -4,4 +4,14 @@ from .loop import run_training
 from .task import HELD_OUT_SEED, PIECE, Samples, Task, Totals, TrainConfig
 from .trainer import NonFinite, Trainer
 
-__all__ = ["HELD_OUT_SEED", "PIECE", "NonFinite", "Samples", "Task", "Totals", "TrainConfig", "Trainer", "run_training"]
+__all__ = [
+    "HELD_OUT_SEED",
+    "PIECE",
+    "NonFinite",
+    "Samples",
+    "Task",
+    "Totals",
+    "TrainConfig",
+    "Trainer",
+    "run_training",
+]

@@ -1,6 +1,8 @@
-"""What training has left in files, as objects again: the configuration, the task, the trained network.
+"""What training has left in files, as objects again: the configuration, the task, the
+trained network.
 
-A run directory, its checkpoint and a weights file all hold the run's configuration, so each is enough.
+A run directory, its checkpoint and a weights file all hold the run's configuration, so
+each is enough.
 """
 
 from __future__ import annotations
@@ -23,19 +25,28 @@ def task_from_dict(run_config: dict) -> Task:
     """The task that a run's config.json describes."""
     for key in ("task", "preset", "seed", "config"):
         if key not in run_config:
-            raise RunError(f"the run's configuration has no {key!r}; it is not one of tinyrmc.train")
+            raise RunError(
+                f"the run's configuration has no {key!r}; it is not one of "
+                "tinyrmc.train"
+            )
     kind = load_task(run_config["task"]).Task
     default = next(iter(kind.presets.values()))[1]
     return kind(config_from_dict(type(default), run_config["config"]))
 
 
 def open_checkpoint(path) -> tuple[Task, dict, dict]:
-    """(task, arrays, state) of a run directory, a checkpoint or a weights file. RunError says what is wrong with it."""
+    """(task, arrays, state) of a run directory, a checkpoint or a weights file.
+
+    RunError says what is wrong with it.
+    """
     path = Path(path)
     run = Run.open(path) if path.is_dir() else None
     arrays, state = run.load() if run else load_arrays(path)
     if not isinstance(state, dict) or "run" not in state:
-        raise RunError(f"{path} holds arrays, but not of a training run; give a run directory, its checkpoint.npz or a weights file")
+        raise RunError(
+            f"{path} holds arrays, but not of a training run; give a run directory, "
+            "its checkpoint.npz or a weights file"
+        )
     if run:
         require_same(state["run"], run.config, str(run.checkpoint))
     return task_from_dict(state["run"]), arrays, state
@@ -49,7 +60,9 @@ def restore_model(task: Task, arrays: dict, state: dict) -> Module:
     try:
         model.load_parameters(under("parameters/", arrays))
     except ValueError as error:
-        raise RunError(f"the checkpoint does not fit its own configuration: {error}") from error
+        raise RunError(
+            f"the checkpoint does not fit its own configuration: {error}"
+        ) from error
     return model
 
 
@@ -59,6 +72,10 @@ def load_model(path) -> Module:
 
 
 def export_weights(path, arrays: dict, state: dict) -> None:
-    """Write a weights-only file: the parameters and the configuration, without what resuming would need."""
+    """Write a weights-only file: the parameters and the configuration, without what
+    resuming would need.
+    """
     kept = {name: x for name, x in arrays.items() if name.startswith("parameters/")}
-    save_arrays(path, kept, {"run": state["run"], "step": state["step"], "task": state["task"]})
+    save_arrays(
+        path, kept, {"run": state["run"], "step": state["step"], "task": state["task"]}
+    )

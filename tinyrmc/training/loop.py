@@ -1,4 +1,6 @@
-"""The one training loop: steps, lines of metrics, evaluations, checkpoints, until the end or a signal."""
+"""The one training loop: steps, lines of metrics, evaluations, checkpoints, until the
+end or a signal.
+"""
 
 from __future__ import annotations
 
@@ -16,10 +18,12 @@ from .workers import orphaned
 
 
 class Interrupt:
-    """Turns the first Ctrl-C or SIGTERM into a flag, so that a step is finished and saved; a second one stops at once.
+    """Turns the first Ctrl-C or SIGTERM into a flag, so that a step is finished and
+    saved; a second one stops at once.
 
-    With several ranks it is left to mpiexec to stop at once, which passes on to all ranks, perhaps twice, what itself is sent. That nobody
-    is left who waits for this process counts as a SIGHUP.
+    With several ranks it is left to mpiexec to stop at once, which passes on to all
+    ranks, perhaps twice, what itself is sent. That nobody is left who waits for this
+    process counts as a SIGHUP.
     """
 
     def __init__(self, ranks: Ranks):
@@ -32,11 +36,16 @@ class Interrupt:
 
     @property
     def signal(self) -> int:
-        """The number of a signal that has come to any rank, else 0. All ranks ask together."""
+        """The number of a signal that has come to any rank, else 0.
+
+        All ranks ask together.
+        """
         return self._ranks.largest(self.number)
 
     def __enter__(self):
-        self._before = {s: signal.signal(s, self._note) for s in (signal.SIGINT, signal.SIGTERM)}
+        self._before = {
+            s: signal.signal(s, self._note) for s in (signal.SIGINT, signal.SIGTERM)
+        }
         return self
 
     def _note(self, number, _):
@@ -49,21 +58,39 @@ class Interrupt:
             signal.signal(s, handler)
 
 
-def run_training(trainer: Trainer, run: Run, max_minutes: float | None = None, show: Callable[[dict], None] = lambda line: None) -> str:
-    """Train until the configured steps are done, `max_minutes` have passed, or a signal comes; saves as it goes and at the end.
+def run_training(
+    trainer: Trainer,
+    run: Run,
+    max_minutes: float | None = None,
+    show: Callable[[dict], None] = lambda line: None,
+) -> str:
+    """Train until the configured steps are done, `max_minutes` have passed, or a signal
+    comes; saves as it goes and at the end.
 
-    Each line of metrics goes to the run and to `show`. Returns "finished", "time" or the signal's name. A run that ended in one of the
-    first two ways is evaluated, and its last line holds `test_*`; a run whose steps are all done already is only evaluated. BLAS runs on
-    one thread, the workers being the parallelism. Of several ranks one has the `Run`, the others an `Onlooker`.
+    Each line of metrics goes to the run and to `show`. Returns "finished", "time" or
+    the signal's name. A run that ended in one of the first two ways is evaluated, and
+    its last line holds `test_*`; a run whose steps are all done already is only
+    evaluated. BLAS runs on one thread, the workers being the parallelism. Of several
+    ranks one has the `Run`, the others an `Onlooker`.
     """
     keep_freed_memory()
-    config, ranks, began, saved = trainer.task.config.train, trainer.ranks, time.monotonic(), 0.0
+    config, ranks, began, saved = (
+        trainer.task.config.train,
+        trainer.ranks,
+        time.monotonic(),
+        0.0,
+    )
     before, lines = trainer.seconds, ranks.together(lambda: len(run.metrics()))
 
     def save():
-        ranks.each(trainer.require_finite)  # so that a bad state never replaces a good one
+        ranks.each(
+            trainer.require_finite
+        )  # so that a bad state never replaces a good one
         trainer.require_agreement()
-        arrays, state = trainer.arrays(), {**trainer.state(), "lines": lines, "run": run.config}
+        arrays, state = (
+            trainer.arrays(),
+            {**trainer.state(), "lines": lines, "run": run.config},
+        )
         ranks.each(lambda: run.save(arrays, state))
 
     def log(line):
@@ -88,14 +115,20 @@ def run_training(trainer: Trainer, run: Run, max_minutes: float | None = None, s
                 log(line)
                 lines += 1
             over = max_minutes is not None and elapsed >= 60 * max_minutes
-            if over or stopped or (ranks.size == 1 and interrupt.number):  # several hear of a late signal with the next step's notes
+            if (
+                over or stopped or (ranks.size == 1 and interrupt.number)
+            ):  # several hear of a late signal with the next step's notes
                 break
             if elapsed - saved >= 60 * config.checkpoint_minutes:
                 save()
                 saved = elapsed
         save()
         if not interrupt.signal and tested != trainer.step:
-            line = {"step": trainer.step, "samples": trainer.step * config.batch_size, "seconds": round(trainer.seconds, 2)}
+            line = {
+                "step": trainer.step,
+                "samples": trainer.step * config.batch_size,
+                "seconds": round(trainer.seconds, 2),
+            }
             line |= trainer.window.means() | trainer.evaluate()
             log(line)
         if stopped := interrupt.signal:

@@ -1,10 +1,13 @@
-"""Many commands, some of them at a time: in processes of this machine, or of all machines that MPI has ranks on.
+"""Many commands, some of them at a time: in processes of this machine, or of all
+machines that MPI has ranks on.
 
-Who waits for a command is an executor of concurrent.futures: threads here, mpi4py's on the ranks of `mpiexec -n 5 python -m mpi4py.futures`
-(where the words of a command and the name of a file are all that passes between ranks). The command itself is always a process of its own,
-so that nothing one of them does can harm another, and what it prints goes to a file. A signal that would stop us is passed on once to all
-of them, and no more are started. Of a SIGKILL we could pass nothing on: so each command is told whose child it is, and looks itself (see
-`parallel.orphaned`).
+Who waits for a command is an executor of concurrent.futures: threads here, mpi4py's on
+the ranks of `mpiexec -n 5 python -m mpi4py.futures` (where the words of a command and
+the name of a file are all that passes between ranks). The command itself is always a
+process of its own, so that nothing one of them does can harm another, and what it
+prints goes to a file. A signal that would stop us is passed on once to all of them, and
+no more are started. Of a SIGKILL we could pass nothing on: so each command is told
+whose child it is, and looks itself (see `parallel.orphaned`).
 """
 
 from __future__ import annotations
@@ -21,7 +24,11 @@ from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from .ranks import LAUNCHERS, LaunchError, require_alone
 from .workers import PARENT
 
-SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
+SIGNALS = [
+    getattr(signal, name)
+    for name in ("SIGINT", "SIGTERM", "SIGHUP")
+    if hasattr(signal, name)
+]
 
 _children: set[subprocess.Popen] = set()
 _signal = 0  # that has come; this process starts no more commands
@@ -29,7 +36,10 @@ _lock = threading.Lock()
 
 
 def run_logged(words: Sequence[str], log: str) -> int:
-    """Run `python words`, what it prints being appended to the file `log`. Its exit code, negative for the signal that ended it."""
+    """Run `python words`, what it prints being appended to the file `log`.
+
+    Its exit code, negative for the signal that ended it.
+    """
     ours = {name for pair in LAUNCHERS.items() for name in pair}  # the child is no rank
     around = {name: value for name, value in os.environ.items() if name not in ours}
     around |= {"PYTHONUNBUFFERED": "1", PARENT: str(os.getpid())}
@@ -38,8 +48,15 @@ def run_logged(words: Sequence[str], log: str) -> int:
             if _signal:
                 return -_signal
             child = subprocess.Popen(
-                [sys.executable, *words], stdin=subprocess.DEVNULL, stdout=file, stderr=file, env=around, start_new_session=True
-            )  # in a session of its own, so that a terminal's Ctrl-C reaches it through us alone: a second one would stop it at once
+                [sys.executable, *words],
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=file,
+                env=around,
+                start_new_session=True,
+                # in a session of its own, so that a terminal's Ctrl-C reaches it through us
+                # alone: a second one would stop it at once
+            )
             _children.add(child)
         code = child.wait()
         _children.discard(child)
@@ -65,41 +82,66 @@ def _ranks():
     try:
         from mpi4py import MPI
     except (ImportError, RuntimeError) as error:
-        raise LaunchError(f"mpi4py finds no MPI library: {error}; pip install 'tinyrmc[mpi]'") from error
+        raise LaunchError(
+            f"mpi4py finds no MPI library: {error}; pip install 'tinyrmc[mpi]'"
+        ) from error
     from mpi4py.futures import MPIPoolExecutor
 
     if MPI.COMM_WORLD.Get_size() == 1:
-        require_alone("tinyrmc.sweep", "mpi4py's MPI is not that of the launcher; use its mpiexec")
-        raise LaunchError("mpi4py.futures needs ranks to hand the work to; mpiexec -n 5 python -m mpi4py.futures -m tinyrmc.sweep ...")
+        require_alone(
+            "tinyrmc.sweep", "mpi4py's MPI is not that of the launcher; use its mpiexec"
+        )
+        raise LaunchError(
+            "mpi4py.futures needs ranks to hand the work to; mpiexec -n 5 python -m "
+            "mpi4py.futures -m tinyrmc.sweep ..."
+        )
     executor = MPIPoolExecutor(initializer=listen)
     return executor, executor.num_workers
 
 
 class Places:
-    """Where commands run: `count` at a time. A context manager, which lets the ranks or threads go at its end.
+    """Where commands run: `count` at a time. A context manager, which lets the ranks or
+    threads go at its end.
 
     count: so many here; on ranks, as many as there are beside rank 0.
     """
 
     def __init__(self, count: int):
-        self.on_ranks = bool(re.search(r" -m ?mpi4py\.futures\b", " ".join(sys.orig_argv)))
+        self.on_ranks = bool(
+            re.search(r" -m ?mpi4py\.futures\b", " ".join(sys.orig_argv))
+        )
         if self.on_ranks:
             self.executor, self.count = _ranks()
         else:
-            require_alone("tinyrmc.sweep", "start it with mpiexec -n {size} python -m mpi4py.futures -m {program} ...")
+            require_alone(
+                "tinyrmc.sweep",
+                "start it with mpiexec -n {size} python -m mpi4py.futures -m "
+                "{program} ...",
+            )
             self.executor, self.count = ThreadPoolExecutor(count), count
 
     def launch(self, python: str = "python") -> str:
-        """What comes before the name of a module on a command line that starts it with these places."""
-        return f"mpiexec -n {self.count + 1} {python} -m mpi4py.futures -m" if self.on_ranks else f"{python} -m"
+        """What comes before the name of a module on a command line that starts it with
+        these places.
+        """
+        return (
+            f"mpiexec -n {self.count + 1} {python} -m mpi4py.futures -m"
+            if self.on_ranks
+            else f"{python} -m"
+        )
 
-    def run(self, number: int, words_of: Callable[[int, int], tuple[Sequence[str], str]]) -> Iterator[tuple[int, int]]:
-        """Run commands 0 .. number - 1, in this order; yields (which, exit code) as they end.
+    def run(
+        self, number: int, words_of: Callable[[int, int], tuple[Sequence[str], str]]
+    ) -> Iterator[tuple[int, int]]:
+        """Run commands 0 .. number - 1, in this order; yields (which, exit code) as
+        they end.
 
-        words_of(k, left) gives the words and the log of command k when it is about to start; left is how many turns the places
-        need for it and all that follow, if each place takes them in turn.
+        words_of(k, left) gives the words and the log of command k when it is about to
+        start; left is how many turns the places need for it and all that follow, if
+        each place takes them in turn.
 
-        After a signal no more are started, and those that run end in their own way; it is then to be found in `stopped`.
+        After a signal no more are started, and those that run end in their own way; it
+        is then to be found in `stopped`.
         """
         global _signal
         running, next_one, turns, _signal = {}, 0, -(-number // self.count), 0

@@ -1,16 +1,23 @@
-"""Ranks that train together: one process, or as many as `mpiexec` has started, on one machine or on several.
+"""Ranks that train together: one process, or as many as `mpiexec` has started, on one
+machine or on several.
 
     mpiexec -n 4 python -m mpi4py -m tinyrmc.train nth_farthest
 
-Every rank holds the whole network and takes every step. Of a batch each draws and differentiates its own pieces; one Allreduce adds up the
-flat gradients, and the same update follows everywhere. So there is no master, and nothing is sent but gradients and short messages.
+Every rank holds the whole network and takes every step. Of a batch each draws and
+differentiates its own pieces; one Allreduce adds up the flat gradients, and the same
+update follows everywhere. So there is no master, and nothing is sent but gradients and
+short messages.
 
-MPI recommends, but does not promise, that all ranks get the same sums, and each computes the gradient's norm with its own BLAS. So before
-training, and whenever a checkpoint is saved, it is checked that all have the same parameters to the last bit (`Trainer.require_agreement`).
+MPI recommends, but does not promise, that all ranks get the same sums, and each
+computes the gradient's norm with its own BLAS. So before training, and whenever a
+checkpoint is saved, it is checked that all have the same parameters to the last bit
+(`Trainer.require_agreement`).
 
-Whoever trains talks to `Ranks`, which is a single process, where all of this is nothing. `MpiRanks` is the same over MPI: NumPy buffers and
-JSON, never pickle. What an exception on one rank must not do is leave the others waiting for it. Hence the rule: what can fail on one rank
-alone is computed inside `each` or `together`, after which either all ranks go on or all stop.
+Whoever trains talks to `Ranks`, which is a single process, where all of this is
+nothing. `MpiRanks` is the same over MPI: NumPy buffers and JSON, never pickle. What an
+exception on one rank must not do is leave the others waiting for it. Hence the rule:
+what can fail on one rank alone is computed inside `each` or `together`, after which
+either all ranks go on or all stop.
 """
 
 from __future__ import annotations
@@ -29,7 +36,9 @@ from ..backend import namespace, to_device, to_host
 from ..errors import UserError
 from .workers import available_cores
 
-LAUNCHERS = {  # the variables in which each tells how many ranks it has started, and which one this is; PMIx tells only the latter
+# the variables in which each tells how many ranks it has started, and which one this
+# is; PMIx tells only the latter
+LAUNCHERS = {
     "PMI_SIZE": "PMI_RANK",  # MPICH, Intel MPI, Microsoft MPI
     "OMPI_COMM_WORLD_SIZE": "OMPI_COMM_WORLD_RANK",  # Open MPI
     "SLURM_STEP_NUM_TASKS": "SLURM_PROCID",  # srun
@@ -37,15 +46,20 @@ LAUNCHERS = {  # the variables in which each tells how many ranks it has started
 
 
 class LaunchError(UserError, RuntimeError):
-    """The program was started on several ranks in a way in which they cannot work together."""
+    """The program was started on several ranks in a way in which they cannot work
+    together.
+    """
 
 
 class Ranks:
-    """The ranks of a run; here a single process. Every method is called by all of them, in the same order.
+    """The ranks of a run; here a single process.
+
+    Every method is called by all of them, in the same order.
 
     rank, size: which one this is, and how many there are. Rank 0 writes and prints.
     local_rank: how many ranks before this one are on the same machine.
-    cores: how many cores each rank has, on the machine where they have fewest; what launchers let several ranks use is divided by them.
+    cores: how many cores each rank has, on the machine where they have fewest; what
+        launchers let several ranks use is divided by them.
     mpi: name and version of the MPI library, if there is one.
     """
 
@@ -55,15 +69,21 @@ class Ranks:
         self.cores = available_cores()
 
     def each(self, compute: Callable[[], object]) -> list:
-        """[compute() of each rank], in order of rank. What it returns must be what JSON can hold, and it must not talk to other ranks.
+        """[compute() of each rank], in order of rank.
 
-        If it raises an exception on some ranks, the first of them raises it here and all others leave with SystemExit: it is told once.
-        They leave with code 0, because some launchers end everybody at the first other one, which might be before it is told.
+        What it returns must be what JSON can hold, and it must not talk to other ranks.
+
+        If it raises an exception on some ranks, the first of them raises it here and
+        all others leave with SystemExit: it is told once. They leave with code 0,
+        because some launchers end everybody at the first other one, which might be
+        before it is told.
         """
         return [compute()]
 
     def together(self, compute: Callable[[], object]):
-        """compute() of this rank, whatever it returns, once those of all others have succeeded too; a failure is as in `each`."""
+        """compute() of this rank, whatever it returns, once those of all others have
+        succeeded too; a failure is as in `each`.
+        """
         kept = []
         self.each(lambda: kept.append(compute()))
         return kept[0]
@@ -73,13 +93,20 @@ class Ranks:
         return max(self.each(lambda: number))
 
     def sum(self, array) -> None:
-        """Add up the ranks' arrays, in place. Through the host (waits for the device) if they lie on a GPU."""
+        """Add up the ranks' arrays, in place.
+
+        Through the host (waits for the device) if they lie on a GPU.
+        """
 
     def merge(self, array: np.ndarray) -> None:
-        """Give every rank the whole of an array of which each has filled in a part of its own and left zero the others', in place."""
+        """Give every rank the whole of an array of which each has filled in a part of
+        its own and left zero the others', in place.
+        """
 
     def launch(self, python: str = "python") -> str:
-        """What comes before the name of a module on a command line that starts it on so many ranks."""
+        """What comes before the name of a module on a command line that starts it on so
+        many ranks.
+        """
         return f"{python} -m"
 
     def __enter__(self):
@@ -92,19 +119,33 @@ class Ranks:
 class MpiRanks(Ranks):
     """All ranks of MPI's world. `mpi` is the module mpi4py.MPI.
 
-    As a context manager it lets only rank 0 print, and ends MPI if all ranks leave alike. A rank that leaves alone, with an exception the
-    others know nothing of, does not wait for them: it tells why and `python -m mpi4py` then ends them all.
+    As a context manager it lets only rank 0 print, and ends MPI if all ranks leave
+    alike. A rank that leaves alone, with an exception the others know nothing of, does
+    not wait for them: it tells why and `python -m mpi4py` then ends them all.
     """
 
     def __init__(self, mpi):
-        self._mpi, self._comm, self._failed_alike, self._open = mpi, mpi.COMM_WORLD, False, contextlib.ExitStack()
+        self._mpi, self._comm, self._failed_alike, self._open = (
+            mpi,
+            mpi.COMM_WORLD,
+            False,
+            contextlib.ExitStack(),
+        )
         self.rank, self.size = self._comm.Get_rank(), self._comm.Get_size()
         name, version = mpi.get_vendor()
         self.mpi = f"{name} {'.'.join(map(str, version))}"
-        cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else [*range(available_cores())]
+        cores = (
+            sorted(os.sched_getaffinity(0))
+            if hasattr(os, "sched_getaffinity")
+            else [*range(available_cores())]
+        )
         places = self.each(lambda: [mpi.Get_processor_name(), cores])
-        self.cores = max(1, min(len(place[1]) // places.count(place) for place in places))
-        self.local_rank = [machine for machine, _ in places[: self.rank]].count(places[self.rank][0])
+        self.cores = max(
+            1, min(len(place[1]) // places.count(place) for place in places)
+        )
+        self.local_rank = [machine for machine, _ in places[: self.rank]].count(
+            places[self.rank][0]
+        )
 
     def each(self, compute):
         failure = None
@@ -120,7 +161,9 @@ class MpiRanks(Ranks):
                 raise SystemExit(0)
             if len(failed) < self.size:
                 if isinstance(failure, SystemExit):
-                    failure = LaunchError(f"the program called sys.exit({failure.code!r})")
+                    failure = LaunchError(
+                        f"the program called sys.exit({failure.code!r})"
+                    )
                 failure.add_note(f"(on rank {self.rank} of {self.size})")
             raise failure
         return [reply["value"] for reply in replies]
@@ -131,7 +174,9 @@ class MpiRanks(Ranks):
         rows = np.zeros((self.size, lengths.max()), np.uint8)
         rows[self.rank, : len(message)] = np.frombuffer(message, np.uint8)
         self._comm.Allgather(self._mpi.IN_PLACE, rows)
-        return [row[:length].tobytes() for row, length in zip(rows, lengths, strict=True)]
+        return [
+            row[:length].tobytes() for row, length in zip(rows, lengths, strict=True)
+        ]
 
     def sum(self, array):
         host = to_host(array)  # on NumPy the array itself
@@ -140,59 +185,97 @@ class MpiRanks(Ranks):
             array[...] = to_device(host, namespace(array))
 
     def merge(self, array):
-        self._comm.Allreduce(self._mpi.IN_PLACE, array.reshape(-1).view(np.uint8))  # where one has a byte all others have zero
+        self._comm.Allreduce(
+            self._mpi.IN_PLACE, array.reshape(-1).view(np.uint8)
+        )  # where one has a byte all others have zero
 
     def launch(self, python="python"):
         return f"mpiexec -n {self.size} {python} -m mpi4py -m"
 
     def __enter__(self):
         if self.rank > 0:
-            self._open.enter_context(contextlib.redirect_stdout(self._open.enter_context(open(os.devnull, "w"))))
+            self._open.enter_context(
+                contextlib.redirect_stdout(
+                    self._open.enter_context(open(os.devnull, "w"))
+                )
+            )
         return self
 
     def __exit__(self, kind, error, traceback):
         self._open.close()
         if error is None or self._failed_alike:
             self._mpi.Finalize()  # waits for all
-        elif isinstance(error, SystemExit) and not error.code:  # mpi4py would wait, in vain
-            raise LaunchError(f"rank {self.rank} of {self.size} called sys.exit({error.code!r})") from error
+        elif (
+            isinstance(error, SystemExit) and not error.code
+        ):  # mpi4py would wait, in vain
+            raise LaunchError(
+                f"rank {self.rank} of {self.size} called sys.exit({error.code!r})"
+            ) from error
 
 
 def launched() -> Ranks:
-    """The ranks that mpiexec or srun has started this program on; without them a single one, and mpi4py is not imported.
+    """The ranks that mpiexec or srun has started this program on; without them a single
+    one, and mpi4py is not imported.
 
-    LaunchError if there is no MPI library, and if one of LAUNCHERS has started ranks that do not know of each other: they would train the
-    same network once each. They know through `-m mpi4py`, which also ends all ranks when one fails, and only if its MPI is the launcher's.
+    LaunchError if there is no MPI library, and if one of LAUNCHERS has started ranks
+    that do not know of each other: they would train the same network once each. They
+    know through `-m mpi4py`, which also ends all ranks when one fails, and only if its
+    MPI is the launcher's.
     """
     mpi = None
     if re.search(r" -m ?mpi4py(\.run)?\b", " ".join(sys.orig_argv)):
         try:
             from mpi4py import MPI
         except (ImportError, RuntimeError) as error:
-            raise LaunchError(f"mpi4py finds no MPI library: {error}; pip install 'tinyrmc[mpi]'") from error
+            raise LaunchError(
+                f"mpi4py finds no MPI library: {error}; pip install 'tinyrmc[mpi]'"
+            ) from error
         if MPI.COMM_WORLD.Get_size() > 1:
             return MpiRanks(MPI)
         mpi = MPI.get_vendor()[0]
         MPI.Finalize()
     size = _started()
     if size > 1 and mpi:
-        raise LaunchError(f"{size} ranks that do not know each other: mpi4py uses {mpi}, and something else started them; use its mpiexec")
+        raise LaunchError(
+            f"{size} ranks that do not know each other: mpi4py uses {mpi}, and "
+            "something else started them; use its mpiexec"
+        )
     if size > 1:
-        first = "" if importlib.util.find_spec("mpi4py") else "pip install 'tinyrmc[mpi]', then "
-        raise LaunchError(f"{size} ranks that do not know each other; {first}mpiexec -n {size} python -m mpi4py -m tinyrmc.train ...")
+        first = (
+            ""
+            if importlib.util.find_spec("mpi4py")
+            else "pip install 'tinyrmc[mpi]', then "
+        )
+        raise LaunchError(
+            f"{size} ranks that do not know each other; {first}mpiexec -n {size} "
+            "python -m mpi4py -m tinyrmc.train ..."
+        )
     return Ranks()
 
 
-def require_alone(program: str, remedy: str = "start {program} without mpiexec or srun") -> None:
-    """LaunchError if one of LAUNCHERS has started several ranks of a program that has work for one."""
+def require_alone(
+    program: str, remedy: str = "start {program} without mpiexec or srun"
+) -> None:
+    """LaunchError if one of LAUNCHERS has started several ranks of a program that has
+    work for one.
+    """
     size = _started()
     if size > 1:
-        raise LaunchError(f"{size} ranks would all do the same; {remedy.format(program=program, size=size)}")
+        raise LaunchError(
+            f"{size} ranks would all do the same; "
+            f"{remedy.format(program=program, size=size)}"
+        )
 
 
 def _started():
-    """How many ranks a launcher says it has started. If there are several, all but the first leave: it says why."""
-    size, rank = (max(int(os.environ.get(name, 0)) for name in names) for names in (LAUNCHERS.keys(), LAUNCHERS.values()))
+    """How many ranks a launcher says it has started.
+
+    If there are several, all but the first leave: it says why.
+    """
+    size, rank = (
+        max(int(os.environ.get(name, 0)) for name in names)
+        for names in (LAUNCHERS.keys(), LAUNCHERS.values())
+    )
     if size > 1 and rank > 0:
         raise SystemExit(0)
     return size

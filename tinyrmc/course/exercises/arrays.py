@@ -10,28 +10,35 @@ from .exercise import exercise
 @exercise(
     cases=lambda rng: [
         (rng.normal(size=(3, 5)),),
-        (rng.normal(size=(4, 4)),),  # square: means that have lost their axis fit, the wrong way round
+        (
+            rng.normal(size=(4, 4)),
+        ),  # square: means that have lost their axis fit, the wrong way round
         (rng.normal(size=(2, 3, 4)),),
         (rng.normal(size=(3, 3, 3)),),
         (rng.normal(size=(5, 1)),),
         (1e4 + rng.normal(size=(2, 2, 6)),),
     ],
     hints=[
-        "The units of a slot lie along the last axis, axis=-1, however many axes stand before it.",
-        "The means should have the shape (..., N, 1), so that each is stretched along its own slot: keepdims=True.",
+        "The units of a slot lie along the last axis, axis=-1, however many axes "
+        "stand before it.",
+        "The means should have the shape (..., N, 1), so that each is stretched "
+        "along its own slot: keepdims=True.",
     ],
     mistakes={
-        "the axis of the means is gone, so that broadcasting lays them along the columns (keepdims=True keeps it)": lambda M: (
-            M - M.mean(axis=-1)
+        "the axis of the means is gone, so that broadcasting lays them along the "
+        "columns (keepdims=True keeps it)": lambda M: M - M.mean(axis=-1),
+        "the mean is taken over the slots, unit by unit, not within each slot": lambda M: (
+            M - M.mean(axis=-2, keepdims=True)
         ),
-        "the mean is taken over the slots, unit by unit, not within each slot": lambda M: M - M.mean(axis=-2, keepdims=True),
-        "the axis is counted from the front: axis=0 are the slots of a single memory, but the examples of a batch": lambda M: (
+        "the axis is counted from the front: axis=0 are the slots of a single "
+        "memory, but the examples of a batch": lambda M: (
             M - M.mean(axis=0, keepdims=True)
         ),
-        "the axis is counted from the front: axis=1 are the units of a single memory, but the slots of a batch": lambda M: (
-            M - M.mean(axis=1, keepdims=True)
+        "the axis is counted from the front: axis=1 are the units of a single "
+        "memory, but the slots of a batch": lambda M: M - M.mean(axis=1, keepdims=True),
+        "all slots of an example share one mean": lambda M: (
+            M - M.mean(axis=(-2, -1), keepdims=True)
         ),
-        "all slots of an example share one mean": lambda M: M - M.mean(axis=(-2, -1), keepdims=True),
         "a single mean is taken of the whole array": lambda M: M - M.mean(),
     },
 )
@@ -54,16 +61,23 @@ def _differences(M):
         (np.ones((2, 3)) * 100 * rng.normal(size=3),),  # the same slot twice
     ],
     hints=[
-        "Give the memory one more axis in two ways, and let broadcasting pair every slot with every other.",
-        "The differences have the shape (..., N, N, F): M[..., :, None, :] holds the one slot, M[..., None, :, :] the other.",
+        "Give the memory one more axis in two ways, and let broadcasting pair every "
+        "slot with every other.",
+        "The differences have the shape (..., N, N, F): M[..., :, None, :] holds the "
+        "one slot, M[..., None, :, :] the other.",
     ],
     mistakes={
-        "the root has been taken: these are the distances, not their squares": lambda M: np.sqrt((_differences(M) ** 2).sum(axis=-1)),
-        "the differences are added up before they are squared": lambda M: _differences(M).sum(axis=-1) ** 2,
-        "the sum runs over the slots, not over the units": lambda M: (_differences(M) ** 2).sum(axis=-2),
-        "the new axes are counted from the front, so that with a batch examples are paired, not slots": lambda M: (
-            (M[:, None] - M[None]) ** 2
-        ).sum(axis=-1),
+        "the root has been taken: these are the distances, not their squares": lambda M: (
+            np.sqrt((_differences(M) ** 2).sum(axis=-1))
+        ),
+        "the differences are added up before they are squared": lambda M: (
+            _differences(M).sum(axis=-1) ** 2
+        ),
+        "the sum runs over the slots, not over the units": lambda M: (
+            _differences(M) ** 2
+        ).sum(axis=-2),
+        "the new axes are counted from the front, so that with a batch examples are "
+        "paired, not slots": lambda M: ((M[:, None] - M[None]) ** 2).sum(axis=-1),
     },
 )
 def squared_distances(M):
@@ -76,25 +90,41 @@ def _memories_and_projections(rng):
     def case(B, N, F, H, K):
         return rng.normal(size=(B, N, F)), rng.normal(size=(H, F, K))
 
-    return [case(2, 3, 4, 5, 6), case(3, 3, 3, 3, 3), case(1, 4, 2, 3, 2), case(2, 5, 4, 2, 4), case(4, 1, 6, 1, 2)]
+    return [
+        case(2, 3, 4, 5, 6),
+        case(3, 3, 3, 3, 3),
+        case(1, 4, 2, 3, 2),
+        case(2, 5, 4, 2, 4),
+        case(4, 1, 6, 1, 2),
+    ]
 
 
 @exercise(
     cases=_memories_and_projections,
     hints=[
-        "@ multiplies the last two axes, and broadcasts those before. Before them M has (B,) and W has (H,); the result wants (B, H).",
-        "If M had the shape (B, 1, N, F), its leading axes (B, 1) and those of W, (H,), would make (B, H).",
+        "@ multiplies the last two axes, and broadcasts those before. Before them M "
+        "has (B,) and W has (H,); the result wants (B, H).",
+        "If M had the shape (B, 1, N, F), its leading axes (B, 1) and those of W, "
+        "(H,), would make (B, H).",
         "M[:, None] has that shape.",
     ],
     mistakes={
-        "M has no axis for the heads, so that example b meets head b alone": lambda M, W: M @ W,
+        "M has no axis for the heads, so that example b meets head b alone": lambda M, W: (
+            M @ W
+        ),
         "the heads stand before the examples": lambda M, W: M[None] @ W[:, None],
-        "the slots stand before the heads": lambda M, W: np.swapaxes(M[:, None] @ W, 1, 2),
-        "the projections are transposed": lambda M, W: M[:, None] @ np.swapaxes(W, -1, -2),
+        "the slots stand before the heads": lambda M, W: np.swapaxes(
+            M[:, None] @ W, 1, 2
+        ),
+        "the projections are transposed": lambda M, W: (
+            M[:, None] @ np.swapaxes(W, -1, -2)
+        ),
     },
 )
 def project(M, W):
-    """Every slot of every example by the matrix of every head: M (B, N, F), W (H, F, K) -> (B, H, N, K)."""
+    """Every slot of every example by the matrix of every head: M (B, N, F), W (H, F, K)
+    -> (B, H, N, K).
+    """
     return M[:, None] @ W
 
 
@@ -102,27 +132,44 @@ def _wide_slots(rng):
     def case(B, N, H, V):
         return rng.normal(size=(B, N, H * V)), H
 
-    return [case(2, 3, 4, 5), case(3, 3, 3, 3), case(1, 4, 2, 2), case(2, 5, 1, 3), case(2, 1, 3, 2), case(2, 4, 3, 1)]
+    return [
+        case(2, 3, 4, 5),
+        case(3, 3, 3, 3),
+        case(1, 4, 2, 2),
+        case(2, 5, 1, 3),
+        case(2, 1, 3, 2),
+        case(2, 4, 3, 1),
+    ]
 
 
 @exercise(
     cases=_wide_slots,
     hints=[
         "Two steps: cut the last axis into two, then exchange two axes.",
-        "x.reshape(B, N, H, V) cuts; np.swapaxes or .transpose exchanges slots and heads.",
+        "x.reshape(B, N, H, V) cuts; np.swapaxes or .transpose exchanges slots and "
+        "heads.",
     ],
     mistakes={
-        "the array is reshaped to (B, H, N, V) at once, which deals pieces of slots out to wrong heads": lambda x, H: x.reshape(
-            len(x), H, x.shape[1], -1
+        "the array is reshaped to (B, H, N, V) at once, which deals pieces of slots "
+        "out to wrong heads": lambda x, H: x.reshape(len(x), H, x.shape[1], -1),
+        "each head gets every H-th unit, not a block of neighbours": lambda x, H: (
+            x.reshape(*x.shape[:2], -1, H).transpose(0, 3, 1, 2)
         ),
-        "each head gets every H-th unit, not a block of neighbours": lambda x, H: x.reshape(*x.shape[:2], -1, H).transpose(0, 3, 1, 2),
-        "the heads stand before the examples": lambda x, H: x.reshape(*x.shape[:2], H, -1).transpose(2, 0, 1, 3),
-        "the heads still stand behind the slots": lambda x, H: x.reshape(*x.shape[:2], H, -1),
-        "slots and units have changed places": lambda x, H: x.reshape(*x.shape[:2], H, -1).transpose(0, 2, 3, 1),
+        "the heads stand before the examples": lambda x, H: x.reshape(
+            *x.shape[:2], H, -1
+        ).transpose(2, 0, 1, 3),
+        "the heads still stand behind the slots": lambda x, H: x.reshape(
+            *x.shape[:2], H, -1
+        ),
+        "slots and units have changed places": lambda x, H: x.reshape(
+            *x.shape[:2], H, -1
+        ).transpose(0, 2, 3, 1),
     },
 )
 def split_heads(x, H):
-    """Heads that lie side by side in the last axis get an axis of their own: x (B, N, H * V) -> (B, H, N, V)."""
+    """Heads that lie side by side in the last axis get an axis of their own: x (B, N, H
+    * V) -> (B, H, N, V).
+    """
     B, N, _ = x.shape
     return x.reshape(B, N, H, -1).swapaxes(1, 2)
 
@@ -131,24 +178,32 @@ def split_heads(x, H):
     cases=lambda rng: [
         (np.array([2, 0, 1]), 3),
         (rng.integers(4, size=(2, 5)), 4),
-        (np.array([0, 0, 0]), 6),  # the labels that occur do not tell how many there could be
+        (
+            np.array([0, 0, 0]),
+            6,
+        ),  # the labels that occur do not tell how many there could be
         (np.array(3), 4),
         (np.array([], dtype=int), 2),
     ],
     hints=[
-        "The rows of the identity matrix, np.eye(size), are all the one-hot vectors there are.",
-        "An array of integers as an index picks rows, and gives the result the shape of the integers, followed by that of a row.",
+        "The rows of the identity matrix, np.eye(size), are all the one-hot vectors "
+        "there are.",
+        "An array of integers as an index picks rows, and gives the result the shape "
+        "of the integers, followed by that of a row.",
     ],
     mistakes={
-        "the labels are taken to count from 1": lambda labels, size: np.eye(size)[labels - 1],
-        "the result is as wide as the largest label needs, not as wide as it was asked to be": lambda labels, size: np.eye(
-            labels.max(initial=0) + 1
-        )[labels],
-        "the labels run along the last axis, and their vectors stand in columns": lambda labels, size: np.moveaxis(
-            np.eye(size)[labels], -1, 0
+        "the labels are taken to count from 1": lambda labels, size: np.eye(size)[
+            labels - 1
+        ],
+        "the result is as wide as the largest label needs, not as wide as it was "
+        "asked to be": lambda labels, size: np.eye(labels.max(initial=0) + 1)[labels],
+        "the labels run along the last axis, and their vectors stand in columns": lambda labels, size: (
+            np.moveaxis(np.eye(size)[labels], -1, 0)
         ),
     },
 )
 def one_hot(labels, size):
-    """A 1 at the place of each label, 0 elsewhere: integers (...,) from 0 to size - 1 -> (..., size)."""
+    """A 1 at the place of each label, 0 elsewhere: integers (...,) from 0 to size - 1
+    -> (..., size).
+    """
     return np.eye(size)[labels]

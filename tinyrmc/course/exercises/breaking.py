@@ -21,23 +21,36 @@ def softmax(x, axis=-1):
 
 
 def _still_there(bugs: dict[str, str], function) -> dict:
-    """The mistakes {what remains: function with these bugs} for every choice of some of the `bugs`, {flag of `function`: in words}."""
+    """The mistakes {what remains: function with these bugs} for every choice of some of
+    the `bugs`, {flag of `function`: in words}.
+    """
 
     def with_bugs(chosen):
         return lambda *arguments: function(*arguments, **dict.fromkeys(chosen, True))
 
-    choices = itertools.chain.from_iterable(itertools.combinations(bugs, count) for count in range(1, len(bugs) + 1))
-    return {", and ".join(bugs[name] for name in chosen): with_bugs(chosen) for chosen in choices}
+    choices = itertools.chain.from_iterable(
+        itertools.combinations(bugs, count) for count in range(1, len(bugs) + 1)
+    )
+    return {
+        ", and ".join(bugs[name] for name in chosen): with_bugs(chosen)
+        for chosen in choices
+    }
 
 
-# --- the loss -----------------------------------------------------------------------------------------------------------------------------
+# --- the loss -------------------------------------------------------------------------
 
 
 def _scored(rng):
     def case(B, C, scale=1.0):
         return scale * rng.normal(size=(B, C)), rng.integers(C, size=B)
 
-    return [case(3, 5), case(4, 4), case(1, 2), case(6, 8, scale=10.0), case(5, 3, scale=1e3)]
+    return [
+        case(3, 5),
+        case(4, 4),
+        case(1, 2),
+        case(6, 8, scale=10.0),
+        case(5, 3, scale=1e3),
+    ]
 
 
 def _at_targets(x, targets):
@@ -51,53 +64,83 @@ def _naive_softmax(x):
 @exercise(
     cases=_scored,
     hints=[
-        "Count the exponentials between the logits and the loss: how often is there a softmax?",
-        "-log softmax(x)_k = log(sum_j exp(x_j)) - x_k. With x = the logits, not their softmax.",
+        "Count the exponentials between the logits and the loss: how often is there "
+        "a softmax?",
+        "-log softmax(x)_k = log(sum_j exp(x_j)) - x_k. With x = the logits, not "
+        "their softmax.",
         "With logits of 1000 exp overflows: subtract the largest of each row first.",
     ],
     mistakes={
-        "the softmax is still taken twice": lambda logits, targets: cross_entropy(softmax(logits), targets),
+        "the softmax is still taken twice": lambda logits, targets: cross_entropy(
+            softmax(logits), targets
+        ),
         "exp overflows, or a probability of 0 has the logarithm -inf": lambda logits, targets: (
             -np.log(_at_targets(_naive_softmax(logits), targets)).mean()
         ),
-        "the softmax is still taken twice, and exp overflows": lambda logits, targets: cross_entropy(_naive_softmax(logits), targets),
-        "the largest logit is subtracted in the sum of exponentials, but not from the right class's logit": lambda logits, targets: (
+        "the softmax is still taken twice, and exp overflows": lambda logits, targets: (
+            cross_entropy(_naive_softmax(logits), targets)
+        ),
+        "the largest logit is subtracted in the sum of exponentials, but not from "
+        "the right class's logit": lambda logits, targets: (
             cross_entropy(logits, targets) - logits.max(axis=-1).mean()
         ),
-        "the largest of all rows is subtracted: in the others all exponentials may vanish": lambda logits, targets: (
-            np.log(np.exp(logits - logits.max()).sum(axis=-1)) - _at_targets(logits - logits.max(), targets)
+        "the largest of all rows is subtracted: in the others all exponentials may "
+        "vanish": lambda logits, targets: (
+            np.log(np.exp(logits - logits.max()).sum(axis=-1))
+            - _at_targets(logits - logits.max(), targets)
         ).mean(),
-        "the losses of the examples are added up, not averaged": lambda logits, targets: cross_entropy(logits, targets) * len(targets),
-        "the sign is wrong: it grows with the probability of the right class": lambda logits, targets: -cross_entropy(logits, targets),
+        "the losses of the examples are added up, not averaged": lambda logits, targets: (
+            cross_entropy(logits, targets) * len(targets)
+        ),
+        "the sign is wrong: it grows with the probability of the right class": lambda logits, targets: (
+            -cross_entropy(logits, targets)
+        ),
     },
 )
 def cross_entropy(logits, targets):
-    """The mean over the examples of -log softmax(logits)[target]. logits (B, C) of any size, targets (B,) integers -> a number."""
+    """The mean over the examples of -log softmax(logits)[target]. logits (B, C) of any
+    size, targets (B,) integers -> a number.
+    """
     shifted = logits - logits.max(axis=-1, keepdims=True)
-    return np.mean(np.log(np.exp(shifted).sum(axis=-1)) - shifted[np.arange(len(targets)), targets])
+    return np.mean(
+        np.log(np.exp(shifted).sum(axis=-1)) - shifted[np.arange(len(targets)), targets]
+    )
 
 
-# --- attention ----------------------------------------------------------------------------------------------------------------------------
+# --- attention ------------------------------------------------------------------------
 
 
 def _attending(rng):
     def case(N, F, K, V):
-        return rng.normal(size=(N, F)), rng.normal(size=F), *(rng.normal(size=(F, width)) / np.sqrt(F) for width in (K, K, V))
+        return (
+            rng.normal(size=(N, F)),
+            rng.normal(size=F),
+            *(rng.normal(size=(F, width)) / np.sqrt(F) for width in (K, K, V)),
+        )
 
     return [case(3, 4, 9, 2), case(4, 4, 4, 4), case(2, 6, 3, 6), case(1, 5, 2, 3)]
 
 
-def _attend(M, x, W_q, W_k, W_v, upside_down=False, over_queries=False, deaf=False, width=None):
+def _attend(
+    M, x, W_q, W_k, W_v, upside_down=False, over_queries=False, deaf=False, width=None
+):
     Z = np.concatenate([M, x[None]])
-    scores = M @ W_q @ ((M if deaf else Z) @ W_k).T / math.sqrt(width or W_k.shape[-1]) ** (-1 if upside_down else 1)
+    scores = (
+        M
+        @ W_q
+        @ ((M if deaf else Z) @ W_k).T
+        / math.sqrt(width or W_k.shape[-1]) ** (-1 if upside_down else 1)
+    )
     return softmax(scores, axis=0 if over_queries else 1) @ ((M if deaf else Z) @ W_v)
 
 
 @exercise(
     cases=_attending,
     hints=[
-        "There are three bugs. Run it on one slot, and ask of each line what it should be.",
-        "Print the weights: what is the sum of each row? Then change x: does anything move? Then make the keys wider.",
+        "There are three bugs. Run it on one slot, and ask of each line what it "
+        "should be.",
+        "Print the weights: what is the sum of each row? Then change x: does "
+        "anything move? Then make the keys wider.",
         "a / d ** -0.5 is a * d ** 0.5.",
     ],
     mistakes=_still_there(
@@ -116,35 +159,54 @@ def _attend(M, x, W_q, W_k, W_v, upside_down=False, over_queries=False, deaf=Fal
     },
 )
 def attend(M, x, W_q, W_k, W_v):
-    """Equation 2 with one head: M (N, F), x (F,), W_q and W_k (F, K), W_v (F, V) -> (N, V)."""
+    """Equation 2 with one head: M (N, F), x (F,), W_q and W_k (F, K), W_v (F, V) -> (N,
+    V).
+    """
     Z = np.concatenate([M, x[None]])  # (N + 1, F)
     scores = M @ W_q @ (Z @ W_k).T / math.sqrt(W_k.shape[-1])  # (N, N + 1)
     return softmax(scores, axis=1) @ (Z @ W_v)
 
 
-# --- g_psi --------------------------------------------------------------------------------------------------------------------------------
+# --- g_psi ----------------------------------------------------------------------------
 
 
 def _processed(rng):
     def case(N, F, layers, scale=1.0):
-        weights = [(rng.normal(size=(F, F)) / np.sqrt(F), rng.normal(size=F)) for _ in range(layers)]
-        return scale * rng.normal(size=(N, F)), weights, rng.normal(size=F), rng.normal(size=F)
+        weights = [
+            (rng.normal(size=(F, F)) / np.sqrt(F), rng.normal(size=F))
+            for _ in range(layers)
+        ]
+        return (
+            scale * rng.normal(size=(N, F)),
+            weights,
+            rng.normal(size=F),
+            rng.normal(size=F),
+        )
 
     return [case(3, 4, 2), case(4, 4, 3), case(2, 8, 2, scale=30.0), case(1, 6, 2)]
 
 
 def _normalised(x, gain, offset, axis=-1, inside=0.0, outside=0.0):
     d = x - x.mean(axis=axis, keepdims=True)
-    return gain * d / (np.sqrt((d * d).mean(axis=axis, keepdims=True) + inside) + outside) + offset
+    return (
+        gain * d / (np.sqrt((d * d).mean(axis=axis, keepdims=True) + inside) + outside)
+        + offset
+    )
 
 
 def _mlp(z, layers, relu=True):
-    return equations.mlp(np, z, layers) if relu else functools.reduce(lambda y, layer: y @ layer[0] + layer[1], layers, z)
+    return (
+        equations.mlp(np, z, layers)
+        if relu
+        else functools.reduce(lambda y, layer: y @ layer[0] + layer[1], layers, z)
+    )
 
 
 def _process(z, layers, gain, offset, shared=False, rectified=False, joint=False):
     y = z
-    for number, (weight, bias) in enumerate(layers[:1] * len(layers) if shared else layers):
+    for number, (weight, bias) in enumerate(
+        layers[:1] * len(layers) if shared else layers
+    ):
         y = y @ weight + bias
         if rectified or number < len(layers) - 1:
             y = np.maximum(y, 0)
@@ -157,8 +219,10 @@ def _process(z, layers, gain, offset, shared=False, rectified=False, joint=False
     cases=_processed,
     hints=[
         "There are three bugs: two in the loop, one after it.",
-        "Which of `layers` does the loop use? What can a ReLU after the last layer never put out? Over what is the mean taken?",
-        "for number, (weight, bias) in enumerate(layers); axis=-1, keepdims=True in both means.",
+        "Which of `layers` does the loop use? What can a ReLU after the last layer "
+        "never put out? Over what is the mean taken?",
+        "for number, (weight, bias) in enumerate(layers); axis=-1, keepdims=True in "
+        "both means.",
     ],
     mistakes=_still_there(
         {
@@ -169,21 +233,26 @@ def _process(z, layers, gain, offset, shared=False, rectified=False, joint=False
         _process,
     )
     | {
-        "z is not added to the MLP's result": lambda z, layers, gain, offset: _normalised(_mlp(z, layers), gain, offset, inside=1e-5),
+        "z is not added to the MLP's result": lambda z, layers, gain, offset: (
+            _normalised(_mlp(z, layers), gain, offset, inside=1e-5)
+        ),
         "there is no ReLU between the layers either": lambda z, layers, gain, offset: (
             _normalised(_mlp(z, layers, relu=False) + z, gain, offset, inside=1e-5)
         ),
         "each unit is normalised over the slots, not each slot over its units": lambda z, layers, gain, offset: (
             _normalised(_mlp(z, layers) + z, gain, offset, axis=0, inside=1e-5)
         ),
-        "epsilon is left out": lambda z, layers, gain, offset: _normalised(_mlp(z, layers) + z, gain, offset),
+        "epsilon is left out": lambda z, layers, gain, offset: _normalised(
+            _mlp(z, layers) + z, gain, offset
+        ),
         "epsilon is added to the root of the variance, not to the variance": lambda z, layers, gain, offset: (
             _normalised(_mlp(z, layers) + z, gain, offset, outside=1e-5)
         ),
     },
 )
 def process(z, layers, gain, offset):
-    """g_psi of equation 7, layer_norm(MLP(z) + z): z (N, F), layers [(weight (F, F), bias (F,)), ...], gain, offset (F,) -> (N, F).
+    """g_psi of equation 7, layer_norm(MLP(z) + z): z (N, F), layers [(weight (F, F),
+    bias (F,)), ...], gain, offset (F,) -> (N, F).
 
     A ReLU between each two layers; epsilon, which is added to the variance, is 1e-5.
     """
@@ -196,7 +265,7 @@ def process(z, layers, gain, offset):
     return gain * d / np.sqrt((d * d).mean(axis=-1, keepdims=True) + 1e-5) + offset
 
 
-# --- through time -------------------------------------------------------------------------------------------------------------------------
+# --- through time ---------------------------------------------------------------------
 
 
 def _keeps_a_half(x, m):
@@ -221,10 +290,15 @@ def _has_no_memory(x, m):
 
 def _sequences(rng):
     steps = (_keeps_a_half, _squashes, _writes_by_a_gate, _forgets_all, _has_no_memory)
-    return [(step, rng.normal(size=(T, 3)), rng.normal(size=3)) for step, T in zip(steps, (4, 5, 3, 2, 3), strict=True)]
+    return [
+        (step, rng.normal(size=(T, 3)), rng.normal(size=3))
+        for step, T in zip(steps, (4, 5, 3, 2, 3), strict=True)
+    ]
 
 
-def _influence(step, inputs, memory, detached=False, squared=False, measure=np.linalg.norm):
+def _influence(
+    step, inputs, memory, detached=False, squared=False, measure=np.linalg.norm
+):
     with Tape() as tape:
         xs = [tape.watch(x) for x in inputs]
         for x in xs:
@@ -238,25 +312,40 @@ def _influence(step, inputs, memory, detached=False, squared=False, measure=np.l
 @exercise(
     cases=_sequences,
     hints=[
-        "Which line takes the memory off the tape? Nothing behind it can be reached by a gradient.",
-        "`.data` is a plain array, which the tape does not know. Keep the Tensor that `step` returns.",
+        "Which line takes the memory off the tape? Nothing behind it can be reached "
+        "by a gradient.",
+        "`.data` is a plain array, which the tape does not know. Keep the Tensor "
+        "that `step` returns.",
     ],
     mistakes={
-        "the memory is still cut from the tape after each step": lambda *case: _influence(*case, detached=True),
-        "the memory is not handed on: every step begins with the first one": lambda step, inputs, memory: _influence(
-            lambda x, _: step(x, memory), inputs, memory
+        "the memory is still cut from the tape after each step": lambda *case: (
+            _influence(*case, detached=True)
         ),
-        "the sum of the squares is differentiated, not the sum": lambda *case: _influence(*case, squared=True),
-        "absolute values are added up, in place of the norm": lambda *case: _influence(*case, measure=lambda g: abs(g).sum()),
-        "the gradient's entries are added up as they are, in place of its norm": lambda *case: _influence(*case, measure=np.sum),
-        "the largest entry is taken, in place of the norm": lambda *case: _influence(*case, measure=lambda g: abs(g).max()),
-        "the root is missing: that is the square of the norm": lambda *case: _influence(*case, measure=lambda g: (g * g).sum()),
+        "the memory is not handed on: every step begins with the first one": lambda step, inputs, memory: (
+            _influence(lambda x, _: step(x, memory), inputs, memory)
+        ),
+        "the sum of the squares is differentiated, not the sum": lambda *case: (
+            _influence(*case, squared=True)
+        ),
+        "absolute values are added up, in place of the norm": lambda *case: _influence(
+            *case, measure=lambda g: abs(g).sum()
+        ),
+        "the gradient's entries are added up as they are, in place of its norm": lambda *case: (
+            _influence(*case, measure=np.sum)
+        ),
+        "the largest entry is taken, in place of the norm": lambda *case: _influence(
+            *case, measure=lambda g: abs(g).max()
+        ),
+        "the root is missing: that is the square of the norm": lambda *case: _influence(
+            *case, measure=lambda g: (g * g).sum()
+        ),
     },
 )
 def influence(step, inputs, memory):
     """How far each input reaches: the norm of d sum(last memory) / d x_t for every t.
 
-    step(x, memory) -> memory, on Tensors; inputs (T, F), memory (F,) -> (T,), zero for an input that has no influence.
+    step(x, memory) -> memory, on Tensors; inputs (T, F), memory (F,) -> (T,), zero for
+    an input that has no influence.
     """
     with Tape() as tape:
         xs = [tape.watch(x) for x in inputs]

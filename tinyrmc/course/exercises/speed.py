@@ -1,4 +1,7 @@
-"""Chapter 15: going fast. Batches in pieces, derivatives worked out by hand, sums that threads take together."""
+"""Chapter 15: going fast.
+
+Batches in pieces, derivatives worked out by hand, sums that threads take together.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +14,14 @@ from .exercise import exercise
 
 @functools.cache
 def _at_most(size):
-    """Squared errors of the predictor x . (1, -2), and their gradient by its two weights, for at most `size` examples at once."""
+    """Squared errors of the predictor x .
 
-    def differentiate(examples):  # (b, 3), rows of x and target; no target where that is NaN
+    (1, -2), and their gradient by its two weights, for at most `size` examples at once.
+    """
+
+    def differentiate(
+        examples,
+    ):  # (b, 3), rows of x and target; no target where that is NaN
         if len(examples) > size:
             raise ValueError(f"{len(examples)} examples at once; only {size} find room")
         known = examples[~np.isnan(examples[:, 2])]
@@ -26,7 +34,10 @@ def _at_most(size):
 def _pieces(differentiate, examples, size, stop=None):
     """The three results of all pieces, each stacked."""
     starts = range(0, len(examples) if stop is None else stop, size)
-    return map(np.array, zip(*[differentiate(examples[k : k + size]) for k in starts], strict=True))
+    return map(
+        np.array,
+        zip(*[differentiate(examples[k : k + size]) for k in starts], strict=True),
+    )
 
 
 def _mean_of_means(*case):
@@ -45,7 +56,9 @@ def _gradient_of_the_sum(*case):
 
 
 def _full_pieces_only(differentiate, examples, size):
-    sums, counts, gradients = _pieces(differentiate, examples, size, stop=len(examples) - size + 1)
+    sums, counts, gradients = _pieces(
+        differentiate, examples, size, stop=len(examples) - size + 1
+    )
     return sums.sum() / counts.sum(), gradients.sum(axis=0) / counts.sum()
 
 
@@ -80,12 +93,15 @@ def _batches(rng):
 @exercise(
     cases=_batches,
     hints=[
-        "A mean is a sum divided by a count. Which of the two may be added up piece by piece, and when is it time to divide?",
-        "Start three totals at zero; for k in range(0, len(examples), size) add what differentiate(examples[k : k + size]) gives.",
+        "A mean is a sum divided by a count. Which of the two may be added up piece "
+        "by piece, and when is it time to divide?",
+        "Start three totals at zero; for k in range(0, len(examples), size) add what "
+        "differentiate(examples[k : k + size]) gives.",
         "At the end, once: total_loss / total_count, total_gradient / total_count.",
     ],
     mistakes={
-        "each piece's mean is taken, and then the mean of these: a small piece counts as much as a large one": _mean_of_means,
+        "each piece's mean is taken, and then the mean of these: a small piece "
+        "counts as much as a large one": _mean_of_means,
         "the sums are divided by the number of examples, though some have no target": _by_examples,
         "the gradient is that of the sum: it is not divided by the count": _gradient_of_the_sum,
         "the last piece is left out when it is shorter than the others": _full_pieces_only,
@@ -94,14 +110,22 @@ def _batches(rng):
     },
 )
 def in_pieces(differentiate, examples, size):
-    """The mean loss and its gradient (2,), from pieces of at most `size` of the examples (B, 3).
+    """The mean loss and its gradient (2,), from pieces of at most `size` of the
+    examples (B, 3).
 
-    differentiate(piece), of at most `size` examples, gives (sum of the piece's losses, their count, the gradient of that sum).
+    differentiate(piece), of at most `size` examples, gives (sum of the piece's losses,
+    their count, the gradient of that sum).
     """
     loss, count, gradient = 0.0, 0, 0.0
     for start in range(0, len(examples), size):
-        piece_loss, piece_count, piece_gradient = differentiate(examples[start : start + size])
-        loss, count, gradient = loss + piece_loss, count + piece_count, gradient + piece_gradient
+        piece_loss, piece_count, piece_gradient = differentiate(
+            examples[start : start + size]
+        )
+        loss, count, gradient = (
+            loss + piece_loss,
+            count + piece_count,
+            gradient + piece_gradient,
+        )
     return loss / count, gradient / count
 
 
@@ -116,7 +140,9 @@ def _mean(x):
     return x.mean(axis=-1, keepdims=True)
 
 
-def _norm_gradient(g, x, gain, epsilon, through_mean=True, through_scale=True, average=_mean):
+def _norm_gradient(
+    g, x, gain, epsilon, through_mean=True, through_scale=True, average=_mean
+):
     n, s = _normed(x, epsilon)
     h = g * gain
     return s * (h - through_mean * average(h) - through_scale * n * average(h * n))
@@ -136,7 +162,9 @@ def _gain_last(g, x, gain, epsilon):
 
 
 def _down_the_columns(g, x, gain, epsilon):
-    return layer_norm_gradient((g * gain).swapaxes(0, -1), x.swapaxes(0, -1), np.ones(len(x)), epsilon).swapaxes(0, -1)
+    return layer_norm_gradient(
+        (g * gain).swapaxes(0, -1), x.swapaxes(0, -1), np.ones(len(x)), epsilon
+    ).swapaxes(0, -1)
 
 
 def _epsilon_outside(g, x, gain, epsilon):
@@ -147,20 +175,32 @@ def _epsilon_outside(g, x, gain, epsilon):
 
 def _over_the_batch(g, x, gain, epsilon):
     """As if mean and variance were those of all rows together."""
-    flat = _norm_gradient((g * gain).reshape(1, -1), x.reshape(1, -1), np.ones(x.size), epsilon)
+    flat = _norm_gradient(
+        (g * gain).reshape(1, -1), x.reshape(1, -1), np.ones(x.size), epsilon
+    )
     return flat.reshape(x.shape)
 
 
 def _norms(rng):
     def case(*shape, scale=1.0, epsilon=1e-5):
-        return rng.normal(size=shape), scale * rng.normal(size=shape) + 3, rng.normal(size=shape[-1]), epsilon
+        return (
+            rng.normal(size=shape),
+            scale * rng.normal(size=shape) + 3,
+            rng.normal(size=shape[-1]),
+            epsilon,
+        )
 
     return [
         case(3, 5),
         case(4, 4),  # as many rows as columns
         case(2, 3, 6, epsilon=0.5),  # an epsilon that cannot be neglected
         case(2, 8, scale=1e3),
-        (rng.normal(size=(2, 4)), np.array([[2.0, 2, 2, 2], [1, -1, 1, -1]]), rng.normal(size=4), 1e-2),  # a row without any variance
+        (
+            rng.normal(size=(2, 4)),
+            np.array([[2.0, 2, 2, 2], [1, -1, 1, -1]]),
+            rng.normal(size=4),
+            1e-2,
+        ),  # a row without any variance
         case(3, 1),  # a row of one number, which is always its own mean
     ]
 
@@ -168,27 +208,44 @@ def _norms(rng):
 @exercise(
     cases=_norms,
     hints=[
-        "Go back the way the row came: y to n, n to d, d to x. First h = g * gain; and d, s, n have to be computed once more.",
-        "From n to d: s * (h - n * mean(h * n)). From d to x: what comes back, less its mean. Means run over the last axis, keepdims=True.",
+        "Go back the way the row came: y to n, n to d, d to x. First h = g * gain; "
+        "and d, s, n have to be computed once more.",
+        "From n to d: s * (h - n * mean(h * n)). From d to x: what comes back, less "
+        "its mean. Means run over the last axis, keepdims=True.",
         "mean(n) is 0, so the two together are s * (h - mean(h) - n * mean(h * n)).",
     ],
     mistakes={
-        "the mean is taken for a constant": lambda *case: _norm_gradient(*case, through_mean=False),
-        "the scale s is taken for a constant": lambda *case: _norm_gradient(*case, through_scale=False),
-        "mean and scale are both taken for constants": lambda *case: _norm_gradient(*case, through_mean=False, through_scale=False),
+        "the mean is taken for a constant": lambda *case: _norm_gradient(
+            *case, through_mean=False
+        ),
+        "the scale s is taken for a constant": lambda *case: _norm_gradient(
+            *case, through_scale=False
+        ),
+        "mean and scale are both taken for constants": lambda *case: _norm_gradient(
+            *case, through_mean=False, through_scale=False
+        ),
         "the factor s before the bracket is forgotten": _without_s,
         "d, which is not divided by the standard deviation, stands where n should": _d_for_n,
         "the gain is multiplied at the end, behind the norm, and not where it stands": _gain_last,
         "means run over the first axis, not over the last": _down_the_columns,
-        "the gain is forgotten": lambda g, x, gain, epsilon: _norm_gradient(g, x, np.ones_like(gain), epsilon),
-        "sums stand where means should": lambda *case: _norm_gradient(*case, average=lambda x: x.sum(axis=-1, keepdims=True)),
+        "the gain is forgotten": lambda g, x, gain, epsilon: _norm_gradient(
+            g, x, np.ones_like(gain), epsilon
+        ),
+        "sums stand where means should": lambda *case: _norm_gradient(
+            *case, average=lambda x: x.sum(axis=-1, keepdims=True)
+        ),
         "mean and variance run over all rows together": _over_the_batch,
-        "epsilon is added to the standard deviation, not to the variance under the root": _epsilon_outside,
-        "the epsilon is forgotten": lambda g, x, gain, epsilon: _norm_gradient(g, x, gain, 0.0),
+        "epsilon is added to the standard deviation, not to the variance under the "
+        "root": _epsilon_outside,
+        "the epsilon is forgotten": lambda g, x, gain, epsilon: _norm_gradient(
+            g, x, gain, 0.0
+        ),
     },
 )
 def layer_norm_gradient(g, x, gain, epsilon):
-    """d loss / d x of y = layer_norm(x) * gain + offset, given g = d loss / d y. g, x (..., F), gain (F,), epsilon a number -> (..., F)."""
+    """d loss / d x of y = layer_norm(x) * gain + offset, given g = d loss / d y. g, x
+    (..., F), gain (F,), epsilon a number -> (..., F).
+    """
     n, s = _normed(x, epsilon)
     h = g * gain
     return s * (h - _mean(h) - n * _mean(h * n))
@@ -202,24 +259,37 @@ def layer_norm_gradient(g, x, gain, epsilon):
         (1e3 * rng.normal(size=(5, 1, 4)), rng.normal(size=(5, 1, 2))),
     ],
     hints=[
-        "For one time step it is x[t].T @ g[t]. The same W serves all steps, so its gradients add up.",
+        "For one time step it is x[t].T @ g[t]. The same W serves all steps, so its "
+        "gradients add up.",
         "A sum over time of sums over examples is one sum over T * B rows.",
         "x.reshape(-1, I).T @ g.reshape(-1, O), with I and O the last axes.",
     ],
     mistakes={
         "only the last time step counts": lambda x, g: x[-1].T @ g[-1],
-        "the steps' gradients are averaged, not added": lambda x, g: np.einsum("tbi,tbo->io", x, g) / len(x),
-        "the sum is divided by the number of rows, T * B": lambda x, g: weight_gradient(x, g) / (x.shape[0] * x.shape[1]),
-        "input and output have changed places": lambda x, g: np.einsum("tbi,tbo->oi", x, g),
-        "each time step keeps a gradient of its own": lambda x, g: np.einsum("tbi,tbo->tio", x, g),
+        "the steps' gradients are averaged, not added": lambda x, g: (
+            np.einsum("tbi,tbo->io", x, g) / len(x)
+        ),
+        "the sum is divided by the number of rows, T * B": lambda x, g: (
+            weight_gradient(x, g) / (x.shape[0] * x.shape[1])
+        ),
+        "input and output have changed places": lambda x, g: np.einsum(
+            "tbi,tbo->oi", x, g
+        ),
+        "each time step keeps a gradient of its own": lambda x, g: np.einsum(
+            "tbi,tbo->tio", x, g
+        ),
         "a reshape stands where a transpose should: the axes are mixed up": lambda x, g: (
             x.reshape(x.shape[-1], -1) @ g.reshape(-1, g.shape[-1])
         ),
-        "x and g are summed before they are multiplied": lambda x, g: np.outer(x.sum(axis=(0, 1)), g.sum(axis=(0, 1))),
+        "x and g are summed before they are multiplied": lambda x, g: np.outer(
+            x.sum(axis=(0, 1)), g.sum(axis=(0, 1))
+        ),
     },
 )
 def weight_gradient(x, g):
-    """d loss / d W of y = x @ W at all T steps at once, given g = d loss / d y. x (T, B, I), g (T, B, O) -> (I, O)."""
+    """d loss / d W of y = x @ W at all T steps at once, given g = d loss / d y. x (T,
+    B, I), g (T, B, O) -> (I, O).
+    """
     return x.reshape(-1, x.shape[-1]).T @ g.reshape(-1, g.shape[-1])
 
 
@@ -232,7 +302,9 @@ def _own(row):
     return np.array([row[lane::THREADS].sum() for lane in LANES])
 
 
-def _butterfly(held, partner=lambda held, step: held[LANES ^ step], steps=(16, 8, 4, 2, 1)):
+def _butterfly(
+    held, partner=lambda held, step: held[LANES ^ step], steps=(16, 8, 4, 2, 1)
+):
     for step in steps:
         held = held + partner(held, step)
     return held
@@ -254,36 +326,55 @@ def _halving(row):
 
 
 def _down(held, step):
-    """The number of the thread `step` further on; the own one where there is no such thread."""
+    """The number of the thread `step` further on; the own one where there is no such
+    thread.
+    """
     return held[np.where(LANES + step < THREADS, LANES + step, LANES)]
 
 
 @exercise(
     cases=lambda rng: [
         (rng.normal(size=32),),
-        (rng.normal(size=80),),  # two columns for each thread, and a third for half of them
+        (
+            rng.normal(size=80),
+        ),  # two columns for each thread, and a third for half of them
         (rng.normal(size=5),),  # threads without any column hold 0
         (rng.normal(size=1),),
         (1e6 * rng.normal(size=256),),
     ],
     hints=[
-        "First each thread for itself: thread k adds up the columns k, k + 32, k + 64, ...: row[k::32].sum().",
-        "Then five exchanges, with steps of 16, 8, 4, 2 and 1: each thread adds what its partner holds. Thread k's partner is k ^ step.",
+        "First each thread for itself: thread k adds up the columns k, k + 32, k + "
+        "64, ...: row[k::32].sum().",
+        "Then five exchanges, with steps of 16, 8, 4, 2 and 1: each thread adds what "
+        "its partner holds. Thread k's partner is k ^ step.",
         "With lanes = np.arange(32): held = held + held[lanes ^ step].",
     ],
     mistakes={
         "the threads do not exchange what they hold": _own,
-        "columns beyond the last full 32 are left out": lambda row: _butterfly(_own(row[: len(row) // THREADS * THREADS])),
-        "each thread has one column alone, and what is beyond the 32nd is left out": lambda row: _butterfly(_own(row[:THREADS])),
-        "each thread adds its own number once more, not its partner's": lambda row: _butterfly(_own(row), lambda held, step: held),
-        "the partner is the thread `step` further on: then only thread 0 has the whole sum": lambda row: _butterfly(_own(row), _down),
-        "only the first `step` threads add what their partner holds: then only thread 0 has the whole sum": _halving,
-        "threads exchange one after the other: the second of two partners adds a number that has changed": _one_after_the_other,
-        "the last exchange, with a step of 1, is missing": lambda row: _butterfly(_own(row), steps=(16, 8, 4, 2)),
+        "columns beyond the last full 32 are left out": lambda row: _butterfly(
+            _own(row[: len(row) // THREADS * THREADS])
+        ),
+        "each thread has one column alone, and what is beyond the 32nd is left out": lambda row: (
+            _butterfly(_own(row[:THREADS]))
+        ),
+        "each thread adds its own number once more, not its partner's": lambda row: (
+            _butterfly(_own(row), lambda held, step: held)
+        ),
+        "the partner is the thread `step` further on: then only thread 0 has the "
+        "whole sum": lambda row: _butterfly(_own(row), _down),
+        "only the first `step` threads add what their partner holds: then only "
+        "thread 0 has the whole sum": _halving,
+        "threads exchange one after the other: the second of two partners adds a "
+        "number that has changed": _one_after_the_other,
+        "the last exchange, with a step of 1, is missing": lambda row: _butterfly(
+            _own(row), steps=(16, 8, 4, 2)
+        ),
     },
 )
 def row_sum(row):
-    """A row (F,), of any length, summed up by 32 threads -> (32,): what each of them holds in the end, which is the same."""
+    """A row (F,), of any length, summed up by 32 threads -> (32,): what each of them
+    holds in the end, which is the same.
+    """
     lanes = np.arange(32)
     held = np.array([row[lane::32].sum() for lane in lanes])
     step = 16
