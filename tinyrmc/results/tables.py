@@ -23,10 +23,10 @@ LEGEND = (
     "A row is a command, but for --seed and --workers. *paper*: what it reports for "
     "this cell of its tables and figures. *ours, mean* and *top*: over the seeds, on "
     "held-out examples; *best batch*: on the best single training batch of the task "
-    "itself. *floor*: what you get without learning the task. *success*: how many seeds "
-    "reached that. *ended on*: the rung on which a curriculum still stood at the end; "
-    "such a network was never trained on the task itself. *time*: mean over the seeds, "
-    "evaluations included."
+    "itself. *floor*: what you get without learning the task. *success*: how many "
+    "seeds reached that. *ended on*: the rung on which a curriculum still stood at the "
+    "end; such a network was never trained on the task itself. *time*: mean over the "
+    "seeds, evaluations included."
 )
 
 # Of what a run ran on, the part that stands beside its result.
