@@ -157,7 +157,7 @@ def _meta(members: Members, path: str | Path) -> Any:
     """What the header holds, if it is one that we can read."""
     try:
         header = json.loads(members[HEADER])
-        ours, version, meta = header["format"], header["version"], header["meta"]
+        ours, version, meta = header["format"], header["version"], header.get("meta")
     except (KeyError, TypeError, ValueError) as error:
         raise _foreign(path) from error
     if ours != FORMAT:
