@@ -50,22 +50,28 @@ def test_the_interpreter_of_learning_to_execute(text, value):
 
 def test_the_modules_own_examples_are_right():
     """Programs and answers printed in the module's text."""
-    printed = re.findall(
-        r"^    \w+ .*?  +(\S+) +-> (\d+)$", programs.__doc__, re.MULTILINE
-    )
-    assert len(printed) == 3
-    for text, answer in printed:
-        assert str(Reader(text).value() % 10**6) == answer
-    for kind, answer in zip(
-        MEMORY,
-        re.search(r"19079 +-> (.*)$", programs.__doc__, re.MULTILINE)[1].split(", "),
-        strict=True,
-    ):
-        assert answer in ("19079", "97091", "1907919079") and programs.draw_numbers(
-            FixedNumber(), DataConfig(kind), np.array([5])
-        )[1] == [answer]
+    printed = {
+        kind: (text, answer)
+        for kind, text, answer in re.findall(
+            r"^    (\w+) +(\S+) +-> (\d+)$", programs.__doc__, re.MULTILINE
+        )
+    }
+    assert list(printed) == [*PROGRAMS, *MEMORY]
+    for kind, (text, answer) in printed.items():
+        if kind in PROGRAMS:
+            assert str(Reader(text).value() % 10**6) == answer
+        else:
+            drawn = programs.draw_numbers(FixedNumber(), DataConfig(kind), np.array(5))
+            assert drawn[:2] == ([text], [answer]) and text == "19079"
     (lte,) = re.findall(r"^    (.*@) +-> (\S+)$", programs.__doc__, re.MULTILINE)
     assert lte == (KNOWN_LTE[0][0], "25011.")
+
+
+def test_the_modules_own_operations_are_those_of_the_kinds():
+    printed = dict(re.findall(r"^    (\w+) +(add.*)$", programs.__doc__, re.MULTILINE))
+    assert {kind: tuple(says.split(", ")) for kind, says in printed.items()} == (
+        programs.OPERATIONS["release"]
+    )
 
 
 class FixedNumber:
