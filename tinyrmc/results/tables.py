@@ -179,9 +179,10 @@ def tables(found: Summary) -> list[Table]:
 
 
 def _by_task(found: Summary) -> dict[str, list[Summary]]:
+    """{task: its groups}; the first summaries were of one task, and did not name it."""
     tasks: dict[str, list[Summary]] = {}
     for group in found["groups"]:
-        tasks.setdefault(group["task"], []).append(group)
+        tasks.setdefault(group.get("task", ""), []).append(group)
     return tasks
 
 
