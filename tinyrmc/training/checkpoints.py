@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ..config import config_from_dict, require_same
+from ..config import from_json, require_same
 from ..errors import RunError
 from ..nn import Module
 from ..runs.arrays import load_arrays, save_arrays, under
@@ -31,7 +31,7 @@ def task_from_dict(run_config: dict) -> Task:
             )
     kind = load_task(run_config["task"]).Task
     default = next(iter(kind.presets.values()))[1]
-    return kind(config_from_dict(type(default), run_config["config"]))
+    return kind(from_json(type(default), run_config["config"]))
 
 
 def open_checkpoint(path) -> tuple[Task, dict, dict]:
