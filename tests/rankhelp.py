@@ -158,13 +158,13 @@ import errno, os, signal, sys, time
 import numpy as np
 from mpi4py import MPI
 from tinyrmc.training import discovery, trainer as trainer_module
-from tinyrmc.results import curves
+from tinyrmc.errors import RunError
 from tinyrmc.runs import run as run_module
 from tinyrmc import train
 from tinyrmc.commands import run_main
 
 Task, rank = discovery.load_task("nth_farthest").Task, MPI.COMM_WORLD.Get_rank()
-Task.test_examples, curves.draw_run = 200, lambda run: []
+Task.test_examples, train.draw_run = 200, lambda run: []
 which, step, what = os.environ.get("TROUBLE", "-1 0 none").split(maxsplit=2)
 calls = 0
 

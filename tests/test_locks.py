@@ -19,7 +19,6 @@ from rankhelp import real, run_ranks
 from tinyruns import LONG, SURROUNDINGS, TINY, contents, error_of
 
 from tinyrmc import evaluate, sweep, train
-from tinyrmc.runs import files
 from tinyrmc.runs import lock as locks
 from tinyrmc.runs.run import Run
 
@@ -211,7 +210,7 @@ def test_a_place_that_cannot_be_written_and_a_full_disk_are_told(run, monkeypatc
     def full(_):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(files, "json_text", full)
+    monkeypatch.setattr(locks, "json_text", full)
     assert (
         refusal(run)
         == "cannot write run/lock.json: No space left on device; free some space there"

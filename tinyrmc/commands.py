@@ -33,10 +33,10 @@ class Parser(argparse.ArgumentParser):
     Flags may be spelt with underscores, as the fields of a configuration are.
     """
 
-    def __init__(self, command: str, about: str, **keywords: Any):
+    def __init__(self, prog: str, description: str, **keywords: Any):
         super().__init__(
-            prog=program(command),
-            description=about,
+            prog=prog,
+            description=description,
             allow_abbrev=False,
             formatter_class=_HelpFormatter,
             **keywords,
@@ -96,6 +96,11 @@ class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
     def __init__(self, prog):
         width = min(shutil.get_terminal_size().columns, 88)
         super().__init__(prog, max_help_position=30, width=width)
+
+    def _format_args(self, action, default_metavar):
+        if action.nargs == "*" and isinstance(action.metavar, str):
+            return action.metavar  # which says itself what is repeated
+        return super()._format_args(action, default_metavar)
 
 
 def _hyphens(word):
@@ -191,7 +196,7 @@ def train_parser(task: str, preset: str, default: Any, options: Options) -> Pars
     about = (sys.modules[type(default).__module__].__doc__ or "").strip()
     first = " ".join(about.partition("\n\n")[0].split())
     parser = Parser(
-        f"train {task} {preset}",
+        f"{program('train')} {task} {preset}",
         f"{textwrap.fill(first, 80)}\n\nDefaults are those of the preset {preset!r}.",
         usage="%(prog)s [--flags]",
     )

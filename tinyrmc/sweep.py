@@ -86,7 +86,7 @@ def main(argv: list[str] | None = None) -> int:
 
 def _parser() -> Parser:
     parser = Parser(
-        "sweep",
+        program("sweep"),
         "Train every combination of the values of some fields, under several seeds.",
         usage="%(prog)s TASK [PRESET] --grid FIELD=VALUE,VALUE ... [--flags]",
         epilog="Flags of the task, such as --train.steps, and --device and --tf32 go\n"
@@ -308,9 +308,8 @@ class Combination(NamedTuple):
 def combinations(described: dict) -> list[Combination]:
     """All combinations of a sweep's grid, in order.
 
-    UsageError for a grid that is wrong. So is a value that goes with none of the others'
-    values; one that goes with some
-    makes bad combinations of the rest.
+    UsageError for a grid that is wrong. A value that goes with none of the others' is
+    wrong; one that goes with some makes bad combinations of the rest.
     """
     task, preset, grid = described["task"], described["preset"], described["grid"]
     default = discovery.load_task(task).Task.presets[preset][1]
@@ -507,9 +506,7 @@ def _announce(run, found, total, left, places, options):
     print(f"  to do     {counted(left, 'run')}, {places} at a time{each}")
     if minutes and left:
         share = duration(60 * minutes / -(-left // places))
-        print(
-            f"  budget    {minutes:g} minutes, {share} for each run and what others leave"
-        )
+        print(f"  budget    {minutes:g} minutes, {share} a run and what others leave")
     print(f"  sweep     {run.path}", flush=True)
 
 

@@ -33,7 +33,7 @@ from .results.text import counted, duration, results_table
 from .runs.machine import environment
 from .runs.run import Onlooker, Run
 from .training import discovery
-from .training.checkpoints import task_from_dict
+from .training.checkpoints import load_checkpoint, task_from_dict
 from .training.loop import run_training
 from .training.ranks import Ranks, launched
 from .training.task import Task
@@ -159,8 +159,7 @@ def _described(task, preset, options, config):
 
 def _checkpoint(run):
     """The arrays and the state to go on from."""
-    arrays, state = run.load()
-    require_same(state["run"], run.config, str(run.checkpoint))
+    arrays, state = load_checkpoint(run)
     if "lines" not in state:
         raise RunError(
             f"{run.checkpoint} holds the weights alone, which can be evaluated but "
@@ -342,8 +341,8 @@ def _run(trainer: Trainer, run: Run, described: dict, options: Options) -> int:
     launch = f"{ranks.launch(python())} tinyrmc.train"
     resume = f"{launch} --resume {shlex.quote(str(run.path))}"
     if end.startswith("SIG"):
-        print(f"\n{end} at step {trainer.step:,}: saved. Go on with\n    {resume}")
-        sys.stdout.flush()
+        said = f"{end} at step {trainer.step:,}: saved. Go on with"
+        print(f"\n{said}\n    {resume}", flush=True)
         return 128 + signal.Signals[end]
     if ranks.rank == 0:
         _report(trainer, run, end, resume)
