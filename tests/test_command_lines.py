@@ -524,7 +524,14 @@ class Config:
 
     bits: int = 3
     """bits of an example"""
-    train: TrainConfig = TrainConfig(steps=200, batch_size=64, learning_rate=1e-2, warmup_steps=0, log_every=50, evaluate_every=100)
+    train: TrainConfig = TrainConfig(
+        steps=200,
+        batch_size=64,
+        learning_rate=1e-2,
+        warmup_steps=0,
+        log_every=50,
+        evaluate_every=100,
+    )
 
 
 class Task(BaseTask):
@@ -543,7 +550,8 @@ class Task(BaseTask):
         logits = model(batch["bits"])
         losses = softmax_cross_entropy(logits, batch["target"])
         right = (logits.data.argmax(1) == batch["target"]).sum()
-        return primitives.sum(losses), losses.size, {"accuracy": (right, losses.size)}, None
+        metrics = {"accuracy": (right, losses.size)}
+        return primitives.sum(losses), losses.size, metrics, None
 '''
 
 

@@ -152,6 +152,14 @@ def python() -> str:
     )
 
 
+def leading_names(words: Sequence[str], most: int = 2) -> tuple[list[str], list[str]]:
+    """(the names before the first flag, `most` of them at most; the other words)."""
+    count = 0
+    while count < min(most, len(words)) and not words[count].startswith("-"):
+        count += 1
+    return list(words[:count]), list(words[count:])
+
+
 # --- The words that train a task ------------------------------------------------------
 
 

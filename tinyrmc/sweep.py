@@ -41,7 +41,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from . import __version__
-from .commands import Options, Parser, parse_words, program, python, run_main
+from .commands import (
+    Options,
+    Parser,
+    leading_names,
+    parse_words,
+    program,
+    python,
+    run_main,
+)
 from .config import fields_of, flag_of, require_same
 from .errors import RunError, UsageError, nearest
 from .results.sweeps import Cell, finished, show
@@ -85,6 +93,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _parser() -> Parser:
+    """Long because it is a list: a flag after the other, with its help."""
     parser = Parser(
         program("sweep"),
         "Train every combination of the values of some fields, under several seeds.",
@@ -163,9 +172,7 @@ def _positive(kind):
 
 def _asked(words: list[str]) -> tuple[dict, Run | None, argparse.Namespace]:
     """What a sweep's config.json says, the sweep that is there or None, the options."""
-    names = []
-    while words and not words[0].startswith("-") and len(names) < 2:
-        names.append(words.pop(0))
+    names, words = leading_names(words)
     options, rest = _parser().parse_known_args(words)
     _check_options(options, rest)
     run = _earlier(options)

@@ -23,7 +23,7 @@ from pathlib import Path
 
 from . import __version__
 from .backend import describe_gpu, has_tf32, use_tf32
-from .commands import Options, parse_words, program, python, run_main
+from .commands import Options, leading_names, parse_words, program, python, run_main
 from .config import from_json, require_same
 from .cores.config import CoreConfig, sizes, without_effect
 from .errors import RunError, UsageError, UserError, nearest
@@ -82,9 +82,7 @@ def requested(words: list[str]) -> tuple[dict, Options, Run | None]:
     UsageError or RunError for what cannot be.
     """
     resumed, words = _take_resumed(words)
-    names = []
-    while words and not words[0].startswith("-") and len(names) < 2:
-        names.append(words.pop(0))
+    names, words = leading_names(words)
     if resumed is None:
         described, options = _new_request(names, words)
         return described, options, None
