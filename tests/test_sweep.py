@@ -401,7 +401,8 @@ def test_show_tells_what_there_is_by_now(larger, monkeypatch, capsys):
         == 0
     )
     out = capsys.readouterr().out
-    assert "| 4 | not run |  |  |  |  |  |  |  | seed 0 not run |" in out
+    assert re.search("^ *4 +not run$", out, re.M)
+    assert re.search("^ *4 +seed 0 not run$", out, re.M)
     assert out.endswith(
         "elsewhere/table.md\nelsewhere/table.json\nelsewhere/table.png\nelsewhere/table_curves.png\n"
     )
