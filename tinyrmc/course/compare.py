@@ -154,11 +154,14 @@ def _wide(array: np.ndarray) -> np.ndarray:
 
 
 def _errors(found: np.ndarray, expected: np.ndarray) -> np.ndarray:
-    """The error of each entry, relative to the larger of 1 and the expected one."""
+    """The error of each entry, relative to the larger of 1 and the expected one.
+
+    NaN where only one of the two is not finite.
+    """
     with np.errstate(all="ignore"):
         errors = abs(found - expected) / np.maximum(1, abs(expected))
     same = (found == expected) | (np.isnan(found) & np.isnan(expected))
-    return np.where(same, 0.0, np.where(np.isfinite(expected), errors, np.inf))
+    return np.where(same, 0.0, errors)
 
 
 def _told_apart(found: np.generic, expected: np.generic) -> tuple[str, str]:

@@ -219,7 +219,7 @@ def attention_weights(Q, K):
             lambda Q, K, V: softmax(_scores(Q, K)) @ V,
         ),
         Mistake(
-            "there is no softmax",
+            "you leave out the softmax",
             lambda Q, K, V: _scaled(Q, K) @ V,
         ),
         Mistake(
@@ -236,7 +236,7 @@ def attention_weights(Q, K):
             lambda Q, K, V: attention_weights(Q, K) @ K,
         ),
         Mistake(
-            "you take d_k for the width of the values; it is the width of the keys",
+            "you take the width of the values as d_k; it is the width of the keys",
             lambda Q, K, V: softmax(_scores(Q, K) / math.sqrt(V.shape[-1])) @ V,
         ),
         Mistake(

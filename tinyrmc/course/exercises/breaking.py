@@ -184,8 +184,8 @@ def _attend(
             partial(_attend, width=1),
         ),
         Mistake(
-            "you divide the scores by the root of the memory's width F, not of the "
-            "keys'",
+            "you divide the scores by the root of F, the memory's width, not of the "
+            "keys' width",
             lambda M, *others: _attend(M, *others, width=M.shape[1]),
         ),
     ],

@@ -91,7 +91,7 @@ def _difference(f, x, step, h=1e-5):
             lambda f, x, h: np.full(x.shape, _difference(f, x, 1, h)),
         ),
         Mistake(
-            "you turn the sign round: f(x - h) comes second",
+            "you reverse the sign: f(x - h) comes second",
             _entry_by_entry(lambda f, x, step, h: -_difference(f, x, step, h)),
         ),
     ],
@@ -208,7 +208,7 @@ def _divided_by_one_less(x):
             lambda x: np.square(x - x.mean(axis=-1)).mean(axis=-1),
         ),
         Mistake(
-            "you do not take off the mean first",
+            "you do not subtract the mean first",
             lambda x: (x * x).mean(axis=-1),
         ),
         Mistake(

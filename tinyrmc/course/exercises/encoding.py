@@ -127,7 +127,7 @@ def _x_is_added(M, x, W_q, W_k, W_v):
     mistakes=[
         Mistake(
             "the input looks as well: you make queries from [M; x], and the result has "
-            "a row too many",
+            "one row too many",
             _all_ask,
         ),
         Mistake(

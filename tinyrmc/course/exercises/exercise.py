@@ -85,7 +85,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What is to be said about an answer."""
+    """What `check` says about an answer."""
 
     state: Literal["right", "wrong", "not attempted"]
     text: str

@@ -286,7 +286,7 @@ def _by_division(*case):
             lambda *case: weights_of_the_past(*case)[::-1],
         ),
         Mistake(
-            "there is no sigmoid",
+            "you leave out the sigmoid",
             lambda f, i, forget_bias: _past(f + forget_bias, i),
         ),
         Mistake(

@@ -132,7 +132,7 @@ def update_memory(f, i, m, candidate, forget_bias):
             lambda o, m: o * np.tanh(m),
         ),
         Mistake(
-            "there is no output gate",
+            "you leave out the output gate",
             lambda o, m: np.tanh(m),
         ),
         Mistake(
@@ -210,7 +210,7 @@ def _own_part_missing(x, h, w, u, b):
             lambda x, h, w, u, b: sigmoid((x * w)[:, None] + h * u + b),
         ),
         Mistake(
-            "there is no sigmoid",
+            "you leave out the sigmoid",
             _without_sigmoid,
         ),
         Mistake(

@@ -356,7 +356,7 @@ def _norm_of_the_whole_memory(z, layers, gain, offset):
             _norm_of_the_whole_memory,
         ),
         Mistake(
-            "you run through the layers in the wrong order",
+            "you go through the layers in the wrong order",
             lambda z, layers, *gains: g_psi(z, layers[::-1], *gains),
         ),
     ],

@@ -72,11 +72,11 @@ def _from_the_step_at_label_m(x, labels, m):
             lambda x, labels, n, m: np.argsort(_distances(x, labels, m))[n],
         ),
         Mistake(
-            "you take m for a time step, not for a label",
+            "you treat m as a time step, not as a label",
             _ranked_by(_from_step_m),
         ),
         Mistake(
-            "you take labels[m] for the time step of m: it is the label of step m",
+            "you treat labels[m] as the time step of m: it is the label of step m",
             _ranked_by(_from_the_step_at_label_m),
         ),
         Mistake(
@@ -206,8 +206,7 @@ def _plain_numbers(x, labels, n, m, N):
             _m_as_a_step,
         ),
         Mistake(
-            "your one-hot vectors are as long as there are vectors, not as there are "
-            "labels",
+            "your one-hot vectors are as long as the number of vectors, not of labels",
             _as_long_as_the_vectors,
         ),
         Mistake(

@@ -28,7 +28,7 @@ def _programs(rng):
         (("for", 3, a, ("-", b, 7)), 4),
         (("-", ("for", 1, a, b), ("if<", a, 2, 1, b)), 3),
         (("+", 99999, 1), 5),
-        (("+", 995, 10), 2),  # the answer begins with zeros that nobody writes
+        (("+", 995, 10), 2),  # the answer begins with zeros that are not written
         (deep, 3),
     ]
 
@@ -106,7 +106,7 @@ def _modulo_in_parts(program, length):
             lambda program, length: str(_value(program)),
         ),
         Mistake(
-            "you fill the answer up with zeros",
+            "you pad the answer with zeros",
             lambda program, length: evaluate(program, length).zfill(length + 1),
         ),
         Mistake(
@@ -395,7 +395,7 @@ def _divided_by_all_places(*case):
             _mean_of_each,
         ),
         Mistake(
-            "you take the characters beyond the length for wrong in whole answers",
+            "you count the characters beyond the length as wrong in whole answers",
             _wrong_beyond_the_length,
         ),
         Mistake(

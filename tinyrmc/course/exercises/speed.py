@@ -229,15 +229,15 @@ def _norms(rng):
     ],
     mistakes=[
         Mistake(
-            "you take the mean for a constant",
+            "you treat the mean as a constant",
             partial(_norm_gradient, through_mean=False),
         ),
         Mistake(
-            "you take the scale s for a constant",
+            "you treat the scale s as a constant",
             partial(_norm_gradient, through_scale=False),
         ),
         Mistake(
-            "you take mean and scale both for constants",
+            "you treat both mean and scale as constants",
             partial(_norm_gradient, through_mean=False, through_scale=False),
         ),
         Mistake(
@@ -245,7 +245,7 @@ def _norms(rng):
             _without_s,
         ),
         Mistake(
-            "you write d, which is not divided by the standard deviation, for n",
+            "you take d, not divided by the standard deviation, in place of n",
             _d_for_n,
         ),
         Mistake(
@@ -262,7 +262,7 @@ def _norms(rng):
             _gain_forgotten,
         ),
         Mistake(
-            "you write sums for means",
+            "you take sums in place of means",
             partial(_norm_gradient, average=lambda x: x.sum(axis=-1, keepdims=True)),
         ),
         Mistake(
