@@ -12,12 +12,15 @@ from __future__ import annotations
 import ctypes
 import sys
 from contextlib import contextmanager, suppress
+from types import ModuleType
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from .errors import UserError
 
-NAMESPACES = {np.ndarray: np}  # array type -> module with NumPy's names
+Array: TypeAlias = Any  # NumPy's, CuPy's or a registered one: they share no type
+NAMESPACES: dict[type, ModuleType] = {np.ndarray: np}  # array type -> NumPy's names
 _EXTRAS = "'tinyrmc[cuda12]' or 'tinyrmc[cuda13]'"
 
 
