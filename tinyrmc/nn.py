@@ -12,6 +12,7 @@ Generator to share.
 from __future__ import annotations
 
 import copy
+import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from types import ModuleType
@@ -274,13 +275,12 @@ class MLP(Module):
         dtype: npt.DTypeLike = np.float32,
         seed: Seed = 0,
     ):
-        rng, size = np.random.default_rng(seed), input_size
+        rng, sizes = np.random.default_rng(seed), [input_size, *output_sizes]
         self.layers = []
-        for number, output_size in enumerate(output_sizes, 1):
+        for number, (size, next_size) in enumerate(itertools.pairwise(sizes), 1):
             relu = number < len(output_sizes) or activate_final
-            layer = Linear(size, output_size, relu=relu, dtype=dtype, seed=rng)
+            layer = Linear(size, next_size, relu=relu, dtype=dtype, seed=rng)
             self.layers.append(layer)
-            size = output_size
 
     def children(self) -> Iterator[tuple[str, Any]]:
         return ((str(k), layer) for k, layer in enumerate(self.layers))
