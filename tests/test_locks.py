@@ -127,7 +127,7 @@ def test_the_children_of_a_killed_writer_are_no_obstacle(run):
     ],
 )
 def test_what_a_dead_process_has_left_is_taken_over(text, run):
-    """Although there is a process of that number: it is another one that has it by now."""
+    """Although there is a process of that number: by now another one has it."""
     (run.path / "lock.json").write_text(text)
     with run.writing():
         assert json.loads((run.path / "lock.json").read_text())["pid"] == os.getpid()
