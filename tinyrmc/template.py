@@ -60,7 +60,7 @@ class Task(training.Task):
         return {"inputs": inputs, "target": symbols[np.arange(count), place]}
 
     def loss(self, model, batch, carry):
-        """The summed loss, the count, {metric: (sum, count)}, and nothing to carry on."""
+        """The summed loss, its count, {metric: (sum, count)}, no carry."""
         logits = model(batch["inputs"])
         losses = fused.softmax_cross_entropy(logits, batch["target"])  # (B,)
         right = (logits.data.argmax(-1) == batch["target"]).sum()
