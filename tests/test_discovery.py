@@ -21,7 +21,7 @@ import pytest
 
 from tinyrmc.errors import nearest
 from tinyrmc.training import discovery
-from tinyrmc.training.discovery import UnknownTask, load_task, load_task_of, task_file
+from tinyrmc.training.discovery import UnknownTask, load_task, load_task_of, stored
 
 ROOT = Path(__file__).resolve().parent.parent
 NEEDED = ["tinyrmc", "tasks", "pyproject.toml", "README.md", "LICENSE"]
@@ -352,11 +352,6 @@ def own(tmp_path, monkeypatch):
             del sys.modules[name]
 
 
-def config_of(word):
-    """What a run's config.json says of its task."""
-    return {"task": discovery.task_name(word), "task_file": task_file(word)}
-
-
 def test_a_file_from_anywhere_is_loaded_by_any_installation(installation, tmp_path):
     _, place = installation
     file = tmp_path / "nth_farthest.py"
@@ -373,33 +368,34 @@ def test_a_file_is_not_confused_with_the_built_in_task_of_its_stem(own):
     assert load_task(str(own)) is load_task("../work/nth_farthest.py") is mine
     assert load_task("nth_farthest") is built_in
     config = {"task": "nth_farthest", "task_file": "~/work/nth_farthest.py"}
-    assert config_of("nth_farthest.py") == config_of(str(own)) == config
+    assert stored("nth_farthest.py") == stored(str(own)) == config
     assert load_task_of(config) is mine
-    assert load_task_of({"task": "nth_farthest"}) is built_in
+    assert load_task_of(stored("nth_farthest")) is built_in
 
 
 def test_the_file_of_a_built_in_task_is_that_task(monkeypatch):
     monkeypatch.chdir(ROOT / "tests")
     for word in ("../tasks/nth_farthest.py", str(ROOT / "tasks" / "nth_farthest.py")):
         assert load_task(word) is load_task("nth_farthest")
-        assert config_of(word) == {"task": "nth_farthest", "task_file": None}
+        assert stored(word) == stored("nth_farthest") == {"task": "nth_farthest"}
 
 
 def test_a_link_gives_a_file_its_name(own):
     link = own.with_name("recall.py")
     link.symlink_to(own)
-    assert config_of("recall.py") == {"task": "recall", "task_file": "~/work/recall.py"}
-    assert load_task_of(config_of("recall.py")).__file__ == str(link)
+    config = {"task": "recall", "task_file": "~/work/recall.py"}
+    assert stored("recall.py") == config
+    assert load_task_of(config).__file__ == str(link)
 
 
 def test_a_file_outside_the_home_directory_is_kept_by_its_whole_path(own, monkeypatch):
     monkeypatch.setenv("HOME", str(own.parent / "elsewhere"))
     monkeypatch.setenv("USERPROFILE", str(own.parent / "elsewhere"))
-    assert task_file("nth_farthest.py") == str(own)
+    assert stored("nth_farthest.py") == {"task": "nth_farthest", "task_file": str(own)}
 
 
 def test_a_file_that_has_moved_is_found_where_it_is_said_to_be(own, monkeypatch):
-    config = config_of("nth_farthest.py")
+    config = stored("nth_farthest.py")
     moved = own.parent / "moved"
     moved.mkdir()
     own.rename(moved / own.name)

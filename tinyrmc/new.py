@@ -13,7 +13,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from .commands import Parser, python, run_main
+from .commands import Parser, program, python, run_main
 from .errors import UsageError
 from .training.discovery import task_files
 
@@ -22,11 +22,8 @@ TEMPLATE = Path(__file__).with_name("template.py")
 
 def main(argv: Sequence[str] | None = None) -> int:
     """The command line; returns the exit code."""
-    parser = Parser(
-        prog="tinyrmc new",
-        description="Write an example of a task into the current directory: a file "
-        "to change.",
-    )
+    about = "Write an example of a task into the current directory: a file to change."
+    parser = Parser(program("new"), about)
     parser.add_argument(
         "name", metavar="NAME", help="the task's name; its file becomes NAME.py"
     )
@@ -45,8 +42,8 @@ def write_task(name: str, folder: Path = Path()) -> Path:
     """
     if not name.isidentifier() or keyword.iskeyword(name):
         raise UsageError(
-            f"{name!r} is no Python name, which has letters, digits and _ alone; "
-            "choose one such as recall"
+            f"{name!r} cannot name a Python module; take letters, digits and _, as in "
+            "my_task"
         )
     if name in task_files():
         raise UsageError(f"there is a task {name} already; choose another name")

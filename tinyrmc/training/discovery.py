@@ -11,7 +11,8 @@ never through the import path, so nobody else's `tasks` can be meant. Other
 distributions add tasks with an entry point in the group `tinyrmc.tasks` that names a
 package.
 
-A run of a file keeps its place (`task_file`), so that the run finds its task again.
+What a run's config.json keeps of its task is `stored(word)`; `load_task_of(config)`
+finds it again.
 """
 
 from __future__ import annotations
@@ -103,16 +104,18 @@ def task_name(word: str) -> str:
     return Path(word).stem if is_file(word) else word
 
 
-def task_file(word: str) -> str | None:
-    """What config.json keeps as "task_file": the absolute path, `~` for the home
-    directory; None for a task with a name, which is found by that.
+def stored(word: str) -> dict[str, str]:
+    """What config.json keeps of a task: "task" is its name and, for a file that has no
+    name of its own, "task_file" its absolute path, `~` for the home directory.
     """
-    if not is_file(word) or _place(word) in _places(task_files()):
-        return None
-    path, home = _place(word), Path(os.path.expanduser("~")).resolve()
-    if path.is_relative_to(home):
-        return f"~/{path.relative_to(home).as_posix()}"
-    return str(path)
+    kept = {"task": task_name(word)}
+    if is_file(word) and (path := _place(word)) not in _places(task_files()):
+        home = Path(os.path.expanduser("~")).resolve()
+        if path.is_relative_to(home):
+            kept["task_file"] = f"~/{path.relative_to(home).as_posix()}"
+        else:
+            kept["task_file"] = str(path)
+    return kept
 
 
 def load_task(word: str) -> ModuleType:
@@ -146,29 +149,32 @@ def load_task(word: str) -> ModuleType:
 
 
 def load_task_of(config: dict) -> ModuleType:
-    """The module of the task that a run's config.json names, by "task" and perhaps by
-    "task_file".
+    """The module of the task that a run's config.json names: see `word_of`."""
+    return load_task(word_of(config))
+
+
+def word_of(config: dict) -> str:
+    """The word that names the task of a run on a command line: the inverse of `stored`.
 
     A file that has moved is looked for in the folders of the environment variable
     TINYRMC_TASKS. Only an absolute path is followed, so that a run directory from a
     stranger cannot bring the code with it. UnknownTask if the file is not there.
     """
-    name, stored = config["task"], config.get("task_file")
-    if stored is None:
-        return load_task(name)
-    path = Path(os.path.expanduser(stored))
+    name, file = config["task"], config.get("task_file")
+    if file is None:
+        return name
+    path = Path(os.path.expanduser(file))
     if not path.is_absolute() or path.stem != name:
         raise UnknownTask(
-            f"task_file {stored!r} is not the absolute path of a file {name}.py; "
+            f"task_file {file!r} is not the absolute path of a file {name}.py; "
             "correct the run's config.json"
         )
     folders = os.environ.get(ELSEWHERE, "").split(os.pathsep)
-    places = [path, *(Path(folder, path.name) for folder in folders if folder)]
-    for place in places:
+    for place in [path, *(Path(folder, path.name) for folder in folders if folder)]:
         if place.is_file():
-            return load_task(str(place.absolute()))
+            return str(place.absolute())
     raise UnknownTask(
-        f"the run's task is not in {stored} any more; put the file back, or name the "
+        f"the run's task is not in {file} any more; put the file back, or name the "
         f"folder that it is in now: {ELSEWHERE}=FOLDER before the command"
     )
 
