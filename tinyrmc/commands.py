@@ -22,8 +22,10 @@ from .training.discovery import place_of, told
 
 def program(command: str) -> str:
     """How this command was called: `tinyrmc train`, or `python -m tinyrmc.train`."""
-    installed = Path(sys.argv[0]).stem == "tinyrmc"
-    return f"tinyrmc {command}" if installed else f"python -m tinyrmc.{command}"
+    called = Path(sys.argv[0]).stem
+    if called == "tinyrmc":
+        return f"tinyrmc {command}"
+    return f"python -m tinyrmc{' ' if called == '__main__' else '.'}{command}"
 
 
 class Parser(argparse.ArgumentParser):

@@ -17,7 +17,7 @@ from ..errors import RunError
 from ..nn import Module
 from ..runs.arrays import load_arrays, save_arrays, under
 from ..runs.run import Run
-from .discovery import load_task
+from .discovery import load_task_of
 from .task import Task
 
 
@@ -29,7 +29,7 @@ def task_from_dict(run_config: dict) -> Task:
                 f"the run's configuration has no {key!r}; it is not one of "
                 "tinyrmc.train"
             )
-    kind = load_task(run_config["task"]).Task
+    kind = load_task_of(run_config).Task
     default = next(iter(kind.presets.values()))[1]
     return kind(from_json(type(default), run_config["config"]))
 
