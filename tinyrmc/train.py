@@ -153,6 +153,17 @@ def _resume_request(run, names, words):
     return have, options
 
 
+def _checkpoint(run):
+    """The arrays and the state to go on from."""
+    arrays, state = load_checkpoint(run)
+    if "lines" not in state:
+        raise RunError(
+            f"{run.checkpoint} holds the weights alone, which can be evaluated but "
+            "not resumed; put the checkpoint there"
+        )
+    return arrays, state
+
+
 # --- Training -------------------------------------------------------------------------
 
 
