@@ -3,12 +3,14 @@
 #
 # **All equations, each a little wrong.** Thirty-five minutes. You need chapters 4 to 8.
 #
-# Every bug in this chapter is a line that is easily written and looks right. None of them raises an error. All arrays have the right shapes,
-# the loss falls, and whoever looks at the curve alone may think that the task is hard.
+# Every bug in this chapter is a line that is easily written and looks right. None of
+# them raises an error. All arrays have the right shapes, the loss falls, and whoever
+# looks at the curve alone may think that the task is hard.
 #
-# So each is broken here on purpose, in four moves: what stands in the code; a *symptom* that can be measured in a second, on a fresh
-# network; what it costs in training, on a small task; and the mending. Some cost much, some nothing on our tasks, and that too is a result:
-# a falling loss is no test.
+# So each is broken here on purpose, in four moves: what stands in the code; a *symptom*
+# that can be measured in a second, on a fresh network; what it costs in training, on a
+# small task; and the mending. Some cost much, some nothing on our tasks, and that too
+# is a result: a falling loss is no test.
 #
 # We break the package's own `RelationalMemory`, by exchanging one part of it at a time.
 
@@ -16,7 +18,16 @@
 import matplotlib.pyplot as plt
 import numpy as np
 
-from tinyrmc import Parameter, RelationalMemory, Tape, course, equations, fused, nn, optim
+from tinyrmc import (
+    Parameter,
+    RelationalMemory,
+    Tape,
+    course,
+    equations,
+    fused,
+    nn,
+    optim,
+)
 from tinyrmc import primitives as p
 from tinyrmc.course.exercises import breaking as ex
 
@@ -26,9 +37,10 @@ rng = np.random.default_rng(10)
 # %% [markdown]
 # ## A task to break it on
 #
-# *Repeat*: four symbols out of eight arrive, one at a time, each with its place. After the last one the network names all four, in their
-# order. It must store them side by side and keep the first for three steps. We give it little room: four slots of eight units, and a linear
-# layer that reads them. Guessing is right once in eight.
+# *Repeat*: four symbols out of eight arrive, one at a time, each with its place. After
+# the last one the network names all four, in their order. It must store them side by
+# side and keep the first for three steps. We give it little room: four slots of eight
+# units, and a linear layer that reads them. Guessing is right once in eight.
 
 # %%
 SYMBOLS, PLACES = 8, 4
@@ -39,11 +51,15 @@ def sequences(rng, count=64):
     """Symbols (count, 4), and the inputs (count, 4, 8 + 4): the symbol and its place, both one-hot."""
     symbols = rng.integers(SYMBOLS, size=(count, PLACES))
     places = np.broadcast_to(np.eye(PLACES, dtype=np.float32), (count, PLACES, PLACES))
-    return symbols, np.concatenate([np.eye(SYMBOLS, dtype=np.float32)[symbols], places], axis=-1)
+    return symbols, np.concatenate(
+        [np.eye(SYMBOLS, dtype=np.float32)[symbols], places], axis=-1
+    )
 
 
 def small_core(seed):
-    return RelationalMemory(SYMBOLS + PLACES, mem_slots=4, head_size=4, num_heads=2, seed=seed)
+    return RelationalMemory(
+        SYMBOLS + PLACES, mem_slots=4, head_size=4, num_heads=2, seed=seed
+    )
 
 
 def cross_entropy(logits, targets):
@@ -66,12 +82,16 @@ def train(core, seed, begin=None, between=lambda memory: memory, loss_of=cross_e
             for t in range(PLACES):
                 output, memory = core(inputs[:, t], memory)
                 memory = between(memory)
-            logits = p.reshape(readout(output), (-1, SYMBOLS))  # a row for each symbol of each example
+            logits = p.reshape(
+                readout(output), (-1, SYMBOLS)
+            )  # a row for each symbol of each example
             loss = loss_of(logits, symbols.ravel())
         adam.zero_grad()
         tape.backward(loss)
         adam.step(max_norm=1.0)
-        right.append((logits.data.argmax(axis=1).reshape(symbols.shape) == symbols).mean(axis=0))
+        right.append(
+            (logits.data.argmax(axis=1).reshape(symbols.shape) == symbols).mean(axis=0)
+        )
         losses.append(float(loss.data))
     return np.array(right), np.array(losses)
 
@@ -81,8 +101,9 @@ runs = {"right": [train(small_core(seed), seed) for seed in SEEDS]}
 
 
 # %% [markdown]
-# The network as it should be, three seeds. On the left the share of symbols that are right, step by step; on the right which are right at the
-# end. Five of the six bugs will be measured against these runs.
+# The network as it should be, three seeds. On the left the share of symbols that are
+# right, step by step; on the right which are right at the end. Five of the six bugs
+# will be measured against these runs.
 
 
 # %%
@@ -93,15 +114,27 @@ def smoothed(curve):
 
 def ends(name):
     """How many symbols are right at the end of training, for each seed and place (3, 4)."""
-    return np.array([right[-course.fast(100, 5) :].mean(axis=0) for right, _ in runs[name]])
+    return np.array(
+        [right[-course.fast(100, 5) :].mean(axis=0) for right, _ in runs[name]]
+    )
 
 
 def draw(*names):
-    _, (curves, places) = plt.subplots(1, 2, figsize=(9.5, 3.3), sharey=True, width_ratios=(3, 2))
+    _, (curves, places) = plt.subplots(
+        1, 2, figsize=(9.5, 3.3), sharey=True, width_ratios=(3, 2)
+    )
     for number, name in enumerate(names):
         for seed, (right, _) in enumerate(runs[name]):
-            curves.plot(range(1, STEPS + 1), smoothed(right.mean(axis=1)), color=f"C{number}", lw=1.2, label=name if seed == 0 else None)
-            places.plot(range(1, 5), ends(name)[seed], "o-", color=f"C{number}", ms=4, lw=1)
+            curves.plot(
+                range(1, STEPS + 1),
+                smoothed(right.mean(axis=1)),
+                color=f"C{number}",
+                lw=1.2,
+                label=name if seed == 0 else None,
+            )
+            places.plot(
+                range(1, 5), ends(name)[seed], "o-", color=f"C{number}", ms=4, lw=1
+            )
     for panel in (curves, places):
         panel.axhline(1 / SYMBOLS, color="0.5", ls=":", label="guessing")
     curves.set(xlabel="training steps", ylabel="symbols right", ylim=(0, 1.03))
@@ -111,7 +144,10 @@ def draw(*names):
 
 def report(*names):
     for name in names:
-        print(f"{name:16} right at the end:", *(f"{seed.mean():.0%}" for seed in ends(name)))
+        print(
+            f"{name:16} right at the end:",
+            *(f"{seed.mean():.0%}" for seed in ends(name)),
+        )
 
 
 # %% alt="Symbols right against training steps for three seeds of the network as it should be, and at the end by place: the first symbol is always right, the second nearly, the third and fourth in some seeds only two times in three"
@@ -120,16 +156,19 @@ draw("right")
 plt.show()
 
 # %% [markdown]
-# The first symbol is right practically always, although it has to be kept the longest. What is missing after five hundred steps is the third or
-# the fourth, depending on the seed. So keeping is not what is hard to learn here. It may be storing one more symbol beside those that are
-# there already; no experiment here tests that.
+# The first symbol is right practically always, although it has to be kept the longest.
+# What is missing after five hundred steps is the third or the fourth, depending on the
+# seed. So keeping is not what is hard to learn here. It may be storing one more symbol
+# beside those that are there already; no experiment here tests that.
 #
 # ## 1. A memory of zeros
 #
-# **In the code.** The memory begins as `zeros(batch, slots, units)`, as an LSTM's state does.
+# **In the code.** The memory begins as `zeros(batch, slots, units)`, as an LSTM's state
+# does.
 #
-# **The symptom.** All slots are equal, to the last digits, for ever (chapter 8 says why). Here is the memory after one sequence, in a fresh
-# network begun with the identity, and in one begun with zeros:
+# **The symptom.** All slots are equal, to the last digits, for ever (chapter 8 says
+# why). Here is the memory after one sequence, in a fresh network begun with the
+# identity, and in one begun with zeros:
 
 
 # %% alt="Two memories as heat maps of four slots: begun with the identity all rows differ, begun with zeros all rows are the same"
@@ -149,7 +188,9 @@ panels[0].set(ylabel="slot")
 plt.show()
 for name, memory in found.items():
     apart, size = np.ptp(memory.data[0], axis=0).max(), abs(memory.data).max()
-    print(f"{name:9} largest difference between two slots, as a share of the largest entry: {apart / size:.2g}")
+    print(
+        f"{name:9} largest difference between two slots, as a share of the largest entry: {apart / size:.2g}"
+    )
 
 # %% [markdown]
 # **What it costs.** Four slots that are one slot: a quarter of the room.
@@ -163,22 +204,28 @@ draw("right", "zeros")
 plt.show()
 
 # %% [markdown]
-# The bug does not stop learning: a task that fits into one slot hides it. It shows where room is short, as here, or where slots must hold
-# different things to be compared.
+# The bug does not stop learning: a task that fits into one slot hides it. It shows
+# where room is short, as here, or where slots must hold different things to be
+# compared.
 #
-# **Mended** by any first memory with all rows different: the identity, or one drawn at random and then kept.
+# **Mended** by any first memory with all rows different: the identity, or one drawn at
+# random and then kept.
 #
 # ## 2. A memory that is cut off
 #
-# **In the code.** After each step the memory is copied into a plain array, or detached, so that the tape does not grow. (Cutting between
-# *pieces* of a long text is common practice; cutting at every step is another thing.)
+# **In the code.** After each step the memory is copied into a plain array, or detached,
+# so that the tape does not grow. (Cutting between *pieces* of a long text is common
+# practice; cutting at every step is another thing.)
 #
-# **The symptom.** The gradient of the loss by every input but the last is exactly zero. So nothing is ever told that it should have stored
-# something: the weights learn from what the very last step did.
+# **The symptom.** The gradient of the loss by every input but the last is exactly zero.
+# So nothing is ever told that it should have stored something: the weights learn from
+# what the very last step did.
 #
-# **Exercise 1.** Write the instrument that finds this. For a step of any recurrent network and a sequence of inputs it says how far each
-# input reaches: the norm of the gradient of the last memory's sum. Here it is with the very bug in it, so that it finds nothing anywhere but
-# at the end. (`tape.watch` makes an input one that gradients can be asked for; `strict=False` gives zeros for inputs that have no influence.)
+# **Exercise 1.** Write the instrument that finds this. For a step of any recurrent
+# network and a sequence of inputs it says how far each input reaches: the norm of the
+# gradient of the last memory's sum. Here it is with the very bug in it, so that it
+# finds nothing anywhere but at the end. (`tape.watch` makes an input one that gradients
+# can be asked for; `strict=False` gives zeros for inputs that have no influence.)
 
 
 # %%
@@ -189,7 +236,9 @@ def broken_influence(step, inputs, memory):
             last = step(x, memory)
             memory = last.data
         loss = p.sum(last)
-    return np.array([np.linalg.norm(gradient) for gradient in tape.gradient(loss, xs, strict=False)])
+    return np.array(
+        [np.linalg.norm(gradient) for gradient in tape.gradient(loss, xs, strict=False)]
+    )
 
 
 def influence(step, inputs, memory):
@@ -200,18 +249,30 @@ def influence(step, inputs, memory):
 ex.influence.check(influence)
 
 # %% [markdown]
-# The mended instrument on the core, with the memory handed on and with the memory cut off:
+# The mended instrument on the core, with the memory handed on and with the memory cut
+# off:
 
 # %% alt="Bars for twelve inputs: with the memory handed on all have influence; cut off, only the last has any"
 core, (_, inputs) = small_core(0), sequences(rng, 3)
 inputs = inputs.reshape(12, -1)  # twelve steps
 first = core.initial_state(1)
-whole = ex.influence(lambda x, memory: core(p.expand_dims(x, axis=0), memory)[1], inputs, first)
-cut = ex.influence(lambda x, memory: core(p.expand_dims(x, axis=0), p.stop_gradient(memory))[1], inputs, first)
+whole = ex.influence(
+    lambda x, memory: core(p.expand_dims(x, axis=0), memory)[1], inputs, first
+)
+cut = ex.influence(
+    lambda x, memory: core(p.expand_dims(x, axis=0), p.stop_gradient(memory))[1],
+    inputs,
+    first,
+)
 figure, panel = plt.subplots(figsize=(7, 2.8))
 panel.bar(np.arange(1, 13) - 0.2, whole, width=0.4, label="handed on")
 panel.bar(np.arange(1, 13) + 0.2, cut, width=0.4, label="cut off after each step")
-panel.set(xlabel="input", ylabel="influence on the last memory", xticks=range(1, 13), ylim=(0, 1.35 * whole.max()))
+panel.set(
+    xlabel="input",
+    ylabel="influence on the last memory",
+    xticks=range(1, 13),
+    ylim=(0, 1.35 * whole.max()),
+)
 panel.legend(loc="upper center", ncols=2)
 plt.show()
 print("influence of the first eleven, cut off:", *cut[:-1])
@@ -220,7 +281,9 @@ print("influence of the first eleven, cut off:", *cut[:-1])
 # **What it costs.** The same three seeds:
 
 # %%
-runs["cut off"] = [train(small_core(seed), seed, between=p.stop_gradient) for seed in SEEDS]
+runs["cut off"] = [
+    train(small_core(seed), seed, between=p.stop_gradient) for seed in SEEDS
+]
 report("right", "cut off")
 
 # %% alt="Symbols right against training steps: cut off, far fewer are right; by place, the last symbol is as often right as in the whole network, the earlier ones are not"
@@ -228,25 +291,30 @@ draw("right", "cut off")
 plt.show()
 
 # %% [markdown]
-# Look at the places. The last symbol is right as often as in the network that is whole; those before it are not. Nor are they lost altogether:
-# even weights that nobody has taught to store something carry traces of the past, and the readout learns to read them. That is why such a bug
-# survives; on an easy task the traces suffice.
+# Look at the places. The last symbol is right as often as in the network that is whole;
+# those before it are not. Nor are they lost altogether: even weights that nobody has
+# taught to store something carry traces of the past, and the readout learns to read
+# them. That is why such a bug survives; on an easy task the traces suffice.
 #
-# **Mended** by handing on the Tensor. The tape grows with the sequence, and that is what it is for.
+# **Mended** by handing on the Tensor. The tape grows with the sequence, and that is
+# what it is for.
 #
 # ## 3. A softmax too many
 #
-# **In the code.** The network ends in a softmax, "to give probabilities", and the loss function, which begins with a softmax of its own, gets
-# these probabilities as if they were logits. Nothing in their shape or type says that they are none.
+# **In the code.** The network ends in a softmax, "to give probabilities", and the loss
+# function, which begins with a softmax of its own, gets these probabilities as if they
+# were logits. Nothing in their shape or type says that they are none.
 #
-# **The symptom.** Probabilities lie between 0 and 1, so the second softmax sees numbers that are hardly different. Even a network that is
-# certain and right cannot go below a floor. With $C$ classes:
+# **The symptom.** Probabilities lie between 0 and 1, so the second softmax sees numbers
+# that are hardly different. Even a network that is certain and right cannot go below a
+# floor. With $C$ classes:
 #
 # $$-\log \frac{e^1}{e^1 + (C - 1)\, e^0} = \log(e + C - 1) - 1$$
 #
-# Worse is the other end. Below is a network whose logit for the right class is larger than all others by some *margin*; on the left of each
-# panel it is certain that the right class is wrong. Cross-entropy pulls there with full force. With the second softmax the pull is gone: a
-# saturated softmax passes no gradient on.
+# Worse is the other end. Below is a network whose logit for the right class is larger
+# than all others by some *margin*; on the left of each panel it is certain that the
+# right class is wrong. Cross-entropy pulls there with full force. With the second
+# softmax the pull is gone: a saturated softmax passes no gradient on.
 
 
 # %%
@@ -268,7 +336,9 @@ for name, loss_of in (("one softmax", cross_entropy), ("two", double_softmax)):
         pulls.append(-tape.gradient(loss, x)[0, 3])
     measured[name] = losses, pulls
 floor = np.log(np.e + SYMBOLS - 1) - 1
-print(f"with {SYMBOLS} classes: guessing costs {np.log(SYMBOLS):.3f} either way, and two softmaxes never cost less than {floor:.3f}")
+print(
+    f"with {SYMBOLS} classes: guessing costs {np.log(SYMBOLS):.3f} either way, and two softmaxes never cost less than {floor:.3f}"
+)
 
 # %% alt="Loss and pull against the margin of the right class. One softmax: the loss falls to zero and the pull is one where the network is wrong. Two: the loss moves between two levels, and the pull is small and vanishes on both sides"
 figure, panels = plt.subplots(1, 2, figsize=(9.5, 3.2))
@@ -277,13 +347,15 @@ for name, (losses, pulls) in measured.items():
     panels[1].plot(margins, pulls, label=name)
 panels[0].axhline(floor, color="0.5", ls=":", label="floor of two")
 panels[0].set(title="loss", xlabel="margin of the right class", ylim=(0, 6))
-panels[1].set(title="pull on the right class's logit", xlabel="margin of the right class")
+panels[1].set(
+    title="pull on the right class's logit", xlabel="margin of the right class"
+)
 panels[0].legend()
 plt.show()
 
 # %% [markdown]
-# **Exercise 2.** Cross-entropy, in NumPy, with the bug in it. Mend it; and as it will be tried on logits of a thousand, let it not overflow
-# either.
+# **Exercise 2.** Cross-entropy, in NumPy, with the bug in it. Mend it; and as it will
+# be tried on logits of a thousand, let it not overflow either.
 
 
 # %%
@@ -304,9 +376,14 @@ ex.cross_entropy.check(mended_cross_entropy)
 # **What it costs.** The same three seeds:
 
 # %%
-runs["two softmaxes"] = [train(small_core(seed), seed, loss_of=double_softmax) for seed in SEEDS]
+runs["two softmaxes"] = [
+    train(small_core(seed), seed, loss_of=double_softmax) for seed in SEEDS
+]
 report("right", "two softmaxes")
-last = [f"{losses[-course.fast(100, 5) :].mean():.3f}" for _, losses in runs["two softmaxes"]]
+last = [
+    f"{losses[-course.fast(100, 5) :].mean():.3f}"
+    for _, losses in runs["two softmaxes"]
+]
 print("losses at the end, with two softmaxes:", *last, f"(floor {floor:.3f})")
 
 # %% alt="Symbols right against training steps: with two softmaxes learning is slower"
@@ -314,18 +391,23 @@ draw("right", "two softmaxes")
 plt.show()
 
 # %% [markdown]
-# It learns, more slowly. The loss is the tell-tale: with all symbols right it would still be far from 0.
+# It learns, more slowly. The loss is the tell-tale: with all symbols right it would
+# still be far from 0.
 #
 # **Mended** by giving the loss what it asks for, logits.
 #
 # ## 4. The root upside down
 #
-# **In the code.** `scores / d ** -0.5`: the minus sign and the division undo each other, and the scores are multiplied by $\sqrt{d_k}$ where
-# they should be divided by it. (Roots are easily got wrong: at first the released code divided by that of the width of query, key and value
-# together; google-deepmind/sonnet, pull request 105, mended it.)
+# **In the code.** `scores / d ** -0.5`: the minus sign and the division undo each
+# other, and the scores are multiplied by $\sqrt{d_k}$ where they should be divided by
+# it. (Roots are easily got wrong: at first the released code divided by that of the
+# width of query, key and value together; google-deepmind/sonnet, pull request 105,
+# mended it.)
 #
-# **The symptom.** The wider the keys, the more certain the attention of a fresh network, and the more it jumps. To break the core from outside,
-# we multiply its queries: by $d_k$ that turns the division into a multiplication, by $\sqrt{d_k}$ it undoes it.
+# **The symptom.** The wider the keys, the more certain the attention of a fresh
+# network, and the more it jumps. To break the core from outside, we multiply its
+# queries: by $d_k$ that turns the division into a multiplication, by $\sqrt{d_k}$ it
+# undoes it.
 
 
 # %%
@@ -334,8 +416,13 @@ class LouderQueries(nn.Module):
 
     def __init__(self, core, factor):
         K, V = core.key_size, core.head_size
-        is_query = np.tile(np.arange(2 * K + V) < K, core.num_heads)  # the columns of each head: query, key, value
-        self.norm, self.factors = core.blocks[0]["qkv_norm"], np.where(is_query, factor, 1).astype(np.float32)
+        is_query = np.tile(
+            np.arange(2 * K + V) < K, core.num_heads
+        )  # the columns of each head: query, key, value
+        self.norm, self.factors = (
+            core.blocks[0]["qkv_norm"],
+            np.where(is_query, factor, 1).astype(np.float32),
+        )
 
     def __call__(self, x):
         return self.norm(x) * self.factors
@@ -343,13 +430,16 @@ class LouderQueries(nn.Module):
 
 def comparing_core(key_size, power, seed):
     """A core for the task below whose scores are divided by key_size ** power."""
-    core = RelationalMemory(SYMBOLS, mem_slots=4, head_size=8, num_heads=2, key_size=key_size, seed=seed)
+    core = RelationalMemory(
+        SYMBOLS, mem_slots=4, head_size=8, num_heads=2, key_size=key_size, seed=seed
+    )
     core.blocks[0]["qkv_norm"] = LouderQueries(core, key_size ** (0.5 - power))
     return core
 
 
 # %% [markdown]
-# The task for this one must need attention. *Compare*, from chapter 8: four symbols arrive; is the last the same as the first?
+# The task for this one must need attention. *Compare*, from chapter 8: four symbols
+# arrive; is the last the same as the first?
 
 
 # %%
@@ -357,7 +447,9 @@ def compared(rng, count=64):
     """One-hot symbols (count, 4, 8), and whether the last is the first again, as it is for half of them."""
     symbols = rng.integers(SYMBOLS, size=(count, 4))
     symbols[: count // 2, 3] = symbols[: count // 2, 0]
-    return np.eye(SYMBOLS, dtype=np.float32)[symbols], (symbols[:, 3] == symbols[:, 0]).astype(int)
+    return np.eye(SYMBOLS, dtype=np.float32)[symbols], (
+        symbols[:, 3] == symbols[:, 0]
+    ).astype(int)
 
 
 def answers(core, readout, inputs, trace=None):
@@ -366,8 +458,10 @@ def answers(core, readout, inputs, trace=None):
 
 
 # %% [markdown]
-# For each width of a key and each of three scalings: the largest share of attention in a fresh network, and how much attention changes its
-# place in the first step of training (half the sum of all changes of shares, the mean over slots and examples). Means of three seeds.
+# For each width of a key and each of three scalings: the largest share of attention in
+# a fresh network, and how much attention changes its place in the first step of
+# training (half the sum of all changes of shares, the mean over slots and examples).
+# Means of three seeds.
 
 # %%
 widths = 2 ** np.arange(1, course.fast(8, 4))
@@ -379,18 +473,28 @@ def first_step(key_size, power, seed):
     """The largest share before the first step of training, and the share that the step moves."""
     core = comparing_core(key_size, power, seed)
     readout = nn.Linear(core.output_size, 2, seed=seed)
-    adam, before, after = optim.Adam(core.parameters() + readout.parameters(), learning_rate=3e-3), [], []
+    adam, before, after = (
+        optim.Adam(core.parameters() + readout.parameters(), learning_rate=3e-3),
+        [],
+        [],
+    )
     with Tape() as tape:
         loss = cross_entropy(answers(core, readout, inputs, before), same)
     tape.backward(loss)
     adam.step(max_norm=1.0)
     answers(core, readout, inputs, after)
-    one, other = (np.array([step["attention"] for step in trace]) for trace in (before, after))
+    one, other = (
+        np.array([step["attention"] for step in trace]) for trace in (before, after)
+    )
     return one.max(axis=-1).mean(), abs(other - one).sum(axis=-1).mean() / 2
 
 
 found = {
-    name: [np.mean([first_step(int(width), power, seed) for seed in SEEDS], axis=0) for width in widths] for name, power in powers.items()
+    name: [
+        np.mean([first_step(int(width), power, seed) for seed in SEEDS], axis=0)
+        for width in widths
+    ]
+    for name, power in powers.items()
 }
 
 # %% alt="Two panels against the width of a key. Divided by the root, the largest share stays level and one step moves little attention; not scaled or multiplied, the largest share climbs towards one and one step moves several times as much"
@@ -398,17 +502,27 @@ figure, panels = plt.subplots(1, 2, figsize=(9.5, 3.3))
 for name, values in found.items():
     for panel, value in zip(panels, np.transpose(values), strict=True):
         panel.semilogx(widths, value, "o-", base=2, label=name)
-panels[0].set(title="largest of five shares, fresh network", xlabel="width of a key, d_k", ylim=(0, 1.02))
-panels[1].set(title="share that one training step moves", xlabel="width of a key, d_k", ylim=(0, None))
+panels[0].set(
+    title="largest of five shares, fresh network",
+    xlabel="width of a key, d_k",
+    ylim=(0, 1.02),
+)
+panels[1].set(
+    title="share that one training step moves",
+    xlabel="width of a key, d_k",
+    ylim=(0, None),
+)
 panels[1].legend(loc="upper left")
 plt.show()
 
 # %% [markdown]
-# A softmax of large scores is flat nearly everywhere, and steep where it changes its mind. So what a fresh network looks at is one row, picked
-# by chance, and a small step of its weights makes it look at another one.
+# A softmax of large scores is flat nearly everywhere, and steep where it changes its
+# mind. So what a fresh network looks at is one row, picked by chance, and a small step
+# of its weights makes it look at another one.
 #
-# **Exercise 3.** Equation 2 with one head. This one has three bugs, the root among them. Find the others by their symptoms before you read it
-# closely: print the weights and add them up; change `x`.
+# **Exercise 3.** Equation 2 with one head. This one has three bugs, the root among
+# them. Find the others by their symptoms before you read it closely: print the weights
+# and add them up; change `x`.
 
 
 # %%
@@ -429,13 +543,18 @@ ex.attend.check(attend)
 
 
 # %% [markdown]
-# **What it costs.** *Compare* with narrow keys and with wide ones, the root right and upside down, three seeds each.
+# **What it costs.** *Compare* with narrow keys and with wide ones, the root right and
+# upside down, three seeds each.
 
 
 # %%
 def train_to_compare(core, seed):
     """The share of right answers at each step."""
-    rng, right, readout = np.random.default_rng(seed), [], nn.Linear(core.output_size, 2, seed=seed)
+    rng, right, readout = (
+        np.random.default_rng(seed),
+        [],
+        nn.Linear(core.output_size, 2, seed=seed),
+    )
     adam = optim.Adam(core.parameters() + readout.parameters(), learning_rate=3e-3)
     for _ in range(course.fast(300, 10)):
         inputs, same = compared(rng)
@@ -450,7 +569,13 @@ def train_to_compare(core, seed):
 
 
 def train_both(key_size):
-    return {name: [train_to_compare(comparing_core(key_size, powers[name], seed), seed) for seed in SEEDS] for name in (*powers,)[::2]}
+    return {
+        name: [
+            train_to_compare(comparing_core(key_size, powers[name], seed), seed)
+            for seed in SEEDS
+        ]
+        for name in (*powers,)[::2]
+    }
 
 
 scaled = {8: train_both(8)}
@@ -459,7 +584,10 @@ scaled = {8: train_both(8)}
 scaled[64] = train_both(64)
 for key_size, curves in scaled.items():
     for name, seeds in curves.items():
-        print(f"d_k = {key_size:2}, {name + ':':23} right at the end", *(f"{np.mean(curve[-50:]):.0%}" for curve in seeds))
+        print(
+            f"d_k = {key_size:2}, {name + ':':23} right at the end",
+            *(f"{np.mean(curve[-50:]):.0%}" for curve in seeds),
+        )
 
 # %% alt="Right answers against training steps. With keys of width eight both scalings learn alike; with width sixty-four, the network with the root upside down stays far behind"
 figure, panels = plt.subplots(1, 2, figsize=(9.5, 3.2), sharey=True)
@@ -467,22 +595,33 @@ for panel, (key_size, curves) in zip(panels, scaled.items(), strict=True):
     for number, (name, seeds) in enumerate(curves.items()):
         for seed, curve in enumerate(seeds):
             steps = range(1, len(curve) + 1)
-            panel.plot(steps, smoothed(curve), color=f"C{2 * number}", lw=1.2, label=name if seed == 0 else None)
-    panel.set(title=f"keys of width {key_size}", xlabel="training steps", ylim=(0.3, 1.02))
+            panel.plot(
+                steps,
+                smoothed(curve),
+                color=f"C{2 * number}",
+                lw=1.2,
+                label=name if seed == 0 else None,
+            )
+    panel.set(
+        title=f"keys of width {key_size}", xlabel="training steps", ylim=(0.3, 1.02)
+    )
 panels[0].set(ylabel="right answers")
 panels[0].legend(loc="lower right")
 plt.show()
 
 # %% [markdown]
-# With narrow keys the wrong scale does next to no harm here. With wide ones it does. A bug that depends on a size is found in the experiment
-# with the large sizes, after days, unless somebody has looked at the symptom.
+# With narrow keys the wrong scale does next to no harm here. With wide ones it does. A
+# bug that depends on a size is found in the experiment with the large sizes, after
+# days, unless somebody has looked at the symptom.
 #
 # **Mended** by `scores / d ** 0.5`.
 #
 # ## 5. One norm for all slots
 #
-# **In the code.** Layer normalisation "over the last two axes": mean and variance of the whole memory, slots and units together, and a gain
-# and an offset for each unit of each slot. That is soon done where a library's layer norm asks for the shape that it shall normalise.
+# **In the code.** Layer normalisation "over the last two axes": mean and variance of
+# the whole memory, slots and units together, and a gain and an offset for each unit of
+# each slot. That is soon done where a library's layer norm asks for the shape that it
+# shall normalise.
 
 
 # %%
@@ -490,25 +629,35 @@ class JointNorm(nn.Module):
     """Normalises rows and units together: x (B, rows, size), with gains and offsets (rows, size)."""
 
     def __init__(self, rows, size):
-        self.gain, self.offset = Parameter(np.ones((rows, size), np.float32)), Parameter(np.zeros((rows, size), np.float32))
+        self.gain, self.offset = (
+            Parameter(np.ones((rows, size), np.float32)),
+            Parameter(np.zeros((rows, size), np.float32)),
+        )
 
     def __call__(self, x, residual=None):
         x = x if residual is None else x + residual
         d = x - p.mean(x, axis=(-2, -1), keepdims=True)
-        return d / p.sqrt(p.mean(d * d, axis=(-2, -1), keepdims=True) + 1e-5) * self.gain + self.offset
+        return (
+            d / p.sqrt(p.mean(d * d, axis=(-2, -1), keepdims=True) + 1e-5) * self.gain
+            + self.offset
+        )
 
 
 def jointly(core):
     block, N = core.blocks[0], core.mem_slots
-    block["qkv_norm"] = JointNorm(N + 1, block["qkv_norm"].gain.size)  # the slots and the input's row
+    block["qkv_norm"] = JointNorm(
+        N + 1, block["qkv_norm"].gain.size
+    )  # the slots and the input's row
     block["attention_norm"] = JointNorm(N, core.mem_size)
     block["mlp_norm"] = JointNorm(N, core.mem_size)
     return core
 
 
 # %% [markdown]
-# **The first symptom.** Slots hear of each other without attention. To see it, cut attention: with a mask, every slot may look at itself and at
-# the input, and at nobody else. Now nothing that one slot holds should reach another. We change slot $j$ and see how far slot $i$ moves:
+# **The first symptom.** Slots hear of each other without attention. To see it, cut
+# attention: with a mask, every slot may look at itself and at the input, and at nobody
+# else. Now nothing that one slot holds should reach another. We change slot $j$ and see
+# how far slot $i$ moves:
 
 
 # %% alt="Two heat maps, slot that moves against slot that was changed. Each row for itself: zeros beside the diagonal. Jointly: small numbers there, every slot moves whichever is changed"
@@ -521,7 +670,9 @@ def moved(core, inputs, memory):
     found = np.zeros((N, N))
     for j in range(N):
         changed = memory.copy()
-        changed[:, j] += np.random.default_rng(j).normal(size=core.mem_size).astype(np.float32)
+        changed[:, j] += (
+            np.random.default_rng(j).normal(size=core.mem_size).astype(np.float32)
+        )
         _, after = core(inputs, changed, mask=alone)
         found[:, j] = np.linalg.norm(after.data - before.data, axis=-1)[0]
     return found
@@ -530,28 +681,49 @@ def moved(core, inputs, memory):
 memory = rng.normal(size=(1, 4, 8)).astype(np.float32)
 symbols, inputs = sequences(rng, 1)
 figure, panels = plt.subplots(1, 2, figsize=(7, 3), sharey=True)
-for panel, core, name in ((panels[0], small_core(0), "each row for itself"), (panels[1], jointly(small_core(0)), "jointly")):
+for panel, core, name in (
+    (panels[0], small_core(0), "each row for itself"),
+    (panels[1], jointly(small_core(0)), "jointly"),
+):
     distances = moved(core, inputs[:, 0], memory)
     panel.imshow(distances, cmap="Greys", vmin=0, vmax=2)
     for i, j in np.ndindex(4, 4):
         dark = distances[i, j] > 1.2
-        panel.text(j, i, f"{distances[i, j]:.2g}", ha="center", va="center", fontsize=8, color="white" if dark else "black")
-    panel.set(title=name, xlabel="slot that was changed", xticks=range(4), yticks=range(4))
+        panel.text(
+            j,
+            i,
+            f"{distances[i, j]:.2g}",
+            ha="center",
+            va="center",
+            fontsize=8,
+            color="white" if dark else "black",
+        )
+    panel.set(
+        title=name, xlabel="slot that was changed", xticks=range(4), yticks=range(4)
+    )
 panels[0].set(ylabel="slot that moves")
 plt.show()
 
 # %% [markdown]
-# **The second.** The number of parameters depends on the number of slots, against the paper's sentence ("we can modify the number of memories
-# without affecting the number of parameters"), and a trained network cannot be given more of them:
+# **The second.** The number of parameters depends on the number of slots, against the
+# paper's sentence ("we can modify the number of memories without affecting the number
+# of parameters"), and a trained network cannot be given more of them:
 
 # %%
 print("slots                 ", *(f"{N:7}" for N in (2, 4, 8, 16)))
 for name, change in (("each row for itself", lambda core: core), ("jointly", jointly)):
-    counts = [change(RelationalMemory(12, N, head_size=4, num_heads=2)).num_parameters for N in (2, 4, 8, 16)]
+    counts = [
+        change(RelationalMemory(12, N, head_size=4, num_heads=2)).num_parameters
+        for N in (2, 4, 8, 16)
+    ]
     print(f"{name:22}", *(f"{count:7,}" for count in counts))
-four, eight = (jointly(RelationalMemory(12, N, head_size=4, num_heads=2)) for N in (4, 8))
+four, eight = (
+    jointly(RelationalMemory(12, N, head_size=4, num_heads=2)) for N in (4, 8)
+)
 try:
-    eight.load_parameters({name: parameter.data for name, parameter in four.named_parameters()})
+    eight.load_parameters(
+        {name: parameter.data for name, parameter in four.named_parameters()}
+    )
 except ValueError as problem:
     print(problem)
 
@@ -563,18 +735,22 @@ runs["joint norm"] = [train(jointly(small_core(seed)), seed) for seed in SEEDS]
 report("right", "joint norm")
 
 # %% [markdown]
-# If anything, it does better here; a gain for each slot is one more thing that tells slots apart. But it is another network than the one that is
-# described: what is then said about how slots learn from each other through attention is said about something else.
+# If anything, it does better here; a gain for each slot is one more thing that tells
+# slots apart. But it is another network than the one that is described: what is then
+# said about how slots learn from each other through attention is said about something
+# else.
 #
 # **Mended** by `axis=-1`.
 #
 # ## 6. An MLP that is one layer, several times
 #
-# **In the code.** `[layer] * layers`: in Python, a list times a number holds the *same* object that often. And in the loop over the list a ReLU
-# after each layer, the last one included.
+# **In the code.** `[layer] * layers`: in Python, a list times a number holds the *same*
+# object that often. And in the loop over the list a ReLU after each layer, the last one
+# included.
 #
-# **The symptom.** The number of parameters, which does not grow with the number of layers; and the sign. After a ReLU nothing is below zero, so
-# the MLP can add to a unit and never take from it:
+# **The symptom.** The number of parameters, which does not grow with the number of
+# layers; and the sign. After a ReLU nothing is below zero, so the MLP can add to a unit
+# and never take from it:
 
 
 # %% alt="Histogram of what the MLP adds to a unit: with two layers values on both sides of zero, with one layer used twice none below zero and most of them zero"
@@ -585,10 +761,15 @@ def one_layer_twice(core):
 
 z = rng.normal(size=(2000, 8)).astype(np.float32)
 figure, panel = plt.subplots(figsize=(6.5, 3))
-for name, core in (("two layers", small_core(0)), ("one layer twice", one_layer_twice(small_core(0)))):
+for name, core in (
+    ("two layers", small_core(0)),
+    ("one layer twice", one_layer_twice(small_core(0))),
+):
     added = core.mlp[1](core.mlp[0](z)).data
     panel.hist(added.ravel(), bins=np.linspace(-2, 2, 41), alpha=0.6, label=name)
-    print(f"{name:16} {core.num_parameters:,} parameters, {np.mean(added < 0):.0%} of what the MLP adds is negative")
+    print(
+        f"{name:16} {core.num_parameters:,} parameters, {np.mean(added < 0):.0%} of what the MLP adds is negative"
+    )
 panel.set(xlabel="what the MLP adds to a unit", ylabel="how often")
 panel.legend()
 plt.show()
@@ -597,12 +778,14 @@ plt.show()
 # **What it costs.** On *repeat*, again nothing that three seeds would show:
 
 # %%
-runs["one layer twice"] = [train(one_layer_twice(small_core(seed)), seed) for seed in SEEDS]
+runs["one layer twice"] = [
+    train(one_layer_twice(small_core(seed)), seed) for seed in SEEDS
+]
 report("right", "one layer twice")
 
 # %% [markdown]
-# But it is a smaller family of functions. Ask both for what an MLP of two layers can do, by letting them imitate one, drawn at random, without
-# anything around them:
+# But it is a smaller family of functions. Ask both for what an MLP of two layers can
+# do, by letting them imitate one, drawn at random, without anything around them:
 
 
 # %%
@@ -637,14 +820,18 @@ class Twice(nn.Module):
 errors = {"two layers": [imitate(nn.MLP(8, [8, 8], seed=seed), seed) for seed in SEEDS]}
 errors["one layer twice"] = [imitate(Twice(seed), seed) for seed in SEEDS]
 for name, seeds in errors.items():
-    print(f"{name:16} error at the end, as a share:", *(f"{np.mean(curve[-20:]):.3f}" for curve in seeds))
+    print(
+        f"{name:16} error at the end, as a share:",
+        *(f"{np.mean(curve[-20:]):.3f}" for curve in seeds),
+    )
 
 # %% [markdown]
-# Of the two halves, it is the sharing that is never meant. A ReLU after the last layer can be a choice: `activate_final` makes it, and
-# the preset `quick` of Nth farthest trains with it. What makes it a bug is that nobody knows of it.
+# Of the two halves, it is the sharing that is never meant. A ReLU after the last layer
+# can be a choice: `activate_final` makes it, and the preset `quick` of Nth farthest
+# trains with it. What makes it a bug is that nobody knows of it.
 #
-# **Exercise 4.** $g_\psi$ with the three bugs of the last two sections. One of them is the ReLU after the *last* layer; those between two
-# layers belong there. Mend it.
+# **Exercise 4.** $g_\psi$ with the three bugs of the last two sections. One of them is
+# the ReLU after the *last* layer; those between two layers belong there. Mend it.
 
 
 # %%
@@ -674,15 +861,23 @@ ex.process.check(process)
 # %% alt="Symbols right at the end for six networks, three seeds each: the right one, joint norm and one layer twice lie together; two softmaxes lie below, then zeros and cut off"
 figure, panel = plt.subplots(figsize=(7, 2.8))
 for row, name in enumerate(runs):
-    panel.plot(ends(name).mean(axis=1), [row] * len(SEEDS), "o", color="C0" if name == "right" else "C1")
+    panel.plot(
+        ends(name).mean(axis=1),
+        [row] * len(SEEDS),
+        "o",
+        color="C0" if name == "right" else "C1",
+    )
 panel.axvline(1 / SYMBOLS, color="0.5", ls=":", label="guessing")
-panel.set(yticks=range(len(runs)), yticklabels=runs, xlim=(0, 1.02), xlabel="symbols right")
+panel.set(
+    yticks=range(len(runs)), yticklabels=runs, xlim=(0, 1.02), xlabel="symbols right"
+)
 panel.invert_yaxis()
 panel.legend(loc="lower left", bbox_to_anchor=(0.15, 0))
 plt.show()
 
 # %% [markdown]
-# Two of the bugs cannot be told from the right network here, and *compare* with narrow keys did not tell the third. The symptoms tell all:
+# Two of the bugs cannot be told from the right network here, and *compare* with narrow
+# keys did not tell the third. The symptoms tell all:
 #
 # | bug | measure | right | broken |
 # |---|---|---|---|
@@ -693,13 +888,15 @@ plt.show()
 # | joint norm | what moves when attention is cut and one slot changed | that slot | all slots |
 # | shared layer | number of parameters, as layers are added | grows | stays |
 #
-# Each row is a test of a few lines that needs no training. The package has such tests for its own core; `tests/test_attention_invariants.py`
-# takes any attention function, yours too.
+# Each row is a test of a few lines that needs no training. The package has such tests
+# for its own core; `tests/test_attention_invariants.py` takes any attention function,
+# yours too.
 #
 # ## In the package
 #
-# The right versions of the parts that were broken here, in the order of the sections: the first memory, the loss, the root, the norm, the MLP.
-# (The memory is handed on by doing nothing.)
+# The right versions of the parts that were broken here, in the order of the sections:
+# the first memory, the loss, the root, the norm, the MLP. (The memory is handed on by
+# doing nothing.)
 
 # %%
 from tinyrmc.cores import identity_memory
@@ -716,11 +913,14 @@ course.show(
 # %% [markdown]
 # ## To take along
 #
-# - A network with a bug is a network too, and training makes the best of it. The curve says how well that goes, not whether it is the network
-#   that was meant.
-# - Ask for symptoms that are exact: equal or not, zero or not, a number of parameters. They need a second, no seeds and no patience.
-# - Test at the sizes that you will use: some bugs grow with the width of a key, with the number of slots, with the length of a sequence.
+# - A network with a bug is a network too, and training makes the best of it. The curve
+#   says how well that goes, not whether it is the network that was meant.
+# - Ask for symptoms that are exact: equal or not, zero or not, a number of parameters.
+#   They need a second, no seeds and no patience.
+# - Test at the sizes that you will use: some bugs grow with the width of a key, with
+#   the number of slots, with the length of a sequence.
 #
-# **Further.** Which of the six would a test of gradients find (chapter 3)? Which of them would be found by running the same weights with the
-# slots in another order? On what task would the joint norm cost something? Train the right network for three times as many steps: which of the
-# four symbols profit?
+# **Further.** Which of the six would a test of gradients find (chapter 3)? Which of
+# them would be found by running the same weights with the slots in another order? On
+# what task would the joint norm cost something? Train the right network for three times
+# as many steps: which of the four symbols profit?

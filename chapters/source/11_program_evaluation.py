@@ -1,17 +1,20 @@
 # %% [markdown]
 # # 11. Program evaluation: reading and writing
 #
-# **Sections 4.1, 5.2 and A.2, figures 6 and 7, table 1.** Thirty minutes, of which the computer takes one. You need one-hot vectors
-# (chapter 1) and a core that reads step by step (chapter 8).
+# **Sections 4.1, 5.2 and A.2, figures 6 and 7, table 1.** Thirty minutes, of which the
+# computer takes one. You need one-hot vectors (chapter 1) and a core that reads step by
+# step (chapter 8).
 #
-# In nth farthest the answer is one symbol. Here it is a text: the network reads a little program, character by character, and writes what
-# the program computes.
+# In nth farthest the answer is one symbol. Here it is a text: the network reads a
+# little program, character by character, and writes what the program computes.
 #
-# > Inputs are a sequence of characters over an alphanumeric vocabulary representing such snippets, and the target is a numeric sequence
-# > of characters that is the execution output for the given programmatic input.
+# > Inputs are a sequence of characters over an alphanumeric vocabulary representing
+# > such snippets, and the target is a numeric sequence of characters that is the
+# > execution output for the given programmatic input.
 #
-# The task comes from *Learning to Execute* (Zaremba and Sutskever 2014). This chapter generates the programs, teaches a core to read
-# texts of different lengths and to write, finds the floors, and trains a small task in seconds.
+# The task comes from *Learning to Execute* (Zaremba and Sutskever 2014). This chapter
+# generates the programs, teaches a core to read texts of different lengths and to
+# write, finds the floors, and trains a small task in seconds.
 
 # %%
 import json
@@ -41,42 +44,87 @@ def drawn(count, kind, length, nesting=1, **more):
     data = programs.DataConfig(kind=kind, length=length, nesting=nesting, **more)
     batch = programs.draw(rng, count, data, (length, nesting), mixed=False)
     pairs = (("inputs", "lengths"), ("targets", "target_lengths"))
-    return [[programs.decode(row[:size], data.style) for row, size in zip(batch[x], batch[n], strict=True)] for x, n in pairs]
+    return [
+        [
+            programs.decode(row[:size], data.style)
+            for row, size in zip(batch[x], batch[n], strict=True)
+        ]
+        for x, n in pairs
+    ]
 
 
 # %% [markdown]
 # ## Six kinds of task
 #
-# Three kinds are programs. Their difficulty has two numbers: the *length* $L$ is the number of digits of every number written in them,
-# and the *nesting* $N$ the number of operations, one inside the other. Figure 6 of the paper, "Samples of programmatic tasks", redrawn
-# from our generator at $L = 5$ and $N = 2$:
+# Three kinds are programs. Their difficulty has two numbers: the *length* $L$ is the
+# number of digits of every number written in them, and the *nesting* $N$ the number of
+# operations, one inside the other. Figure 6 of the paper, "Samples of programmatic
+# tasks", redrawn from our generator at $L = 5$ and $N = 2$:
 
 # %% alt="Two sample programs with their answers for each of the kinds addition, control and full program"
 figure, panels = plt.subplots(3, 1, figsize=(9.5, 4.2))
-for panel, (kind, name) in zip(panels, {"addition": "Addition", "control": "Control", "program": "Full program"}.items(), strict=True):
+for panel, (kind, name) in zip(
+    panels,
+    {"addition": "Addition", "control": "Control", "program": "Full program"}.items(),
+    strict=True,
+):
     panel.set_title(name, loc="left", fontsize=11)
-    for line, (text, target) in enumerate(zip(*drawn(2, kind, 5, 2, nest_position="random"), strict=True)):
-        panel.text(0.01, 0.72 - 0.44 * line, text, family="monospace", fontsize=10, va="center")
-        panel.text(0.99, 0.72 - 0.44 * line, target, family="monospace", fontsize=10, va="center", ha="right", color="C1")
+    for line, (text, target) in enumerate(
+        zip(*drawn(2, kind, 5, 2, nest_position="random"), strict=True)
+    ):
+        panel.text(
+            0.01, 0.72 - 0.44 * line, text, family="monospace", fontsize=10, va="center"
+        )
+        panel.text(
+            0.99,
+            0.72 - 0.44 * line,
+            target,
+            family="monospace",
+            fontsize=10,
+            va="center",
+            ha="right",
+            color="C1",
+        )
     panel.set(xticks=[], yticks=[])
     panel.spines[:].set_visible(True)
 plt.show()
 
 # %% [markdown]
-# The other three are no programs but one number, to be kept and given back. Figure 7, "Memorization tasks. Each sub-task takes the form
-# of a list permutation":
+# The other three are no programs but one number, to be kept and given back. Figure 7,
+# "Memorization tasks. Each sub-task takes the form of a list permutation":
 
 # %% alt="A number and its answer in copy, reverse and double, lines leading from each digit of the number to its places in the answer: straight, crossed, and to two places each"
 figure, panels = plt.subplots(1, 3, figsize=(9.5, 2.4), width_ratios=(5, 5, 10))
-sources = {"copy": range(5), "reverse": range(4, -1, -1), "double": [*range(5)] * 2}  # place of the answer -> place of the number
+sources = {
+    "copy": range(5),
+    "reverse": range(4, -1, -1),
+    "double": [*range(5)] * 2,
+}  # place of the answer -> place of the number
 for panel, (kind, places) in zip(panels, sources.items(), strict=True):
     [[number], [target]] = drawn(1, kind, 5)
     shift = (len(target) - len(number)) / 2
     for k, character in enumerate(number):
-        panel.text(k + shift, 1, character, family="monospace", fontsize=14, ha="center", va="center")
+        panel.text(
+            k + shift,
+            1,
+            character,
+            family="monospace",
+            fontsize=14,
+            ha="center",
+            va="center",
+        )
     for k, (place, character) in enumerate(zip(places, target, strict=True)):
         panel.plot([place + shift, k], [0.87, 0.13], color=f"C{place}", lw=1)
-        panel.text(k, 0, character, family="monospace", fontsize=14, ha="center", va="center", color=f"C{place}")
+        panel.text(
+            k,
+            0,
+            character,
+            family="monospace",
+            fontsize=14,
+            ha="center",
+            va="center",
+            color=f"C{place}",
+        )
     panel.set(title=kind, xlim=(-0.7, len(target) - 0.3), ylim=(-0.2, 1.2))
     panel.axis("off")
 plt.show()
@@ -90,12 +138,15 @@ plt.show()
 # | `aifb>celsed`, `aifb<celsed` | $a$ if $b > c$ (or $b < c$), else $d$ |
 # | `x=afor[k]x+=b` | $a$, to which $b$ is added $k$ times, $k$ from 1 to 9 |
 #
-# Each of $a$, $b$, $c$, $d$ is a number or a program in brackets. The answer is the value modulo $10^{L+1}$. So it has at most $L + 1$
-# digits and no sign: below zero, counting goes on from the other end. (The paper's figure writes `x % 10**length`, but its answers have
-# one digit more than that allows. The authors' released generator takes $10^{L+1}$, and so do we.)
+# Each of $a$, $b$, $c$, $d$ is a number or a program in brackets. The answer is the
+# value modulo $10^{L+1}$. So it has at most $L + 1$ digits and no sign: below zero,
+# counting goes on from the other end. (The paper's figure writes `x % 10**length`, but
+# its answers have one digit more than that allows. The authors' released generator
+# takes $10^{L+1}$, and so do we.)
 #
-# **Exercise 1.** Evaluate a program; the remainder is taken of its value alone, not of its parts. So that you need not read text, it comes
-# as nested tuples: `("+", 12, 34)`, `("if>", a, b, c, d)`, which is $a$ if $b > c$ and else $d$, and `("for", k, a, b)`.
+# **Exercise 1.** Evaluate a program; the remainder is taken of its value alone, not of
+# its parts. So that you need not read text, it comes as nested tuples: `("+", 12, 34)`,
+# `("if>", a, b, c, d)`, which is $a$ if $b > c$ and else $d$, and `("for", k, a, b)`.
 
 
 # %%
@@ -107,27 +158,39 @@ def evaluate(program, length):
 ex.evaluate.check(evaluate)
 
 # %% [markdown]
-# Does the generator keep to the table? Python can be the witness, because a program needs little to become an expression of Python: spaces
-# around `if` and `else`, and $a + k \cdot b$ for a loop.
+# Does the generator keep to the table? Python can be the witness, because a program
+# needs little to become an expression of Python: spaces around `if` and `else`, and
+# $a + k \cdot b$ for a loop.
 
 
 # %%
 def by_python(text):
     """The value of a program of the generator, as Python computes it."""
-    text = re.sub(r"for\[(\d)\]x\+=", r"+\1*", text.replace("x=", ""))  # x=afor[k]x+=b becomes a+k*b
+    text = re.sub(
+        r"for\[(\d)\]x\+=", r"+\1*", text.replace("x=", "")
+    )  # x=afor[k]x+=b becomes a+k*b
     return eval(text.replace("if", " if ").replace("else", " else "))
 
 
 texts, answers = drawn(course.fast(2000, 100), "program", 4, 3, nest_position="random")
 print(texts[0], "->", answers[0])
-print("agree:", sum(str(by_python(text) % 10**5) == answer for text, answer in zip(texts, answers, strict=True)), "of", len(texts))
+print(
+    "agree:",
+    sum(
+        str(by_python(text) % 10**5) == answer
+        for text, answer in zip(texts, answers, strict=True)
+    ),
+    "of",
+    len(texts),
+)
 
 # %% [markdown]
 # ## Characters
 #
-# The vocabulary has 45 symbols, some of which no program uses; it is that of the authors' released generator, which `"release"` stands for
-# in the code. A character is fed as a one-hot vector. Texts have different lengths, arrays have not: shorter ones are filled up with full
-# stops.
+# The vocabulary has 45 symbols, some of which no program uses; it is that of the
+# authors' released generator, which `"release"` stands for in the code. A character is
+# fed as a one-hot vector. Texts have different lengths, arrays have not: shorter ones
+# are filled up with full stops.
 
 # %% alt="Left: a program as one-hot vectors, a dot in each column, the full stops after its end all in one row. Right: the lengths of control programs at all levels, from 3 to over 50 characters, most of them short"
 data = programs.DataConfig(kind="control", length=5, nesting=2)
@@ -136,23 +199,40 @@ used = np.unique(batch["inputs"])  # the symbols that occur
 names = [programs.SYMBOLS["release"][symbol] for symbol in used]
 row = np.argmin(abs(batch["lengths"] - 40))
 figure, (matrix, counts) = plt.subplots(1, 2, figsize=(9.8, 3.6), width_ratios=(3, 2))
-matrix.imshow(batch["inputs"][row] == used[:, None], cmap="Greys", aspect="auto", interpolation="none")
+matrix.imshow(
+    batch["inputs"][row] == used[:, None],
+    cmap="Greys",
+    aspect="auto",
+    interpolation="none",
+)
 matrix.axvline(batch["lengths"][row] - 0.5, color="C1", lw=1.2)
-matrix.set(yticks=range(len(used)), xticks=[], xlabel="character of the input; it ends at the orange line")
+matrix.set(
+    yticks=range(len(used)),
+    xticks=[],
+    xlabel="character of the input; it ends at the orange line",
+)
 matrix.set_yticklabels(names, family="monospace", fontsize=7)
-matrix.set_title(programs.decode(batch["inputs"][row][: batch["lengths"][row]], "release"), family="monospace", fontsize=8)
-counts.hist(batch["lengths"], bins=np.arange(batch["inputs"].shape[1] + 2) - 0.5, color="C0")
+matrix.set_title(
+    programs.decode(batch["inputs"][row][: batch["lengths"][row]], "release"),
+    family="monospace",
+    fontsize=8,
+)
+counts.hist(
+    batch["lengths"], bins=np.arange(batch["inputs"].shape[1] + 2) - 0.5, color="C0"
+)
 counts.set(xlabel="characters of a program", ylabel="programs")
 plt.show()
 
 # %% [markdown]
 # ## Reading: a state that stops at the end
 #
-# A core reads one character at each step, all examples of a batch together. When the short ones have ended, the long ones still go on. What
-# should the core do with the full stops? If it reads them, it writes them into its memory too, which moves away from what it was. So each
-# example's state is kept as it was at its own end.
+# A core reads one character at each step, all examples of a batch together. When the
+# short ones have ended, the long ones still go on. What should the core do with the
+# full stops? If it reads them, it writes them into its memory too, which moves away
+# from what it was. So each example's state is kept as it was at its own end.
 #
-# **Exercise 2.** Read a batch. `step(x, state)` is one step of some core, for the characters `x` (B, F) of all examples.
+# **Exercise 2.** Read a batch. `step(x, state)` is one step of some core, for the
+# characters `x` (B, F) of all examples.
 
 
 # %%
@@ -164,11 +244,13 @@ def read(step, inputs, lengths, state):
 ex.read.check(read)
 
 # %% [markdown]
-# What happens otherwise? An untrained core reads `12+34`, then more and more full stops. How far has its memory moved from what it was at
-# the end of the program?
+# What happens otherwise? An untrained core reads `12+34`, then more and more full
+# stops. How far has its memory moved from what it was at the end of the program?
 
 # %% alt="How far the memory has moved against the number of full stops after the program: not at all where it is kept, by more than its own size where it goes on reading"
-core = RelationalMemory(len(programs.SYMBOLS["release"]), mem_slots=4, head_size=16, num_heads=4, seed=0)
+core = RelationalMemory(
+    len(programs.SYMBOLS["release"]), mem_slots=4, head_size=16, num_heads=4, seed=0
+)
 N, F = core.mem_slots, core.mem_size
 one_hot = np.eye(core.input_size, dtype=np.float32)
 inputs = one_hot[programs.encode(["12+34"], 45, "release")]  # (1, 45, 45)
@@ -185,30 +267,43 @@ figure, panel = plt.subplots(figsize=(6.5, 3))
 for name, stops_too in (("kept at its end", 0), ("goes on reading", 1)):
     moved = []
     for stops in range(41):
-        state = ex.read(step, inputs[:, : 5 + stops], np.array([5 + stops_too * stops]), first)
+        state = ex.read(
+            step, inputs[:, : 5 + stops], np.array([5 + stops_too * stops]), first
+        )
         moved.append(np.linalg.norm(state - at_end) / np.linalg.norm(at_end))
     panel.plot(moved, label=f"state {name}")
-panel.set(xlabel="full stops after the program", ylabel="distance from the state at the end,\nas a fraction of its size")
+panel.set(
+    xlabel="full stops after the program",
+    ylabel="distance from the state at the end,\nas a fraction of its size",
+)
 panel.legend()
 plt.show()
 
 # %% [markdown]
-# A program's memory would depend on how long the longest text of its batch happens to be, and the same program would be answered one way
-# alone and another way in company.
+# A program's memory would depend on how long the longest text of its batch happens to
+# be, and the same program would be answered one way alone and another way in company.
 #
 # In the package `unroll` takes the lengths; it does what `ex.read` does:
 
 # %%
-inputs, lengths = one_hot[programs.encode(["12+34", "(98-76)if54<32else10"], 45, "release")], np.array([5, 20])
+inputs, lengths = (
+    one_hot[programs.encode(["12+34", "(98-76)if54<32else10"], 45, "release")],
+    np.array([5, 20]),
+)
 _, kept = core.unroll(inputs, core.initial_state(2), lengths=lengths)
-np.allclose(kept.data.reshape(2, -1), ex.read(step, inputs, lengths, np.repeat(first, 2, axis=0)), atol=1e-5)
+np.allclose(
+    kept.data.reshape(2, -1),
+    ex.read(step, inputs, lengths, np.repeat(first, 2, axis=0)),
+    atol=1e-5,
+)
 
 # %% [markdown]
 # ## What counts as right
 #
-# Answers have different lengths, too. A character counts if it belongs to the right answer; what the network writes beyond does not.
-# *Accuracy* is the fraction of the characters that are right, of all answers together, and *exact match* the fraction of the answers that
-# are right as a whole.
+# Answers have different lengths, too. A character counts if it belongs to the right
+# answer; what the network writes beyond does not. *Accuracy* is the fraction of the
+# characters that are right, of all answers together, and *exact match* the fraction of
+# the answers that are right as a whole.
 #
 # **Exercise 3.** Both.
 
@@ -224,8 +319,9 @@ ex.score.check(score)
 # %% [markdown]
 # ## Writing: three decoders
 #
-# Having read, the core takes one step for each character of the answer, and after each a small network reads the character off its
-# output. At every step a core must be fed something. Three choices, for the answer `970`:
+# Having read, the core takes one step for each character of the answer, and after each
+# a small network reads the character off its output. At every step a core must be fed
+# something. Three choices, for the answer `970`:
 #
 # | decoder | is fed |
 # |---|---|
@@ -233,30 +329,47 @@ ex.score.check(score)
 # | `teacher` | the right character before: `~`, `9`, `7` |
 # | `own_predictions` | the character before as the network itself has written it: `~`, then whatever that was |
 #
-# (`~` says: begin.) With `zeros` the whole answer must come out of the memory. With a teacher the network is told at each step what it
-# should have written before. In real use there is no teacher, so one would then feed the network its own characters. The paper chose the
-# first:
+# (`~` says: begin.) With `zeros` the whole answer must come out of the memory. With a
+# teacher the network is told at each step what it should have written before. In real
+# use there is no teacher, so one would then feed the network its own characters. The
+# paper chose the first:
 #
-# > we observed better results when we trained in a non-auto-regressive fashion - that is, with no teacher forcing during training.
+# > we observed better results when we trained in a non-auto-regressive fashion - that
+# > is, with no teacher forcing during training.
 #
-# A teacher is not bad for training; it must not be there in the test. We train the same small core three times, to *double* a number of
-# three digits: `970` becomes `970970`. In the second half a teacher tells much, for all digits have been shown by then. Each network is
-# measured as it was trained, and the one with the teacher also on its own. (`Trainer` is the package's training, `advance` one step of it;
-# `HELD_OUT_SEED` draws examples that no training draws.)
+# A teacher is not bad for training; it must not be there in the test. We train the same
+# small core three times, to *double* a number of three digits: `970` becomes `970970`.
+# In the second half a teacher tells much, for all digits have been shown by then. Each
+# network is measured as it was trained, and the one with the teacher also on its own.
+# (`Trainer` is the package's training, `advance` one step of it; `HELD_OUT_SEED` draws
+# examples that no training draws.)
 
 
 # %%
 def trainer_of(kind, length, steps, decoder="zeros", seed=0):
     """A small core, and what trains it."""
     model = programs.ModelConfig(mem_slots=4, num_heads=4, head_size=8, decoder=decoder)
-    train = TrainConfig(steps=steps, batch_size=64, learning_rate=2e-3, warmup_steps=100, decay=0.5)
-    return Trainer(programs.Task(programs.Config(model, programs.DataConfig(kind=kind, length=length), train)), seed=seed)
+    train = TrainConfig(
+        steps=steps, batch_size=64, learning_rate=2e-3, warmup_steps=100, decay=0.5
+    )
+    return Trainer(
+        programs.Task(
+            programs.Config(model, programs.DataConfig(kind=kind, length=length), train)
+        ),
+        seed=seed,
+    )
 
 
 def written(trainer, batch, decoder):
     """The symbols (B, T') that the network answers to a batch."""
     steps = batch["targets"].shape[1]
-    return trainer.model(batch["inputs"], batch["lengths"], steps, decoder, batch["targets"]).data.argmax(axis=-1).T
+    return (
+        trainer.model(
+            batch["inputs"], batch["lengths"], steps, decoder, batch["targets"]
+        )
+        .data.argmax(axis=-1)
+        .T
+    )
 
 
 def train(trainer, every, measured_with):
@@ -268,7 +381,13 @@ def train(trainer, every, measured_with):
             trainer.advance()
             if trainer.step % every == 0:
                 for decoder in measured_with:
-                    scores[decoder].append(ex.score(written(trainer, batch, decoder), batch["targets"], batch["target_lengths"]))
+                    scores[decoder].append(
+                        ex.score(
+                            written(trainer, batch, decoder),
+                            batch["targets"],
+                            batch["target_lengths"],
+                        )
+                    )
     return {decoder: np.array(rows) for decoder, rows in scores.items()}
 
 
@@ -279,9 +398,13 @@ for decoder, measured_with in {
     "own_predictions": ["own_predictions"],
     "teacher": ["own_predictions", "teacher"],
 }.items():
-    for measured, scores in train(trainer_of("double", 3, steps, decoder), every, measured_with).items():
+    for measured, scores in train(
+        trainer_of("double", 3, steps, decoder), every, measured_with
+    ).items():
         curves[decoder, measured] = scores
-        print(f"trained with {decoder:15} measured with {measured:15} accuracy {scores[-1, 0]:5.1%}  exact match {scores[-1, 1]:5.1%}")
+        print(
+            f"trained with {decoder:15} measured with {measured:15} accuracy {scores[-1, 0]:5.1%}  exact match {scores[-1, 1]:5.1%}"
+        )
 
 # %% alt="Accuracy and exact match against steps for three decoders: the network trained with a teacher looks far better when the teacher is there in the test, though its exact match is the same"
 figure, panels = plt.subplots(1, 2, figsize=(9.5, 3.6))
@@ -290,37 +413,53 @@ for (decoder, measured), scores in curves.items():
     for k, panel in enumerate(panels):
         style = "--" if measured == "teacher" else "-"
         panel.plot(
-            np.arange(1, len(scores) + 1) * every, scores[:, k], style, color=colours[decoder], label=f"{decoder}, measured with {measured}"
+            np.arange(1, len(scores) + 1) * every,
+            scores[:, k],
+            style,
+            color=colours[decoder],
+            label=f"{decoder}, measured with {measured}",
         )
-for panel, name in zip(panels, ("accuracy of the characters", "exact match"), strict=True):
+for panel, name in zip(
+    panels, ("accuracy of the characters", "exact match"), strict=True
+):
     panel.set(title=name, xlabel="steps", ylim=(0, 1.03))
 panels[1].legend(fontsize=8)
 plt.show()
 
 # %% [markdown]
-# The gap between the two orange lines on the left is the teacher's, not the network's: when the right character is fed, one mistake does
-# not lead to the next. Two things to note. Exact match is the same with the teacher and without, and must be: as long as all characters
-# were right, the network's own are the teacher's. And here the network with a teacher learns soonest. The paper's finding is about its
-# own tasks at the end of long training; one seed and four hundred steps do not contradict it.
+# The gap between the two orange lines on the left is the teacher's, not the network's:
+# when the right character is fed, one mistake does not lead to the next. Two things to
+# note. Exact match is the same with the teacher and without, and must be: as long as
+# all characters were right, the network's own are the teacher's. And here the network
+# with a teacher learns soonest. The paper's finding is about its own tasks at the end
+# of long training; one seed and four hundred steps do not contradict it.
 #
 # ## From easy to difficult: four curricula
 #
-# Programs of full length and nesting are hard to begin with. A *curriculum* decides how difficult the examples of training are; those of
-# the test are always at full length and nesting.
+# Programs of full length and nesting are hard to begin with. A *curriculum* decides how
+# difficult the examples of training are; those of the test are always at full length
+# and nesting.
 #
 # - `baseline`: full length and nesting from the start.
-# - `naive`: length 1 to $L$ at nesting 1, then nesting 2 to $N$ at length $L$; a level ends when the loss hardly falls any more.
-# - `mix`: every example draws its own length and nesting. This is the paper's: "Within each batch the literal length and nesting value
-#   was sampled uniformly up to the maximum value for each - this is consistent with the Mix curriculum strategy" (appendix A.2).
+# - `naive`: length 1 to $L$ at nesting 1, then nesting 2 to $N$ at length $L$; a level
+#   ends when the loss hardly falls any more.
+# - `mix`: every example draws its own length and nesting. This is the paper's: "Within
+#   each batch the literal length and nesting value was sampled uniformly up to the
+#   maximum value for each - this is consistent with the Mix curriculum strategy"
+#   (appendix A.2).
 # - `combine`: mix, up to the level that naive would have reached.
 #
-# Below, which additions each of them draws at the beginning, in the middle and at the end. For the two that climb we play a loss that
-# falls and levels off, again and again:
+# Below, which additions each of them draws at the beginning, in the middle and at the
+# end. For the two that climb we play a loss that falls and levels off, again and again:
 
 # %% alt="Four columns of small maps, nesting against length: baseline always in the last corner, naive in one cell that wanders, mix evenly everywhere, combine evenly over a growing rectangle"
 figure, panels = plt.subplots(3, 4, figsize=(9.5, 4), sharex=True, sharey=True)
-for column, curriculum in zip(panels.T, ("baseline", "naive", "mix", "combine"), strict=True):
-    data = programs.DataConfig(kind="addition", length=5, nesting=2, curriculum=curriculum)
+for column, curriculum in zip(
+    panels.T, ("baseline", "naive", "mix", "combine"), strict=True
+):
+    data = programs.DataConfig(
+        kind="addition", length=5, nesting=2, curriculum=curriculum
+    )
     task = programs.Task(programs.Config(data=data))
     for panel, lines in zip(column, (0, 45, 45), strict=True):
         for k in range(lines):  # lines of metrics, each of which the curriculum sees
@@ -329,12 +468,29 @@ for column, curriculum in zip(panels.T, ("baseline", "naive", "mix", "combine"),
         texts = [programs.decode(row, "release").rstrip(".") for row in batch["inputs"]]
         share = np.zeros((2, 5))
         for text in texts:
-            share[text.count("+") - 1, len(re.search(r"\d+", text)[0]) - 1] += 1 / len(texts)
-        panel.pcolormesh(np.arange(6) + 0.5, np.arange(3) + 0.5, share, cmap="Blues", vmin=0, vmax=0.5, edgecolors="0.85", linewidth=0.5)
+            share[text.count("+") - 1, len(re.search(r"\d+", text)[0]) - 1] += 1 / len(
+                texts
+            )
+        panel.pcolormesh(
+            np.arange(6) + 0.5,
+            np.arange(3) + 0.5,
+            share,
+            cmap="Blues",
+            vmin=0,
+            vmax=0.5,
+            edgecolors="0.85",
+            linewidth=0.5,
+        )
         for nesting, length in np.argwhere(share > 0):
             value = share[nesting, length]
             panel.text(
-                length + 1, nesting + 1, f"{value:.0%}", ha="center", va="center", fontsize=7, color="white" if value > 0.3 else "black"
+                length + 1,
+                nesting + 1,
+                f"{value:.0%}",
+                ha="center",
+                va="center",
+                fontsize=7,
+                color="white" if value > 0.3 else "black",
             )
         panel.set(xticks=range(1, 6), yticks=(1, 2))
     column[0].set_title(curriculum, fontsize=10)
@@ -346,32 +502,57 @@ plt.show()
 # %% [markdown]
 # ## Floors
 #
-# What can be had without reading the program? The answers' characters are not all alike: a sum of numbers of $L$ digits often begins with
-# 1, and no number begins with 0. Whoever always writes the most frequent character of each place is right in some of them. That is the
-# floor here, the *constant answer*. The package finds it on other examples than those that it tests it on:
+# What can be had without reading the program? The answers' characters are not all
+# alike: a sum of numbers of $L$ digits often begins with 1, and no number begins
+# with 0. Whoever always writes the most frequent character of each place is right in
+# some of them. That is the floor here, the *constant answer*. The package finds it on
+# other examples than those that it tests it on:
 
 # %%
 course.show(programs.most_frequent, programs.judged)
 
 # %% alt="The accuracy of the constant answer at each place of the answer, for six kinds: highest at the first place of addition, a tenth at the places of numbers that are copied"
 figure, panel = plt.subplots(figsize=(8, 3.4))
-for colour, kind in enumerate(("addition", "control", "program", "copy", "reverse", "double")):
-    data = programs.DataConfig(kind=kind, length=5, nesting=1 if kind in programs.MEMORY else 2)
-    found_on, tested_on = (programs.draw(rng, course.fast(20_000, 1000), data, (5, data.nesting), mixed=False) for _ in range(2))
+for colour, kind in enumerate(
+    ("addition", "control", "program", "copy", "reverse", "double")
+):
+    data = programs.DataConfig(
+        kind=kind, length=5, nesting=1 if kind in programs.MEMORY else 2
+    )
+    found_on, tested_on = (
+        programs.draw(
+            rng, course.fast(20_000, 1000), data, (5, data.nesting), mixed=False
+        )
+        for _ in range(2)
+    )
     right, counts = programs.judged(programs.most_frequent(found_on, 45), tested_on)
     size = {"copy": 12, "reverse": 8}.get(kind, 5)  # they lie on each other
     accuracy = right.sum(axis=0) / counts.sum(axis=0)
-    panel.plot(range(1, len(accuracy) + 1), accuracy, "o-", ms=size, color=f"C{colour}", label=kind)
-    print(f"{kind:9} {right.sum() / counts.sum():.1%} of the characters, {(right == counts).all(axis=1).mean():.1%} of the answers")
-panel.set(xlabel="place of the answer", ylabel="accuracy of the constant answer", ylim=(0, None), xticks=range(1, 11))
+    panel.plot(
+        range(1, len(accuracy) + 1),
+        accuracy,
+        "o-",
+        ms=size,
+        color=f"C{colour}",
+        label=kind,
+    )
+    print(
+        f"{kind:9} {right.sum() / counts.sum():.1%} of the characters, {(right == counts).all(axis=1).mean():.1%} of the answers"
+    )
+panel.set(
+    xlabel="place of the answer",
+    ylabel="accuracy of the constant answer",
+    ylim=(0, None),
+    xticks=range(1, 11),
+)
 panel.legend(ncols=2)
 plt.show()
 
 # %% [markdown]
 # ## A small task, live
 #
-# Reverse a number of three digits; lengths mixed, nothing fed while the answer is written. It takes about ten seconds. We look at each
-# place of the answer separately:
+# Reverse a number of three digits; lengths mixed, nothing fed while the answer is
+# written. It takes about ten seconds. We look at each place of the answer separately:
 
 # %%
 trainer = trainer_of("reverse", 3, course.fast(1000, 20))
@@ -394,7 +575,12 @@ with blas_threads(1):
 at, *places = np.array(by_place).T
 figure, panel = plt.subplots(figsize=(7.5, 3.2))
 for k, accuracy in enumerate(places):
-    panel.plot(at, accuracy, color=f"C{k}", label=f"place {k + 1} of the answer: the digit read {('last', 'second', 'first')[k]}")
+    panel.plot(
+        at,
+        accuracy,
+        color=f"C{k}",
+        label=f"place {k + 1} of the answer: the digit read {('last', 'second', 'first')[k]}",
+    )
 panel.axhline(0.1, color="0.4", lw=0.8, ls="--")
 panel.text(at[-1], 0.12, "constant answer", ha="right", fontsize=9, color="0.4")
 panel.set(xlabel="steps", ylabel="held-out accuracy", ylim=(0, 1.03))
@@ -402,9 +588,10 @@ panel.legend()
 plt.show()
 
 # %% [markdown]
-# The digit that is read first is learnt soonest, though it is written last. A guess: it alone always meets the same memory, the one with
-# which every text begins. Whether it is the reading that counts or the place in the answer, you can find out: train `copy`, where the
-# digit read first is written first.
+# The digit that is read first is learnt soonest, though it is written last. A guess: it
+# alone always meets the same memory, the one with which every text begins. Whether it
+# is the reading that counts or the place in the answer, you can find out: train `copy`,
+# where the digit read first is written first.
 #
 # The package's own picture of a trained network, with some answers:
 
@@ -417,57 +604,88 @@ with tempfile.TemporaryDirectory() as folder, blas_threads(1):
 # %% [markdown]
 # ## What has been measured
 #
-# The paper's table 1 gives the accuracy of the characters at $L = 5$ and $N = 2$, of each core the top score among many sizes and settings
-# (a *sweep*). Beside the RMC stand the LSTM of chapter 7; the DNC, Differentiable Neural Computer, which reads and writes a table of
-# vectors; and EntNet, here a bank of LSTMs that get the same input. Beside each stands what this project has trained to its end so far
+# The paper's table 1 gives the accuracy of the characters at $L = 5$ and $N = 2$, of
+# each core the top score among many sizes and settings (a *sweep*). Beside the RMC
+# stand the LSTM of chapter 7; the DNC, Differentiable Neural Computer, which reads and
+# writes a table of vectors; and EntNet, here a bank of LSTMs that get the same input.
+# Beside each stands what this project has trained to its end so far
 # (`benchmarks/results/results.json`). Copy, reverse and double have five digits here.
 
 # %%
-results = json.loads((course.assets().parents[1] / "benchmarks" / "results" / "results.json").read_text())["groups"]
+results = json.loads(
+    (course.assets().parents[1] / "benchmarks" / "results" / "results.json").read_text()
+)["groups"]
 runs = [group for group in results if group["task"] == "program_evaluation"]
-ours = {group["cell"]: f"{group['mean']['test_accuracy']:.1%}" for group in runs if group["cell"]}  # "copy, RMC" and so on
+ours = {
+    group["cell"]: f"{group['mean']['test_accuracy']:.1%}"
+    for group in runs
+    if group["cell"]
+}  # "copy, RMC" and so on
 rows = [["ours | paper", *programs.TABLE_1]]
 for kind in ("addition", "control", "program", "copy", "reverse", "double"):
-    rows.append([kind, *(f"{ours.get(f'{kind}, {core}', 'not run')} | {top[kind]:.1%}" for core, top in programs.TABLE_1.items())])
+    rows.append(
+        [
+            kind,
+            *(
+                f"{ours.get(f'{kind}, {core}', 'not run')} | {top[kind]:.1%}"
+                for core, top in programs.TABLE_1.items()
+            ),
+        ]
+    )
 print(aligned(rows))
 
 # %% [markdown]
-# Programs of the paper's size have not been run here. Smaller ones have, of three digits and one operation:
+# Programs of the paper's size have not been run here. Smaller ones have, of three
+# digits and one operation:
 
 # %%
 for group in runs:
     data = group["config"]["data"]
     if data["kind"] not in programs.MEMORY:
         floor = group["references"]["test_accuracy"]["constant answer"]
-        score = "{test_accuracy:.1%}, exact match {test_exact_match_accuracy:.1%}".format(**group["mean"])
-        print(f"{data['kind']}, L = {data['length']}, N = {data['nesting']}: {score}, constant answer {floor:.1%} (`{group['label']}`)")
+        score = (
+            "{test_accuracy:.1%}, exact match {test_exact_match_accuracy:.1%}".format(
+                **group["mean"]
+            )
+        )
+        print(
+            f"{data['kind']}, L = {data['length']}, N = {data['nesting']}: {score}, constant answer {floor:.1%} (`{group['label']}`)"
+        )
 print("seeds of each run:", {len(group["runs"]) for group in runs})
 
 # %% [markdown]
-# Read it with care. The paper does not tell how many digits its memory tasks have, so those rows may not be the same task. Its scores are
-# the best of many networks, ours are one small network and one seed each. And a task that all cores solve tells little about any of them.
-# The full program is the one that no core solves, and the one in which the paper's RMC is furthest ahead of the LSTM.
+# Read it with care. The paper does not tell how many digits its memory tasks have, so
+# those rows may not be the same task. Its scores are the best of many networks, ours
+# are one small network and one seed each. And a task that all cores solve tells little
+# about any of them. The full program is the one that no core solves, and the one in
+# which the paper's RMC is furthest ahead of the LSTM.
 #
 # ## In the package
 #
-# The forms of the operations are a table, and a program is written level by level. The network reads, keeps each state at its end, and
-# writes (`self.answering` is None, or a second core that writes; `trace` can collect attention weights):
+# The forms of the operations are a table, and a program is written level by level. The
+# network reads, keeps each state at its end, and writes (`self.answering` is None, or a
+# second core that writes; `trace` can collect attention weights):
 
 # %%
 course.show(programs.write_program, programs.Network.__call__)
 
 # %% [markdown]
-# `python -m tinyrmc.train program_evaluation --data.kind reverse` trains the memory tasks of five digits; `--help` lists the curricula,
-# decoders and operations. There is a second style of programs, `--data.style lte`, that of Learning to Execute itself: Python with
-# variables and loops.
+# `python -m tinyrmc.train program_evaluation --data.kind reverse` trains the memory
+# tasks of five digits; `--help` lists the curricula, decoders and operations. There is
+# a second style of programs, `--data.style lte`, that of Learning to Execute itself:
+# Python with variables and loops.
 #
 # ## To take along
 #
-# - A batch of texts is an array plus lengths. A state is kept at each text's own end, and what lies beyond counts nowhere.
-# - What is fed while the answer is written is a choice, in training and in the test. A teacher in the test flatters.
-# - Accuracy by characters and exact match say different things; give both, and the floor.
+# - A batch of texts is an array plus lengths. A state is kept at each text's own end,
+#   and what lies beyond counts nowhere.
+# - What is fed while the answer is written is a choice, in training and in the test. A
+#   teacher in the test flatters.
+# - Accuracy by characters and exact match say different things; give both, and the
+#   floor.
 # - A curriculum changes what is trained on, never what is tested.
 #
-# **Further.** The constant answer knows no program, but a better guesser could look at the first digits of an addition: how far would he
-# come? Train `double` with a teacher and five digits: does the gap grow? For which kinds would you expect more slots to help, and how
-# many would `reverse` of nine digits need?
+# **Further.** The constant answer knows no program, but a better guesser could look at
+# the first digits of an addition: how far would he come? Train `double` with a teacher
+# and five digits: does the gap grow? For which kinds would you expect more slots to
+# help, and how many would `reverse` of nine digits need?
