@@ -403,7 +403,7 @@ ex.mean_slot.hint()
 # |---|---|---|
 # | [0. How to read this](00_how_to_read.ipynb) | where you are | figures 1, 2 |
 # | [1. Arrays](01_arrays.ipynb) | axes, broadcasting, batches, views: all on memory matrices | notation of 3.1 |
-# | [2. A tape](02_a_tape.ipynb) | reverse-mode differentiation from nothing in 50 lines, then the project's engine piece by piece | |
+# | [2. A tape](02_a_tape.ipynb) | reverse-mode differentiation from nothing in 40 lines, then the project's engine piece by piece | |
 # | [3. Checking gradients](03_checking_gradients.ipynb) | differences, the complex step, an independent witness, and a wrong derivative caught | |
 # | [4. Attention](04_attention.ipynb) | memories look at each other | equation 1 |
 # | [5. Encoding](05_encoding.ipynb) | a new input gets in, and what must stay the same however slots are ordered | equation 2 |
