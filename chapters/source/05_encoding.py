@@ -216,12 +216,11 @@ ex.weights_behind.check(weights_behind)
 # %%
 def yours(answer, exercise):
     """The learner's function, or the solution where it is not written yet."""
+    name = exercise.__name__
     if exercise.judge(answer).state == "not attempted":
-        print(
-            f"{exercise.__name__} is not written yet (see above): the experiments run on the solution"
-        )
+        print(f"{name} is not written yet: the experiments run on the solution")
         return exercise
-    print(f"{exercise.__name__}: the experiments run on yours")
+    print(f"{name}: the experiments run on yours")
     return answer
 
 
