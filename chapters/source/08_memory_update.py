@@ -639,7 +639,9 @@ def compared(rng, count=64):
 
 
 def train(core, seed):
-    """Train; the share of right answers in each batch, before the step learns from it."""
+    """Train. Returns the share of right answers in each batch, before it is learnt
+    from.
+    """
     rng, right = np.random.default_rng(seed), []
     readout = nn.Linear(core.output_size, 2, seed=seed)
     adam = optim.Adam(core.parameters() + readout.parameters(), learning_rate=3e-3)
