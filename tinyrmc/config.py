@@ -13,6 +13,10 @@ import numpy as np
 
 from .errors import RunError, UsageError, nearest
 
+# The metadata of a field that came after runs had been written. Their config.json lacks
+# it: it may be missing, and then has its default, which says what was so before.
+ADDED = {"added": True}
+
 
 def fields_of(kind: type, prefix: str = "") -> dict[str, type]:
     """The fields of a (nested, perhaps generic) dataclass by their dotted names, with

@@ -5,15 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields
 from typing import Literal
 
+from ..config import ADDED
 from ..errors import UserError
 from .dnc import DNC
 from .entnet import EntNet, EntNetBank
 from .lstm import LSTM, DeepLSTM
 from .relational import PaperRelationalMemory, RelationalMemory
-
-ADDED = {
-    "added": True
-}  # a field that came after runs had been written, which go without it: see loading.py
 
 
 @dataclass(frozen=True)
