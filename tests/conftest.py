@@ -159,7 +159,7 @@ def refused(capsys):
 
 @pytest.fixture
 def make_trainer():
-    """Trainers whose workers are ended when the test is over."""
+    """Trainers whose processes are ended when the test is over."""
     made = []
 
     def make(*words, **keywords):
@@ -168,7 +168,7 @@ def make_trainer():
 
     yield make
     for trainer in made:
-        trainer.workers.close()
+        trainer.close()
 
 
 @pytest.fixture

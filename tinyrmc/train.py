@@ -34,7 +34,7 @@ from .runs.run import Onlooker, Run
 from .training import discovery
 from .training.checkpoints import open_checkpoint, task_from_dict
 from .training.discovery import place_of
-from .training.loop import run_training
+from .training.loop import Listener, run_training
 from .training.ranks import Ranks, launched
 from .training.task import Task
 from .training.trainer import Trainer
@@ -228,12 +228,12 @@ def _run(trainer: Trainer, run: Run, described: dict, options: Options) -> int:
     _announce(trainer, run, described, options)
     progress = Progress(trainer)
     try:
-        end = run_training(trainer, run, options.max_minutes, progress.show)
+        end = run_training(trainer, run, options.max_minutes, progress)
     except MemoryError as error:
         raise _too_large(trainer.task, error) from error
     finally:
         progress.close()
-        trainer.workers.close()
+        trainer.close()
     resume = (
         f"{trainer.ranks.launch(python())} tinyrmc.train --resume "
         f"{shlex.quote(str(run.path))}"
@@ -371,7 +371,7 @@ def _finished(trainer: Trainer, run: Run) -> bool:
         line["step"] == trainer.step and f"test_{trainer.task.headline}" in line
         for line in run.metrics()[-1:]
     )
-    return tested and trainer.step >= trainer.task.config.train.steps
+    return tested and trainer.finished
 
 
 def _announce(trainer, run, described, options):
@@ -398,7 +398,7 @@ def _announce(trainer, run, described, options):
     print(f"  run       {run.path}", flush=True)
 
 
-class Progress:
+class Progress(Listener):
     """A bar on a terminal; elsewhere a line for each evaluation, and for others when
     half a minute has passed.
     """
@@ -422,7 +422,7 @@ class Progress:
                 dynamic_ncols=True,
             )
 
-    def show(self, line: dict) -> None:
+    def line(self, line: dict) -> None:
         """Take notice of a line of metrics."""
         steps, done, now = (
             self.trainer.task.config.train.steps,
