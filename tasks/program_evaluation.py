@@ -731,7 +731,7 @@ class Task(training.Task):
         self.layout = layout(data)
         self.full = (data.length, data.nesting)
         self.level = (1, 1) if data.climbs else self.full
-        self.losses = []  # of the last lines of metrics at this level
+        self.losses: list[float] = []  # of the last lines of metrics at this level
 
     # --- What is learnt
 

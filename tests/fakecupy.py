@@ -279,7 +279,7 @@ class ndarray:
         _wait("get()")
         return self._array.copy()
 
-    def set(self, array):
+    def set(self, array, stream=None):
         if not isinstance(array, np.ndarray):
             raise Refused("Only numpy.ndarray can be set to cupy.ndarray")
         if (array.dtype, array.shape) != (self.dtype, self.shape):
@@ -423,14 +423,48 @@ def _checked(operand):
     return operand
 
 
+class CUDARuntimeError(RuntimeError):
+    """What the driver says when it refuses."""
+
+
 class _Runtime:
-    """What is asked of cupy.cuda.runtime."""
+    """What is asked of cupy.cuda.runtime.
+
+    `locked` holds the address and size of all page-locked memory.
+    """
+
+    CUDARuntimeError = CUDARuntimeError
+    locked: dict[int, int] = {}
+
+    @classmethod
+    def hostRegister(cls, address, size, flags):
+        if address in cls.locked:
+            raise CUDARuntimeError("cudaErrorHostMemoryAlreadyRegistered")
+        cls.locked[address] = size
+
+    @classmethod
+    def hostUnregister(cls, address):
+        if cls.locked.pop(address, None) is None:
+            raise CUDARuntimeError("cudaErrorHostMemoryNotRegistered")
 
     driverGetVersion = staticmethod(lambda: 13000)
     runtimeGetVersion = staticmethod(lambda: 12090)
     getDeviceProperties = staticmethod(
         lambda device: {"name": b"Some GPU", "major": 9, "minor": 0}
     )
+
+
+class _Event:
+    """A mark in the queue of the device, which is always done with everything."""
+
+    def __init__(self, block=False, disable_timing=False, interprocess=False):
+        pass
+
+    def record(self, stream=None):
+        pass
+
+    def synchronize(self):
+        pass
 
 
 class _CuPy(types.ModuleType):
@@ -440,6 +474,8 @@ class _CuPy(types.ModuleType):
     cuda = types.SimpleNamespace(
         runtime=_Runtime,
         Device=lambda: types.SimpleNamespace(id=0, synchronize=lambda: None),
+        Event=_Event,
+        get_current_stream=lambda: None,
     )
 
     def __getattr__(self, name):

@@ -752,8 +752,12 @@ def test_words_that_cannot_be_get_one_line_and_change_nothing(
 
 
 def test_the_first_words_are_help(capsys):
+    assert sweep.main([]) == 0
     for words in ([], ["--help"], ["-h"]):
-        assert sweep.main(words) == 0
+        if words:
+            with pytest.raises(SystemExit) as caught:
+                sweep.main(words)
+            assert caught.value.code == 0
         assert (
             "usage: python -m tinyrmc.sweep TASK [PRESET] --grid"
             in capsys.readouterr().out
