@@ -1,15 +1,18 @@
-# Set-up and the daily commands. Everything is installed into $(VENV), nothing outside this folder; what is there already is not done again.
+# Set-up and the daily commands. Everything goes into $(VENV), nothing outside this
+# folder, and nothing is installed twice.
 #
-#   make train                     a Relational Memory Core learns "nth farthest"; ARGS="ladder --seed 1" is passed on, `make train ARGS=--help`
-#   make test                      the test suite; ARGS="-k memory" is passed on
-#   make lint                      ruff
-#   make lab                       opens the chapters in JupyterLab
-#   make chapters                  makes the notebooks from chapters/source/; ARGS="04 07": these; ARGS=--help
-#   make site                      builds the website into site/_build/html: chapters, tasks, results, reference
-#   make bench                     measures on this machine (about twenty minutes, leave it alone); ARGS=--quick: a first look
-#   make clean                     away with the virtual environment, caches and builds; runs/ is kept
+#   make train       a Relational Memory Core learns "nth farthest"
+#   make test        the test suite
+#   make lint        ruff, the formatting, mypy
+#   make lab         opens the chapters in JupyterLab
+#   make chapters    makes the notebooks from chapters/source/; ARGS="04 07": these
+#   make site        builds the website into site/_build/html
+#   make bench       measures on this machine, for twenty minutes; ARGS=--quick: for one
+#   make clean       removes the environment, caches and builds; runs/ is kept
 #
-# Any Python from 3.11 will do; PYTHON=python3.12 says which one the virtual environment is made with.
+# ARGS is passed on to the command: make train ARGS="ladder --seed 1", make test
+# ARGS="-k memory", make train ARGS=--help. PYTHON=python3.12 says which Python, from
+# 3.11, the virtual environment is made with.
 
 VENV := .venv
 PYTHON ?=
@@ -17,8 +20,10 @@ ARGS ?=
 python := $(VENV)/bin/python
 usable := import sys; sys.exit(sys.version_info < (3, 11))
 
-# An environment that cannot run (half made, moved, its Python removed) counts as absent, and so does one of another Python than asked for.
-absent := $(shell $(python) -c 'import pip; $(usable)' >/dev/null 2>&1 || echo environment)
+# An environment that cannot run (half made, moved, its Python removed) counts as
+# absent, and so does one of another Python than asked for.
+runs := $(python) -c 'import pip; $(usable)'
+absent := $(shell $(runs) >/dev/null 2>&1 || echo environment)
 ifneq ($(PYTHON),)
 ifneq ($(shell { $(PYTHON) -VV; } 2>/dev/null),$(shell { $(python) -VV; } 2>/dev/null))
 absent := environment
@@ -39,6 +44,8 @@ test: $(VENV)/installed-dev
 
 lint: $(VENV)/installed-dev
 	$(python) -m ruff check .
+	$(python) -m ruff format --check .
+	$(python) -m mypy
 
 lab: $(VENV)/installed-notebooks
 	$(python) -m jupyterlab chapters $(ARGS)
@@ -53,38 +60,33 @@ bench: $(VENV)/installed-bench
 	$(python) benchmarks/cpu.py $(ARGS)
 
 clean:
-	rm -rf $(VENV) site/_build build dist *.egg-info .pytest_cache .hypothesis .ruff_cache
+	rm -rf $(VENV) site/_build build dist *.egg-info
+	rm -rf .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The stamps are written last, so an installation that was broken off is done again.
+install := -m pip install --quiet --disable-pip-version-check --editable
+
 $(VENV)/installed: pyproject.toml $(absent)
-	$(python) -m pip install --quiet --disable-pip-version-check --editable .
+	$(python) $(install) .
 	@touch $@
 
-$(VENV)/installed-dev: pyproject.toml $(absent)
-	$(python) -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+# On Linux pip takes PyTorch's build for CUDA, some gigabytes, for `bench`; one that is
+# installed already, such as the CPU build, stays.
+$(VENV)/installed-%: pyproject.toml $(absent)
+	$(python) $(install) '.[$*]'
 	@touch $@ $(VENV)/installed
 
-$(VENV)/installed-notebooks: pyproject.toml $(absent)
-	$(python) -m pip install --quiet --disable-pip-version-check --editable '.[notebooks]'
-	@touch $@ $(VENV)/installed
-
-$(VENV)/installed-docs: pyproject.toml $(absent)
-	$(python) -m pip install --quiet --disable-pip-version-check --editable '.[docs]'
-	@touch $@ $(VENV)/installed
-
-# On Linux pip takes PyTorch's build for CUDA, some gigabytes; one that is installed already, such as the CPU build, stays.
-$(VENV)/installed-bench: pyproject.toml $(absent)
-	$(python) -m pip install --quiet --disable-pip-version-check --editable '.[bench]'
-	@touch $@ $(VENV)/installed
-
-# A name on the path is no Python until it has run: version managers leave launchers there for versions they do not have.
-# An environment that lacks nothing but pip (uv makes such) is given pip and kept.
+# A name on the path is no Python until it has run: version managers leave launchers
+# there for versions they do not have. An environment that lacks nothing but pip (uv
+# makes such) is given pip and kept.
+under_name := $(if $(PYTHON), under the name '$(PYTHON)')
+pythons := python3 python3.14 python3.13 python3.12 python3.11 python
 environment:
-	@if [ -z "$(PYTHON)" ] && { $(python) -c '$(usable)' && $(python) -m ensurepip && $(python) -c 'import pip'; } >/dev/null 2>&1; \
-	then exit 0; fi; \
+	@give_pip() { $(python) -c '$(usable)' && $(python) -m ensurepip && $(runs); }; \
+	if [ -z "$(PYTHON)" ] && give_pip >/dev/null 2>&1; then exit 0; fi; \
 	found=; \
-	for candidate in $(or $(PYTHON),python3 python3.14 python3.13 python3.12 python3.11 python); do \
+	for candidate in $(or $(PYTHON),$(pythons)); do \
 	    $$candidate -c '$(usable)' 2>/dev/null || continue; \
 	    found=$$candidate; \
 	    $$candidate -c 'import ensurepip, venv' 2>/dev/null || continue; \
@@ -92,8 +94,9 @@ environment:
 	    exec $$candidate -m venv --clear $(VENV); \
 	done; \
 	if [ -n "$$found" ]; then \
-	    echo "$$found has no venv module: install it (Debian, Ubuntu: apt install python3-venv)," >&2; \
+	    echo "$$found has no venv module: install it" \
+	        "(Debian, Ubuntu: apt install python3-venv),"; \
 	else \
-	    echo "no Python of version 3.11 or later$(if $(PYTHON), under the name '$(PYTHON)'): install one," >&2; \
-	fi; \
+	    echo "no Python of version 3.11 or later$(under_name): install one,"; \
+	fi >&2; \
 	echo "or name another: make PYTHON=/path/to/python3" >&2; exit 1

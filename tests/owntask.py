@@ -1,4 +1,4 @@
-"""A task of the tests' own, dropped into the folder where tasks are found: small, with
+"""A small task for tests, dropped into the folder where tasks are found: it has
 published cells and a named grid.
 """
 
@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from tinyrmc import primitives
-from tinyrmc import nn
+from tinyrmc import nn, primitives
 from tinyrmc.fused import softmax_cross_entropy
-from tinyrmc.training.task import Task as BaseTask, TrainConfig
+from tinyrmc.training.task import Task as BaseTask
+from tinyrmc.training.task import TrainConfig
 
 
 @dataclass(frozen=True)
@@ -33,9 +33,14 @@ class Model:
 
     def __post_init__(self):
         if self.width < 1 or self.depth < 1:
-            raise ValueError(f"model.width and model.depth must be at least 1, not {self.width} and {self.depth}")
+            both = f"{self.width} and {self.depth}"
+            raise ValueError(
+                f"model.width and model.depth must be at least 1, not {both}"
+            )
         if self.width % self.depth:
-            raise ValueError(f"model.width {self.width} is no multiple of model.depth {self.depth}")
+            raise ValueError(
+                f"model.width {self.width} is no multiple of model.depth {self.depth}"
+            )
 
 
 @dataclass(frozen=True)
@@ -46,15 +51,25 @@ class Config:
     numbers: int = 2
     """how many numbers"""
     train: TrainConfig = TrainConfig(
-        steps=20, batch_size=16, learning_rate=1e-2, warmup_steps=0, log_every=5, evaluate_every=10, piece_size=2048
+        steps=20,
+        batch_size=16,
+        learning_rate=1e-2,
+        warmup_steps=0,
+        log_every=5,
+        evaluate_every=10,
+        piece_size=2048,
     )
 
 
 class Task(BaseTask):
     """Which is the largest?"""
 
-    presets = {"quick": ("two numbers", Config()), "three": ("three numbers", Config(numbers=3))}
-    grids = {"widths": ("some widths", "three", {"model.width": (2, 4), "model.depth": (1,)})}
+    presets = {
+        "quick": ("two numbers", Config()),
+        "three": ("three numbers", Config(numbers=3)),
+    }
+    widths = {"model.width": (2, 4), "model.depth": (1,)}
+    grids = {"widths": ("some widths", "three", widths)}
     published = {
         "2 numbers, wide": ("99 %", "--model.width 8"),
         "2 numbers, narrow": ("< 60 % on its best batch", ""),
@@ -64,25 +79,34 @@ class Task(BaseTask):
     test_examples = 200
 
     def build(self, seed):
-        hidden = [] if self.config.model.linear else [self.config.model.width] * self.config.model.depth
-        return nn.MLP(self.config.numbers, [*hidden, self.config.numbers], seed=np.random.default_rng(seed))
+        model, numbers = self.config.model, self.config.numbers
+        hidden = [] if model.linear else [model.width] * model.depth
+        rng = np.random.default_rng(seed)
+        return nn.MLP(numbers, [*hidden, numbers], seed=rng)
 
     def draw(self, rng, count):
-        inputs = rng.normal(size=(count, self.config.numbers)).astype(np.float32)
+        shape = (count, self.config.numbers)
+        inputs = rng.normal(size=shape).astype(np.float32)
         return {"inputs": inputs, "target": inputs.argmax(1)}
 
     def loss(self, model, batch, carry):
         logits = model(batch["inputs"])
         losses = softmax_cross_entropy(logits, batch["target"])
         right = (logits.data.argmax(1) == batch["target"]).sum()
-        return primitives.sum(losses), losses.size, {"accuracy": (right, losses.size)}, None
+        metrics = {"accuracy": (right, losses.size)}
+        return primitives.sum(losses), losses.size, metrics, None
 
     def references(self):
-        return {"test_accuracy": {"guessing": 1 / self.config.numbers, "paper (wide)": 0.99}}
+        guessing = 1 / self.config.numbers
+        return {"test_accuracy": {"guessing": guessing, "paper (wide)": 0.99}}
 
     def cell(self):
-        return f"{self.config.numbers} numbers, {'wide' if self.config.model.width >= 8 else 'narrow'}"
+        width = "wide" if self.config.model.width >= 8 else "narrow"
+        return f"{self.config.numbers} numbers, {width}"
 '''
+
+
+NAME = "tinyrmc_tasks.larger"  # its module
 
 
 def dropped_in(monkeypatch, folder):
@@ -90,10 +114,9 @@ def dropped_in(monkeypatch, folder):
     folder.mkdir()
     (folder / "larger.py").write_text(LARGER)
     monkeypatch.setattr(discovery, "FOLDER", folder)
-    monkeypatch.delitem(sys.modules, "tinyrmc_tasks.larger", raising=False)
+    monkeypatch.delitem(sys.modules, NAME, raising=False)
     module = discovery.load_task("larger")
-    del sys.modules["tinyrmc_tasks.larger"]  # monkeypatch itself would bring it back
-    monkeypatch.setitem(
-        sys.modules, "tinyrmc_tasks.larger", module
-    )  # taken away again when the test is over
+    # set by monkeypatch, so that it is removed when the test is over
+    del sys.modules[NAME]
+    monkeypatch.setitem(sys.modules, NAME, module)
     return module

@@ -1,13 +1,14 @@
 """Tasks are found wherever tinyrmc lies: in a bare clone, behind an editable install,
-in a wheel; and never in a stranger's `tasks` folder.
+in a wheel; and never in somebody else's `tasks`.
 
-Each kind of installation is made in a temporary folder, by the project's own build
-backend and without pip or network, and asked by a new interpreter: what the tests' own
-process has imported or installed has no say. Installing a wheel is unpacking it; an
-editable install is a wheel with a .pth file, which `site.addsitedir` reads as it does
-in site-packages.
+The project's own build backend makes each kind of installation in a temporary folder,
+without pip or network, and a new interpreter is asked what it finds: what the tests'
+own process has imported or installed has no say. To install a wheel is to unpack it, to
+uninstall it is to remove what its RECORD names; an editable install is a wheel with a
+.pth file, which `site.addsitedir` reads as it does in site-packages.
 """
 
+import csv
 import json
 import os
 import shutil
@@ -19,29 +20,36 @@ from pathlib import Path
 import pytest
 
 from tinyrmc.errors import nearest
+from tinyrmc.training import discovery
+from tinyrmc.training.discovery import UnknownTask, load_task, load_task_of, stored
 
 ROOT = Path(__file__).resolve().parent.parent
 NEEDED = ["tinyrmc", "tasks", "pyproject.toml", "README.md", "LICENSE"]
 
+# words: a task to load or nothing, then folders like site-packages
 ASK = """
 import json, site, sys
 before = list(sys.path)
 for folder in sys.argv[2:]:
     site.addsitedir(folder)
-sys.path[1:1] = [folder for folder in sys.path if folder not in before]  # ahead of the tests' own installation
+added = [folder for folder in sys.path if folder not in before]
+sys.path[1:1] = added  # ahead of the tests' own installation
 import tinyrmc
 from tinyrmc.training.discovery import UnknownTask, load_task, task_files
-answer = {"tinyrmc": tinyrmc.__file__, "files": {name: str(file) for name, file in task_files().items()}}
-if sys.argv[1]:
+
+files = {name: str(file) for name, file in task_files().items()}
+answer = {"tinyrmc": tinyrmc.__file__, "files": files}
+if word := sys.argv[1]:
     try:
-        answer["loaded"] = load_task(sys.argv[1]).__file__
-        answer["once"] = load_task(sys.argv[1]) is load_task(sys.argv[1])
+        module = load_task(word)
+        answer |= {"loaded": module.__file__, "once": load_task(word) is module}
     except UnknownTask as error:
         answer["error"] = str(error)
 print(json.dumps(answer))
 """
 
 DROPPED_IN = '"""A task of two lines."""\nclass Task: presets = {"tiny": ("", None)}\n'
+POISON = "raise SystemExit('a foreign file was imported')\n"
 
 
 def python(*arguments, **keywords):
@@ -58,8 +66,8 @@ def python(*arguments, **keywords):
 
 
 def ask(place, cwd, load="", site_folders=()):
-    """What an interpreter started in `cwd`, with `place` on its path, finds; `load`
-    names a task to import as well.
+    """What an interpreter started in `cwd`, with `place` on its path, finds; `load` is
+    a task to import as well.
     """
     environment = {
         **os.environ,
@@ -67,20 +75,21 @@ def ask(place, cwd, load="", site_folders=()):
         "OPENBLAS_NUM_THREADS": "1",
         "PYTHONDONTWRITEBYTECODE": "1",
     }
-    environment.pop(
-        "PYTHONSAFEPATH", None
-    )  # the current directory must be able to do harm
+    # the current directory must be able to do harm
+    environment.pop("PYTHONSAFEPATH", None)
     return json.loads(python("-c", ASK, load, *site_folders, cwd=cwd, env=environment))
+
+
+# --- Installations --------------------------------------------------------------------
 
 
 def clone(folder):
     """A copy of the sources, as `git clone` would leave them."""
     folder.mkdir()
+    ignored = shutil.ignore_patterns("__pycache__")
     for name in NEEDED:
         if (ROOT / name).is_dir():
-            shutil.copytree(
-                ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__")
-            )
+            shutil.copytree(ROOT / name, folder / name, ignore=ignored)
         else:
             shutil.copy(ROOT / name, folder / name)
     return folder
@@ -90,12 +99,9 @@ def build(source, folder, kind):
     """A wheel of `source` (kind: wheel or editable), built by hatchling and unpacked
     into `folder`.
     """
-    code = (
-        f"import sys; from hatchling.build import build_{kind} as build; "
-        "build(sys.argv[1])"
-    )
     wheels = folder.with_name(f"{folder.name}-wheels")
     wheels.mkdir()
+    code = f"import sys; from hatchling import build; build.build_{kind}(sys.argv[1])"
     python("-c", code, wheels, cwd=source)
     (wheel,) = wheels.glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:
@@ -103,29 +109,58 @@ def build(source, folder, kind):
     return folder
 
 
+def uninstall(site, distribution):
+    """Remove what the RECORD of a distribution names, as pip does; the empty folders
+    stay.
+    """
+    (record,) = site.glob(f"{distribution}-*.dist-info/RECORD")
+    with open(record, newline="", encoding="utf-8") as file:
+        names = [row[0] for row in csv.reader(file)]
+    for name in names:
+        (site / name).unlink()
+
+
+def make_foreign(folder, packages=("tasks",)):
+    """Packages that tinyrmc must not touch; its own names of tasks are among theirs."""
+    for package in packages:
+        (folder / package).mkdir(parents=True)
+        for name in ("__init__", "nth_farthest", "homework"):
+            (folder / package / f"{name}.py").write_text(POISON)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    """A folder like site-packages that holds the wheel alone: what it was built from is
+    gone.
+    """
+    folder = tmp_path_factory.mktemp("wheel")
+    source = clone(folder / "clone")
+    built = build(source, folder / "site", "wheel")
+    shutil.rmtree(source)
+    return built
+
+
 @pytest.fixture(scope="module", params=["bare clone", "editable install", "wheel"])
 def installation(request, tmp_path_factory):
-    """(the folder that holds both packages, keyword arguments of `ask` for it)."""
+    """(the folder of the built-in tasks, keyword arguments of `ask`)."""
+    if request.param == "wheel":
+        built = request.getfixturevalue("wheel")
+        return built / "tinyrmc" / "tasks", {"place": built}
     folder = tmp_path_factory.mktemp("installation")
     source = clone(folder / "clone")
     if request.param == "bare clone":
-        return source, {"place": source}
-    if request.param == "editable install":
-        return source, {
-            "place": "",
-            "site_folders": [build(source, folder / "site", "editable")],
-        }
-    installed = build(source, folder / "site", "wheel")
-    shutil.rmtree(source)  # nothing may be read from where it was built
-    return installed, {"place": installed}
+        return source / "tasks", {"place": source}
+    site = build(source, folder / "site", "editable")
+    return source / "tasks", {"place": "", "site_folders": [site]}
 
 
 @pytest.fixture
 def tasks(installation):
-    """The installation's `tasks` folder, which a test may write to; what it added is
-    taken away again.
+    """The folder of the built-in tasks, which a test may write to: what it added is
+    removed again.
     """
-    folder = installation[0] / "tasks"
+    folder, _ = installation
     before = set(folder.iterdir())
     yield folder
     for file in set(folder.iterdir()) - before:
@@ -134,31 +169,22 @@ def tasks(installation):
 
 @pytest.fixture
 def foreign(tmp_path):
-    """A directory that is somebody else's project, with a `tasks` package and a
-    `tinyrmc_tasks` of its own.
-    """
-    for package in ("tasks", "tinyrmc_tasks"):
-        (tmp_path / package).mkdir()
-        for name in ("__init__", "nth_farthest", "homework"):
-            (tmp_path / package / f"{name}.py").write_text(
-                "raise SystemExit('a foreign file was imported')\n"
-            )
-    return tmp_path
+    """A directory that is somebody else's project, with packages of its own."""
+    return make_foreign(tmp_path, ["tasks", "tinyrmc_tasks"])
+
+
+# --- Built-in tasks -------------------------------------------------------------------
 
 
 def test_found_and_loaded_from_any_installation(installation, tmp_path):
     folder, place = installation
     answer = ask(**place, cwd=tmp_path, load="nth_farthest")
-    assert Path(answer["tinyrmc"]).is_relative_to(
-        folder
-    )  # otherwise this looks at some other copy
-    assert "nth_farthest" in answer["files"]
-    assert answer["files"] == {
-        file.stem: str(file)
-        for file in sorted((folder / "tasks").glob("*.py"))
-        if not file.stem.startswith("_")
-    }
-    assert answer["loaded"] == str(folder / "tasks" / "nth_farthest.py")
+    package = Path(answer["tinyrmc"]).parent
+    assert folder in (package / "tasks", package.parent / "tasks")  # not another copy
+    there = sorted(folder.glob("*.py"))
+    assert answer["files"] == {file.stem: str(file) for file in there}
+    assert {"nth_farthest", "program_evaluation"} <= set(answer["files"])
+    assert answer["loaded"] == str(folder / "nth_farthest.py")
     assert answer["once"]
 
 
@@ -167,17 +193,48 @@ def test_a_foreign_tasks_package_in_the_current_directory_is_not_looked_at(
 ):
     folder, place = installation
     answer = ask(**place, cwd=foreign, load="nth_farthest")
-    assert answer["loaded"] == str(folder / "tasks" / "nth_farthest.py")
+    assert answer["loaded"] == str(folder / "nth_farthest.py")
     assert "homework" not in answer["files"]
     assert "foreign" not in ask(**place, cwd=foreign, load="homework")["error"]
+
+
+@pytest.mark.parametrize("first", ["ours", "theirs"])
+def test_a_foreign_tasks_distribution_and_the_wheel_leave_each_other_alone(
+    wheel, tmp_path, first
+):
+    site = tmp_path / "site"
+    if first == "theirs":
+        make_foreign(site)
+    shutil.copytree(wheel, site, dirs_exist_ok=True)
+    if first == "ours":
+        make_foreign(site)
+    answer = ask(site, cwd=tmp_path, load="nth_farthest")
+    assert answer["loaded"] == str(site / "tinyrmc" / "tasks" / "nth_farthest.py")
+    assert "homework" not in answer["files"]
+    uninstall(site, "tinyrmc")
+    files = [path.relative_to(site) for path in site.rglob("*") if path.is_file()]
+    expected = [Path("tasks", f"{name}.py") for name in ("__init__", "homework")]
+    assert sorted(files) == [*expected, Path("tasks", "nth_farthest.py")]
+
+
+@pytest.mark.parametrize("project", [None, "theirs", "tinyrmc"])
+def test_a_folder_beside_the_package_counts_only_in_a_clone(tmp_path, project):
+    package, beside = tmp_path / "tinyrmc", tmp_path / "tasks"
+    package.mkdir()
+    beside.mkdir()
+    if project:
+        text = f'[project]\nname = "{project}"\n'
+        (tmp_path / "pyproject.toml").write_text(text)
+    found = discovery.built_in_folder(package)
+    assert found == (beside if project == "tinyrmc" else package / "tasks")
+    (package / "tasks").mkdir()
+    assert discovery.built_in_folder(package) == package / "tasks"
 
 
 def test_a_file_dropped_in_is_a_task(installation, tasks, tmp_path):
     _, place = installation
     (tasks / "copying.py").write_text(DROPPED_IN)
-    (tasks / "_shared.py").write_text(
-        "raise SystemExit('a private file was imported')\n"
-    )
+    (tasks / "_shared.py").write_text(POISON)
     answer = ask(**place, cwd=tmp_path, load="copying")
     assert answer["loaded"] == str(tasks / "copying.py")
     assert "nth_farthest" in answer["files"] and "_shared" not in answer["files"]
@@ -209,37 +266,31 @@ def test_a_broken_file_is_named_and_hides_no_other(
 
 
 def test_a_broken_file_is_tried_again_when_mended(tmp_path, monkeypatch):
-    from tinyrmc.training import discovery
-
     monkeypatch.setattr(discovery, "FOLDER", tmp_path)
     file = tmp_path / "mended_in_a_notebook.py"
     file.write_text("raise RuntimeError('half written')\n")
     with pytest.raises(
-        discovery.UnknownTask, match=r"mended_in_a_notebook.*RuntimeError: half written"
+        UnknownTask, match=r"mended_in_a_notebook.*RuntimeError: half written"
     ):
-        discovery.load_task("mended_in_a_notebook")
-    file.write_text(
-        DROPPED_IN
-        + "# longer than before, so that no cached bytecode is taken for it\n"
-    )
-    assert discovery.load_task("mended_in_a_notebook").__doc__ == "A task of two lines."
+        load_task("mended_in_a_notebook")
+    # longer than before, so that no cached bytecode is taken for it
+    file.write_text(DROPPED_IN + "# mended\n" * 5)
+    assert load_task("mended_in_a_notebook").__doc__ == "A task of two lines."
     del sys.modules["tinyrmc_tasks.mended_in_a_notebook"]
 
 
 def test_an_unknown_task_brings_the_nearest_name_and_all_names():
-    from tinyrmc.training.discovery import UnknownTask, load_task
-
+    known = r"\(tasks: .*nth_farthest.*\)"
     with pytest.raises(
         UnknownTask,
-        match=r"unknown task 'nth_fartest' \(tasks: .*nth_farthest.*\); did you mean "
-        r"'nth_farthest'\?",
+        match=rf"unknown task 'nth_fartest' {known}; did you mean 'nth_farthest'\?",
     ):
         load_task("nth_fartest")
-    with pytest.raises(UnknownTask) as caught:
+    with pytest.raises(UnknownTask, match=rf"unknown task 'zzz' {known}$"):
         load_task("zzz")
-    assert "did you mean" not in str(caught.value) and "nth_farthest" in str(
-        caught.value
-    )
+
+
+# --- Tasks of other distributions -----------------------------------------------------
 
 
 @pytest.fixture
@@ -252,9 +303,7 @@ def distribution(tmp_path):
     package.mkdir(parents=True)
     (package / "__init__.py").touch()
     (package / "sorting.py").write_text(DROPPED_IN)
-    (package / "nth_farthest.py").write_text(
-        "raise SystemExit('a task of the project was replaced')\n"
-    )
+    (package / "nth_farthest.py").write_text(POISON)
     record = site / "others-1.0.dist-info"
     record.mkdir()
     (record / "METADATA").write_text(
@@ -277,47 +326,134 @@ def test_another_distribution_adds_tasks_and_replaces_none(distribution, tmp_pat
     answer = ask(place, cwd=tmp_path, load="sorting")
     assert answer["loaded"] == str(distribution / "others_tasks" / "sorting.py")
     assert list(answer["files"])[-1] == "sorting"  # after the built-in ones
-    assert ask(place, cwd=tmp_path, load="nth_farthest")["loaded"] == str(
-        ROOT / "tasks" / "nth_farthest.py"
-    )
+    answer = ask(place, cwd=tmp_path, load="nth_farthest")
+    assert answer["loaded"] == str(ROOT / "tasks" / "nth_farthest.py")
 
+
+# --- Tasks by their files -------------------------------------------------------------
+
+
+@pytest.fixture
+def own(tmp_path, monkeypatch):
+    """A file with the stem of a built-in task, in a folder of the home directory; the
+    current directory is that folder.
+    """
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("USERPROFILE", str(tmp_path))
+    folder = tmp_path / "work"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    file = folder / "nth_farthest.py"
+    file.write_text(DROPPED_IN)
+    before = set(sys.modules)
+    yield file
+    for name in set(sys.modules) - before:
+        if name.startswith("tinyrmc_tasks."):
+            del sys.modules[name]
+
+
+def test_a_file_from_anywhere_is_loaded_by_any_installation(installation, tmp_path):
+    _, place = installation
+    file = tmp_path / "nth_farthest.py"
+    file.write_text(DROPPED_IN)
+    for word in (file, "nth_farthest.py", f".{os.sep}nth_farthest.py"):
+        assert ask(**place, cwd=tmp_path, load=word)["loaded"] == str(file)
+    built_in = ask(**place, cwd=tmp_path, load="nth_farthest")["loaded"]
+    assert built_in != str(file)
+
+
+def test_a_file_is_not_confused_with_the_built_in_task_of_its_stem(own):
+    built_in, mine = load_task("nth_farthest"), load_task("nth_farthest.py")
+    assert mine.__doc__ == "A task of two lines." != built_in.__doc__
+    assert load_task(str(own)) is load_task("../work/nth_farthest.py") is mine
+    assert load_task("nth_farthest") is built_in
+    config = {"task": "nth_farthest", "task_file": "~/work/nth_farthest.py"}
+    assert stored("nth_farthest.py") == stored(str(own)) == config
+    assert load_task_of(config) is mine
+    assert load_task_of(stored("nth_farthest")) is built_in
+
+
+def test_the_file_of_a_built_in_task_is_that_task(monkeypatch):
+    monkeypatch.chdir(ROOT / "tests")
+    for word in ("../tasks/nth_farthest.py", str(ROOT / "tasks" / "nth_farthest.py")):
+        assert load_task(word) is load_task("nth_farthest")
+        assert stored(word) == stored("nth_farthest") == {"task": "nth_farthest"}
+
+
+def test_a_link_gives_a_file_its_name(own):
+    link = own.with_name("recall.py")
+    link.symlink_to(own)
+    config = {"task": "recall", "task_file": "~/work/recall.py"}
+    assert stored("recall.py") == config
+    assert load_task_of(config).__file__ == str(link)
+
+
+def test_a_file_outside_the_home_directory_is_kept_by_its_whole_path(own, monkeypatch):
+    monkeypatch.setenv("HOME", str(own.parent / "elsewhere"))
+    monkeypatch.setenv("USERPROFILE", str(own.parent / "elsewhere"))
+    assert stored("nth_farthest.py") == {"task": "nth_farthest", "task_file": str(own)}
+
+
+def test_a_file_that_has_moved_is_found_where_it_is_said_to_be(own, monkeypatch):
+    config = stored("nth_farthest.py")
+    moved = own.parent / "moved"
+    moved.mkdir()
+    own.rename(moved / own.name)
+    with pytest.raises(
+        UnknownTask,
+        match=r"^the run's task is not in ~/work/nth_farthest\.py any more; put the "
+        r"file back, or name the folder that it is in now: TINYRMC_TASKS=FOLDER ",
+    ):
+        load_task_of(config)
+    for folders in ("moved", str(moved), os.pathsep.join(["", "nowhere", "moved"])):
+        monkeypatch.setenv("TINYRMC_TASKS", folders)
+        assert load_task_of(config).__file__ == str(moved / own.name)
+
+
+@pytest.mark.parametrize(
+    "stored", ["nth_farthest.py", "./nth_farthest.py", "/etc/a.py"]
+)
+def test_a_run_directory_cannot_bring_code_with_it(own, stored):
+    own.write_text(POISON)
+    with pytest.raises(
+        UnknownTask, match=r"is not the absolute path of a file nth_far"
+    ):
+        load_task_of({"task": "nth_farthest", "task_file": stored})
+
+
+@pytest.mark.parametrize(
+    "word, says",
+    [
+        ("recall.py", "there is no file recall.py; `tinyrmc new NAME` writes"),
+        ("../recall.py", "there is no file ../recall.py; "),
+        ("../work", "../work is no task; give a Python file, or a name (nth_far"),
+    ],
+)
+def test_a_word_that_is_no_file_is_told(own, word, says):
+    with pytest.raises(UnknownTask) as caught:
+        load_task(word)
+    assert str(caught.value).startswith(says)
+
+
+# --- Suggestions ----------------------------------------------------------------------
 
 KNOWN = (
     "--seed --resume --workers --train.steps --train.warmup-steps --model.mem-slots "
     "--model.num-heads --model.core"
 ).split()
+NEAR = {
+    "--sed": "--seed",
+    "--resum": "--resume",
+    "--worker": "--workers",
+    "--train.stpes": "--train.steps",
+    "--steps": "--train.steps",
+    "--slots": "--model.mem-slots",
+    "--heads": "--model.num-heads",
+}
+FAR = "--nosuch --model.no-such --threads --help-me --time --epochs --size --".split()
 
 
-@pytest.mark.parametrize(
-    ("word", "meant"),
-    [
-        *(
-            ("--sed", "--seed"),
-            ("--resum", "--resume"),
-            ("--worker", "--workers"),
-            ("--train.stpes", "--train.steps"),
-        ),
-        *(
-            ("--steps", "--train.steps"),
-            ("--slots", "--model.mem-slots"),
-            ("--heads", "--model.num-heads"),
-        ),
-        *(
-            (word, None)
-            for word in (
-                "--nosuch",
-                "--model.no-such",
-                "--threads",
-                "--help-me",
-                "--time",
-                "--epochs",
-                "--size",
-                "--",
-                "",
-            )
-        ),
-    ],
-)
+@pytest.mark.parametrize("word, meant", [*NEAR.items(), *((word, "") for word in FAR)])
 def test_only_what_is_near_is_suggested(word, meant):
     assert nearest(word, KNOWN) == (f"; did you mean {meant!r}?" if meant else "")
 
@@ -327,7 +463,5 @@ def test_of_equally_near_words_the_first_is_suggested():
         nearest("mem_slot", ["model.mem_slots", "other.mem_slots"])
         == "; did you mean 'model.mem_slots'?"
     )
-    assert (
-        nearest("quik", {"quick": 1, "ladder": 2}) == "; did you mean 'quick'?"
-        and nearest("x", []) == ""
-    )
+    assert nearest("quik", {"quick": 1, "ladder": 2}) == "; did you mean 'quick'?"
+    assert nearest("x", []) == nearest("", KNOWN) == ""

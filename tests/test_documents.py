@@ -6,18 +6,12 @@ import contextlib
 import io
 import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import report as benchmark_report
 
-from tinyrmc import train
-from tinyrmc.backend import blas_threads
 from tinyrmc.results import sweeps
-from tinyrmc.training import discovery
-from tinyrmc.training.trainer import Trainer
 
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -90,53 +84,6 @@ def test_the_twenty_lines_print_what_the_readme_says():
             and abs(int(accuracy) - int(accuracy_said)) <= 5
         )  # other BLAS, other rounding
     assert int(shown[-1][2]) >= 90
-
-
-def test_the_task_of_the_readme_is_one(monkeypatch, tmp_path):
-    """Saved as the README says it is found, has its flags, trains with another core,
-    and passes its floor within a quarter of its steps.
-    """
-    code = re.findall(r"```python\n(.*?)```", README, re.DOTALL)[1]
-    assert len(code.splitlines()) < 60
-    lint = [
-        sys.executable,
-        "-m",
-        "ruff",
-        "check",
-        "--stdin-filename",
-        ROOT / "tasks" / "recall.py",
-        "-",
-    ]
-    assert subprocess.run(lint, input=code, text=True).returncode == 0
-    (tmp_path / "recall.py").write_text(code)
-    monkeypatch.setattr(discovery, "FOLDER", tmp_path)
-    monkeypatch.delitem(sys.modules, "tinyrmc_tasks.recall", raising=False)
-    kind = discovery.load_task("recall").Task
-    config = kind.presets["quick"][1]
-    task = kind(config)
-    trainer = Trainer(task, seed=0)
-    with blas_threads(1):
-        for _ in range(config.train.steps // 4):
-            trainer.advance()
-        found = trainer.evaluate()
-    (floor,) = task.references()["test_accuracy"].values()
-    assert found["test_accuracy"] > floor + 0.15
-    assert (
-        train.main(
-            [
-                "recall",
-                "--model.core",
-                "lstm",
-                "--length",
-                "2",
-                "--train.steps",
-                "1",
-                "--run",
-                str(tmp_path / "run"),
-            ]
-        )
-        == 0
-    )
 
 
 def test_every_file_the_readme_links_exists():

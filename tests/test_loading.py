@@ -11,7 +11,7 @@ import pytest
 from tinytasks import nth_farthest, relations
 
 from tinyrmc import load
-from tinyrmc.config import config_from_dict
+from tinyrmc.config import from_json
 from tinyrmc.cores import CoreConfig
 from tinyrmc.errors import RunError
 from tinyrmc.runs.run import Run
@@ -25,7 +25,7 @@ def test_a_configuration_comes_back_from_json():
         values["data"]["rungs"] = [
             list(rung) for rung in values["data"]["rungs"]
         ]  # as JSON has it
-        assert config_from_dict(nth_farthest.Config, values) == config
+        assert from_json(nth_farthest.Config, values) == config
 
 
 @pytest.mark.parametrize(
@@ -50,14 +50,14 @@ def test_a_configuration_of_another_version_names_the_field(change, says):
     values = dataclasses.asdict(nth_farthest.QUICK)
     change(values)
     with pytest.raises(RunError, match=says):
-        config_from_dict(nth_farthest.Config, values)
+        from_json(nth_farthest.Config, values)
 
 
 def test_a_field_that_came_later_may_be_missing():
     values = dataclasses.asdict(nth_farthest.QUICK)
     for name in ("total_units", "layers", "dnc"):
         values["model"].pop(name)
-    assert config_from_dict(nth_farthest.Config, values) == nth_farthest.QUICK
+    assert from_json(nth_farthest.Config, values) == nth_farthest.QUICK
 
 
 def test_the_network_that_comes_with_the_course_can_be_loaded():

@@ -2,6 +2,8 @@
 complete and no more.
 """
 
+import ast
+import itertools
 import os
 import re
 import subprocess
@@ -18,15 +20,14 @@ import tinyrmc
 
 ROOT = Path(__file__).resolve().parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+EXTRAS = PROJECT["optional-dependencies"]
 
 
-def python(*arguments):
-    """What a new interpreter, started in the project's folder, prints; its complaint,
-    if it fails.
-    """
+def python(*arguments, cwd=ROOT):
+    """What a new interpreter prints; its complaint, if it fails."""
     done = subprocess.run(
         [sys.executable, *map(str, arguments)],
-        cwd=ROOT,
+        cwd=cwd,
         capture_output=True,
         text=True,
         timeout=60,
@@ -39,89 +40,155 @@ def read(name):
     return (ROOT / name).read_text(encoding="utf-8")
 
 
-@pytest.fixture(scope="module")
-def archives(tmp_path_factory):
-    """(names in the wheel, names in the source archive without its top folder, the
-    wheel's METADATA), freshly built from this tree.
-    """
-    folder = tmp_path_factory.mktemp("archives")
-    code = (
-        "import sys; from hatchling import build; build.build_wheel(sys.argv[1]); "
-        "build.build_sdist(sys.argv[1])"
-    )
-    python("-c", code, folder)
-    (wheel,), (source,) = folder.glob("*.whl"), folder.glob("*.tar.gz")
-    with zipfile.ZipFile(wheel) as archive:
-        shipped = archive.namelist()
-        (metadata,) = (
-            archive.read(name).decode()
-            for name in shipped
-            if name.endswith(".dist-info/METADATA")
-        )
-    with tarfile.open(source) as archive:
-        sources = [member.name.partition("/")[2] for member in archive.getmembers()]
-    return shipped, sources, metadata
-
-
-def modules(folder):
+def files(folder):
+    """The files of a folder, by their paths from the top."""
     return {
-        str(file.relative_to(ROOT))
-        for file in (ROOT / folder).rglob("*")
-        if file.is_file() and "__pycache__" not in file.parts
+        path.relative_to(ROOT).as_posix()
+        for path in (ROOT / folder).rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
     }
 
 
-def test_the_wheel_holds_both_packages_whole_and_nothing_else(archives):
-    shipped, _, metadata = archives
-    assert {name for name in shipped if ".dist-info/" not in name} == modules(
-        "tinyrmc"
-    ) | modules("tasks")
-    assert any(name.endswith(".dist-info/licenses/LICENSE") for name in shipped)
-    assert "Requires-Python: >=3.11" in metadata
+# --- Archives -------------------------------------------------------------------------
+
+
+def build(kind, source, folder):
+    """The path of a wheel or sdist of `source`, built into `folder`."""
+    folder.mkdir()
+    code = f"import sys; from hatchling import build; build.build_{kind}(sys.argv[1])"
+    python("-c", code, folder, cwd=source)
+    (built,) = folder.iterdir()
+    return built
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    """A wheel of this tree."""
+    return build("wheel", ROOT, tmp_path_factory.mktemp("built") / "wheel")
+
+
+@pytest.fixture(scope="module")
+def sdist(tmp_path_factory):
+    """A source archive of this tree, unpacked: its top folder."""
+    folder = tmp_path_factory.mktemp("built")
+    with tarfile.open(build("sdist", ROOT, folder / "sdist")) as archive:
+        archive.extractall(folder, filter="data")
+    return folder / f"tinyrmc-{tinyrmc.__version__}"
+
+
+def test_the_wheel_holds_the_package_and_the_tasks_inside_it(wheel):
+    with zipfile.ZipFile(wheel) as archive:
+        names = set(archive.namelist())
+        about = {
+            Path(name).name: archive.read(name).decode()
+            for name in names
+            if ".dist-info/" in name
+        }
+    shipped = {name for name in names if ".dist-info/" not in name}
+    assert shipped == files("tinyrmc") | {f"tinyrmc/{name}" for name in files("tasks")}
+    assert {"tinyrmc/py.typed", "tinyrmc/tasks/nth_farthest.py"} <= shipped
+    assert {"LICENSE", "METADATA", "RECORD"} <= set(about)
+    assert "Requires-Python: >=3.11" in about["METADATA"]
+    scripts = "[console_scripts]\ntinyrmc = tinyrmc.__main__:run\n"
+    assert about["entry_points.txt"] == scripts
+
+
+def test_the_source_archive_makes_the_same_wheel(wheel, sdist, tmp_path):
+    again = build("wheel", sdist, tmp_path / "again")
+    assert again.name == wheel.name and again.read_bytes() == wheel.read_bytes()
+
+
+def test_the_source_archive_can_be_built_tested_and_cited(sdist):
+    names = {
+        path.relative_to(sdist).as_posix()
+        for path in sdist.rglob("*")
+        if path.is_file()
+    }
+    wanted = "pyproject.toml README.md LICENSE CITATION.cff CHANGELOG.md Makefile"
+    wanted += " CONTRIBUTING.md .ci/run site/make_site.py site/pages/index.md"
+    wanted += " site/static/tinyrmc.css benchmarks/cpu.py chapters/build.py"
+    assert set(wanted.split()) | files("tinyrmc") <= names
+    assert files("tasks") | files("tests") <= names
+    tops = {name.partition("/")[0] for name in names}
+    assert tops.isdisjoint({"runs", "build", "dist", ".venv", ".hypothesis", ".git"})
+    assert not any("_build/" in name for name in names)
+
+
+# --- Dependencies ---------------------------------------------------------------------
+
+
+def name_of(requirement):
+    return re.match(r"[\w.-]+", requirement)[0]
+
+
+def imported(folder):
+    """The packages that the files of a folder import, but for Python's own."""
+    found = set()
+    for path in (ROOT / folder).rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                found |= {alias.name.partition(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.level == 0:
+                found.add(node.module.partition(".")[0])
+    return found - sys.stdlib_module_names
+
+
+def test_what_the_package_imports_is_what_it_depends_on():
+    required = {name_of(each) for each in PROJECT["dependencies"]}
+    optional = {"cupy", "cupy_backends", "mpi4py"}
+    found = imported("tinyrmc") | imported("tasks")
+    assert found == required | optional | {"tinyrmc"}
+
+
+def test_no_extra_asks_for_what_nothing_uses():
+    named_otherwise = {"mpich": "mpiexec", "cupy-cuda12x": "cupy", "torch": "torch"}
+    texts = "".join(
+        path.read_text(encoding="utf-8")
+        for folder in ("tinyrmc", "tasks", "tests", "chapters", "benchmarks", "site")
+        for path in (ROOT / folder).rglob("*.py")
+        if path != Path(__file__)
+    ) + read("Makefile")
+    for extra, requirements in EXTRAS.items():
+        for name in map(name_of, requirements):
+            used = named_otherwise.get(name, name.replace("cupy-cuda13x", "cupy"))
+            pattern = rf"\b{used}\b".replace("-", "[-_]")
+            assert re.search(pattern, texts), f"{extra}: nothing uses {name}"
+
+
+def test_every_requirement_has_a_lower_bound():
+    requirements = [*PROJECT["dependencies"], *itertools.chain(*EXTRAS.values())]
+    own = [each for each in requirements if name_of(each) == "tinyrmc"]
+    assert [each for each in requirements if ">=" not in each] == own
+
+
+def test_importing_tinyrmc_imports_numpy_and_no_other_dependency():
+    """Neither CuPy nor any dependency that only a command line or a picture needs:
+    quick to import, and in a browser possible at all.
+    """
+    unwanted = {name_of(each) for each in PROJECT["dependencies"]} - {"numpy"}
+    assert {"matplotlib", "tqdm"} <= unwanted
+    unwanted |= {"cupy", "autograd", "mpi4py", "argparse", "tasks"}
+    code = "import sys, tinyrmc; print('\\n'.join(sys.modules))"
+    loaded = {name.partition(".")[0] for name in python("-c", code).split()}
+    assert "numpy" in loaded
+    assert not loaded & unwanted
+
+
+# --- Documents ------------------------------------------------------------------------
 
 
 def test_what_hypothesis_remembers_lies_at_the_top_wherever_pytest_was_started():
     found = storage_directory()
-    assert (
-        getattr(found, "path", found) == ROOT / ".hypothesis"
-    )  # older releases give the path itself
-
-
-def test_the_source_archive_can_be_built_tested_and_cited(archives):
-    _, sources, _ = archives
-    wanted = modules("tinyrmc") | modules("tasks") | modules("tests")
-    wanted |= {
-        "pyproject.toml",
-        "README.md",
-        "LICENSE",
-        "CITATION.cff",
-        "Makefile",
-        ".ci/run",
-    }
-    wanted |= {
-        "site/make_site.py",
-        "site/conf.py",
-        "site/pages/index.md",
-        "site/static/tinyrmc.css",
-    }
-    assert wanted <= set(sources)
-    tops = {name.partition("/")[0] for name in sources}
-    assert not any("_build" in name for name in sources)
-    assert tops.isdisjoint({"runs", "build", "dist", ".venv", ".hypothesis", ".git"})
+    # older releases give the path itself
+    assert getattr(found, "path", found) == ROOT / ".hypothesis"
 
 
 def test_the_citation_carries_the_version_and_both_papers():
     citation = read("CITATION.cff")
-    assert (
-        re.search(r"^version: (.+)$", citation, re.MULTILINE)[1] == tinyrmc.__version__
-    )
-    assert (
-        re.search(r"^license: (.+)$", citation, re.MULTILINE)[1] == PROJECT["license"]
-    )
-    assert (
-        "Relational recurrent neural networks" in citation
-        and "End-To-End Memory Networks" in citation
-    )
+    stated = dict(re.findall(r"^(version|license): (.+)$", citation, re.MULTILINE))
+    assert stated == {"version": tinyrmc.__version__, "license": PROJECT["license"]}
+    assert "Relational recurrent neural networks" in citation
+    assert "End-To-End Memory Networks" in citation
 
 
 def test_what_the_readme_says_is_what_runs():
@@ -129,46 +196,25 @@ def test_what_the_readme_says_is_what_runs():
     README's first command.
     """
     readme, makefile, check = read("README.md"), read("Makefile"), read(".ci/run")
-    for target, command in (
-        ("test", "-m pytest"),
-        ("train", "-m tinyrmc.train nth_farthest"),
-    ):
+    commands = {"test": "-m pytest", "train": "-m tinyrmc.train nth_farthest"}
+    for target, command in commands.items():
         recipe = re.search(rf"^{target}:.*\n((?:\t.*\n)+)", makefile, re.MULTILINE)[1]
         assert recipe == f"\t$(python) {command} $(ARGS)\n"
         assert f"make {target}" in readme and f"python {command}" in readme
-    assert re.search(r"^make test\b", check, re.MULTILINE)
+    for target in ("lint", "site", "test"):
+        assert re.search(rf"^make {target}\b", check, re.MULTILINE)
     assert os.access(ROOT / ".ci" / "run", os.X_OK) or os.name == "nt"
 
 
-def test_the_readme_names_only_extras_that_exist():
-    named = {
-        extra
-        for group in re.findall(r"(?:tinyrmc|\.)\[([\w,-]+)\]", read("README.md"))
-        for extra in group.split(",")
-    }
-    assert named <= set(PROJECT["optional-dependencies"])
-    assert {
-        "cuda12",
-        "cuda13",
-        "rl",
-        "mpi",
-        "notebooks",
-        "dev",
-        "bench",
-        "docs",
-    } <= set(PROJECT["optional-dependencies"])
+def test_make_lint_checks_rules_format_and_types():
+    recipe = re.search(r"^lint:.*\n((?:\t.*\n)+)", read("Makefile"), re.MULTILINE)[1]
+    tools = ["ruff check .", "ruff format --check .", "mypy"]
+    assert recipe == "".join(f"\t$(python) -m {tool}\n" for tool in tools)
 
 
-def test_importing_tinyrmc_imports_numpy_and_no_other_dependency():
-    """Neither CuPy nor any dependency that only a command line or a picture needs:
-    quick to import, and in a browser possible at all.
-    """
-    unwanted = {
-        re.split(r"[^\w-]", requirement)[0] for requirement in PROJECT["dependencies"]
-    } - {"numpy"}
-    unwanted |= {"cupy", "autograd", "mpi4py", "gymnasium", "tasks"}
-    assert {"matplotlib", "tyro", "tqdm", "pooch"} <= unwanted
-    code = "import sys, tinyrmc; print('\\n'.join(sys.modules))"
-    loaded = {name.partition(".")[0] for name in python("-c", code).split()}
-    assert "numpy" in loaded
-    assert not loaded & unwanted
+def test_the_documents_name_only_extras_that_exist():
+    for document in ("README.md", "CONTRIBUTING.md", "benchmarks/README.md"):
+        groups = re.findall(r"(?:tinyrmc|\.)\[([\w,-]+)\]", read(document))
+        named = {extra for group in groups for extra in group.split(",")}
+        assert named <= set(EXTRAS), document
+    assert {"cuda12", "cuda13", "mpi", "notebooks", "dev", "bench", "docs"} == {*EXTRAS}

@@ -1,9 +1,67 @@
-"""`python -m tinyrmc` says what can be run: the same as `python -m tinyrmc.train`
-without a task.
+"""`tinyrmc COMMAND ...` and `python -m tinyrmc COMMAND ...`: all commands by one name.
+
+`tinyrmc train nth_farthest` is `python -m tinyrmc.train nth_farthest`.
 """
 
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+from . import __version__
 from .commands import run_main
-from .train import main
+from .errors import UsageError, nearest
+
+# the command `train` is `main` of the module `tinyrmc.train`, imported only when asked
+COMMANDS = {
+    "train": "train a network on a task, or go on with a run",
+    "evaluate": "test a trained network on held-out examples",
+    "plot": "draw learning curves, or what a network attends to",
+    "sweep": "train every combination of some settings",
+    "report": "compare runs in one table",
+    "new": "write an example of a task, to change into your own",
+}
+
+
+def usage() -> str:
+    """What can be run, a line each."""
+    width = max(map(len, COMMANDS))
+    lines = [f"    {name:{width}}  {text}" for name, text in COMMANDS.items()]
+    return "\n".join(
+        [
+            "usage: tinyrmc COMMAND ...          (COMMAND --help: its words and flags)",
+            "       tinyrmc --version",
+            "",
+            *lines,
+            "",
+            "To begin with: tinyrmc train nth_farthest",
+        ]
+    )
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run the command that the first word names; returns its exit code."""
+    if not argv or argv[0] in ("-h", "--help"):
+        print(usage())
+        return 0
+    command, *words = argv
+    if command == "--version":
+        print(f"tinyrmc {__version__}")
+        return 0
+    if command not in COMMANDS:
+        raise UsageError(
+            f"unknown command {command!r} (commands: {', '.join(COMMANDS)})"
+            f"{nearest(command, COMMANDS)}"
+        )
+    return importlib.import_module(f"tinyrmc.{command}").main(words)
+
+
+def run() -> NoReturn:
+    """The program `tinyrmc`: a user's error is one line and exit code 2."""
+    run_main(lambda: main(sys.argv[1:]))
+
 
 if __name__ == "__main__":
-    run_main(lambda: main([]))
+    run()

@@ -1,5 +1,5 @@
-"""What the command lines share: one-line errors with exit code 2, suggestions for
-names, and flags made from dataclasses.
+"""What the command lines share: one style of help, errors of one line with exit code 2,
+and the flags that train a task.
 """
 
 from __future__ import annotations
@@ -10,31 +10,113 @@ import os
 import shlex
 import shutil
 import sys
-import typing
-from collections.abc import Callable
+import textwrap
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Any, ClassVar, Literal, NoReturn
 
-from .config import flags_of, parse
-from .errors import UsageError, UserError
+from .config import add_flags, from_flags
+from .errors import UsageError, UserError, nearest
 from .training.discovery import place_of, told
 
 
+def program(command: str) -> str:
+    """How this command was called: `tinyrmc train`, or `python -m tinyrmc.train`."""
+    called = Path(sys.argv[0]).stem
+    if called == "tinyrmc":
+        return f"tinyrmc {command}"
+    return f"python -m tinyrmc{' ' if called == '__main__' else '.'}{command}"
+
+
 class Parser(argparse.ArgumentParser):
-    """argparse with errors of one line."""
+    """argparse with errors of one line, and suggestions for unknown flags.
 
-    def error(self, message):
-        """Raise instead of printing the usage first."""
-        raise UsageError(f"{message} ({self.prog} --help explains)")
+    There are two lengths of help: `--help` leaves out rare flags, `--help-all` has all.
+    Flags may be spelt with underscores, as the fields of a configuration are.
+    """
+
+    def __init__(self, prog: str, description: str, **keywords: Any):
+        super().__init__(
+            prog=prog,
+            description=description,
+            allow_abbrev=False,
+            formatter_class=_HelpFormatter,
+            **keywords,
+        )
+
+    def error(self, message: str) -> NoReturn:
+        """Raise a UsageError, instead of printing and leaving."""
+        raise UsageError(message, f"{self.prog} --help explains")
+
+    def parse_known_args(self, args=None, namespace=None):
+        """As argparse does it, with underscores in flags read as hyphens."""
+        words = sys.argv[1:] if args is None else args
+        return super().parse_known_args([_hyphens(word) for word in words], namespace)
+
+    def parse_args(self, args=None, namespace=None):
+        """The namespace. UsageError for words that nothing takes."""
+        found, rest = self.parse_known_args(args, namespace)
+        if rest:
+            self.refuse_unknown(rest)
+        return found
+
+    def refuse_unknown(self, words: Sequence[str]) -> NoReturn:
+        """UsageError for words that nothing takes, naming the first flag among them."""
+        flag = next((word for word in words if word.startswith("--")), None)
+        if flag is None:
+            self.error(f"unexpected {words[0]!r}")
+        near = nearest(flag.partition("=")[0], self._option_string_actions)
+        hint = f"{self.prog} --help lists them"
+        raise UsageError(f"unknown flag {flag!r}{near}", hint)
+
+    def hide_rare_flags(self) -> None:
+        """Let --help leave out the flags marked as rare; --help-all has them."""
+        rare = {a: a.help for a in self._actions if getattr(a, "rare", False)}
+        for action in rare:
+            action.help = argparse.SUPPRESS
+        says = f"show {len(rare)} more flags"
+        self.add_argument(
+            "--help-all", action=_HelpAll, nargs=0, hidden=rare, help=says
+        )
 
 
-def run_main(main: Callable[[], int]) -> typing.NoReturn:
-    """Run a command line's `main`.
+class _HelpAll(argparse.Action):
+    def __init__(self, *names, hidden, **keywords):
+        super().__init__(*names, default=argparse.SUPPRESS, **keywords)
+        self.hidden = hidden
 
-    An error of the user's is one line on stderr and exit code 2; Ctrl-C is 130.
+    def __call__(self, parser, *_):
+        for action, text in self.hidden.items():
+            action.help = text
+        parser.print_help()
+        parser.exit()
 
-    So is any other exception that has passed through a task's own code, with the place
-    there; elsewhere it is ours, and left whole.
+
+class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
+    """At most 88 columns wide."""
+
+    def __init__(self, prog):
+        width = min(shutil.get_terminal_size().columns, 88)
+        super().__init__(prog, max_help_position=30, width=width)
+
+    def _format_args(self, action, default_metavar):
+        if action.nargs == "*" and isinstance(action.metavar, str):
+            return action.metavar  # which says itself what is repeated
+        return super()._format_args(action, default_metavar)
+
+
+def _hyphens(word):
+    flag, equals, value = word.partition("=")
+    if not flag.startswith("--"):
+        return word
+    return flag.replace("_", "-") + equals + value
+
+
+def run_main(main: Callable[[], int]) -> NoReturn:
+    """Run a command line's `main`: a user's error is one line on stderr, exit code 2.
+
+    So is any exception that has passed through a task's own code, with the place there;
+    elsewhere it is ours, and left whole. Ctrl-C is 130.
     """
     try:
         sys.exit(main())
@@ -47,7 +129,7 @@ def run_main(main: Callable[[], int]) -> typing.NoReturn:
         )
     except KeyboardInterrupt:
         sys.exit(130)
-    except BrokenPipeError:  # whoever read our output, `head` say, has seen enough
+    except BrokenPipeError:  # our reader, `head` say, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(141)
     except Exception as error:
@@ -56,15 +138,13 @@ def run_main(main: Callable[[], int]) -> typing.NoReturn:
         _refuse(told(error))
 
 
-def _refuse(words: str) -> typing.NoReturn:
+def _refuse(words: str) -> NoReturn:
     print(f"error: {' '.join(words.split())}", file=sys.stderr)
     sys.exit(2)
 
 
 def python() -> str:
-    """How to call this Python from here: `python` where that is it, else its path, from
-    the current directory if it lies below.
-    """
+    """How to call this Python from here: `python` where that is it, else its path."""
     found, here = shutil.which("python"), Path.cwd()
     if found and Path(found).parent == Path(sys.executable).parent:
         return "python"
@@ -74,26 +154,36 @@ def python() -> str:
     )
 
 
+def leading_names(words: Sequence[str], most: int = 2) -> tuple[list[str], list[str]]:
+    """(the names before the first flag, `most` of them at most; the other words)."""
+    count = 0
+    while count < min(most, len(words)) and not words[count].startswith("-"):
+        count += 1
+    return list(words[:count]), list(words[count:])
+
+
+# --- The words that train a task ------------------------------------------------------
+
+
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """What does not belong to the task."""
+    """How and where to run; the task's own configuration is apart."""
+
+    common: ClassVar = ("seed", "workers", "device", "run", "max_minutes")
 
     seed: int = 0
     """seed of everything random in the run: first weights and data"""
     workers: int | None = None
     """processes that share a batch (under mpiexec, of each rank); None: as many as the
-    work is worth, one a core at most. Same number, same bits
-    """
+    work is worth, one a core at most. The same number gives the same bits"""
     device: Literal["cpu", "cuda"] = "cpu"
     """cuda needs CuPy: pip install 'tinyrmc[cuda12]' or 'tinyrmc[cuda13]'"""
     tf32: bool = False
     """with cuda: matrix products may round their operands to TF32, 10 bits of mantissa
-    instead of 23, for speed on recent GPUs
-    """
+    instead of 23, for speed on recent GPUs"""
     run: Path | None = None
     """the run directory, which must not exist yet; None: the next free
-    runs/<task>-<preset>-<n>
-    """
+    runs/<task>-<preset>-<n>"""
     max_minutes: float | None = None
     """stop, save and evaluate after so many minutes of training"""
 
@@ -111,32 +201,33 @@ class Options:
             raise ValueError(f"--max-minutes must be positive, got {self.max_minutes}")
 
 
+def train_parser(task: str, preset: str, default: Any, options: Options) -> Parser:
+    """The parser of what follows a task and a preset on the train command's line."""
+    about = (sys.modules[type(default).__module__].__doc__ or "").strip()
+    first = " ".join(about.partition("\n\n")[0].split())
+    parser = Parser(
+        f"{program('train')} {task} {preset}",
+        f"{textwrap.fill(first, 80)}\n\nDefaults are those of the preset {preset!r}.",
+        usage="%(prog)s [--flags]",
+    )
+    parser.add_argument("--resume", metavar="RUN", help="go on with this run")
+    add_flags(parser, options, "run")
+    add_flags(parser, default, task)
+    parser.hide_rare_flags()
+    return parser
+
+
 def parse_words(
-    task: str, preset: str, default, options: Options, args: list[str]
-) -> tuple:
+    task: str, preset: str, default: Any, options: Options, words: Sequence[str]
+) -> tuple[Any, Options]:
     """(the task's configuration, the options) from flags: --train.steps 100 --seed 1.
 
-    UsageError for what cannot be.
+    `default` and `options` say what holds where the words say nothing. UsageError for
+    words that cannot be.
     """
-    import tyro
-
-    unnamed, config_kind = tyro.conf.arg(name=""), type(default)
-    fields = [
-        ("options", Annotated[Options, unnamed]),
-        ("config", Annotated[config_kind, unnamed]),
-    ]
-    both = dataclasses.make_dataclass("Flags", fields, frozen=True)
-    prog, known = (
-        f"python -m tinyrmc.train {task} {preset}",
-        [*flags_of(Options), *flags_of(config_kind), "--resume"],
-    )
-    about = (sys.modules[config_kind.__module__].__doc__ or "").strip().splitlines()[0]
-    flags = parse(
-        both,
-        both(options, default),
-        args,
-        prog,
-        f"{about} Defaults are those of the preset {preset!r}.",
-        known,
-    )
-    return flags.config, flags.options
+    parser = train_parser(task, preset, default, options)
+    flags = parser.parse_args(words)
+    try:
+        return from_flags(default, flags), from_flags(options, flags)
+    except ValueError as error:
+        parser.error(str(error))

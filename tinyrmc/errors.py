@@ -15,7 +15,11 @@ class UserError(Exception):
 
 
 class UsageError(UserError):
-    """The words of a command line are wrong."""
+    """The words of a command line are wrong; `hint` says who explains them."""
+
+    def __init__(self, reason: str, hint: str = ""):
+        super().__init__(f"{reason} ({hint})" if hint else reason)
+        self.reason = reason
 
 
 class RunError(UserError):
@@ -31,10 +35,9 @@ def nearest(word: str, known: Iterable[str]) -> str:
 
     Of --model.core it is core that counts.
     """
-    own_part = {
-        name.rpartition(".")[2].lstrip("-"): name for name in reversed(list(known))
-    }
-    close = difflib.get_close_matches(
-        word.rpartition(".")[2].lstrip("-"), own_part, n=1, cutoff=0.7
-    )
+    own_part = {}
+    for name in reversed(list(known)):
+        own_part[name.rpartition(".")[2].lstrip("-")] = name
+    asked = word.rpartition(".")[2].lstrip("-")
+    close = difflib.get_close_matches(asked, own_part, n=1, cutoff=0.7)
     return f"; did you mean {own_part[close[0]]!r}?" if close else ""

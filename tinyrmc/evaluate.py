@@ -1,5 +1,6 @@
-"""Evaluate a trained run on its task's held-out examples: `python -m tinyrmc.evaluate
-RUN`.
+"""Evaluate a trained run on its task's held-out examples.
+
+    python -m tinyrmc.evaluate RUN
 
 RUN is a run directory, a checkpoint.npz, or a weights file. With `--export FILE` the
 weights and the configuration are also written to a small file that `tinyrmc.load` and
@@ -14,7 +15,7 @@ import sys
 from pathlib import Path
 
 from .backend import blas_threads
-from .commands import Parser, run_main
+from .commands import Parser, program, run_main
 from .errors import UsageError
 from .results.groups import command_words
 from .results.text import results_table
@@ -26,8 +27,28 @@ from .training.task import Totals
 def main(argv: list[str] | None = None) -> int:
     """The command line; returns the exit code."""
     require_alone("tinyrmc.evaluate")
+    options = _parser().parse_args(argv)
+    _check_export(options.export)
+    task, arrays, state = open_checkpoint(options.run)
+    model = restore_model(task, arrays, state)
+    with blas_threads(1):
+        metrics = Totals(task.evaluate(model)).means("test_")
+    if options.json:
+        print(_as_json(metrics))
+    else:
+        run = state["run"]
+        name = f"{run['task']} {command_words(run)}, seed {run['seed']}"
+        print(f"{name}, step {state['step']:,}; {task.test_examples:,} examples")
+        print(results_table(metrics, task.references()))
+    if options.export is not None:
+        export_weights(options.export, arrays, state)
+        print(f"weights written to {options.export}", file=sys.stderr)
+    return 0
+
+
+def _parser() -> Parser:
     parser = Parser(
-        prog="python -m tinyrmc.evaluate", description=__doc__.splitlines()[0]
+        program("evaluate"), "Evaluate a trained run on its held-out examples."
     )
     parser.add_argument(
         "run",
@@ -46,35 +67,22 @@ def main(argv: list[str] | None = None) -> int:
         action="store_true",
         help="print the metrics as one JSON object instead of a table",
     )
-    options = parser.parse_args(argv)
-    if options.export is not None and options.export.suffix != ".npz":
-        raise UsageError(f"--export {options.export}: give a name that ends in .npz")
-    if options.export is not None and options.export.exists():
-        raise UsageError(f"{options.export} exists already; choose another --export")
-    task, arrays, state = open_checkpoint(options.run)
-    model = restore_model(task, arrays, state)
-    with blas_threads(1):
-        metrics = Totals(task.evaluate(model)).means("test_")
-    if options.json:
-        print(
-            json.dumps(
-                {
-                    name: value if math.isfinite(value) else None
-                    for name, value in metrics.items()
-                }
-            )
-        )
-    else:
-        described = state["run"]
-        name = (
-            f"{described['task']} {command_words(described)}, seed {described['seed']}"
-        )
-        print(f"{name}, step {state['step']:,}; {task.test_examples:,} examples")
-        print(results_table(metrics, task.references()))
-    if options.export is not None:
-        export_weights(options.export, arrays, state)
-        print(f"weights written to {options.export}", file=sys.stderr)
-    return 0
+    return parser
+
+
+def _check_export(path: Path | None) -> None:
+    if path is None:
+        return
+    if path.suffix != ".npz":
+        raise UsageError(f"--export {path}: give a name that ends in .npz")
+    if path.exists():
+        raise UsageError(f"{path} exists already; choose another --export")
+
+
+def _as_json(metrics: dict[str, float]) -> str:
+    """Strict JSON: NaN and infinities become null."""
+    finite = {k: v if math.isfinite(v) else None for k, v in metrics.items()}
+    return json.dumps(finite)
 
 
 if __name__ == "__main__":

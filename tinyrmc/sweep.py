@@ -1,27 +1,30 @@
-"""Train every combination of the values of some fields, under several seeds, many runs
-at a time.
+"""Train every combination of the values of some fields, under several seeds.
 
-    python -m tinyrmc.sweep nth_farthest --grid model.mem_slots=1,4 model.num_heads=1,8 --seeds 0,1,2 --budget-minutes 120
-    python -m tinyrmc.sweep nth_farthest --grid figure4_reduced                a grid that the task has a name for
-    python -m tinyrmc.sweep nth_farthest ladder --grid model.forget_bias=1,2 --train.steps 30000      from a preset, with other flags
+    python -m tinyrmc.sweep nth_farthest --grid model.mem_slots=1,4 model.num_heads=1,8
+    python -m tinyrmc.sweep nth_farthest --grid figure4_reduced --seeds 0,1,2
+    python -m tinyrmc.sweep nth_farthest ladder --grid model.forget_bias=1,2
     python -m tinyrmc.sweep --resume runs/nth_farthest-sweep-1 --budget-minutes 60
-    python -m tinyrmc.sweep --show runs/nth_farthest-sweep-1                   table and pictures of what is there by now
-    mpiexec -n 9 python -m mpi4py.futures -m tinyrmc.sweep ...                 rank 0 hands out, eight train, on one machine or several
+    python -m tinyrmc.sweep --show runs/nth_farthest-sweep-1
+    mpiexec -n 9 python -m mpi4py.futures -m tinyrmc.sweep ...
 
-A combination under a seed is a cell, and a cell is an ordinary run directory inside the
-sweep's, trained by `python -m tinyrmc.train` in a process of its own, what it prints
-being in the .log beside it. As many cells as there are cores are trained at a time,
-each by one worker: nothing keeps more cores busy, for the workers of one run wait for
-each other. With fewer cells, each has several workers.
+A grid is a list of fields with their values, or the name of one that the task has.
+`--show` trains nothing and shows what is there by now. Under mpiexec rank 0 hands out
+the work and the others train, on one machine or several.
 
-The budget is divided so that every cell gets the same time, and what some do not need
-goes to those still to come, and then once more to those that were cut. A cell that
-stays cut is evaluated as it is, and the table says how far it came. --resume goes on
-with such cells, and with those that were broken off, bit for bit; what has finished
-stays. A cell that fails, or a combination that cannot be, is told in the table, and the
-others go on. Beside the table, results.png shows what was reached over the values of
-the grid's second field, with a line for each of the first, and results_curves.png the
-learning curves.
+A combination under a seed is a cell. A cell is an ordinary run directory inside the
+sweep's, trained by `python -m tinyrmc.train` in a process of its own; what that prints
+goes to the .log beside it. As many cells as there are cores are trained at a time, each
+by one worker: nothing keeps more cores busy, for the workers of one run wait for each
+other. With fewer cells, each has several workers.
+
+The budget is divided so that every cell gets the same time. What some do not need goes
+to those still to come, and then once more to those that were cut. A cell that stays cut
+is evaluated as it is, and the table says how far it came. --resume goes on with such
+cells, and with those that were broken off, bit for bit; what has finished stays. The
+table tells of a cell that failed and of a combination that cannot be, and the others go
+on. Beside the table, results.png shows what was reached over the values of the grid's
+second field, with a line for each of the first, and results_curves.png the learning
+curves.
 """
 
 from __future__ import annotations
@@ -35,9 +38,18 @@ import signal
 import sys
 import time
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from . import __version__
-from .commands import Options, Parser, parse_words, python, run_main
+from .commands import (
+    Options,
+    Parser,
+    leading_names,
+    parse_words,
+    program,
+    python,
+    run_main,
+)
 from .config import fields_of, flag_of, require_same
 from .errors import RunError, UsageError, nearest
 from .results.sweeps import Cell, finished, show
@@ -50,178 +62,55 @@ from .training.processes import Places
 from .training.ranks import require_alone
 from .training.workers import available_cores
 
-WORTHWHILE = (
-    0.5  # minutes: for less, cells that the budget has cut are not started again
-)
+# Minutes. For less, cells that the budget has cut are not started again.
+WORTHWHILE = 0.5
+
+
+def main(argv: list[str] | None = None) -> int:
+    """The command line; returns the exit code.
+
+    That is 0, 1 if cells failed, or 128 and the number of a signal that stopped it.
+    """
+    words = list(sys.argv[1:] if argv is None else argv)
+    if not words:
+        _parser().print_help()
+        return 0
+    described, run, options = _asked(words)
+    found, code = combinations(described), 0
+    if options.show:
+        require_alone("tinyrmc.sweep --show")
+    else:
+        run, code = _train(described, run, found, options)
+    assert run is not None
+    cells = cells_of(run.config, found, run.path)
+    out = options.out or run.path / "results.md"
+    for path in show(run, found, cells, out, options.against):
+        print(path)
+    return code
 
 
 # --- What is asked for ----------------------------------------------------------------
 
 
-def read_grid(kind, words: list[str]) -> tuple[str | None, dict[str, list[str]]]:
-    """(preset or None, {field: values}) from what --grid was given: FIELD=VALUE,VALUE
-    ... or the name of one of the task's grids.
-    """
-    if len(words) == 1 and "=" not in words[0]:
-        if words[0] not in kind.grids:
-            known = (
-                f" ({', '.join(kind.grids)}){nearest(words[0], kind.grids)}"
-                if kind.grids
-                else ""
-            )
-            raise UsageError(
-                f"--grid: there is no grid named {words[0]!r}{known}; or give "
-                "fields, as in --grid model.mem_slots=1,8"
-            )
-        _, preset, grid = kind.grids[words[0]]
-        return preset, {
-            field: [str(value) for value in values] for field, values in grid.items()
-        }
-    grid: dict[str, list[str]] = {}
-    for word in words:
-        field, equals, values = word.partition("=")
-        field = field.replace("-", "_")
-        if not equals or "" in (
-            values := [value.strip() for value in values.split(",")]
-        ):
-            raise UsageError(
-                f"--grid {word!r}: a value is empty; give FIELD=VALUE,VALUE, as in "
-                "model.mem_slots=1,8"
-            )
-        if field in grid:
-            raise UsageError(
-                f"--grid names {field} twice; give all its values at once, as in "
-                f"{field}={','.join([*grid[field], *values])}"
-            )
-        grid[field] = values
-    return None, grid
-
-
-def read_seeds(words: str) -> list[int]:
-    """[0, 1, 2] from "0,1,2"."""
-    if not re.fullmatch(r"\d+(,\d+)*", words) or len(set(words.split(","))) < len(
-        words.split(",")
-    ):
-        raise UsageError(
-            "--seeds takes different numbers with commas between them, as in 0,1,2, "
-            f"not {words!r}"
-        )
-    return [int(word) for word in words.split(",")]
-
-
-def flags(kind: type, values: dict[str, str]) -> list[str]:
-    """The train command's flags that give the fields of a configuration these values."""
-    words, types = [], fields_of(kind)
-    for field, value in values.items():
-        if types[field] is not bool:
-            words += [flag_of(field), *value.split()]
-        elif value.lower() in ("true", "false"):
-            words.append(flag_of(field, no=value.lower() == "false"))
-        else:
-            raise UsageError(f"--grid: {field} is one of true, false, not {value!r}")
-    return words
-
-
-def combinations(described: dict) -> list[tuple[dict[str, str], list[str], str | None]]:
-    """(values, train words, why it cannot be or None) of every combination.
-
-    UsageError for a grid that is wrong.
-
-    A value that can be with none of the others' values is wrong; one that can with some
-    makes bad combinations of the rest.
-    """
-    task, preset, grid = described["task"], described["preset"], described["grid"]
-    kind = discovery.load_task(task).Task
-    default = kind.presets[preset][1]
-    known = fields_of(type(default))
-    for field in grid:
-        if field not in known:
-            raise UsageError(
-                f"--grid: {task} has no field {field!r}{nearest(field, known)}; its "
-                "--help lists them"
-            )
-    found, seen = [], {}
-    for chosen in itertools.product(*grid.values()):
-        values = dict(zip(grid, chosen, strict=True))
-        words, refusal = [*described["words"], *flags(type(default), values)], None
-        try:
-            config, _ = parse_words(task, preset, default, Options(), list(words))
-        except UsageError as error:
-            refusal = re.sub(
-                r" \(python -m \S+ .*--help \w+( them)?\)$", "", str(error)
-            )
-        else:
-            if (same := seen.setdefault(repr(config), values)) is not values:
-                twice = ", ".join(
-                    f"{field}={same[field]},{values[field]}"
-                    for field in grid
-                    if same[field] != values[field]
-                )
-                raise UsageError(
-                    "--grid names the same value twice: "
-                    f"{twice or '='.join(next(iter(values.items())))}"
-                )
-        found.append((values, words, refusal))
-    for field, values in grid.items():
-        for value in values:
-            refusals = [
-                refusal for chosen, _, refusal in found if chosen[field] == value
-            ]
-            if None not in refusals:
-                raise UsageError(f"--grid {field}={value}: {refusals[0]}")
-    return found
-
-
-def cells_of(described: dict, found: list, folder: Path) -> list[Cell]:
-    """The cells of a sweep whose `combinations` are `found`, in the order in which they
-    are trained: one seed of all, then the next.
-    """
-    workers = ["--workers", str(described["workers"])] if described["workers"] else []
-    cells = []
-    for seed in described["seeds"]:
-        for values, words, _ in (
-            combination for combination in found if combination[2] is None
-        ):
-            name = ",".join(
-                [
-                    *(f"{field}={value}" for field, value in values.items()),
-                    f"seed={seed}",
-                ]
-            )
-            start = [
-                described["task"],
-                described["preset"],
-                *words,
-                "--seed",
-                str(seed),
-                *workers,
-            ]
-            cells.append(
-                Cell(values, seed, start, folder / re.sub(r"[^\w.,=+-]+", "_", name))
-            )
-    return cells
-
-
-def _parser():
+def _parser() -> Parser:
+    """Long because it is a list: a flag after the other, with its help."""
     parser = Parser(
-        prog="python -m tinyrmc.sweep",
-        usage="python -m tinyrmc.sweep TASK [PRESET] --grid FIELD=VALUE,VALUE ... "
-        "[--flags]",
-        description=__doc__.splitlines()[0],
-        epilog="Flags of the task, such as --train.steps, and --device and --tf32 go to "
-        "every run. `python -m tinyrmc.train TASK --help` "
-        "shows them, and so the fields for --grid.",
-        allow_abbrev=False,
+        program("sweep"),
+        "Train every combination of the values of some fields, under several seeds.",
+        usage="%(prog)s TASK [PRESET] --grid FIELD=VALUE,VALUE ... [--flags]",
+        epilog="Flags of the task, such as --train.steps, and --device and --tf32 go\n"
+        f"to every run. `{program('train')} TASK --help-all` shows them, and so the\n"
+        "fields for --grid.",
     )
     add = parser.add_argument
     add(
         "--grid",
         nargs="+",
         metavar="FIELD=VALUES",
-        help="fields and values, as in model.mem_slots=1,8; or the name of a task's "
-        "grid",
+        help="fields and values, as in model.mem_slots=1,8; or the name of a grid of "
+        "the task's",
     )
-    add("--seeds", metavar="N,N", help="the seeds of every combination (default: 0)")
+    add("--seeds", metavar="N,N", help="seeds of every combination (default: 0)")
     add(
         "--budget-minutes",
         type=_positive(float),
@@ -261,12 +150,12 @@ def _parser():
         default="steps",
         help="what the curves are drawn against",
     )
-    beside = "FILE.json, FILE.png and FILE_curves.png beside it"
     add(
         "--out",
         type=Path,
         metavar="FILE.md",
-        help=f"the table, with {beside} (default: results.md in the sweep's)",
+        help="the table, with FILE.json, FILE.png and FILE_curves.png beside it "
+        "(default: results.md in the sweep's directory)",
     )
     return parser
 
@@ -277,20 +166,41 @@ def _positive(kind):
             raise argparse.ArgumentTypeError(f"must be positive, not {word}")
         return value
 
-    read.__name__ = (
-        kind.__name__
-    )  # for argparse's complaint of a word that is no number
+    read.__name__ = kind.__name__  # argparse names it if a word is no number
     return read
 
 
-def _asked(args: list[str]) -> tuple[dict, Run | None, argparse.Namespace]:
-    """What a sweep's config.json says, the sweep to go on with or to show, and the
-    options.
-    """
-    words = [args.pop(0) for _ in range(2) if args and not args[0].startswith("-")]
-    options, rest = _parser().parse_known_args(args)
-    for flag, instead in (("--seed", "--seeds"), ("--max-minutes", "--budget-minutes")):
-        if any(word.split("=")[0].replace("_", "-") == flag for word in rest):
+def _asked(words: list[str]) -> tuple[dict, Run | None, argparse.Namespace]:
+    """What a sweep's config.json says, the sweep that is there or None, the options."""
+    names, words = leading_names(words)
+    options, rest = _parser().parse_known_args(words)
+    _check_options(options, rest)
+    run = _earlier(options)
+    if run is None and not names:
+        raise UsageError(
+            f"the first word must be a task; `{program('train')}` lists them"
+        )
+    before = run.config if run else {}
+    task, preset, grid = _what(names, options.grid, before)
+    described = {
+        "task": task,
+        "preset": preset,
+        "grid": grid,
+        "seeds": before.get("seeds", [0]),
+        "words": rest or before.get("words", []),
+        "workers": options.workers or before.get("workers"),
+    }
+    if options.seeds is not None:
+        described["seeds"] = read_seeds(options.seeds)
+    if run:
+        require_same(run.config, described, str(run.path))
+    return described, run, options
+
+
+def _check_options(options, rest):
+    single = (("--seed", "--seeds"), ("--max-minutes", "--budget-minutes"))
+    for flag, instead in single:
+        if any(word.split("=")[0] == flag for word in rest):
             raise UsageError(f"{flag} is of a single run; a sweep takes {instead}")
     if options.out is not None and options.out.suffix != ".md":
         raise UsageError(
@@ -299,57 +209,190 @@ def _asked(args: list[str]) -> tuple[dict, Run | None, argparse.Namespace]:
         )
     if options.resume and options.show:
         raise UsageError("--resume trains and --show does not; give one of them")
+
+
+def _earlier(options) -> Run | None:
+    """The sweep to go on with or to show."""
     path = options.resume or options.show
-    run = Run.open(path) if path else None
-    if run and "grid" not in run.config:
+    if path is None:
+        return None
+    run = Run.open(path)
+    if "grid" not in run.config:
         raise RunError(
-            f"{run.path} is not a sweep; go on with a single run by {python()} -m "
-            f"tinyrmc.train --resume {run.path}"
+            f"{path} is not a sweep; go on with a single run by "
+            f"{python()} -m tinyrmc.train --resume {path}"
         )
-    if run and options.run:
+    if options.run:
         raise UsageError(
-            f"--run {options.run} goes with a new sweep; {run.path} has its directory"
+            f"--run {options.run} goes with a new sweep; {path} has its directory"
         )
-    if not words and not run:
-        raise UsageError(
-            "the first word must be a task; `python -m tinyrmc.train` lists them"
-        )
-    before = run.config if run else {}
-    task = words[0] if words else before["task"]
+    return run
+
+
+def _what(names, words, before):
+    """(task, preset, grid) of what was named, or was there `before`."""
+    task = names[0] if names else before["task"]
     kind = discovery.load_task(task).Task
-    if not options.grid and not run:
-        named = (
-            f"; or one that has a name: {', '.join(kind.grids)}" if kind.grids else ""
-        )
+    if not words and not before:
+        known = ", ".join(kind.grids)
+        named = f"; or one that has a name: {known}" if known else ""
         raise UsageError(
             "give a grid of fields and values, as in --grid model.mem_slots=1,8 "
             f"model.num_heads=1,8{named}"
         )
-    preset, grid = (
-        read_grid(kind, options.grid) if options.grid else (None, before["grid"])
-    )
-    preset = (
-        words[1]
-        if len(words) > 1
-        else before.get("preset") or preset or next(iter(kind.presets))
-    )
+    preset, grid = read_grid(kind, words) if words else (None, before["grid"])
+    preset = before.get("preset") or preset or next(iter(kind.presets))
+    preset = names[1] if len(names) > 1 else preset
     if preset not in kind.presets:
         raise UsageError(
-            f"unknown preset {preset!r} of {task} "
-            f"({', '.join(kind.presets)}){nearest(preset, kind.presets)}"
+            f"unknown preset {preset!r} of {task} ({', '.join(kind.presets)})"
+            f"{nearest(preset, kind.presets)}"
         )
-    seeds = read_seeds(options.seeds) if options.seeds else before.get("seeds", [0])
-    described = {
-        "task": task,
-        "preset": preset,
-        "grid": grid,
-        "seeds": seeds,
-        "words": rest or before.get("words", []),
-    }
-    described["workers"] = options.workers or before.get("workers")
-    if run:
-        require_same(run.config, described, str(run.path))
-    return described, run, options
+    return task, preset, grid
+
+
+def read_grid(kind: Any, words: list[str]) -> tuple[str | None, dict[str, list[str]]]:
+    """(preset or None, {field: values}) of what --grid was given.
+
+    The words are FIELD=VALUE,VALUE ... or the name of one of the task's grids.
+    """
+    if len(words) == 1 and "=" not in words[0]:
+        return _named_grid(kind, words[0])
+    grid: dict[str, list[str]] = {}
+    for word in words:
+        name, _, listed = word.partition("=")
+        field = name.replace("-", "_")
+        values = [value.strip() for value in listed.split(",")]
+        if "" in values:
+            raise UsageError(
+                f"--grid {word!r}: a value is empty; give FIELD=VALUE,VALUE, as in "
+                "model.mem_slots=1,8"
+            )
+        if field in grid:
+            every = ",".join([*grid[field], *values])
+            raise UsageError(
+                f"--grid names {field} twice; give all its values at once, as in "
+                f"{field}={every}"
+            )
+        grid[field] = values
+    return None, grid
+
+
+def _named_grid(kind, name):
+    if name not in kind.grids:
+        listed = ", ".join(kind.grids)
+        known = f" ({listed}){nearest(name, kind.grids)}" if listed else ""
+        raise UsageError(
+            f"--grid: there is no grid named {name!r}{known}; or give fields, as in "
+            "--grid model.mem_slots=1,8"
+        )
+    _, preset, grid = kind.grids[name]
+    return preset, {field: [str(v) for v in values] for field, values in grid.items()}
+
+
+def read_seeds(words: str) -> list[int]:
+    """[0, 1, 2] from "0,1,2"."""
+    seeds = words.split(",")
+    if not re.fullmatch(r"\d+(,\d+)*", words) or len(set(seeds)) < len(seeds):
+        raise UsageError(
+            "--seeds takes different numbers with commas between them, as in 0,1,2, "
+            f"not {words!r}"
+        )
+    return [int(seed) for seed in seeds]
+
+
+# --- Combinations and cells -----------------------------------------------------------
+
+
+class Combination(NamedTuple):
+    """A value for every field of a grid."""
+
+    values: dict[str, str]
+    words: list[str]  # the train command's flags that make it
+    refusal: str | None  # why it cannot be, or None
+
+
+def combinations(described: dict) -> list[Combination]:
+    """All combinations of a sweep's grid, in order.
+
+    UsageError for a grid that is wrong. A value that goes with none of the others' is
+    wrong; one that goes with some makes bad combinations of the rest.
+    """
+    task, preset, grid = described["task"], described["preset"], described["grid"]
+    default = discovery.load_task(task).Task.presets[preset][1]
+    known = fields_of(type(default))
+    for field in grid:
+        if field not in known:
+            near = nearest(field, known)
+            raise UsageError(
+                f"--grid: {task} has no field {field!r}{near}; its --help-all lists "
+                "them"
+            )
+    found: list[Combination] = []
+    seen: dict[str, dict[str, str]] = {}
+    for chosen in itertools.product(*grid.values()):
+        values = dict(zip(grid, chosen, strict=True))
+        words = [*described["words"], *_flags(known, values)]
+        refusal = None
+        try:
+            config, _ = parse_words(task, preset, default, Options(), words)
+        except UsageError as error:
+            refusal = error.reason
+        else:
+            _refuse_twice(values, seen.setdefault(repr(config), values))
+        found.append(Combination(values, words, refusal))
+    _refuse_useless(grid, found)
+    return found
+
+
+def _flags(types, values):
+    """The train command's flags that give the fields these values."""
+    words = []
+    for field, value in values.items():
+        if types[field] is not bool:
+            words += [flag_of(field), *value.split()]
+        elif value.lower() in ("true", "false"):
+            words.append(flag_of(field, no=value.lower() == "false"))
+        else:
+            raise UsageError(f"--grid: {field} is one of true, false, not {value!r}")
+    return words
+
+
+def _refuse_twice(values, same):
+    """UsageError if another combination, `same`, makes the same configuration."""
+    if same is not values:
+        pairs = [(field, same[field], values[field]) for field in values]
+        twice = [f"{field}={one},{two}" for field, one, two in pairs if one != two]
+        raise UsageError(
+            "--grid names the same value twice: "
+            f"{', '.join(twice) or '='.join(next(iter(values.items())))}"
+        )
+
+
+def _refuse_useless(grid, found):
+    """UsageError for a value that goes with none of the others."""
+    for field, values in grid.items():
+        for value in values:
+            refusals = [c.refusal for c in found if c.values[field] == value]
+            if None not in refusals:
+                raise UsageError(f"--grid {field}={value}: {refusals[0]}")
+
+
+def cells_of(described: dict, found: list[Combination], folder: Path) -> list[Cell]:
+    """The cells of a sweep in the order of training: one seed of all, then the next."""
+    workers = described["workers"]
+    cells = []
+    for seed in described["seeds"]:
+        for values, words, refusal in found:
+            if refusal is not None:
+                continue
+            parts = [*(f"{field}={value}" for field, value in values.items())]
+            name = re.sub(r"[^\w.,=+-]+", "_", ",".join([*parts, f"seed={seed}"]))
+            start = [described["task"], described["preset"], *words]
+            start += ["--seed", str(seed)]
+            start += ["--workers", str(workers)] if workers else []
+            cells.append(Cell(values, seed, start, folder / name))
+    return cells
 
 
 # --- Training -------------------------------------------------------------------------
@@ -360,24 +403,21 @@ class Budget:
 
     def __init__(self, minutes: float | None):
         self.minutes, self.began = minutes, time.monotonic()
-        self.given: dict[
-            Path, tuple[float, float]
-        ] = {}  # when a cell was started, and for how long
-        # what a start and a last evaluation have taken at most, beyond the minutes that
-        # were given
+        # when a cell was started, and for how long
+        self.given: dict[Path, tuple[float, float]] = {}
+        # what a start and a last evaluation took at most, beyond the given minutes
         self.extra = 0.0
 
     def left(self) -> float:
         """The minutes that are left."""
-        return (
-            float("inf")
-            if self.minutes is None
-            else self.minutes - (time.monotonic() - self.began) / 60
-        )
+        if self.minutes is None:
+            return float("inf")
+        return self.minutes - (time.monotonic() - self.began) / 60
 
     def limit(self, cell: Cell, turns: int) -> list[str]:
-        """The words that limit a cell's training to its share of what is left, when so
-        many cells are to be trained one after the other.
+        """The words that limit a cell's training to its share of what is left.
+
+        turns: how many cells are to be trained one after the other.
         """
         if self.minutes is None:
             return []
@@ -390,101 +430,57 @@ class Budget:
         """A cell has come to its end."""
         if cell.path in self.given:
             began, minutes = self.given[cell.path]
-            self.extra = max(self.extra, (time.monotonic() - began) / 60 - minutes)
+            took = (time.monotonic() - began) / 60
+            self.extra = max(self.extra, took - minutes)
 
 
-def main(argv: list[str] | None = None) -> int:
-    """The command line; returns the exit code: 0, 1 if some cells failed, or 128 and
-    the number of a signal that stopped it.
-    """
-    args = list(sys.argv[1:] if argv is None else argv)
-    if not args or args[0] in ("-h", "--help"):
-        _parser().print_help()
-        return 0
-    described, run, options = _asked(args)
-    found = combinations(described)
-    code = 0
-    if options.show:
-        require_alone("tinyrmc.sweep --show")
-    else:
-        run, code = _train(described, run, found, options)
-    for path in show(
-        run,
-        found,
-        cells_of(run.config, found, run.path),
-        options.out or run.path / "results.md",
-        options.against,
-    ):
-        print(path)
-    return code
-
-
-def _train(described: dict, run: Run | None, found: list, options) -> tuple[Run, int]:
+def _train(described, run: Run | None, found, options) -> tuple[Run, int]:
     """Train what is not finished; returns the sweep and the exit code."""
-    number = len(described["seeds"]) * sum(refusal is None for _, _, refusal in found)
-    cores, gpu = available_cores(), any("cuda" in word for word in described["words"])
+    possible = sum(refusal is None for *_, refusal in found)
+    number, cores = len(described["seeds"]) * possible, available_cores()
+    gpu = any("cuda" in word for word in described["words"])
     with Places(options.jobs or (1 if gpu else min(number, cores))) as places:
         if run is None:
-            alone = 1 if gpu or places.on_ranks else cores // places.count
-            described["workers"] = options.workers or (
-                None if places.count == 1 else max(1, alone)
-            )  # None: as many as the work is worth
-            surroundings = environment(__version__)
-            surroundings["command"] = surroundings["command"].replace(
-                "python -m", places.launch(), 1
-            )
-            run = Run.create(
-                "runs",
-                f"{described['task']}-sweep",
-                described,
-                surroundings,
-                options.run,
-            )
+            alone = 1 if gpu or places.on_ranks else max(1, cores // places.count)
+            usual = None if places.count == 1 else alone  # None: what the work is worth
+            described["workers"] = options.workers or usual
+            run = _new_sweep(described, places, options)
         with run.writing():
             cells = cells_of(described, found, run.path)
             todo = [cell for cell in cells if not finished(cell)]
-            _announce(
-                described,
-                run,
-                found,
-                len(cells),
-                len(todo),
-                places.count,
-                options.budget_minutes,
-            )
+            _announce(run, found, len(cells), len(todo), places.count, options)
             failed = _train_cells(todo, places, Budget(options.budget_minutes))
     if places.stopped:
-        print(
-            f"\n{signal.Signals(places.stopped).name}: stopped, and saved what was "
-            "being trained"
-        )
+        name = signal.Signals(places.stopped).name
+        print(f"\n{name}: stopped, and saved what was being trained")
     if any(not finished(cell) for cell in cells):
-        budget = (
-            f" --budget-minutes {options.budget_minutes:g}"
-            if places.stopped and options.budget_minutes
-            else ""
-        )
-        print(
-            f"go on with\n    {places.launch(python())} tinyrmc.sweep --resume "
-            f"{shlex.quote(str(run.path))}{budget}",
-            flush=True,
-        )
+        minutes = options.budget_minutes if places.stopped else None
+        budget = f" --budget-minutes {minutes:g}" if minutes else ""
+        launch = f"{places.launch(python())} tinyrmc.sweep"
+        again = f"{launch} --resume {shlex.quote(str(run.path))}{budget}"
+        print(f"go on with\n    {again}", flush=True)
     return run, 128 + places.stopped if places.stopped else int(failed)
 
 
+def _new_sweep(described, places, options) -> Run:
+    machine = environment(__version__)
+    command = machine["command"].replace("python -m", places.launch(), 1)
+    machine["command"] = command
+    name = f"{described['task']}-sweep"
+    return Run.create("runs", name, described, machine, options.run)
+
+
 def _train_cells(todo: list[Cell], places: Places, budget: Budget) -> bool:
-    """Train cells, and those that the budget has cut again as long as it lasts; whether
-    some failed.
+    """Train cells, and those that the budget has cut again as long as it lasts.
+
+    Returns whether some failed.
     """
-    number, ended, failed = len(todo), 0, set()
+    total, ended, failed = len(todo), 0, set()
+    width = len(str(total))
 
     def start(k, turns):
-        return [
-            "-m",
-            "tinyrmc.train",
-            *_words(todo[k]),
-            *budget.limit(todo[k], turns),
-        ], str(todo[k].log)
+        limit = budget.limit(todo[k], turns)
+        return ["-m", "tinyrmc.train", *_words(todo[k]), *limit], str(todo[k].log)
 
     while todo:
         for k, code in places.run(len(todo), start):
@@ -493,41 +489,31 @@ def _train_cells(todo: list[Cell], places: Places, budget: Budget) -> bool:
             if code and not places.stopped:
                 _note_failure(cell, code)
                 failed.add(cell.path)
-            print(
-                f"{min(ended, number):>{len(str(number))}}/{number}  {cell.name}: "
-                f"{_outcome(cell, code)}",
-                flush=True,
-            )
-        todo = [cell for cell in todo if not finished(cell) and cell.path not in failed]
-        if places.stopped or budget.left() < WORTHWHILE * -(-len(todo) // places.count):
+            place = f"{min(ended, total):>{width}}/{total}"
+            print(f"{place}  {cell.name}: {_outcome(cell, code)}", flush=True)
+        todo = [c for c in todo if not finished(c) and c.path not in failed]
+        turns = -(-len(todo) // places.count)
+        if places.stopped or budget.left() < WORTHWHILE * turns:
             break
     return bool(failed)
 
 
-def _announce(described, run, found, number, left, places, minutes):
+def _announce(run, found, total, left, places, options):
+    """The first lines of a sweep: how many runs, how many at a time, for how long."""
+    described, minutes = run.config, options.budget_minutes
     shape = " x ".join(str(len(values)) for values in described["grid"].values())
-    refused = sum(refusal is not None for _, _, refusal in found)
+    refused = sum(refusal is not None for *_, refusal in found)
     none = f"; {counted(refused, 'combination')} cannot be" if refused else ""
-    workers = (
-        f", {counted(described['workers'], 'worker')} each"
-        if described["workers"]
-        else ""
-    )
-    asked = (
-        f"{shape} value{'' if shape == '1' else 's'}, "
-        f"{counted(len(described['seeds']), 'seed')}"
-    )
-    print(
-        f"{described['task']} {described['preset']}: {asked}: "
-        f"{counted(number, 'run')}{none}"
-    )
-    print(f"  to do     {counted(left, 'run')}, {places} at a time{workers}")
+    workers = described["workers"]
+    each = f", {counted(workers, 'worker')} each" if workers else ""
+    seeds = counted(len(described["seeds"]), "seed")
+    asked = f"{shape} value{'' if shape == '1' else 's'}, {seeds}"
+    name = f"{described['task']} {described['preset']}"
+    print(f"{name}: {asked}: {counted(total, 'run')}{none}")
+    print(f"  to do     {counted(left, 'run')}, {places} at a time{each}")
     if minutes and left:
-        print(
-            f"  budget    {minutes:g} minutes, "
-            f"{duration(60 * minutes / -(-left // places))} for each run and what "
-            "others leave"
-        )
+        share = duration(60 * minutes / -(-left // places))
+        print(f"  budget    {minutes:g} minutes, {share} a run and what others leave")
     print(f"  sweep     {run.path}", flush=True)
 
 
@@ -542,36 +528,31 @@ def _words(cell: Cell) -> list[str]:
 
 
 def _note_failure(cell, code):
-    """Make sure that the log's last line says why (see Cell.failure): a traceback does
-    not, and a killed process says nothing.
+    """Make sure that the log's last line says why (see Cell.failure).
+
+    A traceback's does not, and a killed process says nothing.
     """
     if cell.failure() is None:
-        why = (
-            f"ended by {signal.Signals(-code).name} (out of memory?)"
-            if code < 0
-            else f"exit code {code}; see {cell.log.name}"
-        )
+        why = f"exit code {code}; see {cell.log.name}"
+        if code < 0:
+            why = f"ended by {signal.Signals(-code).name} (out of memory?)"
         with open(cell.log, "a", encoding="utf-8") as file:
             file.write(f"\nerror: {why}\n")
 
 
 def _outcome(cell, code):
+    """What became of a cell, in words."""
     run = cell.run()
     if code and (failure := cell.failure()):
         return f"failed: {failure}"
     if run is None or code:
         return "stopped"
     task, last = task_from_dict(run.config), run.metrics()[-1]
-    name = f"test_{task.headline}"
-    cut = (
-        ""
-        if last["step"] >= task.config.train.steps
-        else f" of {task.config.train.steps:,}, cut by the budget,"
-    )
-    return (
-        f"{name.replace('_', ' ')} {number(name, last[name])}, "
-        f"{counted(last['step'], 'step')}{cut} in {duration(last['seconds'])}"
-    )
+    name, steps = f"test_{task.headline}", task.config.train.steps
+    cut = "" if last["step"] >= steps else f" of {steps:,}, cut by the budget,"
+    reached = f"{name.replace('_', ' ')} {number(name, last[name])}"
+    took = f"{counted(last['step'], 'step')}{cut} in {duration(last['seconds'])}"
+    return f"{reached}, {took}"
 
 
 if __name__ == "__main__":

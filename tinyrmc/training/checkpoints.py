@@ -12,12 +12,12 @@ from pathlib import Path
 
 import numpy as np
 
-from ..config import config_from_dict, require_same
+from ..config import from_json, require_same
 from ..errors import RunError
 from ..nn import Module
 from ..runs.arrays import load_arrays, save_arrays, under
 from ..runs.run import Run
-from .discovery import load_task
+from .discovery import load_task_of
 from .task import Task
 
 
@@ -29,9 +29,25 @@ def task_from_dict(run_config: dict) -> Task:
                 f"the run's configuration has no {key!r}; it is not one of "
                 "tinyrmc.train"
             )
-    kind = load_task(run_config["task"]).Task
+    kind = load_task_of(run_config).Task
     default = next(iter(kind.presets.values()))[1]
-    return kind(config_from_dict(type(default), run_config["config"]))
+    return kind(from_json(type(default), run_config["config"]))
+
+
+def load_checkpoint(run: Run) -> tuple[dict, dict]:
+    """(arrays, state) of a run's newest checkpoint. RunError if they are not its own."""
+    arrays, state = run.load()
+    _require_run(state, run.checkpoint)
+    require_same(state["run"], run.config, str(run.checkpoint))
+    return arrays, state
+
+
+def _require_run(state, path):
+    if not isinstance(state, dict) or "run" not in state:
+        raise RunError(
+            f"{path} holds arrays, but not of a training run; give a run directory, its "
+            "checkpoint.npz or a weights file"
+        )
 
 
 def open_checkpoint(path) -> tuple[Task, dict, dict]:
@@ -40,15 +56,11 @@ def open_checkpoint(path) -> tuple[Task, dict, dict]:
     RunError says what is wrong with it.
     """
     path = Path(path)
-    run = Run.open(path) if path.is_dir() else None
-    arrays, state = run.load() if run else load_arrays(path)
-    if not isinstance(state, dict) or "run" not in state:
-        raise RunError(
-            f"{path} holds arrays, but not of a training run; give a run directory, "
-            "its checkpoint.npz or a weights file"
-        )
-    if run:
-        require_same(state["run"], run.config, str(run.checkpoint))
+    if path.is_dir():
+        arrays, state = load_checkpoint(Run.open(path))
+    else:
+        arrays, state = load_arrays(path)
+        _require_run(state, path)
     return task_from_dict(state["run"]), arrays, state
 
 

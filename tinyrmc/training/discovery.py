@@ -1,50 +1,228 @@
-"""Finding tasks.
+"""Finding tasks by name or by file.
 
-A task is a file in the `tasks` folder beside this package, or in a package that another
-distribution names.
+A task is a Python file that defines a class `Task`. `load_task` takes
 
-The folder is found from where tinyrmc itself lies, never through the import path: a
-clone, an editable install and a wheel all see the same tasks, a `tasks` folder of
-somebody else's in the current directory is not looked at, and a file dropped in is a
-task. Other distributions add theirs with an entry point in the group `tinyrmc.tasks`
-that names a package.
+    nth_farthest        a built-in task, or one that another distribution adds
+    path/to/recall.py   a file anywhere: a word that ends in .py or holds a separator
+
+Built-in tasks are the files of one folder: `tinyrmc/tasks/` in a wheel, `tasks/` beside
+the package in a clone or an editable install. It is found from where this file lies,
+never through the import path, so nobody else's `tasks` can be meant. Other
+distributions add tasks with an entry point in the group `tinyrmc.tasks` that names a
+package.
+
+What a run's config.json keeps of its task is `stored(word)`; `load_task_of(config)`
+finds it again.
 """
 
 from __future__ import annotations
 
 import contextlib
-import dataclasses
-import importlib
+import hashlib
 import importlib.metadata
 import importlib.util
-import re
+import os
 import sys
 import traceback
+from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 
 from ..errors import UserError, nearest
 
-FOLDER = Path(__file__).resolve().parents[2] / "tasks"
-
-
 GROUP = "tinyrmc.tasks"
 
-
-# under a name of our own, so that nobody else's `tasks` package can be meant
+# the modules' names begin with this, which is nobody's package
 PACKAGE = "tinyrmc_tasks"
+
+# an environment variable: folders in which to look for a task file that has moved
+ELSEWHERE = "TINYRMC_TASKS"
 
 
 class UnknownTask(UserError, LookupError):
-    """No task of this name, or its file cannot be imported."""
+    """There is no such task, or its file cannot be imported."""
 
 
 class TaskError(UserError, TypeError):
-    """What a task's own code has given is not what the training loop takes."""
+    """The code of a task gave something that the training loop cannot take."""
+
+
+# --- Where tasks are ------------------------------------------------------------------
+
+
+def built_in_folder(package: Path) -> Path:
+    """The folder of the built-in tasks, for a tinyrmc that lies at `package`.
+
+    A folder beside the package counts only in a clone of this project: beside an
+    installed package, in site-packages, `tasks` would belong to somebody else.
+    """
+    inside, beside = package / "tasks", package.parent / "tasks"
+    project = package.parent / "pyproject.toml"
+    if not inside.is_dir() and project.is_file():
+        if 'name = "tinyrmc"' in project.read_text(encoding="utf-8").splitlines():
+            return beside
+    return inside
+
+
+FOLDER = built_in_folder(Path(__file__).resolve().parents[1])
+
+
+def task_files() -> dict[str, Path]:
+    """Name -> file of every task that has a name: the built-in ones first, then those
+    of other distributions, sorted within each. No name is given twice.
+    """
+    files: dict[str, Path] = {}
+    for folder in [FOLDER, *_added_folders()]:
+        for file in sorted(folder.glob("[!_]*.py")):
+            files.setdefault(file.stem, file)
+    return files
+
+
+def _added_folders() -> Iterator[Path]:
+    """The folders of the packages that other distributions name."""
+    for entry in importlib.metadata.entry_points(group=GROUP):
+        # a package that is gone must not take the others with it
+        with contextlib.suppress(ImportError):
+            spec = importlib.util.find_spec(entry.value)
+            if spec is not None:
+                yield from map(Path, spec.submodule_search_locations or ())
+
+
+# --- Tasks by name and by file --------------------------------------------------------
+
+
+def is_file(word: str) -> bool:
+    """Whether a word names a task by its file: recall.py or ../recall, not recall."""
+    separators = [os.sep, os.altsep or os.sep]
+    return word.endswith(".py") or any(each in word for each in separators)
+
+
+def task_name(word: str) -> str:
+    """What a task is called in config.json and in the names of run directories: the
+    stem of a file, otherwise the word itself.
+    """
+    return Path(word).stem if is_file(word) else word
+
+
+def stored(word: str) -> dict[str, str]:
+    """What config.json keeps of a task: "task" is its name and, for a file that has no
+    name of its own, "task_file" its absolute path, `~` for the home directory.
+    """
+    kept = {"task": task_name(word)}
+    if is_file(word) and (path := _place(word)) not in _places(task_files()):
+        home = Path(os.path.expanduser("~")).resolve()
+        if path.is_relative_to(home):
+            kept["task_file"] = f"~/{path.relative_to(home).as_posix()}"
+        else:
+            kept["task_file"] = str(path)
+    return kept
+
+
+def load_task(word: str) -> ModuleType:
+    """The module of a task, named or by its file; imported once.
+
+    It defines `Task`. UnknownTask if there is none, or if importing it fails.
+    """
+    files = task_files()
+    if not is_file(word):
+        if word not in files:
+            known = ", ".join(files) or f"none in {FOLDER}"
+            raise UnknownTask(
+                f"unknown task {word!r} (tasks: {known}){nearest(word, files)}"
+            )
+        return _imported(f"{PACKAGE}.{word}", files[word])
+    file = _place(word)
+    if file.suffix != ".py":
+        raise UnknownTask(
+            f"{word} is no task; give a Python file, or a name ({', '.join(files)})"
+        )
+    if not file.is_file():
+        raise UnknownTask(
+            f"there is no file {word}; `tinyrmc new NAME` writes an example to begin "
+            "with"
+        )
+    if file in _places(files):
+        return _imported(f"{PACKAGE}.{file.stem}", file)
+    # the file of another task may have the same stem
+    digest = hashlib.sha256(str(file).encode()).hexdigest()[:8]
+    return _imported(f"{PACKAGE}.{file.stem}_{digest}", file)
+
+
+def load_task_of(config: dict) -> ModuleType:
+    """The module of the task that a run's config.json names: see `word_of`."""
+    return load_task(word_of(config))
+
+
+def word_of(config: dict) -> str:
+    """The word that names the task of a run on a command line: the inverse of `stored`.
+
+    A file that has moved is looked for in the folders of the environment variable
+    TINYRMC_TASKS. Only an absolute path is followed, so that a run directory from a
+    stranger cannot bring the code with it. UnknownTask if the file is not there.
+    """
+    name, file = config["task"], config.get("task_file")
+    if file is None:
+        return name
+    path = Path(os.path.expanduser(file))
+    if not path.is_absolute() or path.stem != name:
+        raise UnknownTask(
+            f"task_file {file!r} is not the absolute path of a file {name}.py; "
+            "correct the run's config.json"
+        )
+    folders = os.environ.get(ELSEWHERE, "").split(os.pathsep)
+    for place in [path, *(Path(folder, path.name) for folder in folders if folder)]:
+        if place.is_file():
+            return str(place.absolute())
+    raise UnknownTask(
+        f"the run's task is not in {file} any more; put the file back, or name the "
+        f"folder that it is in now: {ELSEWHERE}=FOLDER before the command"
+    )
+
+
+def _place(word: str) -> Path:
+    """The absolute path of a file. Symbolic links of folders are followed, that of the
+    file is not: it may be what gives the task its name.
+    """
+    path = Path(os.path.expanduser(word))
+    return path.parent.resolve() / path.name
+
+
+def _places(files: dict[str, Path]) -> list[Path]:
+    return [_place(str(file)) for file in files.values()]
+
+
+def _imported(name: str, file: Path) -> ModuleType:
+    """A file as the module `name`. Nothing is left of it if importing fails."""
+    if name in sys.modules:
+        return sys.modules[name]
+    spec = importlib.util.spec_from_file_location(name, file)
+    assert spec is not None and spec.loader is not None  # a file that ends in .py
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses look their module up here
+    try:
+        spec.loader.exec_module(module)
+        if not getattr(getattr(module, "Task", None), "presets", None):
+            raise ImportError("it defines no class Task with presets")
+        if not (module.__doc__ or "").strip():
+            raise ImportError(
+                "it has no docstring, whose first line says what the task is"
+            )
+    except Exception as error:
+        del sys.modules[name]
+        line = f", line {place[1]}" if (place := place_of(error)) else ""
+        raise UnknownTask(
+            f"task {file.stem!r} ({file}{line}) cannot be imported: "
+            f"{type(error).__name__}: {error}"
+        ) from error
+    return module
+
+
+# --- Errors in a task's code ----------------------------------------------------------
 
 
 def place_of(error: BaseException) -> tuple[Path, int, str] | None:
-    """(file, line, function) where an exception has last passed through a task's own
-    code; None if it has not.
+    """(file, line, function) where an exception last passed through a task's code; None
+    if it did not.
     """
     for frame, line in reversed([*traceback.walk_tb(error.__traceback__)]):
         if frame.f_globals.get("__name__", "").startswith(f"{PACKAGE}."):
@@ -53,98 +231,18 @@ def place_of(error: BaseException) -> tuple[Path, int, str] | None:
 
 
 def told(error: Exception) -> str:
-    """An exception in words: where in a task's own code it comes from, if from there,
-    of which kind it is, and its text.
+    """An exception in words: its place in a task's code, if it has one, its kind and
+    its text.
     """
     text = f"{type(error).__name__}: {error}"
     if place := place_of(error):
         file, line, function = place
-        text = (
-            str(error) if isinstance(error, ValueError) else text
-        )  # of which most are our own, and need no name
+        if isinstance(error, ValueError):  # mostly our own, which need no kind
+            text = str(error)
         text = f"{file.parent.name}/{file.name}, line {line}, in {function}: {text}"
-    if "does not support ufuncs" in text:  # NumPy does not say what would
+    if "__array_ufunc__" in text:  # a Tensor has none
         text += (
             "; NumPy's own functions take no Tensors: write those of primitives, as "
             "in primitives.tanh(t) for np.tanh(t)"
         )
     return " ".join([text, *getattr(error, "__notes__", ())])
-
-
-def task_files() -> dict[str, Path]:
-    """Name -> file of every task: the built-in folder first, then other distributions',
-    sorted within each.
-    """
-    folders = [FOLDER]
-    for entry in importlib.metadata.entry_points(group=GROUP):
-        with contextlib.suppress(
-            ImportError
-        ):  # a package that is gone must not take the others with it
-            spec = importlib.util.find_spec(entry.value)
-            folders += (
-                [Path(folder) for folder in (spec.submodule_search_locations or [])]
-                if spec
-                else []
-            )
-    files: dict[str, Path] = {}
-    for folder in folders:
-        for file in sorted(folder.glob("*.py")):
-            if not file.name.startswith("_"):
-                files.setdefault(file.stem, file)
-    return files
-
-
-def load_task(name: str):
-    """The module of task `name`, imported once.
-
-    It defines `Task`. UnknownTask if there is none, or if importing it fails.
-    """
-    files = task_files()
-    if name not in files:
-        raise UnknownTask(
-            f"unknown task {name!r} (tasks: "
-            f"{', '.join(files) or f'none in {FOLDER}'}){nearest(name, files)}"
-        )
-    qualified = f"{PACKAGE}.{name}"
-    if qualified not in sys.modules:
-        spec = importlib.util.spec_from_file_location(qualified, files[name])
-        module = importlib.util.module_from_spec(spec)
-        sys.modules[qualified] = module  # dataclasses look their module up here
-        try:
-            spec.loader.exec_module(module)
-            if not getattr(getattr(module, "Task", None), "presets", None):
-                raise ImportError("it defines no class Task with presets")
-            if not (module.__doc__ or "").strip():
-                raise ImportError(
-                    "it has no docstring, whose first line says what the task is"
-                )
-        except Exception as error:
-            del sys.modules[qualified]
-            line = f", line {place[1]}" if (place := place_of(error)) else ""
-            text = (
-                f"task {name!r} ({files[name]}{line}) cannot be imported: "
-                f"{type(error).__name__}: {error}{_declaration(error, module)}"
-            )
-            raise UnknownTask(text) from error
-    return sys.modules[qualified]
-
-
-def _declaration(error, module):
-    """What to do about a keyword that a dataclass of the task's own does not take: it
-    lacks the field.
-    """
-    unknown = re.search(
-        r"(\w+)\.__init__\(\) got an unexpected keyword argument '(\w+)'", str(error)
-    )
-    kind = getattr(module, unknown[1], None) if unknown else None
-    if not dataclasses.is_dataclass(kind) or kind.__module__ != module.__name__:
-        return ""
-    declared = (
-        "training.TrainConfig = field(default_factory=training.TrainConfig)"
-        if unknown[2] == "train"
-        else "int = 6"
-    )
-    return (
-        f"; declare the field in the class, with its type, as in {unknown[2]}: "
-        f"{declared}"
-    )

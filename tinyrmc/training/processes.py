@@ -1,13 +1,13 @@
-"""Many commands, some of them at a time: in processes of this machine, or of all
-machines that MPI has ranks on.
+"""Many commands, some of them at a time, on this machine or on all that MPI has ranks
+on.
 
-Who waits for a command is an executor of concurrent.futures: threads here, mpi4py's on
-the ranks of `mpiexec -n 5 python -m mpi4py.futures` (where the words of a command and
+An executor of concurrent.futures waits for each command: threads here, mpi4py's on the
+ranks of `mpiexec -n 5 python -m mpi4py.futures` (where the words of a command and
 the name of a file are all that passes between ranks). The command itself is always a
 process of its own, so that nothing one of them does can harm another, and what it
 prints goes to a file. A signal that would stop us is passed on once to all of them, and
 no more are started. Of a SIGKILL we could pass nothing on: so each command is told
-whose child it is, and looks itself (see `parallel.orphaned`).
+whose child it is, and looks itself (see `workers.orphaned`).
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 
-from .ranks import LAUNCHERS, LaunchError, require_alone
+from .ranks import LAUNCHERS, LaunchError, mpi_library, require_alone
 from .workers import PARENT
 
 SIGNALS = [
@@ -47,6 +47,8 @@ def run_logged(words: Sequence[str], log: str) -> int:
         with _lock:  # a signal finds the child among the children, or it is not started
             if _signal:
                 return -_signal
+            # In a session of its own, so that a terminal's Ctrl-C reaches it through us
+            # alone: a second one would stop it at once.
             child = subprocess.Popen(
                 [sys.executable, *words],
                 stdin=subprocess.DEVNULL,
@@ -54,8 +56,6 @@ def run_logged(words: Sequence[str], log: str) -> int:
                 stderr=file,
                 env=around,
                 start_new_session=True,
-                # in a session of its own, so that a terminal's Ctrl-C reaches it through us
-                # alone: a second one would stop it at once
             )
             _children.add(child)
         code = child.wait()
@@ -79,12 +79,7 @@ def _stop(number, _):
 
 def _ranks():
     """An executor on the other ranks, and how many these are."""
-    try:
-        from mpi4py import MPI
-    except (ImportError, RuntimeError) as error:
-        raise LaunchError(
-            f"mpi4py finds no MPI library: {error}; pip install 'tinyrmc[mpi]'"
-        ) from error
+    MPI = mpi_library()
     from mpi4py.futures import MPIPoolExecutor
 
     if MPI.COMM_WORLD.Get_size() == 1:
@@ -107,9 +102,8 @@ class Places:
     """
 
     def __init__(self, count: int):
-        self.on_ranks = bool(
-            re.search(r" -m ?mpi4py\.futures\b", " ".join(sys.orig_argv))
-        )
+        started = " ".join(sys.orig_argv)
+        self.on_ranks = bool(re.search(r" -m ?mpi4py\.futures\b", started))
         if self.on_ranks:
             self.executor, self.count = _ranks()
         else:
@@ -124,11 +118,9 @@ class Places:
         """What comes before the name of a module on a command line that starts it with
         these places.
         """
-        return (
-            f"mpiexec -n {self.count + 1} {python} -m mpi4py.futures -m"
-            if self.on_ranks
-            else f"{python} -m"
-        )
+        if self.on_ranks:
+            return f"mpiexec -n {self.count + 1} {python} -m mpi4py.futures -m"
+        return f"{python} -m"
 
     def run(
         self, number: int, words_of: Callable[[int, int], tuple[Sequence[str], str]]
@@ -144,7 +136,8 @@ class Places:
         is then to be found in `stopped`.
         """
         global _signal
-        running, next_one, turns, _signal = {}, 0, -(-number // self.count), 0
+        running: dict[Future, int] = {}
+        next_one, turns, _signal = 0, -(-number // self.count), 0
         before = {name: signal.getsignal(name) for name in SIGNALS}
         try:
             listen()

@@ -3,20 +3,21 @@ machine or on several.
 
     mpiexec -n 4 python -m mpi4py -m tinyrmc.train nth_farthest
 
-Every rank holds the whole network and takes every step. Of a batch each draws and
-differentiates its own pieces; one Allreduce adds up the flat gradients, and the same
-update follows everywhere. So there is no master, and nothing is sent but gradients and
-short messages.
+Every rank holds the whole network and takes every step. Each draws and differentiates
+its own pieces of a batch; one Allreduce adds up the flat gradients, and the same update
+follows everywhere. So there is no master, and nothing is sent but gradients and short
+messages. Only files are the business of rank 0: it reads what there is to go on from,
+tells the others (`from_first`, `share`), writes and prints.
 
 MPI recommends, but does not promise, that all ranks get the same sums, and each
 computes the gradient's norm with its own BLAS. So before training, and whenever a
-checkpoint is saved, it is checked that all have the same parameters to the last bit
+checkpoint is saved, the ranks compare their parameters, to the last bit
 (`Trainer.require_agreement`).
 
-Whoever trains talks to `Ranks`, which is a single process, where all of this is
-nothing. `MpiRanks` is the same over MPI: NumPy buffers and JSON, never pickle. What an
-exception on one rank must not do is leave the others waiting for it. Hence the rule:
-what can fail on one rank alone is computed inside `each` or `together`, after which
+The training code talks to `Ranks`, which is a single process, where all of this is
+nothing. `MpiRanks` is the same over MPI: NumPy buffers and JSON, never pickle. An
+exception on one rank must not leave the others waiting for it. Hence the rule: compute
+what can fail on one rank alone inside `from_first`, `each` or `together`. Afterwards
 either all ranks go on or all stop.
 """
 
@@ -36,8 +37,8 @@ from ..backend import namespace, to_device, to_host
 from ..errors import UserError
 from .workers import available_cores
 
-# the variables in which each tells how many ranks it has started, and which one this
-# is; PMIx tells only the latter
+# The variables in which a launcher tells how many ranks it has started, and which one
+# this is. PMIx tells only the latter.
 LAUNCHERS = {
     "PMI_SIZE": "PMI_RANK",  # MPICH, Intel MPI, Microsoft MPI
     "OMPI_COMM_WORLD_SIZE": "OMPI_COMM_WORLD_RANK",  # Open MPI
@@ -46,9 +47,7 @@ LAUNCHERS = {
 
 
 class LaunchError(UserError, RuntimeError):
-    """The program was started on several ranks in a way in which they cannot work
-    together.
-    """
+    """The program was started on several ranks that cannot work together."""
 
 
 class Ranks:
@@ -88,6 +87,17 @@ class Ranks:
         self.each(lambda: kept.append(compute()))
         return kept[0]
 
+    def from_first(self, compute: Callable[[], object]):
+        """compute() of rank 0, for all ranks. The others do not call it.
+
+        What it returns must be what JSON can hold. A failure is as in `each`.
+        """
+        return self.each(lambda: compute() if self.rank == 0 else None)[0]
+
+    def share(self, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Rank 0's arrays, for all ranks; those that the others pass do not count."""
+        return arrays
+
     def largest(self, number: float) -> float:
         """The largest of all ranks' numbers."""
         return max(self.each(lambda: number))
@@ -125,27 +135,16 @@ class MpiRanks(Ranks):
     """
 
     def __init__(self, mpi):
-        self._mpi, self._comm, self._failed_alike, self._open = (
-            mpi,
-            mpi.COMM_WORLD,
-            False,
-            contextlib.ExitStack(),
-        )
+        self._mpi, self._comm = mpi, mpi.COMM_WORLD
+        self._failed_alike, self._open = False, contextlib.ExitStack()
         self.rank, self.size = self._comm.Get_rank(), self._comm.Get_size()
         name, version = mpi.get_vendor()
         self.mpi = f"{name} {'.'.join(map(str, version))}"
-        cores = (
-            sorted(os.sched_getaffinity(0))
-            if hasattr(os, "sched_getaffinity")
-            else [*range(available_cores())]
-        )
-        places = self.each(lambda: [mpi.Get_processor_name(), cores])
-        self.cores = max(
-            1, min(len(place[1]) // places.count(place) for place in places)
-        )
-        self.local_rank = [machine for machine, _ in places[: self.rank]].count(
-            places[self.rank][0]
-        )
+        places = self.each(lambda: [mpi.Get_processor_name(), _usable_cores()])
+        shares = [len(cores) // places.count([at, cores]) for at, cores in places]
+        self.cores = max(1, min(shares))
+        machines = [machine for machine, _ in places]
+        self.local_rank = machines[: self.rank].count(machines[self.rank])
 
     def each(self, compute):
         failure = None
@@ -178,6 +177,16 @@ class MpiRanks(Ranks):
             row[:length].tobytes() for row, length in zip(rows, lengths, strict=True)
         ]
 
+    def share(self, arrays):
+        shapes = self.from_first(
+            lambda: [[name, x.dtype.str, x.shape] for name, x in arrays.items()]
+        )
+        if self.rank > 0:
+            arrays = {name: np.empty(shape, dtype) for name, dtype, shape in shapes}
+        for array in arrays.values():
+            self._comm.Bcast(array.reshape(-1).view(np.uint8))
+        return arrays
+
     def sum(self, array):
         host = to_host(array)  # on NumPy the array itself
         self._comm.Allreduce(self._mpi.IN_PLACE, host)
@@ -185,32 +194,34 @@ class MpiRanks(Ranks):
             array[...] = to_device(host, namespace(array))
 
     def merge(self, array):
-        self._comm.Allreduce(
-            self._mpi.IN_PLACE, array.reshape(-1).view(np.uint8)
-        )  # where one has a byte all others have zero
+        # as bytes: where one rank has a byte all others have zero
+        self._comm.Allreduce(self._mpi.IN_PLACE, array.reshape(-1).view(np.uint8))
 
     def launch(self, python="python"):
         return f"mpiexec -n {self.size} {python} -m mpi4py -m"
 
     def __enter__(self):
         if self.rank > 0:
-            self._open.enter_context(
-                contextlib.redirect_stdout(
-                    self._open.enter_context(open(os.devnull, "w"))
-                )
-            )
+            nowhere = self._open.enter_context(open(os.devnull, "w"))
+            self._open.enter_context(contextlib.redirect_stdout(nowhere))
         return self
 
     def __exit__(self, kind, error, traceback):
         self._open.close()
         if error is None or self._failed_alike:
             self._mpi.Finalize()  # waits for all
-        elif (
-            isinstance(error, SystemExit) and not error.code
-        ):  # mpi4py would wait, in vain
+        elif isinstance(error, SystemExit) and not error.code:
+            # mpi4py would wait for the others, in vain
             raise LaunchError(
                 f"rank {self.rank} of {self.size} called sys.exit({error.code!r})"
             ) from error
+
+
+def _usable_cores() -> list[int]:
+    """The numbers of the cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return sorted(os.sched_getaffinity(0))
+    return list(range(available_cores()))
 
 
 def launched() -> Ranks:
@@ -224,12 +235,7 @@ def launched() -> Ranks:
     """
     mpi = None
     if re.search(r" -m ?mpi4py(\.run)?\b", " ".join(sys.orig_argv)):
-        try:
-            from mpi4py import MPI
-        except (ImportError, RuntimeError) as error:
-            raise LaunchError(
-                f"mpi4py finds no MPI library: {error}; pip install 'tinyrmc[mpi]'"
-            ) from error
+        MPI = mpi_library()
         if MPI.COMM_WORLD.Get_size() > 1:
             return MpiRanks(MPI)
         mpi = MPI.get_vendor()[0]
@@ -241,16 +247,24 @@ def launched() -> Ranks:
             "something else started them; use its mpiexec"
         )
     if size > 1:
-        first = (
-            ""
-            if importlib.util.find_spec("mpi4py")
-            else "pip install 'tinyrmc[mpi]', then "
-        )
+        there = importlib.util.find_spec("mpi4py")
+        first = "" if there else "pip install 'tinyrmc[mpi]', then "
         raise LaunchError(
             f"{size} ranks that do not know each other; {first}mpiexec -n {size} "
             "python -m mpi4py -m tinyrmc.train ..."
         )
     return Ranks()
+
+
+def mpi_library():
+    """The module mpi4py.MPI. LaunchError, with the remedy, if it finds no MPI."""
+    try:
+        from mpi4py import MPI
+    except (ImportError, RuntimeError) as error:
+        raise LaunchError(
+            f"mpi4py finds no MPI library: {error}; pip install 'tinyrmc[mpi]'"
+        ) from error
+    return MPI
 
 
 def require_alone(
@@ -272,10 +286,8 @@ def _started():
 
     If there are several, all but the first leave: it says why.
     """
-    size, rank = (
-        max(int(os.environ.get(name, 0)) for name in names)
-        for names in (LAUNCHERS.keys(), LAUNCHERS.values())
-    )
+    size = max(int(os.environ.get(name, 0)) for name in LAUNCHERS)
+    rank = max(int(os.environ.get(name, 0)) for name in LAUNCHERS.values())
     if size > 1 and rank > 0:
         raise SystemExit(0)
     return size

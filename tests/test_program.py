@@ -1,0 +1,137 @@
+"""The program `tinyrmc COMMAND ...`, and its command that begins a task."""
+
+import importlib
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tinyruns import contents
+
+import tinyrmc
+from tinyrmc import __main__ as program
+from tinyrmc import new, template, train
+from tinyrmc.backend import blas_threads
+from tinyrmc.runs.run import Run
+from tinyrmc.training.trainer import Trainer
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def said(*words):
+    """What `python -m tinyrmc ...` prints; it must succeed."""
+    done = subprocess.run(
+        [sys.executable, "-m", "tinyrmc", *words],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0 and done.stderr == ""
+    return done.stdout
+
+
+# --- Commands -------------------------------------------------------------------------
+
+
+def test_alone_and_asked_for_help_it_lists_its_commands(capsys):
+    for words in ([], ["--help"], ["-h"]):
+        assert program.main(words) == 0
+        listed = capsys.readouterr().out.splitlines()
+        for name, about in program.COMMANDS.items():
+            assert any(line.split(maxsplit=1) == [name, about] for line in listed)
+        assert max(map(len, listed)) <= 80
+
+
+def test_it_runs_as_a_module():
+    assert said() == program.usage() + "\n"
+    assert said("--version") == f"tinyrmc {tinyrmc.__version__}\n"
+    assert "usage: " in said("evaluate", "--help")
+
+
+@pytest.mark.parametrize("name", program.COMMANDS)
+def test_a_command_is_the_main_of_its_module(name, monkeypatch):
+    module = importlib.import_module(f"tinyrmc.{name}")
+    monkeypatch.setattr(module, "main", lambda words: 40 + len(words))
+    assert program.main([name, "runs/x", "--flag"]) == 42
+
+
+def test_only_the_command_that_is_asked_for_is_imported():
+    code = (
+        "import sys; from tinyrmc.__main__ import main; main(['--version']); "
+        "print(*sys.modules)"
+    )
+    loaded = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True
+    ).stdout.split()
+    assert "tinyrmc.commands" in loaded
+    assert not {f"tinyrmc.{name}" for name in program.COMMANDS} & set(loaded)
+
+
+@pytest.mark.parametrize(
+    "word, meant", [("trian", "; did you mean 'train'?"), ("x", ""), ("--verison", "")]
+)
+def test_an_unknown_command_is_refused(word, meant, refused):
+    known = ", ".join(program.COMMANDS)
+    says = f"unknown command {word!r} (commands: {known}){meant}"
+    assert refused(program.main, word, "--seed", "1") == says
+
+
+# --- A new task -----------------------------------------------------------------------
+
+
+def test_a_new_task_is_the_template_and_trains(empty_directory, capsys):
+    assert program.main(["new", "recall"]) == 0
+    out = capsys.readouterr().out
+    assert Path("recall.py").read_text() == Path(template.__file__).read_text()
+    (command,) = [line for line in out.splitlines() if "tinyrmc.train" in line]
+    words = command.split("tinyrmc.train ")[1].split()
+    few = ["--train.steps", "1", "--workers", "1"]
+    assert train.main([*words, "--model.core", "lstm", "--length", "2", *few]) == 0
+    run = Run.open("runs/recall-quick-1")
+    assert run.config["task"] == "recall"
+    assert run.config["config"]["length"] == 2
+    assert train.main(["--resume", str(run.path)]) == 0
+    assert tinyrmc.load(run.path).num_parameters > 0
+
+
+def test_the_template_learns(monkeypatch):
+    """It passes its floor within a quarter of its steps."""
+    config = template.Task.presets["quick"][1]
+    trainer = Trainer(template.Task(config), seed=0)
+    with blas_threads(1):
+        for _ in range(config.train.steps // 4):
+            trainer.advance()
+        accuracy = trainer.evaluate()["test_accuracy"]
+    trainer.workers.close()
+    (floor,) = trainer.task.references()["test_accuracy"].values()
+    assert accuracy > floor + 0.15
+
+
+def test_the_readme_shows_the_template():
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    text = Path(template.__file__).read_text(encoding="utf-8")
+    assert f"```python\n{text}```\n" in readme
+
+
+@pytest.mark.parametrize(
+    "name, says",
+    [
+        ("here", "here.py exists already; choose another name"),
+        ("here.py", "here.py exists already; choose another name"),
+        ("nth_farthest", "there is a task nth_farthest already; choose another name"),
+        ("a-b", "'a-b' cannot name a Python module; take letters, digits and _, "),
+        ("../a", "'../a' cannot name a Python module; "),
+        ("class", "'class' cannot name a Python module; "),
+        ("", "'' cannot name a Python module; "),
+    ],
+)
+def test_a_name_that_cannot_be_is_refused(name, says, empty_directory, refused):
+    Path("here.py").write_text("mine")
+    assert refused(new.main, name).startswith(says)
+
+
+def test_a_folder_that_cannot_be_written_is_told(tmp_path, empty_directory):
+    with pytest.raises(new.UsageError, match=r"^cannot write .*recall\.py \(No such"):
+        new.write_task("recall", tmp_path / "gone")
+    assert contents() == {}

@@ -1,0 +1,64 @@
+"""Begin a task of your own: a file to change.
+
+    tinyrmc new recall      writes recall.py here, a whole task that learns
+
+The text is that of `template.py`, the example of the README.
+"""
+
+from __future__ import annotations
+
+import keyword
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from .commands import Parser, program, python, run_main
+from .errors import UsageError
+from .training.discovery import task_files
+
+TEMPLATE = Path(__file__).with_name("template.py")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The command line; returns the exit code."""
+    about = "Write an example of a task into the current directory: a file to change."
+    parser = Parser(program("new"), about)
+    parser.add_argument(
+        "name", metavar="NAME", help="the task's name; its file becomes NAME.py"
+    )
+    file = write_task(parser.parse_args(argv).name.removesuffix(".py"))
+    print(f"{file} is a task. It trains in half a minute:\n")
+    print(f"    {python()} -m tinyrmc.train {shlex.quote(str(file))}\n")
+    print("Change its data, its network, its loss: the file says what each is for.")
+    return 0
+
+
+def write_task(name: str, folder: Path = Path()) -> Path:
+    """Write the example as `folder/name.py`; the path.
+
+    UsageError if the name is no identifier or a built-in task has it, or if there is
+    such a file already.
+    """
+    if not name.isidentifier() or keyword.iskeyword(name):
+        raise UsageError(
+            f"{name!r} cannot name a Python module; take letters, digits and _, as in "
+            "my_task"
+        )
+    if name in task_files():
+        raise UsageError(f"there is a task {name} already; choose another name")
+    file = folder / f"{name}.py"
+    try:
+        with open(file, "x", encoding="utf-8") as new:  # x: never over a file
+            new.write(TEMPLATE.read_text(encoding="utf-8"))
+    except FileExistsError:
+        raise UsageError(f"{file} exists already; choose another name") from None
+    except OSError as error:
+        raise UsageError(
+            f"cannot write {file} ({error.strerror}); go to a folder of your own"
+        ) from error
+    return file
+
+
+if __name__ == "__main__":
+    run_main(lambda: main(sys.argv[1:]))

@@ -1,0 +1,125 @@
+"""What you see of a run while it trains: a bar on a terminal, elsewhere some lines.
+
+Whenever the run passes a rung, a floor or a published result, a line says so.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from .text import duration, number
+
+QUIET = (
+    30.0  # seconds without a line, where there is no terminal, after which one comes
+)
+
+
+class Progress:
+    """Told of every step and of every line of metrics.
+
+    headline: the metric that the task is about; its held-out value comes first.
+    references: {metric: {label: value}}, the floors and published results to pass.
+    is_final: whether a line's training batches were of the task itself, not of a rung.
+    """
+
+    def __init__(self, steps: int, done: int, headline: str, references, is_final):
+        self.steps, self.done, self.first = steps, done, done
+        self.headline, self.is_final = headline, is_final
+        self.marks = references.get(f"test_{headline}", {})
+        self.passed: set[str] = set()
+        self.rung: Any = None
+        self.tested: float | None = None
+        self.bar = None
+        self.began = self.printed = time.monotonic()
+
+    def show_bar(self) -> None:
+        """Draw a bar on the terminal from now on."""
+        from tqdm import tqdm
+
+        tqdm.monitor_interval = 0  # no thread of its own: the workers are forked
+        self.bar = tqdm(
+            total=self.steps,
+            initial=self.done,
+            mininterval=1,
+            maxinterval=1,
+            dynamic_ncols=True,
+            bar_format="{desc}|{bar:10}| {n_fmt}/{total_fmt} [{remaining}, {rate_fmt}]",
+            unit="step",
+        )
+
+    def recall(self, lines: list[dict]) -> None:
+        """Take in the lines of a run that goes on, without a word about them."""
+        for line in lines:
+            self._notice(line)
+
+    def step(self, step: int) -> None:
+        """A step is done."""
+        if self.bar is not None:
+            self.bar.update(step - self.done)
+        self.done = step
+
+    def line(self, line: dict) -> None:
+        """A line of metrics has come."""
+        for news in self._notice(line):
+            self._print(f"step {line['step']:>7,}  {news}")
+        if self.bar is not None:
+            headlines = ", ".join(self._words(line)[:2])  # fits beside it in 80 columns
+            self.bar.set_description_str(f"{headlines} ", refresh=False)
+            return
+        now = time.monotonic()
+        if f"test_{self.headline}" in line or now - self.printed > QUIET:
+            self.printed = now
+            rate = (self.done - self.first) / max(now - self.began, 1e-9)
+            left = duration((self.steps - self.done) / rate) if rate else "?"
+            words = "  ".join(self._words(line))
+            said = f"step {line['step']:>7,}/{self.steps:,}  {words}"
+            print(f"{said}  {rate:.1f} steps/s  ETA {left}", flush=True)
+
+    def _words(self, line):
+        """The held-out headline, the batches', and the loss."""
+        words = []
+        if self.tested is not None:
+            words.append(f"held-out {self._value(self.tested)}")
+        if self.headline in line:
+            of = f"rung {line['rung']}" if self._on_a_rung(line) else "batches"
+            words.append(f"{of} {self._value(line[self.headline])}")
+        if "loss" in line:
+            words.append(f"loss {line['loss']:.4f}")
+        return words
+
+    def _value(self, value):
+        return number(self.headline, value)
+
+    def _on_a_rung(self, line):
+        return "rung" in line and not self.is_final(line)
+
+    def _notice(self, line):
+        """What a line brings: rungs, floors and published results that are passed."""
+        news = []
+        if "rung" in line:
+            if self.rung is not None and line["rung"] != self.rung:
+                news.append(f"rung {self.rung} passed; now {line['rung']}")
+            self.rung = line["rung"]
+        value = line.get(f"test_{self.headline}")
+        if value is None:
+            return news
+        self.tested = value
+        for label, mark in self.marks.items():
+            if label not in self.passed and value > mark:
+                self.passed.add(label)
+                what = f"held-out {self.headline} {self._value(value)}"
+                kind = "result" if label.startswith("paper") else "floor"
+                news.append(f"{what}: past the {kind} {label!r}, {self._value(mark)}")
+        return news
+
+    def _print(self, text):
+        if self.bar is None:
+            print(text, flush=True)
+        else:
+            self.bar.write(text)
+
+    def close(self) -> None:
+        """Leave the terminal in order."""
+        if self.bar is not None:
+            self.bar.close()
