@@ -199,7 +199,7 @@ def test_hessian_of_a_quadratic_form():
 
 
 def test_hessian_of_a_logistic_loss():
-    """sum log(1 + e^z), z = X w, has the Hessian X^T diag(s (1 - s)) X, s = sigma(z)."""
+    """sum log(1 + e^z), z = X w: the Hessian is X^T diag(s (1 - s)) X, s = sigma(z)."""
     w, v = Parameter(random.standard_normal(4)), random.standard_normal(4)
     (product,) = hessian_vector_product(
         lambda: p.sum(p.log(1.0 + p.exp(X @ w))), [w], [v]
