@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import report as benchmark_report
 
-from tinyrmc.results import sweeps
+from tinyrmc.results import sweeps, tables
 
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -43,20 +43,17 @@ def missing_tables(path, documents):
     """
     found = json.loads(path.read_text(encoding="utf-8"))
     if "benchmark" in found:
-        tables = [[table] for table in benchmark_report.markdown(found).split("\n\n")]
+        wanted = [[table] for table in benchmark_report.markdown(found).split("\n\n")]
     elif "grid" in found:
-        tables = [[sweeps.markdown(found)]]
+        wanted = [[sweeps.markdown(found)]]
+    elif "not_run" in found:
+        wanted = [[tables.by_seed(found), tables.markdown(found)]]
     else:
-        tables = [
-            [
-                tables.by_seed(found),
-                *([tables.markdown(found)] if "not_run" in found else []),
-            ]
-        ]
+        wanted = [[tables.by_seed(found)]]
     return [
-        each[0]
-        for each in tables
-        if not any(table in document for table in each for document in documents)
+        forms[0]
+        for forms in wanted
+        if not any(form in document for form in forms for document in documents)
     ]
 
 

@@ -181,7 +181,8 @@ def tables(found: Summary) -> list[Table]:
 def _by_task(found: Summary) -> dict[str, list[Summary]]:
     tasks: dict[str, list[Summary]] = {}
     for group in found["groups"]:
-        tasks.setdefault(group["task"], []).append(group)
+        task = group.get("task", found.get("task"))  # old summaries name it once
+        tasks.setdefault(task, []).append(group)
     return tasks
 
 
