@@ -41,9 +41,10 @@ METHODS = frozenset(
     "min nonzero partition prod ravel repeat reshape round searchsorted sort squeeze "
     "std sum swapaxes take trace transpose var view".split()
 )
+# of whichever function
 REFUSED_KEYWORDS = frozenset(
     "correction device initial like ndmax stable subok where".split()
-)  # of whichever function
+)
 OTHER_KEYWORDS = {
     "reshape": {"shape"},
     "clip": {"min", "max"},
@@ -65,17 +66,12 @@ MAKING = frozenset(
     "finfo full identity isscalar linspace ones result_type "
     "zeros".split()
 )
-ON_THE_DEVICE = frozenset(
-    "allclose array_equal array_equiv count_nonzero".split()
-)  # Python's bool or int from NumPy, an array from CuPy
-WRAPPING = {
-    "take": 1,
-    "take_along_axis": 1,
-    "put_along_axis": 1,
-}  # functions and the position of their integer indices
-ADDABLE = frozenset(
-    "float16 float32 float64 int32 uint32 uint64".split()
-)  # dtypes that ufunc.at knows
+# Python's bool or int from NumPy, an array from CuPy
+ON_THE_DEVICE = frozenset("allclose array_equal array_equiv count_nonzero".split())
+# functions and the position of their integer indices
+WRAPPING = {"take": 1, "take_along_axis": 1, "put_along_axis": 1}
+# dtypes that ufunc.at knows
+ADDABLE = frozenset("float16 float32 float64 int32 uint32 uint64".split())
 
 _rules = {"sync": True, "dtype": None}
 
@@ -174,10 +170,8 @@ def _call(name, function, args, keywords):
 
 def _wrapped_indices(name, args, keywords):
     """The arguments of a function with integer indices, these wrapped into range."""
-    position, axis = (
-        WRAPPING[name],
-        keywords.get("axis", args[2] if len(args) > 2 else None),
-    )
+    position = WRAPPING[name]
+    axis = keywords.get("axis", args[2] if len(args) > 2 else None)
     indices = np.asarray(_operand(args[position]))
     if indices.dtype.kind not in "iu":
         raise CompileException(
@@ -185,19 +179,13 @@ def _wrapped_indices(name, args, keywords):
             "unscoped enum type"
         )
     size = args[0].size if axis is None else args[0].shape[axis]
-    return [
-        *args[:position],
-        ndarray(np.asarray(_wrapped(indices, size))),
-        *args[position + 1 :],
-    ]
+    wrapped = ndarray(np.asarray(_wrapped(indices, size)))
+    return [*args[:position], wrapped, *args[position + 1 :]]
 
 
 def _wrapped(indices, size):
-    return (
-        indices % size
-        if size and isinstance(indices, np.ndarray) and indices.dtype.kind in "iu"
-        else indices
-    )
+    integers = isinstance(indices, np.ndarray) and indices.dtype.kind in "iu"
+    return indices % size if size and integers else indices
 
 
 def _is_mask(part):
@@ -233,11 +221,8 @@ class _Flags:
     """What CuPy tells of an array's layout. Nothing is read-only there."""
 
     def __init__(self, flags):
-        self.c_contiguous, self.f_contiguous, self.owndata = (
-            flags.c_contiguous,
-            flags.f_contiguous,
-            flags.owndata,
-        )
+        self.c_contiguous, self.f_contiguous = flags.c_contiguous, flags.f_contiguous
+        self.owndata = flags.owndata
 
 
 class ndarray:
@@ -493,21 +478,16 @@ class _CuPy(types.ModuleType):
         return lambda *args, **keywords: self._run(name, found, args, keywords)
 
     def _run(self, name, function, args, keywords):
-        if name in ("array", "asarray", "ascontiguousarray") and isinstance(
-            args[0], (np.ndarray, np.generic)
-        ):
-            return _device(
-                np.array(*args, **keywords)
-            )  # the one way from the host to the device
+        first = args[0]
+        if name in ("array", "asarray", "ascontiguousarray"):
+            if isinstance(first, (np.ndarray, np.generic)):
+                # the one way from the host to the device
+                return _device(np.array(*args, **keywords))
         if name not in MAKING:
-            first = (
-                args[0][0]
-                if isinstance(args[0], (list, tuple)) and args[0]
-                else args[0]
-            )
-            if not isinstance(
-                first, (ndarray, np.ndarray, str)
-            ):  # CuPy asks its first argument for a method
+            if isinstance(first, (list, tuple)) and first:
+                first = first[0]
+            # CuPy asks its first argument for a method
+            if not isinstance(first, (ndarray, np.ndarray, str)):
                 raise AttributeError(
                     f"{type(first).__name__!r} object has no attribute {name!r}"
                 )

@@ -49,22 +49,20 @@ class Case:
 
     def map(self, change):
         """The same call with `change` applied to every array."""
-        return Case(
-            self.name,
-            tuple(change(a) if hasattr(a, "dtype") else a for a in self.arguments),
-            self.static,
-        )
+        changed = [change(a) if hasattr(a, "dtype") else a for a in self.arguments]
+        return Case(self.name, tuple(changed), self.static)
 
     def replace(self, position, value):
         """The arguments, one of them exchanged."""
         return (*self.arguments[:position], value, *self.arguments[position + 1 :])
 
     def __str__(self):
-        shapes = [
+        words = [
             f"{a.dtype}{list(a.shape)}" if hasattr(a, "dtype") else repr(a)
             for a in self.arguments
         ]
-        return f"{self.name}({', '.join([*shapes, *(f'{k}={v}' for k, v in self.static.items())])})"
+        words += [f"{name}={value}" for name, value in self.static.items()]
+        return f"{self.name}({', '.join(words)})"
 
 
 # --- The cases ------------------------------------------------------------------------
@@ -116,9 +114,8 @@ for _a, _b in BROADCASTS:
 for _name in "add", "subtract", "multiply", "maximum", "minimum", "divide":
     put(_name, away_from_zero(2, 3), 0.25)
     put(_name, -0.25, away_from_zero(2, 3))
-put(
-    "where", np.array([True, False, True]), normal(2, 3), -np.inf
-)  # the side not taken may be infinite
+# the side not taken may be infinite
+put("where", np.array([True, False, True]), normal(2, 3), -np.inf)
 put("where", np.array([[True], [False]]), 0.0, normal(2, 3))
 
 for _shape in SHAPES:
@@ -162,11 +159,9 @@ for _shape, _axis in (
     ((3, 0), 1),
 ):
     put("cumprod", normal(*_shape), axis=_axis)
-put(
-    "cumprod",
-    np.array([[2.0, 0.0, 3.0, -1.0], [0.0, 2.0, 0.0, 4.0], [1e-30, 1e-30, 1.0, 1e30]]),
-    axis=1,
-)  # zeros, and an underflow
+_zeros = [2.0, 0.0, 3.0, -1.0], [0.0, 2.0, 0.0, 4.0]
+_underflow = [1e-30, 1e-30, 1.0, 1e30]
+put("cumprod", np.array([*_zeros, _underflow]), axis=1)
 
 for _a, _b in [
     ((3,), (3,)),
@@ -352,13 +347,9 @@ for _heads, _words, _width in (2, 3, 4), (1, 1, 1), (1, 5, 2), (3, 2, 1):
         normal(2, _heads, _words),
     )
 put("content_weights", normal(2, 1, 3), normal(2, 4, 3), normal(2, 1), epsilon=0.5)
-put(
-    "erase_and_write",
-    normal(1, 2, 3),
-    np.ones((1, 3, 2)),
-    np.ones((1, 3, 3)),
-    normal(1, 3, 3),
-)  # factors that are zero
+# factors that are zero
+_ones = np.ones((1, 3, 2)), np.ones((1, 3, 3))
+put("erase_and_write", normal(1, 2, 3), *_ones, normal(1, 3, 3))
 for _shape in (4,), (3, 4), (2, 3, 4), (2, 1):
     put(
         "softmax_cross_entropy",

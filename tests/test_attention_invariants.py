@@ -45,11 +45,8 @@ class Case:
         distributed.
         """
         random = np.random.default_rng(self.seed)
-        sizes = (
-            (self.queries, self.key_size),
-            (self.keys, self.key_size),
-            (self.keys, self.value_size),
-        )
+        queries, keys = (self.queries, self.key_size), (self.keys, self.key_size)
+        sizes = queries, keys, (self.keys, self.value_size)
         return [
             self.scale * random.standard_normal((*leading, *size)) for size in sizes
         ]
@@ -60,9 +57,8 @@ class Case:
 
 CASES = (
     Case(),
-    Case(
-        queries=4, keys=4, key_size=4, value_size=4, seed=1
-    ),  # all sizes equal: a missing transpose runs
+    # all sizes equal: a missing transpose runs
+    Case(queries=4, keys=4, key_size=4, value_size=4, seed=1),
     Case(queries=1, keys=1, key_size=1, value_size=1, seed=2),
     Case(queries=6, keys=2, key_size=16, value_size=3, scale=3.0, seed=3),
 )
@@ -137,9 +133,8 @@ def check_known_weights(attention, case):
     """
     counts = np.random.default_rng(case.seed).integers(1, 10, case.keys)
     Q = np.ones((1, case.key_size))
-    K = np.outer(np.log(counts), Q) / np.sqrt(
-        case.key_size
-    )  # q . k_j = sqrt(d_k) log c_j
+    # q . k_j = sqrt(d_k) log c_j
+    K = np.outer(np.log(counts), Q) / np.sqrt(case.key_size)
     weights = apply(attention, Q, K, np.eye(case.keys), case=case, shape=(1, case.keys))
     message = (
         f"scaled dot products log {counts} must give weights {counts} / "
@@ -153,16 +148,11 @@ def check_scale(attention, case):
     as queries twice as long.
     """
     Q, K, V = case.arrays()
-    wide = output_of(
-        attention, np.tile(Q, 4), np.tile(K, 4), V, case
-    )  # 4 q.k / sqrt(4 d_k)
+    # 4 q.k / sqrt(4 d_k)
+    wide = output_of(attention, np.tile(Q, 4), np.tile(K, 4), V, case)
     twice = output_of(attention, 2 * Q, K, V, case)  # 2 q.k / sqrt(d_k)
-    assert_same(
-        wide,
-        twice,
-        "the dot products must be divided by sqrt(d_k), d_k being the width of a key",
-        case,
-    )
+    says = "the dot products must be divided by sqrt(d_k), d_k the width of a key"
+    assert_same(wide, twice, says, case)
 
 
 def check_permuting_slots(attention, case):
@@ -178,12 +168,8 @@ def check_permuting_slots(attention, case):
     )
     order = case.permutation(case.keys)
     permuted = output_of(attention, Q, K[order], V[order], case)
-    assert_same(
-        permuted,
-        output,
-        "permuting keys together with their values must change nothing",
-        case,
-    )
+    says = "permuting keys together with their values must change nothing"
+    assert_same(permuted, output, says, case)
 
 
 def check_shift_invariance(attention, case):
@@ -192,22 +178,18 @@ def check_shift_invariance(attention, case):
     """
     Q, K, V = case.arrays()
     shift = np.random.default_rng(case.seed + 2).standard_normal(case.key_size)
-    message = "adding the same vector to all keys must change nothing"
-    assert_same(
-        output_of(attention, Q, K + shift, V, case),
-        output_of(attention, Q, K, V, case),
-        message,
-        case,
-    )
+    shifted = output_of(attention, Q, K + shift, V, case)
+    output = output_of(attention, Q, K, V, case)
+    says = "adding the same vector to all keys must change nothing"
+    assert_same(shifted, output, says, case)
 
 
 def check_no_overflow(attention, case):
     """Scaled dot products of +-1e4, whose bare exponential is infinite or zero, still
     give weights: here 1 and 0.
     """
-    logits = 1e4 * np.array(
-        [[1.0, 0.0, -1.0], [-1.0, -3.0, -2.0], [3.0, 2.0, 1.0]]
-    )  # (N, R): one query, one row each
+    # (N, R): one query, one row each
+    logits = 1e4 * np.array([[1.0, 0.0, -1.0], [-1.0, -3.0, -2.0], [3.0, 2.0, 1.0]])
     K = np.sqrt(3) * np.eye(3)  # then Q K^T / sqrt(d_k) is Q
     try:
         weights = apply(attention, logits, K, np.eye(3), case=case, shape=(3, 3))
@@ -247,12 +229,8 @@ def check_batch(attention, case):
         together = output_of(attention, Q, K, V, case)
         for index in np.ndindex(*leading):
             alone = output_of(attention, Q[index], K[index], V[index], case)
-            assert_same(
-                together[index],
-                alone,
-                f"example {index} of a batch must come out as it does alone",
-                case,
-            )
+            says = f"example {index} of a batch must come out as it does alone"
+            assert_same(together[index], alone, says, case)
 
 
 CHECKS = (
@@ -299,12 +277,8 @@ def check_multi_head_attention(multi_head_attention, case=Case(), heads=3):
     assert together.shape == expected, (
         f"the output has shape {together.shape}, expected {expected}, for {case}"
     )
-    assert_same(
-        together,
-        np.concatenate(singles, axis=-1),
-        "H heads must be H single heads side by side",
-        case,
-    )
+    says = "H heads must be H single heads side by side"
+    assert_same(together, np.concatenate(singles, axis=-1), says, case)
 
 
 # Ours holds them all ------------------------------------------------------------------
@@ -579,10 +553,9 @@ def spread(memory):
 def test_zero_memory_keeps_all_slots_equal_for_ever(settings, gate_style):
     core = build(gate_style=gate_style, **settings)
     inputs = inputs_for(settings, steps=4)
-    shape = core.initial_state(BATCH).shape
-    assert (
-        spread(unroll(core, inputs, np.zeros(shape))) < 1e-12
-    )  # rows that start equal have no way to part
+    zero = np.zeros(core.initial_state(BATCH).shape)
+    # rows that start equal have no way to part
+    assert spread(unroll(core, inputs, zero)) < 1e-12
 
 
 @given(cores, gate_styles)
@@ -612,12 +585,8 @@ def test_gates_lie_between_0_and_1_and_attention_is_a_distribution(
     settings, gate_style, scale
 ):
     core = build(gate_style=gate_style, **settings)
-    trace = []
-    _, state = core(
-        scale * inputs_for(settings)[0],
-        random_state(core, settings["seed"]),
-        trace=trace,
-    )
+    x, memory = scale * inputs_for(settings)[0], random_state(core, settings["seed"])
+    _, state = core(x, memory, trace=(trace := []))
     (record,) = trace
     N, F = settings["mem_slots"], settings["num_heads"] * settings["head_size"]
     for name in ("input_gate", "forget_gate"):

@@ -186,11 +186,8 @@ def test_cuda_without_a_usable_gpu_says_why(driver, says, monkeypatch):
     )
     cupy.cuda = types.SimpleNamespace(runtime=runtime)
     monkeypatch.setitem(sys.modules, "cupy", cupy)
-    monkeypatch.setattr(
-        metadata,
-        "packages_distributions",
-        lambda: {"cupy": ["cupy-cuda13x", "cupy-cuda13x"]},
-    )
+    wheels = {"cupy": ["cupy-cuda13x", "cupy-cuda13x"]}
+    monkeypatch.setattr(metadata, "packages_distributions", lambda: wheels)
     monkeypatch.setattr(metadata, "version", lambda name: "14.2.0")
     assert says in cuda_error()
 
@@ -261,15 +258,13 @@ weight = Parameter(numpy.ones(3))
 with Tape() as tape:
     loss = primitives.sum(weight * 2.0)
 tape.backward(loss)
-print(sorted({"cupy", "matplotlib", "tyro", "tqdm", "pooch", "threadpoolctl", "autograd", "hypothesis"} & set(sys.modules)))
+others = "cupy matplotlib tyro tqdm pooch threadpoolctl autograd hypothesis"
+print(sorted(set(others.split()) & set(sys.modules)))
 """
     environment = os.environ | {"PYTHONPATH": str(Path(backend.__file__).parents[1])}
+    command = [sys.executable, "-c", script]
     result = subprocess.run(
-        [sys.executable, "-c", script],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=60,
+        command, env=environment, capture_output=True, text=True, timeout=60
     )
     assert result.returncode == 0, result.stderr
     assert result.stdout.strip() == "[]"

@@ -179,10 +179,11 @@ def tables(found: Summary) -> list[Table]:
 
 
 def _by_task(found: Summary) -> dict[str, list[Summary]]:
-    """{task: its groups}; the first summaries were of one task, and did not name it."""
+    """{task: its groups}; old summaries name their one task once."""
     tasks: dict[str, list[Summary]] = {}
     for group in found["groups"]:
-        tasks.setdefault(group.get("task", ""), []).append(group)
+        task = group.get("task", found.get("task"))
+        tasks.setdefault(task, []).append(group)
     return tasks
 
 
