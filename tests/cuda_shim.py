@@ -1,11 +1,11 @@
-"""The part of CuPy that runs CUDA kernels, without a GPU: `RawModule` compiles them
-with g++ and cuda_shim.h and runs them here.
+"""The part of CuPy that runs CUDA kernels, without a GPU.
 
-It is as strict as a GPU is silent. A Python number where a kernel takes an `int` or a
-`float`, an array of another dtype, one that is not contiguous, a grid or block that no
-GPU takes, a shared memory that was not asked for: all raise Refused. Every array is
-lent to the kernel as a copy with NaN on both sides, so that reading beyond it spoils
-the result and writing beyond it, or into a `const` one, is noticed.
+`RawModule` compiles them with g++ and cuda_shim.h and runs them here. It is as strict
+as a GPU is silent. A Python number where a kernel takes an `int` or a `float`, an array
+of another dtype, one that is not contiguous, a grid or block that no GPU takes, a
+shared memory that was not asked for: all raise Refused. Every array is lent to the
+kernel as a copy with NaN on both sides. So reading beyond it spoils the result, and
+writing beyond it, or into a `const` one, is noticed.
 """
 
 import ctypes
@@ -125,8 +125,9 @@ class Kernel:
             loan.back()
 
     def _value(self, position, argument, lent):
-        """A NumPy array that holds an argument as the kernel shall see it: a number, or
-        the address of a lent array.
+        """A NumPy array that holds an argument as the kernel must see it.
+
+        A number, or the address of a lent array.
         """
         kind, pointer, const = self.signature[position]
         where = f"{self.name}: argument {position}"

@@ -1,9 +1,9 @@
-"""A strict stand-in for CuPy: arrays that compute with NumPy but are as far from it as
-arrays on a GPU are.
+"""A strict stand-in for CuPy, without a GPU.
 
-Much of what would fail, wait or go silently wrong on a GPU raises here, in words that
-say so: NumPy arrays among device arrays, names and keywords that NumPy has and CuPy
-(14.2) has not, reading a value inside `no_sync()`, a float64 result inside
+Its arrays compute with NumPy, but are as far from it as arrays on a GPU are. Much of
+what would fail, wait or go silently wrong on a GPU raises here, in words that say so:
+NumPy arrays among device arrays, names and keywords that NumPy has and CuPy (14.2) does
+not have, reading a value inside `no_sync()`, a float64 result inside
 `only(np.float32)`. And what differs differs: reductions give 0-d arrays, integer
 indices out of range wrap, nothing warns of a division by zero. Where CuPy is installed,
 test_device.py compares the lists below with it.
@@ -81,8 +81,9 @@ class Refused(TypeError):
 
 
 class CompileException(Exception):
-    """A kernel that cannot be compiled, which is how CuPy finds out that indices are
-    not integers.
+    """A kernel that cannot be compiled.
+
+    That is how CuPy finds out that indices are not integers.
     """
 
 
@@ -96,8 +97,9 @@ def _rule(name, value):
 
 
 def no_sync():
-    """Within the block, whatever would make the host wait for the device raises
-    Refused. Uploads do not: CuPy queues them.
+    """Within the block, making the host wait for the device raises Refused.
+
+    Uploads do not: CuPy queues them.
     """
     return _rule("sync", False)
 
@@ -134,8 +136,9 @@ def _operand(value):
 
 
 def _device(result):
-    """NumPy's answer as CuPy would give it: every array and every scalar is an array on
-    the device.
+    """NumPy's answer as CuPy would give it.
+
+    Every array and every scalar is an array on the device.
     """
     if isinstance(result, (np.ndarray, np.generic)):
         result = np.asarray(result)
@@ -148,8 +151,9 @@ def _device(result):
 
 
 def _call(name, function, args, keywords):
-    """function(*args, **keywords) of device arrays, or Refused; `name` is CuPy's for
-    it.
+    """function(*args, **keywords) of device arrays, or Refused.
+
+    `name` is CuPy's for it.
     """
     refused = REFUSED_KEYWORDS.difference(
         ["where"] if name == "copyto" else []
@@ -193,8 +197,10 @@ def _is_mask(part):
 
 
 def _key(key, shape):
-    """An index as NumPy shall see it: device arrays unpacked, integers out of range
-    wrapped. Masks are counted, and that waits.
+    """An index as NumPy must see it.
+
+    Device arrays are unpacked, integers out of range wrapped. Masks are counted, and
+    that waits.
     """
     parts, axis = list(key) if isinstance(key, tuple) else [key], 0
     used = sum(

@@ -1,5 +1,4 @@
-"""Arguments for every primitive in the table, and the gradient check that is run on
-them.
+"""Arguments for every primitive in the table, and a gradient check on them.
 
 `CASES[name]` lists calls of one primitive: a 0-d array wherever one makes sense, axes
 of size 1, broadcasting, every static argument. Values keep away from the kinks of
@@ -21,8 +20,9 @@ TOLERANCE = 1e-10
 
 @dataclass(frozen=True)
 class Case:
-    """One call of the primitive `name`: arguments in order (float64 arrays, index
-    arrays, numbers, None) and static arguments.
+    """One call of the primitive `name`: arguments in order, and static arguments.
+
+    The arguments are float64 arrays, index arrays, numbers or None.
     """
 
     name: str
@@ -39,7 +39,8 @@ class Case:
         ]
 
     def __call__(self, arguments=None, function=None):
-        """function(*arguments, **static), the primitive itself unless told otherwise;
+        """function(*arguments, **static); by default the primitive itself.
+
         concatenate and stack get a list.
         """
         arguments = self.arguments if arguments is None else arguments
@@ -424,8 +425,9 @@ def direction(random, shape):
 
 
 def output_weights(case, seed=0):
-    """Random weights for the outputs of a case, by which they are summed up to a scalar
-    loss; on the device, if the outputs are.
+    """Random weights that sum up the outputs of a case to a scalar loss.
+
+    They are on the device, if the outputs are.
     """
     random = np.random.default_rng(seed)
     return [
@@ -435,8 +437,9 @@ def output_weights(case, seed=0):
 
 
 def gradients(case, weights, watch=None, function=None):
-    """d sum(outputs * weights) / d argument, as the tape computes it, for the arguments
-    in `watch` (default: all that have one).
+    """d sum(outputs * weights) / d argument, as the tape computes it.
+
+    For the arguments in `watch` (default: all that have a gradient).
     """
     watch = case.floats if watch is None else watch
     with Tape() as tape:
@@ -448,8 +451,9 @@ def gradients(case, weights, watch=None, function=None):
 
 
 def check_gradient(case, seed=0):
-    """AssertionError unless the vjp agrees with the complex step in a random direction
-    of every argument.
+    """AssertionError unless the vjp agrees with the complex step.
+
+    In a random direction of every argument.
     """
     weights, random = output_weights(case, seed), np.random.default_rng(seed)
     for position, gradient in zip(case.floats, gradients(case, weights), strict=True):

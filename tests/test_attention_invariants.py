@@ -41,8 +41,9 @@ class Case:
     seed: int = 0
 
     def arrays(self, *leading):
-        """Q (*leading, N, d_k), K (*leading, R, d_k) and V (*leading, R, d_v), normally
-        distributed.
+        """Q (*leading, N, d_k), K (*leading, R, d_k) and V (*leading, R, d_v).
+
+        Normally distributed.
         """
         random = np.random.default_rng(self.seed)
         queries, keys = (self.queries, self.key_size), (self.keys, self.key_size)
@@ -68,8 +69,9 @@ CASES = (
 
 
 def apply(attention, *arguments, case, shape):
-    """attention(*arguments), checked: it runs, its numbers are finite, its shape is
-    right, its inputs are untouched.
+    """attention(*arguments), checked.
+
+    It runs, its numbers are finite, its shape is right, its inputs are untouched.
     """
     before = [array.copy() for array in arguments]
     try:
@@ -94,8 +96,9 @@ def apply(attention, *arguments, case, shape):
 
 
 def weights_of(attention, Q, K, case):
-    """The attention weights (N, R) behind an output: with the identity as values, they
-    are the output.
+    """The attention weights (N, R) behind an output.
+
+    With the identity as values, they are the output.
     """
     return apply(
         attention, Q, K, np.eye(case.keys), case=case, shape=(case.queries, case.keys)
@@ -128,8 +131,9 @@ def check_weights_are_a_distribution(attention, case):
 
 
 def check_known_weights(attention, case):
-    """Arithmetic by hand: scaled dot products log c_j, for whole numbers c_j, give
-    weights c_j / sum(c).
+    """Arithmetic by hand, with whole numbers c_j.
+
+    Scaled dot products log c_j give weights c_j / sum(c).
     """
     counts = np.random.default_rng(case.seed).integers(1, 10, case.keys)
     Q = np.ones((1, case.key_size))
@@ -144,8 +148,9 @@ def check_known_weights(attention, case):
 
 
 def check_scale(attention, case):
-    """Dot products are divided by sqrt(d_k): every feature four times over is the same
-    as queries twice as long.
+    """Dot products are divided by sqrt(d_k).
+
+    Every feature four times over is the same as queries twice as long.
     """
     Q, K, V = case.arrays()
     # 4 q.k / sqrt(4 d_k)
@@ -156,8 +161,9 @@ def check_scale(attention, case):
 
 
 def check_permuting_slots(attention, case):
-    """Order carries no meaning: permuted queries permute the output, permuted pairs of
-    key and value change nothing.
+    """Order carries no meaning.
+
+    Permuted queries permute the output, permuted pairs of key and value change nothing.
     """
     Q, K, V = case.arrays()
     output = output_of(attention, Q, K, V, case)
@@ -173,8 +179,9 @@ def check_permuting_slots(attention, case):
 
 
 def check_shift_invariance(attention, case):
-    """Softmax depends on differences alone: one vector added to every key adds one
-    number to a query's dot products.
+    """Softmax depends on differences alone.
+
+    One vector added to every key adds one number to a query's dot products.
     """
     Q, K, V = case.arrays()
     shift = np.random.default_rng(case.seed + 2).standard_normal(case.key_size)
@@ -185,8 +192,9 @@ def check_shift_invariance(attention, case):
 
 
 def check_no_overflow(attention, case):
-    """Scaled dot products of +-1e4, whose bare exponential is infinite or zero, still
-    give weights: here 1 and 0.
+    """Scaled dot products of +-1e4 still give weights: here 1 and 0.
+
+    Their bare exponential is infinite or zero.
     """
     # (N, R): one query, one row each
     logits = 1e4 * np.array([[1.0, 0.0, -1.0], [-1.0, -3.0, -2.0], [3.0, 2.0, 1.0]])
@@ -206,8 +214,9 @@ def check_no_overflow(attention, case):
 
 
 def check_convex_hull(attention, case):
-    """Every output is a weighted mean of the values: within their range in each
-    coordinate, and weights @ V.
+    """Every output is a weighted mean of the values.
+
+    It lies within their range in each coordinate, and is weights @ V.
     """
     Q, K, V = case.arrays()
     output = output_of(attention, Q, K, V, case)
@@ -221,8 +230,9 @@ def check_convex_hull(attention, case):
 
 
 def check_batch(attention, case):
-    """A batch of B equals B single examples, and heads (B, H, N, d_k) equal B * H:
-    leading axes never mix.
+    """Leading axes never mix.
+
+    A batch of B equals B single examples, and heads (B, H, N, d_k) equal B * H.
     """
     for leading in [(3,), (2, 3)]:
         Q, K, V = case.arrays(*leading)
@@ -256,8 +266,9 @@ def check_attention(attention, cases=CASES):
 
 
 def check_multi_head_attention(multi_head_attention, case=Case(), heads=3):
-    """H heads are H single heads side by side: eq 1's columns are concatenated and
-    nothing is mixed afterwards.
+    """H heads are H single heads side by side.
+
+    Eq 1's columns are concatenated and nothing is mixed afterwards.
 
     multi_head_attention(M, x, W_q, W_k, W_v) -> (N, H * V), with memory M (N, F), input
     rows x (n, F), and for the weights of all heads W_q, W_k (H, F, K) and W_v (H, F,

@@ -1,5 +1,6 @@
-"""The checker itself: it passes what is right, fails what is wrong and says where, and
-its Hessian products are exact.
+"""The checker itself: it passes what is right, fails what is wrong and says where.
+
+And its Hessian products are exact.
 """
 
 import re

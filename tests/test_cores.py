@@ -1,5 +1,6 @@
-"""The cores that --model.core chooses from: one interface for all, their sizes, and
-what a configuration refuses.
+"""The cores that --model.core chooses from.
+
+One interface for all, their sizes, and what a configuration refuses.
 """
 
 import dataclasses

@@ -1,5 +1,6 @@
-"""The Differentiable Neural Computer: equal to a slow one written word by word, its
-gradients, what must hold of any memory, and errors.
+"""The Differentiable Neural Computer against a slow one, written word by word.
+
+And its gradients, what must hold of any memory, and errors.
 """
 
 import itertools
@@ -262,8 +263,9 @@ def test_what_was_read_and_is_declared_free_is_given_out_again():
 
 @given(st.integers(1, 6), st.integers(0, 1000))
 def test_what_was_written_is_found_by_content_and_by_time(words, seed):
-    """As many vectors as there are words, each written to a word of its own; each is
-    found by itself, and by those before and after.
+    """As many vectors as there are words, each written to its own word.
+
+    Each is found by itself, and by those before and after.
     """
     rng = np.random.default_rng(seed)
     vectors = rng.standard_normal((words, 12))

@@ -1,5 +1,6 @@
-"""The Recurrent Entity Network and the bank of LSTM cells: equal to slow ones, their
-gradients, what must hold, and errors.
+"""The Recurrent Entity Network and the bank of LSTM cells against slow ones.
+
+And their gradients, what must hold, and errors.
 """
 
 import numpy as np

@@ -1,6 +1,8 @@
-"""Equations 1-9 against everything that can contradict them: arithmetic by hand, a
-transcription in scalar loops, and three independent ways to a derivative (our tape,
-HIPS autograd, the complex step) through the core unrolled over time.
+"""Equations 1-9 against everything that can contradict them.
+
+Arithmetic by hand, a transcription in scalar loops, and three independent ways to a
+derivative (our tape, HIPS autograd, the complex step) through the core unrolled over
+time.
 """
 
 import math
@@ -23,8 +25,9 @@ SETTINGS = [  # rows of input n, width of a gate G
 
 
 def random_parameters(n=1, G=F, seed=0):
-    """Every array `step` needs, by name, in one flat dict: what an engine
-    differentiates with respect to.
+    """Every array `step` needs, by name, in one flat dict.
+
+    An engine differentiates with respect to these.
     """
     random = np.random.default_rng(seed)
     shapes = {"W_q": (H, F, K), "W_k": (H, F, K), "W_v": (H, F, V)}
@@ -67,8 +70,9 @@ def unrolled(xp, flat, inputs, state):
 
 
 def scalar_loss(xp, flat, inputs, state):
-    """A number that depends on every output and on the last memory, each entry with a
-    weight of its own.
+    """A number that depends on every output and on the last memory.
+
+    Each entry has its own weight.
     """
     outputs, (m, _) = unrolled(xp, flat, inputs, state)
     probes = np.random.default_rng(2).standard_normal((len(outputs) + 1, *m.shape))
@@ -190,8 +194,9 @@ def dot(a, b):
 
 
 def apply(x, W):
-    """x W for one row, in the paper's words: each entry the dot product of x with a
-    column of W.
+    """x W for one row, in the paper's words.
+
+    Each entry is the dot product of x with a column of W.
     """
     return [dot(x, column) for column in zip(*W, strict=True)]
 
@@ -220,8 +225,9 @@ def process_one_row(z, p):
 
 
 def step_in_scalars(x, m, h, p):
-    """Eqs 2-8 for one example: x a list of n rows, m and h lists of N rows, no arrays
-    anywhere.
+    """Eqs 2-8 for one example, with no arrays anywhere.
+
+    x is a list of n rows, m and h are lists of N rows.
     """
     new_m, new_h = [], []
     x_vector = [a for row in x for a in row]
@@ -425,8 +431,9 @@ def test_a_traced_step_has_the_same_gradient():
 
 
 def test_training_with_hips_gradients_and_with_ours_gives_the_same_losses():
-    """20 steps of Adam on a small regression over time, from the same start: a wrong
-    gradient would part the curves.
+    """20 steps of Adam on a small regression over time, from the same start.
+
+    A wrong gradient would part the curves.
     """
     inputs, _ = random_inputs()
     random = np.random.default_rng(4)
@@ -454,8 +461,9 @@ def test_training_with_hips_gradients_and_with_ours_gives_the_same_losses():
 
 
 def adam(loss, start, gradient, steps=20, rate=0.01):
-    """The losses of `steps` steps of Adam with the usual constants; `gradient` computes
-    value and gradient.
+    """The losses of `steps` steps of Adam with the usual constants.
+
+    `gradient` computes value and gradient.
     """
     flat = {name: value.copy() for name, value in start.items()}
     mean = {name: np.zeros_like(value) for name, value in start.items()}

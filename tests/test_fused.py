@@ -1,5 +1,6 @@
-"""Fused primitives against their references: the same values, the same gradients, in
-both precisions and at the edges.
+"""Fused primitives against their references: the same values and gradients.
+
+In both precisions and at the edges.
 """
 
 import numpy as np
@@ -29,8 +30,9 @@ every_fused = pytest.mark.parametrize("name", FUSED)
 
 
 def assert_close(ours, theirs, tolerance, about):
-    """Within `tolerance` of the largest element: sums of many terms round relative to
-    the terms, not to the result.
+    """Within `tolerance` of the largest element.
+
+    Sums of many terms round relative to the terms, not to the result.
     """
     ours, theirs = to_host(ours), to_host(theirs)
     scale = max(1.0, np.abs(theirs).max(initial=0.0))
@@ -128,8 +130,9 @@ def test_attention_of_any_size(xp, batch, rows, heads, key, value, queries, seed
 def test_a_mask_is_attention_over_what_it_leaves(
     xp, batch, rows, heads, queries, share, seed
 ):
-    """For each row that asks, a softmax over the scores of the rows it may attend to,
-    and over nothing else.
+    """For each row that asks, a softmax over the rows it may attend to.
+
+    And over nothing else.
     """
     random, key, value, queries = np.random.default_rng(seed), 2, 3, min(queries, rows)
     qkv = random.standard_normal((batch, rows, heads * 7))
@@ -219,8 +222,9 @@ def entries_of(case):
 
 @every_fused
 def test_reference_mode_swaps_the_composition_in(xp, name):
-    """One entry becomes several basic ones; values and gradients stay; afterwards all
-    is as before.
+    """One entry becomes several basic ones; values and gradients stay.
+
+    Afterwards all is as before.
     """
     case = CASES[name][0].map(xp.asarray)
     weights = output_weights(case)
@@ -262,8 +266,9 @@ def gates(candidate, memory, columns, **biases):
 
 @pytest.mark.parametrize("columns", [2, 8], ids=["one gate a slot", "one gate a unit"])
 def test_infinite_biases_open_and_close_the_gates(xp, columns):
-    """Forget +inf and input -inf keep the memory bit for bit; the reverse writes
-    tanh(candidate) over it. No nan, forward or backward.
+    """Forget +inf and input -inf keep the memory bit for bit.
+
+    The reverse writes tanh(candidate) over it. No nan, forward or backward.
     """
     random = np.random.default_rng(0)
     candidate = xp.asarray(random.standard_normal((2, 3, 4)))
@@ -361,8 +366,9 @@ def test_relu_has_slope_zero_at_zero(xp):
 
 
 def test_traces_are_what_was_computed(xp):
-    """Attention weights and gates handed out for analysis are those of the reference,
-    and cost no entry.
+    """Attention weights and gates in a trace are those of the reference.
+
+    They cost no entry.
     """
     trace, composed = {}, {}
     case = CASES["attention"][1].map(xp.asarray)

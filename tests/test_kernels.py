@@ -1,9 +1,9 @@
-"""The CUDA kernels, run without a GPU: the same Python launches the same source,
-compiled by g++ with cuda_shim.h.
+"""The CUDA kernels, run without a GPU.
 
-Each is compared with its array body in float64, the threads of a block taking turns in
-either order. What this cannot show is speed, and races between threads that a GPU runs
-truly at once; benchmarks/gpu.py makes the same comparisons on a GPU.
+The same Python launches the same source, compiled by g++ with cuda_shim.h. Each kernel
+is compared with its array body in float64, the threads of a block taking turns in
+either order. This cannot show speed, nor races between threads that a GPU truly runs at
+once; benchmarks/gpu.py makes the same comparisons on a GPU.
 """
 
 import dataclasses
@@ -164,8 +164,9 @@ def test_every_kernel_is_among_them():
     "name", ["layer_norm", "attention", "rmc_gates", "softmax_cross_entropy"]
 )
 def test_any_choice_of_gradients(name, gpu):
-    """What nobody asked for is neither needed nor wrong; and a gradient that comes in
-    pieces of memory is put in order.
+    """What nobody asked for is neither needed nor wrong.
+
+    And a gradient that comes in pieces of memory is put in order.
     """
     case = next(
         param.values[0] for param in reversed(CASES) if param.values[0].name == name

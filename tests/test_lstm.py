@@ -1,5 +1,6 @@
-"""The LSTM against an independent oracle, gate by gate and unrolled, one layer and
-several; its start, interface and errors.
+"""The LSTM against an independent oracle, gate by gate and unrolled.
+
+One layer and several; its start, interface and errors.
 """
 
 import autograd.numpy as hips

@@ -1,5 +1,6 @@
-"""RelationalMemory against independent oracles, unrolled over time; its interface,
-layout and errors.
+"""RelationalMemory against independent oracles, unrolled over time.
+
+And its interface, layout and errors.
 """
 
 import itertools
@@ -84,8 +85,9 @@ def full(setting):
 
 
 def randomised(core, seed=0):
-    """The core with every parameter random, biases, gains and offsets too: nothing may
-    hide behind a zero or a one.
+    """The core with every parameter random, biases, gains and offsets too.
+
+    Nothing may hide behind a zero or a one.
     """
     rng = np.random.default_rng(seed)
     for name, parameter in core.named_parameters():
@@ -97,8 +99,9 @@ def randomised(core, seed=0):
 
 
 def core_and_arrays(setting, seed=0):
-    """A randomised float64 core, its arrays by name, inputs for T steps, and a random
-    first memory.
+    """A randomised float64 core, with all it is run on.
+
+    Its arrays by name, inputs for T steps, and a random first memory.
     """
     setting, rng = full(setting), np.random.default_rng(seed)
     core = randomised(RelationalMemory(INPUT, dtype=np.float64, **setting), seed)
@@ -126,8 +129,9 @@ def probes(core):
 
 
 def gradients(xp, core, inputs, memory):
-    """By our tape on `xp`: the loss, and d loss by parameter name, with "memory" for
-    the first memory. The core moves to `xp`.
+    """The loss by our tape on `xp`, and its gradients by parameter name.
+
+    "memory" stands for the first memory. The core moves to `xp`.
     """
     names, parameters = zip(*core.to(xp).named_parameters(), strict=True)
     inputs, weights = xp.asarray(inputs), xp.asarray(probes(core))
@@ -143,8 +147,9 @@ def gradients(xp, core, inputs, memory):
 
 
 def oracle_loss(core, setting, inputs):
-    """The same loss through the oracle: a function of (xp, arrays by name, with
-    "memory").
+    """The same loss through the oracle.
+
+    A function of xp and of arrays by name, with "memory".
     """
 
     def loss(xp, arrays):
@@ -268,8 +273,9 @@ def test_weights_start_as_released():
 
 
 def test_columns_of_qkv_belong_to_heads_each_with_q_k_v_side_by_side():
-    """Exchanging two heads' column groups of qkv exchanges their V columns of what is
-    heard and the maps of attention, no more.
+    """Exchanging two heads' column groups of qkv exchanges two heads, no more.
+
+    Their V columns of what is heard, and the maps of attention.
     """
     setting = {"num_heads": 3, "head_size": 4, "key_size": 2, "gate_style": None}
     core, arrays, inputs, memory = core_and_arrays(setting)
@@ -422,8 +428,9 @@ def test_trace_hands_out_attention_and_gates(xp, gate_style, units, rows):
 
 
 def test_traced_gates_explain_the_update():
-    """Two cores that differ in the candidate's gate alone: the trace's gates are those
-    that made the memory.
+    """Two cores that differ in the candidate's gate alone.
+
+    The trace's gates are those that made the memory.
     """
     core, _, inputs, memory = core_and_arrays({})
     bare = RelationalMemory(INPUT, dtype=np.float64, **full({"gate_style": None}))

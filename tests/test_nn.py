@@ -208,8 +208,9 @@ def test_bad_layer_dtypes_are_refused(make):
 
 
 class Nested(nn.Module):
-    """Parameters in every place where they may be, one of them twice, among things that
-    are none.
+    """Parameters in every place where they may be, one of them twice.
+
+    They stand among things that are none.
     """
 
     def __init__(self):

@@ -1,5 +1,6 @@
-"""Optimizers against the textbook, one number at a time; flat buffers, bad gradients,
-resuming, schedules.
+"""Optimizers against the textbook, one number at a time.
+
+And flat buffers, bad gradients, resuming, schedules.
 """
 
 import math
@@ -30,8 +31,9 @@ def parameters(xp, dtype=np.float64, seed=0):
 
 
 def gradients(steps, seed=1):
-    """One list of arrays a step; their size varies over decades, and some numbers have
-    no gradient at times.
+    """One list of arrays a step.
+
+    Their size varies over decades, and some numbers have no gradient at times.
     """
     rng = np.random.default_rng(seed)
 

@@ -1,5 +1,6 @@
-"""PaperRelationalMemory against the paper's equations, unrolled over time; its
-interface, layout and errors.
+"""PaperRelationalMemory against the paper's equations, unrolled over time.
+
+And its interface, layout and errors.
 """
 
 import numpy as np

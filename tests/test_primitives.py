@@ -83,8 +83,9 @@ def test_layout_changes_no_value(xp, name, layout):
 
 @every_primitive
 def test_a_vjp_wrong_by_a_thousandth_is_caught(name, monkeypatch):
-    """Proves that the check above can fail: for each argument of each primitive on its
-    own.
+    """Proves that the check above can fail.
+
+    For each argument of each primitive by itself.
     """
     primitive, rule = TABLE[name], TABLE[name].rule
     for position in sorted({k for case in CASES[name] for k in case.floats}):
@@ -208,8 +209,9 @@ def in_order(function, case):
 
 @pytest.mark.parametrize("name", primitives.__all__)
 def test_value_is_numpys(xp, name):
-    """NumPy's function of the same name, with the same arguments by name; and again
-    with the static ones in order, where both allow it.
+    """NumPy's function of the same name, with the same arguments by name.
+
+    And again with the static ones in order, where both allow it.
     """
     function = BY_HAND.get(name) or getattr(np, name)
     for case in CASES[name]:
@@ -349,8 +351,9 @@ def gradient(xp, function, *arrays):
 
 
 def test_ties(xp):
-    """maximum and minimum give the gradient to the second argument, so that maximum(x,
-    0) has slope 0 at 0; max shares it.
+    """maximum and minimum give the gradient to the second argument; max shares it.
+
+    So maximum(x, 0) has slope 0 at 0.
     """
     for function in primitives.maximum, primitives.minimum:
         assert [float(g[0]) for g in gradient(xp, function, [2.0], [2.0])] == [0.0, 1.0]
@@ -418,8 +421,9 @@ def test_an_index_out_of_range_is_refused_or_wraps(xp):
 
 
 def test_unstack_of_many_steps_costs_little():
-    """O(T) backward, where T slices would each allocate the whole array: T = 400 steps
-    of 100 KB stay under a second.
+    """Backward is one entry; T slices would each allocate the whole array.
+
+    T = 400 steps of 100 KB.
     """
     x = np.ones((400, 100, 128))
     with Tape() as tape:
