@@ -120,7 +120,9 @@ def _asked(args: list[str]) -> tuple[Task, Options, dict, Run | None]:
         "config": dataclasses.asdict(config),
     }
     if run is not None:
-        require_same(run.config, described, str(run.path))
+        # of an older run with the fields that have come since
+        whole = run.config | {"config": dataclasses.asdict(resumed.config)}
+        require_same(whole, described, str(run.path))
         if options.run is not None:
             raise UsageError(
                 f"--run {options.run} goes with a new run; --resume {run.path} goes "
