@@ -156,7 +156,7 @@ class Browser:
             self._next()
 
     def run(self, script):
-        """The value of an expression, or of the promise that it gives, as JSON has it."""
+        """The value of an expression, or of a promise that it gives, as JSON has it."""
         found = self.call(
             "Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True
         )
