@@ -1,48 +1,56 @@
-"""Nth farthest: "what is the nth farthest vector from vector m?" (section 4.1 and
-appendix A.1 of Santoro et al. 2018).
+"""Nth farthest: "what is the nth farthest vector from vector m?"
 
-A sequence of k vectors x_t, uniform in [-1, 1]^D, each with a label l_t; every step
-also carries the question (n, m) as one-hot vectors, so the input is (x_t; l_t; n; m).
-After the last step the network answers with the label of the vector that is nth
-farthest from the one labelled m. It must keep all vectors, compare all distances to one
-of them, and sort.
+The task of section 4.1 and appendix A.1 of Santoro et al. 2018. A sequence of k vectors
+x_t, uniform in [-1, 1]^D, each with a label l_t; every step also carries the question
+(n, m) as one-hot vectors, so the input is (x_t; l_t; n; m). After the last step the
+network answers with the label of the vector that is nth farthest from the one labelled
+m. It must keep all vectors, compare all distances to one of them, and sort.
 
-Where the paper leaves room: n counts from 0. The released generator counts from the
-nearest, so that n = 0 asks for m itself, whose distance is zero, and k - 1 for the
-farthest; so do we (--data.count-from farthest turns it round, as the task's name would
-have it). With all N vectors that is the same task under other names; with fewer, only
-the released count lets n mean the same again when one more vector comes. Labels do not
-follow the order of presentation.
+Where the paper leaves room
+    n counts from 0. The released generator counts from the nearest, so that n = 0 asks
+    for m itself, whose distance is zero, and k - 1 for the farthest; so do we
+    (--data.count-from farthest turns it round, as the task's name would have it). With
+    all N vectors that is the same task under other names. With fewer, only the released
+    count lets n mean the same again when one more vector comes. Labels do not follow
+    the order of presentation.
 
-Read any accuracy against two floors. Whoever answers m when asked for the vector
-nearest to m, and guesses otherwise, is right 2/k of the time (25 % at 8 vectors, 50 %
-at 4) without comparing anything. Whoever ranks the vectors by their own norm, without
-looking at m, does still better (30.8 %, 59.5 %). Accuracy "without self" leaves the
-questions out whose answer is m.
+Two floors
+    Read any accuracy against them. If you answer m when asked for the vector nearest to
+    m, and guess otherwise, you are right 2/k of the time (25 % at 8 vectors, 50 % at 4)
+    without comparing anything. If you rank the vectors by their own norm, without
+    looking at m, you do still better (30.8 %, 59.5 %). Accuracy "without self" leaves
+    the questions out whose answer is m.
 
-The ladder. Trained directly at 8 x 16, or even at 4 x 4, a network sits on the first
-floor for a very long time. So training climbs `rungs` of (objects, dimensions): a rung
-is passed when the accuracy on the fresh examples of the last `log_every` steps covers
-`passing` of the way from 2/k to 1 (from 0, where k is 2). Inputs always have the final
-layout: unused dimensions are zero, labels come from all N, and k objects take k time
-steps. Some of the steps, `rehearsal`, go back to an earlier rung.
+The ladder
+    Trained directly at 8 x 16, or even at 4 x 4, a network sits on the first floor for
+    a very long time. So training climbs `rungs` of (objects, dimensions). A rung is
+    passed when the accuracy on the fresh examples of the last `log_every` steps covers
+    `passing` of the way from 2/k to 1 (from 0, where k is 2). Inputs always have the
+    final layout: unused dimensions are zero, labels come from all N, and k objects take
+    k time steps. Some of the steps, `rehearsal`, go back to an earlier rung.
 
-Where this departs from the paper (appendix A.1; preset `paper` does not, as far as the
-paper tells): the ladder; batches of 256 instead of 1600; Adam's rate 1e-3 instead of
-1e-4, warmed up and falling to zero at the end; the gradient's norm clipped at 1;
-memories of 4 x 64 or 8 x 128 units instead of 2048 in all; a ReLU after the last layer
-of the attention MLP (--model.no-activate-final takes it away); in `ladder`, a forget
-bias of 2. The ladder decides: at 4 x 4 without it, 12,000 steps end on the first floor
-(benchmarks/README.md).
+Where this departs from the paper
+    Appendix A.1; the preset `paper` does not, as far as the paper tells.
 
-The paper's baselines, which it reports below 30 % as their best batch: an LSTM of 64 to
-4096 units (sizes between are not listed), and a Differentiable Neural Computer of 1, 8
-or 16 words of 128, 512 or 1024, its controller an LSTM of two layers as wide as a word,
-with 1, 2 or 4 read heads and as many write heads. `paper_lstm` and `paper_dnc` take one
-size of each. There is no EntNet for this task in the paper; `paper_entnet` has a size
-from its program evaluation (2 to 8 cells of 1024 or 2048 units in all). Each
-`--model.core` works with the other presets too: slots are then the DNC's words or the
-EntNets' slots and cells.
+    - The ladder. It decides: at 4 x 4 without it, 12,000 steps end on the first floor
+      (benchmarks/README.md).
+    - Batches of 256 instead of 1600.
+    - Adam's rate 1e-3 instead of 1e-4, warmed up and falling to zero at the end.
+    - The gradient's norm clipped at 1.
+    - Memories of 4 x 64 or 8 x 128 units instead of 2048 in all.
+    - A ReLU after the last layer of the attention MLP (--model.no-activate-final takes
+      it away).
+    - In `ladder`, a forget bias of 2.
+
+The paper's baselines
+    It reports them below 30 % as their best batch: an LSTM of 64 to 4096 units (sizes
+    between are not listed), and a Differentiable Neural Computer of 1, 8 or 16 words of
+    128, 512 or 1024, its controller an LSTM of two layers as wide as a word, with 1, 2
+    or 4 read heads and as many write heads. `paper_lstm` and `paper_dnc` take one size
+    of each. There is no EntNet for this task in the paper; `paper_entnet` has a size
+    from its program evaluation (2 to 8 cells of 1024 or 2048 units in all). Each
+    `--model.core` works with the other presets too: slots are then the DNC's words or
+    the EntNets' slots and cells.
 """
 
 from __future__ import annotations
@@ -54,13 +62,12 @@ from pathlib import Path
 
 import numpy as np
 
-from tinyrmc import nn
+from tinyrmc import fused, nn, training
 from tinyrmc import primitives as p
 from tinyrmc.cores import CoreConfig, DNCConfig, build_core, describe
-from tinyrmc.fused import softmax_cross_entropy
 from tinyrmc.results import attention, probes
-from tinyrmc.training.task import HELD_OUT_SEED, Samples, TrainConfig
-from tinyrmc.training.task import Task as BaseTask
+
+# --- What can be set ------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -87,18 +94,17 @@ class DataConfig:
     """fraction of the steps that go back to a random earlier rung"""
 
     def __post_init__(self):
-        if self.objects < 2 or self.dimensions < 1:
+        N, D = self.objects, self.dimensions
+        if N < 2 or D < 1:
             raise ValueError(
                 "data.objects must be at least 2 and data.dimensions 1, not "
-                f"{self.objects} and {self.dimensions}"
+                f"{N} and {D}"
             )
         for objects, dimensions in self.rungs:
-            if not (
-                2 <= objects <= self.objects and 1 <= dimensions <= self.dimensions
-            ):
+            if not (2 <= objects <= N and 1 <= dimensions <= D):
                 raise ValueError(
                     f"data.rungs holds {objects} x {dimensions}, outside 2 x 1 to "
-                    f"{self.objects} x {self.dimensions} of the task itself"
+                    f"{N} x {D} of the task itself"
                 )
         if not (0 < self.passing < 1 and 0 <= self.rehearsal < 1):
             raise ValueError(
@@ -113,13 +119,15 @@ class Config:
 
     model: CoreConfig = field(default_factory=CoreConfig)
     data: DataConfig = field(default_factory=DataConfig)
-    train: TrainConfig = field(default_factory=TrainConfig)
+    train: training.TrainConfig = field(default_factory=training.TrainConfig)
 
 
 QUICK = Config(
     model=CoreConfig(mem_slots=4, num_heads=8, head_size=8),
     data=DataConfig(objects=4, dimensions=4, rungs=((3, 1), (3, 2), (3, 4))),
-    train=TrainConfig(steps=12_000, batch_size=256, learning_rate=1e-3, decay=0.4),
+    train=training.TrainConfig(
+        steps=12_000, batch_size=256, learning_rate=1e-3, decay=0.4
+    ),
 )
 LADDER = Config(
     model=CoreConfig(mem_slots=8, num_heads=8, head_size=16, forget_bias=2.0),
@@ -127,20 +135,13 @@ LADDER = Config(
         objects=8,
         dimensions=16,
         rungs=(
-            (3, 1),
-            (3, 2),
-            (3, 4),
-            (3, 8),
-            (3, 16),
-            (4, 16),
-            (5, 16),
-            (6, 16),
-            (7, 16),
+            *((3, dimensions) for dimensions in (1, 2, 4, 8, 16)),
+            *((objects, 16) for objects in (4, 5, 6, 7)),
         ),
         passing=0.2,
         rehearsal=0.1,
     ),
-    train=TrainConfig(
+    train=training.TrainConfig(
         steps=90_000,
         batch_size=256,
         learning_rate=1e-3,
@@ -151,10 +152,14 @@ LADDER = Config(
 )
 PAPER = Config(
     model=CoreConfig(
-        mem_slots=8, num_heads=8, head_size=32, activate_final=False, hidden_size=2048
+        mem_slots=8,
+        num_heads=8,
+        head_size=32,
+        activate_final=False,
+        hidden_size=2048,
     ),
     data=DataConfig(objects=8, dimensions=16),
-    train=TrainConfig(
+    train=training.TrainConfig(
         steps=1_000_000,
         batch_size=1600,
         learning_rate=1e-4,
@@ -163,19 +168,19 @@ PAPER = Config(
         evaluate_every=1000,
     ),
 )
-PAPER32 = Config(PAPER.model, DataConfig(objects=8, dimensions=32), PAPER.train)
-PAPER_LSTM = replace(PAPER, model=CoreConfig("lstm", hidden_size=2048))
-PAPER_DNC = replace(
-    PAPER,
-    model=CoreConfig(
-        "dnc",
-        8,
-        hidden_size=512,
-        layers=2,
-        dnc=DNCConfig(512, read_heads=4, write_heads=4),
-    ),
+PAPER32 = replace(PAPER, data=DataConfig(objects=8, dimensions=32))
+
+LSTM = CoreConfig("lstm", hidden_size=2048)
+DNC = CoreConfig(
+    "dnc",
+    mem_slots=8,
+    hidden_size=512,
+    layers=2,
+    dnc=DNCConfig(word_size=512, read_heads=4, write_heads=4),
 )
-PAPER_ENTNET = replace(PAPER, model=CoreConfig("entnet_bank", 8, total_units=2048))
+ENTNET = CoreConfig("entnet_bank", mem_slots=8, total_units=2048)
+
+# --- The examples ---------------------------------------------------------------------
 
 
 def draw(
@@ -189,30 +194,27 @@ def draw(
     """`count` examples of `objects` vectors of `dimensions` dimensions, in the layout
     of the task N x D = `layout`.
 
-    inputs (count, objects, D + 3 N) float32; and for each example (count,): target, the
-    label of the answer; is_self, whether that is m itself; reference, the time step of
-    m.
+    inputs (B, T, D + 3 N) float32; and for each example (B,): target, the label of the
+    answer; is_self, whether that is m itself; reference, the time step of m.
     """
-    most, width = layout
-    rows = np.arange(count)
-    x = np.zeros((count, objects, width), np.float32)
+    N, D = layout
+    rows, steps = np.arange(count), np.arange(objects)
+    x = np.zeros((count, objects, D), np.float32)  # (B, T, D)
     x[..., :dimensions] = rng.uniform(-1, 1, (count, objects, dimensions))
-    labels = rng.permuted(np.broadcast_to(np.arange(most), (count, most)), axis=1)[
-        :, :objects
-    ]  # of the object at each time step
-    reference, n = rng.integers(
-        objects, size=(2, count)
-    )  # the time step of m; n of the question
+    every_label = np.broadcast_to(np.arange(N), (count, N))
+    labels = rng.permuted(every_label, axis=1)[:, :objects]  # (B, T)
+    reference, n = rng.integers(objects, size=(2, count))  # the time step of m; n
+
     difference = x - x[rows, reference][:, None]
     distance = np.einsum("bkd,bkd->bk", difference, difference)
     order = np.argsort(distance, axis=1)  # time steps, m's own first
     rank = _from_nearest(n, objects, count_from)
 
-    inputs = np.zeros((count, objects, width + 3 * most), np.float32)
-    inputs[..., :width] = x
-    inputs[rows[:, None], np.arange(objects), width + labels] = 1
-    inputs[rows, :, width + most + n] = 1
-    inputs[rows, :, width + 2 * most + labels[rows, reference]] = 1
+    inputs = np.zeros((count, objects, D + 3 * N), np.float32)
+    inputs[..., :D] = x
+    inputs[rows[:, None], steps, D + labels] = 1
+    inputs[rows, :, D + N + n] = 1
+    inputs[rows, :, D + 2 * N + labels[rows, reference]] = 1
     return {
         "inputs": inputs,
         "target": labels[rows, order[rows, rank]],
@@ -221,7 +223,7 @@ def draw(
     }
 
 
-def _from_nearest(n, objects, count_from):
+def _from_nearest(n: np.ndarray, objects: int, count_from: str) -> np.ndarray:
     """n as a place in the order that begins with m itself."""
     return n if count_from == "nearest" else objects - 1 - n
 
@@ -232,12 +234,12 @@ def decode(
     """What inputs (B, T, D + 3 N) say: the label at each time step (B, T), n (B,) and
     the label m (B,).
     """
-    most, width = layout
-    labels, n, m = (
-        inputs[..., width + k * most : width + (k + 1) * most].argmax(-1)
-        for k in range(3)
-    )
-    return labels, n[:, 0], m[:, 0]
+    N, D = layout
+    labels, n, m = np.split(inputs[..., D:], (N, 2 * N), axis=-1)  # each (B, T, N)
+    return labels.argmax(-1), n[:, 0].argmax(-1), m[:, 0].argmax(-1)
+
+
+# --- The second floor -----------------------------------------------------------------
 
 
 def own_norm_answer(
@@ -249,12 +251,12 @@ def own_norm_answer(
     It never compares two vectors, so its accuracy is the second floor: a network above
     it has learnt a relation.
     """
-    rows, width = np.arange(len(inputs)), layout[1]
+    _, D = layout
     labels, n, m = decode(inputs, layout)
+    squared = np.square(inputs[..., :D]).sum(-1)
+    norm = np.where(labels == m[:, None], -1.0, squared)  # m itself is the nearest
     rank = _from_nearest(n, inputs.shape[1], count_from)
-    norm = np.where(
-        labels == m[:, None], -1.0, np.square(inputs[..., :width]).sum(-1)
-    )  # squared; m itself is the nearest
+    rows = np.arange(len(inputs))
     return labels[rows, np.argsort(norm, axis=1)[rows, rank]]
 
 
@@ -263,15 +265,18 @@ def own_norm_accuracy(layout: tuple[int, int]) -> tuple[float, float]:
     """How often that is right, of all questions and of those without self: to within
     0.2 %, from whichever end n counts.
     """
-    rng, right, others, count = np.random.default_rng(HELD_OUT_SEED), 0, 0, 200_000
-    for _ in range(0, count, 10_000):
-        rows = draw(rng, 10_000, *layout, layout)
-        hits = own_norm_answer(rows["inputs"], layout) == rows["target"]
-        right, others = (
-            right + hits.sum() / count,
-            others + hits[~rows["is_self"]].mean() * 10_000 / count,
-        )
+    rng = np.random.default_rng(training.HELD_OUT_SEED)
+    right = others = 0.0
+    pieces, size = 20, 10_000
+    for _ in range(pieces):
+        batch = draw(rng, size, *layout, layout)
+        hits = own_norm_answer(batch["inputs"], layout) == batch["target"]
+        right += hits.sum() / (pieces * size)
+        others += hits[~batch["is_self"]].mean() * size / (pieces * size)
     return float(right), float(others)
+
+
+# --- The network ----------------------------------------------------------------------
 
 
 class Network(nn.Module):
@@ -280,20 +285,22 @@ class Network(nn.Module):
     """
 
     def __init__(self, config: Config, seed):
-        objects, dimensions = config.data.objects, config.data.dimensions
+        N, D = config.data.objects, config.data.dimensions
         rng = np.random.default_rng(seed)
-        self.core = build_core(config.model, dimensions + 3 * objects, rng)
-        self.head = nn.MLP(self.core.output_size, [256] * 4 + [objects], seed=rng)
+        self.core = build_core(config.model, D + 3 * N, rng)
+        self.head = nn.MLP(self.core.output_size, [256] * 4 + [N], seed=rng)
 
     def __call__(self, inputs, trace=None):
         """Inputs (B, T, D + 3 N) -> logits (B, N)."""
-        outputs, _ = self.core.unroll(
-            inputs, self.core.initial_state(inputs.shape[0]), trace
-        )
+        state = self.core.initial_state(inputs.shape[0])
+        outputs, _ = self.core.unroll(inputs, state, trace)
         return self.head(outputs[-1])
 
 
-class Task(BaseTask):
+# --- The task -------------------------------------------------------------------------
+
+
+class Task(training.Task):
     """Nth farthest with a ladder; see the module's text."""
 
     presets = {
@@ -302,8 +309,8 @@ class Task(BaseTask):
             QUICK,
         ),
         "ladder": (
-            "8 x 16, the paper's task, by easier rungs: an hour or two on four "
-            "cores, to about 97 %",
+            "8 x 16, the paper's task, by easier rungs: an hour or two on four cores, "
+            "to about 97 %",
             LADDER,
         ),
         "paper": (
@@ -313,17 +320,17 @@ class Task(BaseTask):
         "paper32": ("8 objects x 32 dimensions, the paper's harder variant", PAPER32),
         "paper_lstm": (
             "paper with an LSTM of 2048 units, of the 64 to 4096 that the paper tried",
-            PAPER_LSTM,
+            replace(PAPER, model=LSTM),
         ),
         "paper_dnc": (
             "paper with a DNC of 8 x 512, 4 read and 4 write heads, from the paper's "
             "sweep",
-            PAPER_DNC,
+            replace(PAPER, model=DNC),
         ),
         "paper_entnet": (
-            "paper with an EntNet bank of 8 cells, 2048 units in all: not in the "
-            "paper for this task",
-            PAPER_ENTNET,
+            "paper with an EntNet bank of 8 cells, 2048 units in all: not in the paper "
+            "for this task",
+            replace(PAPER, model=ENTNET),
         ),
     }
     grids = {
@@ -362,6 +369,8 @@ class Task(BaseTask):
         self.rungs = [*data.rungs, self.layout]
         self.rung = 0
 
+    # --- What is learnt
+
     def build(self, seed):
         return Network(self.config, seed)
 
@@ -369,13 +378,12 @@ class Task(BaseTask):
         """Examples of one rung, the task itself by default; `current` tells the rung
         being climbed from those rehearsed.
         """
-        examples = draw(
-            rng, count, *self.rungs[rung], self.layout, self.config.data.count_from
-        )
+        data, size = self.config.data, self.rungs[rung]
+        examples = draw(rng, count, *size, self.layout, data.count_from)
         return {**examples, "current": np.full(count, rung in (-1, self.rung))}
 
     def stream(self, model, seed):
-        return Samples(self.draw, seed, choose=self._choose)
+        return training.Samples(self.draw, seed, choose=self._choose)
 
     def _choose(self, rng) -> int:
         """The rung of a step: mostly the current one, sometimes an earlier one."""
@@ -383,24 +391,23 @@ class Task(BaseTask):
         return int(rng.integers(self.rung)) if self.rung and back else self.rung
 
     def loss(self, model, batch, carry):
-        logits = model(batch["inputs"])
-        losses = softmax_cross_entropy(logits, batch["target"])
+        logits = model(batch["inputs"])  # (B, N)
+        losses = fused.softmax_cross_entropy(logits, batch["target"])  # (B,)
         right = logits.data.argmax(axis=-1) == batch["target"]
-        current, others = batch["current"], batch["current"] & ~batch["is_self"]
+        current = batch["current"]  # accuracy is that of the rung being climbed
+        others = current & ~batch["is_self"]
         metrics = {
             "accuracy": ((right & current).sum(), current.sum()),
             "accuracy_without_self": ((right & others).sum(), others.sum()),
         }
         return p.sum(losses), losses.size, metrics, None
 
+    # --- The ladder
+
     def observe(self, step, metrics):
         objects, dimensions = self.rungs[self.rung]
-        floor = 2 / objects
-        skill = (
-            (metrics["accuracy"] - floor) / (1 - floor)
-            if objects > 2
-            else metrics["accuracy"]
-        )
+        floor = 2 / objects if objects > 2 else 0
+        skill = (metrics["accuracy"] - floor) / (1 - floor)
         if self.rung < len(self.rungs) - 1 and skill > self.config.data.passing:
             self.rung += 1
         return {"rung": f"{objects}x{dimensions}"}
@@ -415,41 +422,41 @@ class Task(BaseTask):
     def load_state(self, state):
         self.rung = state["rung"]
 
+    # --- What it is set beside, and what there is to see
+
     def describe(self, model):
         return describe(self.config.model, model.core)
 
     def references(self):
-        objects, _ = self.layout
-        both = {
-            "only the self query": (2 / objects, 1 / (objects - 1)),
-            "ranking by own norm": own_norm_accuracy(self.layout),
-        }
+        N, _ = self.layout
+        all_questions, without_self = own_norm_accuracy(self.layout)
+        floors = {"only the self query": 2 / N, "ranking by own norm": all_questions}
         if self.layout == (8, 16):
-            both["paper (RMC)"] = (0.91, None)
-        names = ("test_accuracy", "test_accuracy_without_self")
+            floors["paper (RMC)"] = 0.91
         return {
-            name: {
-                label: pair[k] for label, pair in both.items() if pair[k] is not None
-            }
-            for k, name in enumerate(names)
+            "test_accuracy": floors,
+            "test_accuracy_without_self": {
+                "only the self query": 1 / (N - 1),
+                "ranking by own norm": without_self,
+            },
         }
 
     def cell(self):
         objects, dimensions = self.layout
-        return (
-            f"{objects} x {dimensions}, "
-            f"{self.config.model.core.removesuffix('_paper').upper()}"
-        )
+        core = self.config.model.core.removesuffix("_paper").upper()
+        return f"{objects} x {dimensions}, {core}"
 
     def questions(self, batch):
         others = ~batch["is_self"]
-        kinds = {"accuracy": np.ones_like(others), "accuracy_without_self": others}
         return probes.Questions(
             batch["inputs"],
-            batch["reference"],
-            batch["target"],
-            kinds,
-            lambda row: self._describe(batch["inputs"][row]),
+            marked=batch["reference"],
+            targets=batch["target"],
+            kinds={
+                "accuracy": np.ones_like(others),
+                "accuracy_without_self": others,
+            },
+            describe=lambda row: self._describe(batch["inputs"][row]),
         )
 
     def _describe(self, inputs):
@@ -457,26 +464,25 @@ class Task(BaseTask):
         each step.
         """
         labels, n, m = (part[0] for part in decode(inputs[None], self.layout))
-        vectors, objects = inputs[:, : self.layout[1]], len(inputs)
+        vectors, k = inputs[:, : self.layout[1]], len(inputs)
         distances = np.sqrt(np.square(vectors - vectors[labels == m]).sum(-1))
         count_from = self.config.data.count_from
+        # turns a count from one end into a count from the other, either way
+        numbers = _from_nearest(distances.argsort().argsort(), k, count_from)
         question = (
-            f"Which vector is number {n} of 0 to {objects - 1} in distance from "
-            f"vector {m}, the {count_from} first?"
+            f"Which vector is number {n} of 0 to {k - 1} in distance from vector {m}, "
+            f"the {count_from} first?"
         )
-        numbers = _from_nearest(
-            distances.argsort().argsort(), objects, count_from
-        )  # its own inverse
-        rows = zip(labels, vectors, distances, numbers, strict=True)
-        return question, [
+        steps = [
             {
-                "label": int(label),
-                "vector": vector.tolist(),
-                f"distance from {m}": float(distance),
-                "number": int(number),
+                "label": int(labels[t]),
+                "vector": vectors[t].tolist(),
+                f"distance from {m}": float(distances[t]),
+                "number": int(numbers[t]),
             }
-            for label, vector, distance, number in rows
+            for t in range(k)
         ]
+        return question, steps
 
     def pictures(self, model, folder: Path):
         """The attention of three examples, in the layout of the paper's figure 3: the

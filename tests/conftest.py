@@ -1,6 +1,8 @@
-"""What tests share: array libraries, small runs; and what must be set before NumPy and
-Hypothesis are imported: one BLAS thread (on small matrices more cost time), and where
-examples are remembered (else it would be wherever pytest was started).
+"""What tests share: array libraries, small runs, and two settings.
+
+The settings must stand before NumPy and Hypothesis are imported: one BLAS thread (on
+small matrices more of them cost time), and the folder where Hypothesis remembers its
+examples (else it would be wherever you start pytest).
 """
 
 import os
@@ -30,9 +32,8 @@ from tinyrmc.runs.run import Run
 from tinyrmc.training.trainer import Trainer
 
 settings.register_profile("dev", max_examples=50, deadline=None)
-settings.register_profile(
-    "ci", max_examples=50, deadline=None, derandomize=True
-)  # the same examples every time
+# The same examples every time.
+settings.register_profile("ci", max_examples=50, deadline=None, derandomize=True)
 settings.load_profile("ci" if os.environ.get("CI") else "dev")
 
 
@@ -46,31 +47,28 @@ with contextlib.suppress(ImportError):
 
 @pytest.fixture(params=LIBRARIES, scope="session")
 def xp(request):
-    """The array library a test is run with: NumPy, the strict stand-in for CuPy and,
-    where there is a GPU, CuPy itself.
+    """The array library of a test.
 
-    Values are made by `xp.array`, read by `tolist()` and `float()`, and compared with
-    NumPy's after `backend.to_host`.
+    NumPy, the strict stand-in for CuPy and, where there is a GPU, CuPy itself. Make
+    values with `xp.array`, read them with `tolist()` and `float()`, and compare them
+    with NumPy's after `backend.to_host`.
     """
     return request.param
 
 
 @pytest.fixture(autouse=True)
 def nothing_left_on():
-    """Fails a test that leaves a Tape recording, the reference mode on or the kernels
-    off, which would change what the next test sees.
+    """Fails a test that leaves on what would change what the next test sees.
+
+    A Tape that records, the reference mode, or kernels that are off.
     """
     yield
-    recording, composed, kernels_on = (
-        engine._local.tape is not None,
-        fused._mode["reference"],
-        kernels._mode["on"],
-    )
-    engine._local.tape, fused._mode["reference"], kernels._mode["on"] = (
-        None,
-        False,
-        True,
-    )
+    recording = engine._local.tape is not None
+    composed = fused._mode["reference"]
+    kernels_on = kernels._mode["on"]
+    engine._local.tape = None
+    fused._mode["reference"] = False
+    kernels._mode["on"] = True
     assert not recording, "the test left a Tape recording"
     assert not composed, "the test left fused.reference() on"
     assert kernels_on, "the test left kernels.off() on"
@@ -104,7 +102,7 @@ def empty_directory(tmp_path, monkeypatch):
 
 @pytest.fixture(scope="module")
 def trained(few_held_out_examples, tmp_path_factory):
-    """A finished run. Not to be changed: copy it."""
+    """A finished run. Do not change it, take `copy`."""
     path = tmp_path_factory.mktemp("trained") / "run"
     with contextlib.redirect_stdout(None):
         assert train.main([*TINY, "--seed", "5", "--run", str(path)]) == 0
@@ -131,10 +129,8 @@ def half(few_held_out_examples, empty_directory):
 def refused(capsys):
     """Runs a command line that must be refused and gives its one line.
 
-    Nothing in the current directory may have changed.
-
-    Standard output is not looked at: an evaluation may have told its numbers before
-    what follows is refused.
+    Nothing in the current directory may have changed. Standard output may hold
+    anything: an evaluation may have told its numbers before something was refused.
     """
 
     def run(main, *words):
@@ -144,12 +140,9 @@ def refused(capsys):
             run_main(lambda: main([str(word) for word in words]))
         err = capsys.readouterr().err
         assert caught.value.code == 2
-        assert (
-            err.startswith("error: ")
-            and err.endswith("\n")
-            and err.count("\n") == 1
-            and len(err) < 400
-        )
+        assert err.startswith("error: ")
+        assert err.endswith("\n") and err.count("\n") == 1
+        assert len(err) < 400
         assert not re.search("[\u2500-\u257f]|---", err)  # the frames that tyro draws
         assert contents() == before
         return err.removeprefix("error: ").rstrip("\n")
@@ -159,7 +152,7 @@ def refused(capsys):
 
 @pytest.fixture
 def make_trainer():
-    """Trainers whose workers are ended when the test is over."""
+    """Makes Trainers, and ends their workers when the test is over."""
     made = []
 
     def make(*words, **keywords):
@@ -174,6 +167,9 @@ def make_trainer():
 @pytest.fixture
 def new_run(tmp_path):
     """Makes run directories."""
-    return lambda task=None: Run.create(
-        tmp_path, "run", {"config": dataclasses.asdict(task.config) if task else {}}, {}
-    )
+
+    def make(task=None):
+        config = dataclasses.asdict(task.config) if task else {}
+        return Run.create(tmp_path, "run", {"config": config}, {})
+
+    return make

@@ -5,8 +5,9 @@ from pathlib import Path
 
 
 def alive(pid):
-    """Whether a process still runs; one that has ended but was not waited for (a
-    zombie) does not.
+    """Whether a process still runs.
+
+    One that has ended, but that nobody has waited for (a zombie), does not.
     """
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]

@@ -1,5 +1,6 @@
-"""Several ranks in a test: threads that share a communicator of lists and NumPy sums,
-or real ones, under mpiexec.
+"""Several ranks in a test.
+
+Threads that share a communicator of lists and NumPy sums, or real ones, under mpiexec.
 """
 
 import importlib.util
@@ -21,17 +22,16 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 class World:
-    """The part of MPI that MpiRanks uses, for the threads of one process; `machines`
-    names where each rank runs.
+    """The part of MPI that MpiRanks uses, for the threads of one process.
+
+    `machines` names where each rank runs.
     """
 
     def __init__(self, machines):
         self.calls = []  # (name, numbers) of everything that rank 0 has taken part in
-        self.machines, self.meeting, self.slots = (
-            machines,
-            threading.Barrier(len(machines), timeout=60),
-            [None] * len(machines),
-        )
+        self.machines = machines
+        self.meeting = threading.Barrier(len(machines), timeout=60)
+        self.slots = [None] * len(machines)
 
     def of(self, rank):
         """What the module mpi4py.MPI is to this rank."""
@@ -66,9 +66,8 @@ class Communicator:
 
     def Allgather(self, own, gathered):
         own = gathered[self.rank] if own == "in place" else own
-        gathered[...] = np.reshape(
-            self._meet("Allgather", np.ascontiguousarray(own)), gathered.shape
-        )
+        everybodys = self._meet("Allgather", np.ascontiguousarray(own))
+        gathered[...] = np.reshape(everybodys, gathered.shape)
 
     def Allreduce(self, own, total):
         assert own == "in place"
@@ -80,7 +79,8 @@ class Communicator:
 
 def on_ranks(size, function, machines=None):
     """[function(ranks) or what it raised, for each rank], run side by side."""
-    world, results = World(machines or ["here"] * size), [None] * size
+    world = World(machines or ["here"] * size)
+    results = [None] * size
 
     def live(rank):
         try:
@@ -104,67 +104,61 @@ def all_well(results):
 
 
 def assert_close(line, other, tolerance):
-    """Two lines of metrics have the same names, texts, and numbers within a relative
-    tolerance.
+    """Two lines of metrics have the same names and texts, and nearly the same numbers.
+
+    `tolerance` is relative.
     """
-    assert line == {
-        name: value
-        if isinstance(value, str)
-        else pytest.approx(value, rel=tolerance, abs=0)
-        for name, value in other.items()
-    }
+
+    def near(value):
+        if isinstance(value, str):
+            return value
+        return pytest.approx(value, rel=tolerance, abs=0)
+
+    assert line == {name: near(value) for name, value in other.items()}
 
 
 beside = Path(sys.executable).parent / "mpiexec"
 MPIEXEC = str(beside) if beside.exists() else shutil.which("mpiexec")
-MISSING = (
-    "mpi4py"
-    if importlib.util.find_spec("mpi4py") is None
-    else "mpiexec"
-    if MPIEXEC is None
-    else None
-)
+MISSING = None
+if importlib.util.find_spec("mpi4py") is None:
+    MISSING = "mpi4py"
+elif MPIEXEC is None:
+    MISSING = "mpiexec"
 real = pytest.mark.skipif(
     MISSING is not None, reason=f"needs {MISSING}: pip install 'tinyrmc[mpi]'"
 )
 
 
 SURROUNDINGS = os.environ | {
-    **{
-        name: "1"
-        for name in (
-            "OPENBLAS_NUM_THREADS",
-            "OMPI_ALLOW_RUN_AS_ROOT",
-            "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM",
-        )
-    },
+    "OPENBLAS_NUM_THREADS": "1",
+    "OMPI_ALLOW_RUN_AS_ROOT": "1",
+    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
     # Open MPI, where there are fewer cores than ranks
     "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
     "PYTHONPATH": str(ROOT),
 }
 STEPS = 20
-TINY = [
-    *"nth_farthest --model.mem-slots 2 --model.head-size 2 --model.num-heads 1 "
-    "--data.dimensions 2 --data.rungs 2 1 3 1".split(),
-    *f"--data.passing 0.01 --train.steps {STEPS} --train.batch-size 50 "
-    "--train.piece-size 16 --train.log-every 5".split(),
-    *"--train.evaluate-every 10 --seed 5".split(),
-]
+TINY = (
+    "nth_farthest --model.mem-slots 2 --model.head-size 2 --model.num-heads 1 "
+    "--data.dimensions 2 --data.rungs 2 1 3 1 --data.passing 0.01 "
+    f"--train.steps {STEPS} --train.batch-size 50 --train.piece-size 16 "
+    "--train.log-every 5 --train.evaluate-every 10 --seed 5"
+).split()
 
-# The program, with fewer held-out examples, no pictures, and whatever trouble the
+# The program, with fewer held-out examples, no pictures, and the trouble that the
 # environment asks for: TROUBLE = "rank step what".
 PROGRAM = """
 import errno, os, signal, sys, time
 import numpy as np
 from mpi4py import MPI
 from tinyrmc.training import discovery, trainer as trainer_module
-from tinyrmc.results import curves
+from tinyrmc.errors import RunError
 from tinyrmc.runs import run as run_module
 from tinyrmc import train
 from tinyrmc.commands import run_main
 
 Task, rank = discovery.load_task("nth_farthest").Task, MPI.COMM_WORLD.Get_rank()
-Task.test_examples, curves.draw_run = 200, lambda run: []
+Task.test_examples, train.draw_run = 200, lambda run: []
 which, step, what = os.environ.get("TROUBLE", "-1 0 none").split(maxsplit=2)
 calls = 0
 
@@ -178,7 +172,8 @@ def troubled(function):
     return lambda *args: (trouble(*args), function(*args))[1]
 
 where = os.environ.get("WHERE", "Task.after_update").split(".")
-owner = {"Task": Task, "Run": run_module.Run, "Trainer": trainer_module.Trainer}[where[0]]
+owners = {"Task": Task, "Run": run_module.Run, "Trainer": trainer_module.Trainer}
+owner = owners[where[0]]
 setattr(owner, where[1], troubled(getattr(owner, where[1])))
 if os.environ.get("SLOWLY"):
     Task.learning_rate = lambda self, step: time.sleep(0.05) or 1e-3
@@ -205,7 +200,7 @@ def mpiexec(*words, ranks=2, **surroundings):
 def run_ranks(*words, **surroundings):
     """The finished process, without the frames in which Open MPI tells of exit codes.
 
-    A run takes seconds; one that hangs is ended.
+    A run takes seconds; one that hangs comes to an end.
     """
     done = subprocess.run(
         **mpiexec(*words, **surroundings), capture_output=True, timeout=30

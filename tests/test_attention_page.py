@@ -467,7 +467,7 @@ def test_the_page_shows_what_the_network_did(
         restore_model(task, arrays, state),
         probes.held_out(task, attention.SHOWN),
     )
-    rows = attention._to_show(model, shown)
+    rows = attention.to_show(model, shown)
     asked, seen, _ = attention.look(model, shown.take(rows))
     question, steps = asked.describe(example)
     reader = Reader(dom)

@@ -11,7 +11,8 @@ import pytest
 from tinyrmc import Tape, gradcheck
 from tinyrmc import primitives as p
 from tinyrmc.backend import to_host
-from tinyrmc.config import flags_of, parse
+from tinyrmc.commands import Parser
+from tinyrmc.config import add_flags, from_flags
 from tinyrmc.cores import CoreConfig, DNCConfig, build_core, describe, without_effect
 from tinyrmc.cores.config import USED
 from tinyrmc.errors import UsageError
@@ -50,6 +51,15 @@ def with_leaves(state, arrays):
         if isinstance(state, tuple)
         else next(arrays)
     )
+
+
+def parse(words):
+    parser = Parser("prog", "")
+    add_flags(parser, CoreConfig(), "model")
+    try:
+        return from_flags(CoreConfig(), parser.parse_args(words))
+    except ValueError as error:
+        parser.error(str(error))
 
 
 @every_core
@@ -339,7 +349,7 @@ def test_the_command_line_reaches_all_of_it():
         "--layers",
         "2",
     ]
-    found = parse(CoreConfig, CoreConfig(), words, "prog", "", flags_of(CoreConfig))
+    found = parse(words)
     assert found == CoreConfig(
         "dnc", layers=2, dnc=DNCConfig(32, controller="feedforward", clip=None)
     )
@@ -359,7 +369,7 @@ def test_the_command_line_reaches_all_of_it():
         ),
     ):
         with pytest.raises(UsageError, match=says):
-            parse(CoreConfig, CoreConfig(), words, "prog", "", flags_of(CoreConfig))
+            parse(words)
 
 
 def test_the_papers_baselines_of_nth_farthest():

@@ -1,16 +1,17 @@
-"""The chapters' exercises: each accepts its solution and rejects what is wrong, and
-says what it is.
+"""The chapters' exercises: each accepts its solution, rejects what is wrong, and says
+what it is.
 """
 
 import importlib
 import pkgutil
 import re
+from functools import partial
 
 import numpy as np
 import pytest
 
 from tinyrmc.course import exercises
-from tinyrmc.course.exercises.exercise import Exercise, exercise
+from tinyrmc.course.exercises.exercise import Exercise, Mistake, exercise
 from tinyrmc.engine import Tensor
 
 MODULES = [
@@ -26,6 +27,8 @@ ALL = {
     ).items()
     if isinstance(value, Exercise)
 }
+MISTAKES = [(name, mistake) for name, each in ALL.items() for mistake in each.mistakes]
+WIDTH = 88  # columns of a cell that does not scroll
 
 
 def nothing(*_): ...
@@ -40,8 +43,22 @@ def ex(request):
     return request.param
 
 
+@pytest.fixture
+def printed(capsys):
+    """Calls a function and gives the lines that it prints, none of them too long."""
+
+    def call(function, *arguments):
+        capsys.readouterr()
+        function(*arguments)
+        lines = capsys.readouterr().out.splitlines()
+        assert [line for line in lines if len(line) > WIDTH] == []
+        return lines
+
+    return call
+
+
 def test_the_solution_is_right(ex):
-    assert ex.judge(ex.__wrapped__).state == "right"
+    assert ex.judge(ex.function).state == "right"
 
 
 @pytest.mark.parametrize("answer", [nothing, unwritten])
@@ -53,71 +70,84 @@ def plain(value):
     return value.data if isinstance(value, Tensor) else value
 
 
-def test_another_shape_is_wrong(ex):
-    def one_more(value):
-        if isinstance(value, dict):
-            return {**value, "one more": 0}
-        if isinstance(value, (tuple, list)):
-            return [*value, 0]
-        return value + "!" if isinstance(value, str) else np.stack([plain(value)] * 2)
+def one_more(value):
+    """A result with one more key, entry, character or axis."""
+    if isinstance(value, dict):
+        return {**value, "one more": 0}
+    if isinstance(value, (tuple, list)):
+        return [*value, 0]
+    return value + "!" if isinstance(value, str) else np.stack([plain(value)] * 2)
 
+
+def test_another_shape_is_wrong(ex):
     assert ex.judge(lambda *arguments: one_more(ex(*arguments))).state == "wrong"
 
 
-def test_numbers_that_are_none_are_wrong(ex):
-    def spoilt(value):
-        if isinstance(value, dict):
-            return {key: spoilt(inner) for key, inner in value.items()}
-        if isinstance(value, (tuple, list)):
-            return [spoilt(inner) for inner in value]
-        return (
-            value + "!" if isinstance(value, str) else np.asarray(plain(value)) * np.nan
-        )
+def spoilt(value):
+    """A result with NaN for every number."""
+    if isinstance(value, dict):
+        return {key: spoilt(inner) for key, inner in value.items()}
+    if isinstance(value, (tuple, list)):
+        return [spoilt(inner) for inner in value]
+    return value + "!" if isinstance(value, str) else np.asarray(plain(value)) * np.nan
 
+
+def test_numbers_that_are_none_are_wrong(ex):
     assert ex.judge(lambda *arguments: spoilt(ex(*arguments))).state == "wrong"
 
 
 def test_there_are_hints_cases_and_mistakes(ex):
-    assert (
-        ex.__doc__
-        and len(ex.hints) >= 1
-        and len(ex.cases()) >= 3
-        and len(ex.mistakes) >= 2
-    )
+    assert ex.__doc__
+    assert len(ex.hints) >= 1
+    assert len(ex.cases()) >= 3
+    assert len(ex.mistakes) >= 2
 
 
-@pytest.mark.parametrize(
-    ("name", "what"),
-    [(name, what) for name, each in ALL.items() for what in each.mistakes],
-)
-def test_a_mistake_is_rejected_and_named(name, what):
-    verdict = ALL[name].judge(ALL[name].mistakes[what])
-    assert verdict.state == "wrong" and verdict.text.endswith(f"when {what}")
+def test_no_two_mistakes_have_the_same_words(ex):
+    words = [mistake.what for mistake in ex.mistakes]
+    assert len(set(words)) == len(words)
+
+
+@pytest.mark.parametrize(("name", "mistake"), MISTAKES)
+def test_a_mistake_is_rejected_and_named(name, mistake):
+    verdict = ALL[name].judge(mistake.answer)
+    assert verdict.state == "wrong"
+    assert verdict.text.endswith(f"\nThat is what you get when {mistake.what}")
 
 
 def test_the_cases_are_always_the_same(ex):
     assert repr(ex.cases()) == repr(ex.cases())
 
 
-def test_the_solution_is_printed_without_what_makes_it_an_exercise(ex, capsys):
-    ex.solution()
-    text = capsys.readouterr().out
-    assert (
-        f"\ndef {ex.__name__}(" in f"\n{text}"
-        and "@exercise" not in text
-        and "mistakes" not in text
-    )
+def test_the_solution_is_printed_without_what_makes_it_an_exercise(ex, printed):
+    text = "\n".join(["", *printed(ex.solution)])
+    assert f"\ndef {ex.__name__}(" in text
+    assert "@exercise" not in text and "mistakes" not in text
     for name in re.findall(r"\b_[a-z]\w+", text):
-        assert f"\ndef {name}(" in f"\n{text}"  # what it calls, a learner has not seen
+        assert f"\ndef {name}(" in text  # what it calls, a learner has not seen
+
+
+def test_nothing_that_an_exercise_prints_scrolls(ex, printed):
+    for mistake in ex.mistakes:
+        printed(ex.check, mistake.answer)
+    for _ in ex.hints:
+        printed(ex.hint)
+    ex.hints_given = 0
 
 
 # --- What is said about an answer -----------------------------------------------------
 
 
+def made(solution, *cases, hints=(), mistakes=()):
+    """An exercise with these cases, tuples of arguments."""
+    make = exercise(cases=lambda rng: cases, hints=hints, mistakes=mistakes)
+    return make(solution)
+
+
 @exercise(
     cases=lambda rng: [(rng.normal(size=(2, 3)), 2.0), (rng.normal(size=4), 0.0)],
     hints=["first", "second"],
-    mistakes={"it is added": lambda x, factor: x + factor},
+    mistakes=[Mistake("you add it", lambda x, factor: x + factor)],
 )
 def times(x, factor):
     """x times factor."""
@@ -128,11 +158,11 @@ def times(x, factor):
     ("answer", "said"),
     [
         (lambda x, factor: x, "the result is "),
-        (lambda x, factor: x, "in case 1: x of shape (2, 3), entries up to "),
-        (lambda x, factor: x, "; 6 of 6 entries differ"),
+        (lambda x, factor: x, "\nin case 1: x of shape (2, 3), entries up to "),
+        (lambda x, factor: x, "; 6 of 6 entries differ\n"),
         (
             lambda x, factor: x.T,
-            "the result has the shape (3, 2), expected (2, 3), in case 1",
+            "the result has the shape (3, 2), expected (2, 3)\nin case 1: ",
         ),
         (
             lambda x, factor: x * np.nan,
@@ -141,7 +171,7 @@ def times(x, factor):
         (lambda x, factor: "a", "the result is a str, expected of shape (2, 3)"),
         (lambda x, factor: x[7], "it raises IndexError: index 7 is out of bounds"),
         (lambda x, factor: x.__imul__(factor), "it changes its argument x"),
-        (lambda x, factor: x + factor, "That is what comes out when it is added"),
+        (lambda x, factor: x + factor, "\nThat is what you get when you add it"),
         (
             np.ones(3),
             "check takes the function itself, not an ndarray: check(times), without "
@@ -158,9 +188,10 @@ def test_what_is_said_of_a_wrong_answer(answer, said):
     ("case", "shown"),
     [
         (((4,), [1, (2, [3])], ()), "in case 1: a (4,), b [1, (2, [3])], c ()"),
+        (("1", ("+", 2), [""]), "in case 1: a '1', b ('+', 2), c ['']"),
         (
             ([*range(100)], np.zeros(4), np.zeros((5, 1))),
-            ", 30, 31, ..., b [0. 0. 0. 0.], c of shape (5, 1), entries up to 0",
+            ", 30, 31, ...\n  b [0. 0. 0. 0.]\n  c of shape (5, 1), entries up to 0",
         ),
     ],
 )
@@ -168,12 +199,23 @@ def test_a_case_is_shown_as_python_writes_it(case, shown):
     def echo(a, b, c):
         return 1
 
-    assert (
-        shown
-        in exercise(cases=lambda rng: [case], hints=[], mistakes={})(echo)
-        .judge(lambda *_: 2)
-        .text
+    assert made(echo, case).judge(lambda *_: 2).text.endswith(shown)
+
+
+def test_a_verdict_is_printed_in_lines_that_do_not_scroll(printed):
+    def solution(names):
+        return 1
+
+    def answer(names):
+        raise ValueError("too many words to stand in one line " * 5)
+
+    *raised, case, names, more = printed(
+        made(solution, ([f"name-{k}" for k in range(50)],)).check, answer
     )
+    assert raised[0].startswith("wrong: it raises ValueError: too many words")
+    assert all(line.startswith("    ") for line in raised[1:])
+    assert case == "in case 1:" and names.startswith("  names ['name-0', 'name-1', ")
+    assert more.startswith("    'name-") and more.endswith(" ...")
 
 
 @pytest.mark.parametrize(
@@ -186,25 +228,24 @@ def test_a_case_is_shown_as_python_writes_it(case, shown):
     ],
 )
 def test_an_answer_that_changes_a_list_is_told_so(change):
-    length = exercise(cases=lambda rng: [([1, 2, 3],)], hints=[], mistakes={})(len)
-    assert (
-        "it changes its argument obj"
-        in length.judge(lambda x: len([*x]) + bool(change(x))).text
-    )
+    def answer(x):
+        length = len(x)
+        change(x)
+        return length
+
+    verdict = made(len, ([1, 2, 3],)).judge(answer)
+    assert "it changes its argument obj" in verdict.text
 
 
+@pytest.mark.parametrize("place", range(3))
 @pytest.mark.parametrize("junk", [None, np.zeros(2), 7, ()])
-def test_an_answer_that_puts_something_else_into_a_list_is_told_so(junk):
-    length = exercise(cases=lambda rng: [([(1, 2), 3.0, "a"],)], hints=[], mistakes={})(
-        len
-    )
-    for place in range(3):
-        assert (
-            "it changes its argument obj"
-            in length.judge(
-                lambda x, place=place: (len(x), x.__setitem__(place, junk))[0]
-            ).text
-        )
+def test_an_answer_that_puts_something_else_into_a_list_is_told_so(junk, place):
+    def answer(x):
+        x[place] = junk
+        return len(x)
+
+    verdict = made(len, ([(1, 2), 3.0, "a"],)).judge(answer)
+    assert "it changes its argument obj" in verdict.text
 
 
 class Refusing:
@@ -233,9 +274,7 @@ class Refusing:
 )
 @pytest.mark.parametrize("expected", ["ab", np.ones(3)])
 def test_a_result_that_is_neither_number_nor_text_is_wrong(odd, expected):
-    verdict = exercise(cases=lambda rng: [()], hints=[], mistakes={})(
-        lambda: expected
-    ).judge(lambda: odd)
+    verdict = made(lambda: expected, ()).judge(lambda: odd)
     assert verdict.state == "wrong" and verdict.text.startswith("the result ")
 
 
@@ -249,39 +288,32 @@ def test_an_answer_is_tried_once_more_for_all_mistakes_together_and_prints_no_mo
         print("called")
         return 0.0
 
-    mistakes = {f"it is {k}": lambda x, k=k: k - x for k in range(9)}
-    twice = exercise(cases=lambda rng: [(1.0,), (2.0,)], hints=[], mistakes=mistakes)(
-        lambda x: 2 * x
-    )
+    mistakes = [Mistake(f"it is {k}", lambda x, k=k: k - x) for k in range(9)]
+    twice = made(lambda x: 2 * x, (1.0,), (2.0,), mistakes=mistakes)
     assert twice.judge(answer).state == "wrong"
     assert calls == [1.0, 1.0, 2.0]
     assert capsys.readouterr().out == "called\n"
 
 
 def test_an_answer_that_always_raises_is_no_mistake_that_raises_something_else():
-    pointed = {"a point is put behind": lambda x: int(x + ".")}
-    whole = exercise(cases=lambda rng: [("1",), ("2",)], hints=[], mistakes=pointed)(
-        lambda x: 1
-    )
+    pointed = Mistake("you put a point behind", lambda x: int(x + "."))
+    whole = made(lambda x: 1, ("1",), ("2",), mistakes=[pointed])
     assert "That is" not in whole.judge(lambda _: int("none")).text
-    assert whole.judge(lambda x: int(f"{x}.")).text.endswith(
-        "when a point is put behind"
-    )
-    sometimes = exercise(
-        cases=lambda rng: [("1",), ("x",)],
-        hints=[],
-        mistakes={"10 is added": lambda x: int(x) + 10},
-    )(lambda x: 1)
-    assert sometimes.judge(lambda x: 10 + int(x + " ")).text.endswith(
-        "when 10 is added"
-    )  # in other words, but with the same numbers
+    assert whole.judge(lambda x: int(f"{x}.")).text.endswith(pointed.what)
+
+
+def test_an_answer_that_sometimes_raises_is_the_mistake_with_the_same_numbers():
+    added = Mistake("you add 10", lambda x: int(x) + 10)
+    sometimes = made(lambda x: 1, ("1",), ("x",), mistakes=[added])
+    in_other_words = sometimes.judge(lambda x: 10 + int(x + " ")).text
+    assert in_other_words.endswith(added.what)
 
 
 def test_an_error_without_words_is_told_by_its_name():
     def refuse(x, factor):
         raise AssertionError
 
-    assert times.judge(refuse).text.startswith("it raises AssertionError, in case 1")
+    assert times.judge(refuse).text.startswith("it raises AssertionError\nin case 1")
 
 
 def test_an_exercise_is_called_like_its_solution():
@@ -289,27 +321,24 @@ def test_an_exercise_is_called_like_its_solution():
 
 
 def test_only_an_answer_that_is_the_mistake_in_every_case_is_told_so():
-    assert (
-        "That is"
-        not in times.judge(lambda x, factor: x + factor if factor else x + 1).text
-    )
+    def answer(x, factor):
+        return x + factor if factor else x + 1
+
+    assert "That is" not in times.judge(answer).text
 
 
 def test_a_tensor_counts_as_its_numbers():
     assert times.judge(lambda x, factor: Tensor(x * factor)).state == "right"
 
 
-def test_hints_come_one_after_the_other(capsys):
-    again = exercise(cases=lambda rng: [], hints=["first", "second"], mistakes={})(
-        times.__wrapped__
-    )
-    for said in (
-        "hint 1 of 2: first",
-        "hint 2 of 2: second",
-        "No more hints; ex.times.solution() shows the solution.",
-    ):
-        again.hint()
-        assert capsys.readouterr().out.strip() == said
+def test_hints_come_one_after_the_other(printed):
+    again = made(times.function, hints=["first", "second"])
+    assert printed(again.hint) == ["hint 1 of 2: first"]
+    assert printed(again.hint) == ["hint 2 of 2: second"]
+    for _ in range(2):
+        assert printed(again.hint) == [
+            "No more hints; ex.times.solution() shows the solution."
+        ]
 
 
 @pytest.mark.parametrize(
@@ -317,7 +346,9 @@ def test_hints_come_one_after_the_other(capsys):
     [
         ((1.0, 2.0), (1.0, 3.0), "the result[1] is 2, expected 3"),
         ((1.0,), (1.0, 3.0), "the result should be 2 things, not 1"),
+        (1.0, (1.0, 3.0), "the result should be 2 things, not a float"),
         ({"a": 1.0}, {"b": 1.0}, "the result should have the keys b, not ['a']"),
+        ([1.0], {"b": 1.0}, "the result should have the keys b, not a list"),
         (
             {"b": np.zeros(2)},
             {"b": np.ones(2)},
@@ -326,11 +357,8 @@ def test_hints_come_one_after_the_other(capsys):
         ("ab", "ba", "the result is 'ab', expected 'ba'"),
         (True, False, "the result is True, expected False"),
         (0.0, True, "the result is 0, expected 1"),
-        (
-            1 + 1e-6,
-            1.0,
-            "the result is 1.000001, expected 1",
-        ),  # as many digits as it takes
+        # as many digits as it takes
+        (1 + 1e-6, 1.0, "the result is 1.000001, expected 1"),
         (1 / 3 + 2e-9j, 1 / 3, "the result is 0.333333+2e-09j, expected 0.333333"),
         (
             np.float32([1 / 3, 1]),
@@ -339,9 +367,20 @@ def test_hints_come_one_after_the_other(capsys):
             "few digits",
         ),
         (1.0, -np.inf, "the result is 1, expected -inf"),
+        (np.inf, 1.0, "the result is inf, expected 1"),
     ],
 )
 def test_results_of_every_kind_are_compared(found, expected, said):
-    same = exercise(cases=lambda rng: [()], hints=[], mistakes={})(lambda: expected)
+    same = made(lambda: expected, ())
     assert said in same.judge(lambda: found).text
     assert same.judge(lambda: expected).state == "right"
+
+
+@pytest.mark.parametrize("number", [np.nan, np.inf, -np.inf])
+def test_numbers_that_are_not_finite_agree_with_themselves(number):
+    assert (
+        made(lambda: np.array([number, 1.0]), ())
+        .judge(partial(np.array, [number, 1.0]))
+        .state
+        == "right"
+    )

@@ -553,7 +553,7 @@ def python(script):
 def test_pyplot_is_never_imported_and_matplotlib_only_to_draw():
     assert (
         python(
-            "import sys, tinyrmc.plot, tinyrmc.attention, tinyrmc.training; "
+            "import sys, tinyrmc.plot, tinyrmc.results.attention, tinyrmc.training; "
             "print('matplotlib' in sys.modules)"
         )
         == "False\n"

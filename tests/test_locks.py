@@ -19,7 +19,6 @@ from rankhelp import real, run_ranks
 from tinyruns import LONG, SURROUNDINGS, TINY, contents, error_of
 
 from tinyrmc import evaluate, sweep, train
-from tinyrmc.runs import files
 from tinyrmc.runs import lock as locks
 from tinyrmc.runs.run import Run
 
@@ -128,7 +127,7 @@ def test_the_children_of_a_killed_writer_are_no_obstacle(run):
     ],
 )
 def test_what_a_dead_process_has_left_is_taken_over(text, run):
-    """Although there is a process of that number: it is another one that has it by now."""
+    """Although there is a process of that number: by now another one has it."""
     (run.path / "lock.json").write_text(text)
     with run.writing():
         assert json.loads((run.path / "lock.json").read_text())["pid"] == os.getpid()
@@ -211,7 +210,7 @@ def test_a_place_that_cannot_be_written_and_a_full_disk_are_told(run, monkeypatc
     def full(_):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(files, "json_text", full)
+    monkeypatch.setattr(locks, "json_text", full)
     assert (
         refusal(run)
         == "cannot write run/lock.json: No space left on device; free some space there"

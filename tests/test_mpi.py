@@ -29,7 +29,6 @@ from tinytasks import forks, timeless
 
 from tinyrmc import train
 from tinyrmc.commands import run_main
-from tinyrmc.results import curves
 from tinyrmc.runs.run import Run
 from tinyrmc.training import discovery
 
@@ -39,7 +38,7 @@ pytestmark = [real, pytest.mark.usefixtures("empty_directory")]
 def fewer(monkeypatch):
     """The same for a single process, which is this one."""
     monkeypatch.setattr(discovery.load_task("nth_farthest").Task, "test_examples", 200)
-    monkeypatch.setattr(curves, "draw_run", lambda run: [])
+    monkeypatch.setattr(train, "draw_run", lambda run: [])
 
 
 @pytest.fixture(scope="module")
@@ -214,7 +213,7 @@ def test_a_run_of_one_process_goes_on_with_two_and_stops_when_time_is_over(
     assert run_ranks("--resume", "run").returncode == 0
     assert_same_run(Run.open("run"), two_ranks[0], 1e-5)
     unreadable = {
-        "TROUBLE": "1 1 raise runs.RunError('a stale file')",
+        "TROUBLE": "1 1 raise RunError('a stale file')",
         "WHERE": "Run.metrics",
     }
     done = run_ranks("--resume", "run", **unreadable)  # rank 0 decides
@@ -287,12 +286,12 @@ def test_a_signal_to_mpiexec_saves(number, code, two_ranks):
             "(?i)killed|signal",
         ),
         (
-            "0 1 raise runs.RunError('the disk is full')",
+            "0 1 raise RunError('the disk is full')",
             "Run.save",
             r"^error: the disk is full \(on rank 0 of 2\)$",
         ),
         (
-            "0 1 raise runs.RunError('the disk is full')",
+            "0 1 raise RunError('the disk is full')",
             "Run.log",
             r"^error: the disk is full \(on rank 0 of 2\)$",
         ),

@@ -14,6 +14,7 @@ from tinyrmc import report
 from tinyrmc.commands import run_main
 from tinyrmc.errors import RunError
 from tinyrmc.results import tables
+from tinyrmc.results.groups import find_runs
 from tinyrmc.runs.run import Run
 from tinyrmc.training import discovery
 
@@ -328,7 +329,7 @@ def test_a_folder_stands_for_its_runs_and_what_is_left_out_is_said(larger):
     (Path("runs") / "notes").mkdir()
     for k in range(3, 12):
         logged(larger, k)
-    runs, left_out = tables.find_runs([Path("runs")])
+    runs, left_out = find_runs([Path("runs")])
     assert [run.config["seed"] for run in runs] == [0, 1, *range(3, 12)] and runs[
         0
     ].path == other.path  # 10 and 11 come after 9
@@ -341,7 +342,7 @@ def test_a_folder_stands_for_its_runs_and_what_is_left_out_is_said(larger):
     assert any(
         line == f"{sweep.path} is a sweep: give its own path" for line in left_out
     )
-    runs, left_out = tables.find_runs([sweep.path])
+    runs, left_out = find_runs([sweep.path])
     assert [run.config["seed"] for run in runs] == [7] and not left_out
 
 
@@ -355,9 +356,9 @@ def test_what_was_left_out_of_a_folder_is_an_error_by_itself(larger):
             match=r"config.model is missing; it was written by another version of the "
             r"task",
         ):
-            tables.find_runs([path])
+            find_runs([path])
     logged(larger)
-    assert len(tables.find_runs([Path("runs")])[1]) == 1
+    assert len(find_runs([Path("runs")])[1]) == 1
 
 
 def test_the_command_writes_the_table_its_numbers_and_its_picture(larger, capsys):

@@ -401,7 +401,8 @@ def test_show_tells_what_there_is_by_now(larger, monkeypatch, capsys):
         == 0
     )
     out = capsys.readouterr().out
-    assert "| 4 | not run |  |  |  |  |  |  |  | seed 0 not run |" in out
+    assert re.search("^ *4 +not run$", out, re.M)
+    assert re.search("^ *4 +seed 0 not run$", out, re.M)
     assert out.endswith(
         "elsewhere/table.md\nelsewhere/table.json\nelsewhere/table.png\nelsewhere/table_curves.png\n"
     )
@@ -751,8 +752,12 @@ def test_words_that_cannot_be_get_one_line_and_change_nothing(
 
 
 def test_the_first_words_are_help(capsys):
+    assert sweep.main([]) == 0
     for words in ([], ["--help"], ["-h"]):
-        assert sweep.main(words) == 0
+        if words:
+            with pytest.raises(SystemExit) as caught:
+                sweep.main(words)
+            assert caught.value.code == 0
         assert (
             "usage: python -m tinyrmc.sweep TASK [PRESET] --grid"
             in capsys.readouterr().out

@@ -1,5 +1,6 @@
-"""Mistakes in a task of one's own: one line that says where in its file, or what was
-expected, before a run directory is made.
+"""Mistakes in a task of your own.
+
+One line says where in its file, or what was expected, before there is a run directory.
 """
 
 import re
@@ -20,8 +21,9 @@ pytestmark = pytest.mark.usefixtures("empty_directory")
 
 @pytest.fixture
 def mistaken(monkeypatch, tmp_path_factory):
-    """Drops in the task `larger` with some of its text replaced; returns the number of
-    the line on which the last new text begins.
+    """Drops in the task `larger` with some of its text replaced.
+
+    Returns the number of the line on which the last new text begins.
     """
     folder = tmp_path_factory.mktemp("mistaken") / "tasks"
     folder.mkdir()
@@ -117,8 +119,8 @@ def test_a_mistake_has_a_place(old, new, place, says, workers, mistaken, refused
 def test_a_mistake_in_a_worker_process_has_a_place(mistaken, capsys):
     imports = "import numpy as np\n"
     fails = (
-        "\n        if multiprocessing.parent_process():\n            raise "
-        'IndexError("here")'
+        "\n        if multiprocessing.parent_process():"
+        '\n            raise IndexError("here")'
     )
     line = 2 + mistaken(
         (imports, f"import multiprocessing\n{imports}"), (LOST, LOST + fails)
@@ -190,8 +192,7 @@ TRAIN = LARGER[
             '"test_accuracy": {',
             '"accuracy": {',
             "Task.references() names 'accuracy', which evaluation does not give; it "
-            "gives test_loss, "
-            "test_accuracy",
+            "gives test_loss, test_accuracy",
         ),
         (
             '"""how many numbers"""',
@@ -232,8 +233,11 @@ def test_an_unknown_keyword_in_the_presets_has_a_place(mistaken, refused):
 
 def test_constants_and_properties_are_no_fields(mistaken, capsys):
     kept = (
-        "\n    kinds: typing.ClassVar = (1, 2)\n    _hidden = 3\n\n    @property\n   "
-        " def twice(self):\n        return 2\n"
+        "\n    kinds: typing.ClassVar = (1, 2)"
+        "\n    _hidden = 3\n"
+        "\n    @property"
+        "\n    def twice(self):"
+        "\n        return 2\n"
     )
     mistaken(
         ('"""how many numbers"""', '"""how many numbers"""' + kept),

@@ -1,9 +1,9 @@
 """Which array library does an array belong to?
 
 The engine never asks "am I on a GPU?". It asks the array in its hand for its namespace
-`xp` and calls NumPy's names on it. This module is the only place that knows CuPy
-exists, and it never imports it unless a GPU is asked for: whoever holds a CuPy array
-has imported CuPy already. A further backend (the tests use one) is registered by its
+`xp`, and calls NumPy's names on that. Only this module and `kernels/` know that CuPy
+exists, and CuPy is imported only when you ask for a GPU: if you hold a CuPy array, you
+have imported CuPy already. You register a further backend, as the tests do, by its
 array type.
 """
 
@@ -11,26 +11,36 @@ from __future__ import annotations
 
 import ctypes
 import sys
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from types import ModuleType
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from .errors import UserError
 
-NAMESPACES = {np.ndarray: np}  # array type -> module with NumPy's names
+Array: TypeAlias = Any  # NumPy's, CuPy's or a registered one: they share no type
+
+# array type -> the module with NumPy's names for it
+NAMESPACES: dict[type, ModuleType] = {np.ndarray: np}
+
 _EXTRAS = "'tinyrmc[cuda12]' or 'tinyrmc[cuda13]'"
 
 
 class DeviceError(UserError, RuntimeError):
-    """A device was asked for that this machine or this installation does not have."""
+    """You asked for a device that this machine or this installation does not have."""
 
 
-def register(array_type: type, xp) -> None:
+# --- Which library --------------------------------------------------------------------
+
+
+def register(array_type: type, xp: ModuleType) -> None:
     """Make `xp` the namespace of all arrays of `array_type`."""
     NAMESPACES[array_type] = xp
 
 
-def namespace(array):
+def namespace(array: Array) -> ModuleType:
     """The module whose functions work on `array`: numpy, cupy or a registered one.
 
     TypeError for anything that is not an array.
@@ -39,10 +49,10 @@ def namespace(array):
     return xp if xp is not None else _discover(type(array))
 
 
-def _discover(array_type: type):
-    """First sight of an array type: a subclass of a known one (np.memmap), or CuPy's.
+def _discover(array_type: type) -> ModuleType:
+    """The namespace of an array type seen for the first time; it is remembered.
 
-    Remembers the answer.
+    The type is a subclass of a known one (np.memmap), or CuPy's.
     """
     for base in array_type.__mro__:
         if base in NAMESPACES:
@@ -57,142 +67,160 @@ def _discover(array_type: type):
     )
 
 
-def gemm(a, b, out=None):
-    """Matrix product a @ b, the one door through which every GEMM of the project goes;
-    written into `out`, if there is one.
+def gemm(a: Array, b: Array, out: Array | None = None) -> Array:
+    """Matrix product a @ b, written into `out` if you give one.
 
-    A stack of matrices times one matrix (or vector) is a single large product here;
-    `matmul` alone would run a small one per matrix.
+    Every matrix product of the project comes through here. A stack of matrices times
+    one matrix (or vector) is a single large product; `matmul` alone would run a small
+    one per matrix.
     """
     xp = namespace(a)
     if b.ndim <= 2 < a.ndim and out is None:
-        return xp.matmul(a.reshape(-1, a.shape[-1]), b).reshape(
-            *a.shape[:-1], *b.shape[1:]
-        )
+        rows = xp.matmul(a.reshape(-1, a.shape[-1]), b)
+        return rows.reshape(*a.shape[:-1], *b.shape[1:])
     return xp.matmul(a, b, out=out)
 
 
-def device_namespace(device: str, local_rank: int = 0):
+def to_device(array: np.ndarray, xp: ModuleType) -> Array:
+    """A host array as an array of `xp`.
+
+    Copies to the GPU when `xp` is CuPy, costs nothing on NumPy.
+    """
+    return xp.asarray(array)
+
+
+def to_host(array: Array) -> np.ndarray:
+    """Any backend's array as a NumPy array.
+
+    Waits for the device (syncs), unless it is one already.
+    """
+    return array.get() if hasattr(array, "get") else np.asarray(array)
+
+
+# --- GPUs -----------------------------------------------------------------------------
+
+
+def device_namespace(device: str, local_rank: int = 0) -> ModuleType:
     """`xp` for "cpu" or "cuda".
 
-    DeviceError, with the remedy, where there is no usable GPU.
-
-    local_rank: which of the processes on this machine asks; where there are several
-        they take the GPUs in turn.
+    `local_rank` is the number of the asking process on this machine; several processes
+    take the GPUs in turn. DeviceError says what to do where no GPU can be used.
     """
     if device == "cpu":
         return np
     if device != "cuda":
         raise DeviceError(f"unknown device {device!r}; choose cpu or cuda")
+    cupy = _import_cupy()
+    if not cupy.is_available():
+        raise DeviceError(f"--device cuda: {_why_unavailable(cupy)}")
+    if local_rank:
+        cupy.cuda.Device(local_rank % cupy.cuda.runtime.getDeviceCount()).use()
+    _try_gpu(cupy)
+    return cupy
+
+
+def _import_cupy() -> ModuleType:
+    """CuPy; DeviceError where it is missing or broken."""
     try:
         import cupy
+
+        return cupy
     except ModuleNotFoundError as error:
         if error.name != "cupy":
             raise DeviceError(
                 f"--device cuda: CuPy needs {error.name}, which is not installed; "
                 f"pip install {_EXTRAS}"
             ) from error
-        remedy = f"pip install {_EXTRAS}, the one whose CUDA version nvidia-smi shows"
         raise DeviceError(
-            f"--device cuda needs CuPy, which is not installed; {remedy}"
+            f"--device cuda needs CuPy, which is not installed; pip install {_EXTRAS}, "
+            "the one whose CUDA version nvidia-smi shows"
         ) from None
     except ImportError as error:
         raise DeviceError(
             f"--device cuda: {_wheel()} cannot be imported ({_first_line(error)}); "
             f"reinstall it with {_EXTRAS}"
         ) from error
-    if not cupy.is_available():
-        raise DeviceError(f"--device cuda: {_why_unavailable(cupy)}")
-    if local_rank:
-        cupy.cuda.Device(local_rank % cupy.cuda.runtime.getDeviceCount()).use()
+
+
+def _try_gpu(cupy: ModuleType) -> None:
+    """DeviceError unless the GPU can allocate, multiply and compile a kernel."""
     try:
         square = cupy.ones((2, 2), np.float32)
-        (
-            square @ square + square
-        ).get()  # an allocation, a product by cuBLAS and a kernel compiled on the spot
+        (square @ square + square).get()
     except Exception as error:
         raise DeviceError(
             f"--device cuda: the GPU is there, but {_wheel()} cannot compute on it "
             f"({_first_line(error)}); install CuPy with the CUDA "
             f"libraries it needs, {_EXTRAS}, or run with --device cpu"
         ) from error
-    return cupy
 
 
 def _wheel() -> str:
-    """CuPy under the name it was installed by, `cupy-cuda13x 14.2.0`, which says the
-    CUDA version it is made for.
+    """CuPy under the name it was installed by, such as `cupy-cuda13x 14.2.0`.
+
+    That name says which version of CUDA it is made for.
     """
     from importlib import metadata
 
-    names = metadata.packages_distributions().get("cupy", [])
-    return (
-        " and ".join(f"{name} {metadata.version(name)}" for name in sorted(set(names)))
-        or "CuPy"
-    )
+    names = sorted(set(metadata.packages_distributions().get("cupy", [])))
+    return " and ".join(f"{name} {metadata.version(name)}" for name in names) or "CuPy"
 
 
-def _first_line(error) -> str:
+def _first_line(error: Exception) -> str:
     return f"{type(error).__name__}: {error}".strip().splitlines()[0]
 
 
-def _why_unavailable(cupy) -> str:
+def _why_unavailable(cupy: ModuleType) -> str:
     """What is missing when CuPy finds no GPU, and the remedy.
 
-    CUDA's versions are numbers: 12090 is 12.9, and no driver is 0.
+    CUDA writes its versions as numbers: 12090 is 12.9, and no driver is 0.
     """
-    driver, runtime = (
-        cupy.cuda.runtime.driverGetVersion(),
-        cupy.cuda.runtime.runtimeGetVersion(),
-    )
-    found, wanted = (
-        f"{version // 1000}.{version % 1000 // 10}" for version in (driver, runtime)
-    )
+    driver = cupy.cuda.runtime.driverGetVersion()
+    runtime = cupy.cuda.runtime.runtimeGetVersion()
     if not driver:
         return (
             f"{_wheel()} finds no NVIDIA driver; install one, or run with --device cpu"
         )
+    offered, needed = (f"{v // 1000}.{v % 1000 // 10}" for v in (driver, runtime))
     if driver // 1000 < runtime // 1000:
-        swap = (
-            f"pip uninstall {_wheel().split()[0]} and pip install 'tinyrmc[cuda12]', "
-            "or "
-            if driver // 1000 == 12
-            else ""
-        )
+        swap = ""
+        if driver // 1000 == 12:
+            wheel = _wheel().split()[0]
+            swap = f"pip uninstall {wheel} and pip install 'tinyrmc[cuda12]', or "
         return (
-            f"{_wheel()} is made for CUDA {wanted}, the NVIDIA driver goes up to "
-            f"{found}; {swap}install a newer driver"
+            f"{_wheel()} is made for CUDA {needed}, the NVIDIA driver goes up to "
+            f"{offered}; {swap}install a newer driver"
         )
     return (
-        f"{_wheel()} finds a driver for CUDA {found} but no GPU; see nvidia-smi and "
+        f"{_wheel()} finds a driver for CUDA {offered} but no GPU; see nvidia-smi and "
         "CUDA_VISIBLE_DEVICES, or run with --device cpu"
     )
 
 
-def has_tf32(xp) -> bool:
-    """Whether the current GPU has units for products in TF32: from Ampere on, compute
-    capability 8.0. An earlier one ignores `use_tf32`.
+def has_tf32(xp: ModuleType) -> bool:
+    """Whether the current GPU has units for products in TF32.
+
+    They came with Ampere, compute capability 8.0. An earlier GPU ignores `use_tf32`.
     """
     return xp.cuda.runtime.getDeviceProperties(xp.cuda.Device().id)["major"] >= 8
 
 
-def use_tf32(xp, on: bool) -> None:
-    """Let CuPy's matrix products round their float32 operands to TF32 (10 bits of
-    mantissa instead of 23), or stop it.
+def use_tf32(xp: ModuleType, on: bool) -> None:
+    """Let CuPy's matrix products round their float32 operands to TF32, or stop it.
 
-    Each operand is then off by up to 5e-4 of itself; so may be the gradients of biases
-    and the means that array bodies take, which are products too. The mode is that of
-    cuBLAS in this thread on the current GPU, since CuPy's own switch, CUPY_TF32, does
-    not reach products of stacks of matrices.
+    TF32 has 10 bits of mantissa instead of 23, so an operand is off by up to 5e-4 of
+    itself. The same goes for the gradients of biases and for the means that array
+    bodies take, since those are products too. This sets cuBLAS's own mode, in this
+    thread and on the current GPU: CuPy's switch, CUPY_TF32, does not reach products of
+    stacks of matrices.
     """
     from cupy_backends.cuda.libs import cublas
 
-    cublas.setMathMode(
-        xp.cuda.device.get_cublas_handle(), 3 if on else 0
-    )  # CUBLAS_TF32_TENSOR_OP_MATH, CUBLAS_DEFAULT_MATH
+    default, tf32 = 0, 3  # CUBLAS_DEFAULT_MATH, CUBLAS_TF32_TENSOR_OP_MATH
+    cublas.setMathMode(xp.cuda.device.get_cublas_handle(), tf32 if on else default)
 
 
-def describe_gpu(xp) -> dict:
+def describe_gpu(xp: ModuleType) -> dict[str, Any]:
     """The GPU in use and the versions that its results depend on, for a record."""
     runtime = xp.cuda.runtime
     properties = runtime.getDeviceProperties(xp.cuda.Device().id)
@@ -205,41 +233,27 @@ def describe_gpu(xp) -> dict:
     }
 
 
-def to_device(array, xp):
-    """A host array as an array of `xp`; copies to the GPU when xp is CuPy, costs
-    nothing on NumPy.
-    """
-    return xp.asarray(array)
-
-
-def to_host(array) -> np.ndarray:
-    """Any backend's array as a NumPy array.
-
-    Waits for the device (syncs) when it is not one already.
-    """
-    return array.get() if hasattr(array, "get") else np.asarray(array)
+# --- The processor --------------------------------------------------------------------
 
 
 def keep_freed_memory() -> None:
-    """Ask the C library not to hand freed memory back to the system between operations.
+    """Ask the C library to keep freed memory between operations.
 
-    A step frees and allocates the same few hundred arrays again and again; returning
-    their pages and faulting them in anew cost a third of the time of a training step
-    here. glibc only; elsewhere nothing happens.
+    A step frees and allocates the same few hundred arrays again and again. Giving their
+    pages back to the system and faulting them in anew took a third of the time of a
+    training step here. glibc only; elsewhere nothing happens.
     """
     if sys.platform == "linux":
         with suppress(OSError, AttributeError):
             library = ctypes.CDLL("libc.so.6")
-            library.mallopt(
-                -1, 1 << 30
-            )  # M_TRIM_THRESHOLD: how much may lie free at the top of the heap
-            library.mallopt(
-                -3, 32 << 20
-            )  # M_MMAP_THRESHOLD, at its largest: below it arrays come from the heap
+            # M_TRIM_THRESHOLD: how much may lie free at the top of the heap
+            library.mallopt(-1, 1 << 30)
+            # M_MMAP_THRESHOLD, at its largest: smaller arrays come from the heap
+            library.mallopt(-3, 32 << 20)
 
 
 @contextmanager
-def blas_threads(count: int):
+def blas_threads(count: int) -> Iterator[None]:
     """Run the body with `count` BLAS threads.
 
     Small matrices are up to 50 times slower on several threads, and workers that share

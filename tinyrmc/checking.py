@@ -1,16 +1,17 @@
 """Gradients checked by the complex step, to the last digits.
 
 For an analytic f, f(x + ihv) = f(x) + ih f'(x)v - O(h^2), so f'(x)v = Im f(x + ihv) /
-h. There is no subtraction, hence no cancellation: with h = 1e-30 the directional
-derivative is exact to rounding. One extra forward pass, all inputs and parameters moved
-at once, checks a whole unrolled network. Run the same trick over `backward` and it
-yields Hessian-vector products, without any code for second derivatives.
+h. Nothing is subtracted, so nothing cancels: with h = 1e-30 the directional derivative
+is exact to rounding. One extra forward pass, with all inputs and parameters moved at
+once, checks a whole unrolled network. Do the same to `backward`, and you get
+Hessian-vector products without a line of code for second derivatives.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 
@@ -21,15 +22,15 @@ STEP = 1e-30
 
 
 @contextmanager
-def _moved(parameters, directions):
-    """The parameters at data + i * STEP * direction, with complex gradient buffers;
-    afterwards as they were.
+def _moved(parameters: Sequence[Parameter], directions: Iterable) -> Iterator[None]:
+    """The parameters at data + i * STEP * direction, with complex gradient buffers.
+
+    Afterwards they are as they were.
     """
     before = [(p.data, p.grad, p.offset) for p in parameters]
     for parameter, direction in zip(parameters, directions, strict=True):
-        data = np.asarray(
-            parameter.data + 1j * STEP * direction
-        )  # 0-d arrays, too, stay arrays
+        # asarray: 0-d arrays must stay arrays
+        data = np.asarray(parameter.data + 1j * STEP * direction)
         parameter.bind(data, np.zeros_like(data))
     try:
         yield
@@ -38,24 +39,20 @@ def _moved(parameters, directions):
             parameter.bind(*place)
 
 
-def _direction(rng, shape):
+def _direction(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
     """Random, with no component so small that an error in it could hide."""
     v = rng.uniform(0.1, 1.0, shape) * rng.choice([-1.0, 1.0], shape)
     return v / np.sqrt(max(v.size, 1))
 
 
-def _tensors(result):
-    """The Tensors of a result: one, or a nested tuple of them such as `output, (hidden,
-    cell)`.
-    """
-    return (
-        [t for part in result for t in _tensors(part)]
-        if isinstance(result, (tuple, list))
-        else [result]
-    )
+def _tensors(result: Any) -> list:
+    """All Tensors in a result: one, or nested tuples such as `output, (h, c)`."""
+    if isinstance(result, (tuple, list)):
+        return [t for part in result for t in _tensors(part)]
+    return [result]
 
 
-def _scalar(result, rng):
+def _scalar(result: Any, rng: np.random.Generator) -> Any:
     """A function's result contracted with fixed random weights."""
     total = None
     for r in _tensors(result):
@@ -64,94 +61,126 @@ def _scalar(result, rng):
     return total
 
 
+class _Trial:
+    """One gradient check: a loss, what moves in it, and two ways to its slope.
+
+    `variables` are the inputs that move and then the parameters, by the names that
+    messages give them; `directions` has a random one for each.
+    """
+
+    def __init__(self, function: Callable, inputs: Iterable, parameters, seed: int):
+        self.function = function
+        self.inputs: list[Any] = [
+            x if isinstance(x, Parameter) else np.asarray(x) for x in inputs
+        ]
+        given = [x for x in self.inputs if isinstance(x, Parameter)]
+        further = {}
+        if isinstance(parameters, Mapping):
+            further = {f"parameter {name!r}": p for name, p in parameters.items()}
+        else:
+            given += parameters
+        named = {f"parameter {k}": p for k, p in enumerate(given)} | further
+        self.parameters = list(named.values())
+        self.moving = [
+            k
+            for k, x in enumerate(self.inputs)
+            if x.dtype.kind == "f" and not isinstance(x, Parameter)
+        ]
+        self.variables = {f"input {k}": self.inputs[k] for k in self.moving} | named
+        for x in self.variables.values():
+            if x.dtype != np.float64:
+                raise TypeError(
+                    f"gradcheck needs float64, got {x.dtype} of shape {x.shape}; "
+                    "convert with .astype(np.float64)"
+                )
+        rng = np.random.default_rng(seed)
+        self.directions = [_direction(rng, x.shape) for x in self.variables.values()]
+        self.weights = rng.integers(2**32)
+
+    def loss(self, inputs: list) -> Any:
+        """The function's result as one number, by the same weights every time."""
+        return _scalar(self.function(*inputs), np.random.default_rng(self.weights))
+
+    def tape_gradients(self) -> list[np.ndarray]:
+        """The gradient by each variable: this is what is on trial."""
+        inputs = list(self.inputs)
+        with Tape() as tape:
+            for k in self.moving:
+                inputs[k] = tape.watch(inputs[k])
+            value = self.loss(inputs)
+        if not value.id:
+            raise AssertionError(
+                "gradient check: the result does not depend on any input or "
+                "parameter; was something detached?"
+            )
+        wrt = [*(inputs[k] for k in self.moving), *self.parameters]
+        return tape.gradient(value, wrt, strict=False)
+
+    def complex_slope(self, directions: list) -> float:
+        """The derivative along all directions at once: this is the witness."""
+        inputs = list(self.inputs)
+        for k, v in zip(self.moving, directions, strict=False):
+            inputs[k] = np.asarray(inputs[k] + 1j * STEP * v)
+        with _moved(self.parameters, directions[len(self.moving) :]):
+            return float(self.loss(inputs).data.imag / STEP)
+
+    def compare(self, gradients: list, directions: list) -> tuple[float, float, float]:
+        """(relative error, slope by the tape, slope by the complex step).
+
+        The error is relative to the size of the terms that add up to the slope.
+        """
+        exact = self.complex_slope(directions)
+        terms = [g * v for g, v in zip(gradients, directions, strict=True)]
+        ours = float(sum(np.sum(term) for term in terms))
+        size = max(sum(np.abs(term).sum() for term in terms), abs(exact), 1e-12)
+        return abs(ours - exact) / size, ours, exact
+
+    def one_by_one(self, gradients: list) -> dict[str, tuple[float, float, float]]:
+        """`compare` for each variable moved alone."""
+        alone = {}
+        for only, name in enumerate(self.variables):
+            directions = [
+                v if k == only else 0 * v for k, v in enumerate(self.directions)
+            ]
+            alone[name] = self.compare(gradients, directions)
+        return alone
+
+
 def gradcheck(
-    function: Callable,
-    *inputs,
+    function: Callable[..., Any],
+    *inputs: Any,
     parameters: Sequence[Parameter] | Mapping[str, Parameter] = (),
     seed: int = 0,
     tolerance: float = 1e-10,
 ) -> float:
-    """Check `tape.backward` through function(*inputs) against the complex step; returns
-    the largest relative error.
+    """Check `tape.backward` through function(*inputs) against the complex step.
 
-    `inputs` are float64 arrays (integer and bool arrays are passed on unchanged) or
-    Parameters; `parameters` are further float64 Parameters that the function uses
-    without being given them (`module.astype(np.float64)` makes such a copy of a
-    network), by name if they are to be named (`dict(module.named_parameters())`). A
-    result that is not a scalar is contracted with random weights. AssertionError names
-    the worst argument, both numbers and the seed. TypeError: something is not float64.
-    On NumPy only.
+    Returns the largest relative error. A result that is not a scalar is contracted with
+    random weights. On NumPy only.
+
+    Args:
+        inputs: float64 arrays or Parameters; integer and bool arrays are passed on
+            unchanged.
+        parameters: further float64 Parameters that the function uses without being
+            given them; `module.astype(np.float64)` makes such a copy of a network. A
+            mapping names them in messages: `dict(module.named_parameters())`.
+        seed: of the random directions and weights.
+        tolerance: the largest relative error that passes.
+
+    AssertionError names the worst argument, both numbers and the seed. TypeError:
+    something is not float64.
     """
-    inputs = [x if isinstance(x, Parameter) else np.asarray(x) for x in inputs]
-    given = [x for x in inputs if isinstance(x, Parameter)]
-    names = [f"parameter {k}" for k in range(len(given) + len(parameters))]
-    if isinstance(parameters, Mapping):
-        names[len(given) :] = [f"parameter {name!r}" for name in parameters]
-        parameters = parameters.values()
-    parameters = [*given, *parameters]
-    moving = [
-        k
-        for k, x in enumerate(inputs)
-        if x.dtype.kind == "f" and not isinstance(x, Parameter)
-    ]
-    for x in [*(inputs[k] for k in moving), *parameters]:
-        if x.dtype != np.float64:
-            raise TypeError(
-                f"gradcheck needs float64, got {x.dtype} of shape {x.shape}; convert "
-                "with .astype(np.float64)"
-            )
-    rng = np.random.default_rng(seed)
-    directions = [
-        _direction(rng, x.shape) for x in [*(inputs[k] for k in moving), *parameters]
-    ]
-    weights = rng.integers(2**32)
-
-    with Tape() as tape:
-        watched = [tape.watch(x) if k in moving else x for k, x in enumerate(inputs)]
-        loss = _scalar(function(*watched), np.random.default_rng(weights))
-    if not loss.id:
-        raise AssertionError(
-            "gradient check: the result does not depend on any input or parameter; "
-            "was something detached?"
-        )
-    gradients = tape.gradient(
-        loss, [watched[k] for k in moving] + parameters, strict=False
-    )
-
-    def compare(directions):
-        nudged = list(inputs)
-        for place, v in zip(moving, directions, strict=False):
-            nudged[place] = np.asarray(inputs[place] + 1j * STEP * v)
-        with _moved(parameters, directions[len(moving) :]):
-            exact = float(
-                _scalar(function(*nudged), np.random.default_rng(weights)).data.imag
-                / STEP
-            )
-        products = [np.sum(g * v) for g, v in zip(gradients, directions, strict=True)]
-        ours, scale = (
-            float(sum(products)),
-            max(
-                sum(
-                    np.abs(g * v).sum()
-                    for g, v in zip(gradients, directions, strict=True)
-                ),
-                abs(exact),
-                1e-12,
-            ),
-        )
-        return abs(ours - exact) / scale, ours, exact
-
-    error = compare(directions)[0]
+    trial = _Trial(function, inputs, parameters, seed)
+    gradients = trial.tape_gradients()
+    error, *_ = trial.compare(gradients, trial.directions)
     if error <= tolerance:
         return error
-    one_by_one = [
-        compare([v if k == only else 0 * v for k, v in enumerate(directions)])
-        for only in range(len(directions))
-    ]
-    only, (error, ours, exact) = max(enumerate(one_by_one), key=lambda item: item[1][0])
-    name = [*(f"input {k}" for k in moving), *names][only]
+    alone = trial.one_by_one(gradients)
+    worst = max(alone, key=lambda name: alone[name][0])
+    error, ours, exact = alone[worst]
     raise AssertionError(
-        f"gradient check failed, worst at {name} of shape {directions[only].shape}:\n"
+        f"gradient check failed, worst at {worst} of shape "
+        f"{trial.variables[worst].shape}:\n"
         f"backward gives {ours!r}, the complex step {exact!r},\n"
         f"relative error {error:.2e} over tolerance {tolerance:.0e}, seed {seed}"
     )
@@ -162,11 +191,11 @@ def hessian_vector_product(
     parameters: Sequence[Parameter],
     vectors: Sequence[np.ndarray],
 ) -> list[np.ndarray]:
-    """H v for the Hessian H of a scalar `loss()` in float64 `parameters`, exact: the
-    imaginary part of the gradient at data + ihv.
+    """H v for the Hessian H of a scalar `loss()` in float64 `parameters`, exact.
 
-    `parameters` must be all those that `loss` uses, since real and complex ones do not
-    mix; give zeros as `vectors` for the others.
+    It is the imaginary part of the gradient at data + ihv. `parameters` must be all
+    that `loss` uses, since real and complex ones do not mix; give zeros as `vectors`
+    for those you do not want to move.
     """
     parameters = list(parameters)
     with _moved(parameters, vectors):

@@ -22,8 +22,10 @@ from .training.discovery import place_of, told
 
 def program(command: str) -> str:
     """How this command was called: `tinyrmc train`, or `python -m tinyrmc.train`."""
-    installed = Path(sys.argv[0]).stem == "tinyrmc"
-    return f"tinyrmc {command}" if installed else f"python -m tinyrmc.{command}"
+    called = Path(sys.argv[0]).stem
+    if called == "tinyrmc":
+        return f"tinyrmc {command}"
+    return f"python -m tinyrmc{' ' if called == '__main__' else '.'}{command}"
 
 
 class Parser(argparse.ArgumentParser):
@@ -33,10 +35,10 @@ class Parser(argparse.ArgumentParser):
     Flags may be spelt with underscores, as the fields of a configuration are.
     """
 
-    def __init__(self, command: str, about: str, **keywords: Any):
+    def __init__(self, prog: str, description: str, **keywords: Any):
         super().__init__(
-            prog=program(command),
-            description=about,
+            prog=prog,
+            description=description,
             allow_abbrev=False,
             formatter_class=_HelpFormatter,
             **keywords,
@@ -97,6 +99,11 @@ class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
         width = min(shutil.get_terminal_size().columns, 88)
         super().__init__(prog, max_help_position=30, width=width)
 
+    def _format_args(self, action, default_metavar):
+        if action.nargs == "*" and isinstance(action.metavar, str):
+            return action.metavar  # which says itself what is repeated
+        return super()._format_args(action, default_metavar)
+
 
 def _hyphens(word):
     flag, equals, value = word.partition("=")
@@ -147,6 +154,14 @@ def python() -> str:
     )
 
 
+def leading_names(words: Sequence[str], most: int = 2) -> tuple[list[str], list[str]]:
+    """(the names before the first flag, `most` of them at most; the other words)."""
+    count = 0
+    while count < min(most, len(words)) and not words[count].startswith("-"):
+        count += 1
+    return list(words[:count]), list(words[count:])
+
+
 # --- The words that train a task ------------------------------------------------------
 
 
@@ -191,7 +206,7 @@ def train_parser(task: str, preset: str, default: Any, options: Options) -> Pars
     about = (sys.modules[type(default).__module__].__doc__ or "").strip()
     first = " ".join(about.partition("\n\n")[0].split())
     parser = Parser(
-        f"train {task} {preset}",
+        f"{program('train')} {task} {preset}",
         f"{textwrap.fill(first, 80)}\n\nDefaults are those of the preset {preset!r}.",
         usage="%(prog)s [--flags]",
     )

@@ -110,6 +110,13 @@ class Reader(typing.NamedTuple):
     width: int | None
     read: Callable[[list[str]], Any]
 
+    def value_of(self, words: list[str]) -> Any:
+        """The value, if there are as many words as there should be."""
+        if self.width is not None and len(words) != self.width:
+            got = repr(" ".join(words)) if words else "nothing"
+            raise Refused(f"takes {self.takes}, not {got}")
+        return self.read(words)
+
 
 SCALARS = {int: "INT", float: "FLOAT", str: "TEXT", Path: "PATH"}
 
@@ -199,7 +206,7 @@ class _Field(argparse.Action):
             value = option_string == self.option_strings[0]
         else:
             try:
-                value = self.reader.read(values)
+                value = self.reader.value_of(values)
             except Refused as error:
                 parser.error(f"{self.option_strings[0]} {error}")
         setattr(namespace, self.dest, value)
@@ -239,17 +246,8 @@ def _add_flag(group, name, hint, text):
         flags = flag_of(name), flag_of(name, no=True)
         return group.add_argument(*flags, action=_Field, nargs=0, **keywords)
     reader = reader_of(hint)
-    nargs = "*" if reader.width is None else reader.width
-    # argparse wants a metavar for each word; the reader's names them all at once
-    metavar = reader.takes if nargs in (1, "*") else tuple(reader.takes.split())
-    return group.add_argument(
-        flag_of(name),
-        action=_Field,
-        nargs=nargs,
-        metavar=metavar,
-        reader=reader,
-        **keywords,
-    )
+    keywords |= {"nargs": "*", "metavar": reader.takes, "reader": reader}
+    return group.add_argument(flag_of(name), action=_Field, **keywords)
 
 
 def from_flags(default: Any, flags: argparse.Namespace, prefix: str = "") -> Any:

@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 
 from .backend import blas_threads
-from .commands import Parser, run_main
+from .commands import Parser, program, run_main
 from .errors import UsageError
 from .results.groups import command_words
 from .results.text import results_table
@@ -47,7 +47,9 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _parser() -> Parser:
-    parser = Parser("evaluate", "Evaluate a trained run on its held-out examples.")
+    parser = Parser(
+        program("evaluate"), "Evaluate a trained run on its held-out examples."
+    )
     parser.add_argument(
         "run",
         type=Path,

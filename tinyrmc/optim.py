@@ -2,9 +2,9 @@
 
 An optimizer moves its parameters into one contiguous array and their gradients into
 another; each Parameter then holds views. So clearing all gradients is one memset, their
-norm one dot product, an update a handful of passes, and workers or machines add up
-whole gradients at once. A step whose gradient is not finite changes nothing, and says
-so with a flag that stays on the device: nothing here waits for a GPU.
+norm is one dot product, an update is a handful of passes, and workers or machines add
+up whole gradients at once. A step whose gradient is not finite changes nothing, and
+says so with a flag that stays on the device: nothing here waits for a GPU.
 """
 
 from __future__ import annotations
@@ -15,13 +15,50 @@ from collections.abc import Callable, Iterable
 import numpy as np
 
 from . import kernels
-from .backend import namespace
+from .backend import Array, namespace
 from .engine import Parameter
 
+Allocate = Callable[[int, np.dtype], Array]  # allocate(count, dtype): zeros
 
-def _require(within: bool, name: str, value, wanted: str) -> None:
+
+def _require(within: bool, name: str, value: object, wanted: str) -> None:
     if not within:
         raise ValueError(f"{name} must be {wanted}, not {value!r}")
+
+
+def _checked(parameters: Iterable[Parameter]) -> list[Parameter]:
+    """The parameters as a list; an error if they cannot share one buffer."""
+    if isinstance(parameters, Parameter):
+        raise TypeError("an optimizer takes a list of Parameters; write [parameter]")
+    if hasattr(parameters, "parameters"):
+        raise TypeError(
+            f"an optimizer takes Parameters, not a {type(parameters).__name__}; "
+            "write module.parameters()"
+        )
+    checked = list(parameters)
+    if not all(isinstance(p, Parameter) for p in checked):
+        raise TypeError(
+            "an optimizer takes Parameters, and one of these is something else; "
+            "wrap arrays as Parameter(array)"
+        )
+    if not checked:
+        raise ValueError("an optimizer needs at least one Parameter")
+    if len({p.id for p in checked}) < len(checked):
+        raise ValueError(
+            "a Parameter is given twice; module.parameters() lists each once"
+        )
+    dtypes = sorted({str(p.dtype) for p in checked})
+    if len(dtypes) > 1:
+        raise TypeError(
+            f"parameters of several dtypes ({', '.join(dtypes)}); use module.astype"
+        )
+    libraries = sorted({namespace(p.data).__name__ for p in checked})
+    if len(libraries) > 1:
+        raise TypeError(
+            f"parameters of several array libraries ({', '.join(libraries)}); move "
+            "them with module.to(xp)"
+        )
+    return checked
 
 
 class Optimizer:
@@ -30,85 +67,49 @@ class Optimizer:
     `data` and `gradient` hold all parameters and all gradients, in order.
 
     Args:
-        parameters: all of one dtype and one array library; each belongs to one
-            optimizer. learning_rate: used by `step` unless it is given another.
-            allocate: allocate(count, dtype) makes the two buffers, zeroed; given where
-            other processes shall see them.
+        parameters: all of one dtype and one array library; a Parameter belongs to one
+            optimizer.
+        learning_rate: used by `step` unless you give it another.
+        allocate: allocate(count, dtype) makes the two buffers, zeroed; for buffers that
+            other processes must see.
     """
-
-    slots: tuple[str, ...] = ()  # names of the flat state arrays a subclass keeps
 
     def __init__(
         self,
         parameters: Iterable[Parameter],
         learning_rate: float = 1e-3,
-        allocate: Callable | None = None,
+        allocate: Allocate | None = None,
     ):
-        if isinstance(parameters, Parameter):
-            raise TypeError(
-                "an optimizer takes a list of Parameters; write [parameter]"
-            )
-        if hasattr(parameters, "parameters"):
-            raise TypeError(
-                f"an optimizer takes Parameters, not a {type(parameters).__name__}; "
-                "write module.parameters()"
-            )
-        self.parameters, self.learning_rate = list(parameters), learning_rate
-        if not all(isinstance(p, Parameter) for p in self.parameters):
-            raise TypeError(
-                "an optimizer takes Parameters, and one of these is something else; "
-                "wrap arrays as Parameter(array)"
-            )
         _require(
             0 < learning_rate < math.inf,
             "learning_rate",
             learning_rate,
             "positive and finite",
         )
-        if not self.parameters:
-            raise ValueError("an optimizer needs at least one Parameter")
-        if len({p.id for p in self.parameters}) < len(self.parameters):
-            raise ValueError(
-                "a Parameter is given twice; module.parameters() lists each once"
-            )
-        if len({p.dtype for p in self.parameters}) > 1:
-            raise TypeError(
-                "parameters of several dtypes "
-                f"({', '.join(sorted({str(p.dtype) for p in self.parameters}))}); "
-                "use module.astype"
-            )
-        if len(libraries := {namespace(p.data).__name__ for p in self.parameters}) > 1:
-            raise TypeError(
-                "parameters of several array libraries "
-                f"({', '.join(sorted(libraries))}); move them with module.to(xp)"
-            )
+        self.parameters, self.learning_rate = _checked(parameters), learning_rate
         first = self.parameters[0].data
         self.xp, self.dtype = namespace(first), first.dtype
-        count, allocate = (
-            sum(p.size for p in self.parameters),
-            allocate or self.xp.zeros,
-        )
-        self.data, self.gradient = (
-            allocate(count, self.dtype),
-            allocate(count, self.dtype),
-        )
+        count = sum(p.size for p in self.parameters)
+        allocate = allocate or self.xp.zeros
+        self.data = allocate(count, self.dtype)
+        self.gradient = allocate(count, self.dtype)
+        self._move_in()
+        self.updates = self.xp.zeros((), self.dtype)  # steps taken, on the device
+        self._scratch = self.xp.empty_like(self.data)
+
+    def _move_in(self) -> None:
+        """Copy the parameters into `data`, and make them views of the two buffers."""
         start = 0
         for p in self.parameters:
-            end = start + p.size
-            self.data[start:end] = p.data.reshape(-1)
+            place = slice(start, start + p.size)
+            self.data[place] = p.data.reshape(-1)
             p.bind(
-                self.data[start:end].reshape(p.shape),
-                self.gradient[start:end].reshape(p.shape),
+                self.data[place].reshape(p.shape),
+                self.gradient[place].reshape(p.shape),
                 start,
             )
-            start = end
+            start += p.size
         self._views = [p.data for p in self.parameters]
-        self.updates = self.xp.zeros(
-            (), self.dtype
-        )  # steps taken so far, on the device
-        for name in self.slots:
-            setattr(self, name, self.xp.zeros_like(self.data))
-        self._scratch = self.xp.empty_like(self.data)
 
     def zero_grad(self) -> None:
         """Set all gradients to zero."""
@@ -118,21 +119,18 @@ class Optimizer:
         self,
         learning_rate: float | None = None,
         max_norm: float | None = None,
-        scale: float = 1.0,
-        valid=True,
-    ):
-        """One update with the gradient times `scale`, its L2 norm clipped at
-        `max_norm`. Returns (norm before clipping, finite flag).
+        scale: float | Array = 1.0,
+        valid: bool | Array = True,
+    ) -> tuple[Array, Array]:
+        """One update; returns (norm before clipping, finite flag), both 0-d arrays.
 
-        Both are 0-d arrays, as `scale` and `valid` may be. Where the flag is False,
-        because the norm is not finite or `valid` is False, parameters and state stay.
-        `gradient` is scratch: scaled and clipped in place, or zeroed.
+        The gradient is multiplied by `scale`, then its L2 norm is clipped at
+        `max_norm`. `scale` and `valid` may be 0-d arrays. The flag is False if the norm
+        is not finite or `valid` is False: then parameters and state stay. `gradient` is
+        scratch: afterwards it is scaled and clipped, or zero.
         """
-        xp, g = self.xp, self.gradient
-        if any(
-            p.data is not view
-            for p, view in zip(self.parameters, self._views, strict=True)
-        ):
+        views = zip(self.parameters, self._views, strict=True)
+        if any(p.data is not view for p, view in views):
             raise RuntimeError(
                 "a Parameter has moved to another optimizer's buffer or another "
                 "array library since; step that optimizer, or make a new one"
@@ -145,38 +143,44 @@ class Optimizer:
             max_norm,
             "positive and finite, or None for no clipping",
         )
-        if hasattr(scale, "shape") or scale != 1.0:
-            g *= scale
-        with np.errstate(
-            over="ignore", invalid="ignore"
-        ):  # what is not finite is dealt with, not warned of
-            norm = xp.sqrt(xp.asarray(xp.dot(g, g)))
-            finite = xp.logical_and(xp.isfinite(norm), valid)
-            if max_norm is not None:
-                g *= (max_norm / xp.maximum(norm, max_norm)).astype(self.dtype)
-        xp.copyto(g, 0, where=xp.logical_not(finite))
+        norm, finite = self._clean(scale, max_norm, valid)
         self.updates += finite
         self._update(self._scalar(finite, rate, 0), finite)
         for p in self.parameters:
             p.version += 1
         return norm, finite
 
-    def _update(self, rate, finite):
-        """Change `data` by the clean `gradient`; where `finite` is False rate is 0,
-        gradient is 0, and the state must not move.
+    def _clean(self, scale, max_norm: float | None, valid) -> tuple[Array, Array]:
+        """Scale and clip the gradient, or zero it if the step cannot be taken."""
+        xp, g = self.xp, self.gradient
+        if hasattr(scale, "shape") or scale != 1.0:
+            g *= scale
+        # what is not finite is dealt with here, not warned of
+        with np.errstate(over="ignore", invalid="ignore"):
+            norm = xp.sqrt(xp.asarray(xp.dot(g, g)))
+            finite = xp.logical_and(xp.isfinite(norm), valid)
+            if max_norm is not None:
+                g *= (max_norm / xp.maximum(norm, max_norm)).astype(self.dtype)
+        xp.copyto(g, 0, where=xp.logical_not(finite))
+        return norm, finite
+
+    def _update(self, rate: Array, finite: Array) -> None:
+        """Change `data` by the clean `gradient`.
+
+        Where `finite` is False, rate and gradient are 0, and the state must not move.
         """
         raise NotImplementedError
 
-    def _keep(self, decay, finite):
+    def _keep(self, decay: float, finite: Array) -> Array:
         """`decay`, or 1 for a step that is not applied, as a 0-d array."""
         return self._scalar(finite, decay, 1)
 
-    def _scalar(self, condition, x, y):
+    def _scalar(self, condition: Array, x: float, y: float) -> Array:
         return self.xp.where(condition, self.dtype.type(x), self.dtype.type(y))
 
-    def state(self) -> dict[str, np.ndarray]:
+    def state(self) -> dict[str, Array]:
         """The arrays that resuming needs, by name: the live ones, not copies."""
-        return {name: getattr(self, name) for name in ("updates", *self.slots)}
+        return {"updates": self.updates}
 
     def load_state(self, arrays: dict[str, np.ndarray]) -> None:
         """Take back what `state` gave. ValueError if an array does not fit."""
@@ -194,35 +198,51 @@ class Optimizer:
 class SGD(Optimizer):
     """data -= rate * v, with v = momentum * v + gradient."""
 
-    slots = ("velocity",)
-
-    def __init__(self, parameters, learning_rate=1e-2, momentum=0.0, allocate=None):
+    def __init__(
+        self,
+        parameters: Iterable[Parameter],
+        learning_rate: float = 1e-2,
+        momentum: float = 0.0,
+        allocate: Allocate | None = None,
+    ):
         _require(0 <= momentum < 1, "momentum", momentum, "in [0, 1)")
         super().__init__(parameters, learning_rate, allocate)
         self.momentum = momentum
+        self.velocity = self.xp.zeros_like(self.data)
 
-    def _update(self, rate, finite):
+    def state(self) -> dict[str, Array]:
+        return super().state() | {"velocity": self.velocity}
+
+    def _update(self, rate: Array, finite: Array) -> None:
         self.velocity *= self._keep(self.momentum, finite)
         self.velocity += self.gradient
         self.data -= rate * self.velocity
 
 
 class RMSProp(Optimizer):
-    """data -= rate * gradient / sqrt(v + epsilon), with v the running mean of squared
-    gradients.
+    """data -= rate * gradient / sqrt(v + epsilon).
+
+    v is the running mean of squared gradients.
     """
 
-    slots = ("second_moment",)
-
     def __init__(
-        self, parameters, learning_rate=1e-4, decay=0.9, epsilon=1e-10, allocate=None
+        self,
+        parameters: Iterable[Parameter],
+        learning_rate: float = 1e-4,
+        decay: float = 0.9,
+        epsilon: float = 1e-10,
+        allocate: Allocate | None = None,
     ):
         _require(0 <= decay < 1, "decay", decay, "in [0, 1)")
         _require(0 < epsilon < math.inf, "epsilon", epsilon, "positive and finite")
         super().__init__(parameters, learning_rate, allocate)
         self.decay, self.epsilon = decay, epsilon
+        self.second_moment = self.xp.zeros_like(self.data)
 
-    def _update(self, rate, finite):
+    def state(self) -> dict[str, Array]:
+        return super().state() | {"second_moment": self.second_moment}
+
+    def _update(self, rate: Array, finite: Array) -> None:
         xp, scratch = self.xp, self._scratch
         self.second_moment *= self._keep(self.decay, finite)
         xp.multiply(self.gradient, self.gradient, out=scratch)
@@ -236,49 +256,42 @@ class RMSProp(Optimizer):
 
 
 class Adam(Optimizer):
-    """Adam (Kingma and Ba 2015) with bias correction: data -= rate * m^ / (sqrt(v^) +
-    epsilon).
-    """
+    """Adam (Kingma and Ba 2015) with bias correction.
 
-    slots = ("first_moment", "second_moment")
+    data -= rate * m^ / (sqrt(v^) + epsilon).
+    """
 
     def __init__(
         self,
-        parameters,
-        learning_rate=1e-3,
-        beta1=0.9,
-        beta2=0.999,
-        epsilon=1e-8,
-        allocate=None,
+        parameters: Iterable[Parameter],
+        learning_rate: float = 1e-3,
+        beta1: float = 0.9,
+        beta2: float = 0.999,
+        epsilon: float = 1e-8,
+        allocate: Allocate | None = None,
     ):
         _require(0 <= beta1 < 1, "beta1", beta1, "in [0, 1)")
         _require(0 <= beta2 < 1, "beta2", beta2, "in [0, 1)")
         _require(0 < epsilon < math.inf, "epsilon", epsilon, "positive and finite")
         super().__init__(parameters, learning_rate, allocate)
         self.beta1, self.beta2, self.epsilon = beta1, beta2, epsilon
+        self.first_moment = self.xp.zeros_like(self.data)
+        self.second_moment = self.xp.zeros_like(self.data)
 
-    def _update(self, rate, finite):
-        xp, g, m, v, scratch = (
-            self.xp,
-            self.gradient,
-            self.first_moment,
-            self.second_moment,
-            self._scratch,
-        )
+    def state(self) -> dict[str, Array]:
+        moments = {
+            "first_moment": self.first_moment,
+            "second_moment": self.second_moment,
+        }
+        return super().state() | moments
+
+    def _update(self, rate: Array, finite: Array) -> None:
+        xp, g, scratch = self.xp, self.gradient, self._scratch
+        m, v = self.first_moment, self.second_moment
         if kernels.usable(xp, self.data):  # kernels/adam.cu
-            return kernels.adam(
-                xp,
-                self.data,
-                g,
-                m,
-                v,
-                rate,
-                finite,
-                self.updates,
-                self.beta1,
-                self.beta2,
-                self.epsilon,
-            )
+            constants = self.beta1, self.beta2, self.epsilon
+            kernels.adam(xp, self.data, g, m, v, rate, finite, self.updates, *constants)
+            return
         m *= self._keep(self.beta1, finite)
         xp.multiply(g, 1 - self.beta1, out=scratch)
         m += scratch
@@ -293,14 +306,14 @@ class Adam(Optimizer):
         scratch *= rate / self._bias_correction(self.beta1)
         self.data -= scratch
 
-    def _bias_correction(self, beta):
-        """1 - beta^t, a 0-d array; written so that beta near 1 does not cost the first
-        steps four digits.
+    def _bias_correction(self, beta: float) -> Array:
+        """1 - beta^t, a 0-d array.
+
+        Written so that a beta near 1 does not cost the first steps four digits.
         """
         steps = self.xp.maximum(self.updates, 1)
-        return -self.xp.expm1(steps * (math.log(beta) if beta else -math.inf)).astype(
-            self.dtype
-        )
+        logarithm = math.log(beta) if beta else -math.inf
+        return -self.xp.expm1(steps * logarithm).astype(self.dtype)
 
 
 def schedule(
@@ -308,9 +321,9 @@ def schedule(
 ) -> Callable[[int], float]:
     """Warm-up, plateau, decay: rate(step) for step 0 .. steps - 1.
 
-    Linear from peak / warmup up to `peak` in `warmup` steps, constant, then along half
-    a cosine to `floor` * peak in the last fraction `decay` of all steps. decay=0:
-    constant to the end; decay=1: a cosine schedule.
+    The rate rises linearly from peak / warmup to `peak` in `warmup` steps and stays
+    there. In the last fraction `decay` of all steps it falls along half a cosine to
+    `floor` * peak. decay=0 is constant to the end, decay=1 a cosine schedule.
     """
     start = steps - round(decay * steps)
 

@@ -30,7 +30,7 @@ import textwrap
 from pathlib import Path
 
 from .backend import blas_threads
-from .commands import Parser, run_main
+from .commands import Parser, program, run_main
 from .errors import RunError, UsageError
 from .results import attention, probes
 from .results.curves import draw_curves, draw_run
@@ -63,7 +63,7 @@ def main(argv: list[str] | None = None) -> int:
 
 def _parser() -> Parser:
     parser = Parser(
-        "plot",
+        program("plot"),
         "Draw the learning curves of training runs.",
         epilog="`attention RUN` draws, measures and tests what a memory attends to:\n"
         "see attention --help.",
@@ -141,7 +141,8 @@ def attention_main(argv: list[str]) -> int:
 
 def _attention_parser() -> Parser:
     parser = Parser(
-        "plot attention", "Draw, measure and test what a trained memory attends to."
+        program("plot attention"),
+        "Draw, measure and test what a trained memory attends to.",
     )
     parser.add_argument(
         "run",

@@ -1,18 +1,21 @@
 """The table: every basic operation with its derivative beside it, under NumPy's names.
 
 Read a pair as a line of calculus. The forward rule computes `out` and says what the
-derivative will need (`saved`); the vjp takes g = d loss / d out and returns d loss / d
-argument for each argument. Nothing here thinks about broadcasting (the tape undoes it),
-about accumulation (the tape does it) or about which library computes (`xp`). All rules
-are analytic: no abs, no var, no norm, so that the complex step of `checking.py` can
-verify every one of them to the last digits.
+derivative will need (`saved`). The vjp takes g = d loss / d out, and returns d loss / d
+argument for each argument; `needs` says which of them anyone asks for. Nothing here
+thinks about broadcasting (the tape undoes it), about accumulation (the tape does it) or
+about which library computes (`xp`). All rules are analytic: no abs, no var, no norm. So
+the complex step of `checking.py` can verify each of them to the last digits.
+
+All rules have the same two types, which `engine.Primitive` states, so they carry no
+annotations. The file is long because it is the table, and a table belongs together.
 """
 
 from __future__ import annotations
 
 import math
 
-from .backend import gemm, namespace
+from .backend import Array, gemm, namespace
 from .engine import TABLE, Tensor, primitive
 
 BROADCAST = (
@@ -30,7 +33,7 @@ def add(xp, a, b):
 
 
 @add.vjp
-def _(xp, needs, g):
+def add_vjp(xp, needs, g):
     return g, g
 
 
@@ -41,7 +44,7 @@ def subtract(xp, a, b):
 
 
 @subtract.vjp
-def _(xp, needs, g):
+def subtract_vjp(xp, needs, g):
     return g, -g if needs[1] else None
 
 
@@ -52,7 +55,7 @@ def multiply(xp, a, b):
 
 
 @multiply.vjp
-def _(xp, needs, g, a, b):
+def multiply_vjp(xp, needs, g, a, b):
     return g * b if needs[0] else None, g * a if needs[1] else None
 
 
@@ -64,7 +67,7 @@ def divide(xp, a, b):
 
 
 @divide.vjp
-def _(xp, needs, g, y, b):
+def divide_vjp(xp, needs, g, y, b):
     ga = g / b
     return ga, -ga * y if needs[1] else None
 
@@ -76,7 +79,7 @@ def negative(xp, x):
 
 
 @negative.vjp
-def _(xp, needs, g):
+def negative_vjp(xp, needs, g):
     return -g
 
 
@@ -87,7 +90,7 @@ def power(xp, x, *, exponent):
 
 
 @power.vjp
-def _(xp, needs, g, x, exponent):
+def power_vjp(xp, needs, g, x, exponent):
     return g * (exponent * xp.power(x, exponent - 1)) if exponent else xp.zeros_like(x)
 
 
@@ -98,7 +101,7 @@ def square(xp, x):
 
 
 @square.vjp
-def _(xp, needs, g, x):
+def square_vjp(xp, needs, g, x):
     return 2 * g * x
 
 
@@ -110,7 +113,7 @@ def sqrt(xp, x):
 
 
 @sqrt.vjp
-def _(xp, needs, g, y):
+def sqrt_vjp(xp, needs, g, y):
     return 0.5 * g / y
 
 
@@ -122,7 +125,7 @@ def exp(xp, x):
 
 
 @exp.vjp
-def _(xp, needs, g, y):
+def exp_vjp(xp, needs, g, y):
     return g * y
 
 
@@ -133,7 +136,7 @@ def log(xp, x):
 
 
 @log.vjp
-def _(xp, needs, g, x):
+def log_vjp(xp, needs, g, x):
     return g / x
 
 
@@ -144,7 +147,7 @@ def sin(xp, x):
 
 
 @sin.vjp
-def _(xp, needs, g, x):
+def sin_vjp(xp, needs, g, x):
     return g * xp.cos(x)
 
 
@@ -155,7 +158,7 @@ def cos(xp, x):
 
 
 @cos.vjp
-def _(xp, needs, g, x):
+def cos_vjp(xp, needs, g, x):
     return -g * xp.sin(x)
 
 
@@ -167,52 +170,53 @@ def tanh(xp, x):
 
 
 @tanh.vjp
-def _(xp, needs, g, y):
+def tanh_vjp(xp, needs, g, y):
     return g * (1 - y * y)
 
 
 @primitive
 def sigmoid(xp, x):
-    """1 / (1 + e^-x), written with tanh: it never overflows, and sigmoid(+-inf) is
-    exactly 1 and 0.
+    """1 / (1 + e^-x), written with tanh.
+
+    It never overflows, and sigmoid(+-inf) is exactly 1 and 0.
     """
     y = 0.5 * xp.tanh(0.5 * x) + 0.5
     return y, (y,)
 
 
 @sigmoid.vjp
-def _(xp, needs, g, y):
+def sigmoid_vjp(xp, needs, g, y):
     return g * y * (1 - y)
 
 
 @primitive
 def softplus(xp, x):
-    """log(1 + e^x), written so that it never overflows: about x for large x, about e^x
-    for very negative x.
+    """log(1 + e^x), written so that it never overflows.
+
+    It is about x for large x, and about e^x for very negative x.
     """
     positive = xp.maximum(x, xp.zeros((), x.dtype))
-    return positive + xp.log1p(xp.exp(x - 2 * positive)), (
-        x,
-    )  # x - 2 max(x, 0) is -|x|
+    minus_abs = x - 2 * positive
+    return positive + xp.log1p(xp.exp(minus_abs)), (x,)
 
 
 @softplus.vjp
-def _(xp, needs, g, x):
+def softplus_vjp(xp, needs, g, x):
     return g * (0.5 * xp.tanh(0.5 * x) + 0.5)
 
 
 @primitive
 def clip(xp, x, *, a_min, a_max):
-    """x held between the numbers a_min and a_max.
+    """x, but not below the number a_min nor above a_max.
 
-    No gradient where it is held, the bounds themselves included.
+    There is no gradient where a bound holds x, nor on the bounds themselves.
     """
     y = xp.clip(x, a_min, a_max)
     return y, ((y != a_min) & (y != a_max),)
 
 
 @clip.vjp
-def _(xp, needs, g, free):
+def clip_vjp(xp, needs, g, free):
     return g * free
 
 
@@ -220,14 +224,14 @@ def _(xp, needs, g, free):
 def maximum(xp, a, b):
     """The larger of a and b.
 
-    Where they are equal the gradient goes to b, so maximum(x, 0) is a ReLU with slope 0
-    at 0.
+    Where they are equal the gradient goes to b, so that maximum(x, 0) is a ReLU with
+    slope 0 at 0.
     """
     return xp.maximum(a, b), (a > b if hasattr(a, "shape") else b < a,)
 
 
 @maximum.vjp
-def _(xp, needs, g, first):
+def maximum_vjp(xp, needs, g, first):
     return g * first if needs[0] else None, g * ~first if needs[1] else None
 
 
@@ -238,7 +242,7 @@ def minimum(xp, a, b):
 
 
 @minimum.vjp
-def _(xp, needs, g, first):
+def minimum_vjp(xp, needs, g, first):
     return g * first if needs[0] else None, g * ~first if needs[1] else None
 
 
@@ -252,7 +256,7 @@ def where(xp, condition, x, y):
 
 
 @where.vjp
-def _(xp, needs, g, condition):
+def where_vjp(xp, needs, g, condition):
     zero = xp.zeros((), g.dtype)
     return (
         None,
@@ -266,8 +270,10 @@ def _(xp, needs, g, condition):
 
 def _keep(g, x_shape, axis, keepdims):
     """g with the reduced axes back at size 1, so that it broadcasts against x."""
-    if keepdims or axis is None:
-        return g.reshape((1,) * len(x_shape)) if axis is None else g
+    if axis is None:
+        return g.reshape((1,) * len(x_shape))
+    if keepdims:
+        return g
     axes = {a % len(x_shape) for a in (axis if isinstance(axis, tuple) else (axis,))}
     return g.reshape([1 if a in axes else size for a, size in enumerate(x_shape)])
 
@@ -279,7 +285,7 @@ def sum(xp, x, *, axis=None, keepdims=False):
 
 
 @sum.vjp
-def _(xp, needs, g, shape, axis, keepdims):
+def sum_vjp(xp, needs, g, shape, axis, keepdims):
     return xp.broadcast_to(_keep(g, shape, axis, keepdims), shape)
 
 
@@ -291,7 +297,7 @@ def mean(xp, x, *, axis=None, keepdims=False):
 
 
 @mean.vjp
-def _(xp, needs, g, shape, count, axis, keepdims):
+def mean_vjp(xp, needs, g, shape, count, axis, keepdims):
     return xp.broadcast_to(_keep(g / count, shape, axis, keepdims), shape)
 
 
@@ -303,17 +309,18 @@ def max(xp, x, *, axis=None, keepdims=False):
 
 
 @max.vjp
-def _(xp, needs, g, x, y, axis, keepdims):
+def max_vjp(xp, needs, g, x, y, axis, keepdims):
     winners = (x == _keep(y, x.shape, axis, keepdims)).astype(g.dtype)
-    return winners * (
-        _keep(g, x.shape, axis, keepdims) / xp.sum(winners, axis=axis, keepdims=True)
-    )
+    count = xp.sum(winners, axis=axis, keepdims=True)
+    return winners * (_keep(g, x.shape, axis, keepdims) / count)
 
 
 @primitive
 def softmax(xp, x, *, axis=-1):
-    """exp(x) / sum(exp(x)) over `axis`, shifted by the maximum so that it cannot
-    overflow. Shifting changes nothing, not even gradients.
+    """exp(x) / sum(exp(x)) over `axis`.
+
+    Shifted by the maximum so that it cannot overflow. Shifting changes nothing, not
+    even gradients.
     """
     y = xp.exp(x - xp.max(x, axis=axis, keepdims=True))
     y = y / xp.sum(y, axis=axis, keepdims=True)
@@ -321,36 +328,32 @@ def softmax(xp, x, *, axis=-1):
 
 
 @softmax.vjp
-def _(xp, needs, g, y, axis):
+def softmax_vjp(xp, needs, g, y, axis):
     gy = g * y
     return gy - y * xp.sum(gy, axis=axis, keepdims=True)
 
 
 @primitive
 def cumprod(xp, x, *, axis):
-    """The products of the entries so far along `axis` (an int), each entry's own
-    included.
-    """
+    """The product of the entries so far along `axis` (an int), including each own."""
     y = xp.cumprod(x, axis=axis)
     return y, (x, y, axis)
 
 
 @cumprod.vjp
-def _(xp, needs, g, x, y, axis):
-    # What x_i is multiplied with: the product before it, y_{i-1}, and the sum S_i = g_i +
-    # x_{i+1} S_{i+1} of what comes after. Dividing by x_i instead would fail at zeros. The
-    # recurrence is run by doubling: S_i += F_i S_{i+d} with F_i = x_{i+1} .. x_{i+d}, d = 1,
-    # 2, 4, ...
-    x, y, after = (xp.moveaxis(a, axis, 0) for a in (x, y, g))
+def cumprod_vjp(xp, needs, g, x, y, axis):
+    # The gradient of x_i is y_{i-1} S_i: the product before it, times the sum of what
+    # comes after, S_i = g_i + x_{i+1} S_{i+1}. Dividing products by x_i instead would
+    # fail at zeros. The recurrence runs by doubling, for d = 1, 2, 4, ...:
+    # S_i += F_i S_{i+d} with F_i = x_{i+1} .. x_{i+d}.
+    x, y, S = (xp.moveaxis(a, axis, 0) for a in (x, y, g))
     one = xp.ones_like(x[:1])
-    factor, d = xp.concatenate([x[1:], xp.zeros_like(one)]), 1
+    F, d = xp.concatenate([x[1:], xp.zeros_like(one)]), 1
     while d < len(x):
-        after = xp.concatenate([after[:-d] + factor[:-d] * after[d:], after[-d:]])
-        factor = xp.concatenate(
-            [factor[:-d] * factor[d:], factor[-d:]]
-        )  # those of the last d are zero already
+        S = xp.concatenate([S[:-d] + F[:-d] * S[d:], S[-d:]])
+        F = xp.concatenate([F[:-d] * F[d:], F[-d:]])  # the last d are zero already
         d *= 2
-    return xp.moveaxis(after * xp.concatenate([one, y[:-1]]), 0, axis)
+    return xp.moveaxis(S * xp.concatenate([one, y[:-1]]), 0, axis)
 
 
 # --- products -------------------------------------------------------------------------
@@ -366,7 +369,7 @@ def matmul(xp, a, b):
 
 
 @matmul.vjp
-def _(xp, needs, g, a, b):
+def matmul_vjp(xp, needs, g, a, b):
     if a.ndim == 1 and b.ndim == 1:  # (K) @ (K) -> ()
         return g * b, g * a
     if a.ndim == 1:  # (K) @ (..., K, N) -> (..., N)
@@ -391,7 +394,7 @@ def reshape(xp, x, *, shape):
 
 
 @reshape.vjp
-def _(xp, needs, g, shape):
+def reshape_vjp(xp, needs, g, shape):
     return xp.reshape(g, shape)
 
 
@@ -402,10 +405,10 @@ def transpose(xp, x, *, axes=None):
 
 
 @transpose.vjp
-def _(xp, needs, g, axes):
-    return xp.transpose(
-        g, axes and sorted(range(len(axes)), key=lambda new: axes[new] % len(axes))
-    )  # the inverse permutation
+def transpose_vjp(xp, needs, g, axes):
+    if axes:  # the inverse permutation
+        axes = sorted(range(len(axes)), key=lambda new: axes[new] % len(axes))
+    return xp.transpose(g, axes)
 
 
 @primitive
@@ -415,7 +418,7 @@ def swapaxes(xp, x, *, axis1, axis2):
 
 
 @swapaxes.vjp
-def _(xp, needs, g, axis1, axis2):
+def swapaxes_vjp(xp, needs, g, axis1, axis2):
     return xp.swapaxes(g, axis1, axis2)
 
 
@@ -426,7 +429,7 @@ def expand_dims(xp, x, *, axis):
 
 
 @expand_dims.vjp
-def _(xp, needs, g, shape):
+def expand_dims_vjp(xp, needs, g, shape):
     return g.reshape(shape)
 
 
@@ -437,7 +440,7 @@ def squeeze(xp, x, *, axis=None):
 
 
 @squeeze.vjp
-def _(xp, needs, g, shape):
+def squeeze_vjp(xp, needs, g, shape):
     return g.reshape(shape)
 
 
@@ -448,7 +451,7 @@ def broadcast_to(xp, x, *, shape):
 
 
 @broadcast_to.vjp
-def _(xp, needs, g):
+def broadcast_to_vjp(xp, needs, g):
     return g
 
 
@@ -457,19 +460,15 @@ def _(xp, needs, g):
 )
 def concatenate(xp, *arrays, axis=0):
     """The arrays of a list joined along an axis they have."""
-    return xp.concatenate(arrays, axis=axis), (
-        tuple(a.shape[axis] for a in arrays),
-        axis,
-    )
+    sizes = [a.shape[axis] for a in arrays]
+    return xp.concatenate(arrays, axis=axis), (sizes, axis)
 
 
 @concatenate.vjp
-def _(xp, needs, g, sizes, axis):
-    parts, start = [], 0
+def concatenate_vjp(xp, needs, g, sizes, axis):
+    rows, start, parts = xp.moveaxis(g, axis, 0), 0, []
     for size in sizes:
-        parts.append(
-            xp.moveaxis(xp.moveaxis(g, axis, 0)[start : start + size], 0, axis)
-        )  # views
+        parts.append(xp.moveaxis(rows[start : start + size], 0, axis))  # a view
         start += size
     return tuple(parts)
 
@@ -481,20 +480,22 @@ def stack(xp, *arrays, axis=0):
 
 
 @stack.vjp
-def _(xp, needs, g, axis):
+def stack_vjp(xp, needs, g, axis):
     return tuple(xp.moveaxis(g, axis, 0))
 
 
 @primitive
 def split(xp, x, *, indices_or_sections, axis=0):
-    """x cut along `axis` before each of the given places, or into so many equal parts,
-    as a tuple. Backward joins them in one pass.
+    """x cut along `axis`, as a tuple.
+
+    `indices_or_sections`: the places to cut before, or the number of equal parts.
+    Backward joins the parts in one pass.
     """
     return tuple(xp.split(x, indices_or_sections, axis=axis)), (axis,)
 
 
 @split.vjp
-def _(xp, needs, g, axis):
+def split_vjp(xp, needs, g, axis):
     return xp.concatenate(g, axis=axis)
 
 
@@ -509,7 +510,7 @@ def unstack(xp, x, *, axis=0):
 
 
 @unstack.vjp
-def _(xp, needs, g, axis):
+def unstack_vjp(xp, needs, g, axis):
     return xp.stack(g, axis=axis)
 
 
@@ -527,10 +528,8 @@ def getitem(xp, x, *, key):
 
 
 @getitem.vjp
-def _(xp, needs, g, shape, key):
-    gx = xp.zeros(
-        shape, g.dtype
-    )  # allocates all of x; for many slices of one array use unstack
+def getitem_vjp(xp, needs, g, shape, key):
+    gx = xp.zeros(shape, g.dtype)  # all of x; for many slices of one array use unstack
     gx[key] = g
     return gx
 
@@ -545,27 +544,24 @@ def take(xp, x, indices, *, axis=None):
 
     An index used twice gets both gradients.
     """
-    if (
-        hasattr(indices, "dtype") and indices.dtype.kind not in "iu"
-    ):  # NumPy would take a mask for zeros and ones
+    # NumPy would take a mask for zeros and ones.
+    if hasattr(indices, "dtype") and indices.dtype.kind not in "iu":
         raise TypeError(f"the indices are {indices.dtype}, not integers")
     return xp.take(x, indices, axis=axis), (x.shape, indices, axis)
 
 
 @take.vjp
-def _(xp, needs, g, shape, indices, axis):
+def take_vjp(xp, needs, g, shape, indices, axis):
     gx = xp.zeros(shape, g.dtype)
+    # `add.at` is unbuffered: repeated indices accumulate.
     if axis is None:
         xp.add.at(gx.reshape(-1), indices, g)
-    else:
-        axis %= len(shape)
-        indices = xp.asarray(indices)
-        rows = xp.moveaxis(
-            g, tuple(range(axis, axis + indices.ndim)), tuple(range(indices.ndim))
-        )
-        xp.add.at(
-            xp.moveaxis(gx, axis, 0), indices, rows
-        )  # unbuffered: repeated indices accumulate
+        return gx, None
+    axis %= len(shape)
+    indices = xp.asarray(indices)
+    of_indices = tuple(range(axis, axis + indices.ndim))
+    rows = xp.moveaxis(g, of_indices, tuple(range(indices.ndim)))
+    xp.add.at(xp.moveaxis(gx, axis, 0), indices, rows)
     return gx, None
 
 
@@ -575,15 +571,14 @@ def _(xp, needs, g, shape, indices, axis):
     "one they are taken along.",
 )
 def take_along_axis(xp, x, indices, *, axis=-1):
-    """The entries of x at integer `indices` along `axis`, other ones for each row: what
-    `argsort` gives, say. Nothing is broadcast.
+    """The entries of x at integer `indices` along `axis`, different ones for each row.
+
+    `argsort` gives such indices. Nothing is broadcast.
     """
     if indices.dtype.kind not in "iu":
         raise TypeError(f"the indices are {indices.dtype}, not integers")
-    if [*x.shape[:axis], *x.shape[axis:][1:]] != [
-        *indices.shape[:axis],
-        *indices.shape[axis:][1:],
-    ]:
+    others, given = ([*a.shape[:axis], *a.shape[axis:][1:]] for a in (x, indices))
+    if others != given:
         raise ValueError(
             f"indices of shape {indices.shape} for rows along axis {axis} of shape "
             f"{x.shape}"
@@ -592,33 +587,34 @@ def take_along_axis(xp, x, indices, *, axis=-1):
 
 
 @take_along_axis.vjp
-def _(xp, needs, g, shape, indices, axis):
-    rows, size = xp.moveaxis(indices, axis, -1), shape[axis]
-    count = math.prod(rows.shape[:-1])
-    flat = xp.zeros(count * size, g.dtype)
-    places = size * xp.arange(count).reshape(*rows.shape[:-1], 1) + rows % size
-    xp.add.at(
-        flat, places.reshape(-1), xp.moveaxis(g, axis, -1).reshape(-1)
-    )  # unbuffered: repeated indices accumulate
-    return xp.moveaxis(flat.reshape(*rows.shape[:-1], size), -1, axis), None
+def take_along_axis_vjp(xp, needs, g, shape, indices, axis):
+    # Rows one after the other in a flat array; `add.at` is unbuffered, as in `take`.
+    columns, size = xp.moveaxis(indices, axis, -1), shape[axis]
+    rows = math.prod(columns.shape[:-1])
+    flat = xp.zeros(rows * size, g.dtype)
+    starts = size * xp.arange(rows).reshape(*columns.shape[:-1], 1)
+    places = starts + columns % size
+    xp.add.at(flat, places.reshape(-1), xp.moveaxis(g, axis, -1).reshape(-1))
+    return xp.moveaxis(flat.reshape(*columns.shape[:-1], size), -1, axis), None
 
 
 # --- without a derivative -------------------------------------------------------------
 
 
-def argsort(x, axis=-1):
-    """The indices that sort an array or Tensor along `axis`, for `take_along_axis`;
-    equal values keep their order. By the real part.
+def argsort(x: Array | Tensor, axis: int = -1) -> Array:
+    """The indices that sort an array or Tensor along `axis`, for `take_along_axis`.
+
+    Equal values keep their order. Complex numbers are sorted by their real part.
     """
     data = x.data if isinstance(x, Tensor) else x
     return namespace(data).argsort(data.real, axis=axis, kind="stable")
 
 
-def stop_gradient(x):
+def stop_gradient(x: Array | Tensor) -> Tensor:
     """x as a constant.
 
-    Unlike `detach` it stops the complex step too, which is then no witness that a
-    gradient is missing by mistake.
+    Unlike `detach` it stops the complex step too: `gradcheck` then sees no difference
+    where a gradient is missing on purpose, nor where it is missing by mistake.
     """
     data = x.data if isinstance(x, Tensor) else x
     return Tensor(data.real.astype(data.dtype) if data.dtype.kind == "c" else data)

@@ -1,14 +1,18 @@
-"""The table of results: `python -m tinyrmc.report runs/`, or some run directories.
+"""The table of results of some runs.
+
+    python -m tinyrmc.report runs/
+    python -m tinyrmc.report runs/ --out results.md
 
 Each configuration is a row, its seeds together: what the paper reports, what ours
 reached, the floors under which nothing has been learnt, and what it took. Beside it
-stand the paper's results, side by side, and which of them have not been run. `--out
-results.md` writes that and the commands that would run them, results.json, which holds
-every seed's numbers and curve, and results.png, the tables as a picture; the same runs
-always give the same bytes.
+stand the paper's results, side by side, and which of them have not been run.
 
-A folder stands for the runs in it. A sweep's directory (see sweep.py) stands for the
-sweep's runs, but the sweeps of a folder are left out: they have tables of their own.
+`--out results.md` writes that and the commands that would run them; results.json, which
+holds every seed's numbers and curve; and results.png, the tables as a picture. The same
+runs always give the same bytes.
+
+A folder stands for the runs in it. A sweep's directory stands for the sweep's runs, but
+the sweeps of a folder are left out: they have tables of their own.
 """
 
 from __future__ import annotations
@@ -16,7 +20,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from .commands import Parser, run_main
+from .commands import Parser, program, run_main
 from .errors import UsageError
 from .results.groups import find_runs
 from .results.tables import (
@@ -26,21 +30,38 @@ from .results.tables import (
     machines_in_words,
     markdown,
     picture,
+    seed_tables,
     summary,
     tables,
     write,
 )
+from .results.text import aligned, paragraph, terminal_width
 from .training.ranks import require_alone
-
-# --- The command ----------------------------------------------------------------------
 
 
 def main(argv: list[str] | None = None) -> int:
     """The command line; returns the exit code."""
     require_alone("tinyrmc.report")
-    parser = Parser(
-        prog="python -m tinyrmc.report", description=__doc__.splitlines()[0]
-    )
+    options = _parser().parse_args(argv)
+    if options.out is not None:
+        _check_out(options.out)
+    runs, left_out = find_runs(options.paths)
+    for line in left_out:
+        print(f"left out: {line}", file=sys.stderr)
+    found, width = summary(runs), terminal_width()
+    shown = seed_tables(found) if options.seeds else tables(found)
+    for rows in shown:
+        print(f"{aligned(rows, width)}\n")
+    if not options.seeds:
+        print(paragraph(machines_in_words(found), width))
+        print(f"\n{paragraph(LEGEND, width)}")
+    if options.out is not None:
+        _write(options.out, found, options.seeds)
+    return 0
+
+
+def _parser() -> Parser:
+    parser = Parser(program("report"), "The table of results of some runs.")
     parser.add_argument(
         "paths",
         nargs="+",
@@ -58,49 +79,30 @@ def main(argv: list[str] | None = None) -> int:
         help="write the table there, and beside it FILE.json and FILE.png; a table "
         "written before is replaced",
     )
-    options = parser.parse_args(argv)
-    if options.out is not None and options.out.suffix != ".md":
-        raise UsageError(
-            f"--out {options.out}: give a name that ends in .md; a .json and a .png "
-            "are written beside it"
-        )
-    if (
-        options.out is not None
-        and options.out.exists()
-        and not options.out.with_suffix(".json").exists()
-    ):
-        raise UsageError(
-            f"--out {options.out} exists and is no table of ours (there is no .json "
-            "beside it); choose another name"
-        )
-    runs, left_out = find_runs(options.paths)
-    for line in left_out:
-        print(f"left out: {line}", file=sys.stderr)
-    found = summary(runs)
-    if options.seeds:
-        names = dict.fromkeys(group["task"] for group in found["groups"])
-        words = "\n".join(
-            by_seed(
-                {
-                    "groups": [
-                        group for group in found["groups"] if group["task"] == name
-                    ]
-                }
-            )
-            for name in names
-        )
-    else:
-        words = f"{markdown(found)}\n{LEGEND}\n"
-    print(words, end="")
-    if options.out is not None:
-        from . import figures
+    return parser
 
-        write(
-            options.out, words if options.seeds else f"{words}{commands(found)}", found
+
+def _check_out(out: Path) -> None:
+    if out.suffix != ".md":
+        raise UsageError(
+            f"--out {out}: give a name that ends in .md; a .json and a .png are "
+            "written beside it"
         )
-        note = f"{machines_in_words(found)} {LEGEND.replace('*', '')}"
-        picture(options.out, lambda path: figures.tables(tables(found), path, note))
-    return 0
+    if out.exists() and not out.with_suffix(".json").exists():
+        raise UsageError(
+            f"--out {out} exists and is no table of ours (there is no .json beside "
+            "it); choose another name"
+        )
+
+
+def _write(out: Path, found: dict, seeds: bool) -> None:
+    """The table in Markdown, what it was made of, and the picture."""
+    from . import figures
+
+    whole = f"{markdown(found)}\n{LEGEND}\n{commands(found)}"
+    write(out, by_seed(found) if seeds else whole, found)
+    note = f"{machines_in_words(found)} {LEGEND.replace('*', '')}"
+    picture(out, lambda path: figures.tables(tables(found), path, note))
 
 
 if __name__ == "__main__":

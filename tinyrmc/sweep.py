@@ -41,7 +41,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from . import __version__
-from .commands import Options, Parser, parse_words, program, python, run_main
+from .commands import (
+    Options,
+    Parser,
+    leading_names,
+    parse_words,
+    program,
+    python,
+    run_main,
+)
 from .config import fields_of, flag_of, require_same
 from .errors import RunError, UsageError, nearest
 from .results.sweeps import Cell, finished, show
@@ -85,8 +93,9 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _parser() -> Parser:
+    """Long because it is a list: a flag after the other, with its help."""
     parser = Parser(
-        "sweep",
+        program("sweep"),
         "Train every combination of the values of some fields, under several seeds.",
         usage="%(prog)s TASK [PRESET] --grid FIELD=VALUE,VALUE ... [--flags]",
         epilog="Flags of the task, such as --train.steps, and --device and --tf32 go\n"
@@ -163,9 +172,7 @@ def _positive(kind):
 
 def _asked(words: list[str]) -> tuple[dict, Run | None, argparse.Namespace]:
     """What a sweep's config.json says, the sweep that is there or None, the options."""
-    names = []
-    while words and not words[0].startswith("-") and len(names) < 2:
-        names.append(words.pop(0))
+    names, words = leading_names(words)
     options, rest = _parser().parse_known_args(words)
     _check_options(options, rest)
     run = _earlier(options)
@@ -308,9 +315,8 @@ class Combination(NamedTuple):
 def combinations(described: dict) -> list[Combination]:
     """All combinations of a sweep's grid, in order.
 
-    UsageError for a grid that is wrong. So is a value that goes with none of the others'
-    values; one that goes with some
-    makes bad combinations of the rest.
+    UsageError for a grid that is wrong. A value that goes with none of the others' is
+    wrong; one that goes with some makes bad combinations of the rest.
     """
     task, preset, grid = described["task"], described["preset"], described["grid"]
     default = discovery.load_task(task).Task.presets[preset][1]
@@ -507,9 +513,7 @@ def _announce(run, found, total, left, places, options):
     print(f"  to do     {counted(left, 'run')}, {places} at a time{each}")
     if minutes and left:
         share = duration(60 * minutes / -(-left // places))
-        print(
-            f"  budget    {minutes:g} minutes, {share} for each run and what others leave"
-        )
+        print(f"  budget    {minutes:g} minutes, {share} a run and what others leave")
     print(f"  sweep     {run.path}", flush=True)
 
 

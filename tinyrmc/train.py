@@ -23,7 +23,7 @@ from pathlib import Path
 
 from . import __version__
 from .backend import describe_gpu, has_tf32, use_tf32
-from .commands import Options, parse_words, program, python, run_main
+from .commands import Options, leading_names, parse_words, program, python, run_main
 from .config import from_json, require_same
 from .cores.config import CoreConfig, sizes, without_effect
 from .errors import RunError, UsageError, UserError, nearest
@@ -33,7 +33,7 @@ from .results.text import counted, duration, results_table
 from .runs.machine import environment
 from .runs.run import Onlooker, Run
 from .training import discovery
-from .training.checkpoints import task_from_dict
+from .training.checkpoints import load_checkpoint, task_from_dict
 from .training.loop import run_training
 from .training.ranks import Ranks, launched
 from .training.task import Task
@@ -82,9 +82,7 @@ def requested(words: list[str]) -> tuple[dict, Options, Run | None]:
     UsageError or RunError for what cannot be.
     """
     resumed, words = _take_resumed(words)
-    names = []
-    while words and not words[0].startswith("-") and len(names) < 2:
-        names.append(words.pop(0))
+    names, words = leading_names(words)
     if resumed is None:
         described, options = _new_request(names, words)
         return described, options, None
@@ -114,59 +112,45 @@ def _new_request(names, words):
         raise UsageError(
             f"the first word must be a task; `{program('train')}` lists them"
         )
-    task, presets = names[0], discovery.load_task(names[0]).Task.presets
+    word, presets = names[0], discovery.load_task(names[0]).Task.presets
     preset = names[1] if len(names) > 1 else next(iter(presets))
     if preset not in presets:
         raise UsageError(
-            f"unknown preset {preset!r} of {task} ({', '.join(presets)})"
+            f"unknown preset {preset!r} of {word} ({', '.join(presets)})"
             f"{nearest(preset, presets)}"
         )
-    config, options = parse_words(task, preset, presets[preset][1], Options(), words)
-    return _described(task, preset, options, config), options
+    config, options = parse_words(word, preset, presets[preset][1], Options(), words)
+    described = {
+        **discovery.stored(word),
+        "preset": preset,
+        "seed": options.seed,
+        "config": dataclasses.asdict(config),
+    }
+    return described, options
 
 
 def _resume_request(run, names, words):
     """Words beside --resume may repeat what the run is, and must then be right."""
-    usual = task_from_dict(run.config).config
-    task, preset = run.config["task"], run.config["preset"]
-    kinds = ("", "the preset ")
-    for kind, asked, have in zip(kinds, names, (task, preset), strict=False):
-        if asked != have:
+    usual, have = task_from_dict(run.config).config, run.config
+    said = [discovery.task_name(names[0]), *names[1:]] if names else []
+    for key, asked in zip(("task", "preset"), said, strict=False):
+        if asked != have[key]:
+            kind = "the preset " if key == "preset" else ""
             raise UsageError(
-                f"{run.path} is a run of {kind}{have!r}, not {asked!r}; give --resume "
-                f"{run.path} alone"
+                f"{run.path} is a run of {kind}{have[key]!r}, not {asked!r}; give "
+                f"--resume {run.path} alone"
             )
     before = {k: run.environment[k] for k in ("device", "tf32") if k in run.environment}
-    options = Options(seed=run.config.get("seed", 0), **before)
-    config, options = parse_words(task, preset, usual, options, words)
-    require_same(run.config, _described(task, preset, options, config), str(run.path))
+    options = Options(seed=have.get("seed", 0), **before)
+    config, options = parse_words(have["task"], have["preset"], usual, options, words)
+    asked = have | {"seed": options.seed, "config": dataclasses.asdict(config)}
+    require_same(have, asked, str(run.path))
     if options.run is not None:
         raise UsageError(
             f"--run {options.run} goes with a new run; --resume {run.path} goes on in "
             "its own directory"
         )
-    return run.config, options
-
-
-def _described(task, preset, options, config):
-    return {
-        "task": task,
-        "preset": preset,
-        "seed": options.seed,
-        "config": dataclasses.asdict(config),
-    }
-
-
-def _checkpoint(run):
-    """The arrays and the state to go on from."""
-    arrays, state = run.load()
-    require_same(state["run"], run.config, str(run.checkpoint))
-    if "lines" not in state:
-        raise RunError(
-            f"{run.checkpoint} holds the weights alone, which can be evaluated but "
-            "not resumed; put the checkpoint there"
-        )
-    return arrays, state
+    return have, options
 
 
 # --- Training -------------------------------------------------------------------------
@@ -342,8 +326,8 @@ def _run(trainer: Trainer, run: Run, described: dict, options: Options) -> int:
     launch = f"{ranks.launch(python())} tinyrmc.train"
     resume = f"{launch} --resume {shlex.quote(str(run.path))}"
     if end.startswith("SIG"):
-        print(f"\n{end} at step {trainer.step:,}: saved. Go on with\n    {resume}")
-        sys.stdout.flush()
+        said = f"{end} at step {trainer.step:,}: saved. Go on with"
+        print(f"\n{said}\n    {resume}", flush=True)
         return 128 + signal.Signals[end]
     if ranks.rank == 0:
         _report(trainer, run, end, resume)

@@ -1,4 +1,4 @@
-"""Recurrent cores, each with the same contract: `output, state = core(inputs, state)`."""
+"""Recurrent cores with one contract: `output, state = core(inputs, state)`."""
 
 from .config import (
     ADDED,
@@ -14,7 +14,7 @@ from .core import Core, select_state
 from .dnc import DNC
 from .entnet import EntNet, EntNetBank
 from .lstm import LSTM, DeepLSTM
-from .relational import PaperRelationalMemory, RelationalMemory
+from .relational import PaperRelationalMemory, RelationalMemory, identity_memory
 
 __all__ = [
     "ADDED",
@@ -31,6 +31,7 @@ __all__ = [
     "SettingsError",
     "build_core",
     "describe",
+    "identity_memory",
     "select_state",
     "sizes",
     "without_effect",

@@ -2,24 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields
-from typing import Literal
+from typing import Any, Literal
 
 from ..errors import UserError
+from ..nn import Seed
+from .core import Core
 from .dnc import DNC
 from .entnet import EntNet, EntNetBank
 from .lstm import LSTM, DeepLSTM
 from .relational import PaperRelationalMemory, RelationalMemory
 
-ADDED = {
-    "added": True
-}  # a field that came after runs had been written, which go without it: see loading.py
+# A field that came after runs had been written: those go without it (`config.py`).
+ADDED = {"added": True}
+
+
+class SettingsError(UserError, ValueError):
+    """No core has these settings."""
+
+
+# --- The settings ---------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class DNCConfig:
-    """What only the Differentiable Neural Computer has; its words number
-    model.mem_slots, its controller is model.layers x hidden_size.
+    """What only the Differentiable Neural Computer has.
+
+    Its words number model.mem_slots, its controller is model.layers x hidden_size.
     """
 
     word_size: int = 64
@@ -106,39 +116,43 @@ class CoreConfig:
             "hidden_size",
             "layers",
         )
-        if self.core == "rmc_paper" and (
-            self.num_blocks,
-            self.gate_style,
-            self.input_bias,
-        ) != (1, "unit", 0.0):
+        additions = self.num_blocks, self.gate_style, self.input_bias
+        if self.core == "rmc_paper" and additions != (1, "unit", 0.0):
             raise ValueError(
                 "model.core rmc_paper is the paper's text: one block, unit gates and "
                 "no input bias; leave these as they are"
             )
-        parts = {
-            "lstm": 1,
-            "rmc": self.mem_slots * self.num_heads,
-            "rmc_paper": self.mem_slots * self.num_heads,
-        }
-        parts = parts.get(self.core, self.mem_slots)
-        if self.total_units is not None and self.total_units % parts:
-            heads = f" x {self.num_heads} heads" if parts != self.mem_slots else ""
-            text = (
-                f"model.total_units {self.total_units} is no multiple of "
-                f"{self.mem_slots} slots{heads}"
+        if self.total_units is not None:
+            self._check_total_units(self.total_units)
+
+    def _check_total_units(self, units: int) -> None:
+        """ValueError unless the units divide evenly among slots and heads."""
+        heads = self.num_heads if self.core in ("rmc", "rmc_paper") else 1
+        parts = 1 if self.core == "lstm" else self.mem_slots * heads
+        if units % parts:
+            of_heads = f" x {heads} heads" if heads > 1 else ""
+            raise ValueError(
+                f"model.total_units {units} is no multiple of {self.mem_slots} "
+                f"slots{of_heads}; choose a multiple of {parts}, or other slots"
             )
-            raise ValueError(f"{text}; choose a multiple of {parts}, or other slots")
 
     @property
     def slot_size(self) -> int:
         """Units of one slot, word or cell."""
         if self.total_units is not None:
             return self.total_units // self.mem_slots
-        return (
-            self.dnc.word_size
-            if self.core == "dnc"
-            else self.head_size * self.num_heads
-        )
+        if self.core == "dnc":
+            return self.dnc.word_size
+        return self.head_size * self.num_heads
+
+
+def _check_sizes(owner: str, config: Any, *names: str) -> None:
+    for name in names:
+        value = getattr(config, name)
+        if value is not None and value < 1:
+            raise ValueError(
+                f"{owner}.{name} must be an integer of at least 1, not {value}"
+            )
 
 
 _UNITS = ("mem_slots", "head_size", "num_heads", "total_units")
@@ -154,103 +168,116 @@ USED = {  # core -> the fields of CoreConfig that make a difference to it
 
 
 def without_effect(config: CoreConfig, default: CoreConfig) -> list[str]:
-    """The fields in which `config` differs from `default`, though its core makes no use
-    of them.
+    """The fields in which `config` differs from `default` without any effect.
+
+    Its core makes no use of them.
     """
-    names = [
-        field.name
-        for field in fields(CoreConfig)
-        if field.name not in ("core", *USED[config.core])
-    ]
+    used = {"core", *USED[config.core]}
+    names = [field.name for field in fields(CoreConfig) if field.name not in used]
     return [name for name in names if getattr(config, name) != getattr(default, name)]
 
 
 def sizes(config: CoreConfig) -> str:
     """The flags that say how large the core is, with their values."""
     values = {name: getattr(config, name) for name in USED[config.core]}
-    return ", ".join(
+    flags = [
         f"--model.{name.replace('_', '-')} {value}"
         for name, value in values.items()
         if type(value) is int
-    )
+    ]
+    return ", ".join(flags)
 
 
-def _check_sizes(owner, config, *names):
-    for name in names:
-        value = getattr(config, name)
-        if value is not None and value < 1:
-            raise ValueError(
-                f"{owner}.{name} must be an integer of at least 1, not {value}"
-            )
+# --- The cores ------------------------------------------------------------------------
 
 
-class SettingsError(UserError, ValueError):
-    """The settings of a core cannot be."""
-
-
-def build_core(config: CoreConfig, input_size: int, seed):
+def build_core(config: CoreConfig, input_size: int, seed: Seed) -> Core:
     """The core that `config` describes for input vectors of `input_size`.
 
     SettingsError names a bad value.
     """
     try:
-        return _build(config, input_size, seed)
+        return _BUILDERS[config.core](config, input_size, seed)
     except ValueError as error:
         raise SettingsError(str(error)) from error
 
 
-def _build(c, input_size, seed):
-    if c.core == "lstm":
-        units = c.total_units or c.hidden_size
-        if c.layers == 1:
-            return LSTM(input_size, units, c.forget_bias, seed=seed)
-        return DeepLSTM(input_size, units, c.layers, c.forget_bias, seed=seed)
-    if c.core == "dnc":
-        return DNC(
-            input_size,
-            c.mem_slots,
-            c.slot_size,
-            c.hidden_size,
-            c.dnc.read_heads,
-            c.dnc.write_heads,
-            c.layers,
-            c.dnc.controller,
-            c.dnc.strength,
-            c.dnc.clip,
-            forget_bias=c.forget_bias,
-            seed=seed,
-        )
-    if c.core == "entnet":
-        return EntNet(input_size, c.mem_slots, c.slot_size, seed=seed)
-    if c.core == "entnet_bank":
-        return EntNetBank(
-            input_size, c.mem_slots, c.slot_size, c.forget_bias, seed=seed
-        )
-    shape = (input_size, c.mem_slots, c.slot_size // c.num_heads, c.num_heads)
-    if c.core == "rmc_paper":
-        return PaperRelationalMemory(
-            *shape,
-            forget_bias=c.forget_bias,
-            attention_mlp_layers=c.attention_mlp_layers,
-            key_size=c.key_size,
-            seed=seed,
-        )
+def _build_rmc(c: CoreConfig, input_size: int, seed: Seed) -> Core:
     return RelationalMemory(
-        *shape,
-        c.num_blocks,
-        c.forget_bias,
-        c.input_bias,
-        None if c.gate_style == "none" else c.gate_style,
-        c.attention_mlp_layers,
-        c.key_size,
-        seed=seed,
+        input_size,
+        c.mem_slots,
+        head_size=c.slot_size // c.num_heads,
+        num_heads=c.num_heads,
+        num_blocks=c.num_blocks,
+        forget_bias=c.forget_bias,
+        input_bias=c.input_bias,
+        gate_style=None if c.gate_style == "none" else c.gate_style,
+        attention_mlp_layers=c.attention_mlp_layers,
+        key_size=c.key_size,
         activate_final=c.activate_final,
+        seed=seed,
     )
 
 
-def describe(config: CoreConfig, core) -> str:
-    """A core that `build_core` made of `config`, in a few words: for the first lines of
-    a run and the rows of a table.
+def _build_rmc_paper(c: CoreConfig, input_size: int, seed: Seed) -> Core:
+    return PaperRelationalMemory(
+        input_size,
+        c.mem_slots,
+        head_size=c.slot_size // c.num_heads,
+        num_heads=c.num_heads,
+        forget_bias=c.forget_bias,
+        attention_mlp_layers=c.attention_mlp_layers,
+        key_size=c.key_size,
+        seed=seed,
+    )
+
+
+def _build_lstm(c: CoreConfig, input_size: int, seed: Seed) -> Core:
+    units = c.total_units or c.hidden_size
+    if c.layers == 1:
+        return LSTM(input_size, units, c.forget_bias, seed=seed)
+    return DeepLSTM(input_size, units, c.layers, c.forget_bias, seed=seed)
+
+
+def _build_dnc(c: CoreConfig, input_size: int, seed: Seed) -> Core:
+    return DNC(
+        input_size,
+        c.mem_slots,
+        word_size=c.slot_size,
+        hidden_size=c.hidden_size,
+        read_heads=c.dnc.read_heads,
+        write_heads=c.dnc.write_heads,
+        layers=c.layers,
+        controller=c.dnc.controller,
+        strength=c.dnc.strength,
+        clip=c.dnc.clip,
+        forget_bias=c.forget_bias,
+        seed=seed,
+    )
+
+
+def _build_entnet(c: CoreConfig, input_size: int, seed: Seed) -> Core:
+    return EntNet(input_size, c.mem_slots, c.slot_size, seed=seed)
+
+
+def _build_entnet_bank(c: CoreConfig, input_size: int, seed: Seed) -> Core:
+    return EntNetBank(input_size, c.mem_slots, c.slot_size, c.forget_bias, seed=seed)
+
+
+_BUILDERS: dict[str, Callable[[CoreConfig, int, Seed], Core]] = {
+    "rmc": _build_rmc,
+    "rmc_paper": _build_rmc_paper,
+    "lstm": _build_lstm,
+    "dnc": _build_dnc,
+    "entnet": _build_entnet,
+    "entnet_bank": _build_entnet_bank,
+}
+
+
+def describe(config: CoreConfig, core: Any) -> str:
+    """A core that `build_core` made of `config`, in a few words.
+
+    For the first lines of a run and the rows of a table.
     """
     c = config
     layers = f"{c.layers} layers of " if c.layers > 1 else ""
@@ -264,6 +291,5 @@ def describe(config: CoreConfig, core) -> str:
         )
     if c.core == "entnet_bank":
         return f"entnet_bank, {c.mem_slots} cells of {core.hidden_size} units"
-    return f"{c.core}, {c.mem_slots} slots x {core.mem_size} units" + (
-        "" if c.core == "entnet" else f", {c.num_heads} heads"
-    )
+    heads = "" if c.core == "entnet" else f", {c.num_heads} heads"
+    return f"{c.core}, {c.mem_slots} slots x {core.mem_size} units{heads}"

@@ -2,62 +2,112 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Any, TypeAlias
+
+import numpy as np
+
 from .. import primitives as p
-from ..nn import Module
+from ..backend import Array
+from ..engine import Tensor
+from ..nn import Module, check_array
+
+# An array or a Tensor, example-first, or a (nested) tuple of these.
+State: TypeAlias = Any
+
+# A list that each step appends a dict of arrays to, or None: then nothing is kept.
+Trace: TypeAlias = list[dict[str, Array]] | None
 
 
 class Core(Module):
-    """A recurrent network: `output, state = core(inputs, state)` is one step, and
-    `core.initial_state(batch_size)` where it begins.
+    """A recurrent network: `output, state = core(inputs, state)` is one step.
 
-    A state is an array or a Tensor, example-first, or a (nested) tuple of such.
+    It begins with `core.initial_state(batch_size)`. Inputs are `core.input_size` wide,
+    outputs `core.output_size`. A state is an array or a Tensor, example-first, or a
+    (nested) tuple of these.
     """
 
-    def unroll(self, inputs, state, trace=None, lengths=None):
+    @property
+    def dtype(self) -> np.dtype:
+        """The dtype of the parameters."""
+        raise NotImplementedError
+
+    def initial_state(self, batch_size: int) -> State:
+        """Where a sequence begins, for a batch of so many examples."""
+        raise NotImplementedError
+
+    def __call__(
+        self, inputs: Array | Tensor, state: State, trace: Trace = None
+    ) -> tuple[Tensor, State]:
+        """One step: inputs (B, ...), state -> output (B, output_size), next state.
+
+        `trace`, a list, receives one dict of arrays for the step, to look at.
+        """
+        raise NotImplementedError
+
+    def unroll(
+        self,
+        inputs: Array | Tensor,
+        state: State,
+        trace: Trace = None,
+        lengths: Array | None = None,
+    ) -> tuple[list[Tensor], State]:
         """T steps: inputs (B, T, ...) -> ([T outputs], last state).
 
         With `lengths`, integers (B,), the state of example b stays as it is after its
-        first lengths[b] steps, so that the last state is that of each example's own
-        end; its outputs after that are of no account. `trace` as for a single step.
+        first lengths[b] steps, so that the last state is the one at each example's own
+        end. Ignore the outputs after that. `trace` as for a single step.
         """
-        if lengths is not None and (
-            getattr(lengths, "shape", None) != inputs.shape[:1]
-            or lengths.dtype.kind not in "iu"
-        ):
-            got = (
-                f"{lengths.dtype}{list(lengths.shape)}"
-                if hasattr(lengths, "shape")
-                else repr(lengths)
-            )
-            raise ValueError(
-                f"unroll: lengths must be an array of {inputs.shape[0]} integers, "
-                f"one for each example, not {got}"
-            )
+        if lengths is not None:
+            _check_lengths(lengths, inputs.shape[0])
         outputs = []
         for t, parts in enumerate(self._prepare_all(inputs)):
             output, after = self._step(*parts, state, trace)
-            state = (
-                after if lengths is None else select_state(lengths > t, after, state)
-            )
+            if lengths is not None:
+                after = select_state(lengths > t, after, state)
+            state = after
             outputs.append(output)
         return outputs, state
 
-    def _prepare_all(self, inputs):
+    def _prepare_all(self, inputs: Array | Tensor) -> Iterable[tuple]:
         """For each of the T steps a tuple of what `_step` wants before the state.
 
         A core may compute here, for all steps at once, what needs no state.
         """
         return ((x,) for x in p.unstack(inputs, axis=1))
 
-    def _step(self, inputs, state, trace):
-        """One step from what `_prepare_all` has given."""
-        return self(inputs, state, trace)
+    def _step(self, *arguments: Any) -> tuple[Tensor, State]:
+        """One step: what `_prepare_all` has given, then the state and the trace."""
+        return self(*arguments)
+
+    def _check_inputs(
+        self, inputs: Any, *shape: int | None, hint: str = "see input_size"
+    ) -> None:
+        """TypeError or ValueError unless these are inputs of this shape and precision.
+
+        A size of None may have any length.
+        """
+        name = type(self).__name__
+        check_array(name, "inputs", inputs, shape, self.dtype, hint)
+
+    def _check_state(self, array: Any, *shape: int) -> None:
+        """The same for one array of a state: a wrong one may broadcast unnoticed."""
+        name = type(self).__name__
+        check_array(name, "a state", array, shape, self.dtype, "see initial_state")
 
 
-def select_state(mask, one, other):
-    """The state `one` of the examples for which the mask (B,) holds, the state `other`
-    of the rest.
-    """
+def _check_lengths(lengths: Any, examples: int) -> None:
+    shape = getattr(lengths, "shape", None)
+    if shape != (examples,) or lengths.dtype.kind not in "iu":
+        got = repr(lengths) if shape is None else f"{lengths.dtype}{list(shape)}"
+        raise ValueError(
+            f"unroll: lengths must be an array of {examples} integers, one for each "
+            f"example, not {got}"
+        )
+
+
+def select_state(mask: Array, one: State, other: State) -> State:
+    """The state `one` of the examples where the mask (B,) holds, else `other`."""
     if isinstance(one, (tuple, list)):
         return tuple(select_state(mask, *pair) for pair in zip(one, other, strict=True))
     return p.where(mask.reshape(-1, *[1] * (one.ndim - 1)), one, other)

@@ -1,25 +1,25 @@
-"""The Differentiable Neural Computer (Graves et al. 2016, Nature 538) as its authors
-released it: a network with a memory beside it.
+"""The Differentiable Neural Computer as its authors released it.
 
-A controller, an LSTM say, sees the input and what was read a step before. From its
-output one linear layer makes the interface, everything that the heads want: what to
-write, where, what to forget, what to look for. The memory is a matrix of N words; a
-head is a weighting over them, in the simplex (not negative, sum at most 1). There are
-three ways to find a word:
+Graves et al. 2016, Nature 538: a network with a memory beside it. A controller, an LSTM
+say, sees the input and what was read a step before. From its output one linear layer
+makes the interface, everything that the heads want: what to write, where, what to
+forget, what to look for. The memory is a matrix of N words. A head is a weighting over
+them, in the simplex: not negative, sum at most 1. There are three ways to find a word:
 
-    by content      the word most like a key                            `content_weights`
-    by vacancy      the word least in use, for writing                  `update_usage`, `allocation`
-    by time         the word written after (before) the one just read   `temporal_links`, `follow_links`
+    by content      the word most like a key: `content_weights`
+    by vacancy      the word least in use, for writing: `update_usage`, `allocation`
+    by time         the word written after, or before, the one just read:
+                    `temporal_links`, `follow_links`
 
-All of it is differentiable, so that the controller learns to use its memory as one
-learns to use a computer. The functions below are the equations, in the order in which a
-step computes them; `DNC.__call__` is the step. Three, the large ones, are in
-`fused.py`, each with its plain definition. Shapes: B examples, N words of W numbers, R
-read heads, H write heads.
+All of it is differentiable, so the controller learns to use its memory as you learn to
+use a computer. The functions below are the equations, in the order in which a step
+computes them; `DNC.__call__` is the step. The three large ones are in `fused.py`, each
+with its plain definition. Shapes: B examples, N words of W numbers, R read heads, H
+write heads.
 
 Where the paper and the released program differ, this is the program: strengths are
 softplus, not oneplus = 1 + softplus (`strength`); no gradient flows from usage into the
-write weightings it counts; usage is kept `EPSILON` above zero in the allocation;
+write weightings it counts; usage is kept `EPSILON` above zero in the allocation; and
 everything that leaves the controller and the core is clipped (`clip`; 20 there, none in
 the paper). The interface is the program's in another order of columns. The program has
 no feed-forward controller: here it is a stack of ReLU layers.
@@ -31,14 +31,17 @@ import functools
 import itertools
 import math
 import operator
+from typing import Any, Literal
 
 import numpy as np
+import numpy.typing as npt
 
 from .. import nn
 from .. import primitives as p
-from ..backend import namespace
+from ..backend import Array, namespace
+from ..engine import Tensor
 from ..fused import content_weights, erase_and_write, temporal_links
-from .core import Core
+from .core import Core, State, Trace
 from .lstm import DeepLSTM
 
 CONTROLLERS = ("lstm", "feedforward")
@@ -47,31 +50,31 @@ EPSILON = 1e-6
 
 
 def _product(factors):
-    """The product of (B, K, N) over its K rows, exact in value and gradient also where
-    some are zero.
+    """The product of (B, K, N) over its K rows.
+
+    Exact in value and gradient also where some are zero.
     """
     return functools.reduce(operator.mul, p.unstack(factors, axis=1))
 
 
-def update_usage(usage, write, read, free):
-    """How much each word is in use: u' = (u + (1 - u) (1 - prod_h (1 - w_h))) prod_r (1
-    - f_r w_r), in [0, 1].
+def update_usage(usage, write, read, free) -> Tensor:
+    """How much each word is in use, in [0, 1].
 
-    What was written in the last step is in use; what was read in the last step, and is
-    now declared free, is not. usage (B, N), write (B, H, N) and read (B, R, N)
-    weightings of the last step, free gates (B, R) of this one. No gradient flows into
-    `write`.
+    u' = (u + (1 - u) (1 - prod_h (1 - w_h))) prod_r (1 - f_r w_r): what was written in
+    the last step is in use, unless it was read in the last step and is now declared
+    free. usage (B, N), write (B, H, N) and read (B, R, N) weightings of the last step,
+    free gates (B, R) of this one. No gradient flows into `write`.
     """
     written = 1 - _product(1 - p.stop_gradient(write))
     retained = _product(1 - p.expand_dims(free, -1) * read)
     return (usage + (1 - usage) * written) * retained
 
 
-def allocation(usage):
-    """A weighting that points at the word least in use: a_(k) = (1 - u_(k)) u_(1) ..
-    u_(k-1), words in ascending order of usage u (B, N).
+def allocation(usage) -> Tensor:
+    """A weighting that points at the word least in use. (B, N)
 
-    The gradient flows through the values, not through the order, which jumps.
+    a_(k) = (1 - u_(k)) u_(1) .. u_(k-1), with the words in ascending order of usage u
+    (B, N). The gradient flows through the values, not through the order, which jumps.
     """
     usage = EPSILON + (1 - EPSILON) * usage
     order = p.argsort(usage)
@@ -81,65 +84,94 @@ def allocation(usage):
     return p.take_along_axis((1 - ascending) * before, p.argsort(order))
 
 
-def allocations(usage, gates):
-    """For each write head in turn a word to write to, (B, H, N): what one head takes is
-    in use for the next.
+def allocations(usage, gates) -> Tensor:
+    """A word to write to for each write head in turn, (B, H, N).
 
-    gates (B, H): how much each head will write, of that how much to its allocation.
+    What one head takes is in use for the next. gates (B, H): how much each head will
+    write, times how much of that goes to its allocation.
     """
-    found = [allocation(usage)]
+    weightings = [allocation(usage)]
     for gate in p.unstack(p.expand_dims(gates, -1), axis=1)[:-1]:  # (B, 1)
-        usage = usage + (1 - usage) * gate * found[-1]
-        found.append(allocation(usage))
-    return p.stack(found, axis=1)
+        usage = usage + (1 - usage) * gate * weightings[-1]
+        weightings.append(allocation(usage))
+    return p.stack(weightings, axis=1)
 
 
-def follow_links(links, read):
-    """Where last step's read weightings lead, (B, R, 2 H, N): by each head's links back
-    in time, L^T w, then by each forward, L w.
+def follow_links(links, read) -> Tensor:
+    """Where last step's read weightings lead, (B, R, 2 H, N).
+
+    First by each head's links back in time, L^T w, then by each forward, L w.
     """
     read = p.expand_dims(read, 1)  # (B, 1, R, N)
     ways = [read @ links, read @ p.swapaxes(links, -1, -2)]  # each (B, H, R, N)
     return p.swapaxes(p.concatenate(ways, axis=1), 1, 2)
 
 
+def _check_choice(name: str, value: Any, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        wanted = " or ".join(map(repr, choices))
+        raise ValueError(f"DNC: {name} must be {wanted}, not {value!r}")
+
+
+def _interface_shapes(R: int, H: int, W: int) -> dict[str, tuple[int, ...]]:
+    """What the interface tells the heads, in the order of its columns, with shapes."""
+    return {
+        "write_keys": (H, W),
+        "write_strengths": (H,),
+        "erase": (H, W),
+        "values": (H, W),
+        "allocation_gates": (H,),
+        "write_gates": (H,),
+        "free_gates": (R,),
+        "read_keys": (R, W),
+        "read_strengths": (R,),
+        "read_modes": (R, 1 + 2 * H),
+    }
+
+
 class DNC(Core):
     """A Differentiable Neural Computer; see the module's text.
 
-    State, all zero at first: (memory (B, N, W), usage (B, N), links (B, H, N, N),
+    The state starts at zero. It is (memory (B, N, W), usage (B, N), links (B, H, N, N),
     precedence (B, H, N), write (B, H, N) and read (B, R, N) weightings, words read (B,
-    R W), the controller's state). Output (B, output_size), a linear function of the
-    controller's output and of the words read.
+    R W), the controller's state). The output (B, output_size) is a linear function of
+    the controller's output and of the words read.
 
     Args:
-        input_size, mem_slots, word_size: width of an input, N, W. hidden_size,
-        layers: units of a layer of the controller, and how many it has (LSTM layers
-        with skip connections). read_heads, write_heads: R, H. controller: "lstm" or
-        "feedforward". strength: "softplus" (the released program) or "oneplus" (the
-        paper). clip: bound on the controller's output and state and on the output;
-        None: no bound. output_size: None for hidden_size. forget_bias: of the LSTM.
+        input_size, mem_slots, word_size: width of an input, N, W.
+        hidden_size, layers: units of a layer of the controller, and how many layers it
+            has (LSTM layers with skip connections).
+        read_heads, write_heads: R, H.
+        controller: "lstm" or "feedforward".
+        strength: "softplus" (the released program) or "oneplus" (the paper).
+        clip: bound on the controller's output and state, and on the output; None: no
+            bound.
+        output_size: None for hidden_size.
+        forget_bias: of the LSTM.
         dtype, seed: of the parameters.
+
     Raises ValueError or TypeError naming the argument.
     """
 
     def __init__(
         self,
-        input_size,
-        mem_slots,
-        word_size,
-        hidden_size,
-        read_heads=1,
-        write_heads=1,
-        layers=1,
-        controller="lstm",
-        strength="softplus",
-        clip=20.0,
-        output_size=None,
-        forget_bias=1.0,
-        dtype=np.float32,
-        seed=0,
+        input_size: int,
+        mem_slots: int,
+        word_size: int,
+        hidden_size: int,
+        read_heads: int = 1,
+        write_heads: int = 1,
+        layers: int = 1,
+        controller: Literal["lstm", "feedforward"] = "lstm",
+        strength: Literal["softplus", "oneplus"] = "softplus",
+        clip: float | None = 20.0,
+        output_size: int | None = None,
+        forget_bias: float = 1.0,
+        dtype: npt.DTypeLike = np.float32,
+        seed: nn.Seed = 0,
     ):
-        output_size = hidden_size if output_size is None else output_size
+        """See the class. Most of the length of this is arguments and their checks."""
+        self.output_size = hidden_size if output_size is None else output_size
         nn.check_sizes(
             "DNC",
             input_size=input_size,
@@ -149,97 +181,60 @@ class DNC(Core):
             read_heads=read_heads,
             write_heads=write_heads,
             layers=layers,
-            output_size=output_size,
+            output_size=self.output_size,
         )
-        if controller not in CONTROLLERS:
-            raise ValueError(
-                f"DNC: controller must be 'lstm' or 'feedforward', not {controller!r}"
-            )
-        if strength not in STRENGTHS:
-            raise ValueError(
-                f"DNC: strength must be 'softplus' or 'oneplus', not {strength!r}"
-            )
+        _check_choice("controller", controller, CONTROLLERS)
+        _check_choice("strength", strength, STRENGTHS)
         if clip is not None and not nn.check_number("DNC", "clip", clip) > 0:
             raise ValueError(f"DNC: clip must be positive or None, not {clip!r}")
-        self.input_size, self.mem_slots, self.word_size, self.output_size = (
-            input_size,
-            mem_slots,
-            word_size,
-            output_size,
-        )
-        self.read_heads, self.write_heads, self.strength, self.clip = (
-            read_heads,
-            write_heads,
-            strength,
-            clip,
-        )
-        rng = np.random.default_rng(seed)
-        make, seen = {"dtype": dtype, "seed": rng}, input_size + read_heads * word_size
+        self.input_size = input_size
+        self.mem_slots, self.word_size = mem_slots, word_size
+        self.read_heads, self.write_heads = read_heads, write_heads
+        self.strength, self.clip = strength, clip
+        self._told = _interface_shapes(read_heads, write_heads, word_size)
+        columns = [math.prod(shape) for shape in self._told.values()]
+        self._cuts = list(itertools.accumulate(columns))[:-1]
+
+        make: dict[str, Any] = {"dtype": dtype, "seed": np.random.default_rng(seed)}
+        read = read_heads * word_size  # numbers read in a step, R W
+        seen, width = input_size + read, hidden_size
+        self.controller: DeepLSTM | nn.MLP
         if controller == "lstm":
             self.controller = DeepLSTM(seen, hidden_size, layers, forget_bias, **make)
             width = self.controller.output_size
         else:
-            self.controller, width = (
-                nn.MLP(seen, [hidden_size] * layers, activate_final=True, **make),
-                hidden_size,
-            )
-        R, H, W = read_heads, write_heads, word_size
-        self._told = {  # what the interface tells the heads, and the shape of it
-            "write_keys": (H, W),
-            "write_strengths": (H,),
-            "erase": (H, W),
-            "values": (H, W),
-            "allocation_gates": (H,),
-            "write_gates": (H,),
-            "free_gates": (R,),
-            "read_keys": (R, W),
-            "read_strengths": (R,),
-            "read_modes": (R, 1 + 2 * H),
-        }
-        columns = [math.prod(shape) for shape in self._told.values()]
-        self._cuts = list(itertools.accumulate(columns))[:-1]
+            hidden = [hidden_size] * layers
+            self.controller = nn.MLP(seen, hidden, activate_final=True, **make)
         self.interface = nn.Linear(width, sum(columns), **make)
-        self.output = nn.Linear(width + R * W, output_size, **make)
+        self.output = nn.Linear(width + read, self.output_size, **make)
 
     @property
     def dtype(self) -> np.dtype:
         """The dtype of the parameters."""
         return self.interface.weight.dtype
 
-    def _shapes(self, batch):
+    def _shapes(self, batch: int) -> list[tuple[int, ...]]:
         """The shapes of the state, all but the controller's."""
-        B, N, W, R, H = (
-            batch,
-            self.mem_slots,
-            self.word_size,
-            self.read_heads,
-            self.write_heads,
-        )
-        return (
-            (B, N, W),
-            (B, N),
-            (B, H, N, N),
-            (B, H, N),
-            (B, H, N),
-            (B, R, N),
-            (B, R * W),
-        )
+        B, N, W = batch, self.mem_slots, self.word_size
+        R, H = self.read_heads, self.write_heads
+        memory, usage, links, words = (B, N, W), (B, N), (B, H, N, N), (B, R * W)
+        precedence, write, read = (B, H, N), (B, H, N), (B, R, N)
+        return [memory, usage, links, precedence, write, read, words]
 
-    def initial_state(self, batch_size):
+    def initial_state(self, batch_size: int) -> State:
         """An empty memory, for a batch: zeros of the shapes of the state."""
         nn.check_sizes("DNC", batch_size=batch_size)
-        like = self.interface.weight.data
-        zeros = tuple(
-            namespace(like).zeros(shape, like.dtype)
-            for shape in self._shapes(batch_size)
-        )
-        return *zeros, self.controller.initial_state(batch_size) if isinstance(
-            self.controller, Core
-        ) else ()
+        xp = namespace(self.interface.weight.data)
+        zeros = [xp.zeros(shape, self.dtype) for shape in self._shapes(batch_size)]
+        controller: State = ()
+        if isinstance(self.controller, Core):
+            controller = self.controller.initial_state(batch_size)
+        return *zeros, controller
 
-    def __call__(self, inputs, state, trace=None):
-        """One step: inputs (B, input_size), state -> output (B, output_size), next
-        state.
+    def __call__(
+        self, inputs: Array | Tensor, state: State, trace: Trace = None
+    ) -> tuple[Tensor, State]:
+        """One step: inputs (B, input_size), state -> output (B, output_size), state.
 
         `trace`, a list, receives one dict of arrays for the step: "write" (B, H, N) and
         "read" (B, R, N), the weightings, and "usage" (B, N), "allocation_gates" and
@@ -248,66 +243,38 @@ class DNC(Core):
         """
         self._check(inputs, state)
         memory, usage, links, precedence, write, read, words, controller = state
-        hidden, controller = self._control(
-            p.concatenate([inputs, words], axis=1), controller
-        )
-        i = self._interface(hidden)
+        seen = p.concatenate([inputs, words], axis=1)
+        hidden, controller = self._control(seen, controller)
+        told = self._interface(hidden)
 
-        usage = update_usage(usage, write, read, i["free_gates"])
-        write = self._address_writing(memory, usage, i)
-        memory = erase_and_write(memory, write, i["erase"], i["values"])
+        usage = update_usage(usage, write, read, told["free_gates"])
+        write = self._address_writing(memory, usage, told)
+        memory = erase_and_write(memory, write, told["erase"], told["values"])
 
         links = temporal_links(links, write, precedence)
         precedence = (1 - p.sum(write, axis=-1, keepdims=True)) * precedence + write
-        read = self._address_reading(memory, links, read, i)
-        words = p.reshape(read @ memory, (inputs.shape[0], -1))
+        read = self._address_reading(memory, links, read, told)
+        words = p.reshape(read @ memory, (inputs.shape[0], -1))  # (B, R W)
 
         if trace is not None:
-            gates = {
-                name: i[name].data
-                for name in (
-                    "allocation_gates",
-                    "write_gates",
-                    "free_gates",
-                    "read_modes",
-                )
-            }
-            trace.append(
-                {"write": write.data, "read": read.data, "usage": usage.data, **gates}
-            )
+            names = "allocation_gates", "write_gates", "free_gates", "read_modes"
+            looked_at = {"write": write, "read": read, "usage": usage}
+            looked_at |= {name: told[name] for name in names}
+            trace.append({name: tensor.data for name, tensor in looked_at.items()})
         output = self._clipped(self.output(p.concatenate([hidden, words], axis=1)))
-        return output, (
-            memory,
-            usage,
-            links,
-            precedence,
-            write,
-            read,
-            words,
-            controller,
-        )
+        state = memory, usage, links, precedence, write, read, words, controller
+        return output, state
 
-    def _check(self, inputs, state):
-        nn.check_array(
-            "DNC",
-            "inputs",
-            inputs,
-            (None, self.input_size),
-            self.dtype,
-            "see input_size",
-        )
+    def _check(self, inputs: Any, state: State) -> None:
+        self._check_inputs(inputs, None, self.input_size)
         shapes = self._shapes(inputs.shape[0])
         if len(state) != len(shapes) + 1:
             raise ValueError(
                 f"DNC expects a state of {len(shapes) + 1} parts, got {len(state)}; "
                 "see initial_state"
             )
-        for array, shape in zip(
-            state, shapes, strict=False
-        ):  # a wrong one may broadcast and go unnoticed
-            nn.check_array(
-                "DNC", "a state", array, shape, self.dtype, "see initial_state"
-            )
+        for array, shape in zip(state, shapes, strict=False):
+            self._check_state(array, *shape)
 
     def _clipped(self, x):
         return x if self.clip is None else p.clip(x, a_min=-self.clip, a_max=self.clip)
@@ -317,46 +284,43 @@ class DNC(Core):
         if not isinstance(self.controller, Core):
             return self._clipped(self.controller(seen)), ()
         hidden, state = self.controller(seen, state)
-        return self._clipped(hidden), tuple(
-            (self._clipped(h), self._clipped(c)) for h, c in state
-        )
+        clipped = [(self._clipped(h), self._clipped(c)) for h, c in state]
+        return self._clipped(hidden), tuple(clipped)
 
-    def _interface(self, hidden):
-        """What the heads are told, by name: vectors (B, heads, columns) and numbers (B,
-        heads).
+    def _interface(self, hidden) -> dict[str, Tensor]:
+        """What the heads are told, by name.
+
+        Vectors (B, heads, columns) and numbers (B, heads).
         """
         parts = p.split(self.interface(hidden), self._cuts, axis=1)
-        i = {
+        told = {
             name: p.reshape(part, (-1, *shape))
             for (name, shape), part in zip(self._told.items(), parts, strict=True)
         }
         for name in ("erase", "allocation_gates", "write_gates", "free_gates"):
-            i[name] = p.sigmoid(i[name])
+            told[name] = p.sigmoid(told[name])
         for name in ("write_strengths", "read_strengths"):
-            i[name] = (
-                p.softplus(i[name]) + 1
-                if self.strength == "oneplus"
-                else p.softplus(i[name])
-            )
-        i["read_modes"] = p.softmax(i["read_modes"])
-        return i
+            told[name] = p.softplus(told[name])
+            if self.strength == "oneplus":
+                told[name] = told[name] + 1
+        told["read_modes"] = p.softmax(told["read_modes"])
+        return told
 
-    def _address_writing(self, memory, usage, i):
+    def _address_writing(self, memory, usage, told):
         """w = g_w (g_a a + (1 - g_a) c): gates g, allocation a, content c. (B, H, N)"""
-        a = allocations(usage, i["allocation_gates"] * i["write_gates"])
-        c = content_weights(i["write_keys"], memory, i["write_strengths"])
-        g_a, g_w = (
-            p.expand_dims(i["allocation_gates"], -1),
-            p.expand_dims(i["write_gates"], -1),
-        )
+        a = allocations(usage, told["allocation_gates"] * told["write_gates"])
+        c = content_weights(told["write_keys"], memory, told["write_strengths"])
+        g_a = p.expand_dims(told["allocation_gates"], -1)
+        g_w = p.expand_dims(told["write_gates"], -1)
         return g_w * (g_a * a + (1 - g_a) * c)
 
-    def _address_reading(self, memory, links, read, i):
-        """w = sum_m pi_m (way m): back and forward in time by the links of each write
-        head, and by content. (B, R, N)
+    def _address_reading(self, memory, links, read, told):
+        """w = sum_m pi_m (way m), (B, R, N).
+
+        The ways are back and forward in time, by the links of each write head, and by
+        content.
         """
-        c = content_weights(i["read_keys"], memory, i["read_strengths"])
-        ways = p.concatenate(
-            [follow_links(links, read), p.expand_dims(c, 2)], axis=2
-        )  # (B, R, 2 H + 1, N)
-        return p.sum(p.expand_dims(i["read_modes"], -1) * ways, axis=2)
+        c = content_weights(told["read_keys"], memory, told["read_strengths"])
+        ways = [follow_links(links, read), p.expand_dims(c, 2)]
+        shares = p.expand_dims(told["read_modes"], -1)  # (B, R, 2 H + 1, 1)
+        return p.sum(shares * p.concatenate(ways, axis=2), axis=2)

@@ -1,105 +1,103 @@
-"""The long short-term memory with Sonnet's conventions, the paper's main baseline: one
-layer, and several with skip connections.
+"""The long short-term memory with Sonnet's conventions, the paper's main baseline.
+
+One layer, and several with skip connections.
 """
 
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 
 from .. import primitives as p
-from ..backend import namespace
-from ..engine import Parameter
+from ..backend import Array, namespace
+from ..engine import Parameter, Tensor
 from ..fused import lstm_gates
-from ..nn import Linear, check_array, check_number, check_sizes, truncated_normal
-from .core import Core
+from ..nn import Linear, Seed, check_number, check_sizes, truncated_normal
+from .core import Core, State, Trace
 
 
 class LSTM(Core):
-    """One LSTM layer. z = [x, h] W + b in the order i, j, f, o;
+    """One LSTM layer.
 
-        c' = sigmoid(f + forget_bias) c + sigmoid(i) tanh(j),    h' = sigmoid(o)
-                                                                 tanh(c').
+        z = [x, h] W + b, in the order i, j, f, o
+        c' = sigmoid(f + forget_bias) c + sigmoid(i) tanh(j)
+        h' = sigmoid(o) tanh(c')
 
-    State (h, c), each (B, hidden_size), starting at zero; output h'. Weights and, as in
-    Sonnet, the bias too start as a truncated normal with standard deviation 1 /
-    sqrt(input_size + hidden_size). Raises ValueError or TypeError naming the argument.
+    The state is (h, c), each (B, hidden_size), starting at zero; the output is h'. The
+    weights, and as in Sonnet the bias too, start as a truncated normal with standard
+    deviation 1 / sqrt(input_size + hidden_size). Raises ValueError or TypeError naming
+    the argument.
     """
 
     def __init__(
-        self, input_size, hidden_size, forget_bias=1.0, dtype=np.float32, seed=0
+        self,
+        input_size: int,
+        hidden_size: int,
+        forget_bias: float = 1.0,
+        dtype: npt.DTypeLike = np.float32,
+        seed: Seed = 0,
     ):
         check_sizes("LSTM", input_size=input_size, hidden_size=hidden_size)
+        self.input_size, self.hidden_size = input_size, hidden_size
+        self.forget_bias = check_number("LSTM", "forget_bias", forget_bias)
         rng = np.random.default_rng(seed)
-        self.input_size, self.hidden_size, self.forget_bias = (
-            input_size,
-            hidden_size,
-            check_number("LSTM", "forget_bias", forget_bias),
-        )
-        self.gates = Linear(
-            input_size + hidden_size, 4 * hidden_size, dtype=dtype, seed=rng
-        )
-        self.gates.bias = Parameter(
-            truncated_normal(
-                rng, 4 * hidden_size, (input_size + hidden_size) ** -0.5, dtype
-            )
-        )
+        seen, gates = input_size + hidden_size, 4 * hidden_size
+        self.gates = Linear(seen, gates, dtype=dtype, seed=rng)
+        self.gates.bias = Parameter(truncated_normal(rng, gates, seen**-0.5, dtype))
+
+    @property
+    def dtype(self) -> np.dtype:
+        """The dtype of the parameters."""
+        return self.gates.weight.dtype
 
     @property
     def output_size(self) -> int:
         """Width of the output."""
         return self.hidden_size
 
-    def initial_state(self, batch_size):
+    def initial_state(self, batch_size: int) -> tuple[Array, Array]:
         """(h, c) of zeros, each (B, hidden_size)."""
         check_sizes("LSTM", batch_size=batch_size)
-        like = self.gates.weight.data
-        zeros = namespace(like).zeros((batch_size, self.hidden_size), like.dtype)
+        xp = namespace(self.gates.weight.data)
+        zeros = xp.zeros((batch_size, self.hidden_size), self.dtype)
         return zeros, zeros
 
-    def __call__(self, inputs, state, trace=None):
-        """One step: inputs (B, input_size), state (h, c) -> output (B, hidden_size),
-        next (h, c). `trace` receives an empty dict.
+    def __call__(
+        self, inputs: Array | Tensor, state: State, trace: Trace = None
+    ) -> tuple[Tensor, State]:
+        """One step: inputs (B, input_size), state (h, c) -> output (B, hidden_size).
+
+        And the next (h, c). `trace` receives an empty dict.
         """
-        check_array(
-            "LSTM",
-            "inputs",
-            inputs,
-            (None, self.input_size),
-            self.gates.weight.dtype,
-            "see input_size",
-        )
-        for array in state:  # a wrong one may broadcast and go unnoticed
-            shape = (inputs.shape[0], self.hidden_size)
-            check_array(
-                "LSTM",
-                "a state",
-                array,
-                shape,
-                self.gates.weight.dtype,
-                "see initial_state",
-            )
-        hidden, cell = lstm_gates(
-            self.gates(p.concatenate([inputs, state[0]], axis=1)),
-            state[1],
-            forget_bias=self.forget_bias,
-        )
+        self._check_inputs(inputs, None, self.input_size)
+        for array in state:
+            self._check_state(array, inputs.shape[0], self.hidden_size)
+        hidden, cell = state
+        z = self.gates(p.concatenate([inputs, hidden], axis=1))
+        hidden, cell = lstm_gates(z, cell, forget_bias=self.forget_bias)
         if trace is not None:
             trace.append({})
         return hidden, (hidden, cell)
 
 
 class DeepLSTM(Core):
-    """LSTM layers as the paper stacks them (Sonnet's DeepRNN with skip connections, the
-    deep LSTM of Graves).
+    """LSTM layers as the paper stacks them.
 
-    The first layer sees the input, every further one the input and the output of the
-    layer below; the output is that of all layers side by side, (B, layers *
-    hidden_size). State ((h, c), ...), one pair a layer. Parameters
-    `layers.{k}.gates.weight`, ... Args as for `LSTM`.
+    This is Sonnet's DeepRNN with skip connections, the deep LSTM of Graves: the first
+    layer sees the input, every further one the input and the output of the layer below,
+    and the output is that of all layers side by side, (B, layers * hidden_size). The
+    state is ((h, c), ...), one pair a layer. Parameters `layers.{k}.gates.weight`, ...
+    Arguments as for `LSTM`.
     """
 
     def __init__(
-        self, input_size, hidden_size, layers, forget_bias=1.0, dtype=np.float32, seed=0
+        self,
+        input_size: int,
+        hidden_size: int,
+        layers: int,
+        forget_bias: float = 1.0,
+        dtype: npt.DTypeLike = np.float32,
+        seed: Seed = 0,
     ):
         check_sizes(
             "DeepLSTM", input_size=input_size, hidden_size=hidden_size, layers=layers
@@ -112,17 +110,25 @@ class DeepLSTM(Core):
         self.input_size, self.hidden_size = input_size, hidden_size
 
     @property
+    def dtype(self) -> np.dtype:
+        """The dtype of the parameters."""
+        return self.layers[0].dtype
+
+    @property
     def output_size(self) -> int:
         """Width of the output."""
         return len(self.layers) * self.hidden_size
 
-    def initial_state(self, batch_size):
+    def initial_state(self, batch_size: int) -> tuple[tuple[Array, Array], ...]:
         """A pair (h, c) of zeros for each layer, each (B, hidden_size)."""
         return tuple(layer.initial_state(batch_size) for layer in self.layers)
 
-    def __call__(self, inputs, state, trace=None):
-        """One step: inputs (B, input_size) -> output (B, layers * hidden_size), next
-        state. `trace` receives an empty dict.
+    def __call__(
+        self, inputs: Array | Tensor, state: State, trace: Trace = None
+    ) -> tuple[Tensor, State]:
+        """One step: inputs (B, input_size) -> output (B, layers * hidden_size).
+
+        And the next state. `trace` receives an empty dict.
         """
         if len(state) != len(self.layers):
             raise ValueError(

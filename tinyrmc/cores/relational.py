@@ -2,107 +2,79 @@
 
 `RelationalMemory` is the formulation that the authors released with Sonnet and used in
 their experiments, written for speed. `PaperRelationalMemory` is the paper's text,
-equations 1-9 of `equations.py` to the letter. They differ; where, the table says:
+equations 1-9 of `equations.py` to the letter. The table says where they differ; numbers
+in brackets are equations.
 
-    |                        | the paper, eqs 1-9                        | as released (default)                             |
-    | state                  | memory m and hidden h                     | memory m only                                     |
-    | first memory           | random                                    | the identity, cut or padded with zeros            |
-    | who asks (eq 2)        | the slots                                 | slots and input rows; the input's answer is lost  |
-    | q, k, v                | linear                                    | linear with bias, then a layer norm over all heads |
-    | residual, norm (eq 2)  | none                                      | layer_norm(M + attention)                         |
-    | gates see (eqs 4-5)    | x_t and h_{t-1}                           | projected x_t and tanh(m_{t-1}), a bias for each  |
-    | output (eqs 6, 8)      | h = sigmoid(o) tanh(m)                    | m itself                                          |
-    | candidate (eq 7)       | g_psi(m~)                                 | tanh of it                                        |
+    |                    | paper, eqs 1-9         | released (the default)             |
+    | state              | memory m and hidden h  | memory m only                      |
+    | first memory       | random                 | the identity, cut or zero-padded   |
+    | who asks (2)       | the slots              | slots and input (its answer lost)  |
+    | q, k, v            | linear                 | with bias, then a norm over heads  |
+    | residual, norm (2) | none                   | layer_norm(M + attention)          |
+    | gates see (4-5)    | x_t and h_{t-1}        | x_t and tanh(m_{t-1}), with biases |
+    | output (6, 8)      | h = sigmoid(o) tanh(m) | m itself                           |
+    | candidate (7)      | g_psi(m~)              | tanh of it                         |
 
 On nth farthest the fourth row decides, in the one seed that was tried: without it
 neither form learns, with it both do (benchmarks/README.md, "Paper and release").
 
-Why the identity: all slots share all weights, so slots that start equal stay equal for
-ever. Every core reads `output, state = core(inputs, state)` and begins with
-`core.initial_state(batch_size)`.
+Why the identity? All slots share all weights, so slots that start equal stay equal for
+ever.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Any, Literal
+
 import numpy as np
+import numpy.typing as npt
 
 from .. import equations
 from .. import primitives as p
-from ..backend import namespace
-from ..engine import Parameter
+from ..backend import Array, namespace
+from ..engine import Parameter, Tensor
 from ..fused import attention, linear, rmc_gates
 from ..nn import (
     LayerNorm,
     Linear,
-    check_array,
+    Seed,
     check_dtype,
     check_number,
     check_sizes,
     truncated_normal,
 )
-from .core import Core
+from .core import Core, State, Trace
 
 GATE_STYLES = ("unit", "memory", None)
 
 
-def identity_memory(mem_slots, mem_size, dtype) -> np.ndarray:
-    """The released first memory (N, F): the identity, padded with zeros or cut to the
-    first F columns. Tells the slots apart.
+def identity_memory(mem_slots: int, mem_size: int, dtype: npt.DTypeLike) -> np.ndarray:
+    """The released first memory (N, F), which tells the slots apart.
+
+    It is the identity, padded with zeros or cut to the first F columns.
     """
     return np.eye(mem_slots, mem_size, dtype=dtype)
-
-
-def _check_input(core, inputs, leading=1):
-    """Inputs as rows (..., n, input_size), whether they came as vectors or as matrices,
-    after `leading` axes of any length.
-    """
-    rows = () if core.input_rows is None else (core.input_rows,)
-    shape = (*[None] * leading, *rows, core.input_size)
-    check_array(
-        type(core).__name__,
-        "inputs",
-        inputs,
-        shape,
-        core.dtype,
-        "see input_size and input_rows",
-    )
-    return inputs if rows else p.expand_dims(inputs, leading)
-
-
-def _check_state(core, inputs, *state):
-    """Every array of the state is (B, N, F) for these inputs: a wrong one may broadcast
-    and go unnoticed.
-    """
-    for array in state:
-        shape = (inputs.shape[0], core.mem_slots, core.mem_size)
-        check_array(
-            type(core).__name__,
-            "a state",
-            array,
-            shape,
-            core.dtype,
-            "see initial_state",
-        )
 
 
 class _Memory(Core):
     """What both formulations share: sizes, their checks, and the input projection."""
 
+    input_projection: Linear
+
     def __init__(
         self,
-        input_size,
-        mem_slots,
-        head_size,
-        num_heads,
-        attention_mlp_layers,
-        key_size,
-        input_rows,
-        dtype,
+        input_size: int,
+        mem_slots: int,
+        head_size: int,
+        num_heads: int,
+        attention_mlp_layers: int,
+        key_size: int | None,
+        input_rows: int | None,
     ):
-        name = type(self).__name__
         key_size = head_size if key_size is None else key_size
         check_sizes(
-            name,
+            type(self).__name__,
             input_size=input_size,
             mem_slots=mem_slots,
             head_size=head_size,
@@ -111,18 +83,10 @@ class _Memory(Core):
             key_size=key_size,
             input_rows=1 if input_rows is None else input_rows,
         )
-        self.input_size, self.input_rows, self.mem_slots, self.num_heads = (
-            input_size,
-            input_rows,
-            mem_slots,
-            num_heads,
-        )
-        self.head_size, self.key_size, self.mem_size = (
-            head_size,
-            key_size,
-            head_size * num_heads,
-        )  # V, K, F = H V
-        check_dtype(name, dtype)
+        self.input_size, self.input_rows = input_size, input_rows
+        self.mem_slots, self.num_heads = mem_slots, num_heads  # N, H
+        self.head_size, self.key_size = head_size, key_size  # V, K
+        self.mem_size = head_size * num_heads  # F = H V
 
     @property
     def dtype(self) -> np.dtype:
@@ -134,154 +98,165 @@ class _Memory(Core):
         """Width of the output, N F."""
         return self.mem_slots * self.mem_size
 
-    def _start(self, memory, batch_size):
+    def _repeat(self, memory: np.ndarray, batch_size: int) -> Array:
+        """One memory (N, F) for every example, where the parameters are: (B, N, F)."""
         check_sizes(type(self).__name__, batch_size=batch_size)
-        like = self.input_projection.weight.data
-        xp = namespace(like)
-        return xp.tile(xp.asarray(memory.astype(like.dtype)), (batch_size, 1, 1))
+        xp = namespace(self.input_projection.weight.data)
+        return xp.tile(xp.asarray(memory.astype(self.dtype)), (batch_size, 1, 1))
+
+    def _as_rows(self, inputs: Array | Tensor, leading: int = 1) -> Array | Tensor:
+        """Inputs as rows (..., n, input_size) after `leading` axes of any length.
+
+        They come as vectors or, if the core has `input_rows`, as matrices.
+        """
+        rows = () if self.input_rows is None else (self.input_rows,)
+        shape = (*[None] * leading, *rows, self.input_size)
+        self._check_inputs(inputs, *shape, hint="see input_size and input_rows")
+        return inputs if rows else p.expand_dims(inputs, leading)
+
+    def _check_memory(self, array: Any, inputs: Array | Tensor) -> None:
+        """Every array of the state is (B, N, F) for these inputs."""
+        self._check_state(array, inputs.shape[0], self.mem_slots, self.mem_size)
 
 
 class RelationalMemory(_Memory):
-    """The Relational Memory Core as released: attention among N slots and the input,
-    then a gated update of the slots.
+    """The Relational Memory Core as released.
 
-    One step, for memory M (B, N, F) and input x, repeating the block `num_blocks`
-    times:
+    N slots attend to one another and to the input; then a gate updates each. One step,
+    for memory M (B, N, F) and input x, with `num_blocks` rounds of the three lines in
+    the middle:
 
-        x' = x W + b                                   the input row(s), (B, n, F)
-        Z  = [M; x']                                   (B, N + n, F)
+        x' = x W + b                          the input row(s), (B, n, F)
+        Z  = [M; x']                          (B, N + n, F)
         Z  = layer_norm(Z + attention(layer_norm(Z W_qkv + b_qkv)))
-        Z  = layer_norm(Z + MLP(Z))                    the MLP is shared by all blocks
-        i, f = sigmoid(x' W_x + tanh(M) W_m + biases)  gates
-        M' = i * tanh(Z[:N]) + f * M                   the next memory, and flattened the output
+        Z  = layer_norm(Z + MLP(Z))           the MLP is shared by all blocks
+        i, f = sigmoid(x' W_x + tanh(M) W_m + biases)
+        M' = i * tanh(Z[:N]) + f * M          the next memory; flattened, the output
 
-    Args, by Sonnet's names: input_size: width of an input vector (B, input_size), or of
-        each row of a matrix (B, input_rows, input_size). mem_slots, head_size,
-        num_heads: N, V, H. A slot is F = H V wide. The number of parameters does not
-        depend on N. With N > F the
-            identity has no rows to tell the last slots apart by: they stay equal.
-        num_blocks: attention blocks a step; queries, keys, values and norms are each
-            block's own.
+    Args, by Sonnet's names:
+        input_size: width of an input vector (B, input_size), or of each row of a matrix
+            (B, input_rows, input_size).
+        mem_slots, head_size, num_heads: N, V, H. A slot is F = H V wide. The number of
+            parameters does not depend on N. With N > F the identity has no rows to tell
+            the last slots apart: those stay equal.
+        num_blocks: attention blocks a step. Each has its own queries, keys, values and
+            norms.
         forget_bias, input_bias: constants added to the gates' pre-activations.
         gate_style: "unit" (a gate for each of the F units), "memory" (one for each
             slot), None (the next M is the candidate, without tanh).
         attention_mlp_layers: linear layers in the MLP, each F wide, ReLU between them.
         key_size: K, if queries and keys should not be as wide as values.
+        dtype, seed: of the parameters.
         input_rows: number of rows of a matrix input; None for a vector.
         activate_final: a ReLU also after the MLP's last layer (not in the release).
-        dtype, seed: of the parameters.
+
     Raises ValueError or TypeError naming the argument.
     """
 
     def __init__(
         self,
-        input_size,
-        mem_slots,
-        head_size,
-        num_heads=1,
-        num_blocks=1,
-        forget_bias=1.0,
-        input_bias=0.0,
-        gate_style="unit",
-        attention_mlp_layers=2,
-        key_size=None,
-        dtype=np.float32,
-        seed=0,
+        input_size: int,
+        mem_slots: int,
+        head_size: int,
+        num_heads: int = 1,
+        num_blocks: int = 1,
+        forget_bias: float = 1.0,
+        input_bias: float = 0.0,
+        gate_style: Literal["unit", "memory"] | None = "unit",
+        attention_mlp_layers: int = 2,
+        key_size: int | None = None,
+        dtype: npt.DTypeLike = np.float32,
+        seed: Seed = 0,
         *,
-        input_rows=None,
-        activate_final=False,
+        input_rows: int | None = None,
+        activate_final: bool = False,
     ):
-        super().__init__(
-            input_size,
-            mem_slots,
-            head_size,
-            num_heads,
-            attention_mlp_layers,
-            key_size,
-            input_rows,
-            dtype,
-        )
+        """See the class. Half of the length of this is the list of arguments."""
+        sizes = input_size, mem_slots, head_size, num_heads, attention_mlp_layers
+        super().__init__(*sizes, key_size, input_rows)
         check_sizes("RelationalMemory", num_blocks=num_blocks)
+        dtype = check_dtype("RelationalMemory", dtype)
         if gate_style not in GATE_STYLES:
             raise ValueError(
                 "RelationalMemory: gate_style must be 'unit', 'memory' or None, not "
                 f"{gate_style!r}"
             )
         self.forget_bias = check_number("RelationalMemory", "forget_bias", forget_bias)
-        self.input_bias, self.gate_style = (
-            check_number("RelationalMemory", "input_bias", input_bias),
-            gate_style,
-        )
+        self.input_bias = check_number("RelationalMemory", "input_bias", input_bias)
+        self.gate_style = gate_style
         rng, F = np.random.default_rng(seed), self.mem_size
-        make = {"dtype": dtype, "seed": rng}
-        self.input_projection = Linear(input_size, F, **make)
-        width = num_heads * (2 * self.key_size + head_size)
-        self.blocks = [
-            {
-                "qkv": Linear(F, width, **make),
-                "qkv_norm": LayerNorm(width, dtype),
-                "attention_norm": LayerNorm(F, dtype),
-                "mlp_norm": LayerNorm(F, dtype),
-            }
-            for _ in range(num_blocks)
-        ]
-        last = attention_mlp_layers - 1
-        self.mlp = [
-            Linear(F, F, relu=k < last or activate_final, **make)
-            for k in range(attention_mlp_layers)
-        ]
+        self.input_projection = Linear(input_size, F, dtype=dtype, seed=rng)
+        self.blocks = [self._block(dtype, rng) for _ in range(num_blocks)]
+        self.mlp = []
+        for number in range(1, attention_mlp_layers + 1):
+            relu = number < attention_mlp_layers or activate_final
+            self.mlp.append(Linear(F, F, relu=relu, dtype=dtype, seed=rng))
         if gate_style is not None:
             gates = 2 * F if gate_style == "unit" else 2
-            self.gate_inputs = Linear((input_rows or 1) * F, gates, **make)
-            self.gate_memory = Linear(F, gates, **make)
+            rows = input_rows or 1
+            self.gate_inputs = Linear(rows * F, gates, dtype=dtype, seed=rng)
+            self.gate_memory = Linear(F, gates, dtype=dtype, seed=rng)
 
-    def initial_state(self, batch_size):
+    def _block(self, dtype: np.dtype, rng: np.random.Generator) -> dict[str, Any]:
+        """The layers of one attention block, by name."""
+        F, width = self.mem_size, self.num_heads * (2 * self.key_size + self.head_size)
+        return {
+            "qkv": Linear(F, width, dtype=dtype, seed=rng),
+            "qkv_norm": LayerNorm(width, dtype),
+            "attention_norm": LayerNorm(F, dtype),
+            "mlp_norm": LayerNorm(F, dtype),
+        }
+
+    def initial_state(self, batch_size: int) -> Array:
         """The first memory for a batch, (B, N, F)."""
-        return self._start(
-            identity_memory(self.mem_slots, self.mem_size, self.dtype), batch_size
-        )
+        memory = identity_memory(self.mem_slots, self.mem_size, self.dtype)
+        return self._repeat(memory, batch_size)
 
-    def __call__(self, inputs, state, trace=None, mask=None):
-        """One step: inputs (B, input_size) or (B, n, input_size), state (B, N, F) ->
-        output (B, N F), next state (B, N, F).
+    def __call__(
+        self,
+        inputs: Array | Tensor,
+        state: State,
+        trace: Trace = None,
+        mask: Array | None = None,
+    ) -> tuple[Tensor, State]:
+        """One step: inputs (B, input_size) or (B, n, input_size), state (B, N, F).
+
+        Returns the output (B, N F) and the next state (B, N, F).
 
         `trace`, a list, receives one dict of arrays for the step: "attention" (B, H, N,
         N + n) of the last block, and "input_gate", "forget_gate" (B, N, F or 1).
         Without it nothing is kept. `mask`, bool (..., N + n, N + n) with leading axes
-        that broadcast to (B, H), says which rows, the slots and then the input's, may
-        attend to which in this step.
+        that broadcast to (B, H), says which rows may attend to which in this step: the
+        slots come first, then the rows of the input.
         """
-        return self._step(
-            *self._prepare(_check_input(self, inputs)), state, trace, mask
-        )
+        return self._step(*self._prepare(self._as_rows(inputs)), state, trace, mask)
 
-    def _prepare_all(self, inputs):
-        """The projection of the inputs (B, T, ...) and their part of the gates, which
-        need no memory, for all steps at once.
+    def _prepare_all(self, inputs: Array | Tensor) -> Iterable[tuple]:
+        """The inputs (B, T, ...) projected, and their part of the gates.
+
+        These need no memory, so they are computed for all steps at once.
         """
-        rows, from_input = self._prepare(
-            p.swapaxes(_check_input(self, inputs, leading=2), 0, 1)
-        )  # (T, B, n, F), (T, B, 1, G)
-        return zip(
-            p.unstack(rows),
-            [None] * rows.shape[0] if from_input is None else p.unstack(from_input),
-            strict=True,
-        )
+        inputs = p.swapaxes(self._as_rows(inputs, leading=2), 0, 1)
+        rows, from_input = self._prepare(inputs)  # (T, B, n, F), (T, B, 1, G)
+        if from_input is None:
+            return ((each, None) for each in p.unstack(rows))
+        return zip(p.unstack(rows), p.unstack(from_input), strict=True)
 
-    def _prepare(self, inputs):
-        """What depends on the inputs alone: x' (..., n, F), and x' W_x with both biases
-        of the gates (..., 1, G); None without gates.
+    def _prepare(self, inputs: Array | Tensor) -> tuple[Tensor, Tensor | None]:
+        """What depends on the inputs alone.
+
+        x' (..., n, F), and x' W_x with both biases of the gates (..., 1, G); None
+        without gates.
         """
         rows = self.input_projection(inputs)
         if self.gate_style is None:
             return rows, None
-        return rows, self.gate_inputs(
-            p.reshape(rows, (*rows.shape[:-2], 1, -1))
-        ) + self.gate_memory.bias
+        side_by_side = p.reshape(rows, (*rows.shape[:-2], 1, -1))  # (..., 1, n F)
+        return rows, self.gate_inputs(side_by_side) + self.gate_memory.bias
 
     def _step(self, rows, from_input, memory, trace, mask=None):
         seen = None if trace is None else {}
-        _check_state(self, rows, memory)
+        self._check_memory(memory, rows)
         candidate = self._attend(rows, memory, seen, mask)  # (B, N, F)
         if self.gate_style is None:
             memory = candidate
@@ -299,22 +274,16 @@ class RelationalMemory(_Memory):
         """The block, num_blocks times.
 
         In the last one only the slots ask and are refined: the input rows' own result
-        is never used.
+        would never be used.
         """
+        sizes = {"num_heads": self.num_heads, "key_size": self.key_size}
         for number, block in enumerate(self.blocks):
             last = number == len(self.blocks) - 1
             z = p.concatenate([memory, rows], axis=1)  # (B, N + n, F)
             qkv = block["qkv_norm"](block["qkv"](z))
             queries = self.mem_slots if last else None
-            asked = mask if mask is None else mask[..., :queries, :]
-            heard = attention(
-                qkv,
-                asked,
-                num_heads=self.num_heads,
-                key_size=self.key_size,
-                num_queries=queries,
-                trace=seen,
-            )
+            may = None if mask is None else mask[..., :queries, :]
+            heard = attention(qkv, may, **sizes, num_queries=queries, trace=seen)
             z = block["attention_norm"](heard, memory if last else z)
             refined = z
             for layer in self.mlp:
@@ -326,117 +295,107 @@ class RelationalMemory(_Memory):
 
 
 class PaperRelationalMemory(_Memory):
-    """Equations 1-9 of the paper, literally: every step is `equations.step`, with this
-    module's Parameters for its symbols.
+    """Equations 1-9 of the paper, literally.
 
-    x_t is the projected input (F wide) wherever eqs 2-6 say x_t. The state is (m, h),
-    each (B, N, F); the output is flatten(h).
+    Every step is `equations.step`, with this module's Parameters for its symbols. x_t
+    is the projected input (F wide) wherever eqs 2-6 say x_t. The state is (m, h), each
+    (B, N, F); the output is flatten(h).
 
     Args as for RelationalMemory, with one block, unit gates and vector inputs; and
-        forget_bias: b~f of eq 7, a constant. initial_memory: "random" (the paper; drawn
-        from `seed`, the same for every example) or "identity" (the released code).
+        forget_bias: b~f of eq 7, a constant.
+        initial_memory: "random" (the paper; drawn from `seed`, the same for every
+            example) or "identity" (the released code).
     """
-
-    input_rows = None
 
     def __init__(
         self,
-        input_size,
-        mem_slots,
-        head_size,
-        num_heads=1,
-        forget_bias=1.0,
-        attention_mlp_layers=2,
-        key_size=None,
-        initial_memory="random",
-        dtype=np.float32,
-        seed=0,
+        input_size: int,
+        mem_slots: int,
+        head_size: int,
+        num_heads: int = 1,
+        forget_bias: float = 1.0,
+        attention_mlp_layers: int = 2,
+        key_size: int | None = None,
+        initial_memory: Literal["random", "identity"] = "random",
+        dtype: npt.DTypeLike = np.float32,
+        seed: Seed = 0,
     ):
-        super().__init__(
-            input_size,
-            mem_slots,
-            head_size,
-            num_heads,
-            attention_mlp_layers,
-            key_size,
-            None,
-            dtype,
-        )
+        """See the class. The length of this comes from the paper's many symbols."""
+        name = "PaperRelationalMemory"
+        sizes = input_size, mem_slots, head_size, num_heads, attention_mlp_layers
+        super().__init__(*sizes, key_size, input_rows=None)
+        dtype = check_dtype(name, dtype)
         if initial_memory not in ("random", "identity"):
             raise ValueError(
-                "PaperRelationalMemory: initial_memory must be 'random' or "
-                f"'identity', not {initial_memory!r}"
+                f"{name}: initial_memory must be 'random' or 'identity', not "
+                f"{initial_memory!r}"
             )
-        self.forget_bias = check_number(
-            "PaperRelationalMemory", "forget_bias", forget_bias
-        )
-        rng, F = np.random.default_rng(seed), self.mem_size
+        self.forget_bias = check_number(name, "forget_bias", forget_bias)
+        rng, H, F = np.random.default_rng(seed), num_heads, self.mem_size
 
         def weight(*shape):
             return Parameter(truncated_normal(rng, shape, F**-0.5, dtype))
 
-        self.input_projection = Linear(input_size, F, dtype=dtype, seed=rng)
-        self.W_q, self.W_k = (
-            weight(num_heads, F, self.key_size),
-            weight(num_heads, F, self.key_size),
-        )
-        self.W_v = weight(num_heads, F, head_size)
-        self.mlp = [
-            Linear(F, F, dtype=dtype, seed=rng) for _ in range(attention_mlp_layers)
-        ]
-        self.mlp_norm = LayerNorm(F, dtype)
-        for gate in "fio":
-            setattr(self, f"W_{gate}", weight(F, F))
-            setattr(self, f"U_{gate}", weight(F, F))
-            setattr(self, f"b_{gate}", Parameter(np.zeros(F, dtype)))
-        # Drawn last and from the same stream, so that the weights do not depend on the number of
-        # slots.
-        self._initial = (
-            identity_memory(mem_slots, F, dtype)
-            if initial_memory == "identity"
-            else rng.standard_normal((mem_slots, F)).astype(dtype)
-        )
+        def bias():
+            return Parameter(np.zeros(F, dtype))
 
-    def initial_state(self, batch_size):
+        self.input_projection = Linear(input_size, F, dtype=dtype, seed=rng)
+        self.W_q = weight(H, F, self.key_size)
+        self.W_k = weight(H, F, self.key_size)
+        self.W_v = weight(H, F, head_size)
+        layers = range(attention_mlp_layers)
+        self.mlp = [Linear(F, F, dtype=dtype, seed=rng) for _ in layers]
+        self.mlp_norm = LayerNorm(F, dtype)
+        self.W_f, self.U_f, self.b_f = weight(F, F), weight(F, F), bias()
+        self.W_i, self.U_i, self.b_i = weight(F, F), weight(F, F), bias()
+        self.W_o, self.U_o, self.b_o = weight(F, F), weight(F, F), bias()
+        # Drawn last and from the same stream, so that the weights do not depend on N.
+        if initial_memory == "random":
+            self._first = rng.standard_normal((mem_slots, F)).astype(dtype)
+        else:
+            self._first = identity_memory(mem_slots, F, dtype)
+
+    def initial_state(self, batch_size: int) -> tuple[Array, Array]:
         """(m, h) for a batch, each (B, N, F); h starts at zero."""
-        memory = self._start(self._initial, batch_size)
+        memory = self._repeat(self._first, batch_size)
         return memory, namespace(memory).zeros_like(memory)
 
-    def equation_parameters(self) -> dict:
+    def equation_parameters(self) -> dict[str, Any]:
         """This module's Parameters under the symbols of `equations.step`."""
-        names = [
-            "W_q",
-            "W_k",
-            "W_v",
-            *(f"{letter}_{gate}" for gate in "fio" for letter in "WUb"),
-        ]
         return {
-            **{name: getattr(self, name) for name in names},
+            "W_q": self.W_q,
+            "W_k": self.W_k,
+            "W_v": self.W_v,
             "mlp": [(layer.weight, layer.bias) for layer in self.mlp],
             "gain": self.mlp_norm.gain,
             "offset": self.mlp_norm.offset,
+            "W_f": self.W_f,
+            "U_f": self.U_f,
+            "b_f": self.b_f,
+            "W_i": self.W_i,
+            "U_i": self.U_i,
+            "b_i": self.b_i,
+            "W_o": self.W_o,
+            "U_o": self.U_o,
+            "b_o": self.b_o,
             "forget_bias": self.forget_bias,
         }
 
-    def __call__(self, inputs, state, trace=None):
-        """One step: inputs (B, input_size), state (m, h) -> flatten(h) (B, N F), next
-        (m, h). `trace` as for RelationalMemory.
+    def __call__(
+        self, inputs: Array | Tensor, state: State, trace: Trace = None
+    ) -> tuple[Tensor, State]:
+        """One step: inputs (B, input_size), state (m, h) -> flatten(h) (B, N F).
+
+        And the next (m, h). `trace` as for RelationalMemory, with an "output_gate" too.
         """
-        seen = None if trace is None else {}
-        x = self.input_projection(_check_input(self, inputs)[:, 0])  # (B, F)
-        _check_state(self, inputs, *state)
-        hidden, state = equations.step(
-            p, x, state, self.equation_parameters(), trace=seen
-        )
-        if trace is not None:
-            weights = [
-                w.data for w in seen["attention"]
-            ]  # a list over heads of (B, N, N + 1)
-            gates = {
-                name: seen[name].data
-                for name in ("input_gate", "forget_gate", "output_gate")
-            }
-            trace.append(
-                {"attention": namespace(weights[0]).stack(weights, axis=1), **gates}
-            )
+        x = self.input_projection(self._as_rows(inputs)[:, 0])  # (B, F)
+        for array in state:
+            self._check_memory(array, inputs)
+        seen: dict[str, Any] | None = None if trace is None else {}
+        hidden, state = equations.step(p, x, state, self.equation_parameters(), seen)
+        if trace is not None and seen is not None:
+            weights = [head.data for head in seen.pop("attention")]  # (B, N, N + 1)
+            gates = {name: gate.data for name, gate in seen.items()}
+            heads = namespace(weights[0]).stack(weights, axis=1)  # (B, H, N, N + 1)
+            trace.append({"attention": heads, **gates})
         return p.reshape(hidden, (hidden.shape[0], -1)), state

@@ -8,28 +8,27 @@ from __future__ import annotations
 import itertools
 import textwrap
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import matplotlib.style
+import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import PercentFormatter
 
 DPI = 150
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-CORES = dict(
-    zip(
-        ("rmc", "lstm", "dnc", "entnet", "entnet_bank", "rmc_paper"),
-        COLOURS,
-        strict=False,
-    )
-)  # the colour of each, everywhere
 MARK = "#C00000"  # the red of the marked time step
 GREY = "#555555"
-PLATE = {
-    "facecolor": "white",
-    "alpha": 0.75,
-    "linewidth": 0,
-    "pad": 0.5,
-}  # behind a label, so that lines do not cross it out
+
+# Each core has its own colour, in every picture.
+_CORES = "rmc", "lstm", "dnc", "entnet", "entnet_bank", "rmc_paper"
+CORES = dict(zip(_CORES, COLOURS, strict=False))
+
+# Behind a label, so that lines do not cross it out.
+PLATE = {"facecolor": "white", "alpha": 0.75, "linewidth": 0, "pad": 0.5}
+
 STYLE = {
     "font.size": 10,
     "axes.spines.right": False,
@@ -39,7 +38,7 @@ STYLE = {
 }
 
 
-def style():
+def style() -> AbstractContextManager[None]:
     """matplotlib's own defaults and `STYLE`, until the end of a `with` block."""
     return matplotlib.style.context(STYLE, after_reset=True)
 
@@ -48,20 +47,30 @@ def colours(cores: Sequence[str | None]) -> list[str]:
     """A colour for each of some lines, which may be a core's: the first of a core has
     the core's own, others have what is left.
     """
-    own = {core: CORES.get(core, COLOURS[0]) for core in cores}
-    left = itertools.cycle(
-        [colour for colour in reversed(COLOURS) if colour not in own.values()]
-        or COLOURS
-    )
+    own = {core: CORES.get(core or "", COLOURS[0]) for core in cores}
+    free = [colour for colour in reversed(COLOURS) if colour not in own.values()]
+    left = itertools.cycle(free or COLOURS)
     return [own.pop(core) if core in own else next(left) for core in cores]
 
 
-def save(figure: Figure, path) -> Path:
+def rows_of_grid(
+    figure: Figure, rows: int, columns: int, sharex: bool = False, sharey: bool = False
+) -> list[list[Axes]]:
+    """Panels in rows, added to a figure."""
+    grid = figure.subplots(rows, columns, sharex=sharex, sharey=sharey, squeeze=False)
+    return np.asarray(grid).tolist()
+
+
+def in_percent() -> PercentFormatter:
+    """What an axis of fractions says: 20 %."""
+    return PercentFormatter(1, decimals=0, symbol=" %")
+
+
+def save(figure: Figure, path: str | Path) -> Path:
     """Write a figure as a PNG file, always the same bytes; returns its path."""
     path = Path(path)
-    figure.savefig(
-        path, format="png", dpi=DPI, metadata={"Software": None}
-    )  # matplotlib's version would change the bytes
+    # The version of matplotlib, which it would write itself, would change the bytes.
+    figure.savefig(path, format="png", dpi=DPI, metadata={"Software": None})
     return path
 
 

@@ -6,17 +6,25 @@ import re
 import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
-from matplotlib.ticker import PercentFormatter
+from matplotlib.text import Text
 
-from .style import COLOURS, DPI, GREY, MARK, save, style
+from .style import COLOURS, DPI, GREY, MARK, in_percent, save, style
+
+# --- Tables ---------------------------------------------------------------------------
+
+Table = Sequence[Sequence[str]]  # rows, the head first
+
+PAD = 12  # pixels around the words of a cell
+BETWEEN = 40  # pixels between tables
 
 
-def tables(shown: Sequence[Sequence[Sequence[str]]], path, note: str = "") -> Path:
+def tables(shown: Sequence[Table], path: str | Path, note: str = "") -> Path:
     """Draw tables below each other, their heads first, into the PNG file `path`, with a
     note at the end; returns it.
 
@@ -26,80 +34,123 @@ def tables(shown: Sequence[Sequence[Sequence[str]]], path, note: str = "") -> Pa
         return save(_draw_tables(shown, note), path)
 
 
-def _draw_tables(shown, note="") -> Figure:
-    """All sizes here are in pixels."""
-    figure, pad, between = Figure(figsize=(1, 1), dpi=DPI), 12, 40
+class _Placed(NamedTuple):
+    """Words, and where they are to stand: pixels from the left and from the top."""
 
-    def words(text, width, **style):
-        wrapped = textwrap.fill(
-            text.replace("`", "").replace(" %", "\u00a0%"),
-            width,
-            break_long_words=False,
-            break_on_hyphens=False,
-        )
-        return figure.text(0, 0, wrapped, va="top", fontsize=8, **style)
+    text: Text
+    left: float
+    top: float
 
-    placed, rules, top, width = (
-        [],
-        [],
-        pad,
-        0,
-    )  # (text, its left and its top), (a line's end and height, whether below a head)
+
+class _Rule(NamedTuple):
+    """A line below a row, from the left margin to `right`, at `height` from the top."""
+
+    right: float
+    height: float
+    below_head: bool
+
+
+def _draw_tables(shown: Sequence[Table], note: str = "") -> Figure:
+    """All sizes here are in pixels. The words are measured first, for they decide how
+    large the picture is, and placed when that is known.
+    """
+    figure = Figure(figsize=(1, 1), dpi=DPI)
+    words: list[_Placed] = []
+    rules: list[_Rule] = []
+    top: float = PAD
+    width: float = 0
     for rows in shown:
-        longest = [
-            max(16, *(min(60, len(cell)) for cell in column[1:]))
-            for column in zip(*rows, strict=True)
-        ]  # a head is no wider
-        weights = ["bold", *["normal"] * len(rows[1:])]
-        cells = [
-            [
-                words(cell, size, fontweight=weight)
-                for cell, size in zip(row, longest, strict=True)
-            ]
-            for row, weight in zip(rows, weights, strict=True)
-        ]
-        boxes = np.array(
-            [[cell.get_window_extent().size for cell in row] for row in cells]
-        )
-        widths, heights = (
-            boxes[..., 0].max(axis=0) + 2 * pad,
-            boxes[..., 1].max(axis=1) + pad,
-        )
-        rights, bottoms = pad + np.cumsum(widths), top + np.cumsum(heights)
-        numeric = [
-            all(re.fullmatch(r"[\d.,:]+( %)?|", cell) for cell in column[1:])
-            for column in zip(*rows, strict=True)
-        ]
-        for row, sizes, below, height in zip(
-            cells, boxes[..., 0], bottoms, heights, strict=True
-        ):
-            lefts = np.where(numeric, rights - pad - sizes, rights - widths + pad)
-            placed += [
-                (cell, left, below - height + pad / 2)
-                for cell, left in zip(row, lefts, strict=True)
-            ]
-        rules += [(rights[-1], below, k == 0) for k, below in enumerate(bottoms)]
-        top, width = bottoms[-1] + between, max(width, rights[-1] + pad)
-    below = words(note, max(40, int(width / 10.5)), color=GREY)
-    height = top + (below.get_window_extent().height + pad if note else pad - between)
+        of_table, lines = _laid_out(figure, rows, top)
+        words += of_table
+        rules += lines
+        right, bottom, _ = lines[-1]
+        top, width = bottom + BETWEEN, max(width, right + PAD)
+    below = _write(figure, note, max(40, int(width / 10.5)), color=GREY)
+    of_note = below.get_window_extent().height + PAD
+    height = top + of_note if note else top - BETWEEN + PAD
     figure.set_size_inches(width / DPI, height / DPI)
-    for text, left, high in [*placed, (below, 2 * pad, top - between / 2)]:
-        text.set_position((left / width, 1 - high / height))
-    for end, y, below_head in rules:
-        line = {
-            "color": GREY if below_head else "#DDDDDD",
-            "linewidth": 1.0 if below_head else 0.6,
-        }
+    for text, left, down in [*words, _Placed(below, 2 * PAD, top - BETWEEN / 2)]:
+        text.set_position((left / width, 1 - down / height))
+    for right, down, below_head in rules:
         figure.add_artist(
-            Line2D([pad / width, end / width], [1 - y / height] * 2, **line)
+            Line2D(
+                [PAD / width, right / width],
+                [1 - down / height] * 2,
+                color=GREY if below_head else "#DDDDDD",
+                linewidth=1.0 if below_head else 0.6,
+            )
         )
     return figure
 
 
+def _write(
+    figure: Figure,
+    words: str,
+    width: int,
+    color: str = "black",
+    fontweight: str = "normal",
+) -> Text:
+    """Add words, wrapped at `width` characters; their place is still to be set."""
+    words = words.replace("`", "").replace(" %", "\N{NO-BREAK SPACE}%")
+    wrapped = textwrap.fill(
+        words, width, break_long_words=False, break_on_hyphens=False
+    )
+    return figure.text(
+        0, 0, wrapped, va="top", fontsize=8, color=color, fontweight=fontweight
+    )
+
+
+def _laid_out(
+    figure: Figure, rows: Table, top: float
+) -> tuple[list[_Placed], list[_Rule]]:
+    """The cells of one table that begins at `top`, and the rules below its rows."""
+    columns = [*zip(*rows, strict=True)]
+    # A head is no wider than what is below it.
+    longest = [
+        max(16, *(min(60, len(cell)) for cell in cells)) for _, *cells in columns
+    ]
+    numeric = [
+        all(re.fullmatch(r"[\d.,:]+( %)?|", cell) for cell in cells)
+        for _, *cells in columns
+    ]
+    texts = [
+        [
+            _write(figure, cell, size, fontweight="normal" if number else "bold")
+            for cell, size in zip(row, longest, strict=True)
+        ]
+        for number, row in enumerate(rows)
+    ]
+    sizes = np.array([[text.get_window_extent().size for text in row] for row in texts])
+    widths = sizes[..., 0].max(axis=0) + 2 * PAD
+    heights = sizes[..., 1].max(axis=1) + PAD
+    rights, bottoms = PAD + np.cumsum(widths), top + np.cumsum(heights)
+
+    words = []
+    for row, of_row, bottom, height in zip(
+        texts, sizes[..., 0], bottoms, heights, strict=True
+    ):
+        lefts = np.where(numeric, rights - PAD - of_row, rights - widths + PAD)
+        for text, left in zip(row, lefts, strict=True):
+            words.append(_Placed(text, left, bottom - height + PAD / 2))
+    rules = [_Rule(rights[-1], bottom, k == 0) for k, bottom in enumerate(bottoms)]
+    return words, rules
+
+
+# --- Answers --------------------------------------------------------------------------
+
+PITCH = 13  # pixels from one character to the next
+LINE = 30  # from one row to the next
+LEFT = 30  # of the first column
+FIRST = 115  # of the first row
+HEADS = ("input", "right answer", "network's answer")
+
+Row = tuple[str, str, str]  # question, right answer, the network's answer
+
+
 def answers(
-    rows: Mapping[str, Sequence[tuple[str, str, str]]],
+    rows: Mapping[str, Sequence[Row]],
     by_place: Mapping[str, np.ndarray],
-    path,
+    path: str | Path,
     title: str = "",
 ) -> Path:
     """Draw questions with the right answer and a network's, its mistakes marked, into
@@ -107,84 +158,105 @@ def answers(
 
     Args:
         rows: {heading: [(question, right answer, the network's answer)]}, the two
-            answers being of equal length. by_place: {label: accuracies (T,)} at each
-            place of the answers, drawn as bars beside; NaN where there is no such
-            place.
+            answers being of equal length.
+        by_place: {label: accuracies (T,)} at each place of the answers, drawn as bars
+            beside; NaN where there is no such place.
     """
     with style():
         return save(_draw_answers(rows, by_place, title), path)
 
 
-def _draw_answers(rows, by_place, title="") -> Figure:
-    """All sizes here are in pixels; each character stands in a cell of its own."""
-    pitch, line, left, between, top = 13, 30, 30, 50, 115
-    everything = [row for group in rows.values() for row in group]
-    heads = ("input", "right answer", "network's answer")
-    columns = [
-        max(len(head), *(len(row[k]) for row in everything))
-        for k, head in enumerate(heads)
-    ]
-    starts = left + np.cumsum(
-        [0, *(pitch * size + between for size in columns)]
-    )  # of the three columns, and of the bars
-    width, height = (
-        starts[-1] + 620,
-        max(450, top + line * (len(everything) + 2 * len(rows))),
-    )
-    figure = Figure(figsize=(width / DPI, height / DPI), dpi=DPI)
+class _Sheet:
+    """A figure on which one writes at places in pixels, from the upper left corner;
+    each character in a cell of its own.
+    """
 
-    def write(x, y, text, **style):
-        figure.text(
-            x / width, 1 - y / height, text, va="center", **{"fontsize": 9, **style}
-        )
+    def __init__(self, width: float, height: float):
+        self.width, self.height = width, height
+        self.figure = Figure(figsize=(width / DPI, height / DPI), dpi=DPI)
 
-    def spell(x, y, text, right):
+    def write(
+        self, x: float, y: float, text: str, fontsize: float = 9, **look: Any
+    ) -> None:
+        """Words, their middle at the height y."""
+        at = x / self.width, 1 - y / self.height
+        self.figure.text(*at, text, va="center", fontsize=fontsize, **look)
+
+    def spell(self, x: float, y: float, text: str, right: str) -> None:
+        """Characters; those that are not as in `right` are marked."""
         for k, (character, wanted) in enumerate(zip(text, right, strict=True)):
-            wrong = character != wanted
+            left, wrong = x + PITCH * k, character != wanted
             if wrong:
-                cell = (x + pitch * k) / width, 1 - (y + 12) / height
-                figure.add_artist(
-                    Rectangle(cell, pitch / width, 24 / height, color=MARK, linewidth=0)
-                )
-            colour = "white" if wrong else "black"
-            write(
-                x + pitch * (k + 0.5),
+                corner = left / self.width, 1 - (y + 12) / self.height
+                size = PITCH / self.width, 24 / self.height
+                cell = Rectangle(corner, *size, color=MARK, linewidth=0)
+                self.figure.add_artist(cell)
+            self.write(
+                left + PITCH / 2,
                 y,
                 character,
                 ha="center",
                 family="monospace",
-                color=colour,
+                color="white" if wrong else "black",
             )
 
-    write(left, 25, title)
-    for x, head in zip(starts, heads, strict=False):
-        write(x, 75, head, fontweight="bold")
-    y = top
-    for heading, group in rows.items():
-        write(left, y, heading, fontsize=8, color=GREY)
-        for row in group:
-            y += line
-            for x, text, right in zip(
-                starts, row, (row[0], row[1], row[1]), strict=False
-            ):
-                spell(x, y, text, right)
-        y += 2 * line
 
-    panel = figure.add_axes(
-        ((starts[-1] + 70) / width, 75 / height, 520 / width, 1 - 190 / height)
+def _draw_answers(
+    rows: Mapping[str, Sequence[Row]],
+    by_place: Mapping[str, np.ndarray],
+    title: str = "",
+) -> Figure:
+    everything = [row for group in rows.values() for row in group]
+    sizes = [
+        max(len(head), *(len(row[k]) for row in everything))
+        for k, head in enumerate(HEADS)
+    ]
+    # of the three columns, and of the bars
+    *starts, bars = LEFT + np.cumsum([0, *(PITCH * size + 50 for size in sizes)])
+    lines = len(everything) + 2 * len(rows)
+    sheet = _Sheet(bars + 620, max(450, FIRST + LINE * lines))
+    sheet.write(LEFT, 25, title)
+    for x, head in zip(starts, HEADS, strict=True):
+        sheet.write(x, 75, head, fontweight="bold")
+    y = FIRST
+    for heading, group in rows.items():
+        sheet.write(LEFT, y, heading, fontsize=8, color=GREY)
+        for question, right, answer in group:
+            y += LINE
+            for x, text, wanted in zip(
+                starts,
+                (question, right, answer),
+                (question, right, right),
+                strict=True,
+            ):
+                sheet.spell(x, y, text, wanted)
+        y += 2 * LINE
+    _draw_bars(sheet, bars, by_place)
+    return sheet.figure
+
+
+def _draw_bars(sheet: _Sheet, left: float, by_place: Mapping[str, np.ndarray]) -> None:
+    """The accuracy at each place of the answers."""
+    panel = sheet.figure.add_axes(
+        (
+            (left + 70) / sheet.width,
+            75 / sheet.height,
+            520 / sheet.width,
+            1 - 190 / sheet.height,
+        )
     )
     share = 0.8 / len(by_place)
-    for number, (label, values) in enumerate(by_place.items()):
-        x = np.arange(len(values)) + 1 + (number - (len(by_place) - 1) / 2) * share
-        panel.bar(
-            x, values, share, color=(COLOURS[0], "#BBBBBB")[number % 2], label=label
-        )
-    panel.set_xticks(np.arange(len(values)) + 1)
+    middle = (len(by_place) - 1) / 2
+    for k, (label, values) in enumerate(by_place.items()):
+        places = np.arange(len(values)) + 1
+        colour = (COLOURS[0], "#BBBBBB")[k % 2]
+        x = places + (k - middle) * share
+        panel.bar(x, values, share, color=colour, label=label)
+    panel.set_xticks(places)
     panel.set_title("accuracy at each place of the answer", fontsize=9)
     panel.set_ylim(0, 1.02)
-    panel.yaxis.set_major_formatter(PercentFormatter(1, decimals=0, symbol=" %"))
+    panel.yaxis.set_major_formatter(in_percent())
     panel.tick_params(labelsize=8)
     panel.legend(
         fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.09), ncols=len(by_place)
     )
-    return figure

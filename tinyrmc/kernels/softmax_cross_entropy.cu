@@ -1,12 +1,18 @@
-// fused.softmax_cross_entropy: loss = log(total) - (logits[target] - top), where top = max(logits), total = sum of exp(logits - top).
+// fused.softmax_cross_entropy: loss = log(total) - (logits[target] - top), where top =
+// max(logits), total = sum of exp(logits - top).
 //
-// logits (rows, classes), targets and losses (rows,). One warp a row, whose threads take the classes lane, lane + 32, ... A target out of
-// range makes the loss and the gradient of its row NaN: nobody reads outside the array, and an optimizer refuses the step. Nothing is saved
-// but the arguments.
+// logits (rows, classes), targets and losses (rows,). One warp a row; its threads take
+// the classes lane, lane + 32, ... A target out of range makes the loss and the
+// gradient of its row NaN: no thread reads outside the array, and an optimizer refuses
+// the step. Nothing is saved but the arguments.
 
-__device__ bool known(long long target, int classes) { return target >= 0 && target < classes; }
+__device__ bool known(long long target, int classes)
+{
+    return target >= 0 && target < classes;
+}
 
-__device__ void softmax_parts(const float* logits, int classes, int lane, float* top, float* total)
+__device__ void softmax_parts(
+    const float* logits, int classes, int lane, float* top, float* total)
 {
     float most = -INFINITE, sum = 0;
     for (int c = lane; c < classes; c += WARP) most = fmaxf(most, logits[c]);
@@ -19,27 +25,35 @@ __device__ void softmax_parts(const float* logits, int classes, int lane, float*
 extern "C" __global__ void softmax_cross_entropy_forward(
     const float* logits, const long long* targets, float* losses, int rows, int classes)
 {
-    const int row = blockIdx.x * (blockDim.x / WARP) + threadIdx.x / WARP, lane = threadIdx.x % WARP;
+    const int row = blockIdx.x * (blockDim.x / WARP) + threadIdx.x / WARP;
+    const int lane = threadIdx.x % WARP;
     if (row >= rows) return;  // a whole warp leaves
     logits += (size_t)row * classes;
     float top, total;
     softmax_parts(logits, classes, lane, &top, &total);
     const long long target = targets[row];
-    if (lane == 0) losses[row] = known(target, classes) ? logf(total) - (logits[target] - top) : nanf("");
+    if (lane == 0)
+        losses[row] = known(target, classes) ? logf(total) - (logits[target] - top)
+                                             : nanf("");
 }
 
 // glogits = (exp(logits - top) / total - (class is target)) * g, with g (rows,).
 
 extern "C" __global__ void softmax_cross_entropy_backward(
-    const float* g, const float* logits, const long long* targets, float* glogits, int rows, int classes)
+    const float* g, const float* logits, const long long* targets, float* glogits,
+    int rows, int classes)
 {
-    const int row = blockIdx.x * (blockDim.x / WARP) + threadIdx.x / WARP, lane = threadIdx.x % WARP;
+    const int row = blockIdx.x * (blockDim.x / WARP) + threadIdx.x / WARP;
+    const int lane = threadIdx.x % WARP;
     if (row >= rows) return;  // a whole warp leaves
     logits += (size_t)row * classes;
+    glogits += (size_t)row * classes;
     float top, total;
     softmax_parts(logits, classes, lane, &top, &total);
     const long long target = targets[row];
     const float scale = known(target, classes) ? g[row] : nanf("");
-    for (int c = lane; c < classes; c += WARP)
-        glogits[(size_t)row * classes + c] = (expf(logits[c] - top) / total - (c == target ? 1.0f : 0.0f)) * scale;
+    for (int c = lane; c < classes; c += WARP) {
+        const float prob = expf(logits[c] - top) / total;
+        glogits[c] = (prob - (c == target ? 1.0f : 0.0f)) * scale;
+    }
 }

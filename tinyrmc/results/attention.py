@@ -6,152 +6,137 @@ from __future__ import annotations
 
 import base64
 import json
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from ..training.task import Task
 from . import probes
 from .probes import PERIODS, PLACES, Questions, Traces
-from .text import percent
+from .text import Table, percent
 
 SHOWN = 256  # held-out examples among which those to show are chosen
 
-
-IN_PAGE, WRONG_IN_PAGE, PAGE_BYTES = (
-    16,
-    8,
-    1_000_000,
-)  # examples of the page, wrongly answered ones besides, bytes of data at most
-
-
+# Of the page: examples, wrongly answered ones besides, bytes of data at most.
+IN_PAGE = 16
+WRONG_IN_PAGE = 8
+PAGE_BYTES = 1_000_000
 TEMPLATE = Path(__file__).with_suffix(".html")
 
+Found = dict[str, Any]  # what `probes.analyse` gives, or a part of it
+Floors = Mapping[str, Mapping[str, float]]  # what `Task.references` gives
 
 # --- Examples -------------------------------------------------------------------------
 
 
-def look(model, questions: Questions) -> tuple[Questions, Traces, np.ndarray]:
-    """(questions, what the network does with them, the slots that took in the marked
-    step).
+def look(model: Any, questions: Questions) -> tuple[Questions, Traces, np.ndarray]:
+    """(questions, what the network does with them, the slots (B, N) that took in the
+    marked step).
     """
     seen = probes.traces(model, questions.inputs)
     return questions, seen, probes.holders(probes.shares(seen, questions.marked))
 
 
-def to_show(model, questions):
+def to_show(model: Any, questions: Questions) -> np.ndarray:
     """Rows for the page: figure 3's cases, then the first examples, then the first of
     those that are answered wrongly.
     """
-    wrong = np.flatnonzero(
-        probes.traces(model, questions.inputs).logits.argmax(-1) != questions.targets
-    )
-    rows = dict.fromkeys(
-        [
-            *probes.cases(questions),
-            *range(min(IN_PAGE, len(questions.targets))),
-            *wrong[:WRONG_IN_PAGE],
-        ]
-    )
-    return np.array([*rows], int)
+    answers = probes.traces(model, questions.inputs).logits.argmax(-1)
+    wrong = np.flatnonzero(answers != questions.targets)
+    first = range(min(IN_PAGE, len(questions.targets)))
+    rows = [*probes.cases(questions), *first, *wrong[:WRONG_IN_PAGE]]
+    return np.array([*dict.fromkeys(rows)], int)
 
 
-def _verdict(questions, seen, row):
+def _verdict(questions: Questions, seen: Traces, row: int) -> str:
     answer, target = int(seen.logits[row].argmax()), int(questions.targets[row])
-    return f"Answer {answer}, " + (
-        "right" if answer == target else f"wrong, it is {target}"
-    )
+    verdict = "right" if answer == target else f"wrong, it is {target}"
+    return f"Answer {answer}, {verdict}"
 
 
-def _titles(questions, seen):
+def _titles(questions: Questions, seen: Traces) -> list[str]:
     titles = []
     for row in range(len(questions.targets)):
         question, steps = questions.describe(row)
         name = next(iter(steps[0]))
-        titles.append(
-            f"{question}\n{_verdict(questions, seen, row)}\n{name} at each step: "
-            f"{' '.join(str(step[name]) for step in steps)}"
-        )
+        came = " ".join(str(step[name]) for step in steps)
+        verdict = _verdict(questions, seen, row)
+        titles.append(f"{question}\n{verdict}\n{name} at each step: {came}")
     return titles
 
 
 # --- Pictures -------------------------------------------------------------------------
 
 
-def draw_cases(task, model, folder: Path) -> list[Path]:
-    """Figure 3 alone, as a task's picture: nothing, where nothing attends."""
+def draw_cases(task: Task, model: Any, folder: Path) -> list[Path]:
+    """Figure 3 alone, as a task's picture; nothing, if no slot attends."""
     if not probes.has_attention(model):
         return []
     questions = probes.held_out(task, SHOWN)
     return draw_maps(*look(model, questions.take(probes.cases(questions))), folder)
 
 
-def draw_maps(questions: Questions, seen: Traces, held, folder: Path) -> list[Path]:
+def draw_maps(
+    questions: Questions, seen: Traces, held: np.ndarray, folder: Path
+) -> list[Path]:
     """The attention of every head at every step."""
     from .. import figures
 
-    weights = seen.attention
+    path = folder / "attention.png"
+    titles = _titles(questions, seen)
     return [
         figures.attention(
-            weights,
-            questions.marked,
-            _titles(questions, seen),
-            folder / "attention.png",
-            questions.mark,
-            held,
+            seen.attention, questions.marked, titles, path, questions.mark, held
         )
     ]
 
 
-def draw_gates(questions: Questions, seen: Traces, held, folder: Path) -> list[Path]:
-    """The gates of every slot over time; nothing, where there are none."""
+def draw_gates(
+    questions: Questions, seen: Traces, held: np.ndarray, folder: Path
+) -> list[Path]:
+    """The gates of every slot over time; nothing, if there are none."""
     from .. import figures
 
-    if seen.input_gate is None:
+    if not seen.gates:
         return []
-    gates = {"input gate": seen.input_gate, "forget gate": seen.forget_gate}
-    return [
-        figures.gates(
-            gates,
-            questions.marked,
-            _titles(questions, seen),
-            folder / "attention_gates.png",
-            questions.mark,
-            held,
-        )
-    ]
+    gates = {f"{name} gate": gate for name, gate in seen.gates.items()}
+    path = folder / "attention_gates.png"
+    titles = _titles(questions, seen)
+    return [figures.gates(gates, questions.marked, titles, path, questions.mark, held)]
 
 
-def draw_measures(found: dict, floors: dict, folder: Path) -> list[Path]:
+def draw_measures(found: Found, floors: Floors, folder: Path) -> list[Path]:
     """How much attention goes where, and the accuracies of the causal tests."""
     from .. import figures
 
-    words = _words(found["mark"])
+    mark, words = found["mark"], _words(found["mark"])
     places = {
         words[place]: {name: table[place] for name, table in found["attention"].items()}
         for place in PLACES
     }
     tests = {
-        words[test]: _in_words(found[test], words)
+        words[test]: _renamed(found[test], words)
         for test in ("wiped", "cut")
         if found[test]
     }
+    measured, tested = folder / "attention_measured.png", folder / "attention_tests.png"
     return [
-        figures.shares(places, found["mark"], folder / "attention_measured.png"),
-        figures.accuracies(
-            tests, found["intact"], floors, folder / "attention_tests.png"
-        ),
+        figures.shares(places, mark, measured),
+        figures.accuracies(tests, found["intact"], floors, tested),
     ]
 
 
-def _in_words(table, words):
+def _renamed(table: Found, words: dict[str, str]) -> Found:
     return {
         words.get(name, name): {words[column]: values for column, values in row.items()}
         for name, row in table.items()
     }
 
 
-def _words(mark):
-    """What the keys of `analysis.analyse` are called where people read them."""
+def _words(mark: str) -> dict[str, str]:
+    """What the keys of `probes.analyse` are called where people read them."""
     return {
         "input": "the input",
         "holders": f"the slots that took in the {mark}",
@@ -172,128 +157,101 @@ def _words(mark):
 # --- Tables ---------------------------------------------------------------------------
 
 
-def tables(found: dict, floors: dict) -> list[tuple[str, str, list[list[str]]]]:
-    """[(title, explanation, rows)] of what `analysis.analyse` has found; the first two
-    rows of each table are its head.
+def tables(found: Found, floors: Floors) -> list[tuple[str, str, Table]]:
+    """[(heading, explanation, rows)] of what `probes.analyse` has found. Each table has
+    a head of two rows.
     """
-    mark, held, attention = found["mark"], found["holders"], found["attention"]
-    columns = [(place, period) for place in PLACES for period in PERIODS]
-    names = {"input": "the input", "holders": "took it in", "others": "other slots"}
-    head = [
-        [
-            "to",
-            *(
-                names[place] if period == PERIODS[0] else ""
-                for place, period in columns
-            ),
-        ]
-    ]
-    head.append([f"the {mark}:", *PERIODS * len(PLACES)])
-    rows = [
-        [name, *(percent(table[place][period]) for place, period in columns)]
-        for name, table in attention.items()
-    ]
-    says = (
-        f"To the input, to the slots that took in the {mark}, and to the others, "
-        "before it came, when it came and after: the mean over the "
-        f"slots that ask and over {found['examples']:,} held-out sequences. By "
-        "intake (attention to the input times input gate), the "
-        f"fewest slots with half of it are {held['mean number']:.1f} of "
-        f"{found['slots']}; one alone has {percent(held['largest share'])}, "
-        f"where all alike would have {percent(held['uniform share'])}. Uniform: "
-        "attention to everything alike."
-    )
-    described = [("How much attention goes where", says, head + rows)]
-    kinds = {"reset": "reset", "swapped": "swapped"}
-    says = (
-        f"Slots are reset to their first value right after the {mark}, or swapped "
-        "with another sequence's after the last step. In "
-        "brackets, the floors. Each accuracy is known to within about "
-        f"{100 / found['examples'] ** 0.5:.1f} points."
-    )
-    described.append(
-        (
-            "Accuracy when slots are wiped",
-            says,
-            _accuracy_rows(found["wiped"], kinds, found, floors),
-        )
-    )
+    described = [_where_attention_goes(found), _when_wiped(found, floors)]
     if found["cut"]:
-        kinds = {"before": "cut before", "after": "cut after"}
-        says = (
-            f"No slot attends to what the row names, at all steps before the {mark}, "
-            "or after it. The gates see the input as ever."
-        )
-        described.append(
-            (
-                "Accuracy when attention is cut",
-                says,
-                _accuracy_rows(found["cut"], kinds, found, floors),
-            )
-        )
+        described.append(_when_cut(found, floors))
     return described
 
 
-def _accuracy_rows(table, columns, found, floors):
-    """The rows of a table of tests: a group of columns for each metric, then what
-    nothing done and the floors give.
+def _where_attention_goes(found: Found) -> tuple[str, str, Table]:
+    mark, held = found["mark"], found["holders"]
+    says = (
+        f"To the input, to the slots that took in the {mark}, and to the others, "
+        "before it came, when it came and after: the mean over the slots that ask and "
+        f"over {found['examples']:,} held-out sequences. By intake (attention to the "
+        "input times input gate), the fewest slots with half of it are "
+        f"{held['mean number']:.1f} of {found['slots']}; one alone has "
+        f"{percent(held['largest share'])}, where all alike would have "
+        f"{percent(held['uniform share'])}. Uniform: attention to everything alike."
+    )
+    names = {"input": "the input", "holders": "took it in", "others": "other slots"}
+    columns = [(place, period) for place in PLACES for period in PERIODS]
+    above = [names[place] if period == PERIODS[0] else "" for place, period in columns]
+    rows = [["to", *above], [f"the {mark}:", *(period for _, period in columns)]]
+    for name, table in found["attention"].items():
+        rows.append(
+            [name, *(percent(table[place][period]) for place, period in columns)]
+        )
+    return "How much attention goes where", says, rows
+
+
+def _when_wiped(found: Found, floors: Floors) -> tuple[str, str, Table]:
+    says = (
+        f"Slots are reset to their first value right after the {found['mark']}, or "
+        "swapped with another sequence's after the last step. In brackets, the floors. "
+        "Each accuracy is known to within about "
+        f"{100 / found['examples'] ** 0.5:.1f} points."
+    )
+    columns = {"reset": "reset", "swapped": "swapped"}
+    rows = _accuracy_rows(found["wiped"], columns, found, floors)
+    return "Accuracy when slots are wiped", says, rows
+
+
+def _when_cut(found: Found, floors: Floors) -> tuple[str, str, Table]:
+    says = (
+        "No slot attends to what the row names, at all steps before the "
+        f"{found['mark']}, or after it. The gates see the input as ever."
+    )
+    columns = {"before": "cut before", "after": "cut after"}
+    rows = _accuracy_rows(found["cut"], columns, found, floors)
+    return "Accuracy when attention is cut", says, rows
+
+
+def _accuracy_rows(
+    table: Found, columns: dict[str, str], found: Found, floors: Floors
+) -> Table:
+    """The rows of a test, the columns once for each metric: what the intact network
+    gets, then what each change does to it, then the floors.
     """
-    words, intact = _words(found["mark"]), found["intact"]
+    intact, words = found["intact"], _words(found["mark"])
     each = [(metric, column) for metric in intact for column in columns]
     first = next(iter(columns))
-    head = [
-        [
-            "",
-            *(
-                metric.replace("_", " ") if column == first else ""
-                for metric, column in each
-            ),
-        ]
+    above = [
+        metric.replace("_", " ") if column == first else "" for metric, column in each
     ]
-    head.append(["", *[*columns.values()] * len(intact)])
-    rows = [["nothing", *(percent(intact[metric]) for metric, _ in each)]]
-    rows += [
-        [
-            words.get(name, name),
-            *(percent(row[column][metric]) for metric, column in each),
-        ]
-        for name, row in table.items()
+    rows = [
+        ["", *above],
+        ["", *(columns[column] for _, column in each)],
+        ["nothing", *(percent(intact[metric]) for metric, _ in each)],
     ]
-    labels = dict.fromkeys(
-        label for metric in intact for label in floors.get(f"test_{metric}", {})
-    )
-    rows += [
-        [
-            f"({label})",
-            *(
-                percent(floors.get(f"test_{metric}", {}).get(label))
-                for metric, _ in each
-            ),
-        ]
-        for label in labels
-    ]
-    return head + rows
+    for name, row in table.items():
+        values = [percent(row[column][metric]) for metric, column in each]
+        rows.append([words.get(name, name), *values])
+    known = {metric: floors.get(f"test_{metric}", {}) for metric in intact}
+    for label in dict.fromkeys(label for values in known.values() for label in values):
+        values = [percent(known[metric].get(label)) for metric, _ in each]
+        rows.append([f"({label})", *values])
+    return rows
 
 
 # --- The page -------------------------------------------------------------------------
 
 
 def page(
-    title: str, examples: tuple[Questions, Traces, np.ndarray], described: list
+    title: str,
+    examples: tuple[Questions, Traces, np.ndarray],
+    described: list[tuple[str, str, Table]],
 ) -> str:
     """One HTML page that holds examples, their traces and the tables, and asks the
     network for nothing.
 
     As many examples are kept as fit into PAGE_BYTES, but at least the first.
     """
-    questions, seen, held = examples
-    kept, size = [], 0
-    for row in range(len(questions.targets)):
-        example = _example(questions, seen, held, row)
-        size += len(json.dumps(example))
-        if kept and size > PAGE_BYTES:
-            break
-        kept.append(example)
+    questions, seen, _ = examples
     steps, heads, slots, columns = seen.attention.shape[1:]
     data = {
         "title": title,
@@ -302,19 +260,33 @@ def page(
         "heads": heads,
         "slots": slots,
         "columns": columns,
-        "examples": kept,
+        "examples": _that_fit(examples),
         "tables": [
             {"heading": heading, "says": says, "rows": rows}
             for heading, says, rows in described
         ],
     }
-    text = json.dumps(data, separators=(",", ":")).replace(
-        "<", "\\u003c"
-    )  # nothing in it ends the script
+    text = json.dumps(data, separators=(",", ":"))
+    text = text.replace("<", "\\u003c")  # so that nothing in it ends the script
     return TEMPLATE.read_text(encoding="utf-8").replace("DATA", text, 1)
 
 
-def _example(questions, seen, held, row):
+def _that_fit(examples: tuple[Questions, Traces, np.ndarray]) -> list[dict[str, Any]]:
+    questions, seen, held = examples
+    kept: list[dict[str, Any]] = []
+    size = 0
+    for row in range(len(questions.targets)):
+        example = _example(questions, seen, held, row)
+        size += len(json.dumps(example))
+        if kept and size > PAGE_BYTES:
+            break
+        kept.append(example)
+    return kept
+
+
+def _example(
+    questions: Questions, seen: Traces, held: np.ndarray, row: int
+) -> dict[str, Any]:
     """One example as the page wants it.
 
     Attention (T, H, N, N + n) goes as bytes, 255 for 1; gates as mean and 10th, 90th
@@ -332,30 +304,23 @@ def _example(questions, seen, held, row):
         "held": np.flatnonzero(held[row]).tolist(),
         "probabilities": np.round(shifted / shifted.sum(), 4).tolist(),
         "attention": base64.b64encode(weights.tobytes()).decode(),
-        "gates": {
-            name: _spread(getattr(seen, f"{name}_gate")[row])
-            for name in ("input", "forget")
-            if seen.input_gate is not None
-        },
+        "gates": {name: _spread(gate[row]) for name, gate in seen.gates.items()},
     }
 
 
-def _rounded(value):
+def _rounded(value: Any) -> Any:
     """Numbers to three decimals, in dicts and lists too."""
     if isinstance(value, dict):
         return {name: _rounded(part) for name, part in value.items()}
-    return (
-        [_rounded(part) for part in value]
-        if isinstance(value, list)
-        else round(value, 3)
-        if isinstance(value, float)
-        else value
-    )
+    if isinstance(value, list):
+        return [_rounded(part) for part in value]
+    return round(value, 3) if isinstance(value, float) else value
 
 
-def _spread(gate):
-    """(T, N, F) -> [mean, 10th, 90th percentile over the units] of each step and slot."""
-    summary = np.stack(
-        [gate.mean(-1), *np.quantile(gate, (0.1, 0.9), axis=-1)], axis=-1
-    )  # (T, N, 3)
+def _spread(gate: np.ndarray) -> list:
+    """[mean, 10th, 90th percentile over the units] at each step, of each slot: (T, N,
+    F) -> (T, N, 3).
+    """
+    low, high = np.quantile(gate, (0.1, 0.9), axis=-1)
+    summary = np.stack([gate.mean(-1), low, high], axis=-1)
     return np.round(summary.astype(float), 3).tolist()

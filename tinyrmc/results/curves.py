@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ..errors import RunError
 from ..runs.run import Run
 from ..training.checkpoints import open_checkpoint, restore_model, task_from_dict
+from ..training.task import Task
 from .groups import group_runs
 
 
@@ -19,10 +20,11 @@ def draw_run(run: Run, against: Sequence[str] = ("steps",)) -> list[Path]:
     if not (run.checkpoint.exists() or run.previous_checkpoint.exists()):
         return [curve]
     task, arrays, state = open_checkpoint(run.path)
+    model = restore_model(task, arrays, state)
     try:
-        return [curve, *task.pictures(restore_model(task, arrays, state), curve.parent)]
+        return [curve, *task.pictures(model, run.path)]
     except OSError as error:
-        raise _unwritable(curve.parent, error) from error
+        raise _unwritable(run.path, error) from error
 
 
 def draw_curves(
@@ -30,12 +32,10 @@ def draw_curves(
 ) -> Path:
     """The learning curves of evaluated runs of one task in the PNG file `out`.
 
-    RunError says what does not go together.
-
     against: names in figures.AXES.
 
     Shown are the task's headline and, against one axis, whatever else has reference
-    values and was measured in every group.
+    values and was measured in every group. RunError says what does not go together.
     """
     from .. import figures
 
@@ -44,12 +44,7 @@ def draw_curves(
             f"cannot draw into {out}: pictures are PNG files; give --out a name that "
             "ends in .png"
         )
-    for run in runs[1:]:
-        if run.config["task"] != runs[0].config["task"]:
-            raise RunError(
-                f"{runs[0].path} and {run.path} are runs of different tasks; plot "
-                "them one by one"
-            )
+    _require_one_task(runs)
     groups = group_runs(runs)
     lines = {
         label: [run.metrics() for run in members] for label, members in groups.items()
@@ -57,76 +52,107 @@ def draw_curves(
     tasks = {
         label: task_from_dict(members[0].config) for label, members in groups.items()
     }
-    headline = f"test_{next(iter(tasks.values())).headline}"
     references = _references(tasks)
-
-    def without(name):
-        return [
-            label
-            for label, group in lines.items()
-            if all(line.get(name) is None for of_run in group for line in of_run)
-        ]
-
-    if none := without(headline):
-        raise RunError(
-            f"the runs of {none[0]!r} have no value of {headline}; leave them out"
-        )
-    metrics = [
-        headline,
-        *(name for name in references if name != headline and not without(name)),
-    ]
-    metrics = metrics if len(against) == 1 else metrics[:1]
+    metrics = _metrics_to_draw(lines, tasks, references)
+    if len(against) > 1:
+        metrics = metrics[:1]
     cores = [
         members[0].config["config"].get("model", {}).get("core")
         for members in groups.values()
     ]
-    (task, *_), ((of_run, *_), *_) = tasks.values(), lines.values()
-    training = (
-        [line for line in of_run if task.is_final(line)] if len(runs) == 1 else []
-    )
+    training = _training_lines(lines, tasks) if len(runs) == 1 else []
+    title = _title(groups)
     try:
         return figures.learning_curve(
-            lines, references, metrics, out, _title(groups), against, cores, training
+            lines, references, metrics, out, title, against, cores, training
         )
     except OSError as error:
         raise _unwritable(out, error) from error
 
 
-def _title(groups):
+Lines = Mapping[str, list[list[dict]]]  # label of a group -> the lines of each run
+References = dict[str, dict[str, float]]  # metric -> label -> value
+
+
+def _require_one_task(runs: list[Run]) -> None:
+    for run in runs[1:]:
+        if run.config["task"] != runs[0].config["task"]:
+            raise RunError(
+                f"{runs[0].path} and {run.path} are runs of different tasks; plot "
+                "them one by one"
+            )
+
+
+def _metrics_to_draw(
+    lines: Lines, tasks: Mapping[str, Task], references: References
+) -> list[str]:
+    """The headline, and what else has references and was measured in every group."""
+
+    def without(metric: str) -> list[str]:
+        """The groups in which this was never measured."""
+        return [
+            label
+            for label, runs in lines.items()
+            if all(line.get(metric) is None for run in runs for line in run)
+        ]
+
+    headline = f"test_{next(iter(tasks.values())).headline}"
+    if lacking := without(headline):
+        raise RunError(
+            f"the runs of {lacking[0]!r} have no value of {headline}; leave them out"
+        )
+    others = [name for name in references if name != headline and not without(name)]
+    return [headline, *others]
+
+
+def _training_lines(lines: Lines, tasks: Mapping[str, Task]) -> list[dict]:
+    """Of a single run the lines whose training batches were of the task itself."""
+    (task,) = tasks.values()
+    ((run,),) = lines.values()
+    return [line for line in run if task.is_final(line)]
+
+
+def _title(groups: Mapping[str, list[Run]]) -> str:
     """The task; of a single configuration also its words, of a single run its seed."""
     runs = [run for members in groups.values() for run in members]
-    words = [runs[0].config["task"], *(groups if len(groups) == 1 else [])]
-    return " ".join(words) + (
-        f", seed {runs[0].config['seed']}" if len(runs) == 1 else ""
-    )
+    title = runs[0].config["task"]
+    if len(groups) == 1:
+        title += f" {next(iter(groups))}"
+    if len(runs) == 1:
+        title += f", seed {runs[0].config['seed']}"
+    return title
 
 
-def _references(tasks):
+def _references(tasks: Mapping[str, Task]) -> References:
     """The reference values of {label of a group: task}.
 
-    One that is not the same for all groups is named after those that it is of.
+    A value that some groups do not share is named after those that do.
     """
-    found: dict[str, dict[str, float]] = {}
+    found: References = {}
     each = {label: task.references() for label, task in tasks.items()}
-    for metric, name in dict.fromkeys(
+    names = dict.fromkeys(
         (metric, name)
-        for known in each.values()
-        for metric, values in known.items()
+        for references in each.values()
+        for metric, values in references.items()
         for name in values
-    ):
-        of_value: dict[float, list[str]] = {}
-        for label, known in each.items():
-            of_value.setdefault(known.get(metric, {}).get(name), []).append(label)
-        for value, labels in of_value.items():
-            more = f" and {len(labels) - 1} more" if len(labels) > 1 else ""
-            if value is not None:
-                found.setdefault(metric, {})[
-                    name if len(of_value) == 1 else f"{labels[0]}{more}: {name}"
-                ] = value
+    )
+    for metric, name in names:
+        groups: dict[float | None, list[str]] = {}  # by the value that they have
+        for label, references in each.items():
+            value = references.get(metric, {}).get(name)
+            groups.setdefault(value, []).append(label)
+        for value, labels in groups.items():
+            if value is None:
+                continue
+            shown = name
+            if len(groups) > 1:
+                more = f" and {len(labels) - 1} more" if len(labels) > 1 else ""
+                shown = f"{labels[0]}{more}: {name}"
+            found.setdefault(metric, {})[shown] = value
     return found
 
 
-def _unwritable(path, error):
+def _unwritable(path: Path, error: OSError) -> RunError:
     return RunError(
         f"cannot write {path}: {error.strerror}; give python -m tinyrmc.plot a "
         "writable place with --out"

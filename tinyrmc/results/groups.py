@@ -9,61 +9,95 @@ import re
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from ..config import flag_of
 from ..errors import RunError
 from ..runs.run import Run
 from ..training.checkpoints import task_from_dict
 from ..training.discovery import UnknownTask
+from ..training.task import Task
 
 # --- Which runs count -----------------------------------------------------------------
 
 
 def find_runs(paths: Sequence[Path]) -> tuple[list[Run], list[str]]:
-    """The evaluated runs that `paths` stand for, and a line for whatever was found
-    there and left out.
+    """The evaluated runs that `paths` stand for, and a line for each one left out.
 
-    A folder stands for the runs in it, but not for a sweep's (see sweep.py) in it; a
-    sweep's own path stands for its runs. Of several runs with the same configuration
-    and seed the one that came farthest counts. RunError for a path that is not there,
-    or if no run is left.
+    A folder stands for the runs in it, but not for the sweeps (see sweep.py): a sweep's
+    own path stands for its runs. Of several runs with the same configuration and seed,
+    the one that came farthest counts. RunError for a path that is not there, or if no
+    run is left.
     """
-    runs, left_out = [], []
+    evaluated: list[tuple[int, Run]] = []  # the step of the last evaluation, the run
+    left_out: list[str] = []
     for path in paths:
-        folders = [path]
-        if path.is_dir() and (not (path / "config.json").exists() or is_sweep(path)):
-            folders = sorted(
-                (
-                    folder
-                    for folder in path.iterdir()
-                    if (folder / "config.json").exists()
-                ),
-                key=_in_order,
-            )
-        for folder in folders:
-            if folder != path and is_sweep(folder):
-                left_out.append(f"{folder} is a sweep: give its own path")
-                continue
+        for folder in _folders(path):
             try:
-                run = Run.open(folder)
-                task = task_from_dict(run.config)
-                last = last_evaluation(run, task)
-            except (RunError, UnknownTask) as error:
-                if folder == path:
-                    raise
-                left_out.append(f"{folder}: {error}")
-                continue
-            if last is None:
-                left_out.append(f"{folder} has not been evaluated yet")
-                continue
-            runs.append((last["step"], run))
-    if not runs:
+                evaluated.append(_evaluated(folder, inside=folder != path))
+            except _LeftOut as reason:
+                left_out.append(f"{folder}{reason}")
+    if not evaluated:
         why = f" ({'; '.join(left_out)})" if left_out else ""
         raise RunError(
             f"there is no evaluated run in {', '.join(map(str, paths))}{why}; train "
             "one, or give other paths"
         )
-    return _without_repeats(runs, left_out), left_out
+    return _farthest(evaluated, left_out), left_out
+
+
+class _LeftOut(Exception):
+    """A folder does not count; the text goes on from its name."""
+
+
+def _folders(path: Path) -> list[Path]:
+    """The run directories that a path stands for, run 10 after run 9."""
+    holds_runs = path.is_dir() and not (path / "config.json").exists()
+    if not (holds_runs or is_sweep(path)):
+        return [path]
+    found = [each for each in path.iterdir() if (each / "config.json").exists()]
+    return sorted(found, key=_numbers_as_numbers)
+
+
+def _numbers_as_numbers(folder: Path) -> list[int | str]:
+    parts = re.split("([0-9]+)", folder.name)
+    return [int(part) if part.isdigit() else part for part in parts]
+
+
+def _evaluated(folder: Path, inside: bool) -> tuple[int, Run]:
+    """(step of the last evaluation, the run); `inside`: of a folder of runs, where one
+    that cannot be read is left out.
+    """
+    if inside and is_sweep(folder):
+        raise _LeftOut(" is a sweep: give its own path")
+    try:
+        run = Run.open(folder)
+        last = last_evaluation(run, task_from_dict(run.config))
+    except (RunError, UnknownTask) as error:
+        if inside:
+            raise _LeftOut(f": {error}") from error
+        raise
+    if last is None:
+        raise _LeftOut(" has not been evaluated yet")
+    return last["step"], run
+
+
+def _farthest(evaluated: list[tuple[int, Run]], left_out: list[str]) -> list[Run]:
+    """Of each configuration and seed the run that came farthest, of equals the last; a
+    line for every other one is added to `left_out`.
+    """
+    best: dict[tuple, tuple[int, Run]] = {}
+    for step, run in evaluated:
+        key = run.config["task"], command_words(run.config), run.config["seed"]
+        kept, worse = (step, run), best.get(key)
+        if worse and worse[0] > step:
+            kept, worse = worse, kept
+        best[key] = kept
+        if worse:
+            left_out.append(
+                f"{worse[1].path} has the configuration and seed of {kept[1].path}"
+            )
+    return [run for _, run in best.values()]
 
 
 def is_sweep(path: Path) -> bool:
@@ -74,36 +108,12 @@ def is_sweep(path: Path) -> bool:
         return False
 
 
-def last_evaluation(run: Run, task) -> dict | None:
+def last_evaluation(run: Run, task: Task) -> dict[str, Any] | None:
     """The last line of a run's metrics with the task's headline on the held-out
     examples.
     """
-    return next(
-        (line for line in reversed(run.metrics()) if f"test_{task.headline}" in line),
-        None,
-    )
-
-
-def _in_order(folder):
-    """Run 10 after run 9."""
-    return [
-        int(part) if part.isdigit() else part
-        for part in re.split("([0-9]+)", folder.name)
-    ]
-
-
-def _without_repeats(runs, left_out):
-    kept: dict[tuple, tuple[int, Run | None]] = {}
-    for step, run in runs:
-        key = run.config["task"], command_words(run.config), run.config["seed"]
-        (_, worse), kept[key] = sorted(
-            [kept.get(key, (-1, None)), (step, run)], key=lambda pair: pair[0]
-        )
-        if worse:
-            left_out.append(
-                f"{worse.path} has the configuration and seed of {kept[key][1].path}"
-            )
-    return [run for _, run in kept.values()]
+    name = f"test_{task.headline}"
+    return next((line for line in reversed(run.metrics()) if name in line), None)
 
 
 # --- What belongs together, and what it is called -------------------------------------
@@ -119,47 +129,40 @@ def group_runs(runs: Sequence[Run]) -> dict[str, list[Run]]:
     return groups
 
 
-def command_words(run_config: dict) -> str:
-    """What a run's configuration is called: the words after `python -m tinyrmc.train
-    TASK` that make it, but for the seed.
+def command_words(run_config: dict[str, Any]) -> str:
+    """What a run's configuration is called: "quick --model.core lstm".
 
-    That is its preset, as the task has it now, and a flag for whatever differs from
-    that: "quick --model.core lstm". Instead of a preset that is no longer there stands
-    the task's first.
+    These are the words after `python -m tinyrmc.train TASK` that make it, but for the
+    seed: its preset as the task has it today, and a flag for whatever differs from
+    that. In place of a preset that is gone stands the task's first.
     """
     task = task_from_dict(run_config)
-    name = (
-        run_config["preset"]
-        if run_config["preset"] in task.presets
-        else next(iter(task.presets))
-    )
-    return shlex.join([name, *_flags(task.presets[name][1], task.config)])
+    preset = run_config["preset"]
+    if preset not in task.presets:
+        preset = next(iter(task.presets))
+    _, usual = task.presets[preset]
+    return shlex.join([preset, *_flags(usual, task.config)])
 
 
-def _flags(usual, config, prefix=""):
+def _flags(usual: Any, config: Any, prefix: str = "") -> list[str]:
     """The flags of the fields in which a configuration differs from the usual one."""
-    words = []
+    words: list[str] = []
     for field in dataclasses.fields(config):
-        name, value, before = (
-            f"{prefix}{field.name}",
-            getattr(config, field.name),
-            getattr(usual, field.name),
-        )
+        name = f"{prefix}{field.name}"
+        before, value = getattr(usual, field.name), getattr(config, field.name)
         if dataclasses.is_dataclass(value):
             words += _flags(before, value, f"{name}.")
-        elif value != before:
-            words += (
-                [flag_of(name, no=not value)]
-                if isinstance(value, bool)
-                else [flag_of(name), *_values(value)]
-            )
+        elif value == before:
+            continue
+        elif isinstance(value, bool):
+            words.append(flag_of(name, no=not value))
+        else:
+            words += [flag_of(name), *_values(value)]
     return words
 
 
-def _values(value):
+def _values(value: Any) -> list[str]:
     """One word, or those of a tuple of tuples in a row."""
-    return (
-        [word for part in value for word in _values(part)]
-        if isinstance(value, tuple)
-        else [str(value)]
-    )
+    if not isinstance(value, tuple):
+        return [str(value)]
+    return [word for part in value for word in _values(part)]

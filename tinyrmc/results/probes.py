@@ -11,10 +11,13 @@ the item came that its question is about.
     intake    of a slot: its attention to the input at the marked step (mean over heads,
               in the last block) times its input gate at that step (mean over units; 1
               where there are no gates). What the slot forgets later is not subtracted.
-    holders   the slots that took it in: the fewest slots which together have half of the example's intake.
-    controls  as many other slots, drawn at random (one fewer, where more than half of the slots are holders).
-    reset     a slot's row becomes its first value again, right after the marked step. The network knows that value, it begins with it,
-              and may take in again what comes from then on.
+    holders   the slots that took it in: the fewest slots that together have half of the
+              example's intake.
+    controls  as many other slots, drawn at random (one fewer, where more than half of
+              the slots are holders).
+    reset     a slot's row becomes its first value again, right after the marked step.
+              The network knows that value, it begins with it, and may take in again
+              what comes from then on.
     swapped   a slot's row is exchanged, after the last step, for that of the same slot
               in another sequence: of the usual form, but it says nothing about this
               one. (A first value would be something that the readout never sees at the
@@ -29,8 +32,9 @@ answers from the core's last output.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -39,63 +43,73 @@ from ..backend import namespace, to_device, to_host
 from ..cores.relational import PaperRelationalMemory, RelationalMemory
 from ..engine import Tensor
 from ..errors import RunError
-from ..training.task import HELD_OUT_SEED, PIECE, Samples
+from ..training.task import HELD_OUT_SEED, PIECE, Samples, Task
 
-PLACES = (
-    "input",
-    "holders",
-    "others",
-)  # to which attention goes: the last are all slots that are not holders
+PLACES = ("input", "holders", "others")  # where attention goes
 PERIODS = ("before", "at", "after")  # the marked step
+
+Array = Any  # of NumPy or CuPy
+State = tuple[Array, ...]  # of a core, each array (B, N, F)
+Table = dict[str, dict[str, float | None]]  # place -> period -> fraction
 
 
 @dataclass(frozen=True)
 class Questions:
-    """A batch as an analysis sees it, example-first; `Task.questions` makes it of what
+    """A batch as the probes see it, example-first; `Task.questions` makes it of what
     the task drew.
-
-    inputs: (B, T, ...) what the core reads, step by step.
-    marked: (B,) the step, from 0, at which the item came that the question is about;
-        called `mark` where it is shown.
-    targets: (B,) the right answer, as an index of the logits.
-    kinds: {metric: (B,) bool}: the accuracies to measure, and which examples count for
-        each. `Task.references` has their floors, under "test_" and the metric. Examples
-        that count for all of them are shown first.
-    describe: row -> (the question in words, what came at each step: T dicts {name:
-        text, number or list of numbers} of the same names).
     """
 
     inputs: np.ndarray
+    """(B, T, ...) what the core reads, step by step"""
     marked: np.ndarray
+    """(B,) the step, from 0, at which the item came that the question is about"""
     targets: np.ndarray
+    """(B,) the right answer, as an index of the logits"""
     kinds: dict[str, np.ndarray]
-    describe: Callable[[int], tuple[str, list[dict]]]
+    """{metric: (B,) bool}: the accuracies to measure, and which examples count for
+    each. `Task.references` has their floors, under "test_" and the metric. Examples
+    that count for all of them are shown first.
+    """
+    describe: Callable[[int], tuple[str, list[dict[str, Any]]]]
+    """row -> (the question in words, what came at each step: T dicts {name: text,
+    number or list of numbers} of the same names)
+    """
     mark: str = "reference"
+    """what the marked step is called where it is shown"""
 
-    def take(self, rows) -> Questions:
+    def take(self, rows: np.ndarray) -> Questions:
         """Some of the examples, by their indices."""
-        kinds = {name: counts[rows] for name, counts in self.kinds.items()}
-        arrays = self.inputs[rows], self.marked[rows], self.targets[rows]
         return Questions(
-            *arrays, kinds, lambda row: self.describe(int(rows[row])), self.mark
+            self.inputs[rows],
+            self.marked[rows],
+            self.targets[rows],
+            {name: counts[rows] for name, counts in self.kinds.items()},
+            lambda row: self.describe(int(rows[row])),
+            self.mark,
         )
 
 
 @dataclass(frozen=True)
 class Traces:
-    """What a memory did with a batch, as NumPy arrays.
-
-    logits (B, C); attention (B, T, H, N, N + n) of the last block; gates (B, T, N, F or
-    1), or None where there are none.
-    """
+    """What a memory did with a batch, as NumPy arrays."""
 
     logits: np.ndarray
+    """(B, C)"""
     attention: np.ndarray
+    """(B, T, H, N, N + n) of the last block, which listens to n rows of input"""
     input_gate: np.ndarray | None
+    """(B, T, N, F or 1); None where there are no gates"""
     forget_gate: np.ndarray | None
+    """likewise"""
+
+    @property
+    def gates(self) -> dict[str, np.ndarray]:
+        """{"input": array, "forget": array}; empty where there are no gates."""
+        both = {"input": self.input_gate, "forget": self.forget_gate}
+        return {name: gate for name, gate in both.items() if gate is not None}
 
 
-def held_out(task, count: int) -> Questions:
+def held_out(task: Task, count: int) -> Questions:
     """The first `count` of the held-out examples, on which every run of the task is
     tested. RunError if the task asks no such questions.
     """
@@ -105,50 +119,52 @@ def held_out(task, count: int) -> Questions:
     return questions
 
 
-def has_attention(model) -> bool:
+def has_attention(model: Any) -> bool:
     """Whether the network's core is a memory whose slots attend."""
-    return isinstance(
-        getattr(model, "core", None), (RelationalMemory, PaperRelationalMemory)
-    )
+    core = getattr(model, "core", None)
+    return isinstance(core, (RelationalMemory, PaperRelationalMemory))
 
 
 # --- Reading a sequence, and interfering ----------------------------------------------
 
 
-def read(model, inputs, change=None, mask=None, trace=None) -> tuple:
-    """The core's state after inputs (B, T, ...), as a tuple of arrays (B, N, F);
-    `answer` makes logits of it.
+def read(
+    model: Any,
+    inputs: Array,
+    change: Callable[[int, State], State] | None = None,
+    mask: Callable[[int], Array] | None = None,
+    trace: list[dict[str, Array]] | None = None,
+) -> State:
+    """The core's state after inputs (B, T, ...); `answer` makes logits of it.
 
-    change(t, state) -> state takes effect after step t; mask(t) forbids attention in
-    step t, as `RelationalMemory` describes it.
+    change(t, state) -> state takes effect after step t. mask(t) forbids attention in
+    step t, as `RelationalMemory` describes it. `trace` receives what each step did.
     """
     state = model.core.initial_state(inputs.shape[0])
     for t in range(inputs.shape[1]):
-        _, state = model.core(
-            inputs[:, t], state, trace, **({} if mask is None else {"mask": mask(t)})
-        )
+        masked = {} if mask is None else {"mask": mask(t)}
+        _, state = model.core(inputs[:, t], state, trace, **masked)
         if change is not None:
             arrays = change(t, _arrays(state))
             state = arrays if isinstance(state, tuple) else arrays[0]
     return _arrays(state)
 
 
-def _arrays(state):
-    return tuple(
-        part.data if isinstance(part, Tensor) else part
-        for part in (state if isinstance(state, tuple) else (state,))
-    )
+def _arrays(state: Any) -> State:
+    parts = state if isinstance(state, tuple) else (state,)
+    return tuple(part.data if isinstance(part, Tensor) else part for part in parts)
 
 
-def answer(model, state):
+def answer(model: Any, state: State) -> Array:
     """The logits (B, C) that the network gives from a state of `read`.
 
     Either core's output is its state's last array, flattened.
     """
-    return model.head(p.reshape(state[-1], (state[-1].shape[0], -1))).data
+    memory = state[-1]
+    return model.head(p.reshape(memory, (memory.shape[0], -1))).data
 
 
-def put(state, slots, values) -> tuple:
+def put(state: State, slots: Array, values: State) -> State:
     """A state in which the rows of `slots`, (B, N) bool, are those of the state
     `values`.
     """
@@ -158,55 +174,49 @@ def put(state, slots, values) -> tuple:
     )
 
 
-def traces(model, inputs) -> Traces:
-    """What the network does with NumPy inputs (B, T, ...), undisturbed.
-
-    Waits for the device.
+def traces(model: Any, inputs: np.ndarray) -> Traces:
+    """What the network does with NumPy inputs (B, T, ...), undisturbed. Waits for the
+    device.
     """
-    steps: list[dict] = []
+    steps: list[dict[str, Array]] = []
     state = read(model, to_device(inputs, _namespace(model)), trace=steps)
 
-    def stacked(name):
-        return (
-            np.stack([to_host(step[name]) for step in steps], axis=1)
-            if name in steps[0]
-            else None
-        )
+    def stacked(name: str) -> np.ndarray:
+        return np.stack([to_host(step[name]) for step in steps], axis=1)
 
+    gated = "input_gate" in steps[0]
     return Traces(
         to_host(answer(model, state)),
         stacked("attention"),
-        stacked("input_gate"),
-        stacked("forget_gate"),
+        stacked("input_gate") if gated else None,
+        stacked("forget_gate") if gated else None,
     )
 
 
-def _namespace(model):
+def _namespace(model: Any) -> Any:
     return namespace(model.parameters()[0].data)
 
 
 # --- How much attention goes where ----------------------------------------------------
 
 
-def shares(seen: Traces, marked) -> np.ndarray:
+def shares(seen: Traces, marked: np.ndarray) -> np.ndarray:
     """Each slot's share of its example's intake, (B, N); rows sum to 1."""
     rows, slots = np.arange(len(marked)), seen.attention.shape[3]
-    taken = (
-        seen.attention[rows, marked, :, :, slots:].sum(-1, dtype=float).mean(axis=1)
-    )  # (B, N)
+    heard = seen.attention[rows, marked, :, :, slots:].sum(-1, dtype=float)  # (B, H, N)
+    intake = heard.mean(axis=1)  # (B, N)
     if seen.input_gate is not None:
-        taken *= seen.input_gate[rows, marked].mean(axis=-1)
-    return taken / taken.sum(axis=1, keepdims=True)
+        intake *= seen.input_gate[rows, marked].mean(axis=-1)
+    return intake / intake.sum(axis=1, keepdims=True)
 
 
 def holders(share: np.ndarray) -> np.ndarray:
-    """(B, N) bool: the fewest slots with half of the intake; of equal ones the first."""
+    """(B, N) bool: the fewest slots with half of the intake, the first of equal."""
     order = np.argsort(-share, axis=1, kind="stable")
     ranked = np.take_along_axis(share, order, axis=1)
+    before = np.cumsum(ranked, axis=1) - ranked  # what larger slots have together
     chosen = np.empty(share.shape, bool)
-    np.put_along_axis(
-        chosen, order, np.cumsum(ranked, axis=1) - ranked < 0.5 - 1e-6, axis=1
-    )
+    np.put_along_axis(chosen, order, before < 0.5 - 1e-6, axis=1)
     return chosen
 
 
@@ -215,32 +225,45 @@ def controls(held: np.ndarray, seed: int = HELD_OUT_SEED) -> np.ndarray:
     others.
     """
     lots = np.random.default_rng(seed).random(held.shape) + held  # holders come last
-    return (
-        lots.argsort(axis=1).argsort(axis=1) < held.sum(axis=1, keepdims=True)
-    ) & ~held
+    ranks = lots.argsort(axis=1).argsort(axis=1)
+    return (ranks < held.sum(axis=1, keepdims=True)) & ~held
 
 
-def looks(seen: Traces, held) -> np.ndarray:
+def looks(seen: Traces, held: np.ndarray) -> np.ndarray:
     """How much of the attention goes to each of PLACES, (B, T, H, 3): the mean over all
     slots that ask, the holders among them.
     """
     slots = held.shape[1]
     heard = seen.attention.mean(axis=3, dtype=float)  # (B, T, H, N + n)
-    inputs, to_holders = (
-        heard[..., slots:].sum(-1),
-        (heard[..., :slots] * held[:, None, None]).sum(-1),
-    )
-    return np.stack([inputs, to_holders, 1 - inputs - to_holders], axis=-1)
+    to_input = heard[..., slots:].sum(-1)
+    to_holders = (heard[..., :slots] * held[:, None, None]).sum(-1)
+    return np.stack([to_input, to_holders, 1 - to_input - to_holders], axis=-1)
 
 
-def periods(marked, steps: int) -> np.ndarray:
+def periods(marked: np.ndarray, steps: int) -> np.ndarray:
     """(3, B, T) bool: which steps lie before, at and after the marked one."""
     away = np.arange(steps) - np.asarray(marked)[:, None]
     return np.stack([away < 0, away == 0, away > 0])
 
 
-def _table(values, when):
-    """values (B, T, 3) -> {place: {period: mean over examples and steps, None where
+def _uniform(held: np.ndarray, columns: int) -> np.ndarray:
+    """What `looks` gives for attention to everything alike, at any step, (B, 3)."""
+    slots, holding = held.shape[1], held.sum(axis=1)
+    inputs = np.full(len(held), columns - slots)
+    return np.stack([inputs, holding, slots - holding], axis=-1) / columns
+
+
+def _where(look: np.ndarray, uniform: np.ndarray, when: np.ndarray) -> dict[str, Table]:
+    """What `analyse` says of `looks` (B, T, H, 3) and `_uniform` (B, 3)."""
+    B, T, H, _ = look.shape
+    rows = {"uniform": np.broadcast_to(uniform[:, None], (B, T, 3))}
+    rows |= {f"head {h + 1}": look[:, :, h] for h in range(H)}
+    rows["mean"] = look.mean(axis=2)
+    return {name: _table(values, when) for name, values in rows.items()}
+
+
+def _table(values: np.ndarray, when: np.ndarray) -> Table:
+    """Values (B, T, 3) -> {place: {period: mean over examples and steps, None where
     there are none}}.
     """
     return {
@@ -255,20 +278,22 @@ def _table(values, when):
 # --- The causal tests -----------------------------------------------------------------
 
 
-def cuts(slots: int, rows: int, held, spared) -> dict[str, np.ndarray]:
+def cuts(
+    slots: int, rows: int, held: np.ndarray, spared: np.ndarray
+) -> dict[str, np.ndarray]:
     """{what may not be heard: mask (B or 1, 1, N + n, N + n)}, True where a row may
     attend to a column; to itself it always may.
 
-    The input's own rows, which ask in all blocks but the last, pass nothing on from
+    The input's n rows ask too, in all blocks but the last. They pass nothing on from
     slot to slot: what a slot may not hear, nor may they.
     """
-    R, itself = slots + rows, np.eye(slots + rows, dtype=bool)
-    is_input = np.arange(R) >= slots
+    R = slots + rows
+    itself, is_input = np.eye(R, dtype=bool), np.arange(R) >= slots
 
-    def without(columns):  # (B or 1, R)
+    def without(columns: np.ndarray) -> np.ndarray:  # (B or 1, R)
         return ~columns[:, None, None, :] | itself
 
-    def padded(chosen):
+    def padded(chosen: np.ndarray) -> np.ndarray:  # (B, N) -> (B, R)
         return np.concatenate([chosen, np.zeros((len(chosen), rows), bool)], axis=1)
 
     return {
@@ -280,7 +305,8 @@ def cuts(slots: int, rows: int, held, spared) -> dict[str, np.ndarray]:
     }
 
 
-def _slots_to_wipe(held, spared):
+def _slots_to_wipe(held: np.ndarray, spared: np.ndarray) -> dict[str, np.ndarray]:
+    """{what is wiped: (B, N) bool}."""
     slots = held.shape[1]
     each = {
         f"slot {k + 1}": np.broadcast_to(np.arange(slots) == k, held.shape)
@@ -289,137 +315,130 @@ def _slots_to_wipe(held, spared):
     return each | {"holders": held, "controls": spared}
 
 
-def _right(model, questions: Questions, held, spared) -> dict[tuple, np.ndarray]:
+Hits = dict[tuple[str, str, str], np.ndarray]  # (test, what, when) -> (B,) bool
+
+
+def _right(
+    model: Any, questions: Questions, held: np.ndarray, spared: np.ndarray
+) -> Hits:
     """{(test, what, when): (B,) bool}: which examples are answered rightly when the
     memory is interfered with.
     """
     xp, core = _namespace(model), model.core
-    inputs, marked, steps = (
-        to_device(questions.inputs, xp),
-        questions.marked,
-        questions.inputs.shape[1],
-    )
+    inputs, marked = to_device(questions.inputs, xp), questions.marked
+    steps = range(inputs.shape[1])
     first, last = _arrays(core.initial_state(len(marked))), read(model, inputs)
     another = tuple(xp.roll(part, 1, axis=0) for part in last)
 
-    def right(state):
+    def right(state: State) -> np.ndarray:
         return to_host(answer(model, state)).argmax(-1) == questions.targets
+
+    def reset(slots: np.ndarray) -> State:
+        now = [to_device(slots & (marked == t)[:, None], xp) for t in steps]
+        return read(model, inputs, change=lambda t, state: put(state, now[t], first))
+
+    def cut(mask: np.ndarray, at: np.ndarray) -> State:  # at (B, T)
+        masks = [to_device(mask | ~at[:, t, None, None, None], xp) for t in steps]
+        return read(model, inputs, mask=masks.__getitem__)
 
     found = {("intact", "", ""): right(last)}
     for name, slots in _slots_to_wipe(held, spared).items():
-        now = [to_device(slots & (marked == t)[:, None], xp) for t in range(steps)]
-        found["wiped", name, "reset"] = right(
-            read(
-                model,
-                inputs,
-                change=lambda t, state, now=now: put(state, now[t], first),
-            )
-        )
-        found["wiped", name, "swapped"] = right(
-            put(last, to_device(slots, xp), another)
-        )
-    if isinstance(
-        core, RelationalMemory
-    ):  # the equations as the paper has them know no mask
-        when = dict(zip(PERIODS, periods(marked, steps), strict=True))
-        for name, mask in cuts(
-            core.mem_slots, core.input_rows or 1, held, spared
-        ).items():
-            for period in "before", "after":
-                masks = [
-                    to_device(mask | ~when[period][:, t, None, None, None], xp)
-                    for t in range(steps)
-                ]
-                found["cut", name, period] = right(
-                    read(model, inputs, mask=masks.__getitem__)
-                )
+        found["wiped", name, "reset"] = right(reset(slots))
+        swapped = put(last, to_device(slots, xp), another)
+        found["wiped", name, "swapped"] = right(swapped)
+    if isinstance(core, RelationalMemory):  # the paper's equations know no mask
+        before, _, after = periods(marked, len(steps))
+        forbidden = cuts(core.mem_slots, core.input_rows or 1, held, spared)
+        for name, mask in forbidden.items():
+            found["cut", name, "before"] = right(cut(mask, before))
+            found["cut", name, "after"] = right(cut(mask, after))
     return found
 
 
 # --- All of it ------------------------------------------------------------------------
 
 
-def analyse(model, questions: Questions) -> dict:
+def analyse(model: Any, questions: Questions) -> dict[str, Any]:
     """Everything there is to measure, as JSON can hold it.
 
-        {"examples": B, "slots": N, "heads": H, "mark": the name of the marked step,
-         "holders": {"mean number", "largest share", "uniform share"}, "attention":
-         {"uniform" | "head 1" | ... | "mean": {place: {period: fraction or None}}},
-         "intact": {metric: accuracy}, "wiped": {"slot 1" | ... | "holders" |
-         "controls": {"reset" | "swapped": {metric: accuracy}}}, "cut": {what, as in
-         `cuts`: {"before" | "after": {metric: accuracy}}}}
+    The network must be one that `has_attention`, with two examples at least. "cut" is
+    empty for a core that takes no mask::
 
-    "cut" is empty for a core that takes no mask. The network must be one that
-    `has_attention`, with two examples at least.
+        "examples", "slots", "heads"    B, N, H
+        "mark"       what the marked step is called
+        "holders"    {"mean number", "largest share", "uniform share"}
+        "attention"  {"uniform" | "head 1" | ... | "mean":
+                      {place: {period: fraction or None}}}
+        "intact"     {metric: accuracy}
+        "wiped"      {"slot 1" | ... | "holders" | "controls":
+                      {"reset" | "swapped": {metric: accuracy}}}
+        "cut"        {what, as in `cuts`: {"before" | "after": {metric: accuracy}}}
     """
     count, steps = questions.inputs.shape[:2]
-    pieces = np.array_split(
-        np.arange(count), -(-count // PIECE)
-    )  # of almost equal length, none of a single example
-    each_share, each_look = [], []
-    for rows in pieces:
-        seen = traces(model, questions.inputs[rows])
-        each_share.append(shares(seen, questions.marked[rows]))
-        each_look.append(looks(seen, holders(each_share[-1])))
-    share, look = np.concatenate(each_share), np.concatenate(each_look)
+    # of almost equal length, so that none has a single example
+    pieces = np.array_split(np.arange(count), -(-count // PIECE))
+    share, look, uniform = _observed(model, questions, pieces)
     held = holders(share)
     spared = controls(held)
-
-    slots, heads, columns = held.shape[1], look.shape[2], seen.attention.shape[-1]
-    counts = np.stack(
-        [np.full(count, columns - slots), held.sum(1), slots - held.sum(1)], axis=-1
-    )  # of columns in each place
-    when = periods(questions.marked, steps)
-    attention = {
-        "uniform": _table(
-            np.broadcast_to(counts[:, None] / columns, (count, steps, 3)), when
-        )
-    }
-    attention |= {f"head {h + 1}": _table(look[:, :, h], when) for h in range(heads)}
-    attention["mean"] = _table(look.mean(axis=2), when)
 
     parts = [
         _right(model, questions.take(rows), held[rows], spared[rows]) for rows in pieces
     ]
     right = {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
-
-    def accuracies(test, name, column):
-        hits = right[test, name, column]
-        return {
-            metric: float(hits[those].mean()) if those.any() else None
-            for metric, those in questions.kinds.items()
-        }
-
-    tables: dict = {"wiped": {}, "cut": {}}
-    for test, name, column in right:
-        if test != "intact":
-            tables[test].setdefault(name, {})[column] = accuracies(test, name, column)
+    slots = share.shape[1]
     return {
         "examples": count,
         "slots": slots,
-        "heads": heads,
+        "heads": look.shape[2],
         "mark": questions.mark,
         "holders": {
             "mean number": float(held.sum(1).mean()),
             "largest share": float(share.max(1).mean()),
             "uniform share": 1 / slots,
         },
-        "attention": attention,
-        "intact": accuracies("intact", "", ""),
-        **tables,
+        "attention": _where(look, uniform, periods(questions.marked, steps)),
+        **_accuracies(right, questions.kinds),
     }
+
+
+def _observed(
+    model: Any, questions: Questions, pieces: Sequence[np.ndarray]
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """`shares`, `looks` and `_uniform` of all examples, read piece by piece."""
+    found = []
+    for rows in pieces:
+        seen = traces(model, questions.inputs[rows])
+        share = shares(seen, questions.marked[rows])
+        held = holders(share)
+        uniform = _uniform(held, columns=seen.attention.shape[-1])
+        found.append((share, looks(seen, held), uniform))
+    share, look, uniform = map(np.concatenate, zip(*found, strict=True))
+    return share, look, uniform
+
+
+def _accuracies(right: Hits, kinds: dict[str, np.ndarray]) -> dict[str, Any]:
+    """What `analyse` says of the tests: "intact", "wiped" and "cut"."""
+    found: dict[str, Any] = {"intact": {}, "wiped": {}, "cut": {}}
+    for (test, name, column), hits in right.items():
+        accuracies = {
+            metric: float(hits[those].mean()) if those.any() else None
+            for metric, those in kinds.items()
+        }
+        if test == "intact":
+            found[test] = accuracies
+        else:
+            found[test].setdefault(name, {})[column] = accuracies
+    return found
 
 
 def cases(questions: Questions) -> np.ndarray:
     """Rows of figure 3's three cases, the marked step first, in the middle, last: each
     the first of the examples that are of all kinds.
     """
-    steps, telling = (
-        questions.inputs.shape[1],
-        np.logical_and.reduce(list(questions.kinds.values())),
-    )
-    found = [
-        np.flatnonzero((questions.marked == step) & telling)
-        for step in dict.fromkeys((0, steps // 2, steps - 1))
-    ]
-    return np.array([rows[0] for rows in found if len(rows)], int)
+    steps = questions.inputs.shape[1]
+    telling = np.logical_and.reduce([*questions.kinds.values()])
+    rows = []
+    for step in dict.fromkeys((0, steps // 2, steps - 1)):
+        of_step = np.flatnonzero((questions.marked == step) & telling)
+        rows += of_step[:1].tolist()
+    return np.array(rows, int)

@@ -4,33 +4,41 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from ..runs.run import Run
 from ..training.checkpoints import task_from_dict
 from .groups import last_evaluation
-from .tables import group_summary, machine, picture, steps, success, write
-from .text import duration, markdown_table, number
+from .tables import Summary, group_summary, machine, picture, steps, success, write
+from .text import Table, aligned, duration, markdown_table, number, terminal_width
+
+if TYPE_CHECKING:
+    from ..figures import Reached
+
+# A combination of the grid: its values, the words that train it, and why it cannot be.
+Combination = tuple[dict[str, str], list[str], str | None]
+
+# --- Cells ----------------------------------------------------------------------------
 
 
 @dataclasses.dataclass(frozen=True)
 class Cell:
     """A combination under a seed."""
 
-    values: dict[str, str]  # field -> the word for its value
+    values: dict[str, str]
+    """field -> the word for its value"""
     seed: int
-    words: list[str]  # that train it, without where and for how long
+    words: list[str]
+    """the words that train it, but for where and how long"""
     path: Path
+    """its run directory"""
 
     @property
     def name(self) -> str:
         """Its values and its seed in words."""
-        return ", ".join(
-            [
-                *(f"{field} {value}" for field, value in self.values.items()),
-                f"seed {self.seed}",
-            ]
-        )
+        return f"{_label(self.values)}, seed {self.seed}"
 
     @property
     def log(self) -> Path:
@@ -38,144 +46,179 @@ class Cell:
         return self.path.with_name(f"{self.path.name}.log")
 
     def run(self) -> Run | None:
-        """Its run directory, if it is whole."""
+        """Its run, if the directory is whole."""
         return Run.open(self.path) if (self.path / "config.json").exists() else None
 
     def failure(self) -> str | None:
         """Why its training failed, if it did: the last line that it printed."""
-        last = (
-            self.log.read_text(encoding="utf-8", errors="replace")
-            .strip()
-            .splitlines()[-1:]
-            if self.log.exists()
-            else []
-        )
-        return (
-            last[0].removeprefix("error: ")
-            if last and last[0].startswith("error: ")
-            else None
-        )
+        if not self.log.exists():
+            return None
+        text = self.log.read_text(encoding="utf-8", errors="replace").strip()
+        last = text.rpartition("\n")[2]
+        return last.removeprefix("error: ") if last.startswith("error: ") else None
+
+
+def _label(values: dict[str, str]) -> str:
+    return ", ".join(f"{field} {value}" for field, value in values.items())
+
+
+def _last(run: Run) -> tuple[dict[str, Any] | None, int]:
+    """A run's last evaluation, and the steps that it is to take."""
+    task = task_from_dict(run.config)
+    return last_evaluation(run, task), task.config.train.steps
 
 
 def finished(cell: Cell) -> bool:
-    run = cell.run()
-    if run is None:
+    """Whether a cell was trained, and evaluated, to its end."""
+    if (run := cell.run()) is None:
         return False
-    task = task_from_dict(run.config)
-    last = last_evaluation(run, task)
-    return last is not None and last["step"] >= task.config.train.steps
+    last, asked = _last(run)
+    return last is not None and last["step"] >= asked
 
 
-# --- The table and the pictures -------------------------------------------------------
+# --- The summary ----------------------------------------------------------------------
 
 
-def summary(run: Run, found: list, cells: list[Cell]) -> dict:
-    """What there is of a sweep, as JSON can hold it: its configuration, and
+def summary(
+    run: Run, combinations: Sequence[Combination], cells: Sequence[Cell]
+) -> Summary:
+    """What there is of a sweep by now, as JSON can hold it: its configuration, and
     `combinations` in the order of the grid.
 
     A combination has its "values", "notes" on what is missing, and in "group" the
-    summary of its evaluated runs (see report.py) or None.
+    `tables.group_summary` of its evaluated runs, or None.
     """
-    combined = []
-    for values, _, refusal in found:
-        members = [cell for cell in cells if cell.values == values]
-        runs = {cell.seed: of_cell for cell in members if (of_cell := _evaluated(cell))}
+    found = []
+    for values, _, refusal in combinations:
+        runs = []
         notes = [f"cannot be: {refusal}"] if refusal else []
-        for cell in members:
-            if not finished(cell) and (failure := cell.failure()):
-                notes.append(f"seed {cell.seed} failed: {failure}")
-            elif cell.seed not in runs:
-                notes.append(
-                    f"seed {cell.seed} not run"
-                    if cell.run() is None
-                    else f"seed {cell.seed} not evaluated yet"
-                )
-        label = ", ".join(f"{field} {value}" for field, value in values.items())
-        group = group_summary(label, list(runs.values())) if runs else None
-        combined.append({"values": values, "notes": notes, "group": group})
-    return {
-        **run.config,
-        "command": run.environment["command"],
-        "combinations": combined,
-    }
+        for cell in cells:
+            if cell.values == values:
+                runs += _evaluated(cell)
+                notes += _missing(cell)
+        group = group_summary(_label(values), runs) if runs else None
+        found.append({"values": values, "notes": notes, "group": group})
+    command = run.environment["command"]
+    return {**run.config, "command": command, "combinations": found}
 
 
-def _evaluated(cell):
+def _evaluated(cell: Cell) -> list[Run]:
+    """The run of a cell, if it has an evaluation."""
     run = cell.run()
-    return run if run and last_evaluation(run, task_from_dict(run.config)) else None
+    return [run] if run and _last(run)[0] else []
 
 
-def varied(found: dict) -> list[str]:
+def _missing(cell: Cell) -> list[str]:
+    """What a cell lacks, in words."""
+    if finished(cell):
+        return []
+    if failure := cell.failure():
+        return [f"seed {cell.seed} failed: {failure}"]
+    if _evaluated(cell):
+        return []
+    what = "not run" if cell.run() is None else "not evaluated yet"
+    return [f"seed {cell.seed} {what}"]
+
+
+def varied(found: Summary) -> list[str]:
     """The fields of which a sweep's grid has several values."""
     return [field for field, values in found["grid"].items() if len(values) > 1]
 
 
-def caption(found: dict) -> str:
-    """What all runs of a sweep have in common, in words."""
-    same = [
-        f"{field} {values[0]}"
-        for field, values in found["grid"].items()
-        if len(values) == 1
+def caption(found: Summary) -> str:
+    """What all runs of a sweep have in common."""
+    words = [f"{found['task']} {found['preset']}"]
+    for field, values in found["grid"].items():
+        if len(values) == 1:
+            words.append(f"{field} {values[0]}")
+    if found["words"]:
+        words.append(" ".join(found["words"]))
+    seeds = found["seeds"]
+    noun = "seed" if len(seeds) == 1 else "seeds"
+    return ", ".join([*words, f"{noun} {', '.join(map(str, seeds))}"])
+
+
+def _groups(found: Summary) -> list[Summary]:
+    """The groups of those combinations that have an evaluated run."""
+    each = (combination["group"] for combination in found["combinations"])
+    return [group for group in each if group]
+
+
+def _references(groups: Sequence[Summary]) -> dict[str, float]:
+    """The headline's floors and published numbers, if all groups have the same."""
+    first, *others = [
+        group["references"].get(group["curve_of"], {}) for group in groups
     ]
-    more = [" ".join(found["words"])] if found["words"] else []
-    seeds = (
-        f"{'seed' if len(found['seeds']) == 1 else 'seeds'} "
-        f"{', '.join(map(str, found['seeds']))}"
-    )
-    return ", ".join([f"{found['task']} {found['preset']}", *same, *more, seeds])
+    return first if all(other == first for other in others) else {}
 
 
-def markdown(found: dict) -> str:
-    """The table of a sweep's `summary`, in Markdown: a row for each combination."""
-    groups = _evaluated_groups(found)
+# --- The table ------------------------------------------------------------------------
+
+
+def table(found: Summary) -> Table:
+    """A row for each combination: the fields that vary, and what they led to."""
+    groups, fields = _groups(found), varied(found)
     headline = groups[0]["curve_of"] if groups else "result"
-    threshold = (
-        f"success: {number(headline, groups[0]['success'])}" if groups else "success"
-    )
-    columns = [
-        "mean",
+    success_at = f": {number(headline, groups[0]['success'])}" if groups else ""
+    head = [
+        *fields,
+        f"{headline.replace('_', ' ')}, mean",
         "lowest",
         "top",
         "parameters",
         "best batch",
-        threshold,
+        f"success{success_at}",
         "steps",
         "time",
         "notes",
     ]
-    rows = [
-        [*varied(found), f"{headline.replace('_', ' ')}, {columns[0]}", *columns[1:]]
-    ]
+    rows = [head]
     for combination in found["combinations"]:
-        group, values = (
-            combination["group"],
-            [combination["values"][field] for field in varied(found)],
-        )
-        reached = _reached(group) if group else ["not run", *[""] * (len(columns) - 2)]
-        rows.append([*values, *reached, "; ".join(combination["notes"])])
-    return markdown_table(rows)
+        values, group = combination["values"], combination["group"]
+        row = [values[field] for field in fields]
+        row += _reached(group) if group else ["not run"]
+        row += [""] * (len(head) - 1 - len(row))
+        rows.append([*row, "; ".join(combination["notes"])])
+    return rows
 
 
-def _reached(group):
+def _reached(group: Summary) -> list[str]:
+    """From the mean to the time."""
     name, runs = group["curve_of"], group["runs"]
     lowest = min((run[name] for run in runs if run[name] is not None), default=None)
-    best = number(name, group["top"].get(name.replace("test_", "best_batch_")))
-    shown = [
-        number(name, value)
-        for value in (group["mean"].get(name), lowest, group["top"].get(name))
-    ]
-    seconds = sum(run["seconds"] for run in runs) / len(runs)
+    best_batch = group["top"].get(name.replace("test_", "best_batch_"))
     return [
-        *shown,
+        number(name, group["mean"].get(name)),
+        number(name, lowest),
+        number(name, group["top"].get(name)),
         f"{group['parameters']:,}",
-        best,
+        number(name, best_batch),
         success(group),
         steps(group),
-        duration(seconds),
+        duration(sum(run["seconds"] for run in runs) / len(runs)),
     ]
 
 
-def draw(found: dict, path: Path) -> Path:
+def markdown(found: Summary) -> str:
+    """The `table` in Markdown."""
+    return markdown_table(table(found))
+
+
+# --- The pictures ---------------------------------------------------------------------
+
+
+def _places(found: Summary) -> tuple[str | None, str, list[str]]:
+    """The first field that varies, the second, and the others; a single one counts as
+    the second.
+    """
+    fields = varied(found) or [*found["grid"]][:1]
+    if len(fields) == 1:
+        return None, fields[0], []
+    first, second, *others = fields
+    return first, second, others
+
+
+def draw(found: Summary, path: Path) -> Path:
     """What the combinations of a sweep's `summary` reached: lines for the first field
     that varies, over the second, panels for others.
 
@@ -184,72 +227,55 @@ def draw(found: dict, path: Path) -> Path:
     """
     from .. import figures
 
-    fields = varied(found)
-    line, over, *rest = (
-        fields if len(fields) > 1 else [None, *(fields or list(found["grid"])[:1])]
-    )
-    panels: dict = {}
+    line, over, others = _places(found)
+    cells: dict[str, dict[str, list[Summary]]] = {}  # panel -> line -> combinations
     for combination in found["combinations"]:
-        values, group = combination["values"], combination["group"]
-        of_line = panels.setdefault(_short(values, rest), {}).setdefault(
-            _short(values, [line] if line else []), []
-        )
-        of_line.append((values[over], group, not combination["notes"]))
+        of_panel = cells.setdefault(_short(combination["values"], others), {})
+        label = _short(combination["values"], [line] if line else [])
+        of_panel.setdefault(label, []).append(combination)
     panels = {
         panel: {
-            _with_parameters(name, of_line): {
-                value: _in_the_end(*cell) for value, *cell in of_line
+            _with_parameters(label, combinations): {
+                each["values"][over]: _in_the_end(each) for each in combinations
             }
-            for name, of_line in lines.items()
+            for label, combinations in lines.items()
         }
-        for panel, lines in panels.items()
+        for panel, lines in cells.items()
     }
-    groups = _evaluated_groups(found)
-    axis = over.rpartition(".")[2]
+    groups = _groups(found)
     return figures.value_grid(
         panels,
         _references(groups),
         groups[0]["curve_of"],
-        axis,
+        over.rpartition(".")[2],
         path,
         caption(found),
         _cores(found, line),
     )
 
 
-def _with_parameters(name, cells):
-    counts = sorted({group["parameters"] for _, group, _ in cells if group})
-    says = " to ".join(
-        f"{count:,}" for count in dict.fromkeys(counts[:1] + counts[-1:])
-    )
-    return ": ".join(filter(None, [name, f"{says} parameters" if says else "not run"]))
+def _with_parameters(label: str, combinations: Sequence[Summary]) -> str:
+    groups = [each["group"] for each in combinations if each["group"]]
+    counts = sorted({group["parameters"] for group in groups})
+    ends = dict.fromkeys(counts[:1] + counts[-1:])
+    says = " to ".join(f"{count:,}" for count in ends)
+    says = f"{says} parameters" if says else "not run"
+    return f"{label}: {says}" if label else says
 
 
-def _in_the_end(group, whole):
-    from .. import figures
+def _in_the_end(combination: Summary) -> Reached | None:
+    """What the runs of a combination reached."""
+    from ..figures import Reached
 
-    values = [run[group["curve_of"]] for run in group["runs"]] if group else []
-    values = [value for value in values if value is not None]
-    done = group and all(
-        run["step"] >= group["config"]["train"]["steps"] for run in group["runs"]
-    )
-    return figures.Reached(values, bool(whole and done)) if values else None
-
-
-def _cores(found, field):
-    """The values of a field that is the core, for their colours."""
-    return found["grid"][field] if field == "model.core" else None
+    if (group := combination["group"]) is None:
+        return None
+    name, asked = group["curve_of"], group["config"]["train"]["steps"]
+    values = [run[name] for run in group["runs"] if run[name] is not None]
+    done = all(run["step"] >= asked for run in group["runs"])
+    return Reached(values, done and not combination["notes"]) if values else None
 
 
-def _evaluated_groups(found):
-    return [
-        combination["group"]
-        for combination in found["combinations"]
-        if combination["group"]
-    ]
-
-
-def draw_curves(found: dict, path: Path, against: str = "steps") -> Path:
+def draw_curves(found: Summary, path: Path, against: str = "steps") -> Path:
     """The learning curves of a sweep's `summary`: columns of panels for the first field
     that varies, lines for the second, rows for others.
 
@@ -257,83 +283,91 @@ def draw_curves(found: dict, path: Path, against: str = "steps") -> Path:
     """
     from .. import figures
 
-    fields = varied(found)
-    column, line, *rows = (
-        fields if len(fields) > 1 else [None, *(fields or list(found["grid"])[:1])]
-    )
-    panels: dict = {}
+    column, line, others = _places(found)
+    panels: dict[str, dict[str, dict[str, list[list[dict[str, Any]]]]]] = {}
     for combination in found["combinations"]:
-        label = [
-            _short(combination["values"], of)
-            for of in ([column] if column else [], [line], rows)
-        ]
-        panels.setdefault(label[2], {}).setdefault(label[0], {})[label[1]] = _lines(
-            combination["group"]
-        )
-    groups = _evaluated_groups(found)
-    headline, cores = groups[0]["curve_of"], _cores(found, line)
+        values = combination["values"]
+        of_row = panels.setdefault(_short(values, others), {})
+        of_panel = of_row.setdefault(_short(values, [column] if column else []), {})
+        of_panel[_short(values, [line])] = _lines(combination["group"])
+    groups = _groups(found)
     return figures.curve_grid(
-        panels, _references(groups), headline, path, caption(found), against, cores
+        panels,
+        _references(groups),
+        groups[0]["curve_of"],
+        path,
+        caption(found),
+        against,
+        _cores(found, line),
     )
 
 
-def _references(groups):
-    """The headline's floors and published numbers, if all combinations have the same."""
-    each = [group["references"].get(group["curve_of"], {}) for group in groups]
-    return each[0] if all(references == each[0] for references in each) else {}
+def _lines(group: Summary | None) -> list[list[dict[str, Any]]]:
+    """A group's curves as lines of metrics.jsonl."""
+    if group is None:
+        return []
+    name, batch = group["curve_of"], group["config"]["train"]["batch_size"]
+    return [
+        [
+            {"step": step, "samples": step * batch, "seconds": seconds, name: value}
+            for step, seconds, _, value in run["curve"]
+        ]
+        for run in group["runs"]
+    ]
 
 
-def _short(values, fields):
+def _short(values: dict[str, str], fields: Sequence[str]) -> str:
     return ", ".join(f"{field.rpartition('.')[2]} {values[field]}" for field in fields)
 
 
-def _lines(group):
-    """A group's curves as lines of metrics.jsonl."""
-    batch = group["config"]["train"]["batch_size"] if group else 0
-    return [
-        [
-            {
-                "step": step,
-                "samples": step * batch,
-                "seconds": seconds,
-                group["curve_of"]: value,
-            }
-            for step, seconds, _, value in run["curve"]
-        ]
-        for run in (group["runs"] if group else [])
-    ]
+def _cores(found: Summary, field: str | None) -> list[str] | None:
+    """The values of a field that is the core, for their colours."""
+    return found["grid"][field] if field == "model.core" else None
+
+
+# --- Files ----------------------------------------------------------------------------
+
+
+def save(found: Summary, out: Path, against: str = "steps") -> list[Path]:
+    """Write a sweep's `summary`: the table to `out`, what it was made of and, if there
+    is an evaluated run, pictures beside it. Returns their paths.
+
+    What stands in `out` above the caption stays.
+    """
+    groups = _groups(found)
+    above, below = caption(found), ""
+    if groups:
+        references = ", ".join(
+            f"{label} {number(groups[0]['curve_of'], value)}"
+            for label, value in _references(groups).items()
+        )
+        above += f"; beside it: {references}" if references else ""
+        below = f"\n{_origin(found, groups)}\n"
+    words = f"{above}.\n\n{markdown(found)}{below}"
+    write(out, words, found, begins=caption(found))
+    paths = [out, out.with_suffix(".json")]
+    if groups:
+        curves = out.with_name(f"{out.stem}_curves.md")
+        paths.append(picture(out, lambda path: draw(found, path)))
+        paths.append(picture(curves, lambda path: draw_curves(found, path, against)))
+    return paths
+
+
+def _origin(found: Summary, groups: Sequence[Summary]) -> str:
+    """The command, but for where the sweep lies, and the machines."""
+    command = re.sub(r" --run[ =]\S+", "", found["command"])
+    runs = [run for group in groups for run in group["runs"]]
+    return f"`{command}` on {'; '.join(dict.fromkeys(map(machine, runs)))}."
 
 
 def show(
-    run: Run, found: list, cells: list[Cell], out: Path, against: str = "steps"
+    run: Run,
+    combinations: Sequence[Combination],
+    cells: Sequence[Cell],
+    out: Path,
+    against: str = "steps",
 ) -> list[Path]:
-    """Print the table of what there is of a sweep; write it, its JSON and its pictures.
-
-    Returns their paths.
-    """
-    told = summary(run, found, cells)
-    print(f"\n{markdown(told)}")
-    groups = _evaluated_groups(told)
-    if not groups:
-        write(out, f"{caption(told)}.\n\n{markdown(told)}", told)
-        return [out, out.with_suffix(".json")]
-    known = ", ".join(
-        f"{label} {number(groups[0]['curve_of'], value)}"
-        for label, value in _references(groups).items()
-    )
-    machines = "; ".join(
-        dict.fromkeys(machine(of_run) for group in groups for of_run in group["runs"])
-    )
-    command = re.sub(r" --run[ =]\S+", "", told["command"])
-    beside = f"; beside it: {known}" if known else ""
-    write(
-        out,
-        f"{caption(told)}{beside}.\n\n{markdown(told)}\n`{command}` on {machines}.\n",
-        told,
-    )
-    curves = out.with_name(f"{out.stem}_curves.md")
-    pictures = [
-        picture(out, lambda path: draw(told, path)),
-        picture(curves, lambda path: draw_curves(told, path, against)),
-    ]
-    return [out, out.with_suffix(".json"), *pictures]
+    """Print the table of what there is of a sweep by now, and `save` it all."""
+    found = summary(run, combinations, cells)
+    print(f"\n{aligned(table(found), terminal_width(), len(varied(found)))}\n")
+    return save(found, out, against)

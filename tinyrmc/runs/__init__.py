@@ -1,4 +1,4 @@
-"""Run directories: configuration, metrics, checkpoints, a lock, and what they ran on."""
+"""Run directories: configuration, metrics, checkpoints, a lock, and their machine."""
 
 from .arrays import load_arrays, save_arrays, under
 from .machine import environment

@@ -6,7 +6,9 @@ import hashlib
 import io
 import json
 import zipfile
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -14,25 +16,23 @@ from ..config import json_text
 from ..errors import RunError
 from .files import explained, write_whole
 
-FORMAT = "tinyrmc arrays"
+FORMAT, VERSION = "tinyrmc arrays", 1
 
-
-VERSION = 1
-
-
-HEADER, DIGEST = (
-    "tinyrmc.json",
-    "sha256",
-)  # arrays are members called <name>.npy, so these two names stay free
-
+# Members of the file besides the arrays; those are called <name>.npy, so that these two
+# names stay free.
+HEADER, DIGEST = "tinyrmc.json", "sha256"
 
 ZIP_MAGIC = b"PK\x03\x04"
 
+Arrays = dict[str, np.ndarray]
+Members = dict[str, bytes]
 
 # --- Files of named arrays ------------------------------------------------------------
 
 
-def save_arrays(path, arrays, meta, previous=None):
+def save_arrays(
+    path: str | Path, arrays: Mapping[str, Any], meta: Any, previous: Path | None = None
+) -> None:
     """Write named arrays and a JSON `meta` to the npz file `path`, whole or not at all.
 
     arrays: {name: array of numbers or booleans, any shape}; names are printable text
@@ -49,19 +49,21 @@ def save_arrays(path, arrays, meta, previous=None):
     write_whole(Path(path), _pack(arrays, meta), previous)
 
 
-def load_arrays(path, if_damaged="make or fetch it again"):
+def load_arrays(
+    path: str | Path, if_damaged: str = "make or fetch it again"
+) -> tuple[Arrays, Any]:
     """Read what `save_arrays` wrote: ({name: array}, meta), in the order it was saved.
 
     Raises RunError when the file is missing, unreadable, cut short, changed by as
     little as one bit, of foreign origin, or of a newer format; `if_damaged` is the
-    remedy named when the content cannot be trusted.
+    remedy to name when the content cannot be trusted.
     """
     with explained(f"read {path}", "give the path of a run directory or an npz file"):
         data = Path(path).read_bytes()
     return unpack(data, path, if_damaged)
 
 
-def under(prefix, arrays):
+def under(prefix: str, arrays: Mapping[str, Any]) -> dict[str, Any]:
     """The arrays whose names begin with `prefix`, by the rest of their names."""
     return {
         name.removeprefix(prefix): array
@@ -70,93 +72,42 @@ def under(prefix, arrays):
     }
 
 
-def _pack(arrays, meta):
-    members = {
-        HEADER: json_text({"format": FORMAT, "version": VERSION, "meta": meta}).encode()
-    }
-    for name, array in arrays.items():
-        if not (name and name.isprintable() and "\\" not in name):
-            raise RunError(
-                f"cannot save an array named {name!r}; use printable text without "
-                "backslashes"
-            )
-        array = np.asarray(array, order="C")
-        if array.dtype.kind not in "biufc":
-            raise RunError(
-                f"cannot save array {name!r} of dtype {array.dtype}: only numbers "
-                "and booleans are stored, never "
-                "pickled objects; put other things into the JSON state"
-            )
-        buffer = io.BytesIO()
-        np.save(buffer, array, allow_pickle=False)
-        members[f"{name}.npy"] = buffer.getvalue()
-    members[DIGEST] = _digest(members).encode()
+# --- Bytes ----------------------------------------------------------------------------
 
+
+def _pack(arrays: Mapping[str, Any], meta: Any) -> bytes:
+    header = {"format": FORMAT, "version": VERSION, "meta": meta}
+    members = {HEADER: json_text(header).encode()}
+    members |= {f"{name}.npy": _npy(name, array) for name, array in arrays.items()}
+    members[DIGEST] = _digest(members).encode()
     archive = io.BytesIO()
     with zipfile.ZipFile(archive, "w") as file:
         for name, content in members.items():
-            file.writestr(
-                zipfile.ZipInfo(name), content
-            )  # a ZipInfo made from a name alone is dated 1980-01-01
+            # A ZipInfo made from a name alone is dated 1980-01-01.
+            file.writestr(zipfile.ZipInfo(name), content)
     return archive.getvalue()
 
 
-def unpack(data, path, if_damaged):
-    try:
-        file = zipfile.ZipFile(io.BytesIO(data))
-    # bytes that no longer make sense end in almost any exception, here and below
-    except Exception as error:
-        state = (
-            "cut short"
-            if ZIP_MAGIC.startswith(data[: len(ZIP_MAGIC)])
-            else "not an npz file"
-        )
+def _npy(name: str, array: Any) -> bytes:
+    """An array as the content of a .npy file."""
+    if not (name and name.isprintable() and "\\" not in name):
         raise RunError(
-            f"{path} is {state} ({len(data):,} bytes); {if_damaged}"
-        ) from error
-
-    damaged = RunError(f"{path} is damaged (its checksum does not match); {if_damaged}")
-    try:
-        members = {
-            info.filename: file.read(info) for info in file.infolist()
-        }  # checks each member's CRC
-    except Exception as error:
-        raise damaged from error
-
-    foreign = RunError(
-        f"{path} is an npz file, but not one of tinyrmc's; give a checkpoint or a "
-        "weights file"
-    )
-    try:
-        header = json.loads(members[HEADER])
-        if header["format"] != FORMAT:
-            raise foreign
-        version = header["version"]
-    except (KeyError, TypeError, ValueError) as error:
-        raise foreign from error
-    if version != VERSION:
-        raise RunError(
-            f"{path} has format version {version!r}, this tinyrmc reads {VERSION}; "
-            "upgrade tinyrmc"
+            f"cannot save an array named {name!r}; use printable text without "
+            "backslashes"
         )
-
-    digest = members.pop(DIGEST, b"")
-    if digest != _digest(members).encode():
-        raise damaged
-    del members[HEADER]
-    try:
-        arrays = {
-            name.removesuffix(".npy"): np.load(io.BytesIO(content), allow_pickle=False)
-            for name, content in members.items()
-        }
-    except (
-        Exception
-    ) as error:  # a digest that is right over content that is not: made so on purpose
-        raise foreign from error
-    return arrays, header["meta"]
+    array = np.asarray(array, order="C")
+    if array.dtype.kind not in "biufc":
+        raise RunError(
+            f"cannot save array {name!r} of dtype {array.dtype}: only numbers and "
+            "booleans are stored, never pickled objects; put other things into the "
+            "JSON state"
+        )
+    buffer = io.BytesIO()
+    np.save(buffer, array, allow_pickle=False)
+    return buffer.getvalue()
 
 
-def _digest(members):
+def _digest(members: Members) -> str:
     """sha256 over the names and bytes of all members; an npy member's bytes begin with
     its dtype and shape.
     """
@@ -165,3 +116,66 @@ def _digest(members):
         sha256.update(f"{name}\n{len(content)}\n".encode())
         sha256.update(content)
     return sha256.hexdigest()
+
+
+def unpack(data: bytes, path: str | Path, if_damaged: str) -> tuple[Arrays, Any]:
+    """({name: array}, meta) from the bytes of a file; raises as `load_arrays` does."""
+    members = _members(data, path, if_damaged)
+    meta = _meta(members, path)
+    if members.pop(DIGEST, b"") != _digest(members).encode():
+        raise _damaged(path, if_damaged)
+    del members[HEADER]
+    try:
+        arrays = {
+            name.removesuffix(".npy"): np.load(io.BytesIO(content), allow_pickle=False)
+            for name, content in members.items()
+        }
+    # A digest that is right over content that is not: somebody made it so on purpose.
+    except Exception as error:
+        raise _foreign(path) from error
+    return arrays, meta
+
+
+def _members(data: bytes, path: str | Path, if_damaged: str) -> Members:
+    """The members of a zip file. Bytes that no longer make sense can end in almost any
+    exception here.
+    """
+    try:
+        file = zipfile.ZipFile(io.BytesIO(data))
+    except Exception as error:
+        zipped = ZIP_MAGIC.startswith(data[: len(ZIP_MAGIC)])
+        state = "cut short" if zipped else "not an npz file"
+        says = f"{path} is {state} ({len(data):,} bytes); {if_damaged}"
+        raise RunError(says) from error
+    try:  # checks each member's CRC
+        return {info.filename: file.read(info) for info in file.infolist()}
+    except Exception as error:
+        raise _damaged(path, if_damaged) from error
+
+
+def _meta(members: Members, path: str | Path) -> Any:
+    """What the header holds, if it is one that we can read."""
+    try:
+        header = json.loads(members[HEADER])
+        ours, version, meta = header["format"], header["version"], header.get("meta")
+    except (KeyError, TypeError, ValueError) as error:
+        raise _foreign(path) from error
+    if ours != FORMAT:
+        raise _foreign(path)
+    if version != VERSION:
+        raise RunError(
+            f"{path} has format version {version!r}, this tinyrmc reads {VERSION}; "
+            "upgrade tinyrmc"
+        )
+    return meta
+
+
+def _damaged(path: str | Path, if_damaged: str) -> RunError:
+    return RunError(f"{path} is damaged (its checksum does not match); {if_damaged}")
+
+
+def _foreign(path: str | Path) -> RunError:
+    return RunError(
+        f"{path} is an npz file, but not one of tinyrmc's; give a checkpoint or a "
+        "weights file"
+    )

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Iterator
+from pathlib import Path
 
 from ..errors import RunError
 
 
 @contextlib.contextmanager
-def explained(action, remedy):
+def explained(action: str, remedy: str) -> Iterator[None]:
     """An OSError of the body as a RunError: "cannot <action>: ...; <remedy>"."""
     try:
         yield
@@ -17,14 +19,15 @@ def explained(action, remedy):
         raise RunError(f"cannot {action}: {error.strerror}; {remedy}") from error
 
 
-def write_whole(path, data, previous=None):
-    """Write beside `path`, force to disk, rename.
+def write_whole(path: Path, data: bytes, previous: Path | None = None) -> None:
+    """Write beside `path`, force to disk, rename: the one way to replace a file of a
+    run.
 
-    The one way in which this module replaces a file.
+    previous: where a file that stands at `path` is moved to; without it, that file is
+        replaced.
     """
-    beside = path.with_name(
-        f"{path.name}.partial"
-    )  # always the same name: what a killed process left is overwritten
+    # Always the same name, so what a killed process left is overwritten.
+    beside = path.with_name(f"{path.name}.partial")
     remedy = (
         "free some space there or make it writable (what was saved earlier is "
         "untouched)"

@@ -6,36 +6,39 @@ import contextlib
 import json
 import os
 import platform
+from collections.abc import Iterator
 from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, TextIO
 
 from ..config import json_text
 from ..errors import RunError
 from .files import explained
 
+fcntl: Any
+msvcrt: Any
 try:
     import fcntl
-except ImportError:
-    import msvcrt  # Windows
+except ImportError:  # Windows
+    import msvcrt
 
     fcntl = None
 
-
-# --- One writer -----------------------------------------------------------------------
-
 # Whether a writer still lives is for the system to say: it drops the locks of a process
-# that has ended in whatever way, whereas a number in a file would have to be believed,
-# though another process may have been given it since. The lock is lockf's, which belongs
-# to a process: flock's would pass to forked workers, and those of a killed process would
-# keep it as long as they live. (Two threads of one process are therefore not kept apart.)
+# that has ended in whatever way. A number in a file would have to be believed, though
+# another process may have been given it since. The lock is lockf's, which belongs to a
+# process: flock's would pass to forked workers, and the workers of a killed process
+# would keep it as long as they live. (So two threads of one process are not kept
+# apart.)
 #
-# What stands in the file tells the others whom to ask. It also serves where locks do not
+# What stands in the file tells others whom to ask. It also serves where locks do not
 # reach from machine to machine: what another machine has left may be in use there, and
-# only a person can know. Without that, a file system that has no locks at all means no
-# check: to refuse to train there would be worse.
+# only a person can know. On a file system that has no locks at all nothing more is
+# checked: to refuse to train there would be worse.
 
 
 @contextlib.contextmanager
-def locked(folder):
+def locked(folder: Path) -> Iterator[None]:
     """Keep `folder` locked, by the file lock.json, which names us and is gone at the
     end. RunError if somebody else has it.
     """
@@ -45,10 +48,8 @@ def locked(folder):
         with explained(f"write {path}", "free some space there"):
             file.truncate(0)
             since = datetime.now(UTC).isoformat(timespec="seconds")
-            file.write(
-                json_text({"pid": os.getpid(), "host": platform.node(), "since": since})
-                + "\n"
-            )
+            holder = {"pid": os.getpid(), "host": platform.node(), "since": since}
+            file.write(json_text(holder) + "\n")
             file.flush()
         yield
     finally:  # removed while it is still ours; but Windows removes no open file
@@ -57,7 +58,7 @@ def locked(folder):
                 end()
 
 
-def _lock_file(folder, path):
+def _lock_file(folder: Path, path: Path) -> TextIO:
     """The lock file, open and locked.
 
     RunError if another process has it, or if one of another machine has left it.
@@ -66,39 +67,35 @@ def _lock_file(folder, path):
         with explained(f"write {path}", "make it writable"):
             file = open(path, "a+", encoding="utf-8")
         free = _lock(file)
-        if (
-            os.fstat(file.fileno()).st_nlink == 0
-        ):  # whoever had it before has removed it since we opened it
-            file.close()
-            continue
-        file.seek(0)
-        pid, host, since = _holder(file.read(1000))
-        if free and host in (None, platform.node()):
-            return file
-        file.close()
-        if free:
-            said = (
-                f"{folder} may be in use: process {pid} on {host} had it since "
-                f"{since}, and has not said that it is over"
-            )
-            raise RunError(f"{said}; if it is, delete {path}")
-        said = f"{folder} is in use by process {pid} on {host} since {since}"
+        if os.fstat(file.fileno()).st_nlink > 0:
+            break
+        file.close()  # its holder has removed it since we opened it
+    file.seek(0)
+    pid, host, since = _holder(file.read(1000))
+    if free and host in (None, platform.node()):
+        return file
+    file.close()
+    if free:
         raise RunError(
-            f"{said}; wait until that has ended, or stop it (`kill {pid}` lets it save)"
+            f"{folder} may be in use: process {pid} on {host} had it since {since}, "
+            f"and has not said that it is over; if it is, delete {path}"
         )
+    raise RunError(
+        f"{folder} is in use by process {pid} on {host} since {since}; wait until that "
+        f"has ended, or stop it (`kill {pid}` lets it save)"
+    )
 
 
-def _lock(file):
-    """Whether an open file could be locked, or need not be, its file system having no
-    locks.
+def _lock(file: TextIO) -> bool:
+    """Whether an open file could be locked, or need not be, because its file system has
+    no locks.
     """
     try:
         if fcntl:
             fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         else:
-            file.seek(
-                1 << 30
-            )  # far beyond the text, for on Windows nobody can read what is locked
+            # Far beyond the text: on Windows nobody can read what is locked.
+            file.seek(1 << 30)
             msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
     except (BlockingIOError, PermissionError):
         return False
@@ -107,8 +104,8 @@ def _lock(file):
     return True
 
 
-def _holder(text):
-    """(pid, host, since) from the text of a lock file; question marks and no host where
+def _holder(text: str) -> tuple[int | str, str | None, str]:
+    """(pid, host, since) from the text of a lock file; question marks and no host while
     it is still empty.
     """
     with contextlib.suppress(ValueError, TypeError, KeyError):

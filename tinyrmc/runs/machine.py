@@ -11,18 +11,16 @@ import subprocess
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 
-def environment(version: str):
-    """What a result depends on besides its configuration.
+def environment(version: str) -> dict[str, Any]:
+    """What a result of tinyrmc `version` depends on besides its configuration.
 
     Names no host and no user; the home directory reads `~`.
     """
-    affinity = getattr(
-        os, "sched_getaffinity", None
-    )  # the cores we may use; not known on macOS and Windows
     return {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "command": _command(),
@@ -33,11 +31,18 @@ def environment(version: str):
         "blas": _blas(),
         "platform": platform.platform(),
         "processor": _processor(),
-        "cores": len(affinity(0)) if affinity else os.cpu_count(),
+        "cores": _cores(),
     }
 
 
-def _blas():
+def _cores() -> int | None:
+    """The cores we may use; all there are where that is not known, as on macOS."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count()
+
+
+def _blas() -> str:
     """The BLAS NumPy uses and the kind of processor it works for, which may be worth a
     factor of two: `openblas 0.3.31 (SkylakeX)`.
     """
@@ -45,52 +50,43 @@ def _blas():
 
     for library in threadpool_info():
         if library["user_api"] == "blas":
-            kind = (
-                f" ({library['architecture']})" if library.get("architecture") else ""
-            )
-            return f"{library['internal_api']} {library['version']}{kind}"
-    return (
-        np.show_config(mode="dicts")
-        .get("Build Dependencies", {})
-        .get("blas", {})
-        .get("name", "unknown")
-    )
+            kind = library.get("architecture")
+            name = f"{library['internal_api']} {library['version']}"
+            return f"{name} ({kind})" if kind else name
+    built_with = np.show_config(mode="dicts").get("Build Dependencies", {})
+    return built_with.get("blas", {}).get("name", "unknown")
 
 
-def _command():
+def _command() -> str:
     """The command line as one would type it: `python -m tinyrmc.train nth_farthest`."""
-    spec = getattr(
-        sys.modules["__main__"], "__spec__", None
-    )  # set under `python -m`, where argv[0] is a file's path
-    program = (
-        ["python", "-m", spec.name.removesuffix(".__main__")]
-        if spec
-        else [os.path.basename(sys.argv[0])]
-    )
-    home = os.path.expanduser("~")
-    return re.sub(
-        re.escape(home) + r"(?![\w.-])", "~", shlex.join(program + sys.argv[1:])
-    )
+    # set under `python -m`, where argv[0] is a file's path
+    spec = getattr(sys.modules["__main__"], "__spec__", None)
+    if spec:
+        program = ["python", "-m", spec.name.removesuffix(".__main__")]
+    else:
+        program = [os.path.basename(sys.argv[0])]
+    home = re.escape(os.path.expanduser("~"))
+    return re.sub(home + r"(?![\w.-])", "~", shlex.join(program + sys.argv[1:]))
 
 
-def _git_commit(root):
+def _git_commit(root: Path) -> str | None:
     """The commit of the checkout whose top is `root`, with `-dirty` when files differ
     from it; None elsewhere.
     """
-    if not (
-        root / ".git"
-    ).exists():  # asking git alone would also name a repository around somebody's .venv
+    # To ask git alone would also name a repository around somebody's .venv.
+    if not (root / ".git").exists():
         return None
     describe = ["describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
+    command = ["git", "--no-optional-locks", "-C", str(root), *describe]
     with contextlib.suppress(OSError, subprocess.SubprocessError):
-        command = ["git", "--no-optional-locks", "-C", str(root), *describe]
-        return subprocess.run(
+        done = subprocess.run(
             command, capture_output=True, text=True, timeout=10, check=True
-        ).stdout.strip()
+        )
+        return done.stdout.strip()
     return None
 
 
-def _processor():
+def _processor() -> str:
     with contextlib.suppress(OSError):
         for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
             if line.startswith("model name"):

@@ -33,12 +33,15 @@ import itertools
 import json
 import re
 import shutil
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from ..config import json_text
 from ..errors import RunError
-from .arrays import save_arrays, unpack
+from .arrays import Arrays, save_arrays, unpack
 from .files import explained, write_whole
 from .lock import locked
 
@@ -53,158 +56,130 @@ class Run:
     """
 
     path: Path
-    config: dict
-    environment: dict
+    config: dict[str, Any]
+    environment: dict[str, Any]
 
     @classmethod
-    def create(cls, root, name, config, environment, path=None):
+    def create(
+        cls,
+        root: str | Path,
+        name: str,
+        config: Mapping[str, Any],
+        environment: Mapping[str, Any],
+        path: str | Path | None = None,
+    ) -> Run:
         """Make `root/<name>-<n>` with the next free n, or exactly `path`, and write the
         two JSON files into it.
 
         Processes that start at the same moment get different numbers. Raises RunError
         when `path` exists or the directory cannot be made.
         """
-        parent = Path(root) if path is None else Path(path).parent
-        with explained(
-            f"make a run directory in {parent}", "choose a writable place with --run"
-        ):
-            parent.mkdir(parents=True, exist_ok=True)
-            candidates = _numbered(parent, name) if path is None else [Path(path)]
-            for path in candidates:
-                with contextlib.suppress(
-                    FileExistsError
-                ):  # mkdir decides between processes
-                    path.mkdir()
-                    break
-            else:
-                resumed = (
-                    f" or resume it with --resume {path}"
-                    if (path / "config.json").exists()
-                    else ""
-                )
-                raise RunError(f"{path} exists already; choose another --run{resumed}")
+        path = _new_directory(Path(root), name, None if path is None else Path(path))
         try:
-            write_whole(
-                path / "environment.json",
-                json_text(environment, indent=2).encode() + b"\n",
-            )
-            write_whole(
-                path / "config.json", json_text(config, indent=2).encode() + b"\n"
-            )  # last: it marks a whole run
+            _write_object(path / "environment.json", environment)
+            _write_object(path / "config.json", config)  # last: it marks a whole run
         except BaseException:
-            shutil.rmtree(
-                path, ignore_errors=True
-            )  # ours alone: mkdir has just made it
+            shutil.rmtree(path, ignore_errors=True)  # ours alone: we have just made it
             raise
         return cls.open(path)
 
     @classmethod
-    def open(cls, path):
+    def open(cls, path: str | Path) -> Run:
         """Open an existing run directory. Raises RunError when `path` is not one."""
         path = Path(path)
-        return cls(
-            path,
-            _read_object(path / "config.json"),
-            _read_object(path / "environment.json"),
-        )
+        config = _read_object(path / "config.json")
+        return cls(path, config, _read_object(path / "environment.json"))
 
-    def writing(self):
-        """A context for whoever changes the run, which no two processes are in at a
-        time. RunError names the one that is.
+    def writing(self) -> AbstractContextManager[None]:
+        """A context for changing the run. Two processes are never in it at a time: the
+        second gets a RunError that names the first.
 
-        Enter it before reading what is to be gone on from: the other might still have
-        added to that.
+        Enter it before you read what is to be continued: the other process might still
+        have added to that.
         """
         return locked(self.path)
 
+    # --- Checkpoints
+
     @property
-    def checkpoint(self):
+    def checkpoint(self) -> Path:
+        """The newest checkpoint."""
         return self.path / "checkpoint.npz"
 
     @property
-    def previous_checkpoint(self):
+    def previous_checkpoint(self) -> Path:
+        """The one before it."""
         return self.path / "checkpoint.previous.npz"
 
-    def save(self, arrays, state):
+    def save(self, arrays: Mapping[str, Any], state: Mapping[str, Any]) -> None:
         """Write a checkpoint; the newest one so far becomes the previous one.
 
         Raises as `save_arrays` does.
         """
         save_arrays(self.checkpoint, arrays, state, previous=self.previous_checkpoint)
 
-    def load(self):
+    def load(self) -> tuple[Arrays, dict[str, Any]]:
         """(arrays, state) of the newest checkpoint.
 
         Raises RunError when there is none or it cannot be trusted.
         """
-        newest, older, restart = (
-            self.checkpoint,
-            self.previous_checkpoint,
-            "start a new run",
-        )
-        go_back = (
-            f"to go back to the one before it, move {older} there"
-            if older.exists()
-            else restart
-        )
+        newest, older = self.checkpoint, self.previous_checkpoint
+        restart = "start a new run"
+        go_back = restart
+        if older.exists():
+            go_back = f"to go back to the one before it, move {older} there"
         with explained(f"read {newest}", "make it readable"):
             with contextlib.suppress(FileNotFoundError):
                 return unpack(newest.read_bytes(), newest, go_back)
-            with contextlib.suppress(
-                FileNotFoundError
-            ):  # the writer was killed, or is just now, between two renames
+            # The writer was killed between two renames, or is just there.
+            with contextlib.suppress(FileNotFoundError):
                 return unpack(older.read_bytes(), older, restart)
         raise RunError(
             f"{self.path} holds no checkpoint: it stopped before the first one was "
             f"saved; {restart}"
         )
 
-    def log(self, line):
+    # --- Metrics
+
+    def log(self, line: Mapping[str, Any]) -> None:
         """Append one object to metrics.jsonl.
 
         Strict JSON for any reader: NaN and infinities become null.
         """
         line = json.loads(json_text(line), parse_constant=lambda not_finite: None)
-        with explained(
-            f"write {self._metrics_path}", "free some space there, then resume"
-        ):
-            with open(self._metrics_path, "a", encoding="utf-8") as file:
+        path = self._metrics_path
+        with explained(f"write {path}", "free some space there, then resume"):
+            with open(path, "a", encoding="utf-8") as file:
                 file.write(json_text(line) + "\n")
 
-    def metrics(self):
-        """All lines of metrics.jsonl as dicts. A last line torn by a crash is left out."""
-        if not self._metrics_path.exists():
+    def metrics(self) -> list[dict[str, Any]]:
+        """All lines of metrics.jsonl, without a last line torn by a crash."""
+        path = self._metrics_path
+        if not path.exists():
             return []
-        with explained(f"read {self._metrics_path}", "make it readable"):
-            lines = self._metrics_path.read_bytes().split(b"\n")
+        with explained(f"read {path}", "make it readable"):
+            # The last piece follows the last line break: nothing, or a torn line.
+            *lines, rest = path.read_bytes().split(b"\n")
         parsed = []
         for number, line in enumerate(lines, start=1):
             try:
                 parsed.append(json.loads(line))
             except ValueError:
-                if (
-                    number < len(lines)
-                    # the last piece is what follows the last newline: nothing, or a torn
-                    # line
-                ):
-                    raise RunError(
-                        f"{self._metrics_path} line {number} is not JSON; delete "
-                        "that line"
-                    ) from None
+                says = f"{path} line {number} is not JSON; delete that line"
+                raise RunError(says) from None
+        with contextlib.suppress(ValueError):
+            parsed.append(json.loads(rest))
         return parsed
 
-    def truncate_metrics(self, lines):
+    def truncate_metrics(self, lines: int) -> None:
         """Keep the first `lines` lines only, so that a resumed run appends where its
         checkpoint was taken.
         """
-        kept = self.metrics()[:lines]
-        write_whole(
-            self._metrics_path,
-            "".join(json_text(line) + "\n" for line in kept).encode(),
-        )
+        kept = (json_text(line) + "\n" for line in self.metrics()[:lines])
+        write_whole(self._metrics_path, "".join(kept).encode())
 
     @property
-    def _metrics_path(self):
+    def _metrics_path(self) -> Path:
         return self.path / "metrics.jsonl"
 
 
@@ -213,38 +188,58 @@ class Onlooker(Run):
     both are passed over.
     """
 
-    def writing(self):
+    def writing(self) -> AbstractContextManager[None]:
         """Nothing."""
         return contextlib.nullcontext()
 
-    def save(self, arrays, state):
+    def save(self, arrays: Mapping[str, Any], state: Mapping[str, Any]) -> None:
         """Nothing."""
 
-    def log(self, line):
+    def log(self, line: Mapping[str, Any]) -> None:
         """Nothing."""
 
-    def metrics(self):
+    def metrics(self) -> list[dict[str, Any]]:
         """None."""
         return []
 
-    def truncate_metrics(self, lines):
+    def truncate_metrics(self, lines: int) -> None:
         """Nothing."""
 
 
-def _numbered(root, name):
+# --- Making and reading it ------------------------------------------------------------
+
+
+def _new_directory(root: Path, name: str, path: Path | None) -> Path:
+    """Make exactly `path`, or the first of the numbered ones that is free."""
+    parent = root if path is None else path.parent
+    remedy = "choose a writable place with --run"
+    with explained(f"make a run directory in {parent}", remedy):
+        parent.mkdir(parents=True, exist_ok=True)
+        candidates: Iterable[Path] = _numbered(parent, name) if path is None else [path]
+        for candidate in candidates:
+            # mkdir decides between processes that try the same name.
+            with contextlib.suppress(FileExistsError):
+                candidate.mkdir()
+                return candidate
+    whole = (candidate / "config.json").exists()
+    resumed = f" or resume it with --resume {candidate}" if whole else ""
+    raise RunError(f"{candidate} exists already; choose another --run{resumed}")
+
+
+def _numbered(root: Path, name: str) -> Iterator[Path]:
     """The paths `root/<name>-<n>` from the number after the largest one taken."""
-    taken = [
-        entry.name.removeprefix(f"{name}-")
-        for entry in root.iterdir()
-        if entry.name.startswith(f"{name}-")
-    ]
-    first = 1 + max(
-        (int(number) for number in taken if re.fullmatch("[0-9]+", number)), default=0
-    )
-    return (root / f"{name}-{n}" for n in itertools.count(first))
+    taken = [0]
+    for entry in root.iterdir():
+        if number := re.fullmatch(re.escape(name) + "-([0-9]+)", entry.name):
+            taken.append(int(number[1]))
+    return (root / f"{name}-{n}" for n in itertools.count(max(taken) + 1))
 
 
-def _read_object(path):
+def _write_object(path: Path, value: Mapping[str, Any]) -> None:
+    write_whole(path, json_text(value, indent=2).encode() + b"\n")
+
+
+def _read_object(path: Path) -> dict[str, Any]:
     with explained(f"read {path}", "give the path of a run directory"):
         text = path.read_bytes()
     try:

@@ -34,21 +34,33 @@ def task_from_dict(run_config: dict) -> Task:
     return kind(from_json(type(default), run_config["config"]))
 
 
+def load_checkpoint(run: Run) -> tuple[dict, dict]:
+    """(arrays, state) of a run's newest checkpoint. RunError if they are not its own."""
+    arrays, state = run.load()
+    _require_run(state, run.checkpoint)
+    require_same(state["run"], run.config, str(run.checkpoint))
+    return arrays, state
+
+
+def _require_run(state, path):
+    if not isinstance(state, dict) or "run" not in state:
+        raise RunError(
+            f"{path} holds arrays, but not of a training run; give a run directory, its "
+            "checkpoint.npz or a weights file"
+        )
+
+
 def open_checkpoint(path) -> tuple[Task, dict, dict]:
     """(task, arrays, state) of a run directory, a checkpoint or a weights file.
 
     RunError says what is wrong with it.
     """
     path = Path(path)
-    run = Run.open(path) if path.is_dir() else None
-    arrays, state = run.load() if run else load_arrays(path)
-    if not isinstance(state, dict) or "run" not in state:
-        raise RunError(
-            f"{path} holds arrays, but not of a training run; give a run directory, "
-            "its checkpoint.npz or a weights file"
-        )
-    if run:
-        require_same(state["run"], run.config, str(run.checkpoint))
+    if path.is_dir():
+        arrays, state = load_checkpoint(Run.open(path))
+    else:
+        arrays, state = load_arrays(path)
+        _require_run(state, path)
     return task_from_dict(state["run"]), arrays, state
 
 

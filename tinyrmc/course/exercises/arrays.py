@@ -4,43 +4,53 @@ from __future__ import annotations
 
 import numpy as np
 
-from .exercise import exercise
+from .exercise import Mistake, exercise, normal
 
 
 @exercise(
     cases=lambda rng: [
-        (rng.normal(size=(3, 5)),),
-        (
-            rng.normal(size=(4, 4)),
-        ),  # square: means that have lost their axis fit, the wrong way round
-        (rng.normal(size=(2, 3, 4)),),
-        (rng.normal(size=(3, 3, 3)),),
-        (rng.normal(size=(5, 1)),),
+        normal(rng, (3, 5)),
+        normal(rng, (4, 4)),  # square: means without their axis fit, but wrongly
+        normal(rng, (2, 3, 4)),
+        normal(rng, (3, 3, 3)),
+        normal(rng, (5, 1)),
         (1e4 + rng.normal(size=(2, 2, 6)),),
     ],
     hints=[
-        "The units of a slot lie along the last axis, axis=-1, however many axes "
-        "stand before it.",
-        "The means should have the shape (..., N, 1), so that each is stretched "
-        "along its own slot: keepdims=True.",
+        "The units of a slot lie along the last axis, axis=-1, however many axes stand "
+        "before it.",
+        "Give the means the shape (..., N, 1), so that each is stretched along its own "
+        "slot: keepdims=True.",
     ],
-    mistakes={
-        "the axis of the means is gone, so that broadcasting lays them along the "
-        "columns (keepdims=True keeps it)": lambda M: M - M.mean(axis=-1),
-        "the mean is taken over the slots, unit by unit, not within each slot": lambda M: (
-            M - M.mean(axis=-2, keepdims=True)
+    mistakes=[
+        Mistake(
+            "the means lose their axis, so that broadcasting lays them along the "
+            "columns (keepdims=True keeps it)",
+            lambda M: M - M.mean(axis=-1),
         ),
-        "the axis is counted from the front: axis=0 are the slots of a single "
-        "memory, but the examples of a batch": lambda M: (
-            M - M.mean(axis=0, keepdims=True)
+        Mistake(
+            "you take the mean over the slots, unit by unit, not within each slot",
+            lambda M: M - M.mean(axis=-2, keepdims=True),
         ),
-        "the axis is counted from the front: axis=1 are the units of a single "
-        "memory, but the slots of a batch": lambda M: M - M.mean(axis=1, keepdims=True),
-        "all slots of an example share one mean": lambda M: (
-            M - M.mean(axis=(-2, -1), keepdims=True)
+        Mistake(
+            "you count the axis from the front: axis=0 are the slots of a single "
+            "memory, but the examples of a batch",
+            lambda M: M - M.mean(axis=0, keepdims=True),
         ),
-        "a single mean is taken of the whole array": lambda M: M - M.mean(),
-    },
+        Mistake(
+            "you count the axis from the front: axis=1 are the units of a single "
+            "memory, but the slots of a batch",
+            lambda M: M - M.mean(axis=1, keepdims=True),
+        ),
+        Mistake(
+            "all slots of an example share one mean",
+            lambda M: M - M.mean(axis=(-2, -1), keepdims=True),
+        ),
+        Mistake(
+            "you take a single mean of the whole array",
+            lambda M: M - M.mean(),
+        ),
+    ],
 )
 def centred(M):
     """Every slot minus the mean of its own units: M (..., N, F) -> (..., N, F)."""
@@ -53,11 +63,11 @@ def _differences(M):
 
 @exercise(
     cases=lambda rng: [
-        (rng.normal(size=(3, 5)),),
-        (rng.normal(size=(4, 4)),),
-        (rng.normal(size=(2, 3, 5)),),
-        (rng.normal(size=(3, 3, 3)),),  # examples, slots and units alike in number
-        (rng.normal(size=(1, 7)),),
+        normal(rng, (3, 5)),
+        normal(rng, (4, 4)),
+        normal(rng, (2, 3, 5)),
+        normal(rng, (3, 3, 3)),  # examples, slots and units alike in number
+        normal(rng, (1, 7)),
         (np.ones((2, 3)) * 100 * rng.normal(size=3),),  # the same slot twice
     ],
     hints=[
@@ -66,19 +76,25 @@ def _differences(M):
         "The differences have the shape (..., N, N, F): M[..., :, None, :] holds the "
         "one slot, M[..., None, :, :] the other.",
     ],
-    mistakes={
-        "the root has been taken: these are the distances, not their squares": lambda M: (
-            np.sqrt((_differences(M) ** 2).sum(axis=-1))
+    mistakes=[
+        Mistake(
+            "you take the root: these are the distances, not their squares",
+            lambda M: np.sqrt((_differences(M) ** 2).sum(axis=-1)),
         ),
-        "the differences are added up before they are squared": lambda M: (
-            _differences(M).sum(axis=-1) ** 2
+        Mistake(
+            "you add up the differences before you square them",
+            lambda M: _differences(M).sum(axis=-1) ** 2,
         ),
-        "the sum runs over the slots, not over the units": lambda M: (
-            _differences(M) ** 2
-        ).sum(axis=-2),
-        "the new axes are counted from the front, so that with a batch examples are "
-        "paired, not slots": lambda M: ((M[:, None] - M[None]) ** 2).sum(axis=-1),
-    },
+        Mistake(
+            "you sum over the slots, not over the units",
+            lambda M: (_differences(M) ** 2).sum(axis=-2),
+        ),
+        Mistake(
+            "you count the new axes from the front, so that a batch pairs examples, "
+            "not slots",
+            lambda M: ((M[:, None] - M[None]) ** 2).sum(axis=-1),
+        ),
+    ],
 )
 def squared_distances(M):
     """How far every slot is from every other, squared: M (..., N, F) -> (..., N, N)."""
@@ -88,7 +104,7 @@ def squared_distances(M):
 
 def _memories_and_projections(rng):
     def case(B, N, F, H, K):
-        return rng.normal(size=(B, N, F)), rng.normal(size=(H, F, K))
+        return normal(rng, (B, N, F), (H, F, K))
 
     return [
         case(2, 3, 4, 5, 6),
@@ -108,22 +124,29 @@ def _memories_and_projections(rng):
         "(H,), would make (B, H).",
         "M[:, None] has that shape.",
     ],
-    mistakes={
-        "M has no axis for the heads, so that example b meets head b alone": lambda M, W: (
-            M @ W
+    mistakes=[
+        Mistake(
+            "M has no axis for the heads, so that example b meets head b alone",
+            lambda M, W: M @ W,
         ),
-        "the heads stand before the examples": lambda M, W: M[None] @ W[:, None],
-        "the slots stand before the heads": lambda M, W: np.swapaxes(
-            M[:, None] @ W, 1, 2
+        Mistake(
+            "the heads stand before the examples",
+            lambda M, W: M[None] @ W[:, None],
         ),
-        "the projections are transposed": lambda M, W: (
-            M[:, None] @ np.swapaxes(W, -1, -2)
+        Mistake(
+            "the slots stand before the heads",
+            lambda M, W: np.swapaxes(M[:, None] @ W, 1, 2),
         ),
-    },
+        Mistake(
+            "you transpose the projections",
+            lambda M, W: M[:, None] @ np.swapaxes(W, -1, -2),
+        ),
+    ],
 )
 def project(M, W):
-    """Every slot of every example by the matrix of every head: M (B, N, F), W (H, F, K)
-    -> (B, H, N, K).
+    """Every slot of every example, multiplied with the matrix of every head.
+
+    M (B, N, F), W (H, F, K) -> (B, H, N, K).
     """
     return M[:, None] @ W
 
@@ -142,6 +165,22 @@ def _wide_slots(rng):
     ]
 
 
+def _cut(x, H):
+    """The last axis in two, and nothing else: x (B, N, H V) -> (B, N, H, V)."""
+    B, N, _ = x.shape
+    return x.reshape(B, N, H, -1)
+
+
+def _deal_out(x, H):
+    B, N, _ = x.shape
+    return x.reshape(B, H, N, -1)
+
+
+def _take_every_hth(x, H):
+    B, N, _ = x.shape
+    return x.reshape(B, N, -1, H).transpose(0, 3, 1, 2)
+
+
 @exercise(
     cases=_wide_slots,
     hints=[
@@ -149,26 +188,34 @@ def _wide_slots(rng):
         "x.reshape(B, N, H, V) cuts; np.swapaxes or .transpose exchanges slots and "
         "heads.",
     ],
-    mistakes={
-        "the array is reshaped to (B, H, N, V) at once, which deals pieces of slots "
-        "out to wrong heads": lambda x, H: x.reshape(len(x), H, x.shape[1], -1),
-        "each head gets every H-th unit, not a block of neighbours": lambda x, H: (
-            x.reshape(*x.shape[:2], -1, H).transpose(0, 3, 1, 2)
+    mistakes=[
+        Mistake(
+            "you reshape to (B, H, N, V) at once, which deals pieces of slots out to "
+            "the wrong heads",
+            _deal_out,
         ),
-        "the heads stand before the examples": lambda x, H: x.reshape(
-            *x.shape[:2], H, -1
-        ).transpose(2, 0, 1, 3),
-        "the heads still stand behind the slots": lambda x, H: x.reshape(
-            *x.shape[:2], H, -1
+        Mistake(
+            "each head gets every H-th unit, not a block of neighbours",
+            _take_every_hth,
         ),
-        "slots and units have changed places": lambda x, H: x.reshape(
-            *x.shape[:2], H, -1
-        ).transpose(0, 2, 3, 1),
-    },
+        Mistake(
+            "the heads stand before the examples",
+            lambda x, H: _cut(x, H).transpose(2, 0, 1, 3),
+        ),
+        Mistake(
+            "the heads still stand behind the slots",
+            _cut,
+        ),
+        Mistake(
+            "slots and units have changed places",
+            lambda x, H: _cut(x, H).transpose(0, 2, 3, 1),
+        ),
+    ],
 )
 def split_heads(x, H):
-    """Heads that lie side by side in the last axis get an axis of their own: x (B, N, H
-    * V) -> (B, H, N, V).
+    """Heads that lie side by side in the last axis get an axis of their own.
+
+    x (B, N, H * V) -> (B, H, N, V).
     """
     B, N, _ = x.shape
     return x.reshape(B, N, H, -1).swapaxes(1, 2)
@@ -178,32 +225,34 @@ def split_heads(x, H):
     cases=lambda rng: [
         (np.array([2, 0, 1]), 3),
         (rng.integers(4, size=(2, 5)), 4),
-        (
-            np.array([0, 0, 0]),
-            6,
-        ),  # the labels that occur do not tell how many there could be
+        (np.array([0, 0, 0]), 6),  # the labels do not tell how many there could be
         (np.array(3), 4),
         (np.array([], dtype=int), 2),
     ],
     hints=[
         "The rows of the identity matrix, np.eye(size), are all the one-hot vectors "
         "there are.",
-        "An array of integers as an index picks rows, and gives the result the shape "
-        "of the integers, followed by that of a row.",
+        "An array of integers as an index picks rows. The result has the shape of the "
+        "integers, followed by that of a row.",
     ],
-    mistakes={
-        "the labels are taken to count from 1": lambda labels, size: np.eye(size)[
-            labels - 1
-        ],
-        "the result is as wide as the largest label needs, not as wide as it was "
-        "asked to be": lambda labels, size: np.eye(labels.max(initial=0) + 1)[labels],
-        "the labels run along the last axis, and their vectors stand in columns": lambda labels, size: (
-            np.moveaxis(np.eye(size)[labels], -1, 0)
+    mistakes=[
+        Mistake(
+            "you count the labels from 1",
+            lambda labels, size: np.eye(size)[labels - 1],
         ),
-    },
+        Mistake(
+            "your result is as wide as the largest label needs, not as wide as size",
+            lambda labels, size: np.eye(labels.max(initial=0) + 1)[labels],
+        ),
+        Mistake(
+            "the labels run along the last axis, and their vectors stand in columns",
+            lambda labels, size: np.moveaxis(np.eye(size)[labels], -1, 0),
+        ),
+    ],
 )
 def one_hot(labels, size):
-    """A 1 at the place of each label, 0 elsewhere: integers (...,) from 0 to size - 1
-    -> (..., size).
+    """A 1 at the place of each label, 0 elsewhere.
+
+    labels (...,), integers from 0 to size - 1 -> (..., size).
     """
     return np.eye(size)[labels]

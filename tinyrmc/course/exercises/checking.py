@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
-from .exercise import exercise
+from .exercise import Mistake, exercise, normal
 
 # --- Functions to differentiate, all analytic -----------------------------------------
 
@@ -30,59 +32,75 @@ def lifted(x):
 
 
 def _entry_by_entry(difference):
+    """A gradient made of `difference(f, x, step, ...)`, a step of 1 in one entry."""
+
     def gradient(f, x, *h):
         steps = np.eye(x.size).reshape(x.size, *x.shape)
-        return np.array([difference(f, x, step, *h) for step in steps]).reshape(x.shape)
+        slopes = [difference(f, x, step, *h) for step in steps]
+        return np.array(slopes).reshape(x.shape)
 
     return gradient
+
+
+def _difference(f, x, step, h=1e-5):
+    return (f(x + h * step) - f(x - h * step)) / (2 * h)
 
 
 @exercise(
     cases=lambda rng: [
         (waves, rng.normal(size=4), 1e-5),
-        (
-            cubes,
-            rng.normal(size=(2, 3)),
-            0.1,
-        ),  # a step so large that its error shows: h^2
+        (cubes, rng.normal(size=(2, 3)), 0.1),  # so large that its error shows: h^2
         (neighbours, rng.normal(size=(3, 3)), 1e-4),
         (waves, np.array(0.3), 0.5),
         (cubes, 10 * rng.normal(size=3), 1e-3),
     ],
     hints=[
-        "Each entry of x needs two calls of f, with that entry moved up and down and "
+        "Each entry of x needs two calls of f: move that entry up and down, and leave "
         "all others where they were.",
-        "`for place in np.ndindex(x.shape):` goes through all entries; a copy of x, "
-        "or zeros with an h at `place`, moves one of them.",
+        "`for place in np.ndindex(x.shape):` goes through all entries; a copy of x, or "
+        "zeros with an h at `place`, moves one of them.",
         "(f(x + step) - f(x - step)) / (2 * h): how far apart are the two points?",
     ],
-    mistakes={
-        "the difference is divided by h, though the two points are 2 h apart": _entry_by_entry(
-            lambda f, x, step, h: (f(x + h * step) - f(x - h * step)) / h
+    mistakes=[
+        Mistake(
+            "you divide the difference by h, though the two points are 2 h apart",
+            _entry_by_entry(lambda f, x, step, h: 2 * _difference(f, x, step, h)),
         ),
-        "the second point is x itself: this is the forward difference": _entry_by_entry(
-            lambda f, x, step, h: (f(x + h * step) - f(x)) / h
+        Mistake(
+            "your second point is x itself: this is the forward difference",
+            _entry_by_entry(lambda f, x, step, h: (f(x + h * step) - f(x)) / h),
         ),
-        "the difference is halved and multiplied by h: `/ 2 * h` is not `/ (2 * h)`": _entry_by_entry(
-            lambda f, x, step, h: (f(x + h * step) - f(x - h * step)) / 2 * h
+        Mistake(
+            "you halve the difference and multiply by h: `/ 2 * h` is not `/ (2 * h)`",
+            _entry_by_entry(
+                lambda f, x, step, h: (f(x + h * step) - f(x - h * step)) / 2 * h
+            ),
         ),
-        "the step is not the h that was given, whose error belongs to the answer": _entry_by_entry(
-            lambda f, x, step, h: (f(x + 1e-5 * step) - f(x - 1e-5 * step)) / 2e-5
+        Mistake(
+            "your step is not the h that you were given, whose error belongs to the "
+            "answer",
+            _entry_by_entry(lambda f, x, step, h: _difference(f, x, step)),
         ),
-        "all entries are moved at once: a single number comes out, the sum of all "
-        "derivatives": lambda f, x, h: (f(x + h) - f(x - h)) / (2 * h),
-        "all entries are moved at once, and every place gets the same sum": lambda f, x, h: (
-            np.full(x.shape, (f(x + h) - f(x - h)) / (2 * h))
+        Mistake(
+            "you move all entries at once: a single number comes out, the sum of all "
+            "derivatives",
+            lambda f, x, h: _difference(f, x, 1, h),
         ),
-        "the sign is turned round: f(x - h) comes second": _entry_by_entry(
-            lambda f, x, step, h: (f(x - h * step) - f(x + h * step)) / (2 * h)
+        Mistake(
+            "you move all entries at once, and every place gets the same sum",
+            lambda f, x, h: np.full(x.shape, _difference(f, x, 1, h)),
         ),
-    },
+        Mistake(
+            "you reverse the sign: f(x - h) comes second",
+            _entry_by_entry(lambda f, x, step, h: -_difference(f, x, step, h)),
+        ),
+    ],
     tolerance=1e-8,
 )
 def central_difference(f, x, h):
-    """The gradient of f, which makes a number of an array, at x (...): (f(x + h) - f(x
-    - h)) / 2h for each entry of x -> like x.
+    """The gradient of f by central differences: (f(x + h) - f(x - h)) / 2h.
+
+    f makes a number of an array; x (...) -> like x, one difference for each entry.
     """
     gradient = np.zeros(x.shape)
     for place in np.ndindex(x.shape):
@@ -104,35 +122,47 @@ def central_difference(f, x, h):
     hints=[
         "Move one entry by i h: x + 1j * step. Then the imaginary part of f, divided "
         "by h, is the derivative.",
-        "No subtraction, so h may be as small as 1e-30.",
+        "There is no subtraction, so h may be as small as 1e-30.",
         "f(x + 1j * step).imag / h",
     ],
-    mistakes={
-        "the real part is taken: that is the value of f, not its slope": _entry_by_entry(
-            lambda f, x, step: f(x + 1e-30j * step).real / 1e-30
+    mistakes=[
+        Mistake(
+            "you take the real part: that is the value of f, not its slope",
+            _entry_by_entry(lambda f, x, step: f(x + 1e-30j * step).real / 1e-30),
         ),
-        "the imaginary part is not divided by h, or never got into x, which still is "
-        "an array of real numbers": _entry_by_entry(
-            lambda f, x, step: f(x + 1e-30j * step).imag
+        Mistake(
+            "you do not divide the imaginary part by h, or it never got into x, which "
+            "still is an array of real numbers",
+            _entry_by_entry(lambda f, x, step: f(x + 1e-30j * step).imag),
         ),
-        "h is a thousandth, whose square still shows; without a subtraction it may "
-        "be 1e-30": _entry_by_entry(lambda f, x, step: f(x + 1e-3j * step).imag / 1e-3),
-        "differences are taken: nearly right, and no closer than rounding allows": _entry_by_entry(
-            lambda f, x, step: (f(x + 1e-5 * step) - f(x - 1e-5 * step)) / 2e-5
+        Mistake(
+            "your h is a thousandth, whose square still shows; without a subtraction "
+            "it may be 1e-30",
+            _entry_by_entry(lambda f, x, step: f(x + 1e-3j * step).imag / 1e-3),
         ),
-        "all entries are moved at once: a single number comes out, the sum of all "
-        "derivatives": lambda f, x: f(x + 1e-30j).imag / 1e-30,
-        "all entries are moved at once, and every place gets the same sum": lambda f, x: (
-            np.full(x.shape, f(x + 1e-30j).imag / 1e-30)
+        Mistake(
+            "you take differences: nearly right, and no closer than rounding allows",
+            _entry_by_entry(_difference),
         ),
-    },
+        Mistake(
+            "you move all entries at once: a single number comes out, the sum of all "
+            "derivatives",
+            lambda f, x: f(x + 1e-30j).imag / 1e-30,
+        ),
+        Mistake(
+            "you move all entries at once, and every place gets the same sum",
+            lambda f, x: np.full(x.shape, f(x + 1e-30j).imag / 1e-30),
+        ),
+    ],
     tolerance=1e-12,
 )
 def complex_step(f, x):
-    """The gradient of f, which makes a number of an array, at x (...): Im f(x + ih) / h
-    for each entry of x, h = 1e-30 -> like x.
+    """The gradient of f by complex steps: Im f(x + ih) / h, with h = 1e-30.
+
+    f makes a number of an array; x (...) -> like x, one step for each entry.
     """
-    h, gradient = 1e-30, np.zeros(x.shape)
+    h = 1e-30
+    gradient = np.zeros(x.shape)
     for place in np.ndindex(x.shape):
         step = np.zeros(x.shape)
         step[place] = h
@@ -144,9 +174,14 @@ def _complex(rng, *shape):
     return rng.normal(size=shape) + 1j * rng.normal(size=shape)
 
 
+def _divided_by_one_less(x):
+    d = x - x.mean(axis=-1, keepdims=True)
+    return (d * d).sum(axis=-1) / (x.shape[-1] - 1)
+
+
 @exercise(
     cases=lambda rng: [
-        (rng.normal(size=(3, 5)),),
+        normal(rng, (3, 5)),
         (_complex(rng, 4),),
         (_complex(rng, 2, 3, 3),),
         (1e3 * rng.normal(size=(2, 4)),),
@@ -157,32 +192,41 @@ def _complex(rng, *shape):
         "what is the square of d, written as a product?",
         "np.var takes |d|^2, which is not d * d where d is complex.",
     ],
-    mistakes={
-        "the squares are those of absolute values, as np.var takes them, so a "
-        "complex step finds no slope": lambda x: np.var(x, axis=-1),
-        "the sum is divided by n - 1": lambda x: (
-            np.square(x - x.mean(axis=-1, keepdims=True)).sum(axis=-1)
-            / (x.shape[-1] - 1)
+    mistakes=[
+        Mistake(
+            "you square absolute values, as np.var does, so a complex step finds no "
+            "slope",
+            lambda x: np.var(x, axis=-1),
         ),
-        "the axis of the means is gone, so that rows and means do not fit, or fit "
-        "the wrong way round (keepdims=True keeps it)": (
-            lambda x: np.square(x - x.mean(axis=-1)).mean(axis=-1)
+        Mistake(
+            "you divide the sum by n - 1",
+            _divided_by_one_less,
         ),
-        "the mean is not taken off first": lambda x: (x * x).mean(axis=-1),
-        "the rows are not kept apart: this is the variance of all entries": lambda x: (
-            np.square(x - x.mean()).mean()
+        Mistake(
+            "the means lose their axis, so that rows and means do not fit, or fit the "
+            "wrong way round (keepdims=True keeps it)",
+            lambda x: np.square(x - x.mean(axis=-1)).mean(axis=-1),
         ),
-    },
+        Mistake(
+            "you do not subtract the mean first",
+            lambda x: (x * x).mean(axis=-1),
+        ),
+        Mistake(
+            "you do not keep the rows apart: this is the variance of all entries",
+            lambda x: np.square(x - x.mean()).mean(),
+        ),
+    ],
 )
 def variance(x):
-    """The mean squared distance from the mean over the last axis, for real and for
-    complex numbers: (..., n) -> (...).
+    """The mean squared distance from the mean over the last axis: (..., n) -> (...).
+
+    For real and for complex numbers.
     """
     d = x - x.mean(axis=-1, keepdims=True)
     return (d * d).mean(axis=-1)
 
 
-# --- Rules, right and wrong: vjp(g, x) is the gradient of x where g is that of forward(x)
+# --- Rules, right and wrong: vjp(g, x) is the gradient of x, g that of forward(x) -----
 
 
 def tanh_rule(g, x):
@@ -217,6 +261,11 @@ def exp_rule(g, x):
     return g * np.exp(x)
 
 
+def exp_rule_off_by_a_millionth(g, x):
+    """Wrong, by little."""
+    return 1.000001 * exp_rule(g, x)
+
+
 def softmax_of(x):
     """A softmax that takes complex numbers, too."""
     e = np.exp(x - x.real.max(axis=-1, keepdims=True))
@@ -227,11 +276,6 @@ def softmax_rule(g, x):
     """Right."""
     gy = g * softmax_of(x)
     return gy - softmax_of(x) * gy.sum(axis=-1, keepdims=True)
-
-
-def exp_rule_off_by_a_millionth(g, x):
-    """Wrong, by little."""
-    return 1.000001 * exp_rule(g, x)
 
 
 def tiny(x):
@@ -264,105 +308,113 @@ def zero_rule(g, x):
     return np.zeros(x.shape)
 
 
+def _rules(rng):
+    return [
+        (np.tanh, tanh_rule, rng.normal(size=(3, 4))),
+        (np.tanh, tanh_rule_without_the_square, rng.normal(size=(3, 4))),
+        (np.tanh, tanh_rule_off_by_a_millionth, rng.normal(size=5)),
+        (np.sin, sin_rule, rng.normal(size=6)),
+        (np.sin, sin_rule_wrong_in_the_last_entry, rng.normal(size=(2, 6))),
+        # Slopes of hundreds of millions: rounding is relative.
+        (np.exp, exp_rule, 20 + rng.normal(size=8)),
+        # And of 1e17: no absolute tolerance is large enough for all.
+        (np.exp, exp_rule, 40 + rng.normal(size=(2, 3))),
+        (np.exp, exp_rule_off_by_a_millionth, 40 + rng.normal(size=(2, 3))),
+        (np.exp, exp_rule, np.array([-20.0, 0.0, 20.0, 40.0])),
+        (tiny, tiny_rule, rng.normal(size=(2, 2))),
+        # And none is small enough.
+        (tiny, tiny_rule_with_the_wrong_sign, rng.normal(size=(2, 2))),
+        (softmax_of, softmax_rule, rng.normal(size=(3, 3))),
+        (softmax_of, zero_rule, rng.normal(size=(3, 3))),
+        (squares, squares_rule, rng.normal(size=(2, 3))),  # another shape than x
+    ]
+
+
 def _judge(
     forward, vjp, x, *, g=None, v=None, tolerance=1e-10, floor=0.0, ceiling=np.inf
 ):
-    """The solution, with what may be done wrongly in it: the size by which the
-    difference is measured is kept between two bounds.
+    """The solution and, by its arguments, ways to get it wrong.
+
+    `floor` and `ceiling` bound the size by which the difference is measured.
     """
     rng = np.random.default_rng(1)
     v = rng.normal(size=x.shape) if v is None else v
     g = rng.normal(size=forward(x).shape) if g is None else g
     exact = (g * forward(x + 1e-30j * v).imag).sum() / 1e-30
     terms = vjp(g, x) * v
-    return abs(terms.sum() - exact) <= tolerance * np.clip(
-        max(abs(terms).sum(), abs(exact)), floor, ceiling
-    )
+    size = np.clip(max(abs(terms).sum(), abs(exact)), floor, ceiling)
+    return abs(terms.sum() - exact) <= tolerance * size
 
 
-def _first_entry(x):
+def _move_the_first_entry(forward, vjp, x):
     v = np.zeros(x.shape)
     v.flat[0] = 1.0
-    return v
+    return _judge(forward, vjp, x, v=v)
+
+
+def _weigh_by_one(forward, vjp, x):
+    return _judge(forward, vjp, x, g=np.ones(forward(x).shape))
+
+
+def _shape_g_like_x(forward, vjp, x):
+    return _judge(forward, vjp, x, g=np.random.default_rng(2).normal(size=x.shape))
 
 
 @exercise(
-    cases=lambda rng: [
-        (np.tanh, tanh_rule, rng.normal(size=(3, 4))),
-        (np.tanh, tanh_rule_without_the_square, rng.normal(size=(3, 4))),
-        (np.tanh, tanh_rule_off_by_a_millionth, rng.normal(size=5)),
-        (np.sin, sin_rule, rng.normal(size=6)),
-        (np.sin, sin_rule_wrong_in_the_last_entry, rng.normal(size=(2, 6))),
-        (
-            np.exp,
-            exp_rule,
-            20 + rng.normal(size=8),
-        ),  # slopes of hundreds of millions: rounding is relative
-        (
-            np.exp,
-            exp_rule,
-            40 + rng.normal(size=(2, 3)),
-        ),  # and of 1e17: no absolute tolerance is large enough for all
-        (np.exp, exp_rule_off_by_a_millionth, 40 + rng.normal(size=(2, 3))),
-        (np.exp, exp_rule, np.array([-20.0, 0.0, 20.0, 40.0])),
-        (tiny, tiny_rule, rng.normal(size=(2, 2))),
-        (
-            tiny,
-            tiny_rule_with_the_wrong_sign,
-            rng.normal(size=(2, 2)),
-        ),  # and none is small enough
-        (softmax_of, softmax_rule, rng.normal(size=(3, 3))),
-        (softmax_of, zero_rule, rng.normal(size=(3, 3))),
-        (
-            squares,
-            squares_rule,
-            rng.normal(size=(2, 3)),
-        ),  # x and forward(x) differ in shape
-    ],
+    cases=_rules,
     hints=[
-        "Draw a direction v for x and weights g for the result. Then two numbers "
-        "must agree: the rule's gradient times v, and the slope of "
-        "sum(g * forward(x)) along v.",
-        "The slope comes from one complex step: (g * forward(x + 1e-30j * "
-        "v).imag).sum() / 1e-30.",
-        "Agree means: to 1e-10 or so of the size of the terms that are added up, "
-        "abs(vjp(g, x) * v).sum(). Both v and g random, so that "
-        "nothing cancels by design.",
+        "Draw a direction v for x and weights g for the result. Then two numbers must "
+        "agree: the rule's gradient times v, and the slope of sum(g * forward(x)) "
+        "along v.",
+        "The slope comes from one complex step:\n"
+        "(g * forward(x + 1e-30j * v).imag).sum() / 1e-30",
+        "They agree when they differ by at most 1e-10 or so of the size of the terms "
+        "that you add up, abs(vjp(g, x) * v).sum(). Draw both v and g at random, so "
+        "that nothing cancels by design.",
     ],
-    mistakes={
-        "the tolerance is too wide: a rule that is off by a millionth passes": lambda forward, vjp, x: (
-            _judge(forward, vjp, x, tolerance=1e-5)
+    mistakes=[
+        Mistake(
+            "your tolerance is too wide: a rule that is off by a millionth passes",
+            partial(_judge, tolerance=1e-5),
         ),
-        "np.isclose is taken as it is: with rtol=1e-5 a rule that is off by a "
-        "millionth passes, with atol=1e-8 any that is tiny": (
-            lambda forward, vjp, x: _judge(forward, vjp, x, tolerance=1e-5, floor=1e-3)
+        Mistake(
+            "you take np.isclose as it is: with rtol=1e-5 a rule that is off by a "
+            "millionth passes, with atol=1e-8 any that is tiny",
+            partial(_judge, tolerance=1e-5, floor=1e-3),
         ),
-        "only the first entry of x is moved: a rule that is wrong elsewhere passes": lambda forward, vjp, x: (
-            _judge(forward, vjp, x, v=_first_entry(x))
+        Mistake(
+            "you move the first entry of x only: a rule that is wrong elsewhere passes",
+            _move_the_first_entry,
         ),
-        "g or v is 1 everywhere: shares always sum to 1, and all scores may be moved "
-        "alike, so of a softmax only rounding is compared": (
-            lambda forward, vjp, x: _judge(forward, vjp, x, g=np.ones(forward(x).shape))
+        Mistake(
+            "your g or v is 1 everywhere: shares always sum to 1, and all scores may "
+            "move alike, so of a softmax you compare rounding alone",
+            _weigh_by_one,
         ),
-        "g has the shape of x, not that of forward(x), which may be another": lambda forward, vjp, x: (
-            _judge(forward, vjp, x, g=np.random.default_rng(2).normal(size=x.shape))
+        Mistake(
+            "your g has the shape of x, not that of forward(x), which may be another",
+            _shape_g_like_x,
         ),
-        "the difference is not measured by the size of the numbers: a right rule "
-        "with large slopes fails": lambda forward, vjp, x: _judge(
-            forward, vjp, x, floor=1.0, ceiling=1.0
+        Mistake(
+            "you do not measure the difference by the size of the numbers: a right "
+            "rule with large slopes fails",
+            partial(_judge, floor=1.0, ceiling=1.0),
         ),
-        "small numbers are measured as if they were 1: a wrong rule with tiny slopes "
-        "passes (as with np.isclose unless atol=0)": (
-            lambda forward, vjp, x: _judge(forward, vjp, x, floor=1.0)
+        Mistake(
+            "you measure small numbers as if they were 1: a wrong rule with tiny "
+            "slopes passes (as with np.isclose unless atol=0)",
+            partial(_judge, floor=1.0),
         ),
-    },
+    ],
 )
 def rule_is_right(forward, vjp, x):
-    """Whether vjp(g, x) is the gradient of x (...), g being that of forward(x): True or
-    False, and sure to the tenth digit.
+    """Whether vjp(g, x) is the gradient of x, where g is that of forward(x).
+
+    x (...) -> True or False, and sure to the tenth digit.
     """
     rng, h = np.random.default_rng(0), 1e-30
-    v, g = rng.normal(size=x.shape), rng.normal(size=forward(x).shape)
+    v = rng.normal(size=x.shape)
+    g = rng.normal(size=forward(x).shape)
     exact = (g * forward(x + 1j * h * v).imag).sum() / h
     terms = vjp(g, x) * v
     return abs(terms.sum() - exact) <= 1e-10 * max(abs(terms).sum(), abs(exact))

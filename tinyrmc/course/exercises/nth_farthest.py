@@ -6,43 +6,43 @@ import math
 
 import numpy as np
 
-from .exercise import exercise
+from .exercise import Mistake, exercise
 
 
 def _questions(rng):
     def case(k, D, N, n, scale=1.0, centre=0.0):
         labels = rng.permutation(N)[:k]
-        return (
-            centre + scale * rng.uniform(-1, 1, (k, D)),
-            labels,
-            n,
-            int(labels[rng.integers(k)]),
-        )
+        x = centre + scale * rng.uniform(-1, 1, (k, D))
+        return x, labels, n, int(labels[rng.integers(k)])
 
+    # 4.2 and 5 away, or 6 and 5 along the axes.
+    crooked = np.array([[0.0, 0.0], [3.0, 3.0], [0.0, 5.0]])
     return [
         case(4, 4, 4, 1),
         case(5, 2, 5, 2),
         case(8, 16, 8, 7),  # the farthest
         case(6, 3, 6, 0),  # m itself
         case(5, 1, 8, 3),  # labels that no time step has
-        (
-            np.array([[0.0, 0.0], [3.0, 3.0], [0.0, 5.0]]),
-            np.array([2, 0, 1]),
-            1,
-            2,
-        ),  # 4.2 and 5 away, or 6 and 5 along the axes
-        case(
-            7, 4, 7, 4, scale=1e-3, centre=100.0
-        ),  # all far from the origin, and close together
+        (crooked, np.array([2, 0, 1]), 1, 2),
+        case(7, 4, 7, 4, scale=1e-3, centre=100.0),  # far away, and close together
     ]
 
 
+def _from_m(x, labels, m):
+    return x - x[labels == m]
+
+
 def _distances(x, labels, m):
-    return np.linalg.norm(x - x[labels == m], axis=-1)
+    return np.linalg.norm(_from_m(x, labels, m), axis=-1)
 
 
 def _nth(distance, labels, n):
     return labels[np.argsort(distance)[n]]
+
+
+def _ranked_by(distance):
+    """The answer, with `distance(x, labels, m)` in place of the Euclidean one."""
+    return lambda x, labels, n, m: _nth(distance(x, labels, m), labels, n)
 
 
 def _without_m(x, labels, n, m):
@@ -50,54 +50,79 @@ def _without_m(x, labels, n, m):
     return _nth(_distances(x, labels, m)[others], labels[others], n)
 
 
+def _from_step_m(x, labels, m):
+    return np.linalg.norm(x - x[m], axis=-1)
+
+
+def _from_the_step_at_label_m(x, labels, m):
+    return np.linalg.norm(x - x[labels[m]], axis=-1)
+
+
 @exercise(
     cases=_questions,
     hints=[
         "Where is the vector that m labels? labels == m is True there alone.",
         "The distance of each vector from that one is a row of k numbers. Which time "
-        "step comes n-th when they are sorted?",
+        "step comes n-th when you sort them?",
         "np.argsort(distance)[n] is a time step. What stands in `labels` there?",
     ],
-    mistakes={
-        "the time step is given, not the label that came with it": lambda x, labels, n, m: (
-            np.argsort(_distances(x, labels, m))[n]
+    mistakes=[
+        Mistake(
+            "you give the time step, not the label that came with it",
+            lambda x, labels, n, m: np.argsort(_distances(x, labels, m))[n],
         ),
-        "m is taken for a time step, not for a label": lambda x, labels, n, m: _nth(
-            np.linalg.norm(x - x[m], axis=-1), labels, n
+        Mistake(
+            "you treat m as a time step, not as a label",
+            _ranked_by(_from_step_m),
         ),
-        "labels[m] is taken for the time step of m: it is the label of step m": lambda x, labels, n, m: (
-            _nth(np.linalg.norm(x - x[labels[m]], axis=-1), labels, n)
+        Mistake(
+            "you treat labels[m] as the time step of m: it is the label of step m",
+            _ranked_by(_from_the_step_at_label_m),
         ),
-        "the order begins with the farthest": lambda x, labels, n, m: _nth(
-            -_distances(x, labels, m), labels, n
+        Mistake(
+            "your order begins with the farthest",
+            _ranked_by(lambda *case: -_distances(*case)),
         ),
-        "m itself is left out of the order": _without_m,
-        "n is taken to count from 1": lambda x, labels, n, m: _nth(
-            _distances(x, labels, m), labels, n - 1
+        Mistake(
+            "you leave m itself out of the order",
+            _without_m,
         ),
-        "the distance is given, not the label of the vector that has it": lambda x, labels, n, m: (
-            np.sort(_distances(x, labels, m))[n]
+        Mistake(
+            "you count n from 1",
+            lambda x, labels, n, m: answer(x, labels, n - 1, m),
         ),
-        "norms are compared, the distances from the origin, not those from m": lambda x, labels, n, m: (
-            _nth(np.linalg.norm(x, axis=-1), labels, n)
+        Mistake(
+            "you give the distance, not the label of the vector that has it",
+            lambda x, labels, n, m: np.sort(_distances(x, labels, m))[n],
         ),
-        "the norm runs over the vectors, not over the coordinates of each": lambda x, labels, n, m: (
-            _nth(np.linalg.norm(x - x[labels == m], axis=0), labels, n)
+        Mistake(
+            "you compare norms, the distances from the origin, not those from m",
+            _ranked_by(lambda x, labels, m: np.linalg.norm(x, axis=-1)),
         ),
-        "distances are counted along the axes, not straight": lambda x, labels, n, m: (
-            _nth(abs(x - x[labels == m]).sum(axis=-1), labels, n)
+        Mistake(
+            "the norm runs over the vectors, not over the coordinates of each",
+            _ranked_by(lambda *case: np.linalg.norm(_from_m(*case), axis=0)),
         ),
-        "the vectors are ranked by their dot product with m, not by their distance "
-        "from it": lambda x, labels, n, m: _nth(x @ x[labels == m][0], labels, n),
-        "argsort is done twice: that is the rank of vector n, not the vector of rank "
-        "n": lambda x, labels, n, m: _nth(
-            np.argsort(_distances(x, labels, m)), labels, n
+        Mistake(
+            "you count distances along the axes, not straight",
+            _ranked_by(lambda *case: abs(_from_m(*case)).sum(axis=-1)),
         ),
-    },
+        Mistake(
+            "you rank the vectors by their dot product with m, not by their distance "
+            "from it",
+            _ranked_by(lambda x, labels, m: x @ x[labels == m][0]),
+        ),
+        Mistake(
+            "you use argsort twice: that is the rank of vector n, not the vector of "
+            "rank n",
+            _ranked_by(lambda *case: np.argsort(_distances(*case))),
+        ),
+    ],
 )
 def answer(x, labels, n, m):
-    """The label of the vector that is number n in Euclidean distance from the one
-    labelled m, itself number 0. x (k, D), labels (k,).
+    """The label of the vector that is n-th in Euclidean distance from vector m.
+
+    m is the label of that vector, which is number 0 itself. x (k, D), labels (k,).
     """
     distance = np.linalg.norm(x - x[labels == m], axis=-1)  # (k,)
     return labels[np.argsort(distance)[n]]
@@ -117,111 +142,150 @@ def _sequences(rng):
     ]
 
 
-def _rows(x, label, n, m, last_only=False):
-    question = np.tile(np.concatenate([n, m]), (len(x), 1))
-    if last_only:
-        question[:-1] = 0
-    return np.concatenate([x, label, question], axis=1)
+def _side_by_side(*columns):
+    """These columns; one that is a single row is repeated at every time step."""
+    k = len(columns[0])
+    columns = [each if each.ndim == 2 else np.tile(each, (k, 1)) for each in columns]
+    return np.concatenate(columns, axis=1)
+
+
+def _label_first(x, labels, n, m, N):
+    one_hot = np.eye(N)
+    return _side_by_side(one_hot[labels], x, one_hot[n], one_hot[m])
+
+
+def _m_before_n(x, labels, n, m, N):
+    return encode(x, labels, m, n, N)
+
+
+def _step_for_label(x, labels, n, m, N):
+    return encode(x, np.arange(len(x)), n, m, N)
+
+
+def _m_as_a_step(x, labels, n, m, N):
+    return encode(x, labels, n, int(np.argmax(labels == m)), N)
+
+
+def _as_long_as_the_vectors(x, labels, n, m, N):
+    return encode(x, labels, n, m, len(x))
+
+
+def _asked_at_the_end(x, labels, n, m, N):
+    inputs = encode(x, labels, n, m, N)
+    inputs[:-1, -2 * N :] = 0
+    return inputs
+
+
+def _plain_numbers(x, labels, n, m, N):
+    return _side_by_side(x, labels[:, None], np.array([n]), np.array([m]))
 
 
 @exercise(
     cases=_sequences,
     hints=[
-        "np.eye(N)[labels] is the one-hot vectors of all labels, one in each row.",
+        "np.eye(N)[labels] holds the one-hot vectors of all labels, one in each row.",
         "The question is the same at every time step: np.tile(row, (k, 1)) repeats a "
         "row k times.",
         "np.concatenate([x, ..., ..., ...], axis=1), in the order x, label, n, m.",
     ],
-    mistakes={
-        "the label stands before the vector": lambda x, labels, n, m, N: np.concatenate(
-            [
-                np.eye(N)[labels],
-                _rows(x, np.empty((len(x), 0)), np.eye(N)[n], np.eye(N)[m]),
-            ],
-            axis=1,
+    mistakes=[
+        Mistake(
+            "the label stands before the vector",
+            _label_first,
         ),
-        "m stands before n": lambda x, labels, n, m, N: _rows(
-            x, np.eye(N)[labels], np.eye(N)[m], np.eye(N)[n]
+        Mistake(
+            "m stands before n",
+            _m_before_n,
         ),
-        "the time step is written in the label's place": lambda x, labels, n, m, N: (
-            _rows(x, np.eye(N)[np.arange(len(x))], np.eye(N)[n], np.eye(N)[m])
+        Mistake(
+            "you write the time step in the label's place",
+            _step_for_label,
         ),
-        "m is written as the time step of that vector, not as its label": lambda x, labels, n, m, N: (
-            _rows(
-                x,
-                np.eye(N)[labels],
-                np.eye(N)[n],
-                np.eye(N)[int(np.argmax(labels == m))],
-            )
+        Mistake(
+            "you write m as the time step of that vector, not as its label",
+            _m_as_a_step,
         ),
-        "the one-hot vectors are as long as there are vectors, not as there are "
-        "labels": lambda x, labels, n, m, N: _rows(
-            x, np.eye(len(x))[labels], np.eye(len(x))[n], np.eye(len(x))[m]
+        Mistake(
+            "your one-hot vectors are as long as the number of vectors, not of labels",
+            _as_long_as_the_vectors,
         ),
-        "the question comes with the last vector only": lambda x, labels, n, m, N: (
-            _rows(x, np.eye(N)[labels], np.eye(N)[n], np.eye(N)[m], last_only=True)
+        Mistake(
+            "the question comes with the last vector only",
+            _asked_at_the_end,
         ),
-        "labels, n and m are written as numbers, not as one-hot vectors": lambda x, labels, n, m, N: (
-            _rows(x, np.asarray(labels, float)[:, None], np.array([n]), np.array([m]))
+        Mistake(
+            "you write labels, n and m as numbers, not as one-hot vectors",
+            _plain_numbers,
         ),
-    },
+    ],
 )
 def encode(x, labels, n, m, N):
-    """The inputs (x_t; l_t; n; m) of every time step, the last three one-hot of length
-    N. x (k, D), labels (k,) -> (k, D + 3 N).
+    """The inputs (x_t; l_t; n; m) of every time step, the last three one-hot.
+
+    x (k, D), labels (k,), one-hot vectors of length N -> (k, D + 3 N).
     """
     one_hot = np.eye(N)
-    question = np.tile(np.concatenate([one_hot[n], one_hot[m]]), (len(x), 1))
-    return np.concatenate([x, one_hot[labels], question], axis=1)
+    question = np.concatenate([one_hot[n], one_hot[m]])
+    questions = np.tile(question, (len(x), 1))
+    return np.concatenate([x, one_hot[labels], questions], axis=1)
+
+
+def _floor(N, *, accuracy=None, others=None, loss=None):
+    """The solution, with some of its three numbers replaced."""
+    right = self_query_floor(N)
+    replaced = (accuracy, others, loss)
+    return tuple(a if b is None else b for a, b in zip(right, replaced, strict=True))
+
+
+def _guess_among_all(N):
+    return 1 / N + (N - 1) / N**2, 1 / N, (N - 1) / N * math.log(N)
 
 
 @exercise(
     cases=lambda rng: [(4,), (8,), (3,), (2,), (1000,)],
     hints=[
-        "With N vectors, one question in N asks for m itself. Of the others the "
-        "answer is one of the N - 1 other vectors, each as often.",
+        "With N vectors, one question in N asks for m itself. Of the others the answer "
+        "is one of the N - 1 other vectors, each as often.",
         "All questions together: 1/N of them always right, (N - 1)/N of them right "
         "once in N - 1 times.",
-        "The cross-entropy of a question is -log of the probability given to the "
-        "right answer: 0 for the self query, log(N - 1) otherwise.",
+        "The cross-entropy of a question is -log of the probability given to the right "
+        "answer: 0 for the self query, log(N - 1) otherwise.",
     ],
-    mistakes={
-        "the guesses are spread over all vectors, m among them": lambda N: (
-            1 / N + (N - 1) / N**2,
-            1 / N,
-            (N - 1) / N * math.log(N),
+    mistakes=[
+        Mistake(
+            "you spread the guesses over all vectors, m among them",
+            _guess_among_all,
         ),
-        "the self query is not known either": lambda N: (1 / N, 1 / N, math.log(N)),
-        "the loss is taken over the other questions alone": lambda N: (
-            2 / N,
-            1 / (N - 1),
-            math.log(N - 1),
+        Mistake(
+            "you do not even know the self query",
+            lambda N: (1 / N, 1 / N, math.log(N)),
         ),
-        "the accuracies are in percent: 0.25, not 25": lambda N: (
-            200 / N,
-            100 / (N - 1),
-            (N - 1) / N * math.log(N - 1),
+        Mistake(
+            "you take the loss over the other questions alone",
+            lambda N: _floor(N, loss=math.log(N - 1)),
         ),
-        "in the loss a guess is spread over N labels, but m is not among them": lambda N: (
-            2 / N,
-            1 / (N - 1),
-            (N - 1) / N * math.log(N),
+        Mistake(
+            "your accuracies are in percent: 0.25, not 25",
+            lambda N: _floor(N, accuracy=200 / N, others=100 / (N - 1)),
         ),
-        "the sign of the loss is wrong: a logarithm of a probability is negative": lambda N: (
-            2 / N,
-            1 / (N - 1),
-            -(N - 1) / N * math.log(N - 1),
+        Mistake(
+            "in the loss you spread a guess over N labels, but m is not among them",
+            lambda N: _floor(N, loss=(N - 1) / N * math.log(N)),
         ),
-        "the loss is in bits, with the logarithm to base 2": lambda N: (
-            2 / N,
-            1 / (N - 1),
-            (N - 1) / N * math.log2(N - 1),
+        Mistake(
+            "the sign of your loss is wrong: a logarithm of a probability is negative",
+            lambda N: _floor(N, loss=-(N - 1) / N * math.log(N - 1)),
         ),
-    },
+        Mistake(
+            "your loss is in bits, with the logarithm to base 2",
+            lambda N: _floor(N, loss=(N - 1) / N * math.log2(N - 1)),
+        ),
+    ],
 )
 def self_query_floor(N):
-    """What knowing the self query alone is worth: (accuracy, accuracy without self
-    queries, mean cross-entropy in nats).
+    """What knowing the self query alone is worth.
+
+    -> (accuracy, accuracy without self queries, mean cross-entropy in nats).
     """
     return 2 / N, 1 / (N - 1), (N - 1) / N * math.log(N - 1)
 
@@ -243,27 +307,33 @@ def _answers(rng):
         "Which answers are right is an array of booleans; its mean is an accuracy.",
         "right[~is_self]: those of the other questions.",
     ],
-    mistakes={
-        "the self queries count as wrong: they are to be left out": lambda answers, targets, is_self: (
-            ((answers == targets) & ~is_self).mean()
+    mistakes=[
+        Mistake(
+            "you count the self queries as wrong; leave them out",
+            lambda answers, targets, is_self: ((answers == targets) & ~is_self).mean(),
         ),
-        "the self queries are still among them": lambda answers, targets, is_self: (
-            answers == targets
-        ).mean(),
-        "only the self queries are looked at": lambda answers, targets, is_self: (
-            answers == targets
-        )[is_self].mean(),
-        "it is the share of wrong answers, not of right ones": lambda answers, targets, is_self: (
-            (answers != targets)[~is_self].mean()
+        Mistake(
+            "the self queries are still among them",
+            lambda answers, targets, is_self: (answers == targets).mean(),
         ),
-        "the self queries are counted as right": lambda answers, targets, is_self: (
-            (answers == targets) | is_self
-        ).mean(),
-    },
+        Mistake(
+            "you look at the self queries only",
+            lambda answers, targets, is_self: (answers == targets)[is_self].mean(),
+        ),
+        Mistake(
+            "you give the share of wrong answers, not of right ones",
+            lambda answers, targets, is_self: (answers != targets)[~is_self].mean(),
+        ),
+        Mistake(
+            "you count the self queries as right",
+            lambda answers, targets, is_self: ((answers == targets) | is_self).mean(),
+        ),
+    ],
 )
 def accuracy_without_self(answers, targets, is_self):
-    """Which fraction of the answers is right, of the questions whose answer is not m
-    itself. All (B,), is_self booleans -> a number.
+    """The fraction of right answers to the questions whose answer is not m itself.
+
+    answers, targets (B,), is_self (B,) booleans -> a number.
     """
     return (answers == targets)[~is_self].mean()
 
@@ -284,29 +354,41 @@ def _columns_of_input(N, n):
         "The diagonal is True too: np.eye(N + n, dtype=bool).",
         "Where either holds, attention is allowed: | joins two arrays of bool.",
     ],
-    mistakes={
-        "a row may not attend to itself": lambda N, n: _columns_of_input(N, n),
-        "nobody may attend to the input": lambda N, n: _own(N, n),
-        "True stands where attention is forbidden": lambda N, n: (
-            ~(_own(N, n) | _columns_of_input(N, n))
+    mistakes=[
+        Mistake(
+            "a row may not attend to itself",
+            lambda N, n: _columns_of_input(N, n),
         ),
-        "rows and columns are swapped: the input may attend to everything": lambda N, n: (
-            _own(N, n) | _columns_of_input(N, n).T
+        Mistake(
+            "no row may attend to the input",
+            lambda N, n: _own(N, n),
         ),
-        "slots may hear of each other, but not of the input": lambda N, n: (
-            _own(N, n) | ~_columns_of_input(N, n)
+        Mistake(
+            "you write True where attention is forbidden",
+            lambda N, n: ~cut_among_slots(N, n),
         ),
-        "only slots ask; the rows of input ask too": lambda N, n: (
-            _own(N, n) | _columns_of_input(N, n)
-        )[:N],
-        "the rows of input are taken to stand before the slots": lambda N, n: (
-            _own(N, n) | _columns_of_input(N, n)[:, ::-1]
+        Mistake(
+            "you swap rows and columns: the input may attend to everything",
+            lambda N, n: cut_among_slots(N, n).T,
         ),
-    },
+        Mistake(
+            "slots may hear of each other, but not of the input",
+            lambda N, n: _own(N, n) | ~_columns_of_input(N, n),
+        ),
+        Mistake(
+            "only slots ask; the rows of input ask too",
+            lambda N, n: cut_among_slots(N, n)[:N],
+        ),
+        Mistake(
+            "you put the rows of input before the slots",
+            lambda N, n: _own(N, n) | _columns_of_input(N, n)[:, ::-1],
+        ),
+    ],
 )
 def cut_among_slots(N, n):
-    """A mask that lets every row attend to itself and to the input: (N + n, N + n),
-    True where a row may attend to a column.
+    """A mask that lets every row attend to itself and to the input.
+
+    -> (N + n, N + n), True where a row may attend to a column.
     """
     is_input = np.arange(N + n) >= N
     return np.eye(N + n, dtype=bool) | is_input

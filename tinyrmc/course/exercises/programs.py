@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
+from functools import partial
+
 import numpy as np
 
-from .exercise import exercise
+from .exercise import Mistake, exercise
 
 
 def _programs(rng):
@@ -17,10 +20,7 @@ def _programs(rng):
         (("-", 123, 9876), 4),  # less than nothing
         (("if>", ("-", a, b), 500, 400, c), 3),
         (("if<", ("+", a, b), 500, 400, c), 3),
-        (
-            ("if<", 111, ("-", 1, 2), 0, 222),
-            3,
-        ),  # less than nothing stays so where it is compared
+        (("if<", 111, ("-", 1, 2), 0, 222), 3),  # compared, it stays less than nothing
         (("if>", 12, ("-", 1, 500), 3, 45), 3),
         (("if>", a, 400, 400, 99), 3),  # neither larger nor smaller
         (("if<", a, b, b, 99), 3),
@@ -33,51 +33,53 @@ def _programs(rng):
     ]
 
 
-def _value_in_parts(part, modulus):
-    """The value of a program whose every part is taken modulo."""
-    if isinstance(part, int):
-        return part
-    name, *operands = part
-    first = operands[:1] if name == "for" else []
-    return (
-        _value(
-            (
-                name,
-                *first,
-                *(_value_in_parts(each, modulus) for each in operands[len(first) :]),
-            )
-        )
-        % modulus
-    )
-
-
 def _value(
-    part, loop=lambda k, a, b: a + k * b, swapped=False, larger=("if>",), or_equal=()
+    program,
+    *,
+    loop=lambda k, a, b: a + k * b,
+    larger=("if>",),
+    or_equal=(),
+    swapped=False,
+    modulus_of_parts=None,
 ):
-    """The value of a program, with the mistakes asked for."""
-    if isinstance(part, int):
-        return part
-    name, *operands = part
-    if name == "for":
-        return loop(
-            operands[0],
-            *(_value(each, loop, swapped, larger, or_equal) for each in operands[1:]),
-        )
-    values = [_value(each, loop, swapped, larger, or_equal) for each in operands]
-    if name in ("if>", "if<"):
-        a, b, c, d = values
-        return (
-            a
-            if ((b > c) if name in larger else (b < c)) != swapped
-            or (name in or_equal and b == c)
-            else d
-        )
-    a, b = values
-    return {"+": a + b, "-": a - b, "*": a * b}[name]
+    """The value of a program and, by its arguments, ways to get it wrong."""
+
+    def chosen(name, a, b, c, d):
+        holds = b > c if name in larger else b < c
+        if swapped:
+            holds = not holds
+        return a if holds or (name in or_equal and b == c) else d
+
+    def whole(part):
+        name, *operands = part
+        if name == "for":
+            k, a, b = operands
+            return loop(k, value(a), value(b))
+        values = [value(each) for each in operands]
+        if name in ("if>", "if<"):
+            return chosen(name, *values)
+        a, b = values
+        return {"+": a + b, "-": a - b, "*": a * b}[name]
+
+    def value(part):
+        if isinstance(part, int):
+            return part
+        return whole(part) % modulus_of_parts if modulus_of_parts else whole(part)
+
+    return value(program)
 
 
 def _answer(**mistake):
+    """The answer to a program whose value is found with this mistake."""
     return lambda program, length: str(_value(program, **mistake) % 10 ** (length + 1))
+
+
+def _signed_remainder(program, length):
+    return str(int(math.fmod(_value(program), 10 ** (length + 1))))
+
+
+def _modulo_in_parts(program, length):
+    return str(_value(program, modulus_of_parts=10 ** (length + 1)))
 
 
 @exercise(
@@ -85,62 +87,93 @@ def _answer(**mistake):
     hints=[
         "A number is its own value. Any other part is a tuple whose operands may be "
         "parts themselves: a function that calls itself helps.",
-        "x = A; for k rounds: x += B. What is x in the end? (k is a plain number, A "
-        "and B may be parts.)",
+        "x = A; for k rounds: x += B. What is x in the end? k is a plain number, A and "
+        "B may be parts.",
         "Python's % never gives a negative number for a positive modulus: -9753 % "
         "100000 is 90247. str(...) of that is the answer.",
     ],
-    mistakes={
-        "the answer is taken modulo 10 to the length, one digit too few": lambda program, length: (
-            str(_value(program) % 10**length)
+    mistakes=[
+        Mistake(
+            "you take the answer modulo 10 to the length, one digit too few",
+            lambda program, length: str(_value(program) % 10**length),
         ),
-        "the sign is dropped before the remainder is taken": lambda program, length: (
-            str(abs(_value(program)) % 10 ** (length + 1))
+        Mistake(
+            "you drop the sign before you take the remainder",
+            lambda program, length: str(abs(_value(program)) % 10 ** (length + 1)),
         ),
-        "the answer is the value itself, without the remainder": lambda program, length: (
-            str(_value(program))
+        Mistake(
+            "you give the value itself, without the remainder",
+            lambda program, length: str(_value(program)),
         ),
-        "the answer is filled up with zeros": lambda program, length: (
-            f"{_value(program) % 10 ** (length + 1):0{length + 1}}"
+        Mistake(
+            "you pad the answer with zeros",
+            lambda program, length: evaluate(program, length).zfill(length + 1),
         ),
-        "the remainder keeps the sign of the value, as it does in C": lambda program, length: (
-            str(int(np.fmod(_value(program), 10 ** (length + 1))))
+        Mistake(
+            "your remainder keeps the sign of the value, as it does in C",
+            _signed_remainder,
         ),
-        "the answer is a number, not a text": lambda program, length: (
-            _value(program) % 10 ** (length + 1)
+        Mistake(
+            "your answer is a number, not a text",
+            lambda program, length: int(evaluate(program, length)),
         ),
-        "a loop's operands are taken in the order a, k, b, as in its text": _answer(
-            loop=lambda k, a, b: k + a * b
+        Mistake(
+            "you take a loop's operands in the order a, k, b, as in its text",
+            _answer(loop=lambda k, a, b: k + a * b),
         ),
-        "the loop makes one round too few": _answer(
-            loop=lambda k, a, b: a + (k - 1) * b
+        Mistake(
+            "your loop makes one round too few",
+            _answer(loop=lambda k, a, b: a + (k - 1) * b),
         ),
-        "the loop adds up both operands in every round": _answer(
-            loop=lambda k, a, b: k * (a + b)
+        Mistake(
+            "your loop adds up both operands in every round",
+            _answer(loop=lambda k, a, b: k * (a + b)),
         ),
-        "the loop adds a again and again to b, and not b to a": _answer(
-            loop=lambda k, a, b: b + k * a
+        Mistake(
+            "your loop adds a again and again to b, and not b to a",
+            _answer(loop=lambda k, a, b: b + k * a),
         ),
-        "the remainder is taken of every part, not of the value alone": lambda program, length: (
-            str(_value_in_parts(program, 10 ** (length + 1)))
+        Mistake(
+            "you take the remainder of every part, not of the value alone",
+            _modulo_in_parts,
         ),
-        "the two outcomes of an if have changed places": _answer(swapped=True),
-        "< and > have changed places": _answer(larger=("if<",)),
-        "equal numbers count as larger, >= for >": _answer(or_equal=("if>",)),
-        "equal numbers count as smaller, <= for <": _answer(or_equal=("if<",)),
-        "equal numbers count as larger and as smaller, >= for > and <= for <": _answer(
-            or_equal=("if>", "if<")
+        Mistake(
+            "the two outcomes of an if have changed places",
+            _answer(swapped=True),
         ),
-        "both kinds of if take the larger": _answer(larger=("if>", "if<")),
-    },
+        Mistake(
+            "< and > have changed places",
+            _answer(larger=("if<",)),
+        ),
+        Mistake(
+            "equal numbers count as larger, >= for >",
+            _answer(or_equal=("if>",)),
+        ),
+        Mistake(
+            "equal numbers count as smaller, <= for <",
+            _answer(or_equal=("if<",)),
+        ),
+        Mistake(
+            "equal numbers count as larger and as smaller, >= for > and <= for <",
+            _answer(or_equal=("if>", "if<")),
+        ),
+        Mistake(
+            "both kinds of if take the larger",
+            _answer(larger=("if>", "if<")),
+        ),
+    ],
 )
 def evaluate(program, length):
-    """The answer, a text, to a program whose numbers have `length` digits: its value
-    modulo 10^(length + 1).
+    """The answer, a text, to a program whose numbers have `length` digits.
 
-    A program is a number or a tuple: ("+", a, b), ("-", a, b), ("*", a, b); ("if>", a,
-    b, c, d), which is a if b > c and else d, ("if<", a, b, c, d); ("for", k, a, b),
-    where k times b is added to a. a, b, c and d are programs, k is a number.
+    It is the program's value modulo 10^(length + 1). A program is a number or one of
+
+        ("+", a, b), ("-", a, b), ("*", a, b)
+        ("if>", a, b, c, d)    a if b > c, else d
+        ("if<", a, b, c, d)    a if b < c, else d
+        ("for", k, a, b)       k times b is added to a
+
+    where a, b, c and d are programs and k is a number.
     """
 
     def value(part):
@@ -151,9 +184,12 @@ def evaluate(program, length):
             k, a, b = operands
             return value(a) + k * value(b)
         a, b, *others = map(value, operands)
-        if name in ("if>", "if<"):
+        if name == "if>":
             c, d = others
-            return a if (b > c if name == "if>" else b < c) else d
+            return a if b > c else d
+        if name == "if<":
+            c, d = others
+            return a if b < c else d
         return {"+": a + b, "-": a - b, "*": a * b}[name]
 
     return str(value(program) % 10 ** (length + 1))
@@ -183,12 +219,12 @@ def _batches(rng):
     ]
 
 
-def _read(step, inputs, lengths, state, late=0, after=None):
+def _read(step, inputs, lengths, state, *, late=0, after=None):
+    """The solution, which stops `late` and leaves `after` in place of the state."""
     for t in range(inputs.shape[1]):
         inside = (t < lengths + late)[:, None]
-        state = np.where(
-            inside, step(inputs[:, t], state), state if after is None else after
-        )
+        kept = state if after is None else after
+        state = np.where(inside, step(inputs[:, t], state), kept)
     return state
 
 
@@ -204,7 +240,7 @@ def _read_zeros(step, inputs, lengths, state):
 
 
 def _from_the_first(step, inputs, lengths, state):
-    return _read(lambda x, _: step(x, state), inputs, lengths, state)
+    return read(lambda x, _: step(x, state), inputs, lengths, state)
 
 
 def _mixed(step, inputs, lengths, state):
@@ -214,37 +250,68 @@ def _mixed(step, inputs, lengths, state):
     return state
 
 
+def _all_with_the_longest(step, inputs, lengths, state):
+    return read(step, inputs, np.full_like(lengths, lengths.max()), state)
+
+
+def _all_with_the_shortest(step, inputs, lengths, state):
+    return read(step, inputs, np.full_like(lengths, lengths.min()), state)
+
+
 @exercise(
     cases=_batches,
     hints=[
         "All examples take every step together. Which of them still have a character "
         "at step t? A comparison of t with lengths says it.",
-        "np.where(condition, new, old), with a condition of shape (B, 1), takes "
-        "whole rows of one or the other.",
+        "np.where(condition, new, old), with a condition of shape (B, 1), takes whole "
+        "rows of one or the other.",
     ],
-    mistakes={
-        "the state goes on changing beyond the length": _read_on,
-        "the inputs beyond the length are set to zero, but the state goes on": _read_zeros,
-        "each step begins from the first state, not from the one that the step "
-        "before has left": _from_the_first,
-        "the state is set to zero beyond the length": lambda *case: _read(
-            *case, after=0.0
+    mistakes=[
+        Mistake(
+            "the state goes on changing beyond the length",
+            _read_on,
         ),
-        "the last character is not read": lambda *case: _read(*case, late=-1),
-        "one character too many is read": lambda *case: _read(*case, late=1),
-        "old and new are multiplied by 1 and 0 and added: 0 times what is not a "
-        "number is not a number": _mixed,
-        "all examples stop with the longest": lambda step, inputs, lengths, state: (
-            _read(step, inputs, np.full_like(lengths, lengths.max()), state)
+        Mistake(
+            "you set the inputs beyond the length to zero, but the state goes on",
+            _read_zeros,
         ),
-        "all examples stop with the shortest": lambda step, inputs, lengths, state: (
-            _read(step, inputs, np.full_like(lengths, lengths.min()), state)
+        Mistake(
+            "each step begins from the first state, not from the one that the step "
+            "before has left",
+            _from_the_first,
         ),
-    },
+        Mistake(
+            "you set the state to zero beyond the length",
+            partial(_read, after=0.0),
+        ),
+        Mistake(
+            "you do not read the last character",
+            partial(_read, late=-1),
+        ),
+        Mistake(
+            "you read one character too many",
+            partial(_read, late=1),
+        ),
+        Mistake(
+            "you multiply old and new by 1 and 0 and add them: 0 times what is not a "
+            "number is not a number",
+            _mixed,
+        ),
+        Mistake(
+            "all examples stop with the longest",
+            _all_with_the_longest,
+        ),
+        Mistake(
+            "all examples stop with the shortest",
+            _all_with_the_shortest,
+        ),
+    ],
 )
 def read(step, inputs, lengths, state):
-    """The state (B, F) after each example's own length of inputs (B, T, F): lengths
-    (B,), step(x (B, F), state) -> the next state.
+    """The state after each example's own length of inputs.
+
+    step(x (B, F), state) -> the next state; inputs (B, T, F), lengths (B,),
+    state (B, F) -> (B, F).
     """
     for t in range(inputs.shape[1]):
         inside = (t < lengths)[:, None]  # (B, 1)
@@ -256,11 +323,9 @@ def _written(rng):
     def case(B, T, wrong, lengths=None):
         targets = rng.integers(10, size=(B, T))
         answers = np.where(rng.random((B, T)) < wrong, (targets + 1) % 10, targets)
-        return (
-            answers,
-            targets,
-            rng.integers(1, T + 1, B) if lengths is None else np.array(lengths),
-        )
+        if lengths is None:
+            lengths = rng.integers(1, T + 1, B)
+        return answers, targets, np.array(lengths)
 
     right = np.array([[1, 2, 3], [4, 5, 6]])
     rubbish_after = np.array([[1, 2, 9], [4, 9, 9]])
@@ -274,15 +339,37 @@ def _written(rng):
 
 
 def _right(answers, targets, lengths):
+    """Which characters are right and count, and which count."""
     counts = np.arange(targets.shape[1]) < lengths[:, None]
     return (answers == targets) & counts, counts
 
 
-def _of_each(answers, targets, lengths):
+def _all_characters(answers, targets, lengths):
+    right = answers == targets
+    return right.mean(), right.all(axis=1).mean()
+
+
+def _whole_beyond_the_length(answers, targets, lengths):
+    of_characters, _ = score(answers, targets, lengths)
+    return of_characters, (answers == targets).all(axis=1).mean()
+
+
+def _mean_of_each(answers, targets, lengths):
     right, counts = _right(answers, targets, lengths)
-    return (right.sum(axis=1) / counts.sum(axis=1)).mean(), (right == counts).all(
-        axis=1
-    ).mean()
+    of_each = right.sum(axis=1) / counts.sum(axis=1)
+    return of_each.mean(), (right == counts).all(axis=1).mean()
+
+
+def _wrong_beyond_the_length(*case):
+    of_characters, _ = score(*case)
+    right, _ = _right(*case)
+    return of_characters, right.all(axis=1).mean()
+
+
+def _divided_by_all_places(*case):
+    right, _ = _right(*case)
+    _, of_answers = score(*case)
+    return right.mean(), of_answers
 
 
 @exercise(
@@ -290,34 +377,41 @@ def _of_each(answers, targets, lengths):
     hints=[
         "np.arange(T) < lengths[:, None] is True, (B, T), where a character counts.",
         "Of all characters that count, in all answers together, how many are right?",
-        "A whole answer is right where no character that counts is wrong: (right | "
-        "~counts).all(axis=1).",
+        "A whole answer is right where no character that counts is wrong:\n"
+        "(right | ~counts).all(axis=1)",
     ],
-    mistakes={
-        "what stands beyond the length counts, too": lambda answers, targets, lengths: (
-            (answers == targets).mean(),
-            (answers == targets).all(axis=1).mean(),
+    mistakes=[
+        Mistake(
+            "you count what stands beyond the length, too",
+            _all_characters,
         ),
-        "a whole answer must be right beyond its length, too": lambda answers, targets, lengths: (
-            score(answers, targets, lengths)[0],
-            (answers == targets).all(axis=1).mean(),
+        Mistake(
+            "you want a whole answer to be right beyond its length, too",
+            _whole_beyond_the_length,
         ),
-        "each answer's own accuracy is averaged, so that a character of a short one "
-        "counts for more": _of_each,
-        "the characters beyond the length are taken for wrong in whole answers": lambda answers, targets, lengths: (
-            score(answers, targets, lengths)[0],
-            _right(answers, targets, lengths)[0].all(axis=1).mean(),
+        Mistake(
+            "you average each answer's own accuracy, so that a character of a short "
+            "one counts for more",
+            _mean_of_each,
         ),
-        "the two numbers have changed places": lambda *case: score(*case)[::-1],
-        "the right characters are divided by all places": lambda answers, targets, lengths: (
-            _right(answers, targets, lengths)[0].mean(),
-            score(answers, targets, lengths)[1],
+        Mistake(
+            "you count the characters beyond the length as wrong in whole answers",
+            _wrong_beyond_the_length,
         ),
-    },
+        Mistake(
+            "the two numbers have changed places",
+            lambda *case: score(*case)[::-1],
+        ),
+        Mistake(
+            "you divide the right characters by all places",
+            _divided_by_all_places,
+        ),
+    ],
 )
 def score(answers, targets, lengths):
-    """(fraction of the characters that are right, fraction of the answers that are
-    wholly right). Symbols (B, T) each, lengths (B,).
+    """(fraction of the characters that are right, fraction of wholly right answers).
+
+    answers and targets (B, T), symbols; lengths (B,).
     """
     counts = np.arange(targets.shape[1]) < lengths[:, None]
     right = answers == targets

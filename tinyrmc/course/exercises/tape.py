@@ -5,18 +5,14 @@ from __future__ import annotations
 import numpy as np
 
 from .attention import softmax
-from .exercise import exercise
+from .exercise import Mistake, exercise, normal
 
 
 @exercise(
     cases=lambda rng: [
-        (rng.normal(size=(2, 4)), rng.normal(size=(2, 3)), rng.normal(size=(3, 4))),
-        (
-            rng.normal(size=(3, 3)),
-            rng.normal(size=(3, 3)),
-            rng.normal(size=(3, 3)),
-        ),  # square: a forgotten transpose fits
-        (rng.normal(size=(1, 1)), rng.normal(size=(1, 5)), rng.normal(size=(5, 1))),
+        normal(rng, (2, 4), (2, 3), (3, 4)),
+        normal(rng, (3, 3), (3, 3), (3, 3)),  # square: a forgotten transpose fits
+        normal(rng, (1, 1), (1, 5), (5, 1)),
         (
             1e3 * rng.normal(size=(4, 2)),
             rng.normal(size=(4, 6)),
@@ -24,39 +20,50 @@ from .exercise import exercise
         ),
     ],
     hints=[
-        "The gradient of a has the shape of a. Which product of g (I, J) and b (K, "
-        "J), one of them transposed, gives (I, K)?",
+        "The gradient of a has the shape of a. Which product of g and b, one of them "
+        "transposed, gives (I, K)? g is (I, J), b is (K, J).",
         "y[i, j] is the sum over k of a[i, k] b[k, j]. So a[i, k] moves y[i, j] by "
         "b[k, j], for every j: sum g[i, j] b[k, j] over j.",
         "g @ b.T; and for b likewise, with a.T on the other side.",
     ],
-    mistakes={
-        "the factors are not transposed": lambda g, a, b: (g @ b, a @ g),
-        "the two gradients have changed places": lambda g, a, b: (a.T @ g, g @ b.T),
-        "both gradients come out transposed": lambda g, a, b: (b @ g.T, g.T @ a),
-        "g has not been passed on: these are the derivatives of the sum of all "
-        "entries": lambda g, a, b: (
-            np.ones_like(g) @ b.T,
-            a.T @ np.ones_like(g),
+    mistakes=[
+        Mistake(
+            "you do not transpose the factors",
+            lambda g, a, b: (g @ b, a @ g),
         ),
-    },
+        Mistake(
+            "the two gradients have changed places",
+            lambda g, a, b: (a.T @ g, g @ b.T),
+        ),
+        Mistake(
+            "both gradients come out transposed",
+            lambda g, a, b: (b @ g.T, g.T @ a),
+        ),
+        Mistake(
+            "you do not pass g on: these are the derivatives of the sum of all entries",
+            lambda g, a, b: (np.ones_like(g) @ b.T, a.T @ np.ones_like(g)),
+        ),
+    ],
 )
 def matmul_vjp(g, a, b):
-    """The gradients of a (I, K) and b (K, J), where g (I, J) is that of a @ b -> (like
-    a, like b).
+    """The gradients of a and b, given g, the gradient of a @ b.
+
+    g (I, J), a (I, K), b (K, J) -> (like a, like b).
     """
     return g @ b.T, a.T @ g
 
 
 def _shares(rng):
+    def case(*shape):
+        g, x = normal(rng, shape, shape)
+        return g, softmax(x)
+
+    certain = np.array([[0.0, 1.0, 0.0, 0.0], [0.25, 0.25, 0.25, 0.25]])
     return [
-        (rng.normal(size=4), softmax(rng.normal(size=4))),
-        (rng.normal(size=(3, 3)), softmax(rng.normal(size=(3, 3)))),
-        (rng.normal(size=(2, 3, 5)), softmax(rng.normal(size=(2, 3, 5)))),
-        (
-            1e3 * rng.normal(size=(2, 4)),
-            np.array([[0.0, 1.0, 0.0, 0.0], [0.25, 0.25, 0.25, 0.25]]),
-        ),
+        case(4),
+        case(3, 3),
+        case(2, 3, 5),
+        (1e3 * rng.normal(size=(2, 4)), certain),
         (rng.normal(size=(3, 1)), np.ones((3, 1))),  # the only share is always 1
     ]
 
@@ -70,41 +77,64 @@ def _shares(rng):
         "times a sum that is the same for all k.",
         "That sum is (g * y).sum(axis=-1, keepdims=True).",
     ],
-    mistakes={
-        "every share is treated as if it stood alone, like a sigmoid": lambda g, y: (
-            g * y * (1 - y)
+    mistakes=[
+        Mistake(
+            "you treat every share as if it stood alone, like a sigmoid",
+            lambda g, y: g * y * (1 - y),
         ),
-        "what a score takes from the other shares is left out": lambda g, y: g * y,
-        "the sum runs over all rows, not within each": lambda g, y: (
-            g * y - y * (g * y).sum()
+        Mistake(
+            "you leave out what a score takes from the other shares",
+            lambda g, y: g * y,
         ),
-        "the axis of the sums is gone, so that broadcasting lays them along the "
-        "columns (keepdims=True keeps it)": lambda g, y: (
-            g * y - y * (g * y).sum(axis=-1)
+        Mistake(
+            "you sum over all rows, not within each",
+            lambda g, y: g * y - y * (g * y).sum(),
         ),
-        "the sum is of g alone, not of g times the shares": lambda g, y: (
-            g * y - y * g.sum(axis=-1, keepdims=True)
+        Mistake(
+            "the sums lose their axis, so that broadcasting lays them along the "
+            "columns (keepdims=True keeps it)",
+            lambda g, y: g * y - y * (g * y).sum(axis=-1),
         ),
-    },
+        Mistake(
+            "you sum g alone, not g times the shares",
+            lambda g, y: g * y - y * g.sum(axis=-1, keepdims=True),
+        ),
+    ],
 )
 def softmax_vjp(g, y):
-    """The gradient of x, where y = softmax(x) (..., n) over the last axis and g (...,
-    n) is the gradient of y -> (..., n).
+    """The gradient of x, where y = softmax(x) over the last axis.
+
+    g (..., n) is the gradient of y (..., n) -> (..., n).
     """
     gy = g * y
     return gy - y * gy.sum(axis=-1, keepdims=True)
 
 
-def _extra(g, shape):
+def _in_front(g, shape):
+    """The axes that broadcasting put before those of `shape`."""
     return tuple(range(g.ndim - len(shape)))
 
 
+def _of_size_one(g, shape):
+    """The axes of g where `shape` has a 1."""
+    extra = g.ndim - len(shape)
+    return tuple(extra + axis for axis, size in enumerate(shape) if size == 1)
+
+
 def _stretched(g, shape):
-    return tuple(
-        g.ndim - len(shape) + axis
-        for axis, size in enumerate(shape)
-        if size == 1 and g.shape[g.ndim - len(shape) + axis] != 1
-    )
+    """The axes of g that broadcasting stretched from 1."""
+    return tuple(axis for axis in _of_size_one(g, shape) if g.shape[axis] != 1)
+
+
+def _copied(g, shape):
+    """All axes along which g holds copies."""
+    return _in_front(g, shape) + _stretched(g, shape)
+
+
+def _first_copy(g, shape):
+    copied = _copied(g, shape)
+    first = tuple(0 if axis in copied else slice(None) for axis in range(g.ndim))
+    return g[first].reshape(shape)
 
 
 @exercise(
@@ -119,51 +149,49 @@ def _stretched(g, shape):
     ],
     hints=[
         "An entry that was used many times gets the sum of what all its copies get.",
-        "Two kinds of axes have been made by broadcasting: those that stand in front "
-        "of `shape`, and those where `shape` has a 1.",
+        "Broadcasting made two kinds of axes: those that stand in front of `shape`, "
+        "and those where `shape` has a 1.",
         "g.sum(axis=...) takes a tuple of axes. The first kind goes away, the second "
         "stays as 1: keepdims=True.",
     ],
-    mistakes={
-        "only the axes in front are summed, not those that were stretched from 1": lambda g, shape: (
-            g.sum(axis=_extra(g, shape))
+    mistakes=[
+        Mistake(
+            "you sum the axes in front only, not those that were stretched from 1",
+            lambda g, shape: g.sum(axis=_in_front(g, shape)),
         ),
-        "the axes that were stretched from 1 are gone (keepdims=True keeps them)": lambda g, shape: (
-            g.sum(axis=_extra(g, shape) + _stretched(g, shape))
+        Mistake(
+            "the axes that were stretched from 1 are gone (keepdims=True keeps them)",
+            lambda g, shape: g.sum(axis=_copied(g, shape)),
         ),
-        "all axes of size 1 are gone, also those that were 1 long before "
-        "(keepdims=True keeps them)": lambda g, shape: g.sum(
-            axis=_extra(g, shape)
-            + tuple(
-                len(_extra(g, shape)) + axis
-                for axis, size in enumerate(shape)
-                if size == 1
-            )
+        Mistake(
+            "all axes of size 1 are gone, also those that were 1 long before "
+            "(keepdims=True keeps them)",
+            lambda g, shape: g.sum(axis=_in_front(g, shape) + _of_size_one(g, shape)),
         ),
-        "the axes in front are kept as 1, where they should go (keepdims=True is for "
-        "the others only)": lambda g, shape: g.sum(
-            axis=_extra(g, shape) + _stretched(g, shape), keepdims=True
+        Mistake(
+            "you keep the axes in front as 1, where they should go (keepdims=True is "
+            "for the others only)",
+            lambda g, shape: g.sum(axis=_copied(g, shape), keepdims=True),
         ),
-        "the copies are averaged, not added up": lambda g, shape: g.mean(
-            axis=_extra(g, shape) + _stretched(g, shape)
-        ).reshape(shape),
-        "one copy's gradient is taken and the others are lost": lambda g, shape: g[
-            tuple(
-                0 if axis in _extra(g, shape) + _stretched(g, shape) else slice(None)
-                for axis in range(g.ndim)
-            )
-        ].reshape(shape),
-    },
+        Mistake(
+            "you average the copies instead of adding them up",
+            lambda g, shape: g.mean(axis=_copied(g, shape)).reshape(shape),
+        ),
+        Mistake(
+            "you take one copy's gradient, and the others are lost",
+            _first_copy,
+        ),
+    ],
 )
 def unbroadcast(g, shape):
-    """The gradient of an array of `shape` that was broadcast to g.shape: g summed over
-    the axes that this added or stretched -> shape.
+    """The gradient of an array of `shape` that was broadcast to g.shape.
+
+    Sums g over the axes that broadcasting added or stretched -> (like shape).
     """
-    extra = g.ndim - len(shape)
-    g = g.sum(axis=tuple(range(extra)))  # axes in front
-    return g.sum(
-        axis=tuple(axis for axis, size in enumerate(shape) if size == 1), keepdims=True
-    )
+    in_front = tuple(range(g.ndim - len(shape)))
+    g = g.sum(axis=in_front)
+    stretched = tuple(axis for axis, size in enumerate(shape) if size == 1)
+    return g.sum(axis=stretched, keepdims=True)
 
 
 def _recordings(rng):
@@ -176,19 +204,14 @@ def _recordings(rng):
         (4, [(1, 9.0)]),
         (5, [(2, 6.0)]),
     ]
-    doublings = [
-        (k + 1, [(k, 1.0), (k, 1.0)]) for k in range(16)
-    ]  # 65,536 paths, 16 entries: slow for whoever walks every path
-    web = [
-        (
-            k,
-            [
-                (int(j), float(rng.normal()))
-                for j in rng.choice(k, size=min(k, 3), replace=False)
-            ],
-        )
-        for k in range(1, 20)
-    ]
+    # 65,536 paths, 16 entries: slow if you walk every path.
+    doublings = [(k + 1, [(k, 1.0), (k, 1.0)]) for k in range(16)]
+
+    def inputs(k):
+        chosen = rng.choice(k, size=min(k, 3), replace=False)
+        return [(int(j), float(rng.normal())) for j in chosen]
+
+    web = [(k, inputs(k)) for k in range(1, 20)]
     return [
         (chain, 4),
         (twice, 3),
@@ -216,7 +239,7 @@ def _replace(gradient, output, value, derivative):
     gradient[value] = gradient[output] * derivative
 
 
-def _local(gradient, output, value, derivative):
+def _add_unmultiplied(gradient, output, value, derivative):
     gradient[value] += derivative
 
 
@@ -229,28 +252,32 @@ def _local(gradient, output, value, derivative):
         "down the list, so go through it from its end.",
         "For each input: gradient[input] += gradient[output] * derivative.",
     ],
-    mistakes={
-        "a value's later contribution replaces the earlier one, where it should be "
-        "added": lambda entries, count: _walk(entries[::-1], count, _replace),
-        "nothing stands on the loss to begin with, where its derivative by itself is "
-        "1": lambda entries, count: np.zeros(count),
-        "the list is walked from its beginning": lambda entries, count: _walk(
-            entries, count, _add
+    mistakes=[
+        Mistake(
+            "a value's later contribution replaces the earlier one; add it",
+            lambda entries, count: _walk(entries[::-1], count, _replace),
         ),
-        "what has arrived at the output is not multiplied on: the local derivatives "
-        "alone are added up": lambda entries, count: _walk(
-            entries[::-1], count, _local
+        Mistake(
+            "nothing stands on the loss to begin with; its derivative by itself is 1",
+            lambda entries, count: np.zeros(count),
         ),
-    },
+        Mistake(
+            "you walk the list from its beginning",
+            lambda entries, count: _walk(entries, count, _add),
+        ),
+        Mistake(
+            "you do not multiply by what has arrived at the output: you add up the "
+            "local derivatives alone",
+            lambda entries, count: _walk(entries[::-1], count, _add_unmultiplied),
+        ),
+    ],
 )
 def backward(entries, count):
-    """The derivative of the loss by every value.
+    """The derivative of the loss by every value -> (count,).
 
-    Values are numbered from 0 to count - 1 in the order they were made, the last is the
-    loss.
-
-    entries: a list of (output, [(input, derivative of the output by it), ...]), in the
-        order they ran -> (count,).
+    Values are numbered from 0 to count - 1 in the order they were made; the last one is
+    the loss. `entries` is a list, in the order they ran, of
+    (output, [(input, derivative of the output by it), ...]).
     """
     gradient = np.zeros(count)
     gradient[count - 1] = 1.0

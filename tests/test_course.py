@@ -1,0 +1,67 @@
+"""What chapters import from `tinyrmc.course`: the code they show, how long they run."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tinyrmc import course, equations, nn
+
+
+def mine(x):
+    """Mine."""
+
+    def inner():
+        """Inner."""
+        return x  # a comment
+
+    return inner
+
+
+def test_code_is_shown_with_its_place_in_the_repository():
+    shown = course.show(equations.attention, nn.Linear.__call__)
+    headings = [line for line in repr(shown).splitlines() if line.startswith("# ")]
+    assert headings == ["# tinyrmc/equations.py", "# tinyrmc/nn.py"]
+    markdown = shown._repr_markdown_()
+    assert markdown.startswith(
+        "`tinyrmc/equations.py`\n\n```python\ndef attention(xp, Q, K, V):\n"
+    )
+    assert markdown.count("```") == 4 and markdown.endswith("\n```")
+
+
+def test_code_from_outside_the_package_goes_by_the_name_of_its_file(tmp_path):
+    (tmp_path / "own.py").write_text("def twice(x):\n    return 2 * x\n")
+    code = "import own; from tinyrmc import course; print(course.show(own.twice))"
+    path = os.pathsep.join([str(tmp_path), *sys.path])
+    shown = subprocess.run(
+        [sys.executable, "-c", code],
+        env=os.environ | {"PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert shown.stdout == "# own.py\ndef twice(x):\n    return 2 * x\n"
+
+
+def test_docstrings_can_be_left_out_and_comments_stay():
+    assert '"""Inner."""' in repr(course.show(mine))
+    assert repr(course.show(mine, docstring=False)).endswith(
+        "def mine(x):\n"
+        "    def inner():\n"
+        "        return x  # a comment\n"
+        "\n"
+        "    return inner"
+    )
+
+
+@pytest.mark.parametrize(("value", "steps"), [("", 9), ("0", 9), ("1", 2)])
+def test_a_chapter_runs_briefly_where_it_is_asked_to(value, steps):
+    code = "from tinyrmc import course; print(course.fast(9, 2))"
+    told = subprocess.check_output(
+        [sys.executable, "-c", code],
+        env=os.environ
+        | {"TINYRMC_FAST": value, "PYTHONPATH": os.pathsep.join(sys.path)},
+        text=True,
+    )
+    assert int(told) == steps

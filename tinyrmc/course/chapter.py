@@ -1,0 +1,116 @@
+"""What a chapter needs around its text: the code it shows, its pictures, its files."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import os
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+# Set TINYRMC_FAST=1 to find out quickly whether a chapter runs at all.
+FAST = os.environ.get("TINYRMC_FAST", "0") not in ("", "0")
+
+# The folder that holds the package: the repository's root, or site-packages.
+ROOT = Path(__file__).resolve().parents[2]
+
+T = TypeVar("T")
+Shown = type | Callable[..., object]  # what has a text: classes, functions, methods
+
+
+def fast(full: T, brief: T) -> T:
+    """`full`, or `brief` where TINYRMC_FAST is set: steps, or the size of a sample."""
+    return brief if FAST else full
+
+
+def assets() -> Path:
+    """The folder of the trained networks that chapters read.
+
+    It is looked for here and in every folder above: Jupyter starts a chapter in its
+    own folder, a test may start it elsewhere. FileNotFoundError if there is none.
+    """
+    here = Path.cwd()
+    for place in (here, *here.parents):
+        for folder in (place / "assets", place / "chapters" / "assets"):
+            if folder.is_dir():
+                return folder
+    raise FileNotFoundError(
+        f"no chapters/assets in {here} or above it; start in the project's "
+        "folder, or with `make lab`"
+    )
+
+
+def setup() -> None:
+    """Draw in the project's style, and multiply matrices on one thread.
+
+    A chapter's matrices are small. Shared among many threads their products take
+    longer, and their last digits depend on the machine.
+    """
+    import matplotlib.style
+    from matplotlib.rcsetup import cycler
+    from threadpoolctl import threadpool_limits
+
+    from ..figures.style import COLOURS, STYLE
+
+    readable = {
+        "figure.dpi": 96,
+        "figure.constrained_layout.use": True,
+        "text.parse_math": True,
+        "axes.prop_cycle": cycler(color=COLOURS),
+    }
+    matplotlib.style.use([STYLE, readable])
+    threadpool_limits(limits=1, user_api="blas")
+
+
+class show:
+    """The text of functions, classes or methods as it stands in the package.
+
+    At the end of a cell the notebook displays it. `docstring=False` leaves the
+    docstrings out; comments stay.
+    """
+
+    def __init__(self, *objects: Shown, docstring: bool = True) -> None:
+        self.sources = [(_place(each), _text(each, docstring)) for each in objects]
+
+    def __repr__(self) -> str:
+        return "\n\n".join(f"# {place}\n{text}" for place, text in self.sources)
+
+    def _repr_markdown_(self) -> str:
+        return "\n\n".join(
+            f"`{place}`\n\n```python\n{text}\n```" for place, text in self.sources
+        )
+
+
+def _place(each: Shown) -> str:
+    """The file of something, as the repository names it.
+
+    A file from outside, a task of your own or a notebook's cell, goes by its name.
+    """
+    file = Path(inspect.getfile(each)).resolve()
+    if file.is_relative_to(ROOT):
+        return file.relative_to(ROOT).as_posix()
+    return file.name
+
+
+def _text(each: Shown, docstring: bool) -> str:
+    text = textwrap.dedent(inspect.getsource(each)).rstrip()
+    return text if docstring else _without_docstrings(text)
+
+
+def _without_docstrings(text: str) -> str:
+    """`text` without the docstrings of its functions and classes."""
+    lines = text.splitlines()
+    docstrings = [
+        node.body[0]
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)) and ast.get_docstring(node)
+    ]
+    # From the last, so that the line numbers of the others stay right.
+    for string in sorted(docstrings, key=lambda string: -string.lineno):
+        after = string.end_lineno or string.lineno
+        while after < len(lines) and not lines[after].strip():
+            after += 1
+        del lines[string.lineno - 1 : after]
+    return "\n".join(lines)
