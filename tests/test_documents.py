@@ -70,16 +70,14 @@ def test_the_twenty_lines_print_what_the_readme_says():
         printed.getvalue(),
         re.MULTILINE,
     )
-    assert len(said) == 4 and [step for step, *_ in shown] == [
-        step for step, *_ in said
-    ]
+    assert len(said) == 4
+    assert [step for step, *_ in shown] == [step for step, *_ in said]
     for (_, loss, accuracy), (_, loss_said, accuracy_said) in zip(
         shown, said, strict=True
     ):
-        assert (
-            abs(float(loss) - float(loss_said)) <= 0.1
-            and abs(int(accuracy) - int(accuracy_said)) <= 5
-        )  # other BLAS, other rounding
+        # other BLAS, other rounding
+        assert abs(float(loss) - float(loss_said)) <= 0.1
+        assert abs(int(accuracy) - int(accuracy_said)) <= 5
     assert int(shown[-1][2]) >= 90
 
 

@@ -14,6 +14,7 @@ from tinytasks import (
     KINDS,
     TRAIN,
     Config,
+    Heard,
     Larger,
     assert_same_arrays,
     forks,
@@ -202,10 +203,11 @@ def test_a_line_tells_the_mean_since_the_last_one(make_trainer):
 def test_a_run_writes_its_lines_and_ends_with_the_held_out_metrics(
     make_trainer, new_run
 ):
-    run, shown, trainer = new_run(), [], make_trainer(Larger(Config()))
-    assert run_training(trainer, run, show=shown.append) == "finished"
+    run, heard, trainer = new_run(), Heard(), make_trainer(Larger(Config()))
+    assert run_training(trainer, run, show=heard) == "finished"
     lines = run.metrics()
-    assert lines == shown and [line["step"] for line in lines] == [5, 10, 12]
+    assert lines == heard.lines and [line["step"] for line in lines] == [5, 10, 12]
+    assert heard.steps == [*range(1, 13)]
     assert [name for name in lines[0] if name.startswith("test_")] == []
     assert {"test_loss", "test_accuracy", "loss", "accuracy"} <= lines[1].keys()
     assert {"test_loss", "test_accuracy"} <= lines[

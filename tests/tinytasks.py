@@ -13,6 +13,7 @@ import pytest
 from tinyrmc import LSTM, nn, primitives
 from tinyrmc.fused import softmax_cross_entropy
 from tinyrmc.training.discovery import load_task
+from tinyrmc.training.loop import Listener
 from tinyrmc.training.task import Samples, Task, TrainConfig
 from tinyrmc.training.workers import CAN_FORK
 
@@ -151,6 +152,19 @@ def assert_same_arrays(one, other):
     for name in one:
         assert one[name].dtype == other[name].dtype
         np.testing.assert_array_equal(one[name], other[name], err_msg=name)
+
+
+class Heard(Listener):
+    """Keeps what a run has told."""
+
+    def __init__(self):
+        self.steps, self.lines = [], []
+
+    def step(self, step):
+        self.steps.append(step)
+
+    def line(self, line):
+        self.lines.append(line)
 
 
 def timeless(lines):

@@ -328,7 +328,7 @@ def _run(trainer: Trainer, run: Run, described: dict, options: Options) -> int:
     if sys.stderr.isatty() and ranks.rank == 0:
         progress.show_bar()
     try:
-        end = run_training(trainer, run, options.max_minutes, progress.line)
+        end = run_training(trainer, run, options.max_minutes, progress)
     except MemoryError as error:
         raise _too_large(task, error) from error
     finally:
