@@ -13,10 +13,10 @@ from tinyrmc import Tape, gradcheck
 from tinyrmc import primitives as p
 from tinyrmc.backend import to_host
 from tinyrmc.commands import Parser
-from tinyrmc.config import add_flags, from_flags
 from tinyrmc.cores import CoreConfig, DNCConfig, build_core, describe, without_effect
 from tinyrmc.cores.config import USED
 from tinyrmc.errors import UsageError
+from tinyrmc.flags import add_flags, from_flags
 from tinyrmc.training.discovery import load_task
 
 CORES = typing.get_args(typing.get_type_hints(CoreConfig)["core"])

@@ -144,7 +144,9 @@ def _resume_request(run, names, words):
     options = Options(seed=have.get("seed", 0), **before)
     config, options = parse_words(have["task"], have["preset"], usual, options, words)
     asked = have | {"seed": options.seed, "config": dataclasses.asdict(config)}
-    require_same(have, asked, str(run.path))
+    # an older run lacks the fields that came later
+    whole = have | {"config": dataclasses.asdict(usual)}
+    require_same(whole, asked, str(run.path))
     if options.run is not None:
         raise UsageError(
             f"--run {options.run} goes with a new run; --resume {run.path} goes on in "

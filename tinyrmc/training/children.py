@@ -40,7 +40,7 @@ class WorkerError(UserError, RuntimeError):
 
 
 def shared_zeros(count: int, dtype) -> np.ndarray:
-    """A flat array of zeros in memory that processes forked later read and write too."""
+    """A flat array of zeros in memory that processes forked later share."""
     dtype = np.dtype(dtype)
     memory = mmap.mmap(-1, max(1, count * dtype.itemsize))
     return np.frombuffer(memory, dtype, count)
@@ -135,7 +135,7 @@ def _live(answer: Callable[[Any], Any], name: str, pipe: Connection) -> None:
 
 
 def _packed(reply: Any) -> list:
-    """An answer as messages: JSON; of arrays what they are, and then the bytes of each."""
+    """An answer as messages: JSON; of arrays what they are, then the bytes of each."""
     if not _is_arrays(reply):
         return [json.dumps(reply).encode()]
     arrays = {name: np.ascontiguousarray(x) for name, x in reply.items()}
@@ -163,6 +163,6 @@ def _end(parent: int, process: Any, pipe: Connection) -> None:
 
 @atexit.register
 def _end_all() -> None:
-    """Else multiprocessing would wait, at exit, for children that ignore its SIGTERM."""
+    """Else multiprocessing would wait at exit for children that ignore its SIGTERM."""
     for child in list(_children):
         child.close()

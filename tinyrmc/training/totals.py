@@ -13,7 +13,7 @@ Sums = dict[str, tuple[Any, Any]]  # {metric: (sum, count)}, numbers or 0-d arra
 class Totals:
     """Running (sum, count) of each metric.
 
-    The sums stay on the device until `means` or `plain` is asked for, which wait for it.
+    The sums stay on the device until `means` or `plain`, which wait for it.
     """
 
     def __init__(self, saved: Mapping[str, Any] | None = None):
@@ -49,7 +49,7 @@ class Totals:
         return found
 
     def plain(self) -> Sums:
-        """The sums and counts as Python numbers, to the last bit: what JSON can hold."""
+        """Sums and counts as Python numbers, to the last bit: what JSON can hold."""
         return {
             name: (to_host(total).item(), to_host(count).item())
             for name, (total, count) in self.sums.items()
