@@ -166,9 +166,8 @@ def test_ranks_of_two_processes_each(two_ranks):
 def test_a_signal_on_one_rank_stops_all_and_any_number_of_ranks_goes_on(
     two_ranks, monkeypatch, capsys
 ):
-    # As a launcher may, twice: the second does no harm. After step 6's exchange, so
-    # that
-    # the others hear of it in step 7.
+    # As a launcher may, twice: the second does no harm. It comes after step 6's
+    # exchange, so the others hear of it in step 7.
     twice = "1 6 [os.kill(os.getpid(), signal.SIGTERM) for _ in range(2)]"
     done = run_ranks(*TINY, "--workers", 1, "--run", "half", TROUBLE=twice)
     assert (done.returncode, done.stderr) == (143, "")
