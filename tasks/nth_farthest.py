@@ -6,51 +6,47 @@ x_t, uniform in [-1, 1]^D, each with a label l_t; every step also carries the qu
 network answers with the label of the vector that is nth farthest from the one labelled
 m. It must keep all vectors, compare all distances to one of them, and sort.
 
-Where the paper leaves room
-    n counts from 0. The released generator counts from the nearest, so that n = 0 asks
-    for m itself, whose distance is zero, and k - 1 for the farthest; so do we
-    (--data.count-from farthest turns it round, as the task's name would have it). With
-    all N vectors that is the same task under other names. With fewer, only the released
-    count lets n mean the same again when one more vector comes. Labels do not follow
-    the order of presentation.
+*Where the paper leaves room.* n counts from 0. The released generator counts from the
+nearest, so that n = 0 asks for m itself, whose distance is zero, and k - 1 for the
+farthest; so do we (--data.count-from farthest turns it round, as the task's name would
+have it). With all N vectors that is the same task under other names. With fewer, only
+the released count lets n mean the same again when one more vector comes. Labels do not
+follow the order of presentation.
 
-Two floors
-    Read any accuracy against them. If you answer m when asked for the vector nearest to
-    m, and guess otherwise, you are right 2/k of the time (25 % at 8 vectors, 50 % at 4)
-    without comparing anything. If you rank the vectors by their own norm, without
-    looking at m, you do still better (30.8 %, 59.5 %). Accuracy "without self" leaves
-    the questions out whose answer is m.
+*Two floors.* Read any accuracy against them. If you answer m when asked for the vector
+nearest to m, and guess otherwise, you are right 2/k of the time (25 % at 8 vectors,
+50 % at 4) without comparing anything. If you rank the vectors by their own norm,
+without looking at m, you do still better (30.8 %, 59.5 %). Accuracy "without self"
+leaves the questions out whose answer is m.
 
-The ladder
-    Trained directly at 8 x 16, or even at 4 x 4, a network sits on the first floor for
-    a very long time. So training climbs `rungs` of (objects, dimensions). A rung is
-    passed when the accuracy on the fresh examples of the last `log_every` steps covers
-    `passing` of the way from 2/k to 1 (from 0, where k is 2). Inputs always have the
-    final layout: unused dimensions are zero, labels come from all N, and k objects take
-    k time steps. Some of the steps, `rehearsal`, go back to an earlier rung.
+*The ladder.* Trained directly at 8 x 16, or even at 4 x 4, a network sits on the first
+floor for a very long time. So training climbs `rungs` of (objects, dimensions). A rung
+is passed when the accuracy on the fresh examples of the last `log_every` steps covers
+`passing` of the way from 2/k to 1 (from 0, where k is 2). Inputs always have the final
+layout: unused dimensions are zero, labels come from all N, and k objects take k time
+steps. Some of the steps, `rehearsal`, go back to an earlier rung.
 
-Where this departs from the paper
-    Appendix A.1; the preset `paper` does not, as far as the paper tells.
+*Where this departs from the paper* (appendix A.1; the preset `paper` does not, as far
+as the paper tells):
 
-    - The ladder. It decides: at 4 x 4 without it, 12,000 steps end on the first floor
-      (benchmarks/README.md).
-    - Batches of 256 instead of 1600.
-    - Adam's rate 1e-3 instead of 1e-4, warmed up and falling to zero at the end.
-    - The gradient's norm clipped at 1.
-    - Memories of 4 x 64 or 8 x 128 units instead of 2048 in all.
-    - A ReLU after the last layer of the attention MLP (--model.no-activate-final takes
-      it away).
-    - In `ladder`, a forget bias of 2.
+    ladder       easier rungs first. It decides: at 4 x 4 without it, 12,000 steps end
+                 on the first floor (benchmarks/README.md)
+    batches      256 examples instead of 1600
+    Adam's rate  1e-3 instead of 1e-4, warmed up, and falling to zero at the end
+    clipping     the gradient's norm is clipped at 1
+    memories     4 x 64 or 8 x 128 units instead of 2048 in all
+    g_psi        a ReLU also after the last layer of the attention MLP
+                 (--model.no-activate-final takes it away)
+    forget bias  2 in `ladder`, else 1
 
-The paper's baselines
-    It reports them below 30 % as their best batch: an LSTM of 64 to 4096 units (sizes
-    between are not listed), and a Differentiable Neural Computer of 1, 8 or 16 words of
-    128, 512 or 1024, its controller an LSTM of two layers as wide as a word, with 1, 2
-    or 4 read heads and as many write heads. `paper_lstm` and `paper_dnc` take one size
-    of each. There is no EntNet for this task in the paper; `paper_entnet` has a size
-    from its program evaluation (2 to 8 cells of 1024 or 2048 units in all). Each
-    `--model.core` works with the other presets too: slots are then the DNC's words or
-    the EntNets' slots and cells.
+*The paper's baselines*, which it reports below 30 % as their best batch: an LSTM of 64
+to 4096 units (sizes between are not listed), and a Differentiable Neural Computer of 1,
+8 or 16 words of 128, 512 or 1024, its controller an LSTM of two layers as wide as a
+word, with 1, 2 or 4 read heads and as many write heads. `paper_lstm` and `paper_dnc`
+take one size of each. There is no EntNet for this task in the paper; `paper_entnet` has
+a size from its program evaluation (2 to 8 cells of 1024 or 2048 units in all). Each
+`--model.core` works with the other presets too: slots are then the DNC's words or the
+EntNets' slots and cells.
 """
 
 from __future__ import annotations

@@ -1,88 +1,105 @@
-"""Program evaluation: read a short program character by character, then write its
-result (section 4.1 of Santoro et al. 2018).
+"""Program evaluation: read a short program character by character, write its result.
 
-A kind of task is a set of operations (--data.operations names others):
+The task of section 4.1 of Santoro et al. 2018. A kind of task is a set of operations
+(--data.operations names others), or no program at all, but one number:
 
-    addition   add                                        (81890+26992)+25059                  -> 133941
-    control    add, subtract, if                          (51263-18406)if90173>44187else26350  -> 32857
-    program    add, subtract, multiply, if, for           x=(38748-25542)for[7]x+=96709        -> 690169
-    copy, reverse, double: no program, one number         19079 -> 19079, 97091,
-                                                          1907919079
+    addition   add
+    control    add, subtract, if
+    program    add, subtract, multiply, if, for
+    copy       the number as it is
+    reverse    the number backwards
+    double     the number twice
+
+For example:
+
+    addition   (81890+26992)+25059                  -> 133941
+    control    (51263-18406)if90173>44187else26350  -> 32857
+    program    x=(38748-25542)for[7]x+=96709        -> 690169
+    copy       19079                                -> 19079
+    reverse    19079                                -> 97091
+    double     19079                                -> 1907919079
 
 `length` is the number of digits of every number written in a program, `nesting` the
 number of its operations, each of which but the innermost has the result so far as one
 operand.
 
-Two styles. `release` is the generator that the paper's authors published: numbers of
+*Two styles.* `release` is the generator that the paper's authors published: numbers of
 exactly L digits, loops of 1 to 9 rounds, the result so far always the first operand
 (--data.nest-position random puts it anywhere, as in the paper's figure 6). The answer
 is the value modulo 10^(L+1), from 0 on; the figure says 10^L, but with L = 5 it prints
-answers of six digits. There are 45 symbols, of which programs use 28. `lte` is the task
-from which that one descends, Learning to Execute (Zaremba & Sutskever 2014): Python
-with variables, numbers from 1 to 10^L, factors and rounds from 1 to 4 L, the result so
-far at a random place. The answer is the value itself, perhaps negative, and a stop:
+answers of six digits. There are 45 symbols, of which programs use 28.
 
-    j=8584#for x in range(8):j+=920#b=(1500+j)#print((b+7567))@                                ->
-                                                                                               25011.
+`lte` is the task from which that one descends, Learning to Execute (Zaremba & Sutskever
+2014): Python with variables, numbers from 1 to 10^L, factors and rounds from 1 to 4 L,
+the result so far at a random place. The answer is the value itself, perhaps negative,
+and a stop:
+
+    j=8584#for x in range(8):j+=920#b=(1500+j)#print((b+7567))@  -> 25011.
 
 There `copy`, `reverse` and `double` say what is done to the input: the network reads
 the number, the number backwards, or the number twice, and always writes the number.
 
-Sequence to sequence: a core reads the characters, and its state stays as it is at the
+*Sequence to sequence.* A core reads the characters, and its state stays as it is at the
 end of each example. From there a core, the same or another, takes one step for each
 character of the answer, which a head reads off its output. What is fed to it meanwhile
 (--model.decoder):
 
-    zeros             nothing: the whole answer comes out of the state (not autoregressive; the paper's best, and the default)
-    teacher           the character before, of the right answer; measured like this a network looks better than it is
-    own_predictions   the character before, as the network itself would write it
+    zeros            nothing: the whole answer comes out of the state (not
+                     autoregressive; the paper's best, and the default)
+    teacher          the character before, of the right answer; measured like this a
+                     network looks better than it is
+    own_predictions  the character before, as the network itself would write it
 
-How difficult the training examples are (--data.curriculum); those of the test all have
-full length and nesting:
+*How difficult the training examples are* (--data.curriculum); those of the test all
+have full length and nesting:
 
-    baseline   full length and nesting
-    naive      length 1 to L at nesting 1, then nesting 2 to N at length L: a level ends when the loss hardly falls any more
-    mix        every example draws its length from 1..L and its nesting from 1..N (the paper's choice, and the default)
-    combine    mix, up to the level that `naive` would have reached
+    baseline  full length and nesting
+    naive     length 1 to L at nesting 1, then nesting 2 to N at length L: a level ends
+              when the loss hardly falls any more
+    mix       every example draws its length from 1..L and its nesting from 1..N (the
+              paper's choice, and the default)
+    combine   mix, up to the level that `naive` would have reached
 
 In the published example nothing ever calls the test that ends a level, so that
 `combine`, its default, stays with one digit and one operation. Here it climbs.
 
-Read an accuracy against its floor: whoever writes the most frequent character at each
-place, whatever the program, has 20 % of the characters right in addition, 13 % in
-control and programs, 10 % in copying. Accuracy counts characters, exact match whole
-answers. Published numbers are the top scores of the paper's sweeps, at L = 5 and N = 2;
-for the memory tasks it does not tell the length.
+*The floor.* Read an accuracy against it: if you write the most frequent character at
+each place, whatever the program, you have 20 % of the characters right in addition,
+13 % in control and programs, 10 % in copying. Accuracy counts characters, exact match
+whole answers. Published numbers are the top scores of the paper's sweeps, at L = 5 and
+N = 2; for the memory tasks it does not tell the length.
 
-Where this departs from the paper: arrays are as wide as the longest program and answer
-there can be, not wider, which changes nothing, since states are kept and losses masked
-(the mean is over the released number of places all the same: --model.loss-mean). Figure
-6 shows no product, the published generator makes some: accuracy is also given on the
-programs without one, and `--data.operations add subtract if for` trains without. The
-presets for minutes have small memories with a gate for each unit, a ReLU after the
-attention MLP, clipped gradients, a warm-up, and a rate that falls at the end.
+*Where this departs from the paper*:
+
+    widths    arrays are as wide as the longest program and answer there can be, not
+              wider. That changes nothing: states are kept and losses masked, and the
+              mean is over the released number of places all the same
+              (--model.loss-mean)
+    products  figure 6 shows none, the published generator makes some. Accuracy is also
+              given on the programs without one; to train without, say
+              `--data.operations add subtract if for`
+    presets   those for minutes have small memories with a gate for each unit, a ReLU
+              after the attention MLP, clipped gradients, a warm-up, and a rate that
+              falls at the end
 """
 
 from __future__ import annotations
 
 import functools
-import itertools
 import math
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import islice, product
 from pathlib import Path
 from typing import Literal, NamedTuple
 
 import numpy as np
 
-from tinyrmc import nn
+from tinyrmc import fused, nn, training
 from tinyrmc import primitives as p
 from tinyrmc.backend import namespace, to_host
 from tinyrmc.cores import CoreConfig, build_core, describe
 from tinyrmc.errors import nearest
-from tinyrmc.fused import softmax_cross_entropy
-from tinyrmc.training.task import HELD_OUT_SEED, Samples, TrainConfig
-from tinyrmc.training.task import Task as BaseTask
 
 # --- The language ---------------------------------------------------------------------
 
@@ -101,9 +118,8 @@ class Form(NamedTuple):
 ADD = Form(2, "({0}+{1})", lambda k, a, b: a + b)
 SUBTRACT = Form(2, "({0}-{1})", lambda k, a, b: a - b)
 
-FORMS: dict[
-    str, dict[str, tuple[Form, ...]]
-] = {  # style -> operation -> its forms, each as likely as the others
+# style -> operation -> its forms, each as likely as the others
+FORMS: dict[str, dict[str, tuple[Form, ...]]] = {
     "release": {
         "add": (Form(2, "{0}+{1}", ADD.value),),
         "subtract": (Form(2, "{0}-{1}", SUBTRACT.value),),
@@ -124,25 +140,29 @@ FORMS: dict[
         ),
         "identity": (Form(1, "{0}", lambda k, a: a),),
         "assign": (
-            Form(2, "({v}+{1})", ADD.value, "{v}={0}#"),
-            Form(2, "({v}-{1})", SUBTRACT.value, "{v}={0}#"),
+            Form(2, "({v}+{1})", ADD.value, lines="{v}={0}#"),
+            Form(2, "({v}-{1})", SUBTRACT.value, lines="{v}={0}#"),
         ),
         "for": (
             Form(
                 2,
                 "{v}",
                 lambda k, a, b: a + k * b,
-                "{v}={0}#for x in range({k}):{v}+={1}#",
+                lines="{v}={0}#for x in range({k}):{v}+={1}#",
             ),
         ),
         "if": (
             Form(
-                4, "({0} if {1}>{2} else {3})", lambda k, a, b, c, d: a if b > c else d
+                4,
+                "({0} if {1}>{2} else {3})",
+                lambda k, a, b, c, d: a if b > c else d,
             ),
         ),
     },
 }
-OPERATIONS = {  # style -> kind -> its operations
+
+# style -> kind -> its operations
+OPERATIONS = {
     "release": {
         "addition": ("add",),
         "control": ("add", "subtract", "if"),
@@ -156,65 +176,55 @@ OPERATIONS = {  # style -> kind -> its operations
 }
 MEMORY = ("copy", "reverse", "double")
 START, PAD, VARIABLES = "~", ".", "abcdefghij"
-SYMBOLS = {  # style -> the symbols, a symbol's number being its place
-    "release": (
-        "_unk_",
-        "_null_",
-        "_eos_",
-        "|",
-        *sorted(
-            [*"0123456789+-*=:/() x<>[]~!.aefgilnors", "else", "for", "if", "range"]
-        ),
-    ),
-    "lte": tuple(
-        sorted(
-            {
-                *f"0123456789+-*=:()> #@{START}{PAD}",
-                *VARIABLES,
-                *"for x in range print if else",
-            }
-        )
-    ),
-}
-_PLACES = {  # style -> the place of each ASCII character
-    style: np.array(
-        [
-            symbols.index(chr(code)) if chr(code) in symbols else -1
-            for code in range(128)
-        ]
-    )
-    for style, symbols in SYMBOLS.items()
+
+_RELEASED = [*"0123456789+-*=:/() x<>[]~!.aefgilnors", "else", "for", "if", "range"]
+_PYTHON = {*"0123456789+-*=:()> #@", *"for x in range print if else"}
+
+# style -> the symbols, a symbol's number being its place
+SYMBOLS = {
+    "release": ("_unk_", "_null_", "_eos_", "|", *sorted(_RELEASED)),
+    "lte": tuple(sorted(_PYTHON | {START, PAD, *VARIABLES})),
 }
 
 
-def encode(texts: list[str], width: int, style: str) -> np.ndarray:
-    """Texts as symbols (count, width), filled up with full stops."""
-    characters = "".join([text.ljust(width, PAD) for text in texts]).encode("ascii")
-    return _PLACES[style][np.frombuffer(characters, np.uint8)].reshape(
-        len(texts), width
-    )
+def _numbers_of_characters(style: str) -> np.ndarray:
+    """The number of each ASCII character (128,); -1 for those that are no symbol."""
+    numbers = np.full(128, -1)
+    for number, symbol in enumerate(SYMBOLS[style]):
+        if len(symbol) == 1:
+            numbers[ord(symbol)] = number
+    return numbers
 
 
-def decode(symbols, style: str) -> str:
+_NUMBERS = {style: _numbers_of_characters(style) for style in SYMBOLS}
+
+
+def encode(texts: Sequence[str], width: int, style: str) -> np.ndarray:
+    """Texts as symbols (B, width), filled up with full stops."""
+    characters = "".join(text.ljust(width, PAD) for text in texts).encode("ascii")
+    codes = np.frombuffer(characters, np.uint8).reshape(len(texts), width)
+    return _NUMBERS[style][codes]
+
+
+def decode(symbols: np.ndarray, style: str) -> str:
     """Symbols (T,) as text; those of several characters, which nobody writes, as
     question marks.
     """
-    return "".join(
-        SYMBOLS[style][symbol] if len(SYMBOLS[style][symbol]) == 1 else "?"
-        for symbol in symbols
-    )
+    known = [SYMBOLS[style][symbol] for symbol in symbols]
+    return "".join(symbol if len(symbol) == 1 else "?" for symbol in known)
 
 
-# --- What to generate -----------------------------------------------------------------
+# --- What can be set ------------------------------------------------------------------
+
+Kind = Literal["addition", "control", "program", "copy", "reverse", "double"]
+Decoder = Literal["zeros", "teacher", "own_predictions"]
 
 
 @dataclass(frozen=True)
 class DataConfig:
     """Which programs, how long, and the way up to them."""
 
-    kind: Literal["addition", "control", "program", "copy", "reverse", "double"] = (
-        "copy"
-    )
+    kind: Kind = "copy"
     """programs of the operations that the module's text lists, or a number to be
     remembered
     """
@@ -247,6 +257,19 @@ class DataConfig:
     """
 
     def __post_init__(self):
+        self._check_programs()
+        if self.patience < 2 or not 0 < self.threshold < math.inf:
+            raise ValueError(
+                "data.patience must be at least 2 and data.threshold positive, not "
+                f"{self.patience} and {self.threshold}"
+            )
+        if self.climbs and self.length == self.nesting == 1:
+            raise ValueError(
+                f"data.curriculum {self.curriculum} has no level to climb at length "
+                "1 and nesting 1; choose mix or baseline"
+            )
+
+    def _check_programs(self):
         if not 1 <= self.length <= 18:
             raise ValueError(
                 f"data.length must be from 1 to 18 digits, not {self.length}"
@@ -261,36 +284,30 @@ class DataConfig:
                 f"has no more variables, not {self.nesting}"
             )
         if self.kind in MEMORY and (self.nesting > 1 or self.operations):
-            what = (
-                f"data.nesting must be 1, not {self.nesting}"
-                if self.nesting > 1
-                else "leave data.operations out"
-            )
+            remedy = "leave data.operations out"
+            if self.nesting > 1:
+                remedy = f"data.nesting must be 1, not {self.nesting}"
             raise ValueError(
                 f"data.kind {self.kind} is one number to be remembered, without "
-                f"operations: {what}"
+                f"operations: {remedy}"
             )
+        known = FORMS[self.style]
         for name in self.operations:
-            if name not in (known := FORMS[self.style]):
+            if name not in known:
                 raise ValueError(
                     f"data.operations holds {name!r}; style {self.style} has "
                     f"{', '.join(known)}{nearest(name, known)}"
                 )
-        if self.patience < 2 or not 0 < self.threshold < math.inf:
-            raise ValueError(
-                "data.patience must be at least 2 and data.threshold positive, not "
-                f"{self.patience} and {self.threshold}"
-            )
-        if self.climbs and self.length == self.nesting == 1:
-            raise ValueError(
-                f"data.curriculum {self.curriculum} has no level to climb at length "
-                "1 and nesting 1; choose mix or baseline"
-            )
 
     @property
     def climbs(self) -> bool:
         """Whether the curriculum goes from level to level."""
         return self.curriculum in ("naive", "combine")
+
+    @property
+    def mixes(self) -> bool:
+        """Whether training examples are of all lengths and nestings up to a level."""
+        return self.curriculum in ("mix", "combine")
 
     @property
     def in_use(self) -> tuple[str, ...]:
@@ -302,9 +319,9 @@ class DataConfig:
 class ModelConfig(CoreConfig):
     """The core, and how it is made to answer."""
 
-    decoder: Literal["zeros", "teacher", "own_predictions"] = "zeros"
+    decoder: Decoder = "zeros"
     """what is fed to the core while it answers, in training; see the module's text"""
-    evaluation_decoder: Literal["zeros", "teacher", "own_predictions"] | None = None
+    evaluation_decoder: Decoder | None = None
     """the same on held-out examples; None: as in training"""
     share_core: bool = True
     """whether one core reads and answers, as released, or there is another for the
@@ -322,25 +339,27 @@ class Config:
 
     model: ModelConfig = field(default_factory=ModelConfig)
     data: DataConfig = field(default_factory=DataConfig)
-    train: TrainConfig = field(default_factory=TrainConfig)
+    train: training.TrainConfig = field(default_factory=training.TrainConfig)
 
 
 QUICK = Config(
     model=ModelConfig(mem_slots=4, num_heads=4, head_size=16),
     data=DataConfig(kind="copy", length=5),
-    train=TrainConfig(steps=6000, batch_size=128, learning_rate=1e-3, decay=0.5),
+    train=training.TrainConfig(
+        steps=6000, batch_size=128, learning_rate=1e-3, decay=0.5
+    ),
 )
 ADDITION = Config(
     model=ModelConfig(mem_slots=4, num_heads=4, head_size=32),
     data=DataConfig(kind="addition", length=3),
-    train=TrainConfig(steps=8000, batch_size=128, learning_rate=1e-3, decay=0.5),
+    train=training.TrainConfig(
+        steps=8000, batch_size=128, learning_rate=1e-3, decay=0.5
+    ),
 )
 ADDITION5 = Config(
-    model=ModelConfig(mem_slots=4, num_heads=4, head_size=32),
+    model=ADDITION.model,
     data=DataConfig(kind="addition", length=5),
-    train=TrainConfig(
-        steps=40_000, batch_size=128, learning_rate=1e-3, decay=0.5, evaluate_every=1000
-    ),
+    train=replace(ADDITION.train, steps=40_000, evaluate_every=1000),
 )
 PAPER = Config(
     model=ModelConfig(
@@ -352,7 +371,7 @@ PAPER = Config(
         hidden_size=1024,
     ),
     data=DataConfig(kind="program", length=5, nesting=2),
-    train=TrainConfig(
+    train=training.TrainConfig(
         steps=200_000,
         batch_size=128,
         learning_rate=1e-3,
@@ -361,55 +380,32 @@ PAPER = Config(
         evaluate_every=1000,
     ),
 )
-PAPER_HARD = Config(
-    PAPER.model, DataConfig(kind="program", length=6, nesting=3), PAPER.train
-)
+PAPER_HARD = replace(PAPER, data=DataConfig(kind="program", length=6, nesting=3))
 
-# core -> per-character accuracy of each kind at L = 5, N = 2: the paper's table 1, the
-# top score of each core's sweep
-TABLE_1 = {
-    "RMC": {
-        "addition": 0.999,
-        "control": 0.996,
-        "program": 0.790,
-        "copy": 1.0,
-        "reverse": 1.0,
-        "double": 0.998,
-    },
-    "LSTM": {
-        "addition": 0.998,
-        "control": 0.974,
-        "program": 0.661,
-        "copy": 0.998,
-        "reverse": 0.997,
-        "double": 0.997,
-    },
-    "DNC": {
-        "addition": 0.994,
-        "control": 0.838,
-        "program": 0.695,
-        "copy": 1.0,
-        "reverse": 1.0,
-        "double": 1.0,
-    },
-    "EntNet": {
-        "addition": 0.984,
-        "control": 0.980,
-        "program": 0.734,
-        "copy": 0.918,
-        "reverse": 1.0,
-        "double": 0.623,
-    },
+# --- What the paper reports -----------------------------------------------------------
+
+KINDS = ("addition", "control", "program", "copy", "reverse", "double")
+
+# The paper's table 1: per-character accuracy of each of these kinds at L = 5, N = 2,
+# the top score of each core's sweep.
+_SCORES = {
+    "RMC": (0.999, 0.996, 0.790, 1.0, 1.0, 0.998),
+    "LSTM": (0.998, 0.974, 0.661, 0.998, 0.997, 0.997),
+    "DNC": (0.994, 0.838, 0.695, 1.0, 1.0, 1.0),
+    "EntNet": (0.984, 0.980, 0.734, 0.918, 1.0, 0.623),
 }
+TABLE_1 = {core: dict(zip(KINDS, row, strict=True)) for core, row in _SCORES.items()}
+
+# What that table calls our cores.
 CORES = {
     "rmc": "RMC",
     "rmc_paper": "RMC",
     "lstm": "LSTM",
     "dnc": "DNC",
     "entnet_bank": "EntNet",
-}  # as that table calls them
-# core -> the words that give the preset `paper` that core, at a size of the paper's
-# sweep
+}
+
+# The words that give the preset `paper` a core, at a size of the paper's sweep.
 SIZES = {
     "RMC": "",
     "LSTM": " --model.core lstm --model.layers 2",
@@ -417,6 +413,15 @@ SIZES = {
     "--model.layers 2",
     "EntNet": " --model.core entnet_bank",
 }
+
+
+def _words_of_cell(kind: str, core: str) -> str:
+    """The words that train what stands in a cell of the table."""
+    nesting = " --data.nesting 1" if kind in MEMORY else ""
+    return f"paper --data.kind {kind}{nesting}{SIZES[core]}"
+
+
+# --- The examples ---------------------------------------------------------------------
 
 
 class Layout(NamedTuple):
@@ -431,64 +436,61 @@ class Layout(NamedTuple):
 
 @functools.cache
 def layout(data: DataConfig) -> Layout:
-    """The widths of a batch's arrays.
-
-    What the longest operation adds to a program does not depend on the others.
-    """
-    length, lte = data.length, data.style == "lte"
+    """The widths of a batch's arrays."""
+    L, N, lte = data.length, data.nesting, data.style == "lte"
     if data.kind in MEMORY:
-        doubled = length * (1 + (data.kind == "double"))
-        return (
-            Layout(doubled + 1, length + 1, length + 1)
-            if lte
-            else Layout(length, doubled, doubled + 1)
-        )
+        other = 2 * L if data.kind == "double" else L  # read in lte, else written
+        return Layout(other + 1, L + 1, L + 1) if lte else Layout(L, other, other + 1)
     forms = [form for name in data.in_use for form in FORMS[data.style][name]]
-    largest, rounds = (10**length, 4 * length) if lte else (10**length - 1, 9)
-    digits = len(str(largest))
-    sizes = [
-        sum(
-            len(part.format(*[largest] * form.operands, k=rounds, v="a"))
-            for part in (form.lines, form.text)
-        )
+    largest, rounds = (10**L, 4 * L) if lte else (10**L - 1, 9)
+    # What the longest operation adds to a program does not depend on the others; each
+    # but the first has the text so far for a number, in style release in brackets.
+    longest = max(
+        len((form.lines + form.text).format(*[largest] * 4, k=rounds, v="a"))
         for form in forms
-    ]
-    inputs = data.nesting * max(sizes) - (data.nesting - 1) * (
-        digits if lte else digits - 2
     )
+    number = len(str(largest)) if lte else len(str(largest)) - len("()")
+    inputs = N * longest - (N - 1) * number
     if not lte:
-        return Layout(inputs, length + 1, 2 * length)
-    for _ in range(
-        data.nesting
-    ):  # values are linear in each operand, so the largest is at a corner
-        largest = max(
-            abs(f.value(rounds, *corner))
-            for f in forms
-            for corner in itertools.product((-largest, largest), repeat=f.operands)
-        )
+        return Layout(inputs, L + 1, 2 * L)
+    for _ in range(N):
+        largest = max(_furthest_from_zero(form, rounds, largest) for form in forms)
     answers = len(f"-{largest}.")
     return Layout(inputs + len("print()@"), answers, answers)
 
 
-def write_program(levels, style: str) -> tuple[str, int]:
-    """(text, value) of the program made of `levels`, the innermost first.
-
-    A level is (form, numbers to choose operands from, k, the place of the result so far
-    as a fraction, a variable).
+def _furthest_from_zero(form: Form, k: int, largest: int) -> int:
+    """How far from 0 a value can be whose operands are that far at most: values are
+    linear in each operand, so the furthest is at a corner.
     """
-    lines, text, value = "", None, 0
-    for form, numbers, k, place, variable in levels:
+    corners = product((-largest, largest), repeat=form.operands)
+    return max(abs(form.value(k, *corner)) for corner in corners)
+
+
+class Operation(NamedTuple):
+    """One operation of a program, as it was drawn."""
+
+    form: Form
+    numbers: list[int]  # its operands, but for the result so far
+    k: int
+    place: float  # of the result so far, as a fraction of the operands
+    variable: str
+
+
+def write_program(operations: Sequence[Operation], style: str) -> tuple[str, int]:
+    """(text, value) of the program made of some operations, the innermost first."""
+    lines, text, result = "", "", 0
+    for number, (form, numbers, k, place, variable) in enumerate(operations):
         values = numbers[: form.operands]
-        texts = list(map(str, values))
-        if text is not None:
+        texts = [*map(str, values)]
+        if number:
             nested = int(place * form.operands)
-            values[nested], texts[nested] = (
-                value,
-                f"({text})" if style == "release" else text,
-            )
+            values[nested] = result
+            texts[nested] = f"({text})" if style == "release" else text
         lines += form.lines.format(*texts, k=k, v=variable)
-        text, value = form.text.format(*texts, k=k, v=variable), form.value(k, *values)
-    return (f"{lines}print({text})@", value) if style == "lte" else (text, value)
+        text = form.text.format(*texts, k=k, v=variable)
+        result = form.value(k, *values)
+    return (f"{lines}print({text})@" if style == "lte" else text), result
 
 
 def draw_programs(
@@ -496,62 +498,67 @@ def draw_programs(
     data: DataConfig,
     lengths: np.ndarray,
     nestings: np.ndarray,
-) -> tuple[list, list, np.ndarray]:
+) -> tuple[list[str], list[str], np.ndarray]:
     """(texts, answers, whether there is a product in it) of a program for each length
     and nesting.
     """
-    count, N, lte = len(lengths), data.nesting, data.style == "lte"
-    each = lengths[:, None, None]
-    low, high = (1, 10**each + 1) if lte else (10 ** (each - 1), 10**each)
-    numbers = rng.integers(low, high, (count, N, 4))
-    rounds = rng.integers(1, 4 * lengths[:, None] + 1 if lte else 10, (count, N))
-    chosen, variant = (
-        rng.integers(len(data.in_use), size=(count, N)),
-        rng.integers(2, size=(count, N)),
-    )
-    places = rng.random((count, N)) * (
-        (data.nest_position or ("random" if lte else "first")) == "random"
-    )
-    variables = (
-        rng.permuted(np.broadcast_to(list(VARIABLES), (count, len(VARIABLES))), axis=1)
-        if lte
-        else np.full((count, N), "")
-    )
-
-    forms, texts, answers = [FORMS[data.style][name] for name in data.in_use], [], []
-    drawn = (lengths, nestings, chosen, variant, numbers, rounds, places, variables)
-    for length, nesting, *parts in zip(*(x.tolist() for x in drawn), strict=True):
-        levels = [
-            (forms[operation][which % len(forms[operation])], *rest)
-            for operation, which, *rest in zip(
-                *(part[:nesting] for part in parts), strict=True
-            )
+    parts = _draw_parts(rng, data, lengths)
+    names = np.array(data.in_use)[parts[0]]  # (B, N)
+    forms = [FORMS[data.style][name] for name in data.in_use]
+    texts, answers = [], []
+    examples = (part.tolist() for part in (lengths, nestings, *parts))
+    for length, nesting, *drawn in zip(*examples, strict=True):
+        operations = [
+            Operation(forms[operation][form % len(forms[operation])], *rest)
+            for operation, form, *rest in islice(zip(*drawn, strict=True), nesting)
         ]
-        text, value = write_program(levels, data.style)
+        text, value = write_program(operations, data.style)
         texts.append(text)
-        answers.append(f"{value}." if lte else str(value % 10 ** (length + 1)))
-    is_product = np.array([name == "multiply" for name in data.in_use])[chosen] & (
-        np.arange(N) < nestings[:, None]
-    )
-    return texts, answers, is_product.any(axis=1)
+        modulus = 10 ** (length + 1)
+        answers.append(f"{value}." if data.style == "lte" else str(value % modulus))
+    written = np.arange(data.nesting) < nestings[:, None]
+    return texts, answers, ((names == "multiply") & written).any(axis=1)
+
+
+def _draw_parts(
+    rng: np.random.Generator, data: DataConfig, lengths: np.ndarray
+) -> tuple[np.ndarray, ...]:
+    """Of each operation of each program (B, N): which one, which of its forms, four
+    numbers (B, N, 4), the small number, the place of the result so far, a variable.
+    """
+    B, N, lte = len(lengths), data.nesting, data.style == "lte"
+    digits = lengths[:, None, None]
+    low, high = (1, 10**digits + 1) if lte else (10 ** (digits - 1), 10**digits)
+    numbers = rng.integers(low, high, (B, N, 4))
+    rounds = rng.integers(1, 4 * lengths[:, None] + 1 if lte else 10, (B, N))
+    operations = rng.integers(len(data.in_use), size=(B, N))
+    forms = rng.integers(2, size=(B, N))
+    anywhere = (data.nest_position or ("random" if lte else "first")) == "random"
+    places = rng.random((B, N)) * anywhere
+    variables = np.full((B, N), "")
+    if lte:
+        letters = np.broadcast_to([*VARIABLES], (B, len(VARIABLES)))
+        variables = rng.permuted(letters, axis=1)[:, :N]
+    return operations, forms, numbers, rounds, places, variables
 
 
 def draw_numbers(
     rng: np.random.Generator, data: DataConfig, lengths: np.ndarray
-) -> tuple[list, list, np.ndarray]:
+) -> tuple[list[str], list[str], np.ndarray]:
     """(texts, answers, False) of a memory task with a number for each length."""
-    numbers = list(map(str, rng.integers(10 ** (lengths - 1), 10**lengths).tolist()))
-    other = {
-        "copy": numbers,
-        "reverse": [s[::-1] for s in numbers],
-        "double": [s + s for s in numbers],
-    }[data.kind]
-    none = np.zeros(len(numbers), bool)
-    return (
-        ([f"{s}@" for s in other], [f"{s}." for s in numbers], none)
-        if data.style == "lte"
-        else (numbers, other, none)
-    )
+    drawn = rng.integers(10 ** (lengths - 1), 10**lengths)
+    numbers = [*map(str, drawn.tolist())]
+    if data.kind == "copy":
+        other = numbers
+    elif data.kind == "reverse":
+        other = [number[::-1] for number in numbers]
+    else:
+        other = [number * 2 for number in numbers]
+    nowhere = np.zeros(len(numbers), bool)
+    if data.style == "lte":
+        read = [f"{text}@" for text in other]
+        return read, [f"{number}." for number in numbers], nowhere
+    return numbers, other, nowhere
 
 
 def draw(
@@ -564,31 +571,56 @@ def draw(
     """`count` examples of the (length, nesting) `level`, or, `mixed`, with each drawn
     from 1 up to it.
 
-    inputs (count, T) and targets (count, T') are symbols, the widths those of `layout`;
-    lengths and target_lengths (count,) say how many of them are the text, the rest
-    being full stops; has_product (count,) whether something is multiplied.
+    inputs (B, T) and targets (B, T') are symbols, the widths those of `layout`; lengths
+    and target_lengths (B,) say how many of them are the text, the rest being full
+    stops; has_product (B,) whether something is multiplied.
     """
     lengths, nestings = [
         rng.integers(1, most + 1, count) if mixed else np.full(count, most)
         for most in level
     ]
-    memory = data.kind in MEMORY
-    texts, answers, has_product = (
-        draw_numbers(rng, data, lengths)
-        if memory
-        else draw_programs(rng, data, lengths, nestings)
-    )
+    if data.kind in MEMORY:
+        texts, answers, has_product = draw_numbers(rng, data, lengths)
+    else:
+        texts, answers, has_product = draw_programs(rng, data, lengths, nestings)
     widths = layout(data)
     return {
         "inputs": encode(texts, widths.inputs, data.style),
-        "lengths": np.array(list(map(len, texts))),
+        "lengths": np.array([len(text) for text in texts]),
         "targets": encode(answers, widths.answers, data.style),
-        "target_lengths": np.array(list(map(len, answers))),
+        "target_lengths": np.array([len(answer) for answer in answers]),
         "has_product": has_product,
     }
 
 
-# --- The network and the task ---------------------------------------------------------
+# --- The floor ------------------------------------------------------------------------
+
+
+def most_frequent(batch: dict[str, np.ndarray], symbols: int) -> np.ndarray:
+    """The most frequent symbol at each place of the answers (T',), among those that are
+    long enough.
+    """
+    targets, lengths = batch["targets"], batch["target_lengths"]
+    return np.array(
+        [
+            np.bincount(targets[lengths > t, t], minlength=symbols).argmax()
+            for t in range(targets.shape[1])
+        ]
+    )
+
+
+def judged(
+    answers: np.ndarray, batch: dict[str, np.ndarray]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Which characters of answers (B, T'), or of one for all (T',), are right, and
+    which count, both (B, T').
+    """
+    places = np.arange(batch["targets"].shape[1])
+    counts = places < batch["target_lengths"][:, None]
+    return (answers == batch["targets"]) & counts, counts
+
+
+# --- The network ----------------------------------------------------------------------
 
 
 class Network(nn.Module):
@@ -600,14 +632,11 @@ class Network(nn.Module):
         rng, symbols = np.random.default_rng(seed), SYMBOLS[config.data.style]
         self.start, self.symbols = symbols.index(START), len(symbols)
         self.core = build_core(config.model, self.symbols, rng)
-        self.answering = (
-            None
-            if config.model.share_core
-            else build_core(config.model, self.symbols, rng)
-        )
-        self.head = nn.MLP(
-            self.core.output_size, [256] * 4 + [self.symbols], seed=rng
-        )  # a ReLU after each of the four
+        self.answering = None
+        if not config.model.share_core:
+            self.answering = build_core(config.model, self.symbols, rng)
+        sizes = [256] * 4 + [self.symbols]  # a ReLU after each of the four
+        self.head = nn.MLP(self.core.output_size, sizes, seed=rng)
 
     def __call__(
         self,
@@ -621,22 +650,21 @@ class Network(nn.Module):
         """Symbols (B, T) with their true lengths (B,) -> logits (steps, B, symbols).
 
         decoder: as in ModelConfig; `teacher` reads the targets (B, steps). `trace`
-            receives the answering core's steps.
+        receives the answering core's steps.
         """
-        xp, batch = namespace(inputs), inputs.shape[0]
-        _, state = self.core.unroll(
-            self._one_hot(inputs), self.core.initial_state(batch), lengths=lengths
-        )
-        core, first = self.answering or self.core, xp.full(batch, self.start)
+        xp, B = namespace(inputs), inputs.shape[0]
+        state = self.core.initial_state(B)
+        _, state = self.core.unroll(self._one_hot(inputs), state, lengths=lengths)
+        core, first = self.answering or self.core, xp.full(B, self.start)
         if decoder == "own_predictions":
             return self._answer_freely(core, state, first, steps, trace)
         if decoder == "zeros":
-            fed = xp.zeros((batch, steps, self.symbols), self._dtype)
+            fed = xp.zeros((B, steps, self.symbols), self._dtype)
         else:
-            fed = self._one_hot(
-                xp.concatenate([first[:, None], targets[:, :-1]], axis=1)
-            )
-        return self.head(p.stack(core.unroll(fed, state, trace)[0]))
+            before = xp.concatenate([first[:, None], targets[:, :-1]], axis=1)
+            fed = self._one_hot(before)
+        outputs, _ = core.unroll(fed, state, trace)
+        return self.head(p.stack(outputs))
 
     def _answer_freely(self, core, state, symbol, steps, trace):
         """Each step's input is the likeliest symbol of the step before; no gradient
@@ -660,13 +688,16 @@ class Network(nn.Module):
         return namespace(symbols).eye(self.symbols, dtype=self._dtype)[symbols]
 
 
-class Task(BaseTask):
+# --- The task -------------------------------------------------------------------------
+
+
+class Task(training.Task):
     """Program evaluation; see the module's text."""
 
     presets = {
         "quick": (
-            "copy 5 digits, or --data.kind reverse, or double: minutes on a laptop, "
-            "to 100 %",
+            "copy 5 digits, or --data.kind reverse, or double: minutes on a laptop, to "
+            "100 %",
             QUICK,
         ),
         "addition": (
@@ -687,22 +718,22 @@ class Task(BaseTask):
             PAPER_HARD,
         ),
     }
-    test_examples = 12_800
     published = {
-        f"{kind}, {core}": (
-            f"{100 * accuracy:.1f} %",
-            "paper --data.kind "
-            f"{kind}{' --data.nesting 1' if kind in MEMORY else ''}{SIZES[core]}",
-        )
+        f"{kind}, {core}": (f"{100 * accuracy:.1f} %", _words_of_cell(kind, core))
         for core, row in TABLE_1.items()
         for kind, accuracy in row.items()
     }
+    test_examples = 12_800
 
     def __init__(self, config: Config):
         super().__init__(config)
         data = config.data
-        self.layout, self.full = layout(data), (data.length, data.nesting)
-        self.level, self.losses = (1, 1) if data.climbs else self.full, []
+        self.layout = layout(data)
+        self.full = (data.length, data.nesting)
+        self.level = (1, 1) if data.climbs else self.full
+        self.losses: list[float] = []  # of the last lines of metrics at this level
+
+    # --- What is learnt
 
     def build(self, seed):
         return Network(self.config, seed)
@@ -713,43 +744,36 @@ class Task(BaseTask):
 
     def draw_training(self, rng, count):
         """Examples as the curriculum has them now."""
-        return draw(
-            rng,
-            count,
-            self.config.data,
-            self.level,
-            mixed=self.config.data.curriculum in ("mix", "combine"),
-        )
+        data = self.config.data
+        return draw(rng, count, data, self.level, mixed=data.mixes)
 
     def stream(self, model, seed):
-        return Samples(self.draw_training, seed)
+        return training.Samples(self.draw_training, seed)
 
     def loss(self, model, batch, carry):
         return *self._measure(model, batch, self.config.model.decoder), None
 
     def measure(self, model, batch):
-        return self._measure(
-            model,
-            batch,
-            self.config.model.evaluation_decoder or self.config.model.decoder,
-        )
+        return self._measure(model, batch, self._testing_decoder)
+
+    @property
+    def _testing_decoder(self):
+        model = self.config.model
+        return model.evaluation_decoder or model.decoder
 
     def _measure(self, model, batch, decoder):
         """(sum of the losses, their count, metrics)."""
-        xp, steps = namespace(batch["targets"]), self.layout.answers
+        xp, (B, steps) = namespace(batch["targets"]), batch["targets"].shape
         logits = model(
             batch["inputs"], batch["lengths"], steps, decoder, batch["targets"]
         )  # (T', B, symbols)
         targets = xp.ascontiguousarray(batch["targets"].T)  # (T', B)
         counts = xp.arange(steps)[:, None] < batch["target_lengths"]
-        losses = softmax_cross_entropy(logits, targets) * counts
+        losses = fused.softmax_cross_entropy(logits, targets) * counts
         right = (logits.data.argmax(axis=-1) == targets) & counts
         metrics = {
             "accuracy": (right.sum(), counts.sum()),
-            "exact_match_accuracy": (
-                (right == counts).all(axis=0).sum(),
-                len(batch["targets"]),
-            ),
+            "exact_match_accuracy": ((right == counts).all(axis=0).sum(), B),
         }
         if self._some_multiply:
             others = ~batch["has_product"]
@@ -757,21 +781,17 @@ class Task(BaseTask):
                 (right & others).sum(),
                 (counts & others).sum(),
             )
-        places = len(batch["targets"]) * self.layout.places
-        count = (
-            places
-            if self.config.model.loss_mean == "places"
-            else xp.sum(counts, dtype=losses.dtype)
-        )
-        return p.sum(losses), count, metrics
+        if self.config.model.loss_mean == "places":
+            return p.sum(losses), B * self.layout.places, metrics
+        return p.sum(losses), xp.sum(counts, dtype=losses.dtype), metrics
 
     @property
     def _some_multiply(self):
         """Whether there are programs with and without a product."""
-        return (
-            "multiply" in self.config.data.in_use
-            and len(set(self.config.data.in_use)) > 1
-        )
+        in_use = set(self.config.data.in_use)
+        return "multiply" in in_use and len(in_use) > 1
+
+    # --- The curriculum
 
     def observe(self, step, metrics):
         data, (length, nesting) = self.config.data, self.level
@@ -779,25 +799,25 @@ class Task(BaseTask):
             return {}
         if math.isfinite(metrics["loss"]):
             self.losses = [*self.losses, metrics["loss"]][-data.patience :]
-        if len(self.losses) == data.patience and self.level != self.full:
-            fall = (self.losses[0] - self.losses[-1]) / (data.patience - 1)
-            if fall < data.threshold * sum(self.losses) / data.patience:
-                self.level, self.losses = (
-                    (length + 1, 1) if length < data.length else (length, nesting + 1),
-                    [],
-                )
+        if self.level != self.full and self._loss_hardly_falls():
+            longer = length < data.length
+            self.level = (length + 1, 1) if longer else (length, nesting + 1)
+            self.losses = []
         return {"rung": f"{length}x{nesting}"}
+
+    def _loss_hardly_falls(self):
+        """Whether its mean fall from line to line is a small part of its mean."""
+        patience = self.config.data.patience
+        if len(self.losses) < patience:
+            return False
+        fall = (self.losses[0] - self.losses[-1]) / (patience - 1)
+        return fall < self.config.data.threshold * sum(self.losses) / patience
 
     def is_final(self, line):
         length, nesting = self.full
-        mixed = self.config.data.curriculum in ("mix", "combine") and self.full != (
-            1,
-            1,
-        )
-        return (
-            not mixed
-            and line.get("rung", f"{length}x{nesting}") == f"{length}x{nesting}"
-        )
+        full = f"{length}x{nesting}"
+        mixed = self.config.data.mixes and self.full != (1, 1)
+        return not mixed and line.get("rung", full) == full
 
     def state(self):
         return {"level": self.level, "losses": self.losses}
@@ -805,49 +825,52 @@ class Task(BaseTask):
     def load_state(self, state):
         self.level, self.losses = tuple(state["level"]), list(state["losses"])
 
+    # --- What it is set beside
+
     def describe(self, model):
         return describe(self.config.model, model.core)
 
     def references(self):
-        held_out = Samples(self.draw, HELD_OUT_SEED).batch(0, 0, self.test_examples)
+        held_out = self._held_out(self.test_examples)
         right, counts = judged(self._constant_answer(), held_out)
-        others = ~held_out["has_product"]
         floors = {
             "test_accuracy": right.sum() / counts.sum(),
             "test_exact_match_accuracy": (right == counts).all(axis=1).mean(),
-            "test_accuracy_without_products": right[others].sum()
-            / max(counts[others].sum(), 1)
-            if self._some_multiply
-            else None,
         }
-        found = {
-            name: {"constant answer": float(value)}
-            for name, value in floors.items()
-            if value is not None
-        }
+        if self._some_multiply:
+            others = ~held_out["has_product"]
+            floors["test_accuracy_without_products"] = right[others].sum() / max(
+                counts[others].sum(), 1
+            )
+        found = {name: {"constant answer": float(floors[name])} for name in floors}
         if self._as_published:
             kind = self.config.data.kind
-            best, name = max(
-                (row[kind], name) for name, row in TABLE_1.items() if name != "RMC"
-            )
-            found["test_accuracy"] |= {
-                "paper's top RMC": TABLE_1["RMC"][kind],
-                f"paper's top {name}": best,
-            }
+            cores = [core for core in TABLE_1 if core != "RMC"]
+            best, name = max((TABLE_1[core][kind], core) for core in cores)
+            found["test_accuracy"]["paper's top RMC"] = TABLE_1["RMC"][kind]
+            found["test_accuracy"][f"paper's top {name}"] = best
         return found
+
+    def _held_out(self, count, seed=training.HELD_OUT_SEED):
+        return training.Samples(self.draw, seed).batch(0, 0, count)
+
+    def _constant_answer(self):
+        """The most frequent symbol at each place (T',) of other examples than those
+        that it is tested on.
+        """
+        others = self._held_out(self.test_examples, seed=training.HELD_OUT_SEED + 1)
+        return most_frequent(others, len(SYMBOLS[self.config.data.style]))
 
     @property
     def _as_published(self):
-        """Whether the task itself is one of table 1; `program` has been published with
-        products or without, nobody knows.
+        """Whether the task itself is one of table 1; nobody knows whether the paper's
+        programs have products.
         """
         data = self.config.data
         usual = set(OPERATIONS["release"].get(data.kind, ()))
-        asked = set(data.in_use) in (usual, usual - {"multiply"}) and self.full == (
-            5,
-            1 if data.kind in MEMORY else 2,
-        )
-        return data.style == "release" and asked
+        full = (5, 1 if data.kind in MEMORY else 2)
+        operations = set(data.in_use) in (usual, usual - {"multiply"})
+        return data.style == "release" and operations and self.full == full
 
     def cell(self):
         core = CORES.get(self.config.model.core)
@@ -855,12 +878,7 @@ class Task(BaseTask):
             f"{self.config.data.kind}, {core}" if core and self._as_published else None
         )
 
-    def _constant_answer(self):
-        """The most frequent symbol at each place (T',) of other examples than those
-        that it is tested on.
-        """
-        others = Samples(self.draw, HELD_OUT_SEED + 1).batch(0, 0, self.test_examples)
-        return most_frequent(others, len(SYMBOLS[self.config.data.style]))
+    # --- What there is to see
 
     def pictures(self, model, folder: Path):
         """Some held-out programs with the network's answers, and its accuracy at each
@@ -868,79 +886,59 @@ class Task(BaseTask):
         """
         from tinyrmc import figures
 
-        batch = Samples(self.draw, HELD_OUT_SEED).batch(0, 0, 512)
-        style, xp = self.config.data.style, namespace(model.parameters()[0].data)
-        decoder = self.config.model.evaluation_decoder or self.config.model.decoder
-        arrays = [xp.asarray(batch[name]) for name in ("inputs", "lengths", "targets")]
-        logits = model(arrays[0], arrays[1], self.layout.answers, decoder, arrays[2])
-        answers = to_host(logits.data.argmax(axis=-1)).T  # (B, T')
+        batch = self._held_out(512)
+        answers = self._answers(model, batch)
         right, counts = judged(answers, batch)
+        constant, _ = judged(self._constant_answer(), batch)
+        long_enough = np.where(counts.any(axis=0), counts.sum(axis=0), np.nan)
+        by_place = {
+            "network": right.sum(axis=0) / long_enough,
+            "constant answer": constant.sum(axis=0) / long_enough,
+        }
         wrong = np.flatnonzero((right != counts).any(axis=1))
+        rows = self._rows_to_show(batch, answers, wrong)
+        path = folder / "answers.png"
+        return [figures.answers(rows, by_place, path, self._title())]
+
+    def _answers(self, model, batch):
+        """What the network writes (B, T')."""
+        xp = namespace(model.parameters()[0].data)
+        inputs, lengths, targets = (
+            xp.asarray(batch[name]) for name in ("inputs", "lengths", "targets")
+        )
+        steps, decoder = self.layout.answers, self._testing_decoder
+        logits = model(inputs, lengths, steps, decoder, targets)
+        return to_host(logits.data.argmax(axis=-1)).T
+
+    def _rows_to_show(self, batch, answers, wrong):
+        """{heading: [(program, right answer, the network's)]}: the first eight, and of
+        those answered wrongly the next four.
+        """
+        style = self.config.data.style
 
         def row(k):
             size, end = batch["target_lengths"][k], batch["lengths"][k]
-            text, target, answer = (
-                decode(x, style)
-                for x in (
-                    batch["inputs"][k, :end],
-                    batch["targets"][k, :size],
-                    answers[k, :size],
-                )
-            )
-            return (
-                text if len(text) <= 120 else f"{text[:119]}\N{HORIZONTAL ELLIPSIS}",
-                target,
-                answer,
-            )
+            text = decode(batch["inputs"][k, :end], style)
+            if len(text) > 120:
+                text = f"{text[:119]}\N{HORIZONTAL ELLIPSIS}"
+            target = decode(batch["targets"][k, :size], style)
+            return text, target, decode(answers[k, :size], style)
 
-        rows, mistaken = (
-            {"the first eight held out": [row(k) for k in range(8)]},
-            f"{len(wrong)} of {len(right)} have a mistake",
-        )
-        rows[f"{mistaken}, the next are" if (wrong >= 8).any() else mistaken] = [
-            row(k) for k in wrong[wrong >= 8][:4]
-        ]
-        constant, _ = judged(self._constant_answer(), batch)
-        reach = np.where(
-            counts.any(axis=0), counts.sum(axis=0), np.nan
-        )  # how many answers are so long
-        by_place = {
-            "network": right.sum(axis=0) / reach,
-            "constant answer": constant.sum(axis=0) / reach,
+        others = wrong[wrong >= 8]
+        mistaken = f"{len(wrong)} of {len(answers)} have a mistake"
+        if len(others):
+            mistaken += ", the next are"
+        return {
+            "the first eight held out": [row(k) for k in range(8)],
+            mistaken: [row(k) for k in others[:4]],
         }
-        data = self.config.data
-        size = (
-            f"{data.length} digits"
-            if data.kind in MEMORY
-            else f"{data.length} digits, nesting {data.nesting}"
+
+    def _title(self):
+        data, core = self.config.data, self.config.model.core
+        size = f"{data.length} digits"
+        if data.kind not in MEMORY:
+            size += f", nesting {data.nesting}"
+        return (
+            f"{data.kind}, {size}; {core}, decoder {self._testing_decoder}; wrong "
+            "characters are marked"
         )
-        title = (
-            f"{data.kind}, {size}; {self.config.model.core}, decoder {decoder}; "
-            "wrong characters are marked"
-        )
-        return [figures.answers(rows, by_place, folder / "answers.png", title)]
-
-
-# --- The floor ------------------------------------------------------------------------
-
-
-def most_frequent(batch: dict, symbols: int) -> np.ndarray:
-    """The most frequent symbol at each place of the answers (T',), among those that are
-    long enough.
-    """
-    places = np.arange(batch["targets"].shape[1])
-    counted = places < batch["target_lengths"][:, None]
-    return np.array(
-        [
-            np.bincount(batch["targets"][counted[:, t], t], minlength=symbols).argmax()
-            for t in places
-        ]
-    )
-
-
-def judged(answers: np.ndarray, batch: dict) -> tuple[np.ndarray, np.ndarray]:
-    """Which characters of answers (B, T'), or of one for all (T',), are right, and
-    which count, both (B, T').
-    """
-    counts = np.arange(batch["targets"].shape[1]) < batch["target_lengths"][:, None]
-    return (answers == batch["targets"]) & counts, counts

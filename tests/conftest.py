@@ -152,7 +152,7 @@ def refused(capsys):
 
 @pytest.fixture
 def make_trainer():
-    """Makes Trainers, and ends their workers when the test is over."""
+    """Trainers whose processes are ended when the test is over."""
     made = []
 
     def make(*words, **keywords):
@@ -161,7 +161,7 @@ def make_trainer():
 
     yield make
     for trainer in made:
-        trainer.workers.close()
+        trainer.close()
 
 
 @pytest.fixture

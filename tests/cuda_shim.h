@@ -1,9 +1,13 @@
-// CUDA's words in C++, so that kernels run on a processor: one block after another, its threads as fibres that take turns.
+// CUDA's words in C++, so that kernels run on a processor: one block after another, its
+// threads as fibres that take turns.
 //
-// A fibre runs until it waits, at a __syncthreads or a shuffle, or ends; then the next one of its warp does, and a warp goes as far as it
-// can before the next. They take turns upwards or downwards: a kernel that lacks a __syncthreads gives another result in one of the two,
-// unless it happens not to need it. What would be undefined on a GPU is an error here: threads of a block or a warp that wait in different
-// places, or for one that has ended. Shared memory starts as NaN in every block, with NaN behind it that must still be there at the end.
+// A fibre runs until it waits, at a __syncthreads or a shuffle, or ends; then the next
+// one of its warp does, and a warp goes as far as it can before the next. They take
+// turns upwards or downwards: a kernel that lacks a __syncthreads gives another result
+// in one of the two, unless it happens not to need it. What would be undefined on a GPU
+// is an error here: threads of a block or a warp that wait in different places, or for
+// one that has ended. Shared memory starts as NaN in every block, with NaN behind it
+// that must still be there at the end.
 
 #include <cmath>
 #include <cstdint>
@@ -14,7 +18,7 @@
 
 #define __global__
 #define __device__ static
-#define __shared__ thread_local  // `extern __shared__ float shared[]` finds the array below
+#define __shared__ thread_local  // `extern __shared__ float shared[]` is defined below
 
 struct Triple { int x, y, z; };
 static Triple gridDim, blockDim, blockIdx, threadIdx;
@@ -32,7 +36,8 @@ static Fibre fibres[THREADS];
 static ucontext_t scheduler;
 static int current, threads;  // the thread that runs; how many a block has
 static bool downwards;
-static float exchanged[2][THREADS];  // what threads offer in a shuffle; two in turn, so that one wait a shuffle is enough
+// what threads offer in a shuffle; two in turn, so that one wait a shuffle is enough
+static float exchanged[2][THREADS];
 static void (*body)(void**);
 static void** arguments;
 
@@ -48,13 +53,16 @@ static void go(int thread)
     threadIdx = fibres[thread].index;
 }
 
-static void enter()  // a fibre that is done goes on as the next thread of its warp, if that is new: most kernels need few fibres
+// A fibre that is done goes on as the next thread of its warp, if that is new: most
+// kernels need few fibres.
+static void enter()
 {
     for (;;) {
         body(arguments);
         fibres[current].state = DONE;
         const int next = downwards ? current - 1 : current + 1;
-        if (next < 0 || next / 32 != current / 32 || next >= threads || fibres[next].state != NEW) break;
+        if (next < 0 || next >= threads || next / 32 != current / 32) break;
+        if (fibres[next].state != NEW) break;
         go(next);
     }
     setcontext(&scheduler);
@@ -74,7 +82,8 @@ static void resume(int thread)
     swapcontext(&scheduler, &context);
 }
 
-static bool release(int first, int last, State where)  // if all of these wait there, let them go on
+// If all of these wait there, let them go on.
+static bool release(int first, int last, State where)
 {
     for (int t = first; t < last; t++)
         if (fibres[t].state != where) return false;
@@ -87,13 +96,15 @@ static bool run_block()
     for (int t = 0; t < threads; t++) {
         fibres[t].state = NEW;
         fibres[t].turn = 0;
-        fibres[t].index = {t % blockDim.x, t / blockDim.x % blockDim.y, t / blockDim.x / blockDim.y};
+        const int row = t / blockDim.x;
+        fibres[t].index = {t % blockDim.x, row % blockDim.y, row / blockDim.y};
     }
     const int warps = (threads + 31) / 32;
     for (;;) {
         bool left = false;
-        for (int k = 0; k < warps; k++) {  // a warp goes as far as it can before the next one does
-            const int first = 32 * (downwards ? warps - 1 - k : k), last = first + 32 < threads ? first + 32 : threads;
+        for (int k = 0; k < warps; k++) {  // a warp goes as far as it can
+            const int first = 32 * (downwards ? warps - 1 - k : k);
+            const int last = first + 32 < threads ? first + 32 : threads;
             do {
                 for (int t = 0; t < last - first; t++) {
                     const int thread = downwards ? last - 1 - t : first + t;
@@ -111,7 +122,9 @@ static bool run_block()
 
 thread_local float shared[(shim::BYTES + shim::GUARD) / sizeof(float)];
 
-extern "C" int shim_run(void (*kernel)(void**), void** values, const int* grid, const int* block, int bytes, int downwards)
+extern "C" int shim_run(
+    void (*kernel)(void**), void** values, const int* grid, const int* block,
+    int bytes, int downwards)
 {
     shim::threads = block[0] * block[1] * block[2];
     shim::downwards = downwards;
@@ -119,7 +132,8 @@ extern "C" int shim_run(void (*kernel)(void**), void** values, const int* grid, 
     blockDim = {block[0], block[1], block[2]};
     shim::body = kernel;
     shim::arguments = values;
-    const int blocks = grid[0] * grid[1] * grid[2], used = bytes / sizeof(float), whole = sizeof(shared) / sizeof(float);
+    const int blocks = grid[0] * grid[1] * grid[2];
+    const int used = bytes / sizeof(float), whole = sizeof(shared) / sizeof(float);
     for (int k = 0; k < blocks; k++) {
         const int b = downwards ? blocks - 1 - k : k;
         blockIdx = {b % grid[0], b / grid[0] % grid[1], b / grid[0] / grid[1]};

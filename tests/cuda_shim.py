@@ -1,11 +1,11 @@
-"""The part of CuPy that runs CUDA kernels, without a GPU: `RawModule` compiles them
-with g++ and cuda_shim.h and runs them here.
+"""The part of CuPy that runs CUDA kernels, without a GPU.
 
-It is as strict as a GPU is silent. A Python number where a kernel takes an `int` or a
-`float`, an array of another dtype, one that is not contiguous, a grid or block that no
-GPU takes, a shared memory that was not asked for: all raise Refused. Every array is
-lent to the kernel as a copy with NaN on both sides, so that reading beyond it spoils
-the result and writing beyond it, or into a `const` one, is noticed.
+`RawModule` compiles them with g++ and cuda_shim.h and runs them here. It is as strict
+as a GPU is silent. A Python number where a kernel takes an `int` or a `float`, an array
+of another dtype, one that is not contiguous, a grid or block that no GPU takes, a
+shared memory that was not asked for: all raise Refused. Every array is lent to the
+kernel as a copy with NaN on both sides. So reading beyond it spoils the result, and
+writing beyond it, or into a `const` one, is noticed.
 """
 
 import ctypes
@@ -63,25 +63,12 @@ class RawModule:
         with tempfile.TemporaryDirectory() as folder:
             source, library = Path(folder, "kernels.cpp"), Path(folder, "kernels.so")
             source.write_text("\n".join(['#include "cuda_shim.h"', self.code, *calls]))
-            flags = [
-                "-std=c++20",
-                "-O1",
-                "-Wall",
-                "-Werror",
-                "-Wno-unused-function",
-                "-ffp-contract=off",
-                "-shared",
-                "-fPIC",
-            ]
-            command = [
-                "g++",
-                *flags,
-                "-I",
-                str(Path(__file__).parent),
-                str(source),
-                "-o",
-                str(library),
-            ]
+            flags = (
+                "-std=c++20 -O1 -Wall -Werror -Wno-unused-function "
+                "-ffp-contract=off -shared -fPIC"
+            )
+            command = ["g++", *flags.split(), "-I", str(Path(__file__).parent)]
+            command += [str(source), "-o", str(library)]
             done = subprocess.run(command, capture_output=True, text=True, timeout=120)
             if done.returncode:
                 raise Refused(done.stderr)
@@ -98,10 +85,8 @@ class Kernel:
     """One kernel, with the call of CuPy's RawKernel."""
 
     def __init__(self, library, name, signature):
-        self.run, self.entry = (
-            library.shim_run,
-            ctypes.cast(getattr(library, f"call_{name}"), ctypes.c_void_p),
-        )
+        call = getattr(library, f"call_{name}")
+        self.run, self.entry = library.shim_run, ctypes.cast(call, ctypes.c_void_p)
         self.name, self.signature = name, signature
 
     def __call__(self, grid, block, args, *, shared_mem=0):
@@ -140,8 +125,9 @@ class Kernel:
             loan.back()
 
     def _value(self, position, argument, lent):
-        """A NumPy array that holds an argument as the kernel shall see it: a number, or
-        the address of a lent array.
+        """A NumPy array that holds an argument as the kernel must see it.
+
+        A number, or the address of a lent array.
         """
         kind, pointer, const = self.signature[position]
         where = f"{self.name}: argument {position}"
@@ -172,27 +158,23 @@ class Loan:
 
     def __init__(self, kernel, array):
         self.kernel, self.array, self.written = kernel, array, False
-        self.whole = np.full(
-            array.size + 2 * GUARD,
-            np.nan if array.dtype.kind == "f" else 1,
-            array.dtype,
-        )
+        guard = np.nan if array.dtype.kind == "f" else 1
+        self.whole = np.full(array.size + 2 * GUARD, guard, array.dtype)
         self.inside = self.whole[GUARD : GUARD + array.size]
         self.inside[:] = array.reshape(-1)
         self.before = self.whole.copy()
 
     def back(self):
-        """Copy what the kernel has written into the array; Refused if it wrote where it
-        must not.
+        """Copy what the kernel has written into the array.
+
+        Refused if it wrote where it must not.
         """
         inside = slice(GUARD, GUARD + self.array.size)
         if self.written:
             self.array[...] = self.inside.reshape(self.array.shape)
             self.before[inside] = self.inside
-        if not np.array_equal(
-            self.before, self.whole, equal_nan=self.whole.dtype.kind == "f"
-        ):
-            raise Refused(
-                f"{self.kernel} wrote "
-                f"{'beyond an array' if self.written else 'into a const array or beyond it'}"
-            )
+        floats = self.whole.dtype.kind == "f"
+        if not np.array_equal(self.before, self.whole, equal_nan=floats):
+            const = "into a const array or beyond it"
+            where = "beyond an array" if self.written else const
+            raise Refused(f"{self.kernel} wrote {where}")

@@ -1,9 +1,9 @@
-"""A strict stand-in for CuPy: arrays that compute with NumPy but are as far from it as
-arrays on a GPU are.
+"""A strict stand-in for CuPy, without a GPU.
 
-Much of what would fail, wait or go silently wrong on a GPU raises here, in words that
-say so: NumPy arrays among device arrays, names and keywords that NumPy has and CuPy
-(14.2) has not, reading a value inside `no_sync()`, a float64 result inside
+Its arrays compute with NumPy, but are as far from it as arrays on a GPU are. Much of
+what would fail, wait or go silently wrong on a GPU raises here, in words that say so:
+NumPy arrays among device arrays, names and keywords that NumPy has and CuPy (14.2) does
+not have, reading a value inside `no_sync()`, a float64 result inside
 `only(np.float32)`. And what differs differs: reductions give 0-d arrays, integer
 indices out of range wrap, nothing warns of a division by zero. Where CuPy is installed,
 test_device.py compares the lists below with it.
@@ -41,9 +41,10 @@ METHODS = frozenset(
     "min nonzero partition prod ravel repeat reshape round searchsorted sort squeeze "
     "std sum swapaxes take trace transpose var view".split()
 )
+# of whichever function
 REFUSED_KEYWORDS = frozenset(
     "correction device initial like ndmax stable subok where".split()
-)  # of whichever function
+)
 OTHER_KEYWORDS = {
     "reshape": {"shape"},
     "clip": {"min", "max"},
@@ -65,17 +66,12 @@ MAKING = frozenset(
     "finfo full identity isscalar linspace ones result_type "
     "zeros".split()
 )
-ON_THE_DEVICE = frozenset(
-    "allclose array_equal array_equiv count_nonzero".split()
-)  # Python's bool or int from NumPy, an array from CuPy
-WRAPPING = {
-    "take": 1,
-    "take_along_axis": 1,
-    "put_along_axis": 1,
-}  # functions and the position of their integer indices
-ADDABLE = frozenset(
-    "float16 float32 float64 int32 uint32 uint64".split()
-)  # dtypes that ufunc.at knows
+# Python's bool or int from NumPy, an array from CuPy
+ON_THE_DEVICE = frozenset("allclose array_equal array_equiv count_nonzero".split())
+# functions and the position of their integer indices
+WRAPPING = {"take": 1, "take_along_axis": 1, "put_along_axis": 1}
+# dtypes that ufunc.at knows
+ADDABLE = frozenset("float16 float32 float64 int32 uint32 uint64".split())
 
 _rules = {"sync": True, "dtype": None}
 
@@ -85,8 +81,9 @@ class Refused(TypeError):
 
 
 class CompileException(Exception):
-    """A kernel that cannot be compiled, which is how CuPy finds out that indices are
-    not integers.
+    """A kernel that cannot be compiled.
+
+    That is how CuPy finds out that indices are not integers.
     """
 
 
@@ -100,8 +97,9 @@ def _rule(name, value):
 
 
 def no_sync():
-    """Within the block, whatever would make the host wait for the device raises
-    Refused. Uploads do not: CuPy queues them.
+    """Within the block, making the host wait for the device raises Refused.
+
+    Uploads do not: CuPy queues them.
     """
     return _rule("sync", False)
 
@@ -138,8 +136,9 @@ def _operand(value):
 
 
 def _device(result):
-    """NumPy's answer as CuPy would give it: every array and every scalar is an array on
-    the device.
+    """NumPy's answer as CuPy would give it.
+
+    Every array and every scalar is an array on the device.
     """
     if isinstance(result, (np.ndarray, np.generic)):
         result = np.asarray(result)
@@ -152,8 +151,9 @@ def _device(result):
 
 
 def _call(name, function, args, keywords):
-    """function(*args, **keywords) of device arrays, or Refused; `name` is CuPy's for
-    it.
+    """function(*args, **keywords) of device arrays, or Refused.
+
+    `name` is CuPy's for it.
     """
     refused = REFUSED_KEYWORDS.difference(
         ["where"] if name == "copyto" else []
@@ -174,10 +174,8 @@ def _call(name, function, args, keywords):
 
 def _wrapped_indices(name, args, keywords):
     """The arguments of a function with integer indices, these wrapped into range."""
-    position, axis = (
-        WRAPPING[name],
-        keywords.get("axis", args[2] if len(args) > 2 else None),
-    )
+    position = WRAPPING[name]
+    axis = keywords.get("axis", args[2] if len(args) > 2 else None)
     indices = np.asarray(_operand(args[position]))
     if indices.dtype.kind not in "iu":
         raise CompileException(
@@ -185,19 +183,13 @@ def _wrapped_indices(name, args, keywords):
             "unscoped enum type"
         )
     size = args[0].size if axis is None else args[0].shape[axis]
-    return [
-        *args[:position],
-        ndarray(np.asarray(_wrapped(indices, size))),
-        *args[position + 1 :],
-    ]
+    wrapped = ndarray(np.asarray(_wrapped(indices, size)))
+    return [*args[:position], wrapped, *args[position + 1 :]]
 
 
 def _wrapped(indices, size):
-    return (
-        indices % size
-        if size and isinstance(indices, np.ndarray) and indices.dtype.kind in "iu"
-        else indices
-    )
+    integers = isinstance(indices, np.ndarray) and indices.dtype.kind in "iu"
+    return indices % size if size and integers else indices
 
 
 def _is_mask(part):
@@ -205,8 +197,10 @@ def _is_mask(part):
 
 
 def _key(key, shape):
-    """An index as NumPy shall see it: device arrays unpacked, integers out of range
-    wrapped. Masks are counted, and that waits.
+    """An index as NumPy must see it.
+
+    Device arrays are unpacked, integers out of range wrapped. Masks are counted, and
+    that waits.
     """
     parts, axis = list(key) if isinstance(key, tuple) else [key], 0
     used = sum(
@@ -233,11 +227,8 @@ class _Flags:
     """What CuPy tells of an array's layout. Nothing is read-only there."""
 
     def __init__(self, flags):
-        self.c_contiguous, self.f_contiguous, self.owndata = (
-            flags.c_contiguous,
-            flags.f_contiguous,
-            flags.owndata,
-        )
+        self.c_contiguous, self.f_contiguous = flags.c_contiguous, flags.f_contiguous
+        self.owndata = flags.owndata
 
 
 class ndarray:
@@ -279,7 +270,7 @@ class ndarray:
         _wait("get()")
         return self._array.copy()
 
-    def set(self, array):
+    def set(self, array, stream=None):
         if not isinstance(array, np.ndarray):
             raise Refused("Only numpy.ndarray can be set to cupy.ndarray")
         if (array.dtype, array.shape) != (self.dtype, self.shape):
@@ -423,14 +414,48 @@ def _checked(operand):
     return operand
 
 
+class CUDARuntimeError(RuntimeError):
+    """What the driver says when it refuses."""
+
+
 class _Runtime:
-    """What is asked of cupy.cuda.runtime."""
+    """What is asked of cupy.cuda.runtime.
+
+    `locked` holds the address and size of all page-locked memory.
+    """
+
+    CUDARuntimeError = CUDARuntimeError
+    locked: dict[int, int] = {}
+
+    @classmethod
+    def hostRegister(cls, address, size, flags):
+        if address in cls.locked:
+            raise CUDARuntimeError("cudaErrorHostMemoryAlreadyRegistered")
+        cls.locked[address] = size
+
+    @classmethod
+    def hostUnregister(cls, address):
+        if cls.locked.pop(address, None) is None:
+            raise CUDARuntimeError("cudaErrorHostMemoryNotRegistered")
 
     driverGetVersion = staticmethod(lambda: 13000)
     runtimeGetVersion = staticmethod(lambda: 12090)
     getDeviceProperties = staticmethod(
         lambda device: {"name": b"Some GPU", "major": 9, "minor": 0}
     )
+
+
+class _Event:
+    """A mark in the queue of the device, which is always done with everything."""
+
+    def __init__(self, block=False, disable_timing=False, interprocess=False):
+        pass
+
+    def record(self, stream=None):
+        pass
+
+    def synchronize(self):
+        pass
 
 
 class _CuPy(types.ModuleType):
@@ -440,6 +465,8 @@ class _CuPy(types.ModuleType):
     cuda = types.SimpleNamespace(
         runtime=_Runtime,
         Device=lambda: types.SimpleNamespace(id=0, synchronize=lambda: None),
+        Event=_Event,
+        get_current_stream=lambda: None,
     )
 
     def __getattr__(self, name):
@@ -457,21 +484,16 @@ class _CuPy(types.ModuleType):
         return lambda *args, **keywords: self._run(name, found, args, keywords)
 
     def _run(self, name, function, args, keywords):
-        if name in ("array", "asarray", "ascontiguousarray") and isinstance(
-            args[0], (np.ndarray, np.generic)
-        ):
-            return _device(
-                np.array(*args, **keywords)
-            )  # the one way from the host to the device
+        first = args[0]
+        if name in ("array", "asarray", "ascontiguousarray"):
+            if isinstance(first, (np.ndarray, np.generic)):
+                # the one way from the host to the device
+                return _device(np.array(*args, **keywords))
         if name not in MAKING:
-            first = (
-                args[0][0]
-                if isinstance(args[0], (list, tuple)) and args[0]
-                else args[0]
-            )
-            if not isinstance(
-                first, (ndarray, np.ndarray, str)
-            ):  # CuPy asks its first argument for a method
+            if isinstance(first, (list, tuple)) and first:
+                first = first[0]
+            # CuPy asks its first argument for a method
+            if not isinstance(first, (ndarray, np.ndarray, str)):
                 raise AttributeError(
                     f"{type(first).__name__!r} object has no attribute {name!r}"
                 )

@@ -1,5 +1,4 @@
-"""Independent oracles: the same mathematics as the product, written another way, and
-slowly.
+"""Independent oracles: the mathematics of the cores, written another way, and slowly.
 
 The cores are written for one example at a time, on Python lists of row vectors, with an
 attention loop over queries and heads; nothing is batched, fused or left out. They take
@@ -12,9 +11,8 @@ import autograd
 import autograd.numpy as hips
 import numpy as np
 
-STEP = (
-    1e-30  # of the complex step: f'(x) v = Im f(x + i STEP v) / STEP, exact to rounding
-)
+# of the complex step: f'(x) v = Im f(x + i STEP v) / STEP, exact to rounding
+STEP = 1e-30
 
 
 def logistic(xp, x):
@@ -22,8 +20,9 @@ def logistic(xp, x):
 
 
 def normalised(xp, row, gain, offset):
-    """Layer normalisation of one row, with the biased variance as mean square minus
-    squared mean.
+    """Layer normalisation of one row.
+
+    The biased variance is the mean square minus the squared mean.
     """
     mean = xp.sum(row) / len(row)
     variance = xp.sum(row * row) / len(row) - mean * mean
@@ -31,9 +30,7 @@ def normalised(xp, row, gain, offset):
 
 
 def attended(xp, qkv, num_heads, key_size):
-    """For every row of projections q|k|v, head after head: what that row hears from all
-    rows.
-    """
+    """What each row of projections q|k|v hears from all rows, head after head."""
     width = qkv[0].shape[0] // num_heads
     heard = []
     for asking in range(len(qkv)):
@@ -41,66 +38,59 @@ def attended(xp, qkv, num_heads, key_size):
         for head in range(num_heads):
             start = head * width
             query = qkv[asking][start : start + key_size]
-            keys = xp.stack(
-                [row[start + key_size : start + 2 * key_size] for row in qkv]
-            )
-            values = xp.stack(
-                [row[start + 2 * key_size : start + width] for row in qkv]
-            )
+            of_keys = slice(start + key_size, start + 2 * key_size)
+            of_values = slice(start + 2 * key_size, start + width)
+            keys = xp.stack([row[of_keys] for row in qkv])
+            values = xp.stack([row[of_values] for row in qkv])
             shares = xp.exp(xp.dot(keys, query) / key_size**0.5)
             heads.append(xp.dot(shares, values) / xp.sum(shares))
         heard.append(xp.concatenate(heads))
     return heard
 
 
-def relational_memory_step(xp, P, setting, x, memory):
-    """The released core on one example: x, a list of input rows (input_size,); memory,
-    a list of N slots (F,). Returns the next memory.
+def below(P, prefix):
+    """The arrays whose names begin with the prefix, under the rest of their names."""
+    return {
+        name.removeprefix(prefix): value
+        for name, value in P.items()
+        if name.startswith(prefix)
+    }
 
-    P: arrays by parameter name. setting: num_heads, key_size, num_blocks,
-        attention_mlp_layers, gate_style, activate_final, biases.
+
+def linear(xp, P, name, row):
+    return xp.dot(row, P[f"{name}.weight"]) + P[f"{name}.bias"]
+
+
+def normed(xp, P, name, row):
+    return normalised(xp, row, P[f"{name}.gain"], P[f"{name}.offset"])
+
+
+def relational_memory_step(xp, P, setting, x, memory):
+    """The released core on one example; returns the next memory.
+
+    x: a list of input rows (input_size,).
+    memory: a list of N slots (F,).
+    P: arrays by parameter name.
+    setting: num_heads, key_size, num_blocks, attention_mlp_layers, gate_style,
+        activate_final, biases.
     """
-    slots = len(memory)
-    rows = [
-        xp.dot(row, P["input_projection.weight"]) + P["input_projection.bias"]
-        for row in x
-    ]
+    rows = [linear(xp, P, "input_projection", row) for row in x]
     z = list(memory) + rows
     for block in range(setting["num_blocks"]):
-        own = {
-            name.split(".", 2)[2]: value
-            for name, value in P.items()
-            if name.startswith(f"blocks.{block}.")
-        }
-        qkv = [xp.dot(row, own["qkv.weight"]) + own["qkv.bias"] for row in z]
-        qkv = [
-            normalised(xp, row, own["qkv_norm.gain"], own["qkv_norm.offset"])
-            for row in qkv
-        ]
+        own = below(P, f"blocks.{block}.")
+        qkv = [normed(xp, own, "qkv_norm", linear(xp, own, "qkv", row)) for row in z]
         heard = attended(xp, qkv, setting["num_heads"], setting["key_size"])
-        z = [
-            normalised(
-                xp, a + b, own["attention_norm.gain"], own["attention_norm.offset"]
-            )
-            for a, b in zip(z, heard, strict=True)
-        ]
-        z = [
-            normalised(
-                xp,
-                processed(xp, P, setting, row) + row,
-                own["mlp_norm.gain"],
-                own["mlp_norm.offset"],
-            )
-            for row in z
-        ]
-    candidate = z[
-        :slots
-        # the input rows asked and were refined like all others; only now are they dropped
-    ]
+        z = [a + b for a, b in zip(z, heard, strict=True)]
+        z = [normed(xp, own, "attention_norm", row) for row in z]
+        z = [row + processed(xp, P, setting, row) for row in z]
+        z = [normed(xp, own, "mlp_norm", row) for row in z]
+    # The input rows asked and were refined like all others; only now do they go.
+    candidate = z[: len(memory)]
     if setting["gate_style"] is None:
         return candidate
+    side_by_side = xp.concatenate(rows)
     return [
-        gated(xp, P, setting, xp.concatenate(rows), old, new)
+        gated(xp, P, setting, side_by_side, old, new)
         for old, new in zip(memory, candidate, strict=True)
     ]
 
@@ -109,18 +99,19 @@ def processed(xp, P, setting, row):
     """The attention MLP on one row."""
     layers = setting["attention_mlp_layers"]
     for layer in range(layers):
-        row = xp.dot(row, P[f"mlp.{layer}.weight"]) + P[f"mlp.{layer}.bias"]
+        row = linear(xp, P, f"mlp.{layer}", row)
         if layer + 1 < layers or setting["activate_final"]:
             row = xp.where(xp.real(row) > 0, row, 0.0 * row)
     return row
 
 
 def gated(xp, P, setting, inputs, old, new):
-    """One slot's update from all projected input rows side by side, the slot before,
-    and its candidate.
+    """One slot's update.
+
+    From all projected input rows side by side, the slot before, and its candidate.
     """
-    pre = xp.dot(inputs, P["gate_inputs.weight"]) + P["gate_inputs.bias"]
-    pre = pre + xp.dot(xp.tanh(old), P["gate_memory.weight"]) + P["gate_memory.bias"]
+    pre = linear(xp, P, "gate_inputs", inputs)
+    pre = pre + linear(xp, P, "gate_memory", xp.tanh(old))
     half = pre.shape[0] // 2
     write = logistic(xp, pre[:half] + setting["input_bias"])
     keep = logistic(xp, pre[half:] + setting["forget_bias"])
@@ -128,8 +119,9 @@ def gated(xp, P, setting, inputs, old, new):
 
 
 def relational_memory(xp, P, setting, inputs, memory):
-    """Unrolled: inputs (T, B, input_size) or (T, B, n, input_size), memory (B, N, F) ->
-    the memory after each step, (T, B, N, F).
+    """The memory after each step, (T, B, N, F).
+
+    Inputs (T, B, input_size) or (T, B, n, input_size), first memory (B, N, F).
     """
     examples = []
     for b in range(memory.shape[0]):
@@ -144,8 +136,9 @@ def relational_memory(xp, P, setting, inputs, memory):
 
 
 def lstm(xp, P, forget_bias, inputs, hidden, cell):
-    """An LSTM gate by gate: inputs (T, B, D), hidden and cell (B, H) -> hidden (T, B,
-    H) after each step, and the last cell.
+    """An LSTM gate by gate: hidden (T, B, H) after each step, and the last cell.
+
+    Inputs (T, B, D), first hidden and cell (B, H).
     """
     size = hidden.shape[-1]
     wide = inputs.shape[-1]
@@ -165,26 +158,16 @@ def lstm(xp, P, forget_bias, inputs, hidden, cell):
 
 
 def deep_lstm(xp, P, forget_bias, inputs, state):
-    """Layer after layer, each over all time steps: inputs (T, B, D), state of (h, c) ->
-    (T, B, layers H).
+    """Layer after layer, each over all time steps: (T, B, layers H).
+
+    Inputs (T, B, D), a state of pairs (h, c).
     """
     outputs = []
     for layer, (hidden, cell) in enumerate(state):
-        own = {
-            name.removeprefix(f"layers.{layer}."): value
-            for name, value in P.items()
-            if name.startswith(f"layers.{layer}.")
-        }
-        outputs.append(
-            lstm(
-                xp,
-                own,
-                forget_bias,
-                xp.concatenate([inputs, *outputs[-1:]], axis=2),
-                hidden,
-                cell,
-            )[0]
-        )
+        seen = xp.concatenate([inputs, *outputs[-1:]], axis=2)
+        own = below(P, f"layers.{layer}.")
+        output, _ = lstm(xp, own, forget_bias, seen, hidden, cell)
+        outputs.append(output)
     return xp.concatenate(outputs, axis=2)
 
 
@@ -208,20 +191,20 @@ def product(numbers):
 
 
 def bounded(xp, row, bound):
-    return (
-        row
-        if bound is None
-        else xp.where(row > bound, bound, xp.where(row < -bound, -bound, row))
-    )
+    if bound is None:
+        return row
+    return xp.where(row > bound, bound, xp.where(row < -bound, -bound, row))
 
 
 def dnc(xp, P, setting, inputs, state):
-    """A Differentiable Neural Computer, one example at a time, word by word: inputs (T,
-    B, D) -> outputs (T, B, O).
+    """A Differentiable Neural Computer, one example at a time, word by word.
 
-    P: arrays by parameter name. setting: N, W, R, H, layers, controller, strength,
-        clip. state: (memory, usage, links, precedence, write, read, words, controller),
-        as the core has it.
+    Inputs (T, B, D) -> outputs (T, B, O).
+
+    P: arrays by parameter name.
+    setting: N, W, R, H, layers, controller, strength, clip.
+    state: (memory, usage, links, precedence, write, read, words, controller), as the
+        core has it.
     """
     examples = []
     for b in range(inputs.shape[1]):
@@ -242,69 +225,52 @@ def dnc_step(xp, P, setting, x, state):
     Returns the output and the next state.
     """
     memory, usage, links, precedence, write, read, words, controller = state
-    hidden, controller = controlled(
-        xp, P, setting, xp.concatenate([x, *words]), controller
-    )
+    seen = xp.concatenate([x, *words])
+    hidden, controller = controlled(xp, P, setting, seen, controller)
     told = told_by(xp, P, setting, hidden)
 
     usage = usage_after(usage, write, read, told["free_gates"])
     write = write_weightings(xp, setting, told, memory, usage)
-    memory = [
-        word
-        * product(
-            1 - w[n] * erase for w, erase in zip(write, told["erase"], strict=True)
-        )
-        + sum(w[n] * value for w, value in zip(write, told["values"], strict=True))
-        for n, word in enumerate(memory)
-    ]
-    links = [
-        links_after(L, p, w) for L, p, w in zip(links, precedence, write, strict=True)
-    ]
-    precedence = [
-        [(1 - sum(w)) * p[n] + w[n] for n in range(len(w))]
-        for p, w in zip(precedence, write, strict=True)
-    ]
+    memory = memory_after(memory, write, told["erase"], told["values"])
+    pairs = list(zip(precedence, write, strict=True))
+    links = [links_after(L, p, w) for L, (p, w) in zip(links, pairs, strict=True)]
+    precedence = [[(1 - sum(w)) * p[n] + w[n] for n in range(len(w))] for p, w in pairs]
     read = read_weightings(xp, setting, told, memory, links, read)
     words = [
         sum(share * word for share, word in zip(weighting, memory, strict=True))
         for weighting in read
     ]
 
-    output = (
-        xp.dot(xp.concatenate([hidden, *words]), P["output.weight"]) + P["output.bias"]
-    )
-    return bounded(xp, output, setting["clip"]), (
-        memory,
-        usage,
-        links,
-        precedence,
-        write,
-        read,
-        words,
-        controller,
-    )
+    output = linear(xp, P, "output", xp.concatenate([hidden, *words]))
+    state = memory, usage, links, precedence, write, read, words, controller
+    return bounded(xp, output, setting["clip"]), state
+
+
+def memory_after(memory, write, erase, values):
+    """Every word after all heads have erased from it, and then written to it."""
+    after = []
+    for n, word in enumerate(memory):
+        kept = product(1 - w[n] * e for w, e in zip(write, erase, strict=True))
+        written = sum(w[n] * value for w, value in zip(write, values, strict=True))
+        after.append(word * kept + written)
+    return after
 
 
 def controlled(xp, P, setting, seen, state):
-    """The controller's output for what it sees, and its next state: LSTM layers side by
-    side, or ReLU layers without a state.
+    """The controller's output for what it sees, and its next state.
+
+    LSTM layers side by side, or ReLU layers without a state.
     """
     clip = setting["clip"]
     if setting["controller"] == "feedforward":
         for layer in range(setting["layers"]):
-            seen = (
-                xp.dot(seen, P[f"controller.{layer}.weight"])
-                + P[f"controller.{layer}.bias"]
-            )
+            seen = linear(xp, P, f"controller.{layer}", seen)
             seen = xp.where(seen > 0, seen, 0.0 * seen)
         return bounded(xp, seen, clip), []
     layers, after = [], []
     for layer, (h, c) in enumerate(state):
-        own = {
-            name: P[f"controller.layers.{layer}.gates.{name}"]
-            for name in ("weight", "bias")
-        }
-        z = xp.dot(xp.concatenate([seen, *layers[-1:], h]), own["weight"]) + own["bias"]
+        below_and_before = xp.concatenate([seen, *layers[-1:], h])
+        z = linear(xp, P, f"controller.layers.{layer}.gates", below_and_before)
         i, j, f, o = (z[k * len(h) : (k + 1) * len(h)] for k in range(4))
         c = logistic(xp, f + 1.0) * c + logistic(xp, i) * xp.tanh(j)
         h = logistic(xp, o) * xp.tanh(c)
@@ -314,11 +280,9 @@ def controlled(xp, P, setting, seen, state):
 
 
 def told_by(xp, P, setting, hidden):
-    """The interface: what the controller tells the heads, by name, an entry for each
-    head.
-    """
+    """The interface: what the controller tells the heads, by name, one entry a head."""
     W, R, H = (setting[name] for name in "WRH")
-    numbers = iter(xp.dot(hidden, P["interface.weight"]) + P["interface.bias"])
+    numbers = iter(linear(xp, P, "interface", hidden))
 
     def rows(count, width):
         return [xp.stack([next(numbers) for _ in range(width)]) for _ in range(count)]
@@ -340,7 +304,7 @@ def told_by(xp, P, setting, hidden):
 
 
 def content_weighting(xp, setting, memory, key, strength):
-    """C(M, k, beta): the softmax over words of their cosine with the key, times beta."""
+    """C(M, k, beta): the softmax over words of beta times the cosine with the key."""
     beta = xp.log(1 + xp.exp(strength)) + (setting["strength"] == "oneplus")
     scores = []
     for word in memory:
@@ -350,22 +314,24 @@ def content_weighting(xp, setting, memory, key, strength):
 
 
 def usage_after(usage, write, read, free_gates):
-    """u = (u + w - u w) psi: in use is what was written a step ago, by any head, and is
-    not freed by a head that read it.
+    """u = (u + w - u w) psi.
+
+    In use is what was written a step ago, by any head, unless a head that read it has
+    freed it.
     """
     after = []
     for n, u in enumerate(usage):
         written = 1 - product(1 - constant(w[n]) for w in write)
-        retained = product(
-            1 - free * w[n] for free, w in zip(free_gates, read, strict=True)
-        )  # psi
-        after.append((u + written - u * written) * retained)
+        by_head = zip(free_gates, read, strict=True)
+        psi = product(1 - free * w[n] for free, w in by_head)
+        after.append((u + written - u * written) * psi)
     return after
 
 
 def allocation_weighting(usage):
-    """a[n] = (1 - u[n]) times the usage of all words that are less in use; of two in
-    equal use the first is.
+    """a[n] = (1 - u[n]) times the usage of all words that are less in use.
+
+    Of two in equal use the first is less.
     """
     u = [1e-6 + (1 - 1e-6) * number for number in usage]
     order = [(constant(number), n) for n, number in enumerate(u)]
@@ -376,22 +342,16 @@ def allocation_weighting(usage):
 
 
 def write_weightings(xp, setting, told, memory, usage):
-    """w = g_w (g_a a + (1 - g_a) c), head after head: what one head will write to by
-    allocation is in use for the next.
+    """w = g_w (g_a a + (1 - g_a) c), head after head.
+
+    What one head will write to by allocation is in use for the next.
     """
     weightings = []
-    heads = zip(
-        told["write_keys"],
-        told["write_strengths"],
-        told["allocation_gates"],
-        told["write_gates"],
-        strict=True,
-    )
+    names = "write_keys", "write_strengths", "allocation_gates", "write_gates"
+    heads = zip(*(told[name] for name in names), strict=True)
     for key, strength, g_a, g_w in heads:
-        a, c = (
-            allocation_weighting(usage),
-            content_weighting(xp, setting, memory, key, strength),
-        )
+        a = allocation_weighting(usage)
+        c = content_weighting(xp, setting, memory, key, strength)
         weightings.append(
             [g_w * (g_a * a[n] + (1 - g_a) * c[n]) for n in range(len(a))]
         )
@@ -400,44 +360,41 @@ def write_weightings(xp, setting, told, memory, usage):
 
 
 def links_after(links, precedence, write):
-    """L[i][j] = (1 - w[i] - w[j]) L[i][j] + w[i] p[j]: how much word i was written
-    right after word j; nothing links to itself.
+    """L[i][j] = (1 - w[i] - w[j]) L[i][j] + w[i] p[j].
+
+    How much word i was written right after word j; nothing links to itself.
     """
+
+    def link(i, j):
+        if i == j:
+            return 0.0
+        return (1 - write[i] - write[j]) * links[i][j] + write[i] * precedence[j]
+
     N = range(len(write))
-    return [
-        [
-            0.0
-            if i == j
-            else (1 - write[i] - write[j]) * links[i][j] + write[i] * precedence[j]
-            for j in N
-        ]
-        for i in N
-    ]
+    return [[link(i, j) for j in N] for i in N]
 
 
 def read_weightings(xp, setting, told, memory, links, read):
-    """Each head's mixture, by its read modes, of the ways back in time, L^T w, the ways
-    forward, L w, and of what its key finds.
+    """Each head's mixture, by its read modes, of three kinds of ways.
+
+    The ways back in time, L^T w, the ways forward, L w, and what its key finds.
     """
     N, weightings = range(len(memory)), []
-    for key, strength, modes, w in zip(
-        told["read_keys"], told["read_strengths"], told["read_modes"], read, strict=True
-    ):
+    names = "read_keys", "read_strengths", "read_modes"
+    heads = zip(*(told[name] for name in names), read, strict=True)
+    for key, strength, modes, w in heads:
         back = [[sum(L[m][n] * w[m] for m in N) for n in N] for L in links]
         forward = [[sum(L[n][m] * w[m] for m in N) for n in N] for L in links]
         ways = [*back, *forward, content_weighting(xp, setting, memory, key, strength)]
-        weightings.append(
-            [
-                sum(mode * way[n] for mode, way in zip(modes, ways, strict=True))
-                for n in N
-            ]
-        )
+        pairs = list(zip(modes, ways, strict=True))
+        weightings.append([sum(mode * way[n] for mode, way in pairs) for n in N])
     return weightings
 
 
 def entnet(xp, P, inputs, slots):
-    """A Recurrent Entity Network, slot by slot: inputs (T, B, D), slots (B, N, F) ->
-    outputs (T, B, F).
+    """A Recurrent Entity Network, slot by slot.
+
+    Inputs (T, B, D), slots (B, N, F) -> outputs (T, B, F).
     """
 
     def phi(x):
@@ -447,14 +404,11 @@ def entnet(xp, P, inputs, slots):
     for b in range(inputs.shape[1]):
         own, steps = [slots[b, j] for j in range(slots.shape[1])], []
         for t in range(inputs.shape[0]):
-            s = xp.dot(inputs[t, b], P["encoder.weight"]) + P["encoder.bias"]
+            s = linear(xp, P, "encoder", inputs[t, b])
             for j, key in enumerate(P["keys"]):
                 gate = logistic(xp, xp.dot(s, own[j]) + xp.dot(s, key))
-                candidate = (
-                    xp.dot(own[j], P["U.weight"])
-                    + xp.dot(key, P["V.weight"])
-                    + xp.dot(s, P["W.weight"])
-                )
+                candidate = xp.dot(own[j], P["U.weight"]) + xp.dot(key, P["V.weight"])
+                candidate = candidate + xp.dot(s, P["W.weight"])
                 h = own[j] + gate * phi(candidate)
                 own[j] = h / xp.dot(h, h) ** 0.5
             answers = softmax(xp, [xp.dot(s, h) for h in own])
@@ -465,19 +419,16 @@ def entnet(xp, P, inputs, slots):
 
 
 def entnet_bank(xp, P, forget_bias, inputs, state):
-    """The cells one after the other, each an LSTM over all steps with a bias of its
-    own; their outputs summed. (T, B, F)
+    """The cells one after the other, their outputs summed: (T, B, F).
+
+    Each is an LSTM over all steps with its own bias.
     """
-    total = 0.0
+    (hidden, cell), total = state, 0.0
+    weight = xp.concatenate([P["W"], P["U"]])
     for j in range(P["keys"].shape[0]):
-        own = {
-            "gates.weight": xp.concatenate([P["W"], P["U"]]),
-            "gates.bias": P["keys"][j],
-        }
-        total = (
-            total
-            + lstm(xp, own, forget_bias, inputs, state[0][:, j], state[1][:, j])[0]
-        )
+        own = {"gates.weight": weight, "gates.bias": P["keys"][j]}
+        outputs, _ = lstm(xp, own, forget_bias, inputs, hidden[:, j], cell[:, j])
+        total = total + outputs
     return total
 
 
@@ -487,16 +438,9 @@ def hips_gradient(loss, arrays):
 
 
 def slope(loss, arrays, directions):
-    """The derivative of loss(numpy, arrays) along `directions`, by the complex step
-    through the oracle itself.
+    """The derivative of loss(numpy, arrays) along `directions`.
+
+    By the complex step through the oracle itself.
     """
-    return (
-        loss(
-            np,
-            {
-                name: value + 1j * STEP * directions[name]
-                for name, value in arrays.items()
-            },
-        ).imag
-        / STEP
-    )
+    moved = {name: a + 1j * STEP * directions[name] for name, a in arrays.items()}
+    return loss(np, moved).imag / STEP

@@ -1,5 +1,4 @@
-"""Arguments for every primitive in the table, and the gradient check that is run on
-them.
+"""Arguments for every primitive in the table, and a gradient check on them.
 
 `CASES[name]` lists calls of one primitive: a 0-d array wherever one makes sense, axes
 of size 1, broadcasting, every static argument. Values keep away from the kinks of
@@ -21,8 +20,9 @@ TOLERANCE = 1e-10
 
 @dataclass(frozen=True)
 class Case:
-    """One call of the primitive `name`: arguments in order (float64 arrays, index
-    arrays, numbers, None) and static arguments.
+    """One call of the primitive `name`: arguments in order, and static arguments.
+
+    The arguments are float64 arrays, index arrays, numbers or None.
     """
 
     name: str
@@ -39,7 +39,8 @@ class Case:
         ]
 
     def __call__(self, arguments=None, function=None):
-        """function(*arguments, **static), the primitive itself unless told otherwise;
+        """function(*arguments, **static); by default the primitive itself.
+
         concatenate and stack get a list.
         """
         arguments = self.arguments if arguments is None else arguments
@@ -49,22 +50,20 @@ class Case:
 
     def map(self, change):
         """The same call with `change` applied to every array."""
-        return Case(
-            self.name,
-            tuple(change(a) if hasattr(a, "dtype") else a for a in self.arguments),
-            self.static,
-        )
+        changed = [change(a) if hasattr(a, "dtype") else a for a in self.arguments]
+        return Case(self.name, tuple(changed), self.static)
 
     def replace(self, position, value):
         """The arguments, one of them exchanged."""
         return (*self.arguments[:position], value, *self.arguments[position + 1 :])
 
     def __str__(self):
-        shapes = [
+        words = [
             f"{a.dtype}{list(a.shape)}" if hasattr(a, "dtype") else repr(a)
             for a in self.arguments
         ]
-        return f"{self.name}({', '.join([*shapes, *(f'{k}={v}' for k, v in self.static.items())])})"
+        words += [f"{name}={value}" for name, value in self.static.items()]
+        return f"{self.name}({', '.join(words)})"
 
 
 # --- The cases ------------------------------------------------------------------------
@@ -116,9 +115,8 @@ for _a, _b in BROADCASTS:
 for _name in "add", "subtract", "multiply", "maximum", "minimum", "divide":
     put(_name, away_from_zero(2, 3), 0.25)
     put(_name, -0.25, away_from_zero(2, 3))
-put(
-    "where", np.array([True, False, True]), normal(2, 3), -np.inf
-)  # the side not taken may be infinite
+# the side not taken may be infinite
+put("where", np.array([True, False, True]), normal(2, 3), -np.inf)
 put("where", np.array([[True], [False]]), 0.0, normal(2, 3))
 
 for _shape in SHAPES:
@@ -162,11 +160,9 @@ for _shape, _axis in (
     ((3, 0), 1),
 ):
     put("cumprod", normal(*_shape), axis=_axis)
-put(
-    "cumprod",
-    np.array([[2.0, 0.0, 3.0, -1.0], [0.0, 2.0, 0.0, 4.0], [1e-30, 1e-30, 1.0, 1e30]]),
-    axis=1,
-)  # zeros, and an underflow
+_zeros = [2.0, 0.0, 3.0, -1.0], [0.0, 2.0, 0.0, 4.0]
+_underflow = [1e-30, 1e-30, 1.0, 1e30]
+put("cumprod", np.array([*_zeros, _underflow]), axis=1)
 
 for _a, _b in [
     ((3,), (3,)),
@@ -352,13 +348,9 @@ for _heads, _words, _width in (2, 3, 4), (1, 1, 1), (1, 5, 2), (3, 2, 1):
         normal(2, _heads, _words),
     )
 put("content_weights", normal(2, 1, 3), normal(2, 4, 3), normal(2, 1), epsilon=0.5)
-put(
-    "erase_and_write",
-    normal(1, 2, 3),
-    np.ones((1, 3, 2)),
-    np.ones((1, 3, 3)),
-    normal(1, 3, 3),
-)  # factors that are zero
+# factors that are zero
+_ones = np.ones((1, 3, 2)), np.ones((1, 3, 3))
+put("erase_and_write", normal(1, 2, 3), *_ones, normal(1, 3, 3))
 for _shape in (4,), (3, 4), (2, 3, 4), (2, 1):
     put(
         "softmax_cross_entropy",
@@ -433,8 +425,9 @@ def direction(random, shape):
 
 
 def output_weights(case, seed=0):
-    """Random weights for the outputs of a case, by which they are summed up to a scalar
-    loss; on the device, if the outputs are.
+    """Random weights that sum up the outputs of a case to a scalar loss.
+
+    They are on the device, if the outputs are.
     """
     random = np.random.default_rng(seed)
     return [
@@ -444,8 +437,9 @@ def output_weights(case, seed=0):
 
 
 def gradients(case, weights, watch=None, function=None):
-    """d sum(outputs * weights) / d argument, as the tape computes it, for the arguments
-    in `watch` (default: all that have one).
+    """d sum(outputs * weights) / d argument, as the tape computes it.
+
+    For the arguments in `watch` (default: all that have a gradient).
     """
     watch = case.floats if watch is None else watch
     with Tape() as tape:
@@ -457,8 +451,9 @@ def gradients(case, weights, watch=None, function=None):
 
 
 def check_gradient(case, seed=0):
-    """AssertionError unless the vjp agrees with the complex step in a random direction
-    of every argument.
+    """AssertionError unless the vjp agrees with the complex step.
+
+    In a random direction of every argument.
     """
     weights, random = output_weights(case, seed), np.random.default_rng(seed)
     for position, gradient in zip(case.floats, gradients(case, weights), strict=True):

@@ -41,15 +41,13 @@ class Case:
     seed: int = 0
 
     def arrays(self, *leading):
-        """Q (*leading, N, d_k), K (*leading, R, d_k) and V (*leading, R, d_v), normally
-        distributed.
+        """Q (*leading, N, d_k), K (*leading, R, d_k) and V (*leading, R, d_v).
+
+        Normally distributed.
         """
         random = np.random.default_rng(self.seed)
-        sizes = (
-            (self.queries, self.key_size),
-            (self.keys, self.key_size),
-            (self.keys, self.value_size),
-        )
+        queries, keys = (self.queries, self.key_size), (self.keys, self.key_size)
+        sizes = queries, keys, (self.keys, self.value_size)
         return [
             self.scale * random.standard_normal((*leading, *size)) for size in sizes
         ]
@@ -60,9 +58,8 @@ class Case:
 
 CASES = (
     Case(),
-    Case(
-        queries=4, keys=4, key_size=4, value_size=4, seed=1
-    ),  # all sizes equal: a missing transpose runs
+    # all sizes equal: a missing transpose runs
+    Case(queries=4, keys=4, key_size=4, value_size=4, seed=1),
     Case(queries=1, keys=1, key_size=1, value_size=1, seed=2),
     Case(queries=6, keys=2, key_size=16, value_size=3, scale=3.0, seed=3),
 )
@@ -72,8 +69,9 @@ CASES = (
 
 
 def apply(attention, *arguments, case, shape):
-    """attention(*arguments), checked: it runs, its numbers are finite, its shape is
-    right, its inputs are untouched.
+    """attention(*arguments), checked.
+
+    It runs, its numbers are finite, its shape is right, its inputs are untouched.
     """
     before = [array.copy() for array in arguments]
     try:
@@ -98,8 +96,9 @@ def apply(attention, *arguments, case, shape):
 
 
 def weights_of(attention, Q, K, case):
-    """The attention weights (N, R) behind an output: with the identity as values, they
-    are the output.
+    """The attention weights (N, R) behind an output.
+
+    With the identity as values, they are the output.
     """
     return apply(
         attention, Q, K, np.eye(case.keys), case=case, shape=(case.queries, case.keys)
@@ -132,14 +131,14 @@ def check_weights_are_a_distribution(attention, case):
 
 
 def check_known_weights(attention, case):
-    """Arithmetic by hand: scaled dot products log c_j, for whole numbers c_j, give
-    weights c_j / sum(c).
+    """Arithmetic by hand, with whole numbers c_j.
+
+    Scaled dot products log c_j give weights c_j / sum(c).
     """
     counts = np.random.default_rng(case.seed).integers(1, 10, case.keys)
     Q = np.ones((1, case.key_size))
-    K = np.outer(np.log(counts), Q) / np.sqrt(
-        case.key_size
-    )  # q . k_j = sqrt(d_k) log c_j
+    # q . k_j = sqrt(d_k) log c_j
+    K = np.outer(np.log(counts), Q) / np.sqrt(case.key_size)
     weights = apply(attention, Q, K, np.eye(case.keys), case=case, shape=(1, case.keys))
     message = (
         f"scaled dot products log {counts} must give weights {counts} / "
@@ -149,25 +148,22 @@ def check_known_weights(attention, case):
 
 
 def check_scale(attention, case):
-    """Dot products are divided by sqrt(d_k): every feature four times over is the same
-    as queries twice as long.
+    """Dot products are divided by sqrt(d_k).
+
+    Every feature four times over is the same as queries twice as long.
     """
     Q, K, V = case.arrays()
-    wide = output_of(
-        attention, np.tile(Q, 4), np.tile(K, 4), V, case
-    )  # 4 q.k / sqrt(4 d_k)
+    # 4 q.k / sqrt(4 d_k)
+    wide = output_of(attention, np.tile(Q, 4), np.tile(K, 4), V, case)
     twice = output_of(attention, 2 * Q, K, V, case)  # 2 q.k / sqrt(d_k)
-    assert_same(
-        wide,
-        twice,
-        "the dot products must be divided by sqrt(d_k), d_k being the width of a key",
-        case,
-    )
+    says = "the dot products must be divided by sqrt(d_k), d_k the width of a key"
+    assert_same(wide, twice, says, case)
 
 
 def check_permuting_slots(attention, case):
-    """Order carries no meaning: permuted queries permute the output, permuted pairs of
-    key and value change nothing.
+    """Order carries no meaning.
+
+    Permuted queries permute the output, permuted pairs of key and value change nothing.
     """
     Q, K, V = case.arrays()
     output = output_of(attention, Q, K, V, case)
@@ -178,36 +174,30 @@ def check_permuting_slots(attention, case):
     )
     order = case.permutation(case.keys)
     permuted = output_of(attention, Q, K[order], V[order], case)
-    assert_same(
-        permuted,
-        output,
-        "permuting keys together with their values must change nothing",
-        case,
-    )
+    says = "permuting keys together with their values must change nothing"
+    assert_same(permuted, output, says, case)
 
 
 def check_shift_invariance(attention, case):
-    """Softmax depends on differences alone: one vector added to every key adds one
-    number to a query's dot products.
+    """Softmax depends on differences alone.
+
+    One vector added to every key adds one number to a query's dot products.
     """
     Q, K, V = case.arrays()
     shift = np.random.default_rng(case.seed + 2).standard_normal(case.key_size)
-    message = "adding the same vector to all keys must change nothing"
-    assert_same(
-        output_of(attention, Q, K + shift, V, case),
-        output_of(attention, Q, K, V, case),
-        message,
-        case,
-    )
+    shifted = output_of(attention, Q, K + shift, V, case)
+    output = output_of(attention, Q, K, V, case)
+    says = "adding the same vector to all keys must change nothing"
+    assert_same(shifted, output, says, case)
 
 
 def check_no_overflow(attention, case):
-    """Scaled dot products of +-1e4, whose bare exponential is infinite or zero, still
-    give weights: here 1 and 0.
+    """Scaled dot products of +-1e4 still give weights: here 1 and 0.
+
+    Their bare exponential is infinite or zero.
     """
-    logits = 1e4 * np.array(
-        [[1.0, 0.0, -1.0], [-1.0, -3.0, -2.0], [3.0, 2.0, 1.0]]
-    )  # (N, R): one query, one row each
+    # (N, R): one query, one row each
+    logits = 1e4 * np.array([[1.0, 0.0, -1.0], [-1.0, -3.0, -2.0], [3.0, 2.0, 1.0]])
     K = np.sqrt(3) * np.eye(3)  # then Q K^T / sqrt(d_k) is Q
     try:
         weights = apply(attention, logits, K, np.eye(3), case=case, shape=(3, 3))
@@ -224,8 +214,9 @@ def check_no_overflow(attention, case):
 
 
 def check_convex_hull(attention, case):
-    """Every output is a weighted mean of the values: within their range in each
-    coordinate, and weights @ V.
+    """Every output is a weighted mean of the values.
+
+    It lies within their range in each coordinate, and is weights @ V.
     """
     Q, K, V = case.arrays()
     output = output_of(attention, Q, K, V, case)
@@ -239,20 +230,17 @@ def check_convex_hull(attention, case):
 
 
 def check_batch(attention, case):
-    """A batch of B equals B single examples, and heads (B, H, N, d_k) equal B * H:
-    leading axes never mix.
+    """Leading axes never mix.
+
+    A batch of B equals B single examples, and heads (B, H, N, d_k) equal B * H.
     """
     for leading in [(3,), (2, 3)]:
         Q, K, V = case.arrays(*leading)
         together = output_of(attention, Q, K, V, case)
         for index in np.ndindex(*leading):
             alone = output_of(attention, Q[index], K[index], V[index], case)
-            assert_same(
-                together[index],
-                alone,
-                f"example {index} of a batch must come out as it does alone",
-                case,
-            )
+            says = f"example {index} of a batch must come out as it does alone"
+            assert_same(together[index], alone, says, case)
 
 
 CHECKS = (
@@ -278,8 +266,9 @@ def check_attention(attention, cases=CASES):
 
 
 def check_multi_head_attention(multi_head_attention, case=Case(), heads=3):
-    """H heads are H single heads side by side: eq 1's columns are concatenated and
-    nothing is mixed afterwards.
+    """H heads are H single heads side by side.
+
+    Eq 1's columns are concatenated and nothing is mixed afterwards.
 
     multi_head_attention(M, x, W_q, W_k, W_v) -> (N, H * V), with memory M (N, F), input
     rows x (n, F), and for the weights of all heads W_q, W_k (H, F, K) and W_v (H, F,
@@ -299,12 +288,8 @@ def check_multi_head_attention(multi_head_attention, case=Case(), heads=3):
     assert together.shape == expected, (
         f"the output has shape {together.shape}, expected {expected}, for {case}"
     )
-    assert_same(
-        together,
-        np.concatenate(singles, axis=-1),
-        "H heads must be H single heads side by side",
-        case,
-    )
+    says = "H heads must be H single heads side by side"
+    assert_same(together, np.concatenate(singles, axis=-1), says, case)
 
 
 # Ours holds them all ------------------------------------------------------------------
@@ -579,10 +564,9 @@ def spread(memory):
 def test_zero_memory_keeps_all_slots_equal_for_ever(settings, gate_style):
     core = build(gate_style=gate_style, **settings)
     inputs = inputs_for(settings, steps=4)
-    shape = core.initial_state(BATCH).shape
-    assert (
-        spread(unroll(core, inputs, np.zeros(shape))) < 1e-12
-    )  # rows that start equal have no way to part
+    zero = np.zeros(core.initial_state(BATCH).shape)
+    # rows that start equal have no way to part
+    assert spread(unroll(core, inputs, zero)) < 1e-12
 
 
 @given(cores, gate_styles)
@@ -612,12 +596,8 @@ def test_gates_lie_between_0_and_1_and_attention_is_a_distribution(
     settings, gate_style, scale
 ):
     core = build(gate_style=gate_style, **settings)
-    trace = []
-    _, state = core(
-        scale * inputs_for(settings)[0],
-        random_state(core, settings["seed"]),
-        trace=trace,
-    )
+    x, memory = scale * inputs_for(settings)[0], random_state(core, settings["seed"])
+    _, state = core(x, memory, trace=(trace := []))
     (record,) = trace
     N, F = settings["mem_slots"], settings["num_heads"] * settings["head_size"]
     for name in ("input_gate", "forget_gate"):

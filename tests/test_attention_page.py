@@ -89,7 +89,8 @@ def test_the_json_is_the_analysis_and_the_table_shows_it(drawn):
     task, _, state = open_checkpoint(TRAINED)
     found = probes.analyse(load(TRAINED), probes.held_out(task, 300))
     assert {name: kept[name] for name in found} == found
-    assert kept["floors"] == task.references() and kept["run"] == {
+    assert kept["floors"] == task.references()
+    assert kept["run"] == {
         **state["run"],
         "step": state["step"],
     }
@@ -148,10 +149,8 @@ def test_questions_and_steps_in_words():
         n, m = map(int, words.groups())
         (right,) = (step for step in steps if step["number"] == n)
         assert right["label"] == asked.targets[row]
-        assert (
-            steps[asked.marked[row]]["label"] == m
-            and steps[asked.marked[row]][f"distance from {m}"] == 0
-        )
+        assert steps[asked.marked[row]]["label"] == m
+        assert steps[asked.marked[row]][f"distance from {m}"] == 0
         reference = np.array(steps[asked.marked[row]]["vector"])
         for step in steps:
             assert step[f"distance from {m}"] == pytest.approx(
@@ -184,8 +183,8 @@ def test_counted_from_the_farthest_the_numbers_turn_round():
     ],
 )
 def test_memories_without_a_mask_gates_or_a_second_slot(model, tmp_path):
-    """What cannot be had is left out: cuts where no mask is taken, gates where there
-    are none, other slots where there is one.
+    """What is not there is left out: cuts where no mask is taken, gates where there are
+    none, other slots where there is one.
     """
     config = dataclasses.replace(
         nth_farthest.QUICK,
@@ -310,7 +309,8 @@ def test_a_task_that_says_nothing_about_its_questions_is_told(
     with pytest.raises(SystemExit) as caught:
         run_main(lambda: plot.main(["attention", str(TRAINED), "--out", str(tmp_path)]))
     err = capsys.readouterr().err
-    assert caught.value.code == 2 and err == (
+    assert caught.value.code == 2
+    assert err == (
         f"error: {TRAINED} is a run of 'nth_farthest', whose attention cannot be "
         "analysed: the task does not say what its examples ask "
         "(Task.questions)\n"
@@ -370,9 +370,8 @@ def test_words_of_a_task_cannot_end_the_script():
             bad, attention.look(restore_model(task, arrays, state), shown), []
         )
     )
-    assert data["title"] == bad == data["examples"][2]["question"] and data["examples"][
-        2
-    ]["items"][1] == {bad: bad}
+    assert data["title"] == bad == data["examples"][2]["question"]
+    assert data["examples"][2]["items"][1] == {bad: bad}
 
 
 def test_the_page_holds_the_cases_first_and_wrong_answers_too(drawn):
@@ -433,9 +432,7 @@ def opened(window, page, fragment=""):
     """(the page as it stands after its script, what the browser said, the addresses it
     asked for) for an address with a fragment.
     """
-    window.open(
-        "about:blank"
-    )  # or only the fragment would be new, and nothing be loaded
+    window.open("about:blank")  # else only the fragment is new, and nothing is loaded
     window.open(f"{page.as_uri()}#{fragment}")
     asked = [
         request
@@ -527,15 +524,27 @@ def with_script(drawn, tmp_path, script):
 @browser.needed
 def test_sliders_clicks_and_the_address_move_the_page(window, drawn, tmp_path):
     script = """
-const seen = [], note = () => seen.push([location.hash, $("where").textContent, $("time").value, $("head").value].join(" | "));
-const slide = (name, value) => { $(name).value = value; $(name).dispatchEvent(new Event("input")); note(); };
+const seen = [];
+const note = () => seen.push([
+  location.hash, $("where").textContent, $("time").value, $("head").value
+].join(" | "));
+const slide = (name, value) => {
+  $(name).value = value;
+  $(name).dispatchEvent(new Event("input"));
+  note();
+};
 slide("time", 3);
 slide("head", 9);
 slide("example", 4);
 const box = $("overview").getBoundingClientRect();
-$("overview").dispatchEvent(new MouseEvent("click", {clientX: box.left + 0.9 * box.width, clientY: box.top + 0.17 * box.height}));
+$("overview").dispatchEvent(new MouseEvent("click", {
+  clientX: box.left + 0.9 * box.width, clientY: box.top + 0.17 * box.height
+}));
 note();
-addEventListener("hashchange", () => { note(); document.title = JSON.stringify(seen); });
+addEventListener("hashchange", () => {
+  note();
+  document.title = JSON.stringify(seen);
+});
 location.hash = "example=1&time=2&head=mean";
 """
     window.size(1280, 1000)
@@ -560,9 +569,8 @@ def test_an_error_on_the_page_would_be_noticed(window, drawn, tmp_path):
         window,
         with_script(drawn, tmp_path, "new Image().src = 'http://127.0.0.1:9/x';"),
     )
-    assert any(
-        "Content Security Policy" in line for line in said
-    )  # and could not get through
+    # and it could not get through
+    assert any("Content Security Policy" in line for line in said)
 
 
 @browser.needed
@@ -570,9 +578,9 @@ def test_it_fits_a_phone_and_can_be_photographed(window, drawn):
     """On 400 pixels nothing makes the page itself wider than the screen."""
     window.size(400, 800)
     _, said, _ = opened(window, drawn[0] / "page.html", "example=1")
+    assert said == []
     assert (
-        said == []
-        and window.run(
+        window.run(
             "document.documentElement.scrollWidth - "
             "document.documentElement.clientWidth"
         )

@@ -1,5 +1,6 @@
-"""Which library an array belongs to, the one door for GEMMs, and that importing tinyrmc
-imports NumPy alone.
+"""Which library an array belongs to, and the one door for matrix products.
+
+And that importing tinyrmc imports NumPy alone.
 """
 
 import os
@@ -176,8 +177,9 @@ def test_a_cupy_that_cannot_be_imported(raises, says, tmp_path, monkeypatch):
     ],
 )
 def test_cuda_without_a_usable_gpu_says_why(driver, says, monkeypatch):
-    """As CuPy 14.2 answers: no GPU for whatever reason is `is_available() == False`,
-    and both versions can be asked for all the same.
+    """No GPU, for whatever reason, as CuPy 14.2 answers.
+
+    `is_available()` is False, and both versions can be asked for all the same.
     """
     cupy = types.ModuleType("cupy")
     cupy.is_available = lambda: False
@@ -186,18 +188,16 @@ def test_cuda_without_a_usable_gpu_says_why(driver, says, monkeypatch):
     )
     cupy.cuda = types.SimpleNamespace(runtime=runtime)
     monkeypatch.setitem(sys.modules, "cupy", cupy)
-    monkeypatch.setattr(
-        metadata,
-        "packages_distributions",
-        lambda: {"cupy": ["cupy-cuda13x", "cupy-cuda13x"]},
-    )
+    wheels = {"cupy": ["cupy-cuda13x", "cupy-cuda13x"]}
+    monkeypatch.setattr(metadata, "packages_distributions", lambda: wheels)
     monkeypatch.setattr(metadata, "version", lambda name: "14.2.0")
     assert says in cuda_error()
 
 
 def test_cuda_that_fails_at_first_use_says_how(monkeypatch):
-    """A wheel without the CUDA libraries it needs finds the GPU and fails at the first
-    product or kernel.
+    """A wheel without the CUDA libraries it needs finds the GPU all the same.
+
+    It fails at the first product or kernel.
     """
     cupy = fakecupy.installed(monkeypatch)
     assert backend.device_namespace("cuda") is cupy
@@ -261,15 +261,13 @@ weight = Parameter(numpy.ones(3))
 with Tape() as tape:
     loss = primitives.sum(weight * 2.0)
 tape.backward(loss)
-print(sorted({"cupy", "matplotlib", "tyro", "tqdm", "pooch", "threadpoolctl", "autograd", "hypothesis"} & set(sys.modules)))
+others = "cupy matplotlib tyro tqdm pooch threadpoolctl autograd hypothesis"
+print(sorted(set(others.split()) & set(sys.modules)))
 """
     environment = os.environ | {"PYTHONPATH": str(Path(backend.__file__).parents[1])}
+    command = [sys.executable, "-c", script]
     result = subprocess.run(
-        [sys.executable, "-c", script],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=60,
+        command, env=environment, capture_output=True, text=True, timeout=60
     )
     assert result.returncode == 0, result.stderr
     assert result.stdout.strip() == "[]"

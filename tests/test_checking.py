@@ -1,5 +1,6 @@
-"""The checker itself: it passes what is right, fails what is wrong and says where, and
-its Hessian products are exact.
+"""The checker itself: it passes what is right, fails what is wrong and says where.
+
+And its Hessian products are exact.
 """
 
 import re
@@ -60,7 +61,7 @@ def test_integer_and_mask_inputs_pass_through():
 
 
 def test_constants_stay_real_while_one_argument_moves():
-    """Each argument of a fused primitive on its own, the others closed over in float64."""
+    """Each argument of a fused primitive on its own, the others closed over."""
     gain = np.ones(4)
     gradcheck(lambda bias: fused.linear(X, Y, bias), np.ones(2))
     gradcheck(lambda offset: fused.layer_norm(X, gain, offset), gain)
@@ -103,11 +104,8 @@ def test_parameters_come_back_after_a_failure():
 
 def detached_half(x, y):
     """Right in x; in y, half of the dependence is cut off."""
-    return (
-        p.sum(x)
-        + p.sum(p.square(y))
-        + (p.sum(y.detach()) if isinstance(y, Tensor) else p.sum(y))
-    )
+    cut = y.detach() if isinstance(y, Tensor) else y
+    return p.sum(x) + p.sum(p.square(y)) + p.sum(cut)
 
 
 def test_a_wrong_gradient_is_reported_with_its_argument_both_numbers_and_the_seed():
@@ -202,9 +200,7 @@ def test_hessian_of_a_quadratic_form():
 
 
 def test_hessian_of_a_logistic_loss():
-    """sum log(1 + e^z), z = X w: the Hessian is X^T diag(s (1 - s)) X with s =
-    sigmoid(z).
-    """
+    """sum log(1 + e^z), z = X w: the Hessian is X^T diag(s (1 - s)) X, s = sigma(z)."""
     w, v = Parameter(random.standard_normal(4)), random.standard_normal(4)
     (product,) = hessian_vector_product(
         lambda: p.sum(p.log(1.0 + p.exp(X @ w))), [w], [v]
@@ -221,8 +217,9 @@ def test_hessian_of_a_0d_parameter():
 
 
 def test_hessian_is_symmetric_through_every_fused_primitive():
-    """u^T H v = v^T H u for a loss through attention, norms, gates, a ReLU and the
-    cross-entropy; and it is linear in v.
+    """u^T H v = v^T H u, H v is linear in v, and is the derivative of the gradient.
+
+    For a loss through attention, norms, gates, a ReLU and the cross-entropy.
     """
     make = np.random.default_rng(3).standard_normal
     qkv, gain, weight, cell = parameters = [
@@ -231,16 +228,12 @@ def test_hessian_is_symmetric_through_every_fused_primitive():
     x, memory, targets = make((2, 3, 4)), make((2, 3, 4)), np.array([1, 3])
 
     def loss():
-        rows = fused.attention(
-            fused.linear(x, qkv), num_heads=2, key_size=2
-        )  # (2, 3, 4)
+        heads = fused.linear(x, qkv)
+        rows = fused.attention(heads, num_heads=2, key_size=2)  # (2, 3, 4)
         rows = fused.layer_norm(rows, gain, gain * 0.5, memory)
-        rows = fused.rmc_gates(
-            fused.linear(rows[:, :1], weight[:, :8]),
-            fused.linear(rows, weight[:, 8:], relu=True),
-            rows,
-            rows * memory,
-        )
+        from_input = fused.linear(rows[:, :1], weight[:, :8])
+        from_memory = fused.linear(rows, weight[:, 8:], relu=True)
+        rows = fused.rmc_gates(from_input, from_memory, rows, rows * memory)
         hidden, _ = fused.lstm_gates(rows[:, 0] @ weight, cell)
         return p.mean(fused.softmax_cross_entropy(hidden * 3.0, targets))
 
@@ -256,20 +249,24 @@ def test_hessian_is_symmetric_through_every_fused_primitive():
     )
     for total, a, b in zip(both, Hu, Hv, strict=True):
         np.testing.assert_allclose(total, a - 2 * b, rtol=1e-11, atol=1e-13)
-    small = 1e-5  # and it is the derivative of the gradient
-    shifted = []
-    for sign in 1, -1:
-        for q, d in zip(parameters, v, strict=True):
-            q.data = q.data + sign * small * d
-        with Tape() as tape:
-            value = loss()
-        shifted.append(tape.gradient(value, parameters))
-        for q, d in zip(parameters, v, strict=True):
-            q.data = q.data - sign * small * d
-    for after, before, exact in zip(*shifted, Hv, strict=True):
-        np.testing.assert_allclose(
-            (after - before) / (2 * small), exact, rtol=1e-6, atol=1e-8
-        )
+    small = 1e-5
+    after, before = (gradient_at(loss, parameters, v, h) for h in (small, -small))
+    for right, left, exact in zip(after, before, Hv, strict=True):
+        slope = (right - left) / (2 * small)
+        np.testing.assert_allclose(slope, exact, rtol=1e-6, atol=1e-8)
+
+
+def gradient_at(loss, parameters, directions, h):
+    """The gradient of loss() with the parameters moved by h along the directions."""
+    start = [q.data.copy() for q in parameters]
+    for q, d in zip(parameters, directions, strict=True):
+        q.data = q.data + h * d
+    with Tape() as tape:
+        value = loss()
+    gradient = tape.gradient(value, parameters)
+    for q, data in zip(parameters, start, strict=True):
+        q.data = data
+    return gradient
 
 
 def test_parameters_stay_real():

@@ -80,7 +80,6 @@ def test_the_help_names_every_field_with_its_unit_and_default(capsys, monkeypatc
         "section 3.2",
         "section 3.3",
         "equation 7",
-        "section 4.1",
     ):
         assert section in text
 

@@ -1,5 +1,6 @@
-"""The cores that --model.core chooses from: one interface for all, their sizes, and
-what a configuration refuses.
+"""The cores that --model.core chooses from.
+
+One interface for all, their sizes, and what a configuration refuses.
 """
 
 import dataclasses
@@ -12,10 +13,10 @@ from tinyrmc import Tape, gradcheck
 from tinyrmc import primitives as p
 from tinyrmc.backend import to_host
 from tinyrmc.commands import Parser
-from tinyrmc.config import add_flags, from_flags
 from tinyrmc.cores import CoreConfig, DNCConfig, build_core, describe, without_effect
 from tinyrmc.cores.config import USED
 from tinyrmc.errors import UsageError
+from tinyrmc.flags import add_flags, from_flags
 from tinyrmc.training.discovery import load_task
 
 CORES = typing.get_args(typing.get_type_hints(CoreConfig)["core"])
@@ -37,20 +38,16 @@ def small(name):
 
 def leaves(state):
     """The arrays of a state."""
-    return (
-        [leaf for part in state for leaf in leaves(part)]
-        if isinstance(state, tuple)
-        else [state]
-    )
+    if isinstance(state, tuple):
+        return [leaf for part in state for leaf in leaves(part)]
+    return [state]
 
 
 def with_leaves(state, arrays):
     """The same state with other arrays, taken in order from an iterator."""
-    return (
-        tuple(with_leaves(part, arrays) for part in state)
-        if isinstance(state, tuple)
-        else next(arrays)
-    )
+    if isinstance(state, tuple):
+        return tuple(with_leaves(part, arrays) for part in state)
+    return next(arrays)
 
 
 def parse(words):
@@ -70,12 +67,12 @@ def test_every_core_has_the_one_interface(xp, name):
     for t in range(3):
         output, after = core(xp.asarray(x[:, t]), state, trace)
         assert output.shape == (7, core.output_size) and output.dtype == np.float32
-        assert [(leaf.shape, leaf.dtype) for leaf in leaves(after)] == [
-            (leaf.shape, leaf.dtype) for leaf in leaves(state)
-        ]
-        assert all(
-            leaf.shape[0] == 7 for leaf in leaves(after)
-        )  # examples first, in all parts
+        kinds, kinds_before = (
+            [(leaf.shape, leaf.dtype) for leaf in leaves(each)]
+            for each in (after, state)
+        )
+        assert kinds == kinds_before
+        assert {shape[0] for shape, _ in kinds} == {7}  # examples first, everywhere
         state = after
     assert len(trace) == 3 and all(
         type(a) is xp.ndarray for step in trace for a in step.values()
@@ -94,44 +91,35 @@ def test_every_core_has_the_one_interface(xp, name):
 def test_examples_do_not_see_each_other(name):
     core, rng = build_core(small(name), 5, seed=1), np.random.default_rng(0)
     x = rng.standard_normal((4, 6, 5)).astype(np.float32)
-    alone, together = (
-        core.unroll(part, core.initial_state(len(part)))[0][-1].data
-        for part in (x[2:3], x)
-    )
+
+    def last(x):
+        outputs, _ = core.unroll(x, core.initial_state(len(x)))
+        return outputs[-1].data
+
+    alone, together = last(x[2:3]), last(x)
     np.testing.assert_allclose(together[2:3], alone, rtol=1e-4, atol=1e-6)
 
 
 @every_core
 def test_gradients_through_10_steps_are_the_complex_steps(name):
     """Of the inputs, every part of the first state, and all parameters."""
-    core, rng = (
-        build_core(small(name), 5, seed=2).astype(np.float64),
-        np.random.default_rng(2),
-    )
+    core = build_core(small(name), 5, seed=2).astype(np.float64)
+    rng = np.random.default_rng(2)
     for parameter in core.parameters():  # those that start at zero or one, too
         parameter.data = parameter.data + 0.3 * rng.standard_normal(parameter.shape)
     start = core.initial_state(2)
-    # Any numbers will do as a state. All zeros will not: the DNC's words would tie for the
-    # least used, which rounding decides.
+    # Any numbers will do as a state. All zeros will not: the DNC's words would tie for
+    # the least used, which rounding decides.
     arrays = [0.2 * rng.random(leaf.shape) for leaf in leaves(start)]
-    constant = (
-        4 if name == "dnc" else None
-    )  # the write weightings, into which no gradient flows: see update_usage
+    # the write weightings, into which no gradient flows: see update_usage
+    constant = 4 if name == "dnc" else None
 
     def outputs(inputs, *parts):
         parts = [arrays[k] if k == constant else part for k, part in enumerate(parts)]
         return tuple(core.unroll(inputs, with_leaves(start, iter(parts)))[0])
 
-    assert (
-        gradcheck(
-            outputs,
-            rng.standard_normal((2, 10, 5)),
-            *arrays,
-            parameters=core.parameters(),
-            tolerance=1e-9,
-        )
-        < 1e-9
-    )
+    inputs, parameters = rng.standard_normal((2, 10, 5)), core.parameters()
+    gradcheck(outputs, inputs, *arrays, parameters=parameters, tolerance=1e-9)
 
 
 @every_core
@@ -230,10 +218,8 @@ OTHERWISE = {
 
 def all_of(config):
     """The parameters of a core, and what it makes of some inputs, as bytes."""
-    core, inputs = (
-        build_core(config, 5, seed=1),
-        np.random.default_rng(0).standard_normal((2, 3, 5)).astype(np.float32),
-    )
+    core, rng = build_core(config, 5, seed=1), np.random.default_rng(0)
+    inputs = rng.standard_normal((2, 3, 5)).astype(np.float32)
     outputs, _ = core.unroll(inputs, core.initial_state(2))
     return [x.data.tobytes() for x in (*core.parameters(), *outputs)]
 
@@ -264,30 +250,18 @@ def test_what_was_there_before_is_not_told_to_be_without_effect():
 
 
 def test_what_a_dnc_is_told_arrives():
-    config = CoreConfig(
-        "dnc",
-        3,
-        hidden_size=5,
-        layers=2,
-        forget_bias=0.5,
-        dnc=DNCConfig(4, 2, 3, "lstm", "oneplus", None),
-    )
+    dnc = DNCConfig(4, 2, 3, "lstm", "oneplus", None)
+    config = CoreConfig("dnc", 3, hidden_size=5, layers=2, forget_bias=0.5, dnc=dnc)
     core = build_core(config, 6, seed=0)
-    assert (
-        core.mem_slots,
-        core.word_size,
-        core.read_heads,
-        core.write_heads,
-        core.strength,
-        core.clip,
-    ) == (3, 4, 2, 3, "oneplus", None)
-    assert [
+    assert (core.mem_slots, core.word_size) == (3, 4)
+    assert (core.read_heads, core.write_heads) == (2, 3)
+    assert (core.strength, core.clip) == ("oneplus", None)
+    layers = [
         (layer.hidden_size, layer.forget_bias) for layer in core.controller.layers
-    ] == [(5, 0.5)] * 2
-    assert (
-        build_core(CoreConfig("entnet_bank", forget_bias=0.5), 6, seed=0).forget_bias
-        == 0.5
-    )
+    ]
+    assert layers == [(5, 0.5)] * 2
+    bank = build_core(CoreConfig("entnet_bank", forget_bias=0.5), 6, seed=0)
+    assert bank.forget_bias == 0.5
 
 
 @pytest.mark.parametrize(
@@ -337,19 +311,11 @@ def test_bad_values_of_the_dnc_are_named(values, says):
 
 
 def test_the_command_line_reaches_all_of_it():
-    words = [
-        "--core",
-        "dnc",
-        "--dnc.word-size",
-        "32",
-        "--dnc.controller",
-        "feedforward",
-        "--dnc.clip",
-        "None",
-        "--layers",
-        "2",
-    ]
-    found = parse(words)
+    words = (
+        "--core dnc --dnc.word-size 32 --dnc.controller feedforward --dnc.clip None "
+        "--layers 2"
+    )
+    found = parse(words.split())
     assert found == CoreConfig(
         "dnc", layers=2, dnc=DNCConfig(32, controller="feedforward", clip=None)
     )
@@ -388,20 +354,13 @@ def test_the_papers_baselines_of_nth_farthest():
             dataclasses.replace(presets[name], model=presets["paper"].model)
             == presets["paper"]
         )
-    assert (
-        64 <= presets["paper_lstm"].model.hidden_size <= 4096
-        and presets["paper_lstm"].model.layers == 1
-    )
+    lstm = presets["paper_lstm"].model
+    assert 64 <= lstm.hidden_size <= 4096 and lstm.layers == 1
     dnc = presets["paper_dnc"].model
-    assert (
-        dnc.mem_slots in (1, 8, 16)
-        and dnc.dnc.word_size == dnc.hidden_size in (128, 512, 1024)
-        and dnc.layers == 2
-    )
-    assert (
-        dnc.dnc.read_heads == dnc.dnc.write_heads in (1, 2, 4)
-        and dnc.dnc.controller == "lstm"
-    )
-    assert presets["paper_entnet"].model.mem_slots in (2, 4, 6, 8) and presets[
-        "paper_entnet"
-    ].model.total_units in (1024, 2048)
+    assert dnc.mem_slots in (1, 8, 16) and dnc.layers == 2
+    assert dnc.dnc.word_size == dnc.hidden_size in (128, 512, 1024)
+    assert dnc.dnc.read_heads == dnc.dnc.write_heads in (1, 2, 4)
+    assert dnc.dnc.controller == "lstm"
+    entnet = presets["paper_entnet"].model
+    assert entnet.mem_slots in (2, 4, 6, 8)
+    assert entnet.total_units in (1024, 2048)

@@ -33,9 +33,8 @@ SLOW, FAST = (
 @pytest.mark.parametrize("axis, place", [("steps", "step"), ("samples", "samples")])
 def test_at_each_step_those_count_that_came_so_far(axis, place):
     curve = figures.mean_and_range([SLOW, FAST], TEST, axis)
-    assert curve.points.tolist() == [
-        line[place] for line in FAST
-    ] and curve.runs.tolist() == [2, 2, 2, 1]
+    assert curve.points.tolist() == [line[place] for line in FAST]
+    assert curve.runs.tolist() == [2, 2, 2, 1]
     np.testing.assert_allclose(
         curve[1:4],
         [[0.15, 0.45, 0.65, 0.9], [0.1, 0.4, 0.5, 0.9], [0.2, 0.5, 0.8, 0.9]],
@@ -54,11 +53,11 @@ def test_against_time_each_run_is_a_line_between_its_own_measurements():
         300,
         350,
         400,
-    ] and counts.tolist() == [1, 2, 2, 2, 2, 2, 1]
-    slow, fast = (
-        np.array([0.2, 0.25, 0.35, 0.4, 0.6]),
-        np.array([0.3, 0.5, 0.5, 0.7, 0.9]),
-    )  # by hand, where both count
+    ]
+    assert counts.tolist() == [1, 2, 2, 2, 2, 2, 1]
+    # by hand, where both count
+    slow = np.array([0.2, 0.25, 0.35, 0.4, 0.6])
+    fast = np.array([0.3, 0.5, 0.5, 0.7, 0.9])
     both = slice(1, 6)
     np.testing.assert_allclose(
         [mean[both], low[both], high[both]],
@@ -77,7 +76,8 @@ def test_against_time_each_run_is_a_line_between_its_own_measurements():
 
 def test_a_single_run_is_shown_where_it_was_measured():
     points, mean, *_ = figures.mean_and_range([FAST], TEST, "hours")
-    assert points.tolist() == [50, 150, 250, 350] and mean.tolist() == [
+    assert points.tolist() == [50, 150, 250, 350]
+    assert mean.tolist() == [
         0.1,
         0.5,
         0.5,
@@ -88,11 +88,9 @@ def test_a_single_run_is_shown_where_it_was_measured():
 @pytest.mark.parametrize("other", [[], run_of([None], [60])])
 def test_a_run_without_values_does_not_count(other):
     points, mean, *_, counts = figures.mean_and_range([SLOW, other], TEST, "hours")
-    assert (
-        points.tolist() == [100, 300, 400]
-        and mean.tolist() == [0.2, 0.4, 0.8]
-        and counts.tolist() == [1, 1, 1]
-    )
+    assert points.tolist() == [100, 300, 400]
+    assert mean.tolist() == [0.2, 0.4, 0.8]
+    assert counts.tolist() == [1, 1, 1]
     assert figures.mean_and_range([other, other], TEST).points.size == 0
 
 
@@ -113,10 +111,8 @@ def test_the_legend_says_how_many_seeds_and_what_is_interpolated():
     figure = curves._draw_learning_curve(
         {"rmc": [SLOW, SLOW]}, FLOORS, [TEST], axes=["hours"]
     )
-    assert (
-        list(drawn(figure.axes[0])) == ["rmc: 2 seeds"]
-        and figure.legends[0].get_title().get_text() == says
-    )
+    assert list(drawn(figure.axes[0])) == ["rmc: 2 seeds"]
+    assert figure.legends[0].get_title().get_text() == says
 
 
 @pytest.mark.parametrize(
@@ -151,10 +147,8 @@ def test_a_panel_for_each_axis():
         assert panel.get_xlabel() == label
         for runs, (x, y) in zip(([SLOW], [FAST]), drawn(panel).values(), strict=True):
             expected = figures.mean_and_range(runs, TEST, axis)
-            assert (
-                x.tolist() == expected.points.tolist()
-                and y.tolist() == expected.mean.tolist()
-            )
+            assert x.tolist() == expected.points.tolist()
+            assert y.tolist() == expected.mean.tolist()
     (legend,) = figure.legends
     assert [text.get_text() for text in legend.get_texts()] == [
         "rmc: 2 seeds",
@@ -201,14 +195,10 @@ def test_rungs_begin_where_the_axis_says():
 
 
 def test_each_configuration_is_in_its_panel_and_what_is_missing_is_named():
-    lines = {
-        "heads 1": [SLOW, FAST],
-        "heads 8": [FAST],
-    }  # FAST goes on when SLOW has ended
-    unit, memory = (
-        {"slots 1": lines, "slots 8": lines | {"heads 8": []}},
-        {"slots 1": lines | {"heads 1": []}, "slots 8": lines},
-    )
+    # FAST goes on when SLOW has ended
+    lines = {"heads 1": [SLOW, FAST], "heads 8": [FAST]}
+    unit = {"slots 1": lines, "slots 8": lines | {"heads 8": []}}
+    memory = {"slots 1": lines | {"heads 1": []}, "slots 8": lines}
     panels = {"unit": unit, "memory": memory}
     figure = grids._draw_curve_grid(panels, FLOORS[TEST], TEST, "a title")
     titles = [panel.get_title() for panel in figure.axes]
@@ -239,9 +229,8 @@ def test_each_configuration_is_in_its_panel_and_what_is_missing_is_named():
             f"{label}: not run" for label, runs in of_panel.items() if not runs
         ]
     _, last = figure.axes[0].get_xlim()
-    assert last >= FAST[-1]["step"] > SLOW[-1]["step"] and all(
-        panel.get_xlim() == (0, last) for panel in figure.axes
-    )
+    assert last >= FAST[-1]["step"] > SLOW[-1]["step"]
+    assert all(panel.get_xlim() == (0, last) for panel in figure.axes)
     (legend,) = figure.legends
     assert [text.get_text() for text in legend.get_texts()] == ["heads 1", "heads 8"]
     says = " ".join(figure.get_suptitle().split())

@@ -48,7 +48,7 @@ def test_diamond(xp):
 
 
 def test_a_deep_chain_of_diamonds_is_walked_once(xp):
-    """60 doublings: a walk that visits paths instead of entries would take 2^60 steps."""
+    """60 doublings: a walk over paths, not over entries, would take 2^60 steps."""
 
     def doublings(x):
         for _ in range(60):
@@ -64,8 +64,10 @@ def test_x_plus_x(xp):
 
 @pytest.mark.parametrize("uses", range(1, 6))
 def test_reuse_accumulates(xp, uses):
-    """The first contribution is borrowed, the second added out of place, the rest in
-    place: all counts must work.
+    """One use, two, three, four: each count is added up in its own way.
+
+    The first contribution is borrowed, the second added out of place, the rest in
+    place.
     """
 
     def many(x):
@@ -78,8 +80,9 @@ def test_reuse_accumulates(xp, uses):
 
 
 def test_residual_with_a_shared_leaf(xp):
-    """a + b hands one array to both; adding more to a must not reach b, nor the shared
-    gradient of the sum.
+    """a + b hands one array to both, which must not be written to.
+
+    Adding more to a must not reach b, nor the shared gradient of the sum.
     """
 
     def residual(a, b):
@@ -98,12 +101,10 @@ def test_gradients_of_a_sum_are_two_arrays(xp):
 
 def test_a_read_only_gradient_is_never_written(xp):
     """The vjp of sum is a broadcast view, which cannot be added into."""
-    assert (
-        gradient(xp, lambda x: p.sum(x) + p.sum(x) + p.sum(x) + p.sum(x), xp.zeros(3))[
-            0
-        ].tolist()
-        == [4.0] * 3
+    (g,) = gradient(
+        xp, lambda x: p.sum(x) + p.sum(x) + p.sum(x) + p.sum(x), xp.zeros(3)
     )
+    assert g.tolist() == [4.0] * 3
 
 
 def test_unused_output_counts_as_zero(xp):
@@ -115,12 +116,11 @@ def test_unused_output_counts_as_zero(xp):
         ours = gradient(
             xp, lambda z, c, k=unused: p.sum(fused.lstm_gates(z, c)[1 - k]), z, cell
         )
-        plain = gradient(
-            xp,
-            lambda z, c, k=unused: p.sum(fused.lstm_gates.reference(z, c)[1 - k]),
-            z,
-            cell,
-        )
+
+        def composed(z, cell, used=1 - unused):
+            return p.sum(fused.lstm_gates.reference(z, cell)[used])
+
+        plain = gradient(xp, composed, z, cell)
         for one, other in zip(ours, plain, strict=True):
             np.testing.assert_allclose(to_host(one), to_host(other), rtol=1e-14)
 
@@ -236,8 +236,9 @@ def test_backward_adds_into_grad(xp):
 
 
 def test_backward_into_a_flat_buffer(xp):
-    """The buffer has an optimizer's layout; the parameters' own gradients stay as they
-    are, and tapes of two pieces add up.
+    """The buffer has an optimizer's layout, and tapes of two pieces add up in it.
+
+    The parameters' own gradients stay as they are.
     """
     random = np.random.default_rng(0)
     weight, bias, unused = parameters = [
@@ -265,8 +266,9 @@ def test_backward_into_a_flat_buffer(xp):
 
 
 def test_a_parameter_used_at_fifty_steps(xp):
-    """h_t = w h_{t-1}: d h_50 / dw = 50 w^49 h_0, through p.grad, a flat buffer and
-    gradient alike.
+    """h_t = w h_{t-1}: d h_50 / dw = 50 w^49 h_0.
+
+    Through p.grad, a flat buffer and gradient alike.
     """
     w = Parameter(xp.array(1.01))
     optim.SGD([w])
@@ -334,8 +336,9 @@ def test_a_copied_parameter_is_another_one(xp):
 
 
 def test_two_threads_record_at_once():
-    """Shared parameters, tapes and flat buffers of their own: every result is exactly
-    the one computed alone.
+    """Shared parameters; tapes and flat buffers of their own.
+
+    Every result is exactly the one computed alone.
     """
     random = np.random.default_rng(0)
     weight, bias = parameters = [
@@ -400,8 +403,9 @@ def no_collector():
 
 
 def test_saved_arrays_die_in_backward(xp, no_collector):
-    """By reference counts alone: tanh saved its output, multiply its inputs, and after
-    backward nobody holds them.
+    """After backward nobody holds what the rules have saved.
+
+    By reference counts alone: tanh saved its output, multiply its inputs.
     """
     weight = Parameter(xp.ones((10, 10)))
     with Tape() as tape:
@@ -442,12 +446,11 @@ def test_nothing_is_left_for_the_garbage_collector(xp, no_collector):
 
 
 def test_backward_needs_little_more_memory_than_forward():
-    """Each entry is freed as it is used, so that of a chain of T arrays backward adds
-    only the few gradients alive at a time.
+    """Each entry is freed as it is used.
 
-    The bound: forward's peak and 4 arrays (the gradient that arrives, two factors and
-    their product inside the rule), out of 40. Gradients kept to the end would add 40 to
-    it.
+    So backward adds to a chain of T arrays only the few gradients alive at a time. The
+    bound is forward's peak and 4 arrays (the gradient that arrives, two factors and
+    their product inside the rule), out of 40. Gradients kept to the end would add 40.
     """
     size, steps = 100_000, 40
     weight = Parameter(np.full(size, 0.5))

@@ -1,5 +1,6 @@
-"""The Recurrent Entity Network and the bank of LSTM cells: equal to slow ones, their
-gradients, what must hold, and errors.
+"""The Recurrent Entity Network and the bank of LSTM cells against slow ones.
+
+And their gradients, what must hold, and errors.
 """
 
 import numpy as np
@@ -38,11 +39,9 @@ def arrays_of(kind, seed=0):
 
 
 def expected(xp, kind, P, inputs, parts):
-    return (
-        oracles.entnet(xp, P, inputs, *parts)
-        if kind == "EntNet"
-        else oracles.entnet_bank(xp, P, 1.0, inputs, parts)
-    )
+    if kind == "EntNet":
+        return oracles.entnet(xp, P, inputs, *parts)
+    return oracles.entnet_bank(xp, P, 1.0, inputs, parts)
 
 
 def unrolled(core, inputs, state):
@@ -65,12 +64,11 @@ def test_equals_the_oracle_over_10_steps(xp, kind):
     outputs, _ = unrolled(
         core.to(xp), xp.asarray(inputs), packed([xp.asarray(part) for part in parts])
     )
-    np.testing.assert_allclose(
+    ours, theirs = (
         [to_host(o.data) for o in outputs],
         expected(np, kind, P, inputs, parts),
-        rtol=1e-10,
-        atol=1e-12,
     )
+    np.testing.assert_allclose(ours, theirs, rtol=1e-10, atol=1e-12)
 
 
 @both
@@ -105,17 +103,13 @@ def test_every_gradient_equals_hips_autograd_of_the_oracle(kind):
 @both
 def test_gradients_of_10_steps_equal_the_complex_step(kind):
     core, (inputs, parts) = random_core(kind, seed=1), arrays_of(kind, seed=1)
-    gradcheck(
-        lambda x, *s: tuple(unrolled(core, p.unstack(x), packed(s))[0]),
-        inputs,
-        *parts,
-        parameters=core.parameters(),
-    )
-    gradcheck(
-        lambda x: tuple(unrolled(core, p.unstack(x), core.initial_state(B))[0]),
-        inputs,
-        parameters=core.parameters(),
-    )
+
+    def outputs(inputs, *parts):
+        state = packed(parts) if parts else core.initial_state(B)
+        return tuple(unrolled(core, p.unstack(inputs), state)[0])
+
+    gradcheck(outputs, inputs, *parts, parameters=core.parameters())
+    gradcheck(outputs, inputs, parameters=core.parameters())
 
 
 # --- the Recurrent Entity Network -----------------------------------------------------
@@ -169,11 +163,9 @@ def test_a_slot_without_length_stays_and_has_a_gradient(xp):
         y = normalised(x)
         loss = p.sum(y * xp.asarray([1.0, 2.0]))
     assert to_host(y.data).tolist() == [[0, 0], [0.6, 0.8], [1e-8, 0]]
-    np.testing.assert_allclose(
-        to_host(tape.gradient(loss, x)),
-        [[1, 2], [0.2 - 0.6 * 0.44, 0.4 - 0.8 * 0.44], [1, 2]],
-        rtol=1e-12,
-    )
+    expected = [[1, 2], [0.2 - 0.6 * 0.44, 0.4 - 0.8 * 0.44], [1, 2]]
+    gradient = to_host(tape.gradient(loss, x))
+    np.testing.assert_allclose(gradient, expected, rtol=1e-12)
 
 
 def test_prelu(xp):
@@ -189,26 +181,21 @@ def test_prelu(xp):
 
 
 def test_a_bank_of_one_cell_is_an_lstm():
-    bank, lstm = (
-        EntNetBank(INPUT, 1, F, forget_bias=0.5, dtype=np.float64),
-        LSTM(INPUT, F, forget_bias=0.5, dtype=np.float64),
-    )
+    bank = EntNetBank(INPUT, 1, F, forget_bias=0.5, dtype=np.float64)
+    lstm = LSTM(INPUT, F, forget_bias=0.5, dtype=np.float64)
     lstm.gates.weight.data = np.concatenate([bank.W.data, bank.U.data])
     lstm.gates.bias.data = bank.keys.data[0]
     inputs, _ = arrays_of("EntNetBank")
-    ours, theirs = (
-        unrolled(core, inputs, core.initial_state(B))[0] for core in (bank, lstm)
-    )
+    ours, _ = unrolled(bank, inputs, bank.initial_state(B))
+    theirs, _ = unrolled(lstm, inputs, lstm.initial_state(B))
     np.testing.assert_allclose(
         [o.data for o in ours], [o.data for o in theirs], rtol=1e-12
     )
 
 
 def test_the_cells_differ_from_the_start_and_are_summed():
-    core, (inputs, _) = (
-        EntNetBank(INPUT, N, F, dtype=np.float64),
-        arrays_of("EntNetBank"),
-    )
+    core = EntNetBank(INPUT, N, F, dtype=np.float64)
+    inputs, _ = arrays_of("EntNetBank")
     output, (hidden, _) = core(inputs[0], core.initial_state(B))
     np.testing.assert_allclose(output.data, hidden.data.sum(1), rtol=1e-14)
     for j in range(1, N):
@@ -231,21 +218,13 @@ def test_parameters_have_stable_names_and_start_as_sonnets():
         **square,
         "slope": (F,),
     }
-    assert names["EntNetBank"] == {
-        "W": (INPUT, 4 * F),
-        "U": (F, 4 * F),
-        "keys": (N, 4 * F),
-    }
+    bank_names = {"W": (INPUT, 4 * F), "U": (F, 4 * F), "keys": (N, 4 * F)}
+    assert names["EntNetBank"] == bank_names
     bank, entnet = EntNetBank(40, 50, 60), EntNet(40, 50, 100)
-    for parameter, std in (
-        (bank.W, 0.1),
-        (bank.U, 0.1),
-        (bank.keys, 1.0),
-        (entnet.keys, 0.1),
-    ):
-        assert np.abs(parameter.data).max() <= 2 * std * (
-            1 + 1e-6
-        ) and parameter.data.std() == pytest.approx(0.88 * std, rel=0.05)
+    starts = (bank.W, 0.1), (bank.U, 0.1), (bank.keys, 1.0), (entnet.keys, 0.1)
+    for parameter, std in starts:
+        assert np.abs(parameter.data).max() <= 2 * std * (1 + 1e-6)
+        assert parameter.data.std() == pytest.approx(0.88 * std, rel=0.05)
 
 
 @both
@@ -255,10 +234,8 @@ def test_float32_stays_float32_and_trains(xp, kind):
         state = core.initial_state(B)
         for _ in range(3):
             output, state = core(xp.ones((B, INPUT), np.float32), state)
-            assert {
-                part.dtype
-                for part in (output, *(state if isinstance(state, tuple) else [state]))
-            } == {np.dtype(np.float32)}
+            parts = state if isinstance(state, tuple) else [state]
+            assert {part.dtype for part in (output, *parts)} == {np.dtype(np.float32)}
         loss = p.sum(output)
     tape.backward(loss)
     assert output.shape == (B, core.output_size)

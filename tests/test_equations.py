@@ -1,6 +1,8 @@
-"""Equations 1-9 against everything that can contradict them: arithmetic by hand, a
-transcription in scalar loops, and three independent ways to a derivative (our tape,
-HIPS autograd, the complex step) through the core unrolled over time.
+"""Equations 1-9 against everything that can contradict them.
+
+Arithmetic by hand, a transcription in scalar loops, and three independent ways to a
+derivative (our tape, HIPS autograd, the complex step) through the core unrolled over
+time.
 """
 
 import math
@@ -23,17 +25,14 @@ SETTINGS = [  # rows of input n, width of a gate G
 
 
 def random_parameters(n=1, G=F, seed=0):
-    """Every array `step` needs, by name, in one flat dict: what an engine
-    differentiates with respect to.
+    """Every array `step` needs, by name, in one flat dict.
+
+    An engine differentiates with respect to these.
     """
     random = np.random.default_rng(seed)
     shapes = {"W_q": (H, F, K), "W_k": (H, F, K), "W_v": (H, F, V)}
-    shapes |= {
-        "mlp_weight_1": (F, 6),
-        "mlp_bias_1": (6,),
-        "mlp_weight_2": (6, F),
-        "mlp_bias_2": (F,),
-    }
+    shapes |= {"mlp_weight_1": (F, 6), "mlp_bias_1": (6,)}
+    shapes |= {"mlp_weight_2": (6, F), "mlp_bias_2": (F,)}
     shapes |= {"gain": (F,), "offset": (F,)}
     for name in "fio":
         shapes |= {f"W_{name}": (n * F, G), f"U_{name}": (F, G), f"b_{name}": (G,)}
@@ -71,8 +70,9 @@ def unrolled(xp, flat, inputs, state):
 
 
 def scalar_loss(xp, flat, inputs, state):
-    """A number that depends on every output and on the last memory, each entry with a
-    weight of its own.
+    """A number that depends on every output and on the last memory.
+
+    Each entry has its own weight.
     """
     outputs, (m, _) = unrolled(xp, flat, inputs, state)
     probes = np.random.default_rng(2).standard_normal((len(outputs) + 1, *m.shape))
@@ -107,16 +107,13 @@ def relative_error(actual, expected):
 
 
 def test_equation_1_by_hand():
-    Q = np.array(
-        [[2 * math.log(3), 0, 0, 0], [0, 0, 0, 0]]
-    )  # d_k = 4, so dot products are halved
+    # d_k = 4, so dot products are halved
+    Q = np.array([[2 * math.log(3), 0, 0, 0], [0, 0, 0, 0]])
     K = np.array([[1.0, 0, 0, 0], [0, 1.0, 0, 0]])
     V = np.array([[4.0, 0, 8.0], [0, 4.0, 8.0]])
-    np.testing.assert_allclose(
-        equations.attention_weights(np, Q, K),
-        [[3 / 4, 1 / 4], [1 / 2, 1 / 2]],
-        rtol=1e-15,
-    )
+    weights = equations.attention_weights(np, Q, K)
+    expected = [[3 / 4, 1 / 4], [1 / 2, 1 / 2]]
+    np.testing.assert_allclose(weights, expected, rtol=1e-15)
     np.testing.assert_allclose(
         equations.attention(np, Q, K, V), [[3, 1, 8], [2, 2, 8]], rtol=1e-15
     )
@@ -126,18 +123,15 @@ def test_equation_2_appends_the_input_to_keys_and_values_alone():
     identity = np.eye(2)[None]  # one head that projects nothing
     M, x = np.zeros((1, 3, 2)), np.array([[4.0, 8.0]])
     attended = equations.multi_head_attention(np, M, x, identity, identity, identity)
-    np.testing.assert_allclose(
-        attended, np.full((1, 3, 2), [1.0, 2.0])
-    )  # each slot hears 1/4 of x and 3/4 of nothing
+    # each slot hears 1/4 of x and 3/4 of nothing
+    np.testing.assert_allclose(attended, np.full((1, 3, 2), [1.0, 2.0]))
 
 
 def test_equations_4_to_6_by_hand():
     x, h = np.array([[1.0, 2.0]]), np.array([[[1.0, 0], [0, 1.0]]])
-    W, U, b = (
-        np.array([[1.0, 0], [10.0, 1.0]]),
-        np.array([[100.0, 200.0], [300.0, 400.0]]),
-        np.array([0.5, 0]),
-    )
+    W = np.array([[1.0, 0], [10.0, 1.0]])
+    U = np.array([[100.0, 200.0], [300.0, 400.0]])
+    b = np.array([0.5, 0])
     np.testing.assert_array_equal(
         equations.gate(np, x, h, W, U, b), [[[121.5, 202], [321.5, 402]]]
     )
@@ -154,27 +148,21 @@ def test_equation_7_by_hand():
 
 
 def test_equation_8_by_hand():
-    o, m = (
-        np.full((1, 1, 1), math.log(3)),
-        np.full((1, 1, 1), math.log(2)),
-    )  # tanh(log 2) = 3/5
+    o = np.full((1, 1, 1), math.log(3))
+    m = np.full((1, 1, 1), math.log(2))  # tanh(log 2) = 3/5
     assert equations.output(np, o, m).item() == pytest.approx(3 / 4 * 3 / 5)
 
 
 def test_layer_norm_by_hand():
     x = np.array([[1.0, 2, 3, 6]])  # mean 3, squared distances 4, 1, 0, 9 with mean 7/2
     normal = (x - 3) / math.sqrt(3.5)
-    np.testing.assert_allclose(
-        equations.layer_norm(np, x, np.ones(4), np.zeros(4), epsilon=0.0),
-        normal,
-        rtol=1e-14,
-    )
+    normed = equations.layer_norm(np, x, np.ones(4), np.zeros(4), epsilon=0.0)
+    np.testing.assert_allclose(normed, normal, rtol=1e-14)
     scaled = equations.layer_norm(np, x, np.full(4, 2.0), np.ones(4), epsilon=0.0)
     np.testing.assert_allclose(scaled, 2 * normal + 1, rtol=1e-14)
     constant = equations.layer_norm(np, np.full((2, 4), 7.0), np.ones(4), np.zeros(4))
-    np.testing.assert_array_equal(
-        constant, np.zeros((2, 4))
-    )  # epsilon keeps a row without variance finite
+    # epsilon keeps a row without variance finite
+    np.testing.assert_array_equal(constant, np.zeros((2, 4)))
 
 
 def test_sigmoid_is_the_logistic_function_to_its_ends():
@@ -206,25 +194,21 @@ def dot(a, b):
 
 
 def apply(x, W):
-    """x W for one row, in the paper's words: each entry the dot product of x with a
-    column of W.
+    """x W for one row, in the paper's words.
+
+    Each entry is the dot product of x with a column of W.
     """
     return [dot(x, column) for column in zip(*W, strict=True)]
 
 
 def attend_one_slot(m, rows, W_q, W_k, W_v):
     """Eq 2 for one slot and one head: its row of M~."""
-    query, keys, values = (
-        apply(m, W_q),
-        [apply(z, W_k) for z in rows],
-        [apply(z, W_v) for z in rows],
-    )
+    query = apply(m, W_q)
+    keys, values = ([apply(z, W) for z in rows] for W in (W_k, W_v))
     scores = [math.exp(dot(query, key) / math.sqrt(len(query))) for key in keys]
-    return [
-        math.fsum(s * v[j] for s, v in zip(scores, values, strict=True))
-        / math.fsum(scores)
-        for j in range(V)
-    ]
+    total = math.fsum(scores)
+    weights = [score / total for score in scores]
+    return [dot(weights, [v[j] for v in values]) for j in range(V)]
 
 
 def process_one_row(z, p):
@@ -241,8 +225,9 @@ def process_one_row(z, p):
 
 
 def step_in_scalars(x, m, h, p):
-    """Eqs 2-8 for one example: x a list of n rows, m and h lists of N rows, no arrays
-    anywhere.
+    """Eqs 2-8 for one example, with no arrays anywhere.
+
+    x is a list of n rows, m and h are lists of N rows.
     """
     new_m, new_h = [], []
     x_vector = [a for row in x for a in row]
@@ -290,12 +275,8 @@ def test_step_equals_its_transcription_in_scalars(n, G):
 
 
 def with_gate_biases(flat, **biases):
-    return as_step_wants(
-        {
-            **flat,
-            **{name: np.full_like(flat[name], value) for name, value in biases.items()},
-        }
-    )
+    full = {name: np.full_like(flat[name], value) for name, value in biases.items()}
+    return as_step_wants({**flat, **full})
 
 
 def test_a_shut_input_gate_and_an_open_forget_gate_keep_the_memory_exactly():
@@ -378,12 +359,8 @@ def test_float32_stays_float32():
         name: value.astype(np.float32) for name, value in random_parameters().items()
     }
     inputs, (m, h) = random_inputs()
-    outputs, (m, _) = unrolled(
-        np,
-        flat,
-        inputs.astype(np.float32),
-        (m.astype(np.float32), h.astype(np.float32)),
-    )
+    inputs, m, h = (a.astype(np.float32) for a in (inputs, m, h))
+    outputs, (m, _) = unrolled(np, flat, inputs, (m, h))
     assert outputs[-1].dtype == m.dtype == np.float32
 
 
@@ -395,12 +372,8 @@ def test_values_agree_under_numpy_hips_and_our_engine(n, G):
     flat, (inputs, state) = random_parameters(n, G), random_inputs(n)
     expected, (expected_m, _) = unrolled(np, flat, inputs, state)
     by_hips, _ = unrolled(hips, flat, inputs, state)
-    ours, (our_m, _) = unrolled(
-        primitives,
-        {name: Parameter(value) for name, value in flat.items()},
-        inputs,
-        state,
-    )
+    parameters = {name: Parameter(value) for name, value in flat.items()}
+    ours, (our_m, _) = unrolled(primitives, parameters, inputs, state)
     for t in range(T):
         assert relative_error(by_hips[t], expected[t]) < 1e-12
         assert relative_error(ours[t].data, expected[t]) < 1e-12
@@ -458,15 +431,15 @@ def test_a_traced_step_has_the_same_gradient():
 
 
 def test_training_with_hips_gradients_and_with_ours_gives_the_same_losses():
-    """20 steps of Adam on a small regression over time, from the same start: a wrong
-    gradient would part the curves.
+    """20 steps of Adam on a small regression over time, from the same start.
+
+    A wrong gradient would part the curves.
     """
     inputs, _ = random_inputs()
     random = np.random.default_rng(4)
     m = random.standard_normal((B, N, F))
-    target = np.sin(inputs[0] + inputs[-1])[
-        :, :2
-    ]  # the first input has to be remembered
+    # the first input has to be remembered
+    target = np.sin(inputs[0] + inputs[-1])[:, :2]
     start = {
         **random_parameters(),
         "readout": random.standard_normal((N * F, 2)) / math.sqrt(N * F),
@@ -488,8 +461,9 @@ def test_training_with_hips_gradients_and_with_ours_gives_the_same_losses():
 
 
 def adam(loss, start, gradient, steps=20, rate=0.01):
-    """The losses of `steps` steps of Adam with the usual constants; `gradient` computes
-    value and gradient.
+    """The losses of `steps` steps of Adam with the usual constants.
+
+    `gradient` computes value and gradient.
     """
     flat = {name: value.copy() for name, value in start.items()}
     mean = {name: np.zeros_like(value) for name, value in start.items()}
@@ -501,9 +475,7 @@ def adam(loss, start, gradient, steps=20, rate=0.01):
         for name in flat:
             mean[name] = 0.9 * mean[name] + 0.1 * g[name]
             square[name] = 0.999 * square[name] + 0.001 * g[name] * g[name]
-            flat[name] -= (
-                rate
-                * (mean[name] / (1 - 0.9**t))
-                / (np.sqrt(square[name] / (1 - 0.999**t)) + 1e-8)
-            )
+            direction = mean[name] / (1 - 0.9**t)
+            scale = np.sqrt(square[name] / (1 - 0.999**t)) + 1e-8
+            flat[name] -= rate * direction / scale
     return losses

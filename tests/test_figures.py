@@ -69,9 +69,10 @@ def test_a_group_is_its_mean_and_range_dotted_where_some_have_ended():
         if line.get_linestyle() != "-" and line.get_color() == style.COLOURS[0]
     )
     np.testing.assert_array_equal(dotted.get_xdata(), x)
+    half_way = (0.5 + 0.9) / 2
     np.testing.assert_allclose(
-        dotted.get_ydata(), [0.2, 0.6, (0.7 + 0.7) / 2, 0.9]
-    )  # 0.7: half-way from 0.5 to 0.9
+        dotted.get_ydata(), [0.2, 0.6, (half_way + 0.7) / 2, 0.9]
+    )
     np.testing.assert_allclose(lines["lstm: 1 seed"][1], [0.4])
     (band,) = panel.collections
     corners = {(round(x), round(y, 6)) for x, y in band.get_paths()[0].vertices}
@@ -176,10 +177,8 @@ def test_each_metric_has_a_panel_with_its_own_references():
         if len(line.get_xdata()) == 2 and line.get_label().startswith("_")
     }
     assert dashed == {0.5, 0.59}
-    assert (
-        accuracy.get_ylim() == (0, 1.02)
-        and accuracy.yaxis.get_major_formatter()(0.2) == "20 %"
-    )
+    assert accuracy.get_ylim() == (0, 1.02)
+    assert accuracy.yaxis.get_major_formatter()(0.2) == "20 %"
     np.testing.assert_allclose(loss.lines[0].get_ydata(), [2.0, 1.0])
 
 
@@ -194,18 +193,14 @@ def test_labels_of_references_keep_their_order_and_never_touch():
     texts = sorted(panel.texts, key=lambda text: references[TEST][text.get_text()[0]])
     boxes = [text.get_window_extent() for text in texts]
     assert all(lower.y1 <= upper.y0 + 1 for lower, upper in itertools.pairwise(boxes))
-    assert (
-        panel.get_window_extent().y0 <= boxes[0].y0
-        and boxes[-1].y1 <= panel.get_window_extent().y1
-    )
+    assert panel.get_window_extent().y0 <= boxes[0].y0
+    assert boxes[-1].y1 <= panel.get_window_extent().y1
 
 
 def test_a_reference_is_labelled_on_the_side_where_the_curve_is_not():
     for end, side in ((0.52, -1), (0.48, 1)):
-        runs = [
-            lines_of([0.2, end, end, end]),
-            lines_of([0.2, end]),
-        ]  # the second half is dotted
+        # the second half is dotted
+        runs = [lines_of([0.2, end, end, end]), lines_of([0.2, end])]
         (panel,) = curves._draw_learning_curve(
             {"lstm": runs}, {TEST: {"floor": 0.5}}, [TEST]
         ).axes
@@ -328,10 +323,9 @@ def assert_words_are_apart_and_inside(figure):
         *(text for legend in figure.legends for text in legend.get_texts()),
     ]
     for axes in figure.axes:
-        ticks = [
-            tick for axis in (axes.xaxis, axes.yaxis) for tick in axis._update_ticks()
-        ]  # those that are drawn
-        words += [label for tick in ticks for label in (tick.label1, tick.label2)]
+        for axis in (axes.xaxis, axes.yaxis):
+            for tick in axis._update_ticks():  # those that are drawn
+                words += [tick.label1, tick.label2]
         words += [axes.xaxis.label, axes.yaxis.label, axes.title, axes._left_title]
         words += axes.texts
     boxes = [
@@ -396,10 +390,8 @@ def test_each_gate_is_its_mean_over_time_and_its_slot_named():
         lines = {line.get_label(): line for line in panel.get_lines()}
         lines = {label.partition(":")[0]: line for label, line in lines.items()}
         assert list(lines) == ["reference", "input gate", "forget gate"]
-        assert (
-            lines["reference"].get_xdata()[0] == [2, 4][example]
-            and lines["reference"].get_color() == style.MARK
-        )
+        assert lines["reference"].get_xdata()[0] == [2, 4][example]
+        assert lines["reference"].get_color() == style.MARK
         for (name, gate), band in zip(values.items(), panel.collections, strict=True):
             np.testing.assert_allclose(
                 lines[name].get_ydata(), gate[example, :, slot].mean(-1)
@@ -410,10 +402,8 @@ def test_each_gate_is_its_mean_over_time_and_its_slot_named():
                 np.quantile(gate[example, :, slot], 0.9, axis=-1).max()
             )
         (name,) = panel.texts
-        assert (
-            name.get_text() == f"slot {slot + 1}"
-            and (name.get_color() == style.MARK) == held[example, slot]
-        )
+        assert name.get_text() == f"slot {slot + 1}"
+        assert (name.get_color() == style.MARK) == held[example, slot]
     assert [panel.get_title(loc="left") for panel in panels[0]] == ["one", "two"]
 
 
@@ -451,7 +441,8 @@ def test_attention_before_at_and_after_stands_in_its_place():
             "before",
             "at",
             "after",
-        ] and panel.get_xlabel() == "the query"
+        ]
+        assert panel.get_xlabel() == "the query"
     assert_words_are_apart_and_inside(slots._draw_shares(looks(8), "reference"))
 
 
@@ -629,11 +620,9 @@ def test_what_the_command_draws(make_run, tmp_path, monkeypatch, capsys):
     ((groups, references, metrics, out, title, axes, cores, training),) = seen
     assert training == []  # of a single run alone
     assert axes == ("steps",) and cores == ["rmc", "lstm"]
-    assert (
-        capsys.readouterr().out == f"{out}\n"
-        and out == tmp_path / "all.png"
-        and title == "nth_farthest"
-    )
+    assert capsys.readouterr().out == f"{out}\n"
+    assert out == tmp_path / "all.png"
+    assert title == "nth_farthest"
     assert groups == {
         words(): [runs[0].metrics(), runs[1].metrics()],
         words(" --model.core lstm"): [runs[2].metrics()],
@@ -746,9 +735,8 @@ def test_a_single_run_gets_its_tasks_pictures_beside_the_curve(
     make_run, tmp_path, capsys
 ):
     run = make_run()
-    assert run_curves.draw_run(run) == [
-        run.path / "learning_curve.png"
-    ]  # no checkpoint yet
+    curve = run.path / "learning_curve.png"
+    assert run_curves.draw_run(run) == [curve]  # no checkpoint yet
 
     trainer = Trainer(nth_farthest.Task(small()), seed=0, workers=1, processes=False)
     run.save(trainer.arrays(), {**trainer.state(), "lines": 2, "run": run.config})
@@ -762,9 +750,8 @@ def test_a_single_run_gets_its_tasks_pictures_beside_the_curve(
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     assert plot.main([str(run.path), "--out", str(elsewhere / "curve.png")]) == 0
-    assert [path.name for path in elsewhere.iterdir()] == [
-        "curve.png"
-    ]  # nothing else is written, or overwritten, there
+    # nothing else is written, or overwritten, there
+    assert [path.name for path in elsewhere.iterdir()] == ["curve.png"]
 
 
 def test_what_cannot_be_drawn_is_left_out_and_said(

@@ -1,9 +1,11 @@
-"""Fused primitives against their references: the same values, the same gradients, in
-both precisions and at the edges.
+"""Fused primitives against their references: the same values and gradients.
+
+In both precisions and at the edges.
 """
 
 import numpy as np
 import pytest
+from fakecupy import single
 from hypothesis import given
 from hypothesis import strategies as st
 from samplers import (
@@ -28,8 +30,9 @@ every_fused = pytest.mark.parametrize("name", FUSED)
 
 
 def assert_close(ours, theirs, tolerance, about):
-    """Within `tolerance` of the largest element: sums of many terms round relative to
-    the terms, not to the result.
+    """Within `tolerance` of the largest element.
+
+    Sums of many terms round relative to the terms, not to the result.
     """
     ours, theirs = to_host(ours), to_host(theirs)
     scale = max(1.0, np.abs(theirs).max(initial=0.0))
@@ -54,15 +57,9 @@ def assert_fused_is_its_reference(case, tolerance):
 
 
 def test_these_are_the_fused_ones():
-    assert set(FUSED) >= {
-        "linear",
-        "layer_norm",
-        "attention",
-        "rmc_gates",
-        "lstm_gates",
-        "softmax_cross_entropy",
-    }
-    assert set(FUSED) >= {"content_weights", "erase_and_write", "temporal_links"}
+    names = "linear layer_norm attention rmc_gates lstm_gates softmax_cross_entropy"
+    of_the_dnc = "content_weights erase_and_write temporal_links"
+    assert set(FUSED) >= {*names.split(), *of_the_dnc.split()}
 
 
 @every_fused
@@ -74,12 +71,7 @@ def test_equals_its_reference_in_float64(xp, name):
 @every_fused
 def test_equals_its_reference_in_float32(xp, name):
     for case in CASES[name]:
-        assert_fused_is_its_reference(
-            case.map(
-                lambda a: xp.asarray(a.astype(np.float32) if a.dtype.kind == "f" else a)
-            ),
-            2e-5,
-        )
+        assert_fused_is_its_reference(case.map(single).map(xp.asarray), 2e-5)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -118,17 +110,11 @@ sizes = st.integers(1, 4)
     seed=st.integers(0, 99),
 )
 def test_attention_of_any_size(xp, batch, rows, heads, key, value, queries, seed):
-    qkv = xp.asarray(
-        np.random.default_rng(seed).standard_normal(
-            (batch, rows, heads * (2 * key + value))
-        )
-    )
-    case = Case(
-        "attention",
-        (qkv,),
-        {"num_heads": heads, "key_size": key, "num_queries": min(queries, rows)},
-    )
-    assert case().shape == (batch, min(queries, rows), heads * value)
+    random, queries = np.random.default_rng(seed), min(queries, rows)
+    qkv = random.standard_normal((batch, rows, heads * (2 * key + value)))
+    static = {"num_heads": heads, "key_size": key, "num_queries": queries}
+    case = Case("attention", (xp.asarray(qkv),), static)
+    assert case().shape == (batch, queries, heads * value)
     assert_fused_is_its_reference(case, 1e-12)
     check_gradient(case, seed)
 
@@ -144,14 +130,13 @@ def test_attention_of_any_size(xp, batch, rows, heads, key, value, queries, seed
 def test_a_mask_is_attention_over_what_it_leaves(
     xp, batch, rows, heads, queries, share, seed
 ):
-    """For each row that asks, a softmax over the scores of the rows it may attend to,
-    and over nothing else.
+    """For each row that asks, a softmax over the rows it may attend to.
+
+    And over nothing else.
     """
     random, key, value, queries = np.random.default_rng(seed), 2, 3, min(queries, rows)
-    qkv, mask = (
-        random.standard_normal((batch, rows, heads * 7)),
-        random.random((batch, heads, queries, rows)) < share,
-    )
+    qkv = random.standard_normal((batch, rows, heads * 7))
+    mask = random.random((batch, heads, queries, rows)) < share
     mask |= np.eye(queries, rows, dtype=bool)
     trace, static = {}, {"num_heads": heads, "key_size": key, "num_queries": queries}
     out = to_host(
@@ -166,12 +151,9 @@ def test_a_mask_is_attention_over_what_it_leaves(
         np.testing.assert_allclose(
             weights[b, h, q, may], heard / heard.sum(), rtol=1e-12
         )
-        np.testing.assert_allclose(
-            out[b, q, value * h : value * (h + 1)],
-            heard @ own[may, 4:] / heard.sum(),
-            rtol=1e-10,
-            atol=1e-12,
-        )
+        answer = out[b, q, value * h : value * (h + 1)]
+        expected = heard @ own[may, 4:] / heard.sum()
+        np.testing.assert_allclose(answer, expected, rtol=1e-10, atol=1e-12)
     case = Case("attention", (xp.asarray(qkv), xp.asarray(mask)), static)
     assert_fused_is_its_reference(case, 1e-12)
     check_gradient(case, seed)
@@ -217,18 +199,11 @@ def test_a_mask_of_another_kind_is_refused(mask, kind, says):
 )
 def test_gates_of_any_size(xp, batch, slots, width, per_unit, biases, seed):
     random, columns = np.random.default_rng(seed), 2 * width if per_unit else 2
-    shapes = (
-        (batch, 1, columns),
-        (batch, slots, columns),
-        (batch, slots, width),
-        (batch, slots, width),
-    )
+    gates, memory = (batch, slots, columns), (batch, slots, width)
+    shapes = (batch, 1, columns), gates, memory, memory
     arrays = [xp.asarray(random.standard_normal(shape)) for shape in shapes]
-    case = Case(
-        "rmc_gates",
-        tuple(arrays),
-        dict(zip(("input_bias", "forget_bias"), biases, strict=True)),
-    )
+    static = dict(zip(("input_bias", "forget_bias"), biases, strict=True))
+    case = Case("rmc_gates", tuple(arrays), static)
     assert_fused_is_its_reference(case, 1e-12)
     check_gradient(case, seed)
 
@@ -237,31 +212,27 @@ def test_gates_of_any_size(xp, batch, slots, width, per_unit, biases, seed):
 
 
 def entries_of(case):
+    arguments = list(case.arguments)
     with Tape() as tape:
-        case(
-            [
-                tape.watch(a) if k in case.floats else a
-                for k, a in enumerate(case.arguments)
-            ]
-        )
+        for k in case.floats:
+            arguments[k] = tape.watch(arguments[k])
+        case(arguments)
     return [entry[0].name for entry in tape.entries]
 
 
 @every_fused
 def test_reference_mode_swaps_the_composition_in(xp, name):
-    """One entry becomes several basic ones; values and gradients stay; afterwards all
-    is as before.
+    """One entry becomes several basic ones; values and gradients stay.
+
+    Afterwards all is as before.
     """
     case = CASES[name][0].map(xp.asarray)
     weights = output_weights(case)
     before, values = gradients(case, weights), [o.data for o in as_tuple(case())]
     assert entries_of(case) == [name]
     with fused.reference():
-        names, composed, gradients_composed = (
-            entries_of(case),
-            as_tuple(case()),
-            gradients(case, weights),
-        )
+        names, composed = entries_of(case), as_tuple(case())
+        gradients_composed = gradients(case, weights)
     assert name not in names
     assert set(names) <= set(p.__all__)
     assert entries_of(case) == [name]
@@ -295,44 +266,34 @@ def gates(candidate, memory, columns, **biases):
 
 @pytest.mark.parametrize("columns", [2, 8], ids=["one gate a slot", "one gate a unit"])
 def test_infinite_biases_open_and_close_the_gates(xp, columns):
-    """Forget +inf and input -inf keep the memory bit for bit; the reverse writes
-    tanh(candidate) over it. No nan, forward or backward.
+    """Forget +inf and input -inf keep the memory bit for bit.
+
+    The reverse writes tanh(candidate) over it. No nan, forward or backward.
     """
     random = np.random.default_rng(0)
-    candidate, memory = (
-        xp.asarray(random.standard_normal((2, 3, 4))) for _ in range(2)
-    )
+    candidate = xp.asarray(random.standard_normal((2, 3, 4)))
+    memory = xp.asarray(random.standard_normal((2, 3, 4)))
     inf = np.inf
-    assert xp.array_equal(
-        gates(candidate, memory, columns, input_bias=-inf, forget_bias=inf).data, memory
-    )
-    assert xp.array_equal(
-        gates(candidate, memory, columns, input_bias=inf, forget_bias=-inf).data,
-        xp.tanh(candidate),
-    )
+    kept = gates(candidate, memory, columns, input_bias=-inf, forget_bias=inf)
+    assert xp.array_equal(kept.data, memory)
+    written = gates(candidate, memory, columns, input_bias=inf, forget_bias=-inf)
+    assert xp.array_equal(written.data, xp.tanh(candidate))
     zeros = xp.zeros((2, 3, columns))
     for forget in inf, -inf:
-        case = Case(
-            "rmc_gates",
-            (zeros[:, :1], zeros, candidate, memory),
-            {"input_bias": -forget, "forget_bias": forget},
-        )
+        biases = {"input_bias": -forget, "forget_bias": forget}
+        case = Case("rmc_gates", (zeros[:, :1], zeros, candidate, memory), biases)
         assert_fused_is_its_reference(case, 1e-12)
         *of_gates, of_candidate, of_memory = gradients(case, [xp.ones_like(memory)])
         assert all((g == 0).all() for g in of_gates)
         assert (of_memory == (forget > 0)).all()
-        assert (
-            (of_candidate == 0).all()
-            if forget > 0
-            else xp.allclose(of_candidate, 1 - xp.tanh(candidate) ** 2, rtol=1e-14)
-        )
+        slope = 0.0 * candidate if forget > 0 else 1 - xp.tanh(candidate) ** 2
+        assert xp.allclose(of_candidate, slope, rtol=1e-14, atol=0)
 
 
 def test_lstm_with_an_infinite_forget_bias_adds_to_its_cell(xp):
     z, cell = xp.zeros((2, 12)), xp.arange(6.0).reshape(2, 3)
-    _, new = fused.lstm_gates(
-        z, cell, forget_bias=np.inf
-    )  # tanh(j) = 0: nothing is added
+    # tanh(j) = 0: nothing is added
+    _, new = fused.lstm_gates(z, cell, forget_bias=np.inf)
     assert xp.array_equal(new.data, cell)
     assert_fused_is_its_reference(
         Case("lstm_gates", (z, cell), {"forget_bias": np.inf}), 1e-12
@@ -350,43 +311,31 @@ def test_lstm_gate_order(xp):
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_logits_of_ten_thousand(xp, dtype):
-    logits, targets = (
-        xp.array([[1e4, 0, -1e4], [-1e4, 1e4, 1e4]], dtype),
-        xp.array([1, 2]),
-    )
+    logits = xp.array([[1e4, 0, -1e4], [-1e4, 1e4, 1e4]], dtype)
+    targets = xp.array([1, 2])
     with np.errstate(over="raise", invalid="raise", divide="raise"):
         case = Case("softmax_cross_entropy", (logits, targets))
         np.testing.assert_allclose(to_host(case().data), [1e4, np.log(2)], rtol=1e-6)
         (g,) = gradients(case, [xp.ones(2, dtype)])
         np.testing.assert_allclose(to_host(g), [[1, -1, 0], [0, 0.5, -0.5]], atol=1e-7)
         assert_fused_is_its_reference(case, 1e-6)
-        qkv = xp.array(
-            [[[100.0, 100.0, 1.0], [100.0, -100.0, 2.0]]], dtype
-        )  # dot products of +-1e4
+        # dot products of +-1e4
+        qkv = xp.array([[[100.0, 100.0, 1.0], [100.0, -100.0, 2.0]]], dtype)
         case = Case("attention", (qkv,), {"num_heads": 1, "key_size": 1})
         assert case().data.tolist() == [[[1.0], [1.0]]]
         assert_fused_is_its_reference(case, 1e-6)
         extreme = xp.full((1, 2, 8), 1e4, dtype)
         for sign in 1, -1:
-            values = fused.rmc_gates(
-                sign * extreme[:, :1],
-                sign * extreme,
-                extreme[..., :4],
-                extreme[..., :4],
-            ).data
+            z, memory = sign * extreme, extreme[..., :4]
+            values = fused.rmc_gates(z[:, :1], z, memory, memory).data
             assert values.tolist() == [[[1e4 + 1 if sign > 0 else 0.0] * 4] * 2]
 
 
 def test_cross_entropy_by_hand(xp):
-    logits, targets = (
-        xp.log(xp.array([[1.0, 2.0, 5.0], [4.0, 4.0, 2.0]])),
-        xp.array([2, 0]),
-    )
-    np.testing.assert_allclose(
-        to_host(fused.softmax_cross_entropy(logits, targets).data),
-        -np.log([5 / 8, 4 / 10]),
-        rtol=1e-14,
-    )
+    logits = xp.log(xp.array([[1.0, 2.0, 5.0], [4.0, 4.0, 2.0]]))
+    losses = fused.softmax_cross_entropy(logits, xp.array([2, 0]))
+    expected = -np.log([5 / 8, 4 / 10])
+    np.testing.assert_allclose(to_host(losses.data), expected, rtol=1e-14)
 
 
 def test_layer_norm_normalises_each_row(xp):
@@ -394,10 +343,9 @@ def test_layer_norm_normalises_each_row(xp):
     y = to_host(fused.layer_norm(x, xp.ones(64), xp.zeros(64), epsilon=0.0).data)
     np.testing.assert_allclose(y.mean(-1), 0, atol=1e-14)
     np.testing.assert_allclose((y * y).mean(-1), 1, rtol=1e-14)
-    constant = fused.layer_norm(
-        xp.full((2, 4), 3.0), xp.ones(4), xp.arange(4.0)
-    ).data  # variance zero
-    assert constant.tolist() == [[0, 1, 2, 3]] * 2
+    constant = xp.full((2, 4), 3.0)  # variance zero
+    y = fused.layer_norm(constant, xp.ones(4), xp.arange(4.0)).data
+    assert y.tolist() == [[0, 1, 2, 3]] * 2
 
 
 def test_layer_norm_residual_is_a_sum_before(xp):
@@ -412,18 +360,15 @@ def test_layer_norm_residual_is_a_sum_before(xp):
 
 
 def test_relu_has_slope_zero_at_zero(xp):
-    (gx, *_) = gradients(
-        Case(
-            "linear", (xp.zeros((1, 2)), xp.ones((2, 3)), xp.zeros(3)), {"relu": True}
-        ),
-        [xp.ones((1, 3))],
-    )
+    arrays = xp.zeros((1, 2)), xp.ones((2, 3)), xp.zeros(3)
+    gx, *_ = gradients(Case("linear", arrays, {"relu": True}), [xp.ones((1, 3))])
     assert (gx == 0).all()
 
 
 def test_traces_are_what_was_computed(xp):
-    """Attention weights and gates handed out for analysis are those of the reference,
-    and cost no entry.
+    """Attention weights and gates in a trace are those of the reference.
+
+    They cost no entry.
     """
     trace, composed = {}, {}
     case = CASES["attention"][1].map(xp.asarray)
@@ -461,11 +406,12 @@ def test_linear_makes_no_gradient_that_nobody_wants(xp, tracked, gemms, monkeypa
     monkeypatch.setattr(
         fused, "gemm", lambda a, b: shapes.append((a.shape, b.shape)) or a @ b
     )
+    x, weight = xp.ones((4, 3)), xp.ones((3, 2))
     with Tape() as tape:
-        x, weight = (
-            tape.watch(a) if tracked in (name, "both") else a
-            for name, a in (("x", xp.ones((4, 3))), ("weight", xp.ones((3, 2))))
-        )
+        if tracked in ("x", "both"):
+            x = tape.watch(x)
+        if tracked in ("weight", "both"):
+            weight = tape.watch(weight)
         loss = p.sum(fused.linear(x, weight))
     assert shapes == [((4, 3), (3, 2))]
     tape.backward(loss)
@@ -480,8 +426,5 @@ def test_a_negative_target_is_refused_where_looking_costs_nothing(xp):
         ):
             fused.softmax_cross_entropy(logits, targets)
     else:  # it wraps
-        np.testing.assert_allclose(
-            to_host(fused.softmax_cross_entropy(logits, targets).data),
-            np.log(3),
-            rtol=1e-14,
-        )
+        losses = to_host(fused.softmax_cross_entropy(logits, targets).data)
+        np.testing.assert_allclose(losses, np.log(3), rtol=1e-14)

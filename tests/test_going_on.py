@@ -1,5 +1,5 @@
-"""Runs that go on as if they had never stopped, with a carry too, and NaNs that do no
-harm.
+"""Runs that go on as if they had never stopped, also inside an epoch, and NaNs that do
+no harm. Those with a carry are in test_carry.py.
 
 What is said to be equal here is equal to the last bit, wall-clock fields aside, unless
 a tolerance is given.
@@ -12,11 +12,12 @@ import signal
 
 import numpy as np
 import pytest
+from rankhelp import all_well, on_ranks
 from tinytasks import (
     TRAIN,
     Config,
+    Finite,
     Larger,
-    RunningSum,
     assert_same_arrays,
     forks,
     poisoned,
@@ -223,51 +224,48 @@ def test_a_second_ctrl_c_stops_at_once(make_trainer, new_run):
     assert run.load()[1]["step"] == 0  # the checkpoint from before the first step
 
 
-# --- A carry --------------------------------------------------------------------------
+# --- A finite set of examples ---------------------------------------------------------
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-def test_a_carry_lives_from_step_to_step_and_through_a_checkpoint(
-    workers, make_trainer, new_run
+def finite(last):
+    task = Finite(Config(dataclasses.replace(TRAIN, steps=9)))
+    task.last = last
+    return task
+
+
+@pytest.mark.parametrize("last", ["drop", "fill"])
+@pytest.mark.parametrize("workers", [1, pytest.param(2, marks=forks)])
+@pytest.mark.parametrize("stop", [3, 4, 7])
+def test_a_run_goes_on_in_the_middle_of_an_epoch(
+    stop, workers, last, make_trainer, new_run
 ):
     whole, broken = new_run(), new_run()
-    reference = unbroken(make_trainer, RunningSum(Config()), whole, workers)
-    assert not reference.workers.processes
-    numbers = sum(
-        reference.stream.batch(step, 0, 50)["x"].astype(np.float64)
-        for step in range(12)
-    )
-    np.testing.assert_allclose(
-        reference.arrays()["carry/total"], numbers, rtol=1e-5, atol=1e-5
-    )
-    assert (
-        whole.metrics()[0]["seen"] == 0.8 and whole.metrics()[1]["seen"] == 1
-    )  # only the first of five steps had none
-
-    stopped = make_trainer(stop_at(RunningSum(Config()), 7), seed=3, workers=workers)
-    run_training(stopped, broken)
-    again = resumed(make_trainer, RunningSum(Config()), broken, workers)
-    assert_same_arrays(again.arrays(), stopped.arrays())
-    run_training(again, broken)
+    reference = unbroken(make_trainer, finite(last), whole, workers)
+    stopped = make_trainer(stop_at(finite(last), stop), seed=3, workers=workers)
+    assert run_training(stopped, broken) == "SIGTERM" and stopped.step == stop
+    assert 0 < stop % reference.stream.steps_per_epoch or stop == 4
+    again = resumed(make_trainer, finite(last), broken, workers)
+    assert run_training(again, broken) == "finished"
     assert_same_arrays(again.arrays(), reference.arrays())
     assert timeless(broken.metrics()) == timeless(whole.metrics())
 
 
-def test_a_carry_goes_to_the_right_examples_when_the_number_of_workers_changes(
-    make_trainer, new_run
-):
-    run = new_run()
-    run_training(make_trainer(stop_at(RunningSum(Config()), 7), seed=3, workers=5), run)
-    again = resumed(make_trainer, RunningSum(Config()), run, workers=2)
-    assert again._pieces() != Trainer(RunningSum(Config()), workers=5)._pieces()
-    for _ in range(5):
-        again.advance()
-    numbers = sum(
-        again.stream.batch(step, 0, 50)["x"].astype(np.float64) for step in range(12)
-    )
-    np.testing.assert_allclose(
-        again.arrays()["carry/total"], numbers, rtol=1e-5, atol=1e-5
-    )
+@pytest.mark.parametrize("last", ["drop", "fill"])
+def test_epochs_are_the_same_for_workers_and_ranks(last, make_trainer):
+    def gradients(ranks=None, workers=1, processes=False):
+        trainer = Trainer(finite(last), 3, workers, processes=processes, ranks=ranks)
+        found = []
+        for _ in range(5):
+            trainer.advance()
+            found.append(trainer.optimizer.gradient.copy())
+        trainer.close()
+        return np.array(found)
+
+    alone = gradients()
+    others = [gradients(workers=2), gradients(workers=3, processes=workers.CAN_FORK)]
+    others += all_well(on_ranks(3, gradients))
+    for ours in others:
+        np.testing.assert_allclose(ours, alone, rtol=1e-3, atol=1e-5)
 
 
 # --- What is not finite ---------------------------------------------------------------

@@ -56,10 +56,10 @@ def test_a_preset_is_called_by_its_name(task, words):
         ),
         ("nth_farthest", "quick --model.no-activate-final"),
         (
-            "nth_farthest",
+            "nth_farthest",  # a pair a rung
             "paper --model.activate-final --data.rungs 3 1 3 16 "
             "--train.learning-rate 1e-05",
-        ),  # a pair a rung
+        ),
         ("nth_farthest", "ladder --data.rungs --train.clip-norm None"),  # no rung
         (
             "nth_farthest",
@@ -79,10 +79,8 @@ def test_a_preset_is_called_by_its_name(task, words):
 def test_a_configuration_is_called_by_the_words_that_make_it(task, words):
     assert command_words(trained_by(task, words)) == words
     again = trained_by(task, f"{words} --model.forget-bias 1.5")
-    assert (
-        again["config"] != trained_by(task, words)["config"]
-        and command_words(again) != words
-    )
+    assert again["config"] != trained_by(task, words)["config"]
+    assert command_words(again) != words
 
 
 def test_what_is_said_twice_or_as_usual_is_not_said_again():
@@ -94,11 +92,8 @@ def test_what_is_said_twice_or_as_usual_is_not_said_again():
 
 def test_an_older_run_is_called_by_what_its_configuration_says_today():
     run = trained_by("nth_farthest", "quick --model.core lstm")
-    for field in (
-        "total_units",
-        "layers",
-        "dnc",
-    ):  # which came after the first runs had been written
+    came_later = "total_units", "layers", "dnc"
+    for field in came_later:
         del run["config"]["model"][field]
     assert command_words(run) == "quick --model.core lstm"
     run["preset"] = "gone"

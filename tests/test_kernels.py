@@ -1,9 +1,9 @@
-"""The CUDA kernels, run without a GPU: the same Python launches the same source,
-compiled by g++ with cuda_shim.h.
+"""The CUDA kernels, run without a GPU.
 
-Each is compared with its array body in float64, the threads of a block taking turns in
-either order. What this cannot show is speed, and races between threads that a GPU runs
-truly at once; benchmarks/gpu.py makes the same comparisons on a GPU.
+The same Python launches the same source, compiled by g++ with cuda_shim.h. Each kernel
+is compared with its array body in float64, the threads of a block taking turns in
+either order. This cannot show speed, nor races between threads that a GPU truly runs at
+once; benchmarks/gpu.py makes the same comparisons on a GPU.
 """
 
 import dataclasses
@@ -45,17 +45,14 @@ def gpu(request, monkeypatch):
 
 
 def close(ours, exact, tolerance=2e-6):
-    """Within `tolerance` of the largest element: a sum rounds relative to its terms,
-    not to the result.
+    """Within `tolerance` of the largest element.
+
+    A sum rounds relative to its terms, not to the result.
     """
-    assert (
-        type(ours) is fakecupy.ndarray
-        and ours.dtype == np.float32
-        and ours.shape == exact.shape
-    )
-    assert np.abs(ours.get() - exact).max(initial=0) <= tolerance * max(
-        1.0, np.abs(exact).max(initial=0)
-    )
+    assert type(ours) is fakecupy.ndarray
+    assert (ours.dtype, ours.shape) == (np.float32, exact.shape)
+    scale = max(1.0, np.abs(exact).max(initial=0))
+    assert np.abs(ours.get() - exact).max(initial=0) <= tolerance * scale
 
 
 def normal(*shape):
@@ -75,27 +72,13 @@ def put(launches, name, *arguments, **static):
 
 
 NORM = "layer_norm_forward layer_norm_backward column_sums"
-for _shape in (
-    (1, 1),
-    (1, 5),
-    (5,),
-    (7, 31),
-    (2, 3, 33),
-    (9, 64),
-    (40, 3),
-    (5, 768),
-    (3, 1536),
-    (2, 6144),
-):  # one row to each warp's many
-    put(NORM, "layer_norm", normal(*_shape) + 3, normal(_shape[-1]), normal(_shape[-1]))
-    put(
-        NORM,
-        "layer_norm",
-        normal(*_shape),
-        normal(_shape[-1]),
-        normal(_shape[-1]),
-        2 * normal(*_shape),
-    )
+_small = (1, 1), (1, 5), (5,), (7, 31), (2, 3, 33), (9, 64), (40, 3)
+_wide = (5, 768), (3, 1536), (2, 6144)  # fewer warps have room, down to one
+for _shape in *_small, *_wide:
+    _width = _shape[-1]
+    put(NORM, "layer_norm", normal(*_shape) + 3, normal(_width), normal(_width))
+    _arrays = normal(*_shape), normal(_width), normal(_width), 2 * normal(*_shape)
+    put(NORM, "layer_norm", *_arrays)
 put(NORM, "layer_norm", normal(4, 6), normal(6), normal(6), epsilon=0.1)
 
 ATTENTION = "attention_forward attention_backward"
@@ -112,18 +95,14 @@ for _batch, _rows, _heads, _key, _value, _queries in [
     (1, 300, 1, 3, 3, 2),
     (1, 3, 1, 2, 2, 7),
 ]:
-    _static = {"num_heads": _heads, "key_size": _key} | (
-        {} if _queries is None else {"num_queries": _queries}
-    )
-    put(
-        ATTENTION,
-        "attention",
-        normal(_batch, _rows, _heads * (2 * _key + _value)),
-        **_static,
-    )
-put(
-    ATTENTION, "attention", np.round(30 * normal(1, 4, 12)), num_heads=1, key_size=4
-)  # exponentials that would overflow, of exact numbers
+    _static = {"num_heads": _heads, "key_size": _key}
+    if _queries is not None:
+        _static["num_queries"] = _queries
+    _qkv = normal(_batch, _rows, _heads * (2 * _key + _value))
+    put(ATTENTION, "attention", _qkv, **_static)
+# exponentials that would overflow, of exact numbers
+_qkv = np.round(30 * normal(1, 4, 12))
+put(ATTENTION, "attention", _qkv, num_heads=1, key_size=4)
 
 for _style in "unit", "memory":
     for _batch, _slots, _width in (
@@ -134,10 +113,8 @@ for _style in "unit", "memory":
         (2, 5, 150),
     ):
         _columns = 2 * _width if _style == "unit" else 2
-        _gates, _memories = (
-            (normal(_batch, n, _columns) for n in (1, _slots)),
-            (normal(_batch, _slots, _width) for _ in range(2)),
-        )
+        _gates = [normal(_batch, n, _columns) for n in (1, _slots)]
+        _memories = [normal(_batch, _slots, _width) for _ in range(2)]
         put(
             f"rmc_gates_forward rmc_gates_backward_{_style}",
             "rmc_gates",
@@ -164,14 +141,13 @@ def test_gives_the_values_and_gradients_of_its_array_body(case, expected, gpu):
         value = there(case)()
     close(value.data, case().data)
     weights = output_weights(case)
+    weights_there = [device(single(w)) for w in weights]
     with no_sync(), only(np.float32):
-        ours = gradients(
-            there(case), [device(single(w)) for w in weights], watch=case.floats
-        )
+        ours = gradients(there(case), weights_there, watch=case.floats)
+    # in a layer norm of width 1 or 5, d is mostly rounding
+    tolerance = 1e-5 if case.name == "layer_norm" else 2e-6
     for one, exact in zip(ours, gradients(case, weights), strict=True):
-        close(
-            one, exact, 1e-5 if case.name == "layer_norm" else 2e-6
-        )  # where width is 1 or 5, d is mostly rounding
+        close(one, exact, tolerance)
     assert gpu == [expected[0], *expected]
 
 
@@ -188,8 +164,9 @@ def test_every_kernel_is_among_them():
     "name", ["layer_norm", "attention", "rmc_gates", "softmax_cross_entropy"]
 )
 def test_any_choice_of_gradients(name, gpu):
-    """What nobody asked for is neither needed nor wrong; and a gradient that comes in
-    pieces of memory is put in order.
+    """What nobody asked for is neither needed nor wrong.
+
+    And a gradient that comes in pieces of memory is put in order.
     """
     case = next(
         param.values[0] for param in reversed(CASES) if param.values[0].name == name
@@ -228,11 +205,8 @@ def test_blocks_that_have_many_rows(gpu, monkeypatch):
 def test_traces(gpu):
     def traced(case, place):
         trace = {}
-        case.map(place)(
-            function=lambda *args, **static: getattr(fused, case.name)(
-                *args, **static, trace=trace
-            )
-        )
+        case = case.map(place)
+        getattr(fused, case.name)(*case.arguments, **case.static, trace=trace)
         return trace
 
     for case in [
@@ -253,15 +227,13 @@ def test_a_target_out_of_range_makes_its_row_nan_and_the_step_is_refused(gpu):
     optimizer = optim.Adam([weight])
     with Tape() as tape:
         losses = fused.softmax_cross_entropy(weight, device(targets))
-        loss = p.sum(
-            p.where(device(np.isin(targets, [0, 1, 2])), losses, 0.0)
-        )  # even if nobody looks at the losses of those rows
+        # even if nobody looks at the losses of those rows
+        good = device(np.isin(targets, [0, 1, 2]))
+        loss = p.sum(p.where(good, losses, 0.0))
     tape.backward(loss)
     bad = [False, True, True, False]
-    assert (
-        np.isnan(losses.data.get()).tolist() == bad
-        and np.isnan(weight.grad.get()).any(axis=1).tolist() == bad
-    )
+    assert np.isnan(losses.data.get()).tolist() == bad
+    assert np.isnan(weight.grad.get()).any(axis=1).tolist() == bad
     before = weight.data.get()
     _, finite = optimizer.step()
     assert not finite
@@ -502,19 +474,15 @@ def test_backward_is_of_the_kind_that_forward_was(forward, gpu):
 @shim
 @pytest.mark.parametrize("blocks", [1, 2])
 def test_the_launches_of_one_step_of_the_core(blocks, gpu):
-    """What a step costs on a GPU, counted: one launch for each fused operation forward."""
+    """What a step costs on a GPU: one launch for each fused operation forward."""
     core, x = RelationalMemory(5, 3, 4, 2, blocks), single(normal(2, 5))
     exact, _ = core(x, core.initial_state(2))
     core.to(cupy)
     with no_sync(), only(np.float32):
         output, _ = core(device(x), core.initial_state(2))
     close(output.data, exact.data)
-    block = [
-        "layer_norm_forward",
-        "attention_forward",
-        "layer_norm_forward",
-        "layer_norm_forward",
-    ]
+    norm = "layer_norm_forward"
+    block = [norm, "attention_forward", norm, norm]
     assert gpu == [*block * blocks, "rmc_gates_forward"]
 
 
@@ -524,34 +492,25 @@ def test_training_steps_of_nth_farthest_are_numpys(gates, gpu, monkeypatch):
     fakecupy.installed(monkeypatch)
     kind = load_task("nth_farthest").Task
     config = next(iter(kind.presets.values()))[1]
-    model = dataclasses.replace(
-        config.model, mem_slots=3, num_heads=2, gate_style=gates
-    )
-    config = dataclasses.replace(
-        config, model=model, train=dataclasses.replace(config.train, batch_size=6)
-    )
-    host, ours = (
-        Trainer(kind(config), seed=3),
-        Trainer(kind(config), seed=3, device="cuda"),
-    )
+    sizes = {"mem_slots": 3, "num_heads": 2, "gate_style": gates}
+    model = dataclasses.replace(config.model, **sizes)
+    train = dataclasses.replace(config.train, batch_size=6)
+    config = dataclasses.replace(config, model=model, train=train)
+    host = Trainer(kind(config), seed=3)
+    ours = Trainer(kind(config), seed=3, device="cuda")
     for _ in range(2):
         host.advance()
         with no_sync(), only(np.float32):
             ours.advance()
         for name in "first_moment", "second_moment", "data":
+            there = getattr(ours.optimizer, name)
             exact = getattr(host.optimizer, name)
-            close(getattr(ours.optimizer, name), exact, 1e-5)
-            assert (
-                np.abs(getattr(ours.optimizer, name).get() - exact).max()
-                <= 2e-5 * np.abs(exact).max()
-            )
+            close(there, exact, 1e-5)
+            assert np.abs(there.get() - exact).max() <= 2e-5 * np.abs(exact).max()
     assert ours.read()["loss"] == pytest.approx(host.read()["loss"], rel=1e-6)
-    assert set(gpu) == {
-        *(NORM + " " + ATTENTION).split(),
-        "rmc_gates_forward",
-        f"rmc_gates_backward_{gates}",
-        "adam",
-    } | {"softmax_cross_entropy_forward", "softmax_cross_entropy_backward"}
+    expected = f"{NORM} {ATTENTION} rmc_gates_forward rmc_gates_backward_{gates} adam"
+    expected += " softmax_cross_entropy_forward softmax_cross_entropy_backward"
+    assert set(gpu) == set(expected.split())
 
 
 # --- The shim -------------------------------------------------------------------------
@@ -563,8 +522,16 @@ extern "C" __global__ void add(const float* a, float* b, int count, float x)
 }
 extern "C" __global__ void spoil(float* a) { const_cast<float*>(a)[0] = 1; }
 extern "C" __global__ void spoil_const(const float* a) { const_cast<float*>(a)[0] = 1; }
-extern "C" __global__ void part(float* a) { if (threadIdx.x > 3) __syncthreads(); a[threadIdx.x] = 0; }
-extern "C" __global__ void overrun(float* a) { extern __shared__ float shared[]; shared[threadIdx.x] = a[0]; }
+extern "C" __global__ void part(float* a)
+{
+    if (threadIdx.x > 3) __syncthreads();
+    a[threadIdx.x] = 0;
+}
+extern "C" __global__ void overrun(float* a)
+{
+    extern __shared__ float shared[];
+    shared[threadIdx.x] = a[0];
+}
 extern "C" __global__ void turn(float* a, int wait)
 {
     extern __shared__ float shared[];
@@ -585,12 +552,11 @@ def test_the_shim_runs_what_a_gpu_would(strict, gpu):
     a, b = device(single(normal(40))), cupy.zeros(40, np.float32)
     strict.get_function("add")((1,), (64,), (a, b, np.int32(40), np.float32(0.5)))
     np.testing.assert_array_equal(b.get(), a.get() + np.float32(0.5))
-    before = b.get()
-    strict.get_function("turn")((1,), (40,), (b, np.int32(1)), shared_mem=160)
+    before, turn = b.get(), strict.get_function("turn")
+    turn((1,), (40,), (b, np.int32(1)), shared_mem=160)
     np.testing.assert_array_equal(b.get(), before[::-1])
-    strict.get_function("turn")(
-        (1,), (40,), (b, np.int32(0)), shared_mem=160
-    )  # without the wait, in whichever order
+    # without the wait, in whichever order
+    turn((1,), (40,), (b, np.int32(0)), shared_mem=160)
     assert np.isnan(b.get()).any()
 
 
@@ -638,15 +604,12 @@ def test_the_shim_runs_what_a_gpu_would(strict, gpu):
 )
 def test_the_shim_notices(name, says, change, strict, gpu):
     a = cupy.zeros(40, np.float32)
-    call = {
-        "grid": (1,),
-        "block": (64 if name == "add" else 40,),
-        "shared_mem": 0,
-        "args": lambda a: (a,),
-    } | change
+    args = change.get("args", lambda a: (a,))(a)
+    grid = change.get("grid", (1,))
+    block = change.get("block", (64 if name == "add" else 40,))
     with pytest.raises(Refused, match=says.replace("(", r"\(")):
         strict.get_function(name)(
-            call["grid"], call["block"], call["args"](a), shared_mem=call["shared_mem"]
+            grid, block, args, shared_mem=change.get("shared_mem", 0)
         )
 
 
@@ -658,24 +621,17 @@ def test_compiles_for_a_gpu(tmp_path):
     source = kernels.source()
     if shutil.which("nvcc"):
         (tmp_path / "kernels.cu").write_text(source)
-        command = [
-            "nvcc",
-            "-cubin",
-            "-arch=sm_80",
-            "-std=c++17",
-            "-Werror=all-warnings",
-            "-Xptxas=-v",
-            "kernels.cu",
-            "-o",
-            "kernels.cubin",
-        ]
+        command = (
+            "nvcc -cubin -arch=sm_80 -std=c++17 -Werror=all-warnings -Xptxas=-v "
+            "kernels.cu -o kernels.cubin"
+        )
         done = subprocess.run(
-            command, cwd=tmp_path, capture_output=True, text=True, timeout=300
+            command.split(), cwd=tmp_path, capture_output=True, text=True, timeout=300
         )
         assert done.returncode == 0, done.stderr
-        assert done.stderr.count(", 0 bytes spill stores") == source.count(
-            'extern "C"'
-        )  # ptxas tells it for each kernel
+        # ptxas says it for each kernel
+        without_spills = done.stderr.count(", 0 bytes spill stores")
+        assert without_spills == source.count('extern "C"')
         return
     nvrtc = pytest.importorskip(
         "cupy.cuda.nvrtc", reason="needs nvcc, or CuPy and its runtime compiler"

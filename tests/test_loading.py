@@ -3,17 +3,20 @@ the field that does not fit.
 """
 
 import dataclasses
+import json
+import shutil
 import typing
 from pathlib import Path
 
 import numpy as np
 import pytest
-from tinytasks import nth_farthest, relations
+from tinytasks import assert_same_arrays, nth_farthest, relations
 
-from tinyrmc import load
+from tinyrmc import load, train
 from tinyrmc.config import from_json
 from tinyrmc.cores import CoreConfig
 from tinyrmc.errors import RunError
+from tinyrmc.runs.files import write_whole
 from tinyrmc.runs.run import Run
 from tinyrmc.training.loop import run_training
 from tinyrmc.training.trainer import Trainer
@@ -57,7 +60,41 @@ def test_a_field_that_came_later_may_be_missing():
     values = dataclasses.asdict(nth_farthest.QUICK)
     for name in ("total_units", "layers", "dnc"):
         values["model"].pop(name)
+    for name in LATER:
+        values["train"].pop(name)
     assert from_json(nth_farthest.Config, values) == nth_farthest.QUICK
+
+
+LATER = "optimizer momentum beta1 beta2 rms_decay epsilon".split()
+
+
+def older(described):
+    """A run's configuration, as it was written before some fields were there."""
+    described = json.loads(json.dumps(described))
+    for name in LATER:
+        described["config"]["train"].pop(name)
+    return described
+
+
+def test_a_run_from_before_optimizers_could_be_chosen_goes_on(half):
+    """With Adam, to the same bits."""
+    shutil.copytree(half.path, "old")
+    old = Run.open("old")
+    arrays, state = old.load()
+    write_whole(old.path / "config.json", json.dumps(older(old.config)).encode())
+    old.save(arrays, state | {"run": older(state["run"])})
+    for path in ("half", "old"):
+        assert train.main(["--resume", path]) == 0
+    (new, _), (ours, state) = half.load(), Run.open("old").load()
+    assert_same_arrays(ours, new)
+    assert "optimizer" not in state["run"]["config"]["train"]
+    assert load("old") is not None
+
+
+def test_going_on_with_another_optimizer_is_refused(half, refused):
+    says = "config.train.optimizer: 'adam' in the checkpoint, 'sgd' asked for"
+    words = "--resume", "half", "--train.optimizer", "sgd"
+    assert says in refused(train.main, *words)
 
 
 def test_the_network_that_comes_with_the_course_can_be_loaded():

@@ -73,9 +73,8 @@ def test_while_one_process_writes_another_is_refused(run):
             f"{held['since']}; wait until that has ended, or stop it"
         )
         assert refusal(run).startswith(says) and f"kill {pid}" in refusal(run)
-        assert (
-            json.loads((run.path / "lock.json").read_text()) == held
-        )  # the refused have changed nothing
+        # the refused have changed nothing
+        assert json.loads((run.path / "lock.json").read_text()) == held
 
 
 @pytest.mark.parametrize("error", [None, KeyboardInterrupt, SystemExit])
@@ -160,9 +159,8 @@ def test_a_lock_on_a_file_that_was_just_removed_does_not_count(run, monkeypatch)
 
     monkeypatch.setattr(locks, "_lock", meanwhile)
     with run.writing(), writer(run.path) as (process, *printed):
-        assert (
-            len(calls) == 2 and printed == [] and process.wait(30) == 1
-        )  # it could not come in
+        assert len(calls) == 2
+        assert printed == [] and process.wait(30) == 1  # it could not come in
 
 
 @pytest.mark.skipif(locks.fcntl is None, reason="needs fcntl")
@@ -299,7 +297,6 @@ def test_ranks_are_refused_once():
     before = contents()
     with Run.open("run").writing():
         done = run_ranks("--resume", "run")
-    assert done.returncode == 2 and done.stderr.startswith(
-        f"error: run is in use by process {os.getpid()} on "
-    )
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"error: run is in use by process {os.getpid()} on ")
     assert done.stderr.count("\n") == 1 and contents() == before

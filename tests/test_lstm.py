@@ -1,5 +1,6 @@
-"""The LSTM against an independent oracle, gate by gate and unrolled, one layer and
-several; its start, interface and errors.
+"""The LSTM against an independent oracle, gate by gate and unrolled.
+
+One layer and several; its start, interface and errors.
 """
 
 import autograd.numpy as hips
@@ -18,12 +19,9 @@ def lstm_and_inputs(forget_bias=1.0, seed=0):
     core = LSTM(INPUT, HIDDEN, forget_bias=forget_bias, dtype=np.float64, seed=seed)
     for parameter in core.parameters():
         parameter.data = rng.standard_normal(parameter.shape)
-    return (
-        core,
-        rng.standard_normal((T, B, INPUT)),
-        rng.standard_normal((B, HIDDEN)),
-        rng.standard_normal((B, HIDDEN)),
-    )
+    inputs = rng.standard_normal((T, B, INPUT))
+    hidden, cell = rng.standard_normal((2, B, HIDDEN))
+    return core, inputs, hidden, cell
 
 
 def unrolled(core, inputs, state):
@@ -52,11 +50,8 @@ def test_equals_the_oracle_over_20_steps(xp, forget_bias):
 def test_every_gradient_equals_hips_autograd_of_the_oracle():
     core, inputs, hidden, cell = lstm_and_inputs()
     probes = np.random.default_rng(9).standard_normal((T + 1, B, HIDDEN))
-    arrays = {name: p.data.copy() for name, p in core.named_parameters()} | {
-        "hidden": hidden,
-        "cell": cell,
-        "inputs": inputs,
-    }
+    arrays = {name: p.data.copy() for name, p in core.named_parameters()}
+    arrays |= {"hidden": hidden, "cell": cell, "inputs": inputs}
 
     def oracle_loss(xp, a):
         outputs, last = oracles.lstm(xp, a, 1.0, a["inputs"], a["hidden"], a["cell"])
@@ -85,12 +80,11 @@ def test_every_gradient_equals_hips_autograd_of_the_oracle():
 
 def test_gradients_equal_the_complex_step():
     core, inputs, hidden, cell = lstm_and_inputs(seed=1)
-    gradcheck(
-        lambda h, c: tuple(unrolled(core, inputs, (h, c))[0]),
-        hidden,
-        cell,
-        parameters=core.parameters(),
-    )
+
+    def outputs(hidden, cell):
+        return tuple(unrolled(core, inputs, (hidden, cell))[0])
+
+    gradcheck(outputs, hidden, cell, parameters=core.parameters())
 
 
 def test_parameters_have_stable_names_and_a_truncated_normal_start():
@@ -99,16 +93,11 @@ def test_parameters_have_stable_names_and_a_truncated_normal_start():
         ("gates.weight", (100, 240)),
         ("gates.bias", (240,)),
     ]
-    for parameter, tolerance in [
-        (core.gates.weight, 0.03),
-        (core.gates.bias, 0.2),
-    ]:  # the bias is drawn too, as in Sonnet
-        assert np.abs(parameter.data).max() <= 0.2 * (
-            1 + 1e-6
-        )  # two standard deviations of 1 / sqrt(100)
-        assert parameter.data.std() == pytest.approx(
-            0.088, rel=tolerance
-        )  # what is left of one after the cut
+    # the bias is drawn too, as in Sonnet
+    for parameter, tolerance in (core.gates.weight, 0.03), (core.gates.bias, 0.2):
+        # cut at two standard deviations of 1 / sqrt(100), which leaves 0.88 of one
+        assert np.abs(parameter.data).max() <= 0.2 * (1 + 1e-6)
+        assert parameter.data.std() == pytest.approx(0.088, rel=tolerance)
         assert abs(parameter.data.mean()) < 0.02
 
 
@@ -209,11 +198,9 @@ def deep_and_arrays(layers=3, seed=0):
     core = DeepLSTM(INPUT, HIDDEN, layers, forget_bias=0.5, dtype=np.float64)
     for parameter in core.parameters():
         parameter.data = rng.standard_normal(parameter.shape)
-    return (
-        core,
-        rng.standard_normal((T, B, INPUT)),
-        tuple(tuple(rng.standard_normal((2, B, HIDDEN))) for _ in range(layers)),
-    )
+    inputs = rng.standard_normal((T, B, INPUT))
+    state = [tuple(rng.standard_normal((2, B, HIDDEN))) for _ in range(layers)]
+    return core, inputs, tuple(state)
 
 
 def run(core, inputs, state):
@@ -250,18 +237,15 @@ def test_gradients_of_several_layers_equal_hips_autograds_and_the_complex_steps(
         arrays,
     )
     for name, expected in theirs.items():
+        scale = np.abs(expected).max()
         np.testing.assert_allclose(
-            found[name],
-            expected,
-            rtol=0,
-            atol=1e-10 * np.abs(expected).max(),
-            err_msg=name,
+            found[name], expected, rtol=0, atol=1e-10 * scale, err_msg=name
         )
-    gradcheck(
-        lambda x: tuple(run(core, primitives.unstack(x), state)),
-        inputs[:10],
-        parameters=core.parameters(),
-    )
+
+    def outputs(x):
+        return tuple(run(core, primitives.unstack(x), state))
+
+    gradcheck(outputs, inputs[:10], parameters=core.parameters())
 
 
 def test_one_layer_of_several_is_the_lstm_to_the_bit():

@@ -1,5 +1,6 @@
-"""RelationalMemory against independent oracles, unrolled over time; its interface,
-layout and errors.
+"""RelationalMemory against independent oracles, unrolled over time.
+
+And its interface, layout and errors.
 """
 
 import itertools
@@ -84,35 +85,31 @@ def full(setting):
 
 
 def randomised(core, seed=0):
-    """The core with every parameter random, biases, gains and offsets too: nothing may
-    hide behind a zero or a one.
+    """The core with every parameter random, biases, gains and offsets too.
+
+    Nothing may hide behind a zero or a one.
     """
     rng = np.random.default_rng(seed)
     for name, parameter in core.named_parameters():
         noise = rng.standard_normal(parameter.shape)
-        parameter.data = (
-            1 + 0.3 * noise
-            if name.endswith("gain")
-            else noise / np.sqrt(parameter.shape[0] if parameter.ndim > 1 else 4)
-        )
+        fan_in = parameter.shape[0] if parameter.ndim > 1 else 4
+        gain = name.endswith("gain")
+        parameter.data = 1 + 0.3 * noise if gain else noise / np.sqrt(fan_in)
     return core
 
 
 def core_and_arrays(setting, seed=0):
-    """A randomised float64 core, its arrays by name, inputs for T steps, and a random
-    first memory.
+    """A randomised float64 core, with all it is run on.
+
+    Its arrays by name, inputs for T steps, and a random first memory.
     """
     setting, rng = full(setting), np.random.default_rng(seed)
     core = randomised(RelationalMemory(INPUT, dtype=np.float64, **setting), seed)
     rows = () if setting["input_rows"] is None else (setting["input_rows"],)
     inputs = rng.standard_normal((T, B, *rows, INPUT))
     memory = rng.standard_normal((B, setting["mem_slots"], core.mem_size))
-    return (
-        core,
-        {name: p.data.copy() for name, p in core.named_parameters()},
-        inputs,
-        memory,
-    )
+    arrays = {name: p.data.copy() for name, p in core.named_parameters()}
+    return core, arrays, inputs, memory
 
 
 def unrolled(core, inputs, state):
@@ -132,8 +129,9 @@ def probes(core):
 
 
 def gradients(xp, core, inputs, memory):
-    """By our tape on `xp`: the loss, and d loss by parameter name, with "memory" for
-    the first memory. The core moves to `xp`.
+    """The loss by our tape on `xp`, and its gradients by parameter name.
+
+    "memory" stands for the first memory. The core moves to `xp`.
     """
     names, parameters = zip(*core.to(xp).named_parameters(), strict=True)
     inputs, weights = xp.asarray(inputs), xp.asarray(probes(core))
@@ -149,17 +147,15 @@ def gradients(xp, core, inputs, memory):
 
 
 def oracle_loss(core, setting, inputs):
-    """The same loss through the oracle: a function of (xp, arrays by name, with
-    "memory").
+    """The same loss through the oracle.
+
+    A function of xp and of arrays by name, with "memory".
     """
 
     def loss(xp, arrays):
-        return xp.sum(
-            oracles.relational_memory(
-                xp, arrays, full(setting), inputs, arrays["memory"]
-            )
-            * probes(core)
-        )
+        first = arrays["memory"]
+        outputs = oracles.relational_memory(xp, arrays, full(setting), inputs, first)
+        return xp.sum(outputs * probes(core))
 
     return loss
 
@@ -210,29 +206,19 @@ def test_every_gradient_equals_hips_autograd_of_the_oracle(setting):
 
 def test_inputs_have_exact_gradients_too():
     core, _, inputs, memory = core_and_arrays({"input_rows": 2, "num_blocks": 2})
-    gradcheck(
-        lambda inputs, memory: tuple(
-            unrolled(core, list(primitives.unstack(inputs)), memory)
-        ),
-        inputs[:3],
-        memory,
-    )
+
+    def outputs(inputs, memory):
+        return tuple(unrolled(core, primitives.unstack(inputs), memory))
+
+    gradcheck(outputs, inputs[:3], memory)
 
 
 # --- RelationalMemory: parameters -----------------------------------------------------
 
 
 def test_parameters_have_the_documented_names_order_and_shapes():
-    core = RelationalMemory(
-        5,
-        3,
-        head_size=4,
-        num_heads=2,
-        num_blocks=2,
-        attention_mlp_layers=3,
-        key_size=3,
-        input_rows=6,
-    )
+    sizes = {"head_size": 4, "num_heads": 2, "key_size": 3, "input_rows": 6}
+    core = RelationalMemory(5, 3, **sizes, num_blocks=2, attention_mlp_layers=3)
     F, width = 8, 2 * (3 + 3 + 4)
     block = [
         ("qkv.weight", (F, width)),
@@ -264,19 +250,13 @@ def test_parameters_have_the_documented_names_order_and_shapes():
     ("gate_style", "columns"), [("unit", 16), ("memory", 2), (None, None)]
 )
 def test_gate_style_decides_the_gates_columns(gate_style, columns):
-    shapes = {
-        name: p.shape
-        for name, p in RelationalMemory(
-            5, 3, 4, 2, gate_style=gate_style
-        ).named_parameters()
-    }
+    core = RelationalMemory(5, 3, 4, 2, gate_style=gate_style)
+    shapes = {name: p.shape for name, p in core.named_parameters()}
     if columns is None:
         assert not any(name.startswith("gate") for name in shapes)
     else:
-        assert (shapes["gate_inputs.weight"], shapes["gate_memory.weight"]) == (
-            (8, columns),
-            (8, columns),
-        )
+        assert shapes["gate_inputs.weight"] == (8, columns)
+        assert shapes["gate_memory.weight"] == (8, columns)
 
 
 def test_weights_start_as_released():
@@ -293,16 +273,16 @@ def test_weights_start_as_released():
 
 
 def test_columns_of_qkv_belong_to_heads_each_with_q_k_v_side_by_side():
-    """Exchanging two heads' column groups of qkv exchanges their V columns of what is
-    heard and the maps of attention, no more.
+    """Exchanging two heads' column groups of qkv exchanges two heads, no more.
+
+    Their V columns of what is heard, and the maps of attention.
     """
     setting = {"num_heads": 3, "head_size": 4, "key_size": 2, "gate_style": None}
     core, arrays, inputs, memory = core_and_arrays(setting)
     heads = [2, 0, 1]
     columns = np.arange(3 * 8).reshape(3, 8)[heads].ravel()
-    units = (
-        np.arange(12).reshape(3, 4)[heads].ravel()
-    )  # slots' units: the residual puts heads and units side by side
+    # slots' units: the residual puts heads and units side by side
+    units = np.arange(12).reshape(3, 4)[heads].ravel()
     other = core.astype(np.float64)
     for name, parameter in other.named_parameters():
         data = arrays[name]
@@ -310,14 +290,8 @@ def test_columns_of_qkv_belong_to_heads_each_with_q_k_v_side_by_side():
             data = data[..., columns]
         if name in ("blocks.0.qkv.weight", "mlp.0.weight"):
             data = data[units]
-        if name.startswith(
-            (
-                "mlp.1",
-                "blocks.0.attention_norm",
-                "blocks.0.mlp_norm",
-                "input_projection",
-            )
-        ):
+        norms = "blocks.0.attention_norm", "blocks.0.mlp_norm"
+        if name.startswith(("mlp.1", "input_projection", *norms)):
             data = data[..., units]
         parameter.data = data
     trace, other_trace = [], []
@@ -346,14 +320,9 @@ def test_the_seed_decides_the_weights(make):
     ):
         if name.endswith("weight") or name[:2] in ("W_", "U_"):
             assert not np.array_equal(p.data, q.data), name
-    layers = [
-        p.data
-        for name, p in one.named_parameters()
-        if name in ("mlp.0.weight", "mlp.1.weight")
-    ]
-    assert not np.array_equal(
-        *layers
-    )  # layers draw one after the other, not each from the start
+    # layers draw one after the other, not each from the start
+    weights = {name: p.data for name, p in one.named_parameters()}
+    assert not np.array_equal(weights["mlp.0.weight"], weights["mlp.1.weight"])
 
 
 def same_parameters(one, two):
@@ -415,18 +384,8 @@ def test_the_first_memory_is_the_identity_padded_or_cut(xp, slots, size):
 
 @pytest.mark.parametrize("gate_style", ["unit", "memory"])
 def test_infinite_biases_keep_the_memory_exactly(xp, gate_style):
-    core = randomised(
-        RelationalMemory(
-            3,
-            2,
-            3,
-            2,
-            gate_style=gate_style,
-            forget_bias=np.inf,
-            input_bias=-np.inf,
-            dtype=np.float64,
-        )
-    ).to(xp)
+    gates = {"gate_style": gate_style, "forget_bias": np.inf, "input_bias": -np.inf}
+    core = randomised(RelationalMemory(3, 2, 3, 2, **gates, dtype=np.float64)).to(xp)
     memory = xp.asarray(np.random.default_rng(0).standard_normal((2, 2, 6)))
     with np.errstate(all="raise"):
         output, state = core(xp.ones((2, 3)), memory)
@@ -469,25 +428,20 @@ def test_trace_hands_out_attention_and_gates(xp, gate_style, units, rows):
 
 
 def test_traced_gates_explain_the_update():
-    """Two cores that differ in the candidate's gate alone: the trace's gates are those
-    that made the memory.
+    """Two cores that differ in the candidate's gate alone.
+
+    The trace's gates are those that made the memory.
     """
     core, _, inputs, memory = core_and_arrays({})
     bare = RelationalMemory(INPUT, dtype=np.float64, **full({"gate_style": None}))
-    bare.load_parameters(
-        {
-            name: p.data
-            for name, p in core.named_parameters()
-            if not name.startswith("gate")
-        }
-    )
+    arrays = {name: p.data for name, p in core.named_parameters()}
+    without_gates = {n: a for n, a in arrays.items() if not n.startswith("gate")}
+    bare.load_parameters(without_gates)
     trace = []
     _, state = core(inputs[0], memory, trace)
     _, candidate = bare(inputs[0], memory)
-    expected = (
-        trace[0]["input_gate"] * np.tanh(candidate.data)
-        + trace[0]["forget_gate"] * memory
-    )
+    i, f = trace[0]["input_gate"], trace[0]["forget_gate"]
+    expected = i * np.tanh(candidate.data) + f * memory
     np.testing.assert_allclose(state.data, expected, rtol=1e-12)
 
 
@@ -588,10 +542,9 @@ def test_bad_inputs_are_named(xp, rows, shape):
     expected = "(B, 5)" if rows is None else f"(B, {rows}, 5)"
     with pytest.raises(ValueError) as error:
         core(xp.zeros(shape, np.float32), core.initial_state(3))
-    assert (
-        str(error.value)
-        == f"RelationalMemory expects inputs {expected}, got {shape}; see "
-        "input_size and input_rows"
+    assert str(error.value) == (
+        f"RelationalMemory expects inputs {expected}, got {shape}; see input_size "
+        "and input_rows"
     )
 
 
@@ -654,13 +607,8 @@ def test_bad_batch_sizes_are_named(make, batch_size):
 
 
 def test_parameters_are_parameters():
-    assert all(
-        type(p) is Parameter
-        for p in [
-            *RelationalMemory(**GOOD).parameters(),
-            *PaperRelationalMemory(**GOOD).parameters(),
-        ]
-    )
+    for make in RelationalMemory, PaperRelationalMemory:
+        assert {type(p) for p in make(**GOOD).parameters()} == {Parameter}
 
 
 def test_inputs_of_another_precision_are_named():

@@ -74,18 +74,9 @@ def test_free_axes_are_told_apart():
         ((None, None, 2, 1), "(B, T, 2, 1)"),
     ):
         with pytest.raises(ValueError) as error:
-            nn.check_array(
-                "Thing",
-                "inputs",
-                np.ones(6, np.float32),
-                shape,
-                np.float32,
-                "see input_size",
-            )
-        assert (
-            str(error.value)
-            == f"Thing expects inputs {words}, got (6,); see input_size"
-        )
+            array = np.ones(6, np.float32)
+            nn.check_array("Thing", "inputs", array, shape, np.float32, "see this")
+        assert str(error.value) == f"Thing expects inputs {words}, got (6,); see this"
 
 
 # --- layers ---------------------------------------------------------------------------
@@ -142,12 +133,8 @@ def test_layer_norm_treats_each_row_by_itself(xp, with_residual):
         ) * layer.gain.data + layer.offset.data
     arguments = (x, residual) if with_residual else (x,)
     gradcheck(layer, *arguments, parameters=layer.parameters())
-    np.testing.assert_allclose(
-        to_host(layer.to(xp)(*map(xp.asarray, arguments)).data),
-        expected,
-        rtol=1e-12,
-        atol=1e-13,
-    )
+    ours = to_host(layer.to(xp)(*map(xp.asarray, arguments)).data)
+    np.testing.assert_allclose(ours, expected, rtol=1e-12, atol=1e-13)
     assert [name for name, _ in layer.named_parameters()] == ["gain", "offset"]
 
 
@@ -221,8 +208,9 @@ def test_bad_layer_dtypes_are_refused(make):
 
 
 class Nested(nn.Module):
-    """Parameters in every place where they may be, one of them twice, among things that
-    are none.
+    """Parameters in every place where they may be, one of them twice.
+
+    They stand among things that are none.
     """
 
     def __init__(self):
@@ -253,11 +241,8 @@ NAMES += ["pair.1.0.weight", "pair.1.0.bias"]
 def test_names_are_the_paths_in_order_and_tied_parameters_appear_once():
     module = Nested()
     assert [name for name, _ in module.named_parameters()] == NAMES
-    assert (
-        len({p.id for p in module.parameters()})
-        == len(module.parameters())
-        == len(NAMES)
-    )
+    parameters = module.parameters()
+    assert len({p.id for p in parameters}) == len(parameters) == len(NAMES)
     assert module.num_parameters == 2 + 6 + 3 + 1 + 2 + 2 + 3 + 4 + 2
 
 
@@ -281,14 +266,11 @@ def test_moving_a_module_keeps_its_values_and_comes_back(xp):
     SGD(module.parameters())
     places = [p.offset for p in module.parameters()]
     assert module.to(xp) is module
-    assert (
-        {type(p.data) for p in module.parameters()}
-        == {type(p.grad) for p in module.parameters()}
-        == {xp.ndarray}
-    )
-    assert [p.offset for p in module.parameters()] == (
-        places if xp is np else [None] * len(NAMES)
-    )  # elsewhere no buffer holds them
+    parameters = module.parameters()
+    assert {type(a) for p in parameters for a in (p.data, p.grad)} == {xp.ndarray}
+    # elsewhere no buffer holds them
+    offsets = places if xp is np else [None] * len(NAMES)
+    assert [p.offset for p in parameters] == offsets
     module.to(np)
     for name, parameter in module.named_parameters():
         np.testing.assert_array_equal(parameter.data, host[name], strict=True)
@@ -317,9 +299,8 @@ def test_load_parameters_goes_into_the_memory_that_is_there(xp):
     module, source = Nested().to(xp), {}  # the arrays of a file are on the host
     optimizer = SGD(module.parameters())
     for k, (name, parameter) in enumerate(module.named_parameters()):
-        source[name] = np.full(
-            parameter.shape, k + 1.0
-        )  # float64: converted on the way
+        # float64: converted on the way
+        source[name] = np.full(parameter.shape, k + 1.0)
     module.load_parameters(source)
     for name, parameter in module.named_parameters():
         np.testing.assert_array_equal(to_host(parameter.data), source[name])
@@ -357,10 +338,10 @@ def broken(change):
             lambda a: a.update({"pair.1.0.bias": np.ones(1)}),
             "parameter 'pair.1.0.bias' has shape (2,), the array (1,)",
         ),
-        (
+        (  # the first in order
             lambda a: (a.pop("table.list.0"), a.pop("scale")),
             "parameter 'scale' is missing from the arrays",
-        ),  # the first in order
+        ),
         (lambda a: a.clear(), "parameter 'scale' is missing from the arrays"),
     ],
 )

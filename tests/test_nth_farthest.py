@@ -19,9 +19,8 @@ from tinyrmc.training.trainer import Trainer
 
 nth_farthest = load_task("nth_farthest")
 
-LAYOUTS = st.tuples(
-    st.integers(2, 8), st.integers(1, 16)
-)  # (objects, dimensions) of the task itself
+# (objects, dimensions) of the task itself
+LAYOUTS = st.tuples(st.integers(2, 8), st.integers(1, 16))
 
 
 ENDS = st.sampled_from(["nearest", "farthest"])  # from where n counts
@@ -51,7 +50,7 @@ def task_of(objects=4, dimensions=4, rungs=(), seed=0, **data):
 
 
 def the_one(row):
-    """Where the single 1 of a one-hot row stands; anything else in the row is an error."""
+    """Where the single 1 of a one-hot row stands; the rest must be zeros."""
     (place,) = np.flatnonzero(row)
     assert row[place] == 1
     return int(place)
@@ -111,9 +110,8 @@ def test_a_task_counts_from_where_it_is_told():
     """
     for count_from, n in (("nearest", 0), ("farthest", 3)):
         batch = task_of(count_from=count_from).draw(np.random.default_rng(0), 100)
-        assert (
-            (batch["inputs"][:, 0, 4 + 4 + n] == 1) == batch["is_self"]
-        ).all() and batch["is_self"].any()
+        assert ((batch["inputs"][:, 0, 4 + 4 + n] == 1) == batch["is_self"]).all()
+        assert batch["is_self"].any()
 
 
 @given(LAYOUTS, st.data(), st.integers(0, 2**32))
@@ -121,7 +119,8 @@ def test_an_easier_rung_has_the_layout_of_the_task(layout, data, seed):
     objects = data.draw(st.integers(2, layout[0]), label="objects")
     dimensions = data.draw(st.integers(1, layout[1]), label="dimensions")
     inputs = drawn(7, objects, dimensions, layout, seed)["inputs"]
-    assert inputs.dtype == np.float32 and inputs.shape == (
+    assert inputs.dtype == np.float32
+    assert inputs.shape == (
         7,
         objects,
         layout[1] + 3 * layout[0],
@@ -141,27 +140,25 @@ def test_labels_questions_and_vectors_are_uniform_and_independent():
         batch["inputs"][..., 3 + 5 * k : 8 + 5 * k].argmax(-1) for k in range(3)
     )
     five_sigma = 5 * np.sqrt(0.25 / count)
+
+    def assert_as_often(hits, share):
+        assert abs(np.mean(hits) - share) < five_sigma
+
     for step in range(3):
         for label in range(
             5
-        ):  # all of the task's labels, though three objects need only three
-            assert abs(np.mean(labels[:, step] == label) - 1 / 5) < five_sigma
-        assert abs(np.mean(batch["reference"] == step) - 1 / 3) < five_sigma
-        assert abs(np.mean(ranks[:, 0] == step) - 1 / 3) < five_sigma
+        ):  # all of the task's, though three objects need only three
+            assert_as_often(labels[:, step] == label, 1 / 5)
+        assert_as_often(batch["reference"] == step, 1 / 3)
+        assert_as_often(ranks[:, 0] == step, 1 / 3)
         for rank in range(3):
-            assert (
-                abs(
-                    np.mean((batch["reference"] == step) & (ranks[:, 0] == rank))
-                    - 1 / 9
-                )
-                < five_sigma
-            )
+            both = (batch["reference"] == step) & (ranks[:, 0] == rank)
+            assert_as_often(both, 1 / 9)
     for label in range(5):
-        assert abs(np.mean(asked[:, 0] == label) - 1 / 5) < five_sigma
-        assert abs(np.mean(batch["target"] == label) - 1 / 5) < five_sigma
-    x = (
-        batch["inputs"][..., :2].astype(np.float64).reshape(count, -1)
-    )  # (count, 3 objects x 2 dimensions)
+        assert_as_often(asked[:, 0] == label, 1 / 5)
+        assert_as_often(batch["target"] == label, 1 / 5)
+    # (count, 3 objects x 2 dimensions)
+    x = batch["inputs"][..., :2].astype(np.float64).reshape(count, -1)
     assert np.abs(x.mean(0)).max() < 5 * np.sqrt(1 / 3 / count)
     assert np.abs(np.cov(x, rowvar=False) - np.eye(6) / 3).max() < 5 / 3 / np.sqrt(
         count
@@ -202,8 +199,8 @@ def test_the_floors(layout, own_norm):
     assert abs(right.mean() - own_norm) < 0.005 + 4 * sigma
     assert right[batch["is_self"]].all()
 
-    # Whoever answers m to the self query and guesses among the others else: 1/N + (N - 1)/N *
-    # 1/(N - 1).
+    # Answering m to the self query, and guessing among the others else, is right in
+    # 1/N + (N - 1)/N * 1/(N - 1) of the cases.
     labels = batch["inputs"][..., layout[1] : layout[1] + n].argmax(-1)
     m = batch["inputs"][:, 0, -n:].argmax(-1)
     others = np.stack([row[row != label] for row, label in zip(labels, m, strict=True)])
@@ -259,9 +256,8 @@ def test_a_batch_is_the_same_in_whatever_parts_it_is_drawn(size, data):
 def test_steps_seeds_and_blocks_differ():
     task = task_of()
     first = task.stream(None, 1).batch(0, 0, 200)["inputs"]
-    assert (
-        len(np.unique(first[:, 0, :4], axis=0)) == 200
-    )  # blocks of 64 that repeat would show here
+    # blocks of 64 that repeat would show here
+    assert len(np.unique(first[:, 0, :4], axis=0)) == 200
     others = [
         task.stream(None, seed).batch(step, 0, 200)["inputs"]
         for seed, step in ((1, 1), (2, 0), (0, 1))
@@ -304,24 +300,19 @@ def test_runs_of_different_seeds_are_tested_on_the_same_examples():
 def test_a_rung_is_passed_by_the_way_covered_from_floor_to_perfect():
     task = task_of(4, 2, ((3, 1), (3, 2)), passing=0.4)
     passing = 2 / 3 + 0.4 / 3
-    assert task.observe(100, {"accuracy": passing - 1e-9}) == {
-        "rung": "3x1"
-    } and task.state() == {"rung": 0}
-    assert (
-        task.observe(200, {"accuracy": float("nan")}) == {"rung": "3x1"}
-        and task.rung == 0
-    )  # only rehearsed since the last line
-    assert task.observe(300, {"accuracy": passing + 1e-9}) == {
-        "rung": "3x1"
-    }  # the line tells of the rung it was measured on
-    assert (
-        task.observe(400, {"accuracy": passing - 1e-9}) == {"rung": "3x2"}
-        and task.rung == 1
-    )
+    assert task.observe(100, {"accuracy": passing - 1e-9}) == {"rung": "3x1"}
+    assert task.state() == {"rung": 0}
+    # only rehearsed since the last line
+    assert task.observe(200, {"accuracy": float("nan")}) == {"rung": "3x1"}
+    assert task.rung == 0
+    # the line tells of the rung it was measured on
+    assert task.observe(300, {"accuracy": passing + 1e-9}) == {"rung": "3x1"}
+    assert task.observe(400, {"accuracy": passing - 1e-9}) == {"rung": "3x2"}
+    assert task.rung == 1
     assert task.observe(500, {"accuracy": 1.0}) == {"rung": "3x2"} and task.rung == 2
-    assert (
-        task.observe(600, {"accuracy": 1.0}) == {"rung": "4x2"} and task.rung == 2
-    )  # there is no further one
+    # there is no further one
+    assert task.observe(600, {"accuracy": 1.0}) == {"rung": "4x2"}
+    assert task.rung == 2
 
 
 def test_a_rung_of_two_objects_can_be_passed():

@@ -1,5 +1,6 @@
-"""Optimizers against the textbook, one number at a time; flat buffers, bad gradients,
-resuming, schedules.
+"""Optimizers against the textbook, one number at a time.
+
+And flat buffers, bad gradients, resuming, schedules.
 """
 
 import math
@@ -30,17 +31,17 @@ def parameters(xp, dtype=np.float64, seed=0):
 
 
 def gradients(steps, seed=1):
-    """One list of arrays a step; their size varies over decades, and some numbers have
-    no gradient at times.
+    """One list of arrays a step.
+
+    Their size varies over decades, and some numbers have no gradient at times.
     """
     rng = np.random.default_rng(seed)
-    return [
-        [
-            rng.standard_normal(s) * 10 ** rng.uniform(-3, 1) * (rng.random(s) < 0.8)
-            for s in SHAPES
-        ]
-        for _ in range(steps)
-    ]
+
+    def one(shape):
+        size = 10 ** rng.uniform(-3, 1)
+        return rng.standard_normal(shape) * size * (rng.random(shape) < 0.8)
+
+    return [[one(shape) for shape in SHAPES] for _ in range(steps)]
 
 
 def put(params, arrays):
@@ -121,11 +122,8 @@ def textbook_adam(w, grads, rates, beta1=0.9, beta2=0.999, epsilon=1e-8):
 def test_twenty_steps_equal_the_textbook(
     xp, make, textbook, constants, dtype, tolerance
 ):
-    params, grads, rates = (
-        parameters(xp, dtype),
-        gradients(20),
-        [0.01 * (1 + k % 3) for k in range(20)],
-    )
+    params, grads = parameters(xp, dtype), gradients(20)
+    rates = [0.01 * (1 + k % 3) for k in range(20)]
     start = flat([p.data for p in params]).astype(np.float64)
     optimizer = make(params, 123.0, **constants)
     for arrays, rate in zip(grads, rates, strict=True):
@@ -150,11 +148,8 @@ def test_adams_first_step_keeps_its_digits_in_float32(xp):
     optimizer, g = Adam([parameter]), np.array([1e-6, -0.3, 2.0, 1e3, 0.0])
     parameter.grad[...] = xp.asarray(g.astype(np.float32))
     optimizer.step(1.0)
-    np.testing.assert_allclose(
-        to_host(parameter.data),
-        [textbook_adam(0.0, [x], [1.0]) for x in g.astype(np.float32).tolist()],
-        rtol=1e-6,
-    )
+    expected = [textbook_adam(0.0, [x], [1.0]) for x in g.astype(np.float32).tolist()]
+    np.testing.assert_allclose(to_host(parameter.data), expected, rtol=1e-6)
 
 
 def test_adam_without_momentum(xp):
@@ -162,9 +157,8 @@ def test_adam_without_momentum(xp):
     optimizer = Adam([parameter], beta1=0.0, beta2=0.0)
     parameter.grad[...] = 2.0
     optimizer.step(0.25)
-    np.testing.assert_allclose(
-        to_host(parameter.data), [0.75], rtol=1e-8
-    )  # the sign of the gradient, times the rate
+    # the sign of the gradient, times the rate
+    np.testing.assert_allclose(to_host(parameter.data), [0.75], rtol=1e-8)
 
 
 @pytest.mark.parametrize("make", ALL)
@@ -190,9 +184,8 @@ def test_data_and_gradients_are_views_of_one_buffer_each(xp, make):
     before = [p.data.copy() for p in params]
     optimizer, start = make(params), 0
     for parameter, data in zip(params, before, strict=True):
-        np.testing.assert_array_equal(
-            to_host(parameter.data), to_host(data)
-        )  # the move kept the values
+        # the move kept the values
+        np.testing.assert_array_equal(to_host(parameter.data), to_host(data))
         assert parameter.data.shape == parameter.grad.shape == data.shape
         assert parameter.offset == start
         place = slice(start, start + data.size)
@@ -212,9 +205,8 @@ def test_data_and_gradients_are_views_of_one_buffer_each(xp, make):
     buffer = optimizer.data
     put(params, gradients(1)[0])
     optimizer.step()
-    assert optimizer.data is buffer and all(
-        xp.shares_memory(p.data, buffer) for p in params
-    )  # updated in place
+    assert optimizer.data is buffer  # updated in place
+    assert all(xp.shares_memory(p.data, buffer) for p in params)
     assert optimizer.data[:6].any()
 
 
@@ -224,11 +216,8 @@ def test_backward_writes_into_the_flat_gradient_or_another_one(xp):
 
     def record():
         with Tape() as tape:
-            loss = (
-                primitives.sum(params[0] * 2.0)
-                + params[1] * 3.0
-                + primitives.sum(params[2] * params[2])
-            )
+            loss = primitives.sum(params[0] * 2.0) + params[1] * 3.0
+            loss = loss + primitives.sum(params[2] * params[2])
         return tape, loss
 
     expected = flat([np.full((2, 3), 2), 3, 2 * params[2].data])
@@ -254,34 +243,28 @@ def test_buffers_can_be_allocated_elsewhere(xp):
 
     params = parameters(xp, np.float32)
     optimizer = Adam(params, allocate=allocate)
-    assert (
-        optimizer.data is made[0] and optimizer.gradient is made[1] and len(made) == 2
-    )
-    assert all(
-        xp.shares_memory(p.data, made[0]) and xp.shares_memory(p.grad, made[1])
-        for p in params
-    )
+    data, gradient = made
+    assert optimizer.data is data and optimizer.gradient is gradient
+    for p in params:
+        assert xp.shares_memory(p.data, data) and xp.shares_memory(p.grad, gradient)
 
 
 # --- scale and clip -------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("scale", [1.0, 0.125, 4.0])
-@pytest.mark.parametrize(
-    "ratio", [0.5, 2.0, None]
-)  # max_norm as a fraction of the norm
+@pytest.mark.parametrize("ratio", [0.5, 2.0, None])
 def test_scale_then_clip_by_the_global_norm(xp, scale, ratio):
+    """`ratio` is max_norm as a fraction of the norm."""
     params, arrays = parameters(xp), gradients(1)[0]
     start, g = flat([p.data for p in params]), scale * flat(arrays)
     norm = math.sqrt(sum(x * x for x in g.tolist()))
     optimizer = SGD(params, 0.5)
     put(params, arrays)
-    returned, finite = optimizer.step(
-        max_norm=None if ratio is None else ratio * norm, scale=scale
-    )
-    assert float(returned) == pytest.approx(
-        norm, rel=1e-12
-    )  # after scaling, before clipping
+    max_norm = None if ratio is None else ratio * norm
+    returned, finite = optimizer.step(max_norm=max_norm, scale=scale)
+    # after scaling, before clipping
+    assert float(returned) == pytest.approx(norm, rel=1e-12)
     assert bool(finite)
     shrink = ratio if ratio == 0.5 else 1.0
     np.testing.assert_allclose(

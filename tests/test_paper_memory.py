@@ -1,5 +1,6 @@
-"""PaperRelationalMemory against the paper's equations, unrolled over time; its
-interface, layout and errors.
+"""PaperRelationalMemory against the paper's equations, unrolled over time.
+
+And its interface, layout and errors.
 """
 
 import numpy as np
@@ -30,27 +31,16 @@ def test_paper_core_is_the_equations_in_a_loop(xp, setting, initial_memory):
     core, inputs = paper_core({**setting, "initial_memory": initial_memory})
     P = {name: p.data for name, p in core.named_parameters()}
     layers = setting.get("attention_mlp_layers", 2)
-    symbols = {
-        name: value for name, value in P.items() if name[:2] in ("W_", "U_", "b_")
-    }
-    symbols |= {
-        "mlp": [(P[f"mlp.{k}.weight"], P[f"mlp.{k}.bias"]) for k in range(layers)]
-    }
-    symbols |= {
-        "gain": P["mlp_norm.gain"],
-        "offset": P["mlp_norm.offset"],
-        "forget_bias": setting.get("forget_bias", 1.0),
-    }
+    symbols = {name: a for name, a in P.items() if name[:2] in ("W_", "U_", "b_")}
+    mlp = [(P[f"mlp.{k}.weight"], P[f"mlp.{k}.bias"]) for k in range(layers)]
+    symbols |= {"mlp": mlp, "forget_bias": setting.get("forget_bias", 1.0)}
+    symbols |= {"gain": P["mlp_norm.gain"], "offset": P["mlp_norm.offset"]}
     state = core.initial_state(B)
     assert not state[1].any()
     expected = []
     for x in inputs:
-        h, state = equations.step(
-            np,
-            x @ P["input_projection.weight"] + P["input_projection.bias"],
-            state,
-            symbols,
-        )
+        x = x @ P["input_projection.weight"] + P["input_projection.bias"]
+        h, state = equations.step(np, x, state, symbols)
         expected.append(h.reshape(B, -1))
     core.to(xp)
     ours = unrolled(core, xp.asarray(inputs), core.initial_state(B))

@@ -239,10 +239,10 @@ def test_close_does_not_wait_for_work_that_nobody_wants(make_workers):
 
     workers = make_workers(2, share, processes=True)
     workers.run(0)
-    ((process, pipe),) = workers._children
-    pipe.send_bytes(b"1")
+    (child,) = workers._children
+    child.send(1)
     workers.close()
-    assert not done[0] and not alive(process.pid)
+    assert not done[0] and not alive(child.pid)
 
 
 @forks
@@ -264,8 +264,8 @@ def share(worker, request):
 workers = Workers(3, share, processes=True)
 print(*workers.run("pid"), flush=True)
 if sys.argv[1] == "busy":
-    for _, pipe in workers._children:
-        pipe.send_bytes(b'"work"')
+    for child in workers._children:
+        child.send("work")
     print("sent", flush=True)
 time.sleep(60)
 """

@@ -30,17 +30,17 @@ from tinyrmc.engine import TABLE, Tape
 
 every_primitive = pytest.mark.parametrize("name", TABLE)
 every_layout = pytest.mark.parametrize("layout", LAYOUTS)
-BY_HAND = {  # what NumPy has not, written down once more
+# What NumPy does not have, written down once more. (Its split gives a list, and its
+# power has no name for the second argument.)
+BY_HAND = {
     "sigmoid": lambda x: 1 / (1 + np.exp(-x)),
     "softplus": lambda x: np.log(1 + np.exp(x)),
     "softmax": lambda x, axis=-1: np.exp(x) / np.exp(x).sum(axis, keepdims=True),
     "getitem": lambda x, key: x[key],
     "split": lambda x, indices_or_sections, axis=0: tuple(
         np.split(x, indices_or_sections, axis)
-    ),  # not a list
-    "power": lambda x, exponent: np.power(
-        x, exponent
-    ),  # NumPy names no second argument
+    ),
+    "power": lambda x, exponent: np.power(x, exponent),
 }
 
 
@@ -48,11 +48,8 @@ def arrays_in(value):
     """All arrays in nested tuples of anything."""
     if hasattr(value, "dtype"):
         return [value]
-    return (
-        [a for part in value for a in arrays_in(part)]
-        if isinstance(value, (tuple, list))
-        else []
-    )
+    parts = value if isinstance(value, (tuple, list)) else []
+    return [a for part in parts for a in arrays_in(part)]
 
 
 def test_every_row_is_documented_and_has_a_derivative():
@@ -86,8 +83,9 @@ def test_layout_changes_no_value(xp, name, layout):
 
 @every_primitive
 def test_a_vjp_wrong_by_a_thousandth_is_caught(name, monkeypatch):
-    """Proves that the check above can fail: for each argument of each primitive on its
-    own.
+    """Proves that the check above can fail.
+
+    For each argument of each primitive by itself.
     """
     primitive, rule = TABLE[name], TABLE[name].rule
     for position in sorted({k for case in CASES[name] for k in case.floats}):
@@ -202,10 +200,18 @@ def test_float64_constants_mix_with_complex128(xp, name):
             assert as_tuple(moved)[0].dtype == np.complex128
 
 
+def in_order(function, case):
+    """function(...) with the static arguments in order, after the arrays."""
+    variadic = TABLE[case.name].variadic
+    arrays = [list(case.arguments)] if variadic else case.arguments
+    return function(*arrays, *case.static.values())
+
+
 @pytest.mark.parametrize("name", primitives.__all__)
 def test_value_is_numpys(xp, name):
-    """NumPy's function of the same name, with the same arguments by name; and again
-    with the static ones in order, where both allow it.
+    """NumPy's function of the same name, with the same arguments by name.
+
+    And again with the static ones in order, where both allow it.
     """
     function = BY_HAND.get(name) or getattr(np, name)
     for case in CASES[name]:
@@ -217,29 +223,19 @@ def test_value_is_numpys(xp, name):
                 to_host(output.data), value, rtol=1e-13, atol=1e-14
             )
         if name not in ("split", "unstack") and "keepdims" not in case.static:
-            ours, theirs = (
-                f(
-                    *([list(c.arguments)] if TABLE[name].variadic else c.arguments),
-                    *c.static.values(),
-                )
-                for f, c in ((TABLE[name], there), (function, case))
-            )
+            ours = in_order(TABLE[name], there)
+            theirs = in_order(function, case)
             np.testing.assert_allclose(
                 to_host(ours.data), theirs, rtol=1e-13, atol=1e-14
             )
 
 
-WITHOUT_HIPS = {
-    "cumprod",
-    "split",
-    "take",
-    "take_along_axis",
-    "unstack",
-}  # it has no vjp, or takes other arguments
-HIPS_CANNOT = {  # cases where its vjp is wrong
+# HIPS has no vjp for these, or takes other arguments.
+WITHOUT_HIPS = {"cumprod", "split", "take", "take_along_axis", "unstack"}
+HIPS_CANNOT = {  # cases where its vjp is wrong; in the first, broadcasting stays
     "where": lambda case: any(
         np.shape(a) != np.shape(case().data) for a in case.arguments[1:]
-    ),  # broadcasting is not undone
+    ),
     "broadcast_to": lambda case: case.arguments[0].ndim < len(case.static["shape"]),
     "transpose": lambda case: min(case.static["axes"] or (0,)) < 0,
 }
@@ -263,22 +259,16 @@ def test_gradient_is_hips_autograds(name):
 
         def loss(*arguments, case=case, weight=weights[0]):
             function = getattr(anp, name)
-            value = (
-                function(*arguments, *case.static.values())
-                if name in IN_ORDER
-                else case(arguments, function)
-            )
+            if name in IN_ORDER:
+                value = function(*arguments, *case.static.values())
+            else:
+                value = case(arguments, function)
             return anp.sum(value * weight)
 
         for position, ours in zip(case.floats, gradients(case, weights), strict=True):
             theirs = autograd.grad(loss, position)(*case.arguments)
-            np.testing.assert_allclose(
-                ours,
-                theirs,
-                rtol=1e-12,
-                atol=1e-12,
-                err_msg=f"{case}: argument {position}",
-            )
+            where = f"{case}: argument {position}"
+            np.testing.assert_allclose(ours, theirs, 1e-12, 1e-12, err_msg=where)
 
 
 # --- Shapes that nobody thought of ----------------------------------------------------
@@ -298,11 +288,8 @@ def test_binary_primitives_broadcast_any_two_shapes(xp, name, data):
     a, b = data.draw(
         hnp.mutually_broadcastable_shapes(num_shapes=2, max_dims=4, max_side=3)
     ).input_shapes
-    check_gradient(
-        Case(
-            name, (strided(xp, data, normal(*a)), strided(xp, data, away_from_zero(*b)))
-        )
-    )
+    arrays = strided(xp, data, normal(*a)), strided(xp, data, away_from_zero(*b))
+    check_gradient(Case(name, arrays))
 
 
 @given(data=st.data())
@@ -310,28 +297,19 @@ def test_where_broadcasts_any_three_shapes(xp, data):
     c, a, b = data.draw(
         hnp.mutually_broadcastable_shapes(num_shapes=3, max_dims=3, max_side=3)
     ).input_shapes
-    check_gradient(
-        Case(
-            "where",
-            (
-                xp.asarray(normal(*c) > 0),
-                strided(xp, data, normal(*a)),
-                strided(xp, data, normal(*b)),
-            ),
-        )
-    )
+    condition = xp.asarray(normal(*c) > 0)
+    x, y = strided(xp, data, normal(*a)), strided(xp, data, normal(*b))
+    check_gradient(Case("where", (condition, x, y)))
 
 
 @given(data=st.data())
 def test_matmul_of_any_two_shapes(xp, data):
-    a, b = data.draw(
-        hnp.mutually_broadcastable_shapes(
-            signature=np.matmul.signature, max_dims=2, max_side=3
-        )
-    ).input_shapes
-    check_gradient(
-        Case("matmul", (strided(xp, data, normal(*a)), strided(xp, data, normal(*b))))
+    both = hnp.mutually_broadcastable_shapes(
+        signature=np.matmul.signature, max_dims=2, max_side=3
     )
+    a, b = data.draw(both).input_shapes
+    arrays = strided(xp, data, normal(*a)), strided(xp, data, normal(*b))
+    check_gradient(Case("matmul", arrays))
 
 
 @pytest.mark.parametrize("name", ["sum", "mean", "max"])
@@ -339,13 +317,8 @@ def test_matmul_of_any_two_shapes(xp, data):
 def test_reductions_over_any_axes(xp, name, data):
     shape = data.draw(shapes)
     axis = data.draw(st.none() | hnp.valid_tuple_axes(len(shape)))
-    check_gradient(
-        Case(
-            name,
-            (strided(xp, data, normal(*shape)),),
-            {"axis": axis, "keepdims": data.draw(st.booleans())},
-        )
-    )
+    static = {"axis": axis, "keepdims": data.draw(st.booleans())}
+    check_gradient(Case(name, (strided(xp, data, normal(*shape)),), static))
 
 
 @given(data=st.data())
@@ -378,8 +351,9 @@ def gradient(xp, function, *arrays):
 
 
 def test_ties(xp):
-    """maximum and minimum give the gradient to the second argument, so that maximum(x,
-    0) has slope 0 at 0; max shares it.
+    """maximum and minimum give the gradient to the second argument; max shares it.
+
+    So maximum(x, 0) has slope 0 at 0.
     """
     for function in primitives.maximum, primitives.minimum:
         assert [float(g[0]) for g in gradient(xp, function, [2.0], [2.0])] == [0.0, 1.0]
@@ -396,29 +370,19 @@ def test_ties(xp):
 
 def test_nothing_overflows(xp):
     with np.errstate(over="raise", invalid="raise", divide="raise"):
-        assert primitives.softmax(xp.array([1e4, 0.0, -1e4])).data.tolist() == [
-            1.0,
-            0.0,
-            0.0,
-        ]
-        assert primitives.sigmoid(xp.array([1e4, 0.0, -1e4])).data.tolist() == [
-            1.0,
-            0.5,
-            0.0,
-        ]
+        extreme = xp.array([1e4, 0.0, -1e4])
+        assert primitives.softmax(extreme).data.tolist() == [1.0, 0.0, 0.0]
+        assert primitives.sigmoid(extreme).data.tolist() == [1.0, 0.5, 0.0]
         assert gradient(xp, primitives.softmax, [1e4, -1e4])[0].tolist() == [0.0, 0.0]
         assert gradient(xp, primitives.sigmoid, [1e4, -1e4])[0].tolist() == [0.0, 0.0]
     assert primitives.sigmoid(xp.array([np.inf, -np.inf])).data.tolist() == [1.0, 0.0]
 
 
 def test_where_keeps_an_infinite_side_out(xp):
-    x = xp.array([1.0, 2.0])
-    taken, other = gradient(
-        xp,
-        lambda a, b: primitives.where(xp.array([True, False]), a, b),
-        x,
-        [np.inf, 3.0],
-    )
+    def first(a, b):
+        return primitives.where(xp.array([True, False]), a, b)
+
+    taken, other = gradient(xp, first, [1.0, 2.0], [np.inf, 3.0])
     assert taken.tolist() == [1.0, 0.0]
     assert other.tolist() == [0.0, 1.0]
 
@@ -457,8 +421,9 @@ def test_an_index_out_of_range_is_refused_or_wraps(xp):
 
 
 def test_unstack_of_many_steps_costs_little():
-    """O(T) backward, where T slices would each allocate the whole array: T = 400 steps
-    of 100 KB stay under a second.
+    """Backward is one entry; T slices would each allocate the whole array.
+
+    T = 400 steps of 100 KB.
     """
     x = np.ones((400, 100, 128))
     with Tape() as tape:

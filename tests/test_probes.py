@@ -1,5 +1,5 @@
-"""The analysis of attention: every measurement against loops, and every interference
-against a network that was never given the thing.
+"""Probes of attention: every measurement against loops, and every interference against
+a network that was never given the thing.
 """
 
 import itertools
@@ -103,17 +103,11 @@ def test_shares_are_input_gate_times_attention_to_the_input(make):
         seen = trace[asked.marked[b]]
         taken = []
         for slot in range(3):
-            heard = (
-                sum(float(head[slot, 3:].sum()) for head in seen["attention"][0]) / 2
-            )
-            taken.append(
-                heard
-                * (
-                    float(np.mean(seen["input_gate"][0, slot]))
-                    if "input_gate" in seen
-                    else 1
-                )
-            )
+            each = [float(head[slot, 3:].sum()) for head in seen["attention"][0]]
+            gate = 1.0
+            if "input_gate" in seen:
+                gate = float(np.mean(seen["input_gate"][0, slot]))
+            taken.append(gate * sum(each) / 2)
         np.testing.assert_allclose(found[b], np.array(taken) / sum(taken), rtol=1e-4)
 
 
@@ -159,22 +153,13 @@ def in_loops(network, asked):
         trace = []
         core.unroll(asked.inputs[b : b + 1], core.initial_state(1), trace)
         for t, seen in enumerate(trace):
-            period = (
-                "before"
-                if t < asked.marked[b]
-                else "at"
-                if t == asked.marked[b]
-                else "after"
-            )
+            period = probes.PERIODS[1 + np.sign(t - asked.marked[b])]
             heads, columns = seen["attention"][0], seen["attention"].shape[-1]
             for column in range(columns):
-                place = (
-                    "input"
-                    if column >= core.mem_slots
-                    else "holders"
-                    if held[b, column]
-                    else "others"
-                )
+                if column >= core.mem_slots:
+                    place = "input"
+                else:
+                    place = "holders" if held[b, column] else "others"
                 each = [float(head[:, column].mean()) for head in heads]
                 rows = {
                     "uniform": 1 / columns,
@@ -211,9 +196,8 @@ def test_the_table_of_attention_is_that_of_the_loops(make, monkeypatch):
 
 def test_attention_to_everything_alike_is_what_the_uniform_row_says():
     network = released()
-    network.core.blocks[0]["qkv_norm"].gain.data = (
-        0 * network.core.blocks[0]["qkv_norm"].gain.data
-    )  # queries and keys are all equal
+    gain = network.core.blocks[0]["qkv_norm"].gain
+    gain.data = 0 * gain.data  # so that queries and keys are all equal
     table = probes.analyse(network, questions(network, 20))["attention"]
     for name in "head 1", "head 2", "mean":
         for place in probes.PLACES:
@@ -225,10 +209,9 @@ def test_attention_to_everything_alike_is_what_the_uniform_row_says():
 def test_where_nothing_was_before_or_after_there_is_no_number():
     network = released()
     table = probes.analyse(network, questions(network, steps=1))["attention"]
-    assert (
-        table["mean"]["input"]["before"] is table["mean"]["input"]["after"] is None
-        and 0 < table["mean"]["input"]["at"] < 1
-    )
+    to_input = table["mean"]["input"]
+    assert to_input["before"] is to_input["after"] is None
+    assert 0 < to_input["at"] < 1
 
 
 # --- What is cut ----------------------------------------------------------------------
@@ -328,7 +311,8 @@ def test_cuts_are_made_before_or_after_the_marked_step_and_not_at_it():
     )
     right = probes._right(network, asked, held, probes.controls(held))
     cut = {key[1:]: hits for key, hits in right.items() if key[0] == "cut"}
-    assert len(cut) == 10 and all(
+    assert len(cut) == 10
+    assert all(
         (hits != right["intact", "", ""]).any()
         for (name, _), hits in cut.items()
         if name in ("all", "input")
@@ -383,9 +367,10 @@ def test_a_reset_slot_is_one_that_begins_after_the_marked_step(make):
         np.testing.assert_array_equal(
             right["wiped", "holders", how], right["wiped", "slot 1", how]
         )
+        # there are no others
         np.testing.assert_array_equal(
             right["wiped", "controls", how], right["intact", "", ""]
-        )  # there are no others
+        )
     assert (np.array(since) != answers).any() and (np.roll(answers, 1) != answers).any()
 
 
@@ -449,16 +434,13 @@ def test_the_three_cases_are_first_middle_and_last():
     network = released()
     asked = questions(network, 100)
     rows = probes.cases(asked)
-    assert (
-        asked.marked[rows].tolist() == [0, 2, 3]
-        and asked.kinds["accuracy_of_some"][rows].all()
-    )
+    assert asked.marked[rows].tolist() == [0, 2, 3]
+    assert asked.kinds["accuracy_of_some"][rows].all()
     few = asked.take(np.flatnonzero(asked.marked == 2))
     assert few.marked[probes.cases(few)].tolist() == [2]
 
 
 def test_what_has_no_slots_has_no_attention():
     assert probes.has_attention(released()) and probes.has_attention(paper())
-    assert not probes.has_attention(
-        Network(LSTM(INPUT, 4))
-    ) and not probes.has_attention(nn.Linear(2, 2))
+    assert not probes.has_attention(Network(LSTM(INPUT, 4)))
+    assert not probes.has_attention(nn.Linear(2, 2))

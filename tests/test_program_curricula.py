@@ -68,12 +68,10 @@ def test_levels_climb_length_first(curriculum):
             }
     assert levels == [(1, 1), (2, 1), (3, 1)] and task.full == (3, 2)
     for _ in range(10):
-        assert task.observe(step := step + 1, {"loss": 1.0}) == {
-            "rung": "3x2"
-        }  # there is no further one
-    assert texts_of(
-        task.draw(np.random.default_rng(0), 50), "release"
-    )  # held out: always the task itself
+        # there is no further one
+        assert task.observe(step := step + 1, {"loss": 1.0}) == {"rung": "3x2"}
+    # held out: always the task itself
+    assert texts_of(task.draw(np.random.default_rng(0), 50), "release")
     assert set(
         sizes_of(texts_of(task.draw(np.random.default_rng(0), 50), "release")[0])
     ) == {(3, 2)}
@@ -117,9 +115,8 @@ def test_threshold_is_the_mean_fall_over_the_mean_loss():
 def test_the_others_do_not_climb(curriculum):
     task = task_of(kind="addition", length=2, curriculum=curriculum, patience=2)
     before = task.state()
-    assert [task.observe(step, {"loss": 1.0}) for step in range(5)] == [
-        {}
-    ] * 5 and task.state() == before
+    assert [task.observe(step, {"loss": 1.0}) for step in range(5)] == [{}] * 5
+    assert task.state() == before
 
 
 def test_only_batches_at_full_length_and_nesting_are_of_the_task_itself():
@@ -137,9 +134,8 @@ def test_only_batches_at_full_length_and_nesting_are_of_the_task_itself():
         assert [
             task.is_final(line) for line in (lines if task.config.data.climbs else [{}])
         ] == final
-    assert task_of(kind="copy", length=1, curriculum="mix").is_final(
-        {}
-    )  # nothing to mix
+    # nothing to mix
+    assert task_of(kind="copy", length=1, curriculum="mix").is_final({})
 
 
 def test_a_checkpoint_keeps_the_level():
@@ -158,11 +154,9 @@ def test_a_checkpoint_keeps_the_level():
     assert task.level == (3, 1) and len(task.losses) == 1
     again = Trainer(programs.Task(task.config), seed=1)
     again.restore(trainer.arrays(), json.loads(json.dumps(trainer.state())))
-    assert (
-        again.task.level == (3, 1)
-        and again.task.losses == task.losses
-        and again.task.state() == task.state()
-    )
+    assert again.task.level == (3, 1)
+    assert again.task.losses == task.losses
+    assert again.task.state() == task.state()
     for one in (trainer, again):
         one.advance()
     np.testing.assert_array_equal(again.optimizer.data, trainer.optimizer.data)
@@ -182,8 +176,7 @@ def test_a_batch_is_the_same_in_whatever_parts_it_is_drawn(curriculum):
         np.testing.assert_array_equal(
             array, np.concatenate([part[name] for part in parts])
         )
-    assert (
-        len({text for text in texts_of(whole, "release")[0] if len(text) > 8}) > 60
-    )  # blocks of 64 that repeat would show here
+    # blocks of 64 that repeat would show here
+    assert len({text for text in texts_of(whole, "release")[0] if len(text) > 8}) > 60
     other = task.stream(None, seed=6).batch(7, 0, 150)
     assert not np.array_equal(whole["inputs"], other["inputs"])

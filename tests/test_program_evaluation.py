@@ -50,22 +50,28 @@ def test_the_interpreter_of_learning_to_execute(text, value):
 
 def test_the_modules_own_examples_are_right():
     """Programs and answers printed in the module's text."""
-    printed = re.findall(
-        r"^    \w+ .*?  +(\S+) +-> (\d+)$", programs.__doc__, re.MULTILINE
-    )
-    assert len(printed) == 3
-    for text, answer in printed:
-        assert str(Reader(text).value() % 10**6) == answer
-    for kind, answer in zip(
-        MEMORY,
-        re.search(r"19079 +-> (.*)$", programs.__doc__, re.MULTILINE)[1].split(", "),
-        strict=True,
-    ):
-        assert answer in ("19079", "97091", "1907919079") and programs.draw_numbers(
-            FixedNumber(), DataConfig(kind), np.array([5])
-        )[1] == [answer]
+    printed = {
+        kind: (text, answer)
+        for kind, text, answer in re.findall(
+            r"^    (\w+) +(\S+) +-> (\d+)$", programs.__doc__, re.MULTILINE
+        )
+    }
+    assert list(printed) == [*PROGRAMS, *MEMORY]
+    for kind, (text, answer) in printed.items():
+        if kind in PROGRAMS:
+            assert str(Reader(text).value() % 10**6) == answer
+        else:
+            drawn = programs.draw_numbers(FixedNumber(), DataConfig(kind), np.array(5))
+            assert drawn[:2] == ([text], [answer]) and text == "19079"
     (lte,) = re.findall(r"^    (.*@) +-> (\S+)$", programs.__doc__, re.MULTILINE)
     assert lte == (KNOWN_LTE[0][0], "25011.")
+
+
+def test_the_modules_own_operations_are_those_of_the_kinds():
+    printed = dict(re.findall(r"^    (\w+) +(add.*)$", programs.__doc__, re.MULTILINE))
+    assert {kind: tuple(says.split(", ")) for kind, says in printed.items()} == (
+        programs.OPERATIONS["release"]
+    )
 
 
 class FixedNumber:
@@ -122,16 +128,13 @@ def test_every_release_program_has_the_value_of_the_interpreter(
     for text, answer in zip(texts, answers, strict=True):
         reader = Reader(text)
         assert answer == str(reader.value() % 10 ** (length + 1))
-        assert len(reader.operations) == nesting and {
-            len(number) for number in reader.numbers
-        } == {length}
-        assert not any(number.startswith("0") for number in reader.numbers) and all(
-            1 <= k <= 9 for k in reader.rounds
-        )
+        assert len(reader.operations) == nesting
+        assert {len(number) for number in reader.numbers} == {length}
+        assert not any(number.startswith("0") for number in reader.numbers)
+        assert all(1 <= k <= 9 for k in reader.rounds)
         if nest_position == "first":
-            assert re.match(r"(x=\(|\()*(x=)?[0-9]", text) and not re.search(
-                r"[^=(]\(", text
-            )
+            assert re.match(r"(x=\(|\()*(x=)?[0-9]", text)
+            assert not re.search(r"[^=(]\(", text)
         seen |= set(reader.operations)
     assert seen == known
     assert (
@@ -170,10 +173,8 @@ def test_every_program_of_learning_to_execute_has_the_value_of_two_interpreters(
 @pytest.mark.parametrize("kind", MEMORY)
 def test_memory_tasks(kind):
     texts, answers = drawn(300, kind=kind, length=7)
-    assert (
-        all(re.fullmatch(r"[1-9][0-9]{6}", text) for text in texts)
-        and len(set(texts)) > 290
-    )
+    assert all(re.fullmatch(r"[1-9][0-9]{6}", text) for text in texts)
+    assert len(set(texts)) > 290
     assert (
         answers
         == {
@@ -198,10 +199,8 @@ def test_answers_of_the_release_have_up_to_one_digit_more_than_the_numbers():
     the modulus is 10^6, not 10^5.
     """
     _, answers = drawn(2000, kind="program", length=5, nesting=2)
-    assert (
-        max(map(len, answers)) == 6
-        and np.mean([len(answer) == 6 for answer in answers]) > 0.5
-    )
+    assert max(map(len, answers)) == 6
+    assert np.mean([len(answer) == 6 for answer in answers]) > 0.5
     assert not any(
         answer.startswith(("-", "0")) and answer != "0" for answer in answers
     )
@@ -219,14 +218,9 @@ def test_operations_numbers_rounds_and_comparisons_are_uniform():
     )
     rounds = [reader.rounds[0] for reader in readers if reader.rounds]
     within(np.bincount(rounds)[1:], [1 / 9] * 9, len(rounds))
-    for place in range(
-        2
-    ):  # the first and the second number, each uniform from 10 to 99
-        within(
-            np.bincount([int(reader.numbers[place]) for reader in readers])[10:],
-            [1 / 90] * 90,
-            20_000,
-        )
+    for place in range(2):  # the first and the second number, uniform from 10 to 99
+        numbers = [int(reader.numbers[place]) for reader in readers]
+        within(np.bincount(numbers)[10:], [1 / 90] * 90, 20_000)
 
 
 def test_operations_of_learning_to_execute_are_uniform():
@@ -282,6 +276,7 @@ def test_the_nested_operand_is_anywhere(style, operations, slots):
         nest_position="random",
     )
     opening = "." * (style == "release")
+    # the inner one
     marked = [
         re.sub(
             r"(?<=.)\((x=)?[0-9]+[^()]*[0-9]\)",
@@ -289,7 +284,7 @@ def test_the_nested_operand_is_anywhere(style, operations, slots):
             opening + text.removeprefix("print("),
         )
         for text in texts
-    ]  # the inner one
+    ]
     places = [
         len(re.findall(r"(?<![\[0-9])[0-9]{2,}", text.split("N")[0])) for text in marked
     ]
@@ -325,16 +320,13 @@ def test_the_arrays_are_as_wide_as_the_longest_program(style):
                     length,
                 ) == ("control", 1, 1)
             else:  # 10^L is too rare to be drawn everywhere
-                assert (
-                    longest[0] <= widths.inputs
-                    and longest[1] <= widths.answers == widths.places
-                )
+                assert longest[0] <= widths.inputs
+                assert longest[1] <= widths.answers == widths.places
     for kind in MEMORY:
         texts, answers = drawn(10, kind=kind, style=style)
         widths = programs.layout(DataConfig(kind, style=style))
-        assert {len(text) for text in texts} == {widths.inputs} and {
-            len(answer) for answer in answers
-        } == {widths.answers}
+        assert {len(text) for text in texts} == {widths.inputs}
+        assert {len(answer) for answer in answers} == {widths.answers}
         assert style == "lte" or widths.places == widths.answers + 1
 
 
@@ -360,13 +352,15 @@ def test_the_widest_programs_of_learning_to_execute_fit():
 
 def test_the_released_symbols():
     symbols = programs.SYMBOLS["release"]
-    assert len(symbols) == len(set(symbols)) == 45 and symbols[:4] == (
+    assert len(symbols) == len(set(symbols)) == 45
+    assert symbols[:4] == (
         "_unk_",
         "_null_",
         "_eos_",
         "|",
     )
-    assert list(symbols[4:]) == sorted(symbols[4:]) and {
+    assert list(symbols[4:]) == sorted(symbols[4:])
+    assert {
         "else",
         "for",
         "if",
@@ -381,10 +375,8 @@ def test_the_released_symbols():
     for style in STYLES:
         for kind in (*PROGRAMS, *MEMORY):
             batch = task_of(kind=kind, style=style).draw(np.random.default_rng(0), 50)
-            assert (
-                batch["inputs"].min() >= 0 <= batch["targets"].min()
-                and batch["inputs"].dtype == batch["targets"].dtype == np.int64
-            )
+            assert batch["inputs"].min() >= 0 <= batch["targets"].min()
+            assert batch["inputs"].dtype == batch["targets"].dtype == np.int64
 
 
 def test_which_programs_have_a_product():

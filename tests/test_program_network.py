@@ -168,9 +168,8 @@ def test_what_is_fed_to_the_answering_core(share_core):
 def test_a_network_taught_its_own_answers_gives_them():
     task = task_of(kind="program", length=2, nesting=2)
     model, batch, steps = network_of(task), mixed_batch(task), task.layout.answers
-    model.head.layers[-1].weight.data = (
-        30 * model.head.layers[-1].weight.data
-    )  # so that answers differ
+    # so that answers differ
+    model.head.layers[-1].weight.data = 30 * model.head.layers[-1].weight.data
     free = answered(model, batch, "own_predictions", steps).data
     own = free.argmax(-1).T
     assert len({tuple(answer) for answer in own}) > 1
@@ -178,17 +177,17 @@ def test_a_network_taught_its_own_answers_gives_them():
     np.testing.assert_allclose(taught, free, rtol=1e-9, atol=1e-12)
     other = {**batch, "targets": (own + 1) % 45}
     assert not np.allclose(answered(model, other, "teacher", steps).data[1:], free[1:])
+    # reads no targets
     np.testing.assert_array_equal(
         answered(model, other, "own_predictions", steps).data, free
-    )  # reads no targets
+    )
     np.testing.assert_array_equal(
         answered(model, other, "zeros", steps).data,
         answered(model, batch, "zeros", steps).data,
     )
     last = {**batch, "targets": np.where(np.arange(steps) == steps - 1, 7, own)}
-    np.testing.assert_array_equal(
-        answered(model, last, "teacher", steps).data, taught
-    )  # the last target is fed to nobody
+    # the last target is fed to nobody
+    np.testing.assert_array_equal(answered(model, last, "teacher", steps).data, taught)
 
 
 def test_the_answering_core_is_traced():
@@ -234,7 +233,8 @@ def test_shared_and_separate_cores():
         }
         for part in ("core.", "answering.")
     )
-    assert ours.keys() == theirs.keys() and not np.array_equal(
+    assert ours.keys() == theirs.keys()
+    assert not np.array_equal(
         ours["blocks.0.qkv.weight"].data, theirs["blocks.0.qkv.weight"].data
     )
 
@@ -294,11 +294,9 @@ def test_loss_and_metrics_are_what_they_say(loss_mean):
     batch = mixed_batch(task, 40)
     logits = answered(model, batch, "zeros", task.layout.answers).data
     likely = logits.argmax(-1)  # (T', B)
-    for k in range(
-        20
-        # half of them get answers that the network gives, one with a mistake, so that there
-        # is something to count
-    ):
+    # Half of them get answers that the network gives, one with a mistake, so that there
+    # is something to count.
+    for k in range(20):
         batch["targets"][k] = likely[:, k]
     batch["targets"][0, 0] = (batch["targets"][0, 0] + 1) % 45
     total = right = count = whole = other_right = other_count = 0
@@ -309,29 +307,21 @@ def test_loss_and_metrics_are_what_they_say(loss_mean):
             for t in range(size)
         )
         right, count, whole = right + sum(hits), count + size, whole + all(hits)
-        if (
-            "*"
-            not in texts_of(
-                {name: x[k : k + 1] for name, x in batch.items()}
-                | {"targets": np.full((1, 1), 4), "target_lengths": [1]},
-                "release",
-            )[0][0]
-        ):
+        example = {name: x[k : k + 1] for name, x in batch.items()}
+        example |= {"targets": np.full((1, 1), 4), "target_lengths": [1]}
+        if "*" not in texts_of(example, "release")[0][0]:
             other_right, other_count = other_right + sum(hits), other_count + size
     loss, divisor, metrics, carry = task.loss(model, batch, None)
     assert loss.data == pytest.approx(total, rel=1e-9) and carry is None
     assert divisor == (40 * 2 * 2 if loss_mean == "places" else count)
-    assert metrics["accuracy"] == (right, count) and metrics[
-        "exact_match_accuracy"
-    ] == (whole, 40)
-    assert (
-        metrics["accuracy_without_products"] == (other_right, other_count)
-        and 19 <= whole < 40
-        and 0 < other_count < count
-    )
+    assert metrics["accuracy"] == (right, count)
+    assert metrics["exact_match_accuracy"] == (whole, 40)
+    assert metrics["accuracy_without_products"] == (other_right, other_count)
+    assert 19 <= whole < 40
+    assert 0 < other_count < count
 
 
-def test_what_lies_beyond_the_end_is_of_no_account():
+def test_what_lies_beyond_the_end_changes_nothing():
     task = task_of(kind="program", length=3, nesting=2)
     batch, model = mixed_batch(task, 20), network_of(task)
 

@@ -58,9 +58,8 @@ def test_floors_and_published_numbers(data, floor):
     found = task.references()
     assert found["test_accuracy"]["constant answer"] == pytest.approx(floor, abs=0.008)
     held_out = Samples(task.draw, HELD_OUT_SEED).batch(0, 0, task.test_examples)
-    best = programs.judged(
-        programs.most_frequent(held_out, 45), held_out
-    )  # chosen on the very examples it is judged by
+    # chosen on the very examples it is judged by
+    best = programs.judged(programs.most_frequent(held_out, 45), held_out)
     assert (
         found["test_accuracy"]["constant answer"]
         <= best[0].sum() / best[1].sum() + 1e-12
@@ -98,9 +97,8 @@ def test_the_constant_answer_is_not_chosen_on_what_it_is_tested_on():
     task = task_of(kind="copy")
     task.test_examples = 30
     held_out = Samples(task.draw, HELD_OUT_SEED).batch(0, 0, 30)
-    best, counted = programs.judged(
-        programs.most_frequent(held_out, 45), held_out
-    )  # of so few it fits chance too
+    # of so few it fits chance too
+    best, counted = programs.judged(programs.most_frequent(held_out, 45), held_out)
     assert (
         task.references()["test_accuracy"]["constant answer"]
         < best.sum() / counted.sum() - 0.05
@@ -133,7 +131,8 @@ def test_mistakes_are_marked():
         cell.get_width(),
         cell.get_height(),
     )
-    assert marked.get_text() == "7" and marked.get_position() == pytest.approx(
+    assert marked.get_text() == "7"
+    assert marked.get_position() == pytest.approx(
         (left + width / 2, bottom + height / 2)
     )
     assert [
@@ -178,13 +177,11 @@ def test_the_picture_says_what_was_asked_and_how_often_it_was_right(
         "characters are marked"
     )
     heading = [*rows][1]
-    assert re.fullmatch(r"\d+ of 512 have a mistake, the next are", heading) and all(
-        wanted != got for _, wanted, got in rows[heading]
-    )
+    assert re.fullmatch(r"\d+ of 512 have a mistake, the next are", heading)
+    assert all(wanted != got for _, wanted, got in rows[heading])
     assert [*whole][1] == "0 of 512 have a mistake" and whole[[*whole][1]] == []
-    assert [*once][1] == "1 of 512 have a mistake, the next are" and len(
-        once[[*once][1]]
-    ) == 1
+    assert [*once][1] == "1 of 512 have a mistake, the next are"
+    assert len(once[[*once][1]]) == 1
 
 
 def test_a_relational_memory_core_learns_to_copy():

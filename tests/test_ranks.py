@@ -318,13 +318,13 @@ def test_gradients_on_a_gpu_go_through_the_host_and_each_rank_has_its_own(monkey
     stand-in refuses to mix the two.
     """
     cupy, used = fakecupy.installed(monkeypatch), []
-    device = types.SimpleNamespace(
-        runtime=types.SimpleNamespace(getDeviceCount=lambda: 2)
+    runtime = cupy.cuda.runtime
+    monkeypatch.setattr(runtime, "getDeviceCount", lambda: 2, raising=False)
+    monkeypatch.setattr(
+        cupy.cuda,
+        "Device",
+        lambda number: types.SimpleNamespace(use=lambda: used.append(number)),
     )
-    device.Device = lambda number: types.SimpleNamespace(
-        use=lambda: used.append(number)
-    )
-    monkeypatch.setattr(cupy, "cuda", device, raising=False)
     machines = ["a", "a", "a", "b"]
     host = all_well(
         on_ranks(

@@ -13,8 +13,9 @@ from owntask import dropped_in
 from tinyrmc import report
 from tinyrmc.commands import run_main
 from tinyrmc.errors import RunError
-from tinyrmc.results import tables
+from tinyrmc.results import sweeps, tables
 from tinyrmc.results.groups import find_runs
+from tinyrmc.results.text import aligned, paragraph
 from tinyrmc.runs.run import Run
 from tinyrmc.training import discovery
 
@@ -95,14 +96,10 @@ def test_a_row_is_what_its_runs_have_come_to(larger):
     ]
     found = tables.summary(runs)
     (group,) = found["groups"]
-    assert (
-        group["mean"]["test_accuracy"] == statistics.fmean(values.values())
-        and group["top"]["test_accuracy"] == 0.9
-    )
-    assert (
-        group["mean"]["best_batch_accuracy"] == statistics.fmean(bests.values())
-        and group["top"]["best_batch_accuracy"] == 0.95
-    )
+    assert group["mean"]["test_accuracy"] == statistics.fmean(values.values())
+    assert group["top"]["test_accuracy"] == 0.9
+    assert group["mean"]["best_batch_accuracy"] == statistics.fmean(bests.values())
+    assert group["top"]["best_batch_accuracy"] == 0.95
     assert group["runs"][0]["curve"] == [[10, 30.0, None, 0.6], [20, 60.0, None, 0.7]]
     row = rows_of(found)[0]
     assert row == {
@@ -138,11 +135,9 @@ def test_other_accuracies_stand_beside_the_headline_and_the_commit_beside_the_ru
         )
     found = tables.summary(runs)
     (row,) = rows_of(found)
-    assert (
-        row["ours, mean"] == "90.0 %"
-        and row["mean exact match accuracy"] == "50.0 %"
-        and "mean loss" not in row
-    )
+    assert row["ours, mean"] == "90.0 %"
+    assert row["mean exact match accuracy"] == "50.0 %"
+    assert "mean loss" not in row
     assert [run["git_commit"] for run in found["groups"][0]["runs"]] == [
         "c0ffee",
         "c0ffee",
@@ -247,9 +242,8 @@ def test_seeds_in_a_row_are_told_by_their_ends(numbers, says):
 
 def test_only_batches_of_the_task_itself_count(larger, monkeypatch):
     runs = [logged(larger, rungs=("1", "1", "2", "2"), best=(1.0, 0.9, 0.3, 0.4))]
-    assert (
-        tables.summary(runs)["groups"][0]["top"]["best_batch_accuracy"] == 1.0
-    )  # all of them are, by default
+    # all of them are, by default
+    assert tables.summary(runs)["groups"][0]["top"]["best_batch_accuracy"] == 1.0
     monkeypatch.setattr(larger.Task, "is_final", lambda task, line: line["rung"] == "2")
     (group,) = tables.summary(runs)["groups"]
     assert group["top"]["best_batch_accuracy"] == 0.4
@@ -262,9 +256,8 @@ def test_a_run_that_never_came_to_the_task_itself_says_where_it_stayed(
         logged(larger, seed, rungs=rungs)
         for seed, rungs in enumerate([("1", "1", "1", "1"), ("1", "2", "2", "2")])
     ]
-    assert (
-        "ended on" not in rows_of(tables.summary(runs))[0]
-    )  # all lines are of the task itself, by default
+    # all lines are of the task itself, by default
+    assert "ended on" not in rows_of(tables.summary(runs))[0]
     monkeypatch.setattr(larger.Task, "is_final", lambda task, line: line["rung"] == "2")
     assert rows_of(tables.summary(runs))[0]["ended on"] == "1"
     assert "ended on" not in rows_of(tables.summary(runs[1:]))[0]
@@ -282,10 +275,8 @@ def test_a_number_that_some_seed_lacks_has_no_mean(larger):
     (group,) = tables.summary([logged(larger, 0, best=(None,) * 4), logged(larger, 1)])[
         "groups"
     ]
-    assert (
-        "best_batch_accuracy" not in group["mean"]
-        and group["mean"]["test_accuracy"] == 0.7
-    )
+    assert "best_batch_accuracy" not in group["mean"]
+    assert group["mean"]["test_accuracy"] == 0.7
     assert "best batch" not in rows_of({"groups": [group], "not_run": []})[0]
 
 
@@ -330,9 +321,9 @@ def test_a_folder_stands_for_its_runs_and_what_is_left_out_is_said(larger):
     for k in range(3, 12):
         logged(larger, k)
     runs, left_out = find_runs([Path("runs")])
-    assert [run.config["seed"] for run in runs] == [0, 1, *range(3, 12)] and runs[
-        0
-    ].path == other.path  # 10 and 11 come after 9
+    # 10 and 11 come after 9
+    assert [run.config["seed"] for run in runs] == [0, 1, *range(3, 12)]
+    assert runs[0].path == other.path
     assert len(left_out) == 4 and any("nothing_known" in line for line in left_out)
     assert any(
         line == f"{short.path} has the configuration and seed of {other.path}"
@@ -361,40 +352,82 @@ def test_what_was_left_out_of_a_folder_is_an_error_by_itself(larger):
     assert len(find_runs([Path("runs")])[1]) == 1
 
 
-def test_the_command_writes_the_table_its_numbers_and_its_picture(larger, capsys):
+def test_the_command_shows_the_tables_as_wide_as_the_terminal(
+    larger, capsys, monkeypatch
+):
     logged(larger, 0)
     logged(larger, 1, values=())
-    assert report.main(["runs"]) == 0
-    out, err = capsys.readouterr()
-    assert err == "left out: runs/larger-quick-2 has not been evaluated yet\n"
+    found = tables.summary([Run.open("runs/larger-quick-1")])
+    for width in (60, 200):
+        monkeypatch.setenv("COLUMNS", str(width))
+        assert report.main(["runs"]) == 0
+        out, err = capsys.readouterr()
+        assert err == "left out: runs/larger-quick-2 has not been evaluated yet\n"
+        for rows in tables.tables(found):
+            assert f"{aligned(rows, width)}\n\n" in out
+        assert max(map(len, out.splitlines())) <= width
+        assert out.endswith(f"{paragraph(tables.LEGEND, width)}\n")
+    assert report.main(["runs/larger-quick-1", "--seeds"]) == 0
+    (rows,) = tables.seed_tables(found)
+    assert capsys.readouterr().out.startswith(aligned(rows, 200))
+
+
+def test_the_command_writes_the_table_its_numbers_and_its_picture(larger):
+    logged(larger, 0)
     words = tables.markdown(tables.summary([Run.open("runs/larger-quick-1")]))
-    assert (
-        out == f"{words}\n{tables.LEGEND}\n" and words.count("\n") == 3 + 1 + 4 + 1 + 1
-    )
+    assert words.count("\n") == 3 + 1 + 4 + 1 + 1
     for folder in ("one", "two"):
-        assert (
-            report.main(["runs/larger-quick-1", "--out", f"{folder}/results.md"]) == 0
-        )
-    written = [
+        assert report.main(["runs", "--out", f"{folder}/results.md"]) == 0
+    first, second = (
         {path.name: path.read_bytes() for path in Path(folder).iterdir()}
         for folder in ("one", "two")
-    ]
-    assert written[0] == written[1] and sorted(written[0]) == [
-        "results.json",
-        "results.md",
-        "results.png",
-    ]
-    found = json.loads(written[0]["results.json"])
-    assert (
-        written[0]["results.md"].decode() == out + tables.commands(found)
-        and tables.markdown(found) == words
     )
-    assert written[0]["results.png"].startswith(b"\x89PNG")
-    capsys.readouterr()
-    assert report.main(["runs/larger-quick-1", "--seeds"]) == 0
-    assert capsys.readouterr().out.startswith(
-        "|  | seed 0 | guessing | paper (wide) |\n"
-    )
+    assert first == second
+    assert sorted(first) == ["results.json", "results.md", "results.png"]
+    found = json.loads(first["results.json"])
+    assert tables.markdown(found) == words
+    whole = f"{words}\n{tables.LEGEND}\n{tables.commands(found)}"
+    assert first["results.md"].decode() == whole
+    assert first["results.png"].startswith(b"\x89PNG")
+    assert report.main(["runs", "--seeds", "--out", "one/results.md"]) == 0
+    assert Path("one/results.md").read_text() == tables.by_seed(found)
+
+
+def test_what_was_written_by_hand_above_the_tables_stays(larger, capsys):
+    logged(larger, 0)
+    out = Path("results.md")
+    assert report.main(["runs", "--out", "results.md"]) == 0
+    first = out.read_text()
+    heading = "# Everything\n\nRead this first.\n\n"
+    out.write_text(heading + first)
+    logged(larger, 1)
+    assert report.main(["runs", "--out", "results.md"]) == 0
+    second = out.read_text()
+    assert second.startswith(f"{heading}| `python -m tinyrmc.train larger` |")
+    assert second != heading + first and second.count("| `quick` |") == 1
+    out.unlink()
+    assert report.main(["runs", "--out", "results.md"]) == 0
+    assert heading + out.read_text() == second
+
+
+def test_a_sweeps_heading_stays_above_its_caption(tmp_path):
+    """Written again from its JSON, the committed file is what it was, but for a remark
+    at its end.
+    """
+    results = Path(__file__).resolve().parent.parent / "benchmarks" / "results"
+    committed = results / "nth_farthest_figure4_reduced.md"
+    found = json.loads(committed.with_suffix(".json").read_text())
+    out = tmp_path / "table.md"
+    out.write_bytes(committed.read_bytes())
+    paths = sweeps.save(found, out)
+    assert [path.name for path in paths] == [
+        "table.md",
+        "table.json",
+        "table.png",
+        "table_curves.png",
+    ]
+    assert out.read_text().startswith("# Figure 4, reduced\n\nnth_farthest quick, ")
+    assert committed.read_text().startswith(out.read_text())
 
 
 @pytest.mark.parametrize(
@@ -406,7 +439,7 @@ def test_the_command_writes_the_table_its_numbers_and_its_picture(larger, capsys
         ("empty --out results.txt", "--out results.txt: give a name that ends in .md"),
         ("run --out mine.md", "--out mine.md exists and is no table of ours"),
         ("run --out file/results.md", "cannot write file/results.md"),
-        ("run --sead", "unrecognized arguments: --sead"),
+        ("run --sead", "unknown flag '--sead'"),
     ],
 )
 def test_bad_words_get_one_line_and_exit_code_2(words, says, larger, capsys):
@@ -417,12 +450,10 @@ def test_bad_words_get_one_line_and_exit_code_2(words, says, larger, capsys):
     with pytest.raises(SystemExit) as caught:
         run_main(lambda: report.main(words.split()))
     err = capsys.readouterr().err
-    assert (
-        caught.value.code == 2
-        and err.startswith("error: ")
-        and err.count("\n") == 1
-        and says in err
-    )
+    assert caught.value.code == 2
+    assert err.startswith("error: ")
+    assert err.count("\n") == 1
+    assert says in err
     assert Path("mine.md").read_text() == "mine"
 
 

@@ -76,9 +76,8 @@ def test_the_previous_one_is_loaded_when_the_newest_is_missing(run):
     save_step(run, 1)
     os.rename(run.checkpoint, run.previous_checkpoint)
     assert loaded_step(run) == 1
-    save_step(
-        run, 2
-    )  # the only whole checkpoint stays where it is until the new one is in place
+    # the only whole checkpoint stays where it is until the new one is in place
+    save_step(run, 2)
     assert loaded_step(run) == 2
     assert load_arrays(run.previous_checkpoint)[1] == {"step": 1}
 
@@ -194,7 +193,7 @@ for trial in range(64):
     os.waitpid(child, 0)
     partial += os.path.exists(run.path / "checkpoint.npz.partial")
     arrays, state = run.load()
-    assert np.all(arrays["weight"] == state["step"]), "arrays and state of different moments"
+    assert np.all(arrays["weight"] == state["step"]), "not of one moment"
     assert state["step"] >= step, "an older checkpoint than before"
     step = state["step"]
 print(step, partial)
@@ -202,9 +201,8 @@ print(step, partial)
     done = python(script, run.path)
     assert done.returncode == 0, done.stderr
     steps, left_behind = map(int, done.stdout.split())
-    assert (
-        steps > 20 and left_behind >= 4
-    )  # the kills did strike while files were being written
+    # the kills did strike while files were being written
+    assert steps > 20 and left_behind >= 4
     save_step(run, steps + 1)
     assert loaded_step(run) == steps + 1
     assert not list(run.path.glob("*.partial"))
@@ -223,11 +221,9 @@ def test_create_writes_and_open_reads_back(tmp_path):
     }
     assert run == Run.open(str(run.path))
     text = (run.path / "config.json").read_text()
-    assert (
-        text.endswith("}\n")
-        and text.index("model") < text.index("rate")
-        and '\n  "model"' in text
-    )
+    assert text.endswith("}\n")
+    assert text.index("model") < text.index("rate")
+    assert '\n  "model"' in text
 
 
 def test_numbers_follow_the_largest_taken(tmp_path):
@@ -297,10 +293,8 @@ def test_an_unwritable_place_is_named(tmp_path):
         {"root": tmp_path, "path": tmp_path / "file" / "a" / "b"},
     ):
         text = error_of(Run.create, name="task", config={}, environment={}, **arguments)
-        assert (
-            text.startswith(f"cannot make a run directory in {tmp_path / 'file'}")
-            and "--run" in text
-        )
+        assert text.startswith(f"cannot make a run directory in {tmp_path / 'file'}")
+        assert "--run" in text
 
 
 @pytest.fixture
@@ -521,10 +515,9 @@ def test_git_commit_is_that_of_the_checkout_itself(tmp_path):
     assert machine._git_commit(tmp_path) == commit
     (tmp_path / "file").write_text("b")
     assert machine._git_commit(tmp_path) == f"{commit}-dirty"
+    # installed inside somebody else's repository
     (tmp_path / "site-packages").mkdir()
-    assert (
-        machine._git_commit(tmp_path / "site-packages") is None
-    )  # installed inside somebody else's repository
+    assert machine._git_commit(tmp_path / "site-packages") is None
 
 
 def test_git_may_be_absent(tmp_path, monkeypatch):

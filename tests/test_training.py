@@ -14,6 +14,7 @@ from tinytasks import (
     KINDS,
     TRAIN,
     Config,
+    Heard,
     Larger,
     assert_same_arrays,
     forks,
@@ -21,10 +22,12 @@ from tinytasks import (
     timeless,
 )
 
-from tinyrmc import Tape
+from tinyrmc import Tape, optim
+from tinyrmc.errors import RunError
 from tinyrmc.training import ranks
 from tinyrmc.training import trainer as trainer_module
 from tinyrmc.training.loop import run_training
+from tinyrmc.training.presentation import Presentation
 from tinyrmc.training.task import Totals, TrainConfig
 from tinyrmc.training.trainer import Trainer
 from tinyrmc.training.workers import CAN_FORK
@@ -202,10 +205,11 @@ def test_a_line_tells_the_mean_since_the_last_one(make_trainer):
 def test_a_run_writes_its_lines_and_ends_with_the_held_out_metrics(
     make_trainer, new_run
 ):
-    run, shown, trainer = new_run(), [], make_trainer(Larger(Config()))
-    assert run_training(trainer, run, show=shown.append) == "finished"
+    run, heard, trainer = new_run(), Heard(), make_trainer(Larger(Config()))
+    assert run_training(trainer, run, show=heard) == "finished"
     lines = run.metrics()
-    assert lines == shown and [line["step"] for line in lines] == [5, 10, 12]
+    assert lines == heard.lines and [line["step"] for line in lines] == [5, 10, 12]
+    assert heard.steps == [*range(1, 13)]
     assert [name for name in lines[0] if name.startswith("test_")] == []
     assert {"test_loss", "test_accuracy", "loss", "accuracy"} <= lines[1].keys()
     assert {"test_loss", "test_accuracy"} <= lines[
@@ -227,6 +231,134 @@ def test_the_last_line_is_not_measured_twice(make_trainer, new_run):
     )
     assert [line["step"] for line in run.metrics()] == [5, 10]
     assert "test_accuracy" in run.metrics()[-1]
+
+
+# --- Optimizers -----------------------------------------------------------------------
+
+
+OPTIMIZERS = {
+    "adam": ({"beta1": 0.8, "beta2": 0.99, "epsilon": 1e-3}, optim.Adam),
+    "sgd": ({"momentum": 0.9}, optim.SGD),
+    "rmsprop": ({"rms_decay": 0.99, "epsilon": 0.1}, optim.RMSProp),
+}
+
+
+def larger(**train):
+    return Larger(Config(dataclasses.replace(TRAIN, **train)))
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+@pytest.mark.parametrize("given", [False, True])
+def test_the_optimizer_is_the_one_asked_for(name, given, make_trainer):
+    """Beside a plain loop with one that is made here, its defaults being its own."""
+    settings, kind = OPTIMIZERS[name]
+    task = larger(optimizer=name, piece_size=None, **(settings if given else {}))
+    trainer = make_trainer(task, seed=2)
+    own = {key.removeprefix("rms_"): value for key, value in settings.items()}
+    model = task.build(np.random.SeedSequence(2).spawn(2)[0])
+    optimizer = kind(model.parameters(), **(own if given else {}))
+    assert type(trainer.optimizer) is kind
+    for step in range(6):
+        batch = trainer.stream.batch(step, 0, 50)
+        with Tape() as tape:
+            total, count, *_ = task.loss(model, batch, None)
+        tape.backward(total)
+        optimizer.step(task.learning_rate(step), 1.0, scale=1 / count)
+        optimizer.zero_grad()
+        trainer.advance()
+    np.testing.assert_array_equal(trainer.optimizer.data, optimizer.data)
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+@pytest.mark.parametrize("processes", KINDS)
+def test_every_optimizer_goes_on_from_a_checkpoint(name, processes, make_trainer):
+    def trainer():
+        task = larger(optimizer=name, **OPTIMIZERS[name][0])
+        return make_trainer(task, seed=2, workers=2, processes=processes)
+
+    first, again = trainer(), trainer()
+    for _ in range(4):
+        first.advance()
+    again.restore(first.arrays(), first.state())
+    for _ in range(4):
+        first.advance()
+        again.advance()
+    assert_same_arrays(first.arrays(), again.arrays())
+    assert first.optimizer.updates == 8
+
+
+@pytest.mark.parametrize(
+    "saved, asked", [("adam", "rmsprop"), ("rmsprop", "adam"), ("sgd", "adam")]
+)
+def test_the_state_of_another_optimizer_is_refused(saved, asked, make_trainer):
+    """RMSProp would find all it needs in the state of Adam."""
+    first = make_trainer(larger(optimizer=saved))
+    other = make_trainer(larger(optimizer=asked))
+    with pytest.raises(
+        RunError, match=r"its optimizer has the state .*, and .* has up"
+    ):
+        other.restore(first.arrays(), first.state())
+
+
+class Stepwise(optim.SGD):
+    """An optimizer of a task's own: it moves by the gradient's signs."""
+
+    def _update(self, rate, finite):
+        self.data -= rate * np.sign(self.gradient)
+
+
+class Own(Larger):
+    def optimizer(self, parameters, allocate):
+        return Stepwise(parameters, allocate=allocate)
+
+    def learning_rate(self, step):
+        return 2.0**-8  # which parameters of 24 bits add exactly
+
+
+@pytest.mark.parametrize("processes", KINDS)
+def test_a_task_may_give_an_optimizer_of_its_own(processes, make_trainer):
+    found = []
+    for workers in (1, 2):
+        trainer = make_trainer(Own(Config()), workers=workers, processes=processes)
+        before = trainer.optimizer.data.copy()
+        trainer.advance()
+        found.append(trainer.optimizer.data - before)
+    moved = np.abs(found[0])
+    assert np.allclose(moved[moved > 0], 2.0**-8, rtol=1e-3) and moved.any()
+    np.testing.assert_array_equal(*found)
+
+
+# --- What learning needs --------------------------------------------------------------
+
+
+def test_training_asks_nothing_of_what_reports_and_pictures_need(make_trainer, new_run):
+    """All of `Presentation` is out of reach, presets too."""
+
+    def refused(*_):
+        raise AssertionError("training asked for what only reports need")
+
+    hooks = [name for name in vars(Presentation) if not name.startswith("_")]
+    assert {"presets", "references", "pictures", "published", "is_final"} <= {*hooks}
+    kind = type("Bare", (Larger,), {name: property(refused) for name in hooks} | {
+        "presets": {}
+    })  # fmt: skip
+    kind.presets = property(refused)
+    trainer = make_trainer(kind(Config()), workers=2)
+    assert run_training(trainer, new_run()) == "finished"
+
+
+def test_a_task_sees_the_held_out_metrics_in_its_lines(make_trainer, new_run):
+    task, seen = larger(), []
+    task.observe = lambda step, line: seen.append((step, dict(line))) or {"rung": step}
+    run = new_run()
+    run_training(make_trainer(task), run)
+    assert [step for step, _ in seen] == [5, 10]
+    first, second = (line for _, line in seen)
+    assert "test_loss" not in first and second["test_loss"] > 0
+    written = run.metrics()
+    assert written[1] == second | {"rung": 10}
+    # what was measured while training, what the task says, what is held out
+    assert list(written[1])[-3:] == ["rung", "test_loss", "test_accuracy"]
 
 
 # --- A worker that fails --------------------------------------------------------------
@@ -278,6 +410,7 @@ POSITIVE = [
     "evaluate_every",
     "nonfinite_limit",
     "clip_norm",
+    "epsilon",
 ]
 
 
@@ -297,6 +430,27 @@ POSITIVE = [
             r"train\.checkpoint_minutes must not be negative",
         ),
         ({"decay": 1.5}, r"train\.decay must be in \[0, 1\]"),
+        ({"momentum": 1.0}, r"train\.momentum must be in \[0, 1\), not 1\.0"),
+        ({"beta1": -0.1}, r"train\.beta1 must be in \[0, 1\), not -0\.1"),
+        ({"beta2": 1.0}, r"train\.beta2 must be in \[0, 1\), not 1\.0"),
+        ({"rms_decay": 2.0}, r"train\.rms_decay must be in \[0, 1\), not 2\.0"),
+        (
+            {"optimizer": "adamw"},
+            r"train\.optimizer must be one of \['adam', 'sgd', 'rmsprop'\], not "
+            r"'adamw'",
+        ),
+        (
+            {"momentum": 0.9},
+            r"train\.momentum is a setting of sgd, and train\.optimizer is adam; leave",
+        ),
+        (
+            {"optimizer": "sgd", "epsilon": 0.1},
+            r"train\.epsilon is a setting of adam and rmsprop, and .* is sgd",
+        ),
+        (
+            {"optimizer": "rmsprop", "beta2": 0.99},
+            r"train\.beta2 is a setting of adam, and train\.optimizer is rmsprop",
+        ),
         ({"warmup_steps": -1}, r"train\.warmup_steps"),
         (
             {"log_every": 7},

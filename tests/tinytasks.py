@@ -13,7 +13,8 @@ import pytest
 from tinyrmc import LSTM, nn, primitives
 from tinyrmc.fused import softmax_cross_entropy
 from tinyrmc.training.discovery import load_task
-from tinyrmc.training.task import Samples, Task, TrainConfig
+from tinyrmc.training.loop import Listener
+from tinyrmc.training.task import Epochs, Samples, Stream, Task, TrainConfig
 from tinyrmc.training.workers import CAN_FORK
 
 nth_farthest = load_task("nth_farthest")
@@ -106,8 +107,83 @@ class RunningSum(Task):
         )
 
 
+class Finite(Larger):
+    """`Larger` on 120 examples, epoch after epoch: two batches of 50, and 20 examples
+    that are left out or come with the next epoch.
+    """
+
+    last = "drop"
+
+    def stream(self, model, seed):
+        self.epochs = Epochs(
+            self.draw(np.random.default_rng(0), 120),
+            self.config.train.batch_size,
+            seed,
+            last=self.last,
+        )
+        return self.epochs
+
+    def held_out(self):
+        examples = self.draw(np.random.default_rng(1), 30)
+        return Epochs(examples, batch_size=30, shuffle=False)
+
+    test_examples = 30
+
+
+class Lanes(Stream):
+    """Windows of a long text of 0 and 1, cut into as many lanes as a batch has rows:
+    row k of each batch goes on where row k of the last one stopped.
+    """
+
+    random_access = True
+
+    def __init__(self, rows, window):
+        self.window = window
+        text = np.random.default_rng(0).integers(2, size=(rows, 100))
+        self.lanes = (text | np.roll(text, 1)).cumsum(axis=1) % 2  # there is some order
+
+    def batch(self, step, start, stop):
+        first = step * self.window
+        window = self.lanes[start:stop, first : first + self.window + 1]
+        return {"x": window[:, :-1].astype(np.float32), "next": window[:, 1:]}
+
+
+class Text(Task):
+    """Which symbol comes next? A language model: backpropagation through a window, the
+    state being carried from window to window.
+    """
+
+    presets = {"tiny": ("zeros and ones", Config())}
+    headline = "loss"
+    carries = True
+    test_examples = 20
+
+    def build(self, seed):
+        network = nn.Module()
+        network.core, network.head = LSTM(1, 4, seed=1), nn.Linear(4, 2, seed=2)
+        return network
+
+    def stream(self, model, seed):
+        return Lanes(self.config.train.batch_size, window=3)
+
+    def held_out(self):
+        return Lanes(self.test_examples, window=20)
+
+    def loss(self, model, batch, carry):
+        state = model.core.initial_state(len(batch["x"]))
+        if carry is not None:
+            state = carry["hidden"], carry["cell"]
+        outputs, (hidden, cell) = model.core.unroll(batch["x"][..., None], state)
+        total = sum(
+            primitives.sum(softmax_cross_entropy(model.head(output), target))
+            for output, target in zip(outputs, batch["next"].T, strict=True)
+        )
+        carried = {"hidden": hidden.data, "cell": cell.data}
+        return total, batch["next"].size, {}, carried
+
+
 def relations(core="rmc", **train):
-    """Nth farthest with a tiny network and a ladder that is climbed within a few steps."""
+    """Nth farthest with a tiny network and a ladder that is climbed in a few steps."""
     model = nth_farthest.CoreConfig(
         core=core, mem_slots=2, head_size=2, num_heads=2, hidden_size=5
     )
@@ -151,6 +227,19 @@ def assert_same_arrays(one, other):
     for name in one:
         assert one[name].dtype == other[name].dtype
         np.testing.assert_array_equal(one[name], other[name], err_msg=name)
+
+
+class Heard(Listener):
+    """Keeps what a run has told."""
+
+    def __init__(self):
+        self.steps, self.lines = [], []
+
+    def step(self, step):
+        self.steps.append(step)
+
+    def line(self, line):
+        self.lines.append(line)
 
 
 def timeless(lines):

@@ -1,12 +1,15 @@
-"""tinyrmc: the Relational Memory Core on a small, readable autograd engine over plain
-arrays.
+"""tinyrmc: the Relational Memory Core on a small, readable autograd engine.
 
-    from . import RelationalMemory, Tape, optim, primitives
+    from tinyrmc import RelationalMemory, Tape, optim, primitives
 
 `engine.py` records and differentiates, `primitives.py` is the table of operations,
-`equations.py` is the paper, `cores/` the recurrent networks. Importing this package
+`equations.py` is the paper, `cores/` has the recurrent networks. Importing this package
 imports NumPy and nothing else.
 """
+
+from __future__ import annotations
+
+from pathlib import Path
 
 from . import equations, fused, nn, optim, primitives
 from .checking import gradcheck
@@ -44,9 +47,10 @@ __all__ = [
 ]
 
 
-def load(path):
-    """The trained model of a run directory, checkpoint or weights file:
-    `tinyrmc.load("runs/nth_farthest-quick-1")`.
+def load(path: str | Path) -> nn.Module:
+    """The trained model of a run directory, a checkpoint or a weights file.
+
+    For example `tinyrmc.load("runs/nth_farthest-quick-1")`.
     """
     from .training.checkpoints import load_model
 

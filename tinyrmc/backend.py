@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from types import ModuleType
 from typing import Any, TypeAlias
@@ -234,6 +234,41 @@ def describe_gpu(xp: ModuleType) -> dict[str, Any]:
 
 
 # --- The processor --------------------------------------------------------------------
+
+
+def page_lock(array: np.ndarray, xp) -> Callable[[], None] | None:
+    """Keep the pages of a host array in memory, so that a GPU can fetch from them by
+    itself (`send`).
+
+    What undoes it, to be called before the memory goes. None on NumPy, and where the
+    driver refuses, as it does if the system lets nobody lock so much.
+    """
+    if xp is np:
+        return None
+    runtime, address = xp.cuda.runtime, array.ctypes.data
+    try:
+        runtime.hostRegister(address, array.nbytes, 0)
+    except runtime.CUDARuntimeError:
+        return None
+    return lambda: runtime.hostUnregister(address)
+
+
+def send(array: np.ndarray, xp):
+    """A page-locked host array as an array of `xp`, without waiting: the GPU fetches it
+    when it comes to it, and until then it must not change (see `mark`).
+    """
+    there = xp.empty(array.shape, array.dtype)
+    there.set(array, stream=xp.cuda.get_current_stream())
+    return there
+
+
+def mark(xp):
+    """A mark at the present end of the GPU's queue of work; its synchronize() waits
+    until the GPU has come there.
+    """
+    event = xp.cuda.Event(disable_timing=True)
+    event.record()
+    return event
 
 
 def keep_freed_memory() -> None:

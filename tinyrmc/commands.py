@@ -15,8 +15,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NoReturn
 
-from .config import add_flags, from_flags
 from .errors import UsageError, UserError, nearest
+from .flags import add_flags, from_flags
 from .training.discovery import place_of, told
 
 

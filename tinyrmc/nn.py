@@ -14,7 +14,7 @@ from __future__ import annotations
 import copy
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import ModuleType
 from typing import Any, Self, TypeAlias
 
@@ -126,6 +126,8 @@ class Module:
 
     A subclass assigns Parameters and Modules in `__init__` and defines `__call__`.
     """
+
+    __call__: Callable[..., Any]
 
     def children(self) -> Iterator[tuple[str, Any]]:
         """(name, value) of everything that may hold parameters."""

@@ -144,13 +144,26 @@ def _resume_request(run, names, words):
     options = Options(seed=have.get("seed", 0), **before)
     config, options = parse_words(have["task"], have["preset"], usual, options, words)
     asked = have | {"seed": options.seed, "config": dataclasses.asdict(config)}
-    require_same(have, asked, str(run.path))
+    # an older run lacks the fields that came later
+    whole = have | {"config": dataclasses.asdict(usual)}
+    require_same(whole, asked, str(run.path))
     if options.run is not None:
         raise UsageError(
             f"--run {options.run} goes with a new run; --resume {run.path} goes on in "
             "its own directory"
         )
     return have, options
+
+
+def _checkpoint(run):
+    """The arrays and the state to go on from."""
+    arrays, state = load_checkpoint(run)
+    if "lines" not in state:
+        raise RunError(
+            f"{run.checkpoint} holds the weights alone, which can be evaluated but "
+            "not resumed; put the checkpoint there"
+        )
+    return arrays, state
 
 
 # --- Training -------------------------------------------------------------------------
@@ -317,7 +330,7 @@ def _run(trainer: Trainer, run: Run, described: dict, options: Options) -> int:
     if sys.stderr.isatty() and ranks.rank == 0:
         progress.show_bar()
     try:
-        end = run_training(trainer, run, options.max_minutes, progress.line)
+        end = run_training(trainer, run, options.max_minutes, progress)
     except MemoryError as error:
         raise _too_large(task, error) from error
     finally:

@@ -3,19 +3,25 @@
 #
 # **Figures 1 and 2 of the paper.** Fifteen minutes. You need Python and some NumPy.
 #
-# These chapters rebuild one idea, the Relational Memory Core, from nothing but arrays: its nine equations, the derivatives that train it, the
-# tasks it was made for, and the ways in which it is easily broken. The idea comes from *Relational recurrent neural networks* (Adam Santoro
-# and others, 2018, arXiv 1806.01822), here called "the paper". It begins with a doubt:
+# These chapters rebuild one idea, the Relational Memory Core, from nothing but arrays:
+# its nine equations, the derivatives that train it, the tasks it was made for, and the
+# ways in which it breaks. The idea comes from *Relational recurrent neural networks*
+# (Adam Santoro and others, 2018, arXiv 1806.01822). We call it "the paper". It begins
+# with a doubt:
 #
-# > Memory-based neural networks model temporal data by leveraging an ability to remember information for long periods. It is unclear, however,
-# > whether they also have an ability to perform complex relational reasoning with the information they remember. (Abstract)
+# > Memory-based neural networks model temporal data by leveraging an ability to
+# > remember information for long periods. It is unclear, however, whether they also
+# > have an ability to perform complex relational reasoning with the information they
+# > remember. (Abstract)
 #
-# To remember is one thing. To *relate* what one remembers, to say which of eight remembered points is the fourth farthest from the third,
-# is another. The paper's answer is
+# Remembering is one thing. *Relating* what you remember is another: which of eight
+# remembered points is the fourth farthest from the third? The paper's answer is
 #
-# > a new memory module [...] which employs multi-head dot product attention to allow memories to interact. (Abstract)
+# > a new memory module [...] which employs multi-head dot product attention to allow
+# > memories to interact. (Abstract)
 #
-# This chapter shows that module in one picture and its tasks in another, explains how the other chapters work, and lists them.
+# This chapter shows you that module in one picture and its tasks in another. Then it
+# explains how the other chapters work, and lists them.
 
 # %%
 import itertools
@@ -34,18 +40,24 @@ course.setup()
 # %% [markdown]
 # ## The whole thing in one picture
 #
-# The paper's figure 1, drawn again from one real step of the core: every square is a number that the package has computed. A *memory* is a
-# matrix; each of its rows, a *slot*, has a colour of its own here, and so has the input of this time step. The darker a square, the larger its
-# number. On a first reading skip the code that computes it; code that only draws is folded to its first line, here as in other chapters, and a
-# click opens it.
+# This is the paper's figure 1, drawn again from one real step of the core: every square
+# is a number that the package has computed. A *memory* is a matrix. Each of its rows is
+# a *slot*, and here each slot has a colour of its own. So has the input of this time
+# step. The darker a square, the larger its number. On a first reading you can skip the
+# code that computes the picture. Code that only draws is folded to its first line, here
+# and in all chapters; click to open it.
 #
-# - **(a)** The memory and the input go into the box A, which is attention. Its result passes a small network, the MLP, with a way around it
-#   (the residual), and each row is brought to a common scale (the norm). Gates, numbers between 0 and 1, then decide how much of the old
-#   memory stays and how much of the new is written. What comes out is the next memory and the output.
-# - **(b)** Inside A, every row is multiplied by the same three matrices. The slots get queries, slots and input get keys and values.
-# - **(c)** Every query is compared with every key. The softmax turns each row of comparisons into shares that sum to 1, and the shares mix
-#   the values. So the rows that come out are *blends*: their colours are mixed by the very shares that mix their numbers. The next memory's
-#   colours are mixed by its gates in the same way.
+# - **(a)** The memory and the input go into the box A, which is attention. Its result
+#   passes through a small network, the MLP, and a second path leads around it (the
+#   residual). Then each row is brought to a common scale (the norm). Gates, numbers
+#   between 0 and 1, decide how much of the old memory stays and how much of the new is
+#   written. Out come the next memory and the output.
+# - **(b)** Inside A, the same three matrices multiply every row. The slots get queries;
+#   the slots and the input get keys and values.
+# - **(c)** Every query is compared with every key. The softmax turns each row of
+#   comparisons into shares that sum to 1, and the shares mix the values. So the rows
+#   that come out are *blends*: the shares that mix their numbers also mix their colours
+#   here. The gates mix the colours of the next memory in the same way.
 
 # %%
 rng = np.random.default_rng(14)
@@ -55,49 +67,72 @@ W_q, W_k, W_v = rng.normal(size=(3, F, F)) / np.sqrt(F)
 rows = np.vstack([memory, x])  # [M; x], slots and input
 queries, keys, values = 1.3 * memory @ W_q, rows @ W_k, rows @ W_v
 
-weights = {f"{kind}_{gate}": rng.normal(size=(F, F)) / np.sqrt(F) for gate in "fio" for kind in "WU"}
-biases = {f"b_{gate}": np.zeros(F) for gate in "fio"} | {"gain": np.ones(F), "offset": np.zeros(F), "forget_bias": 1.0}
-one_head = {"W_q": 1.3 * W_q[None], "W_k": W_k[None], "W_v": W_v[None], "mlp": [(rng.normal(size=(F, F)) / np.sqrt(F), np.zeros(F))]}
-inside, before = {}, np.tanh(memory)  # what can be looked at inside the step, and the output of the step before
-step = equations.step(np, x[None], (memory[None], before[None]), weights | biases | one_head, inside)  # a batch of one: equations 2 to 9
-output, next_memory = step[0][0], step[1][0][0]  # (N, F) each
+
+def random_matrix():
+    return rng.normal(size=(F, F)) / np.sqrt(F)
+
+
+parameters = {"W_q": 1.3 * W_q[None], "W_k": W_k[None], "W_v": W_v[None]}  # one head
+for gate in "fio":
+    parameters[f"W_{gate}"] = random_matrix()
+    parameters[f"U_{gate}"] = random_matrix()
+    parameters[f"b_{gate}"] = np.zeros(F)
+parameters |= {"mlp": [(random_matrix(), np.zeros(F))], "forget_bias": 1.0}
+parameters |= {"gain": np.ones(F), "offset": np.zeros(F)}
+
+# Equations 2 to 9 on a batch of one. `inside` collects what happens within the step.
+inside, before = {}, np.tanh(memory)  # `before`: the output of the step before
+state = memory[None], before[None]
+shown, (next_state, _) = equations.step(np, x[None], state, parameters, inside)
+output, next_memory = shown[0], next_state[0]  # (N, F) each
+
 shares = inside["attention"][0][0]  # (N, N + 1)
 attended = shares @ values  # equation 1
-kept, written = (inside[gate][0].mean(axis=-1, keepdims=True) for gate in ("forget_gate", "input_gate"))  # (N, 1): of a slot, on average
+kept = inside["forget_gate"][0].mean(axis=-1, keepdims=True)  # (N, 1): a slot's average
+written = inside["input_gate"][0].mean(axis=-1, keepdims=True)  # (N, 1)
 
 # %% tags=["hide-input"]
 # Colours, and three functions that draw with them
-COLOURS = np.array([plt.matplotlib.colors.to_rgb(colour) for colour in ("C0", "C2", "C3", "C1")])  # three slots and the input
+NAMES = ("C0", "C2", "C3", "C1")  # three slots and the input
+COLOURS = np.array([plt.matplotlib.colors.to_rgb(name) for name in NAMES])  # (N + 1, 3)
+CENTRED = {"ha": "center", "va": "center"}
 BLENDS = shares @ COLOURS
 GATED = (kept * COLOURS[:3] + written * BLENDS) / (kept + written)
 
 
 def draw_rows(panel, left, top, numbers, colours, cell=0.3, name="", gap=0.06):
-    """A matrix as rows of squares; returns the middle of its left and of its right side."""
+    """A matrix as rows of squares; returns the middles of its left and right side."""
     dark = 0.25 + 0.75 / (1 + np.exp(-1.5 * numbers))
     for i, j in np.ndindex(numbers.shape):
         colour = 1 - dark[i, j] * (1 - colours[i])
         corner = (left + j * cell, top - (i + 1) * cell - i * gap)
-        panel.add_patch(Rectangle(corner, cell, cell, facecolor=colour, edgecolor="white", lw=0.5))
-    height, width = len(numbers) * (cell + gap) - gap, numbers.shape[1] * cell
+        look = {"facecolor": colour, "edgecolor": "white", "lw": 0.5}
+        panel.add_patch(Rectangle(corner, cell, cell, **look))
+    height = len(numbers) * (cell + gap) - gap
+    width = numbers.shape[1] * cell
     panel.text(left + width / 2, top + 0.1, name, ha="center", va="bottom")
-    return (left - 0.05, top - height / 2), (left + width + 0.05, top - height / 2)
+    middle = top - height / 2
+    return (left - 0.05, middle), (left + width + 0.05, middle)
 
 
 def draw_box(panel, x, y, text, width=0.9, height=0.9, colour="0.93"):
-    style = "round,pad=0,rounding_size=0.08"
-    panel.add_patch(FancyBboxPatch((x - width / 2, y - height / 2), width, height, boxstyle=style, facecolor=colour, edgecolor="0.3"))
-    panel.text(x, y, text, ha="center", va="center")
+    corner = (x - width / 2, y - height / 2)
+    look = {"boxstyle": "round,pad=0,rounding_size=0.08", "edgecolor": "0.3"}
+    panel.add_patch(FancyBboxPatch(corner, width, height, facecolor=colour, **look))
+    panel.text(x, y, text, **CENTRED)
 
 
 def draw_arrow(panel, start, end, bend=0.0):
+    look = {"arrowstyle": "-|>", "mutation_scale": 11, "color": "0.3"}
     bent = f"arc3,rad={bend}"
-    panel.add_patch(FancyArrowPatch(start, end, connectionstyle=bent, arrowstyle="-|>", mutation_scale=11, color="0.3"))
+    panel.add_patch(FancyArrowPatch(start, end, connectionstyle=bent, **look))
 
 
 # %% tags=["hide-input"] alt="Three drawings. (a) Coloured memory rows and an input row go into a box A, then through an MLP with a residual way around it and a norm, then through gates, which the old memory also reaches, to the next memory and the output, whose rows have colours between their own and the blended ones. (b) Each row is multiplied by shared matrices into queries of the slots and keys and values of slots and input. (c) A matrix of shares between queries and keys mixes the values into a new memory whose rows have blended colours"
 # Draws figure 1
-figure, panels = plt.subplot_mosaic([["a", "a"], ["b", "c"]], figsize=(10, 7.2), height_ratios=[1, 1.25], width_ratios=[1, 1.25])
+places = [["a", "a"], ["b", "c"]]
+ratios = {"height_ratios": [1, 1.25], "width_ratios": [1, 1.25]}
+figure, panels = plt.subplot_mosaic(places, figsize=(10, 7.2), **ratios)
 for panel in panels.values():
     panel.set(aspect="equal")
     panel.axis("off")
@@ -121,9 +156,11 @@ draw_arrow(a, (8.42, 1.6), (8.83, 1.6))
 draw_box(a, 10.6, 1.6, "gates")
 draw_arrow(a, (9.77, 1.6), (10.13, 1.6))
 draw_arrow(a, (0.75, 3.05), (10.6, 2.08), bend=-0.16)
-a.text(5.6, 3.52, "what is kept of the old memory", ha="center", va="bottom", color="0.3")
+note = {"ha": "center", "color": "0.3"}
+a.text(5.6, 3.52, "what is kept of the old memory", va="bottom", **note)
 draw_arrow(a, (1.6, 0.4), (10.6, 1.12), bend=0.18)
-a.text(5.6, -0.22, "the input, and the output of the step before, set the gates", ha="center", va="top", color="0.3")
+set_by = "the input, and the output of the step before, set the gates"
+a.text(5.6, -0.22, set_by, va="top", **note)
 for top, name, numbers in ((3.1, "next memory", next_memory), (1.05, "output", output)):
     left, _ = draw_rows(a, 11.8, top, numbers, GATED, name=name)
     draw_arrow(a, (11.07, 1.6), left)
@@ -131,63 +168,79 @@ a.set(xlim=(-0.3, 13.5), ylim=(-0.9, 4.1), title="(a) one time step")
 
 b = panels["b"]
 _, right = draw_rows(b, 0, 2.7, rows, COLOURS, name="[M; x]")
-for top, name, matrix, numbers in ((4.6, "W^q", "queries", queries), (2.6, "W^k", "keys", keys), (0.5, "W^v", "values", values)):
+for top, name, matrix, numbers in (
+    (4.6, "W^q", "queries", queries),
+    (2.6, "W^k", "keys", keys),
+    (0.5, "W^v", "values", values),
+):
     left, _ = draw_rows(b, 3.6, top, numbers, COLOURS, name=matrix)
     draw_arrow(b, right, left)
-    b.text(*(0.45 * np.array(right) + 0.55 * np.array(left)), f"${name}$", ha="center", va="center", backgroundcolor="white")
+    between = 0.45 * np.array(right) + 0.55 * np.array(left)
+    b.text(*between, f"${name}$", backgroundcolor="white", **CENTRED)
 b.set(xlim=(-0.3, 5.4), ylim=(-1.2, 5.2), title="(b) the same matrices for every row")
 
 c = panels["c"]
 draw_rows(c, 0, 4.4, queries, COLOURS, name="queries")
 draw_rows(c, 2.4, 4.6, keys, COLOURS, name="keys")
-c.text(1.95, 3.85, r"$\times$", ha="center", va="center")
+c.text(1.95, 3.85, r"$\times$", **CENTRED)
 draw_arrow(c, (1.95, 3.05), (1.95, 2.5))
 c.text(2.15, 2.8, "softmax of the scores", va="center")
 cell = 0.5
 for i, j in np.ndindex(shares.shape):
     x0, y0 = 0.95 + j * cell, 1.9 - i * cell
-    c.add_patch(Rectangle((x0, y0 - cell), cell, cell, facecolor=str(1 - 0.8 * shares[i, j]), edgecolor="white"))
+    look = {"facecolor": str(1 - 0.8 * shares[i, j]), "edgecolor": "white"}
+    c.add_patch(Rectangle((x0, y0 - cell), cell, cell, **look))
     colour = "white" if shares[i, j] > 0.55 else "black"
-    c.text(x0 + cell / 2, y0 - cell / 2, f"{shares[i, j]:.1f}", ha="center", va="center", color=colour, fontsize=9)
+    middle = (x0 + cell / 2, y0 - cell / 2)
+    c.text(*middle, f"{shares[i, j]:.1f}", color=colour, fontsize=9, **CENTRED)
 for k in range(N + 1):
-    c.add_patch(Rectangle((0.95 + k * cell + 0.05, 1.95), cell - 0.1, 0.12, facecolor=COLOURS[k]))
+    colour, length = COLOURS[k], cell - 0.1
+    above = (0.95 + k * cell + 0.05, 1.95)
+    c.add_patch(Rectangle(above, length, 0.12, facecolor=colour))
     if k < N:
-        c.add_patch(Rectangle((0.78, 1.9 - (k + 1) * cell + 0.05), 0.12, cell - 0.1, facecolor=COLOURS[k]))
+        beside = (0.78, 1.9 - (k + 1) * cell + 0.05)
+        c.add_patch(Rectangle(beside, 0.12, length, facecolor=colour))
 c.text(1.95, 0.25, "shares", ha="center", va="top")
-c.text(3.25, 1.15, r"$\times$", ha="center", va="center")
+c.text(3.25, 1.15, r"$\times$", **CENTRED)
 draw_rows(c, 3.6, 1.85, values, COLOURS, name="values")
-c.text(5.4, 1.15, "=", ha="center", va="center")
+c.text(5.4, 1.15, "=", **CENTRED)
 draw_rows(c, 5.7, 1.67, attended, BLENDS, name="blended")
 c.set(xlim=(-0.3, 7.5), ylim=(-0.6, 5.2), title="(c) compare, share out, mix")
 plt.show()
 
 # %% [markdown]
-# The matrices are random, nothing has been learnt here; and even of a trained network one should not read too much into such shares. The
-# paper says of its own maps that "the conclusions we can make are limited since even after a single round of attention the memory can become
-# highly distributed, making any interpretations about information compartmentalisation potentially inaccurate" (section 5.1). Look at the
-# blended rows: after a single step none of them belongs to one slot any more. The gates keep a part of the old memory, so the rows of the next
-# memory still show whose they were:
+# The matrices are random: nothing has been learnt here. And even in a trained network
+# you should not read too much into such shares. The paper says of its own maps that
+# "the conclusions we can make are limited since even after a single round of attention
+# the memory can become highly distributed, making any interpretations about information
+# compartmentalisation potentially inaccurate" (section 5.1). Look at the blended rows:
+# after a single step none of them belongs to one slot any more. But the gates keep a
+# part of the old memory, so you can still see whose the rows of the next memory were:
 
 # %%
 print("kept of the old memory, on average:", *kept[:, 0].round(2))
 print("written of the new:                ", *written[:, 0].round(2))
 
 # %% [markdown]
-#
 # ## What it is for
 #
-# The paper's figure 2 shows its tasks. Two of them exist here so far, and below is one real example of each, drawn by the code that draws
-# the training data:
+# The paper's figure 2 shows its tasks. Two of them are here so far. Below you see one
+# real example of each, from the code that also makes the training data:
 #
-# - **Nth farthest.** Vectors arrive one after the other, each with a label, and always with the same question: which one is the nth farthest
-#   from vector m? Here n counts from the nearest: number 0 is m itself, number 1 the nearest other vector, and so on. "We emphasize that the model
-#   must sort distance relations between vectors, and not the vectors themselves" (section 4.1). The upper right shows how it looks to the network
-#   (blue is above 0, red below): at each time step one row of numbers, the vector, and then its label, n and m, each as a row of zeros with a
+# - **Nth farthest.** Vectors arrive one after the other, each with a label, and always
+#   with the same question: which one is the nth farthest from vector m? Here n counts
+#   from the nearest: number 0 is m itself, number 1 the nearest other vector, and so
+#   on. "We emphasize that the model must sort distance relations between vectors, and
+#   not the vectors themselves" (section 4.1). The upper right shows what the network
+#   gets to see (blue is above 0, red below). Each time step is one row of numbers: the
+#   vector, and then its label, n and m. Each of these three is a row of zeros with a
 #   single 1 (*one-hot*, chapter 1).
-# - **Program evaluation.** A small program arrives character by character, and the network writes the number that it computes.
-#   (`for[3]` does what follows it three times.)
+# - **Program evaluation.** A small program arrives character by character, and the
+#   network writes the number that the program computes. (`for[3]` does what follows it
+#   three times.)
 #
-# The paper also has language modelling, and worlds in which the network must act (reinforcement learning). They are yet to come here.
+# The paper also has language modelling, and worlds in which the network must act
+# (reinforcement learning). Those are still to come here.
 
 # %%
 nth_farthest, programs = load_task("nth_farthest"), load_task("program_evaluation")
@@ -201,22 +254,29 @@ place = np.linalg.norm(points - reference, axis=-1).argsort().argsort()  # 0: m 
 data = programs.DataConfig(kind="program", length=3, nesting=2)
 program = programs.draw(np.random.default_rng(7), 1, data, (3, 2), mixed=False)
 source = programs.decode(program["inputs"][0, : program["lengths"][0]], "release")
-result = programs.decode(program["targets"][0, : program["target_lengths"][0]], "release")
+digits = program["targets"][0, : program["target_lengths"][0]]
+result = programs.decode(digits, "release")
 
 # %% tags=["hide-input"] alt="Left: six labelled points in the plane with lines from the point asked about to the others, numbered by distance, the answer circled. Right: the same example as the network gets it, six time steps of a vector and three one-hot parts. Below: a program, one character to a box, and the digits of its answer"
 # Draws figure 2
 places = [["plane", "steps"], ["program", "program"]]
-figure, panels = plt.subplot_mosaic(places, figsize=(10, 5.8), height_ratios=[3, 1], width_ratios=[1, 1.6])
+ratios = {"height_ratios": [3, 1], "width_ratios": [1, 1.6]}
+figure, panels = plt.subplot_mosaic(places, figsize=(10, 5.8), **ratios)
 plane, steps, strip = panels["plane"], panels["steps"], panels["program"]
 for label, point, rank in zip(labels, points, place, strict=True):
     plane.plot(*np.stack([reference, point]).T, color="0.8", zorder=0)
-    plane.scatter(*point, s=170, color="C1" if label == m else "C0", edgecolor="black" if label == answer else "none", linewidth=2.5)
-    plane.annotate(f"{label}", point, ha="center", va="center", color="white", fontsize=9)
+    edge = "black" if label == answer else "none"
+    colour = "C1" if label == m else "C0"
+    plane.scatter(*point, s=170, color=colour, edgecolor=edge, linewidth=2.5)
+    plane.annotate(f"{label}", point, color="white", fontsize=9, **CENTRED)
     if rank:
         between = 0.6 * point + 0.4 * reference
-        plane.annotate(f"{rank}", between, color="0.3", ha="center", va="center", fontsize=8, backgroundcolor="white")
-plane.set(xlim=(-1.15, 1.15), ylim=(-1.15, 1.15), aspect="equal", xticks=[-1, 0, 1], yticks=[-1, 0, 1])
-plane.set_title(f"Which is number {n} in distance from {m}?\nThe answer: {answer}", fontsize=10)
+        look = {"color": "0.3", "fontsize": 8, "backgroundcolor": "white"}
+        plane.annotate(f"{rank}", between, **look, **CENTRED)
+plane.set(xlim=(-1.15, 1.15), ylim=(-1.15, 1.15), aspect="equal")
+plane.set(xticks=[-1, 0, 1], yticks=[-1, 0, 1])
+question = f"Which is number {n} in distance from {m}?"
+plane.set_title(f"{question}\nThe answer: {answer}", fontsize=10)
 
 image = example["inputs"][0]
 steps.imshow(image, cmap="RdBu", vmin=-1.3, vmax=1.3, aspect="auto")
@@ -230,9 +290,11 @@ steps.set(ylabel="time step", yticks=range(6), title="the same, as the network g
 
 for k, character in enumerate(source + " " + result):
     if character != " ":
-        written = k > len(source)
-        strip.add_patch(Rectangle((k, 0), 0.9, 1, facecolor="C2" if written else "0.92", alpha=0.5 if written else 1, edgecolor="none"))
-        strip.text(k + 0.45, 0.45, character, ha="center", va="center", family="monospace", fontsize=10)
+        read = k < len(source)
+        look = {"facecolor": "0.92"} if read else {"facecolor": "C2", "alpha": 0.5}
+        strip.add_patch(Rectangle((k, 0), 0.9, 1, edgecolor="none", **look))
+        letter = {"family": "monospace", "fontsize": 10}
+        strip.text(k + 0.45, 0.45, character, **letter, **CENTRED)
 strip.text(len(source) / 2, 1.25, "read, one character a step", ha="center")
 strip.text(len(source) + 1 + len(result) / 2, 1.25, "written", ha="center")
 strip.set(xlim=(-0.5, len(source) + len(result) + 2.5), ylim=(-0.3, 1.9))
@@ -240,35 +302,44 @@ strip.axis("off")
 plt.show()
 
 # %% [markdown]
-# Here is where the way leads. The folder `assets` holds a small core that was trained on nth farthest with four vectors of four dimensions;
-# in chapter 9 you train one yourself. It answers questions that it has never seen, and guessing would get 25 %:
+# And this is where it leads. The folder `assets` holds a small core that was trained on
+# nth farthest with four vectors of four dimensions. (In chapter 9 you train one
+# yourself.) It answers questions that it has never seen. Guessing would get 25 %:
 
 # %%
 network = tinyrmc.load(course.assets() / "nth_farthest_4x4.npz")
-questions = nth_farthest.draw(np.random.default_rng(2018), course.fast(4000, 400), 4, 4, (4, 4))
+new, count = np.random.default_rng(2018), course.fast(4000, 400)
+questions = nth_farthest.draw(new, count, 4, 4, (4, 4))
 answers = network(questions["inputs"]).data.argmax(axis=-1)
-print(f"{np.mean(answers == questions['target']):.1%} of {len(answers):,} new questions answered right")
+right = np.mean(answers == questions["target"])
+print(f"{right:.1%} of {count:,} new questions answered right")
 
 # %% [markdown]
 # ## How a chapter works
 #
-# For each step the paper's own sentence comes first, then its equation with the paper's number, then an experiment or a picture, and then
-# you write it yourself. Code of this project is not copied into the chapters but shown from the files that are also run, so it cannot go
-# out of date; these are the two equations that the course is heading for, and every letter in them will be explained (`xp` is the array
+# For each step you first read the paper's own sentence, then its equation with the
+# paper's number. Then comes an experiment or a picture, and then you write the step
+# yourself. The chapters do not copy the project's code: they show it from the very
+# files that run, so it cannot go out of date. Here are the two equations that the
+# course is heading for. It will explain every letter in them (`xp` is the array
 # library, for now NumPy):
 
 # %%
 course.show(equations.update_memory, equations.output)
 
 # %% [markdown]
-# To read, this page is enough. To work with it, `make lab` in the project's folder opens all chapters in JupyterLab. Run the cells from the top
-# (Shift+Enter), change what you like, and run them again. Lines of code are up to 140 characters long: Ctrl+B hides the list of files, which
-# makes room for them. Each chapter runs in less than two minutes on two cores, with no network and no GPU; where something is long, it says so.
+# To read, this page is enough. To work with it, run `make lab` in the project's folder:
+# it opens all chapters in JupyterLab. Run the cells from the top (Shift+Enter), change
+# what you like, and run them again. If you need more room, Ctrl+B hides the list of
+# files. Each chapter runs in less than two minutes on two cores, without a network or a
+# GPU.
 #
-# **Exercises.** A cell holds a function whose body is three dots, and below it a `check`. Left as it is, the check says "not attempted" and the
-# chapter goes on: later cells never need your answer. Here is one to try it on.
+# **Exercises.** A cell holds a function whose body is three dots, with a `check` below
+# it. If you leave it as it is, the check says "not attempted" and the chapter goes on:
+# later cells never need your answer. Here is one to try:
 #
-# **Exercise 1.** The mean of all slots of a memory. `M` has `N` rows, the slots, with `F` units each.
+# **Exercise 1.** The mean of all slots of a memory. `M` has `N` rows, the slots, with
+# `F` units each.
 
 
 # %%
@@ -280,18 +351,20 @@ def mean_slot(M):
 ex.mean_slot.check(mean_slot)
 
 # %% [markdown]
-# A check tries your function on several cases, always the same ones, among them such that catch people out. When an answer is wrong it says
-# in which case and where, and if the mistake is one that people often make, it names it:
+# A check tries your function on several cases. They are always the same, and some of
+# them are there to catch you out. When an answer is wrong, the check says in which case
+# and where. If it is a mistake that many people make, it names the mistake:
 
 # %%
 ex.mean_slot.check(lambda M: M.mean(axis=1))
 
 # %% [markdown]
-# With four slots of four units, case 2, this answer would have had the right shape. A shape that fits proves little, and many exercises have
-# such a square case.
+# In case 2, with four slots of four units, this answer even has the right shape. A
+# shape that fits proves little, and many exercises have such a square case.
 #
-# If you are stuck, ask for a hint; each call gives the next one. After the last, `ex.mean_slot.solution()` prints a solution. And calling the
-# exercise, as in `ex.mean_slot(M)`, calls the solution: so do the cells that come later.
+# If you are stuck, ask for a hint; each call gives you the next one. After the last
+# hint, `ex.mean_slot.solution()` prints a solution. You can also call the exercise
+# itself: `ex.mean_slot(M)` runs the solution, and so do the cells that come later.
 
 # %%
 ex.mean_slot.hint()
@@ -301,7 +374,8 @@ ex.mean_slot.hint()
 #
 # ## Letters
 #
-# They are the paper's where it has one, and mean the same in the package and, unless a chapter says otherwise, in all chapters:
+# The letters are the paper's wherever it has one. They mean the same in the package and
+# in all chapters, unless a chapter says otherwise:
 #
 # | letter | meaning |
 # |---|---|
@@ -319,8 +393,9 @@ ex.mean_slot.hint()
 # | $x$, $h$ | the input, and the output (the hidden state) |
 # | $W$, $U$, $b$ | what is learnt: matrices and biases |
 #
-# A shape in a comment or a docstring reads like `(B, N, F)`: axis 0 holds the examples, axis 1 the slots, axis 2 the units. An arrow leads
-# from the shapes that go in to the shape that comes out: `M (B, N, F) -> (B, N, N)`.
+# Comments and docstrings give shapes like this: `(B, N, F)`. Axis 0 holds the examples,
+# axis 1 the slots, axis 2 the units. An arrow leads from the shapes that go in to the
+# shape that comes out: `M (B, N, F) -> (B, N, N)`.
 #
 # ## Contents
 #
@@ -332,7 +407,7 @@ ex.mean_slot.hint()
 # | [3. Checking gradients](03_checking_gradients.ipynb) | differences, the complex step, an independent witness, and a wrong derivative caught | |
 # | [4. Attention](04_attention.ipynb) | memories look at each other | equation 1 |
 # | [5. Encoding](05_encoding.ipynb) | a new input gets in, and what must stay the same however slots are ordered | equation 2 |
-# | [6. Norm and MLP](06_norm_and_mlp.ipynb) | what is done to each slot by itself | 3.3, $g_\psi$ |
+# | [6. Norm and MLP](06_norm_and_mlp.ipynb) | what happens to each slot by itself | 3.3, $g_\psi$ |
 # | [7. Gates](07_gates.ipynb) | what to forget, what to write, what to show | equations 3-6 |
 # | [8. The memory update](08_memory_update.ipynb) | one whole step, and where the released code differs from the paper | equations 7-9 |
 # | [9. Nth farthest](09_nth_farthest.ipynb) | the task, its floors, training, and looking into a trained network | 4.1, 5.1, figure 3 |
@@ -340,16 +415,22 @@ ex.mean_slot.hint()
 # | [11. Program evaluation](11_program_evaluation.ipynb) | reading programs, writing their results | 4.2, 5.2, figures 6, 7 |
 # | [15. Going fast](15_going_fast.ipynb) | where the time goes, and how an equation becomes one fused operation | |
 #
-# Chapters 12 to 14, on language modelling, memory networks and worlds seen in part, will come when their subjects are built.
+# Chapters 12 to 14 will come when their subjects are built: language modelling, memory
+# networks, and worlds that are seen only in part.
 #
-# Each chapter builds on the ones before it, but you need not read all. Whoever wants the core alone reads 1, 4, 5, 7 and 8. Whoever knows how
-# automatic differentiation works may skip 2 and 3. Whoever has an implementation that does not learn may begin with 10.
+# Each chapter builds on the ones before it, but you need not read them all. If you want
+# the core alone, read 1, 4, 5, 7 and 8. If you know how automatic differentiation
+# works, you may skip 2 and 3. If you have an implementation that does not learn, begin
+# with 10.
 #
 # ## To take along
 #
-# - The core is a matrix of slots that look at each other and at the input, and a gate before anything is written.
+# - The core is a matrix of slots. They look at each other and at the input, and a gate
+#   decides before anything is written.
 # - Sentence, equation, experiment, exercise: read the first two slowly.
-# - A check tells you which case went wrong. A shape that fits is not yet an answer that is right.
+# - A check tells you which case went wrong. A shape that fits is not yet a right
+#   answer.
 #
-# **Further.** In the picture of figure 1, which of the three blended rows has taken most from the input? Could a network that kept only the mean of
-# its slots, as in the exercise, answer the question of nth farthest?
+# **Further.** In the picture of figure 1, which of the three blended rows took most
+# from the input? Could a network answer the question of nth farthest if it kept only
+# the mean of its slots, as in the exercise?

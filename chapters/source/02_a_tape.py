@@ -1,15 +1,19 @@
 # %% [markdown]
 # # 2. A tape: all derivatives in one walk back
 #
-# **No equation of the paper: the chain rule.** Forty minutes. You need chapter 1, and derivatives; partial ones are recalled below. Letters
-# are not those of the paper in this chapter: $a$, $b$, $x$ and $y$ are any arrays, and $n$ is the length of any row.
+# **No equation of the paper: the chain rule.** Forty minutes. You need chapter 1 and
+# derivatives; partial derivatives are explained again below. In this chapter the
+# letters are not the paper's: $a$, $b$, $x$ and $y$ are any arrays, and $n$ is the
+# length of any row.
 #
 # The paper gives its core freedom and leaves the rest to learning:
 #
-# > it is up to the model to learn (via parameters $W^q$, $W^k$, and $W^v$) how to shuttle information from memory to memory. (Section 3.1)
+# > it is up to the model to learn (via parameters $W^q$, $W^k$, and $W^v$) how to
+# > shuttle information from memory to memory. (Section 3.1)
 #
-# To learn means: there is one number, the *loss*, that says how wrong the answers were; change every parameter a little, in the direction in
-# which the loss falls. So we need the derivative of one number by each of very many. How many are they in a small core?
+# Learning means this. One number, the *loss*, says how wrong the answers were. You
+# change every parameter a little, in the direction in which the loss falls. So you need
+# the derivative of one number by each of very many. How many are there in a small core?
 
 # %%
 import math
@@ -27,69 +31,83 @@ network = tinyrmc.load(course.assets() / "nth_farthest_4x4.npz")
 print(f"{sum(parameter.size for parameter in network.parameters()):,} parameters")
 
 # %% [markdown]
-# Moving them one at a time and looking at the loss would take as many runs of the network. *Reverse mode* gets all of them from one run and one
-# walk back through it. First we build it from nothing, in four steps of which each is an exercise; then we read the project's engine.
+# You could move them one at a time and look at the loss, but that takes as many runs of
+# the network. *Reverse mode* gets all derivatives from one run and one walk back
+# through it. First you build it from nothing, in four steps, each an exercise. Then you
+# read the project's engine.
 #
 # ## One link of the chain
 #
-# A network is a long computation made of small operations. Take one of them, with an array $x$ going in and an array $y$ coming out; whatever
-# comes later makes the loss $L$ of $y$. Suppose we know already how the loss depends on $y$: an array $g$ of the shape of $y$ with
-# $g_j = \partial L / \partial y_j$, called the *gradient* of $y$ (short for: of the loss with respect to $y$). Each entry is a *partial derivative*:
-# how fast $L$ changes when $y_j$ alone moves and all other entries stand still. Move one $x_k$ instead, and every $y_j$ moves with it; the chain
-# rule adds up what they do to $L$:
+# A network is a long computation made of small operations. Take one of them: an array
+# $x$ goes in and an array $y$ comes out. Whatever comes later turns $y$ into the loss
+# $L$. Suppose you already know how the loss depends on $y$. That is an array $g$ of the
+# shape of $y$, with $g_j = \partial L / \partial y_j$. It is called the *gradient* of
+# $y$ (short for: of the loss with respect to $y$). Each entry is a *partial
+# derivative*: how fast $L$ changes when $y_j$ alone moves and all other entries stand
+# still. If $x_k$ moves instead, every $y_j$ moves with it, and the chain rule adds up
+# what they do to $L$:
 #
 # $$\frac{\partial L}{\partial x_k} = \sum_j g_j \, \frac{\partial y_j}{\partial x_k}$$
 #
-# The rule that makes the array on the left of $g$ is called the operation's *vector-Jacobian product*, in short *vjp*: the vector is $g$, and the
-# Jacobian is the table of all $\partial y_j / \partial x_k$. That table is never made. Multiply a batch of memories by a matrix, and see how
-# large it would be:
+# The rule that turns $g$ into the array on the left is called the operation's
+# *vector-Jacobian product*, *vjp* for short. The vector is $g$, and the Jacobian is the
+# table of all $\partial y_j / \partial x_k$. Nobody ever makes that table. Multiply a
+# batch of memories by a matrix, and see how large it would be:
 
 # %%
 B, N, F = 256, 8, 64
-print(f"a batch of memories holds {B * N * F:,} numbers, and the table of derivatives {(B * N * F) ** 2:,}")
+numbers = B * N * F
+print(f"a batch of memories holds {numbers:,} numbers")
+print(f"and the table of derivatives {numbers**2:,}")
 
 # %% [markdown]
-# Nor is it needed, because the tables of the usual operations are full of zeros and repetitions. Some vjps are written down at once:
+# Nor do you need it: the tables of the usual operations are full of zeros and
+# repetitions. You can write down some vjps at once:
 #
 # | operation | gradient of its arguments, given $g$ | why |
 # |---|---|---|
-# | $y = a + b$ | $g$, $g$ | each passes changes on as they are |
+# | $y = a + b$ | $g$, $g$ | each passes its changes on as they are |
 # | $y = a \, b$, entry by entry | $g \, b$, $g \, a$ | each is scaled by the other |
 # | $y = \tanh x$ | $g \, (1 - y^2)$ | the slope of tanh |
 # | $y = \sum_k x_k$ | $g$ for every $x_k$ | each counts once |
 #
-# Two more make up most of attention. In a product $y = a b$ of matrices, $y_{ij} = \sum_k a_{ik} b_{kj}$, so $a_{ik}$ acts on row $i$ of $y$ only.
+# Two more make up most of attention. In a product $y = a b$ of matrices,
+# $y_{ij} = \sum_k a_{ik} b_{kj}$, so $a_{ik}$ acts on row $i$ of $y$ only.
 #
-# **Exercise 1.** The vjp of the matrix product. It is two matrix products where forward it was one, which is why the walk back costs about
-# twice the way there.
+# **Exercise 1.** The vjp of the matrix product. It takes two matrix products where
+# forward took one. This is why the walk back costs about twice as much as the way
+# there.
 
 
 # %%
 def matmul_vjp(g, a, b):
-    """a (I, K), b (K, J), g (I, J) the gradient of a @ b -> the gradients of a and of b."""
+    """a (I, K), b (K, J), g (I, J) the gradient of a @ b -> gradients of a and of b."""
     ...
 
 
 ex.matmul_vjp.check(matmul_vjp)
 
 # %% [markdown]
-# The *softmax* turns a row of any numbers, the scores $x$, into shares $y$ that are positive and sum to 1 (chapter 4 says what for):
+# The *softmax* turns a row of any numbers, the scores $x$, into shares $y$ that are
+# positive and sum to 1 (chapter 4 says what for):
 #
 # $$y_j = \frac{e^{x_j}}{s}, \qquad s = \sum_k e^{x_k}$$
 #
-# All shares depend on all scores, through $s$. Since $\partial s / \partial x_k = e^{x_k}$, the rule for quotients gives
+# All shares depend on all scores, through $s$. Because
+# $\partial s / \partial x_k = e^{x_k}$, the rule for quotients gives
 #
-# $$\frac{\partial y_j}{\partial x_k} = \frac{\delta_{jk} \, e^{x_j} s - e^{x_j} e^{x_k}}{s^2} = y_j (\delta_{jk} - y_k),$$
+# $$\frac{\partial y_j}{\partial x_k}
+# = \frac{\delta_{jk} \, e^{x_j} s - e^{x_j} e^{x_k}}{s^2} = y_j (\delta_{jk} - y_k),$$
 #
 # where $\delta_{jk}$ is 1 if $j = k$ and 0 otherwise.
 #
-# **Exercise 2.** The vjp of the softmax: put this into the chain rule and simplify the sum. The result `y` is all that the rule needs to
-# remember; it never sees `x`.
+# **Exercise 2.** The vjp of the softmax. Put this into the chain rule and simplify the
+# sum. The rule needs to remember only the result `y`; it never sees `x`.
 
 
 # %%
 def softmax_vjp(g, y):
-    """g and y (..., n), y = softmax(x) over the last axis -> the gradient of x (..., n)."""
+    """g, y (..., n), y = softmax(x) over the last axis -> gradient of x (..., n)."""
     ...
 
 
@@ -98,18 +116,21 @@ ex.softmax_vjp.check(softmax_vjp)
 # %% [markdown]
 # ## What is used twice is paid twice
 #
-# If $x$ goes into two operations, the loss depends on it in two ways, and the derivatives add up: for $L = x \cdot x$ each factor contributes
-# $x$, and the sum is $2x$.
+# If $x$ goes into two operations, the loss depends on it in two ways, and the
+# derivatives add up. For $L = x \cdot x$ each factor contributes $x$, and the sum is
+# $2x$.
 #
-# Broadcasting (chapter 1) is such a use. A bias that is added to every slot is used once per slot, so its gradient is the sum over the slots.
-# This is the one place where shapes must be put right again on the way back.
+# Broadcasting (chapter 1) is such a use. A bias that is added to every slot is used
+# once per slot, so its gradient is the sum over the slots. This is the one place on the
+# way back where shapes must be put right again.
 #
-# **Exercise 3.** Given the gradient of the stretched array, find that of the original.
+# **Exercise 3.** You have the gradient of the stretched array. Find the gradient of the
+# original.
 
 
 # %%
 def unbroadcast(g, shape):
-    """The gradient of an array of `shape` that was broadcast to g.shape -> an array of `shape`."""
+    """The gradient of an array of `shape` that was stretched to g.shape -> (*shape)."""
     ...
 
 
@@ -118,8 +139,10 @@ ex.unbroadcast.check(unbroadcast)
 # %% [markdown]
 # ## In which order
 #
-# Every operation that runs is written into a list: what went in, what came out, and its derivative there. Below is the list of
-# $L = \tanh(a b) \, a$, with numbers in place of arrays. Value 0 is $a$, value 1 is $b$, and each entry of the list makes the next value:
+# Every operation that runs is written into a list: what went in, what came out, and its
+# derivative at this point. Below is the list of $L = \tanh(a b) \, a$, with numbers in
+# place of arrays. Value 0 is $a$, value 1 is $b$, and each entry of the list makes the
+# next value:
 
 # %%
 a, b = 0.5, 2.0
@@ -127,44 +150,59 @@ product = a * b
 squashed = math.tanh(product)
 loss = squashed * a
 entries = [
-    (2, [(0, b), (1, a)]),  # value 2 = a b: its derivative by value 0 is b, by value 1 it is a
-    (3, [(2, 1 - squashed**2)]),  # value 3 = tanh(value 2)
-    (4, [(3, a), (0, squashed)]),  # value 4 = value 3 times a: the loss
+    # value 2 = a b: its derivative by value 0 is b, by value 1 it is a
+    (2, [(0, b), (1, a)]),
+    # value 3 = tanh(value 2)
+    (3, [(2, 1 - squashed**2)]),
+    # value 4 = value 3 times a: the loss
+    (4, [(3, a), (0, squashed)]),
 ]
 gradient = ex.backward(entries, 5)
-print(f"by a: {gradient[0]:.6f}, by hand: {math.tanh(a * b) + a * b / math.cosh(a * b) ** 2:.6f}")
-print(f"by b: {gradient[1]:.6f}, by hand: {a * a / math.cosh(a * b) ** 2:.6f}")
+slope = 1 / math.cosh(product) ** 2  # of tanh
+print(f"by a: {gradient[0]:.6f}, by hand: {squashed + a * b * slope:.6f}")
+print(f"by b: {gradient[1]:.6f}, by hand: {a * a * slope:.6f}")
 
 # %% tags=["hide-input"] alt="Five values in a row, a, b, a b, tanh and the loss, with an arc from each input to its output that carries the local derivative; below each value stands the derivative of the loss by it, found from right to left. Two arcs leave a"
 # Draws the five values and the walk back
 figure, panel = plt.subplots(figsize=(9, 3.4))
-names, numbers = ("a", "b", "a b", "tanh(a b)", "loss"), (a, b, product, squashed, loss)
+names = ("a", "b", "a b", "tanh(a b)", "loss")
+numbers = (a, b, product, squashed, loss)
+plate = {"facecolor": "white", "edgecolor": "none", "pad": 1}
 for output, inputs in entries:
     for value, derivative in inputs:
-        width, bend = output - value - 0.2, 0.5 if output - value > 1 else 0.2
-        style = {"arrowstyle": "-|>", "color": "0.5", "connectionstyle": f"arc3,rad={-bend}"}
-        panel.annotate("", (output - 0.1, 0.22), (value + 0.1, 0.22), arrowprops=style)
-        x, y, plate = (value + output) / 2, 0.27 + 0.77 * bend * width, {"facecolor": "white", "edgecolor": "none", "pad": 1}
-        panel.text(x, y, rf"$\times$ {derivative:.2f}", ha="center", va="bottom", color="C0", bbox=plate)
+        width = output - value - 0.2
+        bend = 0.5 if output - value > 1 else 0.2
+        arc = {"arrowstyle": "-|>", "connectionstyle": f"arc3,rad={-bend}"}
+        ends = (output - 0.1, 0.22), (value + 0.1, 0.22)
+        panel.annotate("", *ends, arrowprops={"color": "0.5"} | arc)
+        top = (value + output) / 2, 0.27 + 0.77 * bend * width
+        look = {"ha": "center", "va": "bottom", "color": "C0", "bbox": plate}
+        panel.text(*top, rf"$\times$ {derivative:.2f}", **look)
 box = {"boxstyle": "round", "facecolor": "0.93", "edgecolor": "0.6"}
 for k, (name, number) in enumerate(zip(names, numbers, strict=True)):
     panel.text(k, 0, f"{name} = {number:.2f}", ha="center", va="center", bbox=box)
     panel.text(k, -0.42, f"{gradient[k]:.3f}", ha="center", va="center", color="C1")
-panel.annotate("", (-0.3, -0.72), (4.3, -0.72), arrowprops={"arrowstyle": "-|>", "color": "C1"})
-panel.text(2, -0.8, "the walk back: derivative of the loss by each value", ha="center", va="top", color="C1")
+style = {"arrowstyle": "-|>", "color": "C1"}
+panel.annotate("", (-0.3, -0.72), (4.3, -0.72), arrowprops=style)
+caption = "the walk back: derivative of the loss by each value"
+panel.text(2, -0.8, caption, ha="center", va="top", color="C1")
 panel.set(xlim=(-0.6, 4.6), ylim=(-1.05, 1.95))
 panel.axis("off")
 plt.show()
 
 # %% [markdown]
-# When is the derivative by a value complete? When all its uses have paid in: $a$ has two, and gets 2.00 times 0.210 from the one and 0.76
-# times 1.000 from the other. Nothing can be used before it was made, so all uses of a value stand *later in the list*. Walk the list from
-# its end, and when you come to the entry that made a value, its derivative is complete. No graph is searched, nothing is visited twice.
+# When is the derivative by a value complete? When all its uses have paid in. Here $a$
+# has two: it gets 2.00 times 0.210 from one and 0.76 times 1.000 from the other.
+# Nothing can be used before it is made, so all uses of a value stand *later in the
+# list*. Walk the list from its end, and when you come to the entry that made a value,
+# its derivative is complete. You search no graph and visit nothing twice.
 #
-# **Exercise 4.** The walk. Values are numbered in the order in which they were made, and the last is the loss, whose derivative by itself is 1.
-# One of the cases adds a number to itself, and the sum to itself, and so on, sixteen times: 16 entries, but $2^{16}$ or 65,536 paths from the
-# number to the loss. The derivative is a sum over all of them. Whoever follows every path has that much to do, and with forty such steps would
-# never be done; the walk handles each entry once.
+# **Exercise 4.** The walk. Values are numbered in the order in which they were made.
+# The last is the loss, whose derivative by itself is 1. One of the cases adds a number
+# to itself, then the sum to itself, and so on, sixteen times: 16 entries, but $2^{16}$
+# or 65,536 paths from the number to the loss. The derivative is a sum over all of them.
+# If you followed every path, you would have that much to do, and with forty such steps
+# you would never finish. The walk handles each entry once.
 
 
 # %%
@@ -180,37 +218,44 @@ ex.backward.check(backward)
 # %% [markdown]
 # ## A whole tape in forty lines
 #
-# Put together: the list is called a *tape*, since it is recorded forwards and played backwards. A `Value` is an array that knows its number on
-# the tape. Each operation computes its result and leaves an entry with its vjp, a small function that remembers what it needs. The walk is
-# exercise 4, with exercise 3 inside it.
+# Now put it together. The list is called a *tape*, because it is recorded forwards and
+# played backwards. A `Value` is an array that knows its number on the tape. Each
+# operation computes its result and leaves an entry with its vjp, a small function that
+# remembers what it needs. The walk is exercise 4, with exercise 3 inside it.
 
 
 # %%
 class Value:
-    __array_ufunc__ = None  # NumPy shall not try to add a Value to an array
+    __array_ufunc__ = None  # NumPy must not try to add a Value to an array
 
     def __init__(self, data, tape):
         self.data, self.tape, self.id = np.asarray(data, float), tape, tape.count
         tape.count += 1
 
     def __add__(self, other):
-        return self.tape.record(self.data + other.data, (self, other), lambda g: (g, g))
+        y = self.data + other.data
+        return self.tape.record(y, (self, other), lambda g: (g, g))
 
     def __sub__(self, other):
-        return self.tape.record(self.data - other.data, (self, other), lambda g: (g, -g))
+        y = self.data - other.data
+        return self.tape.record(y, (self, other), lambda g: (g, -g))
 
     def __mul__(self, other):
-        return self.tape.record(self.data * other.data, (self, other), lambda g: (g * other.data, g * self.data))
+        a, b = self.data, other.data
+        return self.tape.record(a * b, (self, other), lambda g: (g * b, g * a))
 
     def __matmul__(self, other):
-        return self.tape.record(self.data @ other.data, (self, other), lambda g: ex.matmul_vjp(g, self.data, other.data))
+        a, b = self.data, other.data
+        return self.tape.record(a @ b, (self, other), lambda g: ex.matmul_vjp(g, a, b))
 
     def tanh(self):
         y = np.tanh(self.data)
         return self.tape.record(y, (self,), lambda g: (g * (1 - y * y),))
 
     def mean(self):
-        return self.tape.record(self.data.mean(), (self,), lambda g: (np.full(self.data.shape, g / self.data.size),))
+        x = self.data
+        share = np.full(x.shape, 1 / x.size)
+        return self.tape.record(x.mean(), (self,), lambda g: (g * share,))
 
 
 class LittleTape:
@@ -219,7 +264,8 @@ class LittleTape:
 
     def record(self, data, inputs, vjp):
         output = Value(data, self)
-        self.entries.append((output.id, [(value.id, value.data.shape) for value in inputs], vjp))
+        places = [(value.id, value.data.shape) for value in inputs]
+        self.entries.append((output.id, places, vjp))
         return output
 
     def gradient(self, loss, wanted):
@@ -232,14 +278,16 @@ class LittleTape:
 
 
 # %% [markdown]
-# That is enough to train a network. Sixteen hidden units learn the sine from 64 points: in every step a new tape records the run, the walk
-# gives four gradients, and each array moves a little against its own.
+# That is enough to train a network. Sixteen hidden units learn the sine from 64 points.
+# In every step a new tape records the run, the walk gives four gradients, and each
+# array moves a little against its own.
 
 # %%
 points = np.linspace(-math.pi, math.pi, 64)[:, None]  # (64, 1)
 target = np.sin(points)
 start = np.random.default_rng(5)
-weights = [start.normal(size=(1, 16)), start.normal(size=16), start.normal(size=(16, 1)) / 4, np.zeros(1)]
+weights = [start.normal(size=(1, 16)), start.normal(size=16)]  # the hidden units
+weights += [start.normal(size=(16, 1)) / 4, np.zeros(1)]  # the output
 curves, losses = {}, {}
 for step in range(course.fast(2001, 201)):
     tape = LittleTape()
@@ -252,13 +300,15 @@ for step in range(course.fast(2001, 201)):
     if step in (0, 50, 200, 2000):
         curves[step], losses[step] = guess.data, float(loss.data)
 print(len(tape.entries), "entries on each tape")
-print("loss after", ", ".join(f"{step} steps: {value:.4f}" for step, value in losses.items()))
+found = ", ".join(f"{step} steps: {value:.4f}" for step, value in losses.items())
+print("loss after", found)
 
 # %% alt="The sine and what the network makes of it at the start, after 50, 200 and 2000 steps: it comes closer until the two lines lie on each other"
 figure, panel = plt.subplots(figsize=(7, 3.2))
 panel.plot(points, target, color="0.3", lw=5, alpha=0.3, label="sine")
-for colour, (step, guess) in zip(("C6", "C4", "C1", "C0"), curves.items(), strict=False):
-    panel.plot(points, guess, color=colour, label=f"after {step} steps")
+colours = {0: "C6", 50: "C4", 200: "C1", 2000: "C0"}
+for step, guess in curves.items():
+    panel.plot(points, guess, color=colours[step], label=f"after {step} steps")
 panel.legend(ncols=2, fontsize=9)
 panel.set(xlabel="x", ylim=(-1.6, 1.9))
 plt.show()
@@ -266,26 +316,33 @@ plt.show()
 # %% [markdown]
 # ## The project's engine
 #
-# `engine.py` is this tape, grown up. The list and the walk are the same. What has been added: the rules stand in a table of their own, so that
-# they can be tested one by one; parameters outlive the tape; nothing is computed for arguments that need no gradient; arrays may live on a GPU;
-# and a mistake is told where it is made. We read it in the order in which things happen.
+# `engine.py` is this tape, grown up. The list and the walk are the same. Five things
+# are new. The rules stand in a table of their own, so that they can be tested one by
+# one. Parameters outlive the tape. Arguments that need no gradient cost nothing. Arrays
+# may live on a GPU. And a mistake is reported where you make it. You read it in the
+# order in which things happen.
 #
 # ### An array on a tape: `Tensor`
 #
-# From `__add__` on it is one operator after the other: skim.
+# From `__add__` on, one operator follows another: skim.
 
 # %%
 course.show(Tensor)
 
 # %% [markdown]
-# - `__slots__` and `__init__`: a Tensor is an array, a number on a tape, and that tape, as our `Value` was. The number 0 says: a constant.
-# - `__array_ufunc__ = None` is the line we had too. With it, `array + tensor` becomes `tensor.__radd__(array)`.
-# - `detach` gives the same array as a constant. On the way back, that is a wall (chapter 10 shows what happens if one stands in the wrong
-#   place).
-# - `__getattr__` is called only for names that do not exist. There are no methods `t.sum()`; it says what to write instead.
-# - `__add__` to `__getitem__`: operators look up a rule by its name in `TABLE`. The engine itself knows no mathematics.
-# - Everything from `_refuse` on is there to stop what would go wrong silently: a comparison, an `if` on a Tensor, an in-place `+=` which would
-#   change an array that the tape still needs.
+# - `__slots__` and `__init__`: a Tensor is an array, a number on a tape, and that tape,
+#   just like our `Value`. The number 0 means a constant.
+# - `__array_ufunc__ = None` is the line we had too. With it, `array + tensor` becomes
+#   `tensor.__radd__(array)`.
+# - `detach` gives the same array as a constant. On the way back that is a wall.
+#   (Chapter 10 shows what happens when such a wall stands in the wrong place.)
+# - Python calls `__getattr__` only for names that do not exist. There is no method
+#   `t.sum()`; the message says what to write instead.
+# - `__add__` to `__getitem__`: operators look up an operation by its name in `TABLE`.
+#   The engine itself knows no mathematics.
+# - `_refuse` makes the methods from `__bool__` on. They stop what would go wrong
+#   silently: a comparison, an `if` on a Tensor, an in-place `+=` that would change an
+#   array which the tape still needs.
 
 # %%
 t = Tensor(np.ones((2, 3)))
@@ -302,19 +359,25 @@ for attempt in (lambda: t.sum(), lambda: bool(t), lambda: t**2, lambda: np.exp(t
 course.show(Parameter)
 
 # %% [markdown]
-# - A Parameter is a Tensor with a second array, `grad`, into which every walk back *adds*: several tapes may pay in before a step is taken, and
-#   it must be cleared by hand between steps.
-# - Its number is negative and for good, since it appears on every tape. `next(_parameter_ids)` counts -1, -2, ...
-# - `data` is a property, so that setting it copies *into* the array that is there, with a check of shape and dtype: the optimizer keeps all
-#   parameters in one long array, of which each is a view (chapter 1).
-# - `version` counts the changes. A tape remembers the version it met; if a parameter has been changed before the walk back, what was recorded is
-#   no longer true, and the tape refuses.
+# - A Parameter is a Tensor with a second array, `grad`. Every walk back *adds* into it:
+#   several tapes may pay in before you take a step, and you clear it by hand between
+#   steps.
+# - Its number is negative and stays the same, because it appears on every tape.
+#   `next(_parameter_ids)` counts -1, -2, ...
+# - `data` is a property: when you set it, the new values are copied *into* the array
+#   that is there, after a check of shape and dtype. The optimizer keeps all parameters
+#   in one long array, and each parameter is a view of a part of it (chapter 1).
+# - `version` counts the changes. A tape remembers the version it met. If a parameter
+#   changes before the walk back, what the tape recorded is no longer true, and the tape
+#   refuses.
 #
 # ### The rules: `primitives.py`
 #
-# Each operation is a pair of functions. The forward rule returns its result and what the vjp will want (`saved`); the vjp gets $g$ and that.
-# Here are your exercises 1 and 2 in their general form, with tanh before them. `xp` is the array library, NumPy or CuPy; `gemm` is `@`;
-# `needs[i]` is `None` where nobody asks for the gradient of argument `i`.
+# Each operation is a pair of functions. The forward rule returns its result, and what
+# the vjp will need (`saved`). The vjp gets $g$ and what was saved. Here are your
+# exercises 1 and 2 in their general form, with tanh before them. `xp` is the array
+# library, NumPy or CuPy; `gemm` is `@`; and `needs[i]` is `None` where nobody asks for
+# the gradient of argument `i`.
 
 # %%
 course.show(
@@ -327,44 +390,63 @@ course.show(
 )
 
 # %% [markdown]
-# Compare the last one with your `matmul_vjp`: `ga` and the very last line are it. Above them stand the cases in which an argument is a plain
-# vector, and one in which a stack of matrices meets a single matrix: there the gradient of the single one is a sum over the stack, and one
-# large product does product and sum at once. Apart from that no rule undoes broadcasting, and none adds up what was used twice. Others do
-# that.
+# Compare the last one with your `matmul_vjp`. Around its two products it handles two
+# more cases. An argument may be a plain vector. And a stack of matrices may meet a
+# single matrix: then the gradient of the single one is a sum over the stack, and one
+# large product does both product and sum at once. Apart from that, no rule undoes
+# broadcasting, and no rule adds up what was used twice. The engine does that in one
+# place for all.
 #
 # ### What makes a rule an operation: `Primitive`
 
 # %%
-course.show(engine.primitive, engine.Primitive.__call__, docstring=False)
+course.show(
+    engine.primitive,
+    engine.Primitive.__call__,
+    engine.Primitive._unwrap,
+    engine.Primitive._run,
+    Tape._find,
+    Tape._record,
+    docstring=False,
+)
 
 # %% [markdown]
-# `@primitive` above a forward rule makes it an object of this class, entered in `TABLE` under its name; `@tanh.vjp` gives it its second half.
-# Calling it runs `__call__`, the longest function of the engine, since everything passes through here. Four of its steps carry the idea:
+# `@primitive` above a forward rule turns it into an object of this class, and enters it
+# in `TABLE` under its name. `@tanh.vjp` gives it its second half. When you call it,
+# `__call__` takes four steps:
 #
-# - **Who asks?** In the loop, a Tensor with a number marks the call as `tracked`, if a tape is recording; `tape._place` says by which number this
-#   tape knows it. Then its array is taken out, `value = value.data`. `inputs` gets, for each argument, `(number, shape, dtype)`, or `None` where
-#   no gradient is wanted.
-# - **Compute:** `rules.forward(xp, *arrays, **static)` runs the forward rule.
-# - **Wrap:** `Tensor(o, id, tape)` gives what came out a new number.
-# - **Record:** if the call was tracked, `tape.entries.append(...)` adds *one entry*. That is all the recording there is.
+# - **Unwrap.** `_unwrap` takes the arrays out of the arguments: of a Tensor it takes
+#   `value.data`.
+# - **Compute.** `_run` calls the forward rule, `rules.forward(xp, *arrays, **static)`.
+# - **Who asks?** If a tape is recording, its `_find` looks for Tensors with a number.
+#   It gives, for each argument, `(number, shape, dtype)`, or `None` for a constant. If
+#   all are constants, the call returns what came out as another constant, and that is
+#   all.
+# - **Record.** Otherwise `_record` gives what came out a new number, and
+#   `self.entries.append(...)` adds *one entry*. That is all the recording there is.
 #
-# On a first reading skip the rest: it changes nothing of what is computed, and is there for three reasons.
+# On a first reading you can skip the rest. It does not change what is computed. It is
+# there for three reasons:
 #
-# - *Other ways to call.* `_bind` sorts out arguments given by name: arrays go by position, settings such as `axis=1` are *static* and have no
-#   gradient. `several` is for rules with more than one result.
-# - *Other machines.* `known`, `NAMESPACES` and `_namespace` find `xp` from the type of the arrays; `override` lets a GPU's own rule run instead.
-# - *Mistakes that would go unnoticed.* `_agree` wants one dtype for all arrays, and the check of `first` wants it of the result; plain numbers
-#   (`_NUMBERS`, `np.generic`) have no say, so a 2.0 does not make a float32 program a float64 one. `_explain` adds the operation's name and the
-#   shapes to what NumPy complains of.
+# - *Other ways to call.* `_bind` sorts out arguments given by name: arrays go by
+#   position, and settings such as `axis=1` are *static* and have no gradient. Some
+#   rules have more than one result; then `out` is a tuple, and `several` says so.
+# - *Other machines.* `known` and `_namespace` find `xp` from the type of the arrays.
+#   `override` lets a GPU's own rule run instead.
+# - *Mistakes that would go unnoticed.* `_agreed` wants one dtype for all arrays, and
+#   `_run` wants the same dtype for the result. Plain numbers (`_NOT_ARRAYS`,
+#   `np.generic`) have no say, so a 2.0 does not turn a float32 program into a float64
+#   one. If NumPy complains, `_explained` adds the operation's name and the shapes.
 #
-# Here it is at work. Equation 1 is the text of `equations.py` that also runs on NumPy; given `primitives` as its array library, it leaves
-# one entry for each operation:
+# Here it is at work. Equation 1 is the text of `equations.py` that also runs on NumPy.
+# Give it `primitives` as its array library, and it leaves one entry for each operation:
 
 # %%
 query, key = Parameter(rng.normal(size=(4, 2))), Parameter(rng.normal(size=(4, 2)))
 memory = rng.normal(size=(3, 4))
 with Tape() as tape:
-    blended = equations.attention(primitives, memory @ query, memory @ key, memory)  # (3, 4)
+    queries, keys = memory @ query, memory @ key
+    blended = equations.attention(primitives, queries, keys, memory)  # (3, 4)
     loss = primitives.sum(primitives.square(blended))
 
 
@@ -377,10 +459,12 @@ def place(spec):
 
 
 for rules, _, inputs, outputs, _, _ in tape.entries:
-    print(f"{rules.name:<9}{', '.join(map(place, inputs)):<32} -> {', '.join(map(place, outputs))}")
+    taken, made = (", ".join(map(place, specs)) for specs in (inputs, outputs))
+    print(f"{rules.name:<9}{taken:<32} -> {made}")
 
 # %% [markdown]
-# The memory is a plain array, not a parameter, so it appears as a constant and no gradient is computed for it.
+# The memory is a plain array, not a parameter, so it appears as a constant, and nobody
+# computes a gradient for it.
 #
 # ### Recording: `Tape`
 
@@ -388,11 +472,13 @@ for rules, _, inputs, outputs, _, _ in tape.entries:
 course.show(Tape.__init__, Tape.__enter__, Tape.__exit__, Tape.watch, Tape._place)
 
 # %% [markdown]
-# - `with Tape() as tape:` puts the tape where `Primitive.__call__` looks for one, and takes it away at the end. Nothing else switches recording on,
-#   and each thread has its own. Outside, the same functions compute and record nothing.
-# - `watch` gives an input a number, to ask for its gradient later.
-# - `_place` meets a parameter for the first time (number below 0) and notes its version; a Tensor of another tape is refused, because its number
-#   means something else here.
+# - `with Tape() as tape:` puts the tape where `Primitive.__call__` looks for one, and
+#   takes it away at the end. Nothing else switches recording on, and each thread has
+#   its own tape. Outside, the same functions compute and record nothing.
+# - `watch` gives an input a number, so that you can ask for its gradient later.
+# - When `_place` meets a parameter (number below 0) for the first time, it notes its
+#   version. It refuses a Tensor of another tape, because its number means something
+#   else here.
 #
 # ### Walking back
 
@@ -402,13 +488,18 @@ course.show(Tape.backward, Tape.gradient, Tape._walk)
 # %% [markdown]
 # `_walk` is the loop of exercise 4, and of our forty lines:
 #
-# - It puts 1 on the loss, then pops the newest entry until none is left. **Pop**, not look: an entry that has been used is gone, and the arrays that
-#   only it remembered are free at once. Backward needs hardly more memory than forward has filled, as we shall measure.
-# - `g` is what the entry's output has got (`collect` gathers it where an operation has several). `None` means that the loss does not depend on
-#   it, and its rule is not run.
-# - The rule gives one gradient for each argument; `_fit` brings it to the argument's shape; `gradients.add` pays it in.
+# - It puts 1 on the loss, then pops the newest entry until none is left. **Pop**, not
+#   look: a used entry is gone, and the arrays that only it remembered are free at once.
+#   Backward needs hardly more memory than forward has filled; you will measure that in
+#   a moment.
+# - `g` is what the entry's output has received (`collect` gathers it for operations
+#   with several outputs). `None` means that the loss does not depend on this entry, so
+#   its rule does not run.
+# - The rule gives one gradient for each argument, `_fit` brings it to the argument's
+#   shape, and `gradients.add` pays it in.
 #
-# `backward` pays into the parameters' own `grad` arrays (the `sinks`); `gradient` keeps those that were asked for and hands out copies.
+# `backward` pays into the parameters' own `grad` arrays (the `sinks`). `gradient` keeps
+# the ones you asked for and hands out copies.
 
 # %%
 tape.backward(loss)
@@ -435,10 +526,13 @@ del y  # the tape holds what it needs
 tape.backward(loss)
 _, peak = tracemalloc.get_traced_memory()
 tracemalloc.stop()
-print(f"20 results fill {forward / x.data.nbytes:.0f} arrays; the most there ever were, backward included: {peak / x.data.nbytes:.0f}")
+filled, most = forward / x.data.nbytes, peak / x.data.nbytes
+print(f"20 results fill {filled:.0f} arrays")
+print(f"the most there ever were, backward included: {most:.0f}")
 
 # %% [markdown]
-# Since the walk is a loop and not a recursion, a recording may be as long as memory allows:
+# The walk is a loop and not a recursion, so a recording may be as long as memory
+# allows:
 
 # %%
 x, length = Parameter(np.array(1.0)), course.fast(100_000, 1000)
@@ -456,12 +550,15 @@ print(f"{2 * length:,} entries; derivative {x.grad:.3e}, by hand {0.9999**length
 course.show(engine.unbroadcast, engine._fit, engine._Gradients)
 
 # %% [markdown]
-# `unbroadcast` is your exercise 3, and `_fit` calls it wherever the shape of a gradient is not that of the argument. If it is still wrong
-# afterwards, or has another dtype, then the rule is wrong, and the message names it.
+# `unbroadcast` is your exercise 3. `_fit` calls it wherever a gradient has another
+# shape than its argument. If the shape is still wrong afterwards, or the dtype differs,
+# then the rule is wrong, and the message names it.
 #
-# `_Gradients.add` is `gradients[id] = gradients.get(id, 0) + g` of our little tape, with care for who owns which array. Adding in place,
-# `held += g`, saves an array each time; but for $y = a + b$ the rule hands *the same* array to both, and writing into one then writes into
-# the other. Here is our little tape with that mistake:
+# `_Gradients.add` is the line `gradients[id] = gradients.get(id, 0) + g` of our little
+# tape, with care for who owns which array. Adding in place, `total += g`, saves an
+# array each time. But for $y = a + b$ the rule hands *the same* array to both
+# arguments, and writing into one gradient then writes into the other. Here is our
+# little tape with that mistake:
 
 
 # %%
@@ -472,7 +569,7 @@ class CarelessTape(LittleTape):
             if output in gradients:
                 for (id, _), g in zip(inputs, vjp(gradients[output]), strict=True):
                     if id in gradients:
-                        gradients[id] += g  # saves an array, and may be somebody else's
+                        gradients[id] += g  # saves an array, but perhaps not ours
                     else:
                         gradients[id] = g
         return [gradients[value.id] for value in wanted]
@@ -484,15 +581,19 @@ for kind in (LittleTape, CarelessTape):
     double = first * Value(2.0 * np.ones(2), tape)  # recorded first, so it pays in last
     loss = (first + second + double).mean()
     by_first, by_second = tape.gradient(loss, [first, second])
-    print(f"{kind.__name__:<13} by first {by_first} (should be 1.5), by second {by_second} (should be 0.5)")
+    print(f"{kind.__name__}:")
+    print(f"  by first {by_first} (should be 1.5)")
+    print(f"  by second {by_second} (should be 0.5)")
 
 # %% [markdown]
-# So the first contribution is *borrowed*, the second is added into a new array, which is then ours (`owned`), and only from the third on are
-# sums made in place. Parameters have arrays of their own from the start.
+# So the engine *borrows* the first contribution. It adds the second into a new array,
+# which is then its own (`owned`). Only from the third on does it add in place.
+# Parameters have arrays of their own from the start.
 #
 # ### Your own operation
 #
-# An operation is a pair of rules, and yours are as good as the engine's. The cube of every entry:
+# An operation is a pair of rules, and yours are as good as the engine's. Here is the
+# cube of every entry:
 
 
 # %%
@@ -503,7 +604,7 @@ def cube(xp, x):
 
 
 @cube.vjp
-def _(xp, needs, g, x):
+def cube_vjp(xp, needs, g, x):
     return 3 * g * x * x
 
 
@@ -514,15 +615,21 @@ tape.backward(loss)
 print(cube, x.grad)
 
 # %% [markdown]
-# How do we know that a rule is right? Not from looking at it. That is chapter 3.
+# How do you know that a rule is right? Looking at it is not enough. Chapter 3 shows
+# what is.
 #
 # ## To take along
 #
-# - A vjp turns the gradient of a result into the gradients of its arguments. The table of all derivatives is never made.
-# - What is used several times gets the sum of what its uses pay in. Broadcasting is use, so its way back is a sum.
-# - Entries are recorded in the order they ran. Walked backwards, each value is complete when its entry is reached: a `pop` in a loop.
-# - Whoever adds in place must know that nobody else holds the array.
+# - A vjp turns the gradient of a result into the gradients of its arguments. Nobody
+#   makes the table of all derivatives.
+# - A value that is used several times gets the sum of what its uses pay in.
+#   Broadcasting is such a use, so its way back is a sum.
+# - The tape records entries in the order they ran. On the walk back, each value is
+#   complete when you reach its entry: a `pop` in a loop.
+# - Add in place only if you know that nobody else holds the array.
 #
-# **Further.** What would have to change so that the walk back is itself recorded, and second derivatives follow? For a function of two numbers
-# with a million results, what would be better than walking backwards? `maximum` sends the gradient to its larger argument; what do you expect
-# where both are equal, and what does the rule in `primitives.py` do?
+# **Further.** What would have to change so that the walk back is itself recorded, and
+# second derivatives follow? For a function of two numbers with a million results, what
+# would be better than walking backwards? `maximum` sends the gradient to its larger
+# argument. What do you expect where both are equal, and what does the rule in
+# `primitives.py` do?

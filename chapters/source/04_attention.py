@@ -1,23 +1,29 @@
 # %% [markdown]
 # # 4. Attention: memories look at each other
 #
-# **Equation 1, section 3.1.** Twenty-five minutes. You need matrix products and broadcasting (chapter 1).
+# **Equation 1, section 3.1.** Twenty-five minutes. You need matrix products and
+# broadcasting (chapter 1).
 #
-# A memory of the Relational Memory Core is a matrix $M$ of $N$ rows, its *slots*. So far a slot is a row of numbers. This chapter
-# lets the slots exchange what they hold. In the words of the paper:
+# A memory of the Relational Memory Core is a matrix $M$ of $N$ rows, its *slots*. So
+# far a slot is just a row of numbers. In this chapter the slots exchange what they
+# hold. In the words of the paper:
 #
-# > We will first assume that we do not need to consider memory encoding; that is, that we already have some stored memories in matrix $M$,
-# > with row-wise compartmentalized memories $m_i$. [...] Using MHDPA, each memory will attend over all of the other memories, and will
-# > update its content based on the attended information.
+# > We will first assume that we do not need to consider memory encoding; that is, that
+# > we already have some stored memories in matrix $M$, with row-wise compartmentalized
+# > memories $m_i$. [...] Using MHDPA, each memory will attend over all of the other
+# > memories, and will update its content based on the attended information.
 #
 # MHDPA is *multi-head dot product attention*, and its formula is the first equation:
 #
-# $$A_\theta(M) = \mathrm{softmax}\left(\frac{M W^q \, (M W^k)^\top}{\sqrt{d_k}}\right) M W^v, \qquad \theta = (W^q, W^k, W^v) \tag{1}$$
+# $$A_\theta(M) = \mathrm{softmax}\left(\frac{M W^q \, (M W^k)^\top}{\sqrt{d_k}}\right)
+# M W^v, \qquad \theta = (W^q, W^k, W^v) \tag{1}$$
 #
-# $W^q$, $W^k$ and $W^v$ are the matrices that a network learns, and $\theta$ is their common name. We take the equation apart from the
-# inside out: dot products, softmax, the root, the weighted mean, and last the heads. In code, capital letters that stand alone, `M`, `Q`,
-# `K`, `V`, are matrices; in the shapes behind them `N` is the number of slots, `F` the width of a slot, `d_k` that of a key or query, and
-# `d_v` that of a value.
+# $W^q$, $W^k$ and $W^v$ are the matrices that a network learns, and $\theta$ is their
+# common name. We take the equation apart from the inside out: dot products, softmax,
+# the root, the weighted mean, and last the heads. In the code, capital letters that
+# stand alone, `M`, `Q`, `K`, `V`, are matrices. In the shapes behind them `N` is the
+# number of slots, `F` the width of a slot, `d_k` the width of a key or query, and `d_v`
+# the width of a value.
 
 # %%
 import math
@@ -34,11 +40,14 @@ rng = np.random.default_rng(937)
 # %% [markdown]
 # ## Who fits whom: dot products
 #
-# Each slot asks a question, its *query*, and offers a *key* under which its content can be found. Both are rows of numbers, made from the
-# slot by a matrix: $Q = M W^q$, $K = M W^k$. How well a query fits a key is their dot product, and $Q K^\top$ holds all dot products at
-# once: row $i$, column $j$ says how well slot $i$'s question fits slot $j$'s key.
+# Each slot asks a question, its *query*, and offers a *key* under which others can find
+# its content. Both are rows of numbers, made from the slot by a matrix: $Q = M W^q$,
+# $K = M W^k$. Their dot product says how well a query fits a key, and $Q K^\top$ holds
+# all dot products at once. Row $i$, column $j$ says how well slot $i$'s question fits
+# slot $j$'s key.
 #
-# Four slots of width 3, with queries and keys in the plane, so that we can see them:
+# Here are four slots of width 3, with queries and keys in the plane, so that you can
+# see them:
 
 # %%
 M = rng.normal(size=(4, 3))
@@ -50,32 +59,42 @@ scores = Q @ K.T  # (4, 4)
 figure, (plane, matrix) = plt.subplots(1, 2, figsize=(8.5, 3.6))
 for name, rows, colour in (("q", Q, "C0"), ("k", K, "C1")):
     for i, (x, y) in enumerate(rows):
-        plane.annotate("", (x, y), (0, 0), arrowprops={"arrowstyle": "->", "color": colour, "lw": 1.5, "shrinkA": 0, "shrinkB": 0})
-        beyond, aside = 1 + 0.35 / math.hypot(x, y), 0.12  # a label stands beyond its arrow's point, and a little to its left
-        plane.text(beyond * x - aside * y, beyond * y + aside * x, f"{name}{i}", color=colour, ha="center", va="center")
+        style = {"arrowstyle": "->", "lw": 1.5, "shrinkA": 0, "shrinkB": 0}
+        plane.annotate("", (x, y), (0, 0), arrowprops=style | {"color": colour})
+        # A label stands beyond its arrow's point, and a little to its left.
+        beyond, aside = 1 + 0.35 / math.hypot(x, y), 0.12
+        place = beyond * x - aside * y, beyond * y + aside * x
+        plane.text(*place, f"{name}{i}", color=colour, ha="center", va="center")
 reach = 1.25 * max(abs(Q).max(), abs(K).max())
-plane.set(xlim=(-reach, reach), ylim=(-reach, reach), aspect="equal", title="queries (blue) and keys (orange)")
-matrix.imshow(scores, cmap="PRGn", vmin=-abs(scores).max(), vmax=abs(scores).max())
-for i, j in np.ndindex(4, 4):
-    matrix.text(j, i, f"{scores[i, j]:.1f}", ha="center", va="center", color="white" if abs(scores[i, j]) > 4 else "black")
-matrix.set(xlabel="key of slot", ylabel="query of slot", title="scores, Q Kᵀ", xticks=range(4), yticks=range(4))
+plane.set(xlim=(-reach, reach), ylim=(-reach, reach), aspect="equal")
+plane.set_title("queries (blue) and keys (orange)")
+most = abs(scores).max()
+matrix.imshow(scores, cmap="PRGn", vmin=-most, vmax=most)
+for (i, j), score in np.ndenumerate(scores):
+    colour = "white" if abs(score) > 4 else "black"
+    matrix.text(j, i, f"{score:.1f}", ha="center", va="center", color=colour)
+matrix.set(xlabel="key of slot", ylabel="query of slot", title="scores, Q Kᵀ")
+matrix.set(xticks=range(4), yticks=range(4))
 plt.show()
 
 # %% [markdown]
-# A score is large and positive (green) where two arrows point the same way, negative (purple) where they point apart, and longer arrows
-# count for more.
+# A score is large and positive (green) where two arrows point the same way, and
+# negative (purple) where they point apart. Longer arrows count for more.
 #
 # ## From scores to shares: softmax
 #
-# Scores can be anything; a slot needs *shares* that are not negative and sum to 1. The softmax makes them:
+# Scores can be any numbers. A slot needs *shares*, which are not negative and sum to 1.
+# The softmax makes them:
 #
 # $$\mathrm{softmax}(x)_j = \frac{e^{x_j}}{\sum_k e^{x_k}}$$
 #
-# **Exercise 1.** Write it for the last axis of an array of any shape. It will be tried on numbers as large as 3000, whose exponential no
-# computer can hold, and on $-\infty$, which means "not at all" and must give exactly 0.
+# **Exercise 1.** Write it for the last axis of an array of any shape. The check tries
+# it on numbers as large as 3000, whose exponential no float64 can hold, and on
+# $-\infty$, which means "not at all" and must give exactly 0.
 #
-# This is how all exercises here work: write the function where the dots are and run the cell; `check` says what it thinks. Stuck? Run
-# `ex.softmax.hint()` in a cell of its own, several times if need be, and last `ex.softmax.solution()`.
+# All exercises here work like this: write the function where the dots are and run the
+# cell, and `check` says what it thinks. Stuck? Run `ex.softmax.hint()` in a cell of its
+# own, several times if you like. The last resort is `ex.softmax.solution()`.
 
 
 # %%
@@ -89,9 +108,11 @@ ex.softmax.check(softmax)
 # %% [markdown]
 # ## Why the root
 #
-# Before the softmax, equation 1 divides by $\sqrt{d_k}$, where "$d_k$ is the dimensionality of the key vectors used as a scaling factor".
-# What for? If the $d_k$ entries of a query and of a key are independent with mean 0 and variance 1, their dot product is a sum of $d_k$
-# products, each with mean 0 and variance 1: it has the variance $d_k$. The wider the keys, the larger the scores. Divided by
+# Before the softmax, equation 1 divides by $\sqrt{d_k}$, where "$d_k$ is the
+# dimensionality of the key vectors used as a scaling factor". What for? Suppose the
+# $d_k$ entries of a query and of a key are independent, with mean 0 and variance 1.
+# Then their dot product is a sum of $d_k$ products, each with mean 0 and variance 1, so
+# it has the variance $d_k$. The wider the keys, the larger the scores. Divided by
 # $\sqrt{d_k}$ they have variance 1 at any width:
 
 # %%
@@ -104,16 +125,20 @@ for d_k in widths:
     scaled.append((products / math.sqrt(d_k)).std())
 
 # %% [markdown]
-# And large scores are bad for learning. A softmax of large scores is all but certain: the largest takes everything, and moving a score a
-# little changes nothing. The derivative of share $a_j$ by score $x_k$ is, by the quotient rule, $a_j (\delta_{jk} - a_k)$, where
-# $\delta_{jk}$ is 1 if $j = k$ and 0 otherwise: with all shares at 0 or 1 it is 0 everywhere. Below are the spread of the scores, that is
-# their standard deviation, the largest share of eight keys, and the mean size of these derivatives, with the root and without:
+# And large scores are bad for learning. A softmax of large scores is all but certain:
+# the largest score takes everything, and if you move a score a little, nothing changes.
+# By the quotient rule, the derivative of share $a_j$ by score $x_k$ is
+# $a_j (\delta_{jk} - a_k)$, where $\delta_{jk}$ is 1 if $j = k$ and 0 otherwise. With
+# all shares at 0 or 1 it is 0 everywhere. Below you see, with the root and without: the
+# spread of the scores (their standard deviation), the largest share of eight keys, and
+# the mean size of these derivatives.
 
 # %%
-largest, slope = {}, {}
+largest, slope, samples = {}, {}, course.fast(500, 50)
 for name, power in (("divided by √d_k", 0.5), ("not divided", 0.0)):
     for d_k in widths:
-        q, k = rng.normal(size=(course.fast(500, 50), 1, d_k)), rng.normal(size=(course.fast(500, 50), 8, d_k))
+        q = rng.normal(size=(samples, 1, d_k))
+        k = rng.normal(size=(samples, 8, d_k))
         a = ex.softmax(q @ np.swapaxes(k, -1, -2) / d_k**power)[:, 0]  # (samples, 8)
         jacobian = a[:, :, None] * (np.eye(8) - a[:, None, :])
         largest.setdefault(name, []).append(a.max(axis=-1).mean())
@@ -123,27 +148,36 @@ for name, power in (("divided by √d_k", 0.5), ("not divided", 0.0)):
 figure, panels = plt.subplots(1, 3, figsize=(10, 3.2))
 panels[0].loglog(widths, raw, "o-", color="C1", label="not divided")
 panels[0].loglog(widths, scaled, "o-", color="C0", label="divided by √d_k")
-panels[0].loglog(widths, np.sqrt(widths), ":", color="black", lw=2, zorder=3, label="√d_k")
+root = {"color": "black", "lw": 2, "zorder": 3, "label": "√d_k"}
+panels[0].loglog(widths, np.sqrt(widths), ":", **root)
 panels[0].set(title="spread of the scores", xlabel="width of a key, d_k")
 panels[0].legend()
-for panel, values, title in ((panels[1], largest, "largest of eight shares"), (panels[2], slope, "mean |derivative| of a share")):
+for panel, values, title in (
+    (panels[1], largest, "largest of eight shares"),
+    (panels[2], slope, "mean |derivative| of a share"),
+):
     for name, colour in (("not divided", "C1"), ("divided by √d_k", "C0")):
         panel.semilogx(widths, values[name], "o-", color=colour)
     panel.set(title=title, xlabel="width of a key, d_k", ylim=(0, None))
 plt.show()
 
 # %% [markdown]
-# Implementations that forget the root start somewhere on the orange curves, the farther to the right the wider their keys. Those that
-# multiply by it (`/ d_k ** -0.5` where `* d_k ** -0.5` was meant) have scores that spread like $d_k$ itself, and start farther right still.
-# There the derivatives, and with them the gradients, are small.
+# An implementation that forgets the root starts somewhere on the orange curves, and the
+# wider its keys, the farther to the right. One that multiplies by the root
+# (`/ d_k ** -0.5` instead of `* d_k ** -0.5`) has scores that spread like $d_k$ itself,
+# and starts farther right still. There the derivatives are small, and with them the
+# gradients.
 #
-# **Exercise 2.** The weights of attention: scores, root, softmax. Leading axes are examples or heads and stay as they are. There are `R`
-# keys. Here they are as many as the slots, $R = N$, but your function need not know; in chapter 5 there is one more.
+# **Exercise 2.** The weights of attention: scores, root, softmax. Leading axes are
+# examples or heads and stay as they are. There are `R` keys. Here there are as many as
+# slots, $R = N$, but your function need not know that: in chapter 5 there is one more.
 
 
 # %%
 def attention_weights(Q, K):
-    """Q (..., N, d_k), K (..., R, d_k) -> (..., N, R); row i says how query i divides its attention among the keys."""
+    """Q (..., N, d_k), K (..., R, d_k) -> (..., N, R). Row i says how query i divides
+    its attention among the keys.
+    """
     ...
 
 
@@ -152,8 +186,9 @@ ex.attention_weights.check(attention_weights)
 # %% [markdown]
 # ## What comes back: a weighted mean
 #
-# Besides its key a slot offers a *value*, $V = M W^v$: what others get who look at it. What slot $i$ takes home is the mean of all
-# values, weighted by its shares.
+# Besides its key, a slot offers a *value*, $V = M W^v$: this is what the others get
+# when they look at it. Slot $i$ takes home the mean of all values, weighted by its
+# shares.
 #
 # **Exercise 3.** Equation 1 as a whole, given queries, keys and values.
 
@@ -167,9 +202,11 @@ def attention(Q, K, V):
 ex.attention.check(attention)
 
 # %% [markdown]
-# A weighted mean cannot leave the values: every entry of the result lies between the smallest and the largest entry of its column of
-# $V$. Here three slots look at seven values in the plane, $v_0$ to $v_6$. What they take home (diamonds) lies among the values, drawn
-# towards those they look at most; the slot whose scores are all 0 gives equal shares and takes home the plain mean:
+# A weighted mean cannot leave the values: every entry of the result lies between the
+# smallest and the largest entry of its column of $V$. Here three slots look at seven
+# values in the plane, $v_0$ to $v_6$. What they take home (diamonds) lies among the
+# values, drawn towards those they look at most. The slot whose scores are all 0 has
+# equal shares and takes home the plain mean:
 
 # %% alt="Seven values in the plane, joined to the results of three queries by lines as thick as the shares; each result lies among the values, that of a query of zeros at their mean"
 V = rng.normal(size=(7, 2))
@@ -179,12 +216,18 @@ home, shares = ex.attention(Q, K, V), ex.attention_weights(Q, K)
 figure, panel = plt.subplots(figsize=(7, 3.8))
 panel.scatter(*V.T, color="0.3", zorder=3)
 for j, v in enumerate(V):
-    x, y = 11 * (v - V.mean(axis=0)) / np.linalg.norm(v - V.mean(axis=0))  # points, away from the middle
-    panel.annotate(f"v{j}", v, xytext=(x, y), textcoords="offset points", color="0.3", ha="center", va="center")
+    away = v - V.mean(axis=0)
+    away = 11 * away / np.linalg.norm(away)  # in points, away from the middle
+    look = {"color": "0.3", "ha": "center", "va": "center"}
+    panel.annotate(f"v{j}", v, xytext=away, textcoords="offset points", **look)
 for i in range(3):
+    colour = f"C{i}"
     for j in range(7):
-        panel.plot(*np.stack([home[i], V[j]]).T, color=f"C{i}", lw=5 * shares[i, j], alpha=0.5)
-    panel.scatter(*home[i], marker="D", s=60, color=f"C{i}", label=f"slot {i}" + (", scores of 0" if i == 2 else ""), zorder=4)
+        line = np.stack([home[i], V[j]]).T
+        panel.plot(*line, color=colour, lw=5 * shares[i, j], alpha=0.5)
+    name = f"slot {i}" + (", scores of 0" if i == 2 else "")
+    look = {"marker": "D", "s": 60, "zorder": 4}
+    panel.scatter(*home[i], color=colour, label=name, **look)
 panel.set(aspect="equal", title="lines as thick as the shares")
 panel.margins(0.1)
 panel.legend(loc="center left", bbox_to_anchor=(1, 0.5))
@@ -195,15 +238,18 @@ plt.show()
 #
 # One set of shares is one way to look. The paper uses several at once:
 #
-# > if $M$ is an $N \times F$ dimensional matrix and we employ two attention heads, then we compute $\widetilde{M^1} = A_\theta(M)$ and
-# > $\widetilde{M^2} = A_\phi(M)$, where [they] are $N \times F/2$ matrices, $\theta$ and $\phi$ denote unique parameters for the linear
-# > projections to produce the queries, keys, and values, and $\widetilde{M} = [\widetilde{M^1} : \widetilde{M^2}]$, where $[:]$ denotes
-# > column-wise concatenation. Intuitively, heads could be useful for letting a memory share different information, to different targets,
-# > using each head.
+# > if $M$ is an $N \times F$ dimensional matrix and we employ two attention heads, then
+# > we compute $\widetilde{M^1} = A_\theta(M)$ and $\widetilde{M^2} = A_\phi(M)$, where
+# > [they] are $N \times F/2$ matrices, $\theta$ and $\phi$ denote unique parameters for
+# > the linear projections to produce the queries, keys, and values, and
+# > $\widetilde{M} = [\widetilde{M^1} : \widetilde{M^2}]$, where $[:]$ denotes
+# > column-wise concatenation. Intuitively, heads could be useful for letting a memory
+# > share different information, to different targets, using each head.
 #
 # (A linear projection of the slots is a product such as $M W^q$.)
 #
-# **Exercise 4.** There are `H` heads, and `W_q[h]`, `W_k[h]` and `W_v[h]` are the projections of head `h`.
+# **Exercise 4.** There are `H` heads, and `W_q[h]`, `W_k[h]` and `W_v[h]` are the
+# projections of head `h`.
 
 
 # %%
@@ -215,7 +261,8 @@ def multi_head(M, W_q, W_k, W_v):
 ex.multi_head.check(multi_head)
 
 # %% [markdown]
-# Two heads over the same five slots, with weights drawn at random: the same memory, looked at in two ways.
+# Here are two heads over the same five slots, with random weights: two ways to look at
+# the same memory.
 
 # %% alt="The attention weights of two heads over five slots: two different patterns, every row summing to 1"
 M = rng.normal(size=(5, 8))
@@ -224,43 +271,56 @@ figure, panels = plt.subplots(1, 2, figsize=(7, 3.3))
 for h, panel in enumerate(panels):
     weights = ex.attention_weights(M @ W_q[h], M @ W_k[h])
     panel.imshow(weights, cmap="Greys", vmin=0, vmax=1)
-    for i, j in np.ndindex(5, 5):
-        panel.text(j, i, f"{weights[i, j]:.2f}", ha="center", va="center", color="white" if weights[i, j] > 0.5 else "black", fontsize=8)
-    panel.set(title=f"head {h}", xlabel="looked at", ylabel="slot that looks", xticks=range(5), yticks=range(5))
+    for (i, j), weight in np.ndenumerate(weights):
+        look = {"color": "white" if weight > 0.5 else "black", "fontsize": 8}
+        panel.text(j, i, f"{weight:.2f}", ha="center", va="center", **look)
+    panel.set(title=f"head {h}", xlabel="looked at", ylabel="slot that looks")
+    panel.set(xticks=range(5), yticks=range(5))
 plt.show()
 
 # %% [markdown]
-# Such maps are tempting to read, and the paper itself warns of it: "the conclusions we can make are limited since even after a single
-# round of attention the memory can become highly distributed, making any interpretations about information compartmentalisation
-# potentially inaccurate" (section 5.1). After one step, slot 0 no longer holds only what was slot 0's. That is so for the lines of the
-# picture before, too. Chapter 9 tests what a trained network's maps are worth by taking parts of it away.
+# It is tempting to read such maps, and the paper itself warns of it: "the conclusions
+# we can make are limited since even after a single round of attention the memory can
+# become highly distributed, making any interpretations about information
+# compartmentalisation potentially inaccurate" (section 5.1). After one step, slot 0 no
+# longer holds only what was slot 0's. The same goes for the lines of the picture
+# before. Chapter 9 tests what a trained network's maps are worth: it takes parts of the
+# network away.
 #
 # ## In the package
 #
-# The same in `equations.py`, where the text is that of the paper and every function takes the array library `xp` as its first
-# argument, so that it runs on NumPy, on a GPU, and on our tape (the engine of chapter 2, which computes gradients):
+# The same stands in `equations.py`, in the words of the paper. Every function there
+# takes the array library `xp` as its first argument, so that it runs on NumPy, on a
+# GPU, and on our tape (the engine of chapter 2, which computes gradients):
 
 # %%
 course.show(equations.softmax, equations.attention_weights, equations.attention)
 
 # %% [markdown]
-# Training uses one operation for all of it, `fused.attention`, with the derivative worked out by hand; its plain definition stands beside
-# it and the tests hold one against the other. Here both, on the same numbers:
+# Training uses one operation for all of it, `fused.attention`, with a derivative worked
+# out by hand. Its plain definition stands beside it, and the tests hold one against the
+# other. Here are both, on the same numbers:
 
 # %%
 from tinyrmc import fused
 
 Q, K, V = rng.normal(size=(3, 2, 4, 8))  # two examples of four slots; one head
-together = np.concatenate([Q, K, V], axis=-1)  # one product makes all three, so it wants them side by side
-np.allclose(fused.attention(together, num_heads=1, key_size=8).data, equations.attention(np, Q, K, V), rtol=1e-12)
+together = np.concatenate([Q, K, V], axis=-1)  # side by side, as one product makes them
+by_hand = fused.attention(together, num_heads=1, key_size=8).data
+np.allclose(by_hand, equations.attention(np, Q, K, V), rtol=1e-12)
 
 # %% [markdown]
 # ## To take along
 #
-# - A row of weights is a row of shares: not negative, with the sum 1. The result is a weighted mean of the values.
-# - The root keeps the scores' spread at 1 whatever the width of the keys, and so keeps the gradient from vanishing.
-# - Heads are the same equation several times over, with projections of their own, side by side.
-# - Nothing here knows in which order the slots stand. What follows from that, and how a new input gets in, is chapter 5.
+# - A row of weights is a row of shares: not negative, and their sum is 1. The result is
+#   a weighted mean of the values.
+# - The root keeps the scores' spread at 1, whatever the width of the keys. So it keeps
+#   the gradient from vanishing.
+# - Heads are the same equation several times over, side by side, each with projections
+#   of its own.
+# - Nothing here knows in which order the slots stand. Chapter 5 shows what follows from
+#   that, and how a new input gets in.
 #
-# **Further.** What happens to the orange curves if queries and keys are twice as long? With how many keys does the largest share with the
-# root fall below one half? Which of the four exercises would still work if $M$ had no rows?
+# **Further.** What happens to the orange curves if queries and keys are twice as long?
+# With how many keys does the largest share with the root fall below one half? Which of
+# the four exercises would still work if $M$ had no rows?

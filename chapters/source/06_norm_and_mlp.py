@@ -1,26 +1,31 @@
 # %% [markdown]
 # # 6. Layer norm and a row-wise MLP: what each slot does by itself
 #
-# **The $g_\psi$ of equation 7, section 3.3.** Thirty minutes. You need axes and `keepdims` (chapter 1), chapter 5, and in one place the
-# tape (chapter 2).
+# **The $g_\psi$ of equation 7, section 3.3.** Thirty minutes. You need axes and
+# `keepdims` (chapter 1), chapter 5, and in one place the tape (chapter 2).
 #
-# Attention has brought each slot something new, the row $\widetilde m_i$ of $\widetilde M$. Before it is written into the memory, a function
-# $g_\psi$ works on it. It stands in equation 7, above a brace:
+# Attention has brought each slot something new, the row $\widetilde m_i$ of
+# $\widetilde M$. Before it is written into the memory, a function $g_\psi$ works on it.
+# You find it in equation 7, above a brace:
 #
-# $$m_{i,t} = \sigma(f_{i,t} + \tilde b^f) \circ m_{i,t-1} + \sigma(i_{i,t}) \circ \underbrace{g_\psi(\widetilde m_{i,t})} \tag{7}$$
+# $$m_{i,t} = \sigma(f_{i,t} + \tilde b^f) \circ m_{i,t-1}
+# + \sigma(i_{i,t}) \circ \underbrace{g_\psi(\widetilde m_{i,t})} \tag{7}$$
 #
-# Here $m_{i,t}$ is slot $i$ at time $t$, and $\circ$ multiplies entry by entry. Each $\sigma(\dots)$ is a *gate*, numbers between 0 and 1:
-# the first says how much of the old stays, the second how much of the new is written. Gates are the subject of chapters 7 and 8. Of
-# $g_\psi$ the paper says no more than this (section 3.3):
+# Here $m_{i,t}$ is slot $i$ at time $t$, and $\circ$ multiplies entry by entry. Each
+# $\sigma(\dots)$ is a *gate*, numbers between 0 and 1: the first says how much of the
+# old stays, the second how much of the new is written. Chapters 7 and 8 are about
+# gates. About $g_\psi$ the paper says no more than this (section 3.3):
 #
-# > The underbrace denotes the modification to a standard LSTM. [...] (briefly, we found a row/memory-wise MLP with layer normalisation to
-# > work best)
+# > The underbrace denotes the modification to a standard LSTM. [...] (briefly, we found
+# > a row/memory-wise MLP with layer normalisation to work best)
 #
-# The code that the authors released says the rest. It adds what goes into the MLP to what comes out of it, and then normalises:
+# The code that the authors released tells you the rest. It adds what goes into the MLP
+# to what comes out of it, and then normalises:
 #
 # $$g_\psi(z) = \mathrm{LayerNorm}\left(\mathrm{MLP}(z) + z\right)$$
 #
-# The words to watch are *row/memory-wise*. In this chapter no slot ever learns anything about another, and we shall measure that it does not.
+# The words to watch are *row/memory-wise*. In this chapter no slot ever learns anything
+# about another, and you will measure that it does not.
 
 # %%
 import math
@@ -40,15 +45,19 @@ rng = np.random.default_rng(2018)
 # %% [markdown]
 # ## Layer norm: mean 0, variance 1
 #
-# Take the $F$ numbers of one slot, its *units*. Subtract their mean; divide by their standard deviation; then let the network stretch and
-# shift each unit by a learnt *gain* $g$ and *offset* $b$, which begin at 1 and 0:
+# Take the $F$ numbers of one slot, its *units*. Subtract their mean; divide by their
+# standard deviation; then let the network stretch and shift each unit by a learnt
+# *gain* $g$ and *offset* $b$, which begin at 1 and 0:
 #
-# $$\mathrm{LayerNorm}(x)_k = g_k \, \frac{x_k - \mu}{\sqrt{s^2 + \varepsilon}} + b_k, \qquad
+# $$\mathrm{LayerNorm}(x)_k
+# = g_k \, \frac{x_k - \mu}{\sqrt{s^2 + \varepsilon}} + b_k, \qquad
 # \mu = \frac1F \sum_k x_k, \quad s^2 = \frac1F \sum_k (x_k - \mu)^2$$
 #
-# The tiny $\varepsilon$, here $10^{-5}$, keeps a slot of equal numbers from being divided by zero.
+# The tiny $\varepsilon$, here $10^{-5}$, keeps a slot of equal numbers from being
+# divided by zero.
 #
-# **Exercise 1.** Over the last axis of an array of any shape. One case is a row of equal numbers, one has numbers around 100,000.
+# **Exercise 1.** Write it for the last axis of an array of any shape. One case is a row
+# of equal numbers; another has numbers around 100,000.
 
 
 # %%
@@ -60,14 +69,18 @@ def layer_norm(x, gain, offset):
 ex.layer_norm.check(layer_norm)
 
 # %% [markdown]
-# What does it keep of a row? With gain 1 and offset 0, every row comes out with a sum of 0 and a length of $\sqrt F$ (up to $\varepsilon$).
-# For rows of three numbers we can see it. The rows whose sum is 0 lie in a plane, and in this plane those of length $\sqrt 3$ are a circle.
-# Taking off the mean is a projection into the plane; dividing by the standard deviation then moves every point along its ray onto the circle.
+# What does it keep of a row? With gain 1 and offset 0, every row comes out with a sum
+# of 0 and a length of $\sqrt F$ (up to $\varepsilon$). For rows of three numbers you
+# can see it. The rows whose sum is 0 lie in a plane, and in this plane those of length
+# $\sqrt 3$ form a circle. Subtracting the mean is a projection into the plane. Dividing
+# by the standard deviation then moves every point along its ray onto the circle.
 
 # %% alt="A cloud of points in the plane of rows with sum zero, and where layer norm moves them: each along its ray onto a circle around the middle"
 rows = rng.normal(size=(60, 3)) * [1.0, 0.8, 0.8] + [0.6, 0.0, -0.3]
-plane = np.array([[1, -1, 0], [1, 1, -2]]) / np.sqrt([[2], [6]])  # two unit vectors at right angles, both with the sum 0
-before, after = rows @ plane.T, ex.layer_norm(rows, np.ones(3), np.zeros(3)) @ plane.T
+# Two unit vectors at right angles, both with the sum 0
+plane = np.array([[1, -1, 0], [1, 1, -2]]) / np.sqrt([[2], [6]])
+before = rows @ plane.T
+after = ex.layer_norm(rows, np.ones(3), np.zeros(3)) @ plane.T
 figure, panel = plt.subplots(figsize=(5.6, 4))
 for start, end in zip(before, after, strict=True):
     panel.plot(*np.stack([start, end]).T, color="0.85", lw=0.8, zorder=1)
@@ -79,14 +92,18 @@ panel.legend(loc="center left", bbox_to_anchor=(1, 0.5))
 plt.show()
 
 # %% [markdown]
-# So the norm keeps a *direction*, that of the row without its mean, and throws size and mean away: 10 times the row, or the row plus a
-# constant, gives the same. What is thrown away cannot be of use later, and it cannot do harm later either: with gain 1 and offset 0,
-# whatever attention and MLP make of a slot, what comes out has the same length. A learnt gain stretches some units more than others, so that
-# the length then depends on the direction; but it still does not depend on the size of what came in.
+# So the norm keeps a *direction*, the direction of the row without its mean, and throws
+# size and mean away: 10 times the row gives the same, and so does the row plus a
+# constant. What the norm throws away can be of no use later, and it can do no harm
+# later either. With gain 1 and offset 0, whatever attention and MLP make of a slot, it
+# comes out with the same length. A learnt gain stretches some units more than others,
+# so the length then depends on the direction. But it still does not depend on the size
+# of what came in.
 #
-# Its derivative says the same from the other side (with gain 1 and offset 0 again). A direction in which the result does not change has a
-# slope of 0, so the gradient that comes back through a layer norm is at right angles to the row of ones, and (up to $\varepsilon$) to the
-# normalised row:
+# Its derivative says the same from the other side (again with gain 1 and offset 0). A
+# direction in which the result does not change has a slope of 0. So the gradient that
+# comes back through a layer norm is at right angles to the row of ones, and (up to
+# $\varepsilon$) to the normalised row:
 
 # %%
 with tinyrmc.Tape() as tape:
@@ -94,36 +111,46 @@ with tinyrmc.Tape() as tape:
     normed = fused.layer_norm(x, np.ones(16), np.zeros(16))
     loss = p.sum(p.tanh(normed) * rng.normal(size=16))  # some function of the result
 gradient = tape.gradient(loss, x)[0]
-print("gradient along the row of ones, nearly 0:      ", abs(gradient.sum()) < 1e-12)
-print("gradient along the normalised row, nearly 0:   ", abs(gradient @ normed.data[0]) < 1e-4)
+along_ones, along_row = gradient.sum(), gradient @ normed.data[0]
+print("gradient along the row of ones, nearly 0:      ", abs(along_ones) < 1e-12)
+print("gradient along the normalised row, nearly 0:   ", abs(along_row) < 1e-4)
 print(f"length of the gradient, for comparison:         {np.linalg.norm(gradient):.2f}")
 
 # %% [markdown]
 # ## Whose business is it?
 #
-# A memory has two axes, slots and units. Which of them are averaged over decides who learns about whom. Here is a tool to find out.
+# A memory has two axes, slots and units. Which of them you average over decides who
+# learns about whom. Here is a tool to find out.
 #
-# **Exercise 2.** `process` is a function that makes a memory of a memory. Replace one slot by another row, process the memory with it and
-# without, and say for each slot how much its result changes at most.
+# **Exercise 2.** `process` is a function that turns a memory into another memory.
+# Replace one slot by another row, and process the memory before and after. Say for each
+# slot how much its result changes at most.
 
 
 # %%
 def who_notices(process, M, slot, row):
-    """process(M), M (N, F) -> (N, anything); slot, a number; row (F,) -> the largest change of each slot (N,)."""
+    """process(M), M (N, F) -> (N, anything); slot, a number; row (F,)
+    -> the largest change of each slot (N,).
+    """
     ...
 
 
 ex.who_notices.check(who_notices)
 
 # %% [markdown]
-# Now several things that a network might do with a memory of four slots. In each, slot 1 is replaced by another row, and the numbers are
-# the largest changes. The MLPs are those of the next section: for now it is enough that one gets each row by itself, and the other all
-# slots side by side in one long row.
+# Here are several things that a network might do with a memory of four slots. Each time
+# another row takes the place of slot 1, and the numbers are the largest changes. The
+# next section explains the MLPs. For now it is enough to know that one gets each row by
+# itself, and the other gets all slots side by side in one long row.
 
 
 # %%
+def random_layer(width):
+    return rng.normal(size=(width, width)) / math.sqrt(width), np.zeros(width)
+
+
 def random_layers(width, count=2):
-    return [(rng.normal(size=(width, width)) / math.sqrt(width), np.zeros(width)) for _ in range(count)]
+    return [random_layer(width) for _ in range(count)]
 
 
 N, F = 4, 8
@@ -137,23 +164,30 @@ def joint_norm(M):
     return (M - M.mean()) / np.sqrt(M.var() + 1e-5)
 
 
+def joint_mlp(M):
+    """All slots in one long row."""
+    return ex.mlp(M.reshape(1, -1), wide).reshape(M.shape)
+
+
 PROCESSES = {
     "layer norm of each row": lambda M: ex.layer_norm(M, ones, zeros),
     "MLP of each row": lambda M: ex.mlp(M, layers),
     "g_psi: both, and the residual": lambda M: ex.g_psi(M, layers, ones, zeros),
     "layer norm of the whole memory": joint_norm,
-    "MLP of all slots side by side": lambda M: ex.mlp(M.reshape(1, -1), wide).reshape(M.shape),
+    "MLP of all slots side by side": joint_mlp,
     "attention, equation 1": lambda M: encoding.attention(M @ W[0], M @ W[1], M @ W[2]),
 }
 M, row = rng.normal(size=(N, F)), rng.normal(size=F)
-changes = np.array([ex.who_notices(process, M, 1, row) for process in PROCESSES.values()])
+changes = [ex.who_notices(process, M, 1, row) for process in PROCESSES.values()]
+changes = np.array(changes)  # (processes, N)
 
 # %% alt="A table of six processes and four slots: with the first three, made row by row, only the replaced slot 1 changes and all others by exactly 0; with the joint norm, the wide MLP and attention all slots change"
 figure, panel = plt.subplots(figsize=(7, 3.4))
 panel.imshow(changes > 0, cmap="Blues", vmin=0, vmax=2, aspect="auto")
-for i, j in np.ndindex(changes.shape):
-    panel.text(j, i, f"{changes[i, j]:.2f}" if changes[i, j] else "0", ha="center", va="center")
-panel.set_xticks(range(N), [f"slot {j}" + (", replaced" if j == 1 else "") for j in range(N)])
+for (i, j), change in np.ndenumerate(changes):
+    text = f"{change:.2f}" if change else "0"
+    panel.text(j, i, text, ha="center", va="center")
+panel.set_xticks(range(N), ["slot 0", "slot 1, replaced", "slot 2", "slot 3"])
 panel.set_yticks(range(len(PROCESSES)), PROCESSES)
 panel.axhline(2.5, color="white", lw=6)
 panel.set_title("largest change of a slot")
@@ -162,12 +196,15 @@ panel.spines[:].set_visible(False)
 plt.show()
 
 # %% [markdown]
-# Above the gap, three zeros in each row, exactly 0: the others do not notice. Below it everybody does. For attention that is its purpose.
-# For a norm it is a leak: information goes from slot to slot past the attention, through a common mean and a common variance, and no map
-# of attention weights will ever show it.
+# Above the gap there are three zeros in each row, exactly 0: the other slots do not
+# notice. Below the gap every slot does. For attention that is the purpose. For a norm
+# it is a leak: information goes from slot to slot past the attention, through a common
+# mean and a common variance, and no map of attention weights will ever show it.
 #
-# How bad is that? Let slot 0 grow louder and look at how large the *other* slots come out. By rows they do not care. Jointly, one loud slot
-# takes up the whole variance, and the others are pressed down, to a fortieth when it is a hundred times as loud:
+# How bad is that? Let slot 0 grow louder and look at how large the *other* slots come
+# out. With a norm for each row they do not care. With a joint norm, one loud slot takes
+# up the whole variance and presses the others down: to a fortieth when it is a hundred
+# times as loud:
 
 # %% alt="Size of the three other slots after the norm as slot 0 is multiplied by 1 to 100: with the norm of each row it stays at 1, with the joint norm it falls like one over the loudness"
 loudness = np.geomspace(1, 100, 30)
@@ -175,7 +212,8 @@ M = rng.normal(size=(N, 32))
 sizes = {"norm of each row": [], "joint norm": []}
 for factor in loudness:
     loud = M * np.array([factor, 1, 1, 1])[:, None]
-    sizes["norm of each row"].append(ex.layer_norm(loud, np.ones(32), np.zeros(32))[1:].std())
+    by_row = ex.layer_norm(loud, np.ones(32), np.zeros(32))
+    sizes["norm of each row"].append(by_row[1:].std())
     sizes["joint norm"].append(joint_norm(loud)[1:].std())
 figure, panel = plt.subplots(figsize=(6.5, 3))
 for name, values in sizes.items():
@@ -185,44 +223,53 @@ panel.legend()
 plt.show()
 
 # %% [markdown]
-# A joint norm is an easy mistake: some libraries' layer norm takes *all* axes but the first unless told otherwise. Chapter 10 shows what it
-# does to a network that is trained with it.
+# A joint norm is an easy mistake: some libraries' layer norm takes *all* axes but the
+# first unless you say otherwise. Chapter 10 shows what it does to a network that trains
+# with it.
 #
 # ## A row-wise MLP
 #
-# A *multi-layer perceptron* is a matrix and a bias, a bend, another matrix and bias:
+# A *multi-layer perceptron* is a matrix and a bias, a bend, then another matrix and
+# bias:
 #
 # $$\mathrm{MLP}(z) = \max(z W_1 + b_1,\ 0)\, W_2 + b_2$$
 #
-# The bend is the *ReLU* (rectified linear unit), the maximum with 0, entry by entry. With more layers there is one between each two, and none
-# after the last, so that what comes out may be negative. Row-wise it is without any effort: `z @ W` multiplies every row by the same $W$.
+# The bend is the *ReLU* (rectified linear unit), the maximum with 0, entry by entry.
+# With more layers there is one between each two, and none after the last, so that the
+# result may be negative. Row-wise costs no effort: `z @ W` multiplies every row by the
+# same $W$.
 #
-# **Exercise 3.** `layers` is a list of pairs, weight and bias, and may have any length from 1.
+# **Exercise 3.** Write it. `layers` is a list of pairs, weight and bias, with at least
+# one pair.
 
 
 # %%
 def mlp(z, layers):
-    """z (..., F), layers [(weight (in, out), bias (out,)), ...] -> (..., out of the last)."""
+    """z (..., F), layers [(weight (in, out), bias (out,)), ...] -> (..., last out)."""
     ...
 
 
 ex.mlp.check(mlp)
 
 # %% [markdown]
-# Why the bend? Without it, two layers are one: $(z W_1) W_2 = z\,(W_1 W_2)$. For slots of width 2 we can draw what each does to the plane.
-# A grid of points goes in. Without ReLU it comes out sheared, its lines straight. With ReLU it is bent along several lines, one for each of
-# the six columns of $W_1$: there the number that the ReLU sees changes its sign.
+# Why the bend? Without it, two layers are one: $(z W_1) W_2 = z\,(W_1 W_2)$. For slots
+# of width 2 you can see what each does to the plane. A grid of points goes in. Without
+# ReLU it comes out sheared, with straight lines. With ReLU it comes out bent along
+# several lines, one for each of the six columns of $W_1$: there the number that the
+# ReLU sees changes its sign.
 
 # %% alt="A square grid, the same grid after two layers without ReLU, a parallelogram with straight lines, and after two layers with ReLU, bent along several lines"
 depth, line = np.linspace(-1, 1, 13), np.linspace(-1, 1, 101)
-grid = [np.stack([np.full_like(line, c), line], axis=1) for c in depth] + [np.stack([line, np.full_like(line, c)], axis=1) for c in depth]
-fold = [(rng.normal(size=(2, 6)), 0.5 * rng.normal(size=6)), (rng.normal(size=(6, 2)) / 2, np.zeros(2))]
-straight = fold[0][0] @ fold[1][0], fold[0][1] @ fold[1][0]  # the same two layers without ReLU, as one
+grid = [np.stack([np.full_like(line, c), line], axis=1) for c in depth]
+grid += [points[:, ::-1] for points in grid]  # the lines across
+W1, b1 = rng.normal(size=(2, 6)), 0.5 * rng.normal(size=6)
+W2, b2 = rng.normal(size=(6, 2)) / 2, np.zeros(2)
+straight = W1 @ W2, b1 @ W2  # the same two layers without ReLU, as one
 figure, panels = plt.subplots(1, 3, figsize=(9, 3.1))
 maps = {
     "slots that go in": lambda z: z,
     "two layers without ReLU": lambda z: ex.mlp(z, [straight]),
-    "two layers with ReLU": lambda z: ex.mlp(z, fold),
+    "two layers with ReLU": lambda z: ex.mlp(z, [(W1, b1), (W2, b2)]),
 }
 for panel, (title, process) in zip(panels, maps.items(), strict=True):
     for k, points in enumerate(grid):
@@ -233,11 +280,13 @@ plt.show()
 # %% [markdown]
 # ## The residual
 #
-# The release adds $z$ to what the MLP makes of it, *before* the norm; this is called a *residual*. A fresh MLP has random weights; on its own
-# it would replace everything a slot holds by something scrambled. With $z$ added, a slot starts out much as it was, and the MLP learns what
-# to change.
+# The release adds $z$ to what the MLP makes of it, *before* the norm. This is called a
+# *residual*. A fresh MLP has random weights: on its own it would scramble everything
+# that a slot holds. With $z$ added, a slot starts out much as it was, and the MLP
+# learns what to change.
 #
-# **Exercise 4.** The whole of it: $g_\psi(z) = \mathrm{LayerNorm}(\mathrm{MLP}(z) + z)$.
+# **Exercise 4.** The whole of it:
+# $g_\psi(z) = \mathrm{LayerNorm}(\mathrm{MLP}(z) + z)$.
 
 
 # %%
@@ -249,18 +298,28 @@ def g_psi(z, layers, gain, offset):
 ex.g_psi.check(g_psi)
 
 # %% [markdown]
-# What both are for shows when $g_\psi$ is applied again and again, as a recurrent network does. Fresh weights, the same in every round,
-# averaged over many draws. Drawn is the size of a slot, as the standard deviation of its units; how like it is to what it was in the
-# beginning, as the correlation of its units with those of round 0; and how like two slots are to each other that had nothing in common.
+# You see what both are for when you apply $g_\psi$ again and again, as a recurrent
+# network does. The weights are fresh, the same in every round, and the curves are
+# averages over many draws. They show the size of a slot (the standard deviation of its
+# units), how like it is to its start (the correlation of its units with those of round
+# 0), and how alike two slots become that had nothing in common.
 
 # %%
 F, draws, rounds = 64, course.fast(60, 6), 10
+gain, offset = np.ones(F), np.zeros(F)
 FORMS = {
-    "as it is": lambda z, layers: ex.g_psi(z, layers, np.ones(F), np.zeros(F)),
-    "no residual": lambda z, layers: ex.layer_norm(ex.mlp(z, layers), np.ones(F), np.zeros(F)),
+    "as it is": lambda z, layers: ex.g_psi(z, layers, gain, offset),
+    "no residual": lambda z, layers: ex.layer_norm(ex.mlp(z, layers), gain, offset),
     "no norm": lambda z, layers: ex.mlp(z, layers) + z,
 }
-size, left, alike = ({name: np.zeros((draws, rounds + 1)) for name in FORMS} for _ in range(3))
+
+
+def room():
+    """For each form a number for each draw and round."""
+    return {name: np.zeros((draws, rounds + 1)) for name in FORMS}
+
+
+size, left, alike = room(), room(), room()
 
 
 def correlation(a, b):
@@ -273,81 +332,98 @@ for draw in range(draws):
         z = start
         for k in range(rounds + 1):
             size[name][draw, k] = z.std()
-            left[name][draw, k], alike[name][draw, k] = correlation(z[0], start[0]), correlation(*z)
+            left[name][draw, k] = correlation(z[0], start[0])
+            alike[name][draw, k] = correlation(*z)
             z = form(z, weights)
 
 # %% alt="Three panels over ten rounds: without the norm the size of a slot grows a hundredfold and more; with the residual more of the start is left; without it two slots become alike sooner"
 figure, panels = plt.subplots(1, 3, figsize=(10, 3.1))
 titles = ("size of a slot", "likeness to its start", "likeness of two slots")
+# The first curve is broad and pale, because the others run over it.
+styles = ({"lw": 7, "alpha": 0.35}, {"marker": "s"}, {"marker": "^"})
 for panel, values, title in zip(panels, (size, left, alike), titles, strict=True):
-    for (name, value), style in zip(values.items(), ({"lw": 7, "alpha": 0.35}, {"marker": "s"}, {"marker": "^"}), strict=True):
-        panel.plot(value.mean(axis=0), ms=4, label=name, **style)  # the first one broad and pale: the others run over it
+    for (name, value), style in zip(values.items(), styles, strict=True):
+        panel.plot(value.mean(axis=0), ms=4, label=name, **style)
     panel.set(title=title, xlabel="rounds")
 panels[0].set_yscale("log")
 panels[0].legend()
 plt.show()
 
 # %% [markdown]
-# Left: without the norm, slots grow in every round, from the third on by more than half. Middle: without the residual, one round of a fresh
-# MLP leaves nothing of what a slot was. Right: going through the same MLP makes all slots more and more alike, and much sooner without the
-# residual. In these two panels the green curve runs along the broad blue one: likeness does not depend on size, and what the MLP, here
-# without biases, makes of $10 z$ is ten times what it makes of $z$. The norm is there for the size.
+# Left: without the norm, slots grow in every round, from the third on by more than
+# half. Middle: without the residual, one round of a fresh MLP leaves nothing of what a
+# slot was. Right: the same MLP makes all slots more and more alike, and much sooner
+# without the residual. In these two panels the green curve runs along the broad blue
+# one, because likeness does not depend on size: the MLP has no biases here, so what it
+# makes of $10 z$ is ten times what it makes of $z$. The norm is there for the size.
 #
 # ## As many slots as you like
 #
-# Of these parameters, and those of the gates, the paper says (section 3.3):
+# About these parameters and those of the gates the paper says (section 3.3):
 #
-# > Since parameters $W^f$, $W^i$, $W^o$, $U^f$, $U^i$, $U^o$, and $\psi$ are shared for each $m_i$, we can modify the number of memories
-# > without affecting the number of parameters.
+# > Since parameters $W^f$, $W^i$, $W^o$, $U^f$, $U^i$, $U^o$, and $\psi$ are shared for
+# > each $m_i$, we can modify the number of memories without affecting the number of
+# > parameters.
 #
-# $\psi$ is what $g_\psi$ learns: the matrices and biases of the MLP, gain and offset.
+# $\psi$ is what $g_\psi$ learns: the matrices and biases of the MLP, the gain and the
+# offset.
 #
 # **Exercise 5.** Count them. Here `layers` is the number of the MLP's layers.
 
 
 # %%
 def g_psi_parameters(N, F, layers):
-    """N slots of width F; an MLP of so many layers, each from F to F -> how many trainable numbers g_psi has."""
+    """N slots of width F; an MLP of so many layers, each from F to F
+    -> how many trainable numbers g_psi has.
+    """
     ...
 
 
 ex.g_psi_parameters.check(g_psi_parameters)
 
 # %% [markdown]
-# Drawn for slots of width 64, beside what the two leaks above would cost. Gains and offsets for a joint norm are as many as there are
-# units in the whole memory; an MLP of all slots side by side has a matrix of $N F$ by $N F$.
+# Here it is for slots of width 64, beside what the two leaks above would cost. A joint
+# norm has as many gains and offsets as there are units in the whole memory. An MLP of
+# all slots side by side has a matrix of $N F$ by $N F$.
 
 # %% alt="Parameters against the number of slots, both axes logarithmic: g_psi is a flat line, the joint norm rises slowly above it, the MLP of all slots rises with the square"
 slots = 2 ** np.arange(8)
 F = 64
+by_row = np.array([ex.g_psi_parameters(N, F, 2) for N in slots])
 counts = {
-    "$g_\\psi$, row by row": [ex.g_psi_parameters(N, F, 2) for N in slots],
-    "with a joint norm": [ex.g_psi_parameters(N, F, 2) + 2 * (N - 1) * F for N in slots],
+    "$g_\\psi$, row by row": by_row,
+    "with a joint norm": by_row + 2 * (slots - 1) * F,
     "with an MLP of all slots": [ex.g_psi_parameters(1, N * F, 2) for N in slots],
 }
 figure, panel = plt.subplots(figsize=(6.5, 3))
 for (name, values), style in zip(counts.items(), ("o-", "s-", "^-"), strict=True):
     panel.loglog(slots, values, style, ms=4, label=name)
-panel.set(xlabel="number of slots", ylabel="parameters", xticks=slots, xticklabels=slots)
+panel.set(xlabel="number of slots", ylabel="parameters")
+panel.set_xticks(slots, slots)
 panel.minorticks_off()
 panel.legend()
 plt.show()
 
 # %% [markdown]
-# And so it is for the whole core, gates and attention included. The trained network that lies in `chapters/assets` has four slots; its
-# weights fit into a core with one slot, or with nine, because none of them knows how many there are:
+# The same goes for the whole core, gates and attention included. The trained network in
+# `chapters/assets` has four slots. Its weights fit into a core with one slot, or with
+# nine, because none of them knows how many slots there are:
 
 # %%
 trained = tinyrmc.load(course.assets() / "nth_farthest_4x4.npz").core
 weights = {name: parameter.data for name, parameter in trained.named_parameters()}
+D, heads = trained.input_size, (trained.head_size, trained.num_heads)
+x = np.zeros((1, D), np.float32)
 for mem_slots in (1, trained.mem_slots, 9):
-    core = RelationalMemory(trained.input_size, mem_slots, trained.head_size, trained.num_heads)
+    core = RelationalMemory(D, mem_slots, *heads)
     core.load_parameters(weights)
-    output, memory = core(np.zeros((1, trained.input_size), np.float32), core.initial_state(1))
-    print(f"slots: {mem_slots}, parameters: {core.num_parameters:,}, memory: {memory.shape}, output: {output.shape}")
+    output, memory = core(x, core.initial_state(1))
+    print(f"slots: {mem_slots}, parameters: {core.num_parameters:,}, ", end="")
+    print(f"memory: {memory.shape}, output: {output.shape}")
 
 # %% [markdown]
-# The output does grow: it is all slots side by side, and whatever reads it afterwards has to know their number.
+# The output does grow: it is all slots side by side, so whatever reads it afterwards
+# must know their number.
 #
 # ## In the package
 
@@ -355,25 +431,34 @@ for mem_slots in (1, trained.mem_slots, 9):
 course.show(equations.layer_norm, equations.mlp, equations.g_psi)
 
 # %% [markdown]
-# In training, the norm and the residual are one operation, `fused.layer_norm`, with the derivative worked out by hand; `nn.LayerNorm` holds
-# its gain and offset. A linear layer with its bias and its ReLU is another, `fused.linear`. Here is $g_\psi$ made of these, as
-# `RelationalMemory` does it, beside the solution on the same numbers:
+# In training, the norm and the residual are one operation, `fused.layer_norm`, with a
+# derivative worked out by hand. `nn.LayerNorm` holds its gain and offset. A linear
+# layer with its bias and its ReLU is another operation, `fused.linear`. Here is
+# $g_\psi$ made of these, as `RelationalMemory` does it, beside the solution on the same
+# numbers:
 
 # %%
 z = rng.normal(size=(2, 4, 16))
-first, second = nn.Linear(16, 16, relu=True, dtype=np.float64), nn.Linear(16, 16, dtype=np.float64, seed=1)
+first = nn.Linear(16, 16, relu=True, dtype=np.float64)
+second = nn.Linear(16, 16, dtype=np.float64, seed=1)
 norm = nn.LayerNorm(16, np.float64)
 layers = [(layer.weight.data, layer.bias.data) for layer in (first, second)]
-np.allclose(norm(second(first(z)), z).data, ex.g_psi(z, layers, norm.gain.data, norm.offset.data), rtol=1e-12)
+packaged = norm(second(first(z)), z).data
+gain, offset = norm.gain.data, norm.offset.data
+np.allclose(packaged, ex.g_psi(z, layers, gain, offset), rtol=1e-12)
 
 # %% [markdown]
 # ## To take along
 #
-# - Layer norm keeps the direction of a slot without its mean, and with gain 1 fixes its length. It is the same for $x$, $10 x$ and $x + 3$.
-# - It runs over the units of one slot. Over all slots jointly it lets them see each other past attention, and ties parameters to their number.
+# - Layer norm keeps the direction of a slot without its mean, and with gain 1 it fixes
+#   the length. It gives the same for $x$, $10 x$ and $x + 3$.
+# - It runs over the units of one slot. Over all slots jointly it would let them see
+#   each other past attention, and tie the parameters to their number.
 # - Two layers without a bend between them are one layer.
 # - With the residual inside the norm, a slot starts out much as it was.
-# - Everything in $g_\psi$ is shared by all slots, so its size does not depend on how many there are.
+# - All slots share everything in $g_\psi$, so its size does not depend on how many
+#   there are.
 #
-# **Further.** Can a layer norm with a ReLU after it tell $x$ from $-x$? What does layer norm do to slots of
-# width 2, and of width 1? With the norm before the MLP and not after the sum, what happens to the sizes in the left panel above?
+# **Further.** Can a layer norm with a ReLU after it tell $x$ from $-x$? What does layer
+# norm do to slots of width 2, and of width 1? What happens to the sizes in the left
+# panel above, if the norm stands before the MLP and not after the sum?

@@ -1,12 +1,14 @@
 # %% [markdown]
 # # 8. The memory update: one whole step
 #
-# **Equations 7 to 9, section 3.3.** Forty minutes. You need attention (chapter 4), the input among the rows (chapter 5), $g_\psi$
-# (chapter 6) and gates (chapter 7).
+# **Equations 7 to 9, section 3.3.** Forty minutes. You need attention (chapter 4), the
+# input among the rows (chapter 5), $g_\psi$ (chapter 6) and gates (chapter 7).
 #
-# All parts lie on the table. A memory $M$ of $N$ slots has looked at itself and at the new input $x$, and attention has proposed
-# $\widetilde{M}$, a matrix of the same size. What shall the next memory be? This chapter writes that update, puts the whole step together,
-# and then lays the paper beside the code that its authors released: they are not the same network, and each difference can be seen.
+# All parts lie on the table. A memory $M$ of $N$ slots has looked at itself and at the
+# new input $x$, and attention has proposed $\widetilde{M}$, a matrix of the same size.
+# What becomes the next memory? In this chapter you write that update and put the whole
+# step together. Then we lay the paper beside the code that its authors released. They
+# are not the same network, and you will see each difference.
 #
 # The letters, once more:
 #
@@ -14,13 +16,14 @@
 # |---|---|---|
 # | $x_t$ | (B, F) | the input of step $t$, for B examples, already as wide as a slot |
 # | $m_{i,t}$ | (B, N, F) | the memory; slot $i$ of it is a row of F numbers |
-# | $h_{i,t}$ | (B, N, F) | the *hidden state*: what the outside and the gates get to see of the memory |
+# | $h_{i,t}$ | (B, N, F) | the *hidden state*: what the outside and the gates see of the memory |
 # | $\widetilde{m}_{i,t}$ | (B, N, F) | what attention proposes (equation 2) |
 # | $g_\psi(\widetilde{m}_{i,t})$ | (B, N, F) | the same, processed row by row: the *candidate* |
 # | $f, i, o$ | (B, N, G) | *pre-activations* of the forget, input and output gate, any numbers (equations 4 to 6); G is F or 1 |
 # | $\sigma(f + \tilde{b}^f), \sigma(i), \sigma(o)$ | (B, N, G) | the *gates* themselves, between 0 (shut) and 1 (open) |
 #
-# (As in the paper, $i$ as an index counts the slots, and $i$ as a letter of its own belongs to the input gate.)
+# (As in the paper, the index $i$ counts the slots, and the letter $i$ by itself belongs
+# to the input gate.)
 
 # %%
 import json
@@ -28,7 +31,16 @@ import json
 import matplotlib.pyplot as plt
 import numpy as np
 
-from tinyrmc import PaperRelationalMemory, RelationalMemory, Tape, course, equations, fused, nn, optim
+from tinyrmc import (
+    PaperRelationalMemory,
+    RelationalMemory,
+    Tape,
+    course,
+    equations,
+    fused,
+    nn,
+    optim,
+)
 from tinyrmc import primitives as p
 from tinyrmc.course.exercises import memory as ex
 
@@ -37,40 +49,50 @@ rng = np.random.default_rng(8)
 
 
 def random_weights(N, F, H, G, seed=0):
-    """Weights of a fresh network under the names of equations.py, with gates G wide; and a memory to begin with."""
+    """Weights of a fresh network under the names of equations.py, with gates G wide;
+    and a memory to begin with.
+    """
     core = PaperRelationalMemory(F, N, F // H, H, dtype=np.float64, seed=seed)
-    weights = {name: getattr(value, "data", value) for name, value in core.equation_parameters().items()}
+    named = core.equation_parameters()
+    weights = {name: getattr(value, "data", value) for name, value in named.items()}
     weights["mlp"] = [(weight.data, bias.data) for weight, bias in weights["mlp"]]
-    for name in "fio":
-        weights[f"W_{name}"], weights[f"U_{name}"] = weights[f"W_{name}"][:, :G], weights[f"U_{name}"][:, :G]
-        weights[f"b_{name}"] = weights[f"b_{name}"][:G]
+    for gate in "fio":
+        for name in (f"W_{gate}", f"U_{gate}", f"b_{gate}"):
+            weights[name] = weights[name][..., :G]
     return weights, core.initial_state(1)[0]
 
 
 # %% [markdown]
 # ## The naive update, and why not
 #
-# "Naively", says the paper (chapter 7 quotes it), $M$ could become $\widetilde{M}$ at each step. Chapter 5 saw the slots grow alike that way.
-# Here is the naive update beside the one of this chapter, with two forget biases: six slots of 16 units, fresh weights, forty random inputs.
+# "Naively", says the paper (chapter 7 quotes it), $M$ could become $\widetilde{M}$ at
+# each step. In chapter 5 you saw the slots grow alike that way. Here is the naive
+# update beside the one of this chapter, with two forget biases: six slots of 16 units,
+# fresh weights, forty random inputs.
 #
-# On the left the *spread*, the distance of the slots from their mean as a share of their size: near 1 where they have nothing in common, 0
-# where all are the same. On the right two sequences are read that differ in the first input alone: how far apart are the two memories, again
-# as a share of their size?
+# The left panel shows the *spread*, the distance of the slots from their mean as a
+# share of their size: near 1 where they have nothing in common, 0 where all are the
+# same. For the right panel, two sequences differ in the first input alone. How far
+# apart are the two memories, again as a share of their size?
 
 
 # %%
 def spread(m):
-    """How far the slots of m (..., N, F) lie apart: 0 where all are equal, near 1 where they have nothing in common."""
+    """How far the slots of m (..., N, F) lie apart: 0 where all are equal, near 1 where
+    they have nothing in common.
+    """
     size = np.sqrt((m * m).mean())
-    return np.sqrt(((m - m.mean(axis=-2, keepdims=True)) ** 2).mean()) / size if size else 0.0
+    away = m - m.mean(axis=-2, keepdims=True)
+    return np.sqrt((away**2).mean()) / size if size else 0.0
 
 
 def memories(weights, m, inputs, naive):
     """The memory before the first and after each of the inputs (T, F)."""
     h, found = np.zeros_like(m), [m]
+    projections = [weights[name] for name in ("W_q", "W_k", "W_v")]
     for x in inputs[:, None]:
         if naive:
-            m = equations.multi_head_attention(np, m, x, weights["W_q"], weights["W_k"], weights["W_v"])
+            m = equations.multi_head_attention(np, m, x, *projections)
         else:
             _, (m, h) = equations.step(np, x, (m, h), weights)
         found.append(m)
@@ -79,13 +101,22 @@ def memories(weights, m, inputs, naive):
 
 weights, first = random_weights(N=6, F=16, H=2, G=16)
 inputs = rng.normal(size=(40, 16))
-others = np.concatenate([rng.normal(size=(1, 16)), inputs[1:]])  # another first input, then the same
-updates = {"naive": (True, 0.0), "gated, forget bias 1": (False, 1.0), "gated, forget bias 3": (False, 3.0)}
+others = inputs.copy()
+others[0] = rng.normal(size=16)  # another first input, then the same
+updates = {
+    "naive": (True, 0.0),
+    "gated, forget bias 1": (False, 1.0),
+    "gated, forget bias 3": (False, 3.0),
+}
 apart, remembered = {}, {}
 for name, (naive, forget_bias) in updates.items():
-    one, other = (memories(weights | {"forget_bias": forget_bias}, first, each, naive) for each in (inputs, others))
+    named = weights | {"forget_bias": forget_bias}
+    one = memories(named, first, inputs, naive)
+    other = memories(named, first, others, naive)
     apart[name] = [spread(m) for m in one]
-    remembered[name] = [np.linalg.norm(a - b) / np.linalg.norm(a) for a, b in zip(one[1:], other[1:], strict=True)]
+    remembered[name] = []
+    for a, b in zip(one[1:], other[1:], strict=True):
+        remembered[name].append(np.linalg.norm(a - b) / np.linalg.norm(a))
 
 # %% alt="Two panels over forty steps, logarithmic. With the naive update the slots are copies of each other after five steps and the first input fades; with gates both fall much more slowly, the more slowly the larger the forget bias"
 figure, panels = plt.subplots(1, 2, figsize=(9.5, 3.4))
@@ -93,39 +124,49 @@ for name in updates:
     panels[0].semilogy(apart[name], ".-", label=name)
     panels[1].semilogy(range(1, 41), remembered[name], ".-", label=name)
 panels[0].set(title="how far apart the slots are", xlabel="steps", ylim=(1e-6, 2))
-panels[1].set(title="what the first input still changes", xlabel="steps", ylim=(1e-3, 2))
+panels[1].set(title="what the first input still changes")
+panels[1].set(xlabel="steps", ylim=(1e-3, 2))
 panels[1].legend(loc="lower left")
 plt.show()
 
 # %% [markdown]
-# After a few naive steps six slots hold one and the same vector, and after twenty next to nothing of the first input is left. Gates delay
-# both, and a forget bias of 3 far more than one of 1. What an update needs is a way *not* to follow attention.
+# After a few naive steps all six slots hold the same vector, and after twenty next to
+# nothing of the first input is left. Gates delay both, a forget bias of 3 far more than
+# a bias of 1. An update needs a way *not* to follow attention.
 #
 # ## Equation 7: keep and take
 #
-# $$m_{i,t} = \sigma(f_{i,t} + \tilde{b}^f) \circ m_{i,t-1} + \sigma(i_{i,t}) \circ \underbrace{g_\psi(\widetilde{m}_{i,t})} \tag{7}$$
+# $$m_{i,t} = \sigma(f_{i,t} + \tilde{b}^f) \circ m_{i,t-1}
+# + \sigma(i_{i,t}) \circ \underbrace{g_\psi(\widetilde{m}_{i,t})} \tag{7}$$
 #
 # > The underbrace denotes the modification to a standard LSTM. (section 3.3)
 #
-# Read it slot by slot; $\circ$ multiplies entry by entry. The first product is what is kept of the old memory, the second what is taken of
-# the candidate. The two gates are independent: nothing forces them to add up to 1. With $m = 5$, a candidate of 3 and $\tilde{b}^f = 0$, the
-# corners:
+# Read it slot by slot; $\circ$ multiplies entry by entry. The first product is what the
+# slot keeps of the old memory, the second what it takes from the candidate. The two
+# gates are independent: nothing forces them to add up to 1. With $m = 5$, a candidate
+# of 3 and $\tilde{b}^f = 0$, these are the corners:
 
 # %%
 for f in (40.0, -40.0):
     for i in (40.0, -40.0):
         gates = f"sigma(f) = {ex.sigmoid(f):.0f}, sigma(i) = {ex.sigmoid(i):.0f}"
-        print(f"{gates}: the next memory is {float(ex.update_memory(f, i, 5.0, 3.0, 0.0)):.0f}")
-print(*(f"sigma({constant:.0f}) = {ex.sigmoid(constant):.3f}" for constant in (0.0, 1.0, 3.0)), sep=", ")
+        after = float(ex.update_memory(f, i, 5.0, 3.0, 0.0))
+        print(f"{gates}: the next memory is {after:.0f}")
+shares = [f"sigma({bias:.0f}) = {ex.sigmoid(bias):.3f}" for bias in (0.0, 1.0, 3.0)]
+print(", ".join(shares))
 
 # %% [markdown]
-# In that order: both are added up, the old stays, the new replaces it, the slot is cleared.
+# In this order: both add up, the old stays, the new replaces it, the slot is cleared.
 #
-# $\tilde{b}^f$ is the *forget bias* of chapter 7, a constant. In a fresh network $f$ is near 0, so this constant decides which share is kept
-# at each step. The last line of numbers has that share for a bias of 0, and for the 1 and the 3 of the picture.
+# $\tilde{b}^f$ is the *forget bias* of chapter 7, a constant. In a fresh network $f$ is
+# near 0, so this constant decides which share the memory keeps at each step. The last
+# line of numbers has that share for a bias of 0, and for the 1 and the 3 of the
+# picture.
 #
-# **Exercise 1.** Equation 7. `f` and `i` are pre-activations: the sigmoid is yours (`ex.sigmoid` is one that never overflows). They may be
-# $\pm\infty$, for a gate that is nailed open or shut. `candidate` stands for $g_\psi(\widetilde{m})$, ready made.
+# **Exercise 1.** Equation 7. `f` and `i` are pre-activations, so applying the sigmoid
+# is up to you (`ex.sigmoid` is one that never overflows). They may be $\pm\infty$, for
+# a gate that is nailed open or shut. `candidate` stands for $g_\psi(\widetilde{m})$,
+# ready made.
 
 
 # %%
@@ -139,14 +180,16 @@ ex.update_memory.check(update_memory)
 # %% [markdown]
 # ## Equations 8 and 9: what is shown
 #
-# The memory itself can grow, as the first corner says. What the outside gets to see is pressed into $(-1, 1)$ and gated once more:
+# The memory itself can grow, as the first corner shows. What the outside gets to see is
+# pressed into $(-1, 1)$ and gated once more:
 #
 # $$h_{i,t} = \sigma(o_{i,t}) \circ \tanh(m_{i,t}) \tag{8}$$
 #
 # $$s_{i,t+1} = (m_{i,t}, h_{i,t}) \tag{9}$$
 #
-# This pair goes on to the next step. (Equation 3, in chapter 7, names it in the other order. It is the same pair.) $h$ is the output of the
-# step, and in the next one the gates will see it, as equations 4 to 6 say.
+# This pair goes on to the next step. (Equation 3, in chapter 7, names it in the other
+# order; it is the same pair.) $h$ is the output of the step. In the next step the gates
+# will see it, as equations 4 to 6 say.
 #
 # **Exercise 2.** Equation 8.
 
@@ -170,22 +213,28 @@ panel.legend(loc="lower right")
 plt.show()
 
 # %% [markdown]
-# The paper adds: "In practice we did not find output gates necessary". We shall see what the released code made of that.
+# The paper adds: "In practice we did not find output gates necessary". You will see
+# below what the released code made of that.
 #
 # ## One gate for each unit, or for each slot
 #
-# So far every unit of every slot has gates of its own, G = F. The paper calls this "unit" gating, and names another:
+# So far every unit of every slot has gates of its own, G = F. The paper calls this
+# "unit" gating, and names another:
 #
-# > Instead of producing scalar gates for each individual unit ('unit' gating), we can produce scalar gates for each memory row by converting
-# > $W^f$, $W^i$, $W^o$, $U^f$, $U^i$, and $U^o$ from weight matrices into weight vectors, and by replacing the element-wise product in the
-# > gating equations with scalar-vector multiplication. (section 3.3)
+# > Instead of producing scalar gates for each individual unit ('unit' gating), we can
+# > produce scalar gates for each memory row by converting $W^f$, $W^i$, $W^o$, $U^f$,
+# > $U^i$, and $U^o$ from weight matrices into weight vectors, and by replacing the
+# > element-wise product in the gating equations with scalar-vector multiplication.
+# > (section 3.3)
 #
-# That is "memory" gating: a slot is kept or overwritten as a whole. In equation 4 the matrix $W^f$ becomes a vector $w^f$ and
-# $W^f x_t$ a single number; G = 1. And the scalar-vector multiplication is what broadcasting does with an array (B, N, 1) beside one of
-# (B, N, F): equation 7 needs no change.
+# That is "memory" gating: a slot is kept or overwritten as a whole. In equation 4 the
+# matrix $W^f$ becomes a vector $w^f$, and $W^f x_t$ a single number; G = 1. The
+# scalar-vector multiplication is what broadcasting does with an array (B, N, 1) beside
+# an array (B, N, F), so equation 7 needs no change.
 #
-# **Exercise 3.** Such a gate: not the pre-activation, but its sigmoid. Mind the axes: the input's part is one number for each *example*, the
-# other part one for each *slot* of each example.
+# **Exercise 3.** Write such a gate: not the pre-activation, but its sigmoid. Watch the
+# axes. The input's part is one number for each *example*; the other part is one number
+# for each *slot* of each example.
 
 
 # %%
@@ -197,7 +246,8 @@ def memory_gate(x, h, w, u, b):
 ex.memory_gate.check(memory_gate)
 
 # %% [markdown]
-# Both kinds on the same six slots, and what they cost. The number of weights is that of the three gates:
+# Here are both kinds on the same six slots, and what they cost: the number of weights
+# of all three gates.
 
 # %% alt="Two heat maps of gates, slots by units: with unit gating every cell has its own shade, with memory gating every row has one"
 N, F = 6, 16
@@ -206,7 +256,10 @@ W, U = rng.normal(size=(2, F, F)) / np.sqrt(F)
 unit = ex.sigmoid(equations.gate(np, x, h, W, U, np.zeros(F)))  # (1, N, F)
 memory = ex.memory_gate(x, h, W[:, 0], U[:, 0], 0.0)  # (1, N, 1)
 figure, panels = plt.subplots(1, 2, figsize=(9, 2.8), sharey=True)
-for panel, gate, count, name in ((panels[0], unit, 3 * (2 * F * F + F), "unit"), (panels[1], memory, 3 * (2 * F + 1), "memory")):
+for panel, gate, count, name in (
+    (panels[0], unit, 3 * (2 * F * F + F), "unit"),
+    (panels[1], memory, 3 * (2 * F + 1), "memory"),
+):
     image = panel.imshow(np.broadcast_to(gate[0], (N, F)), cmap="Blues", vmin=0, vmax=1)
     panel.set(title=f"{name} gating: {count:,} weights", xlabel="unit", yticks=range(N))
 panels[0].set(ylabel="slot")
@@ -214,20 +267,26 @@ figure.colorbar(image, ax=panels, label="shut (0) to open (1)", shrink=0.8)
 plt.show()
 
 # %% [markdown]
-# In neither is a weight indexed by a slot. "Since parameters $W^f$, $W^i$, $W^o$, $U^f$, $U^i$, $U^o$, and $\psi$ are shared for each $m_i$,
-# we can modify the number of memories without affecting the number of parameters" (section 3.3).
+# In neither kind does a weight have an index for the slot. "Since parameters $W^f$,
+# $W^i$, $W^o$, $U^f$, $U^i$, $U^o$, and $\psi$ are shared for each $m_i$, we can modify
+# the number of memories without affecting the number of parameters" (section 3.3).
 #
 # ## The whole step
 #
 # Now everything is there:
 #
-# 1. attention over slots and input, $\widetilde{M}$ (equation 2): `equations.multi_head_attention(np, m, x, W_q, W_k, W_v)`;
-# 2. the candidate $g_\psi(\widetilde{M})$: `equations.g_psi(np, attended, mlp, gain, offset)`;
+# 1. attention over slots and input, $\widetilde{M}$ (equation 2):
+#    `equations.multi_head_attention(np, m, x, W_q, W_k, W_v)`;
+# 2. the candidate $g_\psi(\widetilde{M})$:
+#    `equations.g_psi(np, attended, mlp, gain, offset)`;
 # 3. three pre-activations (equations 4 to 6), each `equations.gate(np, x, h, W, U, b)`;
-# 4. the new memory (equation 7), and from the new memory the new hidden state (equations 8 and 9).
+# 4. the new memory (equation 7), and from the new memory the new hidden state
+#    (equations 8 and 9).
 #
-# **Exercise 4.** The whole step. `p` is a dict of the weights: `W_q`, `W_k`, `W_v`; `mlp`, `gain`, `offset`; `W_f`, `U_f`, `b_f` and the same
-# for `i` and `o`; and the number `forget_bias`. Take the pieces of chapters 4 to 7 from `equations`, your own for the rest.
+# **Exercise 4.** The whole step. `p` is a dict of the weights: `W_q`, `W_k`, `W_v`;
+# `mlp`, `gain`, `offset`; `W_f`, `U_f`, `b_f` and the same for `i` and `o`; and the
+# number `forget_bias`. Take the pieces of chapters 4 to 7 from `equations`, and use
+# your own for the rest.
 
 
 # %%
@@ -239,24 +298,43 @@ def step(x, m, h, p):
 ex.step.check(step)
 
 # %% [markdown]
-# One step, seen. Four slots of 12 units, counted from 0; by hand, the input gates of slots 1 and 3 have been shut, the forget gate of slot 1
-# opened and that of slot 3 shut. Gates are white where they are shut and dark where they are open; elsewhere blue is positive and red
-# negative. Follow a row from left to right: slot 1 keeps what it held, slot 3 loses it, the other two mix.
+# Now look at one step. There are four slots of 12 units, counted from 0. We have set
+# some gates by hand: the input gates of slots 1 and 3 are shut, the forget gate of slot
+# 1 is open and that of slot 3 shut. Gates are white where they are shut and dark where
+# they are open; elsewhere blue is positive and red negative. Follow a row from left to
+# right: slot 1 keeps what it held, slot 3 loses it, and the other two mix.
 
 # %% alt="Six heat maps of four slots: the old memory, the candidate, forget gate, input gate, new memory and hidden state. The second row of the new memory equals the old one, the fourth is empty"
 N, F = 4, 12
 weights, m = random_weights(N, F, H=2, G=F, seed=1)
 h, x = np.tanh(m), rng.normal(size=(1, F))
-attended = equations.multi_head_attention(np, m, x, weights["W_q"], weights["W_k"], weights["W_v"])
-candidate = equations.g_psi(np, attended, weights["mlp"], weights["gain"], weights["offset"])
-f, i, o = (equations.gate(np, x, h, weights[f"W_{name}"], weights[f"U_{name}"], weights[f"b_{name}"]) for name in "fio")
-i[0, [1, 3]], f[0, 1], f[0, 3] = -40, 40, -40
+
+
+def weighed(function, *arguments, names):
+    """A function of equations.py, given the weights of these names."""
+    return function(np, *arguments, *(weights[name] for name in names.split()))
+
+
+attended = weighed(equations.multi_head_attention, m, x, names="W_q W_k W_v")
+candidate = weighed(equations.g_psi, attended, names="mlp gain offset")
+f = weighed(equations.gate, x, h, names="W_f U_f b_f")
+i = weighed(equations.gate, x, h, names="W_i U_i b_i")
+o = weighed(equations.gate, x, h, names="W_o U_o b_o")
+i[0, [1, 3]] = -40  # shut
+f[0, 1], f[0, 3] = 40, -40  # open, shut
 after = ex.update_memory(f, i, m, candidate, 1.0)
 figure, panels = plt.subplots(1, 6, figsize=(10, 2.1), sharey=True)
-values = {"memory m": m, "candidate": candidate, "forget gate": ex.sigmoid(f + 1.0), "input gate": ex.sigmoid(i)}
+values = {
+    "memory m": m,
+    "candidate": candidate,
+    "forget gate": ex.sigmoid(f + 1.0),
+    "input gate": ex.sigmoid(i),
+}
 values |= {"new memory": after, "new h": ex.output(o, after)}
 for panel, (name, value) in zip(panels, values.items(), strict=True):
-    shades = {"cmap": "Blues", "vmin": 0, "vmax": 1} if "gate" in name else {"cmap": "RdBu", "vmin": -2.5, "vmax": 2.5}
+    shades = {"cmap": "RdBu", "vmin": -2.5, "vmax": 2.5}
+    if "gate" in name:
+        shades = {"cmap": "Blues", "vmin": 0, "vmax": 1}
     panel.imshow(value[0], aspect="auto", **shades)
     panel.set_title(name, fontsize=9)
     panel.set(xticks=[], yticks=range(N))
@@ -266,24 +344,36 @@ plt.show()
 # %% [markdown]
 # ## Where a memory begins
 #
-# "Suppose then that M is some randomly initialised memory", says section 3.2, and does not say why random. An LSTM begins with zeros. Why
-# not here?
+# "Suppose then that M is some randomly initialised memory", says section 3.2. It does
+# not say why random. An LSTM begins with zeros. Why not here?
 #
-# In equation 2 slots that are equal stay equal (chapter 5). The rest of the step does not part them: $g_\psi$ treats equal rows alike, and
-# gates that see the same $x_t$ and the same $h$ open to the same degree. Nothing in this depends on what the weights are, so no training can
-# help. A memory of equal slots, zeros or others, is a memory of one slot, $N$ times.
+# In equation 2, slots that are equal stay equal (chapter 5). The rest of the step does
+# not separate them: $g_\psi$ treats equal rows alike, and gates that see the same $x_t$
+# and the same $h$ open to the same degree. None of this depends on the weights, so no
+# training can help. A memory of equal slots, zeros or others, is a memory of one slot,
+# $N$ times.
 #
-# Here is the spread again, for both networks of this package, the paper's and the released one (what sets them apart is the next section),
-# with fresh weights, on a hundred random inputs, from four first memories.
+# Here is the spread again, for both networks of this package, the paper's and the
+# released one. (The next section shows what sets them apart.) Both have fresh weights
+# and read a hundred random inputs, from four different first memories.
 
 
 # %%
+def state_of(core, m):
+    """The state of a core whose memory is m and which has shown nothing yet."""
+    return (m, np.zeros_like(m)) if isinstance(core, PaperRelationalMemory) else m
+
+
+def memory_of(state):
+    return (state[0] if isinstance(state, tuple) else state).data
+
+
 def spreads(core, m, inputs):
-    """The spread of the memory's slots before the first and after each of the inputs (T, D)."""
-    state, found = (m, np.zeros_like(m)) if isinstance(core, PaperRelationalMemory) else m, [spread(m)]
+    """The spread of the slots before the first and after each of the inputs (T, D)."""
+    state, found = state_of(core, m), [spread(m)]
     for x in inputs[:, None]:
         _, state = core(x, state)
-        found.append(spread((state[0] if isinstance(state, tuple) else state).data))
+        found.append(spread(memory_of(state)))
     return found
 
 
@@ -299,7 +389,10 @@ cores = {
     "paper": PaperRelationalMemory(D, N, F // 2, 2, dtype=np.float64, seed=0),
     "released": RelationalMemory(D, N, F // 2, 2, dtype=np.float64, seed=0),
 }
-kept = {(core, name): spreads(cores[core], m, inputs) for core in cores for name, m in beginnings.items()}
+kept = {}
+for name, core in cores.items():
+    for beginning, m in beginnings.items():
+        kept[name, beginning] = spreads(core, m, inputs)
 
 # %% alt="The slots' spread over a hundred steps for two networks and four first memories, logarithmic. Zeros stay at the level of rounding in both; from the identity and from random numbers slots grow alike quickly in the paper's network and slowly in the released one"
 figure, panels = plt.subplots(1, 2, figsize=(9.5, 3.6), sharey=True)
@@ -307,20 +400,26 @@ for panel, core in zip(panels, cores, strict=True):
     for name in beginnings:
         panel.semilogy(np.maximum(kept[core, name], 1e-18), label=name)
     panel.axhline(np.finfo(float).eps, color="0.6", ls=":", lw=1)
-    panel.set(title=f"{core}: how far apart the slots are", xlabel="steps", ylim=(1e-18, 3))
+    panel.set(title=f"{core}: how far apart the slots are")
+    panel.set(xlabel="steps", ylim=(1e-18, 3))
 panels[0].text(2, 2 * np.finfo(float).eps, "rounding", color="0.4", fontsize=8)
 panels[1].legend(loc="center right", bbox_to_anchor=(1, 0.45))
 plt.show()
 
 # %% [markdown]
-# From zeros the slots stay equal up to rounding errors (the dotted line), and those do not grow into anything either. A millionth of random
-# numbers has a spread near 1 at first, for the spread is a share of the size. But the first step writes numbers of ordinary size, nearly the
-# same for all slots, and beside these the differences are tiny; the fresh networks make them no larger again. (In the long run they make all
-# differences smaller, the paper's faster than the released one; the next section finds the line that decides it. Training can change that,
-# for slots that are not equal.)
+# From zeros the slots stay equal up to rounding errors (the dotted line), and the
+# rounding errors do not grow into anything either. A millionth of random numbers has a
+# spread near 1 at first, because the spread is a share of the size. But the first step
+# writes numbers of ordinary size, nearly the same for all slots. Beside these the
+# differences are tiny, and the fresh networks do not make them larger again. (In the
+# long run they make all differences smaller, the paper's network faster than the
+# released one. The next section finds the line that decides it. Training can change
+# that, for slots that are not equal.)
 #
-# The released code takes the identity: row $i$ is 1 at unit $i$ and 0 elsewhere. It is as good at telling the slots apart, and it need not be
-# drawn, stored or seeded. With more units than slots, columns of zeros are added; with fewer, the last columns are cut off.
+# The released code takes the identity: row $i$ is 1 at unit $i$ and 0 elsewhere. It
+# tells the slots apart just as well, and nobody has to draw, store or seed it. If there
+# are more units than slots, it gets additional columns of zeros; if there are fewer, it
+# loses its last columns.
 #
 # **Exercise 5.** The first memory of the release, for a batch.
 
@@ -334,19 +433,22 @@ def first_memory(batch_size, N, F):
 ex.first_memory.check(first_memory)
 
 # %% [markdown]
-# Cut off: with more slots than units there are rows without a 1. They are zero, hence equal, hence one slot:
+# This cut has a price: with more slots than units, some rows have no 1. They are zero,
+# so they are equal, so they are one slot:
 
 # %%
-core = RelationalMemory(D, mem_slots=5, head_size=3, dtype=np.float64)  # five slots of three units
+core = RelationalMemory(D, mem_slots=5, head_size=3, dtype=np.float64)  # three units
 _, m = core(inputs[:1], core.initial_state(1))
 print(core.initial_state(1)[0])
-print("after one step, slots 3 and 4 differ by", abs(m.data[0, 3] - m.data[0, 4]).max())
+difference = abs(m.data[0, 3] - m.data[0, 4]).max()
+print("after one step, slots 3 and 4 differ by", difference)
 
 # %% [markdown]
 # ## Paper and release, line by line
 #
-# The authors have released the formulation that they used in their experiments, as code. It differs from the nine equations in more than
-# details. Our two classes, from the head of `memory.py`:
+# The authors have released the formulation that they used in their experiments, as
+# code. It differs from the nine equations in more than details. Here are our two
+# classes, from the head of `cores/relational.py`:
 #
 # | | `PaperRelationalMemory`: equations 1-9 | `RelationalMemory`: as released |
 # |---|---|---|
@@ -359,45 +461,60 @@ print("after one step, slots 3 and 4 differ by", abs(m.data[0, 3] - m.data[0, 4]
 # | output (eqs 6, 8) | $h = \sigma(o) \tanh(m)$ | $m$ itself |
 # | candidate (eq 7) | $g_\psi(\widetilde{m})$ | tanh of it |
 #
-# The first memory is done. One line after the other:
+# You have seen the first memory. Now the other lines, one after the other:
 #
-# **The input is projected.** Equation 2 multiplies slots and input by the same $W^k$, so they must be equally wide, and the paper does not
-# say how they come to be. The release begins with a linear layer, $x' = xW + b$, that makes an input of any width a row of F. Everything
-# behind it, the gates too, sees $x'$ and not $x$. Both our classes have that layer; where equations 2 to 6 say $x_t$, we give $x'$.
+# **The input is projected.** Equation 2 multiplies slots and input by the same $W^k$,
+# so they must be equally wide. The paper does not say how they become so. The release
+# begins with a linear layer, $x' = xW + b$, that turns an input of any width into a row
+# of F numbers. Everything behind it, including the gates, sees $x'$ and not $x$. Both
+# our classes have that layer: where equations 2 to 6 say $x_t$, we give $x'$.
 #
-# **Who asks.** The release lets all rows of $[M; x']$ ask, and cuts the input's row off afterwards. A row's answer depends on its own query
-# and on everybody's keys, not on who else asks. A core can attend several times in a time step; each time is called a *block*. With one
-# block nothing changes:
+# **Who asks.** The release lets all rows of $[M; x']$ ask, and cuts off the input's row
+# afterwards. A row's answer depends on its own query and on all keys, not on who else
+# asks. A core can attend several times in a time step; each time is called a *block*.
+# With one block nothing changes:
 
 # %%
 rows = rng.normal(size=(N + 1, F))  # [M; x']
 W_q, W_k, W_v = rng.normal(size=(3, F, F)) / np.sqrt(F)
-keys, values = rows @ W_k, rows @ W_v
-only_slots = equations.attention(np, rows[:N] @ W_q, keys, values)  # (N, F)
-all_ask = equations.attention(np, rows @ W_q, keys, values)  # (N + 1, F)
-print(f"one block: they differ by {np.linalg.norm(all_ask[:N] - only_slots) / np.linalg.norm(only_slots):.1%} of their size")
 
-second = equations.attention(np, all_ask[:N] @ W_q, all_ask @ W_k, all_ask @ W_v)  # the input's row has been refined as well
+
+def attend(slots, rows):
+    return equations.attention(np, slots @ W_q, rows @ W_k, rows @ W_v)
+
+
+def difference(one, other):
+    return f"{np.linalg.norm(one - other) / np.linalg.norm(other):.1%}"
+
+
+only_slots = attend(rows[:N], rows)  # (N, F)
+all_ask = attend(rows, rows)  # (N + 1, F)
+print(f"one block: they differ by {difference(all_ask[:N], only_slots)} of their size")
+
+second = attend(all_ask[:N], all_ask)  # the input's row has looked around as well
 instead = np.concatenate([only_slots, rows[N:]])  # the input as it came
-plain = equations.attention(np, only_slots @ W_q, instead @ W_k, instead @ W_v)
-print(f"two blocks: they differ by {np.linalg.norm(second - plain) / np.linalg.norm(plain):.1%} of their size")
+plain = attend(only_slots, instead)
+print(f"two blocks: they differ by {difference(second, plain)} of their size")
 
 # %% [markdown]
-# With more blocks it does: in the second, the slots look at an input that has itself looked around. In the last block the input's answer is
-# never used, and `RelationalMemory` does not compute it.
+# With more blocks something does: in the second block, the slots look at an input that
+# has itself looked around. In the last block nobody uses the input's answer, so
+# `RelationalMemory` does not compute it.
 #
-# **A layer norm on queries, keys and values.** A memory can grow, and with it the paper's scores, the products of two things that grow.
-# Then softmax takes the largest score and nothing else (chapter 4). In the release every row of q, k and v is normalised first, whatever the
-# memory's size. Here is the mean over slots of the largest share, as a memory is made larger and larger:
+# **A layer norm on queries, keys and values.** A memory can grow, and with it the
+# paper's scores, which are products of two things that grow. Then the softmax takes the
+# largest score and nothing else (chapter 4). The release first normalises every row of
+# q, k and v, whatever the memory's size. Here is the largest share, as a mean over the
+# slots, while we make the memory larger and larger:
 
 # %% alt="The largest share of attention against the size of the memory: for the paper's queries and keys it climbs to one, for the released ones, which are normalised, it stays where it was"
 scales = 2.0 ** np.arange(-4, 9)
 largest = {"paper": [], "released": []}
 for scale in scales:
     m, x = scale * beginnings["random"], inputs[:1]
-    for name, state in (("paper", (m, np.zeros_like(m))), ("released", m)):
+    for name, core in cores.items():
         trace = []
-        cores[name](x, state, trace)
+        core(x, state_of(core, m), trace)
         largest[name].append(trace[0]["attention"].max(axis=-1).mean())
 figure, panel = plt.subplots(figsize=(6, 3))
 for name, shares in largest.items():
@@ -408,9 +525,10 @@ panel.legend(loc="upper left")
 plt.show()
 
 # %% [markdown]
-# **A residual, inside a norm.** The paper's candidate is made of what attention brings, a mean of values, and of nothing else: a slot's own
-# content must come home through attention. The release adds the slot itself, layer_norm(M + attention). What that is worth can be tried: we
-# take the residual out of a released core, and look at the slots' spread again.
+# **A residual, inside a norm.** The paper's candidate is made only of what attention
+# brings, a mean of values: a slot's own content must come home through attention. The
+# release adds the slot itself, layer_norm(M + attention). What is that worth? We take
+# the residual out of a released core, and look at the slots' spread again.
 
 
 # %%
@@ -421,50 +539,62 @@ class WithoutResidual(nn.LayerNorm):
         return super().__call__(x)
 
 
-without = RelationalMemory(D, N, F // 2, 2, dtype=np.float64, seed=0)  # the same weights as above
+# The same weights as above
+without = RelationalMemory(D, N, F // 2, 2, dtype=np.float64, seed=0)
 without.blocks[0]["attention_norm"] = WithoutResidual(F, np.float64)
 after = (0, 1, 2, 5, 10, 20, 50)
-print("steps                       ", *(f"{t:8}" for t in after))
+print("steps                 ", *(f"{t:8}" for t in after))
 rows = {"paper": kept["paper", "random"], "released": kept["released", "random"]}
-rows["released, without residual"] = spreads(without, beginnings["random"], inputs)
+rows["released, no residual"] = spreads(without, beginnings["random"], inputs)
 for name, found in rows.items():
-    print(f"{name:28}", *(f"{found[t]:8.1e}" for t in after))
+    print(f"{name:22}", *(f"{found[t]:8.1e}" for t in after))
 
 # %% [markdown]
 # So this is the line that kept the slots apart in the right panel above.
 #
-# **What the gates see.** Equations 4 and 5 see $h_{t-1}$. The release has no $h$; its gates see $\tanh(m_{t-1})$. By equation 8 that is $h$ in
-# a network whose output gates stand open. And it has two biases, one in each linear layer, of which only the sum matters. So the gates are
-# those of the paper otherwise, to the last digits:
+# **What the gates see.** Equations 4 and 5 see $h_{t-1}$. The release has no $h$; its
+# gates see $\tanh(m_{t-1})$. By equation 8 that is $h$ in a network whose output gates
+# are open. And the release has two biases, one in each linear layer, of which only the
+# sum matters. Otherwise its gates are the paper's, to the last digits:
 
 # %%
 core, m, x = cores["released"], beginnings["random"], inputs[:1]
 for parameter in core.gate_inputs, core.gate_memory:
-    parameter.bias.data = rng.normal(size=parameter.bias.shape)  # a fresh network has zeros here
+    size = parameter.bias.shape
+    parameter.bias.data = rng.normal(size=size)  # a fresh network has zeros here
 projected = core.input_projection(x).data
-theirs = (core.gate_inputs(projected[:, None]) + core.gate_memory(np.tanh(m))).data  # both gates side by side, (1, N, 2 F)
+theirs = core.gate_inputs(projected[:, None]) + core.gate_memory(np.tanh(m))
+
 h = ex.output(np.inf, m)  # equation 8, the gate nailed open
-W, U, b = core.gate_inputs.weight.data, core.gate_memory.weight.data, core.gate_inputs.bias.data + core.gate_memory.bias.data
-print("the same:", np.allclose(theirs, equations.gate(np, projected, h, W, U, b), rtol=1e-12))
+W, U = core.gate_inputs.weight.data, core.gate_memory.weight.data
+b = core.gate_inputs.bias.data + core.gate_memory.bias.data
+ours = equations.gate(np, projected, h, W, U, b)  # both gates side by side, (1, N, 2 F)
+print("the same:", np.allclose(theirs.data, ours, rtol=1e-12))
 
 # %% [markdown]
-# **The output is the memory itself**, and **the candidate goes through a tanh.** "In practice we did not find output gates necessary": the
-# release drops equation 6, and the tanh of equation 8 with it. The numbers that leave the core are those that it keeps. They are bounded in
-# another way: what is written at a step lies in $(-1, 1)$, because the candidate goes through tanh first, while the paper's candidate, the
-# result of a layer norm, may have single entries as large as $\sqrt{F - 1}$. With gates that stand still a memory settles within
-# $\pm \, \sigma(i) / (1 - \sigma(f + \tilde{b}^f))$ times the largest candidate; with a forget gate near 1 that is far away. Both networks on
-# four hundred inputs, with three forget biases:
+# **The output is the memory itself**, and **the candidate goes through a tanh.** "In
+# practice we did not find output gates necessary": the release drops equation 6, and
+# with it the tanh of equation 8. The numbers that leave the core are the numbers that
+# it keeps. They are bounded in another way: what a step writes lies in $(-1, 1)$,
+# because the candidate first goes through tanh. The paper's candidate is the result of
+# a layer norm, and single entries of it may be as large as $\sqrt{F - 1}$. With gates
+# that stand still, a memory settles within
+# $\pm \, \sigma(i) / (1 - \sigma(f + \tilde{b}^f))$ times the largest candidate; with a
+# forget gate near 1 that is far away. Here are both networks on four hundred inputs,
+# with three forget biases:
 
 # %%
 long = rng.normal(size=(course.fast(400, 20), D))
 sizes = {}
+classes = {"paper": PaperRelationalMemory, "released": RelationalMemory}
+settings = {"dtype": np.float64, "seed": 0}
 for forget_bias in (1.0, 3.0, 5.0):
-    for name, kind in (("paper", PaperRelationalMemory), ("released", RelationalMemory)):
-        core = kind(D, N, F // 2, 2, dtype=np.float64, seed=0, forget_bias=forget_bias)
+    for name, kind in classes.items():
+        core = kind(D, N, F // 2, 2, forget_bias=forget_bias, **settings)
         state, found = core.initial_state(1), []
         for x in long[:, None]:
             shown, state = core(x, state)
-            found.append([abs(value).max() for value in ((state[0] if name == "paper" else state).data, shown.data)])
+            found.append((abs(memory_of(state)).max(), abs(shown.data).max()))
         sizes[name, forget_bias] = np.array(found)
 
 # %% alt="The largest entry of memory and of output over four hundred steps: memories of both networks grow, the further the larger the forget bias; the paper's output never passes one, the released output is the memory"
@@ -472,36 +602,46 @@ figure, panels = plt.subplots(1, 2, figsize=(9.5, 3.8), sharey=True)
 for panel, name in zip(panels, ("paper", "released"), strict=True):
     for number, forget_bias in enumerate((1.0, 3.0, 5.0)):
         in_memory, in_output = sizes[name, forget_bias].T
-        panel.semilogy(in_memory, color=f"C{number}", label=f"memory, forget bias {forget_bias:.0f}")
+        label = f"memory, forget bias {forget_bias:.0f}"
+        panel.semilogy(in_memory, color=f"C{number}", label=label)
         if name == "paper":
-            panel.semilogy(in_output, color="0.55", lw=0.8, label="the outputs of all three" if number == 2 else None)
-    panel.set(title=name + ("" if name == "paper" else ": memory and output are the same"), xlabel="steps")
-panels[0].set(ylabel="largest entry")
-figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=4, fontsize=8)
+            label = "the outputs of all three" if number == 2 else None
+            panel.semilogy(in_output, color="0.55", lw=0.8, label=label)
+    panel.set(xlabel="steps")
+panels[0].set(title="paper", ylabel="largest entry")
+panels[1].set(title="released: memory and output are the same")
+lines = panels[0].get_legend_handles_labels()
+figure.legend(*lines, loc="outside lower center", ncols=4, fontsize=8)
 plt.show()
 
 # %% [markdown]
-# Whoever reads a released memory must be ready for such numbers; whoever reads the paper's output never sees one above 1, nor whether a
-# memory holds 5 or 50.
+# If you read a released memory, be ready for such numbers. If you read the paper's
+# output, you never see a number above 1, and you cannot tell whether a memory holds 5
+# or 50.
 #
 # ## Does it matter for learning?
 #
-# Four symbols out of eight arrive; was the last one the same as the first? In half of each batch it is made
-# so, and in one of eight of the others it happens: whoever always says yes is right in 9 of 16. To answer, the network must keep the
-# first symbol and compare. The released network, the paper's, and the paper's begun with the identity, three seeds each, a few hundred steps
-# of Adam:
+# Four symbols out of eight arrive. Was the last one the same as the first? In half of
+# each batch we make it so, and among the others it happens in one of eight. So if you
+# always say yes, you are right in 9 of 16. To answer, the network must keep the first
+# symbol and compare. We train the released network, the paper's network, and the
+# paper's network begun with the identity: three seeds each, a few hundred steps of
+# Adam.
 
 
 # %%
 def compared(rng, count=64):
-    """Symbols as one-hot rows (count, 4, 8), and whether the last is the first again."""
+    """Symbols, one-hot (count, 4, 8), and whether the last is the first again."""
     symbols = rng.integers(8, size=(count, 4))
     symbols[: count // 2, 3] = symbols[: count // 2, 0]
-    return np.eye(8, dtype=np.float32)[symbols], (symbols[:, 3] == symbols[:, 0]).astype(int)
+    same = (symbols[:, 3] == symbols[:, 0]).astype(int)
+    return np.eye(8, dtype=np.float32)[symbols], same
 
 
 def train(core, seed):
-    """The share of right answers in the batch of each step, before the step learns from it."""
+    """Train. Returns the share of right answers in each batch, before it is learnt
+    from.
+    """
     rng, right = np.random.default_rng(seed), []
     readout = nn.Linear(core.output_size, 2, seed=seed)
     adam = optim.Adam(core.parameters() + readout.parameters(), learning_rate=3e-3)
@@ -519,59 +659,72 @@ def train(core, seed):
 
 
 # %%
+def paper_from_the_identity(*sizes, seed):
+    return PaperRelationalMemory(*sizes, seed=seed, initial_memory="identity")
+
+
 kinds = {
-    "released": lambda seed: RelationalMemory(8, 4, 8, 2, seed=seed),
-    "paper": lambda seed: PaperRelationalMemory(8, 4, 8, 2, seed=seed),
-    "paper, identity": lambda seed: PaperRelationalMemory(8, 4, 8, 2, seed=seed, initial_memory="identity"),
+    "released": RelationalMemory,
+    "paper": PaperRelationalMemory,
+    "paper, identity": paper_from_the_identity,
 }
 curves = {}
 for name, make in kinds.items():
-    curves[name] = [train(make(seed), seed) for seed in range(3)]
-    print(f"{name:16} right in the last 50 batches:", *(f"{np.mean(curve[-50:]):.0%}" for curve in curves[name]))
+    curves[name] = [train(make(8, 4, 8, 2, seed=seed), seed) for seed in range(3)]
+    ends = [f"{np.mean(curve[-50:]):.0%}" for curve in curves[name]]
+    print(f"{name:16} right in the last 50 batches:", *ends)
 
 
 # %% alt="Right answers against training steps for three networks, three seeds each: all climb from the dotted line of always saying yes towards 1"
 def smoothed(curve):
-    """At each step the mean of the last twenty, at the beginning of as many as there are."""
+    """At each step the mean of the last twenty, or of as many as there are."""
     return [np.mean(curve[max(0, t - 20) : t]) for t in range(1, len(curve) + 1)]
 
 
 figure, panel = plt.subplots(figsize=(7, 3.4))
 for number, name in enumerate(kinds):
     for seed, curve in enumerate(curves[name]):
-        panel.plot(range(1, len(curve) + 1), smoothed(curve), color=f"C{number}", lw=1.2, label=name if seed == 0 else None)
+        steps, label = range(1, len(curve) + 1), name if seed == 0 else None
+        panel.plot(steps, smoothed(curve), color=f"C{number}", lw=1.2, label=label)
 panel.axhline(9 / 16, color="0.5", ls=":", label="always yes")
 panel.set(xlabel="steps", ylabel="right answers", ylim=(0.3, 1.02))
 panel.legend(loc="center left", bbox_to_anchor=(1, 0.5))
 plt.show()
 
 # %% [markdown]
-# All of them learn this. On a harder task they do not. Nth farthest is learnt on a *ladder* of rungs, 0 to 3, each harder than the one before
-# (chapter 9). `benchmarks/between.py` has trained what lies between the two forms there, 3,000 steps each: the released one with one row of
-# the table as in the paper, and the paper's with one row as released. What came out:
+# All of them learn this. On a harder task they do not. For nth farthest, training
+# climbs a *ladder* of rungs, 0 to 3, each harder than the one before (chapter 9).
+# `benchmarks/between.py` has trained what lies between the two forms there, 3,000 steps
+# each: the released form with one row of the table as in the paper, and the paper's
+# form with one row as released. The results:
 
 # %%
-found = json.loads((course.assets().parents[1] / "benchmarks" / "results" / "between.json").read_text(encoding="utf-8"))["between"]
-for run in found:
+RESULTS = course.assets().parents[1] / "benchmarks" / "results"
+between = json.loads((RESULTS / "between.json").read_text(encoding="utf-8"))
+for run in between["between"]:
     print(f"{run['name']:39} rung {run['rung']}   right {run['test_accuracy']:.0%}")
 
 # %% [markdown]
-# One row decides, both ways: the norm on queries, keys and values. The paper's equations with it learn the task; the released form without
-# it stays on the first rung. So the line that stands in no equation is the one that cannot be left out, on this task and with this way of
-# training; one seed each, and differences of a few points say nothing. That the scores no longer grow with the memory is what the norm
-# does. That this is *why* it helps, we have not shown. The paper is careful about its own choices, too: "we cannot necessarily make any
-# concrete claims as to the causal influence of our design choices on the model's capacity for relational reasoning" (section 6).
+# One row decides, both ways: the norm on queries, keys and values. With it the paper's
+# equations learn the task; without it the released form stays on the first rung. So the
+# line that stands in no equation is the one that you cannot leave out, on this task and
+# with this way of training. (It is one seed each, and differences of a few points say
+# nothing.) The norm keeps the scores from growing with the memory. We have not shown
+# that this is *why* it helps. The paper is careful about its own choices, too: "we
+# cannot necessarily make any concrete claims as to the causal influence of our design
+# choices on the model's capacity for relational reasoning" (section 6).
 #
 # ## In the package
 #
-# Equations 7 and 8 and the step, as functions of the array library `xp`:
+# Here are equations 7 and 8 and the step, as functions of the array library `xp`:
 
 # %%
 course.show(equations.update_memory, equations.output, equations.step, docstring=False)
 
 # %% [markdown]
-# The released core. Its gates are one operation, `fused.rmc_gates`, with its derivative worked out by hand (in its text `i` and `f` are the
-# gates, after the sigmoid); in `_attend` you find who asks, and the norms:
+# And here is the released core. Its gates are one operation, `fused.rmc_gates`, with a
+# derivative worked out by hand. (In its text `i` and `f` are the gates, after the
+# sigmoid.) In `_attend` you find who asks, and the norms:
 
 # %%
 course.show(RelationalMemory._step, RelationalMemory._attend, fused.rmc_gates.composed)
@@ -579,13 +732,19 @@ course.show(RelationalMemory._step, RelationalMemory._attend, fused.rmc_gates.co
 # %% [markdown]
 # ## To take along
 #
-# - Equation 7 keeps a share of the old memory and takes a share of the candidate; the two shares are independent, and the forget bias opens
-#   the first one at the beginning.
-# - A gate (B, N, 1) is a memory gate, (B, N, F) a unit gate; broadcasting makes one equation of both.
-# - Slots that are equal stay equal, whatever the weights. The first memory must tell them apart.
-# - The release is another network than the nine equations: no $h$, no output gate, a tanh on the candidate, a norm on q, k and v, and a
-#   residual that keeps slots apart. On nth farthest the norm on q, k and v decides.
+# - Equation 7 keeps a share of the old memory and takes a share of the candidate. The
+#   two shares are independent, and the forget bias opens the first one at the
+#   beginning.
+# - A gate (B, N, 1) is a memory gate, a gate (B, N, F) a unit gate. Broadcasting makes
+#   one equation of both.
+# - Slots that are equal stay equal, whatever the weights. The first memory must tell
+#   them apart.
+# - The release is another network than the nine equations: no $h$, no output gate, a
+#   tanh on the candidate, a norm on q, k and v, and a residual that keeps slots apart.
+#   On nth farthest the norm on q, k and v decides.
 #
-# **Further.** With memory gates, which of the four corners of equation 7 can a slot reach for one half of its units and not for the other?
-# The identity is one memory with all slots different; is there one from which the slots part faster? If the input rows were allowed into
-# the memory (as N + 1 slots, the oldest dropped), which of the eight lines of the table would have to change?
+# **Further.** With memory gates, which of the four corners of equation 7 can a slot
+# reach for one half of its units and not for the other? The identity is one memory with
+# all slots different. Is there one from which the slots move apart faster? Suppose the
+# input rows were allowed into the memory (as N + 1 slots, the oldest dropped): which of
+# the eight lines of the table would have to change?

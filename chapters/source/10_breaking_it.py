@@ -3,20 +3,31 @@
 #
 # **All equations, each a little wrong.** Thirty-five minutes. You need chapters 4 to 8.
 #
-# Every bug in this chapter is a line that is easily written and looks right. None of them raises an error. All arrays have the right shapes,
-# the loss falls, and whoever looks at the curve alone may think that the task is hard.
+# Every bug in this chapter is a line that is easy to write and looks right. None of
+# them raises an error. All arrays have the right shapes, the loss falls, and if you
+# look at the curve alone you may think that the task is hard.
 #
-# So each is broken here on purpose, in four moves: what stands in the code; a *symptom* that can be measured in a second, on a fresh
-# network; what it costs in training, on a small task; and the mending. Some cost much, some nothing on our tasks, and that too is a result:
-# a falling loss is no test.
+# So here you break the core on purpose, each time in four moves: what stands in the
+# code; a *symptom* that you can measure in a second, on a fresh network; what the bug
+# costs in training, on a small task; and how to mend it. Some bugs cost much, some cost
+# nothing on our tasks. That is a result, too: a falling loss is no test.
 #
-# We break the package's own `RelationalMemory`, by exchanging one part of it at a time.
+# We break the package's own `RelationalMemory`, one part at a time.
 
 # %%
 import matplotlib.pyplot as plt
 import numpy as np
 
-from tinyrmc import Parameter, RelationalMemory, Tape, course, equations, fused, nn, optim
+from tinyrmc import (
+    Parameter,
+    RelationalMemory,
+    Tape,
+    course,
+    equations,
+    fused,
+    nn,
+    optim,
+)
 from tinyrmc import primitives as p
 from tinyrmc.course.exercises import breaking as ex
 
@@ -26,9 +37,11 @@ rng = np.random.default_rng(10)
 # %% [markdown]
 # ## A task to break it on
 #
-# *Repeat*: four symbols out of eight arrive, one at a time, each with its place. After the last one the network names all four, in their
-# order. It must store them side by side and keep the first for three steps. We give it little room: four slots of eight units, and a linear
-# layer that reads them. Guessing is right once in eight.
+# The task is *repeat*. Four symbols out of eight arrive, one at a time, each with its
+# place. After the last one the network names all four, in their order. It must store
+# them side by side and keep the first for three steps. We give it little room: four
+# slots of eight units, and a linear layer that reads them. Guessing is right one time
+# in eight.
 
 # %%
 SYMBOLS, PLACES = 8, 4
@@ -36,25 +49,35 @@ STEPS = course.fast(500, 20)
 
 
 def sequences(rng, count=64):
-    """Symbols (count, 4), and the inputs (count, 4, 8 + 4): the symbol and its place, both one-hot."""
+    """Symbols (count, 4), and the inputs (count, 4, 8 + 4): the symbol and its place,
+    both one-hot.
+    """
     symbols = rng.integers(SYMBOLS, size=(count, PLACES))
+    one_hot = np.eye(SYMBOLS, dtype=np.float32)[symbols]
     places = np.broadcast_to(np.eye(PLACES, dtype=np.float32), (count, PLACES, PLACES))
-    return symbols, np.concatenate([np.eye(SYMBOLS, dtype=np.float32)[symbols], places], axis=-1)
+    return symbols, np.concatenate([one_hot, places], axis=-1)
 
 
 def small_core(seed):
-    return RelationalMemory(SYMBOLS + PLACES, mem_slots=4, head_size=4, num_heads=2, seed=seed)
+    sizes = {"mem_slots": 4, "head_size": 4, "num_heads": 2}
+    return RelationalMemory(SYMBOLS + PLACES, **sizes, seed=seed)
 
 
 def cross_entropy(logits, targets):
     return p.mean(fused.softmax_cross_entropy(logits, targets))
 
 
-def train(core, seed, begin=None, between=lambda memory: memory, loss_of=cross_entropy):
-    """Train on fresh batches. Returns which of the four symbols were right at each step (STEPS, 4), and the losses (STEPS,).
+def handed_on(memory):
+    return memory
 
-    What can be broken from outside: begin(batch_size), the first memory; between(memory), what happens to it from one step of time to the
-    next; loss_of(logits, targets).
+
+def train(core, seed, begin=None, between=handed_on, loss_of=cross_entropy):
+    """Train on fresh batches. Returns which of the four symbols were right at each step
+    (STEPS, 4), and the losses (STEPS,).
+
+    What you can break from outside: begin(batch_size), the first memory;
+    between(memory), what happens to it from one time step to the next;
+    loss_of(logits, targets).
     """
     rng, right, losses = np.random.default_rng(seed), [], []
     readout = nn.Linear(core.output_size, PLACES * SYMBOLS, seed=seed)
@@ -66,42 +89,58 @@ def train(core, seed, begin=None, between=lambda memory: memory, loss_of=cross_e
             for t in range(PLACES):
                 output, memory = core(inputs[:, t], memory)
                 memory = between(memory)
-            logits = p.reshape(readout(output), (-1, SYMBOLS))  # a row for each symbol of each example
+            logits = readout(output)  # (B, 4 * 8)
+            logits = p.reshape(logits, (-1, SYMBOLS))  # a row for each symbol
             loss = loss_of(logits, symbols.ravel())
         adam.zero_grad()
         tape.backward(loss)
         adam.step(max_norm=1.0)
-        right.append((logits.data.argmax(axis=1).reshape(symbols.shape) == symbols).mean(axis=0))
+        answers = logits.data.argmax(axis=1).reshape(symbols.shape)
+        right.append((answers == symbols).mean(axis=0))
         losses.append(float(loss.data))
     return np.array(right), np.array(losses)
 
 
 SEEDS = range(3)
-runs = {"right": [train(small_core(seed), seed) for seed in SEEDS]}
+
+
+def train_all(make=small_core, **broken):
+    """Train a network made anew for each seed."""
+    return [train(make(seed), seed, **broken) for seed in SEEDS]
+
+
+runs = {"right": train_all()}
 
 
 # %% [markdown]
-# The network as it should be, three seeds. On the left the share of symbols that are right, step by step; on the right which are right at the
-# end. Five of the six bugs will be measured against these runs.
+# First comes the network as it should be, with three seeds. The left panel shows the
+# share of right symbols, step by step; the right panel shows which symbols are right at
+# the end. We measure five of the six bugs against these runs.
 
 
 # %%
 def smoothed(curve):
-    """At each step the mean of the last twenty, at the beginning of as many as there are."""
+    """At each step the mean of the last twenty, or of as many as there are."""
     return [np.mean(curve[max(0, t - 20) : t]) for t in range(1, len(curve) + 1)]
 
 
 def ends(name):
-    """How many symbols are right at the end of training, for each seed and place (3, 4)."""
-    return np.array([right[-course.fast(100, 5) :].mean(axis=0) for right, _ in runs[name]])
+    """The share of right symbols at the end, for each seed and place (3, 4)."""
+    last = course.fast(100, 5)
+    return np.array([right[-last:].mean(axis=0) for right, _ in runs[name]])
 
 
 def draw(*names):
-    _, (curves, places) = plt.subplots(1, 2, figsize=(9.5, 3.3), sharey=True, width_ratios=(3, 2))
+    layout = {"sharey": True, "width_ratios": (3, 2)}
+    _, (curves, places) = plt.subplots(1, 2, figsize=(9.5, 3.3), **layout)
+    steps = range(1, STEPS + 1)
     for number, name in enumerate(names):
+        colour = f"C{number}"
         for seed, (right, _) in enumerate(runs[name]):
-            curves.plot(range(1, STEPS + 1), smoothed(right.mean(axis=1)), color=f"C{number}", lw=1.2, label=name if seed == 0 else None)
-            places.plot(range(1, 5), ends(name)[seed], "o-", color=f"C{number}", ms=4, lw=1)
+            curve, label = smoothed(right.mean(axis=1)), name if seed == 0 else None
+            curves.plot(steps, curve, color=colour, lw=1.2, label=label)
+            at_places = ends(name)[seed]
+            places.plot(range(1, 5), at_places, "o-", color=colour, ms=4, lw=1)
     for panel in (curves, places):
         panel.axhline(1 / SYMBOLS, color="0.5", ls=":", label="guessing")
     curves.set(xlabel="training steps", ylabel="symbols right", ylim=(0, 1.03))
@@ -111,7 +150,8 @@ def draw(*names):
 
 def report(*names):
     for name in names:
-        print(f"{name:16} right at the end:", *(f"{seed.mean():.0%}" for seed in ends(name)))
+        shares = [f"{seed.mean():.0%}" for seed in ends(name)]
+        print(f"{name:16} right at the end:", *shares)
 
 
 # %% alt="Symbols right against training steps for three seeds of the network as it should be, and at the end by place: the first symbol is always right, the second nearly, the third and fourth in some seeds only two times in three"
@@ -120,16 +160,19 @@ draw("right")
 plt.show()
 
 # %% [markdown]
-# The first symbol is right practically always, although it has to be kept the longest. What is missing after five hundred steps is the third or
-# the fourth, depending on the seed. So keeping is not what is hard to learn here. It may be storing one more symbol beside those that are
-# there already; no experiment here tests that.
+# The first symbol is nearly always right, although the network has to keep it the
+# longest. After five hundred steps it still misses the third or the fourth, depending
+# on the seed. So keeping is not what is hard to learn here. Perhaps it is storing one
+# more symbol beside those that are already there; no experiment here tests that.
 #
 # ## 1. A memory of zeros
 #
-# **In the code.** The memory begins as `zeros(batch, slots, units)`, as an LSTM's state does.
+# **In the code.** The memory begins as `zeros(batch, slots, units)`, as an LSTM's state
+# does.
 #
-# **The symptom.** All slots are equal, to the last digits, for ever (chapter 8 says why). Here is the memory after one sequence, in a fresh
-# network begun with the identity, and in one begun with zeros:
+# **The symptom.** All slots are equal, to the last digits, and stay equal (chapter 8
+# says why). Here is the memory after one sequence, in a fresh network that began with
+# the identity, and in one that began with zeros:
 
 
 # %% alt="Two memories as heat maps of four slots: begun with the identity all rows differ, begun with zeros all rows are the same"
@@ -149,13 +192,14 @@ panels[0].set(ylabel="slot")
 plt.show()
 for name, memory in found.items():
     apart, size = np.ptp(memory.data[0], axis=0).max(), abs(memory.data).max()
-    print(f"{name:9} largest difference between two slots, as a share of the largest entry: {apart / size:.2g}")
+    print(f"{name:9} largest difference between two slots, ", end="")
+    print(f"as a share of the largest entry: {apart / size:.2g}")
 
 # %% [markdown]
-# **What it costs.** Four slots that are one slot: a quarter of the room.
+# **What it costs.** Four slots are one slot, so the network has a quarter of the room.
 
 # %%
-runs["zeros"] = [train(small_core(seed), seed, begin=zeros) for seed in SEEDS]
+runs["zeros"] = train_all(begin=zeros)
 report("right", "zeros")
 
 # %% alt="Symbols right against training steps: the three seeds begun with zeros stay well below those of the right network, and each of them has a place or two that it hardly learns"
@@ -163,22 +207,28 @@ draw("right", "zeros")
 plt.show()
 
 # %% [markdown]
-# The bug does not stop learning: a task that fits into one slot hides it. It shows where room is short, as here, or where slots must hold
-# different things to be compared.
+# The bug does not stop learning: a task that fits into one slot hides it. It shows
+# where room is short, as here, or where slots must hold different things for a
+# comparison.
 #
-# **Mended** by any first memory with all rows different: the identity, or one drawn at random and then kept.
+# **Mended** by any first memory whose rows all differ: the identity, or one that you
+# draw at random and then keep.
 #
 # ## 2. A memory that is cut off
 #
-# **In the code.** After each step the memory is copied into a plain array, or detached, so that the tape does not grow. (Cutting between
-# *pieces* of a long text is common practice; cutting at every step is another thing.)
+# **In the code.** After each step the memory is copied into a plain array, or detached,
+# so that the tape does not grow. (Cutting between *pieces* of a long text is common
+# practice. Cutting at every step is something else.)
 #
-# **The symptom.** The gradient of the loss by every input but the last is exactly zero. So nothing is ever told that it should have stored
-# something: the weights learn from what the very last step did.
+# **The symptom.** The gradient of the loss by every input but the last is exactly zero.
+# So nothing ever tells the network that it should have stored something: the weights
+# learn only from what the very last step did.
 #
-# **Exercise 1.** Write the instrument that finds this. For a step of any recurrent network and a sequence of inputs it says how far each
-# input reaches: the norm of the gradient of the last memory's sum. Here it is with the very bug in it, so that it finds nothing anywhere but
-# at the end. (`tape.watch` makes an input one that gradients can be asked for; `strict=False` gives zeros for inputs that have no influence.)
+# **Exercise 1.** Write the instrument that finds this. For a step of any recurrent
+# network and a sequence of inputs it says how far each input reaches: the norm of the
+# gradient of the last memory's sum. Here it is with the very bug in it, so that it
+# finds nothing anywhere but at the end. (`tape.watch` marks an input so that you can
+# ask for its gradient. `strict=False` gives zeros for inputs without influence.)
 
 
 # %%
@@ -189,7 +239,8 @@ def broken_influence(step, inputs, memory):
             last = step(x, memory)
             memory = last.data
         loss = p.sum(last)
-    return np.array([np.linalg.norm(gradient) for gradient in tape.gradient(loss, xs, strict=False)])
+    gradients = tape.gradient(loss, xs, strict=False)
+    return np.array([np.linalg.norm(gradient) for gradient in gradients])
 
 
 def influence(step, inputs, memory):
@@ -200,18 +251,32 @@ def influence(step, inputs, memory):
 ex.influence.check(influence)
 
 # %% [markdown]
-# The mended instrument on the core, with the memory handed on and with the memory cut off:
+# Now the mended instrument measures the core, with the memory handed on and with the
+# memory cut off:
 
 # %% alt="Bars for twelve inputs: with the memory handed on all have influence; cut off, only the last has any"
 core, (_, inputs) = small_core(0), sequences(rng, 3)
 inputs = inputs.reshape(12, -1)  # twelve steps
 first = core.initial_state(1)
-whole = ex.influence(lambda x, memory: core(p.expand_dims(x, axis=0), memory)[1], inputs, first)
-cut = ex.influence(lambda x, memory: core(p.expand_dims(x, axis=0), p.stop_gradient(memory))[1], inputs, first)
+
+
+def step(x, memory):
+    _, memory = core(p.expand_dims(x, axis=0), memory)
+    return memory
+
+
+def step_with_a_cut(x, memory):
+    return step(x, p.stop_gradient(memory))
+
+
+whole = ex.influence(step, inputs, first)
+cut = ex.influence(step_with_a_cut, inputs, first)
 figure, panel = plt.subplots(figsize=(7, 2.8))
-panel.bar(np.arange(1, 13) - 0.2, whole, width=0.4, label="handed on")
-panel.bar(np.arange(1, 13) + 0.2, cut, width=0.4, label="cut off after each step")
-panel.set(xlabel="input", ylabel="influence on the last memory", xticks=range(1, 13), ylim=(0, 1.35 * whole.max()))
+steps = np.arange(1, 13)
+panel.bar(steps - 0.2, whole, width=0.4, label="handed on")
+panel.bar(steps + 0.2, cut, width=0.4, label="cut off after each step")
+panel.set(xlabel="input", ylabel="influence on the last memory")
+panel.set(xticks=steps, ylim=(0, 1.35 * whole.max()))
 panel.legend(loc="upper center", ncols=2)
 plt.show()
 print("influence of the first eleven, cut off:", *cut[:-1])
@@ -220,7 +285,7 @@ print("influence of the first eleven, cut off:", *cut[:-1])
 # **What it costs.** The same three seeds:
 
 # %%
-runs["cut off"] = [train(small_core(seed), seed, between=p.stop_gradient) for seed in SEEDS]
+runs["cut off"] = train_all(between=p.stop_gradient)
 report("right", "cut off")
 
 # %% alt="Symbols right against training steps: cut off, far fewer are right; by place, the last symbol is as often right as in the whole network, the earlier ones are not"
@@ -228,25 +293,30 @@ draw("right", "cut off")
 plt.show()
 
 # %% [markdown]
-# Look at the places. The last symbol is right as often as in the network that is whole; those before it are not. Nor are they lost altogether:
-# even weights that nobody has taught to store something carry traces of the past, and the readout learns to read them. That is why such a bug
-# survives; on an easy task the traces suffice.
+# Look at the places. The last symbol is right as often as in the whole network; those
+# before it are not. But they are not lost altogether: even weights that never learnt to
+# store something carry traces of the past, and the readout learns to read them. This is
+# why such a bug survives: on an easy task the traces are enough.
 #
-# **Mended** by handing on the Tensor. The tape grows with the sequence, and that is what it is for.
+# **Mended** by handing on the Tensor. The tape grows with the sequence: that is its
+# job.
 #
 # ## 3. A softmax too many
 #
-# **In the code.** The network ends in a softmax, "to give probabilities", and the loss function, which begins with a softmax of its own, gets
-# these probabilities as if they were logits. Nothing in their shape or type says that they are none.
+# **In the code.** The network ends in a softmax, "to give probabilities". The loss
+# function begins with a softmax of its own, and gets these probabilities as if they
+# were logits. Nothing in their shape or type says that they are not.
 #
-# **The symptom.** Probabilities lie between 0 and 1, so the second softmax sees numbers that are hardly different. Even a network that is
-# certain and right cannot go below a floor. With $C$ classes:
+# **The symptom.** Probabilities lie between 0 and 1, so the second softmax sees numbers
+# that are hardly different. Even a network that is certain and right cannot go below a
+# floor. With $C$ classes:
 #
 # $$-\log \frac{e^1}{e^1 + (C - 1)\, e^0} = \log(e + C - 1) - 1$$
 #
-# Worse is the other end. Below is a network whose logit for the right class is larger than all others by some *margin*; on the left of each
-# panel it is certain that the right class is wrong. Cross-entropy pulls there with full force. With the second softmax the pull is gone: a
-# saturated softmax passes no gradient on.
+# The other end is worse. Below is a network whose logit for the right class is larger
+# than all others by some *margin*. On the left of each panel it is certain that the
+# right class is wrong. Cross-entropy pulls there with full force. With the second
+# softmax the pull is gone: a saturated softmax passes no gradient on.
 
 
 # %%
@@ -268,7 +338,8 @@ for name, loss_of in (("one softmax", cross_entropy), ("two", double_softmax)):
         pulls.append(-tape.gradient(loss, x)[0, 3])
     measured[name] = losses, pulls
 floor = np.log(np.e + SYMBOLS - 1) - 1
-print(f"with {SYMBOLS} classes: guessing costs {np.log(SYMBOLS):.3f} either way, and two softmaxes never cost less than {floor:.3f}")
+print(f"with {SYMBOLS} classes: guessing costs {np.log(SYMBOLS):.3f} either way,")
+print(f"and two softmaxes never cost less than {floor:.3f}")
 
 # %% alt="Loss and pull against the margin of the right class. One softmax: the loss falls to zero and the pull is one where the network is wrong. Two: the loss moves between two levels, and the pull is small and vanishes on both sides"
 figure, panels = plt.subplots(1, 2, figsize=(9.5, 3.2))
@@ -277,13 +348,14 @@ for name, (losses, pulls) in measured.items():
     panels[1].plot(margins, pulls, label=name)
 panels[0].axhline(floor, color="0.5", ls=":", label="floor of two")
 panels[0].set(title="loss", xlabel="margin of the right class", ylim=(0, 6))
-panels[1].set(title="pull on the right class's logit", xlabel="margin of the right class")
+panels[1].set(title="pull on the right class's logit")
+panels[1].set(xlabel="margin of the right class")
 panels[0].legend()
 plt.show()
 
 # %% [markdown]
-# **Exercise 2.** Cross-entropy, in NumPy, with the bug in it. Mend it; and as it will be tried on logits of a thousand, let it not overflow
-# either.
+# **Exercise 2.** Here is cross-entropy in NumPy, with the bug in it. Mend it. The check
+# also tries logits of a thousand, so make sure that it does not overflow.
 
 
 # %%
@@ -304,9 +376,10 @@ ex.cross_entropy.check(mended_cross_entropy)
 # **What it costs.** The same three seeds:
 
 # %%
-runs["two softmaxes"] = [train(small_core(seed), seed, loss_of=double_softmax) for seed in SEEDS]
+runs["two softmaxes"] = train_all(loss_of=double_softmax)
 report("right", "two softmaxes")
-last = [f"{losses[-course.fast(100, 5) :].mean():.3f}" for _, losses in runs["two softmaxes"]]
+end = slice(-course.fast(100, 5), None)
+last = [f"{losses[end].mean():.3f}" for _, losses in runs["two softmaxes"]]
 print("losses at the end, with two softmaxes:", *last, f"(floor {floor:.3f})")
 
 # %% alt="Symbols right against training steps: with two softmaxes learning is slower"
@@ -314,28 +387,37 @@ draw("right", "two softmaxes")
 plt.show()
 
 # %% [markdown]
-# It learns, more slowly. The loss is the tell-tale: with all symbols right it would still be far from 0.
+# It learns, but more slowly. The loss gives the bug away: with all symbols right it
+# would still be far from 0.
 #
 # **Mended** by giving the loss what it asks for, logits.
 #
 # ## 4. The root upside down
 #
-# **In the code.** `scores / d ** -0.5`: the minus sign and the division undo each other, and the scores are multiplied by $\sqrt{d_k}$ where
-# they should be divided by it. (Roots are easily got wrong: at first the released code divided by that of the width of query, key and value
-# together; google-deepmind/sonnet, pull request 105, mended it.)
+# **In the code.** `scores / d ** -0.5`: the minus sign and the division undo each
+# other, so the scores are multiplied by $\sqrt{d_k}$ where they should be divided by
+# it. (It is easy to get such a root wrong. At first the released code took the root of
+# the width of query, key and value together; google-deepmind/sonnet, pull request 105,
+# mended it.)
 #
-# **The symptom.** The wider the keys, the more certain the attention of a fresh network, and the more it jumps. To break the core from outside,
-# we multiply its queries: by $d_k$ that turns the division into a multiplication, by $\sqrt{d_k}$ it undoes it.
+# **The symptom.** The wider the keys, the more certain is the attention of a fresh
+# network, and the more it jumps. To break the core from outside, we multiply its
+# queries. A factor of $d_k$ turns the division into a multiplication; a factor of
+# $\sqrt{d_k}$ undoes it.
 
 
 # %%
 class LouderQueries(nn.Module):
-    """The layer norm of queries, keys and values, with all queries multiplied by a factor afterwards."""
+    """The layer norm of queries, keys and values, which then multiplies all queries by
+    a factor.
+    """
 
     def __init__(self, core, factor):
+        self.norm = core.blocks[0]["qkv_norm"]
         K, V = core.key_size, core.head_size
-        is_query = np.tile(np.arange(2 * K + V) < K, core.num_heads)  # the columns of each head: query, key, value
-        self.norm, self.factors = core.blocks[0]["qkv_norm"], np.where(is_query, factor, 1).astype(np.float32)
+        columns = np.arange(2 * K + V)  # of each head: query, key, value
+        is_query = np.tile(columns < K, core.num_heads)
+        self.factors = np.where(is_query, factor, 1).astype(np.float32)
 
     def __call__(self, x):
         return self.norm(x) * self.factors
@@ -343,21 +425,26 @@ class LouderQueries(nn.Module):
 
 def comparing_core(key_size, power, seed):
     """A core for the task below whose scores are divided by key_size ** power."""
-    core = RelationalMemory(SYMBOLS, mem_slots=4, head_size=8, num_heads=2, key_size=key_size, seed=seed)
+    sizes = {"mem_slots": 4, "head_size": 8, "num_heads": 2, "key_size": key_size}
+    core = RelationalMemory(SYMBOLS, **sizes, seed=seed)
     core.blocks[0]["qkv_norm"] = LouderQueries(core, key_size ** (0.5 - power))
     return core
 
 
 # %% [markdown]
-# The task for this one must need attention. *Compare*, from chapter 8: four symbols arrive; is the last the same as the first?
+# This bug calls for a task that needs attention. We take *compare*, from chapter 8:
+# four symbols arrive; is the last the same as the first?
 
 
 # %%
 def compared(rng, count=64):
-    """One-hot symbols (count, 4, 8), and whether the last is the first again, as it is for half of them."""
+    """One-hot symbols (count, 4, 8), and whether the last is the first again, as it is
+    for half of them.
+    """
     symbols = rng.integers(SYMBOLS, size=(count, 4))
     symbols[: count // 2, 3] = symbols[: count // 2, 0]
-    return np.eye(SYMBOLS, dtype=np.float32)[symbols], (symbols[:, 3] == symbols[:, 0]).astype(int)
+    same = (symbols[:, 3] == symbols[:, 0]).astype(int)
+    return np.eye(SYMBOLS, dtype=np.float32)[symbols], same
 
 
 def answers(core, readout, inputs, trace=None):
@@ -366,8 +453,10 @@ def answers(core, readout, inputs, trace=None):
 
 
 # %% [markdown]
-# For each width of a key and each of three scalings: the largest share of attention in a fresh network, and how much attention changes its
-# place in the first step of training (half the sum of all changes of shares, the mean over slots and examples). Means of three seeds.
+# For each width of a key and each of three scalings we measure two things: the largest
+# share of attention in a fresh network, and how much attention moves in the first step
+# of training (half the sum of all changes of shares, as a mean over slots and
+# examples). The curves are means of three seeds.
 
 # %%
 widths = 2 ** np.arange(1, course.fast(8, 4))
@@ -376,39 +465,48 @@ inputs, same = compared(rng)
 
 
 def first_step(key_size, power, seed):
-    """The largest share before the first step of training, and the share that the step moves."""
+    """The largest share before the first step of training, and the share it moves."""
     core = comparing_core(key_size, power, seed)
     readout = nn.Linear(core.output_size, 2, seed=seed)
-    adam, before, after = optim.Adam(core.parameters() + readout.parameters(), learning_rate=3e-3), [], []
+    adam = optim.Adam(core.parameters() + readout.parameters(), learning_rate=3e-3)
+    before, after = [], []
     with Tape() as tape:
         loss = cross_entropy(answers(core, readout, inputs, before), same)
     tape.backward(loss)
     adam.step(max_norm=1.0)
     answers(core, readout, inputs, after)
-    one, other = (np.array([step["attention"] for step in trace]) for trace in (before, after))
+    one = np.array([step["attention"] for step in before])
+    other = np.array([step["attention"] for step in after])
     return one.max(axis=-1).mean(), abs(other - one).sum(axis=-1).mean() / 2
 
 
-found = {
-    name: [np.mean([first_step(int(width), power, seed) for seed in SEEDS], axis=0) for width in widths] for name, power in powers.items()
-}
+found = {}
+for name, power in powers.items():
+    found[name] = []
+    for width in widths:
+        of_seeds = [first_step(int(width), power, seed) for seed in SEEDS]
+        found[name].append(np.mean(of_seeds, axis=0))
 
 # %% alt="Two panels against the width of a key. Divided by the root, the largest share stays level and one step moves little attention; not scaled or multiplied, the largest share climbs towards one and one step moves several times as much"
 figure, panels = plt.subplots(1, 2, figsize=(9.5, 3.3))
 for name, values in found.items():
     for panel, value in zip(panels, np.transpose(values), strict=True):
         panel.semilogx(widths, value, "o-", base=2, label=name)
-panels[0].set(title="largest of five shares, fresh network", xlabel="width of a key, d_k", ylim=(0, 1.02))
-panels[1].set(title="share that one training step moves", xlabel="width of a key, d_k", ylim=(0, None))
+panels[0].set(title="largest of five shares, fresh network", ylim=(0, 1.02))
+panels[1].set(title="share that one training step moves", ylim=(0, None))
+for panel in panels:
+    panel.set_xlabel("width of a key, d_k")
 panels[1].legend(loc="upper left")
 plt.show()
 
 # %% [markdown]
-# A softmax of large scores is flat nearly everywhere, and steep where it changes its mind. So what a fresh network looks at is one row, picked
-# by chance, and a small step of its weights makes it look at another one.
+# A softmax of large scores is flat nearly everywhere, and steep where it changes its
+# mind. So a fresh network looks at one row, picked by chance, and a small step of its
+# weights makes it look at another.
 #
-# **Exercise 3.** Equation 2 with one head. This one has three bugs, the root among them. Find the others by their symptoms before you read it
-# closely: print the weights and add them up; change `x`.
+# **Exercise 3.** Equation 2 with one head. This version has three bugs, and the root is
+# one of them. Find the others by their symptoms before you read the code closely: print
+# the weights and add them up; change `x`.
 
 
 # %%
@@ -429,13 +527,15 @@ ex.attend.check(attend)
 
 
 # %% [markdown]
-# **What it costs.** *Compare* with narrow keys and with wide ones, the root right and upside down, three seeds each.
+# **What it costs.** We train *compare* with narrow keys and with wide ones, with the
+# root right and upside down, three seeds each.
 
 
 # %%
 def train_to_compare(core, seed):
     """The share of right answers at each step."""
-    rng, right, readout = np.random.default_rng(seed), [], nn.Linear(core.output_size, 2, seed=seed)
+    rng, right = np.random.default_rng(seed), []
+    readout = nn.Linear(core.output_size, 2, seed=seed)
     adam = optim.Adam(core.parameters() + readout.parameters(), learning_rate=3e-3)
     for _ in range(course.fast(300, 10)):
         inputs, same = compared(rng)
@@ -450,7 +550,11 @@ def train_to_compare(core, seed):
 
 
 def train_both(key_size):
-    return {name: [train_to_compare(comparing_core(key_size, powers[name], seed), seed) for seed in SEEDS] for name in (*powers,)[::2]}
+    curves = {}
+    for name in ("divided by the root", "multiplied by the root"):
+        cores = [comparing_core(key_size, powers[name], seed) for seed in SEEDS]
+        curves[name] = [train_to_compare(cores[seed], seed) for seed in SEEDS]
+    return curves
 
 
 scaled = {8: train_both(8)}
@@ -459,7 +563,8 @@ scaled = {8: train_both(8)}
 scaled[64] = train_both(64)
 for key_size, curves in scaled.items():
     for name, seeds in curves.items():
-        print(f"d_k = {key_size:2}, {name + ':':23} right at the end", *(f"{np.mean(curve[-50:]):.0%}" for curve in seeds))
+        shares = [f"{np.mean(curve[-50:]):.0%}" for curve in seeds]
+        print(f"d_k = {key_size:2}, {name + ':':23} right at the end", *shares)
 
 # %% alt="Right answers against training steps. With keys of width eight both scalings learn alike; with width sixty-four, the network with the root upside down stays far behind"
 figure, panels = plt.subplots(1, 2, figsize=(9.5, 3.2), sharey=True)
@@ -467,61 +572,76 @@ for panel, (key_size, curves) in zip(panels, scaled.items(), strict=True):
     for number, (name, seeds) in enumerate(curves.items()):
         for seed, curve in enumerate(seeds):
             steps = range(1, len(curve) + 1)
-            panel.plot(steps, smoothed(curve), color=f"C{2 * number}", lw=1.2, label=name if seed == 0 else None)
-    panel.set(title=f"keys of width {key_size}", xlabel="training steps", ylim=(0.3, 1.02))
+            look = {"color": f"C{2 * number}", "lw": 1.2}
+            label = name if seed == 0 else None
+            panel.plot(steps, smoothed(curve), label=label, **look)
+    panel.set(title=f"keys of width {key_size}")
+    panel.set(xlabel="training steps", ylim=(0.3, 1.02))
 panels[0].set(ylabel="right answers")
 panels[0].legend(loc="lower right")
 plt.show()
 
 # %% [markdown]
-# With narrow keys the wrong scale does next to no harm here. With wide ones it does. A bug that depends on a size is found in the experiment
-# with the large sizes, after days, unless somebody has looked at the symptom.
+# With narrow keys the wrong scale does next to no harm here. With wide ones it does. If
+# you do not look at the symptom, you find such a bug only in the experiment with the
+# large sizes, after days.
 #
 # **Mended** by `scores / d ** 0.5`.
 #
 # ## 5. One norm for all slots
 #
-# **In the code.** Layer normalisation "over the last two axes": mean and variance of the whole memory, slots and units together, and a gain
-# and an offset for each unit of each slot. That is soon done where a library's layer norm asks for the shape that it shall normalise.
+# **In the code.** Layer normalisation "over the last two axes": mean and variance of
+# the whole memory, slots and units together, with a gain and an offset for each unit of
+# each slot. This happens easily where a library's layer norm asks you which shape to
+# normalise.
 
 
 # %%
 class JointNorm(nn.Module):
-    """Normalises rows and units together: x (B, rows, size), with gains and offsets (rows, size)."""
+    """Normalises rows and units together: x (B, rows, size), with gains and offsets
+    (rows, size).
+    """
 
     def __init__(self, rows, size):
-        self.gain, self.offset = Parameter(np.ones((rows, size), np.float32)), Parameter(np.zeros((rows, size), np.float32))
+        self.gain = Parameter(np.ones((rows, size), np.float32))
+        self.offset = Parameter(np.zeros((rows, size), np.float32))
 
     def __call__(self, x, residual=None):
         x = x if residual is None else x + residual
         d = x - p.mean(x, axis=(-2, -1), keepdims=True)
-        return d / p.sqrt(p.mean(d * d, axis=(-2, -1), keepdims=True) + 1e-5) * self.gain + self.offset
+        variance = p.mean(d * d, axis=(-2, -1), keepdims=True)
+        return d / p.sqrt(variance + 1e-5) * self.gain + self.offset
 
 
 def jointly(core):
     block, N = core.blocks[0], core.mem_slots
-    block["qkv_norm"] = JointNorm(N + 1, block["qkv_norm"].gain.size)  # the slots and the input's row
+    of_qkv = block["qkv_norm"].gain.size
+    block["qkv_norm"] = JointNorm(N + 1, of_qkv)  # the slots and the input's row
     block["attention_norm"] = JointNorm(N, core.mem_size)
     block["mlp_norm"] = JointNorm(N, core.mem_size)
     return core
 
 
 # %% [markdown]
-# **The first symptom.** Slots hear of each other without attention. To see it, cut attention: with a mask, every slot may look at itself and at
-# the input, and at nobody else. Now nothing that one slot holds should reach another. We change slot $j$ and see how far slot $i$ moves:
+# **The first symptom.** Slots hear of each other without attention. To see it, cut
+# attention: with a mask, every slot may look at itself and at the input, and at nothing
+# else. Now nothing that one slot holds should reach another. We change slot $j$ and see
+# how far slot $i$ moves:
 
 
 # %% alt="Two heat maps, slot that moves against slot that was changed. Each row for itself: zeros beside the diagonal. Jointly: small numbers there, every slot moves whichever is changed"
 def moved(core, inputs, memory):
-    """How far slot i of the next memory moves when slot j of the memory before is changed: (N, N)."""
+    """How far slot i of the next memory moves when slot j of the one before changes:
+    (N, N).
+    """
     N = core.mem_slots
     alone = np.eye(N + 1, dtype=bool)
     alone[:, N] = True  # and the input
     _, before = core(inputs, memory, mask=alone)
     found = np.zeros((N, N))
     for j in range(N):
-        changed = memory.copy()
-        changed[:, j] += np.random.default_rng(j).normal(size=core.mem_size).astype(np.float32)
+        changed, noise = memory.copy(), np.random.default_rng(j)
+        changed[:, j] += noise.normal(size=core.mem_size).astype(np.float32)
         _, after = core(inputs, changed, mask=alone)
         found[:, j] = np.linalg.norm(after.data - before.data, axis=-1)[0]
     return found
@@ -530,28 +650,40 @@ def moved(core, inputs, memory):
 memory = rng.normal(size=(1, 4, 8)).astype(np.float32)
 symbols, inputs = sequences(rng, 1)
 figure, panels = plt.subplots(1, 2, figsize=(7, 3), sharey=True)
-for panel, core, name in ((panels[0], small_core(0), "each row for itself"), (panels[1], jointly(small_core(0)), "jointly")):
+cores = {"each row for itself": small_core(0), "jointly": jointly(small_core(0))}
+for panel, (name, core) in zip(panels, cores.items(), strict=True):
     distances = moved(core, inputs[:, 0], memory)
     panel.imshow(distances, cmap="Greys", vmin=0, vmax=2)
-    for i, j in np.ndindex(4, 4):
-        dark = distances[i, j] > 1.2
-        panel.text(j, i, f"{distances[i, j]:.2g}", ha="center", va="center", fontsize=8, color="white" if dark else "black")
-    panel.set(title=name, xlabel="slot that was changed", xticks=range(4), yticks=range(4))
+    for (i, j), distance in np.ndenumerate(distances):
+        look = {"fontsize": 8, "color": "white" if distance > 1.2 else "black"}
+        panel.text(j, i, f"{distance:.2g}", ha="center", va="center", **look)
+    panel.set(title=name, xlabel="slot that was changed")
+    panel.set(xticks=range(4), yticks=range(4))
 panels[0].set(ylabel="slot that moves")
 plt.show()
 
 # %% [markdown]
-# **The second.** The number of parameters depends on the number of slots, against the paper's sentence ("we can modify the number of memories
-# without affecting the number of parameters"), and a trained network cannot be given more of them:
+# **The second symptom.** The number of parameters depends on the number of slots,
+# against the paper's sentence ("we can modify the number of memories without affecting
+# the number of parameters"). And you cannot give a trained network more slots:
+
 
 # %%
-print("slots                 ", *(f"{N:7}" for N in (2, 4, 8, 16)))
-for name, change in (("each row for itself", lambda core: core), ("jointly", jointly)):
-    counts = [change(RelationalMemory(12, N, head_size=4, num_heads=2)).num_parameters for N in (2, 4, 8, 16)]
-    print(f"{name:22}", *(f"{count:7,}" for count in counts))
-four, eight = (jointly(RelationalMemory(12, N, head_size=4, num_heads=2)) for N in (4, 8))
+def with_slots(N):
+    return RelationalMemory(12, N, head_size=4, num_heads=2)
+
+
+slots = (2, 4, 8, 16)
+by_row = [with_slots(N).num_parameters for N in slots]
+joint = [jointly(with_slots(N)).num_parameters for N in slots]
+print("slots                 ", *(f"{N:7}" for N in slots))
+print("each row for itself   ", *(f"{count:7,}" for count in by_row))
+print("jointly               ", *(f"{count:7,}" for count in joint))
+
+four, eight = jointly(with_slots(4)), jointly(with_slots(8))
+weights = {name: parameter.data for name, parameter in four.named_parameters()}
 try:
-    eight.load_parameters({name: parameter.data for name, parameter in four.named_parameters()})
+    eight.load_parameters(weights)
 except ValueError as problem:
     print(problem)
 
@@ -559,22 +691,25 @@ except ValueError as problem:
 # **What it costs.** On this task, nothing that three seeds would show:
 
 # %%
-runs["joint norm"] = [train(jointly(small_core(seed)), seed) for seed in SEEDS]
+runs["joint norm"] = train_all(lambda seed: jointly(small_core(seed)))
 report("right", "joint norm")
 
 # %% [markdown]
-# If anything, it does better here; a gain for each slot is one more thing that tells slots apart. But it is another network than the one that is
-# described: what is then said about how slots learn from each other through attention is said about something else.
+# If anything, it does better here: a gain for each slot is one more thing that tells
+# slots apart. But it is not the network that you describe. Whatever you then say about
+# how slots learn from each other through attention, you say about something else.
 #
 # **Mended** by `axis=-1`.
 #
 # ## 6. An MLP that is one layer, several times
 #
-# **In the code.** `[layer] * layers`: in Python, a list times a number holds the *same* object that often. And in the loop over the list a ReLU
-# after each layer, the last one included.
+# **In the code.** `[layer] * layers`: in Python, a list times a number holds the *same*
+# object several times. And in the loop over the list, there is a ReLU after each layer,
+# including the last.
 #
-# **The symptom.** The number of parameters, which does not grow with the number of layers; and the sign. After a ReLU nothing is below zero, so
-# the MLP can add to a unit and never take from it:
+# **The symptom.** The number of parameters does not grow with the number of layers. The
+# other symptom is the sign. After a ReLU nothing is below zero, so the MLP can add to a
+# unit but never take from it:
 
 
 # %% alt="Histogram of what the MLP adds to a unit: with two layers values on both sides of zero, with one layer used twice none below zero and most of them zero"
@@ -585,10 +720,12 @@ def one_layer_twice(core):
 
 z = rng.normal(size=(2000, 8)).astype(np.float32)
 figure, panel = plt.subplots(figsize=(6.5, 3))
-for name, core in (("two layers", small_core(0)), ("one layer twice", one_layer_twice(small_core(0)))):
+cores = {"two layers": small_core(0), "one layer twice": one_layer_twice(small_core(0))}
+for name, core in cores.items():
     added = core.mlp[1](core.mlp[0](z)).data
     panel.hist(added.ravel(), bins=np.linspace(-2, 2, 41), alpha=0.6, label=name)
-    print(f"{name:16} {core.num_parameters:,} parameters, {np.mean(added < 0):.0%} of what the MLP adds is negative")
+    print(f"{name:16} {core.num_parameters:,} parameters, ", end="")
+    print(f"{np.mean(added < 0):.0%} of what the MLP adds is negative")
 panel.set(xlabel="what the MLP adds to a unit", ylabel="how often")
 panel.legend()
 plt.show()
@@ -597,17 +734,19 @@ plt.show()
 # **What it costs.** On *repeat*, again nothing that three seeds would show:
 
 # %%
-runs["one layer twice"] = [train(one_layer_twice(small_core(seed)), seed) for seed in SEEDS]
+runs["one layer twice"] = train_all(lambda seed: one_layer_twice(small_core(seed)))
 report("right", "one layer twice")
 
 # %% [markdown]
-# But it is a smaller family of functions. Ask both for what an MLP of two layers can do, by letting them imitate one, drawn at random, without
-# anything around them:
+# But it is a smaller family of functions. So ask both for what an MLP of two layers can
+# do: let them imitate a random one, with nothing around them:
 
 
 # %%
 def imitate(layers, seed):
-    """Train layers to be a certain MLP of two layers; the mean squared error at each step, as a share of the MLP's own mean square."""
+    """Train layers to be a certain MLP of two layers. Returns the mean squared error at
+    each step, as a share of the MLP's own mean square.
+    """
     rng, errors = np.random.default_rng(seed), []
     teacher = nn.MLP(8, [8, 8], seed=100 + seed)
     adam = optim.Adam(layers.parameters(), learning_rate=1e-2)
@@ -634,17 +773,23 @@ class Twice(nn.Module):
         return self.layer(self.layer(z))
 
 
-errors = {"two layers": [imitate(nn.MLP(8, [8, 8], seed=seed), seed) for seed in SEEDS]}
-errors["one layer twice"] = [imitate(Twice(seed), seed) for seed in SEEDS]
-for name, seeds in errors.items():
-    print(f"{name:16} error at the end, as a share:", *(f"{np.mean(curve[-20:]):.3f}" for curve in seeds))
+def two_layers(seed):
+    return nn.MLP(8, [8, 8], seed=seed)
+
+
+for name, make in {"two layers": two_layers, "one layer twice": Twice}.items():
+    curves = [imitate(make(seed), seed) for seed in SEEDS]
+    last = [f"{np.mean(curve[-20:]):.3f}" for curve in curves]
+    print(f"{name:16} error at the end, as a share:", *last)
 
 # %% [markdown]
-# Of the two halves, it is the sharing that is never meant. A ReLU after the last layer can be a choice: `activate_final` makes it, and
-# the preset `quick` of Nth farthest trains with it. What makes it a bug is that nobody knows of it.
+# Of the two halves of this bug, nobody ever means the sharing. A ReLU after the last
+# layer can be a choice: `activate_final` makes it, and the preset `quick` of nth
+# farthest trains with it. It is a bug if nobody knows of it.
 #
-# **Exercise 4.** $g_\psi$ with the three bugs of the last two sections. One of them is the ReLU after the *last* layer; those between two
-# layers belong there. Mend it.
+# **Exercise 4.** Here is $g_\psi$ with the three bugs of the last two sections. One of
+# them is the ReLU after the *last* layer; those between two layers belong there. Mend
+# it.
 
 
 # %%
@@ -658,31 +803,37 @@ def broken_process(z, layers, gain, offset):
 
 
 def process(z, layers, gain, offset):
-    """z (N, F), layers [(weight (F, F), bias (F,)), ...], gain and offset (F,) -> layer_norm(MLP(z) + z), (N, F)."""
+    """z (N, F), layers [(weight (F, F), bias (F,)), ...], gain and offset (F,)
+    -> layer_norm(MLP(z) + z), (N, F).
+    """
     ...
 
 
 ex.process.check(process)
 
 # %% [markdown]
-# **Mended** by `[make_layer() for _ in range(layers)]`, and a ReLU where one is meant.
+# **Mended** by `[make_layer() for _ in range(layers)]`, and by a ReLU only where you
+# mean one.
 #
 # ## All of them
 #
-# How many symbols were right at the end, each seed a point:
+# Here is how many symbols were right at the end. Each seed is a point:
 
 # %% alt="Symbols right at the end for six networks, three seeds each: the right one, joint norm and one layer twice lie together; two softmaxes lie below, then zeros and cut off"
 figure, panel = plt.subplots(figsize=(7, 2.8))
 for row, name in enumerate(runs):
-    panel.plot(ends(name).mean(axis=1), [row] * len(SEEDS), "o", color="C0" if name == "right" else "C1")
+    colour = "C0" if name == "right" else "C1"
+    panel.plot(ends(name).mean(axis=1), [row] * len(SEEDS), "o", color=colour)
 panel.axvline(1 / SYMBOLS, color="0.5", ls=":", label="guessing")
-panel.set(yticks=range(len(runs)), yticklabels=runs, xlim=(0, 1.02), xlabel="symbols right")
+panel.set(xlim=(0, 1.02), xlabel="symbols right")
+panel.set_yticks(range(len(runs)), runs)
 panel.invert_yaxis()
 panel.legend(loc="lower left", bbox_to_anchor=(0.15, 0))
 plt.show()
 
 # %% [markdown]
-# Two of the bugs cannot be told from the right network here, and *compare* with narrow keys did not tell the third. The symptoms tell all:
+# You cannot tell two of the bugs from the right network here, and *compare* with narrow
+# keys did not show a third. The symptoms show them all:
 #
 # | bug | measure | right | broken |
 # |---|---|---|---|
@@ -693,16 +844,18 @@ plt.show()
 # | joint norm | what moves when attention is cut and one slot changed | that slot | all slots |
 # | shared layer | number of parameters, as layers are added | grows | stays |
 #
-# Each row is a test of a few lines that needs no training. The package has such tests for its own core; `tests/test_attention_invariants.py`
-# takes any attention function, yours too.
+# Each row is a test of a few lines that needs no training. The package has such tests
+# for its own core, and `tests/test_attention_invariants.py` takes any attention
+# function, including yours.
 #
 # ## In the package
 #
-# The right versions of the parts that were broken here, in the order of the sections: the first memory, the loss, the root, the norm, the MLP.
-# (The memory is handed on by doing nothing.)
+# Here are the right versions of the parts that we broke, in the order of the sections:
+# the first memory, the loss, the root, the norm, the MLP. (To hand on the memory, you
+# do nothing.)
 
 # %%
-from tinyrmc.cores import identity_memory
+from tinyrmc.cores.relational import identity_memory
 
 course.show(
     identity_memory,
@@ -716,11 +869,14 @@ course.show(
 # %% [markdown]
 # ## To take along
 #
-# - A network with a bug is a network too, and training makes the best of it. The curve says how well that goes, not whether it is the network
-#   that was meant.
-# - Ask for symptoms that are exact: equal or not, zero or not, a number of parameters. They need a second, no seeds and no patience.
-# - Test at the sizes that you will use: some bugs grow with the width of a key, with the number of slots, with the length of a sequence.
+# - A network with a bug is a network too, and training makes the best of it. The curve
+#   says how well that goes, not whether it is the network that you meant.
+# - Look for symptoms that are exact: equal or not, zero or not, a number of parameters.
+#   They take a second, no seeds and no patience.
+# - Test at the sizes that you will use. Some bugs grow with the width of a key, with
+#   the number of slots, or with the length of a sequence.
 #
-# **Further.** Which of the six would a test of gradients find (chapter 3)? Which of them would be found by running the same weights with the
-# slots in another order? On what task would the joint norm cost something? Train the right network for three times as many steps: which of the
-# four symbols profit?
+# **Further.** Which of the six would a test of gradients find (chapter 3)? Which of
+# them would you find by running the same weights with the slots in another order? On
+# what task would the joint norm cost something? Train the right network for three times
+# as many steps: which of the four symbols get better?

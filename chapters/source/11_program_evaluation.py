@@ -1,17 +1,20 @@
 # %% [markdown]
 # # 11. Program evaluation: reading and writing
 #
-# **Sections 4.1, 5.2 and A.2, figures 6 and 7, table 1.** Thirty minutes, of which the computer takes one. You need one-hot vectors
-# (chapter 1) and a core that reads step by step (chapter 8).
+# **Sections 4.1, 5.2 and A.2, figures 6 and 7, table 1.** Thirty minutes, of which the
+# computer takes one. You need one-hot vectors (chapter 1) and a core that reads step by
+# step (chapter 8).
 #
-# In nth farthest the answer is one symbol. Here it is a text: the network reads a little program, character by character, and writes what
-# the program computes.
+# In nth farthest the answer is one symbol. Here it is a text: the network reads a
+# little program, character by character, and writes what the program computes.
 #
-# > Inputs are a sequence of characters over an alphanumeric vocabulary representing such snippets, and the target is a numeric sequence
-# > of characters that is the execution output for the given programmatic input.
+# > Inputs are a sequence of characters over an alphanumeric vocabulary representing
+# > such snippets, and the target is a numeric sequence of characters that is the
+# > execution output for the given programmatic input.
 #
-# The task comes from *Learning to Execute* (Zaremba and Sutskever 2014). This chapter generates the programs, teaches a core to read
-# texts of different lengths and to write, finds the floors, and trains a small task in seconds.
+# The task comes from *Learning to Execute* (Zaremba and Sutskever 2014). In this
+# chapter you generate the programs, teach a core to read texts of different lengths and
+# to write, find the floors, and train a small task in seconds.
 
 # %%
 import json
@@ -40,43 +43,54 @@ def drawn(count, kind, length, nesting=1, **more):
     """Texts and answers of `count` examples, all of this length and nesting."""
     data = programs.DataConfig(kind=kind, length=length, nesting=nesting, **more)
     batch = programs.draw(rng, count, data, (length, nesting), mixed=False)
-    pairs = (("inputs", "lengths"), ("targets", "target_lengths"))
-    return [[programs.decode(row[:size], data.style) for row, size in zip(batch[x], batch[n], strict=True)] for x, n in pairs]
+
+    def texts(rows, sizes):
+        pairs = zip(batch[rows], batch[sizes], strict=True)
+        return [programs.decode(row[:size], data.style) for row, size in pairs]
+
+    return texts("inputs", "lengths"), texts("targets", "target_lengths")
 
 
 # %% [markdown]
 # ## Six kinds of task
 #
-# Three kinds are programs. Their difficulty has two numbers: the *length* $L$ is the number of digits of every number written in them,
-# and the *nesting* $N$ the number of operations, one inside the other. Figure 6 of the paper, "Samples of programmatic tasks", redrawn
-# from our generator at $L = 5$ and $N = 2$:
+# Three kinds are programs. Two numbers give their difficulty: the *length* $L$ is the
+# number of digits of every number in them, and the *nesting* $N$ is the number of
+# operations, one inside the other. Here is figure 6 of the paper, "Samples of
+# programmatic tasks", redrawn from our generator at $L = 5$ and $N = 2$:
 
 # %% alt="Two sample programs with their answers for each of the kinds addition, control and full program"
 figure, panels = plt.subplots(3, 1, figsize=(9.5, 4.2))
-for panel, (kind, name) in zip(panels, {"addition": "Addition", "control": "Control", "program": "Full program"}.items(), strict=True):
+kinds = {"addition": "Addition", "control": "Control", "program": "Full program"}
+letters = {"family": "monospace", "fontsize": 10, "va": "center"}
+for panel, (kind, name) in zip(panels, kinds.items(), strict=True):
     panel.set_title(name, loc="left", fontsize=11)
-    for line, (text, target) in enumerate(zip(*drawn(2, kind, 5, 2, nest_position="random"), strict=True)):
-        panel.text(0.01, 0.72 - 0.44 * line, text, family="monospace", fontsize=10, va="center")
-        panel.text(0.99, 0.72 - 0.44 * line, target, family="monospace", fontsize=10, va="center", ha="right", color="C1")
+    examples = zip(*drawn(2, kind, 5, 2, nest_position="random"), strict=True)
+    for height, (text, target) in zip((0.72, 0.28), examples, strict=True):
+        panel.text(0.01, height, text, **letters)
+        panel.text(0.99, height, target, ha="right", color="C1", **letters)
     panel.set(xticks=[], yticks=[])
     panel.spines[:].set_visible(True)
 plt.show()
 
 # %% [markdown]
-# The other three are no programs but one number, to be kept and given back. Figure 7, "Memorization tasks. Each sub-task takes the form
-# of a list permutation":
+# The other three are not programs but a single number, to keep and to give back. Here
+# is figure 7, "Memorization tasks. Each sub-task takes the form of a list permutation":
 
 # %% alt="A number and its answer in copy, reverse and double, lines leading from each digit of the number to its places in the answer: straight, crossed, and to two places each"
 figure, panels = plt.subplots(1, 3, figsize=(9.5, 2.4), width_ratios=(5, 5, 10))
-sources = {"copy": range(5), "reverse": range(4, -1, -1), "double": [*range(5)] * 2}  # place of the answer -> place of the number
+# For each place of the answer its place in the number
+sources = {"copy": range(5), "reverse": range(4, -1, -1), "double": [*range(5)] * 2}
+letters = {"family": "monospace", "fontsize": 14, "ha": "center", "va": "center"}
 for panel, (kind, places) in zip(panels, sources.items(), strict=True):
     [[number], [target]] = drawn(1, kind, 5)
     shift = (len(target) - len(number)) / 2
     for k, character in enumerate(number):
-        panel.text(k + shift, 1, character, family="monospace", fontsize=14, ha="center", va="center")
+        panel.text(k + shift, 1, character, **letters)
     for k, (place, character) in enumerate(zip(places, target, strict=True)):
-        panel.plot([place + shift, k], [0.87, 0.13], color=f"C{place}", lw=1)
-        panel.text(k, 0, character, family="monospace", fontsize=14, ha="center", va="center", color=f"C{place}")
+        colour = f"C{place}"
+        panel.plot([place + shift, k], [0.87, 0.13], color=colour, lw=1)
+        panel.text(k, 0, character, color=colour, **letters)
     panel.set(title=kind, xlim=(-0.7, len(target) - 0.3), ylim=(-0.2, 1.2))
     panel.axis("off")
 plt.show()
@@ -86,48 +100,59 @@ plt.show()
 #
 # | written | value |
 # |---|---|
-# | `a+b`, `a-b`, `a*b` | as ever |
+# | `a+b`, `a-b`, `a*b` | as usual |
 # | `aifb>celsed`, `aifb<celsed` | $a$ if $b > c$ (or $b < c$), else $d$ |
-# | `x=afor[k]x+=b` | $a$, to which $b$ is added $k$ times, $k$ from 1 to 9 |
+# | `x=afor[k]x+=b` | $a$ plus $k$ times $b$, with $k$ from 1 to 9 |
 #
-# Each of $a$, $b$, $c$, $d$ is a number or a program in brackets. The answer is the value modulo $10^{L+1}$. So it has at most $L + 1$
-# digits and no sign: below zero, counting goes on from the other end. (The paper's figure writes `x % 10**length`, but its answers have
-# one digit more than that allows. The authors' released generator takes $10^{L+1}$, and so do we.)
+# Each of $a$, $b$, $c$, $d$ is a number or a program in brackets. The answer is the
+# value modulo $10^{L+1}$. So it has at most $L + 1$ digits and no sign: below zero,
+# counting goes on from the other end. (The paper's figure writes `x % 10**length`, but
+# its answers have one digit more than that allows. The authors' released generator
+# takes $10^{L+1}$, and so do we.)
 #
-# **Exercise 1.** Evaluate a program; the remainder is taken of its value alone, not of its parts. So that you need not read text, it comes
-# as nested tuples: `("+", 12, 34)`, `("if>", a, b, c, d)`, which is $a$ if $b > c$ and else $d$, and `("for", k, a, b)`.
+# **Exercise 1.** Evaluate a program. Take the remainder of its value alone, not of its
+# parts. So that you need not read text, the program comes as nested tuples:
+# `("+", 12, 34)`; `("if>", a, b, c, d)`, which is $a$ if $b > c$ and else $d$; and
+# `("for", k, a, b)`.
 
 
 # %%
 def evaluate(program, length):
-    """program: a number, or a tuple whose operands may be programs; `length` digits L -> the answer, a text."""
+    """program: a number, or a tuple whose operands may be programs; `length` digits L
+    -> the answer, a text.
+    """
     ...
 
 
 ex.evaluate.check(evaluate)
 
 # %% [markdown]
-# Does the generator keep to the table? Python can be the witness, because a program needs little to become an expression of Python: spaces
-# around `if` and `else`, and $a + k \cdot b$ for a loop.
+# Does the generator keep to the table? Python can be the witness, because a program
+# needs little to become a Python expression: spaces around `if` and `else`, and
+# $a + k \cdot b$ for a loop.
 
 
 # %%
 def by_python(text):
     """The value of a program of the generator, as Python computes it."""
-    text = re.sub(r"for\[(\d)\]x\+=", r"+\1*", text.replace("x=", ""))  # x=afor[k]x+=b becomes a+k*b
+    text = text.replace("x=", "")
+    text = re.sub(r"for\[(\d)\]x\+=", r"+\1*", text)  # x=afor[k]x+=b becomes a+k*b
     return eval(text.replace("if", " if ").replace("else", " else "))
 
 
 texts, answers = drawn(course.fast(2000, 100), "program", 4, 3, nest_position="random")
 print(texts[0], "->", answers[0])
-print("agree:", sum(str(by_python(text) % 10**5) == answer for text, answer in zip(texts, answers, strict=True)), "of", len(texts))
+witness = [str(by_python(text) % 10**5) for text in texts]
+agree = sum(found == answer for found, answer in zip(witness, answers, strict=True))
+print("agree:", agree, "of", len(texts))
 
 # %% [markdown]
 # ## Characters
 #
-# The vocabulary has 45 symbols, some of which no program uses; it is that of the authors' released generator, which `"release"` stands for
-# in the code. A character is fed as a one-hot vector. Texts have different lengths, arrays have not: shorter ones are filled up with full
-# stops.
+# The vocabulary has 45 symbols, and no program uses all of them. It comes from the
+# authors' released generator: that is what `"release"` means in the code. The network
+# gets each character as a one-hot vector. Texts have different lengths, but the rows of
+# an array do not, so full stops fill up the shorter texts.
 
 # %% alt="Left: a program as one-hot vectors, a dot in each column, the full stops after its end all in one row. Right: the lengths of control programs at all levels, from 3 to over 50 characters, most of them short"
 data = programs.DataConfig(kind="control", length=5, nesting=2)
@@ -136,39 +161,48 @@ used = np.unique(batch["inputs"])  # the symbols that occur
 names = [programs.SYMBOLS["release"][symbol] for symbol in used]
 row = np.argmin(abs(batch["lengths"] - 40))
 figure, (matrix, counts) = plt.subplots(1, 2, figsize=(9.8, 3.6), width_ratios=(3, 2))
-matrix.imshow(batch["inputs"][row] == used[:, None], cmap="Greys", aspect="auto", interpolation="none")
-matrix.axvline(batch["lengths"][row] - 0.5, color="C1", lw=1.2)
-matrix.set(yticks=range(len(used)), xticks=[], xlabel="character of the input; it ends at the orange line")
-matrix.set_yticklabels(names, family="monospace", fontsize=7)
-matrix.set_title(programs.decode(batch["inputs"][row][: batch["lengths"][row]], "release"), family="monospace", fontsize=8)
-counts.hist(batch["lengths"], bins=np.arange(batch["inputs"].shape[1] + 2) - 0.5, color="C0")
+symbols, length = batch["inputs"][row], batch["lengths"][row]
+style = {"cmap": "Greys", "aspect": "auto", "interpolation": "none"}
+matrix.imshow(symbols == used[:, None], **style)
+matrix.axvline(length - 0.5, color="C1", lw=1.2)
+matrix.set(xticks=[], xlabel="character of the input; it ends at the orange line")
+matrix.set_yticks(range(len(used)), names, family="monospace", fontsize=7)
+text = programs.decode(symbols[:length], "release")
+matrix.set_title(text, family="monospace", fontsize=8)
+bins = np.arange(batch["inputs"].shape[1] + 2) - 0.5
+counts.hist(batch["lengths"], bins=bins, color="C0")
 counts.set(xlabel="characters of a program", ylabel="programs")
 plt.show()
 
 # %% [markdown]
 # ## Reading: a state that stops at the end
 #
-# A core reads one character at each step, all examples of a batch together. When the short ones have ended, the long ones still go on. What
-# should the core do with the full stops? If it reads them, it writes them into its memory too, which moves away from what it was. So each
-# example's state is kept as it was at its own end.
+# A core reads one character at each step, for all examples of a batch together. When
+# the short texts have ended, the long ones still go on. What should the core do with
+# the full stops? If it reads them, it writes them into its memory too, and the memory
+# moves away from what it was. So we keep each example's state as it was at its own end.
 #
-# **Exercise 2.** Read a batch. `step(x, state)` is one step of some core, for the characters `x` (B, F) of all examples.
+# **Exercise 2.** Read a batch. `step(x, state)` is one step of some core, for the
+# characters `x` (B, F) of all examples.
 
 
 # %%
 def read(step, inputs, lengths, state):
-    """inputs (B, T, F), lengths (B,), state (B, F) -> the state of each example after its own length."""
+    """inputs (B, T, F), lengths (B,), state (B, F)
+    -> the state of each example after its own length.
+    """
     ...
 
 
 ex.read.check(read)
 
 # %% [markdown]
-# What happens otherwise? An untrained core reads `12+34`, then more and more full stops. How far has its memory moved from what it was at
-# the end of the program?
+# What happens otherwise? Let an untrained core read `12+34`, and then more and more
+# full stops. How far has its memory moved from what it was at the end of the program?
 
 # %% alt="How far the memory has moved against the number of full stops after the program: not at all where it is kept, by more than its own size where it goes on reading"
-core = RelationalMemory(len(programs.SYMBOLS["release"]), mem_slots=4, head_size=16, num_heads=4, seed=0)
+vocabulary = len(programs.SYMBOLS["release"])
+core = RelationalMemory(vocabulary, mem_slots=4, head_size=16, num_heads=4, seed=0)
 N, F = core.mem_slots, core.mem_size
 one_hot = np.eye(core.input_size, dtype=np.float32)
 inputs = one_hot[programs.encode(["12+34"], 45, "release")]  # (1, 45, 45)
@@ -177,7 +211,8 @@ first = core.initial_state(1).reshape(1, N * F)
 
 def step(x, state):
     """One step of the core, with its memory (B, N, F) as rows (B, N F)."""
-    return core(x, state.reshape(-1, N, F))[1].data.reshape(-1, N * F)
+    _, memory = core(x, state.reshape(-1, N, F))
+    return memory.data.reshape(-1, N * F)
 
 
 at_end = ex.read(step, inputs[:, :5], np.array([5]), first)
@@ -185,37 +220,44 @@ figure, panel = plt.subplots(figsize=(6.5, 3))
 for name, stops_too in (("kept at its end", 0), ("goes on reading", 1)):
     moved = []
     for stops in range(41):
-        state = ex.read(step, inputs[:, : 5 + stops], np.array([5 + stops_too * stops]), first)
+        length = np.array([5 + stops_too * stops])
+        state = ex.read(step, inputs[:, : 5 + stops], length, first)
         moved.append(np.linalg.norm(state - at_end) / np.linalg.norm(at_end))
     panel.plot(moved, label=f"state {name}")
-panel.set(xlabel="full stops after the program", ylabel="distance from the state at the end,\nas a fraction of its size")
+panel.set_xlabel("full stops after the program")
+panel.set_ylabel("distance from the state at the end,\nas a fraction of its size")
 panel.legend()
 plt.show()
 
 # %% [markdown]
-# A program's memory would depend on how long the longest text of its batch happens to be, and the same program would be answered one way
-# alone and another way in company.
+# A program's memory would depend on how long the longest text of its batch happens to
+# be. The same program would get one answer alone and another in company.
 #
-# In the package `unroll` takes the lengths; it does what `ex.read` does:
+# In the package, `unroll` takes the lengths and does what `ex.read` does:
 
 # %%
-inputs, lengths = one_hot[programs.encode(["12+34", "(98-76)if54<32else10"], 45, "release")], np.array([5, 20])
+texts, lengths = ["12+34", "(98-76)if54<32else10"], np.array([5, 20])
+inputs = one_hot[programs.encode(texts, 45, "release")]
 _, kept = core.unroll(inputs, core.initial_state(2), lengths=lengths)
-np.allclose(kept.data.reshape(2, -1), ex.read(step, inputs, lengths, np.repeat(first, 2, axis=0)), atol=1e-5)
+by_hand = ex.read(step, inputs, lengths, np.repeat(first, 2, axis=0))
+np.allclose(kept.data.reshape(2, -1), by_hand, atol=1e-5)
 
 # %% [markdown]
 # ## What counts as right
 #
-# Answers have different lengths, too. A character counts if it belongs to the right answer; what the network writes beyond does not.
-# *Accuracy* is the fraction of the characters that are right, of all answers together, and *exact match* the fraction of the answers that
-# are right as a whole.
+# Answers have different lengths, too. A character counts if it belongs to the right
+# answer; what the network writes beyond that does not. *Accuracy* is the fraction of
+# the characters that are right, over all answers together. *Exact match* is the
+# fraction of the answers that are right as a whole.
 #
 # **Exercise 3.** Both.
 
 
 # %%
 def score(answers, targets, lengths):
-    """answers, targets (B, T) symbols, lengths (B,) -> (accuracy of the characters, fraction of exact matches)."""
+    """answers, targets (B, T) symbols, lengths (B,)
+    -> (accuracy of the characters, fraction of exact matches).
+    """
     ...
 
 
@@ -224,119 +266,159 @@ ex.score.check(score)
 # %% [markdown]
 # ## Writing: three decoders
 #
-# Having read, the core takes one step for each character of the answer, and after each a small network reads the character off its
-# output. At every step a core must be fed something. Three choices, for the answer `970`:
+# When the core has read the program, it takes one step for each character of the
+# answer, and after each step a small network reads the character from its output. At
+# every step you must feed the core something. There are three choices, here for the
+# answer `970`:
 #
-# | decoder | is fed |
+# | decoder | gets |
 # |---|---|
 # | `zeros` | nothing: zeros, zeros, zeros |
-# | `teacher` | the right character before: `~`, `9`, `7` |
-# | `own_predictions` | the character before as the network itself has written it: `~`, then whatever that was |
+# | `teacher` | the right character from the step before: `~`, `9`, `7` |
+# | `own_predictions` | the character that the network itself wrote in the step before: `~`, then whatever that was |
 #
-# (`~` says: begin.) With `zeros` the whole answer must come out of the memory. With a teacher the network is told at each step what it
-# should have written before. In real use there is no teacher, so one would then feed the network its own characters. The paper chose the
-# first:
+# (`~` means: begin.) With `zeros` the whole answer must come out of the memory. With a
+# teacher the network hears at each step what it should have written before. In real use
+# there is no teacher, so there you would feed the network its own characters. The paper
+# chose the first:
 #
-# > we observed better results when we trained in a non-auto-regressive fashion - that is, with no teacher forcing during training.
+# > we observed better results when we trained in a non-auto-regressive fashion - that
+# > is, with no teacher forcing during training.
 #
-# A teacher is not bad for training; it must not be there in the test. We train the same small core three times, to *double* a number of
-# three digits: `970` becomes `970970`. In the second half a teacher tells much, for all digits have been shown by then. Each network is
-# measured as it was trained, and the one with the teacher also on its own. (`Trainer` is the package's training, `advance` one step of it;
-# `HELD_OUT_SEED` draws examples that no training draws.)
+# A teacher is not bad for training, but it must not be there in the test. We train the
+# same small core three times, to *double* a number of three digits: `970` becomes
+# `970970`. In the second half a teacher tells the network much, because it has shown
+# all digits by then. We measure each network as it was trained, and the one with the
+# teacher also on its own. (`Trainer` is the package's training, and `advance` is one
+# step of it. `HELD_OUT_SEED` draws examples that no training draws.)
 
 
 # %%
 def trainer_of(kind, length, steps, decoder="zeros", seed=0):
     """A small core, and what trains it."""
     model = programs.ModelConfig(mem_slots=4, num_heads=4, head_size=8, decoder=decoder)
-    train = TrainConfig(steps=steps, batch_size=64, learning_rate=2e-3, warmup_steps=100, decay=0.5)
-    return Trainer(programs.Task(programs.Config(model, programs.DataConfig(kind=kind, length=length), train)), seed=seed)
+    data = programs.DataConfig(kind=kind, length=length)
+    rates = {"learning_rate": 2e-3, "warmup_steps": 100, "decay": 0.5}
+    train = TrainConfig(steps=steps, batch_size=64, **rates)
+    return Trainer(programs.Task(programs.Config(model, data, train)), seed=seed)
 
 
 def written(trainer, batch, decoder):
     """The symbols (B, T') that the network answers to a batch."""
-    steps = batch["targets"].shape[1]
-    return trainer.model(batch["inputs"], batch["lengths"], steps, decoder, batch["targets"]).data.argmax(axis=-1).T
+    inputs, lengths, targets = batch["inputs"], batch["lengths"], batch["targets"]
+    logits = trainer.model(inputs, lengths, targets.shape[1], decoder, targets)
+    return logits.data.argmax(axis=-1).T
 
 
 def train(trainer, every, measured_with):
-    """Trains; every so many steps the answers to 1024 held-out examples are scored: {decoder: rows of (accuracy, exact match)}."""
+    """Trains, and every so many steps scores the answers to 1024 held-out examples:
+    {decoder: rows of (accuracy, exact match)}.
+    """
     task, scores = trainer.task, {decoder: [] for decoder in measured_with}
     batch = Samples(task.draw, HELD_OUT_SEED).batch(0, 0, course.fast(1024, 64))
-    with blas_threads(1):  # these matrices are too small to be shared among cores
+    targets, lengths = batch["targets"], batch["target_lengths"]
+    with blas_threads(1):  # these matrices are too small to share among cores
         while trainer.step < task.config.train.steps:
             trainer.advance()
             if trainer.step % every == 0:
                 for decoder in measured_with:
-                    scores[decoder].append(ex.score(written(trainer, batch, decoder), batch["targets"], batch["target_lengths"]))
+                    answers = written(trainer, batch, decoder)
+                    scores[decoder].append(ex.score(answers, targets, lengths))
     return {decoder: np.array(rows) for decoder, rows in scores.items()}
 
 
 steps, every = course.fast(400, 20), course.fast(40, 10)
 curves = {}
-for decoder, measured_with in {
+measurements = {
     "zeros": ["zeros"],
     "own_predictions": ["own_predictions"],
     "teacher": ["own_predictions", "teacher"],
-}.items():
-    for measured, scores in train(trainer_of("double", 3, steps, decoder), every, measured_with).items():
+}
+print(f"{'trained with':17}{'measured with':17}accuracy  exact match")
+for decoder, measured_with in measurements.items():
+    trainer = trainer_of("double", 3, steps, decoder)
+    for measured, scores in train(trainer, every, measured_with).items():
         curves[decoder, measured] = scores
-        print(f"trained with {decoder:15} measured with {measured:15} accuracy {scores[-1, 0]:5.1%}  exact match {scores[-1, 1]:5.1%}")
+        accuracy, exact = scores[-1]
+        print(f"{decoder:17}{measured:17}{accuracy:8.1%}{exact:13.1%}")
 
 # %% alt="Accuracy and exact match against steps for three decoders: the network trained with a teacher looks far better when the teacher is there in the test, though its exact match is the same"
 figure, panels = plt.subplots(1, 2, figsize=(9.5, 3.6))
 colours = {"zeros": "C0", "own_predictions": "C2", "teacher": "C1"}
+names = ("accuracy of the characters", "exact match")
 for (decoder, measured), scores in curves.items():
-    for k, panel in enumerate(panels):
-        style = "--" if measured == "teacher" else "-"
-        panel.plot(
-            np.arange(1, len(scores) + 1) * every, scores[:, k], style, color=colours[decoder], label=f"{decoder}, measured with {measured}"
-        )
-for panel, name in zip(panels, ("accuracy of the characters", "exact match"), strict=True):
+    at = np.arange(1, len(scores) + 1) * every
+    style = "--" if measured == "teacher" else "-"
+    look = {"color": colours[decoder], "label": f"{decoder}, measured with {measured}"}
+    for panel, values in zip(panels, scores.T, strict=True):
+        panel.plot(at, values, style, **look)
+for panel, name in zip(panels, names, strict=True):
     panel.set(title=name, xlabel="steps", ylim=(0, 1.03))
 panels[1].legend(fontsize=8)
 plt.show()
 
 # %% [markdown]
-# The gap between the two orange lines on the left is the teacher's, not the network's: when the right character is fed, one mistake does
-# not lead to the next. Two things to note. Exact match is the same with the teacher and without, and must be: as long as all characters
-# were right, the network's own are the teacher's. And here the network with a teacher learns soonest. The paper's finding is about its
-# own tasks at the end of long training; one seed and four hundred steps do not contradict it.
+# The gap between the two orange lines on the left is the teacher's merit, not the
+# network's: when you feed the right character, one mistake does not lead to the next.
+# Note two things. Exact match is the same with and without the teacher, and must be: as
+# long as all characters were right, the network's own are the teacher's. And here the
+# network with a teacher learns fastest. The paper's finding is about its own tasks at
+# the end of long training; one seed and four hundred steps do not contradict it.
 #
 # ## From easy to difficult: four curricula
 #
-# Programs of full length and nesting are hard to begin with. A *curriculum* decides how difficult the examples of training are; those of
-# the test are always at full length and nesting.
+# Programs of full length and nesting are hard to begin with. A *curriculum* decides how
+# difficult the training examples are. The test examples always have full length and
+# nesting.
 #
 # - `baseline`: full length and nesting from the start.
-# - `naive`: length 1 to $L$ at nesting 1, then nesting 2 to $N$ at length $L$; a level ends when the loss hardly falls any more.
-# - `mix`: every example draws its own length and nesting. This is the paper's: "Within each batch the literal length and nesting value
-#   was sampled uniformly up to the maximum value for each - this is consistent with the Mix curriculum strategy" (appendix A.2).
+# - `naive`: length 1 to $L$ at nesting 1, then nesting 2 to $N$ at length $L$. A level
+#   ends when the loss hardly falls any more.
+# - `mix`: every example draws its own length and nesting. This is the paper's: "Within
+#   each batch the literal length and nesting value was sampled uniformly up to the
+#   maximum value for each - this is consistent with the Mix curriculum strategy"
+#   (appendix A.2).
 # - `combine`: mix, up to the level that naive would have reached.
 #
-# Below, which additions each of them draws at the beginning, in the middle and at the end. For the two that climb we play a loss that
-# falls and levels off, again and again:
+# Below you see which additions each of them draws at the beginning, in the middle and
+# at the end. For the two that climb we pretend that the loss falls and levels off,
+# again and again:
+
 
 # %% alt="Four columns of small maps, nesting against length: baseline always in the last corner, naive in one cell that wanders, mix evenly everywhere, combine evenly over a growing rectangle"
+def shares_drawn(task):
+    """Which share of the examples has each nesting and length (2, 5)."""
+    batch = task.draw_training(rng, course.fast(4000, 400))
+    texts = [programs.decode(row, "release").rstrip(".") for row in batch["inputs"]]
+    share = np.zeros((2, 5))
+    for text in texts:
+        nesting, length = text.count("+"), len(re.search(r"\d+", text)[0])
+        share[nesting - 1, length - 1] += 1 / len(texts)
+    return share
+
+
+def draw_shares(panel, share):
+    edges = np.arange(6) + 0.5, np.arange(3) + 0.5
+    grid = {"edgecolors": "0.85", "linewidth": 0.5}
+    panel.pcolormesh(*edges, share, cmap="Blues", vmin=0, vmax=0.5, **grid)
+    for nesting, length in np.argwhere(share > 0):
+        value = share[nesting, length]
+        look = {"fontsize": 7, "color": "white" if value > 0.3 else "black"}
+        place = length + 1, nesting + 1
+        panel.text(*place, f"{value:.0%}", ha="center", va="center", **look)
+    panel.set(xticks=range(1, 6), yticks=(1, 2))
+
+
 figure, panels = plt.subplots(3, 4, figsize=(9.5, 4), sharex=True, sharey=True)
-for column, curriculum in zip(panels.T, ("baseline", "naive", "mix", "combine"), strict=True):
-    data = programs.DataConfig(kind="addition", length=5, nesting=2, curriculum=curriculum)
+curricula = ("baseline", "naive", "mix", "combine")
+for column, curriculum in zip(panels.T, curricula, strict=True):
+    size = {"length": 5, "nesting": 2}
+    data = programs.DataConfig(kind="addition", curriculum=curriculum, **size)
     task = programs.Task(programs.Config(data=data))
     for panel, lines in zip(column, (0, 45, 45), strict=True):
         for k in range(lines):  # lines of metrics, each of which the curriculum sees
             task.observe(k, {"loss": 1 + np.exp(-(k % 15))})
-        batch = task.draw_training(rng, course.fast(4000, 400))
-        texts = [programs.decode(row, "release").rstrip(".") for row in batch["inputs"]]
-        share = np.zeros((2, 5))
-        for text in texts:
-            share[text.count("+") - 1, len(re.search(r"\d+", text)[0]) - 1] += 1 / len(texts)
-        panel.pcolormesh(np.arange(6) + 0.5, np.arange(3) + 0.5, share, cmap="Blues", vmin=0, vmax=0.5, edgecolors="0.85", linewidth=0.5)
-        for nesting, length in np.argwhere(share > 0):
-            value = share[nesting, length]
-            panel.text(
-                length + 1, nesting + 1, f"{value:.0%}", ha="center", va="center", fontsize=7, color="white" if value > 0.3 else "black"
-            )
-        panel.set(xticks=range(1, 6), yticks=(1, 2))
+        draw_shares(panel, shares_drawn(task))
     column[0].set_title(curriculum, fontsize=10)
     column[-1].set_xlabel("length")
 for panel, name in zip(panels[:, 0], ("beginning", "middle", "end"), strict=True):
@@ -346,32 +428,45 @@ plt.show()
 # %% [markdown]
 # ## Floors
 #
-# What can be had without reading the program? The answers' characters are not all alike: a sum of numbers of $L$ digits often begins with
-# 1, and no number begins with 0. Whoever always writes the most frequent character of each place is right in some of them. That is the
-# floor here, the *constant answer*. The package finds it on other examples than those that it tests it on:
+# How far do you get without reading the program? The answers' characters are not all
+# alike: a sum of numbers of $L$ digits often begins with 1, and no number begins
+# with 0. If you always write the most frequent character of each place, you are right
+# in some places. That is the floor here, the *constant answer*. The package finds it on
+# one set of examples and tests it on another:
 
 # %%
 course.show(programs.most_frequent, programs.judged)
 
 # %% alt="The accuracy of the constant answer at each place of the answer, for six kinds: highest at the first place of addition, a tenth at the places of numbers that are copied"
 figure, panel = plt.subplots(figsize=(8, 3.4))
-for colour, kind in enumerate(("addition", "control", "program", "copy", "reverse", "double")):
-    data = programs.DataConfig(kind=kind, length=5, nesting=1 if kind in programs.MEMORY else 2)
-    found_on, tested_on = (programs.draw(rng, course.fast(20_000, 1000), data, (5, data.nesting), mixed=False) for _ in range(2))
+KINDS = ("addition", "control", "program", "copy", "reverse", "double")
+examples = course.fast(20_000, 1000)
+for kind in KINDS:
+    nesting = 1 if kind in programs.MEMORY else 2
+    data, level = (
+        programs.DataConfig(kind=kind, length=5, nesting=nesting),
+        (5, nesting),
+    )
+    found_on = programs.draw(rng, examples, data, level, mixed=False)
+    tested_on = programs.draw(rng, examples, data, level, mixed=False)
     right, counts = programs.judged(programs.most_frequent(found_on, 45), tested_on)
     size = {"copy": 12, "reverse": 8}.get(kind, 5)  # they lie on each other
     accuracy = right.sum(axis=0) / counts.sum(axis=0)
-    panel.plot(range(1, len(accuracy) + 1), accuracy, "o-", ms=size, color=f"C{colour}", label=kind)
-    print(f"{kind:9} {right.sum() / counts.sum():.1%} of the characters, {(right == counts).all(axis=1).mean():.1%} of the answers")
-panel.set(xlabel="place of the answer", ylabel="accuracy of the constant answer", ylim=(0, None), xticks=range(1, 11))
+    panel.plot(range(1, len(accuracy) + 1), accuracy, "o-", ms=size, label=kind)
+    characters, answers = right.sum() / counts.sum(), (right == counts).all(axis=1)
+    print(f"{kind:9} {characters:.1%} of the characters, ", end="")
+    print(f"{answers.mean():.1%} of the answers")
+panel.set(xlabel="place of the answer", ylabel="accuracy of the constant answer")
+panel.set(ylim=(0, None), xticks=range(1, 11))
 panel.legend(ncols=2)
 plt.show()
 
 # %% [markdown]
 # ## A small task, live
 #
-# Reverse a number of three digits; lengths mixed, nothing fed while the answer is written. It takes about ten seconds. We look at each
-# place of the answer separately:
+# The task: reverse a number of three digits. Lengths are mixed, and the network gets
+# nothing while it writes the answer. It takes about ten seconds. We look at each place
+# of the answer separately:
 
 # %%
 trainer = trainer_of("reverse", 3, course.fast(1000, 20))
@@ -386,15 +481,16 @@ with blas_threads(1):
         if trainer.step % course.fast(200, 10) == 0:
             line = trainer.read()
             exact = right.all(axis=1).mean()
-            print(
-                f"step {trainer.step:4}: loss {line['loss']:.3f}, held out, three digits: accuracy {right.mean():.1%}, exact match {exact:.1%}"
-            )
+            print(f"step {trainer.step:4}: loss {line['loss']:.3f}", end="")
+            print(", held out, three digits: ", end="")
+            print(f"accuracy {right.mean():.1%}, exact match {exact:.1%}")
 
 # %% alt="Held-out accuracy of each of the three places of the answer against steps: the last place, the digit read first, is learnt soonest"
 at, *places = np.array(by_place).T
 figure, panel = plt.subplots(figsize=(7.5, 3.2))
-for k, accuracy in enumerate(places):
-    panel.plot(at, accuracy, color=f"C{k}", label=f"place {k + 1} of the answer: the digit read {('last', 'second', 'first')[k]}")
+order = ("last", "second", "first")
+for k, (accuracy, read) in enumerate(zip(places, order, strict=True), start=1):
+    panel.plot(at, accuracy, label=f"place {k} of the answer: the digit read {read}")
 panel.axhline(0.1, color="0.4", lw=0.8, ls="--")
 panel.text(at[-1], 0.12, "constant answer", ha="right", fontsize=9, color="0.4")
 panel.set(xlabel="steps", ylabel="held-out accuracy", ylim=(0, 1.03))
@@ -402,11 +498,12 @@ panel.legend()
 plt.show()
 
 # %% [markdown]
-# The digit that is read first is learnt soonest, though it is written last. A guess: it alone always meets the same memory, the one with
-# which every text begins. Whether it is the reading that counts or the place in the answer, you can find out: train `copy`, where the
-# digit read first is written first.
+# The network learns the digit that it reads first the fastest, though it writes it
+# last. A guess: only this digit always meets the same memory, the one with which every
+# text begins. Is it the reading that counts, or the place in the answer? You can find
+# out: train `copy`, where the network writes the first digit first.
 #
-# The package's own picture of a trained network, with some answers:
+# Here is the package's own picture of a trained network, with some answers:
 
 
 # %% alt="Eight held-out numbers with the right answer and the network's, all the same, and bars of the accuracy at each place, near 100 percent, beside the constant answer's tenth"
@@ -417,57 +514,80 @@ with tempfile.TemporaryDirectory() as folder, blas_threads(1):
 # %% [markdown]
 # ## What has been measured
 #
-# The paper's table 1 gives the accuracy of the characters at $L = 5$ and $N = 2$, of each core the top score among many sizes and settings
-# (a *sweep*). Beside the RMC stand the LSTM of chapter 7; the DNC, Differentiable Neural Computer, which reads and writes a table of
-# vectors; and EntNet, here a bank of LSTMs that get the same input. Beside each stands what this project has trained to its end so far
-# (`benchmarks/results/results.json`). Copy, reverse and double have five digits here.
+# The paper's table 1 gives the accuracy of the characters at $L = 5$ and $N = 2$: for
+# each core the top score among many sizes and settings (a *sweep*). Three other cores
+# stand beside the RMC. The LSTM is the one of chapter 7. The DNC, Differentiable Neural
+# Computer, reads and writes a table of vectors. EntNet is here a bank of LSTMs that all
+# get the same input. Beside each of the paper's scores stands what this project has
+# trained to the end so far (`benchmarks/results/results.json`). Copy, reverse and
+# double have five digits here.
 
 # %%
-results = json.loads((course.assets().parents[1] / "benchmarks" / "results" / "results.json").read_text())["groups"]
+RESULTS = course.assets().parents[1] / "benchmarks" / "results"
+results = json.loads((RESULTS / "results.json").read_text())["groups"]
 runs = [group for group in results if group["task"] == "program_evaluation"]
-ours = {group["cell"]: f"{group['mean']['test_accuracy']:.1%}" for group in runs if group["cell"]}  # "copy, RMC" and so on
+ours = {}  # "copy, RMC" and so on
+for group in runs:
+    if group["cell"]:
+        ours[group["cell"]] = f"{group['mean']['test_accuracy']:.1%}"
 rows = [["ours | paper", *programs.TABLE_1]]
-for kind in ("addition", "control", "program", "copy", "reverse", "double"):
-    rows.append([kind, *(f"{ours.get(f'{kind}, {core}', 'not run')} | {top[kind]:.1%}" for core, top in programs.TABLE_1.items())])
+for kind in KINDS:
+    row = [kind]
+    for core, top in programs.TABLE_1.items():
+        row.append(f"{ours.get(f'{kind}, {core}', 'not run')} | {top[kind]:.1%}")
+    rows.append(row)
 print(aligned(rows))
 
 # %% [markdown]
-# Programs of the paper's size have not been run here. Smaller ones have, of three digits and one operation:
+# We have not run programs of the paper's size. We have run smaller ones, of three
+# digits and one operation:
 
 # %%
 for group in runs:
     data = group["config"]["data"]
     if data["kind"] not in programs.MEMORY:
         floor = group["references"]["test_accuracy"]["constant answer"]
-        score = "{test_accuracy:.1%}, exact match {test_exact_match_accuracy:.1%}".format(**group["mean"])
-        print(f"{data['kind']}, L = {data['length']}, N = {data['nesting']}: {score}, constant answer {floor:.1%} (`{group['label']}`)")
+        mean = group["mean"]
+        print(f"`{group['label']}`")
+        print(f"  {data['kind']}, L = {data['length']}, N = {data['nesting']}", end="")
+        print(": {test_accuracy:.1%}".format(**mean), end="")
+        print(", exact match {test_exact_match_accuracy:.1%}".format(**mean), end="")
+        print(f", constant answer {floor:.1%}")
 print("seeds of each run:", {len(group["runs"]) for group in runs})
 
 # %% [markdown]
-# Read it with care. The paper does not tell how many digits its memory tasks have, so those rows may not be the same task. Its scores are
-# the best of many networks, ours are one small network and one seed each. And a task that all cores solve tells little about any of them.
-# The full program is the one that no core solves, and the one in which the paper's RMC is furthest ahead of the LSTM.
+# Read the table with care. The paper does not say how many digits its memory tasks
+# have, so those rows may not be the same task. Its scores are the best of many
+# networks; ours are one small network and one seed each. And a task that all cores
+# solve says little about any of them. The full program is the task that no core solves.
+# There the paper's RMC is furthest ahead of the LSTM.
 #
 # ## In the package
 #
-# The forms of the operations are a table, and a program is written level by level. The network reads, keeps each state at its end, and
-# writes (`self.answering` is None, or a second core that writes; `trace` can collect attention weights):
+# The forms of the operations are a table, and a program is written level by level. The
+# network reads, keeps each state at its end, and writes. (`self.answering` is None, or
+# a second core that writes; `trace` can collect attention weights.)
 
 # %%
 course.show(programs.write_program, programs.Network.__call__)
 
 # %% [markdown]
-# `python -m tinyrmc.train program_evaluation --data.kind reverse` trains the memory tasks of five digits; `--help` lists the curricula,
-# decoders and operations. There is a second style of programs, `--data.style lte`, that of Learning to Execute itself: Python with
-# variables and loops.
+# `python -m tinyrmc.train program_evaluation --data.kind reverse` trains the memory
+# tasks of five digits; `--help-all` lists the curricula, decoders and operations. There
+# is a second style of programs, `--data.style lte`, the style of Learning to Execute
+# itself: Python with variables and loops.
 #
 # ## To take along
 #
-# - A batch of texts is an array plus lengths. A state is kept at each text's own end, and what lies beyond counts nowhere.
-# - What is fed while the answer is written is a choice, in training and in the test. A teacher in the test flatters.
-# - Accuracy by characters and exact match say different things; give both, and the floor.
+# - A batch of texts is an array plus lengths. Keep each state as it is at its text's
+#   own end; what lies beyond counts nowhere.
+# - What you feed while the network writes is a choice, in training and in the test. A
+#   teacher in the test flatters.
+# - Accuracy by characters and exact match say different things. Give both, and the
+#   floor.
 # - A curriculum changes what is trained on, never what is tested.
 #
-# **Further.** The constant answer knows no program, but a better guesser could look at the first digits of an addition: how far would he
-# come? Train `double` with a teacher and five digits: does the gap grow? For which kinds would you expect more slots to help, and how
-# many would `reverse` of nine digits need?
+# **Further.** The constant answer knows no program, but a better guesser could look at
+# the first digits of an addition. How far would that get you? Train `double` with a
+# teacher and five digits: does the gap grow? For which kinds would you expect more
+# slots to help, and how many would `reverse` of nine digits need?

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
+from ..config import ADDED
 from ..errors import UserError
 from ..nn import Seed
 from .core import Core
@@ -13,9 +14,6 @@ from .dnc import DNC
 from .entnet import EntNet, EntNetBank
 from .lstm import LSTM, DeepLSTM
 from .relational import PaperRelationalMemory, RelationalMemory
-
-# A field that came after runs had been written: those go without it (`config.py`).
-ADDED = {"added": True}
 
 
 class SettingsError(UserError, ValueError):
@@ -31,6 +29,8 @@ class DNCConfig:
 
     Its words number model.mem_slots, its controller is model.layers x hidden_size.
     """
+
+    common: ClassVar = ()
 
     word_size: int = 64
     """numbers in a word of memory W, unless model.total_units says"""
@@ -59,6 +59,8 @@ class DNCConfig:
 @dataclass(frozen=True)
 class CoreConfig:
     """Which core, and how large."""
+
+    common: ClassVar = ("core", "mem_slots", "head_size", "num_heads", "hidden_size")
 
     core: Literal["rmc", "rmc_paper", "lstm", "dnc", "entnet", "entnet_bank"] = "rmc"
     """rmc: the Relational Memory Core as released; rmc_paper: equations 1-9 to the

@@ -27,6 +27,13 @@ class Core(Module):
     (nested) tuple of these.
     """
 
+    input_size: int
+
+    @property
+    def output_size(self) -> int:
+        """Width of the output."""
+        raise NotImplementedError
+
     @property
     def dtype(self) -> np.dtype:
         """The dtype of the parameters."""

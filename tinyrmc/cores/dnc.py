@@ -171,7 +171,7 @@ class DNC(Core):
         seed: nn.Seed = 0,
     ):
         """See the class. Most of the length of this is arguments and their checks."""
-        self.output_size = hidden_size if output_size is None else output_size
+        output_size = hidden_size if output_size is None else output_size
         nn.check_sizes(
             "DNC",
             input_size=input_size,
@@ -181,7 +181,7 @@ class DNC(Core):
             read_heads=read_heads,
             write_heads=write_heads,
             layers=layers,
-            output_size=self.output_size,
+            output_size=output_size,
         )
         _check_choice("controller", controller, CONTROLLERS)
         _check_choice("strength", strength, STRENGTHS)
@@ -206,12 +206,17 @@ class DNC(Core):
             hidden = [hidden_size] * layers
             self.controller = nn.MLP(seen, hidden, activate_final=True, **make)
         self.interface = nn.Linear(width, sum(columns), **make)
-        self.output = nn.Linear(width + read, self.output_size, **make)
+        self.output = nn.Linear(width + read, output_size, **make)
 
     @property
     def dtype(self) -> np.dtype:
         """The dtype of the parameters."""
         return self.interface.weight.dtype
+
+    @property
+    def output_size(self) -> int:
+        """Width of the output."""
+        return self.output.weight.shape[1]
 
     def _shapes(self, batch: int) -> list[tuple[int, ...]]:
         """The shapes of the state, all but the controller's."""

@@ -41,12 +41,14 @@ class EntNet(Core):
 
     One step, for slots h_j (F wide) with keys w_j and the encoded input s = x W_in + b:
 
-        g_j = sigmoid(s . h_j + s . w_j)     how much the input has to do with the slot
-        h_j <- normalise(h_j + g_j phi(h_j U + w_j V + s W))    phi = PReLU; the old
-                                             fades as the new is added
-        p_j = softmax(q . h_j),  u = sum_j p_j h_j    what the memory says of the
-                                             question q = s
+        g_j = sigmoid(s . h_j + s . w_j)
+        h_j <- normalise(h_j + g_j phi(h_j U + w_j V + s W))
+        p_j = softmax(q . h_j),  u = sum_j p_j h_j
         output  phi(s + u H)
+
+    The gate g_j says how much the input has to do with the slot. phi is a PReLU.
+    Normalising makes the old fade as the new is added. u is what the memory says of the
+    question q = s.
 
     The slots start as their keys. The keys are learned, and so is phi's slope for each
     unit, 1 at first. Three things differ from the paper. Its last layer R is the task's

@@ -4,14 +4,13 @@ and what a configuration is called.
 
 from __future__ import annotations
 
-import dataclasses
 import re
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ..config import flag_of
+from ..config import words_of
 from ..errors import RunError
 from ..runs.run import Run
 from ..training.checkpoints import task_from_dict
@@ -141,28 +140,4 @@ def command_words(run_config: dict[str, Any]) -> str:
     if preset not in task.presets:
         preset = next(iter(task.presets))
     _, usual = task.presets[preset]
-    return shlex.join([preset, *_flags(usual, task.config)])
-
-
-def _flags(usual: Any, config: Any, prefix: str = "") -> list[str]:
-    """The flags of the fields in which a configuration differs from the usual one."""
-    words: list[str] = []
-    for field in dataclasses.fields(config):
-        name = f"{prefix}{field.name}"
-        before, value = getattr(usual, field.name), getattr(config, field.name)
-        if dataclasses.is_dataclass(value):
-            words += _flags(before, value, f"{name}.")
-        elif value == before:
-            continue
-        elif isinstance(value, bool):
-            words.append(flag_of(name, no=not value))
-        else:
-            words += [flag_of(name), *_values(value)]
-    return words
-
-
-def _values(value: Any) -> list[str]:
-    """One word, or those of a tuple of tuples in a row."""
-    if not isinstance(value, tuple):
-        return [str(value)]
-    return [word for part in value for word in _values(part)]
+    return shlex.join([preset, *words_of(task.config, usual)])

@@ -362,7 +362,7 @@ def analyse(model: Any, questions: Questions) -> dict[str, Any]:
     """Everything there is to measure, as JSON can hold it.
 
     The network must be one that `has_attention`, with two examples at least. "cut" is
-    empty for a core that takes no mask::
+    empty for a core that takes no mask.
 
         "examples", "slots", "heads"    B, N, H
         "mark"       what the marked step is called

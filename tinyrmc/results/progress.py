@@ -8,15 +8,15 @@ from __future__ import annotations
 import time
 from typing import Any
 
+from ..training.loop import Listener
 from .text import duration, number
 
-QUIET = (
-    30.0  # seconds without a line, where there is no terminal, after which one comes
-)
+# Seconds without a line, where there is no terminal, after which one comes.
+QUIET = 30.0
 
 
-class Progress:
-    """Told of every step and of every line of metrics.
+class Progress(Listener):
+    """Told of every step and every line of metrics: a bar on a terminal, or lines.
 
     headline: the metric that the task is about; its held-out value comes first.
     references: {metric: {label: value}}, the floors and published results to pass.

@@ -179,9 +179,11 @@ def tables(found: Summary) -> list[Table]:
 
 
 def _by_task(found: Summary) -> dict[str, list[Summary]]:
+    """{task: its groups}; old summaries name their one task once."""
     tasks: dict[str, list[Summary]] = {}
     for group in found["groups"]:
-        tasks.setdefault(group["task"], []).append(group)
+        task = group.get("task", found.get("task"))
+        tasks.setdefault(task, []).append(group)
     return tasks
 
 

@@ -79,10 +79,10 @@ def aligned(rows: Table, width: int | None = None, keys: int = 1) -> str:
     is how wide lines may be (None: as wide as they are). A table that is wider is made
     to fit, in the first way that will do:
 
-    1. Cells are wrapped between words.
-    2. The columns are dealt out to several tables below each other, each with the keys.
-    3. Every row becomes a block: its keys, and a line for each cell that is not empty.
-       So it is where the keys would take more than half of a line.
+        wrapping   cells end their lines between words
+        dealing    the columns go to several tables below each other, each with the keys
+        blocks     each row by itself: its keys, and a line for each cell with something
+                   in it. So it is where the keys would take more than half of a line
     """
     rows = [[_plain(cell) for cell in row] for row in _without_empty(rows, keys)]
     if width is None:

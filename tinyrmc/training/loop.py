@@ -1,12 +1,11 @@
-"""The one training loop: steps, lines of metrics, evaluations, checkpoints, until the
-end or a signal.
+"""The one training loop, as a run: steps, lines of metrics, evaluations, checkpoints,
+until the end or a signal.
 """
 
 from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Callable
 
 import numpy as np
 
@@ -17,13 +16,25 @@ from .trainer import Trainer
 from .workers import orphaned
 
 
+class Listener:
+    """Hears how a run goes: a progress bar is one. This one does nothing."""
+
+    def step(self, step: int) -> None:
+        """So many steps are done. Called after every step, in the loop: take
+        microseconds, and ask nothing of a GPU.
+        """
+
+    def line(self, line: dict) -> None:
+        """A line of metrics, as it was written to the run."""
+
+
 class Interrupt:
     """Turns the first Ctrl-C or SIGTERM into a flag, so that a step is finished and
     saved; a second one stops at once.
 
-    With several ranks it is left to mpiexec to stop at once, which passes on to all
-    ranks, perhaps twice, what itself is sent. That nobody is left who waits for this
-    process counts as a SIGHUP.
+    With several ranks it is left to mpiexec to stop at once: it passes on to all ranks
+    what it is sent, perhaps twice. If nobody is left who waits for this process, that
+    counts as a SIGHUP.
     """
 
     def __init__(self, ranks: Ranks):
@@ -40,97 +51,126 @@ class Interrupt:
 
         All ranks ask together.
         """
-        return self._ranks.largest(self.number)
+        return int(self._ranks.largest(self.number))
 
-    def __enter__(self):
+    def __enter__(self) -> Interrupt:
         self._before = {
-            s: signal.signal(s, self._note) for s in (signal.SIGINT, signal.SIGTERM)
+            number: signal.signal(number, self._note)
+            for number in (signal.SIGINT, signal.SIGTERM)
         }
         return self
 
-    def _note(self, number, _):
+    def _note(self, number: int, _: object) -> None:
         self._number = number
         if self._ranks.size == 1:
             self.__exit__()
 
-    def __exit__(self, *_):
-        for s, handler in self._before.items():
-            signal.signal(s, handler)
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
 
 
 def run_training(
     trainer: Trainer,
     run: Run,
     max_minutes: float | None = None,
-    show: Callable[[dict], None] = lambda line: None,
+    show: Listener | None = None,
 ) -> str:
-    """Train until the configured steps are done, `max_minutes` have passed, or a signal
+    """Train until the task's steps are done, `max_minutes` have passed, or a signal
     comes; saves as it goes and at the end.
 
-    Each line of metrics goes to the run and to `show`. Returns "finished", "time" or
-    the signal's name. A run that ended in one of the first two ways is evaluated, and
-    its last line holds `test_*`; a run whose steps are all done already is only
-    evaluated. BLAS runs on one thread, the workers being the parallelism. Of several
-    ranks one has the `Run`, the others an `Onlooker`.
+    Each line of metrics goes to the run and to `show`, which also hears of each step.
+    Returns "finished", "time" or the signal's name. A run that ended in one of the
+    first two ways is evaluated, and its last line holds `test_*`; a run whose steps are
+    all done already is only evaluated. BLAS runs on one thread, the workers being the
+    parallelism. Of several ranks one has the `Run`, the others an `Onlooker`.
     """
     keep_freed_memory()
-    config, ranks, began, saved = (
-        trainer.task.config.train,
-        trainer.ranks,
-        time.monotonic(),
-        0.0,
-    )
-    before, lines = trainer.seconds, ranks.together(lambda: len(run.metrics()))
-
-    def save():
-        ranks.each(
-            trainer.require_finite
-        )  # so that a bad state never replaces a good one
-        trainer.require_agreement()
-        arrays, state = (
-            trainer.arrays(),
-            {**trainer.state(), "lines": lines, "run": run.config},
-        )
-        ranks.each(lambda: run.save(arrays, state))
-
-    def log(line):
-        ranks.each(lambda: run.log(line))
-        show(line)
-
-    def note():  # the ranks' largest count, for all must save and stop at the same step
-        return time.monotonic() - began, interrupt.number
-
+    loop = _Loop(trainer, run, max_minutes, show or Listener())
     if trainer.step == 0:
-        save()  # a directory that cannot be written is better found now than in an hour
-    tested = None  # the step of the last evaluation
-    with blas_threads(1), Interrupt(ranks) as interrupt, np.errstate(all="ignore"):
-        while trainer.step < config.steps:
-            elapsed, stopped = map(max, zip(*trainer.advance(note), strict=True))
-            trainer.seconds = before + elapsed
-            if trainer.step % config.log_every == 0:
-                line = trainer.read()
-                if trainer.step % config.evaluate_every == 0:
-                    line |= trainer.evaluate()
-                    tested = trainer.step
-                log(line)
-                lines += 1
-            over = max_minutes is not None and elapsed >= 60 * max_minutes
-            if (
-                over or stopped or (ranks.size == 1 and interrupt.number)
-            ):  # several hear of a late signal with the next step's notes
-                break
-            if elapsed - saved >= 60 * config.checkpoint_minutes:
-                save()
-                saved = elapsed
-        save()
-        if not interrupt.signal and tested != trainer.step:
-            line = {
-                "step": trainer.step,
-                "samples": trainer.step * config.batch_size,
-                "seconds": round(trainer.seconds, 2),
-            }
-            line |= trainer.window.means() | trainer.evaluate()
-            log(line)
+        # a directory that cannot be written is better found now than in an hour
+        loop.save()
+    one_thread, quiet = blas_threads(1), np.errstate(all="ignore")
+    with one_thread, Interrupt(trainer.ranks) as interrupt, quiet:
+        loop.train(interrupt)
+        loop.save()
+        if not interrupt.signal:
+            loop.test()
         if stopped := interrupt.signal:
             return signal.Signals(stopped).name
-    return "finished" if trainer.step >= config.steps else "time"
+    return "finished" if trainer.finished else "time"
+
+
+class _Loop:
+    """What `run_training` keeps in mind."""
+
+    def __init__(
+        self, trainer: Trainer, run: Run, max_minutes: float | None, show: Listener
+    ):
+        self.trainer, self.run, self.show = trainer, run, show
+        self.config, self.ranks = trainer.task.config.train, trainer.ranks
+        self.limit = float("inf") if max_minutes is None else 60 * max_minutes
+        self.lines: int = self.ranks.together(lambda: len(run.metrics()))
+        self.began, self.before = time.monotonic(), trainer.seconds
+        self.saved = 0.0  # seconds from the beginning
+        self.tested = -1  # the step of the last evaluation
+
+    def train(self, interrupt: Interrupt) -> None:
+        """Steps, until there is a reason to stop."""
+        try:
+            self._train(interrupt)
+        finally:
+            self.trainer.rest()
+
+    def _train(self, interrupt: Interrupt) -> None:
+        while not self.trainer.finished:
+            elapsed, stopped = self._step(interrupt)
+            self.show.step(self.trainer.step)
+            if self.trainer.step % self.config.log_every == 0:
+                self._read()
+            # several ranks hear of a late signal with the next step's notes
+            late = self.ranks.size == 1 and interrupt.number
+            if elapsed >= self.limit or stopped or late:
+                return
+            if elapsed - self.saved >= 60 * self.config.checkpoint_minutes:
+                self.save()
+                self.saved = elapsed
+
+    def _step(self, interrupt: Interrupt) -> tuple[float, int]:
+        """One step: the seconds since the beginning, and a signal's number or 0. Both
+        are the largest of all ranks, which must save and stop at the same step.
+        """
+        notes = self.trainer.advance(
+            lambda: (time.monotonic() - self.began, interrupt.number)
+        )
+        elapsed, stopped = map(max, zip(*notes, strict=True))
+        self.trainer.seconds = self.before + elapsed
+        return elapsed, stopped
+
+    def _read(self) -> None:
+        """A line of metrics."""
+        test = self.trainer.step % self.config.evaluate_every == 0
+        self._log(self.trainer.read(test))
+        if test:
+            self.tested = self.trainer.step
+
+    def _log(self, line: dict) -> None:
+        self.ranks.each(lambda: self.run.log(line))
+        self.show.line(line)
+        self.lines += 1
+
+    def test(self) -> None:
+        """A last line with the held-out metrics, unless the last line has them."""
+        trainer = self.trainer
+        if self.tested != trainer.step:
+            means = trainer.window.means()
+            self._log(trainer.place() | means | trainer.evaluate())
+
+    def save(self) -> None:
+        """A checkpoint."""
+        # so that a bad state never replaces a good one
+        self.ranks.each(self.trainer.require_finite)
+        self.trainer.require_agreement()
+        arrays, state = self.trainer.arrays(), self.trainer.state()
+        state |= {"lines": self.lines, "run": self.run.config}
+        self.ranks.each(lambda: self.run.save(arrays, state))

@@ -1,13 +1,18 @@
-"""The one training loop.
+"""The one training loop, a step at a time.
 
 A task says what is learnt: where batches come from, what the loss is, what to measure
-(`Task`). The `Trainer` does the rest, one step at a
-time: each worker of each rank draws and differentiates its pieces of the batch, the sum
-is divided by the count once, and the optimizer moves. What it holds is what a
-checkpoint holds, so that going on from one gives the same bits as never having stopped.
+(`Task`). The `Trainer` does the rest: each worker of each rank draws and differentiates
+its pieces of the batch, the sum is divided by the count once, and the optimizer moves.
+What it holds is what a checkpoint holds, so that going on from one gives the same bits
+as never having stopped.
 
-Randomness depends only on (seed, step, block of examples), never on who computes: see
-`Samples`.
+    trainer = Trainer(task, seed=0, workers=2)
+    while not trainer.finished:
+        trainer.advance()
+        if trainer.step % 100 == 0:
+            print(trainer.read(test=True))
+
+`run_training` does this with a run directory, checkpoints and signals.
 """
 
 from __future__ import annotations
@@ -16,43 +21,51 @@ import json
 import math
 import zlib
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
-from .. import optim
 from ..backend import device_namespace, to_host
 from ..engine import Tape
 from ..errors import RunError, nearest
 from ..runs.arrays import under
+from .ahead import Ahead
+from .carry import Carry
+from .checks import check_result, telling
 from .discovery import TaskError
 from .ranks import Ranks
-from .task import Task, Totals, checked, move_batch, telling
+from .streams import Batch
+from .task import Task, move_batch
+from .totals import Sums, Totals
 from .workers import CAN_FORK, GIL, Workers, pieces_of, shared_zeros
 
-# numbers that a step's forward pass computes for each worker; with fewer, sharing costs
-# more than it saves
+# Numbers that a step's forward pass computes for each worker. With fewer, sharing costs
+# more than it saves.
 WORTHWHILE = 300_000
+
+REMEDY = "Start again with a smaller --train.learning-rate."
 
 
 class NonFinite(RunError):
     """Too many updates had to be skipped, or the parameters overflowed."""
 
 
-REMEDY = "Start again with a smaller --train.learning-rate."
-
-
 class Trainer:
     """A run in memory: task, model, optimizer, stream, and how far they have come.
 
+    As a context manager it ends the processes it has started.
+
     Args:
         workers: how many share a batch, or with several ranks a rank's part of it (see
-            parallel.py); None: as many as the work is worth, one a core at most.
+            workers.py); None: as many as the work is worth, one a core at most.
             ValueError for less than one, and for more on a GPU, which one worker feeds.
         device: "cpu" or "cuda".
         processes: whether the workers are processes; by default where that is possible.
         ranks: the processes that train together, each with a Trainer made alike (see
             ranks.py). All take every step; `advance`, `read`, `evaluate` and `arrays`
             wait for each other.
+        ahead: whether one worker has its batches drawn ahead by a process (see
+            ahead.py); by default on a GPU, if the stream has random access.
     """
 
     def __init__(
@@ -63,50 +76,71 @@ class Trainer:
         device: str = "cpu",
         processes: bool | None = None,
         ranks: Ranks | None = None,
+        ahead: bool | None = None,
     ):
-        if workers is not None and workers < 1:
-            raise ValueError(
-                f"workers={workers}: there must be at least one; leave workers out, "
-                "or give 1 or more"
-            )
-        if workers not in (None, 1) and device == "cuda":
-            raise ValueError(
-                f"workers={workers} with device='cuda': a GPU is fed by one worker; "
-                "leave workers out, or give 1"
-            )
+        _check_workers(workers, device)
         self.ranks = ranks or Ranks()
-        self.task, self.seed, self.xp = (
-            task,
-            seed,
-            device_namespace(device, self.ranks.local_rank),
-        )
+        self.task, self.seed = task, seed
+        self.xp = device_namespace(device, self.ranks.local_rank)
         model_seed, data_seed = np.random.SeedSequence(seed).spawn(2)
         self.model = task.build(model_seed).to(self.xp)
-        self.stream = task.stream(
-            self.model, int(data_seed.generate_state(1, np.uint64)[0])
-        )
+        stream_seed = int(data_seed.generate_state(1, np.uint64)[0])
+        self.stream = task.stream(self.model, stream_seed)
+        self._share_out(workers, processes)
+        self._drawn_ahead = self._make_ahead(ahead)
+        self._make_buffers()
+        self.step, self.seconds = 0, 0.0
+        self.carry = Carry(self.pieces)
+        self.window = Totals()  # metrics since the last line
+        # on the device: updates skipped, and after which step the first one
+        self.skipped = self.xp.zeros((), np.int64)
+        self.first_skipped = self.xp.full((), -1, np.int64)
+
+    # --- Who computes what ------------------------------------------------------------
+
+    def _share_out(self, workers: int | None, processes: bool | None) -> None:
+        """Make the workers, and cut the batch into pieces for those of all ranks.
+
+        The pieces depend on the batch's size and the number of workers alone: they are
+        the same in every step, so that a piece can carry something on.
+        """
         if processes is None:
-            processes = CAN_FORK and self.xp is np and not task.carries
+            processes = CAN_FORK and self.xp is np
         workers = workers or self._worthwhile_workers(processes)
         self.workers = Workers(workers, self._share, processes)
-        self._first, self._everybody = (
-            self.ranks.rank * workers,
-            self.ranks.size * workers,
-        )  # our workers among those of all ranks
+        # our first worker among those of all ranks
+        self._first = self.ranks.rank * workers
+        self._everybody = self.ranks.size * workers
+        config = self.task.config.train
+        size = config.piece(self.xp)
+        self.pieces = pieces_of(config.batch_size, size, self._everybody)
+
+    def _numbers(self, worker: int) -> range:
+        """The numbers of a worker's pieces."""
+        return range(self._first + worker, len(self.pieces), self._everybody)
+
+    def _our_numbers(self) -> list[int]:
+        """The numbers of the pieces of all workers of this rank, in their order."""
+        workers = range(self.workers.count)
+        return sorted(number for k in workers for number in self._numbers(k))
+
+    def _make_ahead(self, ahead: bool | None) -> Ahead | None:
+        possible = self.workers.count == 1 and CAN_FORK
+        possible &= getattr(self.stream, "random_access", False)
+        if ahead is None:
+            ahead = self.xp is not np
+        if not (ahead and possible):
+            return None
+        pieces = [self.pieces[number] for number in self._numbers(0)]
+        return Ahead(self.stream, self.task, pieces, self.xp)
+
+    def _make_buffers(self) -> None:
+        """The optimizer, and a flat gradient for each worker, which all of them see."""
         allocate = shared_zeros if self.workers.processes else self.xp.zeros
-        self.optimizer = optim.Adam(self.model.parameters(), allocate=allocate)
-        buffer = self.optimizer.gradient
-        self._gradients = [
-            buffer,
-            *(allocate(buffer.size, buffer.dtype) for _ in range(workers - 1)),
-        ]  # one a worker
-        self.step, self.seconds = 0, 0.0
-        self.carry = {}  # piece number -> what the last step's loss handed on
-        self.window = Totals()  # metrics since the last line
-        self.skipped, self.first_skipped = (
-            self.xp.zeros((), np.int64),
-            self.xp.full((), -1, np.int64),
-        )  # on the device
+        self.optimizer = self.task.optimizer(self.model.parameters(), allocate)
+        own = self.optimizer.gradient
+        others = range(self.workers.count - 1)
+        self._gradients = [own, *(allocate(own.size, own.dtype) for _ in others)]
 
     def _worthwhile_workers(self, processes: bool) -> int:
         """How many workers a step's work is worth, judged by what one example computes;
@@ -114,38 +148,46 @@ class Trainer:
         """
         if self.xp is not np:
             return 1
+        # examples of a step
+        share = self.task.config.train.batch_size // self.ranks.size
+        numbers = share * self._numbers_of_one_example()
+        cores = self.ranks.cores if processes or not GIL else min(2, self.ranks.cores)
+        return max(1, min(cores, share, numbers // WORTHWHILE))
+
+    def _numbers_of_one_example(self) -> int:
+        """How many numbers the forward pass of an example computes."""
         before = self.stream.state()
         example = self.stream.batch(0, 0, 1)
         self.stream.load_state(before)
         with Tape() as tape, telling(1):
             self.task.loss(self.model, example, None)
-        share = (
-            self.task.config.train.batch_size // self.ranks.size
-        )  # examples of a step
-        numbers = share * sum(
+        return sum(
             math.prod(shape)
             for _, _, _, outputs, _, _ in tape.entries
             for _, shape, _ in outputs
         )
-        cores = self.ranks.cores if processes or not GIL else min(2, self.ranks.cores)
-        return max(1, min(cores, share, numbers // WORTHWHILE))
 
     def require_metrics(self) -> None:
         """TaskError unless evaluation gives metrics, among them all that the task has
         references of. Tries it with one held-out example.
         """
-        given = Totals(
-            self.task.evaluate(self.model, 0, self.task.test_examples, self.xp)
-        ).means("test_")
-        for name in self.task.references():
+        task = self.task
+        sums = task.evaluate(self.model, 0, task.test_examples, self.xp)
+        given = Totals(sums).means("test_")
+        for name in task.references():
             if name not in given:
-                what = (
-                    f"{type(self.task).__name__}.references() names {name!r}, which "
-                    "evaluation does not give"
-                )
                 raise TaskError(
-                    f"{what}; it gives {', '.join(given)}{nearest(name, given)}"
+                    f"{type(task).__name__}.references() names {name!r}, which "
+                    f"evaluation does not give; it gives {', '.join(given)}"
+                    f"{nearest(name, given)}"
                 )
+
+    # --- A step -----------------------------------------------------------------------
+
+    @property
+    def finished(self) -> bool:
+        """Whether the run is over."""
+        return self.task.finished(self.step)
 
     def advance(self, note: Callable[[], object] = lambda: None) -> list:
         """One step; returns [note() of each rank], which it asks for when the gradient
@@ -153,32 +195,11 @@ class Trainer:
 
         Ranks exchange one message a step, and one Allreduce adds up their gradients.
         """
-        config, xp = self.task.config.train, self.xp
         replies, notes = self._ask("differentiate", note)
-        step = Totals()
-        for number in range(sum(map(len, replies))):  # in the order of the pieces
-            step.add(replies[number % len(replies)][number // len(replies)])
-        for gradient in self._gradients[1:]:
-            self.optimizer.gradient += gradient
-        self.ranks.sum(self.optimizer.gradient)
-        total, count = step.sums["loss"]
-        norm, finite = self.optimizer.step(
-            self.task.learning_rate(self.step),
-            config.clip_norm,
-            scale=1 / count,
-            valid=xp.isfinite(total),
-        )
-        self.task.after_update(self.model)
-        step.add({"gradient_norm": (norm, 1)})
-        self.window.add(step.sums)
-        if "accuracy" in (headline := self.task.headline) and headline in step.sums:
-            self.window.keep_largest(f"best_batch_{headline}", *step.sums[headline], xp)
-        self.first_skipped = xp.where(
-            xp.logical_or(finite, self.first_skipped >= 0),
-            self.first_skipped,
-            self.step + 1,
-        )
-        self.skipped += xp.logical_not(finite)
+        step = _added_up(replies)
+        self._add_up_gradients()
+        finite = self._update(step)
+        self._take_notice(step, finite)
         self.step += 1
         return notes
 
@@ -192,48 +213,125 @@ class Trainer:
         )
         return [reply for of_rank in replies for reply in of_rank], list(notes)
 
-    def _share(self, worker: int, request: dict) -> list | dict:
-        """A worker's part of a request: the metrics of each of its pieces of a step, or
-        of its part of the held-out examples.
+    def _share(self, worker: int, request: dict) -> Any:
+        """A worker's part of a request.
 
-        May run in another process, which has its own task and stream, but sees the
-        parameters and gradients.
+        May run in another process, which has its own task, stream and carry, but sees
+        the parameters and gradients.
         """
         if self.workers.processes:
             self.task.load_state(request["task"])
         if request["do"] == "evaluate":
-            return self._plain(
-                Totals(
-                    self.task.evaluate(
-                        self.model, self._first + worker, self._everybody, self.xp
-                    )
-                )
-            )
-        gradient, replies = self._gradients[worker], []
+            return self._evaluate(worker)
+        if request["do"] == "carry":
+            return self.carry.joined(self._numbers(worker))
+        return self._differentiate(worker, request["step"])
+
+    def _differentiate(self, worker: int, step: int) -> list[Sums]:
+        """Add up the gradient of a worker's pieces of a step; the metrics of each."""
+        gradient, replies, carried = self._gradients[worker], [], {}
         gradient[...] = 0
-        for number, (start, stop) in list(enumerate(self._pieces()))[
-            self._first + worker :: self._everybody
-        ]:
-            batch = move_batch(self.xp, self.stream.batch(request["step"], start, stop))
+        for place, number in enumerate(self._numbers(worker)):
+            before = self.carry.before(number, step)
+            batch = self._batch(step, place, number)
             with Tape() as tape:
-                result = self.task.loss(self.model, batch, self.carry.get(number))
-            loss, count, metrics, carry = checked(self.task, result)
+                result = self.task.loss(self.model, batch, before)
+            start, stop = self.pieces[number]
+            loss, count, metrics, carried[number] = check_result(
+                self.task, result, stop - start
+            )
             tape.backward(loss, into=gradient)
-            if carry is not None:
-                self.carry[number] = carry
             replies.append(self._plain(Totals({"loss": (loss.data, count), **metrics})))
+        # all at once, so that a step that fails can be repeated
+        for number, arrays in carried.items():
+            self.carry.keep(number, arrays, step + 1)
         return replies
 
-    def _pieces(self):
-        """(start, stop) of each piece of a batch."""
-        config = self.task.config.train
-        return pieces_of(config.batch_size, config.piece(self.xp), self._everybody)
+    def _batch(self, step: int, place: int, number: int) -> Batch:
+        """A piece of a step's batch, the worker's `place`-th."""
+        if self._drawn_ahead:
+            return self._drawn_ahead.batch(step, place)
+        return move_batch(self.xp, self.stream.batch(step, *self.pieces[number]))
 
-    def _plain(self, totals):
+    def _plain(self, totals: Totals) -> Sums:
         """On a GPU the numbers stay there: nothing in a step may wait for it, unless
         other ranks must hear them.
         """
         return totals.plain() if self.xp is np or self.ranks.size > 1 else totals.sums
+
+    def _add_up_gradients(self) -> None:
+        """All workers' gradients into the optimizer's, in their order, then all
+        ranks'.
+        """
+        for gradient in self._gradients[1:]:
+            self.optimizer.gradient += gradient
+        self.ranks.sum(self.optimizer.gradient)
+
+    def _update(self, step: Totals):
+        """Move the parameters; the flag whether loss and gradient were finite."""
+        total, count = step.sums["loss"]
+        norm, finite = self.optimizer.step(
+            self.task.learning_rate(self.step),
+            self.task.config.train.clip_norm,
+            scale=1 / count,
+            valid=self.xp.isfinite(total),
+        )
+        self.task.after_update(self.model)
+        step.add({"gradient_norm": (norm, 1)})
+        return finite
+
+    def _take_notice(self, step: Totals, finite) -> None:
+        """Add a step's metrics to those of the next line; nothing waits."""
+        xp, headline = self.xp, self.task.headline
+        self.window.add(step.sums)
+        if "accuracy" in headline and headline in step.sums:
+            total, count = step.sums[headline]
+            self.window.keep_largest(f"best_batch_{headline}", total, count, xp)
+        known = xp.logical_or(finite, self.first_skipped >= 0)
+        self.first_skipped = xp.where(known, self.first_skipped, self.step + 1)
+        self.skipped += xp.logical_not(finite)
+
+    # --- What a run tells -------------------------------------------------------------
+
+    def read(self, test: bool = False) -> dict:
+        """The metrics since the last call, as a line for metrics.jsonl; the task
+        observes it (waits for the device). NonFinite as in `require_finite`.
+
+        test: with those on the held-out examples, as from `evaluate`.
+        """
+        # rank 0's for all: curricula must move in step, and others may round otherwise
+        line = self.ranks.each(self._line)[0]
+        self.window = Totals()
+        tested = self.evaluate() if test else {}
+        return line | self.task.observe(self.step, line | tested) | tested
+
+    def _line(self) -> dict:
+        skipped = self.require_finite()
+        line = self.place() | self.window.means()
+        line["learning_rate"] = self.task.learning_rate(self.step - 1)
+        return line | ({"skipped_updates": skipped} if skipped else {})
+
+    def place(self) -> dict:
+        """How far training has come: the beginning of a line of metrics."""
+        return {
+            "step": self.step,
+            "samples": self.step * self.task.config.train.batch_size,
+            "seconds": round(self.seconds, 2),
+        }
+
+    def evaluate(self) -> dict:
+        """The task's metrics on the held-out examples, as `test_*`."""
+        totals = Totals()
+        for reply in self._ask("evaluate")[0]:
+            totals.add(reply)
+        return totals.means("test_")
+
+    def _evaluate(self, worker: int) -> Sums:
+        """The sums of a worker's part of the held-out examples."""
+        sums = self.task.evaluate(
+            self.model, self._first + worker, self._everybody, self.xp
+        )
+        return self._plain(Totals(sums))
 
     def require_finite(self) -> int:
         """The number of skipped updates (waits for the device).
@@ -271,65 +369,45 @@ class Trainer:
 
         self.ranks.together(compare)
 
-    def _checksum(self):
+    def _checksum(self) -> int:
         checksum = zlib.crc32(json.dumps([self.step, self.task.state()]).encode())
         for array in (self.optimizer.data, *self.optimizer.state().values()):
             checksum = zlib.crc32(to_host(array).tobytes(), checksum)
         return checksum
 
-    def read(self) -> dict:
-        """The metrics since the last call, as a line for metrics.jsonl (waits for the
-        device). NonFinite as in `require_finite`.
-        """
-        line = self.ranks.each(self._line)[
-            0
-        ]  # curricula must move in step, and other ranks may round otherwise
-        self.window = Totals()
-        return line | self.task.observe(self.step, line)
-
-    def _line(self):
-        config, skipped = self.task.config.train, self.require_finite()
-        line = {
-            "step": self.step,
-            "samples": self.step * config.batch_size,
-            "seconds": round(self.seconds, 2),
-        }
-        line |= self.window.means() | {
-            "learning_rate": self.task.learning_rate(self.step - 1)
-        }
-        return line | ({"skipped_updates": skipped} if skipped else {})
-
-    def evaluate(self) -> dict:
-        """The task's metrics on the held-out examples, as `test_*`."""
-        totals = Totals()
-        for reply in self._ask("evaluate")[0]:
-            totals.add(reply)
-        return totals.means("test_")
+    # --- Going on ---------------------------------------------------------------------
 
     def arrays(self) -> dict[str, np.ndarray]:
         """All arrays of a checkpoint, on the host (with a carry, ranks wait for each
         other).
         """
-        named = {
-            f"parameters/{name}": p.data for name, p in self.model.named_parameters()
+        parts = {
+            "parameters": {name: p.data for name, p in self.model.named_parameters()},
+            "optimizer": self.optimizer.state(),
+            "carry": self._whole_carry() if self.task.carries else {},
         }
-        named |= {f"optimizer/{name}": x for name, x in self.optimizer.state().items()}
-        return {name: to_host(x) for name, x in named.items()} | {
-            f"carry/{name}": x for name, x in self._whole_carry().items()
+        return {
+            f"{part}/{name}": to_host(x)
+            for part, arrays in parts.items()
+            for name, x in arrays.items()
         }
 
-    def _whole_carry(self):
+    def _fetch_carry(self) -> None:
+        """Have the carry of workers that are processes, where it stays otherwise."""
+        if not (self.task.carries and self.workers.apart):
+            return
+        request = {"do": "carry", "step": self.step, "task": self.task.state()}
+        for worker, arrays in enumerate(self.workers.run(request)):
+            self.carry.take(self._numbers(worker), arrays, self.step)
+
+    def _whole_carry(self) -> Batch:
         """The carry of a whole batch: example-first, so that another number of workers
         or ranks can cut it otherwise.
         """
-        pieces, whole = self._pieces(), {}
-        for name, x in next(iter(self.carry.values()), {}).items():
-            whole[name] = np.zeros(
-                (self.task.config.train.batch_size, *x.shape[1:]), x.dtype
-            )
-            for number, carry in self.carry.items():
-                whole[name][slice(*pieces[number])] = to_host(carry[name])
-            self.ranks.merge(whole[name])
+        self.ranks.together(self._fetch_carry)
+        whole = self.carry.whole(self._our_numbers())
+        for x in whole.values():
+            self.ranks.merge(x)
         return whole
 
     def state(self) -> dict:
@@ -357,26 +435,68 @@ class Trainer:
                 f"the checkpoint cannot be resumed: {error!s}; start a new run"
             ) from error
 
-    def _restore(self, arrays, state):
-        self.workers.close()  # processes must start from the restored state
+    def _restore(self, arrays: dict, state: dict) -> None:
+        self.close()  # processes must start from the restored state
         self.model.load_parameters(under("parameters/", arrays))
-        self.optimizer.load_state(under("optimizer/", arrays))
-        carry = move_batch(self.xp, under("carry/", arrays))
-        if carry:
-            ours, pieces = (
-                range(self._first, self._first + self.workers.count),
-                enumerate(self._pieces()),
-            )
-            self.carry = {
-                k: {name: x[a:b] for name, x in carry.items()}
-                for k, (a, b) in pieces
-                if k % self._everybody in ours
-            }
-        self.step, self.seconds, self.window = (
-            state["step"],
-            state["seconds"],
-            Totals(state["window"]),
-        )
+        self._restore_optimizer(under("optimizer/", arrays))
+        self.step, self.seconds = state["step"], state["seconds"]
+        self._restore_carry(under("carry/", arrays))
+        self.window = Totals(state["window"])
         self.skipped[...], self.first_skipped[...] = state["skipped"]
         self.stream.load_state(state["stream"])
         self.task.load_state(state["task"])
+
+    def _restore_optimizer(self, arrays: dict) -> None:
+        own = self.optimizer.state()
+        if arrays.keys() != own.keys():
+            raise ValueError(
+                f"its optimizer has the state {', '.join(arrays)}, and "
+                f"{type(self.optimizer).__name__} has {', '.join(own)}"
+            )
+        self.optimizer.load_state(arrays)
+
+    def _restore_carry(self, whole: dict) -> None:
+        self.carry = Carry(self.pieces, self.step)
+        for number in self._our_numbers():
+            rows = slice(*self.pieces[number])
+            part = move_batch(self.xp, {name: x[rows] for name, x in whole.items()})
+            self.carry.keep(number, part or None, self.step)
+
+    def rest(self) -> None:
+        """End the process that draws ahead; the next step starts another."""
+        if self._drawn_ahead:
+            self._drawn_ahead.close()
+
+    def close(self) -> None:
+        """End all processes; the next step starts others. What workers carried from
+        step to step ends with them: take the `arrays` before.
+        """
+        self.workers.close()
+        self.rest()
+
+    def __enter__(self) -> Trainer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _check_workers(workers: int | None, device: str) -> None:
+    if workers is not None and workers < 1:
+        raise ValueError(
+            f"workers={workers}: there must be at least one; leave workers out, or "
+            "give 1 or more"
+        )
+    if workers not in (None, 1) and device == "cuda":
+        raise ValueError(
+            f"workers={workers} with device='cuda': a GPU is fed by one worker; leave "
+            "workers out, or give 1"
+        )
+
+
+def _added_up(replies: list[list[Sums]]) -> Totals:
+    """The metrics of all pieces of a step, added in the order of the pieces."""
+    step = Totals()
+    for number in range(sum(map(len, replies))):
+        step.add(replies[number % len(replies)][number // len(replies)])
+    return step

@@ -1,0 +1,513 @@
+"""Batches drawn ahead by a process: the same batches, the same bits, errors where they
+always were, no process and no locked memory left behind.
+
+The GPU is the stand-in of fakecupy.py; what it cannot show is how fast this is.
+"""
+
+import dataclasses
+import gc
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import fakecupy
+import numpy as np
+import pytest
+from fakecupy import no_sync, only
+from processes import alive, soon
+from tinytasks import (
+    TRAIN,
+    Config,
+    Finite,
+    Larger,
+    Text,
+    assert_same_arrays,
+    forks,
+    relations,
+    stop_at,
+)
+
+from tinyrmc import backend
+from tinyrmc.training import ahead
+from tinyrmc.training.ahead import DRAWN, SLOTS, Ahead, Ring, layout
+from tinyrmc.training.loop import run_training
+from tinyrmc.training.streams import Samples
+
+pytestmark = forks
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture
+def cupy(monkeypatch):
+    """The stand-in, and nothing page-locked in it when the test is over."""
+    yield fakecupy.installed(monkeypatch)
+    gc.collect()
+    assert not fakecupy.cupy.cuda.runtime.locked
+
+
+@pytest.fixture
+def make_ahead():
+    """Ahead of a task, whose processes are ended when the test is over."""
+    made = []
+
+    def make(task, xp=np, pieces=((0, 50),)):
+        made.append(Ahead(task.stream(None, 3), task, list(pieces), xp))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.close()
+
+
+class Who(Larger):
+    """The batch says which process has drawn it, in which call, and on which rung."""
+
+    rung, calls = 0, 0
+
+    def draw(self, rng, count):
+        self.calls += 1
+        told = np.array([os.getpid(), self.calls, self.rung])
+        return super().draw(rng, count) | {"who": np.tile(told, (count, 1))}
+
+    def state(self):
+        return {"rung": self.rung}
+
+    def load_state(self, state):
+        self.rung = state["rung"]
+
+
+def who():
+    return Who(Config())
+
+
+def drawn(task, step, start=0, stop=50):
+    """A piece of a batch as it is drawn here, without who has drawn it."""
+    return anonymous(task.stream(None, 3).batch(step, start, stop))
+
+
+def anonymous(batch):
+    return {name: x for name, x in batch.items() if name != "who"}
+
+
+def child_of(drawing):
+    return drawing._drawer._child.pid
+
+
+# --- The same batches -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("pieces", [[(0, 50)], [(0, 17), (17, 33), (33, 50)]])
+def test_what_is_drawn_ahead_is_what_would_be_drawn_here(pieces, make_ahead):
+    task = who()
+    drawing, pids = make_ahead(task, pieces=pieces), set()
+    for step in range(6):
+        for number, piece in enumerate(pieces):
+            batch = drawing.batch(step, number)
+            assert_same_arrays(anonymous(batch), drawn(task, step, *piece))
+            pids.add(int(batch["who"][0, 0]))
+    assert pids == {os.getpid(), child_of(drawing)}  # the first one tells the size
+
+
+def test_a_batch_is_there_before_it_is_asked_for(make_ahead):
+    drawing = make_ahead(who())
+    calls = [int(drawing.batch(step, 0)["who"][0, 1]) for step in range(8)]
+    # the child goes on counting from the call that was made here
+    assert calls == [*range(1, 9)]
+    assert len(drawing._drawer._asked) == DRAWN
+    assert all(drawing._drawer._child._pipe.poll(5) for _ in range(DRAWN))
+
+
+def test_steps_may_be_asked_for_in_any_order(make_ahead):
+    task = who()
+    drawing = make_ahead(task)
+    for step in (0, 1, 2, 7, 3, 4, 4, 5, 0):
+        assert_same_arrays(anonymous(drawing.batch(step, 0)), drawn(task, step))
+
+
+def test_what_was_drawn_under_another_state_is_thrown_away(make_ahead):
+    task = who()
+    drawing = make_ahead(task)
+    for step in range(12):
+        task.rung = step // 4
+        batch = drawing.batch(step, 0)
+        assert batch["who"][0, 2] == task.rung
+    assert batch["who"][0, 0] == child_of(drawing)
+
+
+class Growing(Who):
+    """Each rung has examples ten times as wide."""
+
+    def draw(self, rng, count):
+        wide = rng.normal(size=(count, 10**self.rung))
+        return super().draw(rng, count) | {"wide": wide}
+
+
+def test_batches_that_grow_get_larger_slots(make_ahead):
+    task = Growing(Config())
+    drawing, sizes, pids = make_ahead(task), [], []
+    for step in range(12):
+        task.rung = (0, 2, 1)[step // 4]
+        batch = drawing.batch(step, 0)
+        assert_same_arrays(anonymous(batch), drawn(task, step))
+        sizes.append(drawing._drawer._ring.size)
+        pids.append(int(batch["who"][0, 0]))
+    assert sizes[0] * 10 < sizes[4] == sizes[11]
+    assert [pid == os.getpid() for pid in pids] == [k in (0, 4) for k in range(12)]
+
+
+def test_a_batch_is_not_written_over_while_it_is_kept(make_ahead):
+    task = who()
+    drawing = make_ahead(task)
+    kept = [anonymous(drawing.batch(step, 0)) for step in range(3 * SLOTS)]
+    for step, batch in enumerate(kept):
+        assert_same_arrays(batch, drawn(task, step))
+
+
+# --- The same bits --------------------------------------------------------------------
+
+
+TASKS = [
+    lambda: relations(),
+    lambda: relations(piece_size=None),
+    lambda: Finite(Config()),
+    lambda: Text(Config()),
+]
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+@pytest.mark.parametrize("make", TASKS)
+def test_training_is_the_same_to_the_last_bit(make, device, cupy, make_trainer):
+    pair = [
+        make_trainer(make(), seed=4, device=device, ahead=drawn) for drawn in (0, 1)
+    ]
+    for step in range(1, 11):
+        for trainer in pair:
+            trainer.advance()
+        if step % 2 == 0:
+            assert_same_arrays(*(trainer.arrays() for trainer in pair))
+            lines = [trainer.read(test=True) for trainer in pair]
+            assert lines[0] == lines[1]
+    assert pair[1]._drawn_ahead._drawer and not pair[0]._drawn_ahead
+    pair[1].close()
+
+
+def test_a_gpus_batches_are_drawn_ahead_and_nothing_waits(cupy, make_trainer):
+    task = Who(Config(dataclasses.replace(TRAIN, piece_size=None)))
+    trainer, pids = make_trainer(task, device="cuda"), []
+    loss = task.loss
+
+    def watched(model, batch, carry):
+        pids.append(batch["who"]._array[0, 0])
+        return loss(model, batch, carry)
+
+    task.loss = watched
+    for _ in range(4):
+        with no_sync(), only(np.float32):
+            trainer.advance()
+    assert pids == [os.getpid(), *[child_of(trainer._drawn_ahead)] * 3]
+    trainer.close()
+
+
+@pytest.mark.parametrize(
+    "words", [{}, {"workers": 2}, {"workers": 2, "ahead": True}, {"ahead": False}]
+)
+def test_on_a_cpu_workers_draw_for_themselves(words, make_trainer):
+    assert make_trainer(who(), **words)._drawn_ahead is None
+
+
+def test_a_stream_that_does_not_say_so_is_not_drawn_ahead(cupy, make_trainer):
+    task = who()
+
+    class Own:
+        """A stream that knows nothing of our base class."""
+
+        def __init__(self, samples):
+            self.batch, self.state = samples.batch, samples.state
+            self.load_state = samples.load_state
+
+    task.stream = lambda model, seed: Own(Samples(task.draw, seed))
+    trainer = make_trainer(task, device="cuda")
+    trainer.advance()
+    assert trainer._drawn_ahead is None
+
+
+def test_a_run_that_is_stopped_goes_on_with_the_same_bits(cupy, make_trainer, new_run):
+    def trained(run, until=None):
+        trainer = make_trainer(relations(), 3, device="cuda")
+        if run.checkpoint.exists():
+            trainer.restore(*run.load())
+        if until:
+            stop_at(trainer.task, until)
+        run_training(trainer, run)
+        return trainer.arrays()
+
+    whole, broken = new_run(), new_run()
+    expected = trained(whole)
+    trained(broken, 7)
+    assert_same_arrays(trained(broken), expected)
+
+
+# --- Errors ---------------------------------------------------------------------------
+
+
+class Worn(Larger):
+    """From some step on nothing can be drawn."""
+
+    def stream(self, model, seed):
+        stream = Samples(self.draw, seed)
+        clean = stream.batch
+
+        def batch(step, start, stop):
+            if step >= 5:
+                raise FileNotFoundError(f"the text ends at step {step}")
+            return clean(step, start, stop)
+
+        stream.batch = batch
+        return stream
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_an_error_in_draw_comes_when_its_step_does(device, cupy, make_trainer):
+    trainer = make_trainer(Worn(Config()), device=device, ahead=True)
+    for _ in range(5):
+        trainer.advance()
+    pid = child_of(trainer._drawn_ahead)
+    with pytest.raises(FileNotFoundError, match=r"^the text ends at step 5$") as caught:
+        trainer.advance()
+    assert any(entry.name == "batch" for entry in caught.traceback)
+    assert trainer.step == 5 and not alive(pid)
+    with pytest.raises(FileNotFoundError):
+        trainer.advance()
+
+
+def test_a_process_that_fails_alone_is_done_without(make_ahead):
+    task, parent = who(), os.getpid()
+    task.draw = lambda rng, count: (
+        Who.draw(task, rng, count) if os.getpid() == parent else 1 / 0
+    )
+    drawing = make_ahead(task)
+    for step in range(4):
+        assert_same_arrays(anonymous(drawing.batch(step, 0)), drawn(task, step))
+    assert drawing._given_up and drawing._drawer is None
+
+
+@pytest.mark.parametrize("step", [1, 3])
+def test_a_process_that_was_killed_is_done_without(step, make_ahead):
+    task = who()
+    drawing = make_ahead(task)
+    for k in range(6):
+        if k == step:
+            pid = child_of(drawing)
+            os.kill(pid, signal.SIGKILL)
+            assert soon(lambda pid=pid: not alive(pid))
+        assert_same_arrays(anonymous(drawing.batch(k, 0)), drawn(task, k))
+    assert drawing._given_up
+
+
+def test_arrays_of_python_objects_are_drawn_here(make_ahead):
+    task = Larger(Config())
+    task.draw = lambda rng, count: {"words": np.array([{"a": 1}] * count)}
+    drawing = make_ahead(task)
+    for step in range(3):
+        assert drawing.batch(step, 0)["words"][0] == {"a": 1}
+    assert drawing._given_up
+
+
+def test_after_an_interruption_no_answer_is_taken_for_another(make_ahead, monkeypatch):
+    task = who()
+    drawing = make_ahead(task)
+    for step in range(3):
+        drawing.batch(step, 0)
+    child = drawing._drawer._child
+
+    def interrupted():
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(child, "receive", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        drawing.batch(3, 0)
+    for step in range(3, 7):
+        assert_same_arrays(anonymous(drawing.batch(step, 0)), drawn(task, step))
+    assert not drawing._given_up and child_of(drawing) != child.pid
+
+
+# --- Nothing is left behind -----------------------------------------------------------
+
+
+@pytest.mark.parametrize("end", ["run", "close", "with", "forget", "restore"])
+def test_no_process_is_left(end, cupy, make_trainer, new_run):
+    trainer = make_trainer(who(), device="cuda")
+    for _ in range(3):
+        trainer.advance()
+    pid = child_of(trainer._drawn_ahead)
+    assert alive(pid)
+    if end == "run":
+        run_training(trainer, new_run())
+    elif end == "close":
+        trainer.close()
+    elif end == "restore":
+        trainer.restore(trainer.arrays(), trainer.state())
+    elif end == "with":
+        with trainer:
+            pass
+    else:
+        trainer._drawn_ahead = None
+        gc.collect()
+    assert not alive(pid)
+    assert not cupy.cuda.runtime.locked
+
+
+PARENT = """
+import os, sys, time
+sys.path.insert(0, "tests")
+import numpy as np
+from tinytasks import Config, Larger
+from tinyrmc.training.ahead import Ahead
+task = Larger(Config())
+drawing = Ahead(task.stream(None, 0), task, [(0, 50)], np)
+for step in range(3):
+    drawing.batch(step, 0)
+print(drawing._drawer._child.pid, flush=True)
+"""
+
+
+@pytest.mark.parametrize("ending", ["pass", "raise KeyboardInterrupt", "killed"])
+def test_it_ends_with_its_parent_however_that_ends(ending):
+    code = PARENT + ("time.sleep(60)" if ending == "killed" else ending)
+    with subprocess.Popen(
+        [sys.executable, "-c", code],
+        cwd=ROOT,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as parent:
+        pid = int(parent.stdout.readline())
+        if ending == "killed":
+            assert alive(pid)
+            parent.kill()
+        parent.wait(30)
+        assert soon(lambda: not alive(pid))
+        assert "multiprocessing" not in parent.stderr.read()
+
+
+# --- Page-locked memory ---------------------------------------------------------------
+
+
+class Late:
+    """A GPU that fetches nothing before it is waited for."""
+
+    def __init__(self, monkeypatch):
+        self.queue, self.waits = [], 0
+        fetch = fakecupy.ndarray.set
+        late = self
+
+        class Event:
+            def __init__(self, **words):
+                pass
+
+            def record(self):
+                self.place = len(late.queue)
+
+            def synchronize(self):
+                late.waits += 1
+                late.run(self.place)
+
+        def later(array, host, stream=None):
+            self.queue.append(lambda: fetch(array, host))
+
+        monkeypatch.setattr(fakecupy.ndarray, "set", later)
+        monkeypatch.setattr(fakecupy.cupy.cuda, "Event", Event)
+
+    def run(self, place):
+        """Do what was queued up to a place."""
+        for number in range(place):
+            self.queue[number]()
+            self.queue[number] = lambda: None
+
+
+def test_a_slot_is_not_written_before_the_gpu_has_fetched_it(
+    cupy, make_ahead, monkeypatch
+):
+    gpu, task = Late(monkeypatch), who()
+    drawing, batches = make_ahead(task, cupy), []
+    for step in range(3 * SLOTS):
+        batches.append(drawing.batch(step, 0))
+        # the host runs ahead of the GPU by what the ring holds, and no further
+        fetched = sum(bool(b["who"]._array.any()) for b in batches)
+        assert step + 1 - fetched <= SLOTS - DRAWN
+    assert gpu.waits > 0
+    drawing.close()  # waits for what is under way, and unlocks
+    for step, batch in enumerate(batches):
+        there = {name: x.get() for name, x in anonymous(batch).items()}
+        assert_same_arrays(there, drawn(task, step))
+
+
+def test_the_ring_is_locked_while_it_is_used(cupy, make_ahead):
+    drawing = make_ahead(who(), cupy)
+    drawing.batch(0, 0)
+    ring = drawing._drawer._ring
+    locked = cupy.cuda.runtime.locked
+    assert locked == {ring._memory.ctypes.data: SLOTS * ring.size}
+    drawing.close()
+    assert not locked
+
+
+def test_a_driver_that_refuses_costs_nothing_but_time(cupy, make_ahead, monkeypatch):
+    runtime = cupy.cuda.runtime
+
+    def refuse(*_):
+        raise runtime.CUDARuntimeError("cudaErrorMemoryAllocation")
+
+    monkeypatch.setattr(runtime, "hostRegister", refuse)
+    task = who()
+    drawing = make_ahead(task, cupy)
+    for step in range(2 * SLOTS):
+        there = {n: x.get() for n, x in anonymous(drawing.batch(step, 0)).items()}
+        assert_same_arrays(there, drawn(task, step))
+    assert not drawing._drawer._ring._locked
+
+
+def test_nothing_is_locked_on_a_cpu():
+    assert backend.page_lock(np.zeros(3), np) is None
+
+
+# --- The ring -------------------------------------------------------------------------
+
+
+BATCH = {
+    "half": np.arange(7, dtype=np.float16),
+    "flags": np.arange(15).reshape(5, 3) % 2 == 0,
+    "nothing": np.zeros((0, 3), np.float32),
+    "one": np.array(3.5),
+    "turned": np.arange(12, dtype=np.int64).reshape(3, 4).T,
+    "text": np.array(["ab", "c"]),
+}
+
+
+def test_every_dtype_and_shape_goes_through_a_slot():
+    places, size = layout(BATCH)
+    assert all(offset % ahead.ALIGNED == 0 for *_, offset in places)
+    ring = Ring(size, np)
+    assert ring.size >= size and ring.size % ahead.PAGE == 0
+    for slot in range(SLOTS):
+        assert ring.write(slot, BATCH) == places
+    batches = [ring.read(slot, places) for slot in range(SLOTS)]
+    for batch in batches:
+        assert_same_arrays(batch, BATCH)
+    batches[0]["one"][...] = 4
+    assert_same_arrays(ring.read(0, places), BATCH)
+
+
+def test_a_batch_that_is_too_large_is_not_written():
+    ring = Ring(100, np)
+    before = ring._memory.copy()
+    assert ring.write(1, {"x": np.ones(ahead.PAGE + 1, np.int8)}) is None
+    np.testing.assert_array_equal(ring._memory, before)
+    assert ring.write(1, {"x": np.ones(ahead.PAGE, np.int8)}) is not None
+    assert (
+        not ring._memory[: ahead.PAGE].any()
+        and not ring._memory[2 * ahead.PAGE :].any()
+    )

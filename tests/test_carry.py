@@ -1,0 +1,357 @@
+"""What a step hands on to the next: it stays with the worker whose piece it belongs to,
+whether thread or process, and comes back for a checkpoint.
+
+What is said to be equal here is equal to the last bit, wall-clock fields aside, unless
+a tolerance is given.
+"""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from tinytasks import (
+    KINDS,
+    TRAIN,
+    Config,
+    Lanes,
+    Larger,
+    RunningSum,
+    Text,
+    assert_same_arrays,
+    forks,
+    stop_at,
+    timeless,
+)
+
+from tinyrmc import Tape, optim
+from tinyrmc.errors import RunError
+from tinyrmc.training.carry import Carry
+from tinyrmc.training.discovery import TaskError
+from tinyrmc.training.loop import run_training
+from tinyrmc.training.workers import WorkerError, Workers
+
+TASKS = [RunningSum, Text]
+
+
+def steps(trainer, count):
+    for _ in range(count):
+        trainer.advance()
+    return trainer
+
+
+def totals(trainer, count):
+    """The sums (B, 1) of `RunningSum` after so many steps, added up here."""
+    drawn = [trainer.stream.batch(step, 0, 50)["x"] for step in range(count)]
+    return np.sum(drawn, axis=0, dtype=np.float64)
+
+
+# --- A language model -----------------------------------------------------------------
+
+
+def test_windows_of_a_text_are_learnt_with_the_state_carried_on(make_trainer):
+    """Beside a plain loop: differentiate a window, detach the state, go on."""
+    train = dataclasses.replace(TRAIN, piece_size=None, optimizer="sgd", decay=0.0)
+    task = Text(Config(dataclasses.replace(train, warmup_steps=0, learning_rate=0.5)))
+    trainer = steps(make_trainer(task, seed=1), 8)
+
+    model = task.build(None)
+    sgd = optim.SGD(model.parameters(), learning_rate=0.5)
+    state, lanes = model.core.initial_state(50), Lanes(50, window=3)
+    for step in range(8):
+        batch = lanes.batch(step, 0, 50)
+        carry = dict(zip(("hidden", "cell"), state, strict=True)) if step else None
+        with Tape() as tape:
+            total, count, _, after = task.loss(model, batch, carry)
+            mean = total / count
+        tape.backward(mean)
+        sgd.step(max_norm=1.0)
+        sgd.zero_grad()
+        state = after["hidden"], after["cell"]
+    np.testing.assert_allclose(trainer.optimizer.data, sgd.data, rtol=1e-5, atol=1e-7)
+    np.testing.assert_allclose(trainer.arrays()["carry/cell"], state[1], rtol=1e-4)
+    forgetful = Text(task.config)
+    forgetful.loss = lambda model, batch, carry: task.loss(model, batch, None)
+    other = steps(make_trainer(forgetful, seed=1), 8)
+    assert np.abs(other.optimizer.data - sgd.data).max() > 1e-3
+
+
+@pytest.mark.parametrize("processes", KINDS)
+def test_a_text_is_learnt_by_two_workers(processes, make_trainer):
+    train = dataclasses.replace(TRAIN, steps=30, learning_rate=0.03, warmup_steps=0)
+    trainer = make_trainer(Text(Config(train)), workers=2, processes=processes)
+    before = trainer.evaluate()["test_loss"]
+    assert steps(trainer, 30).evaluate()["test_loss"] < before - 0.05
+
+
+# --- Whoever computes -----------------------------------------------------------------
+
+
+@forks
+@pytest.mark.parametrize("kind", TASKS)
+@pytest.mark.parametrize("workers", [2, 3])
+def test_processes_and_threads_give_the_same_bits(workers, kind, make_trainer):
+    pair = [
+        make_trainer(kind(Config()), seed=4, workers=workers, processes=processes)
+        for processes in (False, True)
+    ]
+    for step in range(1, 8):
+        for trainer in pair:
+            trainer.advance()
+        assert_same_arrays(pair[0].optimizer.state(), pair[1].optimizer.state())
+        if step % 3 == 0:
+            arrays = [trainer.arrays() for trainer in pair]
+            assert_same_arrays(*arrays)
+            assert any(name.startswith("carry/") for name in arrays[0])
+            lines = [trainer.read(test=True) for trainer in pair]
+            assert timeless(lines[:1]) == timeless(lines[1:])
+
+
+@pytest.mark.parametrize("kind", TASKS)
+@pytest.mark.parametrize("processes", KINDS)
+def test_any_number_of_workers_agrees_to_rounding(processes, kind, make_trainer):
+    found = [
+        steps(make_trainer(kind(Config()), 4, workers, processes=processes), 6).arrays()
+        for workers in (1, 2, 3, 5)
+    ]
+    for arrays in found[1:]:
+        assert arrays.keys() == found[0].keys()
+        for name, x in arrays.items():
+            np.testing.assert_allclose(x, found[0][name], rtol=1e-3, atol=1e-5)
+
+
+@forks
+def test_processes_are_what_a_task_with_a_carry_gets(make_trainer):
+    trainer = steps(make_trainer(RunningSum(Config()), workers=2), 3)
+    assert trainer.workers.processes
+    own = set(trainer._numbers(0))
+    assert set(trainer.carry) == own  # nothing was sent meanwhile
+    np.testing.assert_allclose(
+        trainer.arrays()["carry/total"], totals(trainer, 3), rtol=1e-5, atol=1e-5
+    )
+    assert set(trainer.carry) == set(range(len(trainer.pieces))) > own
+
+
+# --- Going on -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", TASKS)
+@pytest.mark.parametrize(
+    "workers, processes", [(1, False), (2, False), pytest.param(3, True, marks=forks)]
+)
+def test_a_run_goes_on_in_the_middle_of_its_text(
+    kind, workers, processes, make_trainer, new_run
+):
+    def trainer():
+        return make_trainer(kind(Config()), 3, workers, processes=processes)
+
+    whole, broken = new_run(), new_run()
+    reference = trainer()
+    assert run_training(reference, whole) == "finished"
+    stopped = trainer()
+    stop_at(stopped.task, 7)
+    assert run_training(stopped, broken) == "SIGTERM" and stopped.step == 7
+    again = trainer()
+    arrays, state = broken.load()
+    again.restore(arrays, state)
+    broken.truncate_metrics(state["lines"])
+    assert_same_arrays(again.arrays(), stopped.arrays())
+    assert run_training(again, broken) == "finished"
+    assert_same_arrays(again.arrays(), reference.arrays())
+    assert timeless(broken.metrics()) == timeless(whole.metrics())
+
+
+@pytest.mark.parametrize("before, after", [(5, 2), (1, 3), (3, 1)])
+@pytest.mark.parametrize("processes", KINDS)
+def test_a_carry_goes_to_the_right_examples_when_it_is_cut_otherwise(
+    before, after, processes, make_trainer, new_run
+):
+    run = new_run()
+    words = {"seed": 3, "processes": processes}
+    first = make_trainer(stop_at(RunningSum(Config()), 7), workers=before, **words)
+    run_training(first, run)
+    again = make_trainer(RunningSum(Config()), workers=after, **words)
+    again.restore(*run.load())
+    assert again.pieces != first.pieces
+    np.testing.assert_array_equal(
+        again.arrays()["carry/total"], first.arrays()["carry/total"]
+    )
+    steps(again, 5)
+    np.testing.assert_allclose(
+        again.arrays()["carry/total"], totals(again, 12), rtol=1e-5, atol=1e-5
+    )
+
+
+class Chapters(RunningSum):
+    """The state is let go of after every third step."""
+
+    def loss(self, model, batch, carry):
+        *result, arrays = super().loss(model, batch, carry)
+        chapter = carry["chapter"] + 1 if carry else np.ones(len(batch["x"]))
+        arrays = arrays | {"chapter": chapter}
+        return *result, None if chapter[0] == 3 else arrays
+
+
+@pytest.mark.parametrize("processes", KINDS)
+@pytest.mark.parametrize("stop", [2, 3, 4])
+def test_a_carry_may_end(stop, processes, make_trainer):
+    def trainer():
+        return make_trainer(Chapters(Config()), 3, workers=2, processes=processes)
+
+    first = steps(trainer(), stop)
+    arrays, state = first.arrays(), first.state()
+    assert ("carry/total" in arrays) == (stop != 3)
+    again = trainer()
+    again.restore(arrays, state)
+    for _ in range(4):
+        assert_same_arrays(again.arrays(), first.arrays())
+        first.advance()
+        again.advance()
+    seen = make_trainer(Chapters(Config()), 3, workers=2, processes=processes)
+    means = [steps(seen, 1).read()["seen"] for _ in range(7)]
+    assert means == [0, 1, 1, 0, 1, 1, 0]
+
+
+# --- What is lost is not made up ------------------------------------------------------
+
+
+LOST = r"step 3 cannot go on where the last one stopped.*is for step \d.*checkpoint"
+
+
+@forks
+@pytest.mark.parametrize("saved", [False, True])
+def test_a_carry_that_ended_with_its_process_is_not_taken_for_none(saved, make_trainer):
+    trainer = steps(make_trainer(RunningSum(Config()), workers=2), 3)
+    arrays, state = trainer.arrays(), trainer.state()
+    reference = steps(make_trainer(RunningSum(Config()), workers=2), 4).arrays()
+    if saved:  # at this very step: what it carries is here
+        trainer.workers.close()
+        assert_same_arrays(steps(trainer, 1).arrays(), reference)
+        return
+    trainer = steps(make_trainer(RunningSum(Config()), workers=2), 3)
+    trainer.workers.close()
+    with pytest.raises((RunError, WorkerError), match=LOST):
+        trainer.advance()
+    trainer.restore(arrays, state)
+    assert_same_arrays(steps(trainer, 1).arrays(), reference)
+
+
+class Hurried(RunningSum):
+    """Somebody presses Ctrl-C in the middle of the fourth step."""
+
+    calls = 0
+
+    def loss(self, *words):
+        self.calls += 1
+        if self.calls == self.at:
+            raise KeyboardInterrupt
+        return super().loss(*words)
+
+
+def test_a_step_that_was_interrupted_can_be_repeated(make_trainer):
+    trainer = make_trainer(Hurried(Config()))
+    trainer.task.at = 3 * len(trainer.pieces) + 3
+    with pytest.raises(KeyboardInterrupt):
+        steps(trainer, 4)
+    assert trainer.step == 3
+    reference = steps(make_trainer(RunningSum(Config())), 6)
+    assert_same_arrays(steps(trainer, 3).arrays(), reference.arrays())
+
+
+def test_a_step_that_some_threads_have_done_is_not_done_again(make_trainer):
+    trainer = make_trainer(RunningSum(Config()), workers=2, processes=False)
+    steps(trainer, 3)
+    trainer._share(1, {"do": "differentiate", "step": 3})
+    with pytest.raises(RunError, match=LOST):
+        trainer.advance()
+
+
+# --- What a task gives ----------------------------------------------------------------
+
+
+def carrying(make, carries=True):
+    """The task `Larger` with a carry."""
+    task = Larger(Config())
+    loss = Larger.loss
+    task.loss = lambda model, batch, carry: (
+        *loss(task, model, batch, None)[:3],
+        make(model, batch),
+    )
+    task.carries = carries
+    return task
+
+
+@pytest.mark.parametrize(
+    "make, says",
+    [
+        (lambda model, b: b["inputs"], "as {name: array} or None, not a ndarray"),
+        (
+            lambda model, b: {"h": model(b["inputs"])},
+            r"the carry 'h' of Larger.loss\(\) is a Tensor, .*; give its .data",
+        ),
+        (lambda model, b: {"h": b["inputs"][1:]}, r"shape \[\d+, 2\]; .* row for each"),
+        (lambda model, b: {"h": b["inputs"].T}, r"shape \[2, \d+\]; .* row for each"),
+        (lambda model, b: {"h": 3.0}, r"shape \[\]; it must have a row for each"),
+        (
+            lambda model, b: {"h": b["inputs"]} if len(b["inputs"]) == 13 else None,
+            "a carry of the same names for all pieces of a step, or None for all",
+        ),
+    ],
+)
+def test_a_carry_that_cannot_be_is_refused(make, says, make_trainer):
+    trainer = make_trainer(carrying(make))
+    with pytest.raises(TaskError, match=says):
+        trainer.advance()
+        trainer.arrays()
+
+
+def test_a_task_must_say_that_it_carries(make_trainer):
+    trainer = make_trainer(carrying(lambda model, b: {"h": b["inputs"]}, False))
+    with pytest.raises(TaskError, match="does not say carries = True; say so, or give"):
+        trainer.advance()
+
+
+# --- Arrays through a pipe ------------------------------------------------------------
+
+
+ARRAYS = {
+    "half": np.arange(6, dtype=np.float16).reshape(2, 3),
+    "truth": np.array([True, False]),
+    "none": np.zeros((0, 4), np.float32),
+    "one": np.array(2**62 + 1),
+    "complex/names": np.array([1 + 2j]),
+    "strided": np.arange(12.0).reshape(3, 4)[::2, ::3],
+    "large": np.random.default_rng(0).normal(size=(1000, 300)),
+    "odd": np.array([np.nan, -0.0, 1e-320]),
+}
+
+
+@pytest.mark.parametrize("processes", KINDS)
+def test_arrays_come_back_bit_for_bit(processes):
+    def share(worker, request):
+        return ARRAYS | {"worker": np.full(2, worker)}
+
+    workers = Workers(3, share, processes)
+    for _ in range(2):
+        for worker, reply in enumerate(workers.run(0)):
+            assert_same_arrays(reply, share(worker, 0))
+    workers.close()
+
+
+def test_a_carry_is_joined_and_cut_again():
+    pieces = [(0, 3), (3, 5), (5, 9), (9, 10)]
+    carry, numbers = Carry(pieces, step=4), [0, 2]
+    x = np.arange(20.0).reshape(10, 2)
+    carry.take(numbers, {"x": np.concatenate([x[0:3], x[5:9]])}, 4)
+    np.testing.assert_array_equal(carry.before(2, 4)["x"], x[5:9])
+    assert carry.before(1, 4) is None
+    whole = carry.whole(numbers)["x"]
+    np.testing.assert_array_equal(
+        whole[[0, 1, 2, 5, 6, 7, 8]], x[[0, 1, 2, *range(5, 9)]]
+    )
+    assert not whole[[3, 4, 9]].any() and whole.shape == x.shape
+    with pytest.raises(RunError, match="what piece 2 carries is for step 4"):
+        carry.before(2, 5)
+    with pytest.raises(RunError, match="what piece 1 carries is for step 4"):
+        carry.before(1, 5)
+    carry.keep(0, None, 5)
+    assert carry.before(0, 5) is None and 0 not in carry

@@ -1,0 +1,175 @@
+"""Tables as people read them: in the width of a terminal no word is lost and no line is
+too long; in files they are Markdown.
+"""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tinyrmc.results import sweeps, tables
+from tinyrmc.results.text import (
+    aligned,
+    duration,
+    markdown_table,
+    number,
+    paragraph,
+    percent,
+    results_table,
+    terminal_width,
+)
+
+RESULTS = Path(__file__).resolve().parent.parent / "benchmarks" / "results"
+
+SWEEP = [
+    ["model.mem_slots", "model.gate_style", "test accuracy, mean", "steps", "notes"],
+    ["1", "unit", "95.5 %", "12,000", ""],
+    ["16", "memory", "3.1 %", "9,000 of 12,000", ""],
+]
+
+
+def test_numbers():
+    assert [percent(x) for x in (0.12345, None, float("nan"))] == ["12.3 %", "", ""]
+    shown = [number("test_loss", 1.25), number("test_accuracy", 0.5)]
+    assert shown == ["1.2500", "50.0 %"] and number("loss", None) == ""
+    assert [duration(x) for x in (5.4, 65, 3661)] == ["0:05", "1:05", "1:01:01"]
+
+
+def test_markdown():
+    rows = [["a", "b|c"], ["1", ""]]
+    assert markdown_table(rows) == "| a | b\\|c |\n| --- | --- |\n| 1 |  |\n"
+
+
+# --- On a terminal --------------------------------------------------------------------
+
+
+def test_as_wide_as_it_is():
+    """Numbers to the right, words to the left, and no column of nothing."""
+    assert aligned(SWEEP).splitlines() == [
+        "model.mem_slots  model.gate_style  test accuracy, mean            steps",
+        "              1  unit                           95.5 %           12,000",
+        "             16  memory                          3.1 %  9,000 of 12,000",
+    ]
+    assert aligned(SWEEP, 71) == aligned(SWEEP)
+
+
+def test_heads_give_way_before_cells():
+    assert aligned(SWEEP, 45, keys=2).splitlines() == [
+        "model.  model.       test",
+        "  mem_  gate_   accuracy,",
+        " slots  style        mean            steps",
+        "     1  unit       95.5 %           12,000",
+        "    16  memory      3.1 %  9,000 of 12,000",
+    ]
+
+
+def test_columns_are_dealt_out_with_their_keys():
+    head = ["slots", *(f"measure{k}" for k in range(6))]
+    rows = [head, *([str(n), *f"{n}{n}{n}{n}{n}{n}"] for n in (1, 2))]
+    assert aligned(rows, 40).splitlines() == [
+        "slots  measure0  measure1  measure2",
+        "    1         1         1         1",
+        "    2         2         2         2",
+        "",
+        "slots  measure3  measure4  measure5",
+        "    1         1         1         1",
+        "    2         2         2         2",
+    ]
+
+
+def test_rows_with_long_names_become_blocks():
+    rows = [
+        ["`train`", "paper", "ours"],
+        ["`quick --model.core lstm --model.mem-slots 8`", "91 % (8 x 16)", "90.0 %"],
+        ["`ladder`", "", "89.1 %"],
+    ]
+    assert aligned(rows, 36).splitlines() == [
+        "train",
+        "",
+        "quick --model.core lstm",
+        "--model.mem-slots 8",
+        "    paper  91 % (8 x 16)",
+        "    ours   90.0 %",
+        "",
+        "ladder",
+        "    ours   89.1 %",
+    ]
+    assert aligned(SWEEP, 30, keys=2).startswith(
+        "model.mem_slots 1,\nmodel.gate_style unit\n    test accuracy, mean  95.5 %\n"
+    )
+
+
+def test_rows_of_several_lines_are_kept_apart():
+    rows = [["", "paper", "ours"], ["quick", "91 % of 8 x 16 vectors", "90.0 %"]]
+    rows.append(["ladder", "", "89.1 %"])
+    assert aligned(rows, 34).splitlines() == [
+        "        paper             ours",
+        "",
+        "quick   91 % of 8 x 16  90.0 %",
+        "        vectors",
+        "",
+        "ladder                  89.1 %",
+    ]
+
+
+CELLS = st.sampled_from(
+    [
+        "",
+        "9",
+        "12,000",
+        "95.5 %",
+        "mean accuracy",
+        "--model.core lstm",
+        "4 of 5",
+        "a b c",
+    ]
+)
+
+
+@given(st.data(), st.integers(1, 9), st.integers(0, 4), st.integers(40, 120))
+def test_no_line_is_too_long_and_no_word_is_lost(data, columns, rows, width):
+    row = st.lists(CELLS, min_size=columns, max_size=columns)
+    head = [f"head_{k} of this" for k in range(columns)]
+    body = data.draw(st.lists(row, min_size=rows, max_size=rows))
+    shown = aligned([head, *body], width)
+    assert max(map(len, shown.splitlines()), default=0) <= width
+    # A line of the one may be parts of two lines of the other: compare bags of words.
+    for cell in {cell for row in body for cell in row}:
+        for word in cell.split():
+            told = sum(row.count(cell) for row in body)
+            assert len(re.findall(re.escape(word), shown)) >= told
+
+
+@pytest.mark.parametrize("width", [80, 100, 132])
+def test_the_committed_results_fit_a_terminal(width):
+    found = json.loads((RESULTS / "results.json").read_text(encoding="utf-8"))
+    shown = [
+        aligned(rows, width)
+        for rows in [*tables.tables(found), *tables.seed_tables(found)]
+    ]
+    swept = json.loads((RESULTS / "nth_farthest_figure4_reduced.json").read_text())
+    shown.append(aligned(sweeps.table(swept), width, keys=len(sweeps.varied(swept))))
+    assert max(len(line) for text in shown for line in text.splitlines()) <= width
+    for group in found["groups"]:
+        assert f"{group['parameters']:,}" in "".join(shown)
+    assert not re.search("[`|]", "".join(shown))
+
+
+def test_results_beside_their_floors():
+    metrics = {"loss": 1.0, "test_accuracy": 0.5, "test_loss": 1.25}
+    known = {"test_accuracy": {"floor": 0.25, "paper": 1.0}}
+    assert results_table(metrics, known).splitlines() == [
+        "               this run   floor    paper",
+        "test accuracy    50.0 %  25.0 %  100.0 %",
+        "test loss        1.2500",
+    ]
+
+
+def test_the_terminal_says_how_wide_it_is(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "66")
+    assert terminal_width() == 66
+    legend = paragraph("*paper*: a `word`. " * 20, 66)
+    assert max(map(len, legend.splitlines())) <= 66 and not set("*`") & set(legend)

@@ -1,0 +1,258 @@
+"""Batches drawn ahead, by a process of their own.
+
+Drawing 1,600 examples of nth farthest takes 6 ms, in which a GPU would have nothing to
+do. So another process draws what the next steps need, into memory that both see: a ring
+of slots, page-locked if there is a GPU, which then fetches a batch by itself.
+
+Nothing of this changes a result. What arrives is what `stream.batch` gives here, since
+a stream with random access depends on nothing but the step and the state of the task.
+If that state changes, because a curriculum has moved, what was drawn under the old one
+is thrown away. If drawing fails there, the batch is drawn here, where the error is
+raised as it always was.
+
+On a CPU it does not pay: several workers draw side by side already, and with one worker
+a second process is better used as a second worker.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+import weakref
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from .. import backend
+from .carry import Pieces
+from .children import Child, WorkerError, shared_zeros
+from .streams import Batch, Stream
+from .task import Task, move_batch
+
+SLOTS = 4  # pieces of a batch that the ring holds
+DRAWN = 2  # so many are drawn ahead; a GPU may be fetching the others
+ALIGNED = 64  # bytes; each array begins at a multiple
+PAGE = 4096  # bytes
+
+Place = list  # [name, dtype, shape, offset] of an array in a slot
+
+
+class Ring:
+    """Slots of shared memory, into which a child writes batches and we read them.
+
+    Args:
+        size: bytes of a slot, at least.
+        xp: the library whose arrays `read` gives.
+    """
+
+    def __init__(self, size: int, xp):
+        self.size, self.xp = -(-size // PAGE) * PAGE, xp
+        self._memory = shared_zeros(SLOTS * self.size, np.uint8)
+        self._copied: list[Any] = [None] * SLOTS  # marks in the GPU's queue of work
+        self._locked = False
+        self._release: Callable[[], object] = lambda: None
+
+    def lock(self) -> None:
+        """Page-lock the memory, if there is a GPU; after the child was forked."""
+        unlock = backend.page_lock(self._memory, self.xp)
+        if unlock is not None:
+            self._locked = True
+            self._release = weakref.finalize(self, _unlock, unlock, self._copied)
+            self._release.atexit = False  # the process's end unlocks it too
+
+    def _slot(self, slot: int) -> np.ndarray:
+        return self._memory[slot * self.size : (slot + 1) * self.size]
+
+    def write(self, slot: int, batch: Batch) -> list[Place] | None:
+        """Copy a host batch into a slot; where each array is. None if it is too
+        large.
+        """
+        places, end = layout(batch)
+        if end > self.size:
+            return None
+        memory = self._slot(slot)
+        for name, dtype, shape, offset in places:
+            np.ndarray(shape, dtype, memory, offset)[...] = batch[name]
+        return places
+
+    def read(self, slot: int, places: list[Place]) -> Batch:
+        """A batch as arrays of `xp`, which own their memory. From page-locked memory a
+        GPU fetches them when it comes to it: `free` waits for that.
+        """
+        memory = self._slot(slot)
+        views = {
+            name: np.ndarray(shape, dtype, memory, offset)
+            for name, dtype, shape, offset in places
+        }
+        if self.xp is np:
+            return {name: x.copy() for name, x in views.items()}
+        if not self._locked:
+            return move_batch(self.xp, views)
+        batch = {name: backend.send(x, self.xp) for name, x in views.items()}
+        self._copied[slot] = backend.mark(self.xp)
+        return batch
+
+    def free(self, slot: int) -> None:
+        """Wait until the slot can be written again."""
+        if self._copied[slot] is not None:
+            self._copied[slot].synchronize()
+            self._copied[slot] = None
+
+    def close(self) -> None:
+        """Unlock the memory."""
+        self._release()
+
+
+def layout(batch: Batch) -> tuple[list[Place], int]:
+    """Where the arrays of a batch go in a slot, and how many bytes they take."""
+    places, end = [], 0
+    for name, x in batch.items():
+        if x.dtype.hasobject:
+            raise TypeError(f"the array {name!r} of a batch holds Python objects")
+        offset = -(-end // ALIGNED) * ALIGNED
+        places.append([name, x.dtype.str, x.shape, offset])
+        end = offset + x.nbytes
+    return places, end
+
+
+def _unlock(unlock: Callable[[], None], copied: list) -> None:
+    for mark in copied:
+        if mark is not None:
+            mark.synchronize()
+    unlock()
+
+
+class Drawer:
+    """The process that draws, the ring it writes to, and what it was asked for.
+
+    Args:
+        draw: draw(piece) gives a host batch; it runs in the process.
+        after: after(piece) is the piece that comes next.
+        size: bytes of a slot, at least.
+        xp: the library whose arrays are wanted.
+    """
+
+    def __init__(self, draw: Callable[[Any], Batch], after: Callable, size: int, xp):
+        self._after, self._ring = after, Ring(size, xp)
+        self._child = Child(functools.partial(_answer, draw, self._ring), "drawing")
+        self._ring.lock()
+        self._asked: deque[tuple[Any, int]] = deque()  # (piece, slot)
+        self._turn = 0  # counts what was asked for
+
+    def ask(self, piece: Any) -> None:
+        """Have this piece drawn, unless it is already asked for, and what comes after.
+
+        What was asked for before and is another piece is thrown away.
+        """
+        if self._asked and self._asked[0][0] != piece:
+            self._forget()
+        while len(self._asked) <= DRAWN:
+            if self._asked:
+                piece = self._after(self._asked[-1][0])
+            slot = self._turn % SLOTS
+            self._ring.free(slot)
+            self._child.send([piece, slot])
+            self._asked.append((piece, slot))
+            self._turn += 1
+
+    def receive(self) -> Batch | None:
+        """The first piece asked for, as arrays of `xp`; None if no slot can hold it."""
+        _, slot = self._asked.popleft()
+        places = self._child.receive()
+        return None if places is None else self._ring.read(slot, places)
+
+    def _forget(self) -> None:
+        for _ in range(len(self._asked)):
+            self._asked.popleft()
+            # an error in what nobody wants
+            with contextlib.suppress(WorkerError):
+                self._child.receive()
+
+    def close(self) -> None:
+        """End the process and unlock the memory."""
+        self._child.close()
+        self._ring.close()
+
+
+def _answer(draw: Callable[[Any], Batch], ring: Ring, request: list) -> Any:
+    piece, slot = request
+    return ring.write(slot, draw(piece))
+
+
+class Ahead:
+    """The pieces of the batches that one worker needs, step after step, drawn ahead.
+
+    Args:
+        stream: one with random access.
+        task: whose `state` the stream may depend on.
+        pieces: (start, stop) of each of our pieces of a step's batch.
+        xp: the library whose arrays are wanted.
+    """
+
+    def __init__(self, stream: Stream, task: Task, pieces: Pieces, xp):
+        self.stream, self.task, self.pieces, self.xp = stream, task, pieces, xp
+        self._drawer: Drawer | None = None
+        self._given_up = False
+
+    def batch(self, step: int, number: int) -> Batch:
+        """Piece `number` of ours of a step's batch, as arrays of `xp`."""
+        piece = [step, number, json.dumps(self.task.state())]
+        if self._drawer is not None:
+            with self._giving_up():
+                self._drawer.ask(piece)
+                if (batch := self._drawer.receive()) is not None:
+                    return batch
+        batch = self._draw_here(step, number)
+        if not self._given_up:
+            with self._giving_up():
+                self._start(batch, piece)
+        return move_batch(self.xp, batch)
+
+    def close(self) -> None:
+        """End the process; if another batch is asked for, a new one is started."""
+        if self._drawer is not None:
+            self._drawer.close()
+        self._drawer = None
+
+    @contextlib.contextmanager
+    def _giving_up(self) -> Iterator[None]:
+        """If the process fails, draw here from now on. An error of the task's comes up
+        again there.
+        """
+        try:
+            yield
+        except (WorkerError, OSError, EOFError, TypeError):
+            self._given_up = True
+            self.close()
+        except BaseException:
+            # an answer may be under way, which must not be taken for a later one
+            self.close()
+            raise
+
+    def _start(self, batch: Batch, piece: list) -> None:
+        """Start the process, with slots for a batch like this one and half as much
+        again, and let it draw what comes after.
+        """
+        self.close()
+        size = layout(batch)[1] * 3 // 2
+        self._drawer = Drawer(self._draw_there, self._after, size, self.xp)
+        self._drawer.ask(self._after(piece))
+
+    def _after(self, piece: list) -> list:
+        """The piece that comes next, if the task's state stays as it is."""
+        step, number, state = piece
+        if number + 1 < len(self.pieces):
+            return [step, number + 1, state]
+        return [step + 1, 0, state]
+
+    def _draw_here(self, step: int, number: int) -> Batch:
+        batch = self.stream.batch(step, *self.pieces[number])
+        return {name: np.asarray(x) for name, x in batch.items()}
+
+    def _draw_there(self, piece: list) -> Batch:
+        step, number, state = piece
+        self.task.load_state(json.loads(state))
+        return self._draw_here(step, number)

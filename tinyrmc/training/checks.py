@@ -1,0 +1,122 @@
+"""What the author of a task may get wrong, said in the author's words."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Iterator
+from typing import Any
+
+from ..engine import Tensor
+from .discovery import TaskError
+
+TRAIN_FIELD = (
+    "train: training.TrainConfig = field(default_factory=training.TrainConfig)"
+)
+
+
+def check_preset(name: str, preset: Any) -> None:
+    """TaskError unless a preset is (description, config), and the config a dataclass
+    that can be trained with.
+    """
+    pair = isinstance(preset, (tuple, list)) and len(preset) == 2
+    kind = type(preset[1]) if pair else None
+    if not dataclasses.is_dataclass(kind):
+        got = f"a {type(preset).__name__}"
+        if pair:
+            got = f"({', '.join(type(part).__name__ for part in preset)})"
+        raise TaskError(
+            f"presets must be {{name: (description, config)}}, the config an "
+            f"instance of a dataclass; {name!r} is {got}"
+        )
+    if "train" not in kind.__dataclass_fields__:
+        raise TaskError(
+            f"{kind.__name__}, the config of the preset {name!r}, has no field "
+            f"train; declare it: {TRAIN_FIELD}"
+        )
+    _check_fields(preset[1])
+
+
+def _check_fields(config: Any) -> None:
+    """TaskError if something in the class looks like a field but has no type, and so is
+    none.
+    """
+    kind = type(config)
+    for name, value in vars(kind).items():
+        if _looks_like_a_field(kind, name, value):
+            raise TaskError(
+                f"{kind.__name__}.{name} has no type, so it is no flag; write "
+                f"{name}: {type(value).__name__} = {value!r}, or {name}: "
+                f"typing.ClassVar = {value!r} if it is no setting"
+            )
+    for field in dataclasses.fields(config):
+        if dataclasses.is_dataclass(value := getattr(config, field.name)):
+            _check_fields(value)
+
+
+def _looks_like_a_field(kind: Any, name: str, value: Any) -> bool:
+    declared = name in kind.__dataclass_fields__
+    method = callable(value) or hasattr(value, "__get__")
+    return not (name.startswith("_") or declared or method)
+
+
+def check_result(task: Any, result: Any, examples: int) -> tuple:
+    """What a task's `loss` has returned for so many examples: (sum, count, metrics,
+    carry). TaskError if it is something else.
+    """
+    loss = f"{type(task).__name__}.loss()"
+    if not isinstance(result, tuple) or len(result) != 4:
+        raise TaskError(
+            f"{loss} must return (sum, count, metrics, carry), not {result!r}"
+        )
+    metrics, carry = result[2:]
+    if not isinstance(metrics, dict) or not all(map(_is_pair, metrics.values())):
+        raise TaskError(
+            f"{loss} must give metrics as {{name: (sum, count)}}, not {metrics!r}"
+        )
+    if carry is not None:
+        _check_carry(task, carry, examples)
+    return result
+
+
+def _is_pair(value: Any) -> bool:
+    return isinstance(value, (tuple, list)) and len(value) == 2
+
+
+def _check_carry(task: Any, carry: Any, examples: int) -> None:
+    name = type(task).__name__
+    if not task.carries:
+        raise TaskError(
+            f"{name}.loss() gives a carry, but {name} does not say carries = True; "
+            "say so, or give None"
+        )
+    if not isinstance(carry, dict):
+        raise TaskError(
+            f"{name}.loss() must give the carry as {{name: array}} or None, not a "
+            f"{type(carry).__name__}"
+        )
+    for key, x in carry.items():
+        if isinstance(x, Tensor):
+            raise TaskError(
+                f"the carry {key!r} of {name}.loss() is a Tensor, which would hold on "
+                "to this step's tape; give its .data"
+            )
+        shape = getattr(x, "shape", ())
+        if not shape or shape[0] != examples:
+            raise TaskError(
+                f"the carry {key!r} of {name}.loss() has the shape {list(shape)}; it "
+                f"must have a row for each of the {examples} examples"
+            )
+
+
+@contextlib.contextmanager
+def telling(examples: int) -> Iterator[None]:
+    """Adds to an exception that its shapes are of a single example, where its reader
+    might look for those of a batch.
+    """
+    try:
+        yield
+    except Exception as error:
+        if examples == 1 and not isinstance(error, TaskError):
+            error.add_note("(checked with one example drawn by the task)")
+        raise

@@ -1,0 +1,74 @@
+"""How a task presents itself: to command lines, in reports and tables, in pictures.
+
+Training asks for none of this. A task can do without all of it but `presets`, from
+which the command line makes its flags.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from .checks import check_preset
+
+
+class Presentation:
+    """What command lines, reports and pictures ask of a task.
+
+    presets: {name: (one line of description, config)}; the first is the default. A
+        config is a frozen dataclass with a field `train: TrainConfig` and whatever else
+        the task needs; its fields and their docstrings are the command line.
+    grids: {name: (one line of description, preset, {field: values})}: sweeps worth a
+        name, such as a figure of the paper's.
+    published: {cell: (what the paper reports, the words that train it)}: the paper's
+        results, for `python -m tinyrmc.report`. The words follow the task's name on the
+        command line: "paper --model.core lstm". See `cell`.
+    success: the headline metric on the held-out examples from which on a run counts as
+        a success.
+    """
+
+    presets: dict[str, tuple[str, Any]] = {}
+    grids: dict[str, tuple[str, str, dict[str, Any]]] = {}
+    published: dict[str, tuple[str, str]] = {}
+    success: float = 0.9
+
+    def __init_subclass__(cls, **keywords: Any):
+        super().__init_subclass__(**keywords)
+        for name, preset in cls.presets.items():
+            check_preset(name, preset)
+
+    def describe(self, model) -> str:
+        """The network in a few words, for the first lines of a run."""
+        return type(model).__name__
+
+    def references(self) -> dict[str, dict[str, float]]:
+        """{metric: {label: value}}: floors and published numbers, shown beside the
+        metric and drawn in its curve.
+
+        The metrics are those of the held-out examples: "test_accuracy", where `loss`
+        gives "accuracy". A published number's label begins with "paper"; the others are
+        what one can reach without learning the task.
+        """
+        return {}
+
+    def cell(self) -> str | None:
+        """The name, in `published`, of the paper's result that this configuration
+        stands beside: what is tested, and which core.
+        """
+        return None
+
+    def is_final(self, line: dict) -> bool:
+        """Whether the training batches up to a line of metrics were of the task itself,
+        and not of what a curriculum begins with.
+        """
+        return True
+
+    def questions(self, batch: dict) -> Any:
+        """What the examples of a batch ask, as `results.probes.Questions`; None if
+        there is nothing to say but whether they are right.
+        """
+        return None
+
+    def pictures(self, model, folder: Path) -> list[Path]:
+        """Draw what there is to see in a trained model into `folder`."""
+        return []

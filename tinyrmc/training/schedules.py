@@ -1,0 +1,105 @@
+"""Learning rates for `Task.learning_rate`, beside `optim.schedule`.
+
+def learning_rate(self, step):  # halved every 25 epochs
+    return staircase(0.01, every=25)(self.epochs.epoch(step))
+
+def learning_rate(self, step):  # falls when the held-out loss does not
+    return self.plateau.scale * super().learning_rate(step)
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, Literal
+
+
+def staircase(
+    peak: float, every: float, factor: float = 0.5
+) -> Callable[[float], float]:
+    """rate(k) = peak * factor ** floor(k / every); k may count steps or epochs."""
+    if not every > 0:
+        raise ValueError(f"staircase: every must be positive, not {every!r}")
+    return lambda k: peak * factor ** (k // every)
+
+
+class Plateau:
+    """A factor on the learning rate, `scale`, that falls when a metric stalls.
+
+    A task calls `observe` from its own, adds `state` to its own, and multiplies its
+    rate by `scale`. A run that is resumed then goes on with the same rate.
+
+    Args:
+        metric: its name in a line of metrics. Lines without it are passed over, so a
+            held-out metric, named test_..., counts once an evaluation.
+        factor: what `scale` is multiplied by.
+        patience: after so many values in a row without an improvement.
+        threshold: an improvement is a change by more than this fraction of the value
+            to be improved on. MemN2N's language model has 1e-4.
+        against: what must be improved on: the best value so far, or the last one.
+        larger: whether larger values are better, as for an accuracy.
+        floor: `scale` falls no lower.
+    """
+
+    def __init__(
+        self,
+        metric: str = "test_loss",
+        factor: float = 0.5,
+        patience: int = 1,
+        threshold: float = 0.0,
+        against: Literal["best", "last"] = "best",
+        larger: bool = False,
+        floor: float = 0.0,
+    ):
+        if not (0 < factor < 1 and patience >= 1 and threshold >= 0):
+            raise ValueError(
+                "Plateau: factor must be in (0, 1), patience at least 1 and threshold "
+                f"not negative, not {factor!r}, {patience!r} and {threshold!r}"
+            )
+        if against not in ("best", "last"):
+            raise ValueError(
+                f'Plateau: against must be "best" or "last", not {against!r}'
+            )
+        self.metric, self.factor, self.patience = metric, factor, patience
+        self.threshold, self.against = threshold, against
+        self.larger, self.floor = larger, floor
+        self.scale = 1.0
+        self.reference: float | None = None  # what must be improved on
+        self.stalled = 0  # values in a row without an improvement
+
+    def observe(self, metrics: Mapping[str, Any]) -> bool:
+        """Take notice of a line of metrics; whether `scale` has fallen."""
+        if self.metric not in metrics:
+            return False
+        value = metrics[self.metric]
+        improved = self._improves(value)
+        if improved or (self.against == "last" and math.isfinite(value)):
+            self.reference = value
+        self.stalled = 0 if improved else self.stalled + 1
+        if self.stalled < self.patience:
+            return False
+        before, self.stalled = self.scale, 0
+        self.scale = max(self.floor, self.scale * self.factor)
+        return self.scale < before
+
+    def _improves(self, value: float) -> bool:
+        """Whether a value is better than the reference by more than the threshold; NaN
+        never is.
+        """
+        if self.reference is None:
+            return math.isfinite(value)
+        gain = value - self.reference if self.larger else self.reference - value
+        return gain > self.threshold * abs(self.reference)
+
+    def state(self) -> dict:
+        """What a checkpoint must keep."""
+        return {
+            "scale": self.scale,
+            "reference": self.reference,
+            "stalled": self.stalled,
+        }
+
+    def load_state(self, state: dict) -> None:
+        """Take back what `state` gave."""
+        self.scale, self.reference = state["scale"], state["reference"]
+        self.stalled = state["stalled"]

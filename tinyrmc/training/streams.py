@@ -1,0 +1,205 @@
+"""Where the batches of training come from.
+
+A stream gives any part of any step's batch: `batch(step, start, stop)`. Randomness
+depends only on (seed, step, block of examples), never on who asks. So workers and ranks
+each draw their own pieces, a resumed run sees the batches it would have seen, and
+another process can draw a batch before its step has come.
+
+`Samples` draws fresh examples for ever; `Epochs` goes through a finite set again and
+again. A task may give a stream of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+# Examples drawn from one random stream. Whoever needs a few of a block draws it all.
+BLOCK = 64
+
+Batch = dict[str, Any]  # arrays with one row an example, by name
+
+
+class Stream:
+    """What the training loop asks of a source of batches.
+
+    random_access: whether `batch` depends on nothing but its arguments, what the stream
+        was made of, and the task's `state`. Then another process may draw ahead. A
+        stream that looks at the model, or keeps a place of its own, says False.
+    """
+
+    random_access = False
+
+    def batch(self, step: int, start: int, stop: int) -> Batch:
+        """Examples start .. stop - 1 of this step's batch: the same whoever asks, and
+        however the batch is cut.
+        """
+        raise NotImplementedError
+
+    def state(self) -> dict:
+        """What a checkpoint must keep, as JSON can hold it: nothing, if the step says
+        it all.
+        """
+        return {}
+
+    def load_state(self, state: dict) -> None:
+        """Take back what `state` gave."""
+
+
+def generator(seed: int, *key: int) -> np.random.Generator:
+    """The random stream of one place, such as (step,) or (step, block)."""
+    return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=key))
+
+
+def _from_blocks(make: Callable[[int], Batch], start: int, stop: int) -> Batch:
+    """Examples start .. stop - 1, cut out of the blocks that hold them."""
+    first, last = start // BLOCK, -(-stop // BLOCK)
+    blocks = [make(block) for block in range(first, last)]
+    inside = slice(start - first * BLOCK, stop - first * BLOCK)
+    return {
+        name: np.concatenate([block[name] for block in blocks])[inside]
+        for name in blocks[0]
+    }
+
+
+class Samples(Stream):
+    """An endless stream of freshly drawn batches.
+
+    Block b of step s is drawn from SeedSequence(seed, (s, b)).
+
+    Args:
+        draw: draw(rng, count) gives a batch, a dict of example-first NumPy arrays.
+        choose: if there is one, choose(rng) is called once a step, and what it returns
+            is passed to `draw` as a third argument.
+    """
+
+    random_access = True
+
+    def __init__(self, draw: Callable, seed: int, choose: Callable | None = None):
+        self.draw, self.seed, self.choose = draw, seed, choose
+
+    def batch(self, step, start, stop):
+        """Examples start .. stop - 1 of this step's batch."""
+        chosen = []
+        if self.choose is not None:
+            chosen = [self.choose(generator(self.seed, step))]
+
+        def block(number):
+            return self.draw(generator(self.seed, step, number), BLOCK, *chosen)
+
+        return _from_blocks(block, start, stop)
+
+
+class Epochs(Stream):
+    """A finite set of examples, epoch after epoch, each in an order of its own.
+
+        Epochs({"story": stories, "answer": answers}, batch_size=32, seed=seed)
+        Epochs(len(texts), batch_size=32, seed=seed, take=lambda rows: {...})
+
+    Epoch e is shuffled by SeedSequence(seed, (e,)).
+
+    Args:
+        examples: the arrays, example-first, by name; or how many examples there are,
+            of which `take` then gives those of an array of indices.
+        last: what becomes of the examples that fill no whole batch. "drop": they are
+            left out of this epoch (another order leaves out others), as in most
+            programs for bAbI. "fill": the batch is filled with the first examples of
+            the next epoch, so that each epoch brings every example once. A batch is
+            never shorter than the others: pieces, carries and a GPU's memory keep
+            their shapes.
+        shuffle: False keeps the examples in their order, as for a held-out set.
+        vary: vary(rng, batch) changes a batch at random, for noise that only training
+            has. It is called on blocks of examples, so as not to depend on workers.
+    """
+
+    random_access = True
+
+    def __init__(
+        self,
+        examples: Batch | int,
+        batch_size: int,
+        seed: int = 0,
+        *,
+        take: Callable[[np.ndarray], Batch] | None = None,
+        last: str = "drop",
+        shuffle: bool = True,
+        vary: Callable[[np.random.Generator, Batch], Batch] | None = None,
+    ):
+        self.count, self.take = _examples(examples, take)
+        if last not in ("drop", "fill"):
+            raise ValueError(f'Epochs: last must be "drop" or "fill", not {last!r}')
+        if batch_size < 1 or self.count < (batch_size if last == "drop" else 1):
+            raise ValueError(
+                f"Epochs: {self.count} examples do not fill a batch of {batch_size}; "
+                'take a smaller batch, or last="fill"'
+            )
+        self.batch_size, self.seed = batch_size, seed
+        self.last, self.shuffle, self.vary = last, shuffle, vary
+        # the examples of an epoch that are used
+        self.used = self.count
+        if last == "drop":
+            self.used = self.count // batch_size * batch_size
+        self._order = (-1, np.arange(self.count))  # of the epoch asked for last
+
+    @property
+    def steps_per_epoch(self) -> float:
+        """Steps of an epoch: a whole number unless the last batch is filled up."""
+        steps, rest = divmod(self.used, self.batch_size)
+        return self.used / self.batch_size if rest else steps
+
+    def epoch(self, step: int) -> int:
+        """The epoch, from 0, of the first example of this step's batch."""
+        return step * self.batch_size // self.used
+
+    def batch(self, step, start, stop):
+        """Examples start .. stop - 1 of this step's batch."""
+        if self.vary is None:
+            return self.take(self._rows(step, start, stop))
+
+        def block(number):
+            end = min((number + 1) * BLOCK, self.batch_size)
+            batch = self.take(self._rows(step, number * BLOCK, end))
+            return self.vary(generator(self.seed, step, number), batch)
+
+        return _from_blocks(block, start, stop)
+
+    def _rows(self, step: int, start: int, stop: int) -> np.ndarray:
+        """The numbers (stop - start,) of examples start .. stop - 1 of a batch."""
+        place, parts = step * self.batch_size + start, []
+        end = place + stop - start
+        while place < end:
+            epoch, row = divmod(place, self.used)
+            until = min(self.used, row + end - place)
+            parts.append(self._shuffled(epoch)[row:until])
+            place += until - row
+        return np.concatenate(parts)
+
+    def _shuffled(self, epoch: int) -> np.ndarray:
+        """The order (count,) of an epoch; the last one asked for is remembered."""
+        known, order = self._order
+        if known != epoch and self.shuffle:
+            order = generator(self.seed, epoch).permutation(self.count)
+            self._order = (epoch, order)  # one assignment: other threads ask too
+        return order
+
+
+def _examples(examples, take):
+    """(how many examples there are, the function that gives some of them)."""
+    if isinstance(examples, dict):
+        lengths = {name: len(x) for name, x in examples.items()}
+        if len(set(lengths.values())) != 1:
+            told = ", ".join(f"{name} {length}" for name, length in lengths.items())
+            raise ValueError(
+                f"Epochs: every array needs one row an example, not {told or 'none'}"
+            )
+        return next(iter(lengths.values())), lambda rows: {
+            name: x[rows] for name, x in examples.items()
+        }
+    if take is None:
+        raise ValueError(
+            f"Epochs: {examples} examples, but no take; give take=..., which returns "
+            "the examples of an array of indices, or the arrays themselves"
+        )
+    return examples, take

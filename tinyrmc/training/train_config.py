@@ -1,0 +1,156 @@
+"""The settings of training, the same for every task."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal
+
+import numpy as np
+
+from .. import optim
+from ..config import ADDED
+from ..engine import Parameter
+
+# Examples that one worker takes at a time on a CPU: more are no faster, and hold more
+# memory.
+PIECE = 128
+
+POSITIVE = (
+    "steps",
+    "batch_size",
+    "learning_rate",
+    "log_every",
+    "evaluate_every",
+    "nonfinite_limit",
+)
+# settings that one optimizer, or two, make use of
+BELONG = {
+    "momentum": ("sgd",),
+    "beta1": ("adam",),
+    "beta2": ("adam",),
+    "rms_decay": ("rmsprop",),
+    "epsilon": ("adam", "rmsprop"),
+}
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """How to train; the same fields for every task.
+
+    The unit is the step, also where examples are finite: a task with epochs gives as
+    many steps as they take in its presets (`Epochs.steps_per_epoch`).
+    """
+
+    common: ClassVar = ("steps", "batch_size", "learning_rate")
+
+    steps: int = 10_000
+    """optimizer steps"""
+    batch_size: int = 256
+    """examples a step"""
+    optimizer: Literal["adam", "sgd", "rmsprop"] = field(default="adam", metadata=ADDED)
+    """what turns gradients into updates"""
+    learning_rate: float = 1e-3
+    """peak learning rate"""
+    warmup_steps: int = 200
+    """steps over which the rate rises linearly to its peak"""
+    decay: float = 0.0
+    """fraction of all steps, at the end, over which the rate falls to zero along a
+    cosine
+    """
+    momentum: float = field(default=0.0, metadata=ADDED)
+    """of sgd: fraction of the last update that is added to the next"""
+    beta1: float = field(default=0.9, metadata=ADDED)
+    """of adam: decay of the running mean of gradients, a step"""
+    beta2: float = field(default=0.999, metadata=ADDED)
+    """of adam: decay of the running mean of squared gradients, a step"""
+    rms_decay: float = field(default=0.9, metadata=ADDED)
+    """of rmsprop: decay of the running mean of squared gradients, a step"""
+    epsilon: float | None = field(default=None, metadata=ADDED)
+    """keeps the divisor from zero: added to the root by adam (None: 1e-8), to the mean
+    under it by rmsprop (None: 1e-10)
+    """
+    clip_norm: float | None = 1.0
+    """largest L2 norm of the gradient; None: not clipped"""
+    piece_size: int | None = None
+    """at most so many examples go through the network at once, the pieces being shared
+    among the workers; None: 128, on a GPU the batch
+    """
+    log_every: int = 100
+    """steps between lines of metrics.jsonl; a task's curriculum looks at each line"""
+    evaluate_every: int = 500
+    """steps between evaluations on the held-out set"""
+    checkpoint_minutes: float = 2.0
+    """minutes between checkpoints"""
+    nonfinite_limit: int = 10
+    """updates skipped for a loss or gradient that is not finite, after which the run
+    stops
+    """
+
+    def __post_init__(self):
+        for name in POSITIVE:
+            _require(0 < getattr(self, name) < math.inf, self, name, "positive")
+        for name in ("clip_norm", "piece_size", "epsilon"):
+            value = getattr(self, name)
+            allowed = value is None or 0 < value < math.inf
+            _require(allowed, self, name, "positive or None")
+        for name in ("momentum", "beta1", "beta2", "rms_decay"):
+            _require(0 <= getattr(self, name) < 1, self, name, "in [0, 1)")
+        _require(self.optimizer in _MAKE, self, "optimizer", f"one of {[*_MAKE]}")
+        for name in ("checkpoint_minutes", "warmup_steps"):
+            if not getattr(self, name) >= 0:
+                value = getattr(self, name)
+                raise ValueError(f"train.{name} must not be negative, not {value!r}")
+        _require(0 <= self.decay <= 1, self, "decay", "in [0, 1]")
+        if self.evaluate_every % self.log_every:
+            raise ValueError(
+                f"train.evaluate_every ({self.evaluate_every}) must be a multiple of "
+                f"train.log_every ({self.log_every})"
+            )
+        self._require_of_use()
+
+    def _require_of_use(self):
+        """ValueError for a setting of an optimizer that is not the one asked for."""
+        for name, owners in BELONG.items():
+            default = type(self).__dataclass_fields__[name].default
+            if getattr(self, name) != default and self.optimizer not in owners:
+                raise ValueError(
+                    f"train.{name} is a setting of {' and '.join(owners)}, and "
+                    f"train.optimizer is {self.optimizer}; leave one of them out"
+                )
+
+    def piece(self, xp) -> int:
+        """How many examples of `xp`'s arrays may go through the network at once."""
+        return self.piece_size or (PIECE if xp is np else self.batch_size)
+
+    def make_optimizer(
+        self, parameters: Iterable[Parameter], allocate: Callable | None = None
+    ) -> optim.Optimizer:
+        """The optimizer that these settings describe, over the given parameters."""
+        return _MAKE[self.optimizer](self, parameters, allocate)
+
+
+def _require(allowed: bool, config: TrainConfig, name: str, wanted: str) -> None:
+    if not allowed:
+        value = getattr(config, name)
+        raise ValueError(f"train.{name} must be {wanted}, not {value!r}")
+
+
+def _adam(c, parameters, allocate):
+    epsilon = 1e-8 if c.epsilon is None else c.epsilon
+    rates = {"beta1": c.beta1, "beta2": c.beta2, "epsilon": epsilon}
+    return optim.Adam(parameters, **rates, allocate=allocate)
+
+
+def _sgd(c, parameters, allocate):
+    return optim.SGD(parameters, momentum=c.momentum, allocate=allocate)
+
+
+def _rmsprop(c, parameters, allocate):
+    epsilon = 1e-10 if c.epsilon is None else c.epsilon
+    rates = {"decay": c.rms_decay, "epsilon": epsilon}
+    return optim.RMSProp(parameters, **rates, allocate=allocate)
+
+
+_MAKE = {"adam": _adam, "sgd": _sgd, "rmsprop": _rmsprop}
