@@ -543,11 +543,11 @@ class WithoutResidual(nn.LayerNorm):
 without = RelationalMemory(D, N, F // 2, 2, dtype=np.float64, seed=0)
 without.blocks[0]["attention_norm"] = WithoutResidual(F, np.float64)
 after = (0, 1, 2, 5, 10, 20, 50)
-print("steps                       ", *(f"{t:8}" for t in after))
+print("steps                 ", *(f"{t:8}" for t in after))
 rows = {"paper": kept["paper", "random"], "released": kept["released", "random"]}
-rows["released, without residual"] = spreads(without, beginnings["random"], inputs)
+rows["released, no residual"] = spreads(without, beginnings["random"], inputs)
 for name, found in rows.items():
-    print(f"{name:28}", *(f"{found[t]:8.1e}" for t in after))
+    print(f"{name:22}", *(f"{found[t]:8.1e}" for t in after))
 
 # %% [markdown]
 # So this is the line that kept the slots apart in the right panel above.
