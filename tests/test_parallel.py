@@ -214,7 +214,9 @@ def test_two_groups_of_processes_do_not_hold_each_other(order):
     """
     code = """if True:
         from tinyrmc.training.workers import Workers
-        groups = [Workers(2, lambda worker, request: worker, processes=True) for _ in range(2)]
+        def reply(worker, request):
+            return worker
+        groups = [Workers(2, reply, processes=True) for _ in range(2)]
         assert [group.run(0) for group in groups] == [[0, 1]] * 2
         for group in groups[::%d]:
             group.close()

@@ -300,9 +300,10 @@ ex.step.check(step)
 # %% [markdown]
 # Now look at one step. There are four slots of 12 units, counted from 0. We have set
 # some gates by hand: the input gates of slots 1 and 3 are shut, the forget gate of slot
-# 1 is open and that of slot 3 shut. Gates are white where they are shut and dark where
-# they are open; elsewhere blue is positive and red negative. Follow a row from left to
-# right: slot 1 keeps what it held, slot 3 loses it, and the other two mix.
+# 1 is open, and the forget gate of slot 3 is shut. Gates are white where they are shut
+# and dark where they are open; elsewhere blue is positive and red negative. Follow a
+# row from left to right: slot 1 keeps what it held, slot 3 loses it, and the other two
+# mix.
 
 # %% alt="Six heat maps of four slots: the old memory, the candidate, forget gate, input gate, new memory and hidden state. The second row of the new memory equals the old one, the fourth is empty"
 N, F = 4, 12

@@ -367,7 +367,7 @@ for name, operation in VERSIONS.items():
         operation(*[tape.watch(array) for array in (x, gain, offset, residual)])
     names = ", ".join(rules.name for rules, *_ in tape.entries)
     entries, size = len(tape.entries), held(tape) / x.nbytes
-    print(f"{name}: {entries} entries; the tape holds {size:.1f} times the bytes of x")
+    print(f"{name}: entries {entries}; the tape holds {size:.1f} times the bytes of x")
     print(f"  ({names})")
 
 # %% [markdown]
