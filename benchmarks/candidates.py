@@ -43,8 +43,9 @@ from tinyrmc.backend import (
 )
 from tinyrmc.cores import CoreConfig, DNCConfig
 from tinyrmc.engine import Tape
+from tinyrmc.training import Task, Totals, TrainConfig
 from tinyrmc.training.discovery import load_task
-from tinyrmc.training.task import Task, Totals, TrainConfig
+from tinyrmc.training.streams import Stream
 from tinyrmc.training.trainer import Trainer
 from tinyrmc.training.workers import CAN_FORK, Workers, available_cores, pieces_of
 
@@ -228,13 +229,14 @@ def sizes_of(work: Work) -> tuple[str, int, int, int]:
 # --- candidates -----------------------------------------------------------------------
 
 
-class _Same:
+class Same(Stream):
     """A stream whose every batch is the same."""
 
     def __init__(self, drawn: dict):
         self.drawn = drawn
 
-    def batch(self, step, start, stop):
+    def batch(self, step: int, start: int, stop: int) -> dict:
+        """Some examples of the one batch."""
         return {name: x[start:stop] for name, x in self.drawn.items()}
 
 
@@ -250,7 +252,7 @@ def make_trainer(
     """
     task, xp = make_task(work), device_namespace(device)
     drawn = {name: to_device(x, xp) for name, x in problem["batch"].items()}
-    task.stream = lambda model, seed: _Same(drawn)  # type: ignore[method-assign]
+    task.stream = lambda model, seed: Same(drawn)  # type: ignore[method-assign]
     trainer = Trainer(task, workers=workers, device=device, processes=processes)
     trainer.model.load_parameters(problem["weights"])
     return trainer

@@ -12,6 +12,7 @@ import tinyrmc
 from tinyrmc import __main__ as program
 from tinyrmc import new, template, train
 from tinyrmc.backend import blas_threads
+from tinyrmc.results import groups, tables
 from tinyrmc.runs.run import Run
 from tinyrmc.training.trainer import Trainer
 
@@ -93,6 +94,19 @@ def test_a_new_task_is_the_template_and_trains(empty_directory, capsys):
     assert run.config["config"]["length"] == 2
     assert train.main(["--resume", str(run.path)]) == 0
     assert tinyrmc.load(run.path).num_parameters > 0
+
+
+def test_tasks_of_one_name_in_two_files_are_two_tasks(empty_directory, capsys):
+    few = ["--train.steps", "1", "--workers", "1", "--model.core", "lstm"]
+    for folder in ("one", "two"):
+        Path(folder).mkdir()
+        file = new.write_task("recall", Path(folder))
+        assert train.main([str(file), *few]) == 0
+    runs, left_out = groups.find_runs([Path("runs")])
+    assert len(runs) == 2 and left_out == []
+    found = tables.summary(runs)["groups"]
+    assert [len(group["runs"]) for group in found] == [1, 1]
+    assert {group["task"] for group in found} == {"recall"}
 
 
 def test_the_template_learns(monkeypatch):

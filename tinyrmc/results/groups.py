@@ -87,7 +87,8 @@ def _farthest(evaluated: list[tuple[int, Run]], left_out: list[str]) -> list[Run
     """
     best: dict[tuple, tuple[int, Run]] = {}
     for step, run in evaluated:
-        key = run.config["task"], command_words(run.config), run.config["seed"]
+        task = run.config.get("task_file", run.config["task"])
+        key = task, command_words(run.config), run.config["seed"]
         kept, worse = (step, run), best.get(key)
         if worse and worse[0] > step:
             kept, worse = worse, kept

@@ -14,7 +14,7 @@ import numpy as np
 from ..errors import RunError
 from ..runs.run import Run
 from ..training.checkpoints import task_from_dict
-from ..training.discovery import load_task
+from ..training.discovery import load_task_of
 from ..training.task import Task
 from .groups import group_runs, last_evaluation
 from .text import Table, counted, duration, markdown_table, number
@@ -58,11 +58,13 @@ def summary(runs: list[Run]) -> Summary:
     """
     groups: list[Summary] = []
     not_run: list[Summary] = []
-    for name in dict.fromkeys(run.config["task"] for run in runs):
-        of_task = group_runs([run for run in runs if run.config["task"] == name])
-        found = [group_summary(label, members) for label, members in of_task.items()]
+    of_tasks: dict[str, list[Run]] = {}
+    for run in runs:
+        of_tasks.setdefault(_word(run.config), []).append(run)
+    for members in of_tasks.values():
+        found = [group_summary(*group) for group in group_runs(members).items()]
         groups += _alike_together(found)
-        not_run += _missing(name, {group["cell"] for group in found})
+        not_run += _missing(members[0].config, {group["cell"] for group in found})
     return {"groups": groups, "not_run": not_run}
 
 
@@ -73,16 +75,21 @@ def _alike_together(groups: list[Summary]) -> list[Summary]:
     return [groups[k] for k in order]
 
 
-def _missing(task: str, cells: set[str | None]) -> list[Summary]:
-    """The published cells of a task but for these."""
+def _word(config: dict) -> str:
+    """What a run was asked for by: the name of its task, or its file."""
+    return config.get("task_file", config["task"])
+
+
+def _missing(config: dict, cells: set[str | None]) -> list[Summary]:
+    """The published cells of a run's task but for these."""
     return [
         {
-            "task": task,
+            "task": config["task"],
             "cell": cell,
             "paper": paper,
-            "command": f"python -m tinyrmc.train {task} {words}".strip(),
+            "command": f"python -m tinyrmc.train {_word(config)} {words}".strip(),
         }
-        for cell, (paper, words) in load_task(task).Task.published.items()
+        for cell, (paper, words) in load_task_of(config).Task.published.items()
         if cell not in cells
     ]
 
