@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from processes import alive
 from rankhelp import all_well, on_ranks
+from tinyruns import STEPS, TINY
 from tinytasks import (
     TRAIN,
     Config,
@@ -21,13 +22,16 @@ from tinytasks import (
     Larger,
     assert_same_arrays,
     forks,
+    nth_farthest,
     poisoned,
     relations,
     stop_at,
     timeless,
 )
 
+from tinyrmc import train
 from tinyrmc.errors import RunError
+from tinyrmc.runs.run import Run
 from tinyrmc.training import ranks, workers
 from tinyrmc.training.loop import run_training
 from tinyrmc.training.trainer import NonFinite, Trainer
@@ -223,6 +227,19 @@ def test_a_second_ctrl_c_stops_at_once(make_trainer, new_run):
     finally:
         signal.signal(signal.SIGINT, before)
     assert run.load()[1]["step"] == 0  # the checkpoint from before the first step
+
+
+def test_a_run_that_its_task_has_ended_is_finished(
+    few_held_out_examples, empty_directory, monkeypatch, capsys
+):
+    """Before its last step, for instance because nothing improves any more."""
+    monkeypatch.setattr(nth_farthest.Task, "finished", lambda self, step: step >= 7)
+    assert train.main([*TINY, "--run", "ended"]) == 0
+    last = Run.open("ended").metrics()[-1]
+    assert last["step"] == 7 < STEPS and "test_accuracy" in last
+    assert "7 steps" in capsys.readouterr().out
+    assert train.main(["--resume", "ended"]) == 0
+    assert "has finished already (7 steps)" in capsys.readouterr().out
 
 
 # --- A finite set of examples ---------------------------------------------------------

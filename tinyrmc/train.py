@@ -311,8 +311,7 @@ def _finished(trainer: Trainer, run: Run) -> bool:
     """Whether all steps are done and the last evaluation too."""
     last = (run.metrics() or [{}])[-1]
     tested = f"test_{trainer.task.headline}" in last
-    steps = trainer.task.config.train.steps
-    return tested and last["step"] == trainer.step and trainer.step >= steps
+    return tested and last["step"] == trainer.step and trainer.finished
 
 
 def _run(trainer: Trainer, run: Run, described: dict, options: Options) -> int:
@@ -335,7 +334,7 @@ def _run(trainer: Trainer, run: Run, described: dict, options: Options) -> int:
         raise _too_large(task, error) from error
     finally:
         progress.close()
-        trainer.workers.close()
+        trainer.close()
     launch = f"{ranks.launch(python())} tinyrmc.train"
     resume = f"{launch} --resume {shlex.quote(str(run.path))}"
     if end.startswith("SIG"):
