@@ -1,5 +1,5 @@
-"""The chapters: notebooks say what their sources say, show the code that there is, fit
-into 88 columns, and run.
+"""The chapters: notebooks say what their sources say, show the code that there is, and
+run.
 """
 
 import re
@@ -18,8 +18,6 @@ LARGEST = 8_000_000  # bytes, all notebooks together
 PACKAGE = HERE.parent
 COLUMNS = 88
 
-# A cell's mark carries a picture's description; a row of a table is one line.
-LONG_BY_NATURE = ("# %%", "# |")
 # What `course.show` and `cuda` display: a file's name, then its text.
 SHOWN = re.compile(
     r"^`(\w[\w/]+\.(?:py|cu))`\n\n```\w+\n(.*?)\n```$", re.DOTALL | re.MULTILINE
@@ -97,12 +95,6 @@ def test_every_notebook_has_a_source_and_the_other_way_round():
     notebooks = {path.stem for path in HERE.glob("*.ipynb")}
     assert SOURCES
     assert notebooks == {path.stem for path in SOURCES}
-
-
-def test_a_source_fits_into_its_columns(source):
-    lines = source.read_text(encoding="utf-8").splitlines()
-    wide = [line for line in lines if len(line) > COLUMNS]
-    assert [line for line in wide if not line.startswith(LONG_BY_NATURE)] == []
 
 
 def test_a_picture_is_described_for_those_who_do_not_see_it(source):
