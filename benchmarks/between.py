@@ -1,12 +1,14 @@
 """Which of the differences between the paper's equations and the released code does nth
-farthest need? between.py [--out FILE.json]
+farthest need?
+
+    python benchmarks/between.py [--out FILE.json]
 
 `PaperRelationalMemory` does not leave the first rung of the ladder, `RelationalMemory`
-climbs it; the table at the top of `tinyrmc/memory.py` says where they differ. Trained
-here are the released form, and the same but for one row, which is as in the paper; the
-paper's form, and the same but for one row, which is as released. One seed, the preset
-`quick`, each on one core. What is told is the rung that a core has reached, 0 being
-three numbers on a line, and its accuracy on held-out examples of the task itself.
+climbs it; the table at the top of `tinyrmc/cores/relational.py` says where they differ.
+This trains the released form, and the same with one row as in the paper; the paper's
+form, and the same with one row as released. Each has one seed, the preset `quick` and
+one core. It tells which rung a core has reached, 0 being three numbers on a line, and
+its accuracy on held-out examples of the task itself.
 """
 
 from __future__ import annotations
@@ -35,36 +37,28 @@ from tinyrmc.training.trainer import Trainer
 from tinyrmc.training.workers import available_cores
 
 nth_farthest = load_task("nth_farthest")
-ROWS = (
-    "first memory",
-    "q, k, v",
-    "residual, norm",
-    "gates see",
-    "output",
-    "candidate",
-)  # of the table; who asks makes no difference here
+# of the table; who asks makes no difference here
+ROWS = ("first memory", "q, k, v", "residual, norm", "gates see", "output", "candidate")
 
 
 class Between(PaperRelationalMemory):
-    """The paper's core, but for the rows of the table that are named in `released`;
-    with all of them it is `RelationalMemory`.
+    """The paper's core, but for the rows of the table that `released` names; with all
+    of them it is `RelationalMemory`.
     """
 
     def __init__(self, *sizes, released=(), seed=0, dtype=np.float32):
+        if unknown := sorted({*released} - {*ROWS}):
+            raise ValueError(
+                f"released: {', '.join(unknown)} is no row of the table; "
+                f"there are {', '.join(ROWS)}"
+            )
         first = "identity" if "first memory" in released else "random"
         super().__init__(*sizes, initial_memory=first, seed=seed, dtype=dtype)
         self.released = frozenset(released)
-        if unknown := self.released - {*ROWS}:
-            raise ValueError(
-                f"released: {', '.join(sorted(unknown))} is no row of the table; "
-                f"there are {', '.join(ROWS)}"
-            )
         if "q, k, v" in released:
             width = self.num_heads * (2 * self.key_size + self.head_size)
-            self.qkv_bias, self.qkv_norm = (
-                Parameter(np.zeros(width, dtype)),
-                nn.LayerNorm(width, dtype),
-            )
+            self.qkv_bias = Parameter(np.zeros(width, dtype))
+            self.qkv_norm = nn.LayerNorm(width, dtype)
         if "residual, norm" in released:
             self.attention_norm = nn.LayerNorm(self.mem_size, dtype)
 
@@ -74,98 +68,83 @@ class Between(PaperRelationalMemory):
         """
         (m, h), own = state, self.equation_parameters()
         x = self.input_projection(inputs)  # (B, F)
-        attended = self._attend(m, x)
+        attended = self._attend(m, x)  # (B, N, F)
         if "residual, norm" in self.released:
             attended = self.attention_norm(attended, m)
         candidate = equations.g_psi(p, attended, own["mlp"], own["gain"], own["offset"])
         if "candidate" in self.released:
             candidate = p.tanh(candidate)
         seen = p.tanh(m) if "gates see" in self.released else h
-        f, i, o = (
-            equations.gate(
-                p, x, seen, own[f"W_{gate}"], own[f"U_{gate}"], own[f"b_{gate}"]
-            )
-            for gate in "fio"
+
+        def gate(name):  # (B, N, F)
+            weights = (own[f"{kind}_{name}"] for kind in ("W", "U", "b"))
+            return equations.gate(p, x, seen, *weights)
+
+        m = equations.update_memory(
+            p, gate("f"), gate("i"), m, candidate, self.forget_bias
         )
-        m = equations.update_memory(p, f, i, m, candidate, self.forget_bias)
-        h = m if "output" in self.released else equations.output(p, o, m)
+        h = m if "output" in self.released else equations.output(p, gate("o"), m)
         return p.reshape(h, (h.shape[0], -1)), (m, h)
 
     def _attend(self, m, x):
-        """Equation 2, with the released bias and norm of queries, keys and values where
-        they are asked for: (B, N, F).
+        """Equation 2, (B, N, F); queries, keys and values have their bias and norm if
+        they are as released.
         """
+        kinds = (self.W_q, self.W_k, self.W_v)
         if "q, k, v" not in self.released:
-            return equations.multi_head_attention(p, m, x, self.W_q, self.W_k, self.W_v)
-        rows, heads = equations.append_rows(p, m, x), range(self.num_heads)
-        projected = [
-            rows @ weight[head]
-            for weight in (self.W_q, self.W_k, self.W_v)
-            for head in heads
+            return equations.multi_head_attention(p, m, x, *kinds)
+        rows, heads = equations.append_rows(p, m, x), self.num_heads
+        projected = [rows @ kind[head] for kind in kinds for head in range(heads)]
+        side_by_side = p.concatenate(projected, axis=-1)
+        normed = self.qkv_norm(side_by_side + self.qkv_bias)  # over all heads
+        ends = np.cumsum([0] + [each.shape[-1] for each in projected])
+        parts = [normed[..., start:end] for start, end in itertools.pairwise(ends)]
+        q, k, v = parts[:heads], parts[heads : 2 * heads], parts[2 * heads :]
+        heard = [
+            equations.attention(p, q[head][:, : self.mem_slots], k[head], v[head])
+            for head in range(heads)
         ]
-        normed = self.qkv_norm(
-            p.concatenate(projected, axis=-1) + self.qkv_bias
-        )  # over all heads
-        starts = np.cumsum([0] + [each.shape[-1] for each in projected])
-        parts = [normed[..., start:end] for start, end in itertools.pairwise(starts)]
-        q, k, v = (
-            parts[kind * len(heads) : (kind + 1) * len(heads)] for kind in range(3)
-        )
-        return p.concatenate(
-            [
-                equations.attention(p, q[head][:, : self.mem_slots], k[head], v[head])
-                for head in heads
-            ],
-            axis=-1,
-        )
+        return p.concatenate(heard, axis=-1)
 
 
-class Task(nth_farthest.Task):
-    """Nth farthest with such a core; with no row as released, the run of `--model.core
-    rmc_paper`.
+class Task(nth_farthest.Task):  # type: ignore[name-defined]
+    """Nth farthest with such a core; with no row as released it is the run of
+    `--model.core rmc_paper`.
     """
 
     released = ()
 
     def build(self, seed):
-        """The task's network with another core, drawn from the stream of the one in
-        whose place it comes.
+        """The task's network with another core, whose weights come from the same
+        stream as those of the core it replaces.
         """
         network, c = super().build(seed), self.config.model
-        sizes = (
-            network.core.input_size,
-            c.mem_slots,
-            c.head_size,
-            c.num_heads,
-            c.forget_bias,
-        )
-        network.core = Between(
-            *sizes, released=self.released, seed=np.random.default_rng(seed)
-        )
+        sizes = (network.core.input_size, c.mem_slots, c.head_size, c.num_heads)
+        rng = np.random.default_rng(seed)
+        network.core = Between(*sizes, c.forget_bias, released=self.released, seed=rng)
         return network
 
 
 def combinations() -> dict[str, tuple[str, ...]]:
     """{name: rows as released}: all of them, all but one, none, only one."""
-    less = {
-        f"as released but for: {row}": tuple(each for each in ROWS if each != row)
-        for row in ROWS
-    }
-    return {
-        "all as released": ROWS,
-        **less,
-        "all as in the paper": (),
-        **{f"as in the paper but for: {row}": (row,) for row in ROWS},
-    }
+    found: dict[str, tuple[str, ...]] = {"all as released": ROWS}
+    for row in ROWS:
+        others = tuple(each for each in ROWS if each != row)
+        found[f"as released but for: {row}"] = others
+    found["all as in the paper"] = ()
+    for row in ROWS:
+        found[f"as in the paper but for: {row}"] = (row,)
+    return found
 
 
 def train(released, steps, seed) -> dict:
-    """Train the core with these rows as released for so many steps; the rung it is on
-    then, and its held-out accuracy.
+    """Train the core with these rows as released for so many steps; the rung that it
+    has reached, and its held-out accuracy.
     """
     preset = nth_farthest.Task.presets["quick"][1]
     task = Task(replace(preset, model=replace(preset.model, core="rmc_paper")))
-    task.released, begun = released, time.perf_counter()
+    task.released = released
+    begun = time.perf_counter()
     with blas_threads(1):
         trainer = Trainer(task, seed=seed)
         while trainer.step < steps:
@@ -195,24 +174,21 @@ def main(words=None) -> int:
         "--out", type=Path, metavar="FILE.json", help="also write the results there"
     )
     options = parser.parse_args(words)
+    rows = combinations()
+    train_rows = partial(train, steps=options.steps, seed=options.seed)
     with ProcessPoolExecutor(available_cores()) as pool:
-        results = pool.map(
-            partial(train, steps=options.steps, seed=options.seed),
-            combinations().values(),
-        )
-        found = [
-            {"name": name, **result}
-            for name, result in zip(combinations(), results, strict=True)
-        ]
+        results = list(pool.map(train_rows, rows.values()))
     here = environment(tinyrmc.__version__)
+    kept = ("date", "git_commit", "processor", "cores", "numpy", "blas")
     result = {
         "benchmark": "between",
-        **{
-            name: here[name]
-            for name in ("date", "git_commit", "processor", "cores", "numpy", "blas")
-        },
+        **{name: here[name] for name in kept},
+        "steps": options.steps,
+        "seed": options.seed,
+        "between": [
+            {"name": name, **each} for name, each in zip(rows, results, strict=True)
+        ],
     }
-    result |= {"steps": options.steps, "seed": options.seed, "between": found}
     print(report.markdown(result), end="")
     if options.out:
         options.out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")

@@ -1,20 +1,21 @@
-"""What is timed, one candidate in a process of its own: python benchmarks/candidates.py
-NAME [PROBLEM]
+"""What is timed, one candidate in a process of its own.
+
+    python benchmarks/candidates.py NAME [PROBLEM]
 
 A problem is one training step of "nth farthest" at some size, as a file: the weights,
 the batch, and in float64 the loss, the gradient, and the loss after one update. A
 candidate is `step()`, which trains once and returns the loss before the update. Its
-process reports how far its first steps are from the problem's, and from then on times
-its steps whenever it is asked.
+process reports how far its first steps are from the problem's, and then times its steps
+whenever it is asked.
 
-How many cores a candidate has is decided by who starts it, through the process's
-affinity, and all of them do what they can with those.
+Whoever starts a candidate decides how many cores it has, through the affinity of its
+process, and each candidate does what it can with those.
 
 Rounding and ReLUs: float32 knows an activation to about a millionth, and one that close
 to zero may fall on either side; where it does, the gradient jumps. Among the millions
 of a large batch some do, in a different place in each library, and the gradients of two
 libraries that are both right differ by a thousandth. So a problem holds only examples
-in which every ReLU is `MARGIN` away from its kink, and there the gradients of all
+in which every ReLU is `MARGIN` away from its kink; on those the gradients of all
 candidates agree to rounding.
 """
 
@@ -40,9 +41,10 @@ from tinyrmc.backend import (
     to_device,
     to_host,
 )
+from tinyrmc.cores import CoreConfig, DNCConfig
 from tinyrmc.engine import Tape
 from tinyrmc.training.discovery import load_task
-from tinyrmc.training.task import Totals
+from tinyrmc.training.task import Task, Totals, TrainConfig
 from tinyrmc.training.trainer import Trainer
 from tinyrmc.training.workers import CAN_FORK, Workers, available_cores, pieces_of
 
@@ -59,8 +61,8 @@ class Work:
     """The size of a training step: batch B, slots N, their width F in H heads, and T
     time steps, one for each vector of the sequence.
 
-    core: "rmc"; or "dnc", whose slots are words, whose heads read, and whose controller
-        is one LSTM layer of 256 units.
+    The core is "rmc", or "dnc": then slots are words, heads read, and the controller is
+    one LSTM layer of 256 units.
     """
 
     batch: int
@@ -81,56 +83,43 @@ class Work:
         """Floating-point operations of the matrix products of a step, forward and
         backward, a multiplication and an addition being two.
 
-        A product has two derivatives of its own cost, but for the two where one factor
-        is an input: the data, and the first memory. None for a DNC, which spends little
-        of its time in products.
+        A product has two derivatives, each at its own cost, and one where a factor is
+        an input: the data, or the first memory. None for a DNC, which spends little of
+        its time in products.
         """
         if self.core == "dnc":
             return None
         N, F, T = self.slots, self.width, self.steps
-        every = (
-            (N + 1) * F * 3 * F + 2 * N * F * F + F * 2 * F + 2 * N * (N + 1) * F
-        )  # q|k|v, the MLP, the row's gates, attention
+        qkv, mlp, row_gates = (N + 1) * F * 3 * F, 2 * N * F * F, F * 2 * F
+        every = qkv + mlp + row_gates + 2 * N * (N + 1) * F  # the last: attention
         gates, projection = N * F * 2 * F, (DIMENSIONS + 3 * T) * F
         head = N * F * 256 + 3 * 256 * 256 + 256 * T
-        return (
-            2
-            * self.batch
-            * (3 * (T * every + head) + (3 * T - 1) * gates + 2 * T * projection)
-        )
+        twice = (3 * T - 1) * gates + 2 * T * projection
+        return 2 * self.batch * (3 * (T * every + head) + twice)
 
 
 # --- problems -------------------------------------------------------------------------
 
 
-def make_task(work: Work):
+def make_task(work: Work) -> Task:
     """Nth farthest at this size, with the network and the optimizer that the peers
     have.
     """
-    nf = load_task("nth_farthest")
-    if work.core == "dnc":
-        model = nf.CoreConfig(
-            "dnc", work.slots, dnc=nf.DNCConfig(work.width, work.heads)
-        )
-    else:
-        model = nf.CoreConfig(
-            mem_slots=work.slots,
-            num_heads=work.heads,
-            head_size=work.width // work.heads,
-            activate_final=False,
-        )
-    return nf.Task(
-        nf.Config(
-            model=model,
-            data=nf.DataConfig(work.steps, DIMENSIONS),
-            train=nf.TrainConfig(
-                batch_size=work.batch,
-                learning_rate=peers.RATE,
-                warmup_steps=0,
-                clip_norm=None,
-            ),
-        )
+    model = CoreConfig(
+        mem_slots=work.slots,
+        num_heads=work.heads,
+        head_size=work.width // work.heads,
+        activate_final=False,
     )
+    if work.core == "dnc":
+        memory = DNCConfig(work.width, work.heads)
+        model = CoreConfig("dnc", work.slots, dnc=memory)
+    train = TrainConfig(
+        batch_size=work.batch, learning_rate=peers.RATE, warmup_steps=0, clip_norm=None
+    )
+    nf = load_task("nth_farthest")
+    data = nf.DataConfig(work.steps, DIMENSIONS)
+    return nf.Task(nf.Config(model=model, data=data, train=train))
 
 
 def make_problem(work: Work, path: Path) -> None:
@@ -141,79 +130,75 @@ def make_problem(work: Work, path: Path) -> None:
     model = task.build(np.random.SeedSequence(0))
     weights = {name: parameter.data for name, parameter in model.named_parameters()}
     exact = model.astype(np.float64)
-    drawn = task.draw(np.random.default_rng(0), 2 * work.batch + 16)
-    inputs = drawn["inputs"].astype(np.float64)
-    clear = (
-        _clearances(
-            {name: x.data for name, x in exact.named_parameters()},
-            inputs,
-            drawn["target"],
-            sizes_of(work),
+    examples = _clear_examples(task, work, exact)
+    inputs = examples["inputs"].astype(np.float64)
+    adam = optim.Adam(exact.parameters(), peers.RATE)
+    loss = _differentiate(task, exact, examples | {"inputs": inputs})
+    adam.gradient /= work.batch
+    gradient = {name: p.grad.copy() for name, p in exact.named_parameters()}
+    adam.step()
+    after = _differentiate(task, exact, examples | {"inputs": inputs}, record=False)
+    named = {
+        f"{group}/{name}": x
+        for group, arrays in (
+            ("weights", weights),
+            ("batch", examples),
+            ("gradient", gradient),
         )
-        > MARGIN
-    )
-    chosen = np.flatnonzero(clear)[: work.batch]
+        for name, x in arrays.items()
+    }
+    size = json.dumps(dataclasses.astuple(work))
+    np.savez(path, work=size, loss=loss, loss_after=after, **named)
+
+
+def _clear_examples(task, work, exact):
+    """A batch of examples that keep clear of every ReLU's kink."""
+    drawn = task.draw(np.random.default_rng(0), 2 * work.batch + 16)
+    weights = {name: parameter.data for name, parameter in exact.named_parameters()}
+    inputs = drawn["inputs"].astype(np.float64)
+    nearest = _clearances(weights, inputs, drawn["target"], sizes_of(work))
+    chosen = np.flatnonzero(nearest > MARGIN)[: work.batch]
     if len(chosen) < work.batch:
         raise ValueError(
             f"only {len(chosen)} of {len(inputs)} examples keep clear of every "
             f"ReLU's kink; {work} is too large for that"
         )
-
-    examples = {name: x[chosen] for name, x in drawn.items()}
-    adam = optim.Adam(exact.parameters(), peers.RATE)
-    loss = _differentiate(task, exact, examples | {"inputs": inputs[chosen]})
-    adam.gradient /= work.batch
-    gradient = {
-        name: parameter.grad.copy() for name, parameter in exact.named_parameters()
-    }
-    adam.step()
-    loss_after = _differentiate(
-        task, exact, examples | {"inputs": inputs[chosen]}, record=False
-    )
-    groups = {"weights": weights, "batch": examples, "gradient": gradient}
-    named = {
-        f"{group}/{name}": x
-        for group, arrays in groups.items()
-        for name, x in arrays.items()
-    }
-    np.savez(
-        path,
-        work=json.dumps(dataclasses.astuple(work)),
-        loss=loss,
-        loss_after=loss_after,
-        **named,
-    )
+    return {name: x[chosen] for name, x in drawn.items()}
 
 
 def _differentiate(task, model, batch, record=True):
-    """The mean loss; the gradients of its sum are added to the parameters', unless it
-    is only to be evaluated.
+    """The mean loss. If recorded, the gradients of its sum are added to the
+    parameters'.
     """
     total, count = 0.0, len(batch["target"])
     for start, stop in pieces_of(count, PIECE, 1):
+        piece = {name: x[start:stop] for name, x in batch.items()}
         with Tape() if record else contextlib.nullcontext() as tape:
-            loss, *_ = task.loss(
-                model, {name: x[start:stop] for name, x in batch.items()}, None
-            )
+            loss, *_ = task.loss(model, piece, None)
         if record:
             tape.backward(loss)
         total += float(loss.data)
     return total / count
 
 
+class Watching(peers.Library):
+    """NumPy, which notes how near each example has come to the kink of some ReLU."""
+
+    def __init__(self):
+        super().__init__(np)
+        self.nearest = np.inf
+
+    def relu(self, x):
+        of_each = abs(x).reshape(len(x), -1).min(axis=1)
+        self.nearest = np.minimum(self.nearest, of_each)
+        return np.maximum(x, 0)
+
+
 def _clearances(weights, inputs, targets, sizes):
-    """How near each example comes to the kink of some ReLU, (B,): a plain forward pass."""
-
-    class Watching(peers.Library):
-        def relu(self, x):
-            self.nearest = np.minimum(
-                self.nearest, abs(x).reshape(len(x), -1).min(axis=1)
-            )
-            return np.maximum(x, 0)
-
-    lib, found = Watching(np), []
+    """How near each example comes to the kink of some ReLU: (B,)."""
+    found = []
     for start, stop in pieces_of(len(inputs), PIECE, 1):
-        lib.nearest = np.inf
+        lib = Watching()
         peers.loss_of(lib, weights, inputs[start:stop], targets[start:stop], sizes)
         found.append(lib.nearest)
     return np.concatenate(found)
@@ -236,12 +221,8 @@ def read_problem(path) -> tuple[Work, dict]:
 
 def sizes_of(work: Work) -> tuple[str, int, int, int]:
     """What `peers.loss_of` takes as sizes."""
-    return (
-        work.core,
-        work.slots,
-        work.heads,
-        work.width if work.core == "dnc" else work.width // work.heads,
-    )
+    size = work.width if work.core == "dnc" else work.width // work.heads
+    return work.core, work.slots, work.heads, size
 
 
 # --- candidates -----------------------------------------------------------------------
@@ -264,12 +245,12 @@ def make_trainer(
     device: str = "cpu",
     processes: bool | None = None,
 ) -> Trainer:
-    """The Trainer, as `tinyrmc.train` makes it, from the problem's weights; every batch
-    is the problem's, which lies on the device.
+    """The Trainer, as `tinyrmc.train` makes it, with the problem's weights. Every batch
+    is the problem's, which is already on the device.
     """
     task, xp = make_task(work), device_namespace(device)
     drawn = {name: to_device(x, xp) for name, x in problem["batch"].items()}
-    task.stream = lambda model, seed: _Same(drawn)
+    task.stream = lambda model, seed: _Same(drawn)  # type: ignore[method-assign]
     trainer = Trainer(task, workers=workers, device=device, processes=processes)
     trainer.model.load_parameters(problem["weights"])
     return trainer
@@ -300,9 +281,8 @@ def peer(name: str, work: Work, problem: dict, threads: int):
 
         torch.set_num_threads(1 if name == peers.TORCH_PROCESSES else threads)
     batch = problem["batch"]
-    return peers.PEERS[name][0](
-        problem["weights"], batch["inputs"], batch["target"], sizes_of(work)
-    )
+    make, _ = peers.PEERS[name]
+    return make(problem["weights"], batch["inputs"], batch["target"], sizes_of(work))
 
 
 def sgemm(name: str, cores: int):
@@ -323,8 +303,8 @@ def sgemm(name: str, cores: int):
 
 
 def first_errors(step, moments, problem: dict) -> dict[str, float]:
-    """Train once; the relative errors of what came of it: the loss, the gradient, and
-    the loss after the update.
+    """The relative errors of the first step: of its loss, its gradient, and the loss
+    after its update.
 
     The gradient's is the norm of the difference, over all parameters, relative to the
     norm of the whole gradient.
@@ -347,7 +327,8 @@ def median_time(step, seconds: float) -> float:
     after one that does not count.
     """
     step()
-    times, end = [], time.perf_counter() + seconds
+    times: list[float] = []
+    end = time.perf_counter() + seconds
     while not times or time.perf_counter() < end:
         began = time.perf_counter()
         step()
@@ -363,34 +344,30 @@ def serve(name: str, path: str | None, requests, answer) -> None:
     """
     cores = available_cores()
     keep_freed_memory()
-    with contextlib.ExitStack() as stack:
-        stack.enter_context(np.errstate(all="ignore"))
-        stack.enter_context(
-            blas_threads(1 if name in ("ours", THREADS, APART) else cores)
-        )
+    threads = 1 if name in ("ours", THREADS, APART) else cores
+    with np.errstate(all="ignore"), blas_threads(threads):
         if name in (TOGETHER, APART):
             step, flops = sgemm(name, cores)
             answer({"flops": flops})
         else:
             work, problem = read_problem(path)
-            if name in ("ours", THREADS):
-                step, moments = ours(
-                    make_trainer(
-                        work,
-                        problem,
-                        cores,
-                        processes=False if name == THREADS else None,
-                    )
-                )
-            else:
-                step, moments = peer(name, work, problem, cores)
+            step, moments = _step_of(name, work, problem, cores)
             answer({"errors": first_errors(step, moments, problem)})
         for line in requests:
             answer(median_time(step, float(line)))
 
 
+def _step_of(name, work, problem, cores):
+    """(step, moments) of ours or of a library."""
+    if name == "ours":
+        return ours(make_trainer(work, problem, cores))
+    if name == THREADS:
+        return ours(make_trainer(work, problem, cores, processes=False))
+    return peer(name, work, problem, cores)
+
+
 def main(name: str, path: str | None = None) -> None:
-    """Serve a candidate on stdin and stdout, a line of JSON for a line."""
+    """Serve a candidate: it answers each line of stdin with a line of JSON."""
     replies = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what a library prints must not be taken for an answer
 

@@ -1,4 +1,6 @@
-"""The training step of the Relational Memory Core on a GPU: python benchmarks/gpu.py
+"""The training step of the Relational Memory Core on a GPU.
+
+    python benchmarks/gpu.py
 
 First each kernel is compared, on the GPU itself, with its array body in float64 on
 NumPy. Then steps are timed: ours with the array bodies alone, with kernels, and with
@@ -8,7 +10,7 @@ Before it is timed, each takes two steps of the problem of candidates.py: loss a
 gradient must be those of float64. Whatever differs stops everything; a row of PyTorch's
 that does not run is left out.
 
-Last the time of each kernel. All of it goes to results/gpu-<name of the GPU>.json.
+Last comes the time of each kernel. All of it goes to results/gpu-<GPU's name>.json.
 Without a GPU: one line, exit code 2.
 """
 
@@ -16,6 +18,8 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
+import importlib.metadata
 import importlib.util
 import json
 import math
@@ -24,6 +28,8 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
+from unittest.mock import patch
 
 import candidates
 import numpy as np
@@ -41,78 +47,72 @@ RESULTS = Path(__file__).resolve().parent / "results"
 WORKS = [Work(batch, slots=8, width=256) for batch in (32, 128, 1600)]
 LEAST, REPEATS = 5, 50  # steps in a row of times, at least; launches of a kernel
 LARGEST_ERROR = 1e-5  # of loss and gradient, relative, as on a CPU
+LARGEST_KERNEL_ERROR = 1e-4  # of the largest element
 # NumPy with rounded operands comes to 0.03 in the gradient: rounding so coarse takes
 # ReLUs across their kinks
 LARGEST_ERROR_TF32 = 0.1
 
 
 class Wrong(Exception):
-    """The GPU computes something else than it should."""
+    """The GPU computes something that it should not."""
 
 
 # --- Correctness ----------------------------------------------------------------------
 
 
-def kernel_cases(work: Work) -> list:
+Case = tuple[fused.Fused, list[np.ndarray], dict[str, Any]]
+
+
+def kernel_cases(work: Work) -> list[Case]:
     """(fused primitive, float64 arrays, static arguments) at the sizes of the training
     step and at awkward ones.
     """
-    normal, batch, F, rows = (
-        np.random.default_rng(0).standard_normal,
-        work.batch,
-        work.width,
-        work.slots + 1,
-    )
-    cases = []
-    for shape in (
-        (batch, rows, 3 * F),
-        (batch, work.slots, F),
-        (1, 1),
-        (7, 33),
-        (5, 1536),
-    ):
-        gain, offset = normal(shape[-1]), normal(shape[-1])
-        cases += [
-            (fused.layer_norm, [normal(shape), gain, offset, *residual], {})
-            for residual in ([], [normal(shape)])
-        ]
-    heads = {"num_heads": work.heads, "key_size": F // work.heads}
-    cases += [
-        (
-            fused.attention,
-            [normal((batch, rows, 3 * F))],
-            {**heads, "num_queries": work.slots},
-        )
+    rng = np.random.default_rng(0)
+
+    def normal(*shape):
+        return rng.standard_normal(shape)
+
+    cases = [
+        *_norm_cases(work, normal),
+        *_attention_cases(work, normal),
+        *_gate_cases(work, normal),
     ]
-    cases += [
-        (fused.attention, [normal((2, n, 3 * 13))], {"num_heads": 3, "key_size": 4})
-        for n in (1, 33, 64)
-    ]
-    for examples, slots, width, columns in (
-        (batch, work.slots, F, 2 * F),
-        (batch, work.slots, F, 2),
+    for count, classes in (work.batch, work.steps), (5, 100):
+        logits, targets = normal(count, classes), rng.integers(classes, size=count)
+        cases.append((fused.softmax_cross_entropy, [logits, targets], {}))
+    return cases
+
+
+def _norm_cases(work, normal):
+    B, N, F = work.batch, work.slots, work.width
+    for shape in ((B, N + 1, 3 * F), (B, N, F), (1, 1), (7, 33), (5, 1536)):
+        arrays = [normal(*shape), normal(shape[-1]), normal(shape[-1])]
+        yield fused.layer_norm, arrays, {}
+        yield fused.layer_norm, [*arrays, normal(*shape)], {}  # with a residual
+
+
+def _attention_cases(work, normal):
+    B, N, F, H = work.batch, work.slots, work.width, work.heads
+    sizes = {"num_heads": H, "key_size": F // H, "num_queries": N}
+    yield fused.attention, [normal(B, N + 1, 3 * F)], sizes
+    for rows in (1, 33, 64):
+        sizes = {"num_heads": 3, "key_size": 4}
+        yield fused.attention, [normal(2, rows, 3 * 13)], sizes
+
+
+def _gate_cases(work, normal):
+    B, N, F = work.batch, work.slots, work.width
+    biases = {"input_bias": 0.25, "forget_bias": 1.0}
+    # a gate for each unit, or one for each slot
+    for batch, slots, width, columns in (
+        (B, N, F, 2 * F),
+        (B, N, F, 2),
         (3, 5, 33, 66),
         (3, 5, 33, 2),
     ):
-        shapes = (
-            (examples, 1, columns),
-            (examples, slots, columns),
-            (examples, slots, width),
-            (examples, slots, width),
-        )
-        cases += [
-            (
-                fused.rmc_gates,
-                [normal(shape) for shape in shapes],
-                {"input_bias": 0.25, "forget_bias": 1.0},
-            )
-        ]
-    for count, classes in (batch, work.steps), (5, 100):
-        targets = np.random.default_rng(0).integers(classes, size=count)
-        cases += [
-            (fused.softmax_cross_entropy, [normal((count, classes)), targets], {})
-        ]
-    return cases
+        gates = [normal(batch, 1, columns), normal(batch, slots, columns)]
+        memories = [normal(batch, slots, width), normal(batch, slots, width)]
+        yield fused.rmc_gates, [*gates, *memories], biases
 
 
 def value_and_gradients(op, arrays, static, weights):
@@ -129,44 +129,48 @@ def value_and_gradients(op, arrays, static, weights):
 def difference(ours, exact) -> float:
     """The largest difference, relative to the largest element."""
     exact = backend.to_host(exact)
-    return float(
-        np.abs(backend.to_host(ours) - exact).max() / max(1e-30, np.abs(exact).max())
-    )
+    largest = np.abs(backend.to_host(ours) - exact).max()
+    return float(largest / max(1e-30, np.abs(exact).max()))
 
 
-def check_kernels(xp, work: Work) -> dict:
+def check_kernels(xp, work: Work) -> dict[str, float]:
     """{kernel: largest difference from its array body in float64}.
 
     Wrong if a kernel is not used, or one differs by more than 1e-4.
     """
-    found: dict = {}
+    found: dict[str, float] = {}
+    for op, arrays, static in kernel_cases(work):
+        shapes = [a.shape for a in arrays]
+        worst = _kernel_difference(xp, op, arrays, static)
+        if worst is None:
+            raise Wrong(f"{op.name} runs no kernel at {shapes}")
+        if not worst < LARGEST_KERNEL_ERROR:
+            raise Wrong(f"{op.name} at {shapes} {_differs(worst)}")
+        found[op.name] = max(found.get(op.name, 0.0), worst)
+    return found | {"adam": check_adam(xp)}
+
+
+def _kernel_difference(xp, op, arrays, static):
+    """How far a kernel's value and gradients are off; None if it is not used."""
 
     def on_gpu(a):
         return xp.asarray(a.astype(np.float32) if a.dtype.kind == "f" else a)
 
-    for op, arrays, static in kernel_cases(work):
-        weights = np.random.default_rng(1).standard_normal(op(*arrays, **static).shape)
-        there = [on_gpu(a) for a in arrays]
-        if op.override(xp, there, static) is op:
-            raise Wrong(f"{op.name} runs no kernel at {[a.shape for a in arrays]}")
-        ours, exact = (
-            value_and_gradients(op, there, static, on_gpu(weights)),
-            value_and_gradients(op, arrays, static, weights),
-        )
-        if (
-            arrays[0].shape[-1] == 1
-            # one column has no variance: the gradient of x is zero, and of rounding there
-            # is no relative size
-        ):
-            ours, exact = ours[:1], exact[:1]
-        worst = max(map(difference, ours, exact))
-        if not worst < 1e-4:
-            raise Wrong(
-                f"{op.name} at {[a.shape for a in arrays]} differs from its array "
-                f"body by {worst:.1e} of the largest element"
-            )
-        found[op.name] = max(found.get(op.name, 0.0), worst)
-    return found | {"adam": check_adam(xp)}
+    there = [on_gpu(a) for a in arrays]
+    if op.override(xp, there, static) is op:
+        return None
+    weights = np.random.default_rng(1).standard_normal(op(*arrays, **static).shape)
+    ours = value_and_gradients(op, there, static, on_gpu(weights))
+    exact = value_and_gradients(op, arrays, static, weights)
+    if arrays[0].shape[-1] == 1:
+        # One column has no variance: its gradient is zero, and what rounding leaves of
+        # it has no relative size.
+        ours, exact = ours[:1], exact[:1]
+    return max(map(difference, ours, exact))
+
+
+def _differs(worst):
+    return f"differs from its array body by {worst:.1e} of the largest element"
 
 
 def check_adam(xp, count: int = 10_000, updates: int = 5) -> float:
@@ -182,32 +186,30 @@ def check_adam(xp, count: int = 10_000, updates: int = 5) -> float:
         for optimizer, gradient in (exact, g), (ours, xp.asarray(g.astype(np.float32))):
             optimizer.gradient[...] = gradient
             optimizer.step()
-    worst = max(
-        difference(getattr(ours, name), getattr(exact, name))
-        for name in ("data", "first_moment", "second_moment")
-    )
-    if not worst < 1e-4:
-        raise Wrong(
-            f"adam differs from its array body by {worst:.1e} of the largest element "
-            f"after {updates} updates"
-        )
+    names = ("data", "first_moment", "second_moment")
+    worst = max(difference(getattr(ours, name), getattr(exact, name)) for name in names)
+    if not worst < LARGEST_KERNEL_ERROR:
+        raise Wrong(f"adam {_differs(worst)} after {updates} updates")
     return worst
 
 
 def make_problem(work: Work) -> dict:
     """The problem of this size (see candidates.py): weights, a batch, and in float64
-    what the first step must find. Minutes, if large.
+    what the first step must find. Takes minutes, if large.
     """
     with tempfile.TemporaryDirectory() as folder:
-        candidates.make_problem(work, Path(folder) / "problem.npz")
-        return candidates.read_problem(Path(folder) / "problem.npz")[1]
+        file = Path(folder) / "problem.npz"
+        candidates.make_problem(work, file)
+        _, problem = candidates.read_problem(file)
+        return problem
 
 
 def check_step(name: str, step, moments, problem: dict, tf32: bool) -> dict:
     """The errors of the first two steps. Wrong if one of them is too large."""
     errors = candidates.first_errors(step, moments, problem)
+    largest = LARGEST_ERROR_TF32 if tf32 else LARGEST_ERROR
     for what, error in errors.items():
-        if not error <= (LARGEST_ERROR_TF32 if tf32 else LARGEST_ERROR):
+        if not error <= largest:
             raise Wrong(f"{name}: its {what} is off by {error:.1e} of its value")
     return errors
 
@@ -222,7 +224,8 @@ def milliseconds(step, wait, seconds: float) -> dict:
     for _ in range(LEAST):
         step()
     wait()
-    single, began = [], time.perf_counter()
+    single: list[float] = []
+    began = time.perf_counter()
     while len(single) < LEAST or time.perf_counter() - began < seconds:
         start = time.perf_counter()
         step()
@@ -246,21 +249,18 @@ def time_ours(xp, work: Work, problem: dict, seconds: float) -> dict:
     TF32.
     """
     wait, rows = xp.cuda.Device().synchronize, {}
-    ways = {
-        "ours, array bodies": (kernels.off, False),
-        "ours, kernels": (contextlib.nullcontext, False),
-    }
+    ways = [("array bodies", False), ("kernels", False)]
     if backend.has_tf32(xp):
-        ways["ours, kernels, TF32"] = (contextlib.nullcontext, True)
-    for name, (mode, tf32) in ways.items():
+        ways.append(("kernels", True))
+    for way, tf32 in ways:
+        name = f"ours, {way}{', TF32' * tf32}"
         backend.use_tf32(xp, tf32)
         trainer = candidates.make_trainer(work, problem, device="cuda")
-        with mode():
-            errors = check_step(name, *candidates.ours(trainer), problem, tf32)
-            rows[name] = {
-                "errors": errors,
-                **milliseconds(trainer.advance, wait, seconds),
-            }
+        with contextlib.nullcontext() if way == "kernels" else kernels.off():
+            step, moments = candidates.ours(trainer)
+            errors = check_step(name, step, moments, problem, tf32)
+            times = milliseconds(trainer.advance, wait, seconds)
+        rows[name] = {"errors": errors, **times}
     backend.use_tf32(xp, False)
     return rows
 
@@ -269,15 +269,10 @@ def torch_step(work: Work, problem: dict, compiled: bool):
     """PyTorch's step on the GPU: (step, moments) as in peers.py, but a step does not
     wait for the GPU.
     """
-    batch = problem["batch"]
-    inputs, targets = batch["inputs"], batch["target"].astype(np.int64)
+    batch, sizes = problem["batch"], candidates.sizes_of(work)
+    targets = batch["target"].astype(np.int64)
     return peers.torch_eager(
-        problem["weights"],
-        inputs,
-        targets,
-        candidates.sizes_of(work),
-        compiled=compiled,
-        device="cuda",
+        problem["weights"], batch["inputs"], targets, sizes, compiled, device="cuda"
     )
 
 
@@ -289,86 +284,83 @@ def time_torch(work: Work, problem: dict, seconds: float, tf32: bool) -> dict:
         print("PyTorch is not installed: no rows of it")
         return {}
     import torch
-    import torch._inductor.config as inductor
 
     if not torch.cuda.is_available():
         print("this PyTorch cannot use the GPU: no rows of it")
         return {}
-    rows: dict = {}
+    rows: dict[str, dict] = {}
     for rounded in (False, True) if tf32 else (False,):
         torch.set_float32_matmul_precision("high" if rounded else "highest")
-        for kind, compiled, graphs in (
-            ("eager", False, False),
-            ("torch.compile", True, False),
-            ("torch.compile, CUDA graphs", True, True),
-        ):
+        for kind in ("eager", "torch.compile", "torch.compile, CUDA graphs"):
             name = f"PyTorch {kind}{', TF32' * rounded}"
             torch.compiler.reset()
             try:
-                with inductor.patch(
-                    {"triton.cudagraphs": graphs}
-                ):  # what torch.compile(mode="reduce-overhead") sets
-                    step, moments = torch_step(work, problem, compiled)
-                    errors = check_step(name, step, moments, problem, rounded)
-                    rows[name] = {
-                        "errors": errors,
-                        **milliseconds(step, torch.cuda.synchronize, seconds),
-                    }
+                rows[name] = _time_torch_as(kind, name, work, problem, seconds, rounded)
             except Wrong:
                 raise
-            except (
-                Exception
-            ) as error:  # its compiler is missing, say, or does not know this GPU
+            # its compiler is missing, say, or does not know this GPU
+            except Exception as error:
                 said = f"{type(error).__name__}: {error}".strip().splitlines()[0]
                 print(f"{name} fails at batch {work.batch} and is left out: {said}")
     return rows
 
 
-def time_kernels(xp, work: Work, problem: dict) -> dict:
+def _time_torch_as(kind, name, work, problem, seconds, tf32):
+    """A row of PyTorch's: errors and times."""
+    import torch
+    import torch._inductor.config as inductor
+
+    # what torch.compile(mode="reduce-overhead") sets
+    with inductor.patch({"triton.cudagraphs": kind.endswith("CUDA graphs")}):
+        step, moments = torch_step(work, problem, kind != "eager")
+        errors = check_step(name, step, moments, problem, tf32)
+        times = milliseconds(step, torch.cuda.synchronize, seconds)
+    return {"errors": errors, **times}
+
+
+def time_kernels(xp, work: Work, problem: dict) -> dict[str, dict[str, float]]:
     """{kernel: microseconds and GB/s} for each shape in which the training step
     launches it.
 
-    The launches of one step are kept with their arguments and each is repeated,
-    launching included, and with what fits there in the GPU's cache: GB/s are those of a
-    kernel that moves each of its arrays once, and three of Adam's twice, and may exceed
-    what the memory can do.
+    Each launch of one step is repeated with its own arguments. The time includes
+    launching, and what fits there stays in the GPU's cache. GB/s are those of a kernel
+    that moves each of its arrays once, and three of Adam's twice; they may exceed what
+    the memory can do.
     """
-    trainer, kept, launch = (
-        candidates.make_trainer(work, problem, device="cuda"),
-        {},
-        kernels._launch,
-    )
+    trainer = candidates.make_trainer(work, problem, device="cuda")
     wait = xp.cuda.Device().synchronize
     trainer.advance()
+    rows = {}
+    for name, (launch, arrays) in _launches(trainer).items():
+        launch()
+        wait()
+        start = time.perf_counter()
+        for _ in range(REPEATS):
+            launch()
+        wait()
+        seconds = (time.perf_counter() - start) / REPEATS
+        moved = sum({id(a): a.nbytes for a in arrays}.values())
+        moved += 3 * arrays[0].nbytes if name.startswith("adam ") else 0
+        rows[name] = {"us": 1e6 * seconds, "GB/s": moved / seconds / 1e9}
+    return rows
+
+
+def _launches(trainer):
+    """{kernel and shapes: (what launches it again, its arrays)} of a step."""
+    kept: dict[str, tuple] = {}
+    launch = kernels._launch
 
     def keep(xp, name, blocks, threads, *args, shared=0):
         arrays = [a for a in args if hasattr(a, "nbytes") and hasattr(a, "get")]
         shapes = " ".join(str(list(a.shape)) for a in arrays[:2])
-        kept.setdefault(
-            f"{name} {shapes}",
-            ((xp, name, blocks, threads, *args), {"shared": shared}, arrays),
-        )
-        launch(xp, name, blocks, threads, *args, shared=shared)
+        words = (xp, name, blocks, threads, *args)
+        again = functools.partial(launch, *words, shared=shared)
+        kept.setdefault(f"{name} {shapes}", (again, arrays))
+        again()
 
-    kernels._launch = keep
-    try:
+    with patch.object(kernels, "_launch", keep):
         trainer.advance()
-    finally:
-        kernels._launch = launch
-    rows = {}
-    for name, (args, keywords, arrays) in kept.items():
-        launch(*args, **keywords)
-        wait()
-        start = time.perf_counter()
-        for _ in range(REPEATS):
-            launch(*args, **keywords)
-        wait()
-        seconds = (time.perf_counter() - start) / REPEATS
-        moved = sum({id(a): a.nbytes for a in arrays}.values()) + (
-            3 * arrays[0].nbytes if args[1] == "adam" else 0
-        )
-        rows[name] = {"us": 1e6 * seconds, "GB/s": moved / seconds / 1e9}
-    return rows
+    return kept
 
 
 # --- The command ----------------------------------------------------------------------
@@ -379,59 +371,46 @@ def measure(xp, works: list[Work], seconds: float) -> dict:
     first and timed at the last.
     """
     versions = {name: _version(name) for name in ("torch", "triton")}
-    result = {
-        "machine": {
-            **environment(tinyrmc.__version__),
-            **backend.describe_gpu(xp),
-            **versions,
-        },
-        "kernel_errors": check_kernels(xp, works[0]),
-    }
-    print(
-        f"kernels are correct on {result['machine']['gpu']}: "
-        f"{json.dumps(result['kernel_errors'])}",
-        flush=True,
-    )
-    result["works"] = []
+    here = environment(tinyrmc.__version__) | backend.describe_gpu(xp) | versions
+    errors = check_kernels(xp, works[0])
+    print(f"kernels are correct on {here['gpu']}: {json.dumps(errors)}", flush=True)
+    timed = []
     for work in works:
         problem = make_problem(work)
         rows = time_ours(xp, work, problem, seconds)
         xp.get_default_memory_pool().free_all_blocks()
         rows |= time_torch(work, problem, seconds, backend.has_tf32(xp))
-        result["works"].append(
-            {"size": str(work), **dataclasses.asdict(work), "rows": rows}
-        )
+        timed.append({"size": str(work), **dataclasses.asdict(work), "rows": rows})
         print(work)
         for name, row in rows.items():
-            print(
-                f"    {name:42} {row['ms']:9.2f} ms a step  (single "
-                f"{row['single_ms']:.2f})",
-                flush=True,
-            )
-    result["kernels"] = time_kernels(xp, work, problem)
-    for name, row in result["kernels"].items():
+            single = f"(single {row['single_ms']:.2f})"
+            print(f"    {name:42} {row['ms']:9.2f} ms a step  {single}", flush=True)
+    of_kernels = time_kernels(xp, work, problem)
+    for name, row in of_kernels.items():
         print(f"{name:80} {row['us']:9.1f} us {row['GB/s']:8.0f} GB/s")
-    return result
+    return {
+        "machine": here,
+        "kernel_errors": errors,
+        "works": timed,
+        "kernels": of_kernels,
+    }
 
 
 def _version(name):
-    from importlib import metadata
-
-    with contextlib.suppress(metadata.PackageNotFoundError):
-        return metadata.version(name)
+    with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+        return importlib.metadata.version(name)
     return None
 
 
 def main(argv: list[str] | None = None, works: list[Work] = WORKS) -> int:
     """The command line; returns the exit code."""
-    parser = Parser(
-        prog="python benchmarks/gpu.py", description=__doc__.splitlines()[0]
-    )
+    about = "Measure the training step of the Relational Memory Core on a GPU."
+    parser = Parser("python benchmarks/gpu.py", about)
     parser.add_argument(
         "--seconds",
         type=float,
         default=5.0,
-        help="how long each row is timed (default 5)",
+        help="how long each row is timed (default: 5)",
     )
     options = parser.parse_args(argv)
     if not 0 <= options.seconds < math.inf:

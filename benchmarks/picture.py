@@ -1,5 +1,5 @@
 """The results of cpu.py as a picture: a training step in several libraries, and ours
-beside what its matrix products alone would take.
+beside the time that its matrix products alone would take.
 """
 
 from __future__ import annotations
@@ -25,38 +25,36 @@ SHORT = {"batch": "batch", "slots": "N =", "width": "width", "steps": "T ="}
 THOUSANDS = FuncFormatter(lambda value, _: f"{value:,g}")
 
 
+WIDTH, SWEEPS, LIBRARY = 12, 3.2, 0.3  # inches; the last for each bar
+
+
 def draw(found: dict, path: Path) -> None:
     """Draw the rows and the sweeps of `found`, those it has, into the PNG file `path`.
 
     OSError where that cannot be written.
     """
-    sweeps = {
-        name: [row for row in found["sweeps"] if row["sweep"] == name] for name in SWEPT
-    }
-    sweeps = {name: rows for name, rows in sweeps.items() if rows}
-    heights = (
-        [0.9 + 0.3 * max(1 + len(row["peers"]) for row in found["rows"])]
-        if found["rows"]
-        else []
-    )
-    heights += [3.2] if sweeps else []
+    rows, sweeps, heights = found["rows"], {}, []
+    for name in SWEPT:
+        if points := [row for row in found["sweeps"] if row["sweep"] == name]:
+            sweeps[name] = points
+    if rows:
+        bars = max(1 + len(row["peers"]) for row in rows)
+        heights.append(0.9 + LIBRARY * bars)
+    if sweeps:
+        heights.append(SWEEPS)
     if not heights:
         return
     with matplotlib.style.context(STYLE, after_reset=True):
-        figure = Figure(figsize=(12, sum(heights) + 0.6), layout="constrained")
-        parts = iter(
-            figure.subfigures(len(heights), 1, height_ratios=heights, squeeze=False)[
-                :, 0
-            ]
-        )
-        if found["rows"]:
-            _draw_libraries(next(parts), found["rows"])
+        figure = Figure(figsize=(WIDTH, sum(heights) + 0.6), layout="constrained")
+        parts = figure.subfigures(
+            len(heights), 1, height_ratios=heights, squeeze=False
+        )[:, 0]
+        if rows:
+            _draw_libraries(parts[0], rows)
         if sweeps:
-            _draw_sweeps(next(parts), sweeps)
-        machine = (
-            f"{found['processor']}, {found['cores']} cores, NumPy "
-            f"{found['versions']['numpy']} with {found['blas']}"
-        )
+            _draw_sweeps(parts[-1], sweeps)
+        numpy = f"NumPy {found['versions']['numpy']} with {found['blas']}"
+        machine = f"{found['processor']}, {found['cores']} cores, {numpy}"
         figure.supxlabel(machine, fontsize=8)
         figure.savefig(path, format="png", dpi=DPI, metadata={"Software": None})
 
@@ -67,30 +65,29 @@ def _draw_libraries(part, rows):
         "shorter is faster",
         fontsize=11,
     )
-    for panel, row in zip(
-        part.subplots(1, len(rows), squeeze=False)[0], rows, strict=True
-    ):
-        times = sorted(
-            [("tinyrmc", row["ours_seconds"]), *row["peers"].items()],
-            key=lambda pair: pair[1],
-        )
-        cores = row["cores"] | {"tinyrmc": row["cores"]["ours"]}
-        colours = [OURS if name == "tinyrmc" else OTHERS for name, _ in times]
-        bars = panel.barh(
-            [f"{name} ({cores[name]})" for name, _ in times],
-            [1000 * seconds for _, seconds in times],
-            color=colours,
-        )
-        panel.bar_label(
-            bars, [milliseconds(seconds) for _, seconds in times], padding=3, fontsize=9
-        )
-        panel.set(
-            xlabel="ms", xlim=(0, 1250 * times[-1][1]), ylim=(len(times) - 0.4, -0.6)
-        )
-        panel.set_title(f"{row['work']}: {row['size']}", fontsize=9, loc="left")
-        panel.tick_params(axis="y", length=0)
-        panel.locator_params(axis="x", nbins=4)
-        panel.xaxis.set_major_formatter(THOUSANDS)
+    panels = part.subplots(1, len(rows), squeeze=False)[0]
+    for panel, row in zip(panels, rows, strict=True):
+        _draw_bars(panel, row)
+
+
+def _draw_bars(panel, row):
+    """The libraries at one size, the fastest on top."""
+    times = {"tinyrmc": row["ours_seconds"], **row["peers"]}
+    cores = {"tinyrmc": row["cores"]["ours"], **row["cores"]}
+    names = sorted(times, key=lambda name: times[name])
+    bars = panel.barh(
+        [f"{name} ({cores[name]})" for name in names],
+        [1000 * times[name] for name in names],
+        color=[OURS if name == "tinyrmc" else OTHERS for name in names],
+    )
+    labels = [milliseconds(times[name]) for name in names]
+    panel.bar_label(bars, labels, padding=3, fontsize=9)
+    longest = 1000 * times[names[-1]]
+    panel.set(xlabel="ms", xlim=(0, 1.25 * longest), ylim=(len(names) - 0.4, -0.6))
+    panel.set_title(f"{row['work']}: {row['size']}", fontsize=9, loc="left")
+    panel.tick_params(axis="y", length=0)
+    panel.locator_params(axis="x", nbins=4)
+    panel.xaxis.set_major_formatter(THOUSANDS)
 
 
 def _draw_sweeps(part, sweeps):
@@ -101,45 +98,35 @@ def _draw_sweeps(part, sweeps):
     )
     panels = part.subplots(1, len(sweeps), sharey=True, squeeze=False)[0]
     for panel, (name, rows) in zip(panels, sweeps.items(), strict=True):
-        x = [row[name] for row in rows]
-        floor = [1000 * row["flops"] / row["sgemm"] for row in rows]
-        ours = [1000 * row["ours_seconds"] for row in rows]
-        panel.plot(x, ours, color=OURS, marker="o", markersize=4, label="tinyrmc")
-        panel.plot(
-            x,
-            floor,
-            color=FLOOR,
-            dashes=(5, 2),
-            label="floor: its matrix products at the speed of SGEMM",
-        )
-        for at, value, row in zip(x, ours, rows, strict=True):
-            share = whole_percent(row["sgemm_fraction"])
-            panel.annotate(
-                share,
-                (at, value),
-                (3, 5),
-                textcoords="offset points",
-                ha="right",
-                fontsize=8,
-                color=GREY,
-            )
-        panel.set(xscale="log", yscale="log", xlabel=SWEPT[name], xticks=x)
-        panel.margins(x=0.2, y=0.12)
-        panel.xaxis.set_minor_locator(NullLocator())
-        for axis in (panel.xaxis, panel.yaxis):
-            axis.set_major_formatter(THOUSANDS)
-        panel.tick_params(axis="x", labelsize=8)
-        panel.grid(axis="y", color="#E6E6E6", linewidth=0.6)
-        panel.set_axisbelow(True)
-        held = {
-            key: value for key, value in rows[0].items() if key in SWEPT and key != name
-        }
-        panel.set_title(
-            ", ".join(f"{SHORT[key]} {value}" for key, value in held.items()),
-            fontsize=9,
-            color=GREY,
-        )
+        _draw_sweep(panel, name, rows)
     panels[0].set_ylabel("ms")
-    part.legend(
-        *panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=2
-    )
+    lines = panels[0].get_legend_handles_labels()
+    part.legend(*lines, loc="outside lower center", ncols=2)
+
+
+def _draw_sweep(panel, name, rows):
+    """Time over one size, and the floor below it."""
+    x = [row[name] for row in rows]
+    ours = [1000 * row["ours_seconds"] for row in rows]
+    floor = [1000 * row["flops"] / row["sgemm"] for row in rows]
+    panel.plot(x, ours, color=OURS, marker="o", markersize=4, label="tinyrmc")
+    below = "floor: its matrix products at the speed of SGEMM"
+    panel.plot(x, floor, color=FLOOR, dashes=(5, 2), label=below)
+    small = {"fontsize": 8, "color": GREY, "textcoords": "offset points"}
+    for at, value, row in zip(x, ours, rows, strict=True):
+        share = whole_percent(row["sgemm_fraction"])
+        panel.annotate(share, (at, value), (3, 5), ha="right", **small)
+    panel.set(xscale="log", yscale="log", xlabel=SWEPT[name], xticks=x)
+    panel.margins(x=0.2, y=0.12)
+    panel.xaxis.set_minor_locator(NullLocator())
+    for axis in (panel.xaxis, panel.yaxis):
+        axis.set_major_formatter(THOUSANDS)
+    panel.tick_params(axis="x", labelsize=8)
+    panel.grid(axis="y", color="#E6E6E6", linewidth=0.6)
+    panel.set_axisbelow(True)
+    held = [
+        f"{SHORT[key]} {value}"
+        for key, value in rows[0].items()
+        if key in SWEPT and key != name
+    ]
+    panel.set_title(", ".join(held), fontsize=9, color=GREY)

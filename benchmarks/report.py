@@ -10,10 +10,7 @@ def milliseconds(seconds: float) -> str:
 
 
 def whole_percent(fraction: float | None) -> str:
-    """None of these figures is better than that.
-
-    Nothing for None, which was not counted.
-    """
+    """None of these figures is exact to more than that. None was not counted: ''."""
     return "" if fraction is None else f"{100 * fraction:.0f} %"
 
 
@@ -31,84 +28,68 @@ def markdown(found: dict) -> str:
     """The results as Markdown tables with an empty line between: one for each part that
     was measured.
     """
-    tables = [of(found[part]) for part, of in PARTS.items() if found.get(part)]
-    ruled = [[table[0], ["---"] * len(table[0]), *table[1:]] for table in tables]
-    return "\n".join(
-        "".join(f"| {' | '.join(row)} |\n" for row in table) for table in ruled
-    )
+    tables = []
+    for part, table_of in PARTS.items():
+        if found.get(part):
+            head, *rows = table_of(found[part])
+            lines = [head, ["---"] * len(head), *rows]
+            tables.append("".join(f"| {' | '.join(line)} |\n" for line in lines))
+    return "\n".join(tables)
+
+
+# --- A table for each part: its head, then its rows -----------------------------------
 
 
 def _libraries(rows):
     names = list(dict.fromkeys(name for row in rows for name in row["peers"]))
-
-    def time(row, name, seconds):
-        return f"{milliseconds(seconds)} ({row['cores'][name]})" if seconds else ""
-
-    table = [
-        [
-            "one training step, ms (cores)",
-            "tinyrmc",
-            *names,
-            "tinyrmc / fastest other",
-            "tinyrmc, of SGEMM",
-        ]
-    ]
+    ours = ["tinyrmc / fastest other", "tinyrmc, of SGEMM"]
+    table = [["one training step, ms (cores)", "tinyrmc", *names, *ours]]
     for row in rows:
-        others = [time(row, name, row["peers"].get(name)) for name in names]
+        times = {"ours": row["ours_seconds"], **row["peers"]}
         ratio = f"{row['ratio_to_fastest']:.2f}" if row["peers"] else ""
-        ours = time(row, "ours", row["ours_seconds"])
-        table.append(
-            [
-                f"{row['work']}: {row['size']}",
-                ours,
-                *others,
-                ratio,
-                whole_percent(row["sgemm_fraction"]),
-            ]
-        )
+        shown = [
+            f"{milliseconds(times[name])} ({row['cores'][name]})"
+            if times.get(name)
+            else ""
+            for name in ("ours", *names)
+        ]
+        share = whole_percent(row["sgemm_fraction"])
+        table.append([f"{row['work']}: {row['size']}", *shown, ratio, share])
     return table
 
 
 def _sweeps(rows):
-    table = [
-        [
-            "one training step, one size changed at a time",
-            "tinyrmc, ms",
-            "its products at SGEMM's speed, ms",
-            "tinyrmc, of SGEMM",
-        ]
+    head = [
+        "one training step, one size changed at a time",
+        "tinyrmc, ms",
+        "its products at SGEMM's speed, ms",
+        "tinyrmc, of SGEMM",
     ]
-    for row in rows:
-        floor = milliseconds(row["flops"] / row["sgemm"])
-        table.append(
-            [
-                f"{row['sweep']}: {row['size']}",
-                milliseconds(row["ours_seconds"]),
-                floor,
-                whole_percent(row["sgemm_fraction"]),
-            ]
-        )
-    return table
+    return [head] + [
+        [
+            f"{row['sweep']}: {row['size']}",
+            milliseconds(row["ours_seconds"]),
+            milliseconds(row["flops"] / row["sgemm"]),
+            whole_percent(row["sgemm_fraction"]),
+        ]
+        for row in rows
+    ]
 
 
 def _sharing(rows):
     times = {
         (row["kind"], row["workers"]): milliseconds(row["seconds"]) for row in rows
     }
-    kinds, counts = (list(dict.fromkeys(found)) for found in zip(*times, strict=True))
+    kinds = list(dict.fromkeys(kind for kind, _ in times))
+    counts = list(dict.fromkeys(count for _, count in times))
     table = [["one training step of `small` by so many workers, ms", *kinds]]
-    return table + [
-        [str(count), *(times.get((kind, count), "") for kind in kinds)]
-        for count in counts
-    ]
+    for count in counts:
+        table.append([str(count), *(times.get((kind, count), "") for kind in kinds)])
+    return table
 
 
 def _engine(costs):
-    growth = (
-        "not known here"
-        if costs["growth_mib"] is None
-        else f"{costs['growth_mib']:.1f} MiB"
-    )
+    growth, steps = costs["growth_mib"], costs["growth_steps"]
     return [
         ["the engine", "measured"],
         [
@@ -119,19 +100,17 @@ def _engine(costs):
             "peak memory of backward / of forward, 100 time steps",
             f"{costs['backward_to_forward_peak']:.2f}",
         ],
-        [f"growth of resident memory over {costs['growth_steps']:,} steps", growth],
+        [
+            f"growth of resident memory over {steps:,} steps",
+            "not known here" if growth is None else f"{growth:.1f} MiB",
+        ],
     ]
 
 
 def _ranks(rows):
-    table = [
-        [
-            "MPI ranks, one core and equal work each",
-            "one training step, ms",
-            "efficiency",
-        ]
-    ]
-    return table + [
+    head = ["MPI ranks, one core and equal work each"]
+    head += ["one training step, ms", "efficiency"]
+    return [head] + [
         [
             str(row["ranks"]),
             milliseconds(row["seconds_per_step"]),
@@ -142,8 +121,8 @@ def _ranks(rows):
 
 
 def _between(rows):
-    table = [["rows of the table in `memory.py`", "rung", "held-out accuracy"]]
-    return table + [
+    head = ["rows of the table in `cores/relational.py`", "rung", "held-out accuracy"]
+    return [head] + [
         [row["name"], str(row["rung"]), f"{100 * row['test_accuracy']:.1f} %"]
         for row in rows
     ]

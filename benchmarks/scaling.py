@@ -1,13 +1,15 @@
-"""Weak scaling over MPI ranks: python benchmarks/scaling.py [--ranks 1 2 4] [--steps
-30]
+"""Weak scaling over MPI ranks.
+
+    python benchmarks/scaling.py [--ranks 1 2 4] [--steps 30]
 
 Each rank has one worker and always the same 128 examples a step, so the batch grows
 with the ranks and a step should take as long as on one rank. What it takes longer is
-the price of adding up gradients and waiting for each other, and, on one machine, of
+the price of adding up gradients, of waiting for each other and, on one machine, of
 sharing its memory and caches. The step is that of 8 slots x 64 units with 8 heads on 8
-vectors of 16 dimensions, gradient, clipping and update included. Prints one JSON object
-a line: ranks, seconds_per_step (the median), efficiency (the time on the first number
-of ranks over this).
+vectors of 16 dimensions; gradient, clipping and update are included.
+
+It prints one JSON object a line: ranks, seconds_per_step (the median), efficiency (the
+time on the first number of ranks over this).
 """
 
 from __future__ import annotations
@@ -31,6 +33,7 @@ from tinyrmc.training.trainer import Trainer
 from tinyrmc.training.workers import available_cores
 
 EXAMPLES = 128  # a step, on each rank
+WARM_UP = 5  # steps that do not count
 
 
 def seconds_per_step(ranks: Ranks, steps: int) -> float:
@@ -42,68 +45,51 @@ def seconds_per_step(ranks: Ranks, steps: int) -> float:
     model = dataclasses.replace(config.model, mem_slots=8, num_heads=8, head_size=8)
     train = dataclasses.replace(config.train, batch_size=EXAMPLES * ranks.size)
     data = dataclasses.replace(config.data, rungs=())  # all 8 vectors in every step
-    trainer, times = (
-        Trainer(
-            kind(dataclasses.replace(config, model=model, data=data, train=train)),
-            ranks=ranks,
-        ),
-        [time.perf_counter()],
-    )
+    config = dataclasses.replace(config, model=model, data=data, train=train)
+    trainer = Trainer(kind(config), ranks=ranks)
+
+    def message():  # as much as the training loop sends along
+        return time.perf_counter(), 0
+
+    times = [time.perf_counter()]
     keep_freed_memory()
     with blas_threads(1), np.errstate(all="ignore"):
-        for _ in range(5 + steps):  # the first few warm up
-            trainer.advance(
-                lambda: (time.perf_counter(), 0)
-            )  # as much as the training loop sends along
+        for _ in range(WARM_UP + steps):
+            trainer.advance(message)
             times.append(time.perf_counter())
-    return ranks.largest(float(np.median(np.diff(times)[5:])))
+    return ranks.largest(float(np.median(np.diff(times)[WARM_UP:])))
 
 
 def scaling(counts: list[int] | None = None, steps: int = 30) -> list[dict]:
     """[{ranks, seconds_per_step, efficiency}], a program under mpiexec for each number
     of ranks; by default 1, 2, 4 as far as cores go.
 
-    UsageError if there is no mpiexec, or if one of the programs fails (what it said is
-    in the error).
+    UsageError if there is no mpiexec, or with what a program says that fails.
     """
     counts = counts or [count for count in (1, 2, 4) if count <= available_cores()]
-    mpiexec, rows = (
-        shutil.which("mpiexec", path=Path(sys.executable).parent)
-        or shutil.which("mpiexec"),
-        [],
-    )
+    beside = shutil.which("mpiexec", path=Path(sys.executable).parent)
+    mpiexec = beside or shutil.which("mpiexec")
     if mpiexec is None:
         raise UsageError("there is no mpiexec; pip install 'tinyrmc[mpi]'")
+    program = [sys.executable, "-m", "mpi4py", __file__, "--measure"]
+    rows: list[dict] = []
     for count in counts:
-        command = [
-            mpiexec,
-            "-n",
-            str(count),
-            sys.executable,
-            "-m",
-            "mpi4py",
-            __file__,
-            "--measure",
-            "--steps",
-            str(steps),
-        ]
+        command = [mpiexec, "-n", str(count), *program, "--steps", str(steps)]
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode:
-            raise UsageError(
-                f"mpiexec -n {count} failed: "
-                f"{done.stderr.strip() or done.stdout.strip()}"
-            )
+            said = done.stderr.strip() or done.stdout.strip()
+            raise UsageError(f"mpiexec -n {count} failed: {said}")
         seconds = json.loads(done.stdout.splitlines()[-1])
-        rows.append({"ranks": count, "seconds_per_step": seconds})
-        rows[-1]["efficiency"] = rows[0]["seconds_per_step"] / seconds
+        first = rows[0]["seconds_per_step"] if rows else seconds
+        row = {"ranks": count, "seconds_per_step": seconds}
+        rows.append({**row, "efficiency": first / seconds})
     return rows
 
 
 def main(argv: list[str] | None = None) -> int:
     """The command line; returns the exit code."""
-    parser = Parser(
-        prog="python benchmarks/scaling.py", description=__doc__.splitlines()[0]
-    )
+    about = "Measure weak scaling over MPI ranks."
+    parser = Parser("python benchmarks/scaling.py", about)
     parser.add_argument(
         "--ranks",
         type=int,
@@ -120,7 +106,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument(
         "--measure",
         action="store_true",
-        help="measure with the ranks this program was started on by mpiexec",
+        help="measure with the ranks that mpiexec has started this program on",
     )
     options = parser.parse_args(argv)
     if options.steps < 1 or min(options.ranks or [1]) < 1:

@@ -1,17 +1,14 @@
 """Sphinx's settings.
 
-`make_site.py` puts the pages together and calls Sphinx; nothing here asks the network
-for anything.
+`make_site.py` puts the pages together and calls Sphinx. Nothing here uses the network.
 """
 
 import sys
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-sys.path[:0] = [
-    str(HERE),
-    str(HERE.parent),
-]  # what is documented is this tree, whatever may be installed
+# what is documented is this tree, whatever may be installed
+sys.path[:0] = [str(HERE), str(HERE.parent)]
 
 import tinyrmc  # noqa: E402
 
@@ -24,11 +21,8 @@ extensions = [
     "sphinx.ext.mathjax",
     "house_style",
 ]
-exclude_patterns = [
-    "README.md",
-    "benchmarks/README.md",
-    "chapters/README.md",
-]  # included by other pages
+# other pages include these
+exclude_patterns = ["README.md", "benchmarks/README.md", "chapters/README.md"]
 
 nb_execution_mode = "off"  # notebooks are committed with their outputs
 myst_enable_extensions = ["dollarmath"]

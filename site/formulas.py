@@ -1,8 +1,7 @@
-r"""The equations of the code as LaTeX, by the name of what computes them; the reference
-shows each above the docstring of its function.
+r"""The equations of the code as LaTeX, by the name of what computes them.
 
-Docstrings say the same in plain text, which is what one wants beside the code. Numbers
-are the paper's (Santoro et al. 2018).
+The reference shows each with the docstring of its function, which says the same in
+plain text. Numbers are the paper's (Santoro et al. 2018).
 """
 
 FORMULAS: dict[str, tuple[str, ...]] = {
@@ -15,28 +14,29 @@ FORMULAS: dict[str, tuple[str, ...]] = {
     ),
     "tinyrmc.equations.attention": (
         r"A(Q, K, V) = \mathrm{softmax}\left(\frac{Q K^\top}{\sqrt{d_k}}\right) V",
-        r"A_\theta(M) = \mathrm{softmax}\left(\frac{M W^q \, (M "
-        r"W^k)^\top}{\sqrt{d_k}}\right) M W^v \tag{1}",
+        r"A_\theta(M) = \mathrm{softmax}"
+        r"\left(\frac{M W^q \, (M W^k)^\top}{\sqrt{d_k}}\right) M W^v \tag{1}",
     ),
     "tinyrmc.equations.append_rows": (
         r"[M; x] = \begin{pmatrix} M \\ x \end{pmatrix}",
     ),
     "tinyrmc.equations.multi_head_attention": (
-        r"\widetilde{M} = \mathrm{softmax}\left(\frac{M W^q \, ([M; x] "
-        r"W^k)^\top}{\sqrt{d_k}}\right) [M; x] W^v \tag{2}",
+        r"\widetilde{M} = \mathrm{softmax}"
+        r"\left(\frac{M W^q \, ([M; x] W^k)^\top}{\sqrt{d_k}}\right)"
+        r" [M; x] W^v \tag{2}",
     ),
     "tinyrmc.equations.sigmoid": (
-        r"\sigma(x) = \frac{1}{1 + e^{-x}} = \tfrac12 \left(1 + \tanh "
-        r"\tfrac{x}{2}\right)",
+        r"\sigma(x) = \frac{1}{1 + e^{-x}}"
+        r" = \tfrac12 \left(1 + \tanh \tfrac{x}{2}\right)",
     ),
     "tinyrmc.equations.layer_norm": (
-        r"y_j = \mathrm{gain}_j \, \frac{x_j - \mu}{\sqrt{v + \varepsilon}} + "
-        r"\mathrm{offset}_j, \qquad "
+        r"y_j = \mathrm{gain}_j \, \frac{x_j - \mu}{\sqrt{v + \varepsilon}}"
+        r" + \mathrm{offset}_j, \qquad "
         r"\mu = \frac1F \sum_k x_k, \quad v = \frac1F \sum_k (x_k - \mu)^2",
     ),
     "tinyrmc.equations.mlp": (
-        r"z \leftarrow \max(0, \, z W_l + b_l) \;\text{ for } l < L, \qquad z_L = z "
-        r"W_L + b_L",
+        r"z \leftarrow \max(0, \, z W_l + b_l) \;\text{ for } l < L, \qquad "
+        r"z_L = z W_L + b_L",
     ),
     "tinyrmc.equations.g_psi": (
         r"g_\psi(z) = \mathrm{layer\_norm}(\mathrm{MLP}(z) + z)",
@@ -47,8 +47,8 @@ FORMULAS: dict[str, tuple[str, ...]] = {
         r"o_{i,t} = W^o x_t + U^o h_{i,t-1} + b^o \tag{6}",
     ),
     "tinyrmc.equations.update_memory": (
-        r"m_{i,t} = \sigma(f_{i,t} + \tilde b^f) \circ m_{i,t-1} + \sigma(i_{i,t}) "
-        r"\circ g_\psi(\widetilde{m}_{i,t}) \tag{7}",
+        r"m_{i,t} = \sigma(f_{i,t} + \tilde b^f) \circ m_{i,t-1}"
+        r" + \sigma(i_{i,t}) \circ g_\psi(\widetilde{m}_{i,t}) \tag{7}",
     ),
     "tinyrmc.equations.output": (
         r"h_{i,t} = \sigma(o_{i,t}) \circ \tanh(m_{i,t}) \tag{8}",
@@ -57,18 +57,18 @@ FORMULAS: dict[str, tuple[str, ...]] = {
         r"s_{i,t} = (h_{i,t-1}, m_{i,t-1}) \tag{3}",
         r"s_{i,t+1} = (m_{i,t}, h_{i,t}) \tag{9}",
     ),
-    "tinyrmc.memory.RelationalMemory": (
+    "tinyrmc.cores.relational.RelationalMemory": (
         r"\begin{aligned} x' &= x W + b \\ Z &= [M; x'] \\"
-        r" Z &\leftarrow \mathrm{norm}(Z + \mathrm{attention}(\mathrm{norm}(Z "
-        r"W_{qkv} + b_{qkv}))) \\"
+        r" Z &\leftarrow \mathrm{norm}"
+        r"(Z + \mathrm{attention}(\mathrm{norm}(Z W_{qkv} + b_{qkv}))) \\"
         r" Z &\leftarrow \mathrm{norm}(Z + \mathrm{MLP}(Z)) \\"
-        r" (i, f) &= \sigma(x' W_x + \tanh(M) W_m + b_g) \\ M' &= i \circ "
-        r"\tanh(Z_{1..N}) + f \circ M \end{aligned}",
+        r" (i, f) &= \sigma(x' W_x + \tanh(M) W_m + b_g) \\"
+        r" M' &= i \circ \tanh(Z_{1..N}) + f \circ M \end{aligned}",
     ),
     # The engine
     "tinyrmc.engine.Primitive": (
-        r"y = f(x), \qquad \bar x = \left(\frac{\partial y}{\partial "
-        r"x}\right)^{\!\top} \bar y, \qquad "
+        r"y = f(x), \qquad "
+        r"\bar x = \left(\frac{\partial y}{\partial x}\right)^{\!\top} \bar y, \qquad "
         r"\bar y = \frac{\partial\,\mathrm{loss}}{\partial y}",
     ),
     "tinyrmc.checking": (r"f'(x)\,v = \frac{\mathrm{Im}\, f(x + i h v)}{h} + O(h^2)",),
@@ -79,37 +79,40 @@ FORMULAS: dict[str, tuple[str, ...]] = {
         r"\mathrm{softplus}(x) = \log(1 + e^x), \qquad \mathrm{softplus}' = \sigma",
     ),
     "tinyrmc.primitives.softmax": (
-        r"y_j = \frac{e^{x_j}}{\sum_k e^{x_k}}, \qquad \bar x_j = y_j \Big(\bar y_j "
-        r"- \sum_k \bar y_k y_k\Big)",
+        r"y_j = \frac{e^{x_j}}{\sum_k e^{x_k}}, \qquad "
+        r"\bar x_j = y_j \Big(\bar y_j - \sum_k \bar y_k y_k\Big)",
     ),
     "tinyrmc.primitives.matmul": (
         r"C = A B, \qquad \bar A = \bar C B^\top, \qquad \bar B = A^\top \bar C",
     ),
     # Fused operations, with the derivatives worked out by hand
     "tinyrmc.fused.linear": (
-        r"y = x W + b, \qquad \bar x = \bar y W^\top, \qquad \bar W = x^\top \bar y, "
-        r"\qquad \bar b = \textstyle\sum_{\text{rows}} \bar y",
+        r"y = x W + b, \qquad \bar x = \bar y W^\top, \qquad "
+        r"\bar W = x^\top \bar y, \qquad "
+        r"\bar b = \textstyle\sum_{\text{rows}} \bar y",
     ),
     "tinyrmc.fused.layer_norm": (
         r"n = \frac{z - \mathrm{mean}(z)}{\sqrt{\mathrm{var}(z) + \varepsilon}}, "
-        r"\qquad z = x + \mathrm{residual}, \qquad "
-        r"y = n \circ \mathrm{gain} + \mathrm{offset}",
-        r"\bar z = \frac{\bar n - \mathrm{mean}(\bar n) - n \circ \mathrm{mean}(\bar "
-        r"n \circ n)}{\sqrt{\mathrm{var}(z) + \varepsilon}}, "
+        r"\qquad z = x + \mathrm{residual}, "
+        r"\qquad y = n \circ \mathrm{gain} + \mathrm{offset}",
+        r"\bar z = \frac"
+        r"{\bar n - \mathrm{mean}(\bar n) - n \circ \mathrm{mean}(\bar n \circ n)}"
+        r"{\sqrt{\mathrm{var}(z) + \varepsilon}}, "
         r"\qquad \bar n = \bar y \circ \mathrm{gain}",
     ),
     "tinyrmc.fused.attention": (
         r"A = \mathrm{softmax}\left(\frac{q k^\top}{\sqrt{K}}\right), \qquad y = A v",
-        r"S = \frac{A \circ (\bar y v^\top - \mathrm{rowsum}(\bar y v^\top \circ "
-        r"A))}{\sqrt{K}}, \qquad "
+        r"S = \frac"
+        r"{A \circ (\bar y v^\top - \mathrm{rowsum}(\bar y v^\top \circ A))}"
+        r"{\sqrt{K}}, \qquad "
         r"\bar q = S k, \quad \bar k = S^\top q, \quad \bar v = A^\top \bar y",
     ),
     "tinyrmc.fused.rmc_gates": (
         r"M' = \sigma(z_i + b_i) \circ \tanh(c) + \sigma(z_f + b_f) \circ M",
     ),
     "tinyrmc.fused.lstm_gates": (
-        r"c' = \sigma(f + b_f) \circ c + \sigma(i) \circ \tanh(j), \qquad h' = "
-        r"\sigma(o) \circ \tanh(c')",
+        r"c' = \sigma(f + b_f) \circ c + \sigma(i) \circ \tanh(j), \qquad "
+        r"h' = \sigma(o) \circ \tanh(c')",
     ),
     "tinyrmc.fused.content_weights": (
         r"w_{hn} = \mathrm{softmax}_n\big(\beta_h \cos(k_h, m_n)\big), \qquad "
@@ -119,36 +122,36 @@ FORMULAS: dict[str, tuple[str, ...]] = {
         r"M' = M \circ \prod_h \left(1 - w_h e_h^\top\right) + \sum_h w_h v_h^\top",
     ),
     "tinyrmc.fused.temporal_links": (
-        r"L'_{ij} = (1 - w_i - w_j) L_{ij} + w_i p_j \quad (i \ne j), \qquad L'_{ii} "
-        r"= 0",
+        r"L'_{ij} = (1 - w_i - w_j) L_{ij} + w_i p_j \quad (i \ne j), \qquad "
+        r"L'_{ii} = 0",
     ),
     "tinyrmc.fused.softmax_cross_entropy": (
-        r"\ell = \log \sum_k e^{x_k} - x_t, \qquad \frac{\partial \ell}{\partial "
-        r"x_j} = \mathrm{softmax}(x)_j - [j = t]",
+        r"\ell = \log \sum_k e^{x_k} - x_t, \qquad "
+        r"\frac{\partial \ell}{\partial x_j} = \mathrm{softmax}(x)_j - [j = t]",
     ),
     # Baselines
-    "tinyrmc.baselines.lstm.LSTM": (
-        r"c' = \sigma(f + b_f) \circ c + \sigma(i) \circ \tanh(j), \qquad h' = "
-        r"\sigma(o) \circ \tanh(c'), \qquad "
+    "tinyrmc.cores.lstm.LSTM": (
+        r"c' = \sigma(f + b_f) \circ c + \sigma(i) \circ \tanh(j), \qquad "
+        r"h' = \sigma(o) \circ \tanh(c'), \qquad "
         r"[i\,j\,f\,o] = [x\,h]\,W + b",
     ),
-    "tinyrmc.baselines.dnc.update_usage": (
-        r"u' = \Big(u + (1 - u) \circ \big(1 - \prod_h (1 - w_h)\big)\Big) \circ "
-        r"\prod_r (1 - f_r w_r)",
+    "tinyrmc.cores.dnc.update_usage": (
+        r"u' = \Big(u + (1 - u) \circ \big(1 - \prod_h (1 - w_h)\big)\Big)"
+        r" \circ \prod_r (1 - f_r w_r)",
     ),
-    "tinyrmc.baselines.dnc.allocation": (
-        r"a_{(k)} = (1 - u_{(k)}) \prod_{j<k} u_{(j)}, \qquad u_{(1)} \le u_{(2)} "
-        r"\le \dots",
+    "tinyrmc.cores.dnc.allocation": (
+        r"a_{(k)} = (1 - u_{(k)}) \prod_{j<k} u_{(j)}, \qquad "
+        r"u_{(1)} \le u_{(2)} \le \dots",
     ),
-    "tinyrmc.baselines.dnc.follow_links": (r"b = L^\top w, \qquad f = L w",),
-    "tinyrmc.baselines.entnet.EntNet": (
+    "tinyrmc.cores.dnc.follow_links": (r"b = L^\top w, \qquad f = L w",),
+    "tinyrmc.cores.entnet.EntNet": (
         r"g_j = \sigma(s \cdot h_j + s \cdot w_j), \qquad "
-        r"h_j \leftarrow \mathrm{normalise}\big(h_j + g_j \, \phi(h_j U + w_j V + s "
-        r"W)\big)",
-        r"p_j = \mathrm{softmax}_j(s \cdot h_j), \qquad y = \phi\Big(s + "
-        r"\big(\textstyle\sum_j p_j h_j\big) H\Big)",
+        r"h_j \leftarrow \mathrm{normalise}"
+        r"\big(h_j + g_j \, \phi(h_j U + w_j V + s W)\big)",
+        r"p_j = \mathrm{softmax}_j(s \cdot h_j), \qquad "
+        r"y = \phi\Big(s + \big(\textstyle\sum_j p_j h_j\big) H\Big)",
     ),
-    "tinyrmc.baselines.entnet.EntNetBank": (
+    "tinyrmc.cores.entnet.EntNetBank": (
         r"z_j = x W + h_j U + b_j, \qquad y = \sum_j h_j",
     ),
     # Optimizers: g the gradient, eta the learning rate
@@ -156,14 +159,14 @@ FORMULAS: dict[str, tuple[str, ...]] = {
         r"v \leftarrow \mu v + g, \qquad \theta \leftarrow \theta - \eta v",
     ),
     "tinyrmc.optim.RMSProp": (
-        r"v \leftarrow \rho v + (1 - \rho) g^2, \qquad \theta \leftarrow \theta - "
-        r"\eta \, \frac{g}{\sqrt{v + \varepsilon}}",
+        r"v \leftarrow \rho v + (1 - \rho) g^2, \qquad "
+        r"\theta \leftarrow \theta - \eta \, \frac{g}{\sqrt{v + \varepsilon}}",
     ),
     "tinyrmc.optim.Adam": (
-        r"m \leftarrow \beta_1 m + (1 - \beta_1) g, \qquad v \leftarrow \beta_2 v + "
-        r"(1 - \beta_2) g^2",
-        r"\theta \leftarrow \theta - \eta \, \frac{\hat m}{\sqrt{\hat v} + "
-        r"\varepsilon}, \qquad "
+        r"m \leftarrow \beta_1 m + (1 - \beta_1) g, \qquad "
+        r"v \leftarrow \beta_2 v + (1 - \beta_2) g^2",
+        r"\theta \leftarrow \theta"
+        r" - \eta \, \frac{\hat m}{\sqrt{\hat v} + \varepsilon}, \qquad "
         r"\hat m = \frac{m}{1 - \beta_1^t}, \quad \hat v = \frac{v}{1 - \beta_2^t}",
     ),
 }

@@ -1,11 +1,11 @@
 """Builds the website: `make site`, or `python site/make_site.py [--out FOLDER]`. It
-asks the network for nothing.
+does not use the network.
 
-Texts that stand elsewhere in the repository are not kept here a second time. A source
-folder is put together first: the few pages of `pages/`; the documents and notebooks
-from where they stand, their links turned to the website's pages; and a page for each
-module and for each task. Sphinx makes the website of that. MathJax comes out of the
-Python package sphinx-mathjax-offline, which serves for nothing else.
+No text is kept here a second time. First this script fills a source folder: with the
+few pages of `pages/`, with the documents and notebooks of the repository, whose links
+it turns to the website's pages, and with a page for each module and each task. Then
+Sphinx makes the website. MathJax comes out of the Python package
+sphinx-mathjax-offline, which is used for nothing else.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import re
 import shutil
 import sys
 from pathlib import Path
+from types import ModuleType
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
@@ -28,12 +29,8 @@ sys.path.insert(0, str(ROOT))
 
 TOOLS = ("sphinx", "myst_nb", "sphinx_book_theme", "sphinx-mathjax-offline")
 PARTS = ("source", "html", "doctrees", "jupyter_execute")  # of what is built
-MATHJAX = (
-    "tex-chtml-full.js",
-    "output/chtml/fonts",
-    "a11y",
-    "sre",
-)  # the last two when a reader turns speech on
+# a11y and sre serve readers who turn speech on
+MATHJAX = ("tex-chtml-full.js", "output/chtml/fonts", "a11y", "sre")
 DOCUMENTS = (
     "README.md",
     "CONTRIBUTING.md",
@@ -41,24 +38,19 @@ DOCUMENTS = (
     "benchmarks/README.md",
     "chapters/README.md",
 )
+# by a page of pages/
 INCLUDED = {
     "README.md": "index.md",
     "benchmarks/README.md": "results/index.md",
     "chapters/README.md": "chapters/index.md",
-}  # by pages/
+}
 LINK = re.compile(r"(!?\[(?:[^\[\]]|\[[^\]]*\])*\])\(([^()\s]+)\)")
+SOLUTIONS = "course.exercises."
 
-# the reference: heading -> modules in reading order; whatever is in none stands at the
-# end
+# The reference: heading -> modules and packages in reading order. A package brings its
+# modules with it; what is named nowhere comes at the end.
 GROUPS = {
-    "The paper": (
-        "equations",
-        "memory",
-        "cores",
-        "baselines.lstm",
-        "baselines.dnc",
-        "baselines.entnet",
-    ),
+    "The paper": ("equations", "cores.relational", "cores"),
     "The engine": (
         "engine",
         "primitives",
@@ -69,10 +61,19 @@ GROUPS = {
         "checking",
         "backend",
     ),
-    "Training": ("training", "parallel", "ranks", "runs", "loading", "discovery"),
-    "Experiments": ("analysis", "report", "sweep", "pool"),
-    "Command lines": ("train", "evaluate", "plot", "attention", "commands"),
-    "The course": ("course", "exercises", "exercises.exercise"),
+    "Training": ("training", "runs", "config", "errors"),
+    "Results": ("results", "figures"),
+    "Command lines": (
+        "train",
+        "evaluate",
+        "plot",
+        "sweep",
+        "report",
+        "new",
+        "template",
+        "commands",
+    ),
+    "The course": ("course",),
 }
 
 
@@ -93,30 +94,60 @@ def documents() -> list[str]:
 
 def modules() -> dict[str, str]:
     """Name without `tinyrmc.` -> path in the repository, of every module that has a
-    page: all but private ones and the solutions.
+    page: all but private ones and the solutions of the exercises.
     """
     found = {}
     for each in pkgutil.walk_packages([str(ROOT / "tinyrmc")], "tinyrmc."):
         name = each.name.removeprefix("tinyrmc.")
-        solution = name.startswith("exercises.") and name != "exercises.exercise"
+        solution = name.startswith(SOLUTIONS) and not name.endswith(".exercise")
         if not solution and not any(part.startswith("_") for part in name.split(".")):
-            found[name] = each.name.replace(".", "/") + (
-                "/__init__.py" if each.ispkg else ".py"
-            )
+            end = "/__init__.py" if each.ispkg else ".py"
+            found[name] = each.name.replace(".", "/") + end
     return found
 
 
+def grouped(names: list[str]) -> dict[str, list[str]]:
+    """Heading -> modules of the reference."""
+    left = list(names)
+    groups: dict[str, list[str]] = {}
+    for heading, members in {**GROUPS, "Further": ("",)}.items():
+        groups[heading] = []
+        for member in members:
+            inside = [
+                name
+                for name in left
+                if not member or name == member or name.startswith(f"{member}.")
+            ]
+            groups[heading] += inside
+            left = [name for name in left if name not in inside]
+    return {heading: members for heading, members in groups.items() if members}
+
+
 def tasks() -> list[str]:
-    """The names of the tasks in the repository's own folder."""
+    """The names of the built-in tasks."""
     return sorted(path.stem for path in (ROOT / "tasks").glob("[!_]*.py"))
+
+
+def task_module(name: str) -> ModuleType:
+    """A built-in task as the module `tasks.NAME`, which is what its page calls it.
+
+    It comes from its file, not through the import path, where `tasks` may be anybody's.
+    """
+    qualified = f"tasks.{name}"
+    if qualified not in sys.modules:
+        file = ROOT / "tasks" / f"{name}.py"
+        spec = importlib.util.spec_from_file_location(qualified, file)
+        assert spec is not None and spec.loader is not None
+        sys.modules[qualified] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(sys.modules[qualified])
+    return sys.modules[qualified]
 
 
 def pages() -> dict[str, str]:
     """Path in the repository -> page of the source folder that shows it."""
-    found = {
-        name: INCLUDED.get(name, name.removeprefix("benchmarks/"))
-        for name in documents()
-    }
+    found = {}
+    for name in documents():
+        found[name] = INCLUDED.get(name, name.removeprefix("benchmarks/"))
     found |= {path: f"reference/{name}.md" for name, path in modules().items()}
     found |= {f"tasks/{name}.py": f"tasks/{name}.md" for name in tasks()}
     return found | {"tinyrmc/__init__.py": "reference/index.md"}
@@ -153,22 +184,16 @@ class Source:
         if not path or re.match(r"[a-z]+:", target):
             return f"{label}({target})"
         path = posixpath.normpath(posixpath.join(posixpath.dirname(name), path))
-        shown = [
-            self.pages[each]
-            for each in (path, f"{path}/README.md", f"{path}/__init__.py")
-            if each in self.pages
-        ]
-        if shown:
-            return f"{label}(/{shown[0]}{hash}{anchor})"
+        for shown in (path, f"{path}/README.md", f"{path}/__init__.py"):
+            if shown in self.pages:
+                return f"{label}(/{self.pages[shown]}{hash}{anchor})"
         if (ROOT / path).is_file():
             (self.folder / path).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(ROOT / path, self.folder / path)
             return f"{label}(/{path})"
         if not (ROOT / path).is_dir():
-            print(
-                f"{name}: WARNING: the link {label}({target}) leads to no file",
-                file=sys.stderr,
-            )
+            warning = f"the link {label}({target}) leads to no file"
+            print(f"{name}: WARNING: {warning}", file=sys.stderr)
         return label.removeprefix("!")[1:-1]  # nothing to show
 
     def add_documents(self):
@@ -176,10 +201,8 @@ class Source:
         for name in documents():
             text = (ROOT / name).read_text(encoding="utf-8")
             if name.endswith(".md"):
-                self.write(
-                    name if name in INCLUDED else self.pages[name],
-                    self.relink(text, name),
-                )
+                page = name if name in INCLUDED else self.pages[name]
+                self.write(page, self.relink(text, name))
                 continue
             notebook = json.loads(text)
             for cell in notebook["cells"]:
@@ -190,23 +213,16 @@ class Source:
     def add_reference(self):
         """A page for each module, and their table of contents."""
         found = modules()
-        grouped = [name for names in GROUPS.values() for name in names]
-        groups = GROUPS | {
-            "Further": tuple(name for name in found if name not in grouped)
-        }
-        text = ["# Reference", "", first_paragraph("tinyrmc"), ""]
-        for heading, names in groups.items():
-            names = [name for name in names if name in found]
-            if not names:
-                continue
-            text += [f"## {heading}", "", "| module | what it is |", "|---|---|"]
-            text += [
-                f"| [`{name}`]({name}.md) | {first_paragraph(f'tinyrmc.{name}')} |"
-                for name in names
-            ]
-            text += ["", "```{toctree}", ":hidden:", "", *names, "```", ""]
+        text = ["# Reference", "", first_sentence("tinyrmc"), ""]
+        for heading, names in grouped([*found]).items():
+            rows = []
             for name in names:
                 self.write(f"reference/{name}.md", module_page(name, found[name]))
+                rows.append(
+                    [f"[`{name}`]({name}.md)", first_sentence(f"tinyrmc.{name}")]
+                )
+            text += [f"## {heading}", "", table(["module", "what it is"], rows)]
+            text += ["```{toctree}", ":hidden:", "", *names, "```", ""]
         self.write("reference/index.md", "\n".join(text))
 
     def add_tasks(self):
@@ -215,128 +231,111 @@ class Source:
             self.write(f"tasks/{name}.md", task_page(name))
 
 
+# --- Pages ----------------------------------------------------------------------------
+
+
 def rst(*lines: str) -> str:
     """reStructuredText inside Markdown."""
     return "\n".join(["```{eval-rst}", *lines, "```", ""])
 
 
-def first_paragraph(module: str) -> str:
-    """What a module says of itself first: one sentence, in one line."""
-    text = (
-        inspect.getdoc(importlib.import_module(module))
-        .split("\n\n")[0]
-        .replace("\n", " ")
-    )
-    return re.split(r"(?<=[.?]) (?=[A-Z`])", text)[0].replace("|", r"\|")
+def first_sentence(module: str) -> str:
+    """What a module says of itself first, in one line."""
+    text = inspect.getdoc(importlib.import_module(module)) or ""
+    paragraph = text.partition("\n\n")[0].replace("\n", " ")
+    return re.split(r"(?<=[.?]) (?=[A-Z`])", paragraph)[0].replace("|", r"\|")
 
 
 def table(head, rows) -> str:
     """A Markdown table."""
-    return (
-        "\n".join(
-            f"| {' | '.join(map(str, row))} |"
-            for row in [head, ["---"] * len(head), *rows]
-        )
-        + "\n"
-    )
+    lines = [head, ["---"] * len(head), *rows]
+    return "".join(f"| {' | '.join(map(str, line))} |\n" for line in lines)
 
 
 def module_page(name: str, path: str) -> str:
     """A module's own text, a link to its whole source, and what is public in it."""
-    return (
-        "# "
-        f"{name}\n\n{whole_source(f'tinyrmc.{name}', path)}\n{rst(f'.. automodule:: tinyrmc.{name}')}"
-    )
+    source = whole_source(f"tinyrmc.{name}", path)
+    return f"# {name}\n\n{source}\n{rst(f'.. automodule:: tinyrmc.{name}')}"
 
 
 def whole_source(module: str, path: str) -> str:
-    """A link to the page of a module's code, which Sphinx makes where something of it
-    is documented.
+    """A link to the page of a module's code, which Sphinx makes if it documents
+    something in it.
     """
     page = f"../_modules/{module.replace('.', '/')}.html"
-    return (
-        f'<p><a href="{page}"><code>{path}</code></a></p>\n' if contents(module) else ""
-    )
+    link = f'<p><a href="{page}"><code>{path}</code></a></p>\n'
+    return link if contents(module) else ""
 
 
 def task_page(name: str) -> str:
     """A task in its own words, its presets, what is published about it, its grids, and
     the contents of its file.
     """
-    from house_style import FLAG
-
-    from tinyrmc.training.discovery import load_task
-
-    module = load_task(name)
-    task = module.Task
-    title = module.__doc__.partition(":")[0]
+    module = task_module(name)
+    title = (module.__doc__ or "").partition(":")[0]
+    members = [
+        f".. auto{'class' if inspect.isclass(vars(module)[each]) else 'function'}:: "
+        f"tasks.{name}.{each}"
+        for each in contents(module.__name__)
+    ]
     parts = [
         f"# {title}\n",
         whole_source(f"tasks.{name}", f"tasks/{name}.py"),
         rst(f".. automodule:: tasks.{name}", "   :no-members:"),
-    ]
-    rows = []
-    for preset, (says, config) in task.presets.items():
-        train = config.train
-        says = re.sub(FLAG, r"`\g<0>`", says)
-        rows.append(
-            [
-                f"`{preset}`",
-                says,
-                f"{train.steps:,}",
-                f"{train.batch_size:,}",
-                f"{train.learning_rate:g}",
-            ]
-        )
-    train = f"python -m tinyrmc.train {name}"
-    parts += [
-        "## Presets\n",
-        table(
-            ["preset", "what it is", "steps", "examples a step", "learning rate"], rows
-        ),
-    ]
-    parts += [f"```\n{train} {next(iter(task.presets))}\n{train} --help\n```\n"]
-    parts += ["What they reached is told in the [results](/results/index.md).\n"]
-    if task.published:
-        rows = [
-            [cell, says, f"`{train} {words}`"]
-            for cell, (says, words) in task.published.items()
-        ]
-        parts += [
-            "## What the paper reports\n",
-            table(["", "paper", "the same here"], rows),
-        ]
-    if task.grids:
-        rows = [
-            [
-                f"`{grid}`",
-                says,
-                f"`{preset}`",
-                "; ".join(
-                    f"{field} {', '.join(map(str, values))}"
-                    for field, values in fields.items()
-                ),
-            ]
-            for grid, (says, preset, fields) in task.grids.items()
-        ]
-        parts += [
-            "## Sweeps\n",
-            table(["sweep", "what it is", "from preset", "every combination of"], rows),
-        ]
-    kinds = {
-        each: "class" if inspect.isclass(vars(module)[each]) else "function"
-        for each in contents(module.__name__)
-    }
-    parts += [
+        *_presets(name, module.Task),
+        *_published(name, module.Task),
+        *_grids(module.Task),
         "## In the file\n",
-        rst(*(f".. auto{kind}:: tasks.{name}.{each}" for each, kind in kinds.items())),
+        rst(*members),
     ]
     return "\n".join(parts)
 
 
+def _presets(name, task):
+    from house_style import FLAG
+
+    rows = []
+    for preset, (says, config) in task.presets.items():
+        train = config.train
+        sizes = (
+            f"{train.steps:,}",
+            f"{train.batch_size:,}",
+            f"{train.learning_rate:g}",
+        )
+        rows.append([f"`{preset}`", re.sub(FLAG, r"`\g<0>`", says), *sizes])
+    head = ["preset", "what it is", "steps", "examples a step", "learning rate"]
+    train = f"python -m tinyrmc.train {name}"
+    return [
+        "## Presets\n",
+        table(head, rows),
+        f"```\n{train} {next(iter(task.presets))}\n{train} --help\n```\n",
+        "What they reached is told in the [results](/results/index.md).\n",
+    ]
+
+
+def _published(name, task):
+    rows = [
+        [cell, says, f"`python -m tinyrmc.train {name} {words}`"]
+        for cell, (says, words) in task.published.items()
+    ]
+    heading = "## What the paper reports\n"
+    return [heading, table(["", "paper", "the same here"], rows)] if rows else []
+
+
+def _grids(task):
+    rows = []
+    for grid, (says, preset, fields) in task.grids.items():
+        every = [
+            f"{field} {', '.join(map(str, values))}" for field, values in fields.items()
+        ]
+        rows.append([f"`{grid}`", says, f"`{preset}`", "; ".join(every)])
+    head = ["sweep", "what it is", "from preset", "every combination of"]
+    return ["## Sweeps\n", table(head, rows)] if rows else []
+
+
 def contents(name: str) -> list[str]:
     """The names of the public classes and functions that a module itself defines and
-    describes, in order.
+    documents, in order.
     """
     module = importlib.import_module(name)
     return [
@@ -353,50 +352,22 @@ def contents(name: str) -> list[str]:
 
 
 def add_mathjax(out: Path) -> None:
-    """The parts of MathJax that the pages load, from the Python package that ships it."""
-    (package,) = importlib.util.find_spec(
-        "sphinx-mathjax-offline"
-    ).submodule_search_locations
+    """The parts of MathJax that the pages load, from the package that ships it."""
+    spec = importlib.util.find_spec("sphinx-mathjax-offline")
+    assert spec is not None and spec.submodule_search_locations
+    package = Path(spec.submodule_search_locations[0])
     for name in MATHJAX:
-        source, target = (
-            Path(package) / "static" / "mathjax" / name,
-            out / "_static" / "mathjax" / name,
-        )
+        source = package / "static" / "mathjax" / name
+        target = out / "_static" / "mathjax" / name
         target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copytree(source, target) if source.is_dir() else shutil.copyfile(
-            source, target
-        )
+        if source.is_dir():
+            shutil.copytree(source, target)
+        else:
+            shutil.copyfile(source, target)
 
 
-def main(words=None) -> int:
-    """The command line; returns the exit code."""
-    parser = argparse.ArgumentParser(
-        prog="make_site.py", description=__doc__.splitlines()[0]
-    )
-    parser.add_argument(
-        "--out",
-        type=Path,
-        default=HERE / "_build",
-        metavar="FOLDER",
-        help="replaced; html/ in it is the website",
-    )
-    out = parser.parse_args(words).out.resolve()
-    missing = [name for name in TOOLS if importlib.util.find_spec(name) is None]
-    if missing:
-        print(
-            f"error: {', '.join(missing)} not installed; `python -m pip install -e "
-            "'.[docs]'` installs what it takes",
-            file=sys.stderr,
-        )
-        return 2
-    strange = sorted({path.name for path in out.glob("[!.]*")} - {*PARTS})
-    if strange:  # such as the notebooks beside chapters/source
-        print(
-            f"error: {out} holds {strange[0]}, which is no part of a website; --out "
-            "takes a folder for nothing else",
-            file=sys.stderr,
-        )
-        return 2
+def build(out: Path) -> int:
+    """Build the website in a folder that holds nothing else; Sphinx's exit code."""
     for name in PARTS:
         shutil.rmtree(out / name, ignore_errors=True)
     source = Source(out / "source")
@@ -407,20 +378,44 @@ def main(words=None) -> int:
     add_mathjax(out / "html")
     from sphinx.cmd.build import main as sphinx
 
-    words = [
-        "-q",
-        "-j",
-        "auto",
-        "-b",
-        "html",
-        "-c",
-        HERE,
-        "-d",
-        out / "doctrees",
-        source.folder,
-        out / "html",
-    ]
-    failed = sphinx([str(word) for word in words])
+    words = ["-q", "-j", "auto", "-b", "html", "-c", str(HERE)]
+    words += ["-d", str(out / "doctrees"), str(source.folder), str(out / "html")]
+    return sphinx(words)
+
+
+def refusal(out: Path) -> str | None:
+    """Why the website cannot be built there; None if it can."""
+    missing = [name for name in TOOLS if importlib.util.find_spec(name) is None]
+    if missing:
+        return (
+            f"{', '.join(missing)} not installed; `python -m pip install -e '.[docs]'` "
+            "installs what it takes"
+        )
+    strange = sorted({path.name for path in out.glob("[!.]*")} - {*PARTS})
+    if strange:  # such as the notebooks beside chapters/source
+        return (
+            f"{out} holds {strange[0]}, which is no part of a website; --out takes a "
+            "folder for nothing else"
+        )
+    return None
+
+
+def main(words=None) -> int:
+    """The command line; returns the exit code."""
+    about = (__doc__ or "").partition(".")[0]
+    parser = argparse.ArgumentParser(prog="make_site.py", description=about)
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=HERE / "_build",
+        metavar="FOLDER",
+        help="replaced; html/ in it is the website",
+    )
+    out = parser.parse_args(words).out.resolve()
+    if (reason := refusal(out)) is not None:
+        print(f"error: {reason}", file=sys.stderr)
+        return 2
+    failed = build(out)
     if not failed:
         print(out / "html" / "index.html")
     return failed

@@ -1,5 +1,6 @@
-"""Headless Chromium, driven through a pipe in its own DevTools protocol: no package, no
-port, no second process for the next page.
+"""Headless Chromium, driven through a pipe in its DevTools protocol.
+
+It takes no package and no port, and one process opens all pages.
 """
 
 import base64
@@ -14,18 +15,19 @@ import time
 
 import pytest
 
-EXECUTABLE = shutil.which(
-    "chromium-headless-shell"
-)  # asks nobody for anything of its own accord, as the full browser does
+# unlike the full browser, this one contacts nobody by itself
+EXECUTABLE = shutil.which("chromium-headless-shell")
 needed = pytest.mark.skipif(
     EXECUTABLE is None or os.name == "nt",
     reason="needs chromium-headless-shell to open pages",
 )
 # The browser reads from 3 and writes to 4.
-EXEC = (
-    "import os, sys; os.dup2(int(sys.argv[1]), 3); os.dup2(int(sys.argv[2]), 4); "
-    "os.execv(sys.argv[3], sys.argv[3:])"
-)
+EXEC = """
+import os, sys
+os.dup2(int(sys.argv[1]), 3)
+os.dup2(int(sys.argv[2]), 4)
+os.execv(sys.argv[3], sys.argv[3:])
+"""
 
 
 def end(process, patience=10):
@@ -39,14 +41,27 @@ def end(process, patience=10):
 
 
 class Browser:
-    """One window.
-
-    `open` loads a page, after which `requests` and `complaints` hold what it asked for
-    and what the console said.
+    """One window. `open` loads a page; after that `requests` holds what the page asked
+    for, and `complaints` what its console said.
     """
 
     def __init__(self, profile):
-        (reads, to), (fro, writes) = os.pipe(), os.pipe()
+        self.requests, self.complaints = [], []
+        self._held, self._numbers = b"", itertools.count(1)
+        self._session, self._loaded = None, False
+        self._start(profile)
+        try:
+            target = self.call("Target.createTarget", url="about:blank")["targetId"]
+            attached = self.call("Target.attachToTarget", targetId=target, flatten=True)
+            self._session = attached["sessionId"]
+            for domain in ("Page", "Network", "Runtime", "Log"):
+                self.call(f"{domain}.enable")
+        except BaseException:
+            self.close()
+            raise
+
+    def _start(self, profile):
+        (reads, self._to), (self._from, writes) = os.pipe(), os.pipe()
         options = (
             "--no-sandbox",
             "--disable-gpu",
@@ -54,42 +69,14 @@ class Browser:
             "--remote-debugging-pipe",
             f"--user-data-dir={profile}",
         )
-        command = [
-            sys.executable,
-            "-c",
-            EXEC,
-            str(reads),
-            str(writes),
-            EXECUTABLE,
-            *options,
-        ]
+        starter = [sys.executable, "-c", EXEC, str(reads), str(writes)]
         self.process = subprocess.Popen(
-            command, pass_fds=(reads, writes), stderr=subprocess.DEVNULL
+            [*starter, EXECUTABLE, *options],
+            pass_fds=(reads, writes),
+            stderr=subprocess.DEVNULL,
         )
         os.close(reads)
         os.close(writes)
-        self._to, self._from, self._held, self._numbers = (
-            to,
-            fro,
-            b"",
-            itertools.count(1),
-        )
-        self.requests, self.complaints, self._session, self._loaded = (
-            [],
-            [],
-            None,
-            False,
-        )
-        try:
-            target = self.call("Target.createTarget", url="about:blank")["targetId"]
-            self._session = self.call(
-                "Target.attachToTarget", targetId=target, flatten=True
-            )["sessionId"]
-            for domain in ("Page", "Network", "Runtime", "Log"):
-                self.call(f"{domain}.enable")
-        except BaseException:
-            self.close()
-            raise
 
     def close(self):
         """End the browser."""
@@ -100,9 +87,9 @@ class Browser:
     def call(self, method, **parameters):
         """What the browser answers to a command; RuntimeError if it refuses."""
         number = next(self._numbers)
-        message = {"id": number, "method": method, "params": parameters} | (
-            {"sessionId": self._session} if self._session else {}
-        )
+        message = {"id": number, "method": method, "params": parameters}
+        if self._session:
+            message["sessionId"] = self._session
         data = json.dumps(message).encode() + b"\0"
         while data:
             data = data[os.write(self._to, data) :]
@@ -114,49 +101,40 @@ class Browser:
                 return answer["result"]
 
     def _next(self, patience=60):
-        """The next message from the browser; events are noted on the way."""
+        """The next message from the browser. Events are noted on the way."""
         deadline = time.monotonic() + patience
         while b"\0" not in self._held:
-            if not select.select(
-                [self._from], [], [], max(0, deadline - time.monotonic())
-            )[0]:
+            left = max(0, deadline - time.monotonic())
+            if not select.select([self._from], [], [], left)[0]:
                 raise TimeoutError("the browser says nothing")
             got = os.read(self._from, 1 << 20)
             if not got:
                 raise RuntimeError("the browser has ended")
             self._held += got
-        message, _, self._held = self._held.partition(b"\0")
-        message = json.loads(message)
-        what, about = message.get("method"), message.get("params", {})
-        if what == "Network.requestWillBeSent":
-            self.requests.append(about["request"]["url"])
-        elif what == "Runtime.exceptionThrown":
-            self.complaints.append(
-                about["exceptionDetails"]
-                .get("exception", {})
-                .get("description", about["exceptionDetails"]["text"])
-            )
-        elif what == "Runtime.consoleAPICalled" and about["type"] in (
-            "error",
-            "warning",
-            "assert",
-        ):
-            self.complaints.append(
-                " ".join(
-                    str(each.get("value", each.get("description")))
-                    for each in about["args"]
-                )
-            )
-        elif what == "Log.entryAdded" and about["entry"]["level"] in (
-            "error",
-            "warning",
-        ):
-            self.complaints.append(
-                f"{about['entry']['text']} {about['entry'].get('url', '')}"
-            )
-        elif what == "Page.loadEventFired":
-            self._loaded = True
+        text, _, self._held = self._held.partition(b"\0")
+        message = json.loads(text)
+        self._note(message.get("method"), message.get("params", {}))
         return message
+
+    def _note(self, event, about):
+        if event == "Page.loadEventFired":
+            self._loaded = True
+        elif event == "Network.requestWillBeSent":
+            self.requests.append(about["request"]["url"])
+        elif event == "Runtime.exceptionThrown":
+            details = about["exceptionDetails"]
+            thrown = details.get("exception", {})
+            self.complaints.append(thrown.get("description", details["text"]))
+        elif event == "Runtime.consoleAPICalled":
+            if about["type"] in ("error", "warning", "assert"):
+                words = [
+                    each.get("value", each.get("description")) for each in about["args"]
+                ]
+                self.complaints.append(" ".join(map(str, words)))
+        elif event == "Log.entryAdded":
+            entry = about["entry"]
+            if entry["level"] in ("error", "warning"):
+                self.complaints.append(f"{entry['text']} {entry.get('url', '')}")
 
     def size(self, width, height):
         """A window of this size; up to 500 pixels wide it is a phone's."""
@@ -178,20 +156,17 @@ class Browser:
             self._next()
 
     def run(self, script):
-        """What an expression, or the promise it gives, is worth to JSON."""
+        """The value of an expression, or of a promise that it gives, as JSON has it."""
         found = self.call(
             "Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True
         )
         if "exceptionDetails" in found:
-            raise RuntimeError(
-                found["exceptionDetails"]["exception"].get(
-                    "description", "the script failed"
-                )
-            )
+            thrown = found["exceptionDetails"]["exception"]
+            raise RuntimeError(thrown.get("description", "the script failed"))
         return found["result"].get("value")
 
     def until(self, script, seconds=60):
-        """What an expression is worth as soon as it is worth something."""
+        """The value of an expression, as soon as it has one that is true."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
             if found := self.run(script):
@@ -200,25 +175,20 @@ class Browser:
         raise TimeoutError(f"for {seconds} seconds nothing came of {script}")
 
     def click(self, element):
-        """Press the mouse in the middle of an element, an expression, as soon as there
-        is one that can be seen.
+        """Press the mouse in the middle of an element, given as an expression, as soon
+        as it can be seen.
         """
-        x, y = self.until(
-            f"(e => {{ e?.scrollIntoView({{block: 'nearest'}}); const r = "
-            "e?.getBoundingClientRect(); "
-            "return r?.width ? [r.x + r.width / 2, r.y + r.height / 2] : null; "
-            f"}})({element})"
-        )
-        self.call("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
-        for kind in ("mousePressed", "mouseReleased"):
-            self.call(
-                "Input.dispatchMouseEvent",
-                type=kind,
-                x=x,
-                y=y,
-                button="left",
-                clickCount=1,
-            )
+        middle = """(element => {
+            element?.scrollIntoView({block: "nearest"});
+            const box = element?.getBoundingClientRect();
+            return box?.width ? [box.x + box.width / 2, box.y + box.height / 2] : null;
+        })"""
+        x, y = self.until(f"{middle}({element})")
+        where = {"x": x, "y": y}
+        self.call("Input.dispatchMouseEvent", type="mouseMoved", **where)
+        button = {"button": "left", "clickCount": 1, **where}
+        self.call("Input.dispatchMouseEvent", type="mousePressed", **button)
+        self.call("Input.dispatchMouseEvent", type="mouseReleased", **button)
 
     def press(self, key, code, modifiers=0, text=""):
         """A key by its name and number; `modifiers` 2 is Control, 8 is Shift."""
@@ -228,12 +198,8 @@ class Browser:
             "windowsVirtualKeyCode": code,
             "modifiers": modifiers,
         }
-        self.call(
-            "Input.dispatchKeyEvent",
-            type="keyDown",
-            **held,
-            **({"text": text} if text else {}),
-        )
+        typed = {"text": text} if text else {}
+        self.call("Input.dispatchKeyEvent", type="keyDown", **held, **typed)
         self.call("Input.dispatchKeyEvent", type="keyUp", **held)
 
     def type(self, text):
@@ -245,14 +211,7 @@ class Browser:
         options = {}
         if whole:
             size = self.call("Page.getLayoutMetrics")["cssContentSize"]
-            clip = {
-                "x": 0,
-                "y": 0,
-                "width": size["width"],
-                "height": size["height"],
-                "scale": 1,
-            }
+            clip = {**size, "x": 0, "y": 0, "scale": 1}
             options = {"clip": clip, "captureBeyondViewport": True}
-        return base64.b64decode(
-            self.call("Page.captureScreenshot", format="png", **options)["data"]
-        )
+        taken = self.call("Page.captureScreenshot", format="png", **options)
+        return base64.b64decode(taken["data"])

@@ -416,6 +416,7 @@ class Late:
                 late.run(self.place)
 
         def later(array, host, stream=None):
+            array._array[...] = 0
             self.queue.append(lambda: fetch(array, host))
 
         monkeypatch.setattr(fakecupy.ndarray, "set", later)

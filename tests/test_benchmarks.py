@@ -1,5 +1,5 @@
 """The benchmarks run, compare before they time, count what they divide by, and say what
-they measured. No time is asserted here.
+they measured. No test asserts a time.
 """
 
 import contextlib
@@ -19,6 +19,7 @@ import peers
 import picture
 import pytest
 import report
+import running
 from candidates import Work
 
 from tinyrmc import fused
@@ -37,6 +38,14 @@ def problem_file(tmp_path_factory):
     return path
 
 
+def largest_error(candidate, problem):
+    """Of the loss, the gradient and the loss after the update of (step, moments)."""
+    return max(candidates.first_errors(*candidate, problem).values())
+
+
+# --- Problems -------------------------------------------------------------------------
+
+
 @pytest.mark.parametrize(
     "work", [TINY, Work(batch=70, slots=2, width=6, steps=3, heads=3)]
 )
@@ -44,18 +53,15 @@ def test_flops_are_those_of_the_matrix_products_that_run(work, monkeypatch, tmp_
     counted, gemm = [], fused.gemm
 
     def counting(a, b, **keywords):
-        if (
-            a.ndim > 1 and b.ndim > 1
-            # means and sums that are written as products with a vector are no work of the
-            # network's
-        ):
+        # means and sums, which are written as products with a vector, are not counted
+        if a.ndim > 1 and b.ndim > 1:
             counted.append(2 * a.size * b.shape[-1])
         return gemm(a, b, **keywords)
 
-    candidates.make_problem(work, tmp_path / "problem.npz")
-    step, _ = candidates.ours(
-        candidates.make_trainer(*candidates.read_problem(tmp_path / "problem.npz"))
-    )
+    file = tmp_path / "problem.npz"
+    candidates.make_problem(work, file)
+    trainer = candidates.make_trainer(*candidates.read_problem(file))
+    step, _ = candidates.ours(trainer)
     monkeypatch.setattr(fused, "gemm", counting)
     step()
     assert sum(counted) == work.flops
@@ -65,32 +71,29 @@ def test_the_large_step_is_the_papers():
     assert 310e9 < cpu.WORKS["large"].flops < 320e9
 
 
+def float64(arrays):
+    return {name: x.astype(np.float64) for name, x in arrays.items()}
+
+
 def test_a_problem_keeps_clear_of_every_kink(monkeypatch, tmp_path):
-    monkeypatch.setattr(
-        candidates, "MARGIN", 3e-4
-    )  # wide, so that some of the few examples must go
+    # wide, so that some of the few examples must go
+    monkeypatch.setattr(candidates, "MARGIN", 3e-4)
     candidates.make_problem(TINY, tmp_path / "problem.npz")
     _, problem = candidates.read_problem(tmp_path / "problem.npz")
-    inputs, nearest = problem["batch"]["inputs"], []
+    inputs, targets = problem["batch"]["inputs"], problem["batch"]["target"]
+    nearest = []
 
     class Watching(peers.Library):
         def relu(self, x):
             nearest.append(abs(x).min())
             return np.maximum(x, 0)
 
-    weights = {name: x.astype(np.float64) for name, x in problem["weights"].items()}
-    peers.loss_of(
-        Watching(np),
-        weights,
-        inputs.astype(np.float64),
-        problem["batch"]["target"],
-        candidates.sizes_of(TINY),
-    )
+    weights, sizes = float64(problem["weights"]), candidates.sizes_of(TINY)
+    lib = Watching(np)
+    peers.loss_of(lib, weights, inputs.astype(np.float64), targets, sizes)
     assert 3e-4 < min(nearest) < 3e-3
-    drawn = candidates.make_task(TINY).draw(np.random.default_rng(0), TINY.batch)[
-        "inputs"
-    ]
-    assert not np.array_equal(inputs, drawn)
+    drawn = candidates.make_task(TINY).draw(np.random.default_rng(0), TINY.batch)
+    assert not np.array_equal(inputs, drawn["inputs"])
 
 
 def test_too_few_examples_clear_of_every_kink_are_an_error(monkeypatch, tmp_path):
@@ -103,77 +106,54 @@ def test_too_few_examples_clear_of_every_kink_are_an_error(monkeypatch, tmp_path
         candidates.make_problem(TINY, tmp_path / "problem.npz")
 
 
-def test_the_peers_dnc_is_ours(tmp_path):
+# --- Candidates -----------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def dnc_problem(tmp_path_factory):
+    path = tmp_path_factory.mktemp("problem") / "problem.npz"
+    candidates.make_problem(TINY_DNC, path)
+    return candidates.read_problem(path)
+
+
+def test_the_peers_dnc_is_ours(dnc_problem):
     """In value, in float64; that the gradients agree is found out before anything is
     timed.
     """
-    candidates.make_problem(TINY_DNC, tmp_path / "problem.npz")
-    work, problem = candidates.read_problem(tmp_path / "problem.npz")
-    assert (
-        work == TINY_DNC
-        and work.flops is None
-        and str(work) == "6 words x 4, 2 read heads, T = 3, batch 5"
-    )
-    assert (
-        max(
-            candidates.first_errors(
-                *candidates.ours(candidates.make_trainer(work, problem)), problem
-            ).values()
-        )
-        < 1e-6
-    )
-    weights, batch = (
-        {name: x.astype(np.float64) for name, x in problem["weights"].items()},
-        problem["batch"],
-    )
-    loss = peers.loss_of(
-        peers.Library(np),
-        weights,
-        batch["inputs"].astype(np.float64),
-        batch["target"],
-        candidates.sizes_of(work),
-    )
+    work, problem = dnc_problem
+    assert work == TINY_DNC and work.flops is None
+    assert str(work) == "6 words x 4, 2 read heads, T = 3, batch 5"
+    ours = candidates.ours(candidates.make_trainer(work, problem))
+    assert largest_error(ours, problem) < 1e-6
+    weights, sizes = float64(problem["weights"]), candidates.sizes_of(work)
+    inputs = problem["batch"]["inputs"].astype(np.float64)
+    targets = problem["batch"]["target"]
+    loss = peers.loss_of(peers.Library(np), weights, inputs, targets, sizes)
     assert loss == pytest.approx(problem["loss"], rel=1e-12)
 
 
-def test_pytorchs_dnc_is_ours(tmp_path):
+def test_pytorchs_dnc_is_ours(dnc_problem):
     pytest.importorskip("torch", reason="PyTorch is not installed")
-    candidates.make_problem(TINY_DNC, tmp_path / "problem.npz")
-    step, moments = candidates.peer(
-        "PyTorch eager", *candidates.read_problem(tmp_path / "problem.npz"), 1
-    )
-    assert (
-        max(
-            candidates.first_errors(
-                step, moments, candidates.read_problem(tmp_path / "problem.npz")[1]
-            ).values()
-        )
-        < 1e-6
-    )
+    work, problem = dnc_problem
+    theirs = candidates.peer("PyTorch eager", work, problem, 1)
+    assert largest_error(theirs, problem) < 1e-6
 
 
 @pytest.mark.skipif(not CAN_FORK, reason="needs fork")
 def test_pytorchs_processes_make_the_step_of_the_problem_and_end_with_it(problem_file):
     pytest.importorskip("torch", reason="PyTorch is not installed")
-    with contextlib.closing(
-        cpu.Candidate(peers.TORCH_PROCESSES, 2, problem_file)
-    ) as candidate:
+    candidate = running.Candidate(peers.TORCH_PROCESSES, 2, problem_file)
+    with contextlib.closing(candidate):
         candidate.time(0.01)
         pid = candidate._process.pid
-        children = [
-            Path("/proc", child)
-            for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-        ]
-        assert (
-            len(children) == min(2, available_cores()) - 1
-            and max(candidate.hello["errors"].values()) < 1e-6
-        )
-    end = (
-        time.monotonic() + 30
-    )  # they are asleep until they see that their pipe has ended
-    while any(child.exists() for child in children) and time.monotonic() < end:
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        assert len(children) == min(2, available_cores()) - 1
+        assert max(candidate.hello["errors"].values()) < 1e-6
+    # they sleep until they see that their pipe has ended
+    end = time.monotonic() + 30
+    while any(Path("/proc", child).exists() for child in children):
+        assert time.monotonic() < end
         time.sleep(0.01)
-    assert not any(child.exists() for child in children)
 
 
 @pytest.mark.parametrize(
@@ -183,57 +163,44 @@ def test_pytorchs_processes_make_the_step_of_the_problem_and_end_with_it(problem
 def test_ours_is_the_step_of_the_problem(workers, problem_file):
     work, problem = candidates.read_problem(problem_file)
     assert work == TINY and problem["batch"]["inputs"].dtype == np.float32
-    assert (
-        max(
-            candidates.first_errors(
-                *candidates.ours(candidates.make_trainer(work, problem, workers)),
-                problem,
-            ).values()
-        )
-        < 1e-6
-    )
+    ours = candidates.ours(candidates.make_trainer(work, problem, workers))
+    assert largest_error(ours, problem) < 1e-6
 
 
 def test_hips_autograd_is_the_step_of_the_problem(problem_file):
     work, problem = candidates.read_problem(problem_file)
     step, moments = candidates.peer("HIPS autograd", work, problem, 1)
     errors = candidates.first_errors(step, moments, problem)
-    assert (
-        list(errors) == ["loss", "gradient", "loss after the update"]
-        and max(errors.values()) < 1e-6
-    )
+    assert list(errors) == ["loss", "gradient", "loss after the update"]
+    assert max(errors.values()) < 1e-6
     assert all(moment.dtype == np.float32 for moment in moments().values())
 
 
-@pytest.mark.parametrize("what", ["loss", "gradient", "loss after the update"])
+CHANGED = {
+    "loss": "loss",
+    "gradient": "gradient/core.mlp.0.bias",
+    "loss after the update": "loss_after",
+}
+
+
+@pytest.mark.parametrize("what", CHANGED)
 def test_a_candidate_that_differs_stops_everything(what, problem_file, tmp_path):
     with np.load(problem_file) as file:
         arrays = dict(file)
-    changed = {
-        "loss": "loss",
-        "gradient": "gradient/core.mlp.0.bias",
-        "loss after the update": "loss_after",
-    }[what]
-    arrays[changed] = arrays[changed] * 1.01
+    arrays[CHANGED[what]] = arrays[CHANGED[what]] * 1.01
     np.savez(tmp_path / "problem.npz", **arrays)
-    with (
-        contextlib.ExitStack() as stack,
-        pytest.raises(
-            cpu.Differs, match=rf"^ours: its {what} is off by .*nothing is written$"
-        ),
-    ):
+    says = rf"^ours: its {what} is off by .*nothing is written$"
+    with contextlib.ExitStack() as stack, pytest.raises(cpu.Differs, match=says):
         cpu.start(stack, "ours", [1], tmp_path / "problem.npz", 0.01)
 
 
 def test_a_candidate_that_breaks_says_why(problem_file):
-    with (
-        contextlib.ExitStack() as stack,
-        pytest.raises(
-            RunError,
-            match="no such library fails on 1 core: KeyError: 'no such library'",
-        ),
-    ):
+    says = "no such library fails on 1 core: KeyError: 'no such library'"
+    with contextlib.ExitStack() as stack, pytest.raises(RunError, match=says):
         cpu.start(stack, "no such library", [1], problem_file, 0.01)
+
+
+# --- Turns ----------------------------------------------------------------------------
 
 
 class Scripted:
@@ -245,12 +212,8 @@ class Scripted:
     pace: dict = {}
 
     def __init__(self, name, cores, *_):
-        self.name, self.cores, self.rounds, self.closed = name, cores, [], 0
-        self.hello = (
-            {"flops": 1e9 * cores}
-            if name.startswith("SGEMM")
-            else {"errors": {"gradient": 0.0}}
-        )
+        self.name, self.cores, self.rounds = name, cores, []
+        self.hello = {"flops": 1e9 * cores, "errors": {"gradient": 0.0}}
         self.left = self.lives.get((name, cores), 1000)
         if self.left == 0:
             raise cpu.Broken("dead on arrival")
@@ -260,36 +223,32 @@ class Scripted:
             raise cpu.Broken("out of memory")
         self.rounds.append(self.pace.get((self.name, self.cores), 1.0))
 
-    seconds = cpu.Candidate.seconds
+    seconds = running.Candidate.seconds
 
     def close(self):
-        self.closed += 1
+        pass
 
 
 def measure_scripted(monkeypatch, lives, pace=None, rounds=3):
     """The row of ours and two peers on up to 4 cores, timed in `rounds` rounds after
-    one try, which Scripted forgets to count.
+    one try.
     """
     monkeypatch.setattr(Scripted, "lives", lives)
     monkeypatch.setattr(Scripted, "pace", pace or {})
     monkeypatch.setattr(cpu, "Candidate", Scripted)
     monkeypatch.setattr(cpu, "core_counts", lambda cores: [4, 2, 1])
     monkeypatch.setattr(cpu, "make_problem", lambda stack, work: None)
-    return cpu.measure(
-        TINY, ["PyTorch eager", "JAX jit"], [Scripted(candidates.APART, 4)], rounds, 0.1
-    )
+    names, products = ["PyTorch eager", "JAX jit"], [Scripted(candidates.APART, 4)]
+    return cpu.measure(TINY, names, products, rounds, 0.1)
 
 
 def test_a_peer_that_dies_in_the_middle_of_the_rounds_is_left_out_and_the_rest_goes_on(
     monkeypatch, capsys
 ):
-    row = measure_scripted(
-        monkeypatch, dict.fromkeys([("JAX jit", 4), ("JAX jit", 2), ("JAX jit", 1)], 2)
-    )
-    assert list(row["peers"]) == ["PyTorch eager"] and row["rounds"] == {
-        "ours": [1.0] * 3,
-        "PyTorch eager": [1.0] * 3,
-    }
+    lives = {("JAX jit", cores): 2 for cores in (4, 2, 1)}
+    row = measure_scripted(monkeypatch, lives)
+    assert list(row["peers"]) == ["PyTorch eager"]
+    assert row["rounds"] == {"ours": [1.0] * 3, "PyTorch eager": [1.0] * 3}
     assert capsys.readouterr().err.count("which is left out: out of memory") == 3
 
 
@@ -299,10 +258,8 @@ def test_a_peer_that_breaks_on_fewer_cores_keeps_the_settings_that_worked(
     row = measure_scripted(monkeypatch, {("JAX jit", 2): 0, ("PyTorch eager", 4): 0})
     assert list(row["peers"]) == ["JAX jit"] and row["cores"]["JAX jit"] == 4
     said = capsys.readouterr().err
-    assert (
-        "JAX jit fails on 2 cores, which is left out: dead on arrival" in said
-        and "JAX jit, 1 core" not in said
-    )
+    assert "JAX jit fails on 2 cores, which is left out: dead on arrival" in said
+    assert "JAX jit, 1 core" not in said
 
 
 @pytest.mark.parametrize("name", ["ours", candidates.APART])
@@ -314,124 +271,101 @@ def test_ours_or_sgemm_dying_is_one_line(name, monkeypatch):
 
 
 def test_settings_much_slower_than_the_best_are_given_up(monkeypatch):
-    started = []
-    monkeypatch.setattr(
-        Scripted,
-        "time",
-        lambda self, seconds, time=Scripted.time: (
-            started.append(self),
-            time(self, seconds),
-        ),
-    )
-    row = measure_scripted(
-        monkeypatch, {}, {("ours", 2): 0.8, ("ours", 1): 1.2, ("JAX jit", 2): 1.5}
-    )
-    assert (
-        row["cores"] == {"ours": 2, "PyTorch eager": 4, "JAX jit": 4}
-        and row["ours_seconds"] == 0.8
-    )
-    assert ("JAX jit", 1) not in {
-        (candidate.name, candidate.cores) for candidate in started
-    }
-    rounds = {
-        (candidate.name, candidate.cores): len(candidate.rounds)
-        for candidate in started
-    }
-    assert (
-        rounds["ours", 4] == rounds["ours", 2] == rounds["JAX jit", 4] == 3
-        and rounds["ours", 1] == rounds["JAX jit", 2] == 0
-    )
+    timed, time = [], Scripted.time
+
+    def noted(self, seconds):
+        timed.append(self)
+        time(self, seconds)
+
+    monkeypatch.setattr(Scripted, "time", noted)
+    pace = {("ours", 2): 0.8, ("ours", 1): 1.2, ("JAX jit", 2): 1.5}
+    row = measure_scripted(monkeypatch, {}, pace)
+    assert row["cores"] == {"ours": 2, "PyTorch eager": 4, "JAX jit": 4}
+    assert row["ours_seconds"] == 0.8
+    rounds = {(each.name, each.cores): len(each.rounds) for each in timed}
+    assert ("JAX jit", 1) not in rounds
+    assert rounds["ours", 4] == rounds["ours", 2] == rounds["JAX jit", 4] == 3
+    assert rounds["ours", 1] == rounds["JAX jit", 2] == 0
 
 
 def test_a_process_that_dies_with_half_an_answer_is_broken(
     problem_file, monkeypatch, tmp_path
 ):
-    code = (
-        "print('{}', flush=True); input(); print('0.', end='', flush=True); raise "
-        "SystemExit('so be it')"
-    )
-    (tmp_path / "candidates.py").write_text(code)
-    monkeypatch.setattr(cpu, "HERE", tmp_path)
-    candidate = cpu.Candidate("half", 1)
+    lines = [
+        "print('{}', flush=True)",
+        "input()",
+        "print('0.', end='', flush=True)",
+        "raise SystemExit('so be it')",
+    ]
+    (tmp_path / "candidates.py").write_text("\n".join(lines))
+    monkeypatch.setattr(running, "HERE", tmp_path)
+    candidate = running.Candidate("half", 1)
     with contextlib.closing(candidate):
-        for _ in range(2):  # the second time there is nobody left who reads
-            with pytest.raises(cpu.Broken, match=r"^so be it$"):
+        for _ in range(2):  # the second time nobody is left to read
+            with pytest.raises(running.Broken, match=r"^so be it$"):
                 candidate.time(0.1)
         candidate.close()
 
 
 def test_which_peers_are_tried_at_which_size(monkeypatch):
     tried = {}
-    monkeypatch.setattr(
-        cpu,
-        "measure",
-        lambda work, names, *_: (
-            tried.update({work: names}) or cpu.dataclasses.asdict(work)
-        ),
-    )
+
+    def measure(work, names, *_):
+        tried[work] = names
+        return dataclasses.asdict(work)
+
+    monkeypatch.setattr(cpu, "measure", measure)
     monkeypatch.setattr(cpu, "Candidate", Scripted)
     for stand_in in ("relate", "cells", "say"):
         monkeypatch.setattr(cpu, stand_in, lambda *_: ())
     monkeypatch.setattr(cpu, "installed_peers", lambda: list(peers.PEERS))
     cpu.measure_sizes(list(cpu.WORKS), False, 1, False)
     large, small, quick, dnc = tried.values()
-    eager, compiled = (
-        ["PyTorch eager", "PyTorch eager, processes"],
-        ["torch.compile", "JAX jit"],
-    )
-    assert (
-        small == list(peers.PEERS)
-        and large == quick == [*eager, *compiled]
-        and dnc == eager
-    )
+    eager = ["PyTorch eager", "PyTorch eager, processes"]
+    assert small == list(peers.PEERS)
+    assert large == quick == [*eager, "torch.compile", "JAX jit"]
+    assert dnc == eager
     tried.clear()
     cpu.measure_sizes(["large", "small"], False, 1, False, ["MyGrad", "JAX jit"])
     assert list(tried.values()) == [["JAX jit"], ["JAX jit", "MyGrad"]]
 
 
 def test_sgemm_is_the_median_over_the_whole_file(monkeypatch):
+    pace = {candidates.TOGETHER: 0.5, candidates.APART: 0.25}
     measured = []
 
     def measure(work, names, products, rounds, seconds):
+        disturbed = 10 if len(measured) == 1 else 1
         for product in products:
-            product.rounds.append(
-                {candidates.TOGETHER: 0.5, candidates.APART: 0.25}[product.name]
-                * (10 if len(measured) == 1 else 1)
-            )
+            product.rounds.append(pace[product.name] * disturbed)
         measured.append(work)
-        return {
-            "size": str(work),
-            "flops": work.flops,
-            "ours_seconds": 2.0,
-            "peers": {},
-            "cores": {"ours": 1},
-        }
+        found = {"size": str(work), "flops": work.flops, "ours_seconds": 2.0}
+        return found | {"peers": {}, "cores": {"ours": 1}}
 
     monkeypatch.setattr(cpu, "measure", measure)
     monkeypatch.setattr(cpu, "Candidate", Scripted)
     monkeypatch.setattr(cpu, "available_cores", lambda: 4)
     found = cpu.measure_sizes(["quick"], sweeping=True, rounds=1, quick=True)
     assert len(found["rows"]) == 1 and len(found["sweeps"]) == len(cpu.sweep_works())
-    assert {row["sgemm"] for row in found["rows"] + found["sweeps"]} == {4e9 / 0.25}
-    assert all(
-        row["sgemm_fraction"] == row["flops"] / 2.0 / 16e9
-        for row in found["rows"] + found["sweeps"]
-    )
-    assert {
-        name: len(times) for name, times in found["sgemm_rounds"].items()
-    } == dict.fromkeys((candidates.TOGETHER, candidates.APART), len(measured))
+    for row in found["rows"] + found["sweeps"]:
+        assert row["sgemm"] == 4e9 / 0.25
+        assert row["sgemm_fraction"] == row["flops"] / 2.0 / 16e9
+    counts = {name: len(times) for name, times in found["sgemm_rounds"].items()}
+    assert counts == dict.fromkeys(pace, len(measured))
 
 
 def test_cpus_of_different_cores_come_first(monkeypatch, tmp_path):
-    monkeypatch.setattr(cpu, "CPUS", tmp_path)
-    assert cpu.spread_out({3, 0, 2}) == [0, 2, 3]  # the system does not tell
+    monkeypatch.setattr(running, "CPUS", tmp_path)
+    assert running.spread_out({3, 0, 2}) == [0, 2, 3]  # the system does not tell
     for number, siblings in enumerate(["0-1", "0-1", "2-3", "2-3", "4-5"]):
-        (tmp_path / f"cpu{number}" / "topology").mkdir(parents=True)
-        (tmp_path / f"cpu{number}" / "topology" / "thread_siblings_list").write_text(
-            f"{siblings}\n"
-        )
-    assert cpu.spread_out({0, 1, 2, 3, 4}) == [0, 2, 4, 1, 3]
-    assert cpu.spread_out({1, 2, 3}) == [1, 2, 3]
+        folder = tmp_path / f"cpu{number}" / "topology"
+        folder.mkdir(parents=True)
+        (folder / "thread_siblings_list").write_text(f"{siblings}\n")
+    assert running.spread_out({0, 1, 2, 3, 4}) == [0, 2, 4, 1, 3]
+    assert running.spread_out({1, 2, 3}) == [1, 2, 3]
+
+
+# --- Results --------------------------------------------------------------------------
 
 
 def test_one_size_measured_tabulated_and_drawn(monkeypatch, tmp_path, capsys):
@@ -444,59 +378,60 @@ def test_one_size_measured_tabulated_and_drawn(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(cpu, "installed_peers", lambda: ["HIPS autograd"])
     monkeypatch.setattr(cpu, "OVER_NUMPY", ())
     found = cpu.measure_all(["tiny"], rounds=1)
-    assert {name: len(times) for name, times in found["sgemm_rounds"].items()} == {
-        candidates.TOGETHER: 1,
-        candidates.APART: 1,
-    }
+    assert set(found["sgemm_rounds"]) == {candidates.TOGETHER, candidates.APART}
+    assert [len(times) for times in found["sgemm_rounds"].values()] == [1, 1]
     (row,) = found["rows"]
-    assert (row["work"], row["size"]) == (
-        "tiny",
-        "3 slots x 8, T = 2, batch 5",
-    ) and list(row["peers"]) == ["HIPS autograd"]
-    assert [len(times) for times in row["rounds"].values()] == [1, 1] and set(
-        row["cores"].values()
-    ) == {1}
-    assert row["ratio_to_fastest"] == pytest.approx(
-        row["ours_seconds"] / row["peers"]["HIPS autograd"]
-    )
-    assert (
-        row["sgemm_fraction"]
-        == pytest.approx(TINY.flops / row["ours_seconds"] / row["sgemm"])
-        and 0 < row["sgemm_fraction"] < 1
-    )
-    assert max(row["gradient_errors"].values()) < 1e-6
-    assert {"processor", "cores", "blas", "versions", "environment_removed"} <= set(
-        found
-    )
+    check_tiny(row)
+    assert {"processor", "cores", "blas", "environment_removed"} <= set(found)
     assert {"tinyrmc", "numpy", "autograd"} <= set(found["versions"])
 
     cpu.write(found, tmp_path / "cpu.json")
     assert cpu.main(["--table", str(tmp_path / "cpu.json")]) == 0
     table = capsys.readouterr().out
-    assert (
-        table == report.markdown(found)
-        and "| tiny: 3 slots x 8, T = 2, batch 5 | " in table
-    )
+    assert table == report.markdown(found)
+    assert "| tiny: 3 slots x 8, T = 2, batch 5 | " in table
     assert (tmp_path / "cpu.png").read_bytes().startswith(b"\x89PNG")
+
+
+def check_tiny(row):
+    """The row of ours and HIPS autograd, one round each, on one core."""
+    ours, theirs = row["ours_seconds"], row["peers"]
+    assert row["work"] == "tiny" and row["size"] == "3 slots x 8, T = 2, batch 5"
+    assert list(theirs) == ["HIPS autograd"]
+    assert row["ratio_to_fastest"] == pytest.approx(ours / theirs["HIPS autograd"])
+    assert [len(times) for times in row["rounds"].values()] == [1, 1]
+    assert set(row["cores"].values()) == {1}
+    fraction = TINY.flops / ours / row["sgemm"]
+    assert row["sgemm_fraction"] == pytest.approx(fraction) and 0 < fraction < 1
+    assert max(row["gradient_errors"].values()) < 1e-6
+
+
+def made_up_row(work, ours, others):
+    """A row of results, on four cores, where SGEMM makes 100 GFLOP/s."""
+    return {
+        **dataclasses.asdict(work),
+        "size": str(work),
+        "cores": dict.fromkeys(("ours", *others), 4),
+        "ours_seconds": ours,
+        "peers": others,
+        "ratio_to_fastest": ours / min(others.values()) if others else None,
+        "flops": work.flops,
+        "sgemm": 1e11,
+        "sgemm_fraction": work.flops and work.flops / ours / 1e11,
+    }
 
 
 def made_up():
     """Results with every part."""
-
-    def row(work, ours, others):
-        return {
-            **dataclasses.asdict(work),
-            "size": str(work),
-            "cores": dict.fromkeys(("ours", *others), 4),
-            "ours_seconds": ours,
-            "peers": others,
-            "ratio_to_fastest": ours / min(others.values()) if others else None,
-            "flops": work.flops,
-            "sgemm": 1e11,
-            "sgemm_fraction": work.flops and work.flops / ours / 1e11,
-        }
-
-    large, small, quick, dnc, middle = *cpu.WORKS.values(), cpu.MIDDLE
+    times = {
+        "large": (6.28, {"JAX jit": 12.56}),
+        "small": (0.04, {"JAX jit": 0.02, "MyGrad": 0.9}),
+        "quick": (0.02, {}),
+        "dnc": (0.1, {"JAX jit": 0.1}),
+    }
+    middle = made_up_row(cpu.MIDDLE, 0.5, {})
+    shares = [("processes", k, 0.1 / k) for k in (1, 2, 4)]
+    shares += [("threads", k, 0.2 / k) for k in (1, 2)]
     return {
         "benchmark": "cpu",
         "processor": "a processor",
@@ -504,20 +439,13 @@ def made_up():
         "blas": "openblas 0.3",
         "versions": {"numpy": "2.4"},
         "rows": [
-            {"work": "large", **row(large, 6.28, {"JAX jit": 12.56})},
-            {"work": "small", **row(small, 0.04, {"JAX jit": 0.02, "MyGrad": 1.0})},
-            {"work": "quick", **row(quick, 0.02, {})},
-            {"work": "dnc", **row(dnc, 0.1, {"JAX jit": 0.1})},
+            {"work": name, **made_up_row(cpu.WORKS[name], *times[name])}
+            for name in times
         ],
-        "sweeps": [
-            {"sweep": "batch", **row(middle, 0.5, {})},
-            {"sweep": "slots", **row(middle, 0.5, {})},
-        ],
+        "sweeps": [{"sweep": "batch", **middle}, {"sweep": "slots", **middle}],
         "sharing": [
-            {"kind": kind, "workers": workers, "seconds": seconds / workers}
-            for kind, seconds, most in (("processes", 0.1, 4), ("threads", 0.2, 2))
-            for workers in (1, 2, 4)
-            if workers <= most
+            {"kind": kind, "workers": workers, "seconds": seconds}
+            for kind, workers, seconds in shares
         ],
         "engine": {
             "overhead_microseconds": 4.04,
@@ -532,49 +460,32 @@ def made_up():
     }
 
 
+# no other library ran at `quick`, and `dnc` has no share of SGEMM
+ROWS = """\
+| large: 8 slots x 256, T = 8, batch 1600 | 6,280 (4) | 12,560 (4) |  | 0.50 | 50 % |
+| small: 8 slots x 64, T = 8, batch 128 | 40.0 (4) | 20.0 (4) | 900 (4) | 2.00 | 46 % |
+| quick: 4 slots x 64, T = 4, batch 256 | 20.0 (4) |  |  |  | 62 % |
+| dnc: 80 words x 64, 4 read heads, T = 8, batch 128 | 100 (4) | 100 (4) |  | 1.00 |  |
+"""
+SHARING = """\
+| one training step of `small` by so many workers, ms | processes | threads |
+| --- | --- | --- |
+| 1 | 100 | 200 |
+| 2 | 50.0 | 100 |
+| 4 | 25.0 |  |
+"""
+
+
 def test_the_tables_say_what_was_measured():
-    lines = report.markdown(made_up()).splitlines()
-    assert (
-        "| large: 8 slots x 256, T = 8, batch 1600 | 6,280 (4) | 12,560 (4) |  | "
-        "0.50 | 50 % |" in lines
-    )
-    assert (
-        "| small: 8 slots x 64, T = 8, batch 128 | 40.0 (4) | 20.0 (4) | 1,000 (4) | "
-        "2.00 | 46 % |" in lines
-    )
-    assert (
-        "| quick: 4 slots x 64, T = 4, batch 256 | 20.0 (4) |  |  |  | 62 % |" in lines
-    )  # no other library ran
-    assert (
-        "| dnc: 80 words x 64, 4 read heads, T = 8, batch 128 | 100 (4) | 100 (4) |  "
-        "| 1.00 |  |" in lines
-    )  # no share of SGEMM
-    assert any(
-        line.startswith("| batch: 8 slots x 128, T = 8, batch 256 | 500 | ")
-        for line in lines
-    )
-    assert "| growth of resident memory over 10,000 steps | not known here |" in lines
-    assert "| 2 | 105 | 95 % |" in lines
-    sharing = lines.index(
-        "| one training step of `small` by so many workers, ms | processes | threads |"
-    )
-    assert lines[sharing + 2 : sharing + 5] == [
-        "| 1 | 100 | 200 |",
-        "| 2 | 50.0 | 100 |",
-        "| 4 | 25.0 |  |",
-    ]
-    assert lines.count("") == 4  # five tables
-    for line in [
-        line for line in lines if line
-    ]:  # as many columns as the ruler of its table
-        ruler = max(
-            (
-                n
-                for n, other in enumerate(lines)
-                if other.startswith("| ---") and n <= lines.index(line) + 1
-            )
-        )
-        assert line.count("|") == lines[ruler].count("|")
+    text = report.markdown(made_up())
+    assert ROWS in text and SHARING in text
+    assert "| batch: 8 slots x 128, T = 8, batch 256 | 500 | " in text
+    assert "| growth of resident memory over 10,000 steps | not known here |\n" in text
+    assert "| 2 | 105 | 95 % |\n" in text
+    tables = text.split("\n\n")
+    assert len(tables) == 5
+    for table in tables:  # as many columns in each line
+        assert len({line.count("|") for line in table.splitlines()}) == 1
 
 
 def test_parts_that_were_not_measured_have_no_table_and_no_panel(tmp_path):
@@ -590,15 +501,17 @@ def test_the_picture_is_the_same_every_time(tmp_path):
     assert (tmp_path / "one.png").read_bytes() == (tmp_path / "two.png").read_bytes()
 
 
+# --- Surroundings ---------------------------------------------------------------------
+
+
 def test_what_a_shell_tunes_does_not_reach_a_candidate(monkeypatch):
     monkeypatch.setenv("OPENBLAS_CORETYPE", "Haswell")
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    assert {"OPENBLAS_CORETYPE", "OMP_NUM_THREADS"} <= set(cpu.tuning_variables())
-    passed = cpu.surroundings("folder")
-    assert (
-        not any(name.startswith(("OPENBLAS_", "OMP_")) for name in passed)
-        and passed["PATH"] == os.environ["PATH"]
-    )
+    tuning = running.tuning_variables()
+    assert {"OPENBLAS_CORETYPE", "OMP_NUM_THREADS"} <= set(tuning)
+    passed = running.surroundings("folder")
+    assert not any(name.startswith(("OPENBLAS_", "OMP_")) for name in passed)
+    assert passed["PATH"] == os.environ["PATH"]
 
 
 def test_sharing_times_every_kind_on_every_number_of_cores(monkeypatch):
@@ -606,18 +519,13 @@ def test_sharing_times_every_kind_on_every_number_of_cores(monkeypatch):
     monkeypatch.setattr(cpu, "core_counts", lambda cores: [2, 1] if cores > 1 else [1])
     monkeypatch.setattr(cpu, "free_threaded_version", lambda python: "3.99")
     rows = cpu.share(sys.executable, rounds=2, seconds=0.01)
-    kinds, counts = (
-        ["processes"] * CAN_FORK + ["threads", "threads, Python 3.99 without GIL"],
-        sorted(cpu.core_counts(available_cores())),
-    )
-    assert [(row["kind"], row["workers"]) for row in rows] == [
-        (kind, count) for kind in kinds for count in counts
-    ]
-    assert all(
-        len(row["rounds"]) == 2
-        and min(row["rounds"]) <= row["seconds"] <= max(row["rounds"])
-        for row in rows
-    )
+    kinds = ["processes"] * CAN_FORK + ["threads", "threads, Python 3.99 without GIL"]
+    counts = sorted(cpu.core_counts(available_cores()))
+    found = [(row["kind"], row["workers"]) for row in rows]
+    assert found == [(kind, count) for kind in kinds for count in counts]
+    for row in rows:
+        assert len(row["rounds"]) == 2
+        assert min(row["rounds"]) <= row["seconds"] <= max(row["rounds"])
 
 
 @pytest.mark.parametrize(
@@ -628,17 +536,17 @@ def test_threads_are_threads_and_processes_are_not(
 ):
     """What serve asks of the Trainer, on two cores."""
     made, replies = [], []
+
+    def make(*words, **keywords):
+        made.append(Trainer(*words, **keywords))
+        return made[-1]
+
     monkeypatch.setattr(candidates, "available_cores", lambda: 2)
-    monkeypatch.setattr(
-        candidates, "Trainer", lambda *a, **k: made.append(Trainer(*a, **k)) or made[-1]
-    )
+    monkeypatch.setattr(candidates, "Trainer", make)
     candidates.serve(name, problem_file, ["0.01"], replies.append)
     (trainer,) = made
-    assert (
-        trainer.workers.count == 2
-        and trainer.workers.processes != threads
-        and max(replies[0]["errors"].values()) < 1e-6
-    )
+    assert trainer.workers.count == 2 and trainer.workers.processes != threads
+    assert max(replies[0]["errors"].values()) < 1e-6
     trainer.workers.close()
 
 
@@ -678,10 +586,8 @@ def test_the_engines_costs_can_be_measured():
     products = costs.products(steps=1, batch=2)
     assert 0 < products["share_of_step"] < 1 and products["of_sgemm"] > 0
     ratios = costs.composed(rounds=1, batch=2)
-    assert {"attention", "all"} <= set(ratios["rmc"]) and {
-        "temporal_links",
-        "all",
-    } <= set(ratios["dnc"])
+    assert {"attention", "all"} <= set(ratios["rmc"])
+    assert {"temporal_links", "all"} <= set(ratios["dnc"])
     assert all(0 < ratio < math.inf for x in ratios.values() for ratio in x.values())
     assert 0 < costs.programs(rounds=2) < 1000
     growth = costs.growth(steps=2, uncounted=1)
@@ -689,29 +595,25 @@ def test_the_engines_costs_can_be_measured():
 
 
 def test_rows_of_ranks_are_what_scaling_prints(monkeypatch, tmp_path):
-    (tmp_path / "scaling.py").write_text(
-        'for n in 1, 2: print(f\'{{"ranks": {n}, "seconds_per_step": 0.5, '
-        '"efficiency": 1.0}}\')'
-    )
+    rows = [{"ranks": n, "seconds_per_step": 0.5, "efficiency": 1.0} for n in (1, 2)]
+    text = "\n".join(map(json.dumps, rows))
+    (tmp_path / "scaling.py").write_text(f"print({text!r})")
     monkeypatch.setattr(cpu, "HERE", tmp_path)
-    assert [
-        (row["ranks"], row["seconds_per_step"], row["efficiency"])
-        for row in cpu.weak_scaling()
-    ] == [(1, 0.5, 1.0), (2, 0.5, 1.0)]
+    assert cpu.weak_scaling() == rows
 
 
 def test_without_mpi_the_rows_of_ranks_are_left_out_with_a_message(
     monkeypatch, tmp_path, capsys
 ):
-    (tmp_path / "scaling.py").write_text(
-        "import sys; sys.exit('error: there is no mpiexec')"
-    )
+    failing = "import sys; sys.exit('error: there is no mpiexec')"
+    (tmp_path / "scaling.py").write_text(failing)
     monkeypatch.setattr(cpu, "HERE", tmp_path)
     assert cpu.weak_scaling() == []
-    assert (
-        "ranks are left out: python scaling.py failed: error: there is no mpiexec"
-        in capsys.readouterr().err
-    )
+    says = "ranks are left out: python scaling.py failed: error: there is no mpiexec"
+    assert says in capsys.readouterr().err
+
+
+OTHERS = cpu.RESULTS.with_name("nth_farthest_quick.json")
 
 
 @pytest.mark.parametrize(
@@ -734,18 +636,7 @@ def test_without_mpi_the_rows_of_ranks_are_left_out_with_a_message(
             "--free-threaded is for the part `sharing`",
         ),
         (["--table", "no/such/file.json"], "cannot read no/such/file.json"),
-        (
-            [
-                "--table",
-                str(
-                    Path(__file__).parent.parent
-                    / "benchmarks"
-                    / "results"
-                    / "nth_farthest_quick.json"
-                ),
-            ],
-            "holds other results",
-        ),
+        (["--table", str(OTHERS)], "holds other results"),
     ],
 )
 def test_bad_words_are_one_line_before_anything_is_measured(
@@ -764,6 +655,4 @@ def test_a_part_or_a_first_look_does_not_replace_the_results(monkeypatch, capsys
     for words in (["--quick"], ["--works", "engine"], ["--candidates", "MyGrad"], []):
         assert cpu.main(words) == 0
     assert written == [cpu.RESULTS]
-    assert capsys.readouterr().out == 4 * report.markdown(
-        json.loads(json.dumps(made_up()))
-    )
+    assert capsys.readouterr().out == 4 * report.markdown(made_up())

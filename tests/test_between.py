@@ -1,5 +1,5 @@
-"""Between the paper's core and the released one: both ends are what they are called,
-and what is between them can be trained.
+"""Between the paper's core and the released one: both ends are what their names say,
+and what is between them trains.
 """
 
 import dataclasses
@@ -27,57 +27,56 @@ def inputs():
 
 
 def test_with_no_row_as_released_it_is_the_papers_core(inputs):
-    ours, theirs = (
-        between.Between(*SIZES, dtype=np.float64, seed=7),
-        PaperRelationalMemory(*SIZES, dtype=np.float64, seed=7),
-    )
+    ours = between.Between(*SIZES, dtype=np.float64, seed=7)
+    theirs = PaperRelationalMemory(*SIZES, dtype=np.float64, seed=7)
     np.testing.assert_array_equal(outputs(ours, inputs), outputs(theirs, inputs))
 
 
-def test_with_all_rows_as_released_it_is_the_released_core(inputs):
-    ours, theirs = (
-        between.Between(*SIZES, released=between.ROWS, dtype=np.float64),
-        RelationalMemory(*SIZES, dtype=np.float64),
-    )
-    rng, (block,), F, H = np.random.default_rng(5), theirs.blocks, 8, 2
-    for each in theirs.parameters():
-        each.data[...] = rng.normal(size=each.shape) / 2
+def copy(mine, other):
+    """Give the parameters of a module the values of another one's."""
+    for to, parameter in zip(mine.parameters(), other.parameters(), strict=True):
+        to.data[...] = parameter.data
 
-    def by_kind(
-        values,
-    ):  # the released layout is head by head, q, k and v of each side by side
-        return np.moveaxis(
-            values.reshape(*values.shape[:-1], H, 3, 4), -2, -3
-        )  # (..., 3, H, 4)
 
-    for mine, other in zip(
-        ours.input_projection.parameters(),
-        theirs.input_projection.parameters(),
-        strict=True,
-    ):
-        mine.data[...] = other.data
-    for weight, kind in zip((ours.W_q, ours.W_k, ours.W_v), range(3), strict=True):
-        weight.data[...] = np.moveaxis(
-            by_kind(block["qkv"].weight.data)[:, kind], 0, 1
-        )  # (H, F, 4)
+def copy_attention(ours, block):
+    """The released layout is head by head, with q, k and v of each side by side."""
+    H, V = 2, 4
+
+    def by_kind(values):  # (..., H 3V) -> (..., 3, H, V)
+        return np.moveaxis(values.reshape(*values.shape[:-1], H, 3, V), -2, -3)
+
+    qkv = by_kind(block["qkv"].weight.data)  # (F, 3, H, V)
+    for kind, weight in enumerate((ours.W_q, ours.W_k, ours.W_v)):
+        weight.data[...] = np.moveaxis(qkv[:, kind], 0, 1)  # (H, F, V)
     ours.qkv_bias.data[...] = by_kind(block["qkv"].bias.data).ravel()
-    for norm in ("gain", "offset"):
-        getattr(ours.qkv_norm, norm).data[...] = by_kind(
-            getattr(block["qkv_norm"], norm).data
-        ).ravel()
-        for mine, other in (
-            (ours.attention_norm, block["attention_norm"]),
-            (ours.mlp_norm, block["mlp_norm"]),
-        ):
-            getattr(mine, norm).data[...] = getattr(other, norm).data
+    ours.qkv_norm.gain.data[...] = by_kind(block["qkv_norm"].gain.data).ravel()
+    ours.qkv_norm.offset.data[...] = by_kind(block["qkv_norm"].offset.data).ravel()
+    copy(ours.attention_norm, block["attention_norm"])
+    copy(ours.mlp_norm, block["mlp_norm"])
+
+
+def copy_gates(ours, theirs):
+    """The released layout has the input gate and the forget gate side by side."""
+    F = 8
+    x, m = theirs.gate_inputs, theirs.gate_memory
+    bias = x.bias.data + m.bias.data
+    ours.W_i.data[...], ours.W_f.data[...] = x.weight.data[:, :F], x.weight.data[:, F:]
+    ours.U_i.data[...], ours.U_f.data[...] = m.weight.data[:, :F], m.weight.data[:, F:]
+    ours.b_i.data[...], ours.b_f.data[...] = bias[:F], bias[F:]
+
+
+def test_with_all_rows_as_released_it_is_the_released_core(inputs):
+    ours = between.Between(*SIZES, released=between.ROWS, dtype=np.float64)
+    theirs = RelationalMemory(*SIZES, dtype=np.float64)
+    rng = np.random.default_rng(5)
+    for parameter in theirs.parameters():
+        parameter.data[...] = rng.normal(size=parameter.shape) / 2
+    copy(ours.input_projection, theirs.input_projection)
+    (block,) = theirs.blocks
+    copy_attention(ours, block)
     for mine, other in zip(ours.mlp, theirs.mlp, strict=True):
-        mine.weight.data[...], mine.bias.data[...] = other.weight.data, other.bias.data
-    for gate, part in (("i", slice(F)), ("f", slice(F, None))):
-        getattr(ours, f"W_{gate}").data[...] = theirs.gate_inputs.weight.data[:, part]
-        getattr(ours, f"U_{gate}").data[...] = theirs.gate_memory.weight.data[:, part]
-        getattr(ours, f"b_{gate}").data[...] = (
-            theirs.gate_inputs.bias.data + theirs.gate_memory.bias.data
-        )[part]
+        copy(mine, other)
+    copy_gates(ours, theirs)
     np.testing.assert_allclose(
         outputs(ours, inputs), outputs(theirs, inputs), rtol=1e-9, atol=1e-12
     )
@@ -105,35 +104,26 @@ def test_a_row_that_is_not_there_is_refused():
 def test_both_ends_and_every_single_row_are_trained():
     found = between.combinations()
     assert len(found) == len({*found.values()}) == 2 + 2 * len(between.ROWS)
-    assert (
-        found["all as released"] == between.ROWS and found["all as in the paper"] == ()
-    )
-    assert (
-        found["as in the paper but for: output"] == ("output",)
-        and "output" not in found["as released but for: output"]
-    )
+    assert found["all as released"] == between.ROWS
+    assert found["all as in the paper"] == ()
+    assert found["as in the paper but for: output"] == ("output",)
+    assert "output" not in found["as released but for: output"]
 
 
 def test_with_no_row_as_released_it_is_the_run_of_the_papers_core():
     preset = between.nth_farthest.Task.presets["quick"][1]
-    config = dataclasses.replace(
-        preset, model=dataclasses.replace(preset.model, core="rmc_paper")
-    )
+    model = dataclasses.replace(preset.model, core="rmc_paper")
+    config = dataclasses.replace(preset, model=model)
     ours, theirs = (
-        kind(config).build(np.random.SeedSequence(3))
+        dict(kind(config).build(np.random.SeedSequence(3)).named_parameters())
         for kind in (between.Task, between.nth_farthest.Task)
     )
-    for (name, mine), (same, other) in zip(
-        ours.named_parameters(), theirs.named_parameters(), strict=True
-    ):
-        assert name == same
-        np.testing.assert_array_equal(mine.data, other.data)
+    assert list(ours) == list(theirs)
+    for name, parameter in ours.items():
+        np.testing.assert_array_equal(parameter.data, theirs[name].data)
 
 
 def test_some_steps_of_training():
     found = between.train(("q, k, v",), steps=2, seed=0)
-    assert (
-        found["released"] == ["q, k, v"]
-        and found["rung"] == 0
-        and 0 <= found["test_accuracy"] <= 1
-    )
+    assert found["released"] == ["q, k, v"] and found["rung"] == 0
+    assert 0 <= found["test_accuracy"] <= 1

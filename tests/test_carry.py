@@ -123,12 +123,12 @@ def test_any_number_of_workers_agrees_to_rounding(processes, kind, make_trainer)
 def test_processes_are_what_a_task_with_a_carry_gets(make_trainer):
     trainer = steps(make_trainer(RunningSum(Config()), workers=2), 3)
     assert trainer.workers.processes
-    own = set(trainer._numbers(0))
+    own = set(trainer.shares.of(0))
     assert set(trainer.carry) == own  # nothing was sent meanwhile
     np.testing.assert_allclose(
         trainer.arrays()["carry/total"], totals(trainer, 3), rtol=1e-5, atol=1e-5
     )
-    assert set(trainer.carry) == set(range(len(trainer.pieces))) > own
+    assert set(trainer.carry) == set(range(len(trainer.shares.pieces))) > own
 
 
 # --- Going on -------------------------------------------------------------------------
@@ -171,7 +171,7 @@ def test_a_carry_goes_to_the_right_examples_when_it_is_cut_otherwise(
     run_training(first, run)
     again = make_trainer(RunningSum(Config()), workers=after, **words)
     again.restore(*run.load())
-    assert again.pieces != first.pieces
+    assert again.shares != first.shares
     np.testing.assert_array_equal(
         again.arrays()["carry/total"], first.arrays()["carry/total"]
     )
@@ -249,7 +249,7 @@ class Hurried(RunningSum):
 
 def test_a_step_that_was_interrupted_can_be_repeated(make_trainer):
     trainer = make_trainer(Hurried(Config()))
-    trainer.task.at = 3 * len(trainer.pieces) + 3
+    trainer.task.at = 3 * len(trainer.shares.pieces) + 3
     with pytest.raises(KeyboardInterrupt):
         steps(trainer, 4)
     assert trainer.step == 3

@@ -1,5 +1,5 @@
-"""The chapters: notebooks say what their sources say, show the code that there is, and
-run.
+"""The chapters: notebooks say what their sources say, show the code that there is, fit
+into 88 columns, and run.
 """
 
 import re
@@ -16,15 +16,46 @@ from tinyrmc.course.exercises import first
 SOURCES = sources()
 LARGEST = 8_000_000  # bytes, all notebooks together
 PACKAGE = HERE.parent
+COLUMNS = 88
+
+# A cell's mark carries a picture's description; a row of a table is one line.
+LONG_BY_NATURE = ("# %%", "# |")
+# What `course.show` and `cuda` display: a file's name, then its text.
+SHOWN = re.compile(
+    r"^`(\w[\w/]+\.(?:py|cu))`\n\n```\w+\n(.*?)\n```$", re.DOTALL | re.MULTILINE
+)
 
 
 def committed(source: Path):
     return nbformat.read(HERE / f"{source.stem}.ipynb", as_version=4)
 
 
+def code_cells(source: Path):
+    return [cell for cell in committed(source).cells if cell.cell_type == "code"]
+
+
+def outputs(source: Path):
+    return [output for cell in code_cells(source) for output in cell.outputs]
+
+
+def shown(source: Path):
+    """(file, text) of each piece of the package that a notebook displays."""
+    pieces = []
+    for output in outputs(source):
+        markdown = output.get("data", {}).get("text/markdown", "")
+        found = SHOWN.findall(markdown)
+        fences = re.findall("^```", markdown, re.MULTILINE)
+        assert len(fences) == 2 * len(found)  # none is overlooked
+        pieces += found
+    return pieces
+
+
 @pytest.fixture(params=SOURCES, ids=[path.stem for path in SOURCES])
 def source(request):
     return request.param
+
+
+# --- The builder ----------------------------------------------------------------------
 
 
 def test_the_trained_networks_are_found_from_the_folders_where_chapters_run(
@@ -34,111 +65,52 @@ def test_the_trained_networks_are_found_from_the_folders_where_chapters_run(
         monkeypatch.chdir(folder)
         assert (course.assets() / "nth_farthest_4x4.npz").exists()
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(
-        FileNotFoundError, match=r"no chapters/assets in .* or above it; start in"
-    ):
+    says = r"no chapters/assets in .* or above it; start in"
+    with pytest.raises(FileNotFoundError, match=says):
         course.assets()
 
 
 @pytest.mark.parametrize(
-    "name, meant", [("4", "; did you mean 04?"), ("99", ""), ("x", "")]
+    "name, says",
+    [("4", "; did you mean 04? There"), ("99", "; there"), ("x", "; there")],
 )
-def test_a_chapter_that_is_not_there_is_refused_in_one_line(name, meant, capsys):
+def test_a_chapter_that_is_not_there_is_refused_in_one_line(name, says, capsys):
     assert main(["--check", "00", name]) == 2
     said = capsys.readouterr()
-    assert said.out == "" and said.err.startswith(
-        f"error: no chapter begins with {name!r}{meant or ';'}"
-    )
-    assert "here are 00_how_to_read, 01_arrays, " in said.err
+    begins = f"error: no chapter begins with {name!r}{says} are 00_how_to_read, 01_"
+    assert said.out == ""
+    assert said.err.startswith(begins)
     assert said.err.count("\n") == 1
 
 
 def test_a_missing_tool_is_named_with_its_remedy(monkeypatch, capsys):
     monkeypatch.setattr(build, "TOOLS", ("nbformat", "no_such_tool"))
     assert main(["00"]) == 2
-    assert (
-        capsys.readouterr().err
-        == "error: no_such_tool not installed; `make chapters` installs what it takes\n"
-    )
+    says = "no_such_tool not installed; `make chapters` installs what it takes"
+    assert capsys.readouterr().err == f"error: {says}\n"
+
+
+# --- The sources ----------------------------------------------------------------------
 
 
 def test_every_notebook_has_a_source_and_the_other_way_round():
-    assert SOURCES and {path.stem for path in HERE.glob("*.ipynb")} == {
-        path.stem for path in SOURCES
-    }
+    notebooks = {path.stem for path in HERE.glob("*.ipynb")}
+    assert SOURCES
+    assert notebooks == {path.stem for path in SOURCES}
 
 
-def test_a_notebook_says_what_its_source_says(source):
-    made, kept = read(source), committed(source)
-    assert [(c.id, c.cell_type, c.source, dict(c.metadata)) for c in kept.cells] == [
-        (c.id, c.cell_type, c.source, dict(c.metadata)) for c in made.cells
-    ], f"`make chapters` brings chapters/{source.stem}.ipynb up to its source"
-    assert kept.metadata == made.metadata
-
-
-def test_a_notebook_has_been_run_from_top_to_bottom_without_an_error(source):
-    cells = [cell for cell in committed(source).cells if cell.cell_type == "code"]
-    assert [cell.execution_count for cell in cells] == [*range(1, len(cells) + 1)]
-    outputs = [output for cell in cells for output in cell.outputs]
-    assert not [
-        output
-        for output in outputs
-        if output.output_type == "error" or output.get("name") == "stderr"
-    ]
-
-
-def test_what_a_notebook_shows_of_the_package_is_what_stands_there(source):
-    for cell in committed(source).cells:
-        for output in cell.get("outputs", []):
-            shown = output.get("data", {}).get("text/markdown", "")
-            pieces = re.findall(
-                r"^`(\w[\w/]+\.(?:py|cu))`\n\n```\w+\n(.*?)\n```$",
-                shown,
-                re.DOTALL | re.MULTILINE,
-            )
-            assert len(re.findall("^```", shown, re.MULTILINE)) == 2 * len(
-                pieces
-            )  # none is overlooked
-            for place, text in pieces:
-                lines = {
-                    line.strip()
-                    for line in (PACKAGE / place)
-                    .read_text(encoding="utf-8")
-                    .splitlines()
-                }
-                assert {line.strip() for line in text.splitlines()} <= lines, (
-                    f"`make chapters` shows {place} as it is now"
-                )
-
-
-def test_what_a_notebook_says_of_an_exercise_untouched_is_what_is_said_now(
-    source, capsys
-):
-    first.mean_slot.check(lambda M: ...)
-    now = capsys.readouterr().out.strip()
-    said = [
-        line
-        for cell in committed(source).cells
-        for o in cell.get("outputs", [])
-        for line in o.get("text", "").splitlines()
-    ]
-    assert {line for line in said if line.startswith("not attempted")} <= {now}, (
-        "`make chapters` runs them again"
-    )
+def test_a_source_fits_into_its_columns(source):
+    lines = source.read_text(encoding="utf-8").splitlines()
+    wide = [line for line in lines if len(line) > COLUMNS]
+    assert [line for line in wide if not line.startswith(LONG_BY_NATURE)] == []
 
 
 def test_a_picture_is_described_for_those_who_do_not_see_it(source):
     for cell in committed(source).cells:
-        pictures = [
-            output
-            for output in cell.get("outputs", [])
-            if "image/png" in output.get("data", {})
-        ]
-        if pictures or "plt.show()" in cell.source:
-            assert (
-                len(cell.metadata.get("mystnb", {}).get("image", {}).get("alt", ""))
-                > 20
-            ), cell.source
+        drawn = [o for o in cell.get("outputs", []) if "image/png" in o.get("data", {})]
+        if drawn or "plt.show()" in cell.source:
+            image = cell.metadata.get("mystnb", {}).get("image", {})
+            assert len(image.get("alt", "")) > 20, cell.source
 
 
 def test_a_folded_cell_says_in_the_line_that_is_left_what_it_does(source):
@@ -148,17 +120,62 @@ def test_a_folded_cell_says_in_the_line_that_is_left_what_it_does(source):
         assert not folded or re.match("# [A-Z]", cell.source)
 
 
+# --- The notebooks --------------------------------------------------------------------
+
+
+def test_a_notebook_says_what_its_source_says(source):
+    def told(notebook):
+        return [
+            (cell.id, cell.cell_type, cell.source, dict(cell.metadata))
+            for cell in notebook.cells
+        ]
+
+    made, kept = read(source), committed(source)
+    remedy = f"`make chapters` brings chapters/{source.stem}.ipynb up to its source"
+    assert told(kept) == told(made), remedy
+    assert kept.metadata == made.metadata
+
+
+def test_a_notebook_has_been_run_from_top_to_bottom_without_an_error(source):
+    counts = [cell.execution_count for cell in code_cells(source)]
+    assert counts == [*range(1, len(counts) + 1)]
+    for output in outputs(source):
+        assert output.output_type != "error"
+        assert output.get("name") != "stderr"
+
+
+def test_what_a_notebook_shows_of_the_package_is_what_stands_there(source):
+    for place, text in shown(source):
+        file = (PACKAGE / place).read_text(encoding="utf-8")
+        lines = {line.strip() for line in file.splitlines()}
+        missing = {line.strip() for line in text.splitlines()} - lines
+        assert not missing, f"`make chapters` shows {place} as it is now"
+
+
+def test_what_a_notebook_shows_of_the_package_fits_into_its_columns(source):
+    for place, text in shown(source):
+        wide = [line for line in text.splitlines() if len(line) > COLUMNS]
+        assert wide == [], place
+
+
+def test_what_a_notebook_says_of_an_exercise_untouched_is_what_is_said_now(
+    source, capsys
+):
+    first.mean_slot.check(lambda M: ...)
+    now = capsys.readouterr().out.strip()
+    lines = [line for o in outputs(source) for line in o.get("text", "").splitlines()]
+    said = {line for line in lines if line.startswith("not attempted")}
+    assert said <= {now}, "`make chapters` runs them again"
+
+
 def test_a_notebook_names_no_place_of_the_machine_that_ran_it(source):
     text = (HERE / f"{source.stem}.ipynb").read_text(encoding="utf-8")
     assert not re.search(r"/home/|/root/|/tmp/|/Users/|0x[0-9a-f]{9}", text)
 
 
 def test_outputs_that_differ_from_run_to_run_are_not_kept(source):
-    assert not [
-        cell
-        for cell in committed(source).cells
-        if VARIES in cell.metadata.get("tags", []) and cell.outputs
-    ]
+    for cell in code_cells(source):
+        assert VARIES not in cell.metadata.get("tags", []) or not cell.outputs
 
 
 def test_all_notebooks_together_are_small():

@@ -12,6 +12,7 @@ import signal
 
 import numpy as np
 import pytest
+from processes import alive
 from rankhelp import all_well, on_ranks
 from tinytasks import (
     TRAIN,
@@ -266,6 +267,29 @@ def test_epochs_are_the_same_for_workers_and_ranks(last, make_trainer):
     others += all_well(on_ranks(3, gradients))
     for ours in others:
         np.testing.assert_allclose(ours, alone, rtol=1e-3, atol=1e-5)
+
+
+# --- Processes that are ended ---------------------------------------------------------
+
+
+@forks
+def test_workers_may_be_ended_between_any_two_steps(make_trainer):
+    reference = make_trainer(relations(), workers=2)
+    trainer = make_trainer(relations(), workers=2)
+    for _ in range(4):
+        reference.advance()
+        trainer.advance()
+        trainer.close()
+    assert_same_arrays(trainer.arrays(), reference.arrays())
+
+
+@forks
+def test_a_trainer_ends_its_processes_when_its_block_ends():
+    with Trainer(relations(), workers=3) as trainer:
+        trainer.advance()
+        pids = [child.pid for child in trainer.workers._children]
+        assert len(pids) == 2 and all(map(alive, pids))
+    assert not any(map(alive, pids))
 
 
 # --- What is not finite ---------------------------------------------------------------

@@ -24,14 +24,14 @@ pytestmark = [
 ]
 
 MENU = (
-    "[...document.querySelectorAll('.lm-MenuBar-item')].find(e => e.textContent == "
-    "{!r})"
+    "[...document.querySelectorAll('.lm-MenuBar-item')]"
+    ".find(e => e.textContent == {!r})"
 )
 ITEM = (
-    "[...document.querySelectorAll('.lm-Menu-item')].find(e => "
-    "e.textContent.startsWith({!r}))"
+    "[...document.querySelectorAll('.lm-Menu-item')]"
+    ".find(e => e.textContent.startsWith({!r}))"
 )
-# JupyterLab draws only what is on the screen, so its cells are asked for, not seen.
+# JupyterLab draws only what is on the screen, so we ask for cells, and do not see them.
 PAGE = "window.jupyterapp?.shell.currentWidget"
 READY = (
     f"{PAGE}?.context?.isReady && "
@@ -39,10 +39,24 @@ READY = (
 )
 CELLS = f"{PAGE}.content.widgets.filter(e => e.model.type == 'code')"
 EXERCISE = f"{CELLS}.find(e => e.model.sharedModel.source.includes('def mean_slot'))"
+DONE = (
+    f"{CELLS}.every(e => e.model.sharedModel.execution_count && "
+    "e.model.executionState == 'idle')"
+)
 # Of each cell of code its number, or null, and what it gave.
 RUN = (
     f"{CELLS}.map(e => [e.model.sharedModel.execution_count, e.model.outputs.toJSON()])"
 )
+VERDICT = (
+    f"{EXERCISE}.model.outputs.toJSON().map(e => e.text).join('').match(/right.*/)?.[0]"
+)
+ANSWER = """def mean_slot(M):
+    return M.mean(axis=0)
+
+
+ex.mean_slot.check(mean_slot)"""
+CONTROL = 2  # as DevTools counts modifiers
+SHIFT = 8
 
 
 @pytest.fixture(scope="module")
@@ -53,40 +67,33 @@ def lab(tmp_path_factory):
     folder, home = tmp_path_factory.mktemp("lab"), tmp_path_factory.mktemp("home")
     shutil.copytree(CHAPTERS / "assets", folder / "chapters" / "assets")
     shutil.copy(CHAPTERS / "00_how_to_read.ipynb", folder / "chapters")
-    places = {
-        f"JUPYTER_{name}_DIR": str(home / name)
-        for name in ("CONFIG", "DATA", "RUNTIME")
-    }
-    environment = os.environ | places | {"HOME": str(home), "TINYRMC_FAST": "1"}
-    command = [
-        sys.executable,
-        "-m",
-        "jupyterlab",
-        "chapters",
-        "--no-browser",
-        "--port=0",
-        "--allow-root",
-    ]
+    environment = os.environ | {"HOME": str(home), "TINYRMC_FAST": "1"}
+    for name in ("CONFIG", "DATA", "RUNTIME"):
+        environment[f"JUPYTER_{name}_DIR"] = str(home / name)
+    command = [sys.executable, "-m", "jupyterlab", "chapters"]
+    command += ["--no-browser", "--port=0", "--allow-root"]
     command += ["--LabApp.expose_app_in_browser=True"]
     with open(home / "log", "w") as log:
         server = subprocess.Popen(
             command, cwd=folder, env=environment, stdout=log, stderr=log
         )
     try:
-        end = time.monotonic() + 60
-        while not (
-            about := "".join(
-                path.read_text() for path in home.glob("RUNTIME/jpserver-*.json")
-            )
-        ):  # there, and written
-            assert server.poll() is None and time.monotonic() < end, (
-                home / "log"
-            ).read_text()
-            time.sleep(0.1)
-        about = json.loads(about)
+        about = told(server, home)
         yield f"http://localhost:{about['port']}/", about["token"]
     finally:
         browser.end(server)
+
+
+def told(server, home):
+    """What a JupyterLab writes of itself once it runs."""
+    end = time.monotonic() + 60
+    while True:
+        found = [file.read_text() for file in home.glob("RUNTIME/jpserver-*.json")]
+        if any(found):  # there, and written
+            return json.loads("".join(found))
+        log = (home / "log").read_text()
+        assert server.poll() is None and time.monotonic() < end, log
+        time.sleep(0.1)
 
 
 def test_a_chapter_runs_untouched_and_takes_an_answer(lab, window):
@@ -94,48 +101,32 @@ def test_a_chapter_runs_untouched_and_takes_an_answer(lab, window):
     window.size(1280, 1000)
     window.open(f"{address}lab/tree/00_how_to_read.ipynb?token={token}")
     window.until(READY)
+
+    # What is committed must not be taken for what comes now.
     window.click(MENU.format("Edit"))
     window.click(ITEM.format("Clear Outputs of All Cells"))
-    assert not any(
-        number or outputs for number, outputs in window.run(RUN)
-    )  # what is committed is not taken for what comes now
+    assert not any(number or outputs for number, outputs in window.run(RUN))
     window.click(MENU.format("Run"))
     window.click(ITEM.format("Run All Cells"))
-    window.until(
-        f"{CELLS}.every(e => e.model.sharedModel.execution_count && "
-        "e.model.executionState == 'idle')"
-    )
+    window.until(DONE)
     numbers, outputs = zip(*window.run(RUN), strict=True)
     assert [*numbers] == [*range(1, len(numbers) + 1)]
     said = [output for each in outputs for output in each]
-    assert [
-        output
-        for output in said
-        if output["output_type"] == "error" or output.get("name") == "stderr"
-    ] == []
-    assert str(said).count("not attempted") == 1 and str(said).count("image/png") == 2
+    for output in said:
+        assert output["output_type"] != "error"
+        assert output.get("name") != "stderr"
+    assert str(said).count("not attempted") == 1
+    assert str(said).count("image/png") == 2
 
     window.run(f"{PAGE}.content.scrollToCell({EXERCISE}).then(() => null)")
     window.click(f"{EXERCISE}.node.querySelector('.cm-content')")
-    window.press("a", 65, modifiers=2)
-    window.type(
-        "def mean_slot(M):\n    return "
-        "M.mean(axis=0)\n\n\nex.mean_slot.check(mean_slot)"
-    )
-    window.press("Enter", 13, modifiers=8, text="\r")
-    assert (
-        window.until(
-            f"{EXERCISE}.model.outputs.toJSON().map(e => "
-            "e.text).join('').match(/right.*/)?.[0]"
-        )
-        == "right: 4 cases agree"
-    )
+    window.press("a", 65, modifiers=CONTROL)
+    window.type(ANSWER)
+    window.press("Enter", 13, modifiers=SHIFT, text="\r")
+    assert window.until(VERDICT) == "right: 4 cases agree"
+
     assert window.complaints == []
-    assert [
-        request
-        for request in window.requests
-        if not request.startswith((address, "data:", "blob:"))
-    ] == []
-    window.run(
-        f"{PAGE}.context.save().then(() => null)"
-    )  # or the browser asks whether to leave
+    known = (address, "data:", "blob:")
+    assert [url for url in window.requests if not url.startswith(known)] == []
+    # Else the browser asks whether to leave.
+    window.run(f"{PAGE}.context.save().then(() => null)")

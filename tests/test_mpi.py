@@ -54,7 +54,7 @@ def two_ranks(tmp_path_factory):
 
 
 def assert_same_run(one, other, tolerance=None):
-    """The same checkpoint and the same lines: to the last bit, or within a tolerance."""
+    """The same checkpoint and lines: to the last bit, or within a tolerance."""
     (ours, our_state), (theirs, their_state) = one.load(), other.load()
     assert (
         list(ours) == list(theirs)
@@ -166,8 +166,8 @@ def test_ranks_of_two_processes_each(two_ranks):
 def test_a_signal_on_one_rank_stops_all_and_any_number_of_ranks_goes_on(
     two_ranks, monkeypatch, capsys
 ):
-    # As a launcher may, twice: the second does no harm. After the exchange of step 6, so that
-    # the others hear of it in step 7.
+    # As a launcher may, twice: the second does no harm. It comes after step 6's
+    # exchange, so the others hear of it in step 7.
     twice = "1 6 [os.kill(os.getpid(), signal.SIGTERM) for _ in range(2)]"
     done = run_ranks(*TINY, "--workers", 1, "--run", "half", TROUBLE=twice)
     assert (done.returncode, done.stderr) == (143, "")
@@ -360,7 +360,7 @@ def test_what_cannot_be_is_told_once(words, says):
 
 @pytest.mark.parametrize("resumed", [False, True])
 def test_ranks_that_start_from_different_parameters_write_nothing(resumed, two_ranks):
-    """As from different files, or different versions of what draws the first weights."""
+    """As from different files, or another version of what draws first weights."""
     words = [*TINY, "--run", "run"]
     if resumed:
         shutil.copytree(two_ranks[0].path, "run")

@@ -141,6 +141,28 @@ def test_a_failure_names_its_cause(processes, make_workers):
 
 
 @forks
+def test_what_fails_here_is_not_told_of_a_worker_process(make_workers):
+    """An OSError of the caller's own share is not that of a broken pipe."""
+
+    def share(worker, request):
+        if worker == 0:
+            raise FileNotFoundError("no such text")
+
+    with pytest.raises(FileNotFoundError, match="no such text"):
+        make_workers(2, share, processes=True).run(0)
+
+
+@forks
+def test_a_child_does_not_end_the_children_of_its_parent(make_workers):
+    """It has a copy of what the parent knows of them."""
+    first = make_workers(2, lambda worker, request: os.getpid(), processes=True)
+    pids = first.run(0)
+    second = make_workers(2, lambda k, request: k and first.close(), processes=True)
+    second.run(0)
+    assert first.run(0) == pids
+
+
+@forks
 def test_a_reply_that_json_cannot_hold_is_named(make_workers):
     workers = make_workers(
         2, lambda worker, request: np.float32(1) if worker else 1, processes=True
@@ -214,7 +236,9 @@ def test_two_groups_of_processes_do_not_hold_each_other(order):
     """
     code = """if True:
         from tinyrmc.training.workers import Workers
-        groups = [Workers(2, lambda worker, request: worker, processes=True) for _ in range(2)]
+        def reply(worker, request):
+            return worker
+        groups = [Workers(2, reply, processes=True) for _ in range(2)]
         assert [group.run(0) for group in groups] == [[0, 1]] * 2
         for group in groups[::%d]:
             group.close()

@@ -15,6 +15,7 @@ from tinyrmc.commands import run_main
 from tinyrmc.errors import RunError
 from tinyrmc.results import sweeps, tables
 from tinyrmc.results.groups import find_runs
+from tinyrmc.results.text import aligned, paragraph
 from tinyrmc.runs.run import Run
 from tinyrmc.training import discovery
 
@@ -351,38 +352,45 @@ def test_what_was_left_out_of_a_folder_is_an_error_by_itself(larger):
     assert len(find_runs([Path("runs")])[1]) == 1
 
 
-def test_the_command_writes_the_table_its_numbers_and_its_picture(larger, capsys):
+def test_the_command_shows_the_tables_as_wide_as_the_terminal(
+    larger, capsys, monkeypatch
+):
     logged(larger, 0)
     logged(larger, 1, values=())
-    assert report.main(["runs"]) == 0
-    out, err = capsys.readouterr()
-    assert err == "left out: runs/larger-quick-2 has not been evaluated yet\n"
+    found = tables.summary([Run.open("runs/larger-quick-1")])
+    for width in (60, 200):
+        monkeypatch.setenv("COLUMNS", str(width))
+        assert report.main(["runs"]) == 0
+        out, err = capsys.readouterr()
+        assert err == "left out: runs/larger-quick-2 has not been evaluated yet\n"
+        for rows in tables.tables(found):
+            assert f"{aligned(rows, width)}\n\n" in out
+        assert max(map(len, out.splitlines())) <= width
+        assert out.endswith(f"{paragraph(tables.LEGEND, width)}\n")
+    assert report.main(["runs/larger-quick-1", "--seeds"]) == 0
+    (rows,) = tables.seed_tables(found)
+    assert capsys.readouterr().out.startswith(aligned(rows, 200))
+
+
+def test_the_command_writes_the_table_its_numbers_and_its_picture(larger):
+    logged(larger, 0)
     words = tables.markdown(tables.summary([Run.open("runs/larger-quick-1")]))
-    assert out == f"{words}\n{tables.LEGEND}\n"
     assert words.count("\n") == 3 + 1 + 4 + 1 + 1
     for folder in ("one", "two"):
-        assert (
-            report.main(["runs/larger-quick-1", "--out", f"{folder}/results.md"]) == 0
-        )
-    written = [
+        assert report.main(["runs", "--out", f"{folder}/results.md"]) == 0
+    first, second = (
         {path.name: path.read_bytes() for path in Path(folder).iterdir()}
         for folder in ("one", "two")
-    ]
-    assert written[0] == written[1]
-    assert sorted(written[0]) == [
-        "results.json",
-        "results.md",
-        "results.png",
-    ]
-    found = json.loads(written[0]["results.json"])
-    assert written[0]["results.md"].decode() == out + tables.commands(found)
-    assert tables.markdown(found) == words
-    assert written[0]["results.png"].startswith(b"\x89PNG")
-    capsys.readouterr()
-    assert report.main(["runs/larger-quick-1", "--seeds"]) == 0
-    assert capsys.readouterr().out.startswith(
-        "|  | seed 0 | guessing | paper (wide) |\n"
     )
+    assert first == second
+    assert sorted(first) == ["results.json", "results.md", "results.png"]
+    found = json.loads(first["results.json"])
+    assert tables.markdown(found) == words
+    whole = f"{words}\n{tables.LEGEND}\n{tables.commands(found)}"
+    assert first["results.md"].decode() == whole
+    assert first["results.png"].startswith(b"\x89PNG")
+    assert report.main(["runs", "--seeds", "--out", "one/results.md"]) == 0
+    assert Path("one/results.md").read_text() == tables.by_seed(found)
 
 
 def test_what_was_written_by_hand_above_the_tables_stays(larger, capsys):
@@ -431,7 +439,7 @@ def test_a_sweeps_heading_stays_above_its_caption(tmp_path):
         ("empty --out results.txt", "--out results.txt: give a name that ends in .md"),
         ("run --out mine.md", "--out mine.md exists and is no table of ours"),
         ("run --out file/results.md", "cannot write file/results.md"),
-        ("run --sead", "unrecognized arguments: --sead"),
+        ("run --sead", "unknown flag '--sead'"),
     ],
 )
 def test_bad_words_get_one_line_and_exit_code_2(words, says, larger, capsys):

@@ -1,5 +1,5 @@
-"""The website: it builds without a network and without a warning, and every page of it
-is opened in a real browser, wide and narrow.
+"""The website builds without a network and without a warning, and a real browser opens
+every page of it, wide and narrow.
 """
 
 import functools
@@ -17,7 +17,7 @@ import make_site
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-PHONE = (390, 844)
+LAPTOP, PHONE = (1280, 1000), (390, 844)
 
 missing = [name for name in make_site.TOOLS if importlib.util.find_spec(name) is None]
 built_here = pytest.mark.skipif(
@@ -28,28 +28,58 @@ built_here = pytest.mark.skipif(
 FACTS = """(async () => {
     await window.MathJax?.startup?.promise;
     const all = (what, of) => [...document.querySelectorAll(what)].map(of);
+    const picture = e => [e.getAttribute("src"), e.alt, e.naturalWidth];
+    const drawn = e => e.querySelector("mjx-container");
+    const width = e => e?.getBoundingClientRect().width ?? 0;
+    const equation = e => [e.textContent.slice(0, 60), width(drawn(e))];
+    const unknown = "mjx-assistive-mml [mathcolor=red]";  // a command, in red
+    const number = "mjx-assistive-mml mlabeledtr > mtd:first-child";
+    const text = e => e.textContent.trim();
     return {
         title: document.title,
         ids: all("[id]", e => e.id),
         links: all("a[href]", e => e.href),
-        pictures: all("img", e => [e.getAttribute("src"), e.alt, e.naturalWidth]),
-        equations: all(".math", e => [e.textContent.slice(0, 60), e.querySelector("mjx-container")?.getBoundingClientRect().width ?? 0]),
-        errors: all("mjx-merror, [data-mjx-error], mjx-assistive-mml [mathcolor=red]", e => e.outerHTML),  // red: an unknown command
-        numbers: all("mjx-assistive-mml mlabeledtr > mtd:first-child", e => e.textContent.trim()),
-        headings: all("h1", e => e.textContent.trim()).filter(text => text),
+        pictures: all("img", picture),
+        equations: all(".math", equation),
+        errors: all(`mjx-merror, [data-mjx-error], ${unknown}`, e => e.outerHTML),
+        numbers: all(number, text),
+        headings: all("h1", text).filter(text => text),
     };
+})()"""
+
+# Blocks of code and output of which some stands outside: [first words, the longest
+# line's length, whether it is a command]. What is folded is unfolded.
+SCROLLING = """(() => {
+    document.querySelectorAll("details").forEach(each => each.open = true);
+    const command = /^(python\\d?|pip|make|tinyrmc|mpiexec|git|uv) [-\\w.']/m;
+    return [...document.querySelectorAll("pre")]
+        .filter(e => e.checkVisibility() && e.scrollWidth > e.clientWidth)
+        .map(e => e.innerText)
+        .map(text => [
+            text.slice(0, 40),
+            Math.max(...text.split("\\n").map(line => line.length)),
+            command.test(text),
+        ]);
 })()"""
 
 # What reaches beyond the screen, unless something around it that does not can be
 # scrolled; the MathML for screen readers is not on it.
 TOO_WIDE = """(async () => {
-    await Promise.all(document.getAnimations().map(each => each.finished));  // side bars slide away
+    const moving = document.getAnimations();  // side bars slide away
+    await Promise.all(moving.map(each => each.finished));
     const beyond = e => e.getBoundingClientRect().right > screen.width + 1;
-    const scrolls = e => ["auto", "scroll"].includes(getComputedStyle(e).overflowX) && !beyond(e);
-    const held = e => { for (let p = e.parentElement; p; p = p.parentElement) if (scrolls(p)) return true; return false; };
-    const shown = e => e.checkVisibility({visibilityProperty: true}) && !e.closest("mjx-assistive-mml");
-    const found = [...document.body.querySelectorAll("*")].filter(e => beyond(e) && shown(e) && !held(e));
-    return [innerWidth, document.documentElement.scrollWidth, found.map(e => e.outerHTML.slice(0, 80))];
+    const scrolling = e => ["auto", "scroll"].includes(getComputedStyle(e).overflowX);
+    const held = e => {
+        for (let p = e.parentElement; p; p = p.parentElement)
+            if (scrolling(p) && !beyond(p)) return true;
+        return false;
+    };
+    const shown = e => e.checkVisibility({visibilityProperty: true})
+        && !e.closest("mjx-assistive-mml");
+    const found = [...document.body.querySelectorAll("*")]
+        .filter(e => beyond(e) && shown(e) && !held(e))
+        .map(e => e.outerHTML.slice(0, 80));
+    return [innerWidth, document.documentElement.scrollWidth, found];
 })()"""
 
 
@@ -59,13 +89,10 @@ def built(tmp_path_factory):
     network.
     """
     out = tmp_path_factory.mktemp("site")
-    nowhere = {
-        name: "http://127.0.0.1:9"
-        for name in ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY")
-    }
-    command = [sys.executable, ROOT / "site" / "make_site.py", "--out", out]
+    proxies = ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY")
+    nowhere = dict.fromkeys(proxies, "http://127.0.0.1:9")
     done = subprocess.run(
-        command,
+        [sys.executable, ROOT / "site" / "make_site.py", "--out", out],
         capture_output=True,
         text=True,
         timeout=600,
@@ -105,20 +132,22 @@ def address(website):
 
 @pytest.fixture(scope="session")
 def pages(website, address, window):
-    """What the browser found on every page, by the page's path; first in a wide window,
-    then on a phone.
+    """What the browser found on every page, by the page's path; first on a laptop, then
+    on a phone.
     """
     found = {}
     for path in sorted(website.rglob("*.html")):
         if "_static" in path.parts:
             continue
         name = path.relative_to(website).as_posix()
-        window.size(1280, 1000)
+        window.size(*LAPTOP)
         window.open(address + name)
         facts = window.run(FACTS)
+        facts["scrolling"] = window.run(SCROLLING)
         window.size(*PHONE)
         found[name] = facts | {
             "phone": window.run(TOO_WIDE),
+            "scrolling on a phone": window.run(SCROLLING),
             "requests": window.requests,
             "complaints": window.complaints,
         }
@@ -140,21 +169,37 @@ def test_it_is_built_without_a_warning(built):
 def test_there_is_a_page_for_everything(pages):
     wanted = {page.rpartition(".")[0] + ".html" for page in make_site.pages().values()}
     assert wanted <= set(pages)
-    notebooks = {
-        f"chapters/{path.stem}.html" for path in (ROOT / "chapters").glob("*.ipynb")
+    notebooks = (ROOT / "chapters").glob("*.ipynb")
+    tasks = (ROOT / "tasks").glob("[!_]*.py")
+    some = {
+        "index.html",
+        "results/index.html",
+        "search.html",
+        *(f"chapters/{path.stem}.html" for path in notebooks),
+        *(f"tasks/{path.stem}.html" for path in tasks),
     }
-    tasks = {f"tasks/{path.stem}.html" for path in (ROOT / "tasks").glob("[!_]*.py")}
-    assert (
-        notebooks
-        and tasks
-        and notebooks | tasks | {"index.html", "results/index.html", "search.html"}
-        <= set(pages)
-    )
-    assert [
-        name
+    assert len(some) > 10 and some <= set(pages)
+    for facts in pages.values():
+        assert facts["title"] and facts["headings"]
+
+
+@built_here
+@browser.needed
+def test_no_block_of_code_scrolls_sideways_on_a_laptop(pages):
+    """88 columns fit beside both side bars."""
+    found = {name: blocks for name in pages if (blocks := pages[name]["scrolling"])}
+    assert found == {}
+
+
+@built_here
+@browser.needed
+def test_no_command_scrolls_sideways_on_a_phone(pages):
+    found = {
+        name: commands
         for name, facts in pages.items()
-        if not facts["title"] or not facts["headings"]
-    ] == []
+        if (commands := [each for each in facts["scrolling on a phone"] if each[2]])
+    }
+    assert found == {}
 
 
 @built_here
@@ -173,31 +218,19 @@ def test_no_page_asks_another_server_for_anything(pages, address):
 @built_here
 @browser.needed
 def test_no_page_complains(pages):
-    assert {
-        name: facts["complaints"]
-        for name, facts in pages.items()
-        if facts["complaints"]
-    } == {}
+    found = {name: facts["complaints"] for name, facts in pages.items()}
+    assert {name: texts for name, texts in found.items() if texts} == {}
 
 
 @built_here
 @browser.needed
 def test_equations_are_drawn(pages):
-    assert {
-        name: facts["errors"] for name, facts in pages.items() if facts["errors"]
-    } == {}
-    empty = {
-        name: raw
-        for name, facts in pages.items()
-        if (raw := [text for text, width in facts["equations"] if not width > 0])
-    }
-    assert empty == {}
-    assert sorted(pages["reference/equations.html"]["numbers"]) == [
-        f"({k})" for k in range(1, 10)
-    ]
-    chapters = [
-        facts for name, facts in pages.items() if re.match(r"chapters/\d", name)
-    ]
+    for name, facts in pages.items():
+        assert facts["errors"] == [], name
+        assert [text for text, width in facts["equations"] if not width] == [], name
+    numbers = sorted(pages["reference/equations.html"]["numbers"])
+    assert numbers == [f"({k})" for k in range(1, 10)]
+    chapters = [pages[name] for name in pages if re.match(r"chapters/\d", name)]
     assert any(len(facts["equations"]) > 10 for facts in chapters)
 
 
@@ -236,16 +269,14 @@ def test_pictures_are_there_and_say_what_is_to_be_seen(pages):
 @built_here
 @browser.needed
 def test_nothing_is_wider_than_a_phone(pages):
-    assert {
-        name: facts["phone"]
-        for name, facts in pages.items()
-        if facts["phone"] != [PHONE[0], PHONE[0], []]
-    } == {}
+    found = {name: facts["phone"] for name, facts in pages.items()}
+    width, _ = PHONE
+    assert {name for name in found if found[name] != [width, width, []]} == set()
 
 
 @built_here
 def test_no_page_names_a_place_of_the_machine_that_built_it(website):
-    places = (f"{ROOT}/", f"{website.parent}/", "site-packages", " at 0x")
+    places = (f"{ROOT}/", f"{website.parent}/", "/site-packages/", " at 0x")
     named = [
         (path.name, place)
         for path in website.rglob("*.html")
@@ -261,31 +292,24 @@ def test_no_page_names_a_place_of_the_machine_that_built_it(website):
 @built_here
 @browser.needed
 def test_the_pages_can_be_read_from_the_disk_too(website, window):
-    window.size(1280, 1000)
+    window.size(*LAPTOP)
     for name in ("index.html", "reference/equations.html"):
         window.open((website / name).as_uri())
         facts = window.run(FACTS)
-        assert facts["errors"] == [] and all(
-            width > 0 for _, width in facts["equations"]
-        )
-        assert window.complaints == [] and all(
-            request.startswith(("file:", "data:")) for request in window.requests
-        )
+        assert facts["errors"] == [] == window.complaints
+        assert all(width > 0 for _, width in facts["equations"])
+        assert all(each.startswith(("file:", "data:")) for each in window.requests)
 
 
 @built_here
 @browser.needed
 def test_a_search_finds_the_equations(address, window):
     window.open(address + "search.html?q=multi_head_attention")
-    links = """new Promise((found, failed) => {
-        const look = () => [...document.querySelectorAll("#search-results li a")].map(a => a.href);
-        const wait = setInterval(() => look().length && (clearInterval(wait), found(look())), 50);
-        setTimeout(() => failed(new Error("nothing was found")), 20000);
-    })"""
+    links = '[...document.querySelectorAll("#search-results li a")].map(a => a.href)'
+    window.until(f"{links}.length", seconds=20)
     assert any("reference/equations.html" in link for link in window.run(links))
-    assert window.complaints == [] and all(
-        request.startswith((address, "data:")) for request in window.requests
-    )
+    assert window.complaints == []
+    assert all(each.startswith((address, "data:")) for each in window.requests)
 
 
 @built_here
@@ -404,6 +428,25 @@ def test_one_line_of_equations_becomes_several_that_may_wrap(monkeypatch):
         "",
     ]
     assert house_style.formulas("g") == []
+
+
+@built_here
+def test_commands_are_set_a_line_a_block_and_a_word_a_whole():
+    from house_style import COMMAND, commands
+
+    text = "make x  # see <y>\n\npip install '.[a]'"
+    lines = [
+        '<span><b>make</b> <b>x</b>  <span class="c1">'
+        "<b>#</b> <b>see</b> <b>&lt;y&gt;</b></span></span>",
+        '<span><span class="c1"></span></span>',
+        "<span><b>pip</b> <b>install</b> <b>&#x27;.[a]&#x27;</b>"
+        '<span class="c1"></span></span>',
+    ]
+    assert f"<pre>{''.join(lines)}</pre>" in commands(text)
+    for command in (text, "# first\n.venv/bin/python -m x", "A=b tinyrmc new recall"):
+        assert COMMAND.search(command)
+    for code in ("make = 3", "python(x)", "  git log", "the tinyrmc x"):
+        assert not COMMAND.search(code)
 
 
 # --- Sources --------------------------------------------------------------------------

@@ -72,7 +72,7 @@ def test_a_batch_is_the_same_however_it_is_cut(count, batch, last, noisy, step, 
     batch = min(batch, count)
 
     def noise(rng, batch):
-        return batch | {"z": rng.random(len(batch["n"]))}
+        return batch | {"z": rng.permutation(len(batch["n"]))}
 
     stream = numbered(count, batch, 7, last=last, vary=noise if noisy else None)
     whole = stream.batch(step, 0, batch)

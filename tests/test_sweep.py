@@ -125,10 +125,8 @@ def test_every_combination_under_every_seed_is_a_run_of_the_train_command(
     for path in cells:
         config = Run.open(path).config
         model = config["config"]["model"]
-        assert (
-            path.name
-            == f"model.width={model['width']},model.depth={model['depth']},seed={config['seed']}"
-        )
+        values = f"model.width={model['width']},model.depth={model['depth']}"
+        assert path.name == f"{values},seed={config['seed']}"
         assert (
             config["config"]["train"]["batch_size"] == 8
             and config["task"] == "larger"
@@ -235,7 +233,7 @@ def test_floors_that_differ_are_not_drawn_through_all_panels(larger, monkeypatch
     assert drawn == [{}, {"guessing": 0.5, "paper (wide)": 0.99}]
 
 
-def test_the_picture_has_a_line_for_the_first_field_over_the_second_and_says_how_large_the_networks_are(
+def test_the_picture_has_a_line_for_the_first_field_over_the_second(
     larger, monkeypatch
 ):
     seen = []
@@ -312,7 +310,7 @@ def test_what_is_missing_or_was_cut_short_is_not_whole(larger, monkeypatch):
 # --- What does not go well ------------------------------------------------------------
 
 
-def test_a_run_that_fails_and_a_combination_that_cannot_be_are_told_and_the_others_go_on(
+def test_failures_and_combinations_that_cannot_be_are_told_and_others_go_on(
     larger, capsys
 ):
     grid = [

@@ -294,9 +294,7 @@ def test_the_state_of_another_optimizer_is_refused(saved, asked, make_trainer):
     """RMSProp would find all it needs in the state of Adam."""
     first = make_trainer(larger(optimizer=saved))
     other = make_trainer(larger(optimizer=asked))
-    with pytest.raises(
-        RunError, match=r"its optimizer has the state .*, and .* has up"
-    ):
+    with pytest.raises(RunError, match=r"its optimizer has the state .* has up"):
         other.restore(first.arrays(), first.state())
 
 

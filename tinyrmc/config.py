@@ -9,9 +9,9 @@ these, or further dataclasses; a string under a field says what the field means:
         \"""symbols that arrive before the question\"""
         train: TrainConfig = field(default_factory=TrainConfig)
 
-Every field is a flag (`--length 5`, `--train.steps 100`), with that string as its help:
-see `flags.py`. Every configuration can be written to JSON and read back. A dataclass may
-name its `common` fields, the ones that `--help` shows; `--help-all` has the rest too.
+Every field is a flag (`--length 5`, `--train.steps 100`) with that string as its help:
+see `flags.py`. Every configuration can be written to JSON and read back. A dataclass
+may name its `common` fields, the ones that `--help` shows; `--help-all` has the rest.
 """
 
 from __future__ import annotations

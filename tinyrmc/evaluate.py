@@ -18,7 +18,7 @@ from .backend import blas_threads
 from .commands import Parser, program, run_main
 from .errors import UsageError
 from .results.groups import command_words
-from .results.text import results_table
+from .results.text import results_table, terminal_width
 from .training.checkpoints import export_weights, open_checkpoint, restore_model
 from .training.ranks import require_alone
 from .training.task import Totals
@@ -39,7 +39,7 @@ def main(argv: list[str] | None = None) -> int:
         run = state["run"]
         name = f"{run['task']} {command_words(run)}, seed {run['seed']}"
         print(f"{name}, step {state['step']:,}; {task.test_examples:,} examples")
-        print(results_table(metrics, task.references()))
+        print(results_table(metrics, task.references(), terminal_width()))
     if options.export is not None:
         export_weights(options.export, arrays, state)
         print(f"weights written to {options.export}", file=sys.stderr)

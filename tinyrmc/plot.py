@@ -26,7 +26,6 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-import textwrap
 from pathlib import Path
 
 from .backend import blas_threads
@@ -35,7 +34,7 @@ from .errors import RunError, UsageError
 from .results import attention, probes
 from .results.curves import draw_curves, draw_run
 from .results.groups import command_words, find_runs
-from .results.text import aligned
+from .results.text import aligned, paragraph, terminal_width
 from .training.checkpoints import open_checkpoint, restore_model
 from .training.ranks import require_alone
 
@@ -133,8 +132,9 @@ def attention_main(argv: list[str]) -> int:
                 f"cannot write {error.filename}: {error.strerror}; give a writable "
                 "place with --out and --html"
             ) from error
+    width = terminal_width()
     for heading, says, rows in described:
-        print(f"{heading}\n{textwrap.fill(says, 80)}\n\n{aligned(rows)}\n")
+        print(f"{heading}\n{paragraph(says, width)}\n\n{aligned(rows, width)}\n")
     print(*paths, sep="\n")
     return 0
 

@@ -29,7 +29,7 @@ from .cores.config import CoreConfig, sizes, without_effect
 from .errors import RunError, UsageError, UserError, nearest
 from .results.curves import draw_run
 from .results.progress import Progress
-from .results.text import counted, duration, results_table
+from .results.text import counted, duration, results_table, terminal_width
 from .runs.machine import environment
 from .runs.run import Onlooker, Run
 from .training import discovery
@@ -398,7 +398,7 @@ def _report(trainer: Trainer, run: Run, end: str, resume: str) -> None:
     left = counted(task.config.train.steps - trainer.step, "step")
     why = "finished" if end == "finished" else f"out of time; {left} to go"
     took = f"{counted(trainer.step, 'step')} in {duration(trainer.seconds)}"
-    print(f"\n{results_table(last, task.references())}\n")
+    print(f"\n{results_table(last, task.references(), terminal_width())}\n")
     print(f"run       {run.path}  ({took}, {why})")
     for picture in draw_run(run):
         print(f"picture   {picture}")

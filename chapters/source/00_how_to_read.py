@@ -215,7 +215,8 @@ plt.show()
 # the memory can become highly distributed, making any interpretations about information
 # compartmentalisation potentially inaccurate" (section 5.1). Look at the blended rows:
 # after a single step none of them belongs to one slot any more. But the gates keep a
-# part of the old memory, so you can still see whose the rows of the next memory were:
+# part of the old memory, so you can still see which slot each row of the next memory
+# came from:
 
 # %%
 print("kept of the old memory, on average:", *kept[:, 0].round(2))

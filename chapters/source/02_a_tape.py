@@ -338,11 +338,11 @@ course.show(Tensor)
 #   (Chapter 10 shows what happens when such a wall stands in the wrong place.)
 # - Python calls `__getattr__` only for names that do not exist. There is no method
 #   `t.sum()`; the message says what to write instead.
-# - `__add__` to `__getitem__`: operators look up a rule by its name in `TABLE`. The
-#   engine itself knows no mathematics.
-# - Everything from `_refuse` on stops what would go wrong silently: a comparison, an
-#   `if` on a Tensor, an in-place `+=` that would change an array which the tape still
-#   needs.
+# - `__add__` to `__getitem__`: operators look up an operation by its name in `TABLE`.
+#   The engine itself knows no mathematics.
+# - `_refuse` makes the methods from `__bool__` on. They stop what would go wrong
+#   silently: a comparison, an `if` on a Tensor, an in-place `+=` that would change an
+#   array which the tape still needs.
 
 # %%
 t = Tensor(np.ones((2, 3)))
@@ -400,38 +400,46 @@ course.show(
 # ### What makes a rule an operation: `Primitive`
 
 # %%
-course.show(engine.primitive, engine.Primitive.__call__, docstring=False)
+course.show(
+    engine.primitive,
+    engine.Primitive.__call__,
+    engine.Primitive._unwrap,
+    engine.Primitive._run,
+    Tape._find,
+    Tape._record,
+    docstring=False,
+)
 
 # %% [markdown]
-# `@primitive` above a forward rule makes it an object of this class, entered in `TABLE`
-# under its name; `@tanh.vjp` gives it its second half. Calling it runs `__call__`, the
-# longest function of the engine, since everything passes through here. Four of its
-# steps carry the idea:
+# `@primitive` above a forward rule turns it into an object of this class, and enters it
+# in `TABLE` under its name. `@tanh.vjp` gives it its second half. When you call it,
+# `__call__` takes four steps:
 #
-# - **Who asks?** In the loop, a Tensor with a number marks the call as `tracked`, if a
-#   tape is recording; `tape._place` says by which number this tape knows it. Then its
-#   array is taken out, `value = value.data`. `inputs` gets, for each argument,
-#   `(number, shape, dtype)`, or `None` where no gradient is wanted.
-# - **Compute:** `rules.forward(xp, *arrays, **static)` runs the forward rule.
-# - **Wrap:** `Tensor(o, id, tape)` gives what came out a new number.
-# - **Record:** if the call was tracked, `tape.entries.append(...)` adds *one entry*.
-#   That is all the recording there is.
+# - **Unwrap.** `_unwrap` takes the arrays out of the arguments: of a Tensor it takes
+#   `value.data`.
+# - **Compute.** `_run` calls the forward rule, `rules.forward(xp, *arrays, **static)`.
+# - **Who asks?** If a tape is recording, its `_find` looks for Tensors with a number.
+#   It gives, for each argument, `(number, shape, dtype)`, or `None` for a constant. If
+#   all are constants, the call returns what came out as another constant, and that is
+#   all.
+# - **Record.** Otherwise `_record` gives what came out a new number, and
+#   `self.entries.append(...)` adds *one entry*. That is all the recording there is.
 #
-# On a first reading skip the rest: it changes nothing of what is computed, and is there
-# for three reasons.
+# On a first reading you can skip the rest. It does not change what is computed. It is
+# there for three reasons:
 #
 # - *Other ways to call.* `_bind` sorts out arguments given by name: arrays go by
-#   position, settings such as `axis=1` are *static* and have no gradient. `several` is
-#   for rules with more than one result.
-# - *Other machines.* `known`, `NAMESPACES` and `_namespace` find `xp` from the type of
-#   the arrays; `override` lets a GPU's own rule run instead.
-# - *Mistakes that would go unnoticed.* `_agree` wants one dtype for all arrays, and the
-#   check of `first` wants it of the result; plain numbers (`_NUMBERS`, `np.generic`)
-#   have no say, so a 2.0 does not make a float32 program a float64 one. `_explain` adds
-#   the operation's name and the shapes to what NumPy complains of.
+#   position, and settings such as `axis=1` are *static* and have no gradient. Some
+#   rules have more than one result; then `out` is a tuple, and `several` says so.
+# - *Other machines.* `known` and `_namespace` find `xp` from the type of the arrays.
+#   `override` lets a GPU's own rule run instead.
+# - *Mistakes that would go unnoticed.* `_agreed` wants one dtype for all arrays, and
+#   `_run` wants the same dtype for the result. Plain numbers (`_NOT_ARRAYS`,
+#   `np.generic`) have no say, so a 2.0 does not turn a float32 program into a float64
+#   one. If NumPy complains, `_explained` adds the operation's name and the shapes.
 #
-# Here it is at work. Equation 1 is the text of `equations.py` that also runs on NumPy;
-# given `primitives` as its array library, it leaves one entry for each operation:
+# Here it is at work. Equation 1 is the text of `equations.py` that also runs on NumPy.
+# Give it `primitives` as its array library, and it leaves one entry for each operation:
 
 # %%
 query, key = Parameter(rng.normal(size=(4, 2))), Parameter(rng.normal(size=(4, 2)))
@@ -455,8 +463,8 @@ for rules, _, inputs, outputs, _, _ in tape.entries:
     print(f"{rules.name:<9}{taken:<32} -> {made}")
 
 # %% [markdown]
-# The memory is a plain array, not a parameter, so it appears as a constant and no
-# gradient is computed for it.
+# The memory is a plain array, not a parameter, so it appears as a constant, and nobody
+# computes a gradient for it.
 #
 # ### Recording: `Tape`
 
@@ -547,10 +555,10 @@ course.show(engine.unbroadcast, engine._fit, engine._Gradients)
 # then the rule is wrong, and the message names it.
 #
 # `_Gradients.add` is the line `gradients[id] = gradients.get(id, 0) + g` of our little
-# tape, with care for who owns which array. Adding in place, `held += g`, saves an array
-# each time. But for $y = a + b$ the rule hands *the same* array to both arguments, and
-# writing into one gradient then writes into the other. Here is our little tape with
-# that mistake:
+# tape, with care for who owns which array. Adding in place, `total += g`, saves an
+# array each time. But for $y = a + b$ the rule hands *the same* array to both
+# arguments, and writing into one gradient then writes into the other. Here is our
+# little tape with that mistake:
 
 
 # %%

@@ -530,18 +530,21 @@ for name, function in (
 # ## In the package
 
 # %%
-course.show(gradcheck)
+from tinyrmc.checking import _Trial
+
+course.show(_Trial.tape_gradients, _Trial.complex_slope, _Trial.compare, gradcheck)
 
 # %% [markdown]
-# - The first lines sort out what can move: float64 arrays and Parameters. Integers and
-#   masks go through unchanged. float32 is refused.
-# - Then comes one run on a tape. `_scalar` weighs a result that is not a single number,
-#   with the same random weights every time.
-# - `compare` moves everything that can move, all at once, by $ih$ along `directions`
-#   (`_moved` does it for Parameters). It sets the slope beside the sum of gradient
-#   times direction. The error is measured against the size of the terms, as in
-#   exercise 4.
-# - If the error is too large, each argument is moved alone, to name the worst.
+# - A `_Trial` has sorted out beforehand what can move: float64 arrays and Parameters.
+#   Integers and masks go through unchanged; float32 is refused. It has also drawn a
+#   random direction for everything that moves.
+# - `tape_gradients` is one run on a tape. If the result is not a single number, `loss`
+#   weighs it, with the same random weights every time.
+# - `complex_slope` moves everything that can move, all at once, by $ih$ along
+#   `directions` (`_moved` does it for Parameters).
+# - `compare` sets this slope beside the sum of gradient times direction. It measures
+#   the error against the size of the terms, as in exercise 4.
+# - If the error is too large, `gradcheck` moves each argument alone, to name the worst.
 #
 # `checking.py` has one thing more. Run the complex step through the walk back itself,
 # and the imaginary part of the gradient is the Hessian (the table of all second

@@ -260,8 +260,7 @@ def outcome(experiment, function):
     for Q, K, V in CASES:
         wrong = failure(experiment, function, Q, K, V)
         if wrong:
-            case = f"{len(Q)} queries and {len(K)} keys of width {K.shape[1]}"
-            return f"FAILS, with {case}: {wrong}"
+            return f"FAILS ({len(Q)} queries, {len(K)} keys): {wrong}"
     return "holds"
 
 
@@ -269,7 +268,7 @@ def attempt(function, *experiments):
     """Try experiments on a function and print what comes out; returns them by name."""
     named = {each.__name__.replace("_", " "): each for each in experiments}
     for name, experiment in named.items():
-        print(f"{name:45} {outcome(experiment, function)}")
+        print(f"{name:43} {outcome(experiment, function)}")
     return named
 
 
@@ -448,8 +447,8 @@ for name, memory in {"began with zeros": zeros, "began at random": random}.items
         size = np.sqrt((memory**2).mean())
         apart.append(memory.std(axis=0).mean() / size)
     panel.plot(range(1, steps + 1), apart, "o-", label=name)
-    first, last = f"{apart[0]:.2g} of their size after step 1", f"{apart[-1]:.2g}"
-    print(f"{name}: apart by {first}, by {last} after step {steps}; size {size:.2g}")
+    first, last = f"{apart[0]:.2g} of their size at step 1", f"{apart[-1]:.2g}"
+    print(f"{name}: apart by {first}, {last} at step {steps}; size {size:.2g}")
 panel.set_yscale("symlog", linthresh=1e-8)
 panel.set(xlabel="inputs so far", ylim=(-2e-9, 10))
 panel.set_ylabel("how far slots lie apart,\nas a part of their size")

@@ -300,9 +300,10 @@ ex.step.check(step)
 # %% [markdown]
 # Now look at one step. There are four slots of 12 units, counted from 0. We have set
 # some gates by hand: the input gates of slots 1 and 3 are shut, the forget gate of slot
-# 1 is open and that of slot 3 shut. Gates are white where they are shut and dark where
-# they are open; elsewhere blue is positive and red negative. Follow a row from left to
-# right: slot 1 keeps what it held, slot 3 loses it, and the other two mix.
+# 1 is open, and the forget gate of slot 3 is shut. Gates are white where they are shut
+# and dark where they are open; elsewhere blue is positive and red negative. Follow a
+# row from left to right: slot 1 keeps what it held, slot 3 loses it, and the other two
+# mix.
 
 # %% alt="Six heat maps of four slots: the old memory, the candidate, forget gate, input gate, new memory and hidden state. The second row of the new memory equals the old one, the fourth is empty"
 N, F = 4, 12
@@ -543,11 +544,11 @@ class WithoutResidual(nn.LayerNorm):
 without = RelationalMemory(D, N, F // 2, 2, dtype=np.float64, seed=0)
 without.blocks[0]["attention_norm"] = WithoutResidual(F, np.float64)
 after = (0, 1, 2, 5, 10, 20, 50)
-print("steps                       ", *(f"{t:8}" for t in after))
+print("steps                 ", *(f"{t:8}" for t in after))
 rows = {"paper": kept["paper", "random"], "released": kept["released", "random"]}
-rows["released, without residual"] = spreads(without, beginnings["random"], inputs)
+rows["released, no residual"] = spreads(without, beginnings["random"], inputs)
 for name, found in rows.items():
-    print(f"{name:28}", *(f"{found[t]:8.1e}" for t in after))
+    print(f"{name:22}", *(f"{found[t]:8.1e}" for t in after))
 
 # %% [markdown]
 # So this is the line that kept the slots apart in the right panel above.

@@ -689,9 +689,9 @@ for test, how, name in (*wiped, *cut):
 #
 # An experiment like this can deceive you in its own ways. Here are two.
 #
-# **Is the control fair?** It is not chance that decides which slots hold the reference.
-# Here is how often each slot is among the two that take in the most of a vector, for
-# each label that the vector may have:
+# **Is the control fair?** Chance does not decide which slots hold the reference. Here
+# is how often each slot is among the two that take in the most of a vector, for each
+# label that the vector may have:
 
 # %%
 seen = probes.traces(network, questions.inputs)

@@ -334,13 +334,13 @@ measurements = {
     "own_predictions": ["own_predictions"],
     "teacher": ["own_predictions", "teacher"],
 }
+print(f"{'trained with':17}{'measured with':17}accuracy  exact match")
 for decoder, measured_with in measurements.items():
     trainer = trainer_of("double", 3, steps, decoder)
     for measured, scores in train(trainer, every, measured_with).items():
         curves[decoder, measured] = scores
         accuracy, exact = scores[-1]
-        print(f"trained with {decoder:15} measured with {measured:15} ", end="")
-        print(f"accuracy {accuracy:5.1%}  exact match {exact:5.1%}")
+        print(f"{decoder:17}{measured:17}{accuracy:8.1%}{exact:13.1%}")
 
 # %% alt="Accuracy and exact match against steps for three decoders: the network trained with a teacher looks far better when the teacher is there in the test, though its exact match is the same"
 figure, panels = plt.subplots(1, 2, figsize=(9.5, 3.6))

@@ -203,11 +203,11 @@ def loss_of(start, stop):
     return p.sum(fused.softmax_cross_entropy(readout(outputs[-1]), targets[start:stop]))
 
 
+print("queries, keys and values:")
 for row in benchmark["rows"]:
     example = 4 * (row["slots"] + 1) * 3 * row["width"] / 2**20  # MiB
     whole, piece = row["batch"] * example, PIECE * example
-    print(f"{row['size']:34}: queries, keys and values {whole:5.2f} MiB, ", end="")
-    print(f"of a piece of {PIECE} {piece:5.2f} MiB")
+    print(f"{row['size']:34}: {whole:5.2f} MiB, of a piece of {PIECE} {piece:5.2f} MiB")
 for count in (8, 32, 128):
     with Tape() as tape:
         loss_of(0, count)
@@ -366,8 +366,9 @@ for name, operation in VERSIONS.items():
     with Tape() as tape:
         operation(*[tape.watch(array) for array in (x, gain, offset, residual)])
     names = ", ".join(rules.name for rules, *_ in tape.entries)
-    print(f"{name}: entries {len(tape.entries)} ({names})")
-    print(f"  the tape holds {held(tape) / x.nbytes:.1f} times the bytes of x")
+    entries, size = len(tape.entries), held(tape) / x.nbytes
+    print(f"{name}: entries {entries}; the tape holds {size:.1f} times the bytes of x")
+    print(f"  ({names})")
 
 # %% [markdown]
 # Now the derivative. Let $L$ be the loss. Its derivative $g$ by $y$ is given. We go

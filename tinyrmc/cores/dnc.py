@@ -170,7 +170,7 @@ class DNC(Core):
         dtype: npt.DTypeLike = np.float32,
         seed: nn.Seed = 0,
     ):
-        """See the class. Most of the length of this is arguments and their checks."""
+        """See the class. Long because of its arguments and their checks."""
         output_size = hidden_size if output_size is None else output_size
         nn.check_sizes(
             "DNC",

@@ -171,7 +171,7 @@ class RelationalMemory(_Memory):
         input_rows: int | None = None,
         activate_final: bool = False,
     ):
-        """See the class. Half of the length of this is the list of arguments."""
+        """See the class. Long because of its arguments and their checks."""
         sizes = input_size, mem_slots, head_size, num_heads, attention_mlp_layers
         super().__init__(*sizes, key_size, input_rows)
         check_sizes("RelationalMemory", num_blocks=num_blocks)
@@ -320,7 +320,7 @@ class PaperRelationalMemory(_Memory):
         dtype: npt.DTypeLike = np.float32,
         seed: Seed = 0,
     ):
-        """See the class. The length of this comes from the paper's many symbols."""
+        """See the class. Long because of its arguments and their checks."""
         name = "PaperRelationalMemory"
         sizes = input_size, mem_slots, head_size, num_heads, attention_mlp_layers
         super().__init__(*sizes, key_size, input_rows=None)

@@ -87,18 +87,17 @@ def _draw_attention(
     weights, names = _with_mean(weights)
     examples, T, H, N, columns = weights.shape
     matrices = _Matrices.fitted(T, H, N, columns)
-    left, right, between = 90, 130, 50
+    left, between = 90, 50
     room = max(matrices.width, 360)  # a title needs some, however narrow the matrices
     end = left + examples * (room + between) - between  # of the last example
-    total_width = end + right
+    total_width = end + 130
 
     # A character of 9 points is 10.5 pixels wide at most, on average.
     titles = [wrap(title, room / 10.5) for title in titles]
     footnote = wrap(_footnote(mark, held), (total_width - 30) / 9.5)
     top = 75 + 25 * max(title.count("\n") + 1 for title in titles)
     bottom = 45 + 20 * (footnote.count("\n") + 1)
-    # The colour bar needs some height, too.
-    total_height = top + max(matrices.height, 120) + bottom
+    total_height = top + max(matrices.height, 120) + bottom  # room for the colour bar
 
     figure = Figure(figsize=(total_width / DPI, total_height / DPI), dpi=DPI)
     for k, title in enumerate(titles):
@@ -111,11 +110,17 @@ def _draw_attention(
         middles = np.arange(H) * (side + matrices.gap) + side / 2
         block.set_yticks(middles, names if k == 0 else [])
     bar = _axes(figure, end + 30, top, 18, np.clip(matrices.height, 120, 300))
-    figure.colorbar(mesh, cax=bar, ticks=[0, 0.5, 1]).set_label("attention", fontsize=8)
-    bar.tick_params(labelsize=8)
+    _draw_bar(bar, mesh)
     x, y = 15 / total_width, 15 / total_height
     figure.text(x, y, footnote, fontsize=8, color=GREY, va="bottom")
     return figure
+
+
+def _draw_bar(bar: Axes, mesh: Any) -> None:
+    """What the colours of a mesh mean."""
+    figure = bar.figure
+    figure.colorbar(mesh, cax=bar, ticks=[0, 0.5, 1]).set_label("attention", fontsize=8)
+    bar.tick_params(labelsize=8)
 
 
 def _with_mean(weights: np.ndarray) -> tuple[np.ndarray, list[str]]:

@@ -1,17 +1,36 @@
-"""What a task gives, and the one loop that trains it."""
+"""Training: what a task gives, and the one loop that trains it.
 
-from .loop import run_training
-from .task import HELD_OUT_SEED, PIECE, Samples, Task, Totals, TrainConfig
+For a task's file: `Task` and `TrainConfig`; the streams `Samples` and `Epochs`, or a
+`Stream` of its own; `staircase` and `Plateau` for the learning rate. For a program that
+trains: `Trainer`, a step at a time, or `run_training`, a whole run, with a `Listener`.
+
+Read on in this order: `task.py`, `trainer.py`, `loop.py`.
+"""
+
+from .discovery import TaskError
+from .loop import Listener, run_training
+from .schedules import Plateau, staircase
+from .streams import Batch, Epochs, Samples, Stream
+from .task import HELD_OUT_SEED, Task
+from .totals import Totals
+from .train_config import PIECE, TrainConfig
 from .trainer import NonFinite, Trainer
 
 __all__ = [
     "HELD_OUT_SEED",
     "PIECE",
+    "Batch",
+    "Epochs",
+    "Listener",
     "NonFinite",
+    "Plateau",
     "Samples",
+    "Stream",
     "Task",
+    "TaskError",
     "Totals",
     "TrainConfig",
     "Trainer",
     "run_training",
+    "staircase",
 ]

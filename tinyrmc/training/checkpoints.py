@@ -35,7 +35,7 @@ def task_from_dict(run_config: dict) -> Task:
 
 
 def load_checkpoint(run: Run) -> tuple[dict, dict]:
-    """(arrays, state) of a run's newest checkpoint. RunError if they are not its own."""
+    """(arrays, state) of a run's newest checkpoint; RunError unless it is its own."""
     arrays, state = run.load()
     _require_run(state, run.checkpoint)
     require_same(state["run"], run.config, str(run.checkpoint))
@@ -45,8 +45,8 @@ def load_checkpoint(run: Run) -> tuple[dict, dict]:
 def _require_run(state, path):
     if not isinstance(state, dict) or "run" not in state:
         raise RunError(
-            f"{path} holds arrays, but not of a training run; give a run directory, its "
-            "checkpoint.npz or a weights file"
+            f"{path} holds arrays, but not of a training run; give a run directory, "
+            "its checkpoint.npz or a weights file"
         )
 
 

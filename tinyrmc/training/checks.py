@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ..engine import Tensor
+from ..errors import nearest
 from .discovery import TaskError
 
 TRAIN_FIELD = (
@@ -60,9 +61,9 @@ def _looks_like_a_field(kind: Any, name: str, value: Any) -> bool:
     return not (name.startswith("_") or declared or method)
 
 
-def check_result(task: Any, result: Any, examples: int) -> tuple:
-    """What a task's `loss` has returned for so many examples: (sum, count, metrics,
-    carry). TaskError if it is something else.
+def check_result(task: Any, result: Any, examples: int | None = None) -> tuple:
+    """What a task's `loss` has returned: (sum, count, metrics, carry). TaskError if it
+    is something else, or carries on another number of examples.
     """
     loss = f"{type(task).__name__}.loss()"
     if not isinstance(result, tuple) or len(result) != 4:
@@ -74,7 +75,7 @@ def check_result(task: Any, result: Any, examples: int) -> tuple:
         raise TaskError(
             f"{loss} must give metrics as {{name: (sum, count)}}, not {metrics!r}"
         )
-    if carry is not None:
+    if carry is not None and examples is not None:
         _check_carry(task, carry, examples)
     return result
 
@@ -106,6 +107,16 @@ def _check_carry(task: Any, carry: Any, examples: int) -> None:
             raise TaskError(
                 f"the carry {key!r} of {name}.loss() has the shape {list(shape)}; it "
                 f"must have a row for each of the {examples} examples"
+            )
+
+
+def check_references(task: Any, given: Mapping[str, float]) -> None:
+    """TaskError if a task has references of a metric that evaluation has not given."""
+    for name in task.references():
+        if name not in given:
+            raise TaskError(
+                f"{type(task).__name__}.references() names {name!r}, which evaluation "
+                f"does not give; it gives {', '.join(given)}{nearest(name, given)}"
             )
 
 

@@ -1,8 +1,8 @@
 """Forked processes that answer requests, and leave whenever their parent does.
 
-A child is forked, so it starts at once and with everything the parent has built. What
-passes through its pipe is JSON and the bytes of arrays, never pickle; arrays made by
-`shared_zeros` before the fork are seen by both.
+A child is forked: it starts at once, with everything the parent has built. JSON and the
+bytes of arrays pass through its pipe, never pickle; arrays made by `shared_zeros`
+before the fork belong to both.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Child:
 
     answer: answer(request) in the child. Requests and answers must be what JSON can
         hold (numbers come back bit for bit); an answer may also be a dict of arrays.
-        What it changes stays in the child, but for arrays made by `shared_zeros`.
+        What it changes stays in the child, except for arrays made by `shared_zeros`.
     name: what to call it in the text of an error.
     """
 
@@ -115,7 +115,7 @@ def _live(answer: Callable[[Any], Any], name: str, pipe: Connection) -> None:
     """A child's life: answer until the pipe ends, as it does when the parent closes it
     or dies in whatever way.
     """
-    # with a copy of these ends we would keep our siblings waiting, and ourselves
+    # while we held copies of these ends, no pipe would end with the parent
     for other in _pipes:
         other.close()
     # a terminal sends these to everybody; the parent decides what follows
@@ -138,11 +138,10 @@ def _packed(reply: Any) -> list:
     """An answer as messages: JSON; of arrays what they are, then the bytes of each."""
     if not _is_arrays(reply):
         return [json.dumps(reply).encode()]
-    arrays = {name: np.ascontiguousarray(x) for name, x in reply.items()}
-    what = [[name, x.dtype.str, x.shape] for name, x in arrays.items()]
+    what = [[name, x.dtype.str, x.shape] for name, x in reply.items()]
     return [
         json.dumps({"arrays follow": what}).encode(),
-        *(x.tobytes() for x in arrays.values()),
+        *(x.tobytes() for x in reply.values()),
     ]
 
 

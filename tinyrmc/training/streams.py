@@ -3,9 +3,9 @@
 A stream gives any part of any step's batch: `batch(step, start, stop)`. Randomness
 depends only on (seed, step, block of examples), never on who asks. So workers and ranks
 each draw their own pieces, a resumed run sees the batches it would have seen, and
-another process can draw a batch before its step has come.
+another process can draw a batch before its step comes.
 
-`Samples` draws fresh examples for ever; `Epochs` goes through a finite set again and
+`Samples` draws fresh examples forever; `Epochs` goes through a finite set again and
 again. A task may give a stream of its own.
 """
 
@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-# Examples drawn from one random stream. Whoever needs a few of a block draws it all.
+# Examples drawn from one random stream. To get a few of them, you draw the whole block.
 BLOCK = 64
 
 Batch = dict[str, Any]  # arrays with one row an example, by name
@@ -33,8 +33,8 @@ class Stream:
     random_access = False
 
     def batch(self, step: int, start: int, stop: int) -> Batch:
-        """Examples start .. stop - 1 of this step's batch: the same whoever asks, and
-        however the batch is cut.
+        """Examples start .. stop - 1 of this step's batch: the same for everyone who
+        asks, however the batch is cut.
         """
         raise NotImplementedError
 
@@ -104,14 +104,13 @@ class Epochs(Stream):
         examples: the arrays, example-first, by name; or how many examples there are,
             of which `take` then gives those of an array of indices.
         last: what becomes of the examples that fill no whole batch. "drop": they are
-            left out of this epoch (another order leaves out others), as in most
-            programs for bAbI. "fill": the batch is filled with the first examples of
-            the next epoch, so that each epoch brings every example once. A batch is
-            never shorter than the others: pieces, carries and a GPU's memory keep
-            their shapes.
+            left out of this epoch (the next order leaves out others), as in the
+            released program for bAbI. "fill": the first examples of the next epoch
+            complete the batch, so that each epoch brings every example once. No batch
+            is ever shorter: pieces, carries and a GPU's arrays keep their shapes.
         shuffle: False keeps the examples in their order, as for a held-out set.
-        vary: vary(rng, batch) changes a batch at random, for noise that only training
-            has. It is called on blocks of examples, so as not to depend on workers.
+        vary: vary(rng, batch) changes examples at random, for noise that only training
+            has. It gets whole blocks, so that workers make no difference.
     """
 
     random_access = True

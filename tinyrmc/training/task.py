@@ -83,13 +83,13 @@ class Task(Presentation):
         """(sum of the losses as a Tensor, their count, {metric: (sum, count)}, carry).
 
         The loop divides the sum by the count once, after adding up all pieces of the
-        batch, so sums and counts must be such that they add up.
+        batch: give sums, not means.
 
         The carry is what the next step gets for the same rows: a dict of arrays, one
-        row an example, detached (give a Tensor's `.data`). None: the next step starts
-        afresh. Of nested states make one dict: {"core": ..., "total": ...}. A piece of
-        the batch is always the same rows, so row k of each batch should go on where row
-        k of the last one stopped: a lane of the text. See `carries`.
+        row an example, detached (give a Tensor's `.data`); put nested states into one
+        dict. None: the next step starts afresh. A piece of the batch has the same rows
+        in every step, so row k of each batch must go on where row k of the last one
+        stopped: it is a lane of the text. See `carries`.
         """
         raise NotImplementedError
 
@@ -161,8 +161,7 @@ class Task(Presentation):
         """What `evaluate` adds up over the held-out examples: as from `loss`, without a
         carry. A task may test otherwise than it trains.
         """
-        rows = len(next(iter(batch.values())))
-        return check_result(self, self.loss(model, batch, None), rows)[:3]
+        return check_result(self, self.loss(model, batch, None))[:3]
 
 
 def move_batch(xp, batch: Batch) -> Batch:

@@ -39,8 +39,8 @@ BELONG = {
 class TrainConfig:
     """How to train; the same fields for every task.
 
-    The unit is the step, also where examples are finite: a task with epochs gives as
-    many steps as they take in its presets (`Epochs.steps_per_epoch`).
+    Training is measured in steps, also where the examples are a finite set: for 100
+    epochs a preset says steps=100 * 28 (see `Epochs.steps_per_epoch`).
     """
 
     common: ClassVar = ("steps", "batch_size", "learning_rate")

@@ -27,17 +27,16 @@ import numpy as np
 
 from ..backend import device_namespace, to_host
 from ..engine import Tape
-from ..errors import RunError, nearest
+from ..errors import RunError
 from ..runs.arrays import under
 from .ahead import Ahead
 from .carry import Carry
-from .checks import check_result, telling
-from .discovery import TaskError
+from .checks import check_references, check_result, telling
 from .ranks import Ranks
 from .streams import Batch
 from .task import Task, move_batch
 from .totals import Sums, Totals
-from .workers import CAN_FORK, GIL, Workers, pieces_of, shared_zeros
+from .workers import CAN_FORK, GIL, Shares, Workers, pieces_of, shared_zeros
 
 # Numbers that a step's forward pass computes for each worker. With fewer, sharing costs
 # more than it saves.
@@ -90,7 +89,7 @@ class Trainer:
         self._drawn_ahead = self._make_ahead(ahead)
         self._make_buffers()
         self.step, self.seconds = 0, 0.0
-        self.carry = Carry(self.pieces)
+        self.carry = Carry(self.shares.pieces)
         self.window = Totals()  # metrics since the last line
         # on the device: updates skipped, and after which step the first one
         self.skipped = self.xp.zeros((), np.int64)
@@ -99,30 +98,15 @@ class Trainer:
     # --- Who computes what ------------------------------------------------------------
 
     def _share_out(self, workers: int | None, processes: bool | None) -> None:
-        """Make the workers, and cut the batch into pieces for those of all ranks.
-
-        The pieces depend on the batch's size and the number of workers alone: they are
-        the same in every step, so that a piece can carry something on.
-        """
+        """Make the workers, and cut the batch into pieces for those of all ranks."""
         if processes is None:
             processes = CAN_FORK and self.xp is np
         workers = workers or self._worthwhile_workers(processes)
         self.workers = Workers(workers, self._share, processes)
-        # our first worker among those of all ranks
-        self._first = self.ranks.rank * workers
-        self._everybody = self.ranks.size * workers
         config = self.task.config.train
-        size = config.piece(self.xp)
-        self.pieces = pieces_of(config.batch_size, size, self._everybody)
-
-    def _numbers(self, worker: int) -> range:
-        """The numbers of a worker's pieces."""
-        return range(self._first + worker, len(self.pieces), self._everybody)
-
-    def _our_numbers(self) -> list[int]:
-        """The numbers of the pieces of all workers of this rank, in their order."""
-        workers = range(self.workers.count)
-        return sorted(number for k in workers for number in self._numbers(k))
+        size, everybody = config.piece(self.xp), self.ranks.size * workers
+        pieces = pieces_of(config.batch_size, size, everybody)
+        self.shares = Shares(pieces, self.ranks.rank * workers, workers, everybody)
 
     def _make_ahead(self, ahead: bool | None) -> Ahead | None:
         possible = self.workers.count == 1 and CAN_FORK
@@ -131,7 +115,7 @@ class Trainer:
             ahead = self.xp is not np
         if not (ahead and possible):
             return None
-        pieces = [self.pieces[number] for number in self._numbers(0)]
+        pieces = [self.shares.pieces[number] for number in self.shares.ours]
         return Ahead(self.stream, self.task, pieces, self.xp)
 
     def _make_buffers(self) -> None:
@@ -171,16 +155,9 @@ class Trainer:
         """TaskError unless evaluation gives metrics, among them all that the task has
         references of. Tries it with one held-out example.
         """
-        task = self.task
-        sums = task.evaluate(self.model, 0, task.test_examples, self.xp)
-        given = Totals(sums).means("test_")
-        for name in task.references():
-            if name not in given:
-                raise TaskError(
-                    f"{type(task).__name__}.references() names {name!r}, which "
-                    f"evaluation does not give; it gives {', '.join(given)}"
-                    f"{nearest(name, given)}"
-                )
+        examples = self.task.test_examples
+        sums = self.task.evaluate(self.model, 0, examples, self.xp)
+        check_references(self.task, Totals(sums).means("test_"))
 
     # --- A step -----------------------------------------------------------------------
 
@@ -224,34 +201,35 @@ class Trainer:
         if request["do"] == "evaluate":
             return self._evaluate(worker)
         if request["do"] == "carry":
-            return self.carry.joined(self._numbers(worker))
+            return self.carry.joined(self.shares.of(worker))
         return self._differentiate(worker, request["step"])
 
     def _differentiate(self, worker: int, step: int) -> list[Sums]:
         """Add up the gradient of a worker's pieces of a step; the metrics of each."""
-        gradient, replies, carried = self._gradients[worker], [], {}
+        task, gradient = self.task, self._gradients[worker]
+        replies, carried = [], {}
         gradient[...] = 0
-        for place, number in enumerate(self._numbers(worker)):
-            before = self.carry.before(number, step)
+        for place, number in enumerate(self.shares.of(worker)):
+            before = self.carry.before(number, step) if task.carries else None
             batch = self._batch(step, place, number)
             with Tape() as tape:
-                result = self.task.loss(self.model, batch, before)
-            start, stop = self.pieces[number]
-            loss, count, metrics, carried[number] = check_result(
-                self.task, result, stop - start
-            )
+                result = task.loss(self.model, batch, before)
+            start, stop = self.shares.pieces[number]
+            loss, count, metrics, after = check_result(task, result, stop - start)
             tape.backward(loss, into=gradient)
             replies.append(self._plain(Totals({"loss": (loss.data, count), **metrics})))
-        # all at once, so that a step that fails can be repeated
-        for number, arrays in carried.items():
-            self.carry.keep(number, arrays, step + 1)
+            carried[number] = after
+        if task.carries:
+            # all at once, so that a step that fails can be repeated
+            for number, after in carried.items():
+                self.carry.keep(number, after, step + 1)
         return replies
 
     def _batch(self, step: int, place: int, number: int) -> Batch:
         """A piece of a step's batch, the worker's `place`-th."""
         if self._drawn_ahead:
             return self._drawn_ahead.batch(step, place)
-        return move_batch(self.xp, self.stream.batch(step, *self.pieces[number]))
+        return move_batch(self.xp, self.stream.batch(step, *self.shares.pieces[number]))
 
     def _plain(self, totals: Totals) -> Sums:
         """On a GPU the numbers stay there: nothing in a step may wait for it, unless
@@ -328,9 +306,8 @@ class Trainer:
 
     def _evaluate(self, worker: int) -> Sums:
         """The sums of a worker's part of the held-out examples."""
-        sums = self.task.evaluate(
-            self.model, self._first + worker, self._everybody, self.xp
-        )
+        number, everybody = self.shares.first + worker, self.shares.everybody
+        sums = self.task.evaluate(self.model, number, everybody, self.xp)
         return self._plain(Totals(sums))
 
     def require_finite(self) -> int:
@@ -394,18 +371,22 @@ class Trainer:
 
     def _fetch_carry(self) -> None:
         """Have the carry of workers that are processes, where it stays otherwise."""
-        if not (self.task.carries and self.workers.apart):
+        if not self.workers.apart:
             return
         request = {"do": "carry", "step": self.step, "task": self.task.state()}
         for worker, arrays in enumerate(self.workers.run(request)):
-            self.carry.take(self._numbers(worker), arrays, self.step)
+            self.carry.take(self.shares.of(worker), arrays, self.step)
 
     def _whole_carry(self) -> Batch:
         """The carry of a whole batch: example-first, so that another number of workers
         or ranks can cut it otherwise.
         """
-        self.ranks.together(self._fetch_carry)
-        whole = self.carry.whole(self._our_numbers())
+
+        def ours():
+            self._fetch_carry()
+            return self.carry.whole(self.shares.ours)
+
+        whole = self.ranks.together(ours)
         for x in whole.values():
             self.ranks.merge(x)
         return whole
@@ -456,9 +437,9 @@ class Trainer:
         self.optimizer.load_state(arrays)
 
     def _restore_carry(self, whole: dict) -> None:
-        self.carry = Carry(self.pieces, self.step)
-        for number in self._our_numbers():
-            rows = slice(*self.pieces[number])
+        self.carry = Carry(self.shares.pieces, self.step)
+        for number in self.shares.ours:
+            rows = slice(*self.shares.pieces[number])
             part = move_batch(self.xp, {name: x[rows] for name, x in whole.items()})
             self.carry.keep(number, part or None, self.step)
 

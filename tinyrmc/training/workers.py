@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
+import dataclasses
 import functools
 import itertools
 import os
@@ -32,6 +33,7 @@ __all__ = [
     "CAN_FORK",
     "GIL",
     "PARENT",
+    "Shares",
     "WorkerError",
     "Workers",
     "available_cores",
@@ -72,6 +74,34 @@ def pieces_of(count: int, size: int, workers: int) -> list[tuple[int, int]]:
     number = min(count, workers * -(-count // (size * workers)))
     bounds = [count * k // number for k in range(number + 1)]
     return list(itertools.pairwise(bounds))
+
+
+@dataclasses.dataclass(frozen=True)
+class Shares:
+    """Which pieces of a batch are whose, among the workers of all ranks.
+
+    It depends on the size of the batch and the number of workers alone. So it is the
+    same in every step, and a piece can carry something on from step to step.
+
+    pieces: (start, stop) of each piece.
+    first: our first worker among those of all ranks.
+    workers: how many workers are ours.
+    everybody: how many there are.
+    """
+
+    pieces: list[tuple[int, int]]
+    first: int = 0
+    workers: int = 1
+    everybody: int = 1
+
+    def of(self, worker: int) -> range:
+        """The numbers of the pieces of one of our workers."""
+        return range(self.first + worker, len(self.pieces), self.everybody)
+
+    @property
+    def ours(self) -> list[int]:
+        """The numbers of the pieces of all our workers, in the order of the batch."""
+        return sorted(number for k in range(self.workers) for number in self.of(k))
 
 
 class Workers:

@@ -1,0 +1,164 @@
+"""The processes of cpu.py: a Python with nothing tuned, and a candidate's, which is
+timed whenever it is asked.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from tinyrmc.errors import RunError
+
+HERE = Path(__file__).resolve().parent
+CPUS = Path("/sys/devices/system/cpu")
+
+# what a shell may hold that makes BLAS or a library faster or slower: candidates do
+# not get it
+TUNING = (
+    "OPENBLAS_",
+    "GOTO_",
+    "BLIS_",
+    "MKL_",
+    "VECLIB_",
+    "OMP_",
+    "GOMP_",
+    "KMP_",
+    "XLA_",
+    "JAX_",
+    "TORCH",
+)
+
+
+class Broken(Exception):
+    """A candidate's process ended; the text is the last line it said."""
+
+
+def tuning_variables() -> list[str]:
+    """The environment variables that are set here and kept from the candidates."""
+    return sorted(name for name in os.environ if name.startswith(TUNING))
+
+
+def surroundings(folder: str) -> dict[str, str]:
+    """The environment of a process.
+
+    What torch.compile makes goes to `folder`: if it were shared, code made for one
+    thread would serve four.
+    """
+    tuning = tuning_variables()
+    kept = {name: x for name, x in os.environ.items() if name not in tuning}
+    path = [str(HERE.parent), kept.get("PYTHONPATH", "")]
+    return kept | {
+        "PYTHONPATH": os.pathsep.join(filter(None, path)),
+        "JAX_PLATFORMS": "cpu",
+        "TORCHINDUCTOR_CACHE_DIR": folder,
+    }
+
+
+def run_python(*arguments: Any, python: str = sys.executable) -> str:
+    """What a new Python prints. RunError with its last line, if it fails."""
+    with tempfile.TemporaryDirectory() as folder:
+        done = subprocess.run(
+            [python, *map(str, arguments)],
+            env=surroundings(folder),
+            capture_output=True,
+            text=True,
+        )
+    if done.returncode:
+        last = (done.stderr.strip().splitlines() or ["it was killed"])[-1]
+        raise RunError(f"python {Path(arguments[0]).name} failed: {last}")
+    return done.stdout
+
+
+@contextlib.contextmanager
+def limited_to(cores: int) -> Iterator[None]:
+    """Processes started in here get so many cores; Linux only."""
+    if not hasattr(os, "sched_setaffinity"):
+        yield
+        return
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, spread_out(before)[:cores])
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+def spread_out(cpus: set[int]) -> list[int]:
+    """CPU numbers, one of each physical core first: two threads of one core are no two
+    cores. In order where Linux does not tell.
+    """
+    threads: dict[Any, list[int]] = {}  # those of each core
+    for cpu in sorted(cpus):
+        siblings = CPUS / f"cpu{cpu}" / "topology" / "thread_siblings_list"
+        core = siblings.read_text() if siblings.exists() else cpu
+        threads.setdefault(core, []).append(cpu)
+    turns = itertools.zip_longest(*threads.values())
+    return [cpu for turn in turns for cpu in turn if cpu is not None]
+
+
+class Candidate:
+    """A candidate's process on `cores` cores.
+
+    `hello` is what it reported when it was ready, `rounds` the times so far, in
+    seconds. Broken if the process ends.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        cores: int,
+        problem: Path | None = None,
+        python: str = sys.executable,
+    ):
+        self.name, self.cores = name, cores
+        self.rounds: list[float] = []
+        self._folder = tempfile.TemporaryDirectory()
+        self._said = Path(self._folder.name) / "said.txt"
+        words = [name] if problem is None else [name, str(problem)]
+        with limited_to(cores), open(self._said, "w") as said:
+            self._process = subprocess.Popen(
+                [python, str(HERE / "candidates.py"), *words],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=said,
+                text=True,
+                env=surroundings(self._folder.name),
+            )
+        try:
+            self.hello = self._reply()
+        except BaseException:
+            self.close()
+            raise
+
+    def time(self, seconds: float) -> None:
+        """Measure one round of about so many seconds."""
+        with contextlib.suppress(BrokenPipeError):  # then there is no reply either
+            print(seconds, file=self._process.stdin, flush=True)
+        self.rounds.append(self._reply())
+
+    @property
+    def seconds(self) -> float:
+        """The median of the rounds."""
+        return statistics.median(self.rounds)
+
+    def _reply(self):
+        line = self._process.stdout.readline()
+        if not line.endswith("\n"):  # it may have ended in the middle of one
+            said = self._said.read_text().strip().splitlines()
+            raise Broken((said or ["it was killed, or out of memory"])[-1])
+        return json.loads(line)
+
+    def close(self) -> None:
+        """End the process. A second call does nothing."""
+        self._process.kill()
+        self._process.communicate()
+        self._folder.cleanup()

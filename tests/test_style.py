@@ -1,0 +1,86 @@
+"""What ruff does not measure: the length of functions, and the columns of what is no
+Python.
+"""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+COLUMNS, LINES = 88, 40
+
+CODE = sorted(
+    path
+    for folder in ("tinyrmc", "tasks", "benchmarks", "site", "chapters")
+    for path in (ROOT / folder).rglob("*.py")
+    if "source" not in path.parts and "_build" not in path.parts
+)
+TEXTS = """
+Makefile pyproject.toml .ci/run README.md CONTRIBUTING.md CHANGELOG.md
+benchmarks/README.md chapters/README.md site/static/tinyrmc.css
+""".split()
+CHAPTERS = sorted((ROOT / "chapters" / "source").glob("*.py"))
+
+REASON = re.compile(r"\b(Long because|length of this)\b")
+# what must be one line: a cell's head with its alternative text, a table's row, an
+# equation, a picture or a link with nothing beside it
+UNBREAKABLE = re.compile(r"# %%|(# )?(\||\$\$|!?\[)|.*\]\([^)]*\)\S*$")
+
+
+def functions(source):
+    """(name, lines without the docstring, docstring) of all functions of a module."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            lines, text = node.end_lineno - node.lineno + 1, ast.get_docstring(node)
+            if text is not None:
+                lines -= node.body[0].end_lineno - node.body[0].lineno + 1
+            yield node.name, lines, text or ""
+
+
+def too_long(source):
+    """Functions of over 40 lines whose docstring gives no reason."""
+    return [
+        f"{name}: {lines} lines"
+        for name, lines, text in functions(source)
+        if lines > LINES and not REASON.search(text)
+    ]
+
+
+def too_wide(text):
+    """The numbers of lines of over 88 columns that could be broken."""
+    return [
+        number
+        for number, line in enumerate(text.splitlines(), start=1)
+        if len(line) > COLUMNS and not UNBREAKABLE.match(line)
+    ]
+
+
+@pytest.mark.parametrize("path", CODE, ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_long_function_says_why_it_is_long(path):
+    assert too_long(path.read_text(encoding="utf-8")) == []
+
+
+@pytest.mark.parametrize("path", CHAPTERS, ids=lambda path: path.name)
+def test_a_chapter_has_88_columns(path):
+    assert too_wide(path.read_text(encoding="utf-8")) == []
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_a_text_has_88_columns(name):
+    assert too_wide((ROOT / name).read_text(encoding="utf-8")) == []
+
+
+def test_what_is_too_long_or_too_wide_is_found():
+    body = "    x = 1\n" * LINES
+    text = '    """Text.\n\n    Two.\n    """\n'
+    assert too_long(f"def f():\n{body}") == ["f: 41 lines"]
+    assert too_long(f"def f():\n{text}{body[10:]}") == []
+    assert too_long(f"class A:\n  def f(self):\n{text}{body}") == ["f: 41 lines"]
+    reason = text.replace("Two.", "Long because it counts.")
+    assert too_long(f"def f():\n{reason}{body}") == []
+    row, link = f"| {'a ' * 50}|", f"[a]({'b' * 90})."
+    words = "word " * 20
+    lines = [words, row, link, f"# {words}", f"# {row}", f'# %% alt="{words}"']
+    assert too_wide("\n".join(lines)) == [1, 4]
