@@ -57,6 +57,7 @@ def test_every_row_is_documented_and_has_a_derivative():
         assert primitive.rule is not None, f"{name} has no vjp"
         assert primitive.__doc__, f"{name} has no docstring"
         assert "needs" in inspect.signature(primitive.rule).parameters
+        assert primitive.rule.__name__ == f"{name}_vjp"
         assert repr(primitive) == f"<primitive {name}>"
 
 

@@ -197,27 +197,32 @@ def step(
 ) -> tuple[Array, tuple[Array, Array]]:
     """One time step of the Relational Memory Core: eqs 2-9.
 
-    x           (B, F) the input of this step, projected to the width of a slot; or (B,
-                n, F), n rows of input.
-    state       (m, h), each (B, N, F): the pair s_{i,t} = (h_{i,t-1}, m_{i,t-1}) of eq
-                3, memory first as in eq 9.
-    parameters  a dict with keys
-                    W_q, W_k (H, F, K), W_v (H, F, V)    eq 2, with H * V = F
-                    mlp [(weight, bias), ...]            g_psi: from F to F
-                    gain, offset (F,)                    g_psi: layer normalisation
-                    W_f, W_i, W_o (n * F, G)             eqs 4-6: from the input, its n
-                                                         rows side by side
-                    U_f, U_i, U_o (F, G)                 eqs 4-6: from each slot of h
-                    b_f, b_i, b_o (G,)                   eqs 4-6: biases
-                    forget_bias                          eq 7: a constant float
-    trace       a dict to fill with what there is to look at: "attention", a list of H
-                weights (B, N, N + n) whose first N columns are the slots and the last n
-                the input rows; and "input_gate", "forget_gate", "output_gate", each (B,
-                N, G), in [0, 1]. They are computed a second time for it, so that the
-                equations stay bare.
+    Returns h_t (B, N, F) and the next state (m_t, h_t).
 
-    Returns h_t (B, N, F) and the next state (m_t, h_t). The function is long because it
-    is the paper's step, equation by equation.
+    Args:
+        x: (B, F) the input of this step, projected to the width of a slot; or (B, n,
+            F), n rows of input.
+        state: (m, h), each (B, N, F): the pair s_{i,t} = (h_{i,t-1}, m_{i,t-1}) of eq
+            3, memory first as in eq 9.
+        parameters: a dict, see below.
+        trace: a dict to fill with what there is to look at: "attention", a list of H
+            weights (B, N, N + n) whose first N columns are the slots and the last n the
+            input rows; and "input_gate", "forget_gate", "output_gate", each (B, N, G),
+            in [0, 1]. They are computed a second time for it, so that the equations
+            stay bare.
+
+    The keys of `parameters`:
+
+        W_q, W_k (H, F, K), W_v (H, F, V)  eq 2, with H * V = F
+        mlp [(weight, bias), ...]          g_psi: from F to F
+        gain, offset (F,)                  g_psi: layer normalisation
+        W_f, W_i, W_o (n * F, G)           eqs 4-6: from the input, its n rows side by
+                                           side
+        U_f, U_i, U_o (F, G)               eqs 4-6: from each slot of h
+        b_f, b_i, b_o (G,)                 eqs 4-6: biases
+        forget_bias                        eq 7: a constant float
+
+    The function is long because it is the paper's step, equation by equation.
     """
     p = parameters
     m, h = state  # eq 3

@@ -39,8 +39,7 @@ class DNCConfig:
     write_heads: int = 1
     """write heads"""
     controller: Literal["lstm", "feedforward"] = "lstm"
-    """LSTM layers with skip connections, or ReLU layers without a memory of their own
-    """
+    """LSTM layers with skip connections, or ReLU layers without a memory"""
     strength: Literal["softplus", "oneplus"] = "softplus"
     """how sharply a key selects: softplus (the released program) or oneplus, at least 1
     (the paper)
