@@ -237,8 +237,7 @@ def describe_gpu(xp: ModuleType) -> dict[str, Any]:
 
 
 def page_lock(array: np.ndarray, xp) -> Callable[[], None] | None:
-    """Keep a host array's pages in memory, so that a GPU can fetch from them by itself
-    (`send`).
+    """Keep a host array's pages in memory, so that a GPU can fetch from them.
 
     Returns the function that undoes it: call it before the memory is freed. None on
     NumPy, and where the driver refuses because the system limits locked memory.
@@ -254,8 +253,10 @@ def page_lock(array: np.ndarray, xp) -> Callable[[], None] | None:
 
 
 def send(array: np.ndarray, xp):
-    """A page-locked host array as an array of `xp`, without waiting. The GPU fetches it
-    in its own time; until then the host array must not change (see `mark`).
+    """A page-locked host array as an array of `xp`, without waiting.
+
+    The GPU fetches it in its own time; until then the host array must not change (see
+    `mark`).
     """
     there = xp.empty(array.shape, array.dtype)
     there.set(array, stream=xp.cuda.get_current_stream())
@@ -263,8 +264,9 @@ def send(array: np.ndarray, xp):
 
 
 def mark(xp):
-    """A mark at the end of the GPU's queue of work; its synchronize() waits until the
-    GPU has reached it.
+    """A mark at the end of the GPU's queue of work.
+
+    Its synchronize() waits until the GPU has reached it.
     """
     event = xp.cuda.Event(disable_timing=True)
     event.record()

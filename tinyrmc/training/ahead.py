@@ -68,9 +68,7 @@ class Ring:
         return self._memory[slot * self.size : (slot + 1) * self.size]
 
     def write(self, slot: int, batch: Batch) -> list[Place] | None:
-        """Copy a host batch into a slot; where each array is. None if it is too
-        large.
-        """
+        """Copy a host batch into a slot; where each array is, or None: too large."""
         places, end = layout(batch)
         if end > self.size:
             return None
@@ -80,8 +78,9 @@ class Ring:
         return places
 
     def read(self, slot: int, places: list[Place]) -> Batch:
-        """A batch as arrays of `xp`, which own their memory. From page-locked memory a
-        GPU fetches them when it comes to it: `free` waits for that.
+        """A batch as arrays of `xp`, which own their memory.
+
+        From page-locked memory a GPU fetches them in its own time: `free` waits for it.
         """
         memory = self._slot(slot)
         views = {
@@ -220,8 +219,9 @@ class Ahead:
 
     @contextlib.contextmanager
     def _giving_up(self) -> Iterator[None]:
-        """If the process fails, draw here from now on. An error in `draw` comes up
-        again when its batch is drawn here.
+        """If the process fails, draw here from now on.
+
+        An error in `draw` comes up again when its batch is drawn here.
         """
         try:
             yield
@@ -234,8 +234,9 @@ class Ahead:
             raise
 
     def _start(self, batch: Batch, piece: list) -> None:
-        """Start the process, with slots for a batch like this one and half as much
-        again, and let it draw what comes after.
+        """Start the process, and let it draw what comes after this batch.
+
+        Its slots hold a batch like this one and half as much again.
         """
         self.close()
         size = layout(batch)[1] * 3 // 2

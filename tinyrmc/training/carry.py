@@ -56,8 +56,9 @@ class Carry(dict[int, Batch]):
             self[number] = arrays
 
     def joined(self, numbers: Sequence[int]) -> Batch:
-        """The arrays of some pieces, one piece after the other, on the host (waits for
-        the device); empty if they carry nothing.
+        """The arrays of some pieces, one piece after the other, on the host.
+
+        Empty if they carry nothing. Waits for the device.
         """
         carried = [self[number] for number in numbers if number in self]
         if len(carried) not in (0, len(numbers)) or len({*map(tuple, carried)}) > 1:

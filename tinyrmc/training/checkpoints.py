@@ -1,8 +1,7 @@
-"""What training has left in files, as objects again: the configuration, the task, the
-trained network.
+"""What training has left in files, as objects again.
 
-A run directory, its checkpoint and a weights file all hold the run's configuration, so
-each is enough.
+The configuration, the task, the trained network. A run directory, its checkpoint and a
+weights file all hold the run's configuration, so each is enough.
 """
 
 from __future__ import annotations
@@ -84,10 +83,9 @@ def load_model(path) -> Module:
 
 
 def export_weights(path, arrays: dict, state: dict) -> None:
-    """Write a weights-only file: the parameters and the configuration, without what
-    resuming would need.
+    """Write a file of the parameters and the configuration alone.
+
+    It holds the trained network, and not what resuming would need.
     """
     kept = {name: x for name, x in arrays.items() if name.startswith("parameters/")}
-    save_arrays(
-        path, kept, {"run": state["run"], "step": state["step"], "task": state["task"]}
-    )
+    save_arrays(path, kept, {name: state[name] for name in ("run", "step", "task")})

@@ -17,8 +17,9 @@ TRAIN_FIELD = (
 
 
 def check_preset(name: str, preset: Any) -> None:
-    """TaskError unless a preset is (description, config), and the config a dataclass
-    that can be trained with.
+    """TaskError unless a preset is (description, config).
+
+    The config must be a dataclass that can be trained with.
     """
     pair = isinstance(preset, (tuple, list)) and len(preset) == 2
     kind = type(preset[1]) if pair else None
@@ -39,9 +40,7 @@ def check_preset(name: str, preset: Any) -> None:
 
 
 def _check_fields(config: Any) -> None:
-    """TaskError if something in the class looks like a field but has no type, and so is
-    none.
-    """
+    """TaskError if something in the class looks like a field but has no type."""
     kind = type(config)
     for name, value in vars(kind).items():
         if _looks_like_a_field(kind, name, value):
@@ -62,8 +61,9 @@ def _looks_like_a_field(kind: Any, name: str, value: Any) -> bool:
 
 
 def check_result(task: Any, result: Any, examples: int | None = None) -> tuple:
-    """What a task's `loss` has returned: (sum, count, metrics, carry). TaskError if it
-    is something else, or carries on another number of examples.
+    """What a task's `loss` has returned: (sum, count, metrics, carry).
+
+    TaskError if it is something else, or carries on another number of examples.
     """
     loss = f"{type(task).__name__}.loss()"
     if not isinstance(result, tuple) or len(result) != 4:
@@ -122,8 +122,9 @@ def check_references(task: Any, given: Mapping[str, float]) -> None:
 
 @contextlib.contextmanager
 def telling(examples: int) -> Iterator[None]:
-    """Adds to an exception that its shapes are of a single example, where its reader
-    might look for those of a batch.
+    """Adds to an exception that its shapes are those of a single example.
+
+    Its reader might look for those of a batch.
     """
     try:
         yield

@@ -95,8 +95,10 @@ class Child:
         self._pipe.send_bytes(json.dumps(request).encode())
 
     def receive(self) -> Any:
-        """The next answer; waits for it. WorkerError with the child's words if it
-        failed; EOFError or OSError if the process is gone.
+        """The next answer; waits for it.
+
+        WorkerError with the child's words if it failed; EOFError or OSError if the
+        process is gone.
         """
         reply = json.loads(self._pipe.recv_bytes())
         if not isinstance(reply, dict):
@@ -112,8 +114,9 @@ class Child:
 
 
 def _live(answer: Callable[[Any], Any], name: str, pipe: Connection) -> None:
-    """A child's life: answer until the pipe ends, as it does when the parent closes it
-    or dies in whatever way.
+    """A child's life: answer until the pipe ends.
+
+    It ends when the parent closes it, or dies in whatever way.
     """
     # while we held copies of these ends, no pipe would end with the parent
     for other in _pipes:

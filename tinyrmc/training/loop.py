@@ -1,5 +1,6 @@
-"""The one training loop, as a run: steps, lines of metrics, evaluations, checkpoints,
-until the end or a signal.
+"""The one training loop, as a run.
+
+Steps, lines of metrics, evaluations and checkpoints, until the end or a signal.
 """
 
 from __future__ import annotations
@@ -20,8 +21,10 @@ class Listener:
     """Hears how a run goes: a progress bar is one. This one does nothing."""
 
     def step(self, step: int) -> None:
-        """So many steps are done. Called after every step, in the loop: take
-        microseconds, and ask nothing of a GPU.
+        """So many steps are done.
+
+        Called after every step, in the loop: take microseconds, and ask nothing of a
+        GPU.
         """
 
     def line(self, line: dict) -> None:
@@ -29,12 +32,11 @@ class Listener:
 
 
 class Interrupt:
-    """Turns the first Ctrl-C or SIGTERM into a flag, so that a step is finished and
-    saved; a second one stops at once.
+    """Turns the first Ctrl-C or SIGTERM into a flag; a second one stops at once.
 
-    With several ranks it is left to mpiexec to stop at once: it passes on to all ranks
-    what it is sent, perhaps twice. If nobody is left who waits for this process, that
-    counts as a SIGHUP.
+    So the step is finished and saved. Of several ranks none stops at once by itself:
+    mpiexec does that, which passes on to all ranks what it is sent, perhaps twice. If
+    nobody is left who waits for this process, that counts as a SIGHUP.
     """
 
     def __init__(self, ranks: Ranks):
@@ -76,14 +78,14 @@ def run_training(
     max_minutes: float | None = None,
     show: Listener | None = None,
 ) -> str:
-    """Train until the task's steps are done, `max_minutes` have passed, or a signal
-    comes; saves as it goes and at the end.
+    """Train until the steps are done, `max_minutes` have passed, or a signal comes.
 
-    Each line of metrics goes to the run and to `show`, which also hears of each step.
-    Returns "finished", "time" or the signal's name. A run that ended in one of the
-    first two ways is evaluated, and its last line holds `test_*`; a run whose steps are
-    all done already is only evaluated. BLAS runs on one thread, the workers being the
-    parallelism. Of several ranks one has the `Run`, the others an `Onlooker`.
+    It saves as it goes and at the end. Each line of metrics goes to the run and to
+    `show`, which also hears of each step. Returns "finished", "time" or the signal's
+    name. A run that ended in one of the first two ways is evaluated, and its last line
+    holds `test_*`; a run whose steps are all done already is only evaluated. BLAS runs
+    on one thread, since the workers are the parallelism. Of several ranks one has the
+    `Run`, the others an `Onlooker`.
     """
     keep_freed_memory()
     loop = _Loop(trainer, run, max_minutes, show or Listener())
@@ -137,8 +139,9 @@ class _Loop:
                 self.saved = elapsed
 
     def _step(self, interrupt: Interrupt) -> tuple[float, int]:
-        """One step: the seconds since the beginning, and a signal's number or 0. Both
-        are the largest of all ranks, which must save and stop at the same step.
+        """One step: the seconds since the beginning, and a signal's number or 0.
+
+        Both are the largest of all ranks, which must save and stop at the same step.
         """
         notes = self.trainer.advance(
             lambda: (time.monotonic() - self.began, interrupt.number)

@@ -42,30 +42,33 @@ class Presentation:
         return type(model).__name__
 
     def references(self) -> dict[str, dict[str, float]]:
-        """{metric: {label: value}}: floors and published numbers, shown beside the
-        metric and drawn in its curve.
+        """{metric: {label: value}}: floors and published numbers.
 
-        The metrics are those of the held-out examples: "test_accuracy", where `loss`
-        gives "accuracy". A published number's label begins with "paper"; the others are
-        what one can reach without learning the task.
+        They are shown beside the metric and drawn in its curve. The metrics are those
+        of the held-out examples: "test_accuracy", where `loss` gives "accuracy". A
+        published number's label begins with "paper"; the others are what one can reach
+        without learning the task.
         """
         return {}
 
     def cell(self) -> str | None:
-        """The name, in `published`, of the paper's result that this configuration
-        stands beside: what is tested, and which core.
+        """The name, in `published`, of the result to compare this configuration with.
+
+        It says what is tested, and which core.
         """
         return None
 
     def is_final(self, line: dict) -> bool:
-        """Whether the training batches up to a line of metrics were of the task itself,
-        and not of what a curriculum begins with.
+        """Whether the batches up to a line of metrics were of the task itself.
+
+        A curriculum begins with easier ones.
         """
         return True
 
     def questions(self, batch: dict) -> Any:
-        """What the examples of a batch ask, as `results.probes.Questions`; None if
-        there is nothing to say but whether they are right.
+        """What the examples of a batch ask, as `results.probes.Questions`.
+
+        None if there is nothing to say but whether the answers are right.
         """
         return None
 

@@ -83,8 +83,9 @@ class Plateau:
         return self.scale < before
 
     def _improves(self, value: float) -> bool:
-        """Whether a value is better than the reference by more than the threshold; NaN
-        never is.
+        """Whether a value beats the reference by more than the threshold.
+
+        NaN never does.
         """
         if self.reference is None:
             return math.isfinite(value)

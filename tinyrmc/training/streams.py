@@ -33,14 +33,16 @@ class Stream:
     random_access = False
 
     def batch(self, step: int, start: int, stop: int) -> Batch:
-        """Examples start .. stop - 1 of this step's batch: the same for everyone who
-        asks, however the batch is cut.
+        """Examples start .. stop - 1 of this step's batch.
+
+        The same for everyone who asks, however the batch is cut.
         """
         raise NotImplementedError
 
     def state(self) -> dict:
-        """What a checkpoint must keep, as JSON can hold it: nothing, if the step says
-        it all.
+        """What a checkpoint must keep, as JSON can hold it.
+
+        Nothing, if the step says it all.
         """
         return {}
 

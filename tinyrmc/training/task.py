@@ -96,9 +96,7 @@ class Task(Presentation):
     # --- How it is learnt -------------------------------------------------------------
 
     def stream(self, model, seed: int) -> Stream:
-        """The source of training batches: `Samples`, `Epochs`, or a `Stream` of the
-        task's own.
-        """
+        """The source of training batches: `Samples`, `Epochs` or a `Stream`."""
         return Samples(self.draw, seed)
 
     def optimizer(
@@ -145,8 +143,9 @@ class Task(Presentation):
         return Samples(self.draw, HELD_OUT_SEED)
 
     def evaluate(self, model, worker: int = 0, workers: int = 1, xp=np) -> Sums:
-        """{metric: (sum, count)} over the pieces of the held-out examples that are this
-        worker's. Records no tape.
+        """{metric: (sum, count)} over a worker's pieces of the held-out examples.
+
+        Records no tape.
         """
         held_out, totals = self.held_out(), Totals()
         pieces = pieces_of(self.test_examples, self.config.train.piece(xp), workers)
@@ -158,8 +157,9 @@ class Task(Presentation):
         return totals.sums
 
     def measure(self, model, batch: Batch) -> tuple:
-        """What `evaluate` adds up over the held-out examples: as from `loss`, without a
-        carry. A task may test otherwise than it trains.
+        """What `evaluate` adds up: (sum, count, metrics), as from `loss`.
+
+        A task may test otherwise than it trains.
         """
         return check_result(self, self.loss(model, batch, None))[:3]
 

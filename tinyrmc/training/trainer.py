@@ -127,8 +127,9 @@ class Trainer:
         self._gradients = [own, *(allocate(own.size, own.dtype) for _ in others)]
 
     def _worthwhile_workers(self, processes: bool) -> int:
-        """How many workers a step's work is worth, judged by what one example computes;
-        on a GPU one, and threads that share a lock two.
+        """How many workers a step's work is worth, judged by that of one example.
+
+        On a GPU one; threads that share a lock are worth two at most.
         """
         if self.xp is not np:
             return 1
@@ -152,8 +153,9 @@ class Trainer:
         )
 
     def require_metrics(self) -> None:
-        """TaskError unless evaluation gives metrics, among them all that the task has
-        references of. Tries it with one held-out example.
+        """TaskError unless evaluation gives all metrics that the task has references of.
+
+        Tries it with one held-out example.
         """
         examples = self.task.test_examples
         sums = self.task.evaluate(self.model, 0, examples, self.xp)
@@ -167,10 +169,11 @@ class Trainer:
         return self.task.finished(self.step)
 
     def advance(self, note: Callable[[], object] = lambda: None) -> list:
-        """One step; returns [note() of each rank], which it asks for when the gradient
-        is computed and sends along with the losses.
+        """One step; returns [note() of each rank].
 
-        Ranks exchange one message a step, and one Allreduce adds up their gradients.
+        It asks for the notes when the gradient is computed, and sends them along with
+        the losses. Ranks exchange one message a step, and one Allreduce adds up their
+        gradients.
         """
         replies, notes = self._ask("differentiate", note)
         step = _added_up(replies)
@@ -232,15 +235,15 @@ class Trainer:
         return move_batch(self.xp, self.stream.batch(step, *self.shares.pieces[number]))
 
     def _plain(self, totals: Totals) -> Sums:
-        """On a GPU the numbers stay there: nothing in a step may wait for it, unless
-        other ranks must hear them.
+        """The sums as numbers, which other processes can be told.
+
+        On a GPU they stay there, since nothing in a step may wait for it, unless other
+        ranks must hear them.
         """
         return totals.plain() if self.xp is np or self.ranks.size > 1 else totals.sums
 
     def _add_up_gradients(self) -> None:
-        """All workers' gradients into the optimizer's, in their order, then all
-        ranks'.
-        """
+        """All workers' gradients into the optimizer's, in their order; all ranks'."""
         for gradient in self._gradients[1:]:
             self.optimizer.gradient += gradient
         self.ranks.sum(self.optimizer.gradient)
@@ -272,10 +275,11 @@ class Trainer:
     # --- What a run tells -------------------------------------------------------------
 
     def read(self, test: bool = False) -> dict:
-        """The metrics since the last call, as a line for metrics.jsonl; the task
-        observes it (waits for the device). NonFinite as in `require_finite`.
+        """The metrics since the last call, as a line for metrics.jsonl.
 
-        test: with those on the held-out examples, as from `evaluate`.
+        The task observes it. Waits for the device; NonFinite as in `require_finite`.
+
+        test: with the metrics on the held-out examples, as from `evaluate`.
         """
         # rank 0's for all: curricula must move in step, and others may round otherwise
         line = self.ranks.each(self._line)[0]
@@ -330,8 +334,9 @@ class Trainer:
         return skipped
 
     def require_agreement(self) -> None:
-        """RunError unless step, parameters and optimizer state are the same on all
-        ranks, to the last bit (waits for the device).
+        """RunError unless all ranks have the same parameters, to the last bit.
+
+        The same step and state of the optimizer too. Waits for the device.
         """
         sums = self.ranks.each(self._checksum)
 
@@ -355,8 +360,9 @@ class Trainer:
     # --- Going on ---------------------------------------------------------------------
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """All arrays of a checkpoint, on the host (with a carry, ranks wait for each
-        other).
+        """All arrays of a checkpoint, on the host.
+
+        With a carry, ranks wait for each other.
         """
         parts = {
             "parameters": {name: p.data for name, p in self.model.named_parameters()},
@@ -378,8 +384,9 @@ class Trainer:
             self.carry.take(self.shares.of(worker), arrays, self.step)
 
     def _whole_carry(self) -> Batch:
-        """The carry of a whole batch: example-first, so that another number of workers
-        or ranks can cut it otherwise.
+        """The carry of a whole batch, example-first.
+
+        So another number of workers or ranks can cut it otherwise.
         """
 
         def ours():
@@ -449,8 +456,9 @@ class Trainer:
             self._drawn_ahead.close()
 
     def close(self) -> None:
-        """End all processes; the next step starts others. What workers carried from
-        step to step ends with them: take the `arrays` before.
+        """End all processes; the next step starts others.
+
+        What workers carried from step to step ends with them: take the `arrays` before.
         """
         self.workers.close()
         self.rest()

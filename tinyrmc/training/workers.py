@@ -57,11 +57,10 @@ def available_cores() -> int:
 
 
 def orphaned() -> bool:
-    """Whether the process that started this one, and said in the variable PARENT that
-    it waits for it, has ended.
+    """Whether the process that waits for this one has ended.
 
-    The children of one that ended have another parent; on Windows they keep its number,
-    so there nobody is an orphan.
+    That process has said so in the variable PARENT. Once it has ended, its children
+    have another parent; on Windows they keep its number, so there nobody is an orphan.
     """
     parent = os.environ.get(PARENT)
     return parent is not None and os.name == "posix" and os.getppid() != int(parent)
@@ -105,12 +104,12 @@ class Shares:
 
 
 class Workers:
-    """`count` workers, the caller being worker 0, who all answer each request: reply =
-    share(worker, request).
+    """`count` workers, who all answer each request; the caller is worker 0.
 
-    share: with processes its requests must be what JSON can hold, and its replies too
-        (numbers come back bit for bit) or dicts of arrays. What it changes in memory
-        stays in its process, save for arrays made by `shared_zeros`.
+    share: share(worker, request) gives a worker's reply. With processes, requests must
+        be what JSON can hold, and replies too (numbers come back bit for bit), or dicts
+        of arrays. What it changes in memory then stays in its process, except for
+        arrays made by `shared_zeros`.
     processes: fork the others when the first request comes; else they are threads.
     """
 
