@@ -1,5 +1,7 @@
-"""Batches drawn ahead by a process: the same batches, the same bits, errors where they
-always were, no process and no locked memory left behind.
+"""Batches drawn ahead by a process.
+
+The same batches, the same bits, errors where they always were, and no process and no
+locked memory left behind.
 
 The GPU is the stand-in of fakecupy.py; what it cannot show is how fast this is.
 """

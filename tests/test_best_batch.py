@@ -1,5 +1,6 @@
-"""The accuracy of the best single training batch: which one it is, whoever computes it,
-and that a run goes on with it.
+"""The accuracy of the best single training batch.
+
+Which one it is, whoever computes it, and that a run goes on with it.
 """
 
 import json
@@ -40,9 +41,8 @@ def test_the_largest_mean_is_kept_on_the_device_and_through_a_checkpoint(pairs, 
                 totals.keep_largest("best", xp.asarray(total), xp.asarray(count), xp)
         else:
             totals.keep_largest("best", xp.asarray(total), xp.asarray(count), xp)
-        again = Totals(
-            json.loads(json.dumps(again.plain()))
-        )  # as a checkpoint after every step would
+        # as a checkpoint after every step would
+        again = Totals(json.loads(json.dumps(again.plain())))
         again.keep_largest("best", total, count, np)
     assert totals.means() == again.means() == {"best": best_of(pairs)}
     assert totals.plain() == again.plain()
@@ -65,23 +65,19 @@ def test_each_line_has_the_best_batch_since_the_line_before(processes, make_trai
         for _ in range(3):
             batch = trainer.stream.batch(trainer.step, 0, TRAIN.batch_size)
             right = trainer.model(batch["inputs"]).data.argmax(-1) == batch["target"]
-            pairs.append(
-                (int(right[batch["current"]].sum()), int(batch["current"].sum()))
-            )  # rehearsals do not count
+            counts = batch["current"]  # rehearsals do not count
+            pairs.append((int(right[counts].sum()), int(counts.sum())))
             trainer.advance()
         line = trainer.read()
         assert line["best_batch_accuracy"] == pytest.approx(best_of(pairs), nan_ok=True)
-        seen.append(
-            (task.is_final(line), line["best_batch_accuracy"] > line["accuracy"])
-        )
+        better = line["best_batch_accuracy"] > line["accuracy"]
+        seen.append((task.is_final(line), better))
     assert {(False, True), (True, True)} <= set(seen)  # on the way up and at the top
 
 
 @pytest.mark.parametrize("stopped", [6, 8])
 def test_a_run_goes_on_with_the_best_batch_so_far(stopped, make_trainer, tmp_path):
-    """Lines are written at steps 5 and 10, so a run that is stopped in between has a
-    part of its line behind it.
-    """
+    """Lines are written at steps 5 and 10: it is stopped in the middle of one."""
 
     def trained(run, until=None):
         task = relations()
@@ -96,10 +92,8 @@ def test_a_run_goes_on_with_the_best_batch_so_far(stopped, make_trainer, tmp_pat
     whole, broken = (Run.create(tmp_path, "run", {}, {}) for _ in range(2))
     expected = trained(whole)
     trained(broken, stopped)
-    assert (
-        broken.load()[1]["step"] == stopped
-        and "best_batch_accuracy" in broken.load()[1]["window"]
-    )
+    state = broken.load()[1]
+    assert state["step"] == stopped and "best_batch_accuracy" in state["window"]
     assert trained(broken) == expected and 0 < expected[1]["best_batch_accuracy"] <= 1
 
 

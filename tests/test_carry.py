@@ -1,5 +1,7 @@
-"""What a step hands on to the next: it stays with the worker whose piece it belongs to,
-whether thread or process, and comes back for a checkpoint.
+"""What a step hands on to the next.
+
+It stays with the worker whose piece it belongs to, whether thread or process, and comes
+back for a checkpoint.
 
 What is said to be equal here is equal to the last bit, wall-clock fields aside, unless
 a tolerance is given.

@@ -10,6 +10,7 @@ from tinyrmc.training.task import TrainConfig
 from tinyrmc.training.trainer import Trainer
 
 nth_farthest = load_task("nth_farthest")
+OFTEN = {"log_every": 50, "evaluate_every": 250}
 
 
 def test_a_relational_memory_core_learns_which_of_three_points_is_the_nth_farthest():
@@ -24,20 +25,11 @@ def test_a_relational_memory_core_learns_which_of_three_points_is_the_nth_farthe
     config = nth_farthest.Config(
         nth_farthest.CoreConfig(mem_slots=3, head_size=8, num_heads=4),
         nth_farthest.DataConfig(objects=3, dimensions=2, rungs=((3, 1),)),
-        TrainConfig(
-            steps=3500,
-            batch_size=128,
-            learning_rate=7e-4,
-            warmup_steps=100,
-            log_every=50,
-            evaluate_every=250,
-        ),
+        TrainConfig(3500, 128, learning_rate=7e-4, warmup_steps=100, **OFTEN),
     )
     trainer = Trainer(nth_farthest.Task(config), seed=1)
-    floors, accuracy = (
-        trainer.task.references()["test_accuracy"],
-        trainer.evaluate()["test_accuracy"],
-    )
+    floors = trainer.task.references()["test_accuracy"]
+    accuracy = trainer.evaluate()["test_accuracy"]
     assert accuracy < 0.5
     with blas_threads(1):
         while accuracy < 0.85 and trainer.step < config.train.steps:

@@ -1,5 +1,6 @@
-"""What training leaves in files comes back as what it was, or is refused by the name of
-the field that does not fit.
+"""What training leaves in files comes back as what it was.
+
+Or it is refused, by the name of the field that does not fit.
 """
 
 import dataclasses

@@ -1,5 +1,6 @@
-"""Workers that share a batch: fair pieces, the same bits from threads and processes,
-and no process left behind, however one ends.
+"""Workers that share a batch, as threads and as processes.
+
+Fair pieces, the same bits from both, and no process left behind, however one ends.
 """
 
 import os
@@ -25,11 +26,8 @@ from tinyrmc.training.workers import (
 )
 
 ROOT = Path(__file__).resolve().parent.parent
-KINDS = [
-    False,
-    pytest.param(True, marks=pytest.mark.skipif(not CAN_FORK, reason="needs fork")),
-]
 forks = pytest.mark.skipif(not CAN_FORK, reason="needs fork")
+KINDS = [False, pytest.param(True, marks=forks)]
 
 
 @pytest.fixture
@@ -48,27 +46,20 @@ def make_workers():
 @given(st.integers(1, 2000), st.integers(1, 300), st.integers(1, 16))
 def test_pieces_cover_the_batch_fairly(count, size, workers):
     pieces = pieces_of(count, size, workers)
-    assert [k for start, stop in pieces for k in range(start, stop)] == list(
-        range(count)
-    )
+    covered = [k for start, stop in pieces for k in range(start, stop)]
+    assert covered == list(range(count))
     lengths = [stop - start for start, stop in pieces]
-    assert (
-        1 <= min(lengths) and max(lengths) <= size and max(lengths) - min(lengths) <= 1
-    )
-    assert (
-        len(pieces) % workers == 0 or len(pieces) == count
-    )  # as many for each worker, if there are examples enough
-    assert len(pieces) < workers - count // -size  # and no more than that takes
+    assert 1 <= min(lengths) and max(lengths) <= size
+    assert max(lengths) - min(lengths) <= 1
+    # as many for each worker, if there are examples enough, and no more than that takes
+    assert len(pieces) % workers == 0 or len(pieces) == count
+    assert len(pieces) < workers - count // -size
 
 
 def test_shared_zeros():
     array = shared_zeros(5, np.float32)
-    assert (
-        array.dtype == np.float32
-        and array.shape == (5,)
-        and not array.any()
-        and array.flags.writeable
-    )
+    assert (array.dtype, array.shape) == (np.float32, (5,))
+    assert not array.any() and array.flags.writeable
     assert shared_zeros(0, np.float64).shape == (0,)
     assert available_cores() >= 1
 
@@ -76,31 +67,18 @@ def test_shared_zeros():
 @pytest.mark.parametrize("processes", KINDS)
 @pytest.mark.parametrize("count", [1, 2, 3])
 def test_replies_come_in_worker_order_and_bit_for_bit(count, processes, make_workers):
-    values = [
-        0.1 + 0.2,
-        1e-320,
-        2.0**-1074,
-        float(np.float32(0.1)),
-        -0.0,
-        float("inf"),
-        2**60 + 1,
-    ]
-    workers = make_workers(
-        count,
-        lambda worker, request: {
-            "worker": worker,
-            "values": values,
-            "request": request,
-        },
-        processes,
-    )
+    values = [0.1 + 0.2, 1e-320, 2.0**-1074, float(np.float32(0.1)), -0.0]
+    values += [float("inf"), 2**60 + 1]
+
+    def share(worker, request):
+        return {"worker": worker, "values": values, "request": request}
+
+    workers = make_workers(count, share, processes)
     for request in ({"step": 1}, {"step": 2, "nested": {"a": [1, None, "b"]}}):
         replies = workers.run(request)
         assert [reply["worker"] for reply in replies] == list(range(count))
-        assert all(
-            repr(reply["values"]) == repr(values) and reply["request"] == request
-            for reply in replies
-        )
+        assert all(repr(reply["values"]) == repr(values) for reply in replies)
+        assert all(reply["request"] == request for reply in replies)
 
 
 @forks
@@ -116,9 +94,8 @@ def test_processes_write_into_shared_memory_and_keep_their_own(make_workers):
     workers.run(10)
     replies = workers.run(100)
     np.testing.assert_array_equal(shared, [110, 112, 114])
-    np.testing.assert_array_equal(
-        own, [2, 0, 0]
-    )  # ours; the others have counted in memory of their own
+    # ours; the others have counted in memory of their own
+    np.testing.assert_array_equal(own, [2, 0, 0])
     assert [count for count, _ in replies] == [2, 2, 2]
     assert len({pid for _, pid in replies}) == 3
 
@@ -132,12 +109,11 @@ def test_a_failure_names_its_cause(processes, make_workers):
 
     workers = make_workers(3, share, processes)
     assert workers.run(-1) == [0, 1, 2]
-    with pytest.raises(
-        WorkerError if processes else ZeroDivisionError, match="nothing to share at 2"
-    ) as caught:
-        workers.run(2)
+    kind, says = ZeroDivisionError, "nothing to share at 2"
     if processes:
-        assert str(caught.value) == "worker 2: ZeroDivisionError: nothing to share at 2"
+        kind, says = WorkerError, f"worker 2: ZeroDivisionError: {says}"
+    with pytest.raises(kind, match=f"^{says}$"):
+        workers.run(2)
 
 
 @forks
@@ -164,13 +140,12 @@ def test_a_child_does_not_end_the_children_of_its_parent(make_workers):
 
 @forks
 def test_a_reply_that_json_cannot_hold_is_named(make_workers):
-    workers = make_workers(
-        2, lambda worker, request: np.float32(1) if worker else 1, processes=True
-    )
-    with pytest.raises(
-        WorkerError, match=r"worker 1: TypeError: .*float32.* not JSON serializable"
-    ):
-        workers.run(0)
+    def share(worker, request):
+        return np.float32(1) if worker else 1
+
+    says = r"worker 1: TypeError: .*float32.* not JSON serializable"
+    with pytest.raises(WorkerError, match=says):
+        make_workers(2, share, processes=True).run(0)
 
 
 @pytest.mark.parametrize("processes", KINDS)
@@ -178,9 +153,7 @@ def test_a_reply_that_json_cannot_hold_is_named(make_workers):
 def test_after_a_failure_no_stale_reply_is_taken_for_an_answer(
     failing, processes, make_workers
 ):
-    """In a notebook the exception is seen, the cause mended, and the same workers are
-    asked again.
-    """
+    """In a notebook you see the exception, mend its cause, and ask them again."""
 
     def share(worker, request):
         if request == "fail" and worker == failing:
@@ -206,9 +179,8 @@ def test_a_killed_process_is_an_error_and_no_hang(busy, make_workers, capfd):
     if not busy:  # killed between two requests
         os.kill(pids[1], signal.SIGKILL)
         assert soon(lambda: not alive(pids[1]))
-    with pytest.raises(
-        WorkerError, match=r"a worker process disappeared.*resume with fewer --workers"
-    ):
+    says = r"a worker process disappeared.*resume with fewer --workers"
+    with pytest.raises(WorkerError, match=says):
         workers.run("die" if busy else "live")
     workers.close()
     assert not any(alive(pid) for pid in pids[1:])
@@ -231,9 +203,7 @@ def test_close_leaves_no_process_and_a_later_request_starts_new_ones(make_worker
 @forks
 @pytest.mark.parametrize("order", [1, -1])
 def test_two_groups_of_processes_do_not_hold_each_other(order):
-    """Those forked later inherit the pipes of those before them, whose end is then not
-    seen when it is closed.
-    """
+    """Those forked later inherit the pipes of those before, and might hold them."""
     code = """if True:
         from tinyrmc.training.workers import Workers
         def reply(worker, request):
@@ -251,9 +221,7 @@ def test_two_groups_of_processes_do_not_hold_each_other(order):
 
 @forks
 def test_close_does_not_wait_for_work_that_nobody_wants(make_workers):
-    """The work ends one day: a close that waited for it would be found out, and would
-    not hang.
-    """
+    """The work ends one day: a close that waited for it would be found out."""
     done = shared_zeros(1, np.int8)
 
     def share(worker, request):
@@ -300,13 +268,8 @@ time.sleep(60)
 def test_children_leave_when_the_parent_is_killed(when):
     surroundings = os.environ | {"PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-c", PARENT, when]
-    with subprocess.Popen(
-        command,
-        env=surroundings,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as parent:
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, env=surroundings, **pipes) as parent:
         pids = [int(word) for word in parent.stdout.readline().split()]
         assert pids[0] == parent.pid and len(pids) == 3 and all(map(alive, pids))
         if when == "busy":
@@ -320,17 +283,13 @@ def test_children_leave_when_the_parent_is_killed(when):
 @forks
 @pytest.mark.parametrize("ending", ["pass", "raise KeyboardInterrupt"])
 def test_a_program_that_forgets_to_close_its_workers_ends_all_the_same(ending):
-    code = (
-        "from tinyrmc.training.workers import Workers\nworkers = Workers(3, lambda "
-        f"k, request: k, processes=True)\nworkers.run(1)\n{ending}\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=30,
-    )
-    assert "Workers" not in done.stderr and done.returncode == (
-        0 if ending != "raise KeyboardInterrupt" else -signal.SIGINT
-    )
+    code = f"""if True:
+        from tinyrmc.training.workers import Workers
+        workers = Workers(3, lambda worker, request: worker, processes=True)
+        workers.run(1)
+        {ending}
+    """
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=30)
+    assert "multiprocessing" not in done.stderr
+    assert done.returncode == (0 if ending == "pass" else -signal.SIGINT)

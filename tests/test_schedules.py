@@ -1,6 +1,4 @@
-"""Learning rates that follow epochs, and one that falls when a metric stalls, also
-through a checkpoint.
-"""
+"""Learning rates that follow epochs, and one that falls when a metric stalls."""
 
 import dataclasses
 import json
@@ -114,8 +112,9 @@ def test_settings_that_cannot_be_are_refused(name, value):
 
 
 class Stalling(Larger):
-    """The held-out loss must fall by half, which it never does; the run ends when the
-    rate has fallen three times.
+    """The held-out loss must fall by half, which it never does.
+
+    When the rate has fallen three times, the run ends.
     """
 
     def __init__(self, config):

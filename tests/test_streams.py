@@ -1,5 +1,6 @@
-"""Streams of batches: what comes in a step depends on nobody who asks for it; and a
-finite set of examples, epoch after epoch.
+"""Streams of batches: a batch is the same, whoever asks for it.
+
+And a finite set of examples, epoch after epoch.
 """
 
 import itertools

@@ -1,5 +1,6 @@
-"""Tasks so small that a step takes a millisecond, and what tests of training ask of
-runs of theirs.
+"""Tasks so small that a step takes a millisecond.
+
+And what tests of training ask of runs of such tasks.
 """
 
 import dataclasses
@@ -41,9 +42,7 @@ class Config:
 
 
 class Larger(Task):
-    """A task with nothing but what a task must have: which of two numbers is the larger
-    one?
-    """
+    """A task with nothing but what it must have: which of two numbers is larger?"""
 
     presets = {"tiny": ("two numbers", Config())}
 
@@ -57,22 +56,15 @@ class Larger(Task):
     def loss(self, model, batch, carry):
         logits = model(batch["inputs"])
         losses = softmax_cross_entropy(logits, batch["target"])
-        return (
-            primitives.sum(losses),
-            losses.size,
-            {
-                "accuracy": (
-                    (logits.data.argmax(1) == batch["target"]).sum(),
-                    losses.size,
-                )
-            },
-            None,
-        )
+        right = (logits.data.argmax(1) == batch["target"]).sum()
+        metrics = {"accuracy": (right, losses.size)}
+        return primitives.sum(losses), losses.size, metrics, None
 
 
 class RunningSum(Task):
-    """A task with a carry: the sign of the sum of all numbers so far, of which each
-    step brings one more.
+    """A task with a carry: the sign of the sum of all numbers so far.
+
+    Each step brings one more.
     """
 
     presets = {"tiny": ("numbers one by one", Config())}
@@ -95,21 +87,18 @@ class RunningSum(Task):
             state, total = (carry["hidden"], carry["cell"]), carry["total"]
         total = total + batch["x"]
         output, state = model.core(batch["x"], state)
-        losses = softmax_cross_entropy(
-            model.head(output), (total[:, 0] > 0).astype(int)
-        )
+        target = (total[:, 0] > 0).astype(int)
+        losses = softmax_cross_entropy(model.head(output), target)
         arrays = {"hidden": state[0].data, "cell": state[1].data, "total": total}
-        return (
-            primitives.sum(losses),
-            rows,
-            {"seen": (0 if carry is None else rows, rows)},
-            arrays,
-        )
+        seen = {"seen": (0 if carry is None else rows, rows)}
+        return primitives.sum(losses), rows, seen, arrays
 
 
 class Finite(Larger):
-    """`Larger` on 120 examples, epoch after epoch: two batches of 50, and 20 examples
-    that are left out or come with the next epoch.
+    """`Larger` on 120 examples, epoch after epoch.
+
+    An epoch has two batches of 50, and 20 examples that are left out, or that come
+    together with the next epoch's.
     """
 
     last = "drop"
@@ -131,8 +120,9 @@ class Finite(Larger):
 
 
 class Lanes(Stream):
-    """Windows of a long text of 0 and 1, cut into as many lanes as a batch has rows:
-    row k of each batch goes on where row k of the last one stopped.
+    """Windows of a long text of 0 and 1, in as many lanes as a batch has rows.
+
+    Row k of each batch goes on where row k of the last one stopped.
     """
 
     random_access = True
@@ -140,7 +130,8 @@ class Lanes(Stream):
     def __init__(self, rows, window):
         self.window = window
         text = np.random.default_rng(0).integers(2, size=(rows, 100))
-        self.lanes = (text | np.roll(text, 1)).cumsum(axis=1) % 2  # there is some order
+        # some order, to be learnt
+        self.lanes = (text | np.roll(text, 1)).cumsum(axis=1) % 2
 
     def batch(self, step, start, stop):
         first = step * self.window
@@ -149,8 +140,9 @@ class Lanes(Stream):
 
 
 class Text(Task):
-    """Which symbol comes next? A language model: backpropagation through a window, the
-    state being carried from window to window.
+    """A language model: which symbol comes next?
+
+    Backpropagation through a window, the state being carried from window to window.
     """
 
     presets = {"tiny": ("zeros and ones", Config())}
@@ -252,7 +244,7 @@ def timeless(lines):
 def stop_at(task, step, number=signal.SIGTERM):
     """Send this process a signal while a step is computed: the `step`-th from now.
 
-    The step is finished, the run then stops.
+    The step is finished, then the run stops.
     """
     steps = itertools.count(1)
     task.after_update = lambda model: (

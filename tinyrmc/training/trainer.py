@@ -153,7 +153,7 @@ class Trainer:
         )
 
     def require_metrics(self) -> None:
-        """TaskError unless evaluation gives all metrics that the task has references of.
+        """TaskError unless evaluation gives every metric that the task refers to.
 
         Tries it with one held-out example.
         """
