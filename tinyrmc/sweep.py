@@ -549,7 +549,7 @@ def _outcome(cell, code):
         return "stopped"
     task, last = task_from_dict(run.config), run.metrics()[-1]
     name, steps = f"test_{task.headline}", task.config.train.steps
-    cut = "" if last["step"] >= steps else f" of {steps:,}, cut by the budget,"
+    cut = "" if task.finished(last["step"]) else f" of {steps:,}, cut by the budget,"
     reached = f"{name.replace('_', ' ')} {number(name, last[name])}"
     took = f"{counted(last['step'], 'step')}{cut} in {duration(last['seconds'])}"
     return f"{reached}, {took}"

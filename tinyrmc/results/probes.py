@@ -43,7 +43,7 @@ from ..backend import namespace, to_device, to_host
 from ..cores.relational import PaperRelationalMemory, RelationalMemory
 from ..engine import Tensor
 from ..errors import RunError
-from ..training.task import HELD_OUT_SEED, PIECE, Samples, Task
+from ..training.task import HELD_OUT_SEED, PIECE, Task
 
 PLACES = ("input", "holders", "others")  # where attention goes
 PERIODS = ("before", "at", "after")  # the marked step
@@ -113,7 +113,7 @@ def held_out(task: Task, count: int) -> Questions:
     """The first `count` of the held-out examples, on which every run of the task is
     tested. RunError if the task asks no such questions.
     """
-    questions = task.questions(Samples(task.draw, HELD_OUT_SEED).batch(0, 0, count))
+    questions = task.questions(task.held_out().batch(0, 0, count))
     if questions is None:
         raise RunError("the task does not say what its examples ask (Task.questions)")
     return questions

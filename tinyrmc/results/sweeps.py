@@ -62,18 +62,13 @@ def _label(values: dict[str, str]) -> str:
     return ", ".join(f"{field} {value}" for field, value in values.items())
 
 
-def _last(run: Run) -> tuple[dict[str, Any] | None, int]:
-    """A run's last evaluation, and the steps that it is to take."""
-    task = task_from_dict(run.config)
-    return last_evaluation(run, task), task.config.train.steps
-
-
 def finished(cell: Cell) -> bool:
     """Whether a cell was trained, and evaluated, to its end."""
     if (run := cell.run()) is None:
         return False
-    last, asked = _last(run)
-    return last is not None and last["step"] >= asked
+    task = task_from_dict(run.config)
+    last = last_evaluation(run, task)
+    return last is not None and task.finished(last["step"])
 
 
 # --- The summary ----------------------------------------------------------------------
@@ -105,7 +100,9 @@ def summary(
 def _evaluated(cell: Cell) -> list[Run]:
     """The run of a cell, if it has an evaluation."""
     run = cell.run()
-    return [run] if run and _last(run)[0] else []
+    if run and last_evaluation(run, task_from_dict(run.config)):
+        return [run]
+    return []
 
 
 def _missing(cell: Cell) -> list[str]:

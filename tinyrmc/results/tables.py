@@ -144,7 +144,7 @@ def run_summary(run: Run, task: Task) -> Summary:
     ]
     return {
         "seed": run.config["seed"],
-        "command": _command(run, finished=last["step"] >= task.config.train.steps),
+        "command": _command(run, finished=task.finished(last["step"])),
         **{key: run.environment[key] for key in SURROUNDINGS if key in run.environment},
         **{key: last[key] for key in ("step", "samples", "seconds")},
         **{key: value for key, value in last.items() if key.startswith("test_")},
