@@ -295,7 +295,7 @@ def set_item(t):
 @pytest.mark.parametrize(
     ("use", "message"),
     [
-        (bool, r"no truth or number value; read it on purpose: float\(t\.data\)"),
+        (bool, r"no truth or number value; read float\(t\.data\)"),
         (float, r"no truth or number value"),
         (int, r"no truth or number value"),
         (lambda t: range(9)[t], r"no truth or number value"),

@@ -255,3 +255,9 @@ def test_memory_that_does_not_suffice_for_an_evaluation_names_the_flags(
         "time (--train.piece-size)"
     )
     assert refused(train.main, "larger", "--workers", "1").startswith(says)
+
+
+def test_a_loss_that_takes_other_arguments_is_told_in_one_line(mistaken, refused):
+    mistaken(("def loss(self, model, batch, carry)", "def loss(self, model, batch)"))
+    told = refused(train.main, "larger")
+    assert "TaskError: Task.loss must take (self, model, batch, carry)" in told

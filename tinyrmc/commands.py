@@ -22,10 +22,11 @@ from .training.discovery import place_of, told
 
 def program(command: str) -> str:
     """How this command was called: `tinyrmc train`, or `python -m tinyrmc.train`."""
-    called = Path(sys.argv[0]).stem
-    if called == "tinyrmc":
+    called = Path(sys.argv[0])
+    if called.stem == "tinyrmc":
         return f"tinyrmc {command}"
-    return f"python -m tinyrmc{' ' if called == '__main__' else '.'}{command}"
+    package = called.parts[-2:] == ("tinyrmc", "__main__.py")
+    return f"python -m tinyrmc{' ' if package else '.'}{command}"
 
 
 class Parser(argparse.ArgumentParser):

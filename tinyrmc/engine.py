@@ -149,8 +149,7 @@ class Tensor:
         return TABLE["getitem"](self, key=key)
 
     __bool__ = __float__ = __int__ = __index__ = _refuse(
-        "has no truth or number value; read it on purpose: float(t.data) (waits for "
-        "a GPU)"
+        "has no truth or number value; read float(t.data), which waits for a GPU"
     )
     __array__ = _refuse("does not turn into a NumPy array by itself; write t.data")
     __iter__ = __len__ = _refuse(

@@ -183,7 +183,7 @@ def _asked(words: list[str]) -> tuple[dict, Run | None, argparse.Namespace]:
     before = run.config if run else {}
     task, preset, grid = _what(names, options.grid, before)
     described = {
-        "task": task,
+        **task,
         "preset": preset,
         "grid": grid,
         "seeds": before.get("seeds", [0]),
@@ -230,9 +230,13 @@ def _earlier(options) -> Run | None:
 
 
 def _what(names, words, before):
-    """(task, preset, grid) of what was named, or was there `before`."""
-    task = names[0] if names else before["task"]
-    kind = discovery.load_task(task).Task
+    """(the task as config.json keeps it, preset, grid) of what was named, or was there
+    `before`.
+    """
+    keys = ("task", "task_file")
+    kept = {key: before[key] for key in keys if key in before}
+    stored = discovery.stored(names[0]) if names else kept
+    kind = discovery.load_task_of(stored).Task
     if not words and not before:
         known = ", ".join(kind.grids)
         named = f"; or one that has a name: {known}" if known else ""
@@ -245,10 +249,10 @@ def _what(names, words, before):
     preset = names[1] if len(names) > 1 else preset
     if preset not in kind.presets:
         raise UsageError(
-            f"unknown preset {preset!r} of {task} ({', '.join(kind.presets)})"
+            f"unknown preset {preset!r} of {stored['task']} ({', '.join(kind.presets)})"
             f"{nearest(preset, kind.presets)}"
         )
-    return task, preset, grid
+    return stored, preset, grid
 
 
 def read_grid(kind: Any, words: list[str]) -> tuple[str | None, dict[str, list[str]]]:
@@ -319,7 +323,7 @@ def combinations(described: dict) -> list[Combination]:
     wrong; one that goes with some makes bad combinations of the rest.
     """
     task, preset, grid = described["task"], described["preset"], described["grid"]
-    default = discovery.load_task(task).Task.presets[preset][1]
+    default = discovery.load_task_of(described).Task.presets[preset][1]
     known = fields_of(type(default))
     for field in grid:
         if field not in known:
@@ -388,7 +392,7 @@ def cells_of(described: dict, found: list[Combination], folder: Path) -> list[Ce
                 continue
             parts = [*(f"{field}={value}" for field, value in values.items())]
             name = re.sub(r"[^\w.,=+-]+", "_", ",".join([*parts, f"seed={seed}"]))
-            start = [described["task"], described["preset"], *words]
+            start = [discovery.word_of(described), described["preset"], *words]
             start += ["--seed", str(seed)]
             start += ["--workers", str(workers)] if workers else []
             cells.append(Cell(values, seed, start, folder / name))

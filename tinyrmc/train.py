@@ -93,6 +93,9 @@ def requested(words: list[str]) -> tuple[dict, Options, Run | None]:
 
 def _take_resumed(words):
     """(the run after --resume or None, the other words)."""
+    flags = [word.partition("=")[0] for word in words]
+    if flags.count("--resume") > 1:
+        raise UsageError("--resume is given twice; one run goes on at a time")
     for k, word in enumerate(words):
         flag, equals, value = word.partition("=")
         if flag == "--resume":

@@ -56,7 +56,10 @@ def open_checkpoint(path) -> tuple[Task, dict, dict]:
     """
     path = Path(path)
     if path.is_dir():
-        arrays, state = load_checkpoint(Run.open(path))
+        run = Run.open(path)
+        if "grid" in run.config:
+            raise RunError(f"{path} is a sweep; give one of its runs")
+        arrays, state = load_checkpoint(run)
     else:
         arrays, state = load_arrays(path)
         _require_run(state, path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import inspect
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -14,6 +15,24 @@ from .discovery import TaskError
 TRAIN_FIELD = (
     "train: training.TrainConfig = field(default_factory=training.TrainConfig)"
 )
+
+
+# the arguments with which the loop calls a task's methods
+CALLED_WITH = {
+    "build": ("seed",),
+    "draw": ("rng", "count"),
+    "loss": ("model", "batch", "carry"),
+}
+
+
+def check_methods(kind: type) -> None:
+    """TaskError unless a task's methods can be called as the loop calls them."""
+    for name, names in CALLED_WITH.items():
+        try:
+            inspect.signature(getattr(kind, name)).bind(None, *names)
+        except TypeError:
+            takes = ", ".join(["self", *names])
+            raise TaskError(f"{kind.__name__}.{name} must take ({takes})") from None
 
 
 def check_preset(name: str, preset: Any) -> None:

@@ -127,9 +127,10 @@ def load_task(word: str) -> ModuleType:
     if not is_file(word):
         if word not in files:
             known = ", ".join(files) or f"none in {FOLDER}"
-            raise UnknownTask(
-                f"unknown task {word!r} (tasks: {known}){nearest(word, files)}"
-            )
+            near = nearest(word, files)
+            if Path(f"{word}.py").is_file():
+                near = f"; did you mean the file {word}.py?"
+            raise UnknownTask(f"unknown task {word!r} (tasks: {known}){near}")
         return _imported(f"{PACKAGE}.{word}", files[word])
     file = _place(word)
     if file.suffix != ".py":

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from .checks import check_preset
+from .checks import check_methods, check_preset
 
 
 class Presentation:
@@ -34,6 +34,8 @@ class Presentation:
 
     def __init_subclass__(cls, **keywords: Any):
         super().__init_subclass__(**keywords)
+        if cls.presets:
+            check_methods(cls)
         for name, preset in cls.presets.items():
             check_preset(name, preset)
 
