@@ -6,6 +6,7 @@ import dataclasses
 import html
 import html.parser
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -62,6 +63,7 @@ def drawn(tmp_path_factory):
         text=True,
         timeout=300,
         cwd=folder,
+        env=os.environ | {"COLUMNS": "200"},  # no cell is wrapped
     )
     assert done.returncode == 0, done.stderr
     assert (
