@@ -8,8 +8,8 @@ candidate is `step()`, which trains once and returns the loss before the update.
 process reports how far its first steps are from the problem's, and then times its steps
 whenever it is asked.
 
-Whoever starts a candidate decides how many cores it has, through the affinity of its
-process, and each candidate does what it can with those.
+The script that starts a candidate decides how many cores it has, through the affinity
+of its process, and each candidate does what it can with those.
 
 Rounding and ReLUs: float32 knows an activation to about a millionth, and one that close
 to zero may fall on either side; where it does, the gradient jumps. Among the millions

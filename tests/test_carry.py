@@ -85,7 +85,7 @@ def test_a_text_is_learnt_by_two_workers(processes, make_trainer):
     assert steps(trainer, 30).evaluate()["test_loss"] < before - 0.05
 
 
-# --- Whoever computes -----------------------------------------------------------------
+# --- The same bits from every kind of worker ------------------------------------------
 
 
 @forks

@@ -24,7 +24,7 @@ from tinyruns import (
 )
 
 from tinyrmc import commands, evaluate, load, train
-from tinyrmc.config import flags_of
+from tinyrmc.config import fields_of, flag_of
 from tinyrmc.results.progress import Progress
 from tinyrmc.runs.arrays import load_arrays
 from tinyrmc.runs.run import Run
@@ -63,9 +63,7 @@ def test_the_help_names_every_field_with_its_unit_and_default(capsys, monkeypatc
         (commands.Options, commands.Options()),
         (nth_farthest.Config, nth_farthest.LADDER),
     ):
-        for flag in (
-            flag for flag in flags_of(kind) if not re.search(r"[.-]no-", flag)
-        ):
+        for flag in map(flag_of, fields_of(kind)):
             value = default
             for name in flag.removeprefix("--").replace("-", "_").split("."):
                 value = getattr(value, name)

@@ -81,16 +81,6 @@ def flag_of(field: str, no: bool = False) -> str:
     return "--" + ".".join([*path, f"no-{name}" if no else name]).replace("_", "-")
 
 
-def flags_of(kind: type) -> list[str]:
-    """All flags that the fields of a dataclass make."""
-    flags = []
-    for name, hint in fields_of(kind).items():
-        flags.append(flag_of(name))
-        if hint is bool:
-            flags.append(flag_of(name, no=True))
-    return flags
-
-
 def words_of(config: Any, usual: Any, prefix: str = "") -> list[str]:
     """The flags that make `config` out of the `usual` configuration."""
     words = []
