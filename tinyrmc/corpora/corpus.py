@@ -1,0 +1,209 @@
+"""A text as integers: its words numbered, and the numbers of its three parts.
+
+A reader gives a text as pieces, `(part, words)`: a part is "train", "validation" or
+"test". One pass numbers every word by its first appearance; the training text is then
+counted, and a table turns those first numbers into ids by falling count. So a text is
+read and cut into words once, however large it is.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+
+from ..errors import UserError
+
+EOS, UNK = "<eos>", "<unk>"
+PARTS = ("train", "validation", "test")
+
+Pieces = Iterable[tuple[str, list[str]]]
+
+
+class CorpusError(UserError):
+    """A text, or an archive of one, cannot be read or used."""
+
+
+class MissingCorpus(CorpusError):
+    """A text is not there; the message has the command that gets it."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Vocabulary:
+    """The words of a text; a word's id is its place in `words`.
+
+    words: by falling count in the training text, ties by first appearance
+    counts: (V,) int64, how often each is in the training text
+    """
+
+    words: list[str]
+    counts: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.words)
+
+    @cached_property
+    def ids(self) -> dict[str, int]:
+        """{word: its id}."""
+        return {word: k for k, word in enumerate(self.words)}
+
+    @property
+    def eos(self) -> int | None:
+        """The id of <eos>, the end of a line or paragraph; None where there is none."""
+        return self.ids.get(EOS)
+
+    @property
+    def unk(self) -> int | None:
+        """The id of <unk>, which stands for all other words; None without it."""
+        return self.ids.get(UNK)
+
+    def encode(
+        self, text: str | Iterable[str], unknown: Literal["error", "unk"] = "error"
+    ) -> np.ndarray:
+        """The ids of a text, cut as `cut` does it, or of words: (T,) int32.
+
+        CorpusError for a word that is not in the vocabulary, unless `unknown` is "unk"
+        and there is an <unk> to stand for it.
+        """
+        words = cut(text) if isinstance(text, str) else list(text)
+        other = self.unk if unknown == "unk" else None
+        found = [self.ids.get(word, other) for word in words]
+        if None in found:
+            word = words[found.index(None)]
+            raise CorpusError(
+                f"{word!r} is not one of the vocabulary's {len(self):,} words; use "
+                f"words of the training text{'' if self.unk is None else ', or <unk>'}"
+            )
+        return np.array(found, np.int32)
+
+    def decode(self, ids: Iterable[int]) -> list[str]:
+        """The words with these ids."""
+        return [self.words[int(k)] for k in ids]
+
+
+@dataclasses.dataclass(frozen=True)
+class Corpus:
+    """A text of three parts, ready for a model.
+
+    texts: {"train", "validation", "test": (tokens,) int32 ids}; read-only and
+        memory-mapped where they come from the cache
+    notes: what you should know about this copy of the text, a sentence each
+    """
+
+    name: str
+    texts: Mapping[str, np.ndarray]
+    vocabulary: Vocabulary
+    notes: tuple[str, ...] = ()
+
+
+def from_texts(
+    *,
+    train: str,
+    validation: str,
+    test: str,
+    name: str = "text",
+    vocabulary_size: int | None = None,
+    minimum_count: int = 1,
+) -> Corpus:
+    """A corpus made of three strings, in memory.
+
+    Words are what stands between spaces, and each line end is the word <eos>.
+
+    vocabulary_size: at most so many words, <eos> and <unk> among them. The most
+        frequent ones of the training text stay, the others become <unk>. None: all
+    minimum_count: words seen fewer times in the training text become <unk> too
+
+    A word that only the validation or test text has becomes <unk>. CorpusError for a
+    text without words.
+    """
+    texts = {"train": train, "validation": validation, "test": test}
+    numbering = Numbering()
+    arrays = {part: numbering(cut(text)) for part, text in texts.items()}
+    require_words({part: array.size for part, array in arrays.items()}, name)
+    words = numbering.words
+    counts = np.bincount(arrays["train"], minlength=len(words))
+    table, vocabulary = order(words, counts, minimum_count, vocabulary_size)
+    return Corpus(name, {k: table[array] for k, array in arrays.items()}, vocabulary)
+
+
+def cut(text: str) -> list[str]:
+    """The words between spaces, with <eos> for each line end."""
+    return text.replace("\n", f" {EOS} ").split()
+
+
+class Numbering:
+    """Numbers words by first appearance: the first word is 0, the next new one 1."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[str, int] = defaultdict()
+        self._numbers.default_factory = self._numbers.__len__  # type: ignore
+
+    def __call__(self, words: Sequence[str]) -> np.ndarray:
+        """Their numbers: (len(words),) int32."""
+        numbers = map(self._numbers.__getitem__, words)
+        return np.fromiter(numbers, np.int32, len(words))
+
+    @property
+    def words(self) -> list[str]:
+        """All words so far; a word's number is its place."""
+        return list(self._numbers)
+
+
+def order(
+    words: Sequence[str],
+    counts: np.ndarray,
+    minimum_count: int = 1,
+    vocabulary_size: int | None = None,
+) -> tuple[np.ndarray, Vocabulary]:
+    """(table, vocabulary): the id of each word, from counts in the training text.
+
+    words, counts: all words by first appearance, and how often the training text has
+        them, 0 for words that only others have
+    table: (len(words),) int32; words that are left out have the id of <unk>
+
+    <eos> always stays, and <unk> counts for all that it stands for. An <unk> that the
+    text does not have is added only where some word needs it.
+    """
+    if vocabulary_size is not None and vocabulary_size < 2:
+        raise CorpusError(
+            f"a vocabulary of {vocabulary_size} words cannot be; at least 2: one, and "
+            "<unk> for the others"
+        )
+    names = np.array(words, dtype=object)
+    totals = counts.astype(np.int64)
+    eos, unk = names == EOS, names == UNK
+    kept = (totals >= max(minimum_count, 1)) | (eos & (totals > 0))
+    kept &= ~unk
+    ranked = _by_count(np.where(eos, np.iinfo(np.int64).max, totals), kept)
+    if vocabulary_size is not None:
+        with_unk = unk.any() or len(ranked) < len(names)
+        if len(ranked) + with_unk > vocabulary_size:
+            kept[ranked[vocabulary_size - 1 :]] = False
+    if not (kept | unk).all() and not unk.any():
+        names, totals = np.append(names, UNK), np.append(totals, 0)
+        kept, unk = np.append(kept, False), np.append(unk, True)
+    totals[unk] = totals[~kept].sum()
+    kept |= unk
+    ranked = _by_count(totals, kept)
+    table = np.full(len(names), -1, np.int32)
+    table[ranked] = np.arange(len(ranked), dtype=np.int32)
+    table[~kept] = table[unk][0] if unk.any() else -1
+    vocabulary = Vocabulary(names[ranked].tolist(), totals[ranked])
+    return table[: len(counts)], vocabulary
+
+
+def _by_count(counts: np.ndarray, kept: np.ndarray) -> np.ndarray:
+    """The indices of what is kept, by falling count; equal counts stay in order."""
+    ranked = np.argsort(-counts, kind="stable")
+    return ranked[kept[ranked]]
+
+
+def require_words(sizes: Mapping[str, int], where: str) -> None:
+    """CorpusError if a part has no words."""
+    for part in PARTS:
+        if not sizes.get(part):
+            raise CorpusError(f"the {part} text of {where} is empty; it needs words")
