@@ -357,6 +357,15 @@ for _shape in (4,), (3, 4), (2, 3, 4), (2, 1):
         normal(*_shape),
         np.asarray(_random.integers(0, _shape[-1], _shape[:-1])),
     )
+for _block in None, 1, 2, 4:
+    put(
+        "linear_cross_entropy",
+        normal(2, 3, 4),
+        normal(5, 4),
+        np.asarray(_random.integers(0, 5, (2, 3))),
+        *([normal(5)] if _block != 2 else []),
+        **({"block": _block} if _block else {}),
+    )
 
 if set(CASES) != set(TABLE):
     raise LookupError(

@@ -91,8 +91,14 @@ def test_a_vjp_wrong_by_a_thousandth_is_caught(name, monkeypatch):
     primitive, rule = TABLE[name], TABLE[name].rule
     for position in sorted({k for case in CASES[name] for k in case.floats}):
 
-        def scaled(*args, position=position):
-            partials = as_tuple(rule(*args))
+        def scaled(xp, needs, *args, position=position):
+            total = needs[position]
+            if primitive.in_place and total is not None:
+                before = total.copy()
+                rule(xp, needs, *args)
+                total += 0.001 * (total - before)
+                return None
+            partials = as_tuple(rule(xp, needs, *args))
             return tuple(
                 1.001 * part if k == position and part is not None else part
                 for k, part in enumerate(partials)

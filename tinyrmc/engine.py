@@ -244,12 +244,16 @@ class Primitive:
     for outputs that were not used. A gradient may have the broadcast shape: the tape
     sums it back.
 
+    `vjp_in_place` is for a rule whose gradients are too large to be made beside the
+    arrays that take them. It returns nothing: `needs[i]` is the array to add to.
+
     indices: positions of integer or mask arguments, which have no gradient and no say
         in the dtype.
     hint: what to do about bad shapes; the last line of an error.
     """
 
     rule: Callable[..., Any]  # the vector-Jacobian product
+    in_place = False  # whether the rule adds its gradients itself
 
     def __init__(self, forward: Callable, indices: Iterable[int] = (), hint: str = ""):
         _, *signature = inspect.signature(forward).parameters.values()  # all but xp
@@ -267,6 +271,11 @@ class Primitive:
     def vjp(self, rule: Callable) -> Callable:
         """Decorator that gives this primitive its vector-Jacobian product."""
         self.rule = rule
+        return rule
+
+    def vjp_in_place(self, rule: Callable) -> Callable:
+        """Decorator like `vjp`, for a rule that adds its gradients in place."""
+        self.rule, self.in_place = rule, True
         return rule
 
     def __repr__(self) -> str:
@@ -518,6 +527,18 @@ class _Gradients:
             self.pending[id] = total + g
             self.owned.add(id)
 
+    def total(self, xp: ModuleType, id: int, shape, dtype) -> Array:
+        """The array of a value's gradient, for a rule to add to in place."""
+        if id in self.sinks:
+            return self.sinks[id]
+        if id not in self.owned or id not in self.pending:
+            total = xp.zeros(shape, dtype)
+            if id in self.pending:
+                total += self.pending[id]
+            self.pending[id] = total
+            self.owned.add(id)
+        return self.pending[id]
+
     def pop(self, id: int) -> Array | None:
         """The finished gradient of one value; None if the loss does not use it."""
         g = self.pending.pop(id, None)
@@ -723,6 +744,10 @@ class Tape:
             else:
                 g = gradients.pop(outputs[0][0])
             if g is None:  # the loss does not depend on this entry
+                continue
+            if getattr(rules, "in_place", False):
+                totals = [place and gradients.total(xp, *place) for place in inputs]
+                rules.rule(xp, totals, g, *saved)
                 continue
             partials = rules.rule(xp, inputs, g, *saved)  # inputs say what is needed
             if not isinstance(partials, tuple):

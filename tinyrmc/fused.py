@@ -602,17 +602,22 @@ def softmax_cross_entropy(xp, logits, targets):
         raise ValueError(
             f"targets of shape {targets.shape} for logits of shape {logits.shape}"
         )
-    if isinstance(targets, np.ndarray) and targets.size and targets.min() < 0:
-        raise ValueError(
-            f"target {targets.min()} is negative; leave padding out with a weight of "
-            "zero, not with a label of its own"
-        )
+    _refuse_negative(targets)
     shifted = logits - xp.max(logits, axis=-1, keepdims=True)
     chosen = xp.take_along_axis(shifted, targets[..., None], axis=-1)[..., 0]
     prob = xp.exp(shifted)
     total = xp.sum(prob, axis=-1)
     prob /= total[..., None]
     return xp.log(total) - chosen, (prob, targets)
+
+
+def _refuse_negative(targets):
+    """On NumPy, where looking costs nothing."""
+    if isinstance(targets, np.ndarray) and targets.size and targets.min() < 0:
+        raise ValueError(
+            f"target {targets.min()} is negative; leave padding out with a weight of "
+            "zero, not with a label of its own"
+        )
 
 
 @softmax_cross_entropy.vjp
@@ -627,3 +632,139 @@ def softmax_cross_entropy_definition(logits, targets):
     xp = namespace(shifted.data)
     hot = targets[..., None] == xp.arange(logits.shape[-1])
     return p.log(p.sum(p.exp(shifted), axis=-1)) - p.sum(shifted * hot, axis=-1)
+
+
+# Logits of at most so many numbers are kept until backward, 64 MiB in float32; of more
+# than these, one tile at a time is in memory, of so many rows and words.
+_KEPT, _TILE = 1 << 24, 1024
+
+
+@fused(
+    indices=(2,),
+    hint="x is (..., d), weight (words, d), bias (words,); targets are integers from 0 "
+    "to words - 1, one for each row of x",
+)
+def linear_cross_entropy(xp, x, weight, targets, bias=None, *, block=None):
+    """-log softmax(x weight^T + bias)[target] in nats, one value a row.
+
+    x (..., d), weight (V, d), integer targets (...), bias (V,) or None -> (...). The
+    weight is laid out as an embedding's, one row a word, so that both can be one and
+    the same: then the weights are tied.
+
+    Large logits are never in memory as a whole. They are made in tiles of `block` rows
+    and words, and made again in backward: four matrix products in place of three. By
+    default logits of up to 64 MiB (float32) are kept, and larger ones are made in tiles
+    of 1,024 x 1,024. The gradients are added where they belong tile by tile.
+
+    A target out of range is an error on NumPy. On a GPU, where looking would make the
+    host wait, the row's loss is NaN, with which an optimizer refuses the step.
+    """
+    own = _checked_targets(targets, x.shape[:-1], len(weight))
+    rows = _rows(x)  # (R, d)
+    if block is None:
+        size = len(rows) * len(weight)
+        block = max(len(rows), len(weight)) if size <= _KEPT else _TILE
+    parts = [
+        _row_losses(xp, rows[r], weight, own[r], bias, block)
+        for r in _tiles(len(rows), block)
+    ]
+    losses, top, total = (xp.concatenate([part[k] for part in parts]) for k in range(3))
+    kept = None
+    if len(rows) <= block and len(weight) <= block:
+        kept = parts[0][3]
+        _subtract_hot(xp, kept, total, own, slice(0, len(weight)))
+    saved = x, weight, own, bias, top, total, kept, block
+    return losses.reshape(targets.shape), saved
+
+
+@linear_cross_entropy.vjp_in_place
+def linear_cross_entropy_vjp(
+    xp, needs, g, x, weight, targets, bias, top, total, kept, block
+):
+    # With e = exp(logits - top), the gradient of the logits is g (e / total - hot).
+    gx, gweight, _, gbias = needs
+    rows, scale = _rows(x), g.reshape(-1) / total
+    products = []
+    for r in _tiles(len(rows), block):
+        product, scaled = 0, rows[r] * scale[r, None]
+        for w in _tiles(len(weight), block):
+            e = kept
+            if e is None:
+                e = _logits(xp, rows[r], weight, bias, w)
+                e -= top[r, None]
+                e = xp.exp(e, out=e)
+                _subtract_hot(xp, e, total[r], targets[r], w)
+            if gx is not None:
+                product = product + gemm(e, weight[w])
+            if gweight is not None:
+                gweight[w] += gemm(e.T, scaled)
+            if gbias is not None:
+                gbias[w] += gemm(scale[r], e)
+        products.append(product * scale[r, None])
+    if gx is not None:
+        gx += xp.concatenate(products).reshape(x.shape)
+
+
+@linear_cross_entropy.defined_by
+def linear_cross_entropy_definition(x, weight, targets, bias=None, block=None):
+    logits = p.matmul(x, p.transpose(weight))
+    logits = logits if bias is None else logits + bias
+    return softmax_cross_entropy_definition(logits, targets)
+
+
+def _row_losses(xp, x, weight, targets, bias, block):
+    """(loss, highest logit, sum of exp(logit - highest), exp of the last tile) of rows.
+
+    Tile after tile: where a higher logit comes, the sum so far is scaled down.
+    """
+    top, total, chosen = -math.inf, 0.0, math.nan
+    for w in _tiles(len(weight), block):
+        e = _logits(xp, x, weight, bias, w)
+        column, inside = _own_columns(xp, targets, w)
+        own = xp.take_along_axis(e, column[:, None], axis=-1)[:, 0]
+        chosen = xp.where(inside, own, chosen)
+        highest = xp.maximum(xp.max(e, axis=-1), top)
+        e -= highest[:, None]
+        e = xp.exp(e, out=e)
+        total = total * xp.exp(top - highest) + xp.sum(e, axis=-1)
+        top = highest
+    return xp.log(total) - (chosen - top), top, total, e
+
+
+def _tiles(length, block):
+    """Slices of `block`, the last one shorter. There is always one."""
+    return [slice(k, min(k + block, length)) for k in range(0, max(length, 1), block)]
+
+
+def _logits(xp, x, weight, bias, words):
+    """The logits of some rows for the slice `words`."""
+    logits = gemm(x, weight[words].T)
+    return logits if bias is None else _plus(xp, logits, bias[words])
+
+
+def _own_columns(xp, targets, words):
+    """Where each row's target stands among `words`, and whether it does.
+
+    0 where it does not.
+    """
+    column = targets - words.start
+    inside = (column >= 0) & (column < words.stop - words.start)
+    return xp.where(inside, column, 0), inside
+
+
+def _subtract_hot(xp, e, total, targets, words):
+    """e - total at each row's target, in place."""
+    column, inside = _own_columns(xp, targets, words)
+    e[xp.arange(len(e)), column] -= total * inside
+
+
+def _checked_targets(targets, shape, words):
+    """Targets as a row of int64, or an error: on NumPy also if one is out of range."""
+    if targets.shape != shape:
+        raise ValueError(f"targets of shape {targets.shape} for x of {shape} rows")
+    if targets.dtype.kind not in "iu":
+        raise TypeError(f"the targets are {targets.dtype}, not integers")
+    _refuse_negative(targets)
+    if isinstance(targets, np.ndarray) and targets.size and targets.max() >= words:
+        raise IndexError(f"target {targets.max()} is none of {words} words")
+    return targets.reshape(-1).astype(np.int64)
