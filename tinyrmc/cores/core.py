@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -118,3 +118,21 @@ def select_state(mask: Array, one: State, other: State) -> State:
     if isinstance(one, (tuple, list)):
         return tuple(select_state(mask, *pair) for pair in zip(one, other, strict=True))
     return p.where(mask.reshape(-1, *[1] * (one.ndim - 1)), one, other)
+
+
+def state_arrays(state: State, name: str = "state") -> dict[str, Array]:
+    """The arrays of a state under names, detached: what a task can carry on."""
+    if isinstance(state, (tuple, list)):
+        found: dict[str, Array] = {}
+        for number, part in enumerate(state):
+            found |= state_arrays(part, f"{name}.{number}")
+        return found
+    return {name: state.data if isinstance(state, Tensor) else state}
+
+
+def state_of(arrays: Mapping[str, Array], like: State, name: str = "state") -> State:
+    """The state that `state_arrays` took apart, in the form of another one."""
+    if isinstance(like, (tuple, list)):
+        parts = enumerate(like)
+        return tuple(state_of(arrays, part, f"{name}.{k}") for k, part in parts)
+    return arrays[name]

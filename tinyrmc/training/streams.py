@@ -55,7 +55,7 @@ def generator(seed: int, *key: int) -> np.random.Generator:
     return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=key))
 
 
-def _from_blocks(make: Callable[[int], Batch], start: int, stop: int) -> Batch:
+def from_blocks(make: Callable[[int], Batch], start: int, stop: int) -> Batch:
     """Examples start .. stop - 1, cut out of the blocks that hold them."""
     first, last = start // BLOCK, -(-stop // BLOCK)
     blocks = [make(block) for block in range(first, last)]
@@ -91,7 +91,7 @@ class Samples(Stream):
         def block(number):
             return self.draw(generator(self.seed, step, number), BLOCK, *chosen)
 
-        return _from_blocks(block, start, stop)
+        return from_blocks(block, start, stop)
 
 
 class Epochs(Stream):
@@ -164,7 +164,7 @@ class Epochs(Stream):
             batch = self.take(self._rows(step, number * BLOCK, end))
             return self.vary(generator(self.seed, step, number), batch)
 
-        return _from_blocks(block, start, stop)
+        return from_blocks(block, start, stop)
 
     def _rows(self, step: int, start: int, stop: int) -> np.ndarray:
         """The numbers (stop - start,) of examples start .. stop - 1 of a batch."""

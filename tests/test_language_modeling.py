@@ -1,0 +1,274 @@
+"""The task of language modelling, on a text of a few hundred words.
+
+The oracle is a network in plain NumPy, one word at a time.
+"""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from tinytasks import forks
+
+from tasks import language_modeling as lm
+from tinyrmc import Tape, corpora, training
+from tinyrmc.errors import UserError
+
+rng = np.random.default_rng(3)
+WORDS = "the cat sat on a mat and saw some other cats there".split()
+
+
+def sentences(count, seed):
+    rng = np.random.default_rng(seed)
+    lengths = rng.integers(2, 9, count)
+    return "\n".join(" ".join(rng.choice(WORDS, n)) for n in lengths) + "\n"
+
+
+TEXTS = corpora.from_texts(
+    train=sentences(80, 0), validation=sentences(12, 1), test=sentences(17, 2)
+)
+MODEL = lm.ModelConfig(
+    core="lstm", hidden_size=6, layers=2, embedding_size=5, head_size=2, num_heads=2,
+    mem_slots=2,
+)  # fmt: skip
+TRAIN = training.TrainConfig(
+    steps=12, batch_size=6, learning_rate=0.02, log_every=4, evaluate_every=4,
+    warmup_steps=0, checkpoint_minutes=0,
+)  # fmt: skip
+CONFIG = lm.Config(model=MODEL, data=lm.DataConfig(window=5, lanes=3), train=TRAIN)
+DROPPING = dataclasses.replace(
+    MODEL, dropout_embedding=0.3, dropout_between=0.4, dropout_output=0.2
+)
+CORES = ["lstm", "rnn", "rmc", "rmc_paper"]
+
+
+class Task(lm.Task):
+    """The task, on the few words of this file."""
+
+    corpus = TEXTS
+
+
+def task_of(config=CONFIG, **model):
+    return Task(dataclasses.replace(config, model=dataclasses.replace(MODEL, **model)))
+
+
+def built(task, seed=0):
+    model = task.build(np.random.SeedSequence(seed))
+    for parameter in model.parameters():  # biases too
+        noise = np.random.default_rng(1).standard_normal(parameter.shape)
+        parameter.data = (parameter.data + 0.3 * noise).astype(np.float32)
+    return model
+
+
+def surprises(model, ids, before):
+    """-log p of each id by the LSTM, in plain NumPy and float64, a word at a time."""
+    own = {name: x.data.astype(float) for name, x in model.named_parameters()}
+    E, total = own["embedding.weight"], []
+    states = [(np.zeros(6), np.zeros(6)) for _ in model.layers]
+    for word, target in zip([before, *ids], ids, strict=False):
+        x = E[word]
+        for k, (h, c) in enumerate(states):
+            W, b = own[f"layers.{k}.gates.weight"], own[f"layers.{k}.gates.bias"]
+            i, j, f, o = np.split(np.concatenate([x, h]) @ W + b, 4)
+            c = c / (1 + np.exp(-f - 1)) + np.tanh(j) / (1 + np.exp(-i))
+            x = np.tanh(c) / (1 + np.exp(-o))
+            states[k] = x, c
+        x = x @ own["projection.weight"] + own["projection.bias"]
+        logits = x @ E.T + own["bias"]
+        total.append(np.log(np.exp(logits).sum()) - logits[target])
+    return np.array(total)
+
+
+def perplexity(task, model, split="test"):
+    total, count = task.evaluate(model, split=split)["loss"]
+    return task.summary({"loss": total / count})["perplexity"], count
+
+
+# --- Perplexity -----------------------------------------------------------------------
+
+
+def test_the_perplexity_is_that_of_a_count_by_hand_in_one_lane_or_several():
+    ids, end = TEXTS.texts["test"], TEXTS.vocabulary.eos
+    for lanes, context in [(1, 0), (1, 100), (3, 10_000), (7, 10_000)]:
+        data = lm.DataConfig(window=5, lanes=lanes, context=context)
+        task = task_of(dataclasses.replace(CONFIG, data=data))
+        model = built(task)
+        expected = np.exp(surprises(model, ids, end).mean())
+        found, count = perplexity(task, model)
+        assert count == len(ids)  # every word once, the first one too
+        assert found == pytest.approx(expected, rel=1e-5)
+
+
+def test_lanes_begin_with_the_words_before_them_and_workers_share_them():
+    task = task_of()
+    model = built(task)
+    alone = task.evaluate(model)["loss"]
+    shared = [task.evaluate(model, k, 2)["loss"] for k in range(2)]
+    assert sum(count for _, count in shared) == alone[1]
+    np.testing.assert_allclose(sum(total for total, _ in shared), alone[0], rtol=1e-6)
+    ids, end = TEXTS.texts["test"], TEXTS.vocabulary.eos
+    without = dataclasses.replace(CONFIG.data, context=0)
+    cold, _ = perplexity(task_of(dataclasses.replace(CONFIG, data=without)), model)
+    warm, _ = perplexity(task, model)
+    exact = np.exp(surprises(model, ids, end).mean())
+    assert abs(warm - exact) < abs(cold - exact)
+
+
+def test_a_text_without_sentences_has_one_word_less_to_predict():
+    text = lm.Text.of(np.array([3, 1, 2]), None)
+    assert text.tokens.tolist() == [3, 1]
+    assert text.targets.tolist() == [1, 2]
+
+
+# --- Training -------------------------------------------------------------------------
+
+
+def window(first, last):
+    """A batch (2, last - first) of two lanes of the training text."""
+    rows = np.array([[0], [50]]) + np.arange(first, last)
+    text = TEXTS.texts["train"]
+    return {
+        "tokens": text[rows],
+        "targets": text[rows + 1],
+        "fresh": np.full(2, first == 0),
+        "noise": np.arange(2),
+    }
+
+
+@pytest.mark.parametrize("core", CORES)
+def test_carried_windows_are_one_long_unroll(core):
+    task = task_of(core=core)
+    model = built(task)
+    whole, count, _, _ = task.loss(model, window(0, 12), None)
+    carry, parts = None, 0.0
+    for first in range(0, 12, 4):
+        total, _, _, carry = task.loss(model, window(first, first + 4), carry)
+        parts += float(total.data)
+    assert count == 24
+    assert parts == pytest.approx(float(whole.data), rel=1e-5)
+
+
+@pytest.mark.parametrize("core", CORES)
+def test_gradients_are_those_of_the_long_unroll_where_the_window_covers_it(core):
+    """A loss of the last window alone, whose state is a constant."""
+    task = task_of(core=core)
+    model = built(task).astype(np.float64)
+    _, _, _, carry = task.loss(model, window(0, 8), None)
+    with Tape() as tape:
+        total, *_ = task.loss(model, window(8, 12), carry)
+    found = tape.gradient(total, model.parameters(), strict=False)
+    with Tape() as tape:
+        state = lm.state_of(carry, like=model.initial_state(2))
+        for t in range(8, 12):
+            losses, state = model(**_step(window(t, t + 1)), state=state)
+            total = losses if t == 8 else total + losses
+        total = lm.p.sum(total)
+    expected = tape.gradient(total, model.parameters(), strict=False)
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-12)
+    assert any(np.abs(one).max() > 1e-3 for one in found)
+
+
+def _step(batch):
+    return {"tokens": batch["tokens"], "targets": batch["targets"]}
+
+
+def test_tied_weights_are_one_array_and_count_once():
+    tied, untied = built(task_of()), built(task_of(tied=False))
+    V, names = len(TEXTS.vocabulary), dict(tied.named_parameters())
+    assert "softmax.weight" not in names
+    assert tied._weight is tied.embedding.weight
+    assert "projection.weight" in names  # from 6 units to 5
+    assert "projection.weight" not in dict(untied.named_parameters())
+    difference = untied.num_parameters - tied.num_parameters
+    assert difference == V * 6 - (6 * 5 + 5)
+    with Tape() as tape:
+        total, *_ = Task(CONFIG).loss(tied, window(0, 5), None)
+    tape.backward(total)
+    unread = np.setdiff1d(np.arange(V), window(0, 5)["tokens"])
+    assert np.abs(tied.embedding.weight.grad[unread]).min() > 0  # as output weights
+
+
+def test_lanes_go_through_the_text_and_begin_anew():
+    text = np.arange(100, 203)
+    lanes = lm.Lanes(text, lanes=4, window=6, seed=1)
+    assert (lanes.length, lanes.windows) == (25, 4)
+    starts = set()
+    for epoch in range(12):
+        batches = [lanes.batch(4 * epoch + k, 0, 4) for k in range(4)]
+        tokens = np.concatenate([batch["tokens"] for batch in batches], axis=1)
+        over = tokens[0, 0] - 100
+        starts.add(int(over))
+        expected = 100 + over + 25 * np.arange(4)[:, None] + np.arange(24)
+        np.testing.assert_array_equal(tokens, expected)
+        for batch in batches:
+            np.testing.assert_array_equal(batch["targets"], batch["tokens"] + 1)
+        assert [bool(batch["fresh"].all()) for batch in batches] == [True] + [False] * 3
+    assert starts == {0, 1}
+    whole, part = lanes.batch(5, 0, 4), lanes.batch(5, 1, 3)
+    for name, x in whole.items():
+        np.testing.assert_array_equal(part[name], x[1:3])
+    assert len(set(whole["noise"].tolist())) == 4
+    assert (whole["noise"] != lanes.batch(6, 0, 4)["noise"]).all()
+
+
+def test_dropout_is_for_training_alone():
+    task = Task(dataclasses.replace(CONFIG, model=DROPPING))
+    model = built(task)
+    batch = window(0, 12)
+    losses = [float(task.loss(model, batch, None)[0].data) for _ in range(2)]
+    assert losses[0] == losses[1]  # the seeds decide
+    other = float(task.loss(model, batch | {"noise": np.array([7, 8])}, None)[0].data)
+    plain = float(Task(CONFIG).loss(model, batch, None)[0].data)
+    del model.between.rate
+    kept, _ = model(batch["tokens"], batch["targets"], model.initial_state(2))
+    assert len({losses[0], other, plain}) == 3
+    assert float(kept.data.sum()) == pytest.approx(plain)
+
+
+def run(make_trainer, task, workers, steps=12, **keywords):
+    trainer = make_trainer(task, seed=5, workers=workers, **keywords)
+    for _ in range(steps):
+        trainer.advance()
+    return trainer
+
+
+@forks
+def test_one_two_and_three_workers_agree_and_so_does_a_resumed_run(
+    make_trainer, make_run
+):
+    """To the bit for as many workers; to rounding for others."""
+    config = dataclasses.replace(CONFIG, model=DROPPING)
+    alone = run(make_trainer, Task(config), 1)
+    for workers in (2, 3):
+        several = run(make_trainer, Task(config), workers)
+        assert several.workers.processes
+        again = run(make_trainer, Task(config), workers)
+        np.testing.assert_array_equal(several.optimizer.data, again.optimizer.data)
+        np.testing.assert_allclose(
+            several.optimizer.data, alone.optimizer.data, rtol=2e-3, atol=2e-5
+        )
+
+
+# --- Bad input ------------------------------------------------------------------------
+
+
+def test_a_text_too_short_for_its_lanes_is_refused():
+    with pytest.raises(UserError, match=r"421 tokens, too few for 90 lanes of 5"):
+        lm.Lanes(np.zeros(421, np.int32), lanes=90, window=5, seed=0)
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        (lambda: lm.DataConfig(window=0), "data.window"),
+        (lambda: lm.DataConfig(lanes=0), "data.lanes"),
+        (lambda: lm.DataConfig(context=-1), "data.context"),
+        (lambda: lm.ModelConfig(embedding_size=0), "model.embedding_size"),
+        (lambda: lm.ModelConfig(dropout_between=1.0), "model.dropout_between"),
+        (lambda: lm.PlateauConfig(factor=1.5), "plateau.factor"),
+        (lambda: lm.PlateauConfig(patience=0), "plateau.patience"),
+    ],
+)
+def test_settings_that_make_no_sense_are_named(settings, told):
+    with pytest.raises(ValueError, match=told):
+        settings()
