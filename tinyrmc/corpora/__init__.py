@@ -2,22 +2,28 @@
 
     corpus = corpora.load("ptb")               # from the data directory
     corpus.texts["train"], corpus.vocabulary   # (tokens,) int32 ids, and their words
+    corpora.babi()                             # stories and questions
 
-Nothing is downloaded here: `python -m tinyrmc.data ptb` does that.
+A text is read once and then memory-mapped. Nothing is downloaded unless you say so:
+`python -m tinyrmc.data ptb`, or `corpora.download("ptb")`.
 """
 
 from __future__ import annotations
 
-from .corpus import Corpus, CorpusError, MissingCorpus, Vocabulary, from_texts
+from .corpus import PARTS, Corpus, CorpusError, MissingCorpus, Vocabulary, from_texts
 from .known import CORPORA
 from .loading import load
+from .prose import book, prose
 
 __all__ = [
     "CORPORA",
+    "PARTS",
     "Corpus",
     "CorpusError",
     "MissingCorpus",
     "Vocabulary",
+    "book",
     "from_texts",
     "load",
+    "prose",
 ]

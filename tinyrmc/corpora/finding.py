@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import os
-from pathlib import Path
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
 
-from .corpus import PARTS, MissingCorpus
+from .corpus import PARTS, CorpusError, MissingCorpus
 from .files import Text
-from .known import CORPORA, Known
+from .known import CORPORA, SHORT, WHOLE, Known
+
+GIGAWORD = ("gigaword", "gigaword_eng_5", "LDC2011T07")  # what its folder may be called
 
 
 def data_directory(data_dir: str | Path | None = None) -> Path:
     """`data_dir`, else $TINYRMC_DATA, else tinyrmc's folder among the user's caches."""
     chosen = data_dir or os.environ.get("TINYRMC_DATA")
-    if chosen:
-        return Path(chosen)
+    return Path(chosen).expanduser() if chosen else user_directory()
+
+
+def user_directory() -> Path:
+    """tinyrmc's folder among the user's caches."""
     import pooch
 
     return Path(pooch.os_cache("tinyrmc"))
@@ -23,71 +32,171 @@ def data_directory(data_dir: str | Path | None = None) -> Path:
 
 @dataclasses.dataclass(frozen=True)
 class Found:
-    """The texts of a corpus by part, and the files on disk that they come from."""
+    """Where a corpus is.
 
-    texts: dict[str, Text]
+    place: the folder or archive, for messages
+    texts: (part, text), in the order in which they are read; the part is WHOLE where
+        parts are made from one text
+    notes: what the user should know about them
+    """
+
+    place: Path
+    texts: list[tuple[str, Text]]
+    notes: tuple[str, ...] = ()
 
     @property
     def paths(self) -> list[Path]:
         """The files on disk, each once."""
-        return [*dict.fromkeys(text.path for text in self.texts.values())]
+        return [*dict.fromkeys(text.path for _, text in self.texts)]
 
 
-def find(name: str, data_dir: str | Path | None) -> Found:
-    """The files of a corpus, or else an archive of it. MissingCorpus without either."""
-    known, folder = CORPORA[name], data_directory(data_dir)
-    partial = None
-    for place in _folders(known, folder):
-        found = _in_folder(known, place)
-        if len(found) == len(known.files):
-            return Found(found)
-        if found and partial is None:
-            partial = place, [part for part in PARTS if part not in found]
-    for root in (folder, folder / "data"):
-        for pattern in known.archives:
-            for path in sorted(root.glob(pattern)):
-                return Found(_in_archive(known, path))
-    if partial is None:
-        raise MissingCorpus(f"{name} is not in {folder}; {how_to_get(name, data_dir)}")
-    place, parts = partial
-    raise MissingCorpus(
-        f"{name}: {place} has no {known.files[parts[0]][0]}, the {parts[0]} text; "
-        f"{how_to_get(name, data_dir)}"
-    )
-
-
-def _folders(known: Known, data_dir: Path) -> list[Path]:
-    """Where unpacked files may be. `data_dir` itself may be such a folder."""
-    inside = [
-        root / folder for root in (data_dir, data_dir / "data")
-        for folder in known.folders
-    ]  # fmt: skip
-    ends = {folder.split("/")[-1] for folder in known.folders}
-    itself = [data_dir] if data_dir.absolute().name in ends else []
-    return itself + inside
-
-
-def _in_folder(known: Known, place: Path) -> dict[str, Text]:
-    found = {}
-    for part, names in known.files.items():
-        for name in names:
-            if (place / name).is_file():
-                found[part] = Text(place / name)
-                break
+def find(name: str, data_dir: str | Path | None = None) -> Found:
+    """Where a corpus is: unpacked, else in an archive. MissingCorpus if it is not."""
+    folder = data_directory(data_dir)
+    if name == "gutenberg":
+        found = _books(folder)
+    elif name == "gigaword":
+        found = _newswire(folder)
+    else:
+        found = _official(name, folder, data_dir)
+    if found is None:
+        raise MissingCorpus(f"{name} is not in {folder}; {remedy(name, data_dir)}")
     return found
 
 
-def _in_archive(known: Known, path: Path) -> dict[str, Text]:
-    return {
-        part: Text(
-            path,
-            tuple(f"{folder}/{name}" for folder in known.folders for name in names),
-        )
-        for part, names in known.files.items()
-    }
+def remedy(name: str, data_dir: str | Path | None = None) -> str:
+    """How to get a corpus: a command, or what to do."""
+    if CORPORA[name].remedy:
+        return CORPORA[name].remedy.format(folder=data_directory(data_dir) / name)
+    return f"get it with: {command(name, data_dir)}"
 
 
-def how_to_get(name: str, data_dir: str | Path | None) -> str:
-    """The command that gets a corpus."""
-    folder = "" if data_dir is None else f" --data-dir {data_dir}"
-    return f"python -m tinyrmc.data {name}{folder} gets it"
+def command(name: str, data_dir: str | Path | None = None) -> str:
+    """The command that gets a corpus and reads it."""
+    where = "" if data_dir is None else f" --data-dir {shlex.quote(str(data_dir))}"
+    return f"python -m tinyrmc.data {name}{where}"
+
+
+# --- Texts with official files --------------------------------------------------------
+
+
+def _official(name: str, folder: Path, data_dir: str | Path | None) -> Found | None:
+    known, missing = CORPORA[name], ""
+    for paths in _laid_out(known, folder):
+        there = {part: path for part, path in paths.items() if path.is_file()}
+        if len(there) == len(paths):
+            texts = [(part, Text(path)) for part, path in there.items()]
+            return Found(texts[0][1].path.parent, texts)
+        if there and not missing:
+            part = next(part for part in paths if part not in there)
+            missing = f"{paths[part].parent} has no {paths[part].name}"
+    if path := next(archives_in(folder, known.patterns), None):
+        return Found(path, _in_archive(known, path))
+    if missing:
+        raise MissingCorpus(f"{name}: {missing}; {remedy(name, data_dir)}")
+    return None
+
+
+def _layout(layout: str) -> dict[str, str]:
+    """{part: its path}, or one path for all."""
+    if "{}" not in layout:
+        return {WHOLE: layout}
+    return {part: layout.format(SHORT[part]) for part in PARTS}
+
+
+def _laid_out(known: Known, folder: Path) -> Iterator[dict[str, Path]]:
+    """The places where the files may be. `folder` itself may be the one they are in."""
+    for layout in known.layouts:
+        paths = _layout(layout)
+        for root in (folder, folder / "data"):
+            yield {part: root / path for part, path in paths.items()}
+        if PurePosixPath(layout).parent.name == folder.absolute().name:
+            names = {part: PurePosixPath(path).name for part, path in paths.items()}
+            yield {part: folder / name for part, name in names.items()}
+
+
+def archives_in(folder: Path, patterns: tuple[str, ...]) -> Iterator[Path]:
+    """The files with such names in `folder` and in its folder `data`."""
+    for root in (folder, folder / "data"):
+        for pattern in patterns:
+            yield from sorted(path for path in root.glob(pattern) if path.is_file())
+
+
+def _in_archive(known: Known, path: Path) -> list[tuple[str, Text]]:
+    members: dict[str, tuple[str, ...]] = {}
+    for layout in known.layouts:
+        for part, member in _layout(layout).items():
+            members[part] = (*members.get(part, ()), member)
+    return [(part, Text(path, names)) for part, names in members.items()]
+
+
+# --- Texts of many files --------------------------------------------------------------
+
+
+def part_of(name: str, training: int, validation: int) -> str:
+    """The part into which a text of this name falls, whatever other texts there are.
+
+    The name's SHA-256, as a number, modulo 100: below `training` it is "train", in the
+    next `validation` it is "validation", else "test".
+    """
+    k = int(hashlib.sha256(name.encode()).hexdigest(), 16) % 100
+    return PARTS[(k >= training) + (k >= training + validation)]
+
+
+def _books(folder: Path) -> Found | None:
+    """A folder of Project Gutenberg's .txt files, each in its part."""
+    place = _first_folder(folder, ("gutenberg",))
+    if place is None:
+        return None
+    variants: dict[str, list[Path]] = {}
+    for path in place.rglob("*.txt*"):
+        if path.is_file() and re.search(r"\.txt(\.utf-?8)?$", path.name):
+            variants.setdefault(_book(path), []).append(path)
+    if not variants:
+        return None
+    split: dict[str, list[tuple[str, Text]]] = {part: [] for part in PARTS}
+    for book in sorted(variants, key=lambda book: (len(book), book)):
+        part = part_of(book, training=80, validation=10)
+        split[part].append((part, Text(min(variants[book], key=_preference))))
+    for part, texts in split.items():
+        if not texts:
+            raise CorpusError(
+                f"none of the {len(variants)} books in {place} falls into the {part} "
+                "text; add more books (a book's number decides its part)"
+            )
+    extra = sum(map(len, variants.values())) - len(variants)
+    said = f"{extra} files are other encodings of the same books, and left out"
+    return Found(place, [*sum(split.values(), [])], (said,) if extra else ())
+
+
+def _book(path: Path) -> str:
+    """The number of a book: 1342 for pg1342.txt, 1342-0.txt and 1342-8.txt; else the
+    file's name.
+    """
+    name = path.name.partition(".txt")[0]
+    number = re.fullmatch(r"(?:pg)?(\d+)(?:-\d)?", name)
+    return number[1] if number else name
+
+
+def _preference(path: Path) -> tuple[int, Path]:
+    """UTF-8 before other encodings of a book."""
+    name = path.name.partition(".txt")[0]
+    return 2 * name.endswith("-8") + (not name.endswith("-0")), path
+
+
+def _newswire(folder: Path) -> Found | None:
+    """A folder of the LDC's .gz files, or else of .txt files."""
+    place = _first_folder(folder, GIGAWORD)
+    if place is None:
+        if next(folder.rglob("*_eng_*.gz"), None) is None:
+            return None
+        place = folder
+    paths = sorted(place.rglob("*.gz")) or sorted(place.rglob("*.txt"))
+    texts = [(WHOLE, Text(path)) for path in paths if path.is_file()]
+    return Found(place, texts) if texts else None
+
+
+def _first_folder(folder: Path, names: tuple[str, ...]) -> Path | None:
+    itself = [folder] if folder.absolute().name in names else []
+    inside = [root / name for root in (folder, folder / "data") for name in names]
+    return next((path for path in itself + inside if path.is_dir()), None)

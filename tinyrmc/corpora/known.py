@@ -7,85 +7,92 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
+from typing import TypeVar
+
+T = TypeVar("T")
+
+# what the three parts are called in file names
+SHORT = {"train": "train", "validation": "valid", "test": "test"}
+
+WHOLE = ""  # the part of a text whose parts are made here
 
 
 @dataclasses.dataclass(frozen=True)
 class Archive:
-    """An official archive: its name, size and checksum, and where it can be had."""
+    """An official archive: its name, size and checksum where known, and its addresses.
+
+    Only one with a checksum is downloaded.
+    """
 
     file: str
-    size: int | None
-    hash: str
-    urls: tuple[str, ...]
+    size: int | None = None
+    hash: str | None = None
+    urls: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
 class Known:
     """What is known of a corpus.
 
-    folders: where its files may lie, unpacked or renamed, below the data directory; the
-        first is the path inside the official archive
-    files: {part: the names its file may have}; all in one of the folders
-    archives: patterns of file names that may be an archive of it
-    official: archives with published checksums
+    rule: how its text is cut into words and parts, said to the user
+    remedy: what to do where nothing can be downloaded
+    layouts: paths below the data directory where its files may be, with {} for train,
+        valid and test; the first is the path inside the official archive
+    patterns: of names of files that may be an archive of it
+    archives: those with published checksums
     hashes, sizes: of the official text of a part
-    tokens: {part: the published count, with <eos> where the corpus has it}
+    tokens, vocabulary: the published counts, with <eos> where the corpus has it
     minimum_count: rarer words of the training text become <unk>
-    rule: how the text is cut into words and parts, for those who want to compare
     """
 
     title: str
-    folders: tuple[str, ...] = ()
-    files: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
-    archives: tuple[str, ...] = ()
-    official: tuple[Archive, ...] = ()
+    rule: str
+    remedy: str = ""
+    layouts: tuple[str, ...] = ()
+    patterns: tuple[str, ...] = ()
+    archives: tuple[Archive, ...] = ()
     hashes: Mapping[str, str] = dataclasses.field(default_factory=dict)
     sizes: Mapping[str, int] = dataclasses.field(default_factory=dict)
     tokens: Mapping[str, int] = dataclasses.field(default_factory=dict)
     vocabulary: int | None = None
     minimum_count: int = 1
-    rule: str = ""
 
 
-def _parts(train, validation, test):
+def _parts(train: T, validation: T, test: T) -> dict[str, T]:
     return {"train": train, "validation": validation, "test": test}
 
 
-LINES = "Words are what stands between spaces; each line end is <eos>."
-
-_WIKITEXT = {
-    "files": _parts(
-        ("wiki.train.tokens", "train.txt"),
-        ("wiki.valid.tokens", "valid.txt"),
-        ("wiki.test.tokens", "test.txt"),
-    ),
-    "rule": f"{LINES} Blank lines are lines too.",
-}
+LINES = "Words are what stands between spaces; each line end is the word <eos>."
+PROSE = (
+    "A word is letters and digits, also with ' and - inside, or one punctuation mark; "
+    "capitals stay. Each paragraph ends in <eos>. Words seen fewer than 3 times in the "
+    "training text become <unk>."
+)
 
 
-def _wikitext(number: int, size: int, sha256: str) -> tuple[Archive, ...]:
+def _wikitext(number: int, size: int, sha256: str) -> Archive:
     file = f"wikitext-{number}-v1.zip"
     hosts = (
-        "https://wikitext.smerity.com/",
+        "https://wikitext.smerity.com/",  # the author's
         "https://s3.amazonaws.com/research.metamind.io/wikitext/",
     )
     urls = tuple(f"{host}{file}" for host in hosts)
-    return (Archive(file, size, f"sha256:{sha256}", urls),)
+    return Archive(file, size, f"sha256:{sha256}", urls)
 
-
-_BABI = "http://www.thespermwhale.com/jaseweston/babi/"
 
 CORPORA = {
     "ptb": Known(
         "Penn Treebank, as prepared by Mikolov",
-        folders=("simple-examples/data", "penn", "ptb", "penn-treebank"),
-        files=_parts(
-            ("ptb.train.txt", "train.txt"),
-            ("ptb.valid.txt", "valid.txt"),
-            ("ptb.test.txt", "test.txt"),
+        LINES,
+        layouts=(
+            "simple-examples/data/ptb.{}.txt",
+            "ptb/ptb.{}.txt",
+            "penn/{}.txt",
+            "ptb/{}.txt",
+            "ptb.{}.txt",
         ),
-        archives=("simple-examples*.tgz", "simple-examples*.tar.gz"),
-        official=(
+        patterns=("simple-examples*.tgz", "simple-examples*.tar.gz"),
+        archives=(
             Archive(
                 "simple-examples.tgz",
                 34_869_662,
@@ -101,16 +108,18 @@ CORPORA = {
         sizes=_parts(5_101_618, 399_782, 449_945),
         tokens=_parts(929_589, 73_760, 82_430),
         vocabulary=10_000,
-        rule=LINES,
     ),
     "wikitext-2": Known(
-        "WikiText-2, words of Wikipedia's good articles",
-        folders=("wikitext-2", "wikitext-2-v1"),
-        archives=("wikitext-2-v1*.zip",),
-        official=_wikitext(
-            2,
-            4_475_746,
-            "92675f1d63015c1c8b51f1656a52d5bdbc33aafa60cc47a218a66e7ee817488c",
+        "WikiText-2, good articles of Wikipedia",
+        f"{LINES} Blank lines count.",
+        layouts=("wikitext-2/wiki.{}.tokens", "wikitext-2/{}.txt"),
+        patterns=("wikitext-2-v1*.zip",),
+        archives=(
+            _wikitext(
+                2,
+                4_475_746,
+                "92675f1d63015c1c8b51f1656a52d5bdbc33aafa60cc47a218a66e7ee817488c",
+            ),
         ),
         hashes=_parts(
             "sha256:9e9fa1ad55b1c2c95b08e37dd8e653f638fac2c6de904b79e813611eefbc985f",
@@ -120,16 +129,18 @@ CORPORA = {
         sizes=_parts(10_797_148, 1_121_681, 1_256_449),
         tokens=_parts(2_088_628, 217_646, 245_569),
         vocabulary=33_278,
-        **_WIKITEXT,
     ),
     "wikitext-103": Known(
-        "WikiText-103, fifty times as much of it",
-        folders=("wikitext-103", "wikitext-103-v1"),
-        archives=("wikitext-103-v1*.zip",),
-        official=_wikitext(
-            103,
-            190_229_076,
-            "242ba0f20b329cfdf1ccc61e9e9e5b59becf189db7f7a81cd2a0e2fc31539590",
+        "WikiText-103, fifty times as many of them",
+        f"{LINES} Blank lines count.",
+        layouts=("wikitext-103/wiki.{}.tokens", "wikitext-103/{}.txt"),
+        patterns=("wikitext-103-v1*.zip",),
+        archives=(
+            _wikitext(
+                103,
+                190_229_076,
+                "242ba0f20b329cfdf1ccc61e9e9e5b59becf189db7f7a81cd2a0e2fc31539590",
+            ),
         ),
         hashes=_parts(
             "sha1:b7497e2dfe77e72cfef5e3dbc61b7b53712ac211",
@@ -139,6 +150,42 @@ CORPORA = {
         sizes={"validation": 1_142_309, "test": 1_281_077},
         tokens=_parts(103_227_021, 217_646, 245_569),
         vocabulary=267_735,
-        **_WIKITEXT,
+    ),
+    "text8": Known(
+        "text8, the first 100 MB of Wikipedia, cleaned",
+        "Words are what stands between spaces. The first 93.3 % of the characters are "
+        "for training, the next 5.7 % for validation, the last 1 % for testing; a word "
+        "belongs to the part in which it begins. Words seen fewer than 10 times in the "
+        "training text become <unk>. There is no <eos>.",
+        layouts=("text8", "text8/text8", "text8.txt", "text8/text8.txt"),
+        patterns=("text8*.zip",),
+        archives=(
+            Archive(
+                "text8.zip",
+                31_344_016,
+                "sha256:"
+                "a6640522afe85d1963ad56c05b0ede0a0c000dddc9671758a6cc09b7a38e5232",
+                ("http://mattmahoney.net/dc/text8.zip",),
+            ),
+        ),
+        hashes={WHOLE: "md5:3bea1919949baf155f99411df5fada7e"},
+        sizes={WHOLE: 100_000_000},
+        minimum_count=10,
+    ),
+    "gutenberg": Known(
+        "books of Project Gutenberg",
+        f"{PROSE} The licence around a book is left out. The number of a book decides "
+        "its part, so another book moves none: of a hundred books, about 80 are for "
+        "training, 10 for validation and 10 for testing.",
+        remedy="put books as .txt files into {folder}; they are at www.gutenberg.org",
+        minimum_count=3,
+    ),
+    "gigaword": Known(
+        "English Gigaword, newswire (LDC2011T07)",
+        f"{PROSE} Of the .gz files all stories are taken; without any, each .txt file "
+        "is one. Its name decides the part of a story: of a hundred, about 98 are for "
+        "training, 1 for validation and 1 for testing.",
+        remedy="the LDC sells it (LDC2011T07); put its data folder at {folder}",
+        minimum_count=3,
     ),
 }
