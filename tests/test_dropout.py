@@ -163,10 +163,8 @@ def number(seed, use, row, column):
 
 def test_the_bits_are_those_of_the_definition():
     """So a run that a later version resumes goes on with the same masks."""
-    seeds, source = (
-        [0, 1, 2**40, 2**64 - 1],
-        nn.Noise(np.array([0, 1, 2**40, 2**64 - 1])),
-    )
+    seeds = [0, 1, 2**40, 2**64 - 1]
+    source = nn.Noise(np.array(seeds, np.uint64))
     for use in 1, 2:
         drawn = source.draw((2, 4, 5), 1)
         for t, b, f in np.ndindex(*drawn.shape):
