@@ -291,3 +291,118 @@ class MLP(Module):
         for layer in self.layers:
             x = layer(x)
         return x
+
+
+# --- Dropout --------------------------------------------------------------------------
+
+
+_ODD = 0x9E3779B9  # 2^32 / the golden ratio: its multiples lie far apart
+
+
+def _hash(xp, x):
+    """A bijection of uint32 that looks random; x is written over."""
+    for shift, factor in (16, 0x7FEB352D), (15, 0x846CA68B):
+        x ^= xp.right_shift(x, np.uint32(shift))
+        x *= np.uint32(factor)
+    x ^= xp.right_shift(x, np.uint32(16))
+    return x
+
+
+def _told(value: Any) -> str:
+    shape = getattr(value, "shape", None)
+    return repr(value) if shape is None else f"{value.dtype}{list(shape)}"
+
+
+class Noise:
+    """Where the masks of dropout come from: one seed an example.
+
+        noise = Noise(batch["noise"])    # (B,) integers, drawn by the stream
+        x = dropout(embedded, noise)     # the first mask
+        y = dropout(hidden, noise)       # the next one
+
+    Each use takes the next mask. The mask of an example depends on its own seed and on
+    the number of the use, and on nothing else: not on the other examples, the workers
+    or the machine. NumPy and CuPy give the same bits. They come from a hash (Wellons'
+    `lowbias32`) of seed, use, row and column, in array arithmetic: it works where the
+    seeds are, so a GPU waits for nothing.
+    """
+
+    def __init__(self, seeds: Array):
+        if getattr(seeds, "ndim", None) != 1 or seeds.dtype.kind not in "iu":
+            raise ValueError(
+                "Noise: seeds must be a one-dimensional array of integers, one an "
+                f"example, not {_told(seeds)}"
+            )
+        xp, seeds = namespace(seeds), seeds.astype(np.uint64)
+        halves = seeds, xp.right_shift(seeds, np.uint64(32))  # low and high
+        self.seeds = [half.astype(np.uint32) for half in halves]  # each (B,)
+        self.uses = 0
+
+    def draw(self, shape: tuple[int, ...], axis: int, rows: Array | None = None):
+        """Numbers from 0 to 65535, uint16 of this shape, for the next use.
+
+        `axis`, not the last one, is that of the examples. `rows` is as for `Dropout`.
+        """
+        xp = namespace(self.seeds[0])
+        count, ndim = len(self.seeds[0]), len(shape)
+        if not -ndim <= axis < ndim - 1 or axis == -1 or shape[axis] != count:
+            raise ValueError(
+                f"Noise: axis {axis} of shape {shape} does not hold the examples of "
+                f"{count} seeds; give Dropout the axis that does, not the last one"
+            )
+        axis %= ndim
+        self.uses += 1
+        low, high = self.seeds
+        key = _hash(xp, low + np.uint32(self.uses * _ODD & 0xFFFFFFFF))
+        key = _hash(xp, key ^ high)  # (B,)
+        key = key.reshape([count if k == axis else 1 for k in range(ndim - 1)])
+        if rows is None:
+            others = [1 if k == axis else n for k, n in enumerate(shape[:-1])]
+            rows = xp.arange(math.prod(others)).reshape(others)
+        key = _hash(xp, key + rows.astype(np.uint32))  # of each row
+        pairs = xp.arange(-(-shape[-1] // 2), dtype=np.uint32)
+        bits = _hash(xp, key[..., None] + pairs * np.uint32(_ODD))
+        return bits.view(np.uint16)[..., : shape[-1]]
+
+
+class Dropout(Module):
+    """Inverted dropout: each number is zero with probability `rate`.
+
+    What is kept is divided by 1 - rate, so the mean stays. In evaluation `noise` is
+    None, and x comes back as it is. It has no parameters.
+
+    Args:
+        rate: 0 <= rate < 1, in steps of 1/65536.
+        axis: the axis of x that holds the examples, one for each seed of the noise: 0
+            for (B, ...), 1 for (T, B, ...). The last axis cannot be it.
+        shared: axes along which one mask serves all. shared=0 for (T, B, F) drops the
+            same units at all time steps (the variational dropout of Gal and Ghahramani
+            2016, the "locked" one of Merity et al. 2018); shared=-1 drops whole rows.
+    """
+
+    def __init__(self, rate: float, axis: int = 0, shared: int | tuple[int, ...] = ()):
+        rate = check_number("Dropout", "rate", rate)
+        if not 0 <= rate < 1:
+            raise ValueError(f"Dropout: rate must be from 0 to below 1, not {rate}")
+        self.rate, self.axis = rate, axis
+        self.shared = (shared,) if isinstance(shared, int) else tuple(shared)
+
+    def __call__(
+        self, x: Array | Tensor, noise: Noise | None = None, rows: Array | None = None
+    ) -> Array | Tensor:
+        """x with some of its numbers zero.
+
+        rows: integers that name the rows of x, of the shape of x without the last axis
+            (or one that broadcasts to it). Rows of an example that have the same name
+            get the same mask. With the words' ids and shared=-1 a word is dropped
+            wherever it stands, the embedding dropout of Merity et al. (2018), here for
+            each example by itself. By default each row has a name of its own.
+        """
+        if noise is None or self.rate == 0:
+            return x
+        shape = list(x.shape)
+        for axis in self.shared:
+            shape[axis] = 1
+        numbers = noise.draw(tuple(shape), self.axis, rows)
+        keep = numbers >= np.uint16(round(self.rate * 65536))
+        return x * (keep * x.dtype.type(1 / (1 - self.rate)))
