@@ -5,6 +5,7 @@ Most tests call `main` in this process, in an empty current directory; what must
 of real processes is asked of real processes.
 """
 
+import dataclasses
 import re
 import subprocess
 import sys
@@ -152,8 +153,13 @@ def test_a_finished_run_directory_is_complete(trained):
 
 
 def test_passing_a_rung_a_floor_or_a_result_is_told_once(capsys):
-    marks = {"test_accuracy": {"guessing": 0.25, "paper": 0.9}}
-    progress = Progress(30, 0, "accuracy", marks, lambda line: line["rung"] == "4x4")
+    preset = nth_farthest.Task.presets["quick"][1]
+    config = dataclasses.replace(
+        preset, train=dataclasses.replace(preset.train, steps=30)
+    )
+    task = nth_farthest.Task(config)
+    task.references = lambda: {"test_accuracy": {"guessing": 0.25, "paper": 0.9}}
+    progress = Progress(task)
     progress.recall([{"step": 5, "rung": "3x1", "test_accuracy": 0.2}])
     assert capsys.readouterr().out == ""
     for step, rung, accuracy in ((10, "3x1", 0.3), (20, "4x4", 0.3), (30, "4x4", 0.95)):

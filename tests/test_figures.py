@@ -652,8 +652,8 @@ def test_against_several_axes_only_the_headline_is_drawn(
         with pytest.raises(SystemExit) as caught:
             plot.run_main(lambda words=words: plot.main([run, "--against", words]))
         says = (
-            "error: argument --against: takes steps, samples, hours, or several "
-            f"with commas between, not {words!r} "
+            "error: --against takes steps, samples, hours, or several with commas "
+            f"between, not {words!r}\n"
         )
         assert caught.value.code == 2 and capsys.readouterr().err.startswith(says)
 

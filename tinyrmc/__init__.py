@@ -47,11 +47,13 @@ __all__ = [
 ]
 
 
-def load(path: str | Path) -> nn.Module:
+def load(path: str | Path, data_dir: Path | None = None) -> nn.Module:
     """The trained model of a run directory, a checkpoint or a weights file.
 
     For example `tinyrmc.load("runs/nth_farthest-quick-1")`.
+
+    data_dir: where the data of its task are by now, if they have moved.
     """
     from .training.checkpoints import load_model
 
-    return load_model(path)
+    return load_model(path, data_dir)

@@ -144,6 +144,16 @@ def _refuse(words: str) -> NoReturn:
     sys.exit(2)
 
 
+def add_data_dir(parser: Parser) -> None:
+    """Give a command that opens runs the flag that says where their data are."""
+    parser.add_argument(
+        "--data-dir",
+        type=Path,
+        metavar="FOLDER",
+        help="where the data of the run's task are, if they have moved",
+    )
+
+
 def python() -> str:
     """How to call this Python from here: `python` where that is it, else its path."""
     found, here = shutil.which("python"), Path.cwd()

@@ -12,6 +12,10 @@ these, or further dataclasses; a string under a field says what the field means:
 Every field is a flag (`--length 5`, `--train.steps 100`) with that string as its help:
 see `flags.py`. Every configuration can be written to JSON and read back. A dataclass
 may name its `common` fields, the ones that `--help` shows; `--help-all` has the rest.
+
+A field of the outermost dataclass may say where something lies instead of what is
+computed: it is a `PLACE`. Runs that differ in a place alone are the same, so it stands
+apart from the rest of the configuration in what JSON holds.
 """
 
 from __future__ import annotations
@@ -22,9 +26,11 @@ import functools
 import inspect
 import itertools
 import json
+import os
 import textwrap
 import typing
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -34,6 +40,14 @@ from .errors import ConfigError, RunError
 # Metadata of a field that came after runs had been written. Their files lack it and get
 # its default, which must therefore say how things were before.
 ADDED = {"added": True}
+
+# Metadata of a field `data_dir: Path | None` that says where something lies.
+PLACE = {"place": True}
+
+
+def is_place(field: dataclasses.Field) -> bool:
+    """Whether a field says where something lies, not what is computed."""
+    return "place" in field.metadata
 
 
 def fields_of(kind: type, prefix: str = "") -> dict[str, Any]:
@@ -82,9 +96,11 @@ def flag_of(field: str, no: bool = False) -> str:
 
 
 def words_of(config: Any, usual: Any, prefix: str = "") -> list[str]:
-    """The flags that make `config` out of the `usual` configuration."""
+    """The flags that make `config` out of the `usual` configuration, but for places."""
     words = []
     for field in dataclasses.fields(config):
+        if is_place(field):
+            continue
         name = prefix + field.name
         value, before = getattr(config, field.name), getattr(usual, field.name)
         if dataclasses.is_dataclass(value):
@@ -110,15 +126,58 @@ def words_of_value(value: Any) -> Iterator[str]:
 # --- JSON -----------------------------------------------------------------------------
 
 
+def to_json(config: Any) -> dict[str, Any]:
+    """What JSON keeps of a configuration: {"config": its fields}.
+
+    If it has places, "places" holds these: absolute paths, `~` for the home directory.
+    """
+    values = dataclasses.asdict(config)
+    places = {
+        field.name: values.pop(field.name)
+        for field in dataclasses.fields(config)
+        if is_place(field)
+    }
+    kept = {name: path and stored_path(path) for name, path in places.items()}
+    return {"config": values, **({"places": kept} if kept else {})}
+
+
+def stored_path(path: str | Path) -> str:
+    """A path as files keep it: absolute, `~` for the home directory."""
+    path = Path(os.path.abspath(os.path.expanduser(path)))
+    home = Path(os.path.expanduser("~"))
+    for place in (home, home.resolve()):
+        if path.is_relative_to(place):
+            return (Path("~") / path.relative_to(place)).as_posix()
+    return str(path)
+
+
+def with_places(config: Any, places: Mapping[str, str | None]) -> Any:
+    """The configuration with places as `to_json` has kept them.
+
+    Places that it does not have are passed over.
+    """
+    known = {field.name for field in dataclasses.fields(config) if is_place(field)}
+    changes = {
+        name: path and Path(os.path.expanduser(path))
+        for name, path in places.items()
+        if name in known
+    }
+    return dataclasses.replace(config, **changes)
+
+
 def from_json(kind: type, values: dict, where: str = "config") -> Any:
     """A nested dataclass from what JSON gave back, lists as tuples.
 
     ConfigError names a field that is missing or unknown. A field that was `ADDED` later
-    may be missing.
+    may be missing, and so are places.
     """
     hints, fields = typing.get_type_hints(kind), dataclasses.fields(kind)
     names = [field.name for field in fields]
-    needed = [field.name for field in fields if "added" not in field.metadata]
+    needed = [
+        field.name
+        for field in fields
+        if "added" not in field.metadata and not is_place(field)
+    ]
     for name in [*needed, *values]:
         if name not in values or name not in names:
             state = "missing" if name in names else "unknown"

@@ -14,14 +14,15 @@ import math
 import sys
 from pathlib import Path
 
+import numpy as np
+
 from .backend import blas_threads
-from .commands import Parser, program, run_main
+from .commands import Parser, add_data_dir, program, run_main
 from .errors import UsageError
 from .results.groups import command_words
 from .results.text import results_table, terminal_width
 from .training.checkpoints import export_weights, open_checkpoint, restore_model
 from .training.ranks import require_alone
-from .training.task import Totals
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -29,10 +30,13 @@ def main(argv: list[str] | None = None) -> int:
     require_alone("tinyrmc.evaluate")
     options = _parser().parse_args(argv)
     _check_export(options.export)
-    task, arrays, state = open_checkpoint(options.run)
+    task, arrays, state = open_checkpoint(options.run, options.data_dir)
     model = restore_model(task, arrays, state)
     with blas_threads(1):
-        metrics = Totals(task.evaluate(model)).means("test_")
+        metrics: dict[str, float] = {}
+        for split in task.splits:
+            sums = task.evaluate(model, 0, 1, np, *task.naming(split))
+            metrics |= task.named(split, sums)
     if options.json:
         print(_as_json(metrics))
     else:
@@ -67,6 +71,7 @@ def _parser() -> Parser:
         action="store_true",
         help="print the metrics as one JSON object instead of a table",
     )
+    add_data_dir(parser)
     return parser
 
 

@@ -23,13 +23,12 @@ needs no network.
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 from pathlib import Path
 
 from .backend import blas_threads
-from .commands import Parser, program, run_main
+from .commands import Parser, add_data_dir, program, run_main
 from .errors import RunError, UsageError
 from .results import attention, probes
 from .results.curves import draw_curves, draw_run
@@ -37,8 +36,6 @@ from .results.groups import command_words, find_runs
 from .results.text import aligned, paragraph, terminal_width
 from .training.checkpoints import open_checkpoint, restore_model
 from .training.ranks import require_alone
-
-AXES = ("steps", "samples", "hours")
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -48,7 +45,7 @@ def main(argv: list[str] | None = None) -> int:
     if words[:1] == ["attention"]:
         return attention_main(words[1:])
     options = _parser().parse_args(words)
-    runs, left_out = find_runs(options.runs)
+    runs, left_out = find_runs(options.runs, options.data_dir)
     for line in left_out:
         print(f"left out: {line}", file=sys.stderr)
     if len(runs) == 1 and options.out is None:
@@ -85,23 +82,15 @@ def _parser() -> Parser:
     )
     parser.add_argument(
         "--against",
-        type=_axes,
+        type=lambda words: tuple(words.split(",")),
         default=("steps",),
         metavar="AXIS,AXIS",
-        help="draw the curves against steps (the default), samples or hours, or "
-        "several of these; then of the task's headline alone",
+        help="draw the curves against steps (the default), samples or hours, or what "
+        "the task counts its samples in (tokens), or against several of these; then of "
+        "the task's headline alone",
     )
+    add_data_dir(parser)
     return parser
-
-
-def _axes(words: str) -> tuple[str, ...]:
-    axes = tuple(words.split(","))
-    if not set(axes) <= set(AXES) or len(set(axes)) < len(axes):
-        raise argparse.ArgumentTypeError(
-            "takes steps, samples, hours, or several with commas between, not "
-            f"{words!r}"
-        )
-    return axes
 
 
 # --- What a memory attends to ---------------------------------------------------------
@@ -111,7 +100,7 @@ def attention_main(argv: list[str]) -> int:
     """The command line after `attention`; returns the exit code."""
     options = _attention_parser().parse_args(argv)
     _check_attention_options(options)
-    task, arrays, state = open_checkpoint(options.run)
+    task, arrays, state = open_checkpoint(options.run, options.data_dir)
     model, run = restore_model(task, arrays, state), state["run"]
     name = f"{run['task']} {command_words(run)}, seed {run['seed']}"
     title = f"{name}, step {state['step']:,}"
@@ -171,6 +160,7 @@ def _attention_parser() -> Parser:
         metavar="N",
         help="held-out sequences to measure over (default: 10,000)",
     )
+    add_data_dir(parser)
     return parser
 
 

@@ -20,7 +20,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from .commands import Parser, program, run_main
+from .commands import Parser, add_data_dir, program, run_main
 from .errors import UsageError
 from .results.groups import find_runs
 from .results.tables import (
@@ -45,7 +45,7 @@ def main(argv: list[str] | None = None) -> int:
     options = _parser().parse_args(argv)
     if options.out is not None:
         _check_out(options.out)
-    runs, left_out = find_runs(options.paths)
+    runs, left_out = find_runs(options.paths, options.data_dir)
     for line in left_out:
         print(f"left out: {line}", file=sys.stderr)
     found, width = summary(runs), terminal_width()
@@ -79,6 +79,7 @@ def _parser() -> Parser:
         help="write the table there, and beside it FILE.json and FILE.png; a table "
         "written before is replaced",
     )
+    add_data_dir(parser)
     return parser
 
 

@@ -552,7 +552,7 @@ def _outcome(cell, code):
     if run is None or code:
         return "stopped"
     task, last = task_from_dict(run.config), run.metrics()[-1]
-    name, steps = f"test_{task.headline}", task.config.train.steps
+    name, steps = task.watched, task.config.train.steps
     cut = "" if task.finished(last["step"]) else f" of {steps:,}, cut by the budget,"
     reached = f"{name.replace('_', ' ')} {number(name, last[name])}"
     took = f"{counted(last['step'], 'step')}{cut} in {duration(last['seconds'])}"

@@ -24,7 +24,7 @@ from pathlib import Path
 from . import __version__
 from .backend import describe_gpu, has_tf32, use_tf32
 from .commands import Options, leading_names, parse_words, program, python, run_main
-from .config import from_json, require_same
+from .config import from_json, require_same, to_json
 from .cores.config import CoreConfig, sizes, without_effect
 from .errors import RunError, UsageError, UserError, nearest
 from .results.curves import draw_run
@@ -127,7 +127,7 @@ def _new_request(names, words):
         **discovery.stored(word),
         "preset": preset,
         "seed": options.seed,
-        "config": dataclasses.asdict(config),
+        **to_json(config),
     }
     return described, options
 
@@ -146,16 +146,16 @@ def _resume_request(run, names, words):
     before = {k: run.environment[k] for k in ("device", "tf32") if k in run.environment}
     options = Options(seed=have.get("seed", 0), **before)
     config, options = parse_words(have["task"], have["preset"], usual, options, words)
-    asked = have | {"seed": options.seed, "config": dataclasses.asdict(config)}
-    # an older run lacks the fields that came later
-    whole = have | {"config": dataclasses.asdict(usual)}
-    require_same(whole, asked, str(run.path))
+    asked = have | {"seed": options.seed} | to_json(config)
+    # an older run lacks the fields that came later, and places may change
+    places = {key: asked[key] for key in ("places",) if key in asked}
+    require_same(have | to_json(usual) | places, asked, str(run.path))
     if options.run is not None:
         raise UsageError(
             f"--run {options.run} goes with a new run; --resume {run.path} goes on in "
             "its own directory"
         )
-    return have, options
+    return have | places, options
 
 
 def _checkpoint(run):
@@ -191,6 +191,7 @@ def _train(words: list[str], ranks: Ranks) -> int:
             print(f"{done}; see {again}")
             return 0
         else:
+            run = ranks.together(lambda: run.moved(described))
             ranks.from_first(lambda: run.truncate_metrics(state["lines"]))
             _note_roundings(trainer, state)
         return _run(trainer, run, described, options)
@@ -313,7 +314,7 @@ def _new_run(described: dict, options: Options, trainer: Trainer) -> Run:
 def _finished(trainer: Trainer, run: Run) -> bool:
     """Whether all steps are done and the last evaluation too."""
     last = (run.metrics() or [{}])[-1]
-    tested = f"test_{trainer.task.headline}" in last
+    tested = trainer.task.result in last
     return tested and last["step"] == trainer.step and trainer.finished
 
 
@@ -321,13 +322,7 @@ def _run(trainer: Trainer, run: Run, described: dict, options: Options) -> int:
     """Announce, train, report."""
     task, ranks = trainer.task, trainer.ranks
     _announce(trainer, run, described, options)
-    progress = Progress(
-        task.config.train.steps,
-        trainer.step,
-        task.headline,
-        task.references(),
-        task.is_final,
-    )
+    progress = Progress(task, trainer.step)
     progress.recall(ranks.from_first(run.metrics))
     if sys.stderr.isatty() and ranks.rank == 0:
         progress.show_bar()
@@ -400,7 +395,8 @@ def _report(trainer: Trainer, run: Run, end: str, resume: str) -> None:
     left = counted(task.config.train.steps - trainer.step, "step")
     why = "finished" if end == "finished" else f"out of time; {left} to go"
     took = f"{counted(trainer.step, 'step')} in {duration(trainer.seconds)}"
-    print(f"\n{results_table(last, task.references(), terminal_width())}\n")
+    reached = task.held_out_metrics(last)
+    print(f"\n{results_table(reached, task.references(), terminal_width())}\n")
     print(f"run       {run.path}  ({took}, {why})")
     for picture in draw_run(run):
         print(f"picture   {picture}")

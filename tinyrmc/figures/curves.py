@@ -14,8 +14,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, MaxNLocator
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
+from ..results.text import in_words
 from .style import (
     COLOURS,
     GREY,
@@ -30,7 +31,8 @@ from .style import (
 
 DOTTED = (0, (1, 1.2))
 
-# What a curve may be drawn against, and the field of a line of metrics that holds it.
+# What a curve may be drawn against, and the field of a line of metrics that holds it;
+# anything else is a field of that name.
 AXES = {"steps": "step", "samples": "samples", "hours": "seconds"}
 
 Run = Sequence[dict[str, Any]]
@@ -52,10 +54,10 @@ class Curve(NamedTuple):
 def measured(
     run: Run, metric: str, axis: str = "steps"
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The points (S,) on `axis`, a name in AXES, at which a run has a value of
-    `metric`, and these values (S,).
+    """The points (S,) on `axis` (see AXES) at which a run has a value of `metric`, and
+    these values (S,).
     """
-    field = AXES[axis]
+    field = AXES.get(axis, axis)
     values = {line[field]: line[metric] for line in run if line.get(metric) is not None}
     points = sorted(values)
     return np.array(points, float), np.array([values[point] for point in points], float)
@@ -96,7 +98,7 @@ def rung_starts(run: Run, axis: str = "steps") -> list[tuple[float, str]]:
             if line["rung"] != current:
                 current = line["rung"]
                 starts.append((since, current))
-            since = line[AXES[axis]]
+            since = line[AXES.get(axis, axis)]
     return starts
 
 
@@ -126,7 +128,7 @@ def learning_curve(
         references: {metric: {label: value}}: floors and published numbers, drawn as
             dashed lines.
         metrics: names such as "test_accuracy". What is called accuracy is a fraction,
-            shown in percent.
+            shown in percent; what is called perplexity has a logarithmic axis.
         cores: the core of each group, for its colour; None where there is none.
         training: lines with values on training batches, which are drawn thinly. They
             should be batches of the task itself: on easier ones a network would seem to
@@ -245,8 +247,8 @@ def _where_fewer(counts: np.ndarray) -> str:
 
 
 def _draw_training(panel: Axes, run: Run, metric: str, axis: str) -> None:
-    points, values = measured(run, metric.removeprefix("test_"), axis)
-    if len(points) and metric.startswith("test_"):
+    points, values = measured(run, metric.partition("_")[2], axis)
+    if len(points):
         label = "on training batches of the task itself"
         panel.plot(
             points, values, color=COLOURS[0], linewidth=0.8, alpha=0.35, label=label
@@ -266,12 +268,6 @@ def _is_fraction(metric: str) -> bool:
     return "accuracy" in metric
 
 
-def in_words(metric: str) -> str:
-    """The name of a metric: held-out accuracy, for test_accuracy."""
-    words = metric.removeprefix("test_").replace("_", " ")
-    return f"held-out {words}" if metric.startswith("test_") else words
-
-
 def label_axes(panel: Axes, metric: str, axis: str = "steps") -> None:
     """The title of a panel, and what its axes say."""
     panel.set_title(in_words(metric), fontsize=11)
@@ -279,10 +275,13 @@ def label_axes(panel: Axes, metric: str, axis: str = "steps") -> None:
     panel.margins(x=0)
     panel.locator_params(axis="x", nbins=6)
     unit, name = 1, axis
+    if panel.get_xlim()[1] >= 5e6:
+        unit, name = 10**6, f"millions of {axis}"
     if axis == "hours":  # the points are seconds
         unit, name = 60, "minutes of training"
         if panel.get_xlim()[1] > 2 * 3600:
             unit, name = 3600, "hours of training"
+    if unit > 1:
         panel.xaxis.set_major_locator(_Multiples(unit))
     panel.set_xlabel(name)
     in_units = FuncFormatter(lambda point, _: f"{point / unit:,.10g}")
@@ -298,6 +297,11 @@ def label_values(panel: Axes, metric: str) -> None:
         panel.set_ylim(0, 1.02)  # a curve at 100 % does not hide in the frame
         panel.set_yticks(np.arange(0, 1.01, 0.2))
         panel.yaxis.set_major_formatter(in_percent())
+    elif "perplexity" in metric:
+        panel.set_yscale("log")
+        panel.yaxis.set_major_locator(LogLocator(subs=(1, 1.5, 2, 3, 5, 7)))
+        panel.yaxis.set_minor_locator(NullLocator())
+        panel.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{y:,.5g}"))
 
 
 class _Multiples(MaxNLocator):
@@ -319,20 +323,20 @@ def label_references(panel: Axes, references: References, metric: str) -> None:
     """Each reference's name and value at the right edge, on the emptier side of its
     line; labels that would touch are moved apart.
     """
-    low, high = panel.get_ylim()
-    line_height = (high - low) * _line_height(panel, points=8, along="height")
-    near = _near_the_right_edge(panel)
+    line_height = _line_height(panel, points=8, along="height")
+    near = _heights(panel, _near_the_right_edge(panel))
     in_order = sorted(references.items(), key=lambda pair: pair[1])
-    wanted = [_emptier_side(value, near, 0.6 * line_height) for _, value in in_order]
+    lines = _heights(panel, np.array([value for _, value in in_order], float))
+    wanted = [_emptier_side(y, near, 0.6 * line_height) for y in lines]
     half = 0.5 * line_height
-    places = _spread(wanted, line_height, low + half, high - half)
+    places = _spread(wanted, line_height, half, 1 - half)
     for (label, value), y in zip(in_order, places, strict=True):
-        number = f"{100 * value:.0f} %" if _is_fraction(metric) else f"{value:.3g}"
+        number = _short(metric, value)
         text = panel.text(
             0.995,
             y,
             f"{label} {number}",
-            transform=panel.get_yaxis_transform(),
+            transform=panel.transAxes,
             ha="right",
             va="center",
             fontsize=8,
@@ -343,6 +347,19 @@ def label_references(panel: Axes, references: References, metric: str) -> None:
         text.set_in_layout(False)
 
 
+def _short(metric: str, value: float) -> str:
+    """A value where there is little room."""
+    if _is_fraction(metric):
+        return f"{100 * value:.0f} %"
+    return f"{value:,.1f}" if "perplexity" in metric else f"{value:.3g}"
+
+
+def _heights(panel: Axes, values: np.ndarray) -> np.ndarray:
+    """How high values (S,) stand in the panel: 0 at the bottom, 1 at the top."""
+    pixels = panel.transData.transform(np.stack([np.zeros_like(values), values], 1))
+    return panel.transAxes.inverted().transform(pixels)[:, 1]
+
+
 def _line_height(panel: Axes, points: float, along: str) -> float:
     """The height of a line of text, as a fraction of the panel's height or width."""
     pixels = getattr(panel.get_window_extent(), along)
@@ -350,7 +367,7 @@ def _line_height(panel: Axes, points: float, along: str) -> float:
 
 
 def _near_the_right_edge(panel: Axes) -> np.ndarray:
-    """The values of all curves where the labels will stand."""
+    """The values (S,) of all curves where the labels will stand."""
     found = [np.zeros(0)]
     for line in panel.lines:
         if line.get_transform() == panel.transData:

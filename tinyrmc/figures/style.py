@@ -23,7 +23,7 @@ MARK = "#C00000"  # the red of the marked time step
 GREY = "#555555"
 
 # Each core has its own colour, in every picture.
-_CORES = "rmc", "lstm", "dnc", "entnet", "entnet_bank", "rmc_paper"
+_CORES = "rmc", "lstm", "dnc", "entnet", "entnet_bank", "rmc_paper", "rnn"
 CORES = dict(zip(_CORES, COLOURS, strict=False))
 
 # Behind a label, so that lines do not cross it out.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from ..errors import RunError
+from ..errors import RunError, UsageError
 from ..runs.run import Run
 from ..training.checkpoints import open_checkpoint, restore_model, task_from_dict
 from ..training.task import Task
@@ -19,7 +19,7 @@ def draw_run(run: Run, against: Sequence[str] = ("steps",)) -> list[Path]:
     curve = draw_curves([run], run.path / "learning_curve.png", against)
     if not (run.checkpoint.exists() or run.previous_checkpoint.exists()):
         return [curve]
-    task, arrays, state = open_checkpoint(run.path)
+    task, arrays, state = open_checkpoint(run)
     model = restore_model(task, arrays, state)
     try:
         return [curve, *task.pictures(model, run.path)]
@@ -32,7 +32,7 @@ def draw_curves(
 ) -> Path:
     """The learning curves of evaluated runs of one task in the PNG file `out`.
 
-    against: names in figures.AXES.
+    against: names in figures.AXES, or what the task counts its examples in.
 
     Shown are the task's headline and, against one axis, whatever else has reference
     values and was measured in every group. RunError says what does not go together.
@@ -46,11 +46,14 @@ def draw_curves(
         )
     _require_one_task(runs)
     groups = group_runs(runs)
-    lines = {
-        label: [run.metrics() for run in members] for label, members in groups.items()
-    }
     tasks = {
         label: task_from_dict(members[0].config) for label, members in groups.items()
+    }
+    for task in tasks.values():
+        _require_axes(against, task)
+    lines = {
+        label: [_counted(run.metrics(), tasks[label]) for run in members]
+        for label, members in groups.items()
     }
     references = _references(tasks)
     metrics = _metrics_to_draw(lines, tasks, references)
@@ -83,10 +86,29 @@ def _require_one_task(runs: list[Run]) -> None:
             )
 
 
+def _require_axes(against: Sequence[str], task: Task) -> None:
+    known = dict.fromkeys(["steps", task.unit[0], "samples", "hours"])
+    if not set(against) <= set(known) or len(set(against)) < len(against):
+        raise UsageError(
+            f"--against takes {', '.join(known)}, or several with commas between, not "
+            f"{','.join(against)!r}"
+        )
+
+
+def _counted(lines: list[dict], task: Task) -> list[dict]:
+    """Lines of metrics with the examples in the units that the task counts in."""
+    name, each = task.unit
+    if name == "samples":
+        return lines
+    return [{**line, name: line["samples"] * each} for line in lines]
+
+
 def _metrics_to_draw(
     lines: Lines, tasks: Mapping[str, Task], references: References
 ) -> list[str]:
-    """The headline, and what else has references and was measured in every group."""
+    """The headline on the set that is watched, and what else was measured there in
+    every group and has references.
+    """
 
     def without(metric: str) -> list[str]:
         """The groups in which this was never measured."""
@@ -96,13 +118,14 @@ def _metrics_to_draw(
             if all(line.get(metric) is None for run in runs for line in run)
         ]
 
-    headline = f"test_{next(iter(tasks.values())).headline}"
+    task = next(iter(tasks.values()))
+    headline = task.watched
     if lacking := without(headline):
         raise RunError(
             f"the runs of {lacking[0]!r} have no value of {headline}; leave them out"
         )
-    others = [name for name in references if name != headline and not without(name)]
-    return [headline, *others]
+    watched = [name for name in references if name.startswith(f"{task.splits[0]}_")]
+    return [headline, *(n for n in watched if n != headline and not without(n))]
 
 
 def _training_lines(lines: Lines, tasks: Mapping[str, Task]) -> list[dict]:

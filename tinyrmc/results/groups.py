@@ -4,6 +4,7 @@ and what a configuration is called.
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import shlex
 from collections.abc import Sequence
@@ -13,27 +14,32 @@ from typing import Any
 from ..config import words_of
 from ..errors import RunError
 from ..runs.run import Run
-from ..training.checkpoints import task_from_dict
+from ..training.checkpoints import relocated, task_from_dict
 from ..training.discovery import UnknownTask
 from ..training.task import Task
 
 # --- Which runs count -----------------------------------------------------------------
 
 
-def find_runs(paths: Sequence[Path]) -> tuple[list[Run], list[str]]:
+def find_runs(
+    paths: Sequence[Path], data_dir: Path | None = None
+) -> tuple[list[Run], list[str]]:
     """The evaluated runs that `paths` stand for, and a line for each one left out.
 
     A folder stands for the runs in it, but not for the sweeps (see sweep.py): a sweep's
     own path stands for its runs. Of several runs with the same configuration and seed,
     the one that came farthest counts. RunError for a path that is not there, or if no
     run is left.
+
+    data_dir: where the runs' data are by now, if they have moved.
     """
     evaluated: list[tuple[int, Run]] = []  # the step of the last evaluation, the run
     left_out: list[str] = []
     for path in paths:
         for folder in _folders(path):
             try:
-                evaluated.append(_evaluated(folder, inside=folder != path))
+                inside = folder != path
+                evaluated.append(_evaluated(folder, inside, data_dir))
             except _LeftOut as reason:
                 left_out.append(f"{folder}{reason}")
     if not evaluated:
@@ -63,7 +69,7 @@ def _numbers_as_numbers(folder: Path) -> list[int | str]:
     return [int(part) if part.isdigit() else part for part in parts]
 
 
-def _evaluated(folder: Path, inside: bool) -> tuple[int, Run]:
+def _evaluated(folder: Path, inside: bool, data_dir: Path | None) -> tuple[int, Run]:
     """(step of the last evaluation, the run); `inside`: of a folder of runs, where one
     that cannot be read is left out.
     """
@@ -71,6 +77,8 @@ def _evaluated(folder: Path, inside: bool) -> tuple[int, Run]:
         raise _LeftOut(" is a sweep: give its own path")
     try:
         run = Run.open(folder)
+        if "places" in run.config:
+            run = dataclasses.replace(run, config=relocated(run.config, data_dir))
         last = last_evaluation(run, task_from_dict(run.config))
     except (RunError, UnknownTask) as error:
         if inside:
@@ -110,10 +118,10 @@ def is_sweep(path: Path) -> bool:
 
 def last_evaluation(run: Run, task: Task) -> dict[str, Any] | None:
     """The last line of a run's metrics with the task's headline on the held-out
-    examples.
+    examples that are watched; a whole run's has it on all held-out examples.
     """
-    name = f"test_{task.headline}"
-    return next((line for line in reversed(run.metrics()) if name in line), None)
+    lines = reversed(run.metrics())
+    return next((line for line in lines if task.watched in line), None)
 
 
 # --- What belongs together, and what it is called -------------------------------------

@@ -9,7 +9,8 @@ import time
 from typing import Any
 
 from ..training.loop import Listener
-from .text import duration, number
+from ..training.task import Task
+from .text import duration, in_words, number
 
 # Seconds without a line, where there is no terminal, after which one comes.
 QUIET = 30.0
@@ -18,15 +19,17 @@ QUIET = 30.0
 class Progress(Listener):
     """Told of every step and every line of metrics: a bar on a terminal, or lines.
 
-    headline: the metric that the task is about; its held-out value comes first.
-    references: {metric: {label: value}}, the floors and published results to pass.
-    is_final: whether a line's training batches were of the task itself, not of a rung.
+    task: what is learnt: its headline's held-out value comes first, and its floors and
+        published results are there to be passed.
+    done: the steps that a run has done before.
     """
 
-    def __init__(self, steps: int, done: int, headline: str, references, is_final):
-        self.steps, self.done, self.first = steps, done, done
-        self.headline, self.is_final = headline, is_final
-        self.marks = references.get(f"test_{headline}", {})
+    def __init__(self, task: Task, done: int = 0):
+        self.task, self.headline = task, task.headline
+        self.steps, self.done, self.first = task.config.train.steps, done, done
+        self.marks = task.references().get(task.watched, {})
+        self.lower = task.lower_is_better(self.headline)
+        self.held_out = in_words(task.watched).removesuffix(in_words(task.headline))
         self.passed: set[str] = set()
         self.rung: Any = None
         self.tested: float | None = None
@@ -68,7 +71,7 @@ class Progress(Listener):
             self.bar.set_description_str(f"{headlines} ", refresh=False)
             return
         now = time.monotonic()
-        if f"test_{self.headline}" in line or now - self.printed > QUIET:
+        if self.task.watched in line or now - self.printed > QUIET:
             self.printed = now
             rate = (self.done - self.first) / max(now - self.began, 1e-9)
             left = duration((self.steps - self.done) / rate) if rate else "?"
@@ -80,7 +83,7 @@ class Progress(Listener):
         """The held-out headline, the batches', and the loss."""
         words = []
         if self.tested is not None:
-            words.append(f"held-out {self._value(self.tested)}")
+            words.append(f"{self.held_out}{self._value(self.tested)}")
         if self.headline in line:
             of = f"rung {line['rung']}" if self._on_a_rung(line) else "batches"
             words.append(f"{of} {self._value(line[self.headline])}")
@@ -92,7 +95,7 @@ class Progress(Listener):
         return number(self.headline, value)
 
     def _on_a_rung(self, line):
-        return "rung" in line and not self.is_final(line)
+        return "rung" in line and not self.task.is_final(line)
 
     def _notice(self, line):
         """What a line brings: rungs, floors and published results that are passed."""
@@ -101,14 +104,15 @@ class Progress(Listener):
             if self.rung is not None and line["rung"] != self.rung:
                 news.append(f"rung {self.rung} passed; now {line['rung']}")
             self.rung = line["rung"]
-        value = line.get(f"test_{self.headline}")
+        value = line.get(self.task.watched)
         if value is None:
             return news
         self.tested = value
         for label, mark in self.marks.items():
-            if label not in self.passed and value > mark:
+            past = value < mark if self.lower else value > mark
+            if label not in self.passed and past:
                 self.passed.add(label)
-                what = f"held-out {self.headline} {self._value(value)}"
+                what = f"{in_words(self.task.watched)} {self._value(value)}"
                 kind = "result" if label.startswith("paper") else "floor"
                 news.append(f"{what}: past the {kind} {label!r}, {self._value(mark)}")
         return news

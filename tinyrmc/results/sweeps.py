@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING, Any
 from ..runs.run import Run
 from ..training.checkpoints import task_from_dict
 from .groups import last_evaluation
-from .tables import Summary, group_summary, machine, picture, steps, success, write
+from .tables import (
+    Summary,
+    best_batch_of,
+    group_summary,
+    machine,
+    picture,
+    steps,
+    success,
+    write,
+)
 from .text import Table, aligned, duration, markdown_table, number, terminal_width
 
 if TYPE_CHECKING:
@@ -157,10 +166,11 @@ def table(found: Summary) -> Table:
     groups, fields = _groups(found), varied(found)
     headline = groups[0]["curve_of"] if groups else "result"
     success_at = f": {number(headline, groups[0]['success'])}" if groups else ""
+    lower = bool(groups) and groups[0].get("lower", False)
     head = [
         *fields,
         f"{headline.replace('_', ' ')}, mean",
-        "lowest",
+        "highest" if lower else "lowest",
         "top",
         "parameters",
         "best batch",
@@ -182,15 +192,15 @@ def table(found: Summary) -> Table:
 def _reached(group: Summary) -> list[str]:
     """From the mean to the time."""
     name, runs = group["curve_of"], group["runs"]
-    lowest = min((run[name] for run in runs if run[name] is not None), default=None)
-    best_batch = group["top"].get(name.replace("test_", "best_batch_"))
+    worst = max if group.get("lower") else min
+    values = [run[name] for run in runs if run[name] is not None]
     return [
         number(name, group["mean"].get(name)),
-        number(name, lowest),
+        number(name, worst(values, default=None)),
         number(name, group["top"].get(name)),
         f"{group['parameters']:,}",
-        number(name, best_batch),
-        success(group),
+        number(name, group["top"].get(best_batch_of(group))),
+        success(group, name),
         steps(group),
         duration(sum(run["seconds"] for run in runs) / len(runs)),
     ]

@@ -100,9 +100,10 @@ def group_summary(label: str, runs: list[Run]) -> Summary:
     """
     task = task_from_dict(runs[0].config)
     members = [run_summary(run, task) for run in runs]
+    measured = {*task.held_out_metrics(members[0]), f"best_batch_{task.headline}"}
     values: dict[str, list[Any]] = {}
     for name in members[0]:
-        if name.startswith(("test_", "best_batch_")):
+        if name in measured:
             every = [member.get(name) for member in members]
             if None not in every:
                 values[name] = every
@@ -120,9 +121,14 @@ def group_summary(label: str, runs: list[Run]) -> Summary:
         "references": task.references(),
         "success": task.success,
         "mean": {name: statistics.fmean(every) for name, every in values.items()},
-        "top": {name: max(every) for name, every in values.items()},
+        "top": {
+            name: (min if task.lower_is_better(name) else max)(every)
+            for name, every in values.items()
+        },
         "runs": members,
-        "curve_of": f"test_{task.headline}",
+        "curve_of": task.watched,
+        "result": task.result,
+        "lower": task.lower_is_better(task.headline),
     }
 
 
@@ -135,7 +141,7 @@ def run_summary(run: Run, task: Task) -> Summary:
     if last is None:
         raise RunError(f"{run.path} has not been evaluated yet")
     lines = run.metrics()
-    headline, best_batch = f"test_{task.headline}", f"best_batch_{task.headline}"
+    headline, best_batch = task.watched, f"best_batch_{task.headline}"
     batches = [line.get(best_batch) for line in lines if task.is_final(line)]
     curve = [
         [line["step"], line["seconds"], line.get("rung"), round(line[headline], 4)]
@@ -147,7 +153,7 @@ def run_summary(run: Run, task: Task) -> Summary:
         "command": _command(run, finished=task.finished(last["step"])),
         **{key: run.environment[key] for key in SURROUNDINGS if key in run.environment},
         **{key: last[key] for key in ("step", "samples", "seconds")},
-        **{key: value for key, value in last.items() if key.startswith("test_")},
+        **task.held_out_metrics(last),
         best_batch: max((v for v in batches if v is not None), default=None),
         # the rung of a curriculum, where that is not the task itself
         "ended_on": None if task.is_final(last) else last.get("rung"),
@@ -156,10 +162,10 @@ def run_summary(run: Run, task: Task) -> Summary:
 
 
 def _command(run: Run, finished: bool) -> str:
-    """The command without what the result does not depend on: where the run lay, and a
-    limit of time that was not met.
+    """The command without what the result does not depend on: where the run and its
+    data lay, and a limit of time that was not met.
     """
-    flags = "run|max-minutes" if finished else "run"
+    flags = "run|data-dir|max-minutes" if finished else "run|data-dir"
     return re.sub(rf" --({flags})[ =]\S+", "", run.environment.get("command", ""))
 
 
@@ -196,9 +202,9 @@ def _by_task(found: Summary) -> dict[str, list[Summary]]:
 
 def _ran(task: str, groups: list[Summary], letters: dict[str, str]) -> Table:
     """A row for each configuration. Columns in which there is nothing are left out."""
-    headline = groups[0]["curve_of"]
+    headline = result_of(groups[0])
     floors = _floors(groups, headline)
-    others = _other_accuracies(groups, headline)
+    others = _beside(groups, headline)
     head = [
         f"`python -m tinyrmc.train {task}`",
         "paper",
@@ -230,7 +236,7 @@ def _row(
     """The cells below the head that `_ran` makes."""
     runs, mean, top = group["runs"], group["mean"], group["top"]
     known = group["references"].get(headline, {})
-    best_batch = headline.replace("test_", "best_batch_")
+    best_batch = best_batch_of(group)
     return [
         f"`{group['label']}`",
         f"{group['paper']} ({group['cell']})" if group["paper"] else "",
@@ -239,7 +245,7 @@ def _row(
         number(headline, top.get(best_batch)),
         *(number(headline, known.get(floor)) for floor in floors),
         *(number(name, mean.get(name)) for name in others),
-        success(group),
+        success(group, headline),
         steps(group),
         _listed(run.get("ended_on") for run in runs),
         f"{group['parameters']:,}",
@@ -262,13 +268,15 @@ def _floors(groups: list[Summary], headline: str) -> list[str]:
     return [*dict.fromkeys(label for label in known if not label.startswith("paper"))]
 
 
-def _other_accuracies(groups: list[Summary], headline: str) -> list[str]:
-    """The held-out accuracies besides the headline."""
+def _beside(groups: list[Summary], headline: str) -> list[str]:
+    """The held-out accuracies and perplexities besides the headline."""
     names = dict.fromkeys(name for group in groups for name in group["mean"])
     return [
         name
         for name in names
-        if name.startswith("test_") and "accuracy" in name and name != headline
+        if re.search("accuracy|perplexity", name)
+        and not name.startswith("best_batch_")
+        and name != headline
     ]
 
 
@@ -339,10 +347,27 @@ def in_words(name: str) -> str:
     return name.removeprefix("test_").replace("_", " ")
 
 
-def success(group: Summary) -> str:
-    """How many runs of a group reached what its task calls a success: "4 of 5"."""
-    values = [run[group["curve_of"]] for run in group["runs"]]
-    reached = [v for v in values if v is not None and v >= group["success"]]
+def result_of(group: Summary) -> Any:
+    """The metric that is a group's result; older summaries name one metric alone."""
+    return group.get("result", group["curve_of"])
+
+
+def best_batch_of(group: Summary) -> str:
+    """The name of the headline on the best training batch."""
+    return f"best_batch_{group['curve_of'].partition('_')[2]}"
+
+
+def success(group: Summary, metric: str) -> str:
+    """How many runs of a group reached what its task calls a success: "4 of 5"; nothing
+    if it calls nothing one.
+    """
+    mark, lower = group["success"], group.get("lower", False)
+    if mark is None:
+        return ""
+    values = [run.get(metric) for run in group["runs"]]
+    reached = [
+        v for v in values if v is not None and (v <= mark if lower else v >= mark)
+    ]
     return f"{len(reached)} of {len(values)}"
 
 

@@ -27,10 +27,18 @@ def percent(value: float | None) -> str:
 
 
 def number(metric: str, value: float | None) -> str:
-    """The value of a metric: an accuracy in percent, anything else as it is."""
+    """The value of a metric: an accuracy in percent, a perplexity with two decimals,
+    anything else with four.
+    """
     if "accuracy" in metric:
         return percent(value)
-    return "" if value is None else f"{value:.4f}"
+    decimals = 2 if "perplexity" in metric else 4
+    return "" if value is None else f"{value:,.{decimals}f}"
+
+
+def in_words(metric: str) -> str:
+    """The name of a metric: held-out accuracy, for test_accuracy."""
+    return re.sub("^test_", "held-out ", metric).replace("_", " ")
 
 
 def counted(number: int, noun: str) -> str:
@@ -104,11 +112,10 @@ def results_table(
     labels = [*dict.fromkeys(label for known in references.values() for label in known)]
     rows = [["", "this run", *labels]]
     for name in metrics:
-        if name.startswith("test_"):
-            known = references.get(name, {})
-            values = [metrics[name], *map(known.get, labels)]
-            shown = [number(name, value) for value in values]
-            rows.append([name.replace("_", " "), *shown])
+        known = references.get(name, {})
+        values = [metrics[name], *map(known.get, labels)]
+        shown = [number(name, value) for value in values]
+        rows.append([name.replace("_", " "), *shown])
     return aligned(rows, width)
 
 

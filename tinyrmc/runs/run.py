@@ -91,6 +91,16 @@ class Run:
         config = _read_object(path / "config.json")
         return cls(path, config, _read_object(path / "environment.json"))
 
+    def moved(self, config: Mapping[str, Any]) -> Run:
+        """The run with another configuration, in its file too.
+
+        For one that says anew where things lie.
+        """
+        if config == self.config:
+            return self
+        _write_object(self.path / "config.json", config)
+        return Run.open(self.path)
+
     def writing(self) -> AbstractContextManager[None]:
         """A context for changing the run. Two processes are never in it at a time: the
         second gets a RunError that names the first.

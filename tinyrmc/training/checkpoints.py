@@ -11,8 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
-from ..config import from_json, require_same
-from ..errors import RunError
+from ..config import from_json, require_same, stored_path, with_places
+from ..errors import RunError, UsageError
 from ..nn import Module
 from ..runs.arrays import load_arrays, save_arrays, under
 from ..runs.run import Run
@@ -30,13 +30,31 @@ def task_from_dict(run_config: dict) -> Task:
             )
     kind = load_task_of(run_config).Task
     default = next(iter(kind.presets.values()))[1]
-    return kind(from_json(type(default), run_config["config"]))
+    config = from_json(type(default), run_config["config"])
+    return kind(with_places(config, run_config.get("places", {})))
+
+
+def relocated(run_config: dict, data_dir: Path | None) -> dict:
+    """A run's configuration with its data in this folder; None: where they were.
+
+    UsageError if its task has no `data_dir`.
+    """
+    if data_dir is None:
+        return run_config
+    if "data_dir" not in run_config.get("places", {}):
+        raise UsageError(
+            f"--data-dir {data_dir}: {run_config['task']} reads no data; leave it out"
+        )
+    places = {**run_config["places"], "data_dir": stored_path(data_dir)}
+    return {**run_config, "places": places}
 
 
 def load_checkpoint(run: Run) -> tuple[dict, dict]:
     """(arrays, state) of a run's newest checkpoint; RunError unless it is its own."""
     arrays, state = run.load()
     _require_run(state, run.checkpoint)
+    if "places" in run.config:  # they may have changed since
+        state["run"] = {**state["run"], "places": run.config["places"]}
     require_same(state["run"], run.config, str(run.checkpoint))
     return arrays, state
 
@@ -49,20 +67,22 @@ def _require_run(state, path):
         )
 
 
-def open_checkpoint(path) -> tuple[Task, dict, dict]:
-    """(task, arrays, state) of a run directory, a checkpoint or a weights file.
+def open_checkpoint(path, data_dir: Path | None = None) -> tuple[Task, dict, dict]:
+    """(task, arrays, state) of a run, its directory, a checkpoint or a weights file.
+
+    data_dir: where its data are by now, if they have moved.
 
     RunError says what is wrong with it.
     """
-    path = Path(path)
-    if path.is_dir():
-        run = Run.open(path)
+    if isinstance(path, Run) or Path(path).is_dir():
+        run = path if isinstance(path, Run) else Run.open(path)
         if "grid" in run.config:
             raise RunError(f"{path} is a sweep; give one of its runs")
         arrays, state = load_checkpoint(run)
     else:
-        arrays, state = load_arrays(path)
+        arrays, state = load_arrays(Path(path))
         _require_run(state, path)
+    state["run"] = relocated(state["run"], data_dir)
     return task_from_dict(state["run"]), arrays, state
 
 
@@ -80,15 +100,20 @@ def restore_model(task: Task, arrays: dict, state: dict) -> Module:
     return model
 
 
-def load_model(path) -> Module:
+def load_model(path, data_dir: Path | None = None) -> Module:
     """The trained network of a run directory, a checkpoint or a weights file."""
-    return restore_model(*open_checkpoint(path))
+    return restore_model(*open_checkpoint(path, data_dir))
 
 
 def export_weights(path, arrays: dict, state: dict) -> None:
     """Write a file of the parameters and the configuration alone.
 
-    It holds the trained network, and not what resuming would need.
+    It holds the trained network, and not what resuming would need, nor where its data
+    lay on this machine.
     """
     kept = {name: x for name, x in arrays.items() if name.startswith("parameters/")}
-    save_arrays(path, kept, {name: state[name] for name in ("run", "step", "task")})
+    told = {name: state[name] for name in ("run", "step", "task")}
+    if "places" in told["run"]:
+        nowhere = dict.fromkeys(told["run"]["places"])
+        told["run"] = {**told["run"], "places": nowhere}
+    save_arrays(path, kept, told)

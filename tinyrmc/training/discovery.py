@@ -28,6 +28,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
+from ..config import stored_path
 from ..errors import UserError, nearest
 
 GROUP = "tinyrmc.tasks"
@@ -110,11 +111,7 @@ def stored(word: str) -> dict[str, str]:
     """
     kept = {"task": task_name(word)}
     if is_file(word) and (path := _place(word)) not in _places(task_files()):
-        home = Path(os.path.expanduser("~")).resolve()
-        if path.is_relative_to(home):
-            kept["task_file"] = f"~/{path.relative_to(home).as_posix()}"
-        else:
-            kept["task_file"] = str(path)
+        kept["task_file"] = stored_path(path)
     return kept
 
 

@@ -83,9 +83,9 @@ def run_training(
     It saves as it goes and at the end. Each line of metrics goes to the run and to
     `show`, which also hears of each step. Returns "finished", "time" or the signal's
     name. A run that ended in one of the first two ways is evaluated, and its last line
-    holds `test_*`; a run whose steps are all done already is only evaluated. BLAS runs
-    on one thread, since the workers are the parallelism. Of several ranks one has the
-    `Run`, the others an `Onlooker`.
+    holds the metrics on all held-out sets; a run whose steps are all done already is
+    only evaluated. BLAS runs on one thread, since the workers are the parallelism. Of
+    several ranks one has the `Run`, the others an `Onlooker`.
     """
     keep_freed_memory()
     loop = _Loop(trainer, run, max_minutes, show or Listener())
@@ -115,7 +115,7 @@ class _Loop:
         self.lines: int = self.ranks.together(lambda: len(run.metrics()))
         self.began, self.before = time.monotonic(), trainer.seconds
         self.saved = 0.0  # seconds from the beginning
-        self.tested = -1  # the step of the last evaluation
+        self.tested = -1  # the step of the last evaluation on all held-out sets
 
     def train(self, interrupt: Interrupt) -> None:
         """Steps, until there is a reason to stop."""
@@ -153,8 +153,9 @@ class _Loop:
     def _read(self) -> None:
         """A line of metrics."""
         test = self.trainer.step % self.config.evaluate_every == 0
+        over = self.trainer.finished
         self._log(self.trainer.read(test))
-        if test:
+        if test and (over or len(self.trainer.task.splits) == 1):
             self.tested = self.trainer.step
 
     def _log(self, line: dict) -> None:
@@ -163,11 +164,10 @@ class _Loop:
         self.lines += 1
 
     def test(self) -> None:
-        """A last line with the held-out metrics, unless the last line has them."""
+        """A last line with all held-out metrics, unless the last line has them."""
         trainer = self.trainer
         if self.tested != trainer.step:
-            means = trainer.window.means()
-            self._log(trainer.place() | means | trainer.evaluate())
+            self._log(trainer.place() | trainer.means() | trainer.evaluate())
 
     def save(self) -> None:
         """A checkpoint."""

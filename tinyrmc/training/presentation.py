@@ -23,14 +23,17 @@ class Presentation:
     published: {cell: (what the paper reports, the words that train it)}: the paper's
         results, for `python -m tinyrmc.report`. The words follow the task's name on the
         command line: "paper --model.core lstm". See `cell`.
+    unit: what the examples of a batch are counted in, and how many of them one is:
+        ("tokens", 35), for windows of a text. Curves can be drawn against it.
     success: the headline metric on the held-out examples from which on a run counts as
-        a success.
+        a success; None: nothing is called one.
     """
 
     presets: dict[str, tuple[str, Any]] = {}
     grids: dict[str, tuple[str, str, dict[str, Any]]] = {}
     published: dict[str, tuple[str, str]] = {}
-    success: float = 0.9
+    unit: tuple[str, int] = ("samples", 1)
+    success: float | None = 0.9
 
     def __init_subclass__(cls, **keywords: Any):
         super().__init_subclass__(**keywords)

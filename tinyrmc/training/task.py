@@ -10,7 +10,7 @@ rest has sensible defaults. Three things stand apart:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -54,12 +54,19 @@ class Task(Presentation):
         held-out examples it is `test_<headline>`. If it is an accuracy, each line of
         metrics also has that of the best single training batch since the line before,
         `best_batch_<headline>`.
-    test_examples: how many held-out examples there are.
+    lower: the metrics that are the better the lower they are.
+    splits: the sets of held-out examples, a word each: `("validation", "test")`. The
+        first is watched while a run trains, and decides about it; all are measured at
+        its end, and the last gives its result. Metrics are named after their set:
+        `validation_loss`.
+    test_examples: how many held-out examples there are, in each set.
     carries: whether `loss` hands a carry from step to step, such as the state of a
         recurrent network in the middle of a long text.
     """
 
     headline: str = "accuracy"
+    lower: tuple[str, ...] = ("loss", "perplexity")
+    splits: tuple[str, ...] = ("test",)
     test_examples: int = 10_240
     carries: bool = False
 
@@ -121,7 +128,7 @@ class Task(Presentation):
         """Called with each line of metrics: moves a curriculum, a phase, the rate.
 
         What it returns is added to the line. Every `evaluate_every` steps the line has
-        the held-out metrics too, as `test_*`.
+        the metrics on the first of the `splits` too, as `test_*` if that is `test`.
         """
         return {}
 
@@ -138,16 +145,22 @@ class Task(Presentation):
 
     # --- How it is tested -------------------------------------------------------------
 
-    def held_out(self) -> Stream:
-        """The examples to test on: the first `test_examples` of the batch of step 0."""
-        return Samples(self.draw, HELD_OUT_SEED)
+    # Where there are several sets, `held_out` and `evaluate` are told which is meant.
 
-    def evaluate(self, model, worker: int = 0, workers: int = 1, xp=np) -> Sums:
+    def held_out(self, split: str | None = None) -> Stream:
+        """The examples to test on: the first `test_examples` of the batch of step 0."""
+        place = self.splits.index(split) if split else 0
+        return Samples(self.draw, HELD_OUT_SEED + place)
+
+    def evaluate(
+        self, model, worker: int = 0, workers: int = 1, xp=np, split: str | None = None
+    ) -> Sums:
         """{metric: (sum, count)} over a worker's pieces of the held-out examples.
 
-        Records no tape.
+        split: one of `splits`; None: the first. Records no tape.
         """
-        held_out, totals = self.held_out(), Totals()
+        held_out = self.held_out(*self.naming(split or self.splits[0]))
+        totals = Totals()
         pieces = pieces_of(self.test_examples, self.config.train.piece(xp), workers)
         for start, stop in pieces[worker::workers]:
             batch = move_batch(xp, held_out.batch(0, start, stop))
@@ -162,6 +175,48 @@ class Task(Presentation):
         A task may test otherwise than it trains.
         """
         return check_result(self, self.loss(model, batch, None))[:3]
+
+    def summary(self, means: dict[str, float]) -> dict[str, float]:
+        """What is reported of the means of metrics, in training and on held-out sets.
+
+        For what is no mean itself: the perplexity is exp(mean loss), which is not the
+        mean of the perplexities of batches.
+        """
+        return means
+
+    # --- What follows from that -------------------------------------------------------
+
+    @property
+    def watched(self) -> str:
+        """The name of the headline on the set that is watched: "test_accuracy"."""
+        return f"{self.splits[0]}_{self.headline}"
+
+    @property
+    def result(self) -> str:
+        """The name of the headline on the set that gives a run's result."""
+        return f"{self.splits[-1]}_{self.headline}"
+
+    def naming(self, split: str) -> tuple[str, ...]:
+        """The arguments that name a set: none where there is one set alone."""
+        return (split,) if len(self.splits) > 1 else ()
+
+    def named(self, split: str, sums: Sums) -> dict[str, float]:
+        """What `evaluate` has given of a set, as a line of metrics names it.
+
+        Waits for the device.
+        """
+        means = self.summary(Totals(sums).means())
+        return {f"{split}_{name}": value for name, value in means.items()}
+
+    def held_out_metrics(self, line: Mapping[str, Any]) -> dict[str, Any]:
+        """Of a line of metrics those on held-out examples."""
+        splits = tuple(f"{split}_" for split in self.splits)
+        return {name: line[name] for name in line if name.startswith(splits)}
+
+    def lower_is_better(self, metric: str) -> bool:
+        """Whether less is better, of a metric such as "loss" or "test_loss"."""
+        split, _, name = metric.partition("_")
+        return (name if split in self.splits else metric) in self.lower
 
 
 def move_batch(xp, batch: Batch) -> Batch:

@@ -40,12 +40,12 @@ class Totals:
         else:  # ranks have exchanged plain numbers
             self.sums[name] = (total, count) if larger else (most, of)
 
-    def means(self, prefix: str = "") -> dict[str, float]:
-        """{prefix + name: mean}; NaN where nothing was counted."""
+    def means(self) -> dict[str, float]:
+        """{name: mean}; NaN where nothing was counted."""
         found = {}
         for name, (total, count) in self.sums.items():
             total, count = float(to_host(total)), float(to_host(count))
-            found[prefix + name] = total / count if count else float("nan")
+            found[name] = total / count if count else float("nan")
         return found
 
     def plain(self) -> Sums:

@@ -20,7 +20,7 @@ from __future__ import annotations
 import json
 import math
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -155,11 +155,17 @@ class Trainer:
     def require_metrics(self) -> None:
         """TaskError unless evaluation gives every metric that the task refers to.
 
-        Tries it with one held-out example.
+        Tries it with one held-out example of each set; but not an `evaluate` of the
+        task's own, which may have no examples that it could share out so finely.
         """
-        examples = self.task.test_examples
-        sums = self.task.evaluate(self.model, 0, examples, self.xp)
-        check_references(self.task, Totals(sums).means("test_"))
+        task = self.task
+        if type(task).evaluate is not Task.evaluate:
+            return
+        found: dict[str, float] = {}
+        for split in task.splits:
+            share = 0, task.test_examples
+            found |= task.named(split, self._sums(split, *share))
+        check_references(task, found)
 
     # --- A step -----------------------------------------------------------------------
 
@@ -184,10 +190,10 @@ class Trainer:
         return notes
 
     def _ask(
-        self, do: str, note: Callable[[], object] = lambda: None
+        self, do: str, note: Callable[[], object] = lambda: None, **more: str
     ) -> tuple[list, list]:
         """What every worker of every rank replies, and the ranks' notes."""
-        request = {"do": do, "step": self.step, "task": self.task.state()}
+        request = {"do": do, "step": self.step, "task": self.task.state(), **more}
         replies, notes = zip(
             *self.ranks.each(lambda: (self.workers.run(request), note())), strict=True
         )
@@ -202,7 +208,7 @@ class Trainer:
         if self.workers.processes:
             self.task.load_state(request["task"])
         if request["do"] == "evaluate":
-            return self._evaluate(worker)
+            return self._evaluate(worker, request["split"])
         if request["do"] == "carry":
             return self.carry.joined(self.shares.of(worker))
         return self._differentiate(worker, request["step"])
@@ -279,17 +285,20 @@ class Trainer:
 
         The task observes it. Waits for the device; NonFinite as in `require_finite`.
 
-        test: with the metrics on the held-out examples, as from `evaluate`.
+        test: with the metrics on the held-out examples, as from `evaluate`: on those
+            of the first set or, if the run is over, of all.
         """
         # rank 0's for all: curricula must move in step, and others may round otherwise
         line = self.ranks.each(self._line)[0]
         self.window = Totals()
-        tested = self.evaluate() if test else {}
+        tested = {}
+        if test:
+            tested = self.evaluate(None if self.finished else self.task.splits[:1])
         return line | self.task.observe(self.step, line | tested) | tested
 
     def _line(self) -> dict:
         skipped = self.require_finite()
-        line = self.place() | self.window.means()
+        line = self.place() | self.means()
         line["learning_rate"] = self.task.learning_rate(self.step - 1)
         return line | ({"skipped_updates": skipped} if skipped else {})
 
@@ -301,18 +310,31 @@ class Trainer:
             "seconds": round(self.seconds, 2),
         }
 
-    def evaluate(self) -> dict:
-        """The task's metrics on the held-out examples, as `test_*`."""
-        totals = Totals()
-        for reply in self._ask("evaluate")[0]:
-            totals.add(reply)
-        return totals.means("test_")
+    def means(self) -> dict:
+        """The metrics of the batches since the last line, as the task reports them."""
+        return self.task.summary(self.window.means())
 
-    def _evaluate(self, worker: int) -> Sums:
-        """The sums of a worker's part of the held-out examples."""
+    def evaluate(self, splits: Sequence[str] | None = None) -> dict:
+        """The task's metrics on some sets of held-out examples, as `test_*`.
+
+        None: on all sets.
+        """
+        found: dict[str, float] = {}
+        for split in self.task.splits if splits is None else splits:
+            totals = Totals()
+            for reply in self._ask("evaluate", split=split)[0]:
+                totals.add(reply)
+            found |= self.task.named(split, totals.sums)
+        return found
+
+    def _evaluate(self, worker: int, split: str) -> Sums:
+        """The sums of a worker's part of a set of held-out examples."""
         number, everybody = self.shares.first + worker, self.shares.everybody
-        sums = self.task.evaluate(self.model, number, everybody, self.xp)
-        return self._plain(Totals(sums))
+        return self._plain(Totals(self._sums(split, number, everybody)))
+
+    def _sums(self, split: str, number: int, everybody: int) -> Sums:
+        naming = self.task.naming(split)
+        return self.task.evaluate(self.model, number, everybody, self.xp, *naming)
 
     def require_finite(self) -> int:
         """The number of skipped updates (waits for the device).
