@@ -48,12 +48,14 @@ import math
 import typing
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 import numpy as np
 
 from tinyrmc import corpora, fused, ngrams, nn, training
 from tinyrmc import primitives as p
 from tinyrmc.backend import namespace, to_device, to_host
+from tinyrmc.config import PLACE
 from tinyrmc.cores import CoreConfig, build_core, describe
 from tinyrmc.cores.core import select_state, state_arrays, state_of
 from tinyrmc.errors import UserError
@@ -147,7 +149,7 @@ class PlateauConfig:
 class Config:
     """Everything that decides a run's result, together with the seed."""
 
-    data_dir: str | None = None
+    data_dir: Path | None = field(default=None, metadata=PLACE)
     """the folder with the text, as its archive or unpacked; None: the user's cache
     folder, where `python -m tinyrmc.data` puts it
     """
@@ -543,9 +545,9 @@ class Task(training.Task):
         loss = means["loss"]
         return means | {"perplexity": math.exp(loss) if loss < 700 else math.inf}
 
-    def evaluate(self, model, worker=0, workers=1, xp=np, split="test"):
+    def evaluate(self, model, worker=0, workers=1, xp=np, split=None):
         """The sum of the losses of a worker's lanes of a text, and their number."""
-        data, text = self.config.data, self._text(split)
+        data, text = self.config.data, self._text(split or self.splits[0])
         parts = Parts.lanes(len(text.targets), data.lanes, data.context)
         mine = parts.some(np.arange(worker, data.lanes, workers))
         total, count = 0.0, 0

@@ -7,13 +7,12 @@ import dataclasses
 
 import numpy as np
 import pytest
-from tinytasks import forks
+from tinytasks import assert_same_arrays, forks, stop_at, timeless
 
 from tasks import language_modeling as lm
 from tinyrmc import Tape, corpora, training
 from tinyrmc.errors import UserError
 
-rng = np.random.default_rng(3)
 WORDS = "the cat sat on a mat and saw some other cats there".split()
 
 
@@ -45,6 +44,12 @@ class Task(lm.Task):
     """The task, on the few words of this file."""
 
     corpus = TEXTS
+
+
+def steps(trainer, count):
+    for _ in range(count):
+        trainer.advance()
+    return trainer
 
 
 def task_of(config=CONFIG, **model):
@@ -213,40 +218,79 @@ def test_lanes_go_through_the_text_and_begin_anew():
 
 def test_dropout_is_for_training_alone():
     task = Task(dataclasses.replace(CONFIG, model=DROPPING))
-    model = built(task)
-    batch = window(0, 12)
-    losses = [float(task.loss(model, batch, None)[0].data) for _ in range(2)]
-    assert losses[0] == losses[1]  # the seeds decide
-    other = float(task.loss(model, batch | {"noise": np.array([7, 8])}, None)[0].data)
-    plain = float(Task(CONFIG).loss(model, batch, None)[0].data)
-    del model.between.rate
-    kept, _ = model(batch["tokens"], batch["targets"], model.initial_state(2))
-    assert len({losses[0], other, plain}) == 3
-    assert float(kept.data.sum()) == pytest.approx(plain)
+    model, batch = built(task), window(0, 12)
 
+    def loss(**other):
+        return float(task.loss(model, batch | other, None)[0].data)
 
-def run(make_trainer, task, workers, steps=12, **keywords):
-    trainer = make_trainer(task, seed=5, workers=workers, **keywords)
-    for _ in range(steps):
-        trainer.advance()
-    return trainer
+    assert loss() == loss()  # the seeds decide
+    assert len({loss(), loss(noise=np.array([7, 8]))}) == 2
+    plain, _ = model(batch["tokens"], batch["targets"], model.initial_state(2))
+    without = built(Task(CONFIG)).__call__
+    expected, _ = without(batch["tokens"], batch["targets"], model.initial_state(2))
+    np.testing.assert_array_equal(plain.data, expected.data)
+    assert abs(loss() - float(plain.data.sum())) > 0.1
 
 
 @forks
-def test_one_two_and_three_workers_agree_and_so_does_a_resumed_run(
-    make_trainer, make_run
-):
-    """To the bit for as many workers; to rounding for others."""
-    config = dataclasses.replace(CONFIG, model=DROPPING)
-    alone = run(make_trainer, Task(config), 1)
+def test_workers_agree_and_each_number_of_them_has_its_own_bits(make_trainer):
+    task = Task(dataclasses.replace(CONFIG, model=DROPPING))
+    alone = steps(make_trainer(task, seed=5), 12)
     for workers in (2, 3):
-        several = run(make_trainer, Task(config), workers)
-        assert several.workers.processes
-        again = run(make_trainer, Task(config), workers)
-        np.testing.assert_array_equal(several.optimizer.data, again.optimizer.data)
-        np.testing.assert_allclose(
-            several.optimizer.data, alone.optimizer.data, rtol=2e-3, atol=2e-5
-        )
+        pair = [
+            steps(make_trainer(task, 5, workers, processes=kind), 12)
+            for kind in (False, True)
+        ]
+        assert pair[1].workers.processes
+        assert_same_arrays(*(trainer.arrays() for trainer in pair))
+        for name, x in alone.arrays().items():
+            np.testing.assert_allclose(
+                pair[0].arrays()[name], x, rtol=1e-2, atol=1e-4, err_msg=name
+            )
+
+
+@pytest.mark.parametrize("core", ["lstm", "rmc"])
+def test_a_resumed_run_has_the_same_bits(core, make_trainer, new_run):
+    model = dataclasses.replace(DROPPING, core=core)
+    rate = lm.PlateauConfig(factor=0.5)
+    config = dataclasses.replace(CONFIG, model=model, plateau=rate)
+    whole, broken = new_run(), new_run()
+    reference = make_trainer(Task(config), 3, 2)
+    assert training.run_training(reference, whole) == "finished"
+    stopped = make_trainer(stop_at(Task(config), 7), 3, 2)
+    training.run_training(stopped, broken)
+    again = make_trainer(Task(config), 3, 2)
+    arrays, state = broken.load()
+    again.restore(arrays, state)
+    broken.truncate_metrics(state["lines"])
+    assert training.run_training(again, broken) == "finished"
+    assert_same_arrays(again.arrays(), reference.arrays())
+    assert timeless(broken.metrics()) == timeless(whole.metrics())
+
+
+def test_a_run_learns_and_ends_with_both_perplexities(make_trainer, new_run):
+    run = new_run()
+    trainer = make_trainer(Task(CONFIG))
+    before = trainer.evaluate()
+    training.run_training(trainer, run)
+    lines = run.metrics()
+    last = lines[-1]
+    assert last["test_perplexity"] < before["test_perplexity"]
+    for split in ("validation", "test"):
+        assert last[f"{split}_perplexity"] == np.exp(last[f"{split}_loss"])
+    assert "validation_perplexity" in lines[0] and "test_perplexity" not in lines[0]
+    assert lines[0]["perplexity"] == np.exp(lines[0]["loss"])
+
+
+def test_the_rate_falls_when_validation_stalls():
+    task = Task(dataclasses.replace(CONFIG, plateau=lm.PlateauConfig(0.5, 2)))
+    usual = Task(CONFIG).learning_rate(0)
+    for loss, scale in [(3, 1), (2, 1), (2.5, 1), (2.4, 0.5), (2.3, 0.5), (2.2, 0.25)]:
+        task.observe(0, {"loss": 9.0, "validation_loss": loss})
+        assert task.learning_rate(0) == scale * usual
+    other = Task(task.config)
+    other.load_state(task.state())
+    assert other.learning_rate(0) == 0.25 * usual
 
 
 # --- Bad input ------------------------------------------------------------------------
