@@ -44,6 +44,7 @@ counting does not give.
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 import typing
 from collections.abc import Iterator
@@ -52,7 +53,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tinyrmc import corpora, fused, ngrams, nn, training
+from tinyrmc import corpora, fused, ngrams, nn, sampling, training
 from tinyrmc import primitives as p
 from tinyrmc.backend import namespace, to_device, to_host
 from tinyrmc.config import PLACE
@@ -284,6 +285,12 @@ SWEEP = {
     "model.num_blocks": (1, 2, 3, 4),
 }
 
+# How often a word stands in the training text: the rows of the paper's table 3.
+FREQUENCIES = (0, 100, 1_000, 10_000, math.inf)
+# After how many words the network is made to forget: the paper's figure 12.
+UNROLLS = (1, 2, 5, 10, 20, 50, 100, 200, 500)
+SIDE_BY_SIDE = 200  # of those stretches
+
 # A training text of at most so many tokens is counted for floors: seconds and 2 GB.
 COUNTED = 5_000_000
 
@@ -457,6 +464,11 @@ def score(model, text: Text, parts: Parts, window: int) -> Iterator[tuple]:
         yield places[counted], to_host(losses.data)[counted]
 
 
+def perplexity(loss: float) -> float:
+    """exp of a mean loss in nats; infinite where that overflows."""
+    return math.exp(loss) if loss < 700 else math.inf
+
+
 # --- The task -------------------------------------------------------------------------
 
 
@@ -541,9 +553,8 @@ class Task(training.Task):
     # --- How it is tested
 
     def summary(self, means):
-        """With the perplexity of a mean loss; infinite where that overflows."""
-        loss = means["loss"]
-        return means | {"perplexity": math.exp(loss) if loss < 700 else math.inf}
+        """With the perplexity, which is not the mean of the batches' perplexities."""
+        return means | {"perplexity": perplexity(means["loss"])}
 
     def evaluate(self, model, worker=0, workers=1, xp=np, split=None):
         """The sum of the losses of a worker's lanes of a text, and their number."""
@@ -555,6 +566,62 @@ class Task(training.Task):
             total += float(losses.sum(dtype=np.float64))
             count += losses.size
         return {"loss": (total, count)}
+
+    def examinations(self, model):
+        """Perplexity of the last split, by how frequent the words are in training (the
+        paper's table 3), by how many words the network has read (figure 12), and read
+        as one text, without lanes.
+        """
+        split = self.splits[-1]
+        text, metric = self._text(split), f"{split}_perplexity"
+        columns = "words", "share", "perplexity"
+        rows = self._by_frequency(model, text)
+        yield (
+            "by frequency",
+            training.Table(metric, ("in training", *columns), [*rows]),
+        )
+        rows = self._by_words_read(model, text)
+        yield "by words read", training.Curve(metric, ("words read", split), [*rows])
+        whole = self._perplexity(model, text, Parts.lanes(len(text.targets), 1, 0))
+        yield (
+            "as one text",
+            training.Table(metric, ("lanes", "perplexity"), [(1, whole)]),
+        )
+
+    def _by_frequency(self, model, text):
+        """(range, words, their share, perplexity) of each range of training counts."""
+        losses = np.empty(len(text.targets))
+        data = self.config.data
+        parts = Parts.lanes(len(text.targets), data.lanes, data.context)
+        for places, found in score(model, text, parts, data.window):
+            losses[places] = found
+        counts = self.corpus.vocabulary.counts[text.targets]
+        for least, below in itertools.pairwise(FREQUENCIES):
+            chosen = (counts >= least) & (counts < below)
+            if chosen.any():
+                name = f"{least:,} to {below - 1:,}" if below < math.inf else ""
+                yield (
+                    name or f"{least:,} and more",
+                    int(chosen.sum()),
+                    f"{chosen.mean():.1%}",
+                    perplexity(losses[chosen].mean()),
+                )
+
+    def _by_words_read(self, model, text):
+        """(k, perplexity) if the network forgets everything after every k words."""
+        for size in UNROLLS:
+            parts = Parts.stretches(len(text.targets), size)
+            yield size, self._perplexity(model, text, parts)
+
+    def _perplexity(self, model, text, parts):
+        """Of the places that the parts count, some of the parts at a time."""
+        total, count = 0.0, 0
+        for first in range(0, len(parts.end), SIDE_BY_SIDE):
+            some = parts.some(slice(first, first + SIDE_BY_SIDE))
+            for _, losses in score(model, text, some, self.config.data.window):
+                total += float(losses.sum(dtype=np.float64))
+                count += losses.size
+        return perplexity(total / count)
 
     def _text(self, split) -> Text:
         return Text.of(self.corpus.texts[split], self.corpus.vocabulary.eos)
@@ -592,3 +659,32 @@ class Task(training.Task):
     def cell(self):
         core = CORES.get(self.config.model.core)
         return core and f"{self.config.data.corpus}, {core}"
+
+    # --- What it writes
+
+    def generate(self, model, prompt, rng, words=100, temperature=1.0, top_k=0):
+        """Words that follow a prompt, which stands at the beginning of a sentence.
+
+        A word that is unknown is read in lower case, as all words of the Penn Treebank
+        are. UserError if it is unknown then too.
+        """
+        vocabulary = self.corpus.vocabulary
+        read = [w if w in vocabulary.ids else w.lower() for w in prompt.split()]
+        ids = vocabulary.encode(read)
+        if vocabulary.eos is not None:
+            ids = np.concatenate([[vocabulary.eos], ids])
+        if not len(ids):
+            raise UserError(
+                "the prompt is empty, and so is the text before it; give a word"
+            )
+        return self._written(model, ids, rng, words, temperature, top_k)
+
+    def _written(self, model, ids, rng, words, temperature, top_k):
+        xp, eos = namespace(model.bias.data), self.corpus.vocabulary.eos
+        state = model.initial_state(1)
+        for _ in range(words):
+            tokens = to_device(np.asarray(ids)[None], xp)
+            logits, state = model.logits(tokens, state)
+            ids = [sampling.draw(logits.data[0], rng, temperature, top_k)]
+            (word,) = self.corpus.vocabulary.decode(ids)
+            yield "\n" if ids[0] == eos else word
