@@ -15,7 +15,7 @@ FLOORS = [
     {"engine", "primitives", "checking"},
     {"fused"},
     {"nn", "optim", "equations"},
-    {"cores"},
+    {"cores", "ngrams"},
     {"runs"},
     {"training"},
     {"results", "figures"},
