@@ -15,7 +15,7 @@ FLOORS = [
     {"engine", "primitives", "checking"},
     {"fused"},
     {"nn", "optim", "equations"},
-    {"cores", "corpora"},
+    {"cores", "corpora", "ngrams"},
     {"runs"},
     {"training"},
     {"results", "figures"},
