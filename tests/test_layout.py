@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).resolve().parent.parent / "tinyrmc"
-COMMANDS = {"train", "evaluate", "plot", "sweep", "report", "new"}
+COMMANDS = {"train", "evaluate", "plot", "generate", "sweep", "report", "new"}
 FLOORS = [
     {"errors", "config", "flags", "backend", "kernels"},
     {"engine", "primitives", "checking"},
     {"fused"},
-    {"nn", "optim", "equations"},
+    {"nn", "optim", "equations", "sampling"},
     {"cores", "corpora", "ngrams"},
     {"runs"},
     {"training"},

@@ -19,6 +19,7 @@ COMMANDS = {
     "train": "train a network on a task, or go on with a run",
     "evaluate": "test a trained network on held-out examples",
     "plot": "draw learning curves, or what a network attends to",
+    "generate": "let a trained language model write",
     "sweep": "train every combination of some settings",
     "report": "compare runs in one table",
     "new": "write an example of a task, to change into your own",

@@ -2,27 +2,34 @@
 
     python -m tinyrmc.evaluate RUN
 
-RUN is a run directory, a checkpoint.npz, or a weights file. With `--export FILE` the
-weights and the configuration are also written to a small file that `tinyrmc.load` and
-this command read.
+RUN is a run directory, a checkpoint.npz, or a weights file. Beside the metrics it
+prints what else the task has to examine: of a language model the perplexity of rare and
+of common words, and how much of the text before them it makes use of. With `--export
+FILE` the weights and the configuration are also written to a small file that
+`tinyrmc.load` and this command read.
 """
 
 from __future__ import annotations
 
-import json
 import math
 import sys
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from .backend import blas_threads
 from .commands import Parser, add_data_dir, program, run_main
+from .config import json_text
 from .errors import UsageError
+from .results.examinations import cells
 from .results.groups import command_words
-from .results.text import results_table, terminal_width
+from .results.text import aligned, results_table, terminal_width
 from .training.checkpoints import export_weights, open_checkpoint, restore_model
+from .training.examinations import Table
 from .training.ranks import require_alone
+from .training.task import Task
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -34,16 +41,20 @@ def main(argv: list[str] | None = None) -> int:
     model = restore_model(task, arrays, state)
     with blas_threads(1):
         metrics: dict[str, float] = {}
+        counts = {}
         for split in task.splits:
             sums = task.evaluate(model, 0, 1, np, *task.naming(split))
             metrics |= task.named(split, sums)
-    if options.json:
-        print(_as_json(metrics))
-    else:
-        run = state["run"]
-        name = f"{run['task']} {command_words(run)}, seed {run['seed']}"
-        print(f"{name}, step {state['step']:,}; {task.test_examples:,} examples")
-        print(results_table(metrics, task.references(), terminal_width()))
+            counts[split] = sums["loss"][1]
+        if options.json:
+            print(_as_json(metrics, task.examinations(model)))
+        else:
+            run, width = state["run"], terminal_width()
+            name = f"{run['task']} {command_words(run)}, seed {run['seed']}"
+            print(f"{name}, step {state['step']:,}; {_counted(task, counts)}")
+            print(results_table(metrics, task.references(), width), flush=True)
+            for name, found in task.examinations(model):
+                print(f"\n{name}\n\n{aligned(cells(found), width)}", flush=True)
     if options.export is not None:
         export_weights(options.export, arrays, state)
         print(f"weights written to {options.export}", file=sys.stderr)
@@ -84,10 +95,29 @@ def _check_export(path: Path | None) -> None:
         raise UsageError(f"{path} exists already; choose another --export")
 
 
-def _as_json(metrics: dict[str, float]) -> str:
+def _counted(task: Task, counts: dict[str, int]) -> str:
+    """How many examples there were, or of a task that counts in tokens how many."""
+    name, _ = task.unit
+    if name == Task.unit[0]:
+        return f"{task.test_examples:,} examples"
+    return ", ".join(f"{int(n):,} {name} of {split}" for split, n in counts.items())
+
+
+def _as_json(
+    metrics: dict[str, float], examinations: Iterable[tuple[str, Table]]
+) -> str:
     """Strict JSON: NaN and infinities become null."""
-    finite = {k: v if math.isfinite(v) else None for k, v in metrics.items()}
-    return json.dumps(finite)
+
+    def finite(value):
+        bad = isinstance(value, float) and not math.isfinite(value)
+        return None if bad else value
+
+    found: dict[str, Any] = {name: finite(value) for name, value in metrics.items()}
+    for name, table in examinations:
+        rows = [[finite(value) for value in row] for row in table.rows]
+        kept = {"metric": table.metric, "columns": [*table.columns], "rows": rows}
+        found.setdefault("examinations", {})[name] = kept
+    return json_text(found)
 
 
 if __name__ == "__main__":

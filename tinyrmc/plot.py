@@ -2,6 +2,7 @@
 
     python -m tinyrmc.plot RUN [RUN ...]
     python -m tinyrmc.plot attention RUN
+    python -m tinyrmc.plot examinations RUN [RUN ...]
 
 Runs of one configuration under several seeds make one line, their mean in a band from
 the lowest to the highest; other configurations make other lines, and each core has the
@@ -19,6 +20,9 @@ slots that took in the reference. It tests how often the answer is still right w
 slots are wiped or attention is cut. What each of these means exactly,
 `results/probes.py` says at its top. `--html FILE` also writes a page to look at, which
 needs no network.
+
+`examinations` draws what `python -m tinyrmc.evaluate` prints below the metrics, for
+several networks side by side.
 """
 
 from __future__ import annotations
@@ -32,9 +36,11 @@ from .commands import Parser, add_data_dir, program, run_main
 from .errors import RunError, UsageError
 from .results import attention, probes
 from .results.curves import draw_curves, draw_run
+from .results.examinations import draw
 from .results.groups import command_words, find_runs
 from .results.text import aligned, paragraph, terminal_width
 from .training.checkpoints import open_checkpoint, restore_model
+from .training.examinations import Table
 from .training.ranks import require_alone
 
 
@@ -44,6 +50,8 @@ def main(argv: list[str] | None = None) -> int:
     words = sys.argv[1:] if argv is None else argv
     if words[:1] == ["attention"]:
         return attention_main(words[1:])
+    if words[:1] == ["examinations"]:
+        return examinations_main(words[1:])
     options = _parser().parse_args(words)
     runs, left_out = find_runs(options.runs, options.data_dir)
     for line in left_out:
@@ -62,7 +70,7 @@ def _parser() -> Parser:
         program("plot"),
         "Draw the learning curves of training runs.",
         epilog="`attention RUN` draws, measures and tests what a memory attends to:\n"
-        "see attention --help.",
+        "see attention --help. `examinations RUN` draws what evaluate examines.",
     )
     parser.add_argument(
         "runs",
@@ -231,6 +239,75 @@ def _write_page(model, shown, title, described, path) -> Path:
     page = attention.page(title, attention.look(model, chosen), described)
     path.write_text(page, encoding="utf-8")
     return path
+
+
+# --- What a task examines -------------------------------------------------------------
+
+
+def examinations_main(argv: list[str]) -> int:
+    """The command line after `examinations`; returns the exit code."""
+    options = _examinations_parser().parse_args(argv)
+    found, cores = _examine(options.runs, options.data_dir)
+    try:
+        for name, of_networks in found.items():
+            print(draw(name, of_networks, options.out, cores))
+    except OSError as error:
+        raise RunError(
+            f"cannot write {error.filename}: {error.strerror}; give a writable folder "
+            "with --out"
+        ) from error
+    return 0
+
+
+def _examinations_parser() -> Parser:
+    parser = Parser(
+        program("plot examinations"),
+        "Draw what a task examines of trained networks, side by side.",
+    )
+    parser.add_argument(
+        "runs",
+        type=Path,
+        nargs="+",
+        metavar="RUN",
+        help="run directories, checkpoints or weights files, of one task",
+    )
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=Path(),
+        metavar="FOLDER",
+        help="existing folder for the pictures, replaced if they exist (default: the "
+        "current one)",
+    )
+    add_data_dir(parser)
+    return parser
+
+
+def _examine(
+    paths: list[Path], data_dir: Path | None
+) -> tuple[dict[str, dict[str, Table]], list[str | None]]:
+    """({examination: {network: what was found}}, the core of each network)."""
+    found: dict[str, dict[str, Table]] = {}
+    cores, tasks = [], {}
+    for path in paths:
+        task, arrays, state = open_checkpoint(path, data_dir)
+        model, run = restore_model(task, arrays, state), state["run"]
+        tasks[run["task"]] = path
+        cores.append(run["config"].get("model", {}).get("core"))
+        name = f"{command_words(run)}, seed {run['seed']}, step {state['step']:,}"
+        with blas_threads(1):
+            for examination, table in task.examinations(model):
+                of_networks = found.setdefault(examination, {})
+                label = f"{name} ({path})" if name in of_networks else name
+                of_networks[label] = table
+    if len(tasks) > 1:
+        first, second, *_ = tasks.values()
+        raise RunError(
+            f"{first} and {second} are runs of different tasks; draw them one by one"
+        )
+    if not found:
+        raise RunError(f"the task {run['task']!r} has nothing to examine")
+    return found, cores
 
 
 if __name__ == "__main__":

@@ -44,20 +44,21 @@ from . import __version__
 from .commands import (
     Options,
     Parser,
+    add_data_dir,
     leading_names,
     parse_words,
     program,
     python,
     run_main,
 )
-from .config import fields_of, flag_of, require_same
+from .config import fields_of, flag_of, require_same, to_json
 from .errors import RunError, UsageError, nearest
 from .results.sweeps import Cell, finished, show
 from .results.text import counted, duration, number
 from .runs.machine import environment
 from .runs.run import Run
 from .training import discovery
-from .training.checkpoints import task_from_dict
+from .training.checkpoints import relocated, task_from_dict
 from .training.processes import Places
 from .training.ranks import require_alone
 from .training.workers import available_cores
@@ -82,7 +83,7 @@ def main(argv: list[str] | None = None) -> int:
     else:
         run, code = _train(described, run, found, options)
     assert run is not None
-    cells = cells_of(run.config, found, run.path)
+    cells = cells_of(described, found, run.path)
     out = options.out or run.path / "results.md"
     for path in show(run, found, cells, out, options.against):
         print(path)
@@ -157,6 +158,7 @@ def _parser() -> Parser:
         help="the table, with FILE.json, FILE.png and FILE_curves.png beside it "
         "(default: results.md in the sweep's directory)",
     )
+    add_data_dir(parser)
     return parser
 
 
@@ -193,8 +195,18 @@ def _asked(words: list[str]) -> tuple[dict, Run | None, argparse.Namespace]:
     if options.seeds is not None:
         described["seeds"] = read_seeds(options.seeds)
     if run:
-        require_same(run.config, described, str(run.path))
+        require_same(before, before | described, str(run.path))
+    described |= _places(described, options, before)
     return described, run, options
+
+
+def _places(described, options, before):
+    """Where the data of all runs are, as config.json keeps it; nothing if not said."""
+    if options.data_dir is None:
+        return {key: before[key] for key in ("places",) if key in before}
+    default = discovery.load_task_of(described).Task.presets[described["preset"]][1]
+    described = described | to_json(default)
+    return {"places": relocated(described, options.data_dir)["places"]}
 
 
 def _check_options(options, rest):
@@ -384,8 +396,8 @@ def _refuse_useless(grid, found):
 
 def cells_of(described: dict, found: list[Combination], folder: Path) -> list[Cell]:
     """The cells of a sweep in the order of training: one seed of all, then the next."""
-    workers = described["workers"]
-    cells = []
+    workers, cells = described["workers"], []
+    data_dir = described.get("places", {}).get("data_dir")
     for seed in described["seeds"]:
         for values, words, refusal in found:
             if refusal is not None:
@@ -395,7 +407,7 @@ def cells_of(described: dict, found: list[Combination], folder: Path) -> list[Ce
             start = [discovery.word_of(described), described["preset"], *words]
             start += ["--seed", str(seed)]
             start += ["--workers", str(workers)] if workers else []
-            cells.append(Cell(values, seed, start, folder / name))
+            cells.append(Cell(values, seed, start, folder / name, data_dir))
     return cells
 
 
@@ -450,6 +462,7 @@ def _train(described, run: Run | None, found, options) -> tuple[Run, int]:
             described["workers"] = options.workers or usual
             run = _new_sweep(described, places, options)
         with run.writing():
+            run = run.moved(described)
             cells = cells_of(described, found, run.path)
             todo = [cell for cell in cells if not finished(cell)]
             _announce(run, found, len(cells), len(todo), places.count, options)
@@ -523,12 +536,14 @@ def _announce(run, found, total, left, places, options):
 
 def _words(cell: Cell) -> list[str]:
     """The words after `python -m tinyrmc.train` that begin a cell or go on with it."""
-    run = cell.run()
+    run, where = cell.run(), []
+    if cell.data_dir is not None:
+        where = ["--data-dir", cell.data_dir]
     if run and (run.checkpoint.exists() or run.previous_checkpoint.exists()):
-        return ["--resume", str(cell.path)]
+        return ["--resume", str(cell.path), *where]
     if cell.path.exists():
         shutil.rmtree(cell.path)  # it was killed before it saved anything
-    return [*cell.words, "--run", str(cell.path)]
+    return [*cell.words, "--run", str(cell.path), *where]
 
 
 def _note_failure(cell, code):

@@ -10,7 +10,7 @@ matplotlibrc says.
 Colours are Okabe and Ito's, which colour-blind eyes tell apart too.
 """
 
-from .curves import AXES, learning_curve, mean_and_range, rung_starts
+from .curves import AXES, examined, learning_curve, mean_and_range, rung_starts
 from .grids import Reached, curve_grid, value_grid
 from .slots import accuracies, attention, gates, shares
 from .text import answers, tables
@@ -22,6 +22,7 @@ __all__ = [
     "answers",
     "attention",
     "curve_grid",
+    "examined",
     "gates",
     "learning_curve",
     "mean_and_range",

@@ -17,6 +17,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
 from ..results.text import in_words
+from ..training.examinations import Table
 from .style import (
     COLOURS,
     GREY,
@@ -432,3 +433,53 @@ def _mark_rungs(panel: Axes, starts: Sequence[tuple[float, str]]) -> None:
             bbox=PLATE,
         )
         text.set_in_layout(False)
+
+
+# --- Curves of what was examined ------------------------------------------------------
+
+
+def examined(
+    found: Mapping[str, Table],
+    path: str | Path,
+    title: str = "",
+    cores: Sequence[str | None] | None = None,
+) -> Path:
+    """Draw Curves of some networks (see training/examinations.py) into the PNG file
+    `path`; returns it.
+
+    Args:
+        found: {label: Curve}; each of its columns is a line over the first. A published
+            column, which begins with "paper", is drawn once and dashed.
+        cores: the core of each network, for its colour.
+    """
+    with style():
+        return save(_draw_examined(found, title, cores), path)
+
+
+def _draw_examined(
+    found: Mapping[str, Table], title: str, cores: Sequence[str | None] | None
+) -> Figure:
+    figure = Figure(figsize=(6.4, 4.2 + 0.2 * len(found)), layout="constrained")
+    panel = figure.subplots()
+    published: set[str] = set()
+    palette = colours(cores or [None] * len(found))
+    for (label, curve), colour in zip(found.items(), palette, strict=True):
+        x, *lines = zip(*curve.rows, strict=True)
+        own = [head for head in curve.columns[1:] if not head.startswith("paper")]
+        for head, values in zip(curve.columns[1:], lines, strict=True):
+            look: dict[str, Any] = {"color": colour, "marker": "o", "markersize": 3}
+            look["label"] = label if len(own) == 1 else f"{label}: {head}"
+            if head.startswith("paper"):
+                if head in published:
+                    continue
+                published.add(head)
+                look = {"color": GREY, "dashes": (5, 3), "label": head}
+            panel.plot(np.array(x, float), np.array(values, float), **look)
+    curve = next(iter(found.values()))
+    panel.set(xlabel=curve.columns[0], title=in_words(curve.metric))
+    label_values(panel, curve.metric)
+    figure.suptitle(title)
+    handles, labels = panel.get_legend_handles_labels()
+    labels = [wrap(label, 70) for label in labels]
+    figure.legend(handles, labels, loc="outside lower center", fontsize=9)
+    return figure

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..runs.run import Run
-from ..training.checkpoints import task_from_dict
+from ..training.checkpoints import relocated, task_from_dict
 from .groups import last_evaluation
 from .tables import (
     Summary,
@@ -19,6 +18,7 @@ from .tables import (
     picture,
     steps,
     success,
+    without_places,
     write,
 )
 from .text import Table, aligned, duration, markdown_table, number, terminal_width
@@ -43,6 +43,8 @@ class Cell:
     """the words that train it, but for where and how long"""
     path: Path
     """its run directory"""
+    data_dir: str | None = None
+    """where its data are, if that was said"""
 
     @property
     def name(self) -> str:
@@ -56,7 +58,10 @@ class Cell:
 
     def run(self) -> Run | None:
         """Its run, if the directory is whole."""
-        return Run.open(self.path) if (self.path / "config.json").exists() else None
+        if not (self.path / "config.json").exists():
+            return None
+        run = Run.open(self.path)
+        return dataclasses.replace(run, config=relocated(run.config, self.data_dir))
 
     def failure(self) -> str | None:
         """Why its training failed, if it did: the last line that it printed."""
@@ -102,8 +107,9 @@ def summary(
                 notes += _missing(cell)
         group = group_summary(_label(values), runs) if runs else None
         found.append({"values": values, "notes": notes, "group": group})
-    command = run.environment["command"]
-    return {**run.config, "command": command, "combinations": found}
+    command = without_places(run.environment["command"])
+    config = {key: run.config[key] for key in run.config if key != "places"}
+    return {**config, "command": command, "combinations": found}
 
 
 def _evaluated(cell: Cell) -> list[Run]:
@@ -362,9 +368,8 @@ def save(found: Summary, out: Path, against: str = "steps") -> list[Path]:
 
 def _origin(found: Summary, groups: Sequence[Summary]) -> str:
     """The command, but for where the sweep lies, and the machines."""
-    command = re.sub(r" --run[ =]\S+", "", found["command"])
     runs = [run for group in groups for run in group["runs"]]
-    return f"`{command}` on {'; '.join(dict.fromkeys(map(machine, runs)))}."
+    return f"`{found['command']}` on {'; '.join(dict.fromkeys(map(machine, runs)))}."
 
 
 def show(

@@ -165,8 +165,14 @@ def _command(run: Run, finished: bool) -> str:
     """The command without what the result does not depend on: where the run and its
     data lay, and a limit of time that was not met.
     """
-    flags = "run|data-dir|max-minutes" if finished else "run|data-dir"
-    return re.sub(rf" --({flags})[ =]\S+", "", run.environment.get("command", ""))
+    command = without_places(run.environment.get("command", ""))
+    return re.sub(r" --max-minutes[ =]\S+", "", command) if finished else command
+
+
+def without_places(command: str) -> str:
+    """A command without where its run and its data lay."""
+    path = r"('[^']*'|\S+)"  # quoted where it has a space
+    return re.sub(rf" --(run|data-dir)[ =]{path}", "", command)
 
 
 # --- From numbers to rows -------------------------------------------------------------

@@ -8,6 +8,7 @@ Read on in this order: `task.py`, `trainer.py`, `loop.py`.
 """
 
 from .discovery import TaskError
+from .examinations import Curve, Table
 from .loop import Listener, run_training
 from .schedules import Plateau, staircase
 from .streams import Batch, Epochs, Samples, Stream
@@ -20,12 +21,14 @@ __all__ = [
     "HELD_OUT_SEED",
     "PIECE",
     "Batch",
+    "Curve",
     "Epochs",
     "Listener",
     "NonFinite",
     "Plateau",
     "Samples",
     "Stream",
+    "Table",
     "Task",
     "TaskError",
     "Totals",

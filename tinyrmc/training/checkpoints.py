@@ -34,7 +34,7 @@ def task_from_dict(run_config: dict) -> Task:
     return kind(with_places(config, run_config.get("places", {})))
 
 
-def relocated(run_config: dict, data_dir: Path | None) -> dict:
+def relocated(run_config: dict, data_dir: str | Path | None) -> dict:
     """A run's configuration with its data in this folder; None: where they were.
 
     UsageError if its task has no `data_dir`.

@@ -6,10 +6,14 @@ which the command line makes its flags.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from .checks import check_methods, check_preset
+from .examinations import Table
 
 
 class Presentation:
@@ -76,6 +80,30 @@ class Presentation:
         None if there is nothing to say but whether the answers are right.
         """
         return None
+
+    def examinations(self, model) -> Iterable[tuple[str, Table]]:
+        """(name, what was found) of whatever else there is to measure.
+
+        On held-out examples, of a trained model. Some of it takes long: yield each when
+        it is there, and it will be shown.
+        """
+        return ()
+
+    def generate(
+        self,
+        model,
+        prompt: str,
+        rng: np.random.Generator,
+        words: int = 100,
+        temperature: float = 1.0,
+        top_k: int = 0,
+    ) -> Iterator[str]:
+        """The words with which a language model goes on after a prompt, one by one.
+
+        "\\n" ends a line. Each is drawn by `sampling.draw` with the temperature and
+        the `top_k`. UserError if the model does not know a word of the prompt.
+        """
+        raise NotImplementedError
 
     def pictures(self, model, folder: Path) -> list[Path]:
         """Draw what there is to see in a trained model into `folder`."""

@@ -1,0 +1,129 @@
+"""Let a trained language model go on with a text.
+
+    python -m tinyrmc.generate RUN "The"
+    python -m tinyrmc.generate RUN "The" --words 200 --temperature 0.8 --top-k 40
+
+RUN is a run directory, a checkpoint.npz, or a weights file. Words appear as they are
+drawn. A temperature below 1 keeps to what the model expects, 0 takes the likeliest word
+each time; the same seed gives the same text.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import math
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+
+from .backend import blas_threads
+from .commands import Parser, add_data_dir, program, run_main
+from .errors import RunError
+from .training.checkpoints import open_checkpoint, restore_model
+from .training.ranks import require_alone
+
+
+def main(argv: list[str] | None = None) -> int:
+    """The command line; returns the exit code."""
+    require_alone("tinyrmc.generate")
+    options = _parser().parse_args(argv)
+    task, arrays, state = open_checkpoint(options.run, options.data_dir)
+    model = restore_model(task, arrays, state)
+    try:
+        words = task.generate(
+            model,
+            options.prompt,
+            np.random.default_rng(options.seed),
+            options.words,
+            options.temperature,
+            options.top_k,
+        )
+    except NotImplementedError:
+        raise RunError(
+            f"{options.run} is a run of {state['run']['task']!r}, which writes no "
+            "text; give a run of a language model"
+        ) from None
+    with blas_threads(1), np.errstate(all="ignore"):
+        _write(options.prompt, words)
+    return 0
+
+
+def _write(prompt: str, words: Iterator[str]) -> None:
+    """The prompt and the words, each as it comes, with spaces between them."""
+    first = [*itertools.islice(words, 1)]  # or what is wrong with the prompt
+    print(prompt, end="", flush=True)
+    begins_line = not prompt
+    for word in itertools.chain(first, words):
+        space = "" if begins_line or word == "\n" else " "
+        print(f"{space}{word}", end="", flush=True)
+        begins_line = word == "\n"
+    if not begins_line:
+        print(flush=True)
+
+
+def _parser() -> Parser:
+    parser = Parser(program("generate"), "Let a trained language model write.")
+    add = parser.add_argument
+    add(
+        "run",
+        type=Path,
+        metavar="RUN",
+        help="run directory, checkpoint.npz or weights file",
+    )
+    add("prompt", metavar="PROMPT", help="the words to go on from")
+    add(
+        "--words",
+        type=_at_least(1),
+        default=100,
+        metavar="N",
+        help="how many words to write (default: 100)",
+    )
+    add(
+        "--temperature",
+        type=_number,
+        default=1.0,
+        metavar="T",
+        help="0: the likeliest word each time; below 1: likely words become likelier "
+        "(default: 1.0)",
+    )
+    add(
+        "--top-k",
+        type=_at_least(0),
+        default=0,
+        metavar="K",
+        help="draw among the K likeliest words; 0: among all (default)",
+    )
+    add(
+        "--seed",
+        type=_at_least(0),
+        default=0,
+        metavar="N",
+        help="the same one gives the same text (default: 0)",
+    )
+    add_data_dir(parser)
+    return parser
+
+
+def _at_least(least: int) -> Callable[[str], int]:
+    def read(word: str) -> int:
+        if (value := int(word)) < least:
+            raise argparse.ArgumentTypeError(f"must be at least {least}, not {word}")
+        return value
+
+    read.__name__ = "int"  # argparse names it if a word is no number
+    return read
+
+
+def _number(word: str) -> float:
+    if not 0 <= (value := float(word)) < math.inf:
+        raise argparse.ArgumentTypeError(f"must not be negative, nor infinite: {word}")
+    return value
+
+
+_number.__name__ = "float"
+
+
+if __name__ == "__main__":
+    run_main(main)

@@ -1,0 +1,47 @@
+"""What tasks have found out about trained networks, as text and as pictures."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from ..training.examinations import Curve, Table, Value
+from . import text
+
+Found = Mapping[str, Table]  # what a network is called -> what was found
+
+
+def cells(table: Table) -> text.Table:
+    """A table as words."""
+
+    def words(value: Value) -> str:
+        if value is None or isinstance(value, str):
+            return value or ""
+        if isinstance(value, float):
+            return text.number(table.metric, value)
+        return f"{value:,}"
+
+    return [[*table.columns], *([words(value) for value in row] for row in table.rows)]
+
+
+def draw(
+    name: str, found: Found, folder: Path, cores: list[str | None] | None = None
+) -> Path:
+    """Draw one examination of some networks into `folder`; returns the PNG file.
+
+    A Curve becomes a picture of curves, a Table one of tables. OSError where it cannot
+    be written.
+    """
+    from .. import figures
+
+    path = folder / f"{re.sub('[^a-z0-9]+', '_', name.lower()).strip('_')}.png"
+    if all(isinstance(table, Curve) for table in found.values()):
+        return figures.examined(found, path, name, cores)
+    shown = [_named(label, cells(table)) for label, table in found.items()]
+    return figures.tables(shown, path, name)
+
+
+def _named(label: str, rows: text.Table) -> text.Table:
+    (first, *heads), *others = rows
+    return [[f"{label}: {first}", *heads], *others]

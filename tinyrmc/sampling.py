@@ -1,0 +1,45 @@
+"""How the next word is drawn from what a language model expects of each."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from .backend import to_host
+
+
+def draw(
+    logits, rng: np.random.Generator, temperature: float = 1.0, top_k: int = 0
+) -> int:
+    """The index of one of the logits (V,), drawn with probability softmax(logits / t).
+
+    Uses one number of `rng`, whatever it draws. Waits for the device.
+
+    temperature: t. Below 1 likely words become likelier; 0 takes the likeliest.
+    top_k: draw among the k largest logits, and those equal to the last of them; 0:
+        among all.
+
+    ValueError for logits of another shape, or of which none is finite.
+    """
+    logits = np.asarray(to_host(logits), np.float64)
+    if logits.ndim != 1 or not np.isfinite(logits.max(initial=-np.inf)):
+        raise ValueError(
+            f"draw: logits must be a vector with a finite maximum, not {logits!r}"
+        )
+    if not 0 <= temperature < math.inf or top_k < 0:
+        raise ValueError(
+            "draw: temperature must be finite and not negative, and so must top_k, not "
+            f"{temperature!r} and {top_k!r}"
+        )
+    place = rng.random()
+    largest = logits.max()
+    if temperature == 0:
+        return int(logits.argmax())
+    chances = np.exp((logits - largest) / temperature)
+    if 0 < top_k < len(logits):
+        chances[logits < np.partition(logits, -top_k)[-top_k]] = 0
+    bounds = chances.cumsum()
+    total = bounds[-1]
+    below = min(place * total, np.nextafter(total, 0))  # where rounding gives the total
+    return int(np.searchsorted(bounds, below, side="right"))

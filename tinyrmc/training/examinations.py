@@ -1,0 +1,44 @@
+"""What a task finds out about a trained network beyond the means of its metrics.
+
+`Task.examinations` gives them by name; `python -m tinyrmc.evaluate` prints them, and
+`python -m tinyrmc.plot examinations` draws them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+Value = str | int | float | None
+
+
+@dataclass(frozen=True)
+class Table:
+    """A metric taken apart, in rows: perplexity by how rare a word is.
+
+    metric: what the fractions are, for how to show them: "test_perplexity".
+    columns: the heads. The first says what a row is about.
+    rows: a cell for each column: words, whole numbers, values of `metric`; None where
+        there is nothing.
+
+    ValueError for a row of another length.
+    """
+
+    metric: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[Value]]
+
+    def __post_init__(self):
+        for row in self.rows:
+            if len(row) != len(self.columns):
+                raise ValueError(
+                    f"a row has {len(row)} cells, and there are {len(self.columns)} "
+                    f"columns: {row!r}"
+                )
+
+
+class Curve(Table):
+    """A Table of numbers, to be drawn: its other columns over the first one.
+
+    A column whose name begins with "paper" is a published curve, drawn dashed.
+    """
