@@ -289,7 +289,7 @@ SWEEP = {
 FREQUENCIES = (0, 100, 1_000, 10_000, math.inf)
 # After how many words the network is made to forget: the paper's figure 12.
 UNROLLS = (1, 2, 5, 10, 20, 50, 100, 200, 500)
-SIDE_BY_SIDE = 200  # of those stretches
+AT_ONCE = 2_000  # words that are read at once, meanwhile
 
 # A training text of at most so many tokens is counted for floors: seconds and 2 GB.
 COUNTED = 5_000_000
@@ -615,10 +615,12 @@ class Task(training.Task):
 
     def _perplexity(self, model, text, parts):
         """Of the places that the parts count, some of the parts at a time."""
-        total, count = 0.0, 0
-        for first in range(0, len(parts.end), SIDE_BY_SIDE):
-            some = parts.some(slice(first, first + SIDE_BY_SIDE))
-            for _, losses in score(model, text, some, self.config.data.window):
+        longest = int((parts.end - parts.reading).max())
+        window, (total, count) = min(self.config.data.window, longest), (0.0, 0)
+        some = max(1, AT_ONCE // window)
+        for first in range(0, len(parts.end), some):
+            chosen = parts.some(slice(first, first + some))
+            for _, losses in score(model, text, chosen, window):
                 total += float(losses.sum(dtype=np.float64))
                 count += losses.size
         return perplexity(total / count)
