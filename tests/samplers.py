@@ -357,14 +357,20 @@ for _shape in (4,), (3, 4), (2, 3, 4), (2, 1):
         normal(*_shape),
         np.asarray(_random.integers(0, _shape[-1], _shape[:-1])),
     )
-for _block in None, 1, 2, 4:
+for _tiling in (
+    {},
+    {"block": 1},
+    {"block": 2, "keep": 0},
+    {"block": 2, "keep": 12},
+    {"block": 4, "keep": 25},
+):
     put(
         "linear_cross_entropy",
         normal(2, 3, 4),
         normal(5, 4),
         np.asarray(_random.integers(0, 5, (2, 3))),
-        *([normal(5)] if _block != 2 else []),
-        **({"block": _block} if _block else {}),
+        *([] if _tiling == {"block": 1} else [normal(5)]),
+        **_tiling,
     )
 
 if set(CASES) != set(TABLE):

@@ -634,9 +634,9 @@ def softmax_cross_entropy_definition(logits, targets):
     return p.log(p.sum(p.exp(shifted), axis=-1)) - p.sum(shifted * hot, axis=-1)
 
 
-# Logits of at most so many numbers are kept until backward, 64 MiB in float32; of more
-# than these, one tile at a time is in memory, of so many rows and words.
-_KEPT, _TILE = 1 << 24, 1024
+# The rows and words of a tile of logits. Those kept until backward may take 64 MiB (in
+# float32), or seven tenths of what the weight takes.
+_TILE, _KEPT, _KEPT_OF_WEIGHT = 1024, 1 << 24, 0.7
 
 
 @fused(
@@ -644,35 +644,33 @@ _KEPT, _TILE = 1 << 24, 1024
     hint="x is (..., d), weight (words, d), bias (words,); targets are integers from 0 "
     "to words - 1, one for each row of x",
 )
-def linear_cross_entropy(xp, x, weight, targets, bias=None, *, block=None):
+def linear_cross_entropy(xp, x, weight, targets, bias=None, *, block=_TILE, keep=None):
     """-log softmax(x weight^T + bias)[target] in nats, one value a row.
 
     x (..., d), weight (V, d), integer targets (...), bias (V,) or None -> (...). The
     weight is laid out as an embedding's, one row a word, so that both can be one and
     the same: then the weights are tied.
 
-    Large logits are never in memory as a whole. They are made in tiles of `block` rows
-    and words, and made again in backward: four matrix products in place of three. By
-    default logits of up to 64 MiB (float32) are kept, and larger ones are made in tiles
-    of 1,024 x 1,024. The gradients are added where they belong tile by tile.
+    The logits are made in tiles of `block` rows and words, so memory does not grow with
+    rows x words. The first tiles are kept until backward, `keep` numbers of them, by
+    default as many as need not worry anyone: 64 MiB (float32), or 0.7 of the weight.
+    The others are made again, and so cost four matrix products in place of three.
 
     A target out of range is an error on NumPy. On a GPU, where looking would make the
     host wait, the row's loss is NaN, with which an optimizer refuses the step.
     """
     own = _checked_targets(targets, x.shape[:-1], len(weight))
     rows = _rows(x)  # (R, d)
-    if block is None:
-        size = len(rows) * len(weight)
-        block = max(len(rows), len(weight)) if size <= _KEPT else _TILE
+    if keep is None:
+        keep = max(_KEPT, int(_KEPT_OF_WEIGHT * weight.size))
     parts = [
-        _row_losses(xp, rows[r], weight, own[r], bias, block)
+        _row_losses(
+            xp, rows[r], weight, own[r], bias, block, keep - r.start * len(weight)
+        )
         for r in _tiles(len(rows), block)
     ]
     losses, top, total = (xp.concatenate([part[k] for part in parts]) for k in range(3))
-    kept = None
-    if len(rows) <= block and len(weight) <= block:
-        kept = parts[0][3]
-        _subtract_hot(xp, kept, total, own, slice(0, len(weight)))
+    kept = [part[3] for part in parts]
     saved = x, weight, own, bias, top, total, kept, block
     return losses.reshape(targets.shape), saved
 
@@ -681,43 +679,51 @@ def linear_cross_entropy(xp, x, weight, targets, bias=None, *, block=None):
 def linear_cross_entropy_vjp(
     xp, needs, g, x, weight, targets, bias, top, total, kept, block
 ):
-    # With e = exp(logits - top), the gradient of the logits is g (e / total - hot).
     gx, gweight, _, gbias = needs
-    rows, scale = _rows(x), g.reshape(-1) / total
+    rows, g = _rows(x), g.reshape(-1)
     products = []
-    for r in _tiles(len(rows), block):
-        product, scaled = 0, rows[r] * scale[r, None]
-        for w in _tiles(len(weight), block):
-            e = kept
-            if e is None:
-                e = _logits(xp, rows[r], weight, bias, w)
-                e -= top[r, None]
-                e = xp.exp(e, out=e)
-                _subtract_hot(xp, e, total[r], targets[r], w)
+    for r, tiles in zip(_tiles(len(rows), block), kept, strict=True):
+        product, scale = 0, g[r] / total[r]
+        for k, w in enumerate(_tiles(len(weight), block)):
+            # that of the logits: g (exp(logits - top) / total - hot)
+            if k < len(tiles):
+                e, own_top = tiles[k]
+                glogits = e * (scale * xp.exp(own_top - top[r]))[:, None]
+            else:
+                glogits = _logits(xp, rows[r], weight, bias, w)
+                glogits -= top[r, None]
+                glogits = xp.exp(glogits, out=glogits)
+                glogits *= scale[:, None]
+            column, inside = _own_columns(xp, targets[r], w)
+            glogits[xp.arange(len(column)), column] -= g[r] * inside
             if gx is not None:
-                product = product + gemm(e, weight[w])
+                product = product + gemm(glogits, weight[w])
             if gweight is not None:
-                gweight[w] += gemm(e.T, scaled)
+                gweight[w] += gemm(glogits.T, rows[r])
             if gbias is not None:
-                gbias[w] += gemm(scale[r], e)
-        products.append(product * scale[r, None])
+                gbias[w] += _column_sums(xp, glogits)
+        products.append(product)
     if gx is not None:
         gx += xp.concatenate(products).reshape(x.shape)
 
 
 @linear_cross_entropy.defined_by
-def linear_cross_entropy_definition(x, weight, targets, bias=None, block=None):
+def linear_cross_entropy_definition(
+    x, weight, targets, bias=None, block=None, keep=None
+):
     logits = p.matmul(x, p.transpose(weight))
     logits = logits if bias is None else logits + bias
     return softmax_cross_entropy_definition(logits, targets)
 
 
-def _row_losses(xp, x, weight, targets, bias, block):
-    """(loss, highest logit, sum of exp(logit - highest), exp of the last tile) of rows.
+def _row_losses(xp, x, weight, targets, bias, block, room):
+    """(losses, highest logit, sum of exp(logit - highest), kept tiles) of some rows.
 
-    Tile after tile: where a higher logit comes, the sum so far is scaled down.
+    Tile after tile: where a higher logit comes, the sum so far is scaled down. A tile
+    is kept as exp(logit - highest so far), with that highest; all of them have at most
+    `room` numbers.
     """
-    top, total, chosen = -math.inf, 0.0, math.nan
+    top, total, chosen, kept = -math.inf, 0.0, math.nan, []
     for w in _tiles(len(weight), block):
         e = _logits(xp, x, weight, bias, w)
         column, inside = _own_columns(xp, targets, w)
@@ -728,7 +734,10 @@ def _row_losses(xp, x, weight, targets, bias, block):
         e = xp.exp(e, out=e)
         total = total * xp.exp(top - highest) + xp.sum(e, axis=-1)
         top = highest
-    return xp.log(total) - (chosen - top), top, total, e
+        room -= e.size
+        if room >= 0:
+            kept.append((e, top))
+    return xp.log(total) - (chosen - top), top, total, kept
 
 
 def _tiles(length, block):
@@ -750,12 +759,6 @@ def _own_columns(xp, targets, words):
     column = targets - words.start
     inside = (column >= 0) & (column < words.stop - words.start)
     return xp.where(inside, column, 0), inside
-
-
-def _subtract_hot(xp, e, total, targets, words):
-    """e - total at each row's target, in place."""
-    column, inside = _own_columns(xp, targets, words)
-    e[xp.arange(len(e)), column] -= total * inside
 
 
 def _checked_targets(targets, shape, words):
