@@ -85,8 +85,7 @@ def _parser() -> Parser:
         type=_number,
         default=1.0,
         metavar="T",
-        help="0: the likeliest word each time; below 1: likely words become likelier "
-        "(default: 1.0)",
+        help="below 1: likely words become likelier; 0: the likeliest (default: 1.0)",
     )
     add(
         "--top-k",

@@ -293,8 +293,11 @@ def _examine(
         task, arrays, state = open_checkpoint(path, data_dir)
         model, run = restore_model(task, arrays, state), state["run"]
         tasks[run["task"]] = path
-        cores.append(run["config"].get("model", {}).get("core"))
-        name = f"{command_words(run)}, seed {run['seed']}, step {state['step']:,}"
+        core = run["config"].get("model", {}).get("core")
+        cores.append(core)
+        words = command_words(run)
+        named = "" if core is None or f"core {core}" in words else f" ({core})"
+        name = f"{words}{named}, seed {run['seed']}, step {state['step']:,}"
         with blas_threads(1):
             for examination, table in task.examinations(model):
                 of_networks = found.setdefault(examination, {})

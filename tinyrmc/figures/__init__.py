@@ -10,7 +10,8 @@ matplotlibrc says.
 Colours are Okabe and Ito's, which colour-blind eyes tell apart too.
 """
 
-from .curves import AXES, examined, learning_curve, mean_and_range, rung_starts
+from .curves import AXES, learning_curve, mean_and_range, rung_starts
+from .examinations import examined
 from .grids import Reached, curve_grid, value_grid
 from .slots import accuracies, attention, gates, shares
 from .text import answers, tables

@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
+from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator
 
 from ..results.text import in_words
-from ..training.examinations import Table
 from .style import (
     COLOURS,
     GREY,
@@ -168,9 +168,9 @@ def _draw_learning_curve(
         draw_references(panel, references.get(metric, {}))
         label_axes(panel, metric, axis)
     says = what_lines_are(axes, whole) if several else None
-    _draw_legend(figure, panels[0], len(shown), 12 * wide, says)
+    draw_legend(figure, panels[0], len(shown), 12 * wide, says)
     if title:
-        figure.suptitle(title)
+        figure.suptitle(wrap(title, 10 * wide * len(shown)))
     # Settles the layout: the labels below are spaced by the panels' final size.
     figure.draw_without_rendering()
     single = [run for runs in groups.values() for run in runs]
@@ -182,9 +182,10 @@ def _draw_learning_curve(
     return figure
 
 
-def _draw_legend(
+def draw_legend(
     figure: Figure, panel: Axes, ncols: int, characters: float, title: str | None
 ) -> None:
+    """The lines of a panel below a figure, in so many columns of so many characters."""
     handles, labels = panel.get_legend_handles_labels()
     figure.legend(
         handles,
@@ -300,9 +301,28 @@ def label_values(panel: Axes, metric: str) -> None:
         panel.yaxis.set_major_formatter(in_percent())
     elif "perplexity" in metric:
         panel.set_yscale("log")
-        panel.yaxis.set_major_locator(LogLocator(subs=(1, 1.5, 2, 3, 5, 7)))
-        panel.yaxis.set_minor_locator(NullLocator())
-        panel.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{y:,.5g}"))
+        label_log(panel.yaxis)
+
+
+def label_log(axis: Axis) -> None:
+    """Ticks of a logarithmic axis as plain numbers."""
+    axis.set_major_locator(_RoundNumbers())
+    axis.set_minor_locator(NullLocator())
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.5g}"))
+
+
+class _RoundNumbers(MaxNLocator):
+    """Round numbers for a logarithmic axis, be it long or short."""
+
+    def __init__(self):
+        super().__init__(nbins=6, steps=[1, 2, 2.5, 5, 10])
+
+    def tick_values(self, vmin: float, vmax: float) -> Any:
+        if vmax < 5 * vmin:
+            return super().tick_values(vmin, vmax)
+        ends = np.floor(np.log10([vmin, vmax]))
+        decades = 10 ** np.arange(ends[0], ends[1] + 1)
+        return np.outer(decades, (1, 2, 5) if vmax < 1000 * vmin else (1,)).ravel()
 
 
 class _Multiples(MaxNLocator):
@@ -433,53 +453,3 @@ def _mark_rungs(panel: Axes, starts: Sequence[tuple[float, str]]) -> None:
             bbox=PLATE,
         )
         text.set_in_layout(False)
-
-
-# --- Curves of what was examined ------------------------------------------------------
-
-
-def examined(
-    found: Mapping[str, Table],
-    path: str | Path,
-    title: str = "",
-    cores: Sequence[str | None] | None = None,
-) -> Path:
-    """Draw Curves of some networks (see training/examinations.py) into the PNG file
-    `path`; returns it.
-
-    Args:
-        found: {label: Curve}; each of its columns is a line over the first. A published
-            column, which begins with "paper", is drawn once and dashed.
-        cores: the core of each network, for its colour.
-    """
-    with style():
-        return save(_draw_examined(found, title, cores), path)
-
-
-def _draw_examined(
-    found: Mapping[str, Table], title: str, cores: Sequence[str | None] | None
-) -> Figure:
-    figure = Figure(figsize=(6.4, 4.2 + 0.2 * len(found)), layout="constrained")
-    panel = figure.subplots()
-    published: set[str] = set()
-    palette = colours(cores or [None] * len(found))
-    for (label, curve), colour in zip(found.items(), palette, strict=True):
-        x, *lines = zip(*curve.rows, strict=True)
-        own = [head for head in curve.columns[1:] if not head.startswith("paper")]
-        for head, values in zip(curve.columns[1:], lines, strict=True):
-            look: dict[str, Any] = {"color": colour, "marker": "o", "markersize": 3}
-            look["label"] = label if len(own) == 1 else f"{label}: {head}"
-            if head.startswith("paper"):
-                if head in published:
-                    continue
-                published.add(head)
-                look = {"color": GREY, "dashes": (5, 3), "label": head}
-            panel.plot(np.array(x, float), np.array(values, float), **look)
-    curve = next(iter(found.values()))
-    panel.set(xlabel=curve.columns[0], title=in_words(curve.metric))
-    label_values(panel, curve.metric)
-    figure.suptitle(title)
-    handles, labels = panel.get_legend_handles_labels()
-    labels = [wrap(label, 70) for label in labels]
-    figure.legend(handles, labels, loc="outside lower center", fontsize=9)
-    return figure

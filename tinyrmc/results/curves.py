@@ -45,7 +45,7 @@ def draw_curves(
             "ends in .png"
         )
     _require_one_task(runs)
-    groups = group_runs(runs)
+    groups = _with_cores(group_runs(runs))
     tasks = {
         label: task_from_dict(members[0].config) for label, members in groups.items()
     }
@@ -59,10 +59,7 @@ def draw_curves(
     metrics = _metrics_to_draw(lines, tasks, references)
     if len(against) > 1:
         metrics = metrics[:1]
-    cores = [
-        members[0].config["config"].get("model", {}).get("core")
-        for members in groups.values()
-    ]
+    cores = [_core(members) for members in groups.values()]
     training = _training_lines(lines, tasks) if len(runs) == 1 else []
     title = _title(groups)
     try:
@@ -84,6 +81,23 @@ def _require_one_task(runs: list[Run]) -> None:
                 f"{runs[0].path} and {run.path} are runs of different tasks; plot "
                 "them one by one"
             )
+
+
+def _core(runs: list[Run]) -> str | None:
+    return runs[0].config["config"].get("model", {}).get("core")
+
+
+def _with_cores(groups: dict[str, list[Run]]) -> dict[str, list[Run]]:
+    """The groups; where they have several cores, each is called after its own too."""
+    cores = {label: _core(members) for label, members in groups.items()}
+    if len(set(cores.values())) == 1:
+        return groups
+    return {
+        label
+        if f"core {cores[label]}" in label
+        else f"{label} ({cores[label]})": members
+        for label, members in groups.items()
+    }
 
 
 def _require_axes(against: Sequence[str], task: Task) -> None:

@@ -38,10 +38,11 @@ def draw(
     path = folder / f"{re.sub('[^a-z0-9]+', '_', name.lower()).strip('_')}.png"
     if all(isinstance(table, Curve) for table in found.values()):
         return figures.examined(found, path, name, cores)
-    shown = [_named(label, cells(table)) for label, table in found.items()]
-    return figures.tables(shown, path, name)
-
-
-def _named(label: str, rows: text.Table) -> text.Table:
-    (first, *heads), *others = rows
-    return [[f"{label}: {first}", *heads], *others]
+    shown = [cells(table) for table in found.values()]
+    note = f"{name}: {next(iter(found))}"
+    if len(found) > 1:
+        for number, rows in enumerate(shown, start=1):
+            rows[0][0] += f" ({number})"
+        listed = (f"({k}) {label}" for k, label in enumerate(found, start=1))
+        note = f"{name}: {'; '.join(listed)}"
+    return figures.tables(shown, path, note)

@@ -1,0 +1,366 @@
+"""What becomes of language models' runs: tables, curves, examinations, texts."""
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tinylanguage
+from tinyruns import SURROUNDINGS
+
+from tinyrmc import evaluate, figures, generate, plot, report, train, training
+from tinyrmc.figures import curves
+from tinyrmc.figures import examinations as pictures
+from tinyrmc.results import examinations
+from tinyrmc.results.text import in_words, number
+from tinyrmc.runs.run import Run
+
+FILE = tinylanguage.__file__
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """Two seeds of one core and one of another, trained."""
+    folder = tmp_path_factory.mktemp("made")
+    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(None):
+        patch.setattr(train, "draw_run", lambda run: [])
+        for core, seed in (("rmc", 0), ("rmc", 1), ("lstm", 0)):
+            words = ["--model.core", core, "--seed", str(seed)]
+            path = folder / f"{core}-{seed}"
+            assert train.main([FILE, *words, "--run", str(path)]) == 0
+    return folder
+
+
+@pytest.fixture
+def runs(made, empty_directory):
+    """Copies of the runs in the current directory."""
+    shutil.copytree(made, "runs")
+    return [f"runs/{name}" for name in ("rmc-0", "rmc-1", "lstm-0")]
+
+
+# --- Tables ---------------------------------------------------------------------------
+
+
+def test_the_report_is_of_the_test_text_and_the_top_is_the_lowest(runs, capsys):
+    assert report.main(["runs", "--out", "results.md"]) == 0
+    last = [Run.open(path).metrics()[-1] for path in runs]
+    tests = [line["test_perplexity"] for line in last]
+    found = json.loads(Path("results.json").read_text())
+    lstm, rmc = found["groups"]
+    assert rmc["top"]["test_perplexity"] == min(tests[:2])
+    assert rmc["top"]["test_loss"] == min(line["test_loss"] for line in last[:2])
+    assert rmc["curve_of"] == "validation_perplexity"
+    head, _, *rows = Path("results.md").read_text().splitlines()[:4]
+    cells = [cell.strip() for cell in rows[1].strip("|").split("|")]
+    row = dict(zip([c.strip() for c in head.strip("|").split("|")], cells, strict=True))
+    assert row["paper"] == "2.5 (tiny, RMC)"
+    assert row["ours, mean"] == f"{np.mean(tests[:2]):.2f}"
+    assert row["top"] == f"{min(tests[:2]):.2f}"
+    assert row["floor: guessing"] == "7.00"
+    mean = np.mean([line["validation_perplexity"] for line in last[:2]])
+    assert row["mean validation perplexity"] == f"{mean:.2f}"
+    reached = sum(value <= 3 for value in tests[:2])
+    assert row["success: 3.00"] == f"{reached} of 2"
+    assert "best batch" not in row and "%" not in "".join(cells)
+    assert "2.75 (tiny, LSTM)" in rows[0]
+
+
+def test_a_run_not_judged_yet_has_no_result(runs, capsys):
+    path = Path(runs[2], "metrics.jsonl")
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines[:2]))
+    assert report.main([runs[2], "--out", "results.md"]) == 0
+    (group,) = json.loads(Path("results.json").read_text())["groups"]
+    assert [*group["mean"]] == ["validation_loss", "validation_perplexity"]
+    assert "| ours, mean |" not in Path("results.md").read_text()
+
+
+@pytest.mark.parametrize(
+    "metric, value, expected",
+    [
+        ("test_perplexity", 1234.567, "1,234.57"),
+        ("validation_perplexity", 31.6, "31.60"),
+        ("test_accuracy", 0.5, "50.0 %"),
+        ("validation_accuracy", 0.5, "50.0 %"),
+        ("test_loss", 1.25, "1.2500"),
+        ("test_perplexity", None, ""),
+    ],
+)
+def test_a_perplexity_is_no_percentage(metric, value, expected):
+    assert number(metric, value) == expected
+
+
+def test_only_test_is_called_held_out():
+    assert in_words("test_accuracy") == "held-out accuracy"
+    assert in_words("validation_perplexity") == "validation perplexity"
+    assert in_words("gradient_norm") == "gradient norm"
+
+
+# --- Curves ---------------------------------------------------------------------------
+
+
+def test_perplexity_against_tokens_and_hours(runs, monkeypatch, capsys):
+    seen = []
+    monkeypatch.setattr(figures, "learning_curve", lambda *w: seen.append(w) or w[3])
+    assert plot.main(["runs", "--against", "tokens,hours"]) == 0
+    ((lines, references, metrics, _, title, axes, cores, training_lines),) = seen
+    assert title == "tinylanguage" and training_lines == []
+    assert {*lines} == {"quick (rmc)", "quick --model.core lstm"}
+    assert sorted(cores) == ["lstm", "rmc"]
+    assert metrics == ["validation_perplexity"] and axes == ("tokens", "hours")
+    first = lines["quick (rmc)"][0]
+    assert [line["tokens"] for line in first] == [5 * line["samples"] for line in first]
+    assert references["validation_perplexity"] == {"guessing": 7.0, "paper's RMC": 2.5}
+    figure = curves._draw_learning_curve(lines, references, metrics, axes=axes)
+    tokens, hours = figure.axes
+    assert tokens.get_xlabel() == "tokens"
+    assert tokens.get_title() == hours.get_title() == "validation perplexity"
+    assert tokens.get_yscale() == hours.get_yscale() == "log"
+    assert {text.get_text() for text in tokens.texts} == {
+        "guessing 7.0",
+        "paper's RMC 2.5",
+    }
+
+
+def test_a_curve_has_the_training_batches_beside_the_watched_text(runs, monkeypatch):
+    seen = []
+    monkeypatch.setattr(figures, "learning_curve", lambda *w: seen.append(w) or w[3])
+    assert plot.main([runs[0], "--out", "a.png"]) == 0
+    ((lines, references, metrics, *_, training_lines),) = seen
+    figure = curves._draw_learning_curve(
+        lines, references, metrics, training=training_lines
+    )
+    drawn = {line.get_label(): line for line in figure.axes[0].get_lines()}
+    _, y = drawn["on training batches of the task itself"].get_data()
+    assert y.tolist() == [line["perplexity"] for line in training_lines]
+
+
+def test_unknown_axes_are_refused(runs, refused):
+    said = refused(plot.main, *runs, "--against", "words")
+    assert said.startswith("--against takes steps, tokens, samples, hours, or several")
+
+
+@pytest.mark.parametrize(
+    "low, high, ticks",
+    [
+        (85, 130, ["90", "100", "110", "120", "130"]),
+        (90, 9000, ["100", "200", "500", "1,000", "2,000", "5,000"]),
+        (10, 90_000, ["10", "100", "1,000", "10,000"]),
+    ],
+)
+def test_perplexities_have_round_ticks(low, high, ticks):
+    lines = [
+        {"step": step, "validation_perplexity": value}
+        for step, value in ((1, high), (2, low))
+    ]
+    metric = "validation_perplexity"
+    figure = curves._draw_learning_curve({"rmc": [lines]}, {}, [metric])
+    (panel,) = figure.axes
+    panel.set_ylim(low, high)
+    figure.draw_without_rendering()
+    shown = [
+        label.get_text()
+        for label, at in zip(panel.get_yticklabels(), panel.get_yticks(), strict=True)
+        if low <= at <= high
+    ]
+    assert shown == ticks
+
+
+def test_labels_stand_beside_their_lines_on_a_logarithmic_axis():
+    lines = [
+        {"step": step, "validation_perplexity": value}
+        for step, value in ((1, 9000), (2, 150))
+    ]
+    known = {"validation_perplexity": {"a": 8000.0, "b": 700.0, "c": 141.2}}
+    figure = curves._draw_learning_curve({"x": [lines]}, known, [*known])
+    (panel,) = figure.axes
+    for text in panel.texts:
+        label, value = text.get_text().split()
+        _, pixels = panel.transData.transform((1, float(value.replace(",", ""))))
+        _, height = panel.transAxes.inverted().transform((0, pixels))
+        assert 0 < abs(text.get_position()[1] - height) < 0.05, label
+
+
+def test_many_tokens_are_told_in_millions():
+    lines = [
+        {"tokens": tokens, "validation_perplexity": 2.0}
+        for tokens in (10**6, 9 * 10**6)
+    ]
+    metric = "validation_perplexity"
+    figure = curves._draw_learning_curve({"x": [lines]}, {}, [metric], axes=["tokens"])
+    (panel,) = figure.axes
+    assert panel.get_xlabel() == "millions of tokens"
+    assert [text.get_text() for text in panel.get_xticklabels()][:3] == ["0", "2", "4"]
+
+
+# --- Examinations ---------------------------------------------------------------------
+
+
+def test_evaluation_prints_all_texts_and_what_was_examined(runs, capsys):
+    assert evaluate.main([runs[0]]) == 0
+    said = capsys.readouterr().out
+    last = Run.open(runs[0]).metrics()[-1]
+    assert "36 tokens of validation, 52 tokens of test" in said
+    for split in ("validation", "test"):
+        value = last[f"{split}_perplexity"]
+        assert re.search(
+            rf"^{split} perplexity +{value:.2f} +7\.00 +2\.50$", said, re.M
+        )
+    assert re.search(r"^By word frequency\n\nthe word comes  tokens  perpl", said, re.M)
+    assert re.search(r"^ +10 +\d\.\d\d +2\.50$", said, re.M)
+
+
+def test_as_json_all_numbers_are_exact(runs, capsys):
+    assert evaluate.main([runs[0], "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    table = found["examinations"]["By word frequency"]
+    assert table["columns"] == ["the word comes", "tokens", "perplexity"]
+    (_, often, here), (_, rarely, there) = table["rows"]
+    whole = (often * np.log(here) + rarely * np.log(there)) / (often + rarely)
+    assert often + rarely == 52
+    assert np.exp(whole) == pytest.approx(found["test_perplexity"], rel=1e-5)
+
+
+def test_cells_are_told_after_their_kind():
+    rows = [("a", 12_345, 1234.5), ("b", None, None)]
+    table = training.Table("test_perplexity", ["word", "tokens", "perplexity"], rows)
+    assert examinations.cells(table) == [
+        ["word", "tokens", "perplexity"],
+        ["a", "12,345", "1,234.50"],
+        ["b", "", ""],
+    ]
+    with pytest.raises(ValueError, match="a row has 1 cells, and there are 2 columns"):
+        training.Table("test_loss", ["a", "b"], [("a",)])
+
+
+def test_examinations_of_several_networks_are_drawn_together(runs, monkeypatch, capsys):
+    seen = []
+    draw = pictures.examined
+    monkeypatch.setattr(figures, "examined", lambda *w: seen.append(w) or draw(*w))
+    Path("out").mkdir()
+    assert plot.main(["examinations", runs[0], runs[2], runs[0], "--out", "out"]) == 0
+    paths = ["out/by_word_frequency.png", "out/by_unroll_length.png"]
+    assert capsys.readouterr().out.split() == paths
+    for path in paths:
+        assert Path(path).read_bytes().startswith(b"\x89PNG")
+    ((found, _, title, cores),) = seen
+    assert [*found] == [
+        "quick (rmc), seed 0, step 20",
+        "quick --model.core lstm, seed 0, step 20",
+        "quick (rmc), seed 0, step 20 (runs/rmc-0)",
+    ]
+    assert cores == ["rmc", "lstm", "rmc"] and title == "By unroll length"
+
+
+def test_the_curves_of_an_examination():
+    heads = "words unrolled", "carried", "from nothing", "paper's RMC"
+    one = training.Curve("test_perplexity", heads, [(1, 9.0, 8.0, 3.0), (100, 5, 4, 2)])
+    heads = "words unrolled", "perplexity", "paper's RMC"
+    other = training.Curve("test_perplexity", heads, [(1, 7.0, 3.0), (100, None, 2.0)])
+    figure = pictures._draw_examined({"a": one, "b": other}, "title", ["rmc", "lstm"])
+    (panel,) = figure.axes
+    labels = [line.get_label() for line in panel.get_lines()]
+    assert labels == ["a: carried", "a: from nothing", "b", "paper's RMC"]
+    a, _, b, paper = panel.get_lines()
+    assert a.get_ydata().tolist() == [9, 5] and np.isnan(b.get_ydata()[1])
+    assert paper.get_linestyle() == "--" and a.get_color() != b.get_color()
+    assert (panel.get_xlabel(), panel.get_ylabel()) == (
+        "words unrolled",
+        "held-out perplexity",
+    )
+    assert panel.get_xscale() == panel.get_yscale() == "log"
+
+
+def test_what_has_nothing_to_examine_is_refused(half, runs, refused):
+    said = refused(plot.main, "examinations", half.path)
+    assert said == "the task 'nth_farthest' has nothing to examine"
+    said = refused(plot.main, "examinations", half.path, runs[0])
+    assert "are runs of different tasks" in said
+    said = refused(plot.main, "examinations", runs[0], "--out", "nowhere")
+    assert said.startswith("cannot write nowhere")
+
+
+# --- Texts ----------------------------------------------------------------------------
+
+
+def written(capsys, *words):
+    capsys.readouterr()
+    assert generate.main([str(word) for word in words]) == 0
+    return capsys.readouterr().out
+
+
+def test_text_is_the_prompt_and_the_words_drawn(runs, capsys):
+    text = written(capsys, runs[0], "the cat", "--words", "40", "--seed", "3")
+    assert text == written(capsys, runs[0], "the cat", "--words", "40", "--seed", "3")
+    assert text != written(capsys, runs[0], "the cat", "--words", "40", "--seed", "4")
+    assert text.startswith("the cat ") and text.endswith("\n")
+    assert "\n" in text[:-1] and " \n" not in text and "\n " not in text
+    words = re.findall(r"\w+|\n", text)
+    assert len(words) in (42, 43)  # the last line break is ours, unless it was drawn
+
+
+def test_temperature_0_takes_the_likeliest_word(runs, capsys):
+    text = written(capsys, runs[0], "cat", "--words", 5, "--temperature", 0)
+    assert text == "cat sat on a mat\n"
+    assert text == written(capsys, runs[0], "cat", "--words", 5, "--top-k", 1)
+
+
+def test_words_come_as_they_are_drawn(runs, monkeypatch, capsys):
+    told = []
+
+    def one_by_one(self, model, prompt, *settings):
+        for word in "abc":
+            told.append(capsys.readouterr().out)
+            yield word
+
+    task = training.discovery.load_task(FILE).Task
+    monkeypatch.setattr(task, "generate", one_by_one)
+    assert generate.main([runs[0], "the"]) == 0
+    assert told == ["", "the a", " b"] and capsys.readouterr().out == " c\n"
+
+
+@pytest.mark.parametrize(
+    "words, expected",
+    [
+        (["the dog"], "'dog' is none of the model's 7 words"),
+        (["the", "--words", "0"], "argument --words: must be at least 1, not 0"),
+        (["the", "--words", "x"], "argument --words: invalid int value: 'x'"),
+        (["the", "--top-k", "-1"], "argument --top-k: must be at least 0, not -1"),
+        (
+            ["the", "--temperature", "-1"],
+            "argument --temperature: must not be negative",
+        ),
+        (["the", "--temperature", "nan"], "argument --temperature: must not be neg"),
+        ([], "the following arguments are required: PROMPT"),
+    ],
+)
+def test_what_cannot_be_written_is_refused(words, expected, runs, refused):
+    assert refused(generate.main, runs[0], *words).startswith(expected)
+
+
+def test_a_task_that_does_not_write_is_refused(half, refused):
+    assert refused(generate.main, half.path, "the") == (
+        "half is a run of 'nth_farthest', which writes no text; give a run of a "
+        "language model"
+    )
+
+
+def test_a_reader_who_has_seen_enough_ends_it_quietly(runs):
+    command = [sys.executable, "-m", "tinyrmc", "generate", runs[0], "the"]
+    with subprocess.Popen(
+        [*command, "--words", "100000"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=SURROUNDINGS,
+        text=True,
+    ) as process:
+        assert process.stdout.read(4) == "the "
+        process.stdout.close()
+        assert process.stderr.read() == ""
+    assert process.returncode == 141 or os.name != "posix"

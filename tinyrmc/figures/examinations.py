@@ -1,0 +1,60 @@
+"""Curves of what tasks have found out about trained networks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from ..results.text import in_words
+from ..training.examinations import Table
+from .curves import draw_legend, label_log, label_values
+from .style import GREY, colours, save, style
+
+
+def examined(
+    found: Mapping[str, Table],
+    path: str | Path,
+    title: str = "",
+    cores: Sequence[str | None] | None = None,
+) -> Path:
+    """Draw the same Curve of some networks into the PNG file `path`; returns it.
+
+    Args:
+        found: {network: Curve}. Each column is a line over the first. A published
+            column, which begins with "paper", is drawn once and dashed.
+        cores: the core of each network, for its colour.
+    """
+    with style():
+        return save(_draw_examined(found, title, cores), path)
+
+
+def _draw_examined(
+    found: Mapping[str, Table],
+    title: str = "",
+    cores: Sequence[str | None] | None = None,
+) -> Figure:
+    figure = Figure(figsize=(6.4, 4 + 0.2 * len(found)), layout="constrained")
+    panel = figure.subplots()
+    palette = colours(cores or [None] * len(found))
+    published: dict[str, tuple] = {}
+    for (network, curve), colour in zip(found.items(), palette, strict=True):
+        x, *lines = np.array(curve.rows, float).T  # None becomes NaN
+        own = [head for head in curve.columns[1:] if not head.startswith("paper")]
+        for head, y in zip(curve.columns[1:], lines, strict=True):
+            if head not in own:
+                published[head] = x, y
+                continue
+            label = network if len(own) == 1 else f"{network}: {head}"
+            panel.plot(x, y, "o-", color=colour, linewidth=1.6, ms=4, label=label)
+    for head, line in published.items():
+        panel.plot(*line, color=GREY, linewidth=1.2, dashes=(5, 3), label=head)
+    panel.set(xlabel=curve.columns[0], ylabel=in_words(curve.metric), title=title)
+    if 0 < 20 * x.min() < x.max():
+        panel.set_xscale("log")
+        label_log(panel.xaxis)
+    label_values(panel, curve.metric)
+    draw_legend(figure, panel, ncols=1, characters=70, title=None)
+    return figure
