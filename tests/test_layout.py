@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).resolve().parent.parent / "tinyrmc"
-COMMANDS = {"train", "evaluate", "plot", "sweep", "report", "new"}
+COMMANDS = {"train", "evaluate", "plot", "sweep", "report", "data", "new"}
 FLOORS = [
     {"errors", "config", "flags", "backend", "kernels"},
     {"engine", "primitives", "checking"},

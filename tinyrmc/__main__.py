@@ -21,6 +21,7 @@ COMMANDS = {
     "plot": "draw learning curves, or what a network attends to",
     "sweep": "train every combination of some settings",
     "report": "compare runs in one table",
+    "data": "get the texts that language models learn from, and check them",
     "new": "write an example of a task, to change into your own",
 }
 
