@@ -506,6 +506,7 @@ class Task(training.Task):
     def __init__(self, config: Config):
         super().__init__(config)
         rate = config.plateau
+        self.unit = ("tokens", config.data.window)
         self.plateau = rate.factor and training.Plateau(
             "validation_loss", rate.factor, rate.patience
         )

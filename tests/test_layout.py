@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).resolve().parent.parent / "tinyrmc"
-COMMANDS = {"train", "evaluate", "plot", "generate", "sweep", "report", "new"}
+COMMANDS = {
+    *("train", "evaluate", "plot", "generate", "sweep", "report", "data", "new"),
+}
 FLOORS = [
     {"errors", "config", "flags", "backend", "kernels"},
     {"engine", "primitives", "checking"},

@@ -22,6 +22,7 @@ COMMANDS = {
     "generate": "let a trained language model write",
     "sweep": "train every combination of some settings",
     "report": "compare runs in one table",
+    "data": "get the texts that language models learn from, and check them",
     "new": "write an example of a task, to change into your own",
 }
 

@@ -10,7 +10,9 @@ A text is read once and then memory-mapped. Nothing is downloaded unless you say
 
 from __future__ import annotations
 
+from .babi import Babi, Story, babi
 from .corpus import PARTS, Corpus, CorpusError, MissingCorpus, Vocabulary, from_texts
+from .download import download
 from .known import CORPORA
 from .loading import load
 from .prose import book, prose
@@ -18,11 +20,15 @@ from .prose import book, prose
 __all__ = [
     "CORPORA",
     "PARTS",
+    "Babi",
     "Corpus",
     "CorpusError",
     "MissingCorpus",
+    "Story",
     "Vocabulary",
+    "babi",
     "book",
+    "download",
     "from_texts",
     "load",
     "prose",

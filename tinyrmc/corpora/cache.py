@@ -15,7 +15,8 @@ import hashlib
 import json
 import os
 import shutil
-import tempfile
+import time
+import uuid
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,7 @@ from .corpus import (
 
 VERSION = 1
 ABOUT = "corpus.json"
+PARTIAL = ".partial-"
 BLOCK = 1 << 22  # ids that are counted or renumbered at once: 16 MiB
 
 
@@ -131,15 +133,23 @@ def _renumber(folder: Path, part: str, table: np.ndarray) -> None:
 
 @contextlib.contextmanager
 def _beside(folder: Path) -> Iterator[Path]:
-    """A folder beside `folder` that takes its name when the body has gone well."""
+    """A new folder that is renamed to `folder` when the body has gone well.
+
+    CorpusError where that cannot be written; then nothing is left.
+    """
     partial = None
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        partial = Path(tempfile.mkdtemp(prefix=".partial-", dir=folder.parent))
+        _sweep(folder.parent)
+        shutil.rmtree(folder, ignore_errors=True)  # damaged, or it would be used
+        partial = folder.parent / f"{PARTIAL}{uuid.uuid4().hex}"
+        partial.mkdir()
         yield partial
-        if folder.exists():  # damaged, or another process was faster
-            shutil.rmtree(folder)
-        partial.rename(folder)
+        try:
+            partial.rename(folder)
+        except OSError:
+            if not folder.exists():  # else another process was faster
+                raise
     except OSError as error:
         raise CorpusError(
             f"cannot write {folder}: {error.strerror}; free some space there, or give "
@@ -148,3 +158,11 @@ def _beside(folder: Path) -> Iterator[Path]:
     finally:
         if partial is not None:
             shutil.rmtree(partial, ignore_errors=True)
+
+
+def _sweep(folder: Path) -> None:
+    """Remove what processes that were killed left there more than a day ago."""
+    for path in folder.glob(f"{PARTIAL}*"):
+        with contextlib.suppress(OSError):  # another process did it
+            if time.time() - path.stat().st_mtime > 24 * 60 * 60:
+                shutil.rmtree(path)

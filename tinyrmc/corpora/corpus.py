@@ -32,6 +32,10 @@ class MissingCorpus(CorpusError):
     """A text is not there; the message has the command that gets it."""
 
 
+class IncompleteCorpus(MissingCorpus):
+    """Some of its files are there."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Vocabulary:
     """The words of a text; a word's id is its place in `words`.

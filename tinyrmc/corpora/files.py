@@ -20,11 +20,11 @@ from typing import IO, Any
 
 from .corpus import CorpusError
 
-BLOCK = 1 << 20  # bytes read at once
+BLOCK = 1 << 18  # bytes read at once: its words fit into a processor's cache
 LONGEST_WORD = 1 << 24  # bytes without a space: no text has so many
 Entry = tuple[str, int, Callable[[], Any]]
 
-LARGEST = 2 << 30  # bytes of a member, and of those before it in a tar: see `entries`
+LARGEST = 2 << 30  # declared bytes that `entries` accepts
 
 
 @dataclasses.dataclass(frozen=True)
@@ -128,7 +128,7 @@ def readable(path: Path) -> Iterator[None]:
 
 
 def strings(file: IO[bytes], name: str, digests: tuple[Any, ...] = ()) -> Iterator[str]:
-    """A UTF-8 text in pieces of about a megabyte that end at a space or a line end.
+    """A UTF-8 text in pieces of BLOCK bytes or so that end at a space or a line end.
 
     digests: hashlib objects that are fed the bytes as they come
 

@@ -10,7 +10,7 @@ import shlex
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
-from .corpus import PARTS, CorpusError, MissingCorpus
+from .corpus import PARTS, CorpusError, IncompleteCorpus, MissingCorpus
 from .files import Text
 from .known import CORPORA, SHORT, WHOLE, Known
 
@@ -93,7 +93,7 @@ def _official(name: str, folder: Path, data_dir: str | Path | None) -> Found | N
     if path := next(archives_in(folder, known.patterns), None):
         return Found(path, _in_archive(known, path))
     if missing:
-        raise MissingCorpus(f"{name}: {missing}; {remedy(name, data_dir)}")
+        raise IncompleteCorpus(f"{name}: {missing}; {remedy(name, data_dir)}")
     return None
 
 
@@ -166,7 +166,8 @@ def _books(folder: Path) -> Found | None:
             )
     extra = sum(map(len, variants.values())) - len(variants)
     said = f"{extra} files are other encodings of the same books, and left out"
-    return Found(place, [*sum(split.values(), [])], (said,) if extra else ())
+    texts = [text for part in PARTS for text in split[part]]
+    return Found(place, texts, (said,) if extra else ())
 
 
 def _book(path: Path) -> str:

@@ -44,7 +44,9 @@ def load(
     )
     corpus = cached(name, data_dir, vocabulary_size)
     if corpus is None:
-        raise CorpusError(f"the files of {name} changed while they were read; try again")
+        raise CorpusError(
+            f"the files of {name} changed while they were read; try again"
+        )
     return corpus
 
 

@@ -5,17 +5,24 @@ from __future__ import annotations
 import codecs
 import html
 import re
-from collections.abc import Iterator
-from typing import IO
+from collections.abc import Iterable, Iterator
 
 from .corpus import CorpusError
 from .files import decoded
 
 # --- Words ----------------------------------------------------------------------------
 
-# Encodings differ in what they have for these; _..._ marks italics.
+# Encodings differ in what they have for quotation marks and dashes; _..._ is italics.
 _PLAIN = str.maketrans(
-    {"‘": "'", "’": "'", "“": '"', "”": '"', "—": "--", "_": None, "\ufeff": None}
+    {
+        "\u2018": "'",
+        "\u2019": "'",
+        "\u201c": '"',
+        "\u201d": '"',
+        "\u2014": "--",
+        "\ufeff": None,
+        "_": None,
+    }
 )
 _WORD = re.compile(r"[^\W_]+(?:['-][^\W_]+)*|--|\.\.\.|[^\w\s]")
 
@@ -41,7 +48,7 @@ _START = re.compile(
 )
 _END = re.compile(
     r"^\*\*\* ?END OF TH(?:IS|E) PROJECT GUTENBERG E"
-    r"|^End of (?:the |this )?Project Gutenberg['’]?s?\b(?!.*\n(?:.*\S.*\n){3})",
+    r"|^End of (?:the |this )?Project Gutenberg",
     re.M | re.I,
 )
 _CREDITS = re.compile(
@@ -59,13 +66,12 @@ def book(data: bytes, name: str) -> str:
     the header states. CorpusError for bytes that are neither.
     """
     text = _text(data, name).replace("\r\n", "\n").replace("\r", "\n")
-    starts = [*_START.finditer(text)]
-    if starts:
-        text = text[starts[-1].end() :]
     if end := _END.search(text):
         text = text[: end.start()]
-    if starts and (credits := _CREDITS.match(text)):
-        text = text[credits.end() :]
+    if starts := [*_START.finditer(text)]:
+        text = text[starts[-1].end() :]
+        if credits := _CREDITS.match(text):
+            text = text[credits.end() :]
     return text
 
 
@@ -101,7 +107,7 @@ _TEXT = re.compile(r"<TEXT>(.*?)</TEXT>", re.S | re.I)
 _TAG = re.compile(r"</?\w+[^>]*>")
 
 
-def stories(file: IO[bytes], name: str) -> Iterator[tuple[str, str]]:
+def stories(file: Iterable[bytes], name: str) -> Iterator[tuple[str, str]]:
     """(id, text) of each document of type story in a file of the LDC's SGML."""
     lines: list[bytes] = []
     offset = start = 0

@@ -1,0 +1,124 @@
+"""How long a text takes to become integers, in how much memory, and to start from them.
+
+    python benchmarks/corpora.py [--tokens N] [--words V] [--folder FOLDER]
+
+Writes a text of the size of WikiText-103: 103,227,021 tokens of 267,735 words whose
+frequencies fall as Zipf and Mandelbrot say, in lines of 57 words (about 560 MB, in a
+temporary folder). Then, each in a fresh process:
+
+first    the text is read, numbered and written as integers, as
+         `python -m tinyrmc.data wikitext-103` does it
+later    the integers are mapped into memory, and the first 100 words of 64 lanes read
+
+Peak memory is the largest resident set of the process, Python and NumPy included.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+TOKENS, WORDS = 103_227_021, 267_735  # of WikiText-103, with <eos>
+LINE = 57  # words
+HELD_OUT = 250_000  # tokens of validation and test text
+
+
+def vocabulary(count: int) -> np.ndarray:
+    """Words that get longer as they get rarer, as objects; some are not ASCII."""
+    letters = "etaoinshrdlucmfwypvbgkjqxz"
+    words = []
+    for k in range(count):
+        word, rest = "", k
+        while True:
+            word += letters[rest % 26]
+            rest = rest // 26 - 1
+            if rest < 0:
+                break
+        words.append(word + "\N{LATIN SMALL LETTER E WITH ACUTE}" * (k % 97 == 50))
+    return np.array(words, dtype=object)
+
+
+def write_text(path: Path, tokens: int, words: np.ndarray, seed: int) -> None:
+    """So many tokens, line ends among them, in WikiText's format."""
+    rng = np.random.default_rng(seed)
+    weights = 1 / (np.arange(len(words)) + 2.7)
+    edges = np.cumsum(weights / weights.sum())
+    left = tokens
+    with open(path, "w", encoding="utf-8") as file:
+        while left > 0:
+            lines = min(left // (LINE + 1) + 1, 10_000)
+            drawn = np.searchsorted(edges, rng.random((lines, LINE)))
+            drawn = np.minimum(drawn, len(words) - 1)
+            for row in words[drawn].tolist():
+                row = row[: left - 1]
+                file.write(f" {' '.join(row)} \n")
+                left -= len(row) + 1
+                if left <= 0:
+                    break
+
+
+def measure(folder: str) -> dict[str, float]:
+    """Load the corpus in this process."""
+    from tinyrmc import corpora
+
+    began, cpu = time.perf_counter(), time.process_time()
+    corpus = corpora.load("wikitext-103", folder)
+    text = corpus.texts["train"]
+    lanes = text[: len(text) // 64 * 64].reshape(64, -1)
+    lanes[:, :100].sum()  # reads from the disk
+    return {
+        "seconds": time.perf_counter() - began,
+        "processor seconds": time.process_time() - cpu,
+        "tokens": sum(len(ids) for ids in corpus.texts.values()),
+        "words": len(corpus.vocabulary),
+        "peak MiB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+    }
+
+
+def report(folder: Path, tokens: int, words: int) -> None:
+    """Write the text and measure both."""
+    place = folder / "wikitext-103"
+    place.mkdir()
+    known = vocabulary(words)
+    sizes = {"train": tokens, "valid": HELD_OUT, "test": HELD_OUT}
+    for seed, (part, size) in enumerate(sizes.items()):
+        write_text(place / f"wiki.{part}.tokens", size, known, seed)
+    size = (place / "wiki.train.tokens").stat().st_size
+    print(f"{tokens:,} tokens of {words:,} words, {size / 1e6:,.0f} MB\n")
+    print("         seconds  processor s  tokens a second  peak MiB")
+    for name in ("first", "later"):
+        code = [sys.executable, __file__, "--measure", str(folder)]
+        found = json.loads(subprocess.check_output(code))
+        rate = f"{found['tokens'] / found['seconds']:,.0f}" if name == "first" else ""
+        print(
+            f"{name:8}{found['seconds']:8.2f}{found['processor seconds']:13.2f}"
+            f"{rate:>17}{found['peak MiB']:10,.0f}"
+        )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--tokens", type=int, default=TOKENS)
+    parser.add_argument("--words", type=int, default=WORDS)
+    parser.add_argument("--folder", help="where the text is written for a while")
+    parser.add_argument("--measure", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.measure:
+        print(json.dumps(measure(options.measure)))
+        return
+    with tempfile.TemporaryDirectory(dir=options.folder) as folder:
+        report(Path(folder), options.tokens, options.words)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,71 @@
+"""Getting official archives. Only this module reaches for the network."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from .babi import ARCHIVES
+from .corpus import CorpusError
+from .finding import data_directory
+from .known import CORPORA, Archive
+
+SECONDS = 30  # without a byte, and a server counts as gone
+
+
+def download(name: str, data_dir: str | Path | None = None) -> Path:
+    """Get the official archive of a corpus into the data directory; its path.
+
+    What comes is written beside, checked against the recorded checksum, and renamed.
+    Addresses are tried in turn. CorpusError if none of them has it.
+    """
+    archives = ARCHIVES["v1.2"] if name == "babi" else CORPORA[name].archives
+    folder, failed = data_directory(data_dir), []
+    for archive in archives:
+        for url in archive.urls:
+            try:
+                return _fetched(archive, url, folder)
+            except _Failed as error:
+                failed.append(f"{url} ({error})")
+    raise CorpusError(
+        f"cannot download {name} from {', nor from '.join(failed)}; try again, or "
+        f"fetch {archives[0].file} by other means into {folder}"
+    )
+
+
+class _Failed(Exception):
+    """One address did not have it."""
+
+
+def _fetched(archive: Archive, url: str, folder: Path) -> Path:
+    import pooch
+    import requests
+
+    # a bar on a terminal alone
+    bar = sys.stderr.isatty()
+    get = pooch.HTTPDownloader(progressbar=bar, chunk_size=1 << 16, timeout=SECONDS)
+    log = pooch.get_logger()
+    level = log.level
+    log.setLevel("WARNING")  # it says where a file goes; so do we
+    try:
+        return Path(pooch.retrieve(url, archive.hash, archive.file, folder, None, get))
+    except requests.RequestException as error:
+        raise _Failed(_reason(error)) from error
+    except ValueError as error:  # pooch's word for another checksum
+        raise _Failed("what came has another checksum") from error
+    except OSError as error:
+        raise CorpusError(
+            f"cannot write {folder / archive.file}: {error.strerror}; free some space "
+            "there, or give another --data-dir"
+        ) from error
+    finally:
+        log.setLevel(level)
+
+
+def _reason(error: Exception) -> str:
+    response = getattr(error, "response", None)
+    if response is not None:
+        return f"{response.status_code} {response.reason}"
+    kinds = {"ConnectTimeout": "no answer", "ReadTimeout": "no answer"}
+    kinds |= {"ChunkedEncodingError": "the connection was cut"}
+    return kinds.get(type(error).__name__, "no connection")
