@@ -19,10 +19,10 @@ from pathlib import Path
 from . import corpora
 from .commands import Parser, program, run_main
 from .corpora import CORPORA, PARTS, Corpus, CorpusError, MissingCorpus
-from .corpora.babi import ARCHIVES, TASKS, VERSIONS, Babi, babi, how_to_get
 from .corpora.corpus import IncompleteCorpus
 from .corpora.finding import command, data_directory, find, remedy
 from .corpora.loading import cached
+from .corpora.stories import ARCHIVES, TASKS, VERSIONS, Babi, babi, how_to_get
 from .errors import UsageError, nearest
 from .results.text import aligned, paragraph, terminal_width
 

@@ -10,12 +10,12 @@ A text is read once and then memory-mapped. Nothing is downloaded unless you say
 
 from __future__ import annotations
 
-from .babi import Babi, Story, babi
 from .corpus import PARTS, Corpus, CorpusError, MissingCorpus, Vocabulary, from_texts
-from .download import download
+from .downloads import download
 from .known import CORPORA
 from .loading import load
-from .prose import book, prose
+from .stories import Babi, Story, babi
+from .words import book, prose
 
 __all__ = [
     "CORPORA",

@@ -6,6 +6,7 @@ archive says is ever written anywhere.
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import dataclasses
 import functools
@@ -58,7 +59,7 @@ class Text:
 
 
 def entries(path: Path) -> Generator[Entry, None, None]:
-    """(path, declared size, how to open it) of each file in a zip or tar archive.
+    """(path, declared size, how to open it) of each file in a .zip or a .tar.gz.
 
     CorpusError where more than LARGEST bytes are declared: for a member of a zip, or
     for all members of a tar up to this one, which must be decompressed to get there.
@@ -75,7 +76,7 @@ def entries(path: Path) -> Generator[Entry, None, None]:
                     )
         return
     total = 0
-    with tarfile.open(path) as tar:
+    with tarfile.open(path, "r:gz") as tar:
         for member in tar:
             total += member.size
             _refuse_a_bomb(path, member.name, total)
@@ -155,8 +156,11 @@ def strings(file: IO[bytes], name: str, digests: tuple[Any, ...] = ()) -> Iterat
 
 def decoded(data: bytes, name: str, offset: int = 0) -> str:
     """UTF-8 as text, without a byte order mark. `offset` is where in the file it is."""
+    if offset == 0 and data.startswith(codecs.BOM_UTF8):
+        offset = len(codecs.BOM_UTF8)
+        data = data[offset:]
     try:
-        return data.decode("utf-8-sig" if offset == 0 else "utf-8")
+        return data.decode()
     except UnicodeDecodeError as error:
         start = offset + error.start
         raise CorpusError(

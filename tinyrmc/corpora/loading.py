@@ -14,7 +14,7 @@ from .corpus import PARTS, Corpus, CorpusError, Pieces, cut
 from .files import Text, digest_of, readable, strings
 from .finding import Found, data_directory, find, part_of, user_directory
 from .known import CORPORA, WHOLE, Archive
-from .prose import book, prose, stories
+from .words import book, newswire, prose
 
 
 def load(
@@ -145,9 +145,11 @@ def _split(pieces: Iterator[str], size: int) -> Pieces:
     for piece in pieces:
         begin = 0
         for part, end in zip(PARTS, ends, strict=True):
-            stop = len(piece)
-            if end - start < stop:
-                stop = max(piece.find(" ", max(end - start, 0)), 0)
+            stop, reach = len(piece), end - start
+            if reach <= 0:
+                continue
+            if reach < stop and (space := piece.find(" ", reach - 1)) >= 0:
+                stop = space
             if stop > begin:
                 yield part, piece[begin:stop].split()
                 begin = stop
@@ -170,6 +172,6 @@ def _stories(text: Text) -> Iterator[tuple[str, str]]:
     with text.open() as (file, name, _):
         if text.path.suffix == ".gz":
             with readable(text.path), gzip.open(file) as unpacked:
-                yield from stories(unpacked, name)
+                yield from newswire(unpacked, name)
         else:
             yield text.path.stem, book(file.read(), name)

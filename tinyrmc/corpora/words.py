@@ -94,9 +94,9 @@ def _text(data: bytes, name: str) -> str:
 
 def _codec(stated: str) -> str:
     """Python's name for an encoding; '' for none that it knows."""
-    stated = re.sub(r"(?i)^iso latin-1$", "iso-8859-1", stated.strip())
+    name = re.sub(r"(?i)^(?:iso )?(latin|cp)-(?=\d)", r"\1", stated.strip())
     try:
-        return codecs.lookup(stated).name
+        return codecs.lookup(name).name
     except LookupError:
         return ""
 
@@ -107,7 +107,7 @@ _TEXT = re.compile(r"<TEXT>(.*?)</TEXT>", re.S | re.I)
 _TAG = re.compile(r"</?\w+[^>]*>")
 
 
-def stories(file: Iterable[bytes], name: str) -> Iterator[tuple[str, str]]:
+def newswire(file: Iterable[bytes], name: str) -> Iterator[tuple[str, str]]:
     """(id, text) of each document of type story in a file of the LDC's SGML."""
     lines: list[bytes] = []
     offset = start = 0

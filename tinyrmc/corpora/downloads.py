@@ -5,10 +5,10 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from .babi import ARCHIVES
 from .corpus import CorpusError
 from .finding import data_directory
 from .known import CORPORA, Archive
+from .stories import ARCHIVES
 
 SECONDS = 30  # without a byte, and a server counts as gone
 
