@@ -52,7 +52,7 @@ def test_the_report_is_of_the_test_text_and_the_top_is_the_lowest(runs, capsys):
     last = [Run.open(path).metrics()[-1] for path in runs]
     tests = [line["test_perplexity"] for line in last]
     found = json.loads(Path("results.json").read_text())
-    lstm, rmc = found["groups"]
+    _, rmc = found["groups"]
     assert rmc["top"]["test_perplexity"] == min(tests[:2])
     assert rmc["top"]["test_loss"] == min(line["test_loss"] for line in last[:2])
     assert rmc["curve_of"] == "validation_perplexity"

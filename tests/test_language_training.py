@@ -159,6 +159,36 @@ def test_references_must_be_of_metrics_that_there_are(make_trainer):
         make_trainer(Two(Config())).require_metrics()
 
 
+@pytest.mark.parametrize(
+    "splits", ["test", (), ("test", "test"), ("the_test",), ("",), (1,), ["test"]]
+)
+def test_sets_are_named_by_different_words(splits):
+    presets = {"tiny": ("two numbers", Config())}
+    with pytest.raises(discovery.TaskError, match="Bad.splits must be a tuple of diff"):
+        type("Bad", (Larger,), {"splits": splits, "presets": presets})
+
+
+@pytest.mark.parametrize("name", ["held_out", "evaluate"])
+def test_who_has_several_sets_must_hear_which_is_meant(name):
+    methods = {
+        "splits": ("validation", "test"),
+        "presets": {"tiny": ("two numbers", Config())},
+        name: lambda self: None,
+    }
+    with pytest.raises(
+        discovery.TaskError, match=rf"Bad.{name} must take \(self, .*split"
+    ):
+        type("Bad", (Larger,), methods)
+
+
+def test_less_is_better_on_every_set():
+    task = language()
+    lower = ["loss", "perplexity", "test_loss", "validation_perplexity"]
+    assert all(task.lower_is_better(name) for name in lower)
+    higher = ["accuracy", "test_accuracy", "best_batch_loss", "own_loss"]
+    assert not any(task.lower_is_better(name) for name in higher)
+
+
 def test_a_resumed_run_with_all_steps_done_is_evaluated_on_all_sets(here):
     run = trained()
     lines = timeless(run.metrics())

@@ -41,11 +41,11 @@ def main(argv: list[str] | None = None) -> int:
     model = restore_model(task, arrays, state)
     with blas_threads(1):
         metrics: dict[str, float] = {}
-        counts = {}
+        counts: dict[str, int] = {}
         for split in task.splits:
             sums = task.evaluate(model, 0, 1, np, *task.naming(split))
             metrics |= task.named(split, sums)
-            counts[split] = sums["loss"][1]
+            counts[split] = int(sums["loss"][1]) if "loss" in sums else 0
         if options.json:
             print(_as_json(metrics, task.examinations(model)))
         else:
@@ -100,7 +100,7 @@ def _counted(task: Task, counts: dict[str, int]) -> str:
     name, _ = task.unit
     if name == Task.unit[0]:
         return f"{task.test_examples:,} examples"
-    return ", ".join(f"{int(n):,} {name} of {split}" for split, n in counts.items())
+    return ", ".join(f"{n:,} {name} of {split}" for split, n in counts.items())
 
 
 def _as_json(

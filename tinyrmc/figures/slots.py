@@ -414,7 +414,7 @@ def accuracies(
         tests: {test: {what was done: {how: {metric: accuracy}}}}: a column of panels
             for each test, a row of them for each metric.
         intact: {metric: accuracy} when nothing was done, a line.
-        references: {"test_" + metric: {label: value}}: floors, dashed lines.
+        references: {held-out set + "_" + metric: {label: value}}: floors, dashed lines.
     """
     with style():
         return save(_draw_accuracies(tests, intact, references), path)
@@ -433,8 +433,9 @@ def _draw_accuracies(
     looks = zip(COLOURS, "osD^v<", strict=False)
     styles = dict(zip(hows, looks, strict=False))
     handles: dict[str, Any] = {}
+    known = {name.partition("_")[2]: values for name, values in references.items()}
     for metric, row in zip(intact, panels, strict=True):
-        floors = references.get(f"test_{metric}", {})
+        floors = known.get(metric, {})
         for (test, table), panel in zip(tests.items(), row, strict=True):
             handles |= _draw_levels(panel, intact[metric], floors)
             handles |= _draw_test(panel, table, metric, styles)

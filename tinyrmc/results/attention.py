@@ -231,7 +231,8 @@ def _accuracy_rows(
     for name, row in table.items():
         values = [percent(row[column][metric]) for metric, column in each]
         rows.append([words.get(name, name), *values])
-    known = {metric: floors.get(f"test_{metric}", {}) for metric in intact}
+    of_metric = {name.partition("_")[2]: known for name, known in floors.items()}
+    known = {metric: of_metric.get(metric, {}) for metric in intact}
     for label in dict.fromkeys(label for values in known.values() for label in values):
         values = [percent(known[metric].get(label)) for metric, _ in each]
         rows.append([f"({label})", *values])

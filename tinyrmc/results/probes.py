@@ -67,8 +67,8 @@ class Questions:
     """(B,) the right answer, as an index of the logits"""
     kinds: dict[str, np.ndarray]
     """{metric: (B,) bool}: the accuracies to measure, and which examples count for
-    each. `Task.references` has their floors, under "test_" and the metric. Examples
-    that count for all of them are shown first.
+    each. `Task.references` has their floors, named after a held-out set. Examples that
+    count for all of them are shown first.
     """
     describe: Callable[[int], tuple[str, list[dict[str, Any]]]]
     """row -> (the question in words, what came at each step: T dicts {name: text,
@@ -113,7 +113,8 @@ def held_out(task: Task, count: int) -> Questions:
     """The first `count` of the held-out examples, on which every run of the task is
     tested. RunError if the task asks no such questions.
     """
-    questions = task.questions(task.held_out().batch(0, 0, count))
+    examples = task.held_out(*task.naming(task.splits[-1]))
+    questions = task.questions(examples.batch(0, 0, count))
     if questions is None:
         raise RunError("the task does not say what its examples ask (Task.questions)")
     return questions

@@ -25,14 +25,38 @@ CALLED_WITH = {
 }
 
 
-def check_methods(kind: type) -> None:
+# and a task's with several sets of held-out examples
+TOLD_WHICH = {
+    "held_out": ("split",),
+    "evaluate": ("model", "worker", "workers", "xp", "split"),
+}
+
+
+def check_methods(kind: Any) -> None:
     """TaskError unless a task's methods can be called as the loop calls them."""
-    for name, names in CALLED_WITH.items():
+    several = len(kind.splits) > 1
+    for name, names in {**CALLED_WITH, **(TOLD_WHICH if several else {})}.items():
         try:
             inspect.signature(getattr(kind, name)).bind(None, *names)
         except TypeError:
             takes = ", ".join(["self", *names])
             raise TaskError(f"{kind.__name__}.{name} must take ({takes})") from None
+
+
+def check_splits(kind: Any) -> None:
+    """TaskError unless a task's sets of held-out examples are named by words.
+
+    A metric is named after its set, with an underscore between.
+    """
+    splits = kind.splits
+    words = isinstance(splits, tuple) and all(
+        isinstance(word, str) and word.isalnum() for word in splits
+    )
+    if not (words and splits and len(set(splits)) == len(splits)):
+        raise TaskError(
+            f"{kind.__name__}.splits must be a tuple of different words of letters, as "
+            f'in ("validation", "test"), not {splits!r}'
+        )
 
 
 def check_preset(name: str, preset: Any) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from .checks import check_methods, check_preset
+from .checks import check_methods, check_preset, check_splits
 from .examinations import Table
 
 
@@ -42,6 +42,7 @@ class Presentation:
     def __init_subclass__(cls, **keywords: Any):
         super().__init_subclass__(**keywords)
         if cls.presets:
+            check_splits(cls)
             check_methods(cls)
         for name, preset in cls.presets.items():
             check_preset(name, preset)
@@ -54,9 +55,9 @@ class Presentation:
         """{metric: {label: value}}: floors and published numbers.
 
         They are shown beside the metric and drawn in its curve. The metrics are those
-        of the held-out examples: "test_accuracy", where `loss` gives "accuracy". A
-        published number's label begins with "paper"; the others are what one can reach
-        without learning the task.
+        of the held-out examples, named after their set: "test_accuracy", where `loss`
+        gives "accuracy". A published number's label begins with "paper"; the others are
+        what one can reach without learning the task.
         """
         return {}
 

@@ -31,7 +31,8 @@ class Plateau:
 
     Args:
         metric: its name in a line of metrics. Lines without it are passed over, so a
-            held-out metric, named test_..., counts once an evaluation.
+            held-out metric counts once an evaluation. Take one of the set that is
+            watched while training: "validation_loss" for a task with that set.
         factor: what `scale` is multiplied by.
         patience: after so many values in a row without an improvement.
         threshold: an improvement is a change by more than this fraction of the value
