@@ -23,6 +23,7 @@ products: which part of a step of 8 slots x 256 its matrix products take on one 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import statistics
@@ -35,7 +36,7 @@ from unittest.mock import patch
 import candidates
 import numpy as np
 
-from tinyrmc import RelationalMemory, Tape, fused, nn, optim
+from tinyrmc import RelationalMemory, Tape, engine, fused, nn, optim
 from tinyrmc import primitives as p
 from tinyrmc.backend import blas_threads, gemm, keep_freed_memory
 from tinyrmc.training.discovery import load_task
@@ -151,8 +152,9 @@ def products(steps: int = 20, batch: int = 128) -> dict[str, float]:
         return step, sum(inside), seconds_of(sgemm)
 
     keep_freed_memory()
-    everywhere = patch.object(fused, "gemm", timed), patch.object(p, "gemm", timed)
-    with blas_threads(1), everywhere[0], everywhere[1]:
+    with blas_threads(1), contextlib.ExitStack() as stack:
+        for module in engine, fused, p:
+            stack.enter_context(patch.object(module, "gemm", timed))
         trainer.advance()
         rounds = [once() for _ in range(steps)]
     shares = [of_products / step for step, of_products, _ in rounds]

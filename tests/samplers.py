@@ -276,6 +276,10 @@ for _shape, _in in ((5,), 5), ((3, 5), 5), ((2, 3, 5), 5), ((1, 1, 1), 1):
         put("linear", normal(*_shape), normal(_in, 4), normal(4), relu=_relu)
         put("linear", normal(*_shape), normal(_in, 4), None, relu=_relu)
 put("linear", normal(3, 2), normal(2, 3))
+put("linear", normal(3, 2), normal(2, 3), normal(1))
+for _ids in (0, 3, 3, 0, 1), [[4, 0], [4, 4]], 2, np.zeros((0, 3), int):
+    put("embedding", normal(5, 3), np.asarray(_ids))
+put("embedding", normal(300, 1), np.asarray([0, 299, 0]))
 for _shape in (6,), (3, 6), (2, 3, 6), (2, 1, 4):
     put("layer_norm", normal(*_shape), normal(_shape[-1]), normal(_shape[-1]))
     put(
@@ -329,6 +333,17 @@ put(
 put("lstm_gates", normal(2, 4 * 3), normal(2, 3))
 put("lstm_gates", normal(1, 4), normal(1, 1), forget_bias=0.0)
 put("lstm_gates", normal(12), normal(3))
+for _steps, _batch, _in, _size in (3, 2, 4, 3), (1, 1, 1, 1), (4, 3, 1, 2):
+    _layer = (
+        normal(_steps, _batch, _in),
+        normal(_in + _size, 4 * _size),
+        normal(4 * _size),
+        normal(_batch, _size),
+        normal(_batch, _size),
+    )
+    put("lstm", *_layer)
+    put("lstm", *_layer, None, forget_bias=0.0)
+    put("lstm", *_layer, _random.integers(0, _steps + 2, _batch))
 for _heads, _words, _width in (2, 3, 4), (1, 1, 1), (1, 5, 2), (3, 2, 1):
     put(
         "content_weights",

@@ -277,8 +277,8 @@ BAD_WORDS = [
     ),
     (
         "nth_farthest --model.core lstn",
-        "--model.core is one of rmc, rmc_paper, lstm, dnc, entnet, entnet_bank, not "
-        "'lstn'",
+        "--model.core is one of rmc, rmc_paper, lstm, dnc, entnet, entnet_bank, rnn, "
+        "not 'lstn'",
     ),
     (
         "nth_farthest --model.num-heads 0",

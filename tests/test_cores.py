@@ -190,6 +190,8 @@ def test_every_parameter_takes_part(name):
             256,
         ),
         (CoreConfig("entnet_bank", 2), "entnet_bank, 2 cells of 64 units", 64),
+        (CoreConfig("rnn", layers=2), "rnn of 256 units", 256),
+        (CoreConfig("rnn", 3, total_units=10), "rnn of 10 units", 10),
     ],
     ids=str,
 )
@@ -322,7 +324,7 @@ def test_the_command_line_reaches_all_of_it():
     for words, says in (
         (
             ["--core", "entnt"],
-            r"--core is one of rmc, .*, entnet_bank, not 'entnt'; did you mean "
+            r"--core is one of rmc, .*, entnet_bank, rnn, not 'entnt'; did you mean "
             r"'entnet'",
         ),
         (

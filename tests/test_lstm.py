@@ -1,6 +1,7 @@
 """The LSTM against an independent oracle, gate by gate and unrolled.
 
-One layer and several; its start, interface and errors.
+One layer and several; its start, interface and errors. And the plain network without a
+memory cell.
 """
 
 import autograd.numpy as hips
@@ -8,8 +9,9 @@ import numpy as np
 import oracles
 import pytest
 
-from tinyrmc import LSTM, DeepLSTM, Tape, gradcheck, primitives
-from tinyrmc.backend import to_host
+from tinyrmc import LSTM, DeepLSTM, Tape, engine, fused, gradcheck, primitives
+from tinyrmc.backend import gemm, to_host
+from tinyrmc.cores import RNN
 
 T, B, INPUT, HIDDEN = 20, 3, 4, 5
 
@@ -179,15 +181,93 @@ def test_bad_states_are_named(xp, bad, place):
     assert str(error.value).startswith(f"LSTM expects a state (3, 5), got {bad}")
 
 
-def test_unroll_is_step_after_step():
+def test_unroll_is_step_after_step(xp):
     core, inputs, hidden, cell = lstm_and_inputs()
-    outputs, (_, last) = core.unroll(
-        np.swapaxes(inputs, 0, 1), (hidden, cell), trace := []
+    state = xp.asarray(hidden), xp.asarray(cell)
+    core.to(xp)
+    outputs, (last_hidden, last) = core.unroll(
+        xp.asarray(np.swapaxes(inputs, 0, 1)), state, trace := []
     )
-    expected, expected_last = unrolled(core, inputs, (hidden, cell))
-    for ours, theirs in zip([*outputs, last], [*expected, expected_last], strict=True):
-        np.testing.assert_allclose(ours.data, theirs.data, rtol=1e-12)
-    assert len(trace) == T
+    expected, expected_last = unrolled(core, xp.asarray(inputs), state)
+    for ours, theirs in zip(
+        [*outputs, last_hidden, last],
+        [*expected, expected[-1], expected_last],
+        strict=True,
+    ):
+        np.testing.assert_allclose(to_host(ours.data), to_host(theirs.data), rtol=1e-12)
+    assert trace == [{}] * T
+
+
+def test_unroll_is_one_product_for_all_inputs_and_one_for_the_weight(monkeypatch):
+    """And a product for each step, forward and backward."""
+    core, inputs, hidden, cell = lstm_and_inputs()
+    shapes = []
+
+    def counting(a, b):
+        shapes.append((a.shape, b.shape))
+        return gemm(a, b)
+
+    for module in fused, engine:
+        monkeypatch.setattr(module, "gemm", counting)
+    with Tape() as tape:
+        outputs, _ = core.unroll(np.swapaxes(inputs, 0, 1), (hidden, cell))
+        loss = primitives.sum(primitives.stack(outputs))
+    tape.backward(loss)
+    gates = 4 * HIDDEN
+    assert shapes == [
+        ((T, B, INPUT), (INPUT, gates)),
+        *[((B, HIDDEN), (HIDDEN, gates))] * T,
+        *[((B, gates), (gates, HIDDEN))] * T,
+        ((INPUT + HIDDEN, T * B), (T * B, gates)),
+        ((T * B,), (T * B, gates)),
+    ]
+
+
+@pytest.mark.parametrize("lengths", [None, [T, 0, 7], [1, T + 5, T - 1]], ids=str)
+def test_gradients_of_unroll_with_every_end_are_the_complex_steps(lengths):
+    """Of outputs and last states, by inputs, first states and parameters."""
+    core, inputs, state = deep_and_arrays(2)
+    ends = None if lengths is None else np.array(lengths)
+
+    def everything(inputs, *parts):
+        pairs = (parts[:2], parts[2:])
+        outputs, last = core.unroll(inputs, pairs, lengths=ends)
+        return (*outputs, last)
+
+    arrays = [array for pair in state for array in pair]
+    batch_first = np.ascontiguousarray(np.swapaxes(inputs, 0, 1))
+    gradcheck(everything, batch_first, *arrays, parameters=core.parameters())
+
+
+def test_steps_after_an_examples_end_change_nothing_of_its_last_state():
+    core, inputs, state = deep_and_arrays(2)
+    ends = np.array([4, 0, T])
+    other = np.swapaxes(inputs, 0, 1).copy()
+    _, last = core.unroll(other, state, lengths=ends)
+    other[0, 4:] = other[1] = 1e3
+    _, same = core.unroll(other, state, lengths=ends)
+    for ours, theirs, first in zip(last, same, state, strict=True):
+        for one, another, start in zip(ours, theirs, first, strict=True):
+            np.testing.assert_array_equal(one.data, another.data)
+            np.testing.assert_array_equal(one.data[1], start[1])
+
+
+def test_unroll_refuses_what_a_step_refuses(xp):
+    x = xp.zeros((3, 2, 4), np.float32)
+    for core in LSTM(4, 5).to(xp), DeepLSTM(4, 5, 2).to(xp), RNN(4, 5).to(xp):
+        name, state = type(core).__name__, core.initial_state(3)
+        with pytest.raises(
+            ValueError, match=rf"^{name} expects inputs \(B, T, 4\), got \(3, 2, 5\)"
+        ):
+            core.unroll(xp.zeros((3, 2, 5), np.float32), state)
+        with pytest.raises(
+            ValueError, match=r" expects a state \(3, 5\), got \(2, 5\)"
+        ):
+            core.unroll(x, core.initial_state(2))
+        with pytest.raises(ValueError, match="lengths must be an array of 3 integers"):
+            core.unroll(x, state, lengths=xp.ones(3))
+    with pytest.raises(ValueError, match=r"^DeepLSTM expects a state of 2 pairs"):
+        DeepLSTM(4, 5, 2).to(xp).unroll(x, LSTM(4, 5).to(xp).initial_state(3)[:1])
 
 
 # --- several layers -------------------------------------------------------------------
@@ -285,3 +365,77 @@ def test_bad_depths_and_states_are_named(xp):
         core(xp.zeros((3, 4), np.float32), (state[0], core.initial_state(2)[0]))
     _, after = core(xp.zeros((3, 4), np.float32), state, trace := [])
     assert trace == [{}] and [len(pair) for pair in after] == [2, 2]
+
+
+def test_several_layers_unrolled_are_step_after_step(xp):
+    core, inputs, state = deep_and_arrays()
+    there = tuple((xp.asarray(h), xp.asarray(c)) for h, c in state)
+    expected = run(core.to(xp), xp.asarray(inputs), there)
+    outputs, last = core.unroll(
+        xp.asarray(np.swapaxes(inputs, 0, 1)), there, trace := []
+    )
+    for ours, theirs in zip(outputs, expected, strict=True):
+        np.testing.assert_allclose(to_host(ours.data), to_host(theirs.data), rtol=1e-12)
+    hiddens = np.concatenate([to_host(h.data) for h, _ in last], axis=1)
+    np.testing.assert_allclose(hiddens, to_host(expected[-1].data), rtol=1e-12)
+    assert trace == [{}] * T and len(last) == 3
+
+
+# --- without a memory cell ------------------------------------------------------------
+
+
+def rnn_oracle(xp, P, inputs, hidden):
+    """h' = tanh(x W_x + h W_h + b): (T, B, H)."""
+    W, b, steps = P["linear.weight"], P["linear.bias"], []
+    for t in range(inputs.shape[0]):
+        hidden = xp.tanh(xp.dot(inputs[t], W[:INPUT]) + xp.dot(hidden, W[INPUT:]) + b)
+        steps.append(hidden)
+    return xp.stack(steps)
+
+
+@pytest.mark.parametrize("unroll", [False, True])
+def test_the_plain_network_equals_its_oracle(xp, unroll):
+    core, rng = RNN(INPUT, HIDDEN, np.float64, seed=2), np.random.default_rng(0)
+    core.linear.bias.data = rng.standard_normal(HIDDEN)
+    inputs, hidden = rng.standard_normal((T, B, INPUT)), rng.random((B, HIDDEN))
+    arrays = {name: q.data.copy() for name, q in core.named_parameters()}
+    arrays |= {"hidden": hidden, "inputs": inputs}
+    probes = rng.standard_normal((T, B, HIDDEN))
+
+    def oracle_loss(hips, a):
+        return hips.sum(rnn_oracle(hips, a, a["inputs"], a["hidden"]) * probes)
+
+    core.to(xp)
+    with Tape() as tape:
+        x, h = tape.watch(xp.asarray(inputs)), tape.watch(xp.asarray(hidden))
+        if unroll:
+            outputs, last = core.unroll(primitives.swapaxes(x, 0, 1), h, trace := [])
+            assert trace == [{}] * T
+        else:
+            outputs, last = [], h
+            for each in primitives.unstack(x):
+                output, last = core(each, last)
+                outputs.append(output)
+        assert last is outputs[-1]
+        both = primitives.stack(outputs)
+        loss = primitives.sum(both * xp.asarray(probes))
+    np.testing.assert_allclose(
+        to_host(both.data), rnn_oracle(np, arrays, inputs, hidden), rtol=1e-12
+    )
+    found = tape.gradient(loss, [*core.parameters(), h, x])
+    theirs = oracles.hips_gradient(oracle_loss, arrays)
+    for name, ours in zip(arrays, found, strict=True):
+        np.testing.assert_allclose(to_host(ours), theirs[name], rtol=1e-9, atol=1e-12)
+
+
+def test_sizes_of_the_plain_network():
+    core = RNN(40, 60, seed=1)
+    assert [(n, q.shape) for n, q in core.named_parameters()] == [
+        ("linear.weight", (100, 60)),
+        ("linear.bias", (60,)),
+    ]
+    assert core.output_size == core.hidden_size == 60
+    assert np.abs(core.linear.weight.data).max() <= 0.2 * (1 + 1e-6)
+    assert core.initial_state(3).shape == (3, 60) and core.dtype == np.float32
+    with pytest.raises(ValueError, match=r"^RNN: hidden_size must be an integer"):
+        RNN(4, 0)

@@ -16,6 +16,7 @@ from .checking import gradcheck
 from .cores import (
     DNC,
     LSTM,
+    RNN,
     DeepLSTM,
     EntNet,
     EntNetBank,
@@ -29,6 +30,7 @@ __version__ = "0.1.0"
 __all__ = [
     "DNC",
     "LSTM",
+    "RNN",
     "DeepLSTM",
     "EntNet",
     "EntNetBank",

@@ -16,6 +16,10 @@ Three rules keep it honest. A gradient is never written into while someone else 
 it (`_Gradients`). Broadcasting is undone in one place (`unbroadcast`). Every dtype is
 checked: a float32 program that would turn into float64 stops and says where.
 
+One freedom makes it fast. A rule may answer with a `Product`, which is still to be
+computed. What the steps of a recurrent network owe a weight is then paid at once, by
+one large product instead of many small ones.
+
 All of it is one file, because each part needs the others: the operators of a `Tensor`
 call primitives, a `Primitive` returns Tensors and reports to the tape, and a `Tape`
 walks back through what primitives did.
@@ -32,7 +36,7 @@ from typing import Any, TypeAlias, overload
 
 import numpy as np
 
-from .backend import NAMESPACES, Array, namespace, to_host
+from .backend import NAMESPACES, Array, gemm, namespace, to_host
 
 _NOT_ARRAYS = (bool, int, float, complex, type(None))
 # Parameters live on every tape, so their ids are permanent: -1, -2, ...
@@ -242,7 +246,7 @@ class Primitive:
     `vjp(xp, needs, g, *saved)` -> one gradient (or None) for each array argument.
     `needs[i]` is None where nobody asks. `g` is a tuple where `out` is one, with zeros
     for outputs that were not used. A gradient may have the broadcast shape: the tape
-    sums it back.
+    sums it back. It may also be a `Product`, which the tape computes later.
 
     `vjp_in_place` is for a rule whose gradients are too large to be made beside the
     arrays that take them. It returns nothing: `needs[i]` is the array to add to.
@@ -481,11 +485,45 @@ def unbroadcast(g: Array, shape: tuple[int, ...]) -> Array:
     return g.sum(axis=stretched, keepdims=True) if stretched else g
 
 
-def _fit(rules, position: int, shape, dtype, partial: Array) -> Array:
+# Rows that a value's products gather before they are computed. A product over so many
+# is about as fast as one over more, and memory stays bounded.
+ENOUGH_ROWS = 256
+
+
+class Product:
+    """A gradient that is still to be computed: x^T g, of this `shape` and `dtype`.
+
+    It is that of a weight by which rows x (R, in) were multiplied; g (R, out) is the
+    gradient of the result. If x is a vector of ones (R,), it is the sum of the rows of
+    g: the gradient of a bias. Nobody may write into x or g any more.
+    """
+
+    __slots__ = ("dtype", "g", "shape", "x")
+
+    def __init__(self, x: Array, g: Array):
+        self.x, self.g = x, g
+        self.shape, self.dtype = (*x.shape[1:], *g.shape[1:]), g.dtype
+
+    def computed(self) -> Array:
+        """The gradient itself, a new array."""
+        return gemm(self.x.T, self.g)
+
+
+def _joined(products: list[Product]) -> Product:
+    """The sum of several as one, with the rows of all. Copies them."""
+    if len(products) == 1:
+        return products[0]
+    join = namespace(products[0].g).concatenate
+    return Product(join([p.x for p in products]), join([p.g for p in products]))
+
+
+def _fit(rules, position: int, shape, dtype, partial: Any) -> Any:
     """A rule's gradient for one argument, in that argument's own shape.
 
     TypeError if the rule is wrong.
     """
+    if isinstance(partial, Product):
+        partial = partial.computed()
     if partial.shape != shape:
         partial = unbroadcast(partial, shape)
     if partial.shape != shape or partial.dtype != dtype:
@@ -505,6 +543,11 @@ class _Gradients:
     added out of place, which makes a sum of our own. From the third on we add in place.
     Parameters add straight into their buffers (`sinks`), which are ours from the start.
     Gradients of the ids in `keep` are remembered in `kept` once they are complete.
+
+    Products wait in `deferred`, by id: how many rows they have, and they. They are
+    computed, as one, as soon as there are ENOUGH_ROWS, or when the gradient is asked
+    for: that of an inner value when its entry's turn comes, that of a parameter at the
+    end of backward.
     """
 
     def __init__(self, sinks: dict[int, Array], keep: Iterable[int] = ()):
@@ -512,8 +555,12 @@ class _Gradients:
         self.pending: dict[int, Array] = {}
         self.owned: set[int] = set()
         self.kept: dict[int, Array] = {}
+        self.deferred: dict[int, tuple[int, list[Product]]] = {}
 
-    def add(self, id: int, g: Array) -> None:
+    def add(self, id: int, g: Array | Product) -> None:
+        if isinstance(g, Product):
+            self._defer(id, g)
+            return
         total = self.pending.get(id)
         if total is None:
             if id in self.sinks:
@@ -539,8 +586,29 @@ class _Gradients:
             self.owned.add(id)
         return self.pending[id]
 
+    def _defer(self, id: int, product: Product) -> None:
+        rows, products = self.deferred.get(id, (0, []))
+        products.append(product)
+        rows += len(product.g)
+        self.deferred[id] = rows, products
+        if rows >= ENOUGH_ROWS:
+            self.settle(id)
+
+    def settle(self, id: int) -> None:
+        """Compute what was deferred for one value, as one product, and add it."""
+        _, products = self.deferred.pop(id)
+        self.add(id, _joined(products).computed())
+
+    def settle_all(self) -> None:
+        """`settle` for each value whose gradient somebody still wants."""
+        for id in list(self.deferred):
+            if id in self.sinks or id in self.keep:
+                self.settle(id)
+
     def pop(self, id: int) -> Array | None:
         """The finished gradient of one value; None if the loss does not use it."""
+        if id in self.deferred:
+            self.settle(id)
         g = self.pending.pop(id, None)
         if id in self.keep and g is not None:
             self.kept[id] = g
@@ -760,6 +828,7 @@ class Tape:
                     if partial.shape != shape or partial.dtype is not dtype:
                         partial = _fit(rules, position, shape, dtype, partial)
                     gradients.add(id, partial)
+        gradients.settle_all()
 
     def _check(self, loss: Tensor) -> None:
         if self._state != "recorded":

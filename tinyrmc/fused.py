@@ -26,8 +26,8 @@ import numpy as np
 
 from . import kernels
 from . import primitives as p
-from .backend import gemm, namespace
-from .engine import Primitive
+from .backend import add_rows, gemm, namespace
+from .engine import Primitive, Product
 
 _mode = {"reference": False}
 
@@ -147,8 +147,8 @@ def linear_vjp(xp, needs, g, x, weight, y):
     rows = _rows(g)  # (R, out)
     return (
         gemm(g, weight.T) if needs[0] else None,
-        gemm(_rows(x).T, rows) if needs[1] else None,
-        _column_sums(xp, rows) if needs[2] else None,
+        Product(_rows(x), rows) if needs[1] else None,
+        Product(xp.ones(len(rows), g.dtype), rows) if needs[2] else None,
     )
 
 
@@ -157,6 +157,36 @@ def linear_definition(x, weight, bias=None, relu=False):
     y = p.matmul(x, weight)
     y = y if bias is None else y + bias
     return p.maximum(y, 0) if relu else y
+
+
+# --- rows of a table ------------------------------------------------------------------
+
+
+@fused(indices=(1,), hint="weight is (V, d), ids are integers from 0 to V")
+def embedding(xp, weight, ids):
+    """The rows of weight (V, d) at integer `ids` (...): (..., d).
+
+    Backward touches only the rows that were used. An id out of range is an error on
+    NumPy. On a GPU, looking would make the host wait: there it wraps.
+    """
+    if ids.dtype.kind not in "iu":
+        raise TypeError(f"the ids are {ids.dtype}, not integers")
+    if isinstance(ids, np.ndarray) and ids.size:
+        low, high = ids.min(), ids.max()
+        if low < 0 or high >= len(weight):
+            wrong = low if low < 0 else high
+            raise IndexError(f"id {wrong} in a table of {len(weight)} rows")
+    return xp.take(weight, ids, axis=0), (ids,)
+
+
+@embedding.vjp_in_place
+def embedding_vjp(xp, needs, g, ids):
+    add_rows(needs[0], ids.reshape(-1), g.reshape(-1, g.shape[-1]))
+
+
+@embedding.defined_by
+def embedding_definition(weight, ids):
+    return p.take(weight, ids, axis=0)
 
 
 # --- layer norm -----------------------------------------------------------------------
@@ -436,6 +466,117 @@ def lstm_gates_definition(z, cell, forget_bias=1.0):
     i, j, f, o = (z[..., k * size : (k + 1) * size] for k in range(4))
     new = p.sigmoid(f + forget_bias) * cell + p.sigmoid(i) * p.tanh(j)
     return p.sigmoid(o) * p.tanh(new), new
+
+
+@fused(
+    indices=(5,),
+    hint="inputs (T, B, in), weight (in + H, 4H), bias (4H), hidden and cell (B, H), "
+    "lengths (B)",
+)
+def lstm(xp, inputs, weight, bias, hidden, cell, lengths=None, *, forget_bias=1.0):
+    """An LSTM layer over all T steps: `lstm_gates` of [x, h] W + b, T times.
+
+    inputs (T, B, in), weight (in + H, 4H), bias (4H,), first hidden and cell (B, H) ->
+    the hidden states after each step (T, B, H), and the last hidden and cell (B, H).
+    With `lengths`, integers (B,), the last ones of example b are those after its first
+    lengths[b] steps.
+
+    The inputs' part of all pre-activations is one product, and so is the gradient of
+    the weight. Only h W_h remains for each step.
+    """
+    steps, batch, wide = inputs.shape
+    size = cell.shape[-1]
+    # sigmoid(x) is (1 + tanh(x / 2)) / 2: with halves here, one tanh does all gates
+    half = xp.full(4 * size, 0.5, bias.dtype)
+    half[size : 2 * size] = 1
+    scaled, shift = weight * half, bias * half
+    shift[2 * size : 3 * size] += 0.5 * forget_bias
+    z = _plus(xp, gemm(inputs, scaled[:wide]), shift)  # (T, B, 4H)
+    kind = xp.result_type(z, weight, hidden, cell)
+    gates = xp.empty((steps, 4, batch, size), kind)
+    hiddens = xp.empty((steps + 1, batch, size), kind)
+    cells, squashed = xp.empty_like(hiddens), xp.empty((steps, batch, size), kind)
+    hiddens[0], cells[0] = hidden, cell
+    for t in range(steps):
+        recurrent = gemm(hiddens[t], scaled[wide:])
+        xp.add(_by_gate(xp, z[t]), _by_gate(xp, recurrent), out=gates[t])
+        xp.tanh(gates[t], out=gates[t])
+        i, j, f, o = gates[t]
+        for gate in i, gates[t, 2:]:
+            gate *= 0.5
+            gate += 0.5
+        new = xp.multiply(f, cells[t], out=cells[t + 1])
+        new += i * j
+        xp.multiply(o, xp.tanh(new, out=squashed[t]), out=hiddens[t + 1])
+    last = steps if lengths is None else xp.clip(lengths, 0, steps)
+    ends = (last,) if lengths is None else (last, xp.arange(batch))
+    saved = inputs, weight, gates, hiddens, cells, squashed, ends
+    return (hiddens[1:], hiddens[ends], cells[ends]), saved
+
+
+def _by_gate(xp, z):
+    """(B, 4H) as (4, B, H), a view."""
+    return xp.swapaxes(z.reshape(len(z), 4, -1), 0, 1)
+
+
+@lstm.vjp
+def lstm_vjp(xp, needs, g, inputs, weight, gates, hiddens, cells, squashed, ends):
+    steps, batch, size = squashed.shape
+    ghiddens, gcells = xp.zeros_like(hiddens), xp.zeros_like(cells)
+    ghiddens[1:] = g[0]
+    ghiddens[ends] += g[1]
+    gcells[ends] += g[2]
+    gz = xp.empty((steps, batch, 4 * size), gates.dtype)
+    of_gates, slopes = xp.empty_like(gates[0]), xp.empty_like(gates[0])
+    back = weight[-size:].T
+    for t in reversed(range(steps)):
+        gh, gc, (i, j, f, o) = ghiddens[t + 1], gcells[t + 1], gates[t]
+        through = squashed[t] * squashed[t]
+        xp.subtract(1, through, out=through)
+        through *= o
+        through *= gh
+        gc += through
+        xp.multiply(gc, j, out=of_gates[0])
+        xp.multiply(gc, i, out=of_gates[1])
+        xp.multiply(gc, cells[t], out=of_gates[2])
+        xp.multiply(gh, squashed[t], out=of_gates[3])
+        xp.multiply(gates[t], gates[t], out=slopes)
+        xp.subtract(gates[t], slopes, out=slopes)
+        xp.subtract(1, j * j, out=slopes[1])
+        xp.multiply(of_gates, slopes, out=_by_gate(xp, gz[t]))
+        ghiddens[t] += gemm(gz[t], back)
+        gc *= f
+        gcells[t] += gc
+    rows = _rows(gz)
+    seen = xp.concatenate([inputs, hiddens[:-1]], axis=-1)
+    return (
+        gemm(gz, weight[:-size].T) if needs[0] else None,
+        Product(_rows(seen), rows) if needs[1] else None,
+        Product(xp.ones(len(rows), rows.dtype), rows) if needs[2] else None,
+        ghiddens[0],
+        gcells[0],
+        None,
+    )
+
+
+@lstm.defined_by
+def lstm_definition(inputs, weight, bias, hidden, cell, lengths=None, forget_bias=1.0):
+    outputs, hiddens, cells = [], [hidden], [cell]
+    for x in p.unstack(inputs):
+        z = p.matmul(p.concatenate([x, hiddens[-1]], axis=1), weight) + bias
+        hidden, cell = lstm_gates.reference(z, cells[-1], forget_bias)
+        hiddens.append(hidden)
+        cells.append(cell)
+    outputs = p.stack(hiddens[1:])
+    if lengths is None:
+        return outputs, hidden, cell
+    xp, steps = namespace(lengths), len(cells) - 1
+    here = xp.arange(steps + 1)[:, None] == xp.clip(lengths, 0, steps)  # (T + 1, B)
+
+    def at_the_end(states):
+        return p.sum(p.where(here[..., None], p.stack(states), 0.0), axis=0)
+
+    return outputs, at_the_end(hiddens), at_the_end(cells)
 
 
 # --- the memory of a differentiable neural computer -----------------------------------

@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from .backend import Array, namespace, to_host
 from .engine import Parameter, Tensor
-from .fused import layer_norm, linear
+from .fused import embedding, layer_norm, linear
 
 Seed: TypeAlias = int | np.random.SeedSequence | np.random.Generator
 
@@ -242,6 +242,35 @@ class Linear(Module):
 
     def __call__(self, x: Array | Tensor) -> Tensor:
         return linear(x, self.weight, self.bias, relu=self.relu)
+
+
+class Embedding(Module):
+    """A table of `count` vectors, one for each word: ids (...) -> (..., size).
+
+    The parameter is `weight` (count, size). As in Sonnet's Embed, it starts as a
+    truncated normal of standard deviation 1 / sqrt(size), unless you give `std`. See
+    `fused.embedding` for ids out of range.
+    """
+
+    def __init__(
+        self,
+        count: int,
+        size: int,
+        dtype: npt.DTypeLike = np.float32,
+        seed: Seed = 0,
+        std: float | None = None,
+    ):
+        check_sizes("Embedding", count=count, size=size)
+        dtype = check_dtype("Embedding", dtype)
+        std = size**-0.5 if std is None else check_number("Embedding", "std", std)
+        rng = np.random.default_rng(seed)
+        self.weight = Parameter(np.zeros((count, size), dtype))
+        # In parts: values are drawn in float64, and a vocabulary may be large.
+        for part in np.split(self.weight.data, range(4096, count, 4096)):
+            part[...] = truncated_normal(rng, part.shape, std, dtype)
+
+    def __call__(self, ids: Array) -> Tensor:
+        return embedding(self.weight, ids)
 
 
 class LayerNorm(Module):

@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 
 from .backend import Array, gemm, namespace
-from .engine import TABLE, Tensor, primitive
+from .engine import TABLE, Product, Tensor, primitive
 
 BROADCAST = (
     "Shapes must broadcast: align them from the right, with 1 where one is stretched "
@@ -380,7 +380,7 @@ def matmul_vjp(xp, needs, g, a, b):
     if not needs[1]:
         return ga, None
     if b.ndim == 2:  # a stack times one matrix: the sum over the stack is one GEMM
-        return ga, gemm(a.reshape(-1, a.shape[-1]).T, g.reshape(-1, g.shape[-1]))
+        return ga, Product(a.reshape(-1, a.shape[-1]), g.reshape(-1, g.shape[-1]))
     return ga, gemm(xp.swapaxes(a, -1, -2), g)
 
 

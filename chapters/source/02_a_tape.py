@@ -393,9 +393,10 @@ course.show(
 # Compare the last one with your `matmul_vjp`. Around its two products it handles two
 # more cases. An argument may be a plain vector. And a stack of matrices may meet a
 # single matrix: then the gradient of the single one is a sum over the stack, and one
-# large product does both product and sum at once. Apart from that, no rule undoes
-# broadcasting, and no rule adds up what was used twice. The engine does that in one
-# place for all.
+# large product does both product and sum at once. The rule does not even compute it: a
+# `Product` hands the tape the two factors, and you will see below what for. Apart from
+# that, no rule undoes broadcasting, and no rule adds up what was used twice. The engine
+# does that in one place for all.
 #
 # ### What makes a rule an operation: `Primitive`
 
@@ -589,6 +590,13 @@ for kind in (LittleTape, CarelessTape):
 # So the engine *borrows* the first contribution. It adds the second into a new array,
 # which is then its own (`owned`). Only from the third on does it add in place.
 # Parameters have arrays of their own from the start.
+#
+# What a rule has left uncomputed waits in `deferred`. A recurrent network multiplies by
+# one weight $W$ at every step, so $W$ receives $X_1^\top G_1 + \dots + X_T^\top G_T$.
+# That is a single product, $X^\top G$ with the steps' rows one below the other. For
+# steps of few rows it is up to three times as fast as $T$ small products, each of which
+# goes through the whole of $W$'s gradient once more. It is computed when there are
+# enough rows, or when the gradient is asked for.
 #
 # ### Your own operation
 #

@@ -13,13 +13,14 @@ from .config import (
 from .core import Core, select_state
 from .dnc import DNC
 from .entnet import EntNet, EntNetBank
-from .lstm import LSTM, DeepLSTM
+from .lstm import LSTM, RNN, DeepLSTM
 from .relational import PaperRelationalMemory, RelationalMemory, identity_memory
 
 __all__ = [
     "ADDED",
     "DNC",
     "LSTM",
+    "RNN",
     "Core",
     "CoreConfig",
     "DNCConfig",

@@ -12,7 +12,7 @@ from ..nn import Seed
 from .core import Core
 from .dnc import DNC
 from .entnet import EntNet, EntNetBank
-from .lstm import LSTM, DeepLSTM
+from .lstm import LSTM, RNN, DeepLSTM
 from .relational import PaperRelationalMemory, RelationalMemory
 
 
@@ -61,11 +61,13 @@ class CoreConfig:
 
     common: ClassVar = ("core", "mem_slots", "head_size", "num_heads", "hidden_size")
 
-    core: Literal["rmc", "rmc_paper", "lstm", "dnc", "entnet", "entnet_bank"] = "rmc"
+    core: Literal["rmc", "rmc_paper", "lstm", "dnc", "entnet", "entnet_bank", "rnn"] = (
+        "rmc"
+    )
     """rmc: the Relational Memory Core as released; rmc_paper: equations 1-9 to the
     letter; the baselines: lstm; dnc, the Differentiable Neural Computer; entnet, the
     Recurrent Entity Network; entnet_bank, what the paper calls so: LSTM cells with
-    shared weights, summed
+    shared weights, summed; and rnn, a plain recurrent network without a memory
     """
     mem_slots: int = 4
     """memory slots N (section 3.1); words of the dnc, cells of the entnet_bank"""
@@ -76,8 +78,8 @@ class CoreConfig:
     num_heads: int = 4
     """attention heads H (section 3.2)"""
     total_units: int | None = field(default=None, metadata=ADDED)
-    """units of all slots, words or cells together, of each layer of the lstm; None: as
-    head_size, dnc.word_size or hidden_size says
+    """units of all slots, words or cells together, of each layer of the lstm, of the
+    rnn; None: as head_size, dnc.word_size or hidden_size says
     """
     key_size: int | None = None
     """units of a query and of a key K; None: as head_size"""
@@ -96,7 +98,7 @@ class CoreConfig:
     input_bias: float = 0.0
     """constant added to the input gate's pre-activation (rmc only)"""
     hidden_size: int = 256
-    """units of a layer of the lstm, or of the dnc's controller"""
+    """units of the rnn, of a layer of the lstm, or of the dnc's controller"""
     layers: int = field(default=1, metadata=ADDED)
     """layers of the lstm, each further one seeing the input too, outputs side by side;
     or of the dnc's controller
@@ -129,7 +131,7 @@ class CoreConfig:
     def _check_total_units(self, units: int) -> None:
         """ValueError unless the units divide evenly among slots and heads."""
         heads = self.num_heads if self.core in ("rmc", "rmc_paper") else 1
-        parts = 1 if self.core == "lstm" else self.mem_slots * heads
+        parts = 1 if self.core in ("lstm", "rnn") else self.mem_slots * heads
         if units % parts:
             of_heads = f" x {heads} heads" if heads > 1 else ""
             raise ValueError(
@@ -165,6 +167,7 @@ USED = {  # core -> the fields of CoreConfig that make a difference to it
     "dnc": ("mem_slots", "total_units", "hidden_size", "layers", "forget_bias", "dnc"),
     "entnet": _UNITS,
     "entnet_bank": (*_UNITS, "forget_bias"),
+    "rnn": ("total_units", "hidden_size"),
 }
 
 
@@ -265,6 +268,10 @@ def _build_entnet_bank(c: CoreConfig, input_size: int, seed: Seed) -> Core:
     return EntNetBank(input_size, c.mem_slots, c.slot_size, c.forget_bias, seed=seed)
 
 
+def _build_rnn(c: CoreConfig, input_size: int, seed: Seed) -> Core:
+    return RNN(input_size, c.total_units or c.hidden_size, seed=seed)
+
+
 _BUILDERS: dict[str, Callable[[CoreConfig, int, Seed], Core]] = {
     "rmc": _build_rmc,
     "rmc_paper": _build_rmc_paper,
@@ -272,6 +279,7 @@ _BUILDERS: dict[str, Callable[[CoreConfig, int, Seed], Core]] = {
     "dnc": _build_dnc,
     "entnet": _build_entnet,
     "entnet_bank": _build_entnet_bank,
+    "rnn": _build_rnn,
 }
 
 
@@ -282,8 +290,9 @@ def describe(config: CoreConfig, core: Any) -> str:
     """
     c = config
     layers = f"{c.layers} layers of " if c.layers > 1 else ""
-    if c.core == "lstm":
-        return f"lstm of {layers}{core.hidden_size} units"
+    if c.core in ("lstm", "rnn"):
+        layers = layers if c.core == "lstm" else ""
+        return f"{c.core} of {layers}{core.hidden_size} units"
     if c.core == "dnc":
         heads = f"{core.read_heads} read and {core.write_heads} write heads"
         return (

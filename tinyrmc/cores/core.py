@@ -66,7 +66,7 @@ class Core(Module):
         end. Ignore the outputs after that. `trace` as for a single step.
         """
         if lengths is not None:
-            _check_lengths(lengths, inputs.shape[0])
+            check_lengths(lengths, inputs.shape[0])
         outputs = []
         for t, parts in enumerate(self._prepare_all(inputs)):
             output, after = self._step(*parts, state, trace)
@@ -103,7 +103,8 @@ class Core(Module):
         check_array(name, "a state", array, shape, self.dtype, "see initial_state")
 
 
-def _check_lengths(lengths: Any, examples: int) -> None:
+def check_lengths(lengths: Any, examples: int) -> None:
+    """ValueError unless these are as many integers as examples."""
     shape = getattr(lengths, "shape", None)
     if shape != (examples,) or lengths.dtype.kind not in "iu":
         got = repr(lengths) if shape is None else f"{lengths.dtype}{list(shape)}"

@@ -1,9 +1,12 @@
 """The long short-term memory with Sonnet's conventions, the paper's main baseline.
 
-One layer, and several with skip connections.
+One layer, and several with skip connections. And the plain recurrent network, which has
+no memory cell.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterable
 
 import numpy as np
 import numpy.typing as npt
@@ -11,9 +14,9 @@ import numpy.typing as npt
 from .. import primitives as p
 from ..backend import Array, namespace
 from ..engine import Parameter, Tensor
-from ..fused import lstm_gates
+from ..fused import linear, lstm, lstm_gates
 from ..nn import Linear, Seed, check_number, check_sizes, truncated_normal
-from .core import Core, State, Trace
+from .core import Core, State, Trace, check_lengths
 
 
 class LSTM(Core):
@@ -79,6 +82,47 @@ class LSTM(Core):
             trace.append({})
         return hidden, (hidden, cell)
 
+    def unroll(
+        self,
+        inputs: Array | Tensor,
+        state: State,
+        trace: Trace = None,
+        lengths: Array | None = None,
+    ) -> tuple[list[Tensor], State]:
+        """T steps: inputs (B, T, input_size) -> ([T outputs], last state).
+
+        One entry on the tape: what the inputs give all steps is one product, and so is
+        the gradient of the weight. See `Core.unroll`.
+        """
+        outputs, state = self.over_time(_time_first(self, inputs), state, lengths)
+        if trace is not None:
+            trace.extend({} for _ in range(inputs.shape[1]))
+        return list(p.unstack(outputs)), state
+
+    def over_time(
+        self, inputs: Array | Tensor, state: State, lengths: Array | None = None
+    ) -> tuple[Tensor, State]:
+        """`unroll` with time first: inputs (T, B, input_size) -> (T, B, hidden_size).
+
+        And the last state.
+        """
+        batch = inputs.shape[1]
+        for array in state:
+            self._check_state(array, batch, self.hidden_size)
+        if lengths is not None:
+            check_lengths(lengths, batch)
+        gates, bias = self.gates, {"forget_bias": self.forget_bias}
+        outputs, *state = lstm(
+            inputs, gates.weight, gates.bias, *state, lengths, **bias
+        )
+        return outputs, tuple(state)
+
+
+def _time_first(core: Core, inputs: Array | Tensor) -> Tensor:
+    """Inputs (B, T, input_size) of a core as (T, B, input_size), after a check."""
+    core._check_inputs(inputs, None, None, core.input_size)
+    return p.swapaxes(inputs, 0, 1)
+
 
 class DeepLSTM(Core):
     """LSTM layers as the paper stacks them.
@@ -130,11 +174,7 @@ class DeepLSTM(Core):
 
         And the next state. `trace` receives an empty dict.
         """
-        if len(state) != len(self.layers):
-            raise ValueError(
-                f"DeepLSTM expects a state of {len(self.layers)} pairs (h, c), got "
-                f"{len(state)}; see initial_state"
-            )
+        self._check_pairs(state)
         outputs, after, seen = [], [], inputs
         for layer, before in zip(self.layers, state, strict=True):
             below, pair = layer(seen, before)
@@ -144,3 +184,95 @@ class DeepLSTM(Core):
         if trace is not None:
             trace.append({})
         return p.concatenate(outputs, axis=1), tuple(after)
+
+    def unroll(
+        self,
+        inputs: Array | Tensor,
+        state: State,
+        trace: Trace = None,
+        lengths: Array | None = None,
+    ) -> tuple[list[Tensor], State]:
+        """T steps: inputs (B, T, input_size) -> ([T outputs], last state).
+
+        Layer after layer, each over all steps. See `Core.unroll`.
+        """
+        self._check_pairs(state)
+        seen = inputs = _time_first(self, inputs)
+        outputs, after = [], []
+        for layer, before in zip(self.layers, state, strict=True):
+            below, pair = layer.over_time(seen, before, lengths)
+            outputs.append(below)
+            after.append(pair)
+            seen = p.concatenate([inputs, below], axis=2)
+        if trace is not None:
+            trace.extend({} for _ in range(inputs.shape[0]))
+        return list(p.unstack(p.concatenate(outputs, axis=2))), tuple(after)
+
+    def _check_pairs(self, state: State) -> None:
+        if len(state) != len(self.layers):
+            raise ValueError(
+                f"DeepLSTM expects a state of {len(self.layers)} pairs (h, c), got "
+                f"{len(state)}; see initial_state"
+            )
+
+
+class RNN(Core):
+    """The plain recurrent network of Elman (1990): h' = tanh([x, h] W + b).
+
+    A floor for the other cores: it has no memory cell and no gates. The state is h (B,
+    hidden_size), starting at zero; the output is h'. Weights start as a truncated
+    normal with standard deviation 1 / sqrt(input_size + hidden_size), biases at zero.
+    Raises ValueError or TypeError naming the argument.
+    """
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        dtype: npt.DTypeLike = np.float32,
+        seed: Seed = 0,
+    ):
+        check_sizes("RNN", input_size=input_size, hidden_size=hidden_size)
+        self.input_size, self.hidden_size = input_size, hidden_size
+        seen = input_size + hidden_size
+        self.linear = Linear(seen, hidden_size, dtype=dtype, seed=seed)
+
+    @property
+    def dtype(self) -> np.dtype:
+        """The dtype of the parameters."""
+        return self.linear.weight.dtype
+
+    @property
+    def output_size(self) -> int:
+        """Width of the output."""
+        return self.hidden_size
+
+    def initial_state(self, batch_size: int) -> Array:
+        """h of zeros, (B, hidden_size)."""
+        check_sizes("RNN", batch_size=batch_size)
+        xp = namespace(self.linear.weight.data)
+        return xp.zeros((batch_size, self.hidden_size), self.dtype)
+
+    def __call__(
+        self, inputs: Array | Tensor, state: State, trace: Trace = None
+    ) -> tuple[Tensor, State]:
+        """One step: inputs (B, input_size), state h -> output (B, hidden_size).
+
+        And the next h, which is the output. `trace` receives an empty dict.
+        """
+        self._check_inputs(inputs, None, self.input_size)
+        ((row, weight),) = self._prepare_all(p.expand_dims(inputs, 1))
+        return self._step(row, weight, state, trace)
+
+    def _prepare_all(self, inputs: Array | Tensor) -> Iterable[tuple]:
+        """x W_x + b of all steps at once, and W_h, for each step."""
+        of_input, of_state = p.split(self.linear.weight, [self.input_size])
+        rows = linear(_time_first(self, inputs), of_input, self.linear.bias)
+        return ((row, of_state) for row in p.unstack(rows))
+
+    def _step(self, row, weight, hidden, trace):
+        self._check_state(hidden, row.shape[0], self.hidden_size)
+        hidden = p.tanh(row + linear(hidden, weight))
+        if trace is not None:
+            trace.append({})
+        return hidden, hidden

@@ -18,7 +18,16 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
 DPI = 150
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+COLOURS = (
+    "#0072B2",
+    "#D55E00",
+    "#009E73",
+    "#CC79A7",
+    "#E69F00",
+    "#56B4E9",
+    "#8C8C8C",
+    "#000000",
+)
 MARK = "#C00000"  # the red of the marked time step
 GREY = "#555555"
 

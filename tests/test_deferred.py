@@ -1,0 +1,276 @@
+"""Gradients that a rule leaves to be computed later, and tables of rows."""
+
+import tracemalloc
+
+import numpy as np
+import pytest
+from fakecupy import no_sync
+
+from tinyrmc import Parameter, Tape, engine, fused, gradcheck, nn, optim
+from tinyrmc import primitives as p
+from tinyrmc.backend import add_rows, gemm, namespace, to_host
+from tinyrmc.engine import ENOUGH_ROWS, Product
+
+
+@pytest.fixture
+def made(monkeypatch):
+    """The shapes of the products that the tape itself makes."""
+    shapes = []
+
+    def counting(a, b):
+        shapes.append((a.shape, b.shape))
+        return gemm(a, b)
+
+    monkeypatch.setattr(engine, "gemm", counting)
+    return shapes
+
+
+def steps_of(weight, inputs, bias=None):
+    """A loss in which one weight has multiplied each of the inputs."""
+    total = 0.0
+    for x in inputs:
+        total = total + p.sum(p.square(fused.linear(x, weight, bias)))
+    return total
+
+
+# --- One product for many steps -------------------------------------------------------
+
+
+def test_the_steps_of_a_weight_are_one_product(xp, made):
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((7, 5, 3))
+    weight, bias = Parameter(xp.asarray(rng.standard_normal((3, 2)))), None
+    bias = Parameter(xp.asarray(rng.standard_normal(2)))
+    with Tape() as tape:
+        loss = steps_of(weight, xp.asarray(x), bias)
+    tape.backward(loss)
+    assert sorted(made) == [((3, 35), (35, 2)), ((35,), (35, 2))]
+    rows = x.reshape(-1, 3)
+    g = 2 * (rows @ to_host(weight.data) + to_host(bias.data))
+    np.testing.assert_allclose(to_host(weight.grad), rows.T @ g, rtol=1e-12)
+    np.testing.assert_allclose(to_host(bias.grad), g.sum(0), rtol=1e-12)
+
+
+def test_enough_rows_are_not_held_any_longer(made):
+    """So many rows that waiting gains nothing are multiplied at once."""
+    weight, each = Parameter(np.ones((3, 2))), ENOUGH_ROWS // 2
+    with Tape() as tape:
+        loss = steps_of(weight, np.ones((5, each, 3)))
+    tape.backward(loss)
+    assert [a[1] for a, _ in made] == [2 * each, 2 * each, each]
+    expected = 5 * each * np.full((3, 2), 2 * 3.0)
+    np.testing.assert_allclose(weight.grad, expected, rtol=1e-12)
+
+
+def test_what_is_held_does_not_grow_with_the_steps():
+    """Backward over 400 steps of 64 rows: those of ENOUGH_ROWS beside its own."""
+    width, rows = 64, 64
+    weight = Parameter(np.full((width, width), 0.01))
+    tracemalloc.start()
+    try:
+        with Tape() as tape:
+            x = np.ones((rows, width))
+            for _ in range(400):
+                x = p.tanh(fused.linear(x, weight))
+            loss = p.sum(x)
+            del x
+        forward, _ = tracemalloc.get_traced_memory()
+        tracemalloc.reset_peak()
+        tape.backward(loss)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    array = rows * width * 8
+    assert forward > 400 * array
+    # two arrays of ENOUGH_ROWS and the step's, their joined copies, and a few more
+    assert peak - forward < (4 * (ENOUGH_ROWS // rows + 1) + 8) * array
+
+
+def test_a_gradient_is_complete_whatever_came_deferred(xp):
+    """Products, rows and plain arrays for one value, in any order."""
+    rng = np.random.default_rng(1)
+    w, x, a = (rng.standard_normal(s) for s in ((4, 3), (2, 4), (4, 3)))
+    ids = np.array([3, 0, 3])
+
+    def uses(w, x, a, ids):
+        yield p.sum(p.square(fused.embedding(w, ids)))
+        yield p.sum(w * a)
+        yield p.sum(p.square(p.matmul(x, w)))
+        yield p.sum(p.tanh(fused.embedding(w, ids)))
+        yield p.sum(p.square(fused.linear(x, w)))
+
+    expected = np.zeros((4, 3))
+    np.add.at(expected, ids, 2 * w[ids] + 1 - np.tanh(w[ids]) ** 2)
+    expected += a + 4 * x.T @ (x @ w)
+    device = [xp.asarray(each) for each in (x, a, ids)]
+    weight = Parameter(xp.asarray(w))
+    for order in (0, 1, 2, 3, 4), (4, 3, 2, 1, 0), (2, 0, 4, 1, 3):
+        weight.grad[...] = 0
+
+        def record(leaf, order=order):
+            with Tape() as tape:
+                leaf = leaf(tape)
+                losses = list(uses(leaf, *device))
+                loss = losses[order[0]]
+                for k in order[1:]:
+                    loss = loss + losses[k]
+            return tape, loss, leaf
+
+        tape, loss, _ = record(lambda tape: weight)
+        tape.backward(loss)
+        watched = record(lambda tape: tape.watch(weight.data))
+        parameter = record(lambda tape: weight)
+        inner = record(lambda tape: tape.watch(weight.data) * 1.0)
+        found = [weight.grad]
+        found += [tape.gradient(loss, leaf) for tape, loss, leaf in (watched, inner)]
+        found += [parameter[0].gradient(parameter[1], weight)]
+        for gradient in found:
+            np.testing.assert_allclose(to_host(gradient), expected, rtol=1e-12)
+
+
+def test_deferred_gradients_go_into_the_flat_buffer():
+    weight = Parameter(np.ones((3, 2)))
+    adam = optim.SGD([Parameter(np.ones(5)), weight])
+    into = np.zeros_like(adam.data)
+    with Tape() as tape:
+        loss = steps_of(weight, np.ones((2, 4, 3)))
+    tape.backward(loss, into=into)
+    assert (into[5:] == 48).all() and not into[:5].any() and not adam.gradient.any()
+
+
+def test_a_gradient_that_nobody_wants_is_not_computed(made):
+    weight, other = Parameter(np.ones((3, 2))), Parameter(np.ones((3, 2)))
+    with Tape() as tape:
+        loss = steps_of(weight, np.ones((2, 4, 3))) + steps_of(
+            other, np.ones((1, 4, 3))
+        )
+    assert (tape.gradient(loss, other) == 24).all()
+    assert made == [((3, 4), (4, 2))]
+
+
+def test_a_wrong_deferred_gradient_is_named(monkeypatch):
+    def rule(xp, needs, g, x, weight, y):
+        return None, Product(x, g[:, :1]), None
+
+    monkeypatch.setattr(fused.linear, "rule", rule)
+    weight = Parameter(np.ones((3, 2)))
+    with Tape() as tape:
+        loss = p.sum(fused.linear(np.ones((4, 3)), weight))
+    with pytest.raises(
+        TypeError,
+        match=r"vjp of linear, argument 1: the gradient is float64\[3, 1\], the "
+        r"argument float64\[3, 2\]; the rule is wrong",
+    ):
+        tape.backward(loss)
+
+
+def test_a_product_knows_its_shape_and_dtype():
+    g = np.ones((4, 2), np.float32)
+    for x, shape in (np.ones((4, 3), np.float32), (3, 2)), (g[:, 0], (2,)):
+        product = Product(x, g)
+        assert (product.shape, product.dtype) == (shape, np.float32)
+        found = product.computed()
+        assert (found.shape, found.dtype) == (shape, np.float32) and (found == 4).all()
+
+
+# --- Rows of a table ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 3, 8, 9, 500])
+@pytest.mark.parametrize("size", [1, 7, 1000])
+def test_add_rows_adds_every_row(xp, count, size):
+    rng = np.random.default_rng(count)
+    ids, rows = rng.integers(0, size, count), rng.standard_normal((count, 3))
+    total = rng.standard_normal((size, 3))
+    expected = total.copy()
+    np.add.at(expected, ids, rows)
+    there = xp.asarray(total)
+    device = xp.asarray(ids), xp.asarray(rows)
+    with no_sync():
+        add_rows(there, *device)
+    np.testing.assert_allclose(to_host(there), expected, rtol=1e-12, atol=1e-13)
+
+
+def test_add_rows_touches_no_other_row():
+    total = np.full((5, 2), np.inf, np.float32)
+    total[[1, 3]] = 0
+    add_rows(total, np.array([3, 1, 3], np.int32), np.ones((3, 2), np.float32))
+    assert total.tolist() == [[np.inf] * 2, [1, 1], [np.inf] * 2, [2, 2], [np.inf] * 2]
+    assert total.dtype == np.float32
+
+
+def test_embedding_takes_rows(xp):
+    table = nn.Embedding(6, 4, seed=3).to(xp)
+    assert [(n, q.shape) for n, q in table.named_parameters()] == [("weight", (6, 4))]
+    for ids in np.array([[5, 0, 5]]), np.array(2), np.zeros((0,), np.int32):
+        found = table(xp.asarray(ids))
+        assert found.dtype == np.float32
+        expected = to_host(table.weight.data)[ids]
+        np.testing.assert_array_equal(to_host(found.data), expected)
+
+
+def test_the_gradient_of_a_large_table_makes_no_second_one():
+    """Backward into the table's own buffer allocates what the batch's rows need."""
+    table = nn.Embedding(50_000, 16)
+    ids = np.arange(35).reshape(7, 5)
+    with Tape() as tape:
+        loss = p.sum(p.square(table(ids)))
+    tracemalloc.start()
+    tape.backward(loss)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < table.weight.grad.nbytes / 10
+    rows = table.weight.data[:35]
+    np.testing.assert_array_equal(table.weight.grad[:35], 2 * rows)
+    assert not table.weight.grad[35:].any()
+
+
+def test_gradients_of_an_embedding_are_the_complex_steps():
+    table = nn.Embedding(5, 3, np.float64)
+    ids = np.array([[0, 4], [4, 4]])
+    gradcheck(lambda: p.tanh(table(ids)), parameters=table.parameters())
+
+
+@pytest.mark.parametrize("bad", [-1, 6, 100])
+def test_ids_out_of_range_are_named_where_looking_costs_nothing(xp, bad):
+    table = nn.Embedding(6, 2).to(xp)
+    ids = xp.asarray(np.array([0, bad, 5]))
+    if namespace(ids) is np:
+        with pytest.raises(IndexError, match=rf"id {bad} in a table of 6 rows\nweight"):
+            table(ids)
+    else:
+        with no_sync():
+            assert table(ids).shape == (3, 2)
+
+
+def test_ids_are_integers():
+    with pytest.raises(TypeError, match="the ids are float64, not integers"):
+        nn.Embedding(6, 2)(np.ones(3))
+
+
+def test_how_an_embedding_starts():
+    """As Sonnet's Embed, whatever the size of the table."""
+    weight = nn.Embedding(9000, 64, seed=1).weight.data
+    assert weight.dtype == np.float32
+    assert np.abs(weight).max() <= 2 / 8 and weight.std() == pytest.approx(
+        0.88 / 8, rel=0.01
+    )
+    assert not weight.mean(axis=1).max() > 0.1  # all rows are drawn
+    assert weight[8999].std() > 0.05
+    again, other = (nn.Embedding(9000, 64, seed=s).weight.data for s in (1, 2))
+    assert np.array_equal(weight, again) and not np.array_equal(weight, other)
+    wide = nn.Embedding(1000, 64, std=0.5).weight.data
+    assert wide.std() == pytest.approx(0.44, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ((0, 4), "Embedding: count must be an integer of at least 1, not 0"),
+        ((4, 1.5), "Embedding: size must be an integer of at least 1, not 1.5"),
+        ((4, 4, np.float32, 0, "x"), "Embedding: std must be a number, not 'x'"),
+    ],
+)
+def test_bad_arguments_of_an_embedding_are_named(arguments, says):
+    with pytest.raises(ValueError, match=f"^{says}$"):
+        nn.Embedding(*arguments)
