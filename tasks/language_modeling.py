@@ -175,7 +175,7 @@ QUICK = Config(
     ),
     data=DataConfig(corpus="ptb", window=35),
     train=training.TrainConfig(
-        steps=20 * 829,
+        steps=16 * 829,
         batch_size=32,
         learning_rate=3e-3,
         decay=1.0,
