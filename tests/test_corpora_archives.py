@@ -281,6 +281,13 @@ def test_a_server_that_is_not_there_is_one_line(tmp_path, monkeypatch):
         corpora.download("wikitext-2", tmp_path / "data")
 
 
+def test_a_folder_that_cannot_be_written_is_one_line(official, tmp_path):
+    official("good")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(CorpusError, match=r"cannot write .*file/wikitext-2-v1.zip: "):
+        corpora.download("wikitext-2", tmp_path / "file")
+
+
 def test_a_damaged_archive_is_replaced(official):
     folder = official("good")
     write(folder, {"wikitext-2-v1.zip": Server.data[:100]})

@@ -39,7 +39,6 @@ class _Failed(Exception):
 
 def _fetched(archive: Archive, url: str, folder: Path) -> Path:
     import pooch
-    import requests
 
     # a bar on a terminal alone
     bar = sys.stderr.isatty()
@@ -49,15 +48,15 @@ def _fetched(archive: Archive, url: str, folder: Path) -> Path:
     log.setLevel("WARNING")  # it says where a file goes; so do we
     try:
         return Path(pooch.retrieve(url, archive.hash, archive.file, folder, None, get))
-    except requests.RequestException as error:
-        raise _Failed(_reason(error)) from error
-    except ValueError as error:  # pooch's word for another checksum
-        raise _Failed("what came has another checksum") from error
     except OSError as error:
+        if hasattr(error, "request"):  # one of the library requests: the network's
+            raise _Failed(_reason(error)) from error
         raise CorpusError(
             f"cannot write {folder / archive.file}: {error.strerror}; free some space "
             "there, or give another --data-dir"
         ) from error
+    except ValueError as error:  # pooch's word for another checksum
+        raise _Failed("what came has another checksum") from error
     finally:
         log.setLevel(level)
 
