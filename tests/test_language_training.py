@@ -164,7 +164,7 @@ def test_references_must_be_of_metrics_that_there_are(make_trainer):
 )
 def test_sets_are_named_by_different_words(splits):
     presets = {"tiny": ("two numbers", Config())}
-    with pytest.raises(discovery.TaskError, match="Bad.splits must be a tuple of diff"):
+    with pytest.raises(discovery.TaskError, match=r"Bad\.splits must be a tuple"):
         type("Bad", (Larger,), {"splits": splits, "presets": presets})
 
 
