@@ -19,11 +19,11 @@ from pathlib import Path
 import numpy as np
 
 import tinyrmc
-from tasks import language_modeling
 from tinyrmc import corpora
 from tinyrmc.backend import blas_threads, keep_freed_memory
 from tinyrmc.runs.machine import environment
 from tinyrmc.training import Trainer
+from tinyrmc.training.discovery import load_task
 
 WORDS, TOKENS = 267_735, 103_227_021  # of WikiText-103, <eos> counted
 STEPS_AT_ONCE = 2  # the text is as long as so many steps need, and read again and again
@@ -43,9 +43,10 @@ def synthetic(words: int, length: int) -> corpora.Corpus:
 
 def measure(steps: int, workers: int, threads: int, core: str) -> dict:
     """Seconds of each step, and the peak memory of this process in bytes."""
-    _, config = language_modeling.Task.presets["paper"]
+    kind = load_task("language_modeling").Task
+    _, config = kind.presets["paper"]
     config = replace(config, model=replace(config.model, core=core))
-    task = language_modeling.Task(config)
+    task = kind(config)
     window = config.train.batch_size * config.data.window  # tokens of a step
     task.corpus = synthetic(WORDS, STEPS_AT_ONCE * window + config.train.batch_size)
     keep_freed_memory()

@@ -59,7 +59,13 @@ class DNCConfig:
 class CoreConfig:
     """Which core, and how large."""
 
-    common: ClassVar = ("core", "mem_slots", "head_size", "num_heads", "hidden_size")
+    common: ClassVar[tuple[str, ...]] = (
+        "core",
+        "mem_slots",
+        "head_size",
+        "num_heads",
+        "hidden_size",
+    )
 
     core: Literal["rmc", "rmc_paper", "lstm", "dnc", "entnet", "entnet_bank", "rnn"] = (
         "rmc"
