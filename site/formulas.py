@@ -129,6 +129,9 @@ FORMULAS: dict[str, tuple[str, ...]] = {
         r"\ell = \log \sum_k e^{x_k} - x_t, \qquad "
         r"\frac{\partial \ell}{\partial x_j} = \mathrm{softmax}(x)_j - [j = t]",
     ),
+    "tinyrmc.fused.linear_cross_entropy": (
+        r"\ell = \log \sum_k e^{x \cdot w_k + b_k} - (x \cdot w_t + b_t)",
+    ),
     # Baselines
     "tinyrmc.cores.lstm.LSTM": (
         r"c' = \sigma(f + b_f) \circ c + \sigma(i) \circ \tanh(j), \qquad "

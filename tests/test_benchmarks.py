@@ -14,6 +14,7 @@ from pathlib import Path
 import candidates
 import costs
 import cpu
+import large_vocabulary
 import numpy as np
 import peers
 import picture
@@ -593,6 +594,13 @@ def test_the_engines_costs_can_be_measured():
     assert 0 < costs.programs(rounds=2) < 1000
     growth = costs.growth(steps=2, uncounted=1)
     assert growth is None or math.isfinite(growth)
+
+
+@pytest.mark.parametrize("kind", large_vocabulary.KINDS)
+def test_the_softmax_over_a_large_vocabulary_can_be_measured(kind):
+    found = large_vocabulary.measure(kind, words=3000, width=20, rows=40, rounds=1)
+    assert set(found) == {"memory", "time", "seconds", "products_seconds"}
+    assert all(0 < number < math.inf for number in found.values())
 
 
 def test_rows_of_ranks_are_what_scaling_prints(monkeypatch, tmp_path):

@@ -793,9 +793,10 @@ def linear_cross_entropy(xp, x, weight, targets, bias=None, *, block=_TILE, keep
     the same: then the weights are tied.
 
     The logits are made in tiles of `block` rows and words, so memory does not grow with
-    rows x words. The first tiles are kept until backward, `keep` numbers of them, by
-    default as many as need not worry anyone: 64 MiB (float32), or 0.7 of the weight.
-    The others are made again, and so cost four matrix products in place of three.
+    rows x words. The first tiles are kept until backward, at most `keep` numbers: by
+    default 64 MiB of them in float32, or 0.7 of what the weight takes. The other tiles
+    are made again, and cost four matrix products in place of three. So a piece of up to
+    0.7 d rows, whatever V is, takes the time of the plain algorithm.
 
     A target out of range is an error on NumPy. On a GPU, where looking would make the
     host wait, the row's loss is NaN, with which an optimizer refuses the step.
@@ -820,32 +821,35 @@ def linear_cross_entropy(xp, x, weight, targets, bias=None, *, block=_TILE, keep
 def linear_cross_entropy_vjp(
     xp, needs, g, x, weight, targets, bias, top, total, kept, block
 ):
+    # The gradient of the logits is g exp(logits - top) / total, and -g more at the
+    # target. Rows are scaled after a product or before it, rather than whole tiles.
     gx, gweight, _, gbias = needs
     rows, g = _rows(x), g.reshape(-1)
     products = []
     for r, tiles in zip(_tiles(len(rows), block), kept, strict=True):
-        product, scale = 0, g[r] / total[r]
+        product = xp.take(weight, targets[r], axis=0) * -g[r, None]
+        scale = g[r] / total[r]
         for k, w in enumerate(_tiles(len(weight), block)):
-            # that of the logits: g (exp(logits - top) / total - hot)
             if k < len(tiles):
-                e, own_top = tiles[k]
-                glogits = e * (scale * xp.exp(own_top - top[r]))[:, None]
+                e, top_then = tiles[k]
+                share = scale * xp.exp(top_then - top[r])
             else:
-                glogits = _logits(xp, rows[r], weight, bias, w)
-                glogits -= top[r, None]
-                glogits = xp.exp(glogits, out=glogits)
-                glogits *= scale[:, None]
-            column, inside = _own_columns(xp, targets[r], w)
-            glogits[xp.arange(len(column)), column] -= g[r] * inside
+                e, share = _logits(xp, rows[r], weight, bias, w), scale
+                e -= top[r, None]
+                e = xp.exp(e, out=e)
             if gx is not None:
-                product = product + gemm(glogits, weight[w])
+                product = product + gemm(e, weight[w]) * share[:, None]
             if gweight is not None:
-                gweight[w] += gemm(glogits.T, rows[r])
+                gweight[w] += gemm(e.T, rows[r] * share[:, None])
             if gbias is not None:
-                gbias[w] += _column_sums(xp, glogits)
+                gbias[w] += gemm(share, e)
         products.append(product)
     if gx is not None:
         gx += xp.concatenate(products).reshape(x.shape)
+    if gweight is not None:
+        add_rows(gweight, targets, rows * -g[:, None])
+    if gbias is not None:
+        add_rows(gbias[:, None], targets, -g[:, None])
 
 
 @linear_cross_entropy.defined_by
@@ -867,7 +871,8 @@ def _row_losses(xp, x, weight, targets, bias, block, room):
     top, total, chosen, kept = -math.inf, 0.0, math.nan, []
     for w in _tiles(len(weight), block):
         e = _logits(xp, x, weight, bias, w)
-        column, inside = _own_columns(xp, targets, w)
+        inside = (targets >= w.start) & (targets < w.stop)
+        column = xp.where(inside, targets - w.start, 0)
         own = xp.take_along_axis(e, column[:, None], axis=-1)[:, 0]
         chosen = xp.where(inside, own, chosen)
         highest = xp.maximum(xp.max(e, axis=-1), top)
@@ -890,16 +895,6 @@ def _logits(xp, x, weight, bias, words):
     """The logits of some rows for the slice `words`."""
     logits = gemm(x, weight[words].T)
     return logits if bias is None else _plus(xp, logits, bias[words])
-
-
-def _own_columns(xp, targets, words):
-    """Where each row's target stands among `words`, and whether it does.
-
-    0 where it does not.
-    """
-    column = targets - words.start
-    inside = (column >= 0) & (column < words.stop - words.start)
-    return xp.where(inside, column, 0), inside
 
 
 def _checked_targets(targets, shape, words):
