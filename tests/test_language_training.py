@@ -331,8 +331,17 @@ def test_a_sweep_takes_its_data_along(here, capsys):
     assert sweep.main(["--show", "sweep", "--data-dir", "moved", *out]) == 0
     assert contents("sweep") == before
     text = capsys.readouterr().out
-    assert "validation perplexity, mean  highest   top" in text
     found = json.loads(Path("results.json").read_text())
+    head, _, *rows = [
+        [cell.strip() for cell in line.split("|")]
+        for line in Path("results.md").read_text().splitlines()
+        if line.startswith("|")
+    ]
+    assert head[2:5] == ["validation perplexity, mean", "highest", "top"]
+    for row, combination in zip(rows, found["combinations"], strict=True):
+        values = [r["validation_perplexity"] for r in combination["group"]["runs"]]
+        assert row[3:5] == [f"{max(values):.2f}", f"{min(values):.2f}"]
+    assert "%" not in text
     assert "moved" not in json.dumps(found) and "~/data" not in json.dumps(found)
 
 

@@ -46,14 +46,15 @@ def main(argv: list[str] | None = None) -> int:
             sums = task.evaluate(model, 0, 1, np, *task.naming(split))
             metrics |= task.named(split, sums)
             counts[split] = int(sums["loss"][1]) if "loss" in sums else 0
+        examinations = () if options.metrics_only else task.examinations(model)
         if options.json:
-            print(_as_json(metrics, task.examinations(model)))
+            print(_as_json(metrics, examinations))
         else:
             run, width = state["run"], terminal_width()
             name = f"{run['task']} {command_words(run)}, seed {run['seed']}"
             print(f"{name}, step {state['step']:,}; {_counted(task, counts)}")
             print(results_table(metrics, task.references(), width), flush=True)
-            for name, found in task.examinations(model):
+            for name, found in examinations:
                 print(f"\n{name}\n\n{aligned(cells(found), width)}", flush=True)
     if options.export is not None:
         export_weights(options.export, arrays, state)
@@ -81,6 +82,11 @@ def _parser() -> Parser:
         "--json",
         action="store_true",
         help="print the metrics as one JSON object instead of a table",
+    )
+    parser.add_argument(
+        "--metrics-only",
+        action="store_true",
+        help="leave out what else the task examines, which may take long",
     )
     add_data_dir(parser)
     return parser
