@@ -108,6 +108,48 @@ def test_gemm_is_matmul(a, b):
         np.testing.assert_allclose(out, np.matmul(a, b), rtol=1e-13, atol=1e-14)
 
 
+@pytest.mark.parametrize("small_kernels", [False, True])
+@pytest.mark.parametrize(
+    ("rows", "size", "width", "times"),
+    [(20, 64, 128, 35), (20, 65, 130, 35), (1, 3, 2, 300), (3, 5, 7, 2), (50, 8, 8, 9)],
+)
+def test_a_multiplier_multiplies(
+    xp, monkeypatch, small_kernels, rows, size, width, times
+):
+    """In blocks and plainly, transposed weights too, of any dtype."""
+    monkeypatch.setattr(backend, "_knows_small_products", lambda: small_kernels)
+    rng = np.random.default_rng(0)
+    for dtype in np.float64, np.float32, np.complex128:
+        weight, x = rng.random((size, width)), rng.random((2, rows, size))
+        expected = (x @ weight).astype(dtype)
+        weight, x = weight.astype(dtype), x.astype(dtype)
+        for stored in weight, weight.T.copy().T:
+            multiply = backend.multiplier(xp.asarray(stored), rows, times)
+            for each, product in zip(xp.asarray(x), expected, strict=True):
+                found = multiply(each)
+                assert found.dtype == dtype
+                np.testing.assert_allclose(
+                    backend.to_host(found),
+                    product,
+                    rtol=1e-5 if dtype == np.float32 else 1e-12,
+                )
+
+
+def test_a_weight_is_made_ready_only_where_it_pays(monkeypatch):
+    shapes = []
+
+    def counting(a, b, out=None):
+        shapes.append(b.shape)
+        return np.matmul(a, b, out=out)
+
+    monkeypatch.setattr(backend, "gemm", counting)
+    monkeypatch.setattr(backend, "_knows_small_products", lambda: True)
+    for rows, size, times in (20, 64, 35), (20, 64, 8), (64, 64, 35), (20, 1600, 35):
+        weight = np.ones((size, 64), np.float32)
+        backend.multiplier(weight, rows, times)(np.ones((rows, size), np.float32))
+    assert shapes == [(2, 64, 32), (64, 64), (64, 64), (1600, 64)]
+
+
 def test_devices():
     assert backend.device_namespace("cpu") is np
     with pytest.raises(

@@ -8,7 +8,7 @@ import math
 import numpy as np
 import pytest
 
-from tinyrmc import Parameter, Tape, primitives
+from tinyrmc import Parameter, Tape, optim, primitives
 from tinyrmc.backend import namespace, to_host
 from tinyrmc.nn import Linear
 from tinyrmc.optim import SGD, Adam, RMSProp, schedule
@@ -141,6 +141,23 @@ def test_twenty_steps_equal_the_textbook(
         {p.dtype for p in params} == {p.grad.dtype for p in params} == {np.dtype(dtype)}
     )
     assert optimizer.updates == 20
+
+
+@pytest.mark.parametrize("make", [Adam, RMSProp])
+def test_an_update_in_parts_is_the_update_to_the_bit(make, monkeypatch):
+    rng = np.random.default_rng(0)
+    start, gradients = rng.standard_normal(1000), rng.standard_normal((3, 1000))
+    found = []
+    for part in 1, 7, 1000, 1 << 15:
+        monkeypatch.setattr(optim, "PART", part)
+        parameter = Parameter(start.astype(np.float32))
+        optimizer = make([parameter])
+        for g in gradients:
+            optimizer.gradient[...] = g
+            optimizer.step()
+        found.append(parameter.data.copy())
+    assert all(np.array_equal(found[0], other) for other in found)
+    assert not np.array_equal(found[0], start.astype(np.float32))
 
 
 def test_adams_first_step_keeps_its_digits_in_float32(xp):

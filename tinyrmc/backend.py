@@ -10,6 +10,7 @@ array type.
 from __future__ import annotations
 
 import ctypes
+import functools
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -79,6 +80,52 @@ def gemm(a: Array, b: Array, out: Array | None = None) -> Array:
         rows = xp.matmul(a.reshape(-1, a.shape[-1]), b)
         return rows.reshape(*a.shape[:-1], *b.shape[1:])
     return xp.matmul(a, b, out=out)
+
+
+# OpenBLAS's kernels for AVX-512 multiply small matrices as they lie in memory. All
+# others are rearranged first, and for a few rows that takes as long as the product.
+_SMALL_KERNELS = {"SkylakeX", "Cooperlake", "SapphireRapids"}
+_SMALL = 1_000_000  # multiplications
+_COLUMNS = 32  # of a block, for which these kernels are fast
+
+
+@functools.cache
+def _knows_small_products() -> bool:
+    """Whether NumPy's BLAS has those kernels and uses them here."""
+    from threadpoolctl import threadpool_info
+
+    return any(x.get("architecture") in _SMALL_KERNELS for x in threadpool_info())
+
+
+def multiplier(weight: Array, rows: int, times: int) -> Callable[[Array], Array]:
+    """x -> x @ weight for x (rows, K) and weight (K, N), to be called so many `times`.
+
+    Where it pays, the weight is copied once: transposed ones are slow, and one that is
+    cut into blocks of columns makes small products. Each result may be overwritten by
+    the next one.
+    """
+    # Measured: more rows, fewer of them in all, or a weight beyond the caches gain
+    # nothing.
+    pays = rows <= 40 and rows * times >= 256 and weight.nbytes <= 8 << 20
+    if namespace(weight) is not np or not pays:
+        return lambda x: gemm(x, weight)
+    size, width = weight.shape
+    if rows * size * _COLUMNS > _SMALL or not _knows_small_products():
+        ready = np.ascontiguousarray(weight)
+        return lambda x: gemm(x, ready)
+    count = -(-width // _COLUMNS)
+    padded = np.zeros((size, count * _COLUMNS), weight.dtype)
+    padded[:, :width] = weight
+    cut = np.swapaxes(padded.reshape(size, count, _COLUMNS), 0, 1)
+    blocks = np.ascontiguousarray(cut)  # (count, K, 32)
+    out = np.empty((rows, count * _COLUMNS), weight.dtype)
+    by_block = np.swapaxes(out.reshape(rows, count, _COLUMNS), 0, 1)
+
+    def multiply(x: Array) -> Array:
+        gemm(x, blocks, out=by_block)
+        return out[:, :width]
+
+    return multiply
 
 
 def add_rows(total: Array, ids: Array, rows: Array) -> None:

@@ -26,7 +26,7 @@ import numpy as np
 
 from . import kernels
 from . import primitives as p
-from .backend import add_rows, gemm, namespace
+from .backend import add_rows, gemm, multiplier, namespace
 from .engine import Primitive, Product
 
 _mode = {"reference": False}
@@ -497,9 +497,11 @@ def lstm(xp, inputs, weight, bias, hidden, cell, lengths=None, *, forget_bias=1.
     hiddens = xp.empty((steps + 1, batch, size), kind)
     cells, squashed = xp.empty_like(hiddens), xp.empty((steps, batch, size), kind)
     hiddens[0], cells[0] = hidden, cell
+    recurrent = scaled[wide:].astype(kind, copy=False)
+    multiply = multiplier(recurrent, batch, steps)
     for t in range(steps):
-        recurrent = gemm(hiddens[t], scaled[wide:])
-        xp.add(_by_gate(xp, z[t]), _by_gate(xp, recurrent), out=gates[t])
+        of_hidden = _by_gate(xp, multiply(hiddens[t]))
+        xp.add(_by_gate(xp, z[t]), of_hidden, out=gates[t])
         xp.tanh(gates[t], out=gates[t])
         i, j, f, o = gates[t]
         for gate in i, gates[t, 2:]:
@@ -526,9 +528,11 @@ def lstm_vjp(xp, needs, g, inputs, weight, gates, hiddens, cells, squashed, ends
     ghiddens[1:] = g[0]
     ghiddens[ends] += g[1]
     gcells[ends] += g[2]
-    gz = xp.empty((steps, batch, 4 * size), gates.dtype)
+    kind = gates.dtype
+    gz = xp.empty((steps, batch, 4 * size), kind)
     of_gates, slopes = xp.empty_like(gates[0]), xp.empty_like(gates[0])
-    back = weight[-size:].T
+    recurrent = weight[-size:].T.astype(kind, copy=False)
+    multiply = multiplier(recurrent, batch, steps)
     for t in reversed(range(steps)):
         gh, gc, (i, j, f, o) = ghiddens[t + 1], gcells[t + 1], gates[t]
         through = squashed[t] * squashed[t]
@@ -544,7 +548,7 @@ def lstm_vjp(xp, needs, g, inputs, weight, gates, hiddens, cells, squashed, ends
         xp.subtract(gates[t], slopes, out=slopes)
         xp.subtract(1, j * j, out=slopes[1])
         xp.multiply(of_gates, slopes, out=_by_gate(xp, gz[t]))
-        ghiddens[t] += gemm(gz[t], back)
+        ghiddens[t] += multiply(gz[t])
         gc *= f
         gcells[t] += gc
     rows = _rows(gz)
