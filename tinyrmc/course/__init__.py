@@ -7,8 +7,10 @@ course.setup()                       pictures in the project's style
 course.show(equations.attention)     the package's own code, in the notebook
 course.fast(2000, 200)               fewer steps when a chapter is only tried
 course.assets()                      the folder of the trained networks
+course.summary("language_modeling")  committed results, an empty dict if there are none
+course.book()                        the text of Alice's Adventures in Wonderland
 """
 
-from .chapter import assets, fast, setup, show
+from .chapter import assets, book, fast, setup, show, summary
 
-__all__ = ["assets", "fast", "setup", "show"]
+__all__ = ["assets", "book", "fast", "setup", "show", "summary"]

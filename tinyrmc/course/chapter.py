@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import ast
 import inspect
+import json
 import os
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 # Set TINYRMC_FAST=1 to find out quickly whether a chapter runs at all.
 FAST = os.environ.get("TINYRMC_FAST", "0") not in ("", "0")
 
 # The folder that holds the package: the repository's root, or site-packages.
 ROOT = Path(__file__).resolve().parents[2]
+BOOK = Path(__file__).resolve().parent / "book"
 
 T = TypeVar("T")
 Shown = type | Callable[..., object]  # what has a text: classes, functions, methods
@@ -40,6 +42,17 @@ def assets() -> Path:
         f"no chapters/assets in {here} or above it; start in the project's "
         "folder, or with `make lab`"
     )
+
+
+def summary(name: str) -> dict[str, Any]:
+    """What chapters/assets/NAME.json holds; an empty dict if there is no such file."""
+    file = assets() / f"{name}.json"
+    return json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+
+
+def book() -> str:
+    """The text of Alice's Adventures in Wonderland; see the README beside it."""
+    return (BOOK / "alice.txt").read_text(encoding="utf-8")
 
 
 def setup() -> None:

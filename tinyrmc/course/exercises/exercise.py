@@ -128,6 +128,19 @@ class Exercise:
         """Print whether `answer`, a function, does what it should."""
         print(self.judge(answer))
 
+    def yours(self, answer: Function) -> Function:
+        """`answer` if it is right, else the solution. It prints which of the two.
+
+        For chapters that go on with what the learner has written.
+        """
+        state = self.judge(answer).state
+        if state == "right":
+            print(f"{self.name}: yours is used from here on")
+            return answer
+        why = "is not written yet" if state == "not attempted" else "is not right yet"
+        print(f"{self.name} {why}: the solution is used from here on")
+        return self
+
     def hint(self) -> None:
         """Print the next hint."""
         if self.hints_given == len(self.hints):
