@@ -63,3 +63,23 @@ def test_a_chapter_runs_briefly_where_it_is_asked_to(value, steps):
         text=True,
     )
     assert int(told) == steps
+
+
+def test_the_book_is_the_whole_book_and_nothing_but_the_book():
+    book = course.book()
+    assert book.startswith("ALICE'S ADVENTURES IN WONDERLAND\n\nLewis Carroll\n")
+    assert book.endswith("\n              THE END\n")
+    assert book.count("\nCHAPTER ") == 12
+    assert book.isascii() and "\r" not in book
+    assert not {"gutenberg", "license", "ebook", "http"} & set(book.lower().split())
+    assert "gutenberg" not in book.lower()
+    assert len(book) < 400_000
+
+
+def test_a_summary_is_read_from_the_assets_and_may_be_missing(monkeypatch, tmp_path):
+    assets = tmp_path / "chapters" / "assets"
+    assets.mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    assert course.summary("measured") == {}
+    (assets / "measured.json").write_text('{"perplexity": [1.5]}', encoding="utf-8")
+    assert course.summary("measured") == {"perplexity": [1.5]}

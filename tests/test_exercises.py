@@ -331,6 +331,21 @@ def test_a_tensor_counts_as_its_numbers():
     assert times.judge(lambda x, factor: Tensor(x * factor)).state == "right"
 
 
+def test_a_chapter_goes_on_with_the_answer_if_it_is_right_else_the_solution(printed):
+    def kept(answer):
+        used = []
+        lines = printed(lambda: used.append(times.yours(answer)))
+        return used[0], lines
+
+    def right(x, factor):
+        return factor * x
+
+    goes_on = "the solution is used from here on"
+    assert kept(right) == (right, ["times: yours is used from here on"])
+    assert kept(nothing) == (times, [f"times is not written yet: {goes_on}"])
+    assert kept(lambda x, factor: x) == (times, [f"times is not right yet: {goes_on}"])
+
+
 def test_hints_come_one_after_the_other(printed):
     again = made(times.function, hints=["first", "second"])
     assert printed(again.hint) == ["hint 1 of 2: first"]

@@ -87,6 +87,7 @@ def test_the_wheel_holds_the_package_and_the_tasks_inside_it(wheel):
     shipped = {name for name in names if ".dist-info/" not in name}
     assert shipped == files("tinyrmc") | {f"tinyrmc/{name}" for name in files("tasks")}
     assert {"tinyrmc/py.typed", "tinyrmc/tasks/nth_farthest.py"} <= shipped
+    assert "tinyrmc/course/book/alice.txt" in shipped
     assert {"LICENSE", "METADATA", "RECORD"} <= set(about)
     assert "Requires-Python: >=3.11" in about["METADATA"]
     scripts = "[console_scripts]\ntinyrmc = tinyrmc.__main__:run\n"
