@@ -1,0 +1,269 @@
+"""Chapter 12: what counting says of the next word, and how good that is."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..exercise import Mistake, exercise
+
+
+def _texts(rng):
+    def shares(V):
+        return rng.dirichlet(np.ones(V))
+
+    return [
+        (rng.integers(5, size=60), shares(5), 1.0),
+        (rng.integers(4, size=4), shares(4), 0.5),
+        (np.array([0, 1, 1, 1, 0, 1, 1, 2]), np.array([0.25, 0.5, 0.25]), 3.0),
+        (rng.integers(3, size=200), shares(6), 30.0),  # three words never occur
+        (np.array([2]), shares(3), 10.0),  # a text without any pair
+    ]
+
+
+def _pairs(before, after, V):
+    """How often each word comes after each word (V, V)."""
+    counts = np.zeros((V, V))
+    np.add.at(counts, (before, after), 1)
+    return counts
+
+
+def _smoothed(counts, unigram, k):
+    return (counts + k * unigram) / (counts.sum(axis=1, keepdims=True) + k)
+
+
+def _of_pairs(pair):
+    """The table from other pairs: pair(ids) -> (words before, words after)."""
+    return lambda ids, unigram, k: _smoothed(
+        _pairs(*pair(ids), len(unigram)), unigram, k
+    )
+
+
+def _with_counts(make):
+    """The table made of the right counts in another way."""
+
+    def answer(ids, unigram, k):
+        return make(_pairs(ids[:-1], ids[1:], len(unigram)), ids, unigram, k)
+
+    return answer
+
+
+def _each_pair_once(ids, unigram, k):
+    counts = np.zeros((len(unigram), len(unigram)))
+    counts[ids[:-1], ids[1:]] += 1
+    return _smoothed(counts, unigram, k)
+
+
+def _all_ids_below(counts, ids, unigram, k):
+    occurs = np.bincount(ids, minlength=len(unigram))
+    return (counts + k * unigram) / (occurs[:, None] + k)
+
+
+def _unigram_where_nothing_was_seen(counts, ids, unigram, k):
+    rows = counts.sum(axis=1, keepdims=True)
+    return np.where(rows > 0, counts / np.maximum(rows, 1), unigram)
+
+
+def _half_and_half(counts, ids, unigram, k):
+    return (_unigram_where_nothing_was_seen(counts, ids, unigram, k) + unigram) / 2
+
+
+@exercise(
+    cases=_texts,
+    hints=[
+        "First count: counts[a, b] is how often b comes right after a. The pairs are "
+        "ids[:-1] and ids[1:], beside each other.",
+        "counts[ids[:-1], ids[1:]] += 1 counts a pair once, however often it occurs. "
+        "np.add.at(counts, (ids[:-1], ids[1:]), 1) counts them all.",
+        "The sum of row a of the counts says how often anything came after a. Add k "
+        "to it, and k times the unigram to the row.",
+    ],
+    mistakes=[
+        Mistake(
+            "you count a pair once, however often it occurs: x[i] += 1 adds once for "
+            "each different i",
+            _each_pair_once,
+        ),
+        Mistake(
+            "rows and columns have changed places: row a is for what comes after a",
+            _of_pairs(lambda ids: (ids[1:], ids[:-1])),
+        ),
+        Mistake(
+            "your table stands on its side: counted and divided right, then transposed",
+            lambda *case: bigram(*case).T,
+        ),
+        Mistake(
+            "you divide by how often a occurs: the last word of the text occurs once "
+            "more than it is followed",
+            _with_counts(_all_ids_below),
+        ),
+        Mistake(
+            "you divide by the number of all pairs, not of those that begin with a",
+            _with_counts(lambda c, ids, u, k: (c + k * u) / (c.sum() + k)),
+        ),
+        Mistake(
+            "you divide the columns, not the rows",
+            _with_counts(lambda c, ids, u, k: (c + k * u) / (c.sum(axis=0) + k)),
+        ),
+        Mistake(
+            "you add k to every count, not k times the unigram",
+            _with_counts(
+                lambda c, ids, u, k: _smoothed(c, np.ones(len(u)) / len(u), k * len(u))
+            ),
+        ),
+        Mistake(
+            "you leave the k below out: your rows sum to more than 1",
+            _with_counts(
+                lambda c, ids, u, k: (
+                    (c + k * u) / np.maximum(c.sum(axis=1, keepdims=True), 1)
+                )
+            ),
+        ),
+        Mistake(
+            "you do not divide at all",
+            _with_counts(lambda c, ids, u, k: c + k * u),
+        ),
+        Mistake(
+            "you take the unigram only where a word was never followed by anything",
+            _with_counts(_unigram_where_nothing_was_seen),
+        ),
+        Mistake(
+            "you take the mean of counts and unigram, whatever k is",
+            _with_counts(_half_and_half),
+        ),
+        Mistake(
+            "you let the first word come after the last",
+            _of_pairs(lambda ids: (ids, np.roll(ids, -1))),
+        ),
+        Mistake(
+            "your pairs do not overlap: every word but the first and the last is in "
+            "two of them",
+            _of_pairs(lambda ids: (ids[:-1:2], ids[1::2])),
+        ),
+        Mistake(
+            "you pair each word with the next but one",
+            _of_pairs(lambda ids: (ids[:-2], ids[2:])),
+        ),
+        Mistake(
+            "you count a pair in both orders",
+            _with_counts(lambda c, ids, u, k: _smoothed(c + c.T, u, k)),
+        ),
+    ],
+)
+def bigram(ids, unigram, k):
+    """p(b | a) = (how often b comes after a + k p(b)) / (what comes after a + k).
+
+    ids (n,), words as integers; unigram (V,), the p(b); a number k > 0
+    -> (V, V), row a for what comes after a.
+    """
+    V = len(unigram)
+    counts = np.zeros((V, V))
+    np.add.at(counts, (ids[:-1], ids[1:]), 1)
+    return (counts + k * unigram) / (counts.sum(axis=1, keepdims=True) + k)
+
+
+def _right_words(rng):
+    return [
+        (np.array([0.5, 0.25, 0.125]),),
+        (rng.uniform(0.01, 1, size=30),),
+        (rng.uniform(0.01, 1, size=(3, 4)),),  # three lanes
+        (rng.uniform(1e-4, 1e-2, size=500),),  # their product is 0 to the computer
+        (np.array([1.0]),),
+        (np.array([1e-250, 0.5]),),
+        (np.array([0.5, 0.0, 0.5]),),  # what was held to be impossible has come
+    ]
+
+
+def _by_the_product(probabilities):
+    return np.prod(probabilities) ** (-1 / probabilities.size)
+
+
+def _by_lanes(probabilities):
+    return np.exp(-np.log(probabilities).mean(axis=-1)).mean()
+
+
+def _without_zeros(probabilities):
+    return np.exp(-np.log(probabilities[probabilities > 0]).mean())
+
+
+@exercise(
+    cases=_right_words,
+    hints=[
+        "The product of many probabilities is too small to hold. The sum of their "
+        "logarithms is not.",
+        "The mean of ln p, its sign changed, and back from the logarithm with exp.",
+    ],
+    mistakes=[
+        Mistake(
+            "you multiply the probabilities: the product of some hundred is too small "
+            "to hold",
+            _by_the_product,
+        ),
+        Mistake(
+            "you take the mean of the probabilities, not of their logarithms",
+            lambda p: 1 / p.mean(),
+        ),
+        Mistake(
+            "you take the mean of 1 / p, not of its logarithm",
+            lambda p: (1 / p).mean(),
+        ),
+        Mistake(
+            "you forget the minus: that is the mean probability, not the perplexity",
+            lambda p: np.exp(np.log(p).mean()),
+        ),
+        Mistake(
+            "you stop at the loss, in nats",
+            lambda p: -np.log(p).mean(),
+        ),
+        Mistake(
+            "you stop at the loss, in bits",
+            lambda p: -np.log2(p).mean(),
+        ),
+        Mistake(
+            "you take the natural logarithm and go back with a power of 2",
+            lambda p: 2 ** -np.log(p).mean(),
+        ),
+        Mistake(
+            "you take the logarithm to base 2 and go back with exp",
+            lambda p: np.exp(-np.log2(p).mean()),
+        ),
+        Mistake(
+            "you add the logarithms up and do not divide by their number",
+            lambda p: np.exp(-np.log(p).sum()),
+        ),
+        Mistake(
+            "you divide by the number of rows, not of words",
+            lambda p: np.exp(-np.log(p).sum() / len(p)),
+        ),
+        Mistake(
+            "you take the mean of each lane's own perplexity",
+            _by_lanes,
+        ),
+        Mistake(
+            "you leave out the words of probability 0: a model that is sure and wrong "
+            "has an infinite perplexity",
+            _without_zeros,
+        ),
+        Mistake(
+            "you add something small to every probability",
+            lambda p: np.exp(-np.log(p + 1e-9).mean()),
+        ),
+        Mistake(
+            "you divide by one less than the number of words",
+            lambda p: np.exp(-np.log(p).sum() / (p.size - 1)),
+        ),
+        Mistake(
+            "you take the entropy, p times log p: each word of the text counts once",
+            lambda p: np.exp(-(p * np.log(p)).sum()),
+        ),
+        Mistake(
+            "you take the median",
+            lambda p: np.exp(-np.median(np.log(p))),
+        ),
+    ],
+)
+def perplexity(probabilities):
+    """exp of the mean of -ln p.
+
+    probabilities (...), those that the model gave to the words that came -> a number.
+    """
+    return np.exp(-np.mean(np.log(probabilities)))

@@ -1,0 +1,413 @@
+"""Chapter 12: the loss over all words, its gradient, and the sum in blocks."""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+
+import numpy as np
+
+from ..attention import softmax
+from ..exercise import Mistake, exercise
+
+
+def _scores(rng):
+    def case(R, V, scale=1.0, offset=0.0):
+        logits = scale * rng.normal(size=(R, V)) + offset * np.arange(R)[:, None]
+        return logits, rng.integers(V, size=R)
+
+    return [
+        case(5, 7),
+        case(4, 4),
+        case(3, 3, scale=1e3),
+        case(4, 5, offset=2e3),  # each row at a height of its own
+        case(1, 6),
+        (np.zeros((2, 4)), np.array([3, 0])),
+    ]
+
+
+def _hot(logits, targets):
+    return np.eye(logits.shape[1])[targets]
+
+
+def _losses(logits, targets):
+    return cross_entropy(logits, targets)[0]
+
+
+def _gradient(make):
+    """The right losses; the gradient make(p, y)."""
+
+    def answer(logits, targets):
+        y = _hot(logits, targets)
+        return _losses(logits, targets), make(softmax(logits), y)
+
+    return answer
+
+
+def _loss(make):
+    """The right gradient; the losses make(losses)."""
+
+    def answer(logits, targets):
+        losses, gradient = cross_entropy(logits, targets)
+        return make(losses), gradient
+
+    return answer
+
+
+def _shifted_by(shift):
+    """What comes out if `shift`, not each row's largest, is taken off."""
+
+    def answer(logits, targets):
+        e = np.exp(logits - shift(logits))
+        p = e / e.sum(axis=1, keepdims=True)
+        y = _hot(logits, targets)
+        return -np.log(p[np.arange(len(p)), targets]), p - y
+
+    return answer
+
+
+def _down_the_columns(logits, targets):
+    p = softmax(logits.T).T
+    y = _hot(logits, targets)
+    return -np.log(p[np.arange(len(p)), targets]), p - y
+
+
+def _twice(logits, targets):
+    return cross_entropy(softmax(logits), targets)
+
+
+def _one_off_in_all_rows(logits, targets):
+    gradient = softmax(logits)
+    gradient[:, targets] -= 1
+    return _losses(logits, targets), gradient
+
+
+def _log_of_the_softmax(logits, targets):
+    p = softmax(logits)
+    return -np.log(p[np.arange(len(p)), targets]), p - _hot(logits, targets)
+
+
+def _never_zero(logits, targets):
+    p = softmax(logits)
+    return -np.log(p[np.arange(len(p)), targets] + 1e-9), p - _hot(logits, targets)
+
+
+@exercise(
+    cases=_scores,
+    hints=[
+        "Take each row's largest logit off the row first. That changes neither the "
+        "loss nor the gradient, and exp no longer overflows.",
+        "With the shifted logits z: loss = log(sum(exp(z))) - z[target]. The logarithm "
+        "of a softmax that has become 0 would be infinite.",
+        "The right word of each row is logits[np.arange(R), targets]. At the same "
+        "places take 1 off the softmax, and you have the gradient.",
+    ],
+    mistakes=[
+        Mistake(
+            "your gradient is y - p: it shows downhill",
+            _gradient(lambda p, y: y - p),
+        ),
+        Mistake(
+            "you do not take the right word's 1 off: the gradient is p - y",
+            _gradient(lambda p, y: p),
+        ),
+        Mistake(
+            "your gradient is that of the mean loss; asked for is that of the sum",
+            _gradient(lambda p, y: (p - y) / len(p)),
+        ),
+        Mistake(
+            "your gradient is -1 / p, that by the probability, not by the logits",
+            _gradient(lambda p, y: -y / p),
+        ),
+        Mistake(
+            "your gradient is p (1 - p), the derivative of the softmax alone",
+            _gradient(lambda p, y: p * (1 - p)),
+        ),
+        Mistake(
+            "you multiply p - y with p (1 - p): that is the gradient of a squared "
+            "error behind a sigmoid",
+            _gradient(lambda p, y: (p - y) * p * (1 - p)),
+        ),
+        Mistake(
+            "your gradient is that of the right words alone",
+            _gradient(lambda p, y: (p - y) * y),
+        ),
+        Mistake(
+            "you take 1 off in every row for the targets of all rows: write "
+            "p[np.arange(R), targets] -= 1",
+            _one_off_in_all_rows,
+        ),
+        Mistake(
+            "exp overflows: take each row's largest logit off first",
+            _shifted_by(lambda logits: 0.0),
+        ),
+        Mistake(
+            "you take the largest logit of all rows off, and in lower rows every exp "
+            "is 0",
+            _shifted_by(np.max),
+        ),
+        Mistake(
+            "you take the mean of each row off, and exp still overflows",
+            _shifted_by(lambda logits: logits.mean(axis=1, keepdims=True)),
+        ),
+        Mistake(
+            "your softmax runs down the columns",
+            _down_the_columns,
+        ),
+        Mistake(
+            "you take a softmax of the softmax",
+            _twice,
+        ),
+        Mistake(
+            "you take the logarithm of the finished softmax: where that is 0, the loss "
+            "is infinite",
+            _log_of_the_softmax,
+        ),
+        Mistake(
+            "you add something small inside the logarithm",
+            _never_zero,
+        ),
+        Mistake(
+            "your losses have the wrong sign",
+            _loss(np.negative),
+        ),
+        Mistake(
+            "you give the mean of the losses, not one for each row",
+            _loss(np.mean),
+        ),
+        Mistake(
+            "you give the sum of the losses, not one for each row",
+            _loss(np.sum),
+        ),
+        Mistake(
+            "your losses are in bits, not in nats",
+            _loss(lambda losses: losses / math.log(2)),
+        ),
+        Mistake(
+            "you give the probabilities of the right words, not their -ln",
+            _loss(lambda losses: np.exp(-losses)),
+        ),
+        Mistake(
+            "losses and gradient have changed places",
+            lambda *case: cross_entropy(*case)[::-1],
+        ),
+    ],
+)
+def cross_entropy(logits, targets):
+    """-ln softmax(logits)[target] of each row, and the gradient of their sum.
+
+    logits (R, V), targets (R,) -> losses (R,), gradient (R, V).
+    """
+    z = logits - logits.max(axis=1, keepdims=True)
+    rows = np.arange(len(z))
+    e = np.exp(z)
+    total = e.sum(axis=1)
+    p = e / total[:, None]
+    p[rows, targets] -= 1
+    return np.log(total) - z[rows, targets], p
+
+
+class _Logits:
+    """logits_of(start, stop), which gives no more than `size` words at a time."""
+
+    def __init__(self, logits, size):
+        self.logits, self.size = logits, size
+
+    def __repr__(self):
+        return f"(rows {len(self.logits)})"
+
+    def __call__(self, start, stop):
+        words = self.logits.shape[1]
+        if not 0 <= start < stop <= words:
+            raise ValueError(f"no words from {start} to {stop}: there are {words}")
+        if stop - start > self.size:
+            raise ValueError(f"{stop - start} words at once, {self.size} are allowed")
+        return self.logits[:, start:stop].copy()
+
+
+def _blocks(rng):
+    def case(logits, size):
+        return _Logits(logits, size), logits.shape[1], size
+
+    rising = 300.0 * np.arange(12) + rng.normal(size=(2, 12))
+    heights = rng.normal(size=(3, 7)) + np.array([[0.0], [-2e3], [2e3]])
+    return [
+        case(rng.normal(size=(3, 12)), 4),
+        case(rng.normal(size=(2, 10)), 4),  # the last block is shorter
+        case(rng.normal(size=(4, 5)), 1),
+        case(rng.normal(size=(1, 6)), 8),  # one block is enough
+        case(rising, 4),
+        case(rising[:, ::-1], 4),
+        case(heights, 3),
+        case(rng.normal(size=(3, 3)) - 2e3, 2),
+    ]
+
+
+def _ranges(words, size):
+    return [(k, min(k + size, words)) for k in range(0, words, size)]
+
+
+def _running(
+    logits_of,
+    words,
+    size,
+    *,
+    ranges=_ranges,
+    first=-np.inf,
+    total=0.0,
+    rescale=True,
+    highest=lambda z: z.max(axis=1),
+    add=lambda old, new: old + new,
+    end=lambda top, total: top + np.log(total),
+):
+    """The running sum and, by its arguments, ways to get it wrong."""
+    top = first
+    for start, stop in ranges(words, size):
+        z = logits_of(start, stop)
+        higher = np.maximum(top, highest(z))
+        kept = total * np.exp(top - higher) if rescale else total
+        total = add(kept, np.exp(z - higher[:, None]).sum(axis=1))
+        top = higher
+    return end(top, total)
+
+
+def _by_rows(words, size):
+    return [(k, k + size) for k in range(0, words - size + 1, size)] or [(0, words)]
+
+
+def _one_in_two_blocks(words, size):
+    starts = range(0, words, size)
+    return [(k, min(k + size, words)) for k in starts if k + 1 < words] or [(0, 1)]
+
+
+def _sum_of_logarithms(logits_of, words, size):
+    return sum(
+        np.log(np.exp(logits_of(*each)).sum(axis=1)) for each in _ranges(words, size)
+    )
+
+
+def _without_the_highest(logits_of, words, size):
+    total = sum(np.exp(logits_of(*each)).sum(axis=1) for each in _ranges(words, size))
+    return np.log(total)
+
+
+def _highest_of_the_first(logits_of, words, size):
+    ranges = _ranges(words, size)
+    top = logits_of(*ranges[0]).max(axis=1)
+    total = sum(np.exp(logits_of(*each) - top[:, None]).sum(axis=1) for each in ranges)
+    return top + np.log(total)
+
+
+def _highest_of_the_last(logits_of, words, size):
+    total = 0.0
+    for start, stop in _ranges(words, size):
+        z = logits_of(start, stop)
+        top = z.max(axis=1)
+        total = total + np.exp(z - top[:, None]).sum(axis=1)
+    return top + np.log(total)
+
+
+@exercise(
+    cases=_blocks,
+    hints=[
+        "Twice through the blocks is right, too: first for the highest logit of each "
+        "row, then for the sum. But once is enough.",
+        "Keep two numbers for each row: `top`, the highest logit so far, and `total`, "
+        "the sum of exp(logit - top) so far. Begin with -np.inf and 0.",
+        "When a block brings a higher top, all that was summed is too large by the "
+        "factor exp(new - old). So: total = total * exp(old - new) + the block's sum.",
+        "The blocks are range(0, words, size); the last one stops at `words`.",
+    ],
+    mistakes=[
+        Mistake(
+            "you ask for all words at once",
+            lambda logits_of, words, size: _without_the_highest(
+                logits_of, words, words
+            ),
+        ),
+        Mistake(
+            "you do not scale the old sum down when a block brings a higher logit",
+            partial(_running, rescale=False),
+        ),
+        Mistake(
+            "you leave out the last block where it is shorter",
+            partial(_running, ranges=_by_rows),
+        ),
+        Mistake(
+            "you leave out a last block of one word",
+            partial(_running, ranges=_one_in_two_blocks),
+        ),
+        Mistake(
+            "you ask for words beyond the last",
+            partial(
+                _running,
+                ranges=lambda words, size: [
+                    (k, k + size) for k in range(0, words, size)
+                ],
+            ),
+        ),
+        Mistake(
+            "you add up the logarithms of the blocks: the logarithm of a sum is no sum "
+            "of logarithms",
+            _sum_of_logarithms,
+        ),
+        Mistake(
+            "you do not take the highest logit off, and exp overflows",
+            _without_the_highest,
+        ),
+        Mistake(
+            "you take the first block's highest logit off in all blocks",
+            _highest_of_the_first,
+        ),
+        Mistake(
+            "you take each block's own highest logit off and add up what is left",
+            _highest_of_the_last,
+        ),
+        Mistake(
+            "your highest logit begins at 0: where all are far below it, the sum is 0",
+            partial(_running, first=0.0),
+        ),
+        Mistake(
+            "your sum begins at 1",
+            partial(_running, first=0.0, total=1.0),
+        ),
+        Mistake(
+            "you take one highest logit for all rows",
+            partial(_running, highest=lambda z: np.full(len(z), z.max())),
+        ),
+        Mistake(
+            "you keep only the last block's sum",
+            partial(_running, add=lambda old, new: new),
+        ),
+        Mistake(
+            "you give the highest logit",
+            partial(_running, end=lambda top, total: top),
+        ),
+        Mistake(
+            "you do not add the highest logit back",
+            partial(_running, end=lambda top, total: np.log(total)),
+        ),
+        Mistake(
+            "you forget the logarithm",
+            partial(_running, end=lambda top, total: top + total),
+        ),
+        Mistake(
+            "you go back from the logarithm",
+            partial(_running, end=lambda top, total: np.exp(top) * total),
+        ),
+    ],
+)
+def log_sum_exp_in_blocks(logits_of, words, size):
+    """ln of the sum of exp(logit) over all words, never with more than `size` of them.
+
+    logits_of(start, stop) -> the logits (R, stop - start) of the words from `start` to
+    before `stop`, at most `size`; `words` is their number V -> (R,).
+    """
+    top, total = -np.inf, 0.0
+    for start in range(0, words, size):
+        logits = logits_of(start, min(start + size, words))
+        higher = np.maximum(top, logits.max(axis=1))
+        block = np.exp(logits - higher[:, None]).sum(axis=1)
+        total = total * np.exp(top - higher) + block
+        top = higher
+    return top + np.log(total)

@@ -1,0 +1,371 @@
+"""Chapter 12: reading a text in windows, and writing one."""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+
+import numpy as np
+
+from ..attention import softmax
+from ..exercise import Mistake, exercise
+
+
+def _long_texts(rng):
+    def case(n, lanes, T):
+        return rng.permutation(n), lanes, T
+
+    return [
+        case(41, 4, 5),
+        case(40, 4, 3),  # the tenth word of the last lane has no successor
+        case(17, 4, 4),
+        case(65, 4, 4),  # as many windows as lanes and steps
+        case(30, 1, 7),
+        case(23, 3, 1),
+        case(100, 2, 30),
+    ]
+
+
+def _cut(ids, lanes, T, length):
+    """Lanes of `length` words and the words after them, in windows."""
+    inputs = ids[: lanes * length].reshape(lanes, length)
+    targets = ids[1 : lanes * length + 1].reshape(lanes, length)
+
+    def cut(lane):
+        K = length // T
+        return lane[:, : K * T].reshape(lanes, K, T).swapaxes(0, 1)
+
+    return cut(inputs), cut(targets)
+
+
+def _length(ids, lanes):
+    return (len(ids) - 1) // lanes
+
+
+def _row_by_row(ids, lanes, T):
+    K = _length(ids, lanes) // T
+    n = K * lanes * T
+    return ids[:n].reshape(K, lanes, T), ids[1 : n + 1].reshape(K, lanes, T)
+
+
+def _dealt_out(ids, lanes, T):
+    length = _length(ids, lanes)
+    both = ids[: lanes * length], ids[1 : lanes * length + 1]
+    return tuple(
+        each.reshape(length, lanes)[: length // T * T]
+        .reshape(-1, T, lanes)
+        .swapaxes(1, 2)
+        for each in both
+    )
+
+
+def _end_of_the_lane(ids, lanes, T, inside_the_window):
+    inputs, _ = _cut(ids, lanes, T, _length(ids, lanes))
+    if inside_the_window:
+        return inputs, np.roll(inputs, -1, axis=2)
+    lane = inputs.swapaxes(0, 1).reshape(lanes, -1)
+    targets = np.roll(lane, -1, axis=1).reshape(lanes, -1, T).swapaxes(0, 1)
+    return inputs, targets
+
+
+def _first_word_lost(ids, lanes, T):
+    inputs, targets = _cut(ids, lanes, T, _length(ids, lanes))
+    return inputs[:, :, :-1], targets[:, :, :-1]
+
+
+def _step_by_step(ids, lanes, T):
+    """A window for every word, the next one step further."""
+    length = _length(ids, lanes)
+    inputs, targets = _cut(ids, lanes, 1, length)
+    starts = range(length - T + 1)
+
+    def slide(x):
+        return np.stack([x[s : s + T, :, 0].T for s in starts])
+
+    return slide(inputs), slide(targets)
+
+
+def _both(change):
+    """Inputs and targets as they should be, and both changed."""
+    return lambda *case: tuple(map(change, windows(*case)))
+
+
+@exercise(
+    cases=_long_texts,
+    hints=[
+        "The last word is no input, because nothing comes after it. So a lane has "
+        "L = (n - 1) // lanes words.",
+        "ids[: lanes * L].reshape(lanes, L) are the inputs of the lanes. Their targets "
+        "stand one word further in the text: ids[1 : lanes * L + 1], reshaped alike.",
+        "Cut the lanes to K T words, reshape them to (lanes, K, T), and swap the first "
+        "two axes.",
+    ],
+    mistakes=[
+        Mistake(
+            "you cut the text row by row: then the second window of a lane does not go "
+            "on where its first ended",
+            _row_by_row,
+        ),
+        Mistake(
+            "you deal the words out to the lanes like cards: a lane should be a piece "
+            "of the text",
+            _dealt_out,
+        ),
+        Mistake(
+            "the targets are the inputs: a network that copies would be right",
+            lambda *case: (windows(*case)[0],) * 2,
+        ),
+        Mistake(
+            "the targets are the words before, not those after",
+            lambda *case: windows(*case)[::-1],
+        ),
+        Mistake(
+            "the last target of a window is the window's own first word",
+            partial(_end_of_the_lane, inside_the_window=True),
+        ),
+        Mistake(
+            "the last target of a lane is the lane's own first word",
+            partial(_end_of_the_lane, inside_the_window=False),
+        ),
+        Mistake(
+            "each window is one word short: its last target is in the next window",
+            _first_word_lost,
+        ),
+        Mistake(
+            "the lanes come first, then the windows: (lanes, K, T)",
+            _both(lambda x: x.swapaxes(0, 1)),
+        ),
+        Mistake(
+            "the steps come before the lanes: (K, T, lanes)",
+            _both(lambda x: x.swapaxes(1, 2)),
+        ),
+        Mistake(
+            "your windows overlap: each begins one word after the one before",
+            _step_by_step,
+        ),
+        Mistake(
+            "you leave the last window out",
+            _both(lambda x: x[:-1]),
+        ),
+        Mistake(
+            "you leave the first window out",
+            _both(lambda x: x[1:]),
+        ),
+        Mistake(
+            "the windows stand in the wrong order, the last one first",
+            _both(lambda x: x[::-1]),
+        ),
+        Mistake(
+            "the lanes are as long as n // lanes says: where that divides n, the last "
+            "target lies beyond the text",
+            lambda ids, lanes, T: _cut(ids, lanes, T, len(ids) // lanes),
+        ),
+        Mistake(
+            "you take the inputs from the second word on",
+            lambda ids, lanes, T: _cut(np.roll(ids, -1), lanes, T, _length(ids, lanes)),
+        ),
+        Mistake(
+            "you cut the rest off at the beginning of the text, not at the end of the "
+            "lanes",
+            lambda ids, lanes, T: _cut(
+                ids[(len(ids) - 1) % (lanes * T) :],
+                lanes,
+                T,
+                (len(ids) - 1) // (lanes * T) * T,
+            ),
+        ),
+    ],
+)
+def windows(ids, lanes, T):
+    """The inputs and the targets of all windows, in order.
+
+    ids (n,), a text; `lanes` pieces of it are read side by side, T words at a time
+    -> inputs, targets, each (K, lanes, T), with as many windows K as are full.
+    """
+    L = (len(ids) - 1) // lanes
+    K = L // T
+
+    def cut(words):
+        lane = words[: lanes * L].reshape(lanes, L)
+        return lane[:, : K * T].reshape(lanes, K, T).swapaxes(0, 1)
+
+    return cut(ids), cut(ids[1:])
+
+
+def _draws(rng):
+    few = np.log([0.5, 0.3, 0.2])
+    many = 2 * rng.normal(size=40)
+    cases = [(few, 1.0, u) for u in (0.1, 0.49, 0.51, 0.79, 0.81, 0.99)]
+    cases += [(few, 2.0, 0.43), (few, 0.5, 0.6), (few, 0.25, 0.85), (few, 5.0, 0.37)]
+    cases += [(many, t, u) for t in (0.3, 1.0, 1.7) for u in rng.uniform(size=3)]
+    cases += [
+        (many, 0, 0.95),
+        (np.array([1.0, 3.0, 3.0, 2.0]), 0, 0.99),  # two are the likeliest
+        (np.array([5.0, 9.0, 8.9]), 1e-3, 0.5),
+        (np.array([1e3, 1e3, 0.0]), 1.0, 0.7),
+        (np.array([-1e4, 0.0, 0.0]), 1.0, 0.0),  # the first has probability 0
+        (np.array([-3.0, -1.0, -2.0]), 1.0, 0.3),
+    ]
+    return cases
+
+
+def _chosen(p, u):
+    return int(np.searchsorted(np.cumsum(p), u, side="right"))
+
+
+def _at(scale):
+    """A draw from softmax(scale(logits, temperature)), at temperature 0 the argmax."""
+
+    def answer(logits, temperature, u):
+        if temperature == 0:
+            return int(np.argmax(logits))
+        return _chosen(softmax(scale(logits, temperature)), u)
+
+    return answer
+
+
+def _from(shares):
+    """A draw from the shares that shares(softmax, temperature) makes of it."""
+
+    def answer(logits, temperature, u):
+        if temperature == 0:
+            return int(np.argmax(logits))
+        return _chosen(shares(softmax(logits), temperature), u)
+
+    return answer
+
+
+def _first_that_reaches(logits, temperature, u):
+    if temperature == 0:
+        return int(np.argmax(logits))
+    p = softmax(logits / temperature)
+    return int(np.searchsorted(np.cumsum(p), u, side="left"))
+
+
+def _overflowing(logits, temperature, u):
+    if temperature == 0:
+        return int(np.argmax(logits))
+    e = np.exp(logits / temperature)
+    return int(np.argmax(np.cumsum(e / e.sum()) > u))
+
+
+def _sorted_first(logits, temperature, u):
+    if temperature == 0:
+        return int(np.argmax(logits))
+    p = softmax(logits / temperature)
+    return _chosen(np.sort(p)[::-1], u)
+
+
+def _likeliest_first(logits, temperature, u):
+    if temperature == 0:
+        return int(np.argmax(logits))
+    order = np.argsort(-logits, kind="stable")
+    return int(order[_chosen(softmax(logits[order] / temperature), u)])
+
+
+def _last_of_the_likeliest(logits, temperature, u):
+    if temperature == 0:
+        return int(len(logits) - 1 - np.argmax(logits[::-1]))
+    return sample(logits, temperature, u)
+
+
+@exercise(
+    cases=_draws,
+    hints=[
+        "Divide the logits by the temperature, and take their softmax: its largest "
+        "off first, because a small temperature makes them large.",
+        "Lay the probabilities side by side on a line from 0 to 1: np.cumsum says "
+        "where each ends. In whose piece does u lie?",
+        "The first entry of the cumulative sum that is larger than u: "
+        'np.searchsorted(np.cumsum(p), u, side="right").',
+        "Temperature 0 cannot be divided by: np.argmax, before anything else.",
+    ],
+    mistakes=[
+        Mistake(
+            "you always take the likeliest word",
+            lambda logits, temperature, u: int(np.argmax(logits)),
+        ),
+        Mistake(
+            "you multiply with the temperature: a high one should make the choice "
+            "freer, not stricter",
+            _at(lambda z, t: z * t),
+        ),
+        Mistake(
+            "you do not use the temperature",
+            _at(lambda z, t: z),
+        ),
+        Mistake(
+            "you divide the probabilities by the temperature, not the logits",
+            _from(lambda p, t: p / t),
+        ),
+        Mistake(
+            "you do not make the sum of the probabilities 1 again",
+            _from(lambda p, t: p ** (1 / t)),
+        ),
+        Mistake(
+            "you divide by the root of the temperature",
+            _at(lambda z, t: z / math.sqrt(t)),
+        ),
+        Mistake(
+            "you take the softmax of the softmax",
+            _at(lambda z, t: softmax(z / t)),
+        ),
+        Mistake(
+            "you divide by 0 at temperature 0: there the likeliest word is meant",
+            lambda logits, t, u: _chosen(softmax(np.divide(logits, t)), u),
+        ),
+        Mistake(
+            "at temperature 0 you draw as at temperature 1",
+            lambda logits, t, u: _chosen(softmax(logits / (t or 1.0)), u),
+        ),
+        Mistake(
+            "of several likeliest words you take the last, not the first",
+            _last_of_the_likeliest,
+        ),
+        Mistake(
+            "you take the first sum that reaches u, not the first above it: where u is "
+            "0, that may be a word of probability 0",
+            _first_that_reaches,
+        ),
+        Mistake(
+            "exp overflows: take the largest logit off first",
+            _overflowing,
+        ),
+        Mistake(
+            "you give the place among the sorted probabilities, not the word",
+            _sorted_first,
+        ),
+        Mistake(
+            "you lay the words out by their probability, not in their own order",
+            _likeliest_first,
+        ),
+        Mistake(
+            "you lay the words out from the last to the first",
+            lambda z, t, u: len(z) - 1 - sample(z[::-1], t, u),
+        ),
+        Mistake(
+            "you are one word too far",
+            lambda *case: sample(*case) + 1,
+        ),
+        Mistake(
+            "you give the word's probability, not the word",
+            lambda z, t, u: softmax(z / (t or 1e-9))[sample(z, t, u)],
+        ),
+        Mistake(
+            "you take the word nearest to u from below: the piece before",
+            lambda *case: sample(*case) - 1,
+        ),
+    ],
+)
+def sample(logits, temperature, u):
+    """A word drawn with the probabilities softmax(logits / temperature).
+
+    logits (V,); u, a number from 0 to below 1, evenly drawn: the word is the first
+    whose cumulative probability is above u. Temperature 0 means the likeliest word,
+    the first if there are several -> its number.
+    """
+    if temperature == 0:
+        return int(np.argmax(logits))
+    z = logits / temperature
+    cumulative = np.cumsum(np.exp(z - z.max()))
+    return int(np.searchsorted(cumulative, u * cumulative[-1], side="right"))
