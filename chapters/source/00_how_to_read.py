@@ -414,11 +414,11 @@ ex.mean_slot.hint()
 # | [9. Nth farthest](09_nth_farthest.ipynb) | the task, its floors, training, and looking into a trained network | 4.1, 5.1, figure 3 |
 # | [10. Breaking it](10_breaking_it.ipynb) | mistakes that still run, each shown failing and mended | |
 # | [11. Program evaluation](11_program_evaluation.ipynb) | reading programs, writing their results | 4.2, 5.2, figures 6, 7 |
-# | [12. Language modelling](12_language_modelling.ipynb) | a text, word by word: counting, windows, the softmax's price, and networks that write | 4.3, 5.4, figure 12, tables 2, 3 |
+# | [12. Language modelling](12_language_modelling.ipynb) | a book, word by word: counting, windows, writing | 4.3, 5.4, figure 12, tables 2, 3 |
 # | [15. Going fast](15_going_fast.ipynb) | where the time goes, and how an equation becomes one fused operation | |
 #
-# Chapters 13 and 14 will come when their subjects are built: memory networks, and worlds
-# that are seen only in part.
+# Chapters 13 and 14 will come when their subjects are built: memory networks, and
+# worlds that are seen only in part.
 #
 # Each chapter builds on the ones before it, but you need not read them all. If you want
 # the core alone, read 1, 4, 5, 7 and 8. If you know how automatic differentiation

@@ -351,7 +351,8 @@ values.legend()
 reached_carried[:45] = np.nan
 gradients.semilogy(step, reached_at_once, label="one long unroll")
 gradients.semilogy(step, reached_carried, lw=3, alpha=0.5, label="windows of 15")
-gradients.set(xlabel="word", ylabel="gradient from the last output")
+gradients.set(xlabel="word", ylabel="gradient from the last output", ylim=(0.03, 1))
+gradients.set_yticks((0.05, 0.1, 0.2, 0.5, 1), ("0.05", "0.1", "0.2", "0.5", "1"))
 gradients.legend()
 for panel in (values, gradients):
     for start in (15, 30, 45):
@@ -509,9 +510,9 @@ def loss_at_once(h, E, targets):
     return losses, gradient @ E, gradient.T @ h
 
 
-h, E = rng.normal(size=(400, 32)), rng.normal(size=(20_000, 32)) / 32**0.5
+h, E = rng.normal(size=(1000, 32)), rng.normal(size=(5000, 32)) / 32**0.5
 targets = rng.integers(len(E), size=len(h))
-pieces, whole = loss_in_blocks(h, E, targets, 512), loss_at_once(h, E, targets)
+pieces, whole = loss_in_blocks(h, E, targets, 500), loss_at_once(h, E, targets)
 [np.allclose(one, other, rtol=1e-9) for one, other in zip(pieces, whole, strict=True)]
 
 
@@ -525,7 +526,7 @@ def peak(function, *arguments):
     return most / 1e6
 
 
-sizes = course.fast((64, 256, 1024, 4096, 20_000), (1024, 20_000))
+sizes = course.fast((20, 50, 100, 200, 500, 1000, 2000, 5000), (1000, 5000))
 figure, panel = plt.subplots(figsize=(6.5, 3))
 needed = [peak(loss_in_blocks, h, E, targets, size) for size in sizes]
 panel.semilogx(sizes, needed, "o-", label="in blocks")
@@ -543,7 +544,7 @@ plt.show()
 # %%
 with Tape() as tape:
     watched = tape.watch(h), tape.watch(E)
-    total = p.sum(fused.linear_cross_entropy(*watched, targets, block=512))
+    total = p.sum(fused.linear_cross_entropy(*watched, targets, block=500))
 theirs = tape.gradient(total, list(watched))
 [
     np.allclose(one, other, rtol=1e-9)
@@ -583,21 +584,17 @@ class LanguageModel(nn.Module):
     def __init__(self, core, tied=True, dropout=0.3, seed=0):
         random, d = np.random.default_rng(seed), core.output_size
         self.core, self.dropout = core, dropout
-
-        def vectors():
-            return Parameter(nn.truncated_normal(random, (V, d), d**-0.5))
-
-        self.read = vectors()  # E
-        self.write = self.read if tied else vectors()  # E'
+        self.read = nn.Embedding(V, d, seed=random)  # E, of size 1 / sqrt(d)
+        self.write = self.read if tied else nn.Embedding(V, d, seed=random)  # E'
         self.bias = Parameter(np.zeros(V, np.float32))
 
     def __call__(self, ids, state, random=None):
         """ids (B, T) -> logits (B T, V), state. With `random` numbers are dropped."""
         d = self.core.output_size
-        x = self.drop(p.take(self.read, ids, axis=0) * d**0.5, random)  # (B, T, d)
+        x = self.drop(self.read(ids) * d**0.5, random)  # (B, T, d)
         outputs, state = self.core.unroll(x, state)
         h = self.drop(p.stack(outputs, axis=1), random)  # (B, T, d)
-        logits = p.reshape(h, (-1, d)) @ p.transpose(self.write) + self.bias
+        logits = p.reshape(h, (-1, d)) @ p.transpose(self.write.weight) + self.bias
         return logits, state
 
     def drop(self, x, random):
@@ -700,9 +697,9 @@ def write(model, prompt, count, temperature=0.8, seed=0):
 #
 # Both cores are 64 wide, with about as many parameters, and get the same treatment: 20
 # lanes, windows of 25 words, Adam, a learning rate that falls from 0.01 to a tenth of
-# that, ten times through the ten chapters. There are two seeds of each, and all four
-# runs are shown. `hear` lets the first seeds write a line before, during and after the
-# training, each time with the same random numbers.
+# that, ten times through the text (ten *epochs*). There are two seeds of each, and all
+# four runs are shown. `hear` lets the first seeds write a line before, during and after
+# the training, each time with the same random numbers.
 #
 # **Write down first:** which core has the lower perplexity on the validation text in
 # the end, and about which? The floors are printed above.
@@ -746,7 +743,7 @@ for name, make in {"LSTM": lstm, "RMC": rmc}.items():
         model = models[name, seed] = make(seed)
 
         def hear(epochs, name=name, model=model):
-            print(f"{name}, {epochs} times through the text:")
+            print(f"{name}, after {epochs} of {EPOCHS} epochs:")
             print(write(model, PROMPT, 30))
 
         if seed == 0:
@@ -773,7 +770,7 @@ for name, dashes in {"bigram": "--", "five words": ":"}.items():
     panels[1].axhline(floor, color="0.4", lw=1, ls=dashes, label=name)
 titles = "training text, with dropout", "validation text"
 for panel, title in zip(panels, titles, strict=True):
-    panel.set(title=title, xlabel="times through the text", yscale="log")
+    panel.set(title=title, xlabel="epochs", yscale="log")
     panel.set_yticks((40, 60, 100, 200), ("40", "60", "100", "200"), minor=False)
     panel.minorticks_off()
 panels[0].set_ylabel("perplexity")
@@ -869,7 +866,7 @@ beside("lowest on the test text", min(on_test, key=on_test.get))
 figure, panel = plt.subplots(figsize=(7, 3.2))
 for name, rows in of_variants.items():
     panel.plot(rows[:, 0], rows[:, 2], "o-", ms=3, label=name)
-panel.set(xlabel="times through the text", ylabel="validation perplexity")
+panel.set(xlabel="epochs", ylabel="validation perplexity")
 panel.set(ylim=(35, 65))
 panel.legend()
 plt.show()
