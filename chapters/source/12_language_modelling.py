@@ -41,6 +41,7 @@ from tinyrmc.cores import LSTM
 from tinyrmc.course.exercises import language as ex
 from tinyrmc.engine import Parameter, Tensor
 from tinyrmc.results.text import aligned
+from tinyrmc.training.discovery import load_task
 
 course.setup()
 rng = np.random.default_rng(12)
@@ -217,10 +218,10 @@ BIGRAM = my_bigram(TRAIN, unigram, best)
 print(f"best k on the validation text: {best:.0f}")
 
 # %% [markdown]
-# Why stop at pairs? With five words most of what a text has was never seen before, so
-# everything depends on how one falls back on fewer words. The best known recipe is that
-# of Kneser and Ney, and the package has it. These are the *floors*: a network above
-# them has learnt nothing that counting does not give.
+# Why stop at pairs? Most runs of five words in a text were never seen before, so all
+# depends on how you fall back on fewer. The best known recipe is that of Kneser and
+# Ney, and the package has it. These are the *floors*: a network above them has learnt
+# nothing that counting does not give.
 
 # %%
 five_words = ngrams.KneserNey(TRAIN, V, order=5)
@@ -702,7 +703,7 @@ def write(model, prompt, count, temperature=0.8, seed=0):
 # the training, each time with the same random numbers.
 #
 # **Write down first:** which core has the lower perplexity on the validation text in
-# the end, and about which? The floors are printed above.
+# the end, and how low is it? The floors are printed above.
 
 # %%
 guess = {"LSTM": ..., "RMC": ...}
@@ -834,8 +835,8 @@ for temperature in (0, 0.5, 1.0, 2.0):
 # from seed 0.
 #
 # **Write down first:** which of the four has the lowest perplexity on the *training*
-# text, and which on the test text? (In these measurements nothing is dropped, on the
-# training text neither, so that the numbers can be compared.)
+# text, and which on the test text? (Here nothing is dropped, not even on the training
+# text, so that you can compare the numbers.)
 
 # %%
 guess = {"lowest on the training text": ..., "lowest on the test text": ...}
@@ -1004,9 +1005,14 @@ for group in results.get("by_frequency", []):
 #
 # ## In the package
 #
-# The task is the file `tasks/language_modeling.py`: the same lanes and windows, the
-# same network with several layers, and perplexities over whole texts.
-#
+# The task is the file `tasks/language_modeling.py`. It has the same lanes and windows,
+# and the same network with several layers, if you like. Its `noise` is where the masks
+# of dropout come from: a seed for each lane, so that they do not depend on the workers.
+
+# %%
+course.show(load_task("language_modeling").Network.unroll)
+
+# %% [markdown]
 # | | |
 # |---|---|
 # | `python -m tinyrmc.data` | which texts are here, and how to get them |
