@@ -517,7 +517,7 @@ pieces, whole = loss_in_blocks(h, E, targets, 500), loss_at_once(h, E, targets)
 [np.allclose(one, other, rtol=1e-9) for one, other in zip(pieces, whole, strict=True)]
 
 
-# %% alt="Peak memory of loss and gradients against the block's size: flat near the size of the gradients for small blocks, rising tenfold and more for large ones, up to that of all words at once"
+# %% alt="Peak memory of loss and gradients against the block's size: flat near the size of the gradients for small blocks, rising tenfold and more for large ones, towards that of all words at once"
 def peak(function, *arguments):
     """The most memory that a call needs, in megabytes; what it returns counts."""
     tracemalloc.start()
@@ -535,7 +535,7 @@ panel.axhline(peak(loss_at_once, h, E, targets), color="C1", label="all words at
 gradients = (h.nbytes + E.nbytes) / 1e6
 panel.axhline(gradients, color="0.4", lw=0.8, ls="--", label="the gradients alone")
 panel.set(xlabel="words in a block", ylabel="peak memory in MB", ylim=(0, None))
-panel.legend()
+panel.legend(loc="center left")
 plt.show()
 
 # %% [markdown]
