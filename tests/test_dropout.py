@@ -27,6 +27,7 @@ def test_it_drops_at_its_rate_and_keeps_the_mean(rate):
     x = np.random.default_rng(1).standard_normal((50, 64, 33)) + 3
     y = nn.Dropout(rate, axis=1)(x, noise())
     kept = y != 0
+    np.testing.assert_array_equal(kept, noise().draw(x.shape, 1) >= 65536 * rate - 0.5)
     deviation = np.sqrt(rate * (1 - rate) / x.size)
     assert abs(1 - kept.mean() - rate) < 4 * deviation
     np.testing.assert_array_equal(y[kept], (x * (1 / (1 - rate)))[kept])
