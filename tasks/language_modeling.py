@@ -101,6 +101,8 @@ class ModelConfig(CoreConfig):
 
     common: typing.ClassVar = (*CoreConfig.common, "layers", "embedding_size")
 
+    layers: int = 1
+    """layers of the lstm or rnn, each over the one below"""
     embedding_size: int = 256
     """width of the word embeddings"""
     tied: bool = True
@@ -285,7 +287,7 @@ SWEEP = {
     "model.num_blocks": (1, 2, 3, 4),
 }
 
-# How often a word stands in the training text: the rows of the paper's table 3.
+# How often a word stands in the training text: the paper's table 3 has such columns.
 FREQUENCIES = (0, 100, 1_000, 10_000, math.inf)
 # After how many words the network is made to forget: the paper's figure 12.
 UNROLLS = (1, 2, 5, 10, 20, 50, 100, 200, 500)
@@ -569,9 +571,9 @@ class Task(training.Task):
         return {"loss": (total, count)}
 
     def examinations(self, model):
-        """Perplexity of the last split, by how frequent the words are in training (the
-        paper's table 3), by how many words the network has read (figure 12), and read
-        as one text, without lanes.
+        """Perplexity of the last split, by how frequent the words are in training (as
+        the paper's table 3 has it for GigaWord), by how many words the network has read
+        (figure 12), and read as one text, without lanes.
         """
         split = self.splits[-1]
         text, metric = self._text(split), f"{split}_perplexity"
