@@ -373,11 +373,8 @@ class Network(nn.Module):
     def __call__(self, tokens, targets, state, noise=None):
         """Tokens (B, T) and the tokens after them -> -log p of each (B, T), state."""
         outputs, state = self.unroll(tokens, state, noise)
-        rows = p.reshape(outputs, (-1, outputs.shape[-1]))  # (B T, E)
-        losses = fused.linear_cross_entropy(
-            rows, self._weight, targets.reshape(-1), self.bias
-        )
-        return p.reshape(losses, tokens.shape), state
+        softmax = self._weight, targets, self.bias
+        return fused.linear_cross_entropy(outputs, *softmax), state
 
     def unroll(self, tokens, state, noise=None):
         """What the softmax sees, (B, T, E), and the next state.
@@ -658,8 +655,9 @@ class Task(training.Task):
 
     @functools.cached_property
     def _counted(self) -> ngrams.KneserNey:
-        vocabulary = self.corpus.vocabulary
-        return ngrams.KneserNey(self.corpus.texts["train"], len(vocabulary), order=5)
+        """Within sentences, as published figures for the Penn Treebank are."""
+        words, text = self.corpus.vocabulary, self.corpus.texts["train"]
+        return ngrams.KneserNey(text, len(words), order=5, boundary=words.eos)
 
     def cell(self):
         core = CORES.get(self.config.model.core)
