@@ -624,7 +624,7 @@ def test_what_the_command_draws(make_run, tmp_path, monkeypatch, capsys):
     assert out == tmp_path / "all.png"
     assert title == "nth_farthest"
     assert groups == {
-        words(): [runs[0].metrics(), runs[1].metrics()],
+        f"{words()} (rmc)": [runs[0].metrics(), runs[1].metrics()],
         words(" --model.core lstm"): [runs[2].metrics()],
     }
     assert metrics == [TEST, "test_accuracy_without_self"]
@@ -671,14 +671,14 @@ def test_different_references_are_named_after_their_groups(
     )
     name = (
         "quick --model.head-size 2 --model.num-heads 2 --data.objects 8 "
-        "--data.dimensions 16 --train.batch-size 8"
+        "--data.dimensions 16 --train.batch-size 8 (rmc)"
     )
     quick, large = (
         nth_farthest.Task(config).references()[TEST] for config in (small(), large)
     )
     floors = {
         label: {
-            f"{words()} and 1 more: {label}": quick[label],
+            f"{words()} (rmc) and 1 more: {label}": quick[label],
             f"{name}: {label}": large[label],
         }
         for label in quick
