@@ -293,6 +293,127 @@ def test_the_rate_falls_when_validation_stalls():
     assert other.learning_rate(0) == 0.25 * usual
 
 
+# --- What is found out about a trained network ----------------------------------------
+
+
+def found(task, model):
+    return dict(task.examinations(model))
+
+
+def test_the_ranges_of_frequency_make_up_the_whole(monkeypatch):
+    monkeypatch.setattr(lm, "FREQUENCIES", (0, 30, 40, np.inf))
+    task, ids = task_of(), TEXTS.texts["test"]
+    model = built(task)
+    table = found(task, model)["by frequency"]
+    losses = surprises(model, ids, TEXTS.vocabulary.eos)
+    counts = np.bincount(TEXTS.texts["train"])[ids]
+    for (_, words, share, value), low, high in zip(
+        table.rows, (0, 30, 40), (30, 40, 10**9), strict=True
+    ):
+        inside = (counts >= low) & (counts < high)
+        assert (words, share) == (inside.sum(), f"{inside.mean():.1%}")
+        assert value == pytest.approx(np.exp(losses[inside].mean()), rel=1e-4)
+    assert [row[0] for row in table.rows] == ["0 to 29", "30 to 39", "40 and more"]
+    logs = [words * np.log(value) for _, words, _, value in table.rows]
+    assert sum(logs) / len(ids) == pytest.approx(losses.mean(), rel=1e-5)
+
+
+def test_a_network_that_forgets_reads_each_stretch_anew(monkeypatch):
+    monkeypatch.setattr(lm, "AT_ONCE", 12)  # several rounds
+    monkeypatch.setattr(lm, "UNROLLS", (1, 3, 1000))
+    task, ids = task_of(), TEXTS.texts["test"]
+    model, end = built(task), TEXTS.vocabulary.eos
+    tables = found(task, model)
+    expected = []
+    for size in (1, 3, 1000):
+        read = [end, *ids[:-1]]
+        parts = [
+            surprises(model, ids[k : k + size], read[k])
+            for k in range(0, len(ids), size)
+        ]
+        expected.append((size, np.exp(np.concatenate(parts).mean())))
+    np.testing.assert_allclose(tables["by words read"].rows, expected, rtol=1e-4)
+    ((lanes, whole),) = tables["as one text"].rows
+    assert (lanes, whole) == (1, pytest.approx(expected[-1][1], rel=1e-5))
+
+
+def test_floors_are_what_counting_reaches():
+    task, ids = task_of(), TEXTS.texts["test"]
+    counts = np.bincount(TEXTS.texts["train"], minlength=len(TEXTS.vocabulary))
+    unigram = np.exp(-np.log(counts / counts.sum())[ids].mean())
+    floors = task.references()["test_perplexity"]
+    assert floors["unigram"] == pytest.approx(unigram)
+    assert 1 < floors["5-gram Kneser-Ney"] < 2 * unigram
+    assert set(task.references()) == {"validation_perplexity", "test_perplexity"}
+
+
+def test_a_long_training_text_is_not_counted(monkeypatch):
+    monkeypatch.setattr(lm, "COUNTED", 100)
+    assert task_of().references()["test_perplexity"] == {}
+
+
+@pytest.mark.parametrize(("core", "cell"), [("rmc", "ptb, RMC"), ("rnn", None)])
+def test_only_what_was_published_has_a_cell(core, cell):
+    assert task_of(core=core).cell() == cell
+
+
+# --- Writing --------------------------------------------------------------------------
+
+
+def written(task, model, prompt="the cat", seed=0, **how):
+    return [*task.generate(model, prompt, np.random.default_rng(seed), 12, **how)]
+
+
+def test_without_a_temperature_the_likeliest_word_comes_next():
+    task = task_of()
+    model, words = built(task), TEXTS.vocabulary
+    read = [words.eos, *words.encode("the cat")]
+    for word in written(task, model, temperature=0):
+        chances = [surprises(model, [*read[1:], k], read[0])[-1] for k in range(13)]
+        read.append(int(np.argmin(chances)))
+        assert word == words.words[read[-1]].replace("<eos>", "\n")
+
+
+def test_a_seed_decides_what_is_written():
+    task = task_of()
+    model = built(task)
+    assert written(task, model) == written(task, model)
+    assert written(task, model) != written(task, model, seed=1)
+    assert written(task, model, top_k=1) == written(task, model, temperature=0)
+    assert written(task, model, "The CAT") == written(task, model)  # in lower case
+
+
+def test_a_prompt_of_unknown_words_is_refused():
+    task = task_of()
+    with pytest.raises(UserError, match="'zebra' is not one of the vocabulary's 13"):
+        task.generate(built(task), "the zebra", np.random.default_rng(0))
+
+
+# --- Presets --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "core", "layers"),
+    [
+        ("quick", "lstm", 2),
+        ("quick", "rmc", 1),
+        ("quick", "rmc_paper", 1),
+        ("quick", "rnn", 2),
+        ("ptb", "rmc", 1),
+        ("wikitext2", "lstm", 1),
+        ("wikitext2", "rmc", 1),
+    ],
+)
+def test_presets_are_networks_of_every_core(name, core, layers):
+    _, config = lm.Task.presets[name]
+    model = dataclasses.replace(config.model, core=core)
+    task = Task(dataclasses.replace(config, model=model))
+    network = task.build(np.random.SeedSequence(0))
+    assert len(network.layers) == layers
+    total, *_ = task.loss(network, window(0, 3), None)
+    assert np.isfinite(total.data)
+
+
 # --- Bad input ------------------------------------------------------------------------
 
 
