@@ -232,6 +232,15 @@ def test_dropout_is_for_training_alone():
     assert abs(loss() - float(plain.data.sum())) > 0.1
 
 
+@pytest.mark.parametrize("place", ["embedding", "between", "output"])
+def test_dropout_falls_on_each_place(place):
+    task = task_of(**{f"dropout_{place}": 0.5})
+    model = built(task)
+    trained = float(task.loss(model, window(0, 12), None)[0].data)
+    plain = float(Task(CONFIG).loss(built(task_of()), window(0, 12), None)[0].data)
+    assert abs(trained - plain) > 0.1
+
+
 @forks
 def test_workers_agree_and_each_number_of_them_has_its_own_bits(make_trainer):
     task = Task(dataclasses.replace(CONFIG, model=DROPPING))
@@ -301,19 +310,19 @@ def found(task, model):
 
 
 def test_the_ranges_of_frequency_make_up_the_whole(monkeypatch):
-    monkeypatch.setattr(lm, "FREQUENCIES", (0, 30, 40, np.inf))
+    monkeypatch.setattr(lm, "FREQUENCIES", (0, 32, 37, np.inf))
     task, ids = task_of(), TEXTS.texts["test"]
     model = built(task)
     table = found(task, model)["by frequency"]
     losses = surprises(model, ids, TEXTS.vocabulary.eos)
     counts = np.bincount(TEXTS.texts["train"])[ids]
     for (_, words, share, value), low, high in zip(
-        table.rows, (0, 30, 40), (30, 40, 10**9), strict=True
+        table.rows, (0, 32, 37), (32, 37, 10**9), strict=True
     ):
         inside = (counts >= low) & (counts < high)
         assert (words, share) == (inside.sum(), f"{inside.mean():.1%}")
         assert value == pytest.approx(np.exp(losses[inside].mean()), rel=1e-4)
-    assert [row[0] for row in table.rows] == ["0 to 29", "30 to 39", "40 and more"]
+    assert [row[0] for row in table.rows] == ["0 to 31", "32 to 36", "37 and more"]
     logs = [words * np.log(value) for _, words, _, value in table.rows]
     assert sum(logs) / len(ids) == pytest.approx(losses.mean(), rel=1e-5)
 
