@@ -603,7 +603,7 @@ class Task(training.Task):
                 yield (
                     name or f"{least:,} and more",
                     int(chosen.sum()),
-                    f"{chosen.mean():.1%}",
+                    f"{100 * chosen.mean():.1f} %",
                     perplexity(losses[chosen].mean()),
                 )
 
