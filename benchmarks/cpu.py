@@ -29,6 +29,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+import language
 import peers
 from candidates import APART, THREADS, TOGETHER, Work
 from report import cells, markdown, milliseconds
@@ -56,7 +57,7 @@ SWEEPS = {
     "width": (32, 64, 128, 256, 512),
     "steps": (2, 4, 8, 16),
 }
-PARTS = (*WORKS, "sweeps", "sharing", "engine", "ranks")
+PARTS = (*WORKS, "sweeps", "sharing", "engine", "ranks", "language")
 
 ROUNDS, ROUND_SECONDS = 5, 1.0
 SWEEP_ROUNDS = 3  # at most
@@ -374,6 +375,7 @@ def measure_all(
     """
     found = {"benchmark": "cpu", **machine()}
     found |= {"rows": [], "sweeps": [], "sharing": [], "engine": {}, "ranks": []}
+    found |= {"language": []}
     here = [found["processor"], f"{found['cores']} cores"]
     here += [f"load {found['load_before']}", found["blas"]]
     removed = ", ".join(found["environment_removed"])
@@ -387,6 +389,8 @@ def measure_all(
         found["engine"] = engine_costs(1000 if quick else 10_000)
     if "ranks" in parts:
         found["ranks"] = weak_scaling()
+    if "language" in parts:
+        found["language"] = language.measure_all(rounds)
     return found
 
 

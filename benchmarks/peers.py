@@ -58,6 +58,14 @@ def _dense(lib, w, x, name):
 def relational_memory(lib, w, inputs, slots, heads, size):
     """The last memory, (B, N F): N slots of H heads, their width V = K."""
     width, batch = heads * size, len(inputs)
+    first = lib.start(batch, slots, width)
+    *_, last = memories(lib, w, inputs, first, heads, size)
+    return last.reshape(batch, slots * width)
+
+
+def memories(lib, w, inputs, memory, heads, size):
+    """The memory (B, N, F) after each time step, from a first one."""
+    batch, slots, width = memory.shape
 
     def dense(x, name):
         return _dense(lib, w, x, f"core.{name}")
@@ -79,7 +87,6 @@ def relational_memory(lib, w, inputs, slots, heads, size):
 
     rows = dense(inputs, "input_projection")  # (B, T, F)
     from_inputs = dense(rows, "gate_inputs") + w["core.gate_memory.bias"]  # (B, T, 2F)
-    memory = lib.start(batch, slots, width)  # (B, N, F)
     steps = zip(lib.unstack(rows), lib.unstack(from_inputs), strict=True)
     for row, from_input in steps:
         z = norm(memory + attend(memory, row), "attention_norm")
@@ -89,7 +96,7 @@ def relational_memory(lib, w, inputs, slots, heads, size):
         write = lib.sigmoid(gates[..., :width])
         keep = lib.sigmoid(gates[..., width:] + 1.0)
         memory = write * lib.tanh(candidate) + keep * memory
-    return memory.reshape(batch, slots * width)
+        yield memory
 
 
 def dnc(lib, w, inputs, words, heads, size):
@@ -246,7 +253,7 @@ class Library:
 # --- PyTorch --------------------------------------------------------------------------
 
 
-def _torch_library(device):
+def torch_library(device):
     """Long because the class is defined where PyTorch is imported: here."""
     import torch
     import torch.nn.functional as F
@@ -300,7 +307,7 @@ def _torch_parts(weights, sizes, device="cpu"):
     """
     import torch
 
-    lib = _torch_library(device)
+    lib = torch_library(device)
     w = {
         name: torch.tensor(value, device=device, requires_grad=True)
         for name, value in weights.items()

@@ -128,6 +128,29 @@ def _between(rows):
     ]
 
 
+def _language(rows):
+    names = list(dict.fromkeys(x["name"] for row in rows for x in row["candidates"]))
+    head = ["a training step of a language model, words a second (cores)", *names]
+    head += ["tinyrmc / PyTorch", "its products, of the step"]
+    table = [[*head, "products of few rows, of many, SGEMM: GFLOP/s"]]
+    for row in rows:
+        speeds = {(x["name"], x["cores"]): x for x in row["candidates"]}
+        products = row["products"]
+        for cores, ratio in row["ratios"].items():
+            found = [speeds.get((name, int(cores))) for name in names]
+            shown = [f"{x['tokens_per_second']:,.0f}" if x else "" for x in found]
+            shown.append("" if ratio is None else f"{ratio:.2f}")
+            of_one_core = ["", ""]
+            if cores == "1":
+                rates = (products[x] / 1e9 for x in ("few_rows", "many_rows", "sgemm"))
+                of_one_core = [
+                    whole_percent(products["share_of_step"]),
+                    ", ".join(f"{rate:.0f}" for rate in rates),
+                ]
+            table.append([f"{row['work']} ({cores})", *shown, *of_one_core])
+    return table
+
+
 PARTS = {
     "between": _between,
     "rows": _libraries,
@@ -135,4 +158,5 @@ PARTS = {
     "sharing": _sharing,
     "engine": _engine,
     "ranks": _ranks,
+    "language": _language,
 }

@@ -118,6 +118,7 @@ class Candidate:
         cores: int,
         problem: Path | None = None,
         python: str = sys.executable,
+        script: Path | None = None,
     ):
         self.name, self.cores = name, cores
         self.rounds: list[float] = []
@@ -126,7 +127,7 @@ class Candidate:
         words = [name] if problem is None else [name, str(problem)]
         with limited_to(cores), open(self._said, "w") as said:
             self._process = subprocess.Popen(
-                [python, str(HERE / "candidates.py"), *words],
+                [python, str(script or HERE / "candidates.py"), *words],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=said,

@@ -309,8 +309,10 @@ class Adam(Optimizer):
             kernels.adam(xp, *state, self.beta1, self.beta2, self.epsilon)
             return
         keep_m, keep_v = (self._keep(b, finite) for b in (self.beta1, self.beta2))
-        rate = rate / self._bias_correction(self.beta1)
+        # both corrections outside of the division, which costs a pass less
         correction = xp.sqrt(self._bias_correction(self.beta2))
+        rate = rate * correction / self._bias_correction(self.beta1)
+        epsilon = self.epsilon * correction
         for scratch, data, g, m, v in self._in_parts(*moments):
             m *= keep_m
             xp.multiply(g, 1 - self.beta1, out=scratch)
@@ -320,8 +322,7 @@ class Adam(Optimizer):
             scratch *= 1 - self.beta2
             v += scratch
             xp.sqrt(v, out=scratch)
-            scratch /= correction
-            scratch += self.epsilon
+            scratch += epsilon
             xp.divide(m, scratch, out=scratch)
             scratch *= rate
             data -= scratch

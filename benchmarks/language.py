@@ -1,0 +1,512 @@
+"""The training step of a language model on a CPU: tinyrmc beside PyTorch eager.
+
+    python benchmarks/language.py [--works NAME ...] [--rounds N] [--out FILE.json]
+
+A step reads a window of 35 words in 20 lanes, of 10,000 words, carries the state on,
+goes back, clips the gradient and takes a step of Adam. The softmax has its own weights,
+as wide as the core's output; nothing is dropped out. The networks:
+
+lstm 2 x 256, lstm 2 x 650    two layers, one over the other
+rmc 1024                      the Relational Memory Core: one slot, four heads
+
+Both libraries go two ways: with threads inside of products, and with a process for each
+core. They have the same weights and read the same window again and again; their first
+losses must agree. A candidate is a process of its own, as in cpu.py, and all take
+turns, on one core and on all. PyTorch's LSTM is `torch.nn.LSTM`; its RMC is that of
+peers.py.
+
+`products` is measured in one process on one core: which part of a step of ours its
+matrix products take, and how fast they run: those of few rows (the steps of a recurrent
+network, at most 40), the others, and a large SGEMM.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import candidates
+import numpy as np
+import peers
+from running import Broken, Candidate, run_python
+
+from tinyrmc import backend, corpora, engine, fused
+from tinyrmc import primitives as p
+from tinyrmc.backend import blas_threads, keep_freed_memory
+from tinyrmc.commands import Parser, run_main
+from tinyrmc.errors import RunError
+from tinyrmc.training.discovery import load_task
+from tinyrmc.training.totals import Totals
+from tinyrmc.training.trainer import Trainer
+from tinyrmc.training.workers import CAN_FORK, Workers, available_cores, pieces_of
+
+LANES, WINDOW, WORDS = 20, 35, 10_000
+CLIP = 0.5
+FEW_ROWS = 40
+ROUNDS, SECONDS = 5, 2.0
+LARGEST_ERROR = 1e-4  # of one of the first losses, relative
+
+THREADS, PROCESSES = "tinyrmc, threads", "tinyrmc, processes"
+TORCH_THREADS, TORCH_PROCESSES = "PyTorch eager, threads", "PyTorch eager, processes"
+NAMES = (PROCESSES, THREADS, TORCH_PROCESSES, TORCH_THREADS)
+
+
+@dataclasses.dataclass(frozen=True)
+class Work:
+    """A network, and what it reads: T words in each of B lanes, out of V."""
+
+    core: str
+    width: int
+    lanes: int = LANES
+    window: int = WINDOW
+    words: int = WORDS
+
+    @property
+    def tokens(self) -> int:
+        """Words of a step."""
+        return self.lanes * self.window
+
+
+WORKS = {
+    "lstm 2 x 256": Work("lstm", 256),
+    "lstm 2 x 650": Work("lstm", 650),
+    "rmc 1024": Work("rmc", 1024),
+}
+
+
+def say(text: str) -> None:
+    """Progress goes to stderr, so that stdout is the table alone."""
+    print(text, file=sys.stderr, flush=True)
+
+
+# --- The problem ----------------------------------------------------------------------
+
+
+def make_task(work: Work) -> Any:
+    """Language modelling at this size, of a text that nobody reads."""
+    lm = load_task("language_modeling")
+    model = lm.ModelConfig(
+        core=work.core,
+        mem_slots=1,
+        num_heads=4,
+        head_size=work.width // 4,
+        activate_final=False,
+        hidden_size=work.width,
+        layers=2,
+        embedding_size=work.width,
+        tied=False,
+    )
+    train = dataclasses.replace(
+        lm.QUICK.train,
+        batch_size=work.lanes,
+        learning_rate=peers.RATE,
+        beta2=peers.BETA2,
+        warmup_steps=0,
+        decay=0.0,
+        clip_norm=CLIP,
+    )
+    data = lm.DataConfig(window=work.window)
+    task = lm.Task(lm.Config(model=model, data=data, train=train))
+    text = np.zeros(work.tokens + work.lanes + 1, np.int32)
+    names = [str(k) for k in range(work.words)]
+    vocabulary = corpora.Vocabulary(names, np.ones(work.words, np.int64))
+    texts = dict.fromkeys(("train", "validation", "test"), text)
+    task.corpus = corpora.Corpus("none", texts, vocabulary)
+    task.stream = lambda model, seed: candidates.Same(window_of(work))
+    return task
+
+
+def window_of(work: Work) -> dict[str, np.ndarray]:
+    """The batch of every step; words are as frequent as Zipf says."""
+    rng, ranks = np.random.default_rng(0), np.arange(1, work.words + 1)
+    edges = np.cumsum(1 / ranks) / np.sum(1 / ranks)
+    ids = np.searchsorted(edges, rng.random((work.lanes, work.window + 1)))
+    return {
+        "tokens": ids[:, :-1],
+        "targets": ids[:, 1:],
+        "fresh": np.zeros(work.lanes, bool),
+        "noise": np.zeros(work.lanes, np.int64),
+    }
+
+
+def ours(work: Work, workers: int):
+    """step() of the Trainer, as `tinyrmc.train` makes it; returns the loss."""
+    trainer = Trainer(make_task(work), workers=workers, processes=CAN_FORK)
+
+    def step():
+        trainer.window = Totals()
+        trainer.advance()
+        return trainer.window.means()["loss"]
+
+    return step
+
+
+# --- PyTorch --------------------------------------------------------------------------
+
+
+def torch_network(work: Work):
+    """(parameters, forward(tokens, targets, state) -> (sum of losses, state), first
+    state) with the weights that ours begins with.
+    """
+    import torch
+    import torch.nn.functional as F
+
+    model = make_task(work).build(np.random.SeedSequence(0).spawn(1)[0])
+    arrays = {name: q.data for name, q in model.named_parameters()}
+    table, softmax, bias = (
+        torch.tensor(arrays.pop(name), requires_grad=True)
+        for name in ("embedding.weight", "softmax.weight", "bias")
+    )
+    make = _torch_lstm if work.core == "lstm" else _torch_rmc
+    parameters, core, first = make(arrays, work)
+
+    def forward(tokens, targets, state):
+        outputs, state = core(F.embedding(tokens, table), state)
+        logits = F.linear(outputs.reshape(-1, work.width), softmax, bias)
+        return F.cross_entropy(logits, targets.reshape(-1), reduction="sum"), state
+
+    return [table, softmax, bias, *parameters], forward, first
+
+
+def _torch_lstm(arrays, work):
+    """(parameters, core(x, state), first(lanes)).
+
+    `torch.nn.LSTM` has one bias too many, which stays zero.
+    """
+    import torch
+
+    lstm = torch.nn.LSTM(work.width, work.width, 2, batch_first=True)
+    for k in range(2):
+        weight, bias = (
+            arrays[f"layers.{k}.gates.{name}"].copy() for name in ("weight", "bias")
+        )
+        bias[2 * work.width : 3 * work.width] += 1  # our forget bias
+        # our gates i, j, f, o are PyTorch's i, g, f, o in another order
+        i, j, f, o = np.split(np.concatenate([weight, bias[None]]), 4, axis=1)
+        rows = np.concatenate([i, f, j, o], axis=1).T  # (4H, in + H + 1)
+        with torch.no_grad():
+            getattr(lstm, f"weight_ih_l{k}").copy_(torch.tensor(rows[:, : work.width]))
+            getattr(lstm, f"weight_hh_l{k}").copy_(
+                torch.tensor(rows[:, work.width : -1])
+            )
+            getattr(lstm, f"bias_ih_l{k}").copy_(torch.tensor(rows[:, -1]))
+            getattr(lstm, f"bias_hh_l{k}").zero_().requires_grad_(False)
+
+    def core(x, state):
+        outputs, state = lstm(x, state)
+        return outputs, tuple(each.detach() for each in state)
+
+    def first(lanes):
+        return tuple(torch.zeros(2, lanes, work.width) for _ in range(2))
+
+    return [q for q in lstm.parameters() if q.requires_grad], core, first
+
+
+def _torch_rmc(arrays, work):
+    """The same for the Relational Memory Core of peers.py."""
+    import torch
+
+    lib = peers.torch_library("cpu")
+    w = {
+        name.replace("layers.0.", "core.", 1): torch.tensor(x, requires_grad=True)
+        for name, x in arrays.items()
+    }
+
+    def core(x, memory):
+        memories = list(peers.memories(lib, w, x, memory, 4, work.width // 4))
+        return torch.cat(memories, 1), memories[-1].detach()
+
+    def first(lanes):
+        return torch.eye(1, work.width).expand(lanes, 1, work.width)
+
+    return list(w.values()), core, first
+
+
+def torch_trainer(work: Work, piece: tuple[int, int] | None = None):
+    """step() for all lanes, or for a piece of them: then gloo adds the others'."""
+    import torch
+
+    parameters, forward, first = torch_network(work)
+    betas = (peers.BETA1, peers.BETA2)
+    optimizer = torch.optim.Adam(parameters, peers.RATE, betas, fused=True)
+    lanes, lengths = slice(*piece or (None,)), [q.numel() for q in parameters]
+    window = window_of(work)
+    tokens, targets = (torch.tensor(window[x][lanes]) for x in ("tokens", "targets"))
+    state, flat = first(len(tokens)), torch.zeros(sum(lengths) if piece else 0)
+    if piece:  # one message: backward adds to the parts of one tensor
+        for parameter, part in zip(parameters, flat.split(lengths), strict=True):
+            parameter.grad = part.view_as(parameter)
+
+    def step():
+        nonlocal state
+        optimizer.zero_grad(set_to_none=not piece)
+        total, state = forward(tokens, targets, state)
+        loss = total / work.tokens
+        loss.backward()
+        if piece:
+            torch.distributed.all_reduce(flat)
+        torch.nn.utils.clip_grad_norm_(parameters, CLIP)
+        optimizer.step()
+        return loss.item()
+
+    return step
+
+
+def torch_processes(work: Work, count: int):
+    """step() in as many processes as cores; call it with PyTorch on one thread."""
+    import torch.distributed
+
+    if not CAN_FORK:
+        raise RuntimeError("no safe fork here")
+    pieces, steps = pieces_of(work.lanes, work.lanes, count), {}
+
+    def share(worker, address):
+        if address:
+            torch.distributed.init_process_group(
+                "gloo", init_method=address, rank=worker, world_size=count
+            )
+            steps[worker] = torch_trainer(work, pieces[worker])
+            return 0.0
+        return steps[worker]()
+
+    workers = Workers(count, share, processes=True)
+    with tempfile.TemporaryDirectory() as folder:  # needed until all have met
+        workers.run(f"file://{folder}/meeting")
+    return lambda: sum(workers.run(None))
+
+
+# --- What is timed --------------------------------------------------------------------
+
+
+def candidate(name: str, work: Work, cores: int):
+    """step() of a candidate on so many cores."""
+    if name in (PROCESSES, THREADS):
+        return ours(work, cores if name == PROCESSES else 1)
+    import torch
+
+    torch.set_num_threads(cores if name == TORCH_THREADS else 1)
+    if name == TORCH_PROCESSES:
+        return torch_processes(work, cores)
+    return torch_trainer(work)
+
+
+def serve(name: str, work: Work, requests, answer) -> None:
+    """A candidate's life, as in candidates.py: it says its first losses, and then the
+    median time of a step for every line of `requests`, a number of seconds.
+    """
+    cores = available_cores()
+    keep_freed_memory()
+    with np.errstate(all="ignore"), blas_threads(cores if name == THREADS else 1):
+        step = candidate(name, work, cores)
+        answer({"losses": [float(step()) for _ in range(3)]})
+        for line in requests:
+            answer(candidates.median_time(step, float(line)))
+
+
+def products(work: Work, steps: int = 7) -> dict[str, Any]:
+    """Of a step on one core: the share of the time that matrix products take, and their
+    floating-point operations a second: with few rows, with many, and SGEMM's.
+
+    Medians of steps that take turns with SGEMM's.
+    """
+    keep_freed_memory()
+    spent: dict[str, list] = {"few": [0, 0.0], "many": [0, 0.0]}  # operations, seconds
+
+    def timed(a, b, out=None):
+        began = time.perf_counter()
+        product = gemm(a, b, out)
+        took = time.perf_counter() - began
+        if a.ndim > 1 and b.ndim > 1:  # others are sums
+            rows = product.size // product.shape[-1] if b.ndim == 2 else a.shape[-2]
+            of = spent["few" if min(rows, a.shape[-1]) <= FEW_ROWS else "many"]
+            of[0] += 2 * product.size * a.shape[-1]
+            of[1] += took
+        return product
+
+    gemm, rounds = backend.gemm, []
+    with blas_threads(1), contextlib.ExitStack() as stack:
+        for module in backend, engine, fused, p:
+            stack.enter_context(patch.object(module, "gemm", timed))
+        step, (sgemm, flops) = ours(work, 1), candidates.sgemm(candidates.APART, 1)
+        step()
+        for _ in range(steps):
+            for each in spent.values():
+                each[:] = 0, 0.0
+            began = time.perf_counter()
+            step()
+            whole = time.perf_counter() - began
+            of_sgemm = time.perf_counter()
+            sgemm()
+            of_sgemm = time.perf_counter() - of_sgemm
+            share = sum(seconds for _, seconds in spent.values()) / whole
+            few, many = (n / seconds if n else 0.0 for n, seconds in spent.values())
+            rounds.append((share, few, many, flops / of_sgemm))
+    names = "share_of_step", "few_rows", "many_rows", "sgemm"
+    medians = map(statistics.median, zip(*rounds, strict=True))
+    return dict(zip(names, medians, strict=True))
+
+
+# --- Measuring ------------------------------------------------------------------------
+
+
+def measure(name: str, work: Work, rounds: int, seconds: float) -> dict[str, Any]:
+    """A row of the results: all candidates at one network, in turn.
+
+    RunError where ours does not run, or where the first losses differ.
+    """
+    cores = available_cores()
+    settings = [(x, cores) for x in NAMES]
+    settings += [(x, 1) for x in (THREADS, TORCH_THREADS) if cores > 1]
+    found: dict[str, Any] = {"work": name, **dataclasses.asdict(work)}
+    with contextlib.ExitStack() as stack:
+        running: list[Candidate] = []
+        for setting in settings:
+            with _left_out(*setting):
+                running.append(_start(stack, work, *setting))
+        compare(running)
+        for _ in range(rounds):
+            for each in list(running):
+                with _left_out(each.name, each.cores) as broken:
+                    each.time(seconds)
+                if broken:
+                    running.remove(each)
+    found["candidates"] = [
+        {
+            "name": each.name,
+            "cores": each.cores,
+            "tokens_per_second": work.tokens / each.seconds,
+            "rounds": each.rounds,
+        }
+        for each in running
+    ]
+    found["ratios"] = {
+        str(count): ratio(running, count) for count in dict.fromkeys((1, cores))
+    }
+    found["products"] = json.loads(run_python(__file__, "products", _words(work)))
+    return found
+
+
+def ratio(running: list[Candidate], cores: int) -> float | None:
+    """PyTorch's time / ours on so many cores, each at its best: the median of rounds.
+
+    None where one of the two did not run.
+    """
+    own, other = (
+        [x for x in running if x.cores == cores and x.name.startswith(start)]
+        for start in ("tinyrmc", "PyTorch")
+    )
+    if not (own and other):
+        return None
+    best, best_other = (min(each, key=lambda x: x.seconds) for each in (own, other))
+    pairs = zip(best_other.rounds, best.rounds, strict=True)
+    return statistics.median(theirs / mine for theirs, mine in pairs)
+
+
+def _words(work: Work) -> str:
+    return json.dumps(dataclasses.astuple(work))
+
+
+def _start(stack: contextlib.ExitStack, work: Work, name: str, cores: int) -> Candidate:
+    """A candidate that the stack ends."""
+    file = Path(stack.enter_context(tempfile.TemporaryDirectory())) / "work.json"
+    file.write_text(_words(work))
+    started = Candidate(name, cores, file, script=Path(__file__).resolve())
+    stack.callback(started.close)
+    return started
+
+
+def compare(running: list[Candidate]) -> None:
+    """RunError if the first losses are not the same for all."""
+    first, *others = running
+    for other in others:
+        pairs = zip(first.hello["losses"], other.hello["losses"], strict=True)
+        off = max(abs(a / b - 1) for a, b in pairs)
+        if not off <= LARGEST_ERROR:
+            who = f"{other.name} on {other.cores} cores"
+            raise RunError(
+                f"{who}: its first losses are off by {off:.1e} of their value"
+            )
+
+
+@contextlib.contextmanager
+def _left_out(name: str, cores: int):
+    """A list that is not empty afterwards if a peer broke, which is said.
+
+    RunError if it was ours that broke.
+    """
+    broken: list[str] = []
+    try:
+        yield broken
+    except Broken as error:
+        if name in (PROCESSES, THREADS):
+            raise RunError(f"{name} fails on {cores} cores: {error}") from None
+        broken.append(str(error))
+        say(f"  {name} fails on {cores} cores, which is left out: {error}")
+
+
+def measure_all(rounds: int, names=tuple(WORKS)) -> list[dict]:
+    """The rows of these networks."""
+    rows = []
+    for name in names:
+        rows.append(measure(name, WORKS[name], rounds, SECONDS))
+        shown = [
+            f"{x['name']} on {x['cores']}: {x['tokens_per_second']:,.0f}"
+            for x in rows[-1]["candidates"]
+        ]
+        say(f"{name}, tokens a second: {'; '.join(shown)}")
+    return rows
+
+
+# --- The command line -----------------------------------------------------------------
+
+
+def main(argv: list[str] | None = None) -> int:
+    """The command line; returns the exit code."""
+    from report import markdown
+
+    about = "Measure the training step of language models on a CPU."
+    parser = Parser("python benchmarks/language.py", about)
+    only = f"only these: {', '.join(WORKS)}"
+    parser.add_argument(
+        "--works", help=only, nargs="+", metavar="NAME", choices=[*WORKS]
+    )
+    turns = f"rounds in which candidates take turns (default: {ROUNDS})"
+    parser.add_argument("--rounds", help=turns, type=int, default=ROUNDS, metavar="N")
+    parser.add_argument("--out", help="a JSON file", type=Path, metavar="FILE.json")
+    options = parser.parse_args(argv)
+    found = {"language": measure_all(options.rounds, options.works or tuple(WORKS))}
+    if options.out:
+        options.out.write_text(json.dumps(found, indent=1) + "\n")
+    print(markdown(found), end="")
+    return 0
+
+
+def apart(name: str, argument: str) -> None:
+    """What runs in a process of its own: a candidate, or `products`."""
+    if name == "products":
+        print(json.dumps(products(Work(*json.loads(argument)))))
+        return
+    replies = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what a library prints must not be taken for an answer
+
+    def answer(reply):
+        print(json.dumps(reply), file=replies, flush=True)
+
+    work = Work(*json.loads(Path(argument).read_text()))
+    serve(name, work, sys.stdin, answer)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) == 3 and sys.argv[1] in (*NAMES, "products"):
+        apart(*sys.argv[1:])
+    else:
+        run_main(main)

@@ -1,0 +1,153 @@
+"""benchmarks/language.py: one network in both libraries, and what is made of times."""
+
+import json
+from types import SimpleNamespace
+
+import language
+import pytest
+import report
+from language import PROCESSES, THREADS, TORCH_THREADS, WORKS, Work
+from running import Broken
+
+from tinyrmc.errors import RunError
+from tinyrmc.training.workers import CAN_FORK
+
+LSTM, RMC = Work("lstm", 8, 4, 5, 30), Work("rmc", 8, 4, 5, 30)
+
+
+def losses(step, count=3):
+    """The losses of the first steps."""
+    return [float(step()) for _ in range(count)]
+
+
+@pytest.mark.parametrize("work", [LSTM, RMC], ids=lambda work: work.core)
+def test_pytorch_trains_the_same_network(work):
+    """The forget bias, the gates' order, the carried state, clipping and Adam."""
+    pytest.importorskip("torch")
+    expected = losses(language.ours(work, 1), 5)
+    assert losses(language.torch_trainer(work), 5) == pytest.approx(expected, rel=1e-5)
+    assert len(set(expected)) == 5
+
+
+@pytest.mark.skipif(not CAN_FORK, reason="no safe fork here")
+def test_processes_train_the_same_network():
+    """Of ours and of PyTorch: each has its lanes, and gradients are added up."""
+    pytest.importorskip("torch")
+    expected = losses(language.ours(LSTM, 1))
+    assert losses(language.ours(LSTM, 2)) == pytest.approx(expected, rel=1e-5)
+    assert losses(language.torch_processes(LSTM, 2)) == pytest.approx(
+        expected, rel=1e-5
+    )
+
+
+def test_the_works_are_those_of_the_table():
+    assert [work.tokens for work in WORKS.values()] == [700] * 3
+    names = {name: language.make_task(work).build(0) for name, work in WORKS.items()}
+    assert [len(model.layers) for model in names.values()] == [2, 2, 1]
+    for name, model in names.items():
+        assert model.softmax is not None and model.projection is None
+        assert model.layers[-1].output_size == WORKS[name].width
+
+
+def test_a_candidate_says_its_losses_and_then_its_times():
+    answers = []
+    language.serve(THREADS, LSTM, ["0.001\n", "0.001\n"], answers.append)
+    assert answers[0] == {"losses": losses(language.ours(LSTM, 1))}
+    assert len(answers) == 3 and all(seconds > 0 for seconds in answers[1:])
+
+
+def test_products_have_a_share_of_the_step():
+    found = language.products(Work("lstm", 64, 8, 8, 100), steps=1)
+    assert set(found) == {"share_of_step", "few_rows", "many_rows", "sgemm"}
+    assert 0 < found["share_of_step"] < 1 and min(found.values()) > 0
+
+
+def test_ours_alone_is_measured_in_processes_of_its_own(monkeypatch):
+    monkeypatch.setattr(language, "NAMES", (THREADS,))
+    monkeypatch.setattr(language, "available_cores", lambda: 1)
+    row = language.measure("tiny", LSTM, rounds=2, seconds=0.001)
+    (found,) = row["candidates"]
+    assert (found["name"], found["cores"], len(found["rounds"])) == (THREADS, 1, 2)
+    median = sum(found["rounds"]) / 2
+    assert found["tokens_per_second"] == pytest.approx(LSTM.tokens / median)
+    assert row["ratios"] == {"1": None} and row["width"] == 8
+    assert 0 < row["products"]["share_of_step"] < 1
+
+
+def running(name, cores, rounds, first=(9.0, 8.0)):
+    """A candidate that has been timed."""
+    seconds = sorted(rounds)[len(rounds) // 2]
+    hello = {"losses": list(first)}
+    return SimpleNamespace(
+        name=name, cores=cores, rounds=rounds, seconds=seconds, hello=hello
+    )
+
+
+def test_the_ratio_is_that_of_the_best_settings_round_by_round():
+    timed = [
+        running(PROCESSES, 2, [1.0, 2.0, 4.0]),
+        running(THREADS, 2, [3.0, 3.0, 3.0]),
+        running(TORCH_THREADS, 2, [2.0, 3.0, 4.0]),
+        running(TORCH_THREADS, 1, [8.0, 8.0, 8.0]),
+    ]
+    assert language.ratio(timed, 2) == 1.5  # of 2, 1.5 and 1
+    assert language.ratio(timed, 1) is None
+
+
+def test_other_first_losses_stop_everything():
+    ours = running(PROCESSES, 2, [1.0])
+    language.compare([ours, running(TORCH_THREADS, 2, [1.0], (9.0, 8.0001))])
+    other = running(TORCH_THREADS, 2, [1.0], (9.0, 8.01))
+    with pytest.raises(
+        RunError, match=r"PyTorch eager, threads on 2 cores: .* 1\.2e-03"
+    ):
+        language.compare([ours, other])
+
+
+def test_a_peer_that_breaks_is_left_out_and_ours_is_an_error(capsys):
+    with language._left_out(TORCH_THREADS, 2) as what:
+        raise Broken(TORCH_THREADS)
+    assert what == [TORCH_THREADS]
+    assert "fails on 2 cores, which is left out" in capsys.readouterr().err
+    with (
+        pytest.raises(RunError, match="tinyrmc, threads fails on 2 cores"),
+        language._left_out(THREADS, 2),
+    ):
+        raise Broken("killed")
+
+
+def test_the_table():
+    row = {
+        "work": "lstm 2 x 256",
+        "candidates": [
+            {"name": THREADS, "cores": 2, "tokens_per_second": 5000.4},
+            {"name": TORCH_THREADS, "cores": 2, "tokens_per_second": 4000.0},
+            {"name": THREADS, "cores": 1, "tokens_per_second": 3000.0},
+        ],
+        "ratios": {"1": None, "2": 1.25},
+        "products": {
+            "share_of_step": 0.664,
+            "few_rows": 8e10,
+            "many_rows": 1.2e11,
+            "sgemm": 1.3e11,
+        },
+    }
+    table = report.markdown({"language": [row]})
+    assert "| lstm 2 x 256 (1) | 3,000 |  |  | 66 % | 80, 120, 130 |" in table
+    assert "| lstm 2 x 256 (2) | 5,000 | 4,000 | 1.25 |  |  |" in table
+
+
+def test_the_command_writes_what_it_measured(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(language, "measure", lambda name, *_: {"work": name, **ROW})
+    out = tmp_path / "language.json"
+    words = ["--works", "rmc 1024", "--rounds", "1", "--out", str(out)]
+    assert language.main(words) == 0
+    assert json.loads(out.read_text())["language"][0]["work"] == "rmc 1024"
+    assert "| rmc 1024 (1) |" in capsys.readouterr().out
+
+
+ROW = {
+    "candidates": [{"name": THREADS, "cores": 1, "tokens_per_second": 1.0}],
+    "ratios": {"1": None},
+    "products": dict.fromkeys(("share_of_step", "few_rows", "many_rows", "sgemm"), 0.5),
+}
