@@ -447,20 +447,31 @@ class Parts(typing.NamedTuple):
 
 
 def score(model, text: Text, parts: Parts, window: int) -> Iterator[tuple]:
-    """(places, -log p of the tokens there), window after window, each place once.
+    """(places, losses, counted), window after window, each (B, T) of all parts.
 
-    Every part begins with a fresh state, which is carried to its end. Records no tape;
-    waits for the device.
+    The losses, -log p of the tokens at these places, are where the model is; the other
+    two are on the host. Of all windows together every place of a part is counted once.
+    Every part begins with a fresh state, which is carried to its end. Records no tape.
     """
     xp = namespace(model.bias.data)
     state = model.initial_state(len(parts.end))
     for first in range(0, int((parts.end - parts.reading).max(initial=0)), window):
-        places = parts.reading[:, None] + first + np.arange(window)  # (B, T)
+        places = parts.reading[:, None] + first + np.arange(window)
         counted = (places >= parts.counting[:, None]) & (places < parts.end[:, None])
         within = np.minimum(places, len(text.tokens) - 1)
         tokens, targets = (to_device(x[within], xp) for x in text)
         losses, state = model(tokens, targets, state)
-        yield places[counted], to_host(losses.data)[counted]
+        yield places, losses.data, counted
+
+
+def total(model, text: Text, parts: Parts, window: int) -> tuple:
+    """(the sum of the losses that count, where the model is; their number)."""
+    xp = namespace(model.bias.data)
+    sums, count = [xp.zeros((), model.bias.dtype)], 0
+    for _, losses, counted in score(model, text, parts, window):
+        sums.append(xp.sum(losses * to_device(counted, xp)))
+        count += int(counted.sum())
+    return xp.sum(xp.stack(sums)), count  # of sums of a few: float32 rounds little
 
 
 def perplexity(loss: float) -> float:
@@ -561,11 +572,7 @@ class Task(training.Task):
         data, text = self.config.data, self._text(split or self.splits[0])
         parts = Parts.lanes(len(text.targets), data.lanes, data.context)
         mine = parts.some(np.arange(worker, data.lanes, workers))
-        total, count = 0.0, 0
-        for _, losses in score(model, text, mine, data.window):
-            total += float(losses.sum(dtype=np.float64))
-            count += losses.size
-        return {"loss": (total, count)}
+        return {"loss": total(model, text, mine, data.window)}
 
     def examinations(self, model):
         """Perplexity of the last split, by how frequent the words are in training (as
@@ -593,8 +600,8 @@ class Task(training.Task):
         losses = np.empty(len(text.targets))
         data = self.config.data
         parts = Parts.lanes(len(text.targets), data.lanes, data.context)
-        for places, found in score(model, text, parts, data.window):
-            losses[places] = found
+        for places, found, counted in score(model, text, parts, data.window):
+            losses[places[counted]] = to_host(found)[counted]
         counts = self.corpus.vocabulary.counts[text.targets]
         for least, below in itertools.pairwise(FREQUENCIES):
             chosen = (counts >= least) & (counts < below)
@@ -616,14 +623,13 @@ class Task(training.Task):
     def _perplexity(self, model, text, parts):
         """Of the places that the parts count, some of the parts at a time."""
         longest = int((parts.end - parts.reading).max())
-        window, (total, count) = min(self.config.data.window, longest), (0.0, 0)
+        window, loss, count = min(self.config.data.window, longest), 0.0, 0
         some = max(1, AT_ONCE // window)
         for first in range(0, len(parts.end), some):
             chosen = parts.some(slice(first, first + some))
-            for _, losses in score(model, text, chosen, window):
-                total += float(losses.sum(dtype=np.float64))
-                count += losses.size
-        return perplexity(total / count)
+            found, number = total(model, text, chosen, window)
+            loss, count = loss + float(found), count + number
+        return perplexity(loss / count)
 
     def _text(self, split) -> Text:
         return Text.of(self.corpus.texts[split], self.corpus.vocabulary.eos)

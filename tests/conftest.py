@@ -56,6 +56,20 @@ def xp(request):
     return request.param
 
 
+@pytest.fixture(autouse=True, scope="session")
+def few_words(tmp_path_factory):
+    """A text of the Penn Treebank's layout, where every command looks for texts."""
+    folder = tmp_path_factory.mktemp("texts")
+    words = "the cat sat on a mat and saw some other cats there".split()
+    for part, count in ("train", 400), ("valid", 30), ("test", 40):
+        rng = np.random.default_rng(count)
+        lines = [" ".join(rng.choice(words, 6)) for _ in range(count)]
+        (folder / f"ptb.{part}.txt").write_text("\n".join([*lines, ""]))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TINYRMC_DATA", str(folder))
+        yield
+
+
 @pytest.fixture(autouse=True)
 def nothing_left_on():
     """Fails a test that leaves on what would change what the next test sees.
