@@ -421,9 +421,12 @@ def test_optimizers(kind, bad):
 def smallest(kind):
     """The first preset of a task with little to compute."""
     config = next(iter(kind.presets.values()))[1]
-    return dataclasses.replace(
-        config, train=dataclasses.replace(config.train, batch_size=10)
-    )
+    train = dataclasses.replace(config.train, batch_size=10)
+    model = config.model
+    if hasattr(model, "embedding_size"):  # a language model
+        sizes = {"embedding_size": 8, "head_size": 2, "hidden_size": 8}
+        model = dataclasses.replace(model, **sizes)
+    return dataclasses.replace(config, model=model, train=train)
 
 
 @pytest.mark.parametrize(
@@ -445,13 +448,16 @@ def test_training_steps_of_every_task(name, core, monkeypatch):
         host.advance()
         with no_sync(), only(np.float32):
             there.advance()
-    np.testing.assert_array_equal(there.optimizer.data.get(), host.optimizer.data)
+    # The gradients of a word's embedding are added up in another order there.
+    exact = {"rtol": 1e-5, "atol": 1e-8} if name == "language_modeling" else {"rtol": 0}
+    np.testing.assert_allclose(there.optimizer.data.get(), host.optimizer.data, **exact)
     ours, numpys = there.read(), host.read()
-    loss = (
-        ours.pop("loss"),
-        numpys.pop("loss"),
-    )  # the device adds up the losses of several steps in float32
-    assert ours == numpys and loss[0] == pytest.approx(loss[1], rel=1e-6)
+    for rounded in "loss", "perplexity", "gradient_norm":
+        # the device adds up the losses of several steps in float32
+        if rounded in ours:
+            expected = numpys.pop(rounded)
+            assert ours.pop(rounded) == pytest.approx(expected, rel=1e-6)
+    assert ours == numpys
     for trainer in host, there:
         trainer.task.test_examples = 20
     assert there.evaluate() == pytest.approx(host.evaluate(), rel=1e-6)
@@ -515,7 +521,7 @@ def test_a_run_on_the_device_is_read_on_the_host(name, monkeypatch, tmp_path):
             type(ours.data) is np.ndarray and ours.dtype == theirs.dtype
         )  # NumPy raises its own scalars to powers with other last bits
         np.testing.assert_allclose(
-            ours.data, theirs.data, rtol=1e-5, atol=1e-7, err_msg=parameter
+            ours.data, theirs.data, rtol=1e-5, atol=1e-6, err_msg=parameter
         )
     lines = [Run.open(path).metrics() for path in ("cpu", "cuda")]
     assert [line["step"] for line in lines[0]] == [2, 4]
