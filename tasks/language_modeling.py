@@ -113,6 +113,10 @@ class ModelConfig(CoreConfig):
     """the same between layers"""
     dropout_output: float = 0.0
     """the same before the softmax"""
+    dropout_shared: bool = False
+    """whether a lane leaves out the same units at all steps of a window (Gal and
+    Ghahramani 2016)
+    """
 
     def __post_init__(self):
         super().__post_init__()
@@ -233,6 +237,7 @@ WIKITEXT2_REGULARISED = replace(
         layers=3,
         embedding_size=400,
         dropout_between=0.25,
+        dropout_shared=True,
     ),
     data=DataConfig(corpus="wikitext-2", window=70),
     train=replace(WIKITEXT2.train, steps=100 * 466, decay=1.0),
@@ -362,9 +367,10 @@ class Network(nn.Module):
         if not m.tied:
             self.softmax = nn.Embedding(words, width, seed=rng)
         self.bias = nn.Parameter(np.zeros(words, np.float32))
-        self.after_embedding = nn.Dropout(m.dropout_embedding)
-        self.between = nn.Dropout(m.dropout_between)
-        self.after_output = nn.Dropout(m.dropout_output)
+        along = 1 if m.dropout_shared else ()  # time, in (B, T, E)
+        self.after_embedding = nn.Dropout(m.dropout_embedding, shared=along)
+        self.between = nn.Dropout(m.dropout_between, shared=along)
+        self.after_output = nn.Dropout(m.dropout_output, shared=along)
 
     def initial_state(self, batch_size: int) -> tuple:
         """One state for each layer."""
@@ -644,6 +650,9 @@ class Task(training.Task):
         return (
             f"{layers}{describe(replace(m, layers=1), model.layers[0])}, {words}{tied}"
         )
+
+    def notes(self):
+        return self.corpus.notes
 
     def references(self):
         """What counting reaches, if the training text is short enough to count."""

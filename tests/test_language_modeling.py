@@ -10,7 +10,7 @@ import pytest
 from tinytasks import assert_same_arrays, forks, stop_at, timeless
 
 from tasks import language_modeling as lm
-from tinyrmc import Tape, corpora, training
+from tinyrmc import Tape, corpora, train, training
 from tinyrmc.errors import UserError
 
 WORDS = "the cat sat on a mat and saw some other cats there".split()
@@ -241,6 +241,18 @@ def test_dropout_falls_on_each_place(place):
     assert abs(trained - plain) > 1e-3
 
 
+def test_dropout_may_leave_out_the_same_units_of_a_window():
+    model = built(
+        task_of(dropout_output=0.5, dropout_shared=True, core="rnn", layers=1)
+    )
+    model.projection = None
+    tokens = window(0, 12)["tokens"]
+    seen, _ = model.unroll(tokens, model.initial_state(2), lm.nn.Noise(np.arange(2)))
+    gone = (seen.data == 0).any(axis=1)  # (B, F)
+    assert gone.any() and not gone.all()
+    assert (gone == (seen.data == 0).all(axis=1)).all()
+
+
 @forks
 def test_workers_agree_and_each_number_of_them_has_its_own_bits(make_trainer):
     task = Task(dataclasses.replace(CONFIG, model=DROPPING))
@@ -359,6 +371,13 @@ def test_floors_are_what_counting_reaches():
 def test_a_long_training_text_is_not_counted(monkeypatch):
     monkeypatch.setattr(lm, "COUNTED", 100)
     assert task_of().references()["test_perplexity"] == {}
+
+
+def test_what_is_odd_about_a_text_is_told_before_training(empty_directory, capsys):
+    """The few words that tests have for a Penn Treebank are not the published ones."""
+    words = "--train.steps 1 --train.batch-size 4 --workers 1 --model.head-size 2"
+    assert train.main(["language_modeling", *words.split()]) == 0
+    assert "is not the published text" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(("core", "cell"), [("rmc", "ptb, RMC"), ("rnn", None)])

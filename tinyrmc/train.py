@@ -374,7 +374,9 @@ def _note_roundings(trainer: Trainer, state: dict) -> None:
 def _announce(trainer: Trainer, run: Run, described: dict, options: Options) -> None:
     t, model = trainer.task.config.train, trainer.model
     promise, preset = trainer.task.presets[described["preset"]]
-    says = f": {promise}" if trainer.task.config == preset else ""
+    configs = trainer.task.config, preset
+    own, usual = (to_json(config)["config"] for config in configs)
+    says = f": {promise}" if own == usual else ""
     print(f"{described['task']} {described['preset']}, seed {options.seed}{says}")
     network = trainer.task.describe(model)
     print(f"  network   {network}, {model.num_parameters:,} parameters")
@@ -386,6 +388,8 @@ def _announce(trainer: Trainer, run: Run, described: dict, options: Options) -> 
     steps = counted(t.steps - trainer.step, "step")
     examples = counted(t.batch_size, "example")
     print(f"  training  {steps} of {examples} on {where}, {how}")
+    for note in trainer.task.notes():
+        print(f"  note      {note}")
     print(f"  run       {run.path}", flush=True)
 
 

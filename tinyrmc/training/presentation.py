@@ -6,7 +6,7 @@ which the command line makes its flags.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +50,13 @@ class Presentation:
     def describe(self, model) -> str:
         """The network in a few words, for the first lines of a run."""
         return type(model).__name__
+
+    def notes(self) -> Sequence[str]:
+        """What you should know about the data of a run, a sentence each.
+
+        Such as that a text is not the published one.
+        """
+        return ()
 
     def references(self) -> dict[str, dict[str, float]]:
         """{metric: {label: value}}: floors and published numbers.
