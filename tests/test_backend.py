@@ -108,6 +108,18 @@ def test_gemm_is_matmul(a, b):
         np.testing.assert_allclose(out, np.matmul(a, b), rtol=1e-13, atol=1e-14)
 
 
+@pytest.mark.parametrize("shape", [(1,), (20,), (40,), (41,), (2, 5)], ids=str)
+def test_a_few_rows_times_a_transposed_matrix(shape):
+    """Turned around, and laid out as any other product."""
+    rng = np.random.default_rng(0)
+    a, stored = rng.standard_normal((*shape, 256)), rng.standard_normal((260, 256))
+    for left in a, np.flip(np.flip(a).copy()), a + 1j:
+        found = backend.gemm(left, stored.T)
+        assert found.flags.c_contiguous and found.dtype == left.dtype
+        np.testing.assert_allclose(found, left @ stored.T, rtol=1e-10, atol=1e-12)
+    np.testing.assert_array_equal(backend.gemm(a[0], stored.T), a[0] @ stored.T)
+
+
 @pytest.mark.parametrize("small_kernels", [False, True])
 @pytest.mark.parametrize(
     ("rows", "size", "width", "times"),

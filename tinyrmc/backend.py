@@ -68,6 +68,9 @@ def _discover(array_type: type) -> ModuleType:
     )
 
 
+FEW_ROWS = 40  # products of so few rows need a care of their own
+
+
 def gemm(a: Array, b: Array, out: Array | None = None) -> Array:
     """Matrix product a @ b, written into `out` if you give one.
 
@@ -76,10 +79,21 @@ def gemm(a: Array, b: Array, out: Array | None = None) -> Array:
     one per matrix.
     """
     xp = namespace(a)
-    if b.ndim <= 2 < a.ndim and out is None:
-        rows = xp.matmul(a.reshape(-1, a.shape[-1]), b)
-        return rows.reshape(*a.shape[:-1], *b.shape[1:])
-    return xp.matmul(a, b, out=out)
+    if b.ndim > 2 or a.ndim < 2 or out is not None:
+        return xp.matmul(a, b, out=out)
+    rows = a if a.ndim == 2 else a.reshape(-1, a.shape[-1])
+    if xp is np and len(rows) <= FEW_ROWS and b.size >= 1 << 16 and _transposed(b):
+        # OpenBLAS needs half as long again for these, and does not the other way around
+        product = (b.T @ np.ascontiguousarray(rows.T)).T
+        product = np.ascontiguousarray(product)
+    else:
+        product = xp.matmul(rows, b)
+    return product if a.ndim == 2 else product.reshape(*a.shape[:-1], *b.shape[1:])
+
+
+def _transposed(b: Array) -> bool:
+    """Whether this is a matrix whose columns lie in memory one after the other."""
+    return b.ndim == 2 and b.flags.f_contiguous and not b.flags.c_contiguous
 
 
 # OpenBLAS's kernels for AVX-512 multiply small matrices as they lie in memory. All
@@ -100,13 +114,13 @@ def _knows_small_products() -> bool:
 def multiplier(weight: Array, rows: int, times: int) -> Callable[[Array], Array]:
     """x -> x @ weight for x (rows, K) and weight (K, N), to be called so many `times`.
 
-    Where it pays, the weight is copied once: transposed ones are slow, and one that is
+    Where it pays, the weight is copied once: a transposed one is slow, and one that is
     cut into blocks of columns makes small products. Each result may be overwritten by
     the next one.
     """
     # Measured: more rows, fewer of them in all, or a weight beyond the caches gain
     # nothing.
-    pays = rows <= 40 and rows * times >= 256 and weight.nbytes <= 8 << 20
+    pays = rows <= FEW_ROWS and rows * times >= 256 and weight.nbytes <= 8 << 20
     if namespace(weight) is not np or not pays:
         return lambda x: gemm(x, weight)
     size, width = weight.shape
