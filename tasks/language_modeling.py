@@ -181,7 +181,7 @@ QUICK = Config(
     ),
     data=DataConfig(corpus="ptb", window=35),
     train=training.TrainConfig(
-        steps=16 * 829,
+        steps=12 * 829,
         batch_size=32,
         learning_rate=3e-3,
         decay=1.0,
