@@ -4,6 +4,7 @@ And flat buffers, bad gradients, resuming, schedules.
 """
 
 import math
+from functools import partial
 
 import numpy as np
 import pytest
@@ -456,7 +457,8 @@ def test_state_and_load_state_continue_bit_for_bit(xp, make, dtype):
     [
         (Adam, ["updates", "first_moment", "second_moment"]),
         (RMSProp, ["updates", "second_moment"]),
-        (SGD, ["updates", "velocity"]),
+        (SGD, ["updates"]),
+        (partial(SGD, momentum=0.5), ["updates", "velocity"]),
     ],
 )
 def test_state_has_stable_names(xp, make, names):

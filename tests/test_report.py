@@ -463,7 +463,12 @@ def test_every_tasks_published_cells_can_be_trained_and_are_recognised(name):
     from tinyrmc.commands import Options, parse_words
 
     kind = discovery.load_task(name).Task
+    cells: dict = {}  # of the same words
     for cell, (paper, words) in kind.published.items():
+        if words is not None:
+            cells.setdefault(words, []).append(cell)
+        assert paper
+    for words, own in cells.items():
         first, *rest = words.split() or [""]
         preset, flags = (
             (first, rest)
@@ -471,4 +476,4 @@ def test_every_tasks_published_cells_can_be_trained_and_are_recognised(name):
             else (next(iter(kind.presets)), words.split())
         )
         config, _ = parse_words(name, preset, kind.presets[preset][1], Options(), flags)
-        assert kind(config).cell() == cell and paper
+        assert {*own} <= {*kind(config).cells()}

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator
+from typing import Literal
 
 import numpy as np
 
@@ -68,7 +69,9 @@ def _checked(parameters: Iterable[Parameter]) -> list[Parameter]:
 class Optimizer:
     """The flat buffers and the common part of a step.
 
-    `data` and `gradient` hold all parameters and all gradients, in order.
+    `data` and `gradient` hold all parameters and all gradients, in order. `clips` says
+    what `max_norm` bounds: the norm of the "whole" gradient, or that of each "matrix"
+    by itself. The last two axes of a parameter are a matrix; others hold several.
 
     Args:
         parameters: all of one dtype and one array library; a Parameter belongs to one
@@ -77,6 +80,8 @@ class Optimizer:
         allocate: allocate(count, dtype) makes the two buffers, zeroed; for buffers that
             other processes must see.
     """
+
+    clips: Literal["whole", "matrix"] = "whole"
 
     def __init__(
         self,
@@ -133,9 +138,9 @@ class Optimizer:
         """One update; returns (norm before clipping, finite flag), both 0-d arrays.
 
         The gradient is multiplied by `scale`, then its L2 norm is clipped at
-        `max_norm`. `scale` and `valid` may be 0-d arrays. The flag is False if the norm
-        is not finite or `valid` is False: then parameters and state stay. `gradient` is
-        scratch: afterwards it is scaled and clipped, or zero.
+        `max_norm` (see `clips`). `scale` and `valid` may be 0-d arrays. The flag is
+        False if the norm is not finite or `valid` is False: then parameters and state
+        stay. `gradient` is scratch: afterwards it is scaled and clipped, or zero.
         """
         views = zip(self.parameters, self._views, strict=True)
         if any(p.data is not view for p, view in views):
@@ -168,10 +173,19 @@ class Optimizer:
             norm = xp.sqrt(xp.asarray(xp.dot(g, g)))
             finite = xp.logical_and(xp.isfinite(norm), valid)
             if max_norm is not None:
-                g *= (max_norm / xp.maximum(norm, max_norm)).astype(self.dtype)
+                self._clip(norm, max_norm)
         if xp is not np or not finite:  # looking costs nothing there
             xp.copyto(g, 0, where=xp.logical_not(finite))
         return norm, finite
+
+    def _clip(self, norm: Array, max_norm: float) -> None:
+        """Shorten the gradient of this norm, or each matrix of it, to `max_norm`."""
+        parts = [(self.gradient, norm)]
+        if self.clips == "matrix":
+            matrices = [p.grad for p in self.parameters]
+            parts = [(g, _norms(self.xp, g)) for g in matrices]
+        for g, length in parts:
+            g *= (max_norm / self.xp.maximum(length, max_norm)).astype(self.dtype)
 
     def _update(self, rate: Array, finite: Array) -> None:
         """Change `data` by the clean `gradient`.
@@ -211,6 +225,11 @@ class Optimizer:
             own[...] = self.xp.asarray(arrays[name])
 
 
+def _norms(xp, g: Array) -> Array:
+    """The L2 norm of each matrix of g, with axes of length 1."""
+    return xp.sqrt(xp.sum(xp.square(g), axis=(-2, -1)[-g.ndim :], keepdims=True))
+
+
 class SGD(Optimizer):
     """data -= rate * v, with v = momentum * v + gradient."""
 
@@ -224,12 +243,17 @@ class SGD(Optimizer):
         _require(0 <= momentum < 1, "momentum", momentum, "in [0, 1)")
         super().__init__(parameters, learning_rate, allocate)
         self.momentum = momentum
-        self.velocity = self.xp.zeros_like(self.data)
+        self.velocity = self.xp.zeros_like(self.data) if momentum else None
 
     def state(self) -> dict[str, Array]:
-        return super().state() | {"velocity": self.velocity}
+        velocity = {} if self.velocity is None else {"velocity": self.velocity}
+        return super().state() | velocity
 
     def _update(self, rate: Array, finite: Array) -> None:
+        if self.velocity is None:  # it is the gradient
+            self.xp.multiply(self.gradient, rate, out=self._scratch)
+            self.data -= self._scratch
+            return
         self.velocity *= self._keep(self.momentum, finite)
         self.velocity += self.gradient
         self.data -= rate * self.velocity

@@ -174,6 +174,7 @@ USED = {  # core -> the fields of CoreConfig that make a difference to it
     "entnet": _UNITS,
     "entnet_bank": (*_UNITS, "forget_bias"),
     "rnn": ("total_units", "hidden_size"),
+    "memn2n": (),  # built by tasks, whose settings say how
 }
 
 

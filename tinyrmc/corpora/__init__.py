@@ -15,16 +15,19 @@ from .downloads import download
 from .known import CORPORA
 from .loading import load
 from .stories import Babi, Story, babi
+from .telling import TOLD, Told
 from .words import book, prose
 
 __all__ = [
     "CORPORA",
     "PARTS",
+    "TOLD",
     "Babi",
     "Corpus",
     "CorpusError",
     "MissingCorpus",
     "Story",
+    "Told",
     "Vocabulary",
     "babi",
     "book",

@@ -132,6 +132,11 @@ class Babi:
         return Path(name).stem.split("_")[1]
 
     @property
+    def complete(self) -> list[int]:
+        """The tasks of which there are both texts."""
+        return [k for k in TASKS if all((k, part) in self.files for part in PARTS)]
+
+    @property
     def official(self) -> bool:
         """Whether the files are the published ones, byte for byte."""
         which = self.version, self.variant

@@ -64,7 +64,7 @@ def summary(runs: list[Run]) -> Summary:
     for members in of_tasks.values():
         found = [group_summary(*group) for group in group_runs(members).items()]
         groups += _alike_together(found)
-        not_run += _missing(members[0].config, {group["cell"] for group in found})
+        not_run += _missing(members[0].config, {c for g in found for c in g["cells"]})
     return {"groups": groups, "not_run": not_run}
 
 
@@ -80,14 +80,18 @@ def _word(config: dict) -> str:
     return config.get("task_file", config["task"])
 
 
-def _missing(config: dict, cells: set[str | None]) -> list[Summary]:
-    """The published cells of a run's task but for these."""
+def _missing(config: dict, cells: set[str]) -> list[Summary]:
+    """The published cells of a run's task but for these.
+
+    The command of those that nothing here trains is None.
+    """
+    begin = f"python -m tinyrmc.train {_word(config)}"
     return [
         {
             "task": config["task"],
             "cell": cell,
             "paper": paper,
-            "command": f"python -m tinyrmc.train {_word(config)} {words}".strip(),
+            "command": None if words is None else f"{begin} {words}".strip(),
         }
         for cell, (paper, words) in load_task_of(config).Task.published.items()
         if cell not in cells
@@ -107,20 +111,26 @@ def group_summary(label: str, runs: list[Run]) -> Summary:
             every = [member.get(name) for member in members]
             if None not in every:
                 values[name] = every
-    cell = task.cell()
-    if cell not in task.published:
-        cell = None
+    mean = {name: statistics.fmean(every) for name, every in values.items()}
+    cells = {
+        cell: {"paper": task.published[cell][0], "metric": metric}
+        for cell, metric in task.cells().items()
+        if cell in task.published
+    }
+    own = [cell for cell in cells if cells[cell]["metric"] == task.result]
+    cell = own[0] if own else None
     return {
         "task": runs[0].config["task"],
         "preset": runs[0].config["preset"],
         "label": label,
         "cell": cell,
-        "paper": None if cell is None else task.published[cell][0],
+        "paper": None if cell is None else cells[cell]["paper"],
+        "cells": cells,
         "config": runs[0].config["config"],
         "parameters": task.build(np.random.SeedSequence(0)).num_parameters,
         "references": task.references(),
         "success": task.success,
-        "mean": {name: statistics.fmean(every) for name, every in values.items()},
+        "mean": mean,
         "top": {
             name: (min if task.lower_is_better(name) else max)(every)
             for name, every in values.items()
@@ -288,10 +298,16 @@ def _beside(groups: list[Summary], headline: str) -> list[str]:
 
 def _published(task: str, groups: list[Summary], not_run: list[Summary]) -> Table:
     """The paper's results side by side; their cells are called "row, column"."""
-    entries = {
-        group["cell"]: f"{group['paper']}; above" for group in groups if group["cell"]
-    }
-    entries |= {cell["cell"]: f"{cell['paper']}; not run" for cell in not_run}
+    entries = {}
+    for group in groups:
+        for cell, of in group.get("cells", {}).items():
+            ours = number(of["metric"], group["mean"].get(of["metric"]))
+            entries[cell] = f"{of['paper']}; ours {ours}"
+        if group["cell"]:
+            entries[group["cell"]] = f"{group['paper']}; above"
+    for cell in not_run:
+        state = "; not run" if cell["command"] else ""
+        entries[cell["cell"]] = f"{cell['paper']}{state}"
     placed = {cell.rpartition(", ")[::2]: entry for cell, entry in entries.items()}
     rows, columns = (dict.fromkeys(names) for names in zip(*placed, strict=True))
     head = [f"{task} in the paper", *columns]
@@ -435,7 +451,8 @@ def commands(found: Summary) -> str:
     """The commands that would train what was not run, in Markdown; nothing if there is
     none.
     """
-    lines = "".join(f"{cell['command']}\n" for cell in found["not_run"])
+    wanted = dict.fromkeys(cell["command"] for cell in found["not_run"])
+    lines = "".join(f"{command}\n" for command in wanted if command)
     return f"\nWhat was not run:\n\n```\n{lines}```\n" if lines else ""
 
 

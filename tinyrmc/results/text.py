@@ -27,10 +27,10 @@ def percent(value: float | None) -> str:
 
 
 def number(metric: str, value: float | None) -> str:
-    """The value of a metric: an accuracy in percent, a perplexity with two decimals,
-    anything else with four.
+    """The value of a metric: an accuracy or an error in percent, a perplexity with two
+    decimals, anything else with four.
     """
-    if "accuracy" in metric:
+    if re.search("accuracy|error", metric):
         return percent(value)
     decimals = 2 if "perplexity" in metric else 4
     return "" if value is None else f"{value:,.{decimals}f}"

@@ -6,7 +6,7 @@ which the command line makes its flags.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,8 @@ class Presentation:
         name, such as a figure of the paper's.
     published: {cell: (what the paper reports, the words that train it)}: the paper's
         results, for `python -m tinyrmc.report`. The words follow the task's name on the
-        command line: "paper --model.core lstm". See `cell`.
+        command line: "paper --model.core lstm"; None: nothing here trains it. See
+        `cell`.
     unit: what the examples of a batch are counted in, and how many of them one is:
         ("tokens", 35), for windows of a text. Curves can be drawn against it.
     success: the headline metric on the held-out examples from which on a run counts as
@@ -35,7 +36,7 @@ class Presentation:
 
     presets: dict[str, tuple[str, Any]] = {}
     grids: dict[str, tuple[str, str, dict[str, Any]]] = {}
-    published: dict[str, tuple[str, str]] = {}
+    published: Mapping[str, tuple[str, str | None]] = {}
     unit: tuple[str, int] = ("samples", 1)
     success: float | None = 0.9
 

@@ -196,6 +196,14 @@ class Task(Presentation):
         """The name of the headline on the set that gives a run's result."""
         return f"{self.splits[-1]}_{self.headline}"
 
+    def cells(self) -> dict[str, str]:
+        """{cell: the metric to compare it with}: the published results for a run.
+
+        One that stands for several, such as a network for many tasks, has its own.
+        """
+        cell = self.cell()
+        return {} if cell is None else {cell: self.result}
+
     def naming(self, split: str) -> tuple[str, ...]:
         """The arguments that name a set: none where there is one set alone."""
         return (split,) if len(self.splits) > 1 else ()

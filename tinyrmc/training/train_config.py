@@ -71,8 +71,12 @@ class TrainConfig:
     """keeps the divisor from zero: added to the root by adam (None: 1e-8), to the mean
     under it by rmsprop (None: 1e-10)
     """
+    objective: Literal["mean", "sum"] = field(default="mean", metadata=ADDED)
+    """what is made small: the mean of a batch's losses, or their sum"""
     clip_norm: float | None = 1.0
     """largest L2 norm of the gradient; None: not clipped"""
+    clips: Literal["whole", "matrix"] = field(default="whole", metadata=ADDED)
+    """what has that norm at most: the whole gradient, or each matrix of it"""
     piece_size: int | None = None
     """at most so many examples go through the network at once, the pieces being shared
     among the workers; None: 128, on a GPU the batch
@@ -128,7 +132,9 @@ class TrainConfig:
         self, parameters: Iterable[Parameter], allocate: Callable | None = None
     ) -> optim.Optimizer:
         """The optimizer that these settings describe, over the given parameters."""
-        return _MAKE[self.optimizer](self, parameters, allocate)
+        optimizer = _MAKE[self.optimizer](self, parameters, allocate)
+        optimizer.clips = self.clips
+        return optimizer
 
 
 def _require(allowed: bool, config: TrainConfig, name: str, wanted: str) -> None:

@@ -140,12 +140,20 @@ class Trainer:
         return max(1, min(cores, share, numbers // WORTHWHILE))
 
     def _numbers_of_one_example(self) -> int:
-        """How many numbers the forward pass of an example computes."""
+        """How many numbers the forward pass computes for one more example.
+
+        What it computes of the parameters alone, every worker would compute.
+        """
+        one = self._numbers(1)
+        return one if self.task.config.train.batch_size == 1 else self._numbers(2) - one
+
+    def _numbers(self, examples: int) -> int:
+        """How many numbers the forward pass of so many examples computes."""
         before = self.stream.state()
-        example = self.stream.batch(0, 0, 1)
+        batch = self.stream.batch(0, 0, examples)
         self.stream.load_state(before)
-        with Tape() as tape, telling(1):
-            self.task.loss(self.model, example, None)
+        with Tape() as tape, telling(examples):
+            self.task.loss(self.model, batch, None)
         return sum(
             math.prod(shape)
             for _, _, _, outputs, _, _ in tape.entries
@@ -257,10 +265,11 @@ class Trainer:
     def _update(self, step: Totals):
         """Move the parameters; the flag whether loss and gradient were finite."""
         total, count = step.sums["loss"]
+        config = self.task.config.train
         norm, finite = self.optimizer.step(
             self.task.learning_rate(self.step),
-            self.task.config.train.clip_norm,
-            scale=1 / count,
+            config.clip_norm,
+            scale=1 if config.objective == "sum" else 1 / count,
             valid=self.xp.isfinite(total),
         )
         self.task.after_update(self.model)

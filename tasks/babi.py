@@ -1,0 +1,947 @@
+"""bAbI: twenty kinds of short stories with questions, read by memory networks.
+
+The stories are those of Weston et al. 2015, the network is the End-To-End Memory
+Network of Sukhbaatar et al. 2015, the recipe that of the authors' program. An answer is
+one word; a list, `football,apple`, counts as one. What is reported is the share of
+wrong answers, `error`.
+
+    python -m tinyrmc.train babi --data.task 16      one task, ten restarts
+    python -m tinyrmc.train babi --data.task all     twenty networks, one for each task
+    python -m tinyrmc.train babi joint               one network for all of them
+    python -m tinyrmc.train babi cores --model.core lstm
+
+*Restarts.* Some first weights lead nowhere, so the paper trains ten networks and takes
+the one with the lowest training error (here, of equals, the one with the lowest
+training loss). They are trained side by side, as one network with one more axis, on the
+same batches: a product of matrices serves them all, and a run with ten takes nothing
+like ten times as long. The twenty networks of `all` go side by side too, each with its
+own stories in each batch. Every network is the one that it would be if it were trained
+alone. The error of each restart stands in the last line of metrics, and
+`python -m tinyrmc.evaluate RUN` has a table of them.
+
+*Linear start.* For the first epochs the softmax over memories is left out. Then it is
+switched on: after `recipe.linear_epochs`, or once the validation loss no longer falls.
+That is decided for all networks together, at a line of metrics, of which each epoch has
+one.
+
+*Random memories.* In training, a story of n sentences may seem to have up to a tenth
+more, which were forgotten: the ages of its sentences leave gaps.
+
+*Other cores* read the story sentence by sentence, oldest first, as the same sums of
+word embeddings, and the question as a last sentence; the answer follows from the last
+output. The preset `cores` trains them with Adam.
+
+*Where this departs from the authors' program:*
+
+    batches     an epoch brings every story once; there they are drawn with replacement
+    validation  the last tenth of the training questions of each task; there a random
+                tenth for `joint`
+    null word   it has no embedding, and is no answer: a sentence is as long as it is.
+                Nor are the ages of sentences answers
+    test        all 1,000 questions; there the first 992
+"""
+
+from __future__ import annotations
+
+import functools
+import typing
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+
+from tinyrmc import corpora, fused, nn, training
+from tinyrmc import primitives as p
+from tinyrmc.backend import namespace, to_device, to_host
+from tinyrmc.config import PLACE
+from tinyrmc.cores import CoreConfig, build_core, describe
+from tinyrmc.cores.memn2n import Constant, Encoding, MemN2N
+from tinyrmc.corpora import Story
+from tinyrmc.errors import UserError
+from tinyrmc.training.workers import pieces_of
+
+# --- What can be set ------------------------------------------------------------------
+
+TASKS = tuple(str(k) for k in range(1, 21))
+
+
+@dataclass(frozen=True)
+class DataConfig:
+    """Which stories."""
+
+    common: typing.ClassVar = ("task", "version", "variant", "generated")
+
+    task: typing.Literal[
+        "1", "2", "3", "4", "5", "6", "7", "8", "9", "10",
+        "11", "12", "13", "14", "15", "16", "17", "18", "19", "20",
+        "all", "joint",
+    ] = "1"  # fmt: skip
+    """one task; all: a network for each; joint: one network for all"""
+    version: typing.Literal["v1.1", "v1.2"] = "v1.2"
+    """of the files; the paper had v1.1, and task 16 changed after it"""
+    variant: typing.Literal["en", "en-10k"] = "en"
+    """1,000 or 10,000 questions to learn from, for each task"""
+    generated: bool = False
+    """stories made up on the spot, which need no files: tasks 1, 2, 6, 15 and 16"""
+    memories: int = 50
+    """at most so many sentences of a story are kept, the latest"""
+
+    def __post_init__(self):
+        _require_positive("data", self, "memories")
+        if self.version == "v1.1" and self.variant == "en-10k":
+            raise ValueError("data.variant en-10k is of version v1.2; choose that")
+        told = [str(k) for k in corpora.TOLD]
+        if self.generated and self.task in TASKS and self.task not in told:
+            raise ValueError(
+                f"data.task {self.task} cannot be generated; {', '.join(told)} can"
+            )
+
+
+Core: typing.TypeAlias = typing.Literal[
+    "memn2n", "rmc", "rmc_paper", "lstm", "dnc", "entnet", "entnet_bank", "rnn"
+]
+
+
+@dataclass(frozen=True)
+class ModelConfig(CoreConfig):
+    """The memory network, or another core."""
+
+    common: typing.ClassVar = (
+        *("core", "hops", "embedding_size", "encoding", "tying", "restarts"),
+    )
+
+    core: Core = "memn2n"  # type: ignore[assignment]
+    """memn2n: the End-To-End Memory Network. Others read sentence by sentence: see
+    `nth_farthest --help` for what they are"""
+    embedding_size: int = 20
+    """width of word embeddings, and of the memory network"""
+    hops: int = 3
+    """how often the memory network looks at its memories"""
+    tying: typing.Literal["adjacent", "layerwise"] = "adjacent"
+    """which embeddings are the same: those of a hop's contents and the next one's
+    memories, or those of all hops
+    """
+    encoding: typing.Literal["released", "printed", "bag"] = "released"
+    """where words stand in their sentence: as in the authors' program, as in the
+    paper's equation, or it makes no difference
+    """
+    pe_scale: float = 2.0
+    """what a position encoding is multiplied by; 1: as printed, with which task 16 is
+    not learnt
+    """
+    temporal: bool = True
+    """whether memories know how old they are"""
+    relu: float = 0.0
+    """fraction of the units with a ReLU after each hop"""
+    masked: bool = False
+    """whether empty memories are kept out of the softmax"""
+    restarts: int = 10
+    """memory networks that start from different weights; the best on the training
+    stories is taken
+    """
+
+    def __post_init__(self):
+        if self.core != "memn2n":
+            super().__post_init__()
+        _require_positive("model", self, "embedding_size", "hops", "restarts")
+        if not 0 <= self.relu <= 1:
+            raise ValueError(f"model.relu must be from 0 to 1, not {self.relu}")
+        if not self.pe_scale > 0:
+            raise ValueError(f"model.pe_scale must be positive, not {self.pe_scale}")
+
+
+@dataclass(frozen=True)
+class RecipeConfig:
+    """How a memory network is trained, in epochs."""
+
+    common: typing.ClassVar = ("linear_epochs",)
+
+    linear_epochs: int | None = 20
+    """epochs without the softmax over memories; None: until the validation loss no
+    longer falls
+    """
+    halve_every: int | None = 25
+    """the rate is halved after so many epochs with the softmax; None: it stays"""
+    random_memories: float = 0.1
+    """at most so many memories are forgotten in training, as a share of the story"""
+
+    def __post_init__(self):
+        if self.linear_epochs is not None and self.linear_epochs < 0:
+            raise ValueError(
+                f"recipe.linear_epochs must not be negative, not {self.linear_epochs}"
+            )
+        if self.halve_every is not None:
+            _require_positive("recipe", self, "halve_every")
+        if not 0 <= self.random_memories <= 1:
+            raise ValueError(
+                "recipe.random_memories must be from 0 to 1, not "
+                f"{self.random_memories}"
+            )
+
+
+def _require_positive(owner, config, *names):
+    for name in names:
+        if getattr(config, name) < 1:
+            raise ValueError(
+                f"{owner}.{name} must be an integer of at least 1, not "
+                f"{getattr(config, name)}"
+            )
+
+
+@dataclass(frozen=True)
+class Config:
+    """Everything that decides a run's result, together with the seed."""
+
+    data_dir: Path | None = field(default=None, metadata=PLACE)
+    """the folder with the stories, as an archive or unpacked; None: the user's cache
+    folder, where `python -m tinyrmc.data babi` puts them
+    """
+    data: DataConfig = field(default_factory=DataConfig)
+    model: ModelConfig = field(default_factory=ModelConfig)
+    recipe: RecipeConfig = field(default_factory=RecipeConfig)
+    train: training.TrainConfig = field(default_factory=training.TrainConfig)
+
+
+# Epochs have 28 batches of 32 for 900 stories, 281 for 9,000, 562 for 18,000.
+QUICK = Config(
+    train=training.TrainConfig(
+        steps=(20 + 100) * 28,
+        batch_size=32,
+        optimizer="sgd",
+        learning_rate=0.005,
+        warmup_steps=0,
+        objective="sum",
+        clip_norm=40.0,
+        clips="matrix",
+        log_every=28,
+        evaluate_every=10 * 28,
+    ),
+)
+JOINT = replace(
+    QUICK,
+    data=DataConfig(task="joint"),
+    model=ModelConfig(embedding_size=50),
+    recipe=RecipeConfig(linear_epochs=30, halve_every=15),
+    train=replace(
+        QUICK.train, steps=(30 + 60) * 562, log_every=562, evaluate_every=10 * 562
+    ),
+)
+LARGE = replace(
+    QUICK,
+    data=DataConfig(variant="en-10k"),
+    model=ModelConfig(embedding_size=100, relu=1.0),
+    train=replace(
+        QUICK.train, steps=(20 + 100) * 281, log_every=281, evaluate_every=10 * 281
+    ),
+)
+CORES = replace(
+    QUICK,
+    model=ModelConfig(
+        core="rmc", embedding_size=64, hidden_size=128, head_size=16, restarts=1
+    ),
+    recipe=RecipeConfig(linear_epochs=0, halve_every=None, random_memories=0.0),
+    train=training.TrainConfig(
+        steps=100 * 28, batch_size=32, learning_rate=1e-3, log_every=28,
+        evaluate_every=10 * 28,
+    ),
+)  # fmt: skip
+
+# --- The stories as numbers -----------------------------------------------------------
+
+PARTS = ("train", "validation", "test")
+HELD_OUT = 0.1  # of the training questions, for validation
+NOTHING = -1  # an answer that training never gives
+
+
+class Source(typing.Protocol):
+    """Where stories come from."""
+
+    def stories(self, task: int, part: str) -> list[Story]:
+        """Of a task 1 to 20; part: "train" or "test"."""
+
+    @property
+    def complete(self) -> list[int]:
+        """The tasks of which there are both."""
+
+
+class Material:
+    """What one network learns from and is tested on, as arrays.
+
+    rows: (sentences + 1, columns), every sentence and question there is, each once, as
+        the encoding has it. The first is empty.
+    parts: {"train", "validation", "test": {name: array with a row a question}}:
+        "memory" (., M), numbers of rows, the latest sentence first, 0 after the oldest;
+        "question" (.), the number of a row; "answer" (.), a word; "task" (.).
+    """
+
+    def __init__(self, told: dict[int, dict[str, list[Story]]], config: Config):
+        self.tasks = [*told]
+        self.told = told
+        self.name = str(self.tasks[0]) if len(told) == 1 else "joint"
+        known = [story for parts in told.values() for story in _learnt(parts)]
+        self.vocabulary = sorted(_words(known) | {story.answer for story in known})
+        self.ids = {word: id for id, word in enumerate(self.vocabulary)}
+        for task in told:
+            self._check(task)
+        most = max(len(story.sentences) for story in known)
+        self.slots = min(config.data.memories, most)
+        longest = max(len(words) for story in known for words in _said(story))
+        m = config.model
+        self.encoding = Encoding(m.encoding, m.pe_scale, longest)
+        self._numbers: dict[tuple[str, ...], int] = {(): 0}
+        self.parts = {part: self._arrays(part) for part in PARTS}
+        ids = [[self.ids[word] for word in words] for words in self._numbers]
+        self.rows = self.encoding.rows(ids, len(self.vocabulary))
+        self.commonest = {task: self._commonest(task) for task in told}
+
+    def _check(self, task):
+        """UserError for a story before any sentence, or in words unknown."""
+        for part in PARTS:
+            for story in self.told[task][part]:
+                if not story.sentences:
+                    question = " ".join(story.question)
+                    raise UserError(
+                        f"task {task}: story {story.number + 1} asks {question!r} "
+                        "before anything is told; put a sentence first"
+                    )
+        unknown = sorted(_words(self.told[task]["test"]) - self.ids.keys())
+        if unknown:
+            raise UserError(
+                f"task {task}: the stories to be tested on have words that those to "
+                f"learn from never use: {', '.join(unknown[:5])}; fetch both files of "
+                "one version"
+            )
+
+    def _arrays(self, part) -> training.Batch:
+        stories = [(task, s) for task, parts in self.told.items() for s in parts[part]]
+        memory = np.zeros((len(stories), self.slots), np.int32)
+        for row, (_, story) in zip(memory, stories, strict=True):
+            latest = story.sentences[: -self.slots - 1 : -1]
+            row[: len(latest)] = [self._number(sentence) for sentence in latest]
+        answers = [self.ids.get(story.answer, NOTHING) for _, story in stories]
+        return {
+            "memory": memory,
+            "question": np.array([self._number(s.question) for _, s in stories]),
+            "answer": np.array(answers),
+            "task": np.array([task for task, _ in stories]),
+        }
+
+    def _number(self, sentence) -> int:
+        return self._numbers.setdefault(sentence, len(self._numbers))
+
+    def _commonest(self, task) -> int:
+        answers = self.parts["train"]["answer"][self.parts["train"]["task"] == task]
+        return int(np.bincount(answers).argmax())
+
+    def unanswerable(self) -> list[str]:
+        """The answers of test questions that no question to learn from has."""
+        stories = [s for parts in self.told.values() for s in parts["test"]]
+        return sorted({s.answer for s in stories} - self.ids.keys())
+
+    def take(self, part: str, rows) -> training.Batch:
+        """Some of the questions, and "age": that of each memory, from 1; 0: empty."""
+        batch = {name: x[rows] for name, x in self.parts[part].items()}
+        ages = np.arange(1, self.slots + 1, dtype=np.int32)
+        return batch | {"age": np.where(batch["memory"] > 0, ages, 0)}
+
+    def count(self, part: str) -> int:
+        """How many questions there are."""
+        return len(self.parts[part]["answer"])
+
+
+def _learnt(parts):
+    return parts["train"] + parts["validation"]
+
+
+def _said(story: Story) -> tuple[tuple[str, ...], ...]:
+    return *story.sentences, story.question
+
+
+def _words(stories: Iterable[Story]) -> set[str]:
+    return {word for story in stories for words in _said(story) for word in words}
+
+
+def split_off(stories: list[Story]) -> dict[str, list[Story]]:
+    """The stories to learn from, and their last tenth, for validation."""
+    held = max(1, round(HELD_OUT * len(stories)))
+    return {"train": stories[:-held], "validation": stories[-held:]}
+
+
+def forgetful(share: float, rng: np.random.Generator, batch) -> training.Batch:
+    """A batch in which stories seem longer than they are, by up to a share.
+
+    A story of n memories gets n of the ages 1 .. n + k, for a k from 0 to share * n,
+    rounded up. Ages beyond the oldest one there is are taken for that.
+    """
+    memory = batch["memory"]
+    n = (memory > 0).sum(axis=1)
+    more = rng.integers(np.ceil(share * n).astype(int) + 1)
+    slots = memory.shape[1]
+    draws = rng.random((len(n), slots + int(np.ceil(share * slots))))
+    places = np.arange(draws.shape[1])
+    draws[places >= (n + more)[:, None]] = 2.0  # there is no such age
+    chosen = draws.argsort(axis=1).argsort(axis=1) < n[:, None]
+    ages = 1 + np.argsort(~chosen, axis=1, kind="stable")[:, :slots]
+    ages = np.where(memory > 0, np.minimum(ages, slots), 0).astype(np.int32)
+    return batch | {"age": ages}
+
+
+class SideBySide(training.Stream):
+    """Several streams as one: `0.memory` is the memory of the first one's batch."""
+
+    random_access = True
+
+    def __init__(self, streams: list[training.Epochs]):
+        self.streams = streams
+
+    def batch(self, step, start, stop):
+        """Of each stream, its examples start .. stop - 1 of this step's batch."""
+        return {
+            f"{number}.{name}": x
+            for number, stream in enumerate(self.streams)
+            for name, x in stream.batch(step, start, stop).items()
+        }
+
+
+# --- The network ----------------------------------------------------------------------
+
+
+class Network(nn.Module):
+    """What answers the questions of one `Material`: memory networks, or another core.
+
+    A batch as `Material.take` gives it -> logits (R, B, V), for R restarts.
+    """
+
+    def __init__(self, config: Config, material: Material, seed):
+        m, words = config.model, len(material.vocabulary)
+        ages = np.eye(material.slots + 1, dtype=np.float32)[:, 1:]  # 0: no age
+        self.rows, self.ages = Constant(material.rows), Constant(ages)
+        self.masked, self.temporal = m.masked, m.temporal
+        self.reader: MemN2N | Reader
+        if m.core == "memn2n":
+            self.reader = MemN2N(
+                words,
+                m.embedding_size,
+                material.slots if m.temporal else 0,
+                hops=m.hops,
+                tying=m.tying,
+                encoding=material.encoding,
+                relu=m.relu,
+                networks=m.restarts,
+                seed=seed,
+            )
+        else:
+            self.reader = Reader(m, words, material.encoding, seed)
+
+    def __call__(self, batch, linear: bool = False, trace=None):
+        memory, question = batch["memory"], batch["question"]
+        xp, dtype = namespace(memory), self.reader.dtype
+        rows = self.rows.on(xp, dtype)
+        if isinstance(self.reader, Reader):
+            return self.reader(rows, memory, question)
+        memories = xp.take(rows, memory, axis=0)  # (B, M, halves * V)
+        if self.temporal:
+            ages = xp.take(self.ages.on(xp, dtype), batch["age"], axis=0)  # (B, M, N)
+            memories = xp.concatenate([memories, ages], axis=2)
+        questions = xp.take(rows, question, axis=0)
+        empty = memory == 0 if self.masked else None
+        return self.reader(memories, questions, linear, empty, trace)
+
+
+class Reader(nn.Module):
+    """A recurrent core that reads the sentences one by one, the question last."""
+
+    def __init__(self, m: ModelConfig, words: int, encoding: Encoding, seed):
+        rng = np.random.default_rng(seed)
+        self.embedding = nn.Embedding(words, m.embedding_size, seed=rng)
+        self.core = build_core(m, m.embedding_size, rng)
+        self.answer = nn.Linear(self.core.output_size, words, seed=rng)
+        bag = encoding.kind == "bag"
+        self._along = None if bag else Constant(encoding.along(m.embedding_size))
+
+    @property
+    def dtype(self) -> np.dtype:
+        """The dtype of the parameters."""
+        return self.embedding.weight.dtype
+
+    def __call__(self, rows, memory, question):
+        """Rows of sentences, memory (B, M), question (B,) -> logits (1, B, V)."""
+        xp, E = namespace(memory), self.embedding.weight
+        if self._along is not None:
+            E = p.concatenate([E, E * self._along.on(xp, self.dtype)])
+        order, last = in_order(memory, question)
+        inputs = p.matmul(xp.take(rows, order, axis=0), E)  # (B, M + 1, d)
+        state = self.core.initial_state(len(memory))
+        outputs, _ = self.core.unroll(inputs, state, lengths=last + 1)
+        steps = xp.arange(order.shape[1])
+        ends = (steps == last[:, None]).astype(self.dtype)  # (B, M + 1)
+        output = p.sum(p.stack(outputs, axis=1) * ends[:, :, None], axis=1)
+        return p.expand_dims(self.answer(output), 0)
+
+
+def in_order(memory, question):
+    """What is read: the memories, the oldest first, the question, and nothing more.
+
+    (B, M + 1) numbers of rows, and the place (B,) of the question.
+    """
+    xp = namespace(memory)
+    last = xp.sum(memory > 0, axis=1)  # (B,)
+    back = last[:, None] - 1 - xp.arange(memory.shape[1] + 1)
+    told = xp.take_along_axis(memory, xp.maximum(back, 0), axis=1)
+    asked = xp.where(back == -1, question[:, None], 0)
+    return xp.where(back >= 0, told, asked), last
+
+
+class Networks(nn.Module):
+    """One for each `Material`."""
+
+    def __init__(self, config: Config, materials: list[Material], seed):
+        self.networks = [
+            Network(config, material, _of_task(seed, material))
+            for material in materials
+        ]
+
+    def __call__(self, number: int, batch, linear: bool = False, trace=None):
+        """The logits (R, B, V) of the network of that number."""
+        return self.networks[number](batch, linear, trace)
+
+
+def _of_task(seed: np.random.SeedSequence, material: Material):
+    """A task's own seed, the same alone and beside others."""
+    place = material.tasks[0] if len(material.tasks) == 1 else 0
+    return np.random.SeedSequence(seed.entropy, spawn_key=(*seed.spawn_key, place))
+
+
+def _seed_of(seed: int, material: Material) -> int:
+    """The same of a seed that is a number."""
+    own = _of_task(np.random.SeedSequence(seed), material)
+    return int(own.generate_state(1, np.uint64)[0])
+
+
+# --- What was published ---------------------------------------------------------------
+
+# Test errors in percent, by task: supervised memory networks and LSTM of Weston et al.
+# 2015, the weakly supervised ones (WSH), and the End-To-End Memory Networks: a bag of
+# words, position encoding (PE), linear start (LS), random memories (RN), ReLUs; jointly
+# trained ones of 1 to 3 hops with PE and LS, with RN too, and with layerwise tying.
+HEADS = (
+    "supervised", "LSTM", "WSH", "BoW", "PE", "PE LS", "PE LS RN", "PE LS RN ReLU",
+    "joint 1 hop", "joint 2 hops", "joint 3 hops", "joint RN", "joint layerwise",
+)  # fmt: skip
+ERRORS = {
+    # without the column of the ReLU
+    "1k": """
+        1     0    50   0.1   0.6   0.1   0.2   0.0   0.8   0.0   0.1   0.0   0.1
+        2     0    80  42.8  17.6  21.6  12.8   8.3  62.0  15.6  14.0  11.4  18.8
+        3     0    80  76.4  71.0  64.2  58.8  40.3  76.9  31.6  33.1  21.9  31.7
+        4     0    39  40.3  32.0   3.8  11.6   2.8  22.8   2.2   5.7  13.4  17.5
+        5     2    30  16.3  18.3  14.1  15.7  13.1  11.0  13.4  14.8  14.4  12.9
+        6     0    52  51.0   8.7   7.9   8.7   7.6   7.2   2.3   3.3   2.8   2.0
+        7    15    51  36.1  23.5  21.6  20.3  17.3  15.9  25.4  17.9  18.3  10.1
+        8     9    55  37.8  11.4  12.6  12.7  10.0  13.2  11.7  10.1   9.3   6.1
+        9     0    36  35.9  21.1  23.3  17.0  13.2   5.1   2.0   3.1   1.9   1.5
+       10     2    56  68.7  22.8  17.4  18.6  15.1  10.6   5.0   6.6   6.5   2.6
+       11     0    38  30.0   4.1   4.3   0.0   0.9   8.4   1.2   0.9   0.3   3.3
+       12     0    26  10.1   0.3   0.3   0.1   0.2   0.4   0.0   0.3   0.1   0.0
+       13     0     6  19.7  10.5   9.9   0.3   0.4   6.3   0.2   1.4   0.2   0.5
+       14     1    73  18.3   1.3   1.8   2.0   1.7  36.9   8.1   8.2   6.9   2.0
+       15     0    79  64.8  24.3   0.0   0.0   0.0  46.4   0.5   0.0   0.0   1.8
+       16     0    77  50.5  52.0  52.1   1.6   1.3  47.4  51.3   3.5   2.7  51.0
+       17    35    49  50.9  45.4  50.1  49.0  51.0  44.4  41.2  44.5  40.4  42.6
+       18     5    48  51.3  48.1  13.6  10.1  11.1   9.6  10.3   9.2   9.4   9.2
+       19    64    92   100  89.7  87.4  85.6  82.8  90.7  89.9  90.2  88.0  90.6
+       20     0     9   3.6   0.1   0.0   0.0   0.0   0.0   0.1   0.0   0.0   0.2
+     mean   6.7  51.3  40.2  25.1  20.3  16.3  13.9  25.8  15.6  13.3  12.4  15.2
+    """,
+    # and without tasks 1, 12 and 20, where every memory network is at 0 to 0.1
+    "10k": """
+        2     0  81.9  39.6   0.6   0.4   0.5   0.3   0.3  62.0   1.3   2.3   1.0   0.8
+        3     0  83.1  79.5  17.8  12.6  15.0   9.3   2.1  80.0  15.8  14.0   6.8  18.3
+        4     0   0.2  36.6  31.8     0     0     0     0  21.4     0     0     0     0
+        5   0.3   1.2  21.1  14.2   0.8   0.6   0.8   0.8   8.7   7.2   7.5   6.1   0.8
+        6     0  51.8  49.9   0.1   0.2   0.1     0   0.1   6.1   0.7   0.2   0.1   0.1
+        7   3.3  24.9  35.1  10.7   5.7   3.2   3.7   2.0  14.8  10.5   6.1   6.6   8.4
+        8   1.0  34.1  42.7   1.4   2.4   2.2   0.8   0.9   8.9   4.7   4.0   2.7   1.4
+        9     0  20.2  36.4   1.8   1.3   2.0   0.8   0.3   3.7   0.4     0     0   0.2
+       10     0  30.1  76.0   1.9   1.7   3.3   2.4     0  10.3   0.6   0.4   0.5     0
+       11     0  10.3  25.3     0     0     0     0   0.1   8.3     0     0     0   0.4
+       13     0   6.1  12.3     0   0.1     0     0     0   5.6     0     0     0     0
+       14     0  81.0   8.7     0   0.2     0     0   0.1  30.9   0.2   0.2     0   1.7
+       15     0  78.7  68.8  12.5     0     0     0     0  42.6     0     0   0.2     0
+       16     0  51.9  50.9  50.9  48.6   0.1   0.4  51.8  47.3  46.4   0.4   0.2  49.2
+       17  24.6  50.1  51.1  47.4  40.3  41.1  40.7  18.6  40.0  39.7  41.7  41.8  40.0
+       18   2.1   6.8  45.8  41.3   7.4   8.6   6.7   5.3   9.2  10.1   8.6   8.0   8.4
+       19  31.9  90.3   100  75.4  66.6  66.7  66.5   2.3  91.0  80.8  73.3  75.7  89.5
+     mean   3.2  36.4  39.2  15.4   9.4   7.2   6.6   4.2  24.5  10.9   7.9   7.5  11.0
+    """,
+}
+
+_PLAIN = (
+    "quick --data.task all --recipe.linear-epochs 0 --train.learning-rate 0.01 "
+    "--train.steps 2800 --recipe.random-memories 0"
+)
+_WITHOUT_RN = "--recipe.random-memories 0"
+# The words that train a column: with 1,000 questions a task.
+WORDS_1K = {
+    "LSTM": "cores --data.task all --model.core lstm",
+    "BoW": f"{_PLAIN} --model.encoding bag",
+    "PE": _PLAIN,
+    "PE LS": f"quick --data.task all {_WITHOUT_RN}",
+    "PE LS RN": "quick --data.task all",
+    "joint 1 hop": f"joint {_WITHOUT_RN} --model.hops 1",
+    "joint 2 hops": f"joint {_WITHOUT_RN} --model.hops 2",
+    "joint 3 hops": f"joint {_WITHOUT_RN}",
+    "joint RN": "joint",
+    "joint layerwise": f"joint {_WITHOUT_RN} --model.tying layerwise",
+}
+# With 10,000 epochs have ten times the steps; joint training has 20 and a linear start.
+_LARGE = "large --data.task all --model.embedding-size 20 --model.relu 0"
+_LONG = (
+    "--data.variant en-10k --train.steps 140625 --recipe.linear-epochs 5 "
+    "--recipe.halve-every 5"
+)
+WORDS_10K = {
+    "LSTM": "cores --data.task all --model.core lstm --data.variant en-10k "
+    "--train.steps 28100",
+    "BoW": f"{_LARGE} {_PLAIN.partition('all ')[2]} --model.encoding bag",
+    "PE": f"{_LARGE} {_PLAIN.partition('all ')[2]}",
+    "PE LS": f"{_LARGE} {_WITHOUT_RN}",
+    "PE LS RN": _LARGE,
+    "PE LS RN ReLU": "large --data.task all",
+    **{
+        head: f"{words} {_LONG}"
+        for head, words in WORDS_1K.items()
+        if head.startswith("joint")
+    },
+}
+
+
+def _published() -> dict[str, tuple[str, str | None]]:
+    cells: dict[str, tuple[str, str | None]] = {}
+    for size, words in {"1k": WORDS_1K, "10k": WORDS_10K}.items():
+        heads = [head for head in HEADS if size == "10k" or head != "PE LS RN ReLU"]
+        for line in ERRORS[size].strip().splitlines():
+            row, *errors = line.split()
+            for head, error in zip(heads, errors, strict=True):
+                cell = f"{_row(size, row)}, {head}"
+                cells[cell] = f"{error} %", words.get(head)
+    return cells
+
+
+def _row(size: str, task: str) -> str:
+    return f"{size}, mean" if task == "mean" else f"{size}, task {task}"
+
+
+def column(config: Config) -> str | None:
+    """The head of the published column that a configuration belongs to."""
+    m, r, joint = config.model, config.recipe, config.data.task == "joint"
+    if m.core == "lstm" and not joint:
+        return "LSTM"
+    bag = m.encoding == "bag"
+    usual = m.masked, m.temporal, m.tying == "adjacent" or joint, m.hops == 3 or joint
+    position = bag or (m.encoding, m.pe_scale) == ("released", 2.0)
+    if m.core != "memn2n" or usual != (False, True, True, True) or not position:
+        return None
+    linear, forgets = r.linear_epochs != 0, r.random_memories > 0
+    if not joint:
+        names = "PE", *["LS"] * linear, *["RN"] * forgets, *["ReLU"] * (m.relu == 1)
+        head = "BoW" if (bag, linear, forgets) == (True, False, False) else ""
+        return head or (None if bag else " ".join(names))
+    if bag or not linear or m.relu:
+        return None
+    if m.tying == "layerwise":
+        return None if forgets or m.hops != 3 else "joint layerwise"
+    if forgets:
+        return "joint RN" if m.hops == 3 else None
+    return f"joint {m.hops} hop{'' if m.hops == 1 else 's'}"
+
+
+PUBLISHED = _published()
+
+# --- The task -------------------------------------------------------------------------
+
+
+class Task(training.Task):
+    """Answering questions about stories; see the module's text."""
+
+    presets = {
+        "quick": (
+            "one task, ten restarts side by side: a minute; --data.task all: an hour",
+            QUICK,
+        ),
+        "joint": ("one network for all twenty tasks: hours", JOINT),
+        "large": ("10,000 questions to learn from, a wide network with ReLUs", LARGE),
+        "cores": ("another core, --model.core lstm, rmc, entnet ..., with Adam", CORES),
+    }
+    published = PUBLISHED
+    headline = "error"
+    lower = ("loss", "error")
+    splits = ("validation", "test")
+    success = 0.05
+
+    def __init__(self, config: Config):
+        super().__init__(config)
+        self.linear = config.recipe.linear_epochs != 0
+        self.switched = 0  # the first step with the softmax
+        self.plateau = training.Plateau("validation_loss", against="last")
+
+    @functools.cached_property
+    def source(self) -> Source:
+        """Where stories come from; set it before training to have others."""
+        data = self.config.data
+        if data.generated:
+            return corpora.Told(questions=10_000 if data.variant == "en-10k" else 1000)
+        return corpora.babi(data.version, data.variant, self.config.data_dir)
+
+    @functools.cached_property
+    def materials(self) -> list[Material]:
+        """One for each network."""
+        chosen = self.config.data.task
+        tasks = [int(chosen)] if chosen in TASKS else self.source.complete
+        told = {task: self._told(task) for task in tasks}
+        if chosen == "joint":
+            return [Material(told, self.config)]
+        return [Material({task: parts}, self.config) for task, parts in told.items()]
+
+    def _told(self, task: int) -> dict[str, list[Story]]:
+        learnt = split_off(self.source.stories(task, "train"))
+        return learnt | {"test": self.source.stories(task, "test")}
+
+    # --- What is learnt
+
+    def build(self, seed):
+        return Networks(self.config, self.materials, seed)
+
+    def stream(self, model, seed):
+        size, share = self.config.train.batch_size, self.config.recipe.random_memories
+        memn2n = self.config.model.core == "memn2n"
+        vary = functools.partial(forgetful, share) if memn2n and share else None
+        return SideBySide(
+            [
+                training.Epochs(
+                    material.count("train"),
+                    size,
+                    _seed_of(seed, material),
+                    take=functools.partial(material.take, "train"),
+                    vary=vary,
+                )
+                for material in self.materials
+            ]
+        )
+
+    def loss(self, model, batch, carry):
+        total, count, wrong = 0.0, 0, 0
+        for number in range(len(model.networks)):
+            own = _without(f"{number}.", batch)
+            logits = model(number, own, self.linear)
+            xp = namespace(logits.data)
+            answers = xp.broadcast_to(own["answer"], logits.shape[:-1])
+            total = total + p.sum(fused.softmax_cross_entropy(logits, answers))
+            count += answers.size
+            wrong = wrong + xp.sum(xp.argmax(logits.data, axis=-1) != answers)
+        return total, count, {"error": (wrong, count)}, None
+
+    # --- How it is learnt
+
+    @property
+    def epoch(self) -> int:
+        """Steps of an epoch, that of the network with the most stories."""
+        most = max(material.count("train") for material in self.materials)
+        return max(1, most // self.config.train.batch_size)
+
+    def learning_rate(self, step):
+        rate, every = super().learning_rate(step), self.config.recipe.halve_every
+        if self.linear or every is None:
+            return rate
+        # as in the program, at the beginning of epochs 25, 50 .., the first one being 1
+        return training.staircase(rate, every)((step - self.switched) // self.epoch + 1)
+
+    def observe(self, step, metrics):
+        if not self.linear:
+            return {"linear": 0}
+        epochs = self.config.recipe.linear_epochs
+        stalled = self.plateau.observe(metrics)
+        if stalled if epochs is None else step >= epochs * self.epoch:
+            self.linear, self.switched = False, step
+        return {"linear": int(self.linear)}
+
+    def state(self):
+        return {
+            "linear": self.linear,
+            "switched": self.switched,
+            "plateau": self.plateau.state(),
+        }
+
+    def load_state(self, state):
+        self.linear, self.switched = state["linear"], state["switched"]
+        self.plateau.load_state(state["plateau"])
+
+    # --- How it is tested
+
+    @property
+    def test_examples(self):
+        """How many questions there are to be tested on."""
+        return sum(material.count("test") for material in self.materials)
+
+    def evaluate(self, model, worker=0, workers=1, xp=np, split=None):
+        """Sums for each task and each restart, of the set and of the training stories.
+
+        `summary` needs both: it chooses by the latter. Waits for the device.
+        """
+        totals = training.Totals()
+        size = self.config.train.piece(xp)
+        for number, material in enumerate(self.materials):
+            for part in ("train", split or self.splits[0]):
+                pieces = pieces_of(material.count(part), size, workers)
+                for start, stop in pieces[worker::workers]:
+                    batch = material.take(part, np.arange(start, stop))
+                    batch = {name: to_device(x, xp) for name, x in batch.items()}
+                    logits = to_host(model(number, batch, self.linear).data)
+                    told = {name: to_host(batch[name]) for name in ("answer", "task")}
+                    totals.add(_counted(part, logits, **told))
+        return totals.sums
+
+    def summary(self, means):
+        """With the error of the restart of the lowest training error, for each network.
+
+        Of equals, that of the lowest training loss. `error_restart_3` is the mean of
+        restart 3 over all tasks, `error_task_16` the chosen one's on a task.
+        """
+        if "error" in means:  # of batches
+            return means
+        tasks, restarts = self._tasks, range(self.restarts)
+        table = {
+            kind: np.array(
+                [[means[f"{kind} {k} {r}"] for r in restarts] for k in tasks]
+            )
+            for kind in ("wrong", "train wrong", "train loss")
+        }  # each (tasks, restarts)
+        chosen = self._choice(table["train wrong"], table["train loss"])
+        rows = np.arange(len(tasks))
+        found = {"loss": means["loss"]}
+        for name, kind in (("error", "wrong"), ("training_error", "train wrong")):
+            errors = table[kind]
+            found[name] = float(errors[rows, chosen].mean())
+            if len(restarts) > 1:
+                each = enumerate(errors.mean(axis=0))
+                found |= {f"{name}_restart_{r}": float(x) for r, x in each}
+        if len(tasks) > 1:
+            each = zip(tasks, table["wrong"][rows, chosen], strict=True)
+            found |= {f"error_task_{k}": float(x) for k, x in each}
+        return found
+
+    def named(self, split, sums):
+        """Each restart by itself only of the last set."""
+        found = super().named(split, sums)
+        last = split == self.splits[-1]
+        return {k: x for k, x in found.items() if last or "_restart_" not in k}
+
+    def _choice(self, wrong, losses):
+        """Which restart (tasks,) is taken for each task; one for all that is joint."""
+        if self.config.data.task == "joint":
+            wrong, losses = wrong.mean(axis=0)[None], losses.mean(axis=0)[None]
+        best = [np.lexsort(pair)[0] for pair in zip(losses, wrong, strict=True)]
+        return np.broadcast_to(best, len(self._tasks))
+
+    @property
+    def _tasks(self) -> list[int]:
+        return [task for material in self.materials for task in material.tasks]
+
+    @property
+    def restarts(self) -> int:
+        """Networks side by side for each `Material`."""
+        return self.config.model.restarts if self.config.model.core == "memn2n" else 1
+
+    def lower_is_better(self, metric):
+        return True
+
+    def examinations(self, model):
+        """What each restart came to, on each task."""
+        split = self.splits[-1]
+        sums = training.Totals(self.evaluate(model, split=split)).means()
+        rows = [
+            (f"task {k}, restart {r}", *(sums[f"{kind} {k} {r}"] for kind in kinds))
+            for kinds in [("train wrong", "wrong")]
+            for k in self._tasks
+            for r in range(self.restarts)
+        ]
+        columns = "", "training error", "test error"
+        yield "restarts", training.Table(f"{split}_error", columns, rows)
+
+    # --- What it is set beside
+
+    def describe(self, model):
+        m, words = self.config.model, []
+        if m.core == "memn2n":
+            many = f"{m.restarts} restarts of " if m.restarts > 1 else ""
+            words.append(
+                f"{many}memn2n, {m.hops} hops, {m.embedding_size} units, {m.tying}"
+            )
+        else:
+            words.append(describe(m, model.networks[0].reader.core))
+        if len(self.materials) > 1:
+            words.append(f"for each of {len(self.materials)} tasks")
+        unknown = [a for material in self.materials for a in material.unanswerable()]
+        if unknown:
+            words.append(f"test answers never seen in training: {', '.join(unknown)}")
+        return "; ".join(words)
+
+    def cells(self):
+        if self.config.data.generated or (head := column(self.config)) is None:
+            return {}
+        size = "10k" if self.config.data.variant == "en-10k" else "1k"
+        chosen, result = self.config.data.task, self.result
+        if chosen in TASKS:
+            return {f"{_row(size, chosen)}, {head}": result}
+        each = {f"{_row(size, k)}, {head}": f"{result}_task_{k}" for k in TASKS}
+        return {f"{_row(size, 'mean')}, {head}": result} | each
+
+    def references(self):
+        """What the commonest answer of the training stories gives."""
+        return {
+            f"{split}_error": {"commonest answer": self._floor(split)}
+            for split in self.splits
+        }
+
+    def _floor(self, split):
+        wrong = []
+        for material in self.materials:
+            part = material.parts[split]
+            for task, answer in material.commonest.items():
+                wrong.append((part["answer"][part["task"] == task] != answer).mean())
+        return float(np.mean(wrong))
+
+
+def _without(prefix: str, batch: training.Batch) -> training.Batch:
+    """What stands in a batch under names that begin so, without this beginning."""
+    return {
+        name.removeprefix(prefix): x
+        for name, x in batch.items()
+        if name.startswith(prefix)
+    }
+
+
+def _counted(part, logits, answer, task) -> dict[str, tuple]:
+    """Sums of some questions' logits (R, B, V): by task and restart, wrong answers and,
+    of the training stories, losses.
+
+    An answer that training never gives is wrong, and has no loss.
+    """
+    wrong = logits.argmax(axis=-1) != answer  # (R, B)
+    known = answer != NOTHING
+    shifted = logits - logits.max(axis=-1, keepdims=True)
+    at = np.broadcast_to(np.maximum(answer, 0), wrong.shape)[..., None]
+    losses = np.log(np.exp(shifted).sum(axis=-1, dtype=np.float64))
+    losses -= np.take_along_axis(shifted, at, axis=-1)[..., 0]
+    trained = "train " if part == "train" else ""
+    sums = {}
+    for k in np.unique(task):
+        own = task == k
+        for r in range(len(wrong)):
+            sums[f"{trained}wrong {k} {r}"] = int(wrong[r, own].sum()), int(own.sum())
+            if trained:
+                sums[f"train loss {k} {r}"] = losses[r, own].sum(), int(own.sum())
+    if not trained:
+        sums["loss"] = losses[:, known].sum(), int(known.sum()) * len(wrong)
+    return sums

@@ -1,0 +1,305 @@
+"""End-To-End Memory Networks (Sukhbaatar et al. 2015).
+
+Sentences x_i become memories m_i and contents c_i, a question q becomes u. A hop looks
+at all memories at once, and adds what it finds:
+
+    m_i = sum_j l_j * A x_ij + T_A(i)      p_i = softmax_i(u . m_i)
+    c_i = sum_j l_j * C x_ij + T_C(i)      o   = sum_i p_i c_i
+    u   = sum_j l_j * B q_j                u <- u + o
+
+and the answer is softmax(W u). l_j, a vector, says where in its sentence a word stands
+(`Encoding`), and T(i) how many sentences ago sentence i was told.
+
+*Nothing is embedded.* Position encodings are of rank one: for unit k of d and word j,
+l_kj = s + a_k b_j. So a memory is a row x of counts times a matrix,
+
+    m = x S,   x = [s * words, b-weighted words, age],   S = [A; A * a; T],
+
+where S has as many rows as there are columns in x, whatever the stories. With it
+
+    u . m_i = (u S^T) . x_i   and   sum_i p_i c_i = (sum_i p_i x_i) S,
+
+two products with S for a whole batch, and two with the rows x, which are no parameters.
+Memories and contents never exist, and there is nothing to scatter gradients into.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from .. import nn
+from .. import primitives as p
+from ..backend import Array, namespace, to_device
+from ..engine import Parameter, Tensor
+from .core import Trace
+
+FAR_BELOW = -1e9  # the score of a memory that must not be looked at
+
+
+class Constant:
+    """An array of floating-point numbers that is no parameter.
+
+    Each array library and precision gets its own copy, once.
+    """
+
+    def __init__(self, value: np.ndarray):
+        self.value = value
+        self._copies: dict[tuple[str, str], Array] = {}
+
+    def on(self, xp, dtype: npt.DTypeLike) -> Array:
+        """The array as one of `xp`, in the precision of this dtype."""
+        dtype = np.finfo(dtype).dtype
+        key = xp.__name__, dtype.str
+        if key not in self._copies:
+            self._copies[key] = to_device(self.value.astype(dtype), xp)
+        return self._copies[key]
+
+
+# --- Sentences ------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """What a word's place in its sentence does to it: l_kj, for unit k and word j.
+
+    kind: "bag": nothing, l = 1. "printed": the paper's equation, (1 - j/J) - (k/d)
+        (1 - 2j/J), where J is the number of words of the sentence. "released": that of
+        the authors' program, centred, and with one J for all sentences: the `longest`
+        one and its age, which is the last word there.
+    scale: times so much. The program has twice what is printed, which looks harmless,
+        but with the printed one training fails on task 16 of bAbI.
+    longest: words of the longest sentence; "released" needs it.
+    """
+
+    kind: Literal["bag", "printed", "released"] = "released"
+    scale: float = 2.0
+    longest: int = 1
+
+    @property
+    def halves(self) -> int:
+        """How many columns of a row belong to each word."""
+        return 1 if self.kind == "bag" else 2
+
+    def rows(self, sentences: Sequence[Sequence[int]], words: int) -> np.ndarray:
+        """The x of sentences, given as ids below `words`: (S, halves * words).
+
+        They lack the columns of ages.
+        """
+        rows = np.zeros((len(sentences), self.halves, words), np.float32)
+        plain = 1.0 if self.kind == "bag" else 0.5 * self.scale
+        for row, ids in zip(rows, sentences, strict=True):
+            for j, word in enumerate(ids, start=1):
+                row[0, word] += plain
+                if self.kind != "bag":
+                    row[1, word] += self.scale * self._place(j, len(ids))
+        return rows.reshape(len(rows), -1)
+
+    def along(self, size: int) -> np.ndarray:
+        """a (d,), how far each unit listens to the place."""
+        k = np.arange(1, size + 1)
+        return 2 * (k / size - 0.5) if self.kind == "printed" else self._centred(k)
+
+    def of_age(self, size: int) -> np.ndarray:
+        """What T is multiplied by, (d,): in the program the age is a sentence's last
+        word.
+        """
+        if self.kind != "released":
+            return np.ones(size)
+        last = self._place(self.longest + 1, 0)
+        return self.scale * (0.5 + last * self.along(size))
+
+    def _centred(self, k: np.ndarray) -> np.ndarray:
+        return 2 * (k - (len(k) + 1) / 2) / len(k)
+
+    def _place(self, j: int, length: int) -> float:
+        """b_j of the word j = 1, 2 .. of a sentence of this length."""
+        if self.kind == "printed":
+            return j / length - 0.5
+        J = self.longest + 1
+        return (j - (J + 1) / 2) / J
+
+
+# --- The network ----------------------------------------------------------------------
+
+
+class MemN2N(nn.Module):
+    """One or more memory networks, side by side on the same stories.
+
+    Several `networks` R differ in their first weights alone: restarts, of which you
+    take the best. Network r is the same however many there are. One product serves all
+    of them.
+
+    It takes whole stories, so it is no `Core`. With words V, slots N, hops K:
+
+        adjacent    tables (R, K + 1, V + N, d): A^1, C^1 = A^2, .. C^K = W^T; B = A^1
+        layerwise   tables (R, 2, V + N, d): A and C, the same in every hop; a matrix H
+                    (R, d, d) for u <- u H + o; `questions` B and `answers` W of their
+                    own, (R, V, d) each
+
+    The last N rows of a table are its T. All start as normal values of deviation `std`.
+    A table is one matrix with its T, as in the authors' program.
+
+    Args:
+        words: V, the number of words; the answers are among them.
+        size: d, the width of an embedding.
+        slots: N, how many ages there are; 0: no temporal encoding.
+        hops: K.
+        tying: "adjacent" or "layerwise".
+        encoding: of the sentences' rows.
+        relu: which fraction of the units, the last ones, goes through a ReLU after each
+            hop.
+        question: False: there is none, and u starts as the constant 0.1, as in the
+            language model; then there is no B.
+        networks: R.
+
+    Raises ValueError or TypeError naming the argument.
+    """
+
+    def __init__(
+        self,
+        words: int,
+        size: int,
+        slots: int,
+        hops: int = 3,
+        tying: Literal["adjacent", "layerwise"] = "adjacent",
+        encoding: Encoding | None = None,
+        relu: float = 0.0,
+        question: bool = True,
+        networks: int = 1,
+        std: float = 0.1,
+        dtype: npt.DTypeLike = np.float32,
+        seed: nn.Seed = 0,
+    ):
+        nn.check_sizes("MemN2N", words=words, size=size, hops=hops, networks=networks)
+        if tying not in ("adjacent", "layerwise"):
+            raise ValueError(
+                f'MemN2N: tying must be "adjacent" or "layerwise", not {tying!r}'
+            )
+        if not 0 <= nn.check_number("MemN2N", "relu", relu) <= 1:
+            raise ValueError(f"MemN2N: relu must be from 0 to 1, not {relu}")
+        self.words, self.size, self.slots, self.hops = words, size, slots, hops
+        self.tying, self.networks = tying, networks
+        self.encoding = encoding or Encoding("bag")
+        self.question = question
+        self._along = Constant(self.encoding.along(size))
+        self._of_age = Constant(self.encoding.of_age(size))
+        linear = size - round(relu * size)
+        floor = np.where(np.arange(size) < linear, -np.inf, 0.0)
+        self._floor = Constant(floor) if relu else None
+        self._make(std, nn.check_dtype("MemN2N", dtype), np.random.default_rng(seed))
+
+    def _make(self, std, dtype, rng):
+        """The parameters, each network's from a random stream of its own."""
+        V, d, streams = self.words, self.size, rng.spawn(self.networks)
+
+        def normal(*shape):
+            drawn = [std * stream.standard_normal(shape) for stream in streams]
+            return Parameter(np.stack(drawn).astype(dtype))
+
+        adjacent = self.tying == "adjacent"
+        tables = self.hops + 1 if adjacent else 2
+        self.tables = normal(tables, V + self.slots, d)
+        self.H = None if adjacent else normal(d, d)
+        self.questions = None if adjacent or not self.question else normal(V, d)
+        self.answers = None if adjacent else normal(V, d)
+
+    @property
+    def dtype(self) -> np.dtype:
+        """The dtype of the parameters."""
+        return self.tables.dtype
+
+    @property
+    def columns(self) -> int:
+        """Numbers in the row of a memory, its age included: W."""
+        return self.encoding.halves * self.words + self.slots
+
+    def __call__(
+        self,
+        memories: Array,
+        questions: Array | None = None,
+        linear: bool = False,
+        empty: Array | None = None,
+        trace: Trace = None,
+    ) -> Tensor:
+        """Rows of memories (B, M, W) and of questions -> logits (R, B, V).
+
+        questions: (B, halves * V), rows without an age.
+        linear: without the softmax over memories, which is how training may start.
+        empty: bool (B, M), the memories that must not be looked at. Without it, those
+            whose row is zero have the score 0 and say nothing, but take their share of
+            the softmax, as in the authors' program.
+        trace: a list that receives a dict for each hop: "weights" p (B, R, M).
+        """
+        xp = namespace(memories)
+        tables = self._matrices()
+        u = self._ask(questions, tables[0], len(memories))
+        turned = xp.swapaxes(memories, 1, 2)  # (B, W, M), a view
+        hidden = None
+        if empty is not None:
+            far = xp.where(empty, self.dtype.type(FAR_BELOW), self.dtype.type(0))
+            hidden = far[:, None]  # (B, 1, M)
+        for hop in range(self.hops):
+            A, C = tables[hop : hop + 2] if self.tying == "adjacent" else tables
+            scores = p.matmul(_exchanged(p.matmul(u, _turned(A))), turned)
+            weights = self._weights(scores, linear, hidden, trace)
+            found = _exchanged(p.matmul(weights, memories))  # (R, B, W)
+            u = self.hop(u, p.matmul(found, C))
+        return p.matmul(u, _turned(self._answers(tables[-1])))
+
+    def hop(self, u: Tensor, found: Tensor) -> Tensor:
+        """What u (R, B, d) becomes when a hop has found o (R, B, d)."""
+        u = (u if self.H is None else p.matmul(u, self.H)) + found
+        return u if self._floor is None else p.maximum(u, self._on(self._floor, u))
+
+    def _weights(self, scores, linear, hidden, trace):
+        """What a hop gives to each memory: (B, R, M) -> (B, R, M)."""
+        if not linear:
+            scores = p.softmax(scores if hidden is None else scores + hidden)
+        if trace is not None:
+            trace.append({"weights": scores.data})
+        return scores
+
+    def _on(self, constant, beside):
+        return constant.on(namespace(beside.data), self.dtype)
+
+    def _matrices(self) -> Sequence[Tensor]:
+        """The S (R, W, d) of each table."""
+        E, T = p.split(self.tables, [self.words], axis=2)
+        parts = [E]
+        if self.encoding.kind != "bag":
+            parts.append(E * self._on(self._along, E))
+        if self.slots:
+            plain = self.encoding.kind != "released"
+            parts.append(T if plain else T * self._on(self._of_age, T))
+        return p.unstack(p.concatenate(parts, axis=2), axis=1)
+
+    def _ask(self, questions, first, examples):
+        """u (R, B, d) before the first hop."""
+        if questions is None or not self.question:
+            shape = self.networks, examples, self.size
+            return namespace(first.data).full(shape, 0.1, self.dtype)
+        asked = self.encoding.halves * self.words
+        if self.questions is None:
+            return p.matmul(questions, first[:, :asked])
+        B = self.questions
+        if self.encoding.kind != "bag":
+            B = p.concatenate([B, B * self._on(self._along, B)], axis=1)
+        return p.matmul(questions, B)
+
+    def _answers(self, last):
+        """W^T (R, V, d)."""
+        return last[:, : self.words] if self.answers is None else self.answers
+
+
+def _turned(x):
+    return p.swapaxes(x, -1, -2)
+
+
+def _exchanged(x):
+    """(R, B, W) <-> (B, R, W), a view."""
+    return p.swapaxes(x, 0, 1)
