@@ -90,7 +90,7 @@ class Encoding:
 
         They lack the columns of ages.
         """
-        rows = np.zeros((len(sentences), self.halves, words), np.float32)
+        rows = np.zeros((len(sentences), self.halves, words))
         plain = 1.0 if self.kind == "bag" else 0.5 * self.scale
         for row, ids in zip(rows, sentences, strict=True):
             for j, word in enumerate(ids, start=1):

@@ -47,8 +47,6 @@ SHARED = {
     (5,): 0.013,
 }
 USUAL = 0.74  # so often a name has the colour of its animal, and else any
-# where among the nine sentences stands the animal of the name that is asked for
-PLACES = 0.06, 0.055, 0.066, 0.063, 0.073, 0.102, 0.115, 0.153, 0.313
 
 QUESTIONS = 5  # of a story of tasks 1, 2 and 6
 DO = {"walk": 1.0, "take": 1.5, "leave": 1.2}  # how often, of what is possible
@@ -236,32 +234,34 @@ def _what_is_feared(rng, number):
 
 
 def _which_colour(rng, number):
-    names = [COLOURED[k] for k in rng.permutation(len(COLOURED))]
+    order, unsaid = [], [*COLOURED] * 2  # of each name its animal, then its colour
+    while unsaid:
+        order.append(_one(rng, sorted(set(unsaid))))
+        unsaid.remove(order[-1])
+    asked = order.pop()  # the last sentence would be the answer
+    names = [asked, *(name for name in rng.permutation(COLOURED) if name != asked)]
     shares = [*SHARED][rng.choice(len(SHARED), p=[*SHARED.values()])]
     animals = np.repeat(rng.permutation(ANIMALS)[: len(shares)], shares).tolist()
     being = dict(zip(names, animals, strict=True))
     usual = {animal: _one(rng, COLOURS) for animal in ANIMALS}
-    coloured = {
-        name: usual[being[name]] if rng.random() < USUAL else _one(rng, COLOURS)
-        for name in names
-    }
-    asked = names[0]
-    # the two sentences of each other name, its animal first
-    order = rng.permutation(np.repeat(names[1:], 2)).tolist()
     said: list[tuple[str, ...]] = []
+    coloured = {}  # name -> the sentence that says so
     for name in order:
         animal = name, "is", "a", being[name]
-        said.append((name, "is", coloured[name]) if animal in said else animal)
-    place = rng.choice(len(PLACES), p=np.array(PLACES) / sum(PLACES))
-    said.insert(place, (asked, "is", "a", being[asked]))
+        if animal in said:
+            coloured[name] = len(said)
+            any_colour = rng.random() > USUAL
+            colour = _one(rng, COLOURS) if any_colour else usual[being[name]]
+            said.append((name, "is", colour))
+        else:
+            said.append(animal)
+    fact = said.index((asked, "is", "a", being[asked]))
     # of several that share the animal, the one of whom that is said last
     like = [k for k, words in enumerate(said) if words[3:] == (being[asked],)]
-    other = next(k for k in reversed(like) if k != place)
-    name = said[other][0]
-    colour = said.index((name, "is", coloured[name]))
+    other = max(k for k in like if k != fact)
+    colour = coloured[said[other][0]]
     question = "what", "color", "is", asked
-    facts = int(place), other, colour
-    yield Story(tuple(said), question, coloured[name], facts, number)
+    yield Story(tuple(said), question, said[colour][2], (fact, other, colour), number)
 
 
 _TELL = {
