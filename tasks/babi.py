@@ -882,6 +882,11 @@ class Task(training.Task):
             words.append(describe(m, model.networks[0].reader.core))
         if len(self.materials) > 1:
             words.append(f"for each of {len(self.materials)} tasks")
+        missing = {*range(1, 21)} - {*self._tasks}
+        if missing and not (
+            self.config.data.generated or self.config.data.task in TASKS
+        ):
+            words.append(f"without task {', '.join(map(str, sorted(missing)))}")
         unknown = [a for material in self.materials for a in material.unanswerable()]
         if unknown:
             words.append(f"test answers never seen in training: {', '.join(unknown)}")

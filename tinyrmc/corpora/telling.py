@@ -46,14 +46,13 @@ SHARED = {
     (2, 3): 0.096,
     (5,): 0.013,
 }
-USUAL = 0.74  # so often a name has the colour of its animal, and else any
+ALIKE = 0.55  # so often two of them, a pair, have one colour; else each has any
+DECIDED = 0.85  # so often, where several have that animal, the last colour is told last
 
 QUESTIONS = 5  # of a story of tasks 1, 2 and 6
 DO = {"walk": 1.0, "take": 1.5, "leave": 1.2}  # how often, of what is possible
-NEWS = 0.5  # so often somebody is asked for who has just walked
-# Task 2: where things lie and others are carried, it is asked so often for one that
-# lies; if all are carried, so often there is a question at all.
-LYING, CARRIED = 0.9, 0.35
+RECENT = 5  # sentences: what is asked for was said, or done to the thing, in these
+CARRIED = 0.5  # of the questions of task 2 that could be about a thing that is carried
 THERE = 0.21  # so often "left the milk there"
 
 
@@ -145,14 +144,14 @@ class _World:
     def _say(self, *parts):
         self.said.append(tuple(" ".join(parts).split()))
 
+    def is_recent(self, fact):
+        """Whether a sentence is one of the last, about which questions are."""
+        return fact >= len(self.said) - RECENT
+
     def somebody(self):
-        """Who is asked for: somebody of whom a walk has been told, or None."""
-        recent = [
-            who for who, fact in self.walked.items() if fact >= len(self.said) - 2
-        ]
-        if recent and self.rng.random() < NEWS:
-            return _one(self.rng, recent)
-        return _one(self.rng, [*self.walked]) if self.walked else None
+        """Somebody of whom a walk has just been told, or None."""
+        known = [who for who, fact in self.walked.items() if self.is_recent(fact)]
+        return _one(self.rng, known) if known else None
 
     def story(self, number, question, answer, *supporting):
         words = tuple(question.split())
@@ -174,19 +173,16 @@ def _where_is_what(rng, number):
     while asked < QUESTIONS:
         world.act()
         world.act()
-        lying = {thing: facts for thing, facts in world.left.items() if facts}
-        held = {
-            thing: (fact, world.walked[world.holder[thing]])
-            for thing, fact in world.taken.items()
-            if world.holder[thing] in world.walked
-        }
-        if not lying and not (held and rng.random() < CARRIED):
+        facts = {thing: facts for thing, facts in world.left.items() if facts}
+        for thing, fact in world.taken.items():
+            if world.holder[thing] in world.walked and rng.random() < CARRIED:
+                facts[thing] = fact, world.walked[world.holder[thing]]
+        known = [thing for thing in facts if world.is_recent(facts[thing][0])]
+        if not known:
             continue
-        of = lying if lying and (not held or rng.random() < LYING) else held
-        news = max(of, key=lambda thing: of[thing][0])
-        thing = news if rng.random() < NEWS else _one(rng, [*of])
+        thing = _one(rng, known)
         room = world.room[world.holder.get(thing, thing)]
-        yield world.story(number, f"where is the {thing}", room, *of[thing])
+        yield world.story(number, f"where is the {thing}", room, *facts[thing])
         asked += 1
 
 
@@ -213,15 +209,17 @@ def _what_is_feared(rng, number):
     fears = {kind: _one(rng, [k for k in kinds if k != kind]) for kind in kinds}
     being = {name: _one(rng, kinds) for name in AFRAID}
     said: list[tuple[str, ...]] = []
-    waiting = [(kind, name) for name, kind in being.items()]
-    waiting += [(kind, None) for kind in kinds]
-    known: set[str] = set()
-    while waiting:  # who somebody is comes after what that kind fears
-        kind, name = _one(rng, [w for w in waiting if w[1] is None or w[0] in known])
-        waiting.remove((kind, name))
-        known.add(kind)
-        fact = (KINDS[kind], "are", "afraid", "of", KINDS[fears[kind]])
-        said.append(fact if name is None else (name, "is", "a", kind))
+    waiting = [*being, *kinds]
+    while waiting:
+        what = _one(rng, waiting)
+        kind = being.get(what, what)
+        fact = KINDS[kind], "are", "afraid", "of", KINDS[fears[kind]]
+        if fact not in said:  # before who somebody is comes what that kind fears
+            said.append(fact)
+            waiting.remove(kind)
+        elif what in being:
+            said.append((what, "is", "a", kind))
+            waiting.remove(what)
     for _ in range(4):
         name = _one(rng, AFRAID)
         kind = being[name]
@@ -234,34 +232,46 @@ def _what_is_feared(rng, number):
 
 
 def _which_colour(rng, number):
+    shares = [*SHARED][rng.choice(len(SHARED), p=[*SHARED.values()])]
+    while True:
+        said, asked, facts = _induction(rng, shares)
+        fact, _, colour = facts
+        # others that share the animal, and have another colour, which is said later
+        like = {words[0] for words in said if words[3:] == said[fact][3:]}
+        later = any(
+            words[0] in like and words[2] not in ("a", said[colour][2])
+            for words in said[colour:]
+        )
+        if not later or rng.random() > DECIDED:
+            break
+    question = "what", "color", "is", asked
+    yield Story(tuple(said), question, said[colour][2], facts, number)
+
+
+def _induction(rng, shares):
+    """(the nine sentences, the name that is asked for, which sentences answer it)."""
     order, unsaid = [], [*COLOURED] * 2  # of each name its animal, then its colour
     while unsaid:
         order.append(_one(rng, sorted(set(unsaid))))
         unsaid.remove(order[-1])
     asked = order.pop()  # the last sentence would be the answer
-    names = [asked, *(name for name in rng.permutation(COLOURED) if name != asked)]
-    shares = [*SHARED][rng.choice(len(SHARED), p=[*SHARED.values()])]
+    others = [name for name in COLOURED if name != asked]
+    names = [asked, *rng.permutation(others).tolist()]
     animals = np.repeat(rng.permutation(ANIMALS)[: len(shares)], shares).tolist()
     being = dict(zip(names, animals, strict=True))
-    usual = {animal: _one(rng, COLOURS) for animal in ANIMALS}
+    colours = {name: _one(rng, COLOURS) for name in names}
+    if rng.random() < ALIKE:
+        colours[names[2]] = colours[names[3]]
     said: list[tuple[str, ...]] = []
-    coloured = {}  # name -> the sentence that says so
     for name in order:
         animal = name, "is", "a", being[name]
-        if animal in said:
-            coloured[name] = len(said)
-            any_colour = rng.random() > USUAL
-            colour = _one(rng, COLOURS) if any_colour else usual[being[name]]
-            said.append((name, "is", colour))
-        else:
-            said.append(animal)
+        said.append((name, "is", colours[name]) if animal in said else animal)
     fact = said.index((asked, "is", "a", being[asked]))
     # of several that share the animal, the one of whom that is said last
     like = [k for k, words in enumerate(said) if words[3:] == (being[asked],)]
     other = max(k for k in like if k != fact)
-    colour = coloured[said[other][0]]
-    question = "what", "color", "is", asked
-    yield Story(tuple(said), question, said[colour][2], (fact, other, colour), number)
+    name = said[other][0]
+    return said, asked, (fact, other, said.index((name, "is", colours[name])))
 
 
 _TELL = {

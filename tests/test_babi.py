@@ -1,0 +1,518 @@
+"""The bAbI task: what networks see, how restarts are chosen, how training goes on."""
+
+import contextlib
+import dataclasses
+import itertools
+import json
+import re
+from pathlib import Path
+
+import fakecupy
+import numpy as np
+import pytest
+from babistories import STORIES, texts, write_babi
+from tinytasks import assert_same_arrays, stop_at, timeless
+
+from tasks import babi
+from tinyrmc import Tape, corpora, evaluate, report, train, training
+from tinyrmc.errors import UserError
+from tinyrmc.runs.run import Run
+
+TRAIN = dataclasses.replace(
+    babi.QUICK.train, steps=24, batch_size=8, log_every=3, evaluate_every=6,
+    checkpoint_minutes=0,
+)  # fmt: skip
+
+
+class Made:
+    """The stories of `babistories`, or made up ones."""
+
+    complete = tuple(STORIES)
+
+    def stories(self, task, part):
+        return corpora.stories.parse(texts(task), "a")
+
+
+def config(task="1", model=(), recipe=(), train=(), **data):
+    """A small configuration."""
+    usual = {"embedding_size": 5, "restarts": 2, "hops": 2}
+    return babi.Config(
+        data=babi.DataConfig(task=task, **data),
+        model=babi.ModelConfig(**(usual | dict(model))),
+        recipe=babi.RecipeConfig(**({"linear_epochs": 2} | dict(recipe))),
+        train=dataclasses.replace(TRAIN, **dict(train)),
+    )
+
+
+def task_of(*words, source=None, **settings):
+    task = babi.Task(config(*words, **settings))
+    task.source = source or Made()
+    return task
+
+
+def steps(trainer, count):
+    for _ in range(count):
+        trainer.advance()
+    return trainer
+
+
+def told(task=1, **how):
+    """A task on stories made up here."""
+    settings = config(str(task), **how)
+    made = babi.Task(settings)
+    made.source = corpora.Told(100)
+    return made
+
+
+# --- Stories as numbers ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize("number", STORIES)
+def test_each_tasks_file_becomes_rows_and_answers(number, tmp_path):
+    settings = dataclasses.replace(config(str(number)), data_dir=write_babi(tmp_path))
+    (material,) = babi.Task(settings).materials
+    stories = corpora.stories.parse(texts(number), "a")
+    part, words = material.parts["test"], material.vocabulary
+    assert len(stories) == material.count("test")
+    V, M = len(words), material.slots
+    for k, story in enumerate(stories):
+        assert words[part["answer"][k]] == story.answer
+        memory = part["memory"][k]
+        kept = list(story.sentences[::-1])  # the latest first
+        assert (memory[len(kept) :] == 0).all() and len(memory) == M
+        for number_of_row, sentence in zip(memory, kept, strict=False):
+            counts = material.rows[number_of_row, :V]
+            expected = [sentence.count(word) for word in words]
+            np.testing.assert_array_equal(counts, expected)
+        asked = material.rows[part["question"][k], :V]
+        np.testing.assert_array_equal(asked, [story.question.count(w) for w in words])
+    assert (material.rows[0] == 0).all()
+    held = material.count("validation")
+    assert held == round(0.1 * len(stories))
+    assert held + material.count("train") == len(stories)
+
+
+def test_only_the_latest_sentences_are_kept():
+    (whole,), (cut,) = (task_of("1", memories=m).materials for m in (50, 3))
+    assert (whole.slots, cut.slots) == (4, 3)
+    last = whole.parts["test"]["memory"][1]
+    np.testing.assert_array_equal(cut.parts["test"]["memory"][1], last[:3])
+
+
+def test_joint_stories_share_a_vocabulary_and_hold_out_of_each_task():
+    task = task_of("joint")
+    (material,) = task.materials
+    apart = task_of("all").materials
+    assert {*material.vocabulary} == {w for m in apart for w in m.vocabulary}
+    for part in babi.PARTS:
+        counts = np.bincount(material.parts[part]["task"], minlength=21)[1:]
+        np.testing.assert_array_equal(counts, [m.count(part) for m in apart])
+
+
+def test_a_file_that_is_missing_is_left_out_of_all_and_named_alone(tmp_path):
+    folder = write_babi(tmp_path, {(3, "train"): ""}, variant="en-10k")
+
+    def task(number):
+        settings = config(number, variant="en-10k")
+        return babi.Task(dataclasses.replace(settings, data_dir=folder))
+
+    assert len(task("all").materials) == 19
+    assert 3 not in task("joint").materials[0].tasks
+    assert "without task 3" in task("all").describe(None)
+    with pytest.raises(UserError, match="qa3_"):
+        assert task("3").materials
+
+
+@pytest.mark.parametrize("n, slots", [(1, 6), (6, 6), (5, 5), (3, 20), (15, 20)])
+def test_forgotten_memories_leave_gaps_in_the_ages(n, slots):
+    """n ages in order, of 1 .. n + k, for k up to a tenth of n, rounded up."""
+    rng = np.random.default_rng(0)
+    memory = np.zeros((600, slots), np.int32)
+    memory[:, :n] = 7
+    found = babi.forgetful(0.1, rng, {"memory": memory, "age": None})["age"]
+    assert found.shape == memory.shape and (found[:, n:] == 0).all()
+    most = n + -(-n // 10)
+    rows = {tuple(row[:n]) for row in found.tolist()}
+    for ages in rows:
+        pairs = itertools.pairwise(ages)
+        assert all(a < b or a == b == slots for a, b in pairs)
+        assert ages[0] >= 1 and ages[-1] <= min(most, slots)
+    usual = tuple(range(1, n + 1))
+    # k is 0 half of the time where it can be 1, and then each age may be missing
+    share = np.mean([tuple(row[:n]) == usual for row in found.tolist()])
+    ways = n + 1 if most == n + 1 and most <= slots else None
+    if ways:
+        assert len(rows) == ways
+        assert share == pytest.approx(0.5 + 0.5 / ways, abs=0.06)
+    assert len(rows) > 1 or most > slots
+
+
+def test_noise_is_for_training_alone():
+    task = told(model={"restarts": 1})
+    stream = task.stream(None, 5)
+    several = [stream.batch(step, 0, 8) for step in range(20)]
+    usual = [np.where(b["0.memory"] > 0, np.arange(1, 11), 0) for b in several]
+    assert any(
+        (b["0.age"] != ages).any() for b, ages in zip(several, usual, strict=True)
+    )
+    quiet = told(recipe={"random_memories": 0.0}).stream(None, 5)
+    for step, ages in enumerate(usual):
+        np.testing.assert_array_equal(quiet.batch(step, 0, 8)["0.age"], ages)
+    whole, part = stream.batch(3, 0, 8), stream.batch(3, 2, 5)
+    for name, x in whole.items():
+        np.testing.assert_array_equal(part[name], x[2:5])
+
+
+# --- Restarts -------------------------------------------------------------------------
+
+
+def test_the_restart_of_the_lowest_training_error_is_reported():
+    """Not that of the lowest test error; of equals, that of the lowest loss."""
+    task = task_of("1", model={"restarts": 3})
+    errors, losses, tested = [0.2, 0.1, 0.1], [0.1, 3.0, 2.0], [0.01, 0.02, 0.5]
+    means = {"loss": 1.0}
+    for r in range(3):
+        means[f"wrong 1 {r}"], means[f"train wrong 1 {r}"] = tested[r], errors[r]
+        means[f"train loss 1 {r}"] = losses[r]
+    found = task.summary(means)
+    assert found["error"] == 0.5 and found["training_error"] == 0.1
+    assert [found[f"error_restart_{r}"] for r in range(3)] == tested
+
+
+def test_the_choice_does_not_look_at_the_test_stories(make_trainer):
+    """Other answers to the test stories: the same restart, judged anew."""
+
+    class Changed(Made):
+        def stories(self, task, part):
+            stories = super().stories(task, part)
+            if part == "test":
+                other = {s.answer: t.answer for s, t in itertools.pairwise(stories)}
+                stories = [
+                    dataclasses.replace(s, answer=other[s.answer]) for s in stories
+                ]
+            return stories
+
+    found = []
+    for source in (Made(), Changed()):
+        task = task_of("2", source=source, model={"restarts": 4})
+        found.append(steps(make_trainer(task, 1), 12).evaluate(("test",)))
+    for name in found[0]:
+        if "training" in name:
+            assert found[0][name] == found[1][name]
+    each = [
+        [line[f"test_training_error_restart_{r}"] for r in range(4)] for line in found
+    ]
+    assert found[0]["test_training_error"] == min(each[0])
+
+
+@pytest.mark.parametrize("chosen", ["all", "joint"])
+def test_a_restart_is_taken_for_each_network(chosen):
+    task = task_of(chosen)
+    means, rng = {"loss": 0.0}, np.random.default_rng(0)
+    table = {
+        kind: rng.random((20, 2)) for kind in ("wrong", "train wrong", "train loss")
+    }
+    for kind, values in table.items():
+        for k in range(20):
+            means |= {f"{kind} {k + 1} {r}": values[k, r] for r in range(2)}
+    best = table["train wrong"].argmin(axis=1)
+    if chosen == "joint":
+        best[:] = table["train wrong"].mean(axis=0).argmin()
+    expected = table["wrong"][np.arange(20), best]
+    found = task.summary(means)
+    assert [found[f"error_task_{k}"] for k in range(1, 21)] == pytest.approx(expected)
+    assert found["error"] == pytest.approx(expected.mean())
+
+
+def test_errors_and_losses_are_those_of_a_count_by_hand():
+    task = task_of("joint", model={"restarts": 3})
+    model = task.build(np.random.SeedSequence(0))
+    (material,) = task.materials
+    batch = material.take("test", np.arange(material.count("test")))
+    logits = model(0, batch, task.linear).data.astype(float)
+    shares = [
+        training.Totals(task.evaluate(model, k, 3, split="test")) for k in range(3)
+    ]
+    totals = training.Totals()
+    for share in shares:
+        totals.add(share.sums)
+    means = totals.means()
+    for k in (1, 8, 20):
+        own = batch["task"] == k
+        for r in range(3):
+            wrong = logits[r, own].argmax(axis=-1) != batch["answer"][own]
+            assert means[f"wrong {k} {r}"] == pytest.approx(wrong.mean())
+    of_right = np.take_along_axis(logits, batch["answer"][None, :, None], axis=-1)
+    losses = np.log(np.exp(logits).sum(axis=-1)) - of_right[..., 0]
+    assert means["loss"] == pytest.approx(losses.mean(), rel=1e-5)
+    trained = material.take("train", np.arange(material.count("train")))
+    logits = model(0, trained, task.linear).data
+    own = trained["task"] == 6
+    wrong = logits[1, own].argmax(axis=-1) != trained["answer"][own]
+    assert means["train wrong 6 1"] == pytest.approx(wrong.mean())
+
+
+def test_an_answer_never_learnt_is_wrong_and_said_so():
+    strange = STORIES[8].replace("milk,apple", "milk,pear")
+
+    class Strange(Made):
+        def stories(self, task, part):
+            text = strange if part == "test" else STORIES[8]
+            return corpora.stories.parse(f"{text}\n" * 12, "a")
+
+    task = task_of("8", source=Strange())
+    model = task.build(np.random.SeedSequence(0))
+    assert "never seen in training: milk,pear" in task.describe(model)
+    sums = task.evaluate(model, split="test")
+    assert sums["loss"][1] == 2 * 12  # of those with an answer that is known
+    wrong, count = sums["wrong 8 0"]
+    assert count == 24 and wrong >= 12
+
+
+# --- Training -------------------------------------------------------------------------
+
+
+def test_networks_side_by_side_are_those_trained_alone(make_trainer):
+    """Of `all` a task, of ten restarts one."""
+    together = steps(make_trainer(task_of("all", model={"restarts": 3})), 9)
+    alone = steps(make_trainer(task_of("16", model={"restarts": 1})), 9)
+    own = alone.arrays()["parameters/networks.0.reader.tables"]
+    ours = together.arrays()["parameters/networks.15.reader.tables"]
+    np.testing.assert_allclose(ours[0], own[0], rtol=1e-4, atol=1e-5)
+    assert np.abs(ours[1] - ours[0]).max() > 0.01
+
+
+def test_linear_start_ends_after_its_epochs_and_the_rate_is_halved():
+    task = told(recipe={"linear_epochs": 4, "halve_every": 5}, train={"batch_size": 9})
+    assert task.epoch == 10
+    rate = task.config.train.learning_rate
+    for epoch in range(1, 5):
+        assert task.linear and task.learning_rate(10 * epoch - 1) == rate
+        task.observe(10 * epoch, {})
+    assert not task.linear
+    rates = [task.learning_rate(40 + 10 * epoch) / rate for epoch in range(14)]
+    # at the beginning of epochs 5 and 10 with the softmax, the first one being 1
+    assert rates == [1] * 4 + [0.5] * 5 + [0.25] * 5
+    other = told()
+    other.load_state(json.loads(json.dumps(task.state())))
+    assert not other.linear and other.switched == 40
+
+
+def test_linear_start_ends_when_validation_stalls():
+    task = told(recipe={"linear_epochs": None})
+    for step, loss in enumerate([3.0, 2.5, 2.4], start=1):
+        task.observe(step, {"validation_loss": loss, "loss": 9.0})
+        assert task.linear
+    task.observe(4, {"loss": 9.0})
+    assert task.linear
+    task.observe(5, {"validation_loss": 2.45})
+    assert not task.linear and task.switched == 5
+    assert not told(recipe={"linear_epochs": 0}).linear
+
+
+def test_the_gradient_is_a_sum_each_matrix_of_which_is_clipped(make_trainer):
+    """Against plain SGD written out."""
+    task = told(15, train={"clip_norm": 0.5}, recipe={"random_memories": 0.0})
+    trainer = make_trainer(task)
+    before = trainer.model.networks[0].reader.tables.data.copy()
+    batch = {k[2:]: x for k, x in trainer.stream.batch(0, 0, 8).items()}
+    model = task.build(np.random.SeedSequence(0).spawn(2)[0])
+    with Tape() as tape:
+        logits = model(0, batch, True)
+        answers = np.broadcast_to(batch["answer"], logits.shape[:-1])
+        loss = babi.p.sum(babi.fused.softmax_cross_entropy(logits, answers))
+    (g,) = tape.gradient(loss, model.parameters())
+    norms = np.sqrt((g**2).sum(axis=(-2, -1), keepdims=True))
+    assert (norms > 0.5).any()
+    expected = before - task.config.train.learning_rate * g * np.minimum(1, 0.5 / norms)
+    trainer.advance()
+    found = trainer.model.networks[0].reader.tables.data
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("at", [4, 16])  # in the linear start, and after it
+def test_a_resumed_run_has_the_same_bits(at, make_trainer, new_run):
+    settings = {"model": {"restarts": 2}, "recipe": {"linear_epochs": 1}}
+    whole, broken = new_run(), new_run()
+
+    def trainer(change=lambda task: task):
+        return make_trainer(change(told(2, **settings)), 3)
+
+    reference = trainer()
+    assert reference.task.epoch == 11  # the run stops in the middle of one
+    assert training.run_training(reference, whole) == "finished"
+    training.run_training(trainer(lambda task: stop_at(task, at)), broken)
+    again = trainer()
+    arrays, state = broken.load()
+    again.restore(arrays, state)
+    broken.truncate_metrics(state["lines"])
+    assert training.run_training(again, broken) == "finished"
+    assert_same_arrays(again.arrays(), reference.arrays())
+    assert timeless(broken.metrics()) == timeless(whole.metrics())
+    assert {line.get("linear") for line in whole.metrics()} == {0, 1}
+
+
+def test_workers_agree(make_trainer):
+    alone, shared = (steps(make_trainer(told(), 3, workers), 9) for workers in (1, 2))
+    for name, x in alone.arrays().items():
+        np.testing.assert_allclose(shared.arrays()[name], x, rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("number", "restarts", "error"), [(1, 3, 0.0), (15, 3, 0.0), (16, 3, 0.01)]
+)
+def test_made_up_stories_are_learnt(number, restarts, error, make_trainer):
+    settings = dataclasses.replace(
+        babi.QUICK,
+        data=babi.DataConfig(task=str(number), generated=True),
+        model=babi.ModelConfig(restarts=restarts),
+        train=dataclasses.replace(babi.QUICK.train, evaluate_every=28 * 120),
+    )
+    trainer = make_trainer(babi.Task(settings))
+    while not trainer.finished:
+        trainer.advance()
+        if trainer.step % 28 == 0:
+            trainer.read()
+    assert trainer.evaluate(("test",))["test_error"] <= error
+
+
+def test_on_a_device_nothing_waits(make_trainer):
+    task, xp = told(model={"masked": True}), fakecupy.cupy
+    model = task.build(np.random.SeedSequence(0))
+    stream = task.stream(model, 0)
+    here = float(task.loss(model, stream.batch(0, 0, 8), None)[0].data)
+    there = model.to(xp)
+    batch = {name: xp.asarray(x) for name, x in stream.batch(0, 0, 8).items()}
+    task.loss(there, batch, None)
+    with fakecupy.no_sync():
+        found, *_ = task.loss(there, batch, None)
+    assert float(found.data) == pytest.approx(here, rel=1e-5)
+    sums = task.evaluate(there, xp=xp, split="test")
+    assert sums["wrong 1 0"][1] == 100
+
+
+# --- Other cores ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("core", ["lstm", "rmc", "entnet"])
+def test_other_cores_read_sentence_by_sentence_and_the_question_last(core):
+    model = {"core": core, "hidden_size": 4, "head_size": 2, "num_heads": 2}
+    task = told(2, model=model)
+    network = task.build(np.random.SeedSequence(0)).networks[0]
+    reader, (material,) = network.reader, task.materials
+    batch = material.take("test", np.arange(7))
+    found = network(batch).data
+    assert found.shape == (1, 7, len(material.vocabulary))
+    E = reader.embedding.weight.data
+    both = np.concatenate([E, E * material.encoding.along(5).astype(np.float32)])
+    for b in range(7):
+        state = reader.core.initial_state(1)
+        told_first = batch["memory"][b][batch["memory"][b] > 0][::-1]
+        for row in [*told_first, batch["question"][b]]:
+            x = (material.rows[row] @ both)[None].astype(np.float32)
+            output, state = reader.core(x, state)
+        np.testing.assert_allclose(
+            found[0, b], reader.answer(output).data[0], rtol=1e-3, atol=1e-5
+        )
+
+
+# --- Bad input ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "changes, says",
+    [
+        ({(1, "train"): "1 Mary went.\nno number\n"}, r"qa1_a-name_train.txt line 2: "),
+        ({(1, "test"): "\n"}, r"qa1_a-name_test.txt line 1: "),
+        ({(1, "train"): "1 Where is Mary?\tgarden\t\n" * 9}, "before anything is told"),
+        (
+            {(1, "test"): "1 Ann flew.\n2 Where is Mary?\tgarden\t1\n"},
+            "never use: ann, flew; fetch both files",
+        ),
+        ({(1, "train"): ""}, "has no en/qa1_\\*_train.txt"),
+    ],
+)
+def test_bad_files_get_one_line(changes, says, empty_directory, refused):
+    write_babi(Path("data"), changes)
+    words = "babi --data-dir data --data.task 1".split()
+    assert re.search(says, refused(train.main, *words))
+
+
+@pytest.mark.parametrize(
+    "words, says",
+    [
+        ("--data.task 21", "--data.task is one of 1, 2,"),
+        ("--data.version v1.3", "--data.version is one of v1.1, v1.2"),
+        ("--data.version v1.1 --data.variant en-10k", "en-10k is of version v1.2"),
+        ("--data.generated --data.task 3", "data.task 3 cannot be generated"),
+        ("--model.hops 0", "model.hops must be an integer of at least 1"),
+        ("--model.restarts 0", "model.restarts must be"),
+        ("--model.relu 2", "model.relu must be from 0 to 1"),
+        ("--model.pe-scale 0", "model.pe_scale must be positive"),
+        ("--recipe.linear-epochs -1", "recipe.linear_epochs must not be negative"),
+        ("--recipe.halve-every 0", "recipe.halve_every must be"),
+        ("--recipe.random-memories 2", "recipe.random_memories must be from 0 to 1"),
+        ("--data.generated --train.batch-size 901", "do not fill a batch of 901"),
+    ],
+)
+def test_bad_words_get_one_line(words, says, empty_directory, refused):
+    assert says in refused(train.main, "babi", *words.split())
+
+
+# --- From the command line ------------------------------------------------------------
+
+WORDS = """
+babi --data-dir data --model.restarts 3 --model.embedding-size 4 --train.batch-size 8
+--train.steps 6 --train.log-every 3 --train.evaluate-every 6 --workers 1
+""".split()
+
+
+def test_runs_are_evaluated_and_stand_beside_what_was_published(
+    empty_directory, capsys, monkeypatch
+):
+    write_babi(Path("data"))
+    monkeypatch.setattr(train, "draw_run", lambda run: [])
+    for chosen in ("16", "all"):
+        words = [*WORDS, "--data.task", chosen, "--run", f"runs/{chosen}"]
+        assert train.main(words) == 0
+    last = Run.open("runs/16").metrics()[-1]
+    errors = [last[f"test_error_restart_{r}"] for r in range(3)]
+    assert last["test_error"] in errors and 0 <= last["test_error"] <= 1
+    assert "validation_error" in last and "validation_error_restart_0" not in last
+    capsys.readouterr()
+    assert evaluate.main(["runs/16", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["test_error"] == last["test_error"]
+    assert len(found["examinations"]["restarts"]["rows"]) == 3
+    with contextlib.redirect_stdout(None):
+        assert report.main(["runs", "--out", "results.md"]) == 0
+    text = Path("results.md").read_text()
+    groups = {
+        g["label"]: g for g in json.loads(Path("results.json").read_text())["groups"]
+    }
+    every = Run.open("runs/all").metrics()[-1]
+    cells = next(g for g in groups.values() if len(g["cells"]) > 1)["cells"]
+    assert cells["1k, task 20, PE LS RN"] == {
+        "paper": "0.0 %", "metric": "test_error_task_20",
+    }  # fmt: skip
+    ours = f"{100 * every['test_error_task_20']:.1f} %"
+    assert f"0.0 %; ours {ours}" in text
+    assert (
+        "13.9 % (1k, mean, PE LS RN)" in text
+        and "1.3 % (1k, task 16, PE LS RN)" in text
+    )
+    assert text.count("python -m tinyrmc.train babi joint\n") == 1
+
+
+def test_every_published_column_reproduces_its_mean():
+    """Where the mean is published too; typing errors would move it."""
+    cells = {
+        cell: float(paper.split()[0]) for cell, (paper, _) in babi.PUBLISHED.items()
+    }
+    for head in babi.HEADS:
+        rows = [cells.get(f"1k, task {k}, {head}") for k in babi.TASKS]
+        if None not in rows:
+            assert np.mean(rows) == pytest.approx(cells[f"1k, mean, {head}"], abs=0.06)
+    assert (
+        cells["1k, mean, PE LS RN"] == 13.9 and cells["10k, mean, PE LS RN ReLU"] == 4.2
+    )
