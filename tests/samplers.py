@@ -313,6 +313,16 @@ put(
     num_queries=3,
 )
 put("attention", normal(2, 4, 2 * 8), None, num_heads=2, key_size=3)
+for _networks, _batch, _memories, _columns in (2, 3, 4, 5), (1, 2, 3, 4), (1, 1, 1, 1):
+    _hop = (
+        normal(_networks, _batch, 2),
+        normal(_networks, _columns, 2),
+        normal(_networks, _columns, 2),
+        normal(_batch, _memories, _columns),
+    )
+    put("memory_hop", *_hop)
+    put("memory_hop", *_hop, None, linear=True)
+    put("memory_hop", *_hop, np.arange(_memories) < [[2]] * _batch)
 for _batch, _slots, _width in (2, 3, 4), (1, 1, 1), (3, 1, 2), (2, 4, 1):
     for _columns in 2 * _width, 2:  # one gate a unit, one gate a slot
         put(

@@ -583,6 +583,66 @@ def lstm_definition(inputs, weight, bias, hidden, cell, lengths=None, forget_bia
     return outputs, at_the_end(hiddens), at_the_end(cells)
 
 
+# --- a hop of a memory network --------------------------------------------------------
+
+
+@fused(
+    indices=(4,),
+    hint="u is (R, B, d), A and C (R, W, d), rows (B, M, W); a mask is bool (B, M)",
+)
+def memory_hop(xp, u, A, C, rows, mask=None, *, linear=False, trace=None):
+    """What R memory networks find in the same memories: (R, B, d).
+
+    Network r has memories m = rows A and contents c = rows C, which are not computed:
+    sum_i p_i c_i with p = softmax_i(u . m_i), or p_i = u . m_i if `linear`. A dict
+    `trace` receives p (B, R, M) as "weights". Where `mask` is False p is 0; it has no
+    effect on a linear hop.
+    """
+    v = gemm(u, xp.swapaxes(A, 1, 2))  # (R, B, W)
+    weights = gemm(xp.swapaxes(v, 0, 1), xp.swapaxes(rows, 1, 2))  # (B, R, M)
+    if not linear:
+        if mask is not None:
+            _check_mask(mask)
+            xp.copyto(weights, -math.inf, where=~mask[:, None])
+        weights -= xp.max(weights, axis=-1, keepdims=True)
+        weights = xp.exp(weights, out=weights)
+        weights /= xp.sum(weights, axis=-1, keepdims=True)
+    if trace is not None:
+        trace["weights"] = weights
+    found = xp.swapaxes(gemm(weights, rows), 0, 1)  # (R, B, W)
+    return gemm(found, C), (u, A, C, rows, v, weights, found, linear)
+
+
+@memory_hop.vjp
+def memory_hop_vjp(xp, needs, g, u, A, C, rows, v, weights, found, linear):
+    gfound = xp.swapaxes(gemm(g, xp.swapaxes(C, 1, 2)), 0, 1)  # (B, R, W)
+    gw = gemm(gfound, xp.swapaxes(rows, 1, 2))  # (B, R, M)
+    if not linear:
+        gw -= xp.einsum("...i,...i->...", gw, weights)[..., None]
+        gw *= weights
+    gv = xp.swapaxes(gemm(gw, rows), 0, 1)  # (R, B, W)
+    grows = None
+    if needs[3]:
+        grows = gemm(xp.swapaxes(gw, 1, 2), xp.swapaxes(v, 0, 1))
+        grows += gemm(xp.swapaxes(weights, 1, 2), gfound)
+    gA, gC = gemm(xp.swapaxes(gv, 1, 2), u), gemm(xp.swapaxes(found, 1, 2), g)
+    return gemm(gv, A), gA, gC, grows, None
+
+
+@memory_hop.defined_by
+def memory_hop_definition(u, A, C, rows, mask=None, linear=False, trace=None):
+    memories, contents = (p.matmul(rows, p.expand_dims(S, 1)) for S in (A, C))
+    scores = p.sum(memories * p.expand_dims(u, 2), axis=-1)  # (R, B, M)
+    weights = scores
+    if not linear:
+        weights = p.softmax(
+            scores if mask is None else p.where(mask, scores, -math.inf)
+        )
+    if trace is not None:
+        trace["weights"] = namespace(weights.data).swapaxes(weights.data, 0, 1)
+    return p.sum(p.expand_dims(weights, -1) * contents, axis=2)
+
+
 # --- the memory of a differentiable neural computer -----------------------------------
 
 

@@ -36,9 +36,8 @@ from .. import nn
 from .. import primitives as p
 from ..backend import Array, namespace, to_device
 from ..engine import Parameter, Tensor
+from ..fused import memory_hop
 from .core import Trace
-
-FAR_BELOW = -1e9  # the score of a memory that must not be looked at
 
 
 class Constant:
@@ -232,37 +231,25 @@ class MemN2N(nn.Module):
         linear: without the softmax over memories, which is how training may start.
         empty: bool (B, M), the memories that must not be looked at. Without it, those
             whose row is zero have the score 0 and say nothing, but take their share of
-            the softmax, as in the authors' program.
+            the softmax, as in the authors' program. A story must have one that is not.
         trace: a list that receives a dict for each hop: "weights" p (B, R, M).
         """
-        xp = namespace(memories)
         tables = self._matrices()
         u = self._ask(questions, tables[0], len(memories))
-        turned = xp.swapaxes(memories, 1, 2)  # (B, W, M), a view
-        hidden = None
-        if empty is not None:
-            far = xp.where(empty, self.dtype.type(FAR_BELOW), self.dtype.type(0))
-            hidden = far[:, None]  # (B, 1, M)
-        for hop in range(self.hops):
-            A, C = tables[hop : hop + 2] if self.tying == "adjacent" else tables
-            scores = p.matmul(_exchanged(p.matmul(u, _turned(A))), turned)
-            weights = self._weights(scores, linear, hidden, trace)
-            found = _exchanged(p.matmul(weights, memories))  # (R, B, W)
-            u = self.hop(u, p.matmul(found, C))
-        return p.matmul(u, _turned(self._answers(tables[-1])))
+        mask = None if empty is None else ~empty
+        for number in range(self.hops):
+            A, C = tables[number : number + 2] if self.tying == "adjacent" else tables
+            seen: dict[str, Array] = {}
+            found = memory_hop(u, A, C, memories, mask, linear=linear, trace=seen)
+            u = self.hop(u, found)
+            if trace is not None:
+                trace.append(seen)
+        return p.matmul(u, p.swapaxes(self._answers(tables[-1]), 1, 2))
 
     def hop(self, u: Tensor, found: Tensor) -> Tensor:
         """What u (R, B, d) becomes when a hop has found o (R, B, d)."""
         u = (u if self.H is None else p.matmul(u, self.H)) + found
         return u if self._floor is None else p.maximum(u, self._on(self._floor, u))
-
-    def _weights(self, scores, linear, hidden, trace):
-        """What a hop gives to each memory: (B, R, M) -> (B, R, M)."""
-        if not linear:
-            scores = p.softmax(scores if hidden is None else scores + hidden)
-        if trace is not None:
-            trace.append({"weights": scores.data})
-        return scores
 
     def _on(self, constant, beside):
         return constant.on(namespace(beside.data), self.dtype)
@@ -294,12 +281,3 @@ class MemN2N(nn.Module):
     def _answers(self, last):
         """W^T (R, V, d)."""
         return last[:, : self.words] if self.answers is None else self.answers
-
-
-def _turned(x):
-    return p.swapaxes(x, -1, -2)
-
-
-def _exchanged(x):
-    """(R, B, W) <-> (B, R, W), a view."""
-    return p.swapaxes(x, 0, 1)
