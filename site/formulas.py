@@ -114,6 +114,9 @@ FORMULAS: dict[str, tuple[str, ...]] = {
         r"c' = \sigma(f + b_f) \circ c + \sigma(i) \circ \tanh(j), \qquad "
         r"h' = \sigma(o) \circ \tanh(c')",
     ),
+    "tinyrmc.fused.memory_hop": (
+        r"p = \mathrm{softmax}\big(u A^\top x^\top\big), \qquad y = (p\, x)\, C",
+    ),
     "tinyrmc.fused.content_weights": (
         r"w_{hn} = \mathrm{softmax}_n\big(\beta_h \cos(k_h, m_n)\big), \qquad "
         r"\cos(k, m) = \frac{k \cdot m}{|k|\,|m| + \varepsilon}",
@@ -156,6 +159,10 @@ FORMULAS: dict[str, tuple[str, ...]] = {
     ),
     "tinyrmc.cores.entnet.EntNetBank": (
         r"z_j = x W + h_j U + b_j, \qquad y = \sum_j h_j",
+    ),
+    "tinyrmc.cores.memn2n.MemN2N": (
+        r"p_i = \mathrm{softmax}_i(u \cdot m_i), \qquad "
+        r"u \leftarrow u + \textstyle\sum_i p_i c_i",
     ),
     # Optimizers: g the gradient, eta the learning rate
     "tinyrmc.optim.SGD": (

@@ -20,7 +20,8 @@ alone. The error of each restart stands in the last line of metrics, and
 `python -m tinyrmc.evaluate RUN` has a table of them.
 
 *Linear start.* For the first epochs the softmax over memories is left out. Then it is
-switched on: after `recipe.linear_epochs`, or once the validation loss no longer falls.
+switched on: after `recipe.linear_epochs`, or once the validation loss no longer falls
+(the first value that is no better comes much too early, so it takes five).
 That is decided for all networks together, at a line of metrics, of which each epoch has
 one.
 
@@ -158,8 +159,8 @@ class RecipeConfig:
     common: typing.ClassVar = ("linear_epochs",)
 
     linear_epochs: int | None = 20
-    """epochs without the softmax over memories; None: until the validation loss no
-    longer falls
+    """epochs without the softmax over memories; None: until five evaluations have found
+    no better validation loss
     """
     halve_every: int | None = 25
     """the rate is halved after so many epochs with the softmax; None: it stays"""
@@ -251,6 +252,7 @@ CORES = replace(
 
 PARTS = ("train", "validation", "test")
 HELD_OUT = 0.1  # of the training questions, for validation
+PATIENCE = 5  # evaluations without a better validation loss that end a linear start
 NOTHING = -1  # an answer that training never gives
 
 
@@ -684,7 +686,7 @@ class Task(training.Task):
         super().__init__(config)
         self.linear = config.recipe.linear_epochs != 0
         self.switched = 0  # the first step with the softmax
-        self.plateau = training.Plateau("validation_loss", against="last")
+        self.plateau = training.Plateau("validation_loss", patience=PATIENCE)
 
     @functools.cached_property
     def source(self) -> Source:

@@ -300,13 +300,12 @@ def test_linear_start_ends_after_its_epochs_and_the_rate_is_halved():
 
 def test_linear_start_ends_when_validation_stalls():
     task = told(recipe={"linear_epochs": None})
-    for step, loss in enumerate([3.0, 2.5, 2.4], start=1):
+    losses = [3.0, 2.5, 2.6, 2.4, 2.45, 2.4, 2.7, 2.5, 2.41]  # five since the best
+    for step, loss in enumerate(losses, start=1):
+        assert task.linear and task.learning_rate(step) == 0.005
+        task.observe(step, {"loss": 9.0})  # of training: it does not count
         task.observe(step, {"validation_loss": loss, "loss": 9.0})
-        assert task.linear
-    task.observe(4, {"loss": 9.0})
-    assert task.linear
-    task.observe(5, {"validation_loss": 2.45})
-    assert not task.linear and task.switched == 5
+    assert not task.linear and task.switched == len(losses)
     assert not told(recipe={"linear_epochs": 0}).linear
 
 

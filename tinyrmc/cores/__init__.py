@@ -14,6 +14,7 @@ from .core import Core, select_state
 from .dnc import DNC
 from .entnet import EntNet, EntNetBank
 from .lstm import LSTM, RNN, DeepLSTM
+from .memn2n import Encoding, MemN2N
 from .relational import PaperRelationalMemory, RelationalMemory, identity_memory
 
 __all__ = [
@@ -25,8 +26,10 @@ __all__ = [
     "CoreConfig",
     "DNCConfig",
     "DeepLSTM",
+    "Encoding",
     "EntNet",
     "EntNetBank",
+    "MemN2N",
     "PaperRelationalMemory",
     "RelationalMemory",
     "SettingsError",
