@@ -884,15 +884,21 @@ class Task(training.Task):
             words.append(describe(m, model.networks[0].reader.core))
         if len(self.materials) > 1:
             words.append(f"for each of {len(self.materials)} tasks")
-        missing = {*range(1, 21)} - {*self._tasks}
-        if missing and not (
-            self.config.data.generated or self.config.data.task in TASKS
-        ):
-            words.append(f"without task {', '.join(map(str, sorted(missing)))}")
-        unknown = [a for material in self.materials for a in material.unanswerable()]
-        if unknown:
-            words.append(f"test answers never seen in training: {', '.join(unknown)}")
         return "; ".join(words)
+
+    def notes(self):
+        missing = {*map(int, TASKS)} - {*self._tasks}
+        data, notes = self.config.data, []
+        if missing and data.task not in TASKS and not data.generated:
+            which = ", ".join(map(str, sorted(missing)))
+            notes.append(f"without task {which}, whose files are not all there")
+        for material in self.materials:
+            if unknown := material.unanswerable():
+                notes.append(
+                    f"task {material.name}: answers to be given that are never learnt, "
+                    f"and count as errors: {', '.join(unknown)}"
+                )
+        return notes
 
     def cells(self):
         if self.config.data.generated or (head := column(self.config)) is None:

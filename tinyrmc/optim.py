@@ -251,8 +251,9 @@ class SGD(Optimizer):
 
     def _update(self, rate: Array, finite: Array) -> None:
         if self.velocity is None:  # it is the gradient
-            self.xp.multiply(self.gradient, rate, out=self._scratch)
-            self.data -= self._scratch
+            for scratch, data, g in self._in_parts():
+                self.xp.multiply(g, rate, out=scratch)
+                data -= scratch
             return
         self.velocity *= self._keep(self.momentum, finite)
         self.velocity += self.gradient
