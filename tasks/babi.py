@@ -54,7 +54,7 @@ import numpy as np
 
 from tinyrmc import corpora, fused, nn, training
 from tinyrmc import primitives as p
-from tinyrmc.backend import namespace, to_device, to_host
+from tinyrmc.backend import gemm, namespace, to_device
 from tinyrmc.config import PLACE
 from tinyrmc.cores import CoreConfig, build_core, describe
 from tinyrmc.cores.memn2n import Constant, Encoding, MemN2N
@@ -781,7 +781,7 @@ class Task(training.Task):
 
     # --- How it is tested
 
-    @property
+    @functools.cached_property
     def test_examples(self):
         """How many questions there are to be tested on."""
         return sum(material.count("test") for material in self.materials)
@@ -789,7 +789,7 @@ class Task(training.Task):
     def evaluate(self, model, worker=0, workers=1, xp=np, split=None):
         """Sums for each task and each restart, of the set and of the training stories.
 
-        `summary` needs both: it chooses by the latter. Waits for the device.
+        `summary` needs both: it chooses by the latter.
         """
         totals = training.Totals()
         size = self.config.train.piece(xp)
@@ -798,10 +798,10 @@ class Task(training.Task):
                 pieces = pieces_of(material.count(part), size, workers)
                 for start, stop in pieces[worker::workers]:
                     batch = material.take(part, np.arange(start, stop))
+                    tasks = batch.pop("task")
                     batch = {name: to_device(x, xp) for name, x in batch.items()}
-                    logits = to_host(model(number, batch, self.linear).data)
-                    told = {name: to_host(batch[name]) for name in ("answer", "task")}
-                    totals.add(_counted(part, logits, **told))
+                    logits = model(number, batch, self.linear).data
+                    totals.add(_judged(part, logits, batch["answer"], tasks))
         return totals.sums
 
     def summary(self, means):
@@ -935,26 +935,32 @@ def _without(prefix: str, batch: training.Batch) -> training.Batch:
     }
 
 
-def _counted(part, logits, answer, task) -> dict[str, tuple]:
+def _judged(part, logits, answers, tasks) -> dict[str, tuple]:
     """Sums of some questions' logits (R, B, V): by task and restart, wrong answers and,
-    of the training stories, losses.
+    of the training stories, losses. Nothing waits.
 
     An answer that training never gives is wrong, and has no loss.
     """
-    wrong = logits.argmax(axis=-1) != answer  # (R, B)
-    known = answer != NOTHING
-    shifted = logits - logits.max(axis=-1, keepdims=True)
-    at = np.broadcast_to(np.maximum(answer, 0), wrong.shape)[..., None]
-    losses = np.log(np.exp(shifted).sum(axis=-1, dtype=np.float64))
-    losses -= np.take_along_axis(shifted, at, axis=-1)[..., 0]
-    trained = "train " if part == "train" else ""
-    sums = {}
-    for k in np.unique(task):
-        own = task == k
-        for r in range(len(wrong)):
-            sums[f"{trained}wrong {k} {r}"] = int(wrong[r, own].sum()), int(own.sum())
-            if trained:
-                sums[f"train loss {k} {r}"] = losses[r, own].sum(), int(own.sum())
-    if not trained:
-        sums["loss"] = losses[:, known].sum(), int(known.sum()) * len(wrong)
-    return sums
+    xp, dtype = namespace(logits), logits.dtype
+    numbers, places = np.unique(tasks, return_inverse=True)
+    own = np.eye(len(numbers), dtype=dtype)[places]  # (B, tasks)
+    each, counts = to_device(own, xp), own.sum(axis=0)
+    wrong = gemm((xp.argmax(logits, axis=-1) != answers).astype(dtype), each)
+    known = (answers != NOTHING).astype(dtype)
+    targets = xp.broadcast_to(xp.maximum(answers, 0), logits.shape[:-1])
+    losses = fused.softmax_cross_entropy(logits, targets).data * known
+    losses = gemm(losses, each)  # (R, tasks)
+    if part != "train":
+        sums = {"loss": (xp.sum(losses), xp.sum(known) * len(logits))}
+        return sums | _by_task("wrong", wrong, numbers, counts)
+    sums = _by_task("train wrong", wrong, numbers, counts)
+    return sums | _by_task("train loss", losses, numbers, counts)
+
+
+def _by_task(name, sums, tasks, counts):
+    """{name, task and restart: (sum, count)} of sums (R, tasks)."""
+    return {
+        f"{name} {task} {r}": (sums[r, column], int(count))
+        for column, (task, count) in enumerate(zip(tasks, counts, strict=True))
+        for r in range(len(sums))
+    }

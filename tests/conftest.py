@@ -23,6 +23,7 @@ import browser
 import fakecupy
 import numpy as np
 import pytest
+from babistories import write_babi
 from hypothesis import settings
 from tinyruns import TINY, contents, nth_farthest, stop_at
 
@@ -58,13 +59,16 @@ def xp(request):
 
 @pytest.fixture(autouse=True, scope="session")
 def few_words(tmp_path_factory):
-    """A text of the Penn Treebank's layout, where every command looks for texts."""
+    """A text of the Penn Treebank's layout, and bAbI stories, where every command looks
+    for them.
+    """
     folder = tmp_path_factory.mktemp("texts")
     words = "the cat sat on a mat and saw some other cats there".split()
     for part, count in ("train", 400), ("valid", 30), ("test", 40):
         rng = np.random.default_rng(count)
         lines = [" ".join(rng.choice(words, 6)) for _ in range(count)]
         (folder / f"ptb.{part}.txt").write_text("\n".join([*lines, ""]))
+    write_babi(folder)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TINYRMC_DATA", str(folder))
         yield

@@ -269,6 +269,7 @@ def test_an_answer_never_learnt_is_wrong_and_said_so():
     assert sums["loss"][1] == 2 * 12  # of those with an answer that is known
     wrong, count = sums["wrong 8 0"]
     assert count == 24 and wrong >= 12
+    assert float(task.named("test", sums)["test_error"]) >= 0.5
 
 
 # --- Training -------------------------------------------------------------------------
