@@ -213,8 +213,11 @@ def test_tied_embeddings_are_one_array():
 
 
 def test_a_network_is_the_same_however_many_stand_beside_it():
-    one, three = network(networks=1), network(networks=3)
-    np.testing.assert_array_equal(one.tables.data[0], three.tables.data[0])
+    for tying in ("adjacent", "layerwise"):
+        one, three = (network(networks=n, tying=tying) for n in (1, 3))
+        first = arrays_of(three, 0)
+        for name, x in arrays_of(one, 0).items():
+            np.testing.assert_array_equal(first[name], x)
     np.testing.assert_allclose(
         asked(one).data[0], asked(three).data[0], rtol=1e-12, atol=1e-12
     )
