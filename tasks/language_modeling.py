@@ -539,8 +539,15 @@ class Task(training.Task):
         return Network(self.config, len(self.corpus.vocabulary), seed)
 
     def stream(self, model, seed):
-        lanes, window = self.config.train.batch_size, self.config.data.window
-        return Lanes(self.corpus.texts["train"], lanes, window, seed)
+        data, texts = self.config.data, self.corpus.texts
+        for split in self.splits:
+            if len(texts[split]) < data.lanes:
+                raise UserError(
+                    f"the {split} text has {len(texts[split]):,} tokens, too few for "
+                    f"{data.lanes:,} lanes; take a smaller --data.lanes"
+                )
+        lanes = self.config.train.batch_size
+        return Lanes(texts["train"], lanes, data.window, seed)
 
     def loss(self, model, batch, carry):
         state = model.initial_state(len(batch["tokens"]))

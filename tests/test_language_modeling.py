@@ -450,6 +450,15 @@ def test_a_text_too_short_for_its_lanes_is_refused():
         lm.Lanes(np.zeros(421, np.int32), lanes=90, window=5, seed=0)
 
 
+def test_more_lanes_than_a_held_out_text_has_words_are_refused():
+    data = lm.DataConfig(window=5, lanes=99)
+    task = task_of(dataclasses.replace(CONFIG, data=data))
+    with pytest.raises(
+        UserError, match=r"validation text has \d+ tokens, too few for 99"
+    ):
+        task.stream(None, 0)
+
+
 @pytest.mark.parametrize(
     ("settings", "told"),
     [
