@@ -37,8 +37,8 @@ state. With --data.lanes 1 there is nothing but the one text.
 
 *Two floors*, drawn beside the curves where the training text is small enough to count:
 the unigram, which always answers with the frequencies of words, and an interpolated
-Kneser-Ney model of five words. A network above the second has learnt nothing that
-counting does not give.
+Kneser-Ney model of five words. A network has to come below the second one to predict
+better than counting does.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ class PlateauConfig:
     factor: float | None = None
     """what the rate is multiplied by; None: it does not fall"""
     patience: int = 1
-    """after so many evaluations in a row without a better one"""
+    """the rate falls after so many evaluations in a row without a better one"""
 
     def __post_init__(self):
         if self.factor is not None and not 0 < self.factor < 1:
@@ -515,6 +515,7 @@ class Task(training.Task):
     grids = {"a4": ("the sweep of the paper's appendix A.4", "paper", SWEEP)}
     published = PUBLISHED
     headline = "perplexity"
+    success = None  # no perplexity is one
     lower = ("loss", "perplexity")
     splits = ("validation", "test")
     carries = True

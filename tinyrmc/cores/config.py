@@ -309,4 +309,5 @@ def describe(config: CoreConfig, core: Any) -> str:
     if c.core == "entnet_bank":
         return f"entnet_bank, {c.mem_slots} cells of {core.hidden_size} units"
     heads = "" if c.core == "entnet" else f", {c.num_heads} heads"
-    return f"{c.core}, {c.mem_slots} slots x {core.mem_size} units{heads}"
+    slots = "1 slot" if c.mem_slots == 1 else f"{c.mem_slots} slots"
+    return f"{c.core}, {slots} x {core.mem_size} units{heads}"
