@@ -2,7 +2,7 @@
 # folder, and nothing is installed twice.
 #
 #   make train       a Relational Memory Core learns "nth farthest"
-#   make test        the test suite
+#   make test        the test suite, on all cores (pytest-xdist)
 #   make lint        ruff, the formatting, mypy
 #   make lab         opens the chapters in JupyterLab
 #   make chapters    makes the notebooks from chapters/source/; ARGS="04 07": these
@@ -40,7 +40,7 @@ train: $(VENV)/installed
 	$(python) -m tinyrmc.train nth_farthest $(ARGS)
 
 test: $(VENV)/installed-dev
-	$(python) -m pytest $(ARGS)
+	$(python) -m pytest -n auto $(ARGS)
 
 lint: $(VENV)/installed-dev
 	$(python) -m ruff check .

@@ -197,7 +197,7 @@ def test_what_the_readme_says_is_what_runs():
     README's first command.
     """
     readme, makefile, check = read("README.md"), read("Makefile"), read(".ci/run")
-    commands = {"test": "-m pytest", "train": "-m tinyrmc.train nth_farthest"}
+    commands = {"test": "-m pytest -n auto", "train": "-m tinyrmc.train nth_farthest"}
     for target, command in commands.items():
         recipe = re.search(rf"^{target}:.*\n((?:\t.*\n)+)", makefile, re.MULTILINE)[1]
         assert recipe == f"\t$(python) {command} $(ARGS)\n"
