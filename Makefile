@@ -7,7 +7,7 @@
 #   make lab         opens the chapters in JupyterLab
 #   make chapters    makes the notebooks from chapters/source/; ARGS="04 07": these
 #   make site        builds the website into site/_build/html
-#   make bench       measures on this machine, for half an hour; ARGS=--quick: a minute
+#   make bench       measures on this machine; ARGS=--quick: a first look
 #   make clean       removes the environment, caches and builds; runs/ is kept
 #
 # ARGS is passed on to the command: make train ARGS="ladder --seed 1", make test

@@ -21,11 +21,12 @@ Layers of the lstm and the rnn are stacked plainly, each over the one below. The
 the floor without a memory cell. Dropout, in training alone, falls on embeddings,
 between layers, and on the output.
 
-*Perplexity is exact.* Validation and test text are read as one text each, every word
-predicted once, the first after the end of a sentence (in text8, which has none, the
-first word is not predicted). They are read in `data.lanes` parts side by side; each
-part first reads the `data.context` words before it, uncounted, so that it begins with a
-state. With --data.lanes 1 there is nothing but the one text.
+*Every word counts once.* Each word of the validation and test text is predicted once,
+the first as if a sentence had just ended (in text8, which has no sentences, the first
+word is not predicted). A text is read in `data.lanes` parts side by side. Each part
+first reads the `data.context` words before it, uncounted, so that it begins with a
+state. With --data.lanes 1 the text is read in one piece; `python -m tinyrmc.evaluate`
+does that too, and shows what it changes.
 
 *Where this departs from the paper* (section 4.4 and appendix A.4):
 
@@ -492,23 +493,20 @@ class Task(training.Task):
     """Language modelling; see the module's text."""
 
     presets = {
-        "quick": (
-            "the Penn Treebank at 256 units: twenty minutes on four cores",
-            QUICK,
-        ),
-        "ptb": ("the Penn Treebank at 640 or 650 units: hours", PTB),
+        "quick": ("the Penn Treebank at 256 units, twelve epochs", QUICK),
+        "ptb": ("the Penn Treebank at 640 or 650 units; not run here", PTB),
         "wikitext2": (
             "WikiText-2 with the recipe and sizes of a public port, 12 million "
-            "parameters: days",
+            "parameters; not run here",
             WIKITEXT2,
         ),
         "wikitext2_regularised": (
-            "WikiText-2 with 1,150 units and more dropout: for a GPU; not run here",
+            "WikiText-2 with 1,150 units and more dropout; not run here",
             WIKITEXT2_REGULARISED,
         ),
         "paper": (
             "WikiText-103, or --data.corpus gutenberg, gigaword, with the paper's "
-            "settings; for several GPUs, not run here",
+            "settings; not run here",
             PAPER,
         ),
     }

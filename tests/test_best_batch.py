@@ -1,6 +1,6 @@
 """The accuracy of the best single training batch.
 
-Which one it is, whoever computes it, and that a run goes on with it.
+Which one it is, on any worker or rank, and that a run goes on with it.
 """
 
 import json

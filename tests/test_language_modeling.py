@@ -4,13 +4,14 @@ The oracle is a network in plain NumPy, one word at a time.
 """
 
 import dataclasses
+from pathlib import Path
 
 import numpy as np
 import pytest
 from tinytasks import assert_same_arrays, forks, stop_at, timeless
 
 from tasks import language_modeling as lm
-from tinyrmc import Tape, corpora, train, training
+from tinyrmc import Tape, corpora, plot, train, training
 from tinyrmc.errors import UserError
 
 WORDS = "the cat sat on a mat and saw some other cats there".split()
@@ -378,6 +379,12 @@ def test_what_is_odd_about_a_text_is_told_before_training(empty_directory, capsy
     words = "--train.steps 1 --train.batch-size 4 --workers 1 --model.head-size 2"
     assert train.main(["language_modeling", *words.split()]) == 0
     assert "is not the published text" in capsys.readouterr().out
+    run = "runs/language_modeling-quick-1"
+    with pytest.raises(UserError, match="whose network has no one core to look into"):
+        plot.main(["attention", run])
+    assert plot.main(["examinations", run]) == 0
+    for line in capsys.readouterr().out.splitlines():
+        assert line.startswith(f"{run}/") and Path(line).is_file()
 
 
 @pytest.mark.parametrize(("core", "cell"), [("rmc", "ptb, RMC"), ("rnn", None)])

@@ -1,4 +1,4 @@
-"""Streams of batches: a batch is the same, whoever asks for it.
+"""Streams of batches: a batch is the same for everyone who asks for it.
 
 And a finite set of examples, epoch after epoch.
 """

@@ -38,7 +38,7 @@ def larger(**train):
     return Larger(Config(dataclasses.replace(TRAIN, **train)))
 
 
-# --- One gradient, whoever computes it ------------------------------------------------
+# --- One gradient, however it is computed ---------------------------------------------
 
 
 def of_both_kinds(make_trainer, **words):

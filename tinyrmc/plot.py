@@ -198,7 +198,12 @@ def _questions(task, model, name, path):
     no questions.
     """
     if not probes.has_attention(model):
-        core = type(getattr(model, "core", model)).__name__
+        if not hasattr(model, "core"):
+            raise UsageError(
+                f"{path} is a run of {name!r}, whose network has no one core to look "
+                "into; give a run of nth_farthest"
+            )
+        core = type(model.core).__name__
         raise UsageError(
             f"{path} has no attention to draw: its core, {core}, has no slots that "
             "attend; give one of rmc or rmc_paper"
@@ -248,9 +253,11 @@ def examinations_main(argv: list[str]) -> int:
     """The command line after `examinations`; returns the exit code."""
     options = _examinations_parser().parse_args(argv)
     found, cores = _examine(options.runs, options.data_dir)
+    alone = len(options.runs) == 1 and options.runs[0].is_dir()
+    folder = options.out or (options.runs[0] if alone else Path())
     try:
         for name, of_networks in found.items():
-            print(draw(name, of_networks, options.out, cores))
+            print(draw(name, of_networks, folder, cores))
     except OSError as error:
         raise RunError(
             f"cannot write {error.filename}: {error.strerror}; give a writable folder "
@@ -274,10 +281,9 @@ def _examinations_parser() -> Parser:
     parser.add_argument(
         "--out",
         type=Path,
-        default=Path(),
         metavar="FOLDER",
         help="existing folder for the pictures, replaced if they exist (default: the "
-        "current one)",
+        "run's directory; of several runs the current folder)",
     )
     add_data_dir(parser)
     return parser
