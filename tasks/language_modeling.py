@@ -299,7 +299,7 @@ FREQUENCIES = (0, 100, 1_000, 10_000, math.inf)
 UNROLLS = (1, 2, 5, 10, 20, 50, 100, 200, 500)
 AT_ONCE = 2_000  # words that are read at once, meanwhile
 
-# A training text of at most so many tokens is counted for floors: seconds and 2 GB.
+# A training text of at most so many tokens is counted for floors: ten seconds, 1 GB.
 COUNTED = 5_000_000
 
 
