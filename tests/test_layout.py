@@ -15,7 +15,7 @@ FLOORS = [
     {"engine", "primitives", "checking"},
     {"fused"},
     {"nn", "optim", "equations", "sampling"},
-    {"cores", "corpora", "ngrams"},
+    {"cores", "corpora", "environments", "ngrams"},
     {"runs"},
     {"training"},
     {"results", "figures"},

@@ -1,0 +1,1 @@
+"""Worlds as array programs: thousands of levels at once, on NumPy and CuPy alike."""

@@ -1,0 +1,184 @@
+"""What a world is: the rules of a game as an array program over many levels at once.
+
+A world keeps no game and draws no random number. The state of B levels is a dict of
+arrays, one row a level; whoever plays holds it, and hands in the random numbers that a
+step may need. So a checkpoint of the state resumes a game to the bit, and NumPy and
+CuPy take the same steps.
+
+    world = BoxWorld()
+    state = world.start(rng.random((B, world.start_noise), np.float32))
+    seen = world.observe(state)
+    outcome = world.step(state, actions, rng.random((B, world.noise), np.float32))
+
+A level that ends is replaced by a new one in the same step, so what you observe after
+it is already the start of the next level (Gymnasium calls this SAME_STEP).
+"""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import ClassVar, NamedTuple, TypeAlias
+
+import numpy as np
+
+from ..backend import Array, namespace, to_device
+from ..errors import UserError
+
+# name -> array (B, ...); NumPy's or CuPy's, all of one kind
+State: TypeAlias = dict[str, Array]
+
+
+class WorldError(UserError, ValueError):
+    """A world cannot be made, or not be played that way."""
+
+
+class Codes(NamedTuple):
+    """One array of an observation: uint8 (B, *shape), from 0 to `highest`."""
+
+    shape: tuple[int, ...]
+    highest: int
+
+
+class Outcome(NamedTuple):
+    """What a step brought to each of B levels."""
+
+    reward: Array  # (B,) float32
+    terminated: Array  # (B,) bool: the rules ended the level
+    truncated: Array  # (B,) bool: it ran out of steps
+    # The state before ended levels were replaced, if you asked for it. It has all B
+    # rows; of levels that go on they equal the state.
+    final: State | None = None
+
+    @property
+    def ended(self) -> Array:
+        """(B,) bool: this level is over, for one reason or the other."""
+        return self.terminated | self.truncated
+
+
+class World:
+    """The contract of all worlds. A subclass writes the methods below `The rules`.
+
+    Attributes:
+        action_names: an action is the position of its name.
+        noise: how many random numbers a level takes up in a step, those for a new
+            level included.
+        start_noise: how many it takes to start.
+        observation: name -> shape and highest value of what `observe` gives.
+        constants: tables the rules look up, on the host; `on(xp)` has them on xp.
+    """
+
+    action_names: ClassVar[tuple[str, ...]]
+    noise: int
+    start_noise: int
+    observation: dict[str, Codes]
+    constants: dict[str, np.ndarray]
+
+    @property
+    def actions(self) -> int:
+        """How many actions there are."""
+        return len(self.action_names)
+
+    def start(self, noise: Array) -> State:
+        """Begin B levels. noise (B, start_noise): uniform in [0, 1), float32."""
+        check_noise(noise, self.start_noise, "start")
+        return self._start(noise)
+
+    def step(
+        self, state: State, actions: Array, noise: Array, keep_final: bool = False
+    ) -> Outcome:
+        """Play one step in all B levels. This CHANGES `state`, in place.
+
+        actions: integers (B,), from 0 to `actions` - 1. Looking at the values of a
+            device's array would wait for it, so there only NumPy's are checked.
+        noise (B, noise): uniform in [0, 1), float32.
+        keep_final: also return the state before ended levels were replaced (a copy).
+
+        Nothing waits for the device. WorldError for arguments that do not fit.
+        """
+        check_noise(noise, self.noise, "step")
+        levels = len(next(iter(state.values()))) if state else 0
+        if noise.shape[0] != levels:
+            raise WorldError(
+                f"step: the state has {levels} levels and noise {noise.shape[0]} rows"
+            )
+        self.check_actions(actions, levels)
+        return self._step(state, actions, noise, keep_final)
+
+    def check_actions(self, actions: Array, levels: int) -> None:
+        """WorldError unless these are actions, one for each level."""
+        if not hasattr(actions, "shape"):
+            raise WorldError(f"actions must be an array of integers, not {actions!r}")
+        if actions.shape != (levels,) or actions.dtype.kind not in "iu":
+            raise WorldError(
+                f"actions must be {levels} integers, one a level, not "
+                f"{actions.dtype}{list(actions.shape)}"
+            )
+        if namespace(actions) is not np:
+            return
+        # seen as unsigned, negative ones are the largest
+        if actions.view(f"u{actions.itemsize}").max() >= self.actions:
+            wrong = actions[(actions < 0) | (actions >= self.actions)][0]
+            known = ", ".join(f"{k} {name}" for k, name in enumerate(self.action_names))
+            raise WorldError(f"there is no action {wrong}; there are {known}")
+
+    def on(self, xp: ModuleType) -> dict[str, Array]:
+        """The constants as arrays of `xp`; copied there once."""
+        if xp is np:
+            return self.constants
+        copies: dict[str, dict[str, Array]] = self.__dict__.setdefault("_copies", {})
+        if xp.__name__ not in copies:
+            copies[xp.__name__] = {
+                name: to_device(array, xp) for name, array in self.constants.items()
+            }
+        return copies[xp.__name__]
+
+    # --- The rules --------------------------------------------------------------------
+
+    def _start(self, noise: Array) -> State:
+        """`start`, its argument checked."""
+        raise NotImplementedError
+
+    def _step(
+        self, state: State, actions: Array, noise: Array, keep_final: bool
+    ) -> Outcome:
+        """`step`, its arguments checked."""
+        raise NotImplementedError
+
+    def observe(self, state: State) -> dict[str, Array]:
+        """What the player sees: compact codes, as `observation` describes them.
+
+        Training stores these; a network makes its own planes of them.
+        """
+        raise NotImplementedError
+
+    def rgb(self, state: State, whole: bool = False) -> Array:
+        """Pictures for people, a pixel a cell: uint8 (B, height, width, 3).
+
+        They show what the player sees or, with `whole`, the whole board.
+        """
+        raise NotImplementedError
+
+    def text(self, state: State, row: int = 0, whole: bool = False) -> str:
+        """One level as lines of characters with ANSI colours."""
+        raise NotImplementedError
+
+
+def pick(noise: Array, count: Array | int) -> Array:
+    """Uniform in [0, 1) -> one of the integers 0 .. count - 1, each equally likely."""
+    xp = namespace(noise)
+    scale = count if isinstance(count, int) else count.astype(np.float32)
+    # rounding may bring the product up to count
+    return xp.minimum((noise * scale).astype(np.int64), count - 1)
+
+
+def check_noise(noise: Array, width: int, method: str) -> None:
+    """WorldError unless this is float32 (B, width), with at least one level."""
+    shape = getattr(noise, "shape", None)
+    if shape is None or len(shape) != 2 or shape[1] != width or not shape[0]:
+        found = repr(noise) if shape is None else f"an array {list(shape)}"
+        raise WorldError(
+            f"{method}: noise must be an array [levels, {width}] with at least one "
+            f"level, not {found}"
+        )
+    if noise.dtype != np.float32:
+        raise WorldError(f"{method}: noise must be float32, not {noise.dtype}")
