@@ -382,6 +382,11 @@ for _shape in (4,), (3, 4), (2, 3, 4), (2, 1):
         normal(*_shape),
         np.asarray(_random.integers(0, _shape[-1], _shape[:-1])),
     )
+    put(
+        "categorical",
+        normal(*_shape),
+        np.asarray(_random.integers(0, _shape[-1], _shape[:-1])),
+    )
 # no target twice: on a device their gradients are added up in another order
 for _tiling in (
     {},

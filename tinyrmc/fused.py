@@ -971,3 +971,53 @@ def _checked_targets(targets, shape, words):
     if isinstance(targets, np.ndarray) and targets.size and targets.max() >= words:
         raise IndexError(f"target {targets.max()} is none of {words} words")
     return targets.reshape(-1).astype(np.int64)
+
+
+# --- a policy ------------------------------------------------------------------------
+
+
+@fused(
+    indices=(1,),
+    hint="logits are (..., A); actions are integers from 0 to A - 1, one for each row",
+)
+def categorical(xp, logits, actions):
+    """log pi(action) and the entropy of pi = softmax(logits), in nats, of each row.
+
+    logits (..., A), integer actions (...) -> two of shape (...). A policy gradient is
+    that of sum(log pi(a) * advantage). Each logit must be finite. An action out of
+    range is an error on NumPy; on a GPU, where looking would make the host wait, it
+    wraps.
+    """
+    if actions.shape != logits.shape[:-1]:
+        raise ValueError(
+            f"actions of shape {actions.shape} for logits of shape {logits.shape}"
+        )
+    if isinstance(actions, np.ndarray) and actions.size and actions.min() < 0:
+        raise IndexError(f"action {actions.min()} of {logits.shape[-1]}")
+    logs = logits - xp.max(logits, axis=-1, keepdims=True)
+    prob = xp.exp(logs)
+    total = xp.sum(prob, axis=-1, keepdims=True)
+    prob /= total
+    logs -= xp.log(total)
+    entropy = -xp.einsum("...a,...a->...", prob, logs)
+    chosen = xp.take_along_axis(logs, actions[..., None], axis=-1)[..., 0]
+    return (chosen, entropy), (prob, logs, entropy, actions)
+
+
+@categorical.vjp
+def categorical_vjp(xp, needs, g, prob, logs, entropy, actions):
+    # d log pi(a) / dz = [a] - pi,  d entropy / dz = -pi (log pi + entropy)
+    gchosen, gentropy = (each[..., None] for each in g)
+    hot = actions[..., None] == xp.arange(prob.shape[-1])
+    glogits = (logs + entropy[..., None]) * gentropy
+    glogits += gchosen
+    glogits *= prob
+    return gchosen * hot - glogits, None
+
+
+@categorical.defined_by
+def categorical_definition(logits, actions):
+    shifted = logits - p.max(logits, axis=-1, keepdims=True)
+    logs = shifted - p.log(p.sum(p.exp(shifted), axis=-1, keepdims=True))
+    hot = actions[..., None] == namespace(actions).arange(logits.shape[-1])
+    return p.sum(logs * hot, axis=-1), -p.sum(p.exp(logs) * logs, axis=-1)
