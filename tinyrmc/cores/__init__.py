@@ -13,6 +13,7 @@ from .config import (
 from .core import Core, select_state
 from .dnc import DNC
 from .entnet import EntNet, EntNetBank
+from .feedforward import Feedforward
 from .lstm import LSTM, RNN, DeepLSTM
 from .memn2n import Encoding, MemN2N
 from .relational import PaperRelationalMemory, RelationalMemory, identity_memory
@@ -29,6 +30,7 @@ __all__ = [
     "Encoding",
     "EntNet",
     "EntNetBank",
+    "Feedforward",
     "MemN2N",
     "PaperRelationalMemory",
     "RelationalMemory",

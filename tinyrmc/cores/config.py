@@ -12,6 +12,7 @@ from ..nn import Seed
 from .core import Core
 from .dnc import DNC
 from .entnet import EntNet, EntNetBank
+from .feedforward import Feedforward
 from .lstm import LSTM, RNN, DeepLSTM
 from .relational import PaperRelationalMemory, RelationalMemory
 
@@ -19,6 +20,9 @@ from .relational import PaperRelationalMemory, RelationalMemory
 class SettingsError(UserError, ValueError):
     """No core has these settings."""
 
+
+# cores that are so many units wide, and have no slots
+PLAIN = "lstm", "rnn", "feedforward"
 
 # --- The settings ---------------------------------------------------------------------
 
@@ -67,13 +71,21 @@ class CoreConfig:
         "hidden_size",
     )
 
-    core: Literal["rmc", "rmc_paper", "lstm", "dnc", "entnet", "entnet_bank", "rnn"] = (
-        "rmc"
-    )
+    core: Literal[
+        "rmc",
+        "rmc_paper",
+        "lstm",
+        "dnc",
+        "entnet",
+        "entnet_bank",
+        "rnn",
+        "feedforward",
+    ] = "rmc"
     """rmc: the Relational Memory Core as released; rmc_paper: equations 1-9 to the
     letter; the baselines: lstm; dnc, the Differentiable Neural Computer; entnet, the
     Recurrent Entity Network; entnet_bank, what the paper calls so: LSTM cells with
-    shared weights, summed; and rnn, a plain recurrent network without a memory
+    shared weights, summed; rnn, a plain recurrent network; and feedforward, a layer
+    that remembers nothing
     """
     mem_slots: int = 4
     """memory slots N (section 3.1); words of the dnc, cells of the entnet_bank"""
@@ -85,7 +97,7 @@ class CoreConfig:
     """attention heads H (section 3.2)"""
     total_units: int | None = field(default=None, metadata=ADDED)
     """units of all slots, words or cells together, of each layer of the lstm, of the
-    rnn; None: as head_size, dnc.word_size or hidden_size says
+    rnn or feedforward; None: as head_size, dnc.word_size or hidden_size says
     """
     key_size: int | None = None
     """units of a query and of a key K; None: as head_size"""
@@ -104,7 +116,9 @@ class CoreConfig:
     input_bias: float = 0.0
     """constant added to the input gate's pre-activation (rmc only)"""
     hidden_size: int = 256
-    """units of the rnn, of a layer of the lstm, or of the dnc's controller"""
+    """units of the rnn or feedforward, of a layer of the lstm, or of the dnc's
+    controller
+    """
     layers: int = field(default=1, metadata=ADDED)
     """layers of the lstm, each further one seeing the input too, outputs side by side;
     or of the dnc's controller
@@ -137,7 +151,7 @@ class CoreConfig:
     def _check_total_units(self, units: int) -> None:
         """ValueError unless the units divide evenly among slots and heads."""
         heads = self.num_heads if self.core in ("rmc", "rmc_paper") else 1
-        parts = 1 if self.core in ("lstm", "rnn") else self.mem_slots * heads
+        parts = 1 if self.core in PLAIN else self.mem_slots * heads
         if units % parts:
             of_heads = f" x {heads} heads" if heads > 1 else ""
             raise ValueError(
@@ -174,6 +188,7 @@ USED = {  # core -> the fields of CoreConfig that make a difference to it
     "entnet": _UNITS,
     "entnet_bank": (*_UNITS, "forget_bias"),
     "rnn": ("total_units", "hidden_size"),
+    "feedforward": ("total_units", "hidden_size"),
     "memn2n": (),  # built by tasks, whose settings say how
 }
 
@@ -279,6 +294,10 @@ def _build_rnn(c: CoreConfig, input_size: int, seed: Seed) -> Core:
     return RNN(input_size, c.total_units or c.hidden_size, seed=seed)
 
 
+def _build_feedforward(c: CoreConfig, input_size: int, seed: Seed) -> Core:
+    return Feedforward(input_size, c.total_units or c.hidden_size, seed=seed)
+
+
 _BUILDERS: dict[str, Callable[[CoreConfig, int, Seed], Core]] = {
     "rmc": _build_rmc,
     "rmc_paper": _build_rmc_paper,
@@ -287,6 +306,7 @@ _BUILDERS: dict[str, Callable[[CoreConfig, int, Seed], Core]] = {
     "entnet": _build_entnet,
     "entnet_bank": _build_entnet_bank,
     "rnn": _build_rnn,
+    "feedforward": _build_feedforward,
 }
 
 
@@ -297,7 +317,7 @@ def describe(config: CoreConfig, core: Any) -> str:
     """
     c = config
     layers = f"{c.layers} layers of " if c.layers > 1 else ""
-    if c.core in ("lstm", "rnn"):
+    if c.core in PLAIN:
         layers = layers if c.core == "lstm" else ""
         return f"{c.core} of {layers}{core.hidden_size} units"
     if c.core == "dnc":

@@ -58,17 +58,26 @@ class Core(Module):
         state: State,
         trace: Trace = None,
         lengths: Array | None = None,
+        fresh: Array | None = None,
     ) -> tuple[list[Tensor], State]:
         """T steps: inputs (B, T, ...) -> ([T outputs], last state).
 
         With `lengths`, integers (B,), the state of example b stays as it is after its
         first lengths[b] steps, so that the last state is the one at each example's own
-        end. Ignore the outputs after that. `trace` as for a single step.
+        end. Ignore the outputs after that. With `fresh`, bool (B, T), the state of
+        example b is the initial one again before each step t where fresh[b, t] holds:
+        there an episode begins. `trace` as for a single step.
         """
         if lengths is not None:
             check_lengths(lengths, inputs.shape[0])
+        begin = None
+        if fresh is not None:
+            check_fresh(fresh, inputs.shape[:2])
+            begin = self.initial_state(inputs.shape[0])
         outputs = []
         for t, parts in enumerate(self._prepare_all(inputs)):
+            if fresh is not None:
+                state = select_state(fresh[:, t], begin, state)
             output, after = self._step(*parts, state, trace)
             if lengths is not None:
                 after = select_state(lengths > t, after, state)
@@ -112,6 +121,13 @@ def check_lengths(lengths: Any, examples: int) -> None:
             f"unroll: lengths must be an array of {examples} integers, one for each "
             f"example, not {got}"
         )
+
+
+def check_fresh(fresh: Any, shape: tuple[int, ...]) -> None:
+    """ValueError unless this says of each example and step whether it begins anew."""
+    if getattr(fresh, "shape", None) != shape or fresh.dtype != bool:
+        got = f"{fresh.dtype}{list(fresh.shape)}" if hasattr(fresh, "dtype") else fresh
+        raise ValueError(f"unroll: fresh must be bool {list(shape)}, not {got}")
 
 
 def select_state(mask: Array, one: State, other: State) -> State:

@@ -88,12 +88,15 @@ class LSTM(Core):
         state: State,
         trace: Trace = None,
         lengths: Array | None = None,
+        fresh: Array | None = None,
     ) -> tuple[list[Tensor], State]:
         """T steps: inputs (B, T, input_size) -> ([T outputs], last state).
 
         One entry on the tape: what the inputs give all steps is one product, and so is
-        the gradient of the weight. See `Core.unroll`.
+        the gradient of the weight. Step by step with `fresh`. See `Core.unroll`.
         """
+        if fresh is not None:
+            return super().unroll(inputs, state, trace, lengths, fresh)
         outputs, state = self.over_time(_time_first(self, inputs), state, lengths)
         if trace is not None:
             trace.extend({} for _ in range(inputs.shape[1]))
@@ -191,11 +194,15 @@ class DeepLSTM(Core):
         state: State,
         trace: Trace = None,
         lengths: Array | None = None,
+        fresh: Array | None = None,
     ) -> tuple[list[Tensor], State]:
         """T steps: inputs (B, T, input_size) -> ([T outputs], last state).
 
-        Layer after layer, each over all steps. See `Core.unroll`.
+        Layer after layer, each over all steps. Step by step with `fresh`. See
+        `Core.unroll`.
         """
+        if fresh is not None:
+            return super().unroll(inputs, state, trace, lengths, fresh)
         self._check_pairs(state)
         seen = inputs = _time_first(self, inputs)
         outputs, after = [], []

@@ -17,7 +17,7 @@ from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator
 
-from ..results.text import in_words
+from ..results.text import in_words, is_share
 from .style import (
     COLOURS,
     GREY,
@@ -266,10 +266,6 @@ def draw_references(panel: Axes, references: References) -> None:
 # --- Axes -----------------------------------------------------------------------------
 
 
-def _is_fraction(metric: str) -> bool:
-    return "accuracy" in metric
-
-
 def label_axes(panel: Axes, metric: str, axis: str = "steps") -> None:
     """The title of a panel, and what its axes say."""
     panel.set_title(in_words(metric), fontsize=11)
@@ -295,7 +291,7 @@ def label_values(panel: Axes, metric: str) -> None:
     """The axis of a metric's values."""
     panel.grid(axis="y", color="#E6E6E6", linewidth=0.6)
     panel.set_axisbelow(True)
-    if _is_fraction(metric):
+    if is_share(metric):
         panel.set_ylim(0, 1.02)  # a curve at 100 % does not hide in the frame
         panel.set_yticks(np.arange(0, 1.01, 0.2))
         panel.yaxis.set_major_formatter(in_percent())
@@ -370,7 +366,7 @@ def label_references(panel: Axes, references: References, metric: str) -> None:
 
 def _short(metric: str, value: float) -> str:
     """A value where there is little room."""
-    if _is_fraction(metric):
+    if is_share(metric):
         return f"{100 * value:.0f} %"
     return f"{value:,.1f}" if "perplexity" in metric else f"{value:.3g}"
 

@@ -290,7 +290,7 @@ def _beside(groups: list[Summary], headline: str) -> list[str]:
     return [
         name
         for name in names
-        if re.search("accuracy|perplexity", name)
+        if re.search("accuracy|perplexity|score", name)
         and not name.startswith("best_batch_")
         and name != headline
     ]

@@ -26,11 +26,16 @@ def percent(value: float | None) -> str:
     return f"{100 * value:.1f} %"
 
 
+def is_share(metric: str) -> bool:
+    """Whether a metric is a fraction of examples, to be read in percent."""
+    return bool(re.search("accuracy|error|solved", metric))
+
+
 def number(metric: str, value: float | None) -> str:
-    """The value of a metric: an accuracy or an error in percent, a perplexity with two
-    decimals, anything else with four.
+    """The value of a metric: a share in percent, a perplexity with two decimals,
+    anything else with four.
     """
-    if re.search("accuracy|error", metric):
+    if is_share(metric):
         return percent(value)
     decimals = 2 if "perplexity" in metric else 4
     return "" if value is None else f"{value:,.{decimals}f}"

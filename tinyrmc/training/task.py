@@ -86,6 +86,16 @@ class Task(Presentation):
         """
         raise NotImplementedError
 
+    def prepare(
+        self, model, batch: Batch, carry: Batch | None
+    ) -> tuple[Batch, Batch | None]:
+        """What `loss` gets for a batch and a carry; called before recording begins.
+
+        By default these themselves. Here a network may have its say about what it
+        learns from: an agent acts.
+        """
+        return batch, carry
+
     def loss(self, model, batch: Batch, carry: Batch | None) -> tuple:
         """(sum of the losses as a Tensor, their count, {metric: (sum, count)}, carry).
 

@@ -152,8 +152,9 @@ class Trainer:
         before = self.stream.state()
         batch = self.stream.batch(0, 0, examples)
         self.stream.load_state(before)
+        batch, carry = self.task.prepare(self.model, batch, None)
         with Tape() as tape, telling(examples):
-            self.task.loss(self.model, batch, None)
+            self.task.loss(self.model, batch, carry)
         return sum(
             math.prod(shape)
             for _, _, _, outputs, _, _ in tape.entries
@@ -229,6 +230,7 @@ class Trainer:
         for place, number in enumerate(self.shares.of(worker)):
             before = self.carry.before(number, step) if task.carries else None
             batch = self._batch(step, place, number)
+            batch, before = task.prepare(self.model, batch, before)
             with Tape() as tape:
                 result = task.loss(self.model, batch, before)
             start, stop = self.shares.pieces[number]

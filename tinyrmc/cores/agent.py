@@ -1,0 +1,143 @@
+"""An agent: what it sees, through a core, becomes a policy and a value.
+
+Appendix A.3 of Santoro et al. 2018: two convolutions of 12 and 24 kernels, 2 x 2 with
+stride 1, each with a ReLU; two maps of coordinates from -1 to 1 beside them; all of it
+flattened, into the core; and from its output the policy's logits and the value.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal
+
+import numpy as np
+
+from .. import primitives as p
+from ..backend import Array, namespace, to_device
+from ..config import ADDED
+from ..engine import Tensor
+from ..nn import Linear, Module, Seed
+from .config import CoreConfig, build_core
+from .core import State, Trace
+
+KERNELS = 12, 24
+
+
+@dataclass(frozen=True)
+class AgentConfig(CoreConfig):
+    """Which core, how large, and what is around it."""
+
+    common: ClassVar[tuple[str, ...]] = (*CoreConfig.common, "encoder")
+
+    encoder: Literal["conv", "linear"] = field(default="conv", metadata=ADDED)
+    """what looks at the picture: conv, two convolutions (appendix A.3), or linear, one
+    layer that sees all of it at once
+    """
+    features: int = field(default=128, metadata=ADDED)
+    """units of the linear encoder, and of the layer before policy and value"""
+    coordinates: bool = field(default=True, metadata=ADDED)
+    """two maps of coordinates beside the convolutions' output"""
+    skip: bool = field(default=False, metadata=ADDED)
+    """policy and value see the encoder's output beside the core's"""
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.features < 1:
+            raise ValueError(
+                f"model.features must be an integer of at least 1, not {self.features}"
+            )
+
+
+class Agent(Module):
+    """Sees pictures and a few numbers beside them; gives logits of actions and a value.
+
+    Args:
+        config: the core and what is around it.
+        picture: (height, width, channels) of what it sees.
+        numbers: how many numbers come beside each picture.
+        actions: how many actions there are, A.
+    """
+
+    def __init__(
+        self,
+        config: AgentConfig,
+        picture: tuple[int, int, int],
+        numbers: int,
+        actions: int,
+        seed: Seed = 0,
+    ):
+        rng = np.random.default_rng(seed)
+        height, width, channels = picture
+        self.config = config
+        self.convolutions: list = []
+        if config.encoder == "conv":
+            for kernels in KERNELS:
+                layer = Conv2d(channels, kernels, relu=True, seed=rng)
+                self.convolutions.append(layer)
+                channels, height, width = kernels, height - 1, width - 1
+            channels += 2 * config.coordinates
+            size = height * width * channels + numbers
+            self.encoder = None
+        else:
+            seen = height * width * channels + numbers
+            size = config.features
+            self.encoder = Linear(seen, size, relu=True, seed=rng)
+        self.core = build_core(config, size, rng)
+        seen = self.core.output_size + size * config.skip
+        self.hidden = Linear(seen, config.features, relu=True, seed=rng)
+        self.heads = Linear(config.features, actions + 1, seed=rng)
+        # a policy that tries everything, and values near zero, to begin with
+        self.heads.weight.data *= np.float32(0.1)
+        self.actions = actions
+
+    def initial_state(self, batch_size: int) -> State:
+        """The core's."""
+        return self.core.initial_state(batch_size)
+
+    def __call__(
+        self,
+        picture: Array,
+        numbers: Array,
+        state: State,
+        fresh: Array | None = None,
+        trace: Trace = None,
+    ) -> tuple[Tensor, Tensor, State]:
+        """Pictures (B, T, h, w, c) and numbers (B, T, n) -> (B, T, A), (B, T), state.
+
+        The logits, the values, and the core's state after the last of the T steps.
+
+        fresh: bool (B, T), the steps before which the core's state begins anew.
+        """
+        x = self.encode(picture, numbers)  # (B, T, E)
+        outputs, state = self.core.unroll(x, state, trace, fresh=fresh)
+        h = p.stack(outputs, axis=1)  # (B, T, F)
+        if self.config.skip:
+            h = p.concatenate([h, x], axis=2)
+        both = self.heads(self.hidden(h))  # (B, T, A + 1)
+        return both[..., : self.actions], both[..., self.actions], state
+
+    def encode(self, picture: Array, numbers: Array) -> Tensor:
+        """What the core gets, (B, T, E), of pictures (B, T, h, w, c)."""
+        lead = picture.shape[:2]
+        if self.encoder is not None:
+            xp = namespace(picture)
+            flat = picture.reshape(*lead, -1)
+            return self.encoder(xp.concatenate([flat, numbers], axis=2))
+        x = picture.reshape(-1, *picture.shape[2:])
+        for layer in self.convolutions:
+            x = layer(x)
+        if self.config.coordinates:
+            x = p.concatenate([x, coordinates(x)], axis=3)
+        return p.concatenate([p.reshape(x, (*lead, -1)), numbers], axis=2)
+
+
+def coordinates(x: Tensor) -> Array:
+    """Of maps (B, h, w, c) the row and column of each place: (B, h, w, 2), -1 to 1.
+
+    A place inside the picture, not in the world: the agent is always in its centre.
+    """
+    B, h, w, _ = x.shape
+    rows, columns = (np.linspace(-1, 1, n, dtype=x.dtype) for n in (h, w))
+    both = np.stack(np.meshgrid(rows, columns, indexing="ij"), axis=2)
+    xp = namespace(x.data)
+    return xp.broadcast_to(to_device(both, xp), (B, h, w, 2))

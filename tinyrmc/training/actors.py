@@ -1,0 +1,337 @@
+"""Agents in worlds: reinforcement learning by the one training loop.
+
+A batch is plain random numbers. Levels, the core's state, and what the agent last did
+and got are the carry: they stay with the worker whose rows they are, and a checkpoint
+keeps them. In each step the policy first acts T times in its levels (`prepare`), then
+learns from what came of it (`loss`):
+
+    noise (B, T + 1, K)  ->  act: a trajectory of T steps  ->  V-trace  ->  the loss
+
+So everything that holds for other tasks holds here: the same bits from threads and
+processes, runs that go on as if never stopped, ranks that add up their gradients.
+
+IMPALA's actors run behind its learner. With `agent.lag` L you learn from what was acted
+L updates ago: a queue of trajectories is part of the carry. V-trace corrects for it.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from .. import primitives as p
+from ..backend import Array, namespace, to_device, to_host
+from ..cores.core import select_state, state_arrays, state_of
+from ..environments.world import World
+from ..fused import categorical
+from ..runs.arrays import under
+from . import vtrace
+from .policy import greedy, log_probs, sample
+from .streams import Batch, Samples
+from .task import HELD_OUT_SEED, Task
+from .totals import Sums, Totals
+from .workers import pieces_of
+
+__all__ = ["ActingTask", "LearningConfig"]
+
+
+@dataclass(frozen=True)
+class LearningConfig:
+    """How an agent acts and learns."""
+
+    common: ClassVar[tuple[str, ...]] = ("algorithm", "unroll", "entropy_cost")
+
+    algorithm: Literal["impala", "a2c"] = "impala"
+    """impala: V-trace corrects for actions that an older policy chose; a2c: takes them
+    for its own
+    """
+    unroll: int = 40
+    """steps in the world that a trajectory has, T (appendix A.3)"""
+    lag: int = 0
+    """an update learns from what was acted so many updates before"""
+    discount: float = 0.99
+    """what a reward is worth one step later, gamma"""
+    lambda_: float = 1.0
+    """what further steps count in a return: 1, all of them; 0, the value after one"""
+    entropy_cost: float = 0.005
+    """weight of the policy's entropy, which keeps it trying"""
+    value_cost: float = 0.5
+    """weight of the values' loss"""
+    reward_scale: float = 1.0
+    """rewards are multiplied by it, for learning; scores are not"""
+
+    def __post_init__(self):
+        for name in ("unroll",):
+            if getattr(self, name) < 1:
+                raise ValueError(
+                    f"agent.{name} must be at least 1, not {getattr(self, name)}"
+                )
+        for name in ("lag", "entropy_cost", "value_cost", "reward_scale"):
+            if not getattr(self, name) >= 0:
+                raise ValueError(
+                    f"agent.{name} must not be negative, not {getattr(self, name)}"
+                )
+        for name in ("discount", "lambda_"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise ValueError(
+                    f"agent.{name} must be in [0, 1], not {getattr(self, name)}"
+                )
+        if self.algorithm == "a2c" and self.lag:
+            raise ValueError(
+                f"agent.lag {self.lag} wants a correction, and agent.algorithm a2c has "
+                "none; take impala, or a lag of 0"
+            )
+
+
+class ActingTask(Task):
+    """A world to act in, and an agent that learns there.
+
+    A task gives `world`, `held_out_world`, `build` and `planes`; its config has a field
+    `agent`, a `LearningConfig`. The network is called as `cores.agent.Agent` is.
+
+    Metrics: score, the sum of rewards of a level that has ended; solved, the share of
+    such levels that ended as they should, or got as far (`succeeds`).
+    """
+
+    carries = True
+    headline = "solved"
+    lower = ("loss",)
+
+    # --- What a task gives ------------------------------------------------------------
+
+    @property
+    def world(self) -> World:
+        """Where the agent learns."""
+        raise NotImplementedError
+
+    @property
+    def held_out_world(self) -> World:
+        """Where it is tested."""
+        return self.world
+
+    def planes(self, seen: Batch) -> tuple[Array, Array]:
+        """Codes (B, T, ...) -> a picture (B, T, h, w, c) and numbers (B, T, n).
+
+        Both in float32, as the network wants them.
+        """
+        raise NotImplementedError
+
+    def succeeds(self, reward: Array) -> Array:
+        """Whether a step that brings this reward solves its level."""
+        raise NotImplementedError
+
+    def start_held_out(self, noise: Array, start: int, stop: int) -> Batch:
+        """The first state of levels start .. stop - 1 to be tested on."""
+        return self.held_out_world.start(noise)
+
+    # --- What comes with it -----------------------------------------------------------
+
+    @functools.cached_property
+    def unit(self):
+        """A row of a batch is so many steps in the world."""
+        return "steps", self.config.agent.unroll
+
+    def draw(self, rng, count):
+        """The random numbers of T steps, and before these of a start."""
+        world, T = self.world, self.config.agent.unroll
+        width = max(1 + world.noise, world.start_noise)
+        return {"noise": rng.random((count, T + 1, width), np.float32)}
+
+    def begin(self, model, levels: Batch) -> Batch:
+        """The carry of an agent at the start of these levels."""
+        B = len(next(iter(levels.values())))
+        xp = namespace(next(iter(levels.values())))
+        return {
+            **{f"levels/{name}": x for name, x in levels.items()},
+            **state_arrays(model.initial_state(B)),
+            "action": xp.full(B, self.world.actions, np.int64),
+            "reward": xp.zeros(B, np.float32),
+            "fresh": xp.ones(B, bool),
+            "score": xp.zeros(B, np.float32),
+            "solved": xp.zeros(B, bool),
+        }
+
+    def act(
+        self, model, world: World, carry: Batch, noise: Array, likeliest: bool = False
+    ) -> tuple[Batch, Batch]:
+        """Acts as often as the noise (B, T, K) reaches; a trajectory, the next carry.
+
+        The trajectory has T + 1 moments, (B, T + 1, ...): what is seen, and in "action"
+        and "reward" what the step before did and brought, unless the level is "fresh".
+        Its T steps, (B, T), have what was "taken", with which probability (its log,
+        "behaviour"), what was "gained", and whether the level "ended", with which
+        "score" and whether "solved". The core's state at its beginning is part of it.
+        """
+        B, T = noise.shape[:2]
+        xp = namespace(noise)
+        carry = dict(carry)
+        levels = {name: x.copy() for name, x in under("levels/", carry).items()}
+        begin = model.initial_state(B)
+        state = state_of(carry, begin)
+        trajectory = {name: carry[name] for name in state_arrays(begin)}
+
+        def note(t, arrays, moments):
+            for name, x in arrays.items():
+                if name not in trajectory:
+                    shape = B, moments, *x.shape[1:]
+                    trajectory[name] = xp.empty(shape, x.dtype)
+                trajectory[name][:, t] = x
+
+        def look(t):
+            seen = {f"seen/{k}": x for k, x in world.observe(levels).items()}
+            last = {name: carry[name] for name in ("action", "reward", "fresh")}
+            note(t, seen | last, T + 1)
+
+        for t in range(T):
+            look(t)
+            logits, _, state = self._call(model, trajectory, state, slice(t, t + 1))
+            logits = logits.data[:, 0]
+            taken = greedy(logits) if likeliest else sample(logits, noise[:, t, 0])
+            outcome = world.step(levels, taken, noise[:, t, 1 : 1 + world.noise])
+            note(t, self._result(carry, logits, taken, outcome), T)
+            self._go_on(carry, taken, outcome)
+            state = select_state(outcome.ended, begin, state)
+        look(T)
+        levels = {f"levels/{name}": x for name, x in levels.items()}
+        return trajectory, carry | levels | state_arrays(state)
+
+    def _call(self, model, trajectory, state, moments):
+        """The network at some moments of a trajectory."""
+        batch = {name: x[:, moments] for name, x in trajectory.items()}
+        picture, numbers = self.planes(batch)
+        return model(picture, numbers, state, batch["fresh"])
+
+    def _result(self, carry, logits, taken, outcome):
+        """What a step of a trajectory says of what came of an action."""
+        score = carry["score"] + outcome.reward
+        solved = carry["solved"] | self.succeeds(outcome.reward)
+        return {
+            "taken": taken,
+            "behaviour": log_probs(logits, taken),
+            "gained": outcome.reward,
+            "ended": outcome.ended,
+            "score": score * outcome.ended,
+            "solved": solved & outcome.ended,
+        }
+
+    def _go_on(self, carry, taken, outcome):
+        """Change the carry to what the next moment needs."""
+        xp, ended = namespace(taken), outcome.ended
+        carry["action"] = xp.where(ended, self.world.actions, taken)
+        carry["reward"] = xp.where(ended, np.float32(0), outcome.reward)
+        carry["score"] = xp.where(ended, np.float32(0), carry["score"] + outcome.reward)
+        carry["solved"] = (carry["solved"] | self.succeeds(outcome.reward)) & ~ended
+        carry["fresh"] = ended
+
+    # --- Learning ---------------------------------------------------------------------
+
+    def prepare(self, model, batch, carry):
+        """Acts; what to learn from is that, or with a lag what was acted before it."""
+        noise = batch["noise"]
+        if carry is None:
+            levels = self.world.start(noise[:, 0, : self.world.start_noise])
+            carry = self.begin(model, levels)
+        queue = under("queue/", carry)
+        carry = {k: x for k, x in carry.items() if not k.startswith("queue/")}
+        trajectory, carry = self.act(model, self.world, carry, noise[:, 1:])
+        if lag := self.config.agent.lag:
+            trajectory, queue = _through(queue, trajectory, lag)
+            carry |= {f"queue/{name}": x for name, x in queue.items()}
+        return trajectory, carry
+
+    def loss(self, model, batch, carry):
+        """The actor-critic loss of a trajectory, a sum over its B x T steps."""
+        c = self.config.agent
+        B, T = batch["taken"].shape
+        xp = namespace(batch["taken"])
+        state = state_of(batch, model.initial_state(B))
+        logits, values, _ = self._call(model, batch, state, slice(None))
+        log_pi, entropies = categorical(logits[:, :T], batch["taken"])
+        log_rhos = log_pi.data - batch["behaviour"]
+        vs, advantages = vtrace.targets(
+            (xp.zeros_like(log_rhos) if c.algorithm == "a2c" else log_rhos).T,
+            (np.float32(c.discount) * ~batch["ended"]).T,
+            (batch["gained"] * np.float32(c.reward_scale)).T,
+            values.data[:, :T].T,
+            values.data[:, T],
+            lambda_=c.lambda_,
+        )
+        missed = p.square(values[:, :T] - vs.T)
+        policy = p.sum(log_pi * -advantages.T)
+        entropy = p.sum(entropies)
+        value = 0.5 * p.sum(missed)
+        total = policy + c.value_cost * value - c.entropy_cost * entropy
+        ended, steps = xp.sum(batch["ended"]), B * T
+        metrics = {
+            "score": (xp.sum(batch["score"]), ended),
+            "solved": (xp.sum(batch["solved"]), ended),
+            "entropy": (entropy.data, steps),
+            "value_loss": (value.data, steps),
+            # how far behind the actor is: 1 where it is the learner itself
+            "ratio": (xp.sum(xp.exp(log_rhos)), steps),
+        }
+        return total, steps, metrics, carry
+
+    # --- Testing ----------------------------------------------------------------------
+
+    def evaluate(self, model, worker=0, workers=1, xp=np, split=None):
+        """Plays each held-out level once; waits for the device now and then."""
+        totals = Totals()
+        size = self.config.train.piece(xp)
+        pieces = pieces_of(self.test_examples, size, workers)
+        for start, stop in pieces[worker::workers]:
+            totals.add(self.played(model, start, stop, xp))
+        return totals.sums
+
+    def played(
+        self, model, start: int, stop: int, xp=np, likeliest: bool = False
+    ) -> Sums:
+        """Sums of score, solved and length of held-out levels start .. stop - 1.
+
+        Their random numbers depend on the level and the step alone. `likeliest`:
+        each action is that, not drawn.
+        """
+        running, found = np.ones((stop - start, 1), bool), np.zeros((3, stop - start))
+        carry: Any = None
+        for chunk in itertools.count():
+            noise = Samples(self.draw, HELD_OUT_SEED).batch(chunk, start, stop)["noise"]
+            noise = to_device(noise, xp)
+            if carry is None:
+                first = noise[:, 0, : self.held_out_world.start_noise]
+                levels = self.start_held_out(first, start, stop)
+                carry = self.begin(model, levels)
+            world = self.held_out_world
+            trajectory, carry = self.act(model, world, carry, noise[:, 1:], likeliest)
+            ended, score, solved = (
+                to_host(trajectory[name]) for name in ("ended", "score", "solved")
+            )
+            # of each level only until it ends for the first time
+            over = np.logical_or.accumulate(ended, axis=1)[:, :-1]
+            alive = running & ~np.pad(over, ((0, 0), (1, 0)))
+            found += [np.sum(x * alive, axis=1) for x in (score, solved, 1)]
+            running &= ~ended.any(axis=1, keepdims=True)
+            if not running.any():
+                break
+        names = "score", "solved", "length"
+        count = stop - start
+        return {name: (x.sum(), count) for name, x in zip(names, found, strict=True)}
+
+
+def _through(queue: Batch, trajectory: Batch, lag: int) -> tuple[Batch, Batch]:
+    """The oldest trajectory (B, ...) of a queue (B, lag, ...), and the queue after.
+
+    An empty queue is filled with the first trajectory.
+    """
+    xp = namespace(trajectory["taken"])
+    if not queue:
+        queue = {k: xp.stack([x] * lag, axis=1) for k, x in trajectory.items()}
+    oldest = {name: x[:, 0] for name, x in queue.items()}
+    after = {
+        name: xp.concatenate([x[:, 1:], trajectory[name][:, None]], axis=1)
+        for name, x in queue.items()
+    }
+    return oldest, after
