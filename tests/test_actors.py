@@ -99,13 +99,13 @@ def test_a_trajectory_is_what_a_plain_loop_sees():
             for t in range(8):
                 if fresh:
                     state = model.initial_state(1)
-                seen = world.observe(level)["sign"]
+                seen = world.observe(level)["view"]
                 at = {name: x[row, t] for name, x in batch.items() if x.ndim > 1}
-                assert at["seen/sign"] == seen[0]
+                assert at["seen/view"] == seen[0]
                 assert (at["action"], at["reward"]) == (last, gained)
                 assert at["fresh"] == fresh
                 moment = {
-                    "seen/sign": seen[:, None],
+                    "seen/view": seen[:, None],
                     "action": np.array([[last]]),
                     "reward": np.array([[gained]], np.float32),
                 }

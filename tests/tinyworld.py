@@ -11,7 +11,7 @@ import numpy as np
 
 from tinyrmc import training
 from tinyrmc.backend import namespace
-from tinyrmc.cores.agent import Agent, AgentConfig
+from tinyrmc.cores.agent import AgentConfig
 from tinyrmc.environments.world import Codes, Outcome, World
 from tinyrmc.training.actors import ActingTask, LearningConfig
 
@@ -24,7 +24,7 @@ class Maze(World):
 
     action_names = "forward", "left", "right"
     noise = start_noise = 1
-    observation = {"sign": Codes((1, 1), 3)}
+    observation = {"view": Codes((1, 1), 3)}
     constants = {}
 
     def _start(self, noise):
@@ -53,7 +53,7 @@ class Maze(World):
         xp = namespace(state["place"])
         start = (state["place"] == 0) & (state["age"] == 0)
         sign = xp.where(start, 2 + state["way"], state["place"] == LENGTH)
-        return {"sign": sign.astype(np.uint8).reshape(-1, 1, 1)}
+        return {"view": sign.astype(np.uint8).reshape(-1, 1, 1)}
 
 
 @dataclass(frozen=True)
@@ -86,16 +86,6 @@ class Task(ActingTask):
     @functools.cached_property
     def world(self):
         return Maze()
-
-    def build(self, seed):
-        return Agent(self.config.model, (1, 1, 4), 4 + 1, 3, seed)
-
-    def planes(self, seen):
-        xp = namespace(seen["action"])
-        codes = xp.arange(4, dtype=np.uint8)
-        picture = (seen["seen/sign"][..., None] == codes).astype(np.float32)
-        did = (seen["action"][..., None] == xp.arange(4)).astype(np.float32)
-        return picture, xp.concatenate([did, seen["reward"][..., None]], axis=2)
 
     def succeeds(self, reward):
         return reward == 1

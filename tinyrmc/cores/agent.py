@@ -39,6 +39,10 @@ class AgentConfig(CoreConfig):
     """two maps of coordinates beside the convolutions' output"""
     skip: bool = field(default=False, metadata=ADDED)
     """policy and value see the encoder's output beside the core's"""
+    sight: Literal["codes", "rgb"] = field(default="codes", metadata=ADDED)
+    """codes: what each cell holds, one-hot; rgb: its colour (appendix A.3)"""
+    last: bool = field(default=True, metadata=ADDED)
+    """the agent is told what it did last, and what that brought"""
 
     def __post_init__(self):
         super().__post_init__()

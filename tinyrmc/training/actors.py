@@ -25,6 +25,7 @@ import numpy as np
 
 from .. import primitives as p
 from ..backend import Array, namespace, to_device, to_host
+from ..cores.agent import Agent
 from ..cores.core import select_state, state_arrays, state_of
 from ..environments.world import World
 from ..fused import categorical
@@ -36,7 +37,7 @@ from .task import HELD_OUT_SEED, Task
 from .totals import Sums, Totals
 from .workers import pieces_of
 
-__all__ = ["ActingTask", "LearningConfig"]
+__all__ = ["ActingTask", "LearningConfig", "one_hot"]
 
 
 @dataclass(frozen=True)
@@ -90,8 +91,9 @@ class LearningConfig:
 class ActingTask(Task):
     """A world to act in, and an agent that learns there.
 
-    A task gives `world`, `held_out_world`, `build` and `planes`; its config has a field
-    `agent`, a `LearningConfig`. The network is called as `cores.agent.Agent` is.
+    A task gives `world`, `succeeds` and what else it has of its own; its config has the
+    fields `model`, an `AgentConfig`, and `agent`, a `LearningConfig`. The network is an
+    `Agent`, or is called like one.
 
     Metrics: score, the sum of rewards of a level that has ended; solved, the share of
     such levels that ended as they should, or got as far (`succeeds`).
@@ -113,13 +115,6 @@ class ActingTask(Task):
         """Where it is tested."""
         return self.world
 
-    def planes(self, seen: Batch) -> tuple[Array, Array]:
-        """Codes (B, T, ...) -> a picture (B, T, h, w, c) and numbers (B, T, n).
-
-        Both in float32, as the network wants them.
-        """
-        raise NotImplementedError
-
     def succeeds(self, reward: Array) -> Array:
         """Whether a step that brings this reward solves its level."""
         raise NotImplementedError
@@ -127,6 +122,51 @@ class ActingTask(Task):
     def start_held_out(self, noise: Array, start: int, stop: int) -> Batch:
         """The first state of levels start .. stop - 1 to be tested on."""
         return self.held_out_world.start(noise)
+
+    # --- The network ------------------------------------------------------------------
+
+    def build(self, seed):
+        """An agent for what `planes` gives of the held-out world."""
+        world = self.held_out_world
+        levels = world.start(np.zeros((1, world.start_noise), np.float32))
+        seen = {f"seen/{k}": x[:, None] for k, x in world.observe(levels).items()}
+        last = {"action": np.zeros((1, 1), np.int64), "reward": np.zeros((1, 1))}
+        picture, numbers = self.planes(seen | last)
+        sizes = picture.shape[2:], numbers.shape[2]
+        return Agent(self.config.model, *sizes, world.actions, seed)
+
+    def planes(self, seen: Batch) -> tuple[Array, Array]:
+        """Codes (B, T, ...) -> a picture (B, T, h, w, c) and numbers (B, T, n).
+
+        Both in float32. What a world shows besides its view comes as numbers: a code by
+        itself one-hot, several as fractions of the highest.
+        """
+        world, model = self.held_out_world, self.config.model
+        xp, shown = namespace(seen["action"]), under("seen/", seen)
+        highest = {name: codes.highest for name, codes in world.observation.items()}
+        numbers = [xp.zeros((*seen["action"].shape, 0), np.float32)]
+        if model.sight == "codes":
+            picture = one_hot(shown["view"], highest["view"] + 1)
+        else:
+            moments = {k: x.reshape(-1, *x.shape[2:]) for k, x in shown.items()}
+            picture = world.pixels(moments).astype(np.float32)
+            picture /= np.float32(255)
+            picture = picture.reshape(*shown["view"].shape, -1)
+        for name in self.told:
+            several = shown[name].ndim > 2
+            if several:
+                numbers.append(shown[name] * np.float32(1 / highest[name]))
+            elif model.sight == "codes":
+                numbers.append(one_hot(shown[name], highest[name] + 1))
+        if model.last:
+            reward = seen["reward"] * np.float32(self.config.agent.reward_scale)
+            numbers += [one_hot(seen["action"], world.actions), reward[..., None]]
+        return picture, xp.concatenate(numbers, axis=2)
+
+    @property
+    def told(self) -> list[str]:
+        """Which parts of an observation the agent is told besides its view."""
+        return [name for name in self.held_out_world.observation if name != "view"]
 
     # --- What comes with it -----------------------------------------------------------
 
@@ -143,8 +183,8 @@ class ActingTask(Task):
 
     def begin(self, model, levels: Batch) -> Batch:
         """The carry of an agent at the start of these levels."""
-        B = len(next(iter(levels.values())))
-        xp = namespace(next(iter(levels.values())))
+        first = next(iter(levels.values()))
+        B, xp = len(first), namespace(first)
         return {
             **{f"levels/{name}": x for name, x in levels.items()},
             **state_arrays(model.initial_state(B)),
@@ -156,7 +196,12 @@ class ActingTask(Task):
         }
 
     def act(
-        self, model, world: World, carry: Batch, noise: Array, likeliest: bool = False
+        self,
+        model,
+        world: World,
+        carry: Batch,
+        noise: Array,
+        likeliest: bool = False,
     ) -> tuple[Batch, Batch]:
         """Acts as often as the noise (B, T, K) reaches; a trajectory, the next carry.
 
@@ -165,6 +210,8 @@ class ActingTask(Task):
         Its T steps, (B, T), have what was "taken", with which probability (its log,
         "behaviour"), what was "gained", and whether the level "ended", with which
         "score" and whether "solved". The core's state at its beginning is part of it.
+
+        likeliest: each action is that, not drawn.
         """
         B, T = noise.shape[:2]
         xp = namespace(noise)
@@ -188,7 +235,7 @@ class ActingTask(Task):
 
         for t in range(T):
             look(t)
-            logits, _, state = self._call(model, trajectory, state, slice(t, t + 1))
+            logits, _, state = self._call(model, trajectory, state, t)
             logits = logits.data[:, 0]
             taken = greedy(logits) if likeliest else sample(logits, noise[:, t, 0])
             outcome = world.step(levels, taken, noise[:, t, 1 : 1 + world.noise])
@@ -199,8 +246,9 @@ class ActingTask(Task):
         levels = {f"levels/{name}": x for name, x in levels.items()}
         return trajectory, carry | levels | state_arrays(state)
 
-    def _call(self, model, trajectory, state, moments):
-        """The network at some moments of a trajectory."""
+    def _call(self, model, trajectory, state, moment=None):
+        """The network at a moment of a trajectory; None: at all of them."""
+        moments = slice(None) if moment is None else slice(moment, moment + 1)
         batch = {name: x[:, moments] for name, x in trajectory.items()}
         picture, numbers = self.planes(batch)
         return model(picture, numbers, state, batch["fresh"])
@@ -230,13 +278,17 @@ class ActingTask(Task):
     # --- Learning ---------------------------------------------------------------------
 
     def prepare(self, model, batch, carry):
-        """Acts; what to learn from is that, or with a lag what was acted before it."""
-        noise = batch["noise"]
-        if carry is None:
-            levels = self.world.start(noise[:, 0, : self.world.start_noise])
-            carry = self.begin(model, levels)
+        """Acts; what to learn from is that, or with a lag what was acted before it.
+
+        The learner goes through the trajectory again, encoder and heads for all moments
+        at once. Recording while acting would save the repetition, but not the time.
+        """
+        noise, carry = batch["noise"], dict(carry or {})
         queue = under("queue/", carry)
         carry = {k: x for k, x in carry.items() if not k.startswith("queue/")}
+        if not carry:
+            levels = self.world.start(noise[:, 0, : self.world.start_noise])
+            carry = self.begin(model, levels)
         trajectory, carry = self.act(model, self.world, carry, noise[:, 1:])
         if lag := self.config.agent.lag:
             trajectory, queue = _through(queue, trajectory, lag)
@@ -245,11 +297,17 @@ class ActingTask(Task):
 
     def loss(self, model, batch, carry):
         """The actor-critic loss of a trajectory, a sum over its B x T steps."""
-        c = self.config.agent
+        state = state_of(batch, model.initial_state(len(batch["taken"])))
+        logits, values, _ = self._call(model, batch, state)
+        return *self._actor_critic(batch, logits, values), carry
+
+    def _actor_critic(self, batch, logits, values):
+        """(sum, count, metrics) of a trajectory, given logits (B, T + 1, A) and values.
+
+        Long because it is one formula after the other.
+        """
+        c, xp = self.config.agent, namespace(batch["taken"])
         B, T = batch["taken"].shape
-        xp = namespace(batch["taken"])
-        state = state_of(batch, model.initial_state(B))
-        logits, values, _ = self._call(model, batch, state, slice(None))
         log_pi, entropies = categorical(logits[:, :T], batch["taken"])
         log_rhos = log_pi.data - batch["behaviour"]
         vs, advantages = vtrace.targets(
@@ -260,10 +318,9 @@ class ActingTask(Task):
             values.data[:, T],
             lambda_=c.lambda_,
         )
-        missed = p.square(values[:, :T] - vs.T)
         policy = p.sum(log_pi * -advantages.T)
+        value = 0.5 * p.sum(p.square(values[:, :T] - vs.T))
         entropy = p.sum(entropies)
-        value = 0.5 * p.sum(missed)
         total = policy + c.value_cost * value - c.entropy_cost * entropy
         ended, steps = xp.sum(batch["ended"]), B * T
         metrics = {
@@ -274,7 +331,7 @@ class ActingTask(Task):
             # how far behind the actor is: 1 where it is the learner itself
             "ratio": (xp.sum(xp.exp(log_rhos)), steps),
         }
-        return total, steps, metrics, carry
+        return total, steps, metrics
 
     # --- Testing ----------------------------------------------------------------------
 
@@ -319,6 +376,12 @@ class ActingTask(Task):
         names = "score", "solved", "length"
         count = stop - start
         return {name: (x.sum(), count) for name, x in zip(names, found, strict=True)}
+
+
+def one_hot(codes: Array, count: int) -> Array:
+    """Codes (...) -> float32 (..., count); zeros for a code out of range."""
+    xp = namespace(codes)
+    return (codes[..., None] == xp.arange(count, dtype=codes.dtype)).astype(np.float32)
 
 
 def _through(queue: Batch, trajectory: Batch, lag: int) -> tuple[Batch, Batch]:
