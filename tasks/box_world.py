@@ -32,7 +32,7 @@ from __future__ import annotations
 
 import functools
 import typing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tinyrmc import training
 from tinyrmc.backend import namespace
@@ -40,7 +40,7 @@ from tinyrmc.cores import describe
 from tinyrmc.cores.agent import AgentConfig
 from tinyrmc.environments.box_world import BoxWorld
 from tinyrmc.training import HELD_OUT_SEED
-from tinyrmc.training.actors import ActingTask, LearningConfig
+from tinyrmc.training.actors import ActingTask, LearningConfig, at_random
 
 # --- What can be set ------------------------------------------------------------------
 
@@ -137,13 +137,67 @@ QUICK = Config(
     ),
 )
 
+FULL = replace(
+    QUICK,
+    model=replace(QUICK.model, head_size=64, gate_style="memory"),
+    world=replace(QUICK.world, solution=(1, 5), distractors=(0, 5)),
+    train=replace(QUICK.train, steps=200_000, learning_rate=5e-4),
+)
+PAPER = Config(
+    model=AgentConfig(
+        mem_slots=4,
+        num_heads=4,
+        head_size=64,
+        gate_style="memory",
+        encoder="conv",
+        sight="rgb",
+        last=False,
+    ),
+    agent=LearningConfig(unroll=40, lag=1, entropy_cost=0.005),
+    world=WorldConfig(position=False),
+    # 1e9 steps; RMSProp as in Zambaldi et al. 2018, whose settings the team shares
+    train=training.TrainConfig(
+        steps=781_250,
+        batch_size=32,
+        optimizer="rmsprop",
+        rms_decay=0.99,
+        epsilon=0.1,
+        objective="sum",
+        learning_rate=1e-4,
+        warmup_steps=0,
+        decay=0.0,
+        clip_norm=None,
+    ),
+)
+
+# --- What was published ---------------------------------------------------------------
+
+# Solved levels after 1e9 steps, section 5.3 and figure 10.
+REPORTED = {"viewport, RMC": 0.98, "viewport, ConvLSTM": 0.73}
+CORES = {"rmc": "RMC", "conv_lstm": "ConvLSTM"}
+
 # --- The task -------------------------------------------------------------------------
 
 
 class Task(ActingTask):
     """Viewport BoxWorld; see the module's text."""
 
-    presets = {"quick": ("solutions of 1 to 2 locks, without distractors", QUICK)}
+    presets = {
+        "quick": ("solutions of 1 to 2 locks, without distractors", QUICK),
+        "full": ("the paper's levels, with what learns them on a CPU", FULL),
+        "paper": ("the paper's network and recipe; not run to its end here", PAPER),
+    }
+    grids = {
+        "rates": (
+            "the paper's sweep of learning rates",
+            "paper",
+            {"train.learning_rate": (1e-5, 2e-5, 5e-5, 1e-4, 2e-4)},
+        )
+    }
+    published = {
+        "viewport, RMC": ("98 %", "full"),
+        "viewport, ConvLSTM": ("73 %", "full --model.core conv_lstm"),
+    }
     test_examples = 1024
     success = 0.95
 
@@ -171,8 +225,8 @@ class Task(ActingTask):
     def start_held_out(self, noise, start, stop):
         return self.held_out_world.start_levels(namespace(noise).arange(start, stop))
 
-    def succeeds(self, reward):
-        return reward == GEM
+    def succeeds(self, outcome, levels):
+        return outcome.reward == GEM
 
     @property
     def told(self):
@@ -195,6 +249,29 @@ class Task(ActingTask):
 
     def load_state(self, state):
         self.stage = state["stage"]
+
+    # --- What it is set beside
+
+    def cell(self):
+        c, m = self.config.world, self.config.model
+        paper = c.solution, c.distractors, c.distractor_length, c.view, c.viewport
+        if paper != ((1, 5), (0, 5), (1, 1), "viewport", 5) or m.core not in CORES:
+            return None
+        return f"viewport, {CORES[m.core]}"
+
+    def references(self):
+        floors = self._at_random
+        published = {}
+        if cell := self.cell():
+            published = {f"paper, {CORES[self.config.model.core]}": REPORTED[cell]}
+        return {
+            "test_solved": {"at random": floors["test_solved"], **published},
+            "test_score": {"at random": floors["test_score"]},
+        }
+
+    @functools.cached_property
+    def _at_random(self):
+        return self.floor(at_random)
 
     def describe(self, model):
         return f"{describe(self.config.model, model.core)}, {self.config.model.encoder}"

@@ -87,5 +87,5 @@ class Task(ActingTask):
     def world(self):
         return Maze()
 
-    def succeeds(self, reward):
-        return reward == 1
+    def succeeds(self, outcome, levels):
+        return outcome.reward == 1

@@ -18,17 +18,19 @@ from __future__ import annotations
 
 import functools
 import itertools
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 
 from .. import primitives as p
 from ..backend import Array, namespace, to_device, to_host
 from ..cores.agent import Agent
-from ..cores.core import select_state, state_arrays, state_of
-from ..environments.world import World
+from ..cores.core import State, select_state, state_arrays, state_of
+from ..environments.world import Outcome, World, pick
 from ..fused import categorical
+from ..nn import Module
 from ..runs.arrays import under
 from . import vtrace
 from .policy import greedy, log_probs, sample
@@ -37,7 +39,11 @@ from .task import HELD_OUT_SEED, Task
 from .totals import Sums, Totals
 from .workers import pieces_of
 
-__all__ = ["ActingTask", "LearningConfig", "one_hot"]
+__all__ = ["ActingTask", "LearningConfig", "Player", "at_random"]
+
+# player(world, levels, u): actions for all levels, from their state and a random number
+# each, uniform in [0, 1)
+Player: TypeAlias = Callable[[World, Batch, Array], Array]
 
 
 @dataclass(frozen=True)
@@ -115,8 +121,11 @@ class ActingTask(Task):
         """Where it is tested."""
         return self.world
 
-    def succeeds(self, reward: Array) -> Array:
-        """Whether a step that brings this reward solves its level."""
+    def succeeds(self, outcome: Outcome, levels: Batch) -> Array:
+        """Whether a step with this outcome solves its level, (B,) bool.
+
+        levels: the state of the world after it.
+        """
         raise NotImplementedError
 
     def start_held_out(self, noise: Array, start: int, stop: int) -> Batch:
@@ -187,7 +196,7 @@ class ActingTask(Task):
         B, xp = len(first), namespace(first)
         return {
             **{f"levels/{name}": x for name, x in levels.items()},
-            **state_arrays(model.initial_state(B)),
+            **state_arrays(_initial_state(model, B)),
             "action": xp.full(B, self.world.actions, np.int64),
             "reward": xp.zeros(B, np.float32),
             "fresh": xp.ones(B, bool),
@@ -211,13 +220,14 @@ class ActingTask(Task):
         "behaviour"), what was "gained", and whether the level "ended", with which
         "score" and whether "solved". The core's state at its beginning is part of it.
 
+        model: the network; or another `Player`, of whose state nothing is kept.
         likeliest: each action is that, not drawn.
         """
         B, T = noise.shape[:2]
         xp = namespace(noise)
         carry = dict(carry)
         levels = {name: x.copy() for name, x in under("levels/", carry).items()}
-        begin = model.initial_state(B)
+        begin = _initial_state(model, B)
         state = state_of(carry, begin)
         trajectory = {name: carry[name] for name in state_arrays(begin)}
 
@@ -235,12 +245,19 @@ class ActingTask(Task):
 
         for t in range(T):
             look(t)
-            logits, _, state = self._call(model, trajectory, state, t)
-            logits = logits.data[:, 0]
-            taken = greedy(logits) if likeliest else sample(logits, noise[:, t, 0])
+            u = noise[:, t, 0]
+            if isinstance(model, Module):
+                logits, _, state = self._call(model, trajectory, state, t)
+                logits = logits.data[:, 0]
+                taken = greedy(logits) if likeliest else sample(logits, u)
+                note(t, {"behaviour": log_probs(logits, taken)}, T)
+            else:
+                taken = model(world, levels, u)
             outcome = world.step(levels, taken, noise[:, t, 1 : 1 + world.noise])
-            note(t, self._result(carry, logits, taken, outcome), T)
-            self._go_on(carry, taken, outcome)
+            score = carry["score"] + outcome.reward
+            solved = carry["solved"] | self.succeeds(outcome, levels)
+            note(t, _result(taken, outcome, score, solved), T)
+            carry |= _after(taken, outcome, score, solved, world.actions)
             state = select_state(outcome.ended, begin, state)
         look(T)
         levels = {f"levels/{name}": x for name, x in levels.items()}
@@ -253,27 +270,9 @@ class ActingTask(Task):
         picture, numbers = self.planes(batch)
         return model(picture, numbers, state, batch["fresh"])
 
-    def _result(self, carry, logits, taken, outcome):
-        """What a step of a trajectory says of what came of an action."""
-        score = carry["score"] + outcome.reward
-        solved = carry["solved"] | self.succeeds(outcome.reward)
-        return {
-            "taken": taken,
-            "behaviour": log_probs(logits, taken),
-            "gained": outcome.reward,
-            "ended": outcome.ended,
-            "score": score * outcome.ended,
-            "solved": solved & outcome.ended,
-        }
-
-    def _go_on(self, carry, taken, outcome):
-        """Change the carry to what the next moment needs."""
-        xp, ended = namespace(taken), outcome.ended
-        carry["action"] = xp.where(ended, self.world.actions, taken)
-        carry["reward"] = xp.where(ended, np.float32(0), outcome.reward)
-        carry["score"] = xp.where(ended, np.float32(0), carry["score"] + outcome.reward)
-        carry["solved"] = (carry["solved"] | self.succeeds(outcome.reward)) & ~ended
-        carry["fresh"] = ended
+    def floor(self, player: Player) -> dict[str, float]:
+        """What another player comes to on the held-out levels, as `test_*`."""
+        return self.named("test", self.played(player, 0, self.test_examples))
 
     # --- Learning ---------------------------------------------------------------------
 
@@ -349,8 +348,8 @@ class ActingTask(Task):
     ) -> Sums:
         """Sums of score, solved and length of held-out levels start .. stop - 1.
 
-        Their random numbers depend on the level and the step alone. `likeliest`:
-        each action is that, not drawn.
+        Their random numbers depend on the level and the step alone. Arguments as for
+        `act`.
         """
         running, found = np.ones((stop - start, 1), bool), np.zeros((3, stop - start))
         carry: Any = None
@@ -376,6 +375,38 @@ class ActingTask(Task):
         names = "score", "solved", "length"
         count = stop - start
         return {name: (x.sum(), count) for name, x in zip(names, found, strict=True)}
+
+
+def at_random(world: World, levels: Batch, u: Array) -> Array:
+    """A player who takes each action as often as any other."""
+    return pick(u, world.actions)
+
+
+def _initial_state(model, examples: int) -> State:
+    return model.initial_state(examples) if isinstance(model, Module) else ()
+
+
+def _result(taken, outcome: Outcome, score, solved) -> Batch:
+    """What a step of a trajectory says of what came of an action."""
+    return {
+        "taken": taken,
+        "gained": outcome.reward,
+        "ended": outcome.ended,
+        "score": score * outcome.ended,
+        "solved": solved & outcome.ended,
+    }
+
+
+def _after(taken, outcome: Outcome, score, solved, nothing: int) -> Batch:
+    """What the next moment needs to know of a step."""
+    xp, ended, zero = namespace(taken), outcome.ended, np.float32(0)
+    return {
+        "action": xp.where(ended, nothing, taken),
+        "reward": xp.where(ended, zero, outcome.reward),
+        "score": xp.where(ended, zero, score),
+        "solved": solved & ~ended,
+        "fresh": ended,
+    }
 
 
 def one_hot(codes: Array, count: int) -> Array:
