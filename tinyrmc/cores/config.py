@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields
-from typing import Any, ClassVar, Literal
+from dataclasses import dataclass, field, fields, is_dataclass
+from typing import Any, ClassVar, Literal, TypeAlias
 
 from ..config import ADDED
 from ..errors import UserError
 from ..nn import Seed
+from .conv_lstm import ConvLSTM
 from .core import Core
 from .dnc import DNC
 from .entnet import EntNet, EntNetBank
@@ -155,6 +157,37 @@ class CoreConfig:
         return self.head_size * self.num_heads
 
 
+@dataclass(frozen=True)
+class ConvLSTMConfig:
+    """What only the ConvLSTM has."""
+
+    common: ClassVar = ()
+
+    channels: int = 64
+    """numbers at each place of its map"""
+    kernel: int = 5
+    """height and width of its window"""
+
+    def __post_init__(self):
+        _check_sizes("model.conv_lstm", self, "channels", "kernel")
+
+
+MapCore: TypeAlias = Literal[
+    "rmc", "rmc_paper", "lstm", "conv_lstm", "dnc", "entnet", "entnet_bank", "rnn"
+]
+
+
+@dataclass(frozen=True)
+class MapCoreConfig(CoreConfig):
+    """Which core, and how large, for inputs that are maps: a ConvLSTM too."""
+
+    core: MapCore = "rmc"  # type: ignore[assignment]
+    """conv_lstm: an LSTM of convolutions, which remembers in maps. Others read all
+    numbers of a map in a row: see `nth_farthest --help` for what they are
+    """
+    conv_lstm: ConvLSTMConfig = field(default_factory=ConvLSTMConfig)
+
+
 def _check_sizes(owner: str, config: Any, *names: str) -> None:
     for name in names:
         value = getattr(config, name)
@@ -170,6 +203,7 @@ USED = {  # core -> the fields of CoreConfig that make a difference to it
     "rmc": (*_PAPER, "num_blocks", "activate_final", "gate_style", "input_bias"),
     "rmc_paper": _PAPER,
     "lstm": ("total_units", "hidden_size", "layers", "forget_bias"),
+    "conv_lstm": ("forget_bias", "conv_lstm"),
     "dnc": ("mem_slots", "total_units", "hidden_size", "layers", "forget_bias", "dnc"),
     "entnet": _UNITS,
     "entnet_bank": (*_UNITS, "forget_bias"),
@@ -183,14 +217,21 @@ def without_effect(config: CoreConfig, default: CoreConfig) -> list[str]:
 
     Its core makes no use of them.
     """
-    used = {"core", *USED[config.core]}
-    names = [field.name for field in fields(CoreConfig) if field.name not in used]
+    others = {name for used in USED.values() for name in used} - {*USED[config.core]}
+    names = [field.name for field in fields(config) if field.name in others]
     return [name for name in names if getattr(config, name) != getattr(default, name)]
 
 
 def sizes(config: CoreConfig) -> str:
     """The flags that say how large the core is, with their values."""
-    values = {name: getattr(config, name) for name in USED[config.core]}
+    values: dict[str, Any] = {}
+    for name in USED[config.core]:
+        value = getattr(config, name)
+        if is_dataclass(value):
+            parts = fields(value)
+            values |= {f"{name}.{x.name}": getattr(value, x.name) for x in parts}
+        else:
+            values[name] = value
     flags = [
         f"--model.{name.replace('_', '-')} {value}"
         for name, value in values.items()
@@ -202,13 +243,20 @@ def sizes(config: CoreConfig) -> str:
 # --- The cores ------------------------------------------------------------------------
 
 
-def build_core(config: CoreConfig, input_size: int, seed: Seed) -> Core:
-    """The core that `config` describes for input vectors of `input_size`.
+def build_core(
+    config: CoreConfig, input_size: int | tuple[int, int, int], seed: Seed
+) -> Core:
+    """The core that `config` describes for inputs of `input_size`.
 
-    SettingsError names a bad value.
+    That is the width of a vector, or the (height, width, channels) of a map. Only a
+    `conv_lstm` must know a map's shape; the others take it in a row, (B, height * width
+    * channels). SettingsError names a bad value.
     """
+    width = input_size if isinstance(input_size, int) else math.prod(input_size)
     try:
-        return _BUILDERS[config.core](config, input_size, seed)
+        if isinstance(config, MapCoreConfig) and config.core == "conv_lstm":
+            return _build_conv_lstm(config, input_size, seed)
+        return _BUILDERS[config.core](config, width, seed)
     except ValueError as error:
         raise SettingsError(str(error)) from error
 
@@ -248,6 +296,19 @@ def _build_lstm(c: CoreConfig, input_size: int, seed: Seed) -> Core:
     if c.layers == 1:
         return LSTM(input_size, units, c.forget_bias, seed=seed)
     return DeepLSTM(input_size, units, c.layers, c.forget_bias, seed=seed)
+
+
+def _build_conv_lstm(
+    c: MapCoreConfig, input_size: int | tuple[int, int, int], seed: Seed
+) -> Core:
+    if isinstance(input_size, int):
+        raise ValueError(
+            "model.core conv_lstm reads maps (height, width, channels), and here are "
+            f"vectors of {input_size} numbers; choose another core"
+        )
+    own = c.conv_lstm
+    sizes = *input_size, own.channels, own.kernel
+    return ConvLSTM(*sizes, c.forget_bias, seed=seed)
 
 
 def _build_dnc(c: CoreConfig, input_size: int, seed: Seed) -> Core:
@@ -300,6 +361,13 @@ def describe(config: CoreConfig, core: Any) -> str:
     if c.core in ("lstm", "rnn"):
         layers = layers if c.core == "lstm" else ""
         return f"{c.core} of {layers}{core.hidden_size} units"
+    if isinstance(c, MapCoreConfig) and c.core == "conv_lstm":
+        height, width, _ = core.input_shape
+        window = f"{c.conv_lstm.kernel} x {c.conv_lstm.kernel}"
+        return (
+            f"conv_lstm of {core.channels} channels on {height} x {width} places, "
+            f"{window} kernel"
+        )
     if c.core == "dnc":
         heads = f"{core.read_heads} read and {core.write_heads} write heads"
         return (
