@@ -277,6 +277,19 @@ for _shape, _in in ((5,), 5), ((3, 5), 5), ((2, 3, 5), 5), ((1, 1, 1), 1):
         put("linear", normal(*_shape), normal(_in, 4), None, relu=_relu)
 put("linear", normal(3, 2), normal(2, 3))
 put("linear", normal(3, 2), normal(2, 3), normal(1))
+for _shape, _kernel in (
+    ((2, 3, 4, 2), (2, 2)),
+    ((3, 3, 1), (1, 3)),
+    ((2, 1, 5, 6, 2), (3, 2)),
+    ((2, 2, 2, 1), (2, 1)),
+):
+    for _padding in "VALID", "SAME":
+        _weight = normal(*_kernel, _shape[-1], 3)
+        put("conv2d", normal(*_shape), _weight, normal(3), padding=_padding)
+        put("conv2d", normal(*_shape), _weight, padding=_padding, relu=True)
+put("conv2d", normal(2, 1, 2, 3), normal(5, 4, 3, 2), normal(2), padding="SAME")
+put("conv2d", normal(2, 3, 19, 2), normal(2, 2, 2, 3), normal(3))
+put("conv2d", normal(2, 3, 17, 1), normal(3, 3, 1, 2), normal(2), padding="SAME")
 for _ids in (0, 3, 3, 0, 1), [[4, 0], [4, 4]], 2, np.zeros((0, 3), int):
     put("embedding", normal(5, 3), np.asarray(_ids))
 put("embedding", normal(300, 1), np.asarray([0, 299, 0]))

@@ -158,7 +158,7 @@ def test_a_panel_for_each_axis():
 
 
 def test_a_core_has_the_same_colour_whatever_is_beside_it():
-    cores = ["rmc", "lstm", "dnc", "entnet", "entnet_bank", "rmc_paper", "rnn"]
+    cores = "rmc lstm dnc entnet entnet_bank rmc_paper rnn conv_lstm".split()
     of = dict(zip(cores, style.colours(cores), strict=True))
     assert len(set(of.values())) == len(cores)
     for beside in itertools.permutations(cores, 2):

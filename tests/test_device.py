@@ -23,6 +23,7 @@ from samplers import CASES, as_tuple, gradients, output_weights
 from tinyrmc import (
     DNC,
     LSTM,
+    ConvLSTM,
     DeepLSTM,
     EntNet,
     EntNetBank,
@@ -349,6 +350,7 @@ CORES = [
     pytest.param(lambda: PaperRelationalMemory(5, 3, 4, 2), id="paper"),
     pytest.param(lambda: LSTM(5, 4), id="lstm"),
     pytest.param(lambda: DeepLSTM(5, 4, 2), id="deep lstm"),
+    pytest.param(lambda: ConvLSTM(1, 5, 1, 3, 3), id="conv lstm"),
     pytest.param(lambda: DNC(5, 4, 3, 4, 2, 2, 2, clip=0.5), id="dnc"),
     pytest.param(
         lambda: DNC(

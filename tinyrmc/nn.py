@@ -16,14 +16,14 @@ import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import ModuleType
-from typing import Any, Self, TypeAlias
+from typing import Any, Literal, Self, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from .backend import Array, namespace, to_host
 from .engine import Parameter, Tensor
-from .fused import embedding, layer_norm, linear
+from .fused import conv2d, embedding, layer_norm, linear
 
 Seed: TypeAlias = int | np.random.SeedSequence | np.random.Generator
 
@@ -242,6 +242,52 @@ class Linear(Module):
 
     def __call__(self, x: Array | Tensor) -> Tensor:
         return linear(x, self.weight, self.bias, relu=self.relu)
+
+
+class Conv2d(Module):
+    """Convolution of maps in steps of 1, with an optional ReLU.
+
+    x (..., H, W, input_channels) -> (..., H', W', output_channels). With "VALID"
+    padding H' is H - height + 1; with "SAME" it is H, and x has zeros around it, the
+    extra ones of an even kernel below and to the right. See `fused.conv2d`.
+
+    The parameters are `weight` (height, width, input_channels, output_channels) and
+    `bias`. kernel: (height, width) of the kernel, or one number for both.
+    """
+
+    def __init__(
+        self,
+        input_channels: int,
+        output_channels: int,
+        kernel: int | tuple[int, int] = 2,
+        padding: Literal["VALID", "SAME"] = "VALID",
+        bias: bool = True,
+        relu: bool = False,
+        dtype: npt.DTypeLike = np.float32,
+        seed: Seed = 0,
+    ):
+        sides = kernel if isinstance(kernel, tuple) else (kernel, kernel)
+        if len(sides) != 2:
+            raise ValueError(f"Conv2d: kernel must be (height, width), not {kernel!r}")
+        check_sizes(
+            "Conv2d",
+            input_channels=input_channels,
+            output_channels=output_channels,
+            **{"the kernel's height": sides[0], "the kernel's width": sides[1]},
+        )
+        if padding not in ("VALID", "SAME"):
+            raise ValueError(
+                f"Conv2d: padding must be 'VALID' or 'SAME', not {padding!r}"
+            )
+        dtype = check_dtype("Conv2d", dtype)
+        shape = *sides, input_channels, output_channels
+        rng, std = np.random.default_rng(seed), math.prod(shape[:3]) ** -0.5
+        self.weight = Parameter(truncated_normal(rng, shape, std, dtype))
+        self.bias = Parameter(np.zeros(output_channels, dtype)) if bias else None
+        self.padding, self.relu = padding, relu
+
+    def __call__(self, x: Array | Tensor) -> Tensor:
+        return conv2d(x, self.weight, self.bias, padding=self.padding, relu=self.relu)
 
 
 class Embedding(Module):

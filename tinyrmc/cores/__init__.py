@@ -2,14 +2,17 @@
 
 from .config import (
     ADDED,
+    ConvLSTMConfig,
     CoreConfig,
     DNCConfig,
+    MapCoreConfig,
     SettingsError,
     build_core,
     describe,
     sizes,
     without_effect,
 )
+from .conv_lstm import ConvLSTM
 from .core import Core, select_state
 from .dnc import DNC
 from .entnet import EntNet, EntNetBank
@@ -23,6 +26,8 @@ __all__ = [
     "DNC",
     "LSTM",
     "RNN",
+    "ConvLSTM",
+    "ConvLSTMConfig",
     "Core",
     "CoreConfig",
     "DNCConfig",
@@ -31,6 +36,7 @@ __all__ = [
     "EntNet",
     "EntNetBank",
     "Feedforward",
+    "MapCoreConfig",
     "MemN2N",
     "PaperRelationalMemory",
     "RelationalMemory",

@@ -16,18 +16,18 @@ from .. import primitives as p
 from ..backend import Array, namespace, to_device
 from ..config import ADDED
 from ..engine import Tensor
-from ..nn import Linear, Module, Seed
-from .config import CoreConfig, build_core
+from ..nn import Conv2d, Linear, Module, Seed
+from .config import MapCoreConfig, build_core
 from .core import State, Trace
 
 KERNELS = 12, 24
 
 
 @dataclass(frozen=True)
-class AgentConfig(CoreConfig):
+class AgentConfig(MapCoreConfig):
     """Which core, how large, and what is around it."""
 
-    common: ClassVar[tuple[str, ...]] = (*CoreConfig.common, "encoder")
+    common: ClassVar[tuple[str, ...]] = (*MapCoreConfig.common, "encoder")
 
     encoder: Literal["conv", "linear"] = field(default="conv", metadata=ADDED)
     """what looks at the picture: conv, two convolutions (appendix A.3), or linear, one
@@ -46,6 +46,11 @@ class AgentConfig(CoreConfig):
 
     def __post_init__(self):
         super().__post_init__()
+        if (self.core, self.encoder) == ("conv_lstm", "linear"):
+            raise ValueError(
+                "model.core conv_lstm reads maps, and model.encoder linear gives none; "
+                "take the encoder conv"
+            )
         if self.features < 1:
             raise ValueError(
                 f"model.features must be an integer of at least 1, not {self.features}"
@@ -70,29 +75,29 @@ class Agent(Module):
         actions: int,
         seed: Seed = 0,
     ):
-        rng = np.random.default_rng(seed)
+        rng, size = np.random.default_rng(seed), config.features
         height, width, channels = picture
-        self.config = config
-        self.convolutions: list = []
-        if config.encoder == "conv":
+        self.config, self.actions = config, actions
+        self.convolutions: list[Conv2d] = []
+        self.encoder = None
+        if config.encoder == "linear":
+            seen = height * width * channels + numbers
+            self.encoder = Linear(seen, size, relu=True, seed=rng)
+            self.core = build_core(config, size, rng)
+        else:
             for kernels in KERNELS:
-                layer = Conv2d(channels, kernels, relu=True, seed=rng)
-                self.convolutions.append(layer)
+                self.convolutions.append(Conv2d(channels, kernels, relu=True, seed=rng))
                 channels, height, width = kernels, height - 1, width - 1
             channels += 2 * config.coordinates
             size = height * width * channels + numbers
-            self.encoder = None
-        else:
-            seen = height * width * channels + numbers
-            size = config.features
-            self.encoder = Linear(seen, size, relu=True, seed=rng)
-        self.core = build_core(config, size, rng)
+            maps = height, width, channels + numbers
+            in_maps = config.core == "conv_lstm"
+            self.core = build_core(config, maps if in_maps else size, rng)
         seen = self.core.output_size + size * config.skip
         self.hidden = Linear(seen, config.features, relu=True, seed=rng)
         self.heads = Linear(config.features, actions + 1, seed=rng)
         # a policy that tries everything, and values near zero, to begin with
         self.heads.weight.data *= np.float32(0.1)
-        self.actions = actions
 
     def initial_state(self, batch_size: int) -> State:
         """The core's."""
@@ -122,26 +127,31 @@ class Agent(Module):
 
     def encode(self, picture: Array, numbers: Array) -> Tensor:
         """What the core gets, (B, T, E), of pictures (B, T, h, w, c)."""
-        lead = picture.shape[:2]
+        xp, lead = namespace(picture), picture.shape[:2]
         if self.encoder is not None:
-            xp = namespace(picture)
             flat = picture.reshape(*lead, -1)
             return self.encoder(xp.concatenate([flat, numbers], axis=2))
-        x = picture.reshape(-1, *picture.shape[2:])
+        x = picture
         for layer in self.convolutions:
             x = layer(x)
         if self.config.coordinates:
-            x = p.concatenate([x, coordinates(x)], axis=3)
+            x = p.concatenate([x, coordinates(x)], axis=4)
+        if self.config.core == "conv_lstm":
+            # what is no map, at each place
+            shape = *x.shape[:4], numbers.shape[2]
+            everywhere = xp.broadcast_to(numbers[:, :, None, None], shape)
+            x = p.concatenate([x, everywhere], axis=4)
+            return p.reshape(x, (*lead, -1))
         return p.concatenate([p.reshape(x, (*lead, -1)), numbers], axis=2)
 
 
 def coordinates(x: Tensor) -> Array:
-    """Of maps (B, h, w, c) the row and column of each place: (B, h, w, 2), -1 to 1.
+    """Of maps (..., h, w, c) the row and column of each place: (..., h, w, 2), -1 to 1.
 
     A place inside the picture, not in the world: the agent is always in its centre.
     """
-    B, h, w, _ = x.shape
+    *lead, h, w, _ = x.shape
     rows, columns = (np.linspace(-1, 1, n, dtype=x.dtype) for n in (h, w))
     both = np.stack(np.meshgrid(rows, columns, indexing="ij"), axis=2)
     xp = namespace(x.data)
-    return xp.broadcast_to(to_device(both, xp), (B, h, w, 2))
+    return xp.broadcast_to(to_device(both, xp), (*lead, h, w, 2))

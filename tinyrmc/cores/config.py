@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields
-from typing import Any, ClassVar, Literal
+from dataclasses import dataclass, field, fields, is_dataclass
+from typing import Any, ClassVar, Literal, TypeAlias
 
 from ..config import ADDED
 from ..errors import UserError
 from ..nn import Seed
+from .conv_lstm import ConvLSTM
 from .core import Core
 from .dnc import DNC
 from .entnet import EntNet, EntNetBank
@@ -71,21 +73,13 @@ class CoreConfig:
         "hidden_size",
     )
 
-    core: Literal[
-        "rmc",
-        "rmc_paper",
-        "lstm",
-        "dnc",
-        "entnet",
-        "entnet_bank",
-        "rnn",
-        "feedforward",
-    ] = "rmc"
+    core: Literal["rmc", "rmc_paper", "lstm", "dnc", "entnet", "entnet_bank", "rnn"] = (
+        "rmc"
+    )
     """rmc: the Relational Memory Core as released; rmc_paper: equations 1-9 to the
     letter; the baselines: lstm; dnc, the Differentiable Neural Computer; entnet, the
     Recurrent Entity Network; entnet_bank, what the paper calls so: LSTM cells with
-    shared weights, summed; rnn, a plain recurrent network; and feedforward, a layer
-    that remembers nothing
+    shared weights, summed; and rnn, a plain recurrent network without a memory
     """
     mem_slots: int = 4
     """memory slots N (section 3.1); words of the dnc, cells of the entnet_bank"""
@@ -97,7 +91,7 @@ class CoreConfig:
     """attention heads H (section 3.2)"""
     total_units: int | None = field(default=None, metadata=ADDED)
     """units of all slots, words or cells together, of each layer of the lstm, of the
-    rnn or feedforward; None: as head_size, dnc.word_size or hidden_size says
+    rnn; None: as head_size, dnc.word_size or hidden_size says
     """
     key_size: int | None = None
     """units of a query and of a key K; None: as head_size"""
@@ -116,9 +110,7 @@ class CoreConfig:
     input_bias: float = 0.0
     """constant added to the input gate's pre-activation (rmc only)"""
     hidden_size: int = 256
-    """units of the rnn or feedforward, of a layer of the lstm, or of the dnc's
-    controller
-    """
+    """units of the rnn, of a layer of the lstm, or of the dnc's controller"""
     layers: int = field(default=1, metadata=ADDED)
     """layers of the lstm, each further one seeing the input too, outputs side by side;
     or of the dnc's controller
@@ -169,6 +161,46 @@ class CoreConfig:
         return self.head_size * self.num_heads
 
 
+@dataclass(frozen=True)
+class ConvLSTMConfig:
+    """What only the ConvLSTM has."""
+
+    common: ClassVar = ()
+
+    channels: int = 64
+    """numbers at each place of its map"""
+    kernel: int = 5
+    """height and width of its window"""
+
+    def __post_init__(self):
+        _check_sizes("model.conv_lstm", self, "channels", "kernel")
+
+
+MapCore: TypeAlias = Literal[
+    "rmc",
+    "rmc_paper",
+    "lstm",
+    "conv_lstm",
+    "dnc",
+    "entnet",
+    "entnet_bank",
+    "rnn",
+    "feedforward",
+]
+
+
+@dataclass(frozen=True)
+class MapCoreConfig(CoreConfig):
+    """Which core, and how large, where maps come in and an answer at each step."""
+
+    core: MapCore = "rmc"  # type: ignore[assignment]
+    """rmc, rmc_paper, lstm, dnc, entnet, entnet_bank and rnn read all numbers of a map
+    in a row; conv_lstm, an LSTM of convolutions, remembers in maps; feedforward, a
+    layer of hidden_size units, remembers nothing
+    """
+    conv_lstm: ConvLSTMConfig = field(default_factory=ConvLSTMConfig)
+
+
 def _check_sizes(owner: str, config: Any, *names: str) -> None:
     for name in names:
         value = getattr(config, name)
@@ -184,6 +216,7 @@ USED = {  # core -> the fields of CoreConfig that make a difference to it
     "rmc": (*_PAPER, "num_blocks", "activate_final", "gate_style", "input_bias"),
     "rmc_paper": _PAPER,
     "lstm": ("total_units", "hidden_size", "layers", "forget_bias"),
+    "conv_lstm": ("forget_bias", "conv_lstm"),
     "dnc": ("mem_slots", "total_units", "hidden_size", "layers", "forget_bias", "dnc"),
     "entnet": _UNITS,
     "entnet_bank": (*_UNITS, "forget_bias"),
@@ -198,14 +231,21 @@ def without_effect(config: CoreConfig, default: CoreConfig) -> list[str]:
 
     Its core makes no use of them.
     """
-    used = {"core", *USED[config.core]}
-    names = [field.name for field in fields(CoreConfig) if field.name not in used]
+    others = {name for used in USED.values() for name in used} - {*USED[config.core]}
+    names = [field.name for field in fields(config) if field.name in others]
     return [name for name in names if getattr(config, name) != getattr(default, name)]
 
 
 def sizes(config: CoreConfig) -> str:
     """The flags that say how large the core is, with their values."""
-    values = {name: getattr(config, name) for name in USED[config.core]}
+    values: dict[str, Any] = {}
+    for name in USED[config.core]:
+        value = getattr(config, name)
+        if is_dataclass(value):
+            parts = fields(value)
+            values |= {f"{name}.{x.name}": getattr(value, x.name) for x in parts}
+        else:
+            values[name] = value
     flags = [
         f"--model.{name.replace('_', '-')} {value}"
         for name, value in values.items()
@@ -217,13 +257,20 @@ def sizes(config: CoreConfig) -> str:
 # --- The cores ------------------------------------------------------------------------
 
 
-def build_core(config: CoreConfig, input_size: int, seed: Seed) -> Core:
-    """The core that `config` describes for input vectors of `input_size`.
+def build_core(
+    config: CoreConfig, input_size: int | tuple[int, int, int], seed: Seed
+) -> Core:
+    """The core that `config` describes for inputs of `input_size`.
 
-    SettingsError names a bad value.
+    That is the width of a vector, or the (height, width, channels) of a map. Only a
+    `conv_lstm` must know a map's shape; the others take it in a row, (B, height * width
+    * channels). SettingsError names a bad value.
     """
+    width = input_size if isinstance(input_size, int) else math.prod(input_size)
     try:
-        return _BUILDERS[config.core](config, input_size, seed)
+        if isinstance(config, MapCoreConfig) and config.core == "conv_lstm":
+            return _build_conv_lstm(config, input_size, seed)
+        return _BUILDERS[config.core](config, width, seed)
     except ValueError as error:
         raise SettingsError(str(error)) from error
 
@@ -263,6 +310,19 @@ def _build_lstm(c: CoreConfig, input_size: int, seed: Seed) -> Core:
     if c.layers == 1:
         return LSTM(input_size, units, c.forget_bias, seed=seed)
     return DeepLSTM(input_size, units, c.layers, c.forget_bias, seed=seed)
+
+
+def _build_conv_lstm(
+    c: MapCoreConfig, input_size: int | tuple[int, int, int], seed: Seed
+) -> Core:
+    if isinstance(input_size, int):
+        raise ValueError(
+            "model.core conv_lstm reads maps (height, width, channels), and here are "
+            f"vectors of {input_size} numbers; choose another core"
+        )
+    own = c.conv_lstm
+    sizes = *input_size, own.channels, own.kernel
+    return ConvLSTM(*sizes, c.forget_bias, seed=seed)
 
 
 def _build_dnc(c: CoreConfig, input_size: int, seed: Seed) -> Core:
@@ -320,6 +380,13 @@ def describe(config: CoreConfig, core: Any) -> str:
     if c.core in PLAIN:
         layers = layers if c.core == "lstm" else ""
         return f"{c.core} of {layers}{core.hidden_size} units"
+    if isinstance(c, MapCoreConfig) and c.core == "conv_lstm":
+        height, width, _ = core.input_shape
+        window = f"{c.conv_lstm.kernel} x {c.conv_lstm.kernel}"
+        return (
+            f"conv_lstm of {core.channels} channels on {height} x {width} places, "
+            f"{window} kernel"
+        )
     if c.core == "dnc":
         heads = f"{core.read_heads} read and {core.write_heads} write heads"
         return (

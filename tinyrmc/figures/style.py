@@ -26,13 +26,14 @@ COLOURS = (
     "#E69F00",
     "#56B4E9",
     "#8C8C8C",
+    "#7F4F24",
     "#000000",
 )
 MARK = "#C00000"  # the red of the marked time step
 GREY = "#555555"
 
 # Each core has its own colour, in every picture.
-_CORES = "rmc", "lstm", "dnc", "entnet", "entnet_bank", "rmc_paper", "rnn"
+_CORES = "rmc lstm dnc entnet entnet_bank rmc_paper rnn conv_lstm".split()
 CORES = dict(zip(_CORES, COLOURS, strict=False))
 
 # Behind a label, so that lines do not cross it out.

@@ -1,0 +1,339 @@
+"""Convolutions and the LSTM made of them, against plain loops."""
+
+import dataclasses
+import typing
+
+import numpy as np
+import oracles
+import pytest
+
+from tinyrmc import ConvLSTM, Tape, fused, gradcheck, nn
+from tinyrmc import primitives as p
+from tinyrmc.backend import to_host
+from tinyrmc.commands import Parser
+from tinyrmc.cores import (
+    ConvLSTMConfig,
+    CoreConfig,
+    MapCoreConfig,
+    SettingsError,
+    build_core,
+    describe,
+    without_effect,
+)
+from tinyrmc.cores.config import USED, sizes
+from tinyrmc.errors import UsageError
+from tinyrmc.flags import add_flags, from_flags
+
+
+def convolved(xp, x, weight, bias, padding):
+    """Maps (N, H, W, C) place by place and number by number: lists of lists."""
+    h, w = weight.shape[:2]
+    down, across = (h - 1, w - 1) if padding == "SAME" else (0, 0)
+    top, left = down // 2, across // 2
+    height, width = x.shape[1] + down - h + 1, x.shape[2] + across - w + 1
+
+    def at(n, i, j):
+        total = bias
+        for u in range(h):
+            for v in range(w):
+                row, column = i + u - top, j + v - left
+                if 0 <= row < x.shape[1] and 0 <= column < x.shape[2]:
+                    total = total + xp.dot(x[n, row, column], weight[u, v])
+        return total
+
+    return xp.stack(
+        [
+            xp.stack(
+                [xp.stack([at(n, i, j) for j in range(width)]) for i in range(height)]
+            )
+            for n in range(x.shape[0])
+        ]
+    )
+
+
+# map, kernel: a whole map at once, strips, several strips side by side
+MAPS = [
+    ((5, 5), (2, 2)),
+    ((4, 4), (2, 2)),
+    ((3, 3), (5, 5)),
+    ((2, 3), (1, 1)),
+    ((6, 7), (3, 2)),
+    ((1, 4), (2, 3)),
+    ((3, 19), (2, 3)),
+    ((9, 8), (4, 5)),
+]
+FITTING = [
+    (size, kernel, padding)
+    for size, kernel in MAPS
+    for padding in ("VALID", "SAME")
+    if padding == "SAME" or (size[0] >= kernel[0] and size[1] >= kernel[1])
+]
+every_map = pytest.mark.parametrize(("size", "kernel", "padding"), FITTING, ids=str)
+
+
+def layer_and_maps(size, kernel, padding, relu=False):
+    rng = np.random.default_rng(1)
+    layer = nn.Conv2d(3, 4, kernel, padding, relu=relu, dtype=np.float64, seed=1)
+    layer.bias.data = rng.standard_normal(4)
+    return layer, rng.standard_normal((2, *size, 3))
+
+
+@every_map
+def test_it_is_the_sum_over_the_kernel(xp, size, kernel, padding):
+    layer, x = layer_and_maps(size, kernel, padding)
+    exact = convolved(np, x, layer.weight.data, layer.bias.data, padding)
+    there = layer.to(xp)
+    y = there(xp.asarray(x))
+    assert type(y.data) is xp.ndarray
+    np.testing.assert_allclose(to_host(y.data), exact, rtol=1e-12, atol=1e-13)
+    with fused.reference():
+        composed = there(xp.asarray(x))
+    np.testing.assert_allclose(to_host(composed.data), exact, rtol=1e-12, atol=1e-13)
+
+
+@every_map
+def test_gradients_are_the_complex_steps(size, kernel, padding):
+    layer, x = layer_and_maps(size, kernel, padding, relu=True)
+    assert gradcheck(layer, x, parameters=dict(layer.named_parameters())) < 1e-10
+
+
+def test_gradients_are_those_of_hips_autograd():
+    layer, x = layer_and_maps((3, 3), (2, 2), "SAME")
+    probe = np.random.default_rng(2).standard_normal((2, 3, 3, 4))
+    with Tape() as tape:
+        watched = tape.watch(x)
+        loss = p.sum(layer(watched) * probe)
+    ours = tape.gradient(loss, [watched, layer.weight, layer.bias])
+    arrays = {"x": x, "weight": layer.weight.data, "bias": layer.bias.data}
+    theirs = oracles.hips_gradient(
+        lambda xp, a: xp.sum(convolved(xp, **a, padding="SAME") * probe), arrays
+    )
+    for mine, name in zip(ours, arrays, strict=True):
+        np.testing.assert_allclose(mine, theirs[name], rtol=1e-11, atol=1e-12)
+
+
+def test_leading_axes_are_examples():
+    layer, _ = layer_and_maps((5, 5), (2, 2), "VALID")
+    x = np.random.default_rng(0).standard_normal((2, 3, 5, 5, 3))
+    y = layer(x).data
+    assert y.shape == (2, 3, 4, 4, 4)
+    np.testing.assert_allclose(y[1, 2], layer(x[1, 2]).data, rtol=1e-13, atol=1e-14)
+    assert layer(x[:0]).shape == (0, 3, 4, 4, 4)
+
+
+def test_the_start_is_that_of_a_linear_layer():
+    layer = nn.Conv2d(64, 32, 5, seed=3)
+    assert layer.weight.shape == (5, 5, 64, 32) and layer.weight.dtype == np.float32
+    std = (25 * 64) ** -0.5
+    values = layer.weight.data
+    # a normal distribution cut off at two deviations has 0.88 of the deviation
+    assert abs(values.std() / std - 0.88) < 0.01 and abs(values).max() <= 2 * std
+    assert not layer.bias.data.any()
+    assert nn.Conv2d(1, 1, bias=False).bias is None
+    assert nn.Conv2d(1, 1, (1, 3)).weight.shape == (1, 3, 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "kind", "says"),
+    [
+        ({"input_channels": 0}, ValueError, "input_channels must be an integer of at"),
+        ({"kernel": 0}, ValueError, "the kernel's height must be an integer of at"),
+        ({"kernel": (2, 1.5)}, ValueError, "the kernel's width must be an integer"),
+        ({"kernel": (2, 2, 2)}, ValueError, r"kernel must be \(height, width\), not"),
+        (
+            {"padding": "same"},
+            ValueError,
+            "padding must be 'VALID' or 'SAME', not 'same",
+        ),
+        ({"dtype": int}, TypeError, "dtype must be floating point"),
+    ],
+)
+def test_bad_arguments_are_named(arguments, kind, says):
+    with pytest.raises(kind, match=f"^Conv2d: {says}"):
+        nn.Conv2d(**{"input_channels": 2, "output_channels": 3} | arguments)
+
+
+def test_bad_maps_are_refused():
+    layer = nn.Conv2d(3, 4, 2)
+    for shape, says in (
+        ((2, 5, 5, 2), "x and weight do not agree on the channels C"),
+        ((5, 3), "do not agree"),
+        ((2, 1, 5, 3), "a kernel of 2 x 2 in a map of 1 x 5"),
+    ):
+        with pytest.raises(ValueError, match=says):
+            layer(np.zeros(shape, np.float32))
+    with pytest.raises(ValueError, match="padding is 'full', not 'VALID' or 'SAME'"):
+        fused.conv2d(np.zeros((2, 2, 1)), np.zeros((1, 1, 1, 1)), padding="full")
+    with pytest.raises(TypeError, match="float64"):
+        layer(np.zeros((2, 5, 5, 3)))
+
+
+# --- The core -------------------------------------------------------------------------
+
+T, B, HEIGHT, WIDTH, INPUT, CHANNELS = 4, 2, 3, 2, 2, 3
+
+
+def core_and_inputs(kernel=3, forget_bias=1.0):
+    rng = np.random.default_rng(0)
+    sizes = HEIGHT, WIDTH, INPUT, CHANNELS, kernel, forget_bias
+    core = ConvLSTM(*sizes, dtype=np.float64)
+    for parameter in core.parameters():
+        parameter.data = 0.5 * rng.standard_normal(parameter.shape)
+    inputs = rng.standard_normal((B, T, HEIGHT, WIDTH, INPUT))
+    hidden, cell = rng.standard_normal((2, B, HEIGHT, WIDTH, CHANNELS))
+    return core, inputs, hidden, cell
+
+
+def conv_lstm(xp, P, forget_bias, inputs, hidden, cell):
+    """The core gate by gate: hidden (T, B, H, W, channels), and the last cell."""
+    size, wide = hidden.shape[-1], inputs.shape[-1]
+    W, b = P["gates.weight"], P["gates.bias"]
+
+    def pre(k, x, h):
+        own = slice(k * size, (k + 1) * size)
+        of_input = convolved(xp, x, W[:, :, :wide, own], b[own], "SAME")
+        return of_input + convolved(xp, h, W[:, :, wide:, own], 0.0 * b[own], "SAME")
+
+    steps = []
+    for t in range(inputs.shape[1]):
+        i, j, f, o = (pre(k, inputs[:, t], hidden) for k in range(4))
+        kept = oracles.logistic(xp, f + forget_bias) * cell
+        cell = kept + oracles.logistic(xp, i) * xp.tanh(j)
+        hidden = oracles.logistic(xp, o) * xp.tanh(cell)
+        steps.append(hidden)
+    return xp.stack(steps), cell
+
+
+@pytest.mark.parametrize("kernel", [1, 2, 3, 5])
+@pytest.mark.parametrize("forget_bias", [1.0, -2.5])
+def test_it_equals_the_oracle_unrolled(xp, kernel, forget_bias):
+    core, inputs, hidden, cell = core_and_inputs(kernel, forget_bias)
+    P = {name: q.data for name, q in core.named_parameters()}
+    expected, last = conv_lstm(np, P, forget_bias, inputs, hidden, cell)
+    state = xp.asarray(hidden), xp.asarray(cell)
+    outputs, (h, c) = core.to(xp).unroll(xp.asarray(inputs), state)
+    for ours, exact in zip(outputs, expected, strict=True):
+        rows = exact.reshape(B, -1)
+        np.testing.assert_allclose(to_host(ours.data), rows, rtol=1e-11, atol=1e-13)
+    np.testing.assert_allclose(to_host(h.data), expected[-1], rtol=1e-11, atol=1e-13)
+    np.testing.assert_allclose(to_host(c.data), last, rtol=1e-11, atol=1e-13)
+
+
+def test_its_gradients_are_the_complex_steps():
+    core, inputs, hidden, cell = core_and_inputs()
+
+    def outputs(inputs, hidden, cell):
+        outputs, state = core.unroll(inputs, (hidden, cell))
+        return (*outputs, *state)
+
+    parameters = dict(core.named_parameters())
+    gradcheck(outputs, inputs, hidden, cell, parameters=parameters, tolerance=1e-9)
+
+
+def test_its_gradients_are_those_of_hips_autograd():
+    core, inputs, hidden, cell = core_and_inputs()
+    inputs = inputs[:, :2]
+    probes = np.random.default_rng(9).standard_normal((2, B, HEIGHT, WIDTH, CHANNELS))
+    with Tape() as tape:
+        outputs, _ = core.unroll(inputs, (hidden, cell))
+        terms = [
+            p.sum(o * q.reshape(B, -1)) for o, q in zip(outputs, probes, strict=True)
+        ]
+        loss = terms[0] + terms[1]
+    tape.backward(loss)
+
+    def oracle(xp, P):
+        steps, _ = conv_lstm(xp, P, 1.0, inputs, hidden, cell)
+        return xp.sum(steps * probes)
+
+    arrays = {name: q.data for name, q in core.named_parameters()}
+    theirs = oracles.hips_gradient(oracle, arrays)
+    for name, parameter in core.named_parameters():
+        np.testing.assert_allclose(parameter.grad, theirs[name], rtol=1e-10, atol=1e-12)
+
+
+def test_the_contract_of_a_core(xp):
+    core = ConvLSTM(3, 3, 26).to(xp)
+    assert core.gates.weight.shape == (5, 5, 26 + 64, 4 * 64)
+    assert (core.input_size, core.output_size) == (9 * 26, 9 * 64)
+    state, trace = core.initial_state(2), []
+    assert [part.shape for part in state] == [(2, 3, 3, 64)] * 2
+    assert not any(to_host(part).any() for part in state)
+    maps = np.random.default_rng(0).standard_normal((2, 3, 3, 26)).astype(np.float32)
+    output, after = core(xp.asarray(maps), state, trace)
+    assert output.shape == (2, 9 * 64) and output.dtype == np.float32
+    assert [part.shape for part in after] == [(2, 3, 3, 64)] * 2 and trace == [{}]
+    in_a_row, _ = core(xp.asarray(maps.reshape(2, -1)), state)
+    assert xp.array_equal(in_a_row.data, output.data)
+    alone, _ = core(xp.asarray(maps[1:]), core.initial_state(1))
+    ours, theirs = to_host(alone.data), to_host(output.data)[1:]
+    np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-6)
+
+
+def test_other_shapes_are_refused():
+    core, state = ConvLSTM(3, 2, 2, 4), ConvLSTM(3, 2, 2, 4).initial_state(5)
+    for shape in (5, 11), (5, 2, 3, 2), (5, 12, 1):
+        with pytest.raises(ValueError, match=r"^ConvLSTM expects inputs .*input_shape"):
+            core(np.zeros(shape, np.float32), state)
+    for wrong in core.initial_state(4), (state[0], state[1][..., :3]):
+        with pytest.raises(ValueError, match=r"^ConvLSTM expects a state"):
+            core(np.zeros((5, 12), np.float32), wrong)
+    with pytest.raises(ValueError, match=r"^ConvLSTM: kernel must be an integer"):
+        ConvLSTM(3, 2, 2, kernel=0)
+    with pytest.raises(ValueError, match=r"^ConvLSTM: forget_bias must be a number"):
+        ConvLSTM(3, 2, 2, forget_bias=None)
+
+
+# --- Its settings ---------------------------------------------------------------------
+
+
+def test_a_map_has_all_cores_and_one_more():
+    """What vectors can be read with, maps can be read with, too."""
+    of_vectors, of_maps = (
+        set(typing.get_args(typing.get_type_hints(kind)["core"]))
+        for kind in (CoreConfig, MapCoreConfig)
+    )
+    assert of_maps == of_vectors | {"conv_lstm"} and of_maps <= set(USED)
+    for name in sorted(of_maps):
+        config = MapCoreConfig(name, head_size=2, hidden_size=4)
+        core = build_core(config, (3, 3, 2), seed=0)
+        assert core.input_size == 18
+        x = np.zeros((2, 18), np.float32)
+        output, _ = core(x, core.initial_state(2))
+        assert output.shape == (2, core.output_size)
+
+
+def test_what_it_is_told_arrives():
+    own = ConvLSTMConfig(channels=7, kernel=3)
+    config = MapCoreConfig("conv_lstm", forget_bias=0.5, conv_lstm=own)
+    core = build_core(config, (4, 3, 2), seed=0)
+    assert core.gates.weight.shape == (3, 3, 2 + 7, 4 * 7) and core.forget_bias == 0.5
+    assert core.gates.padding == "SAME" and core.output_size == 4 * 3 * 7
+    assert describe(config, core) == (
+        "conv_lstm of 7 channels on 4 x 3 places, 3 x 3 kernel"
+    )
+    flags = "--model.conv_lstm.channels 7, --model.conv_lstm.kernel 3"
+    assert sizes(config) == flags.replace("_", "-")
+    lstm = dataclasses.replace(config, core="lstm")
+    assert without_effect(lstm, MapCoreConfig()) == ["conv_lstm"]
+    assert without_effect(config, MapCoreConfig()) == []
+    smaller = dataclasses.replace(config, mem_slots=2)
+    assert without_effect(smaller, MapCoreConfig()) == ["mem_slots"]
+
+
+def test_vectors_and_bad_sizes_are_refused():
+    with pytest.raises(
+        SettingsError, match=r"conv_lstm reads maps .* of 12 numbers; ch"
+    ):
+        build_core(MapCoreConfig("conv_lstm"), 12, seed=0)
+    for name in "channels", "kernel":
+        says = f"model.conv_lstm.{name} must be an integer of at least 1, not 0"
+        with pytest.raises(ValueError, match=says):
+            ConvLSTMConfig(**{name: 0})
+    parser = Parser("prog", "")
+    add_flags(parser, MapCoreConfig(), "model")
+    words = "--core conv_lstm --conv-lstm.channels 8 --conv-lstm.kernel 3".split()
+    found = from_flags(MapCoreConfig(), parser.parse_args(words))
+    assert found == MapCoreConfig("conv_lstm", conv_lstm=ConvLSTMConfig(8, 3))
+    with pytest.raises(UsageError, match="did you mean 'conv_lstm'"):
+        parser.parse_args(["--core", "conv_lst"])
