@@ -10,7 +10,7 @@ from typing import Any
 IDS: dict[str, tuple[str, dict[str, Any]]] = {
     "tinyrmc/BoxWorld-v0": (f"{__name__}.box_world:BoxWorld", {}),
     "tinyrmc/MiniPacman-v0": (f"{__name__}.pacman:MiniPacman", {}),
-    "tinyrmc/MiniPacmanFull-v0": (f"{__name__}.pacman:MiniPacman", {"whole": True}),
+    "tinyrmc/MiniPacmanFull-v0": (f"{__name__}.pacman:MiniPacman", {"view": "whole"}),
 }
 
 
