@@ -126,7 +126,8 @@ class Levels:
     def boxes(self, row: int) -> list[Box]:
         """The items of one level: what its tree of keys and locks is drawn from."""
         grid, trunk = self.board.shape[-1], 1 + self.problem.solution_length[1]
-        deepest, found = self.problem.distractor_length[1], []
+        deepest = self.problem.distractor_length[1]
+        found: list[Box] = []
         holders: dict[int, int] = {}  # key of the solution -> the item that holds it
         for k in map(int, np.flatnonzero(self.present[row])):
             lock, content = int(self.lock[row, k]), int(self.content[row, k])
@@ -134,8 +135,8 @@ class Levels:
             after = len(found) - 1 if deeper else holders.get(lock, -1)
             if k < trunk:
                 holders[content] = len(found)
-            place = divmod(int(self.place[row, k]), grid)
-            found.append(Box(lock, content, *place, trap=k >= trunk, after=after))
+            at = divmod(int(self.place[row, k]), grid)
+            found.append(Box(lock, content, at[0], at[1], k >= trunk, after))
         return found
 
 
