@@ -16,6 +16,7 @@ it is already the start of the next level (Gymnasium calls this SAME_STEP).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import ModuleType
 from typing import ClassVar, NamedTuple, TypeAlias
 
@@ -151,6 +152,10 @@ class World:
         """
         raise NotImplementedError
 
+    def pixels(self, observed: dict[str, Array]) -> Array:
+        """An observation as planes of pixels: uint8 (B, height, width, channels)."""
+        raise NotImplementedError
+
     def rgb(self, state: State, whole: bool = False) -> Array:
         """Pictures for people, a pixel a cell: uint8 (B, height, width, 3).
 
@@ -161,6 +166,33 @@ class World:
     def text(self, state: State, row: int = 0, whole: bool = False) -> str:
         """One level as lines of characters with ANSI colours."""
         raise NotImplementedError
+
+
+def affected(mask: Array) -> Array | slice:
+    """An index of the levels where `mask` (B,) holds.
+
+    This is where NumPy and a GPU part. On NumPy it is fastest to look at the few levels
+    in which something happens. A GPU would have to wait to learn how many these are, so
+    there the index is of all levels, and `mask[affected(mask)]` tells them apart.
+    """
+    xp = namespace(mask)
+    return xp.flatnonzero(mask) if xp is np else slice(None)
+
+
+def renew(state: State, ended: Array, begin: Callable[[Array | slice], State]) -> None:
+    """Put new levels in place of those that have `ended` (B,), in `state` itself.
+
+    begin: an index as `affected` gives it -> the new state of these levels.
+    """
+    xp, rows = namespace(ended), affected(ended)
+    if not isinstance(rows, slice) and not len(rows):
+        return
+    for name, new in begin(rows).items():
+        x = state[name]
+        if xp is np:
+            x[rows] = new
+        else:
+            xp.copyto(x, new, where=ended.reshape(-1, *[1] * (x.ndim - 1)))
 
 
 def pick(noise: Array, count: Array | int) -> Array:

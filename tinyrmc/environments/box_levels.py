@@ -1,0 +1,294 @@
+"""Levels of BoxWorld, made by the thousand.
+
+A level is a tree of keys and locks in a room (Santoro et al. 2018, appendix A.3). Its
+trunk is the solution: a loose key opens a lock, whose box holds the key of the next
+lock, and so on to the gem. A distractor is a branch: its lock takes a key of the
+solution, and what its box holds leads nowhere.
+
+On the board a box is two cells, its content on the left and its lock on the right. A
+cell is one byte. The low six bits say what you see: floor, wall, the gem, or a colour,
+where keys and locks of a colour look alike. Two bits above say whether it is a lock,
+and whether opening it is the mistake that ends the level.
+
+The rules follow DeepMind's public original (pycolab, `box_world`), except that boxes
+may lie in every cell with room around it, and that a level which does not fit is placed
+anew rather than replaced by an easier one.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from .world import WorldError
+
+FLOOR, WALL, GEM = 0, 1, 2
+COLOUR = 2  # colour c, from 1 on, is seen as COLOUR + c
+AGENT = 63  # seen on the whole board; never on the board itself
+SEEN = 63  # the bits of what you see
+LOCK, TRAP = 64, 128  # a lock of the solution, a lock of a distractor
+MOST_COLOURS = AGENT - COLOUR - 1
+
+_AT_ONCE = 1024  # levels; what placing them needs stays in a second-level cache
+_ATTEMPTS = 400  # at placing a level, the second half of them in the largest room
+
+Range = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What is drawn for each level, uniformly between two bounds, both included."""
+
+    solution_length: Range = (1, 5)
+    "Locks from the loose key to the gem, the gem's own included."
+    distractors: Range = (0, 5)
+    "Branches that lead nowhere."
+    distractor_length: Range = (1, 1)
+    "Boxes in each branch of a level."
+    room: Range = (12, 12)
+    "Cells along a side of the room, without the wall: 12 makes the paper's 14 x 14."
+    colours: int = 20
+
+    @property
+    def boxes(self) -> int:
+        """The most boxes a level can have."""
+        return self.solution_length[1] + self.distractors[1] * self.distractor_length[1]
+
+    def check(self) -> None:
+        """WorldError if there are no such levels."""
+        least = {"solution_length": 1, "distractors": 0, "distractor_length": 1}
+        for name, bottom in {**least, "room": 5}.items():
+            low, high = getattr(self, name)
+            if not bottom <= low <= high:
+                raise WorldError(
+                    f"{name} must be a range from {bottom} or more, not {low} to {high}"
+                )
+        side = self.room[1]
+        if side > 60:
+            raise WorldError(f"room must be at most 60, not {side}")
+        needed = self.solution_length[1]
+        if self.distractors[1]:
+            needed += min(self.distractor_length[1], 2)
+        if not needed <= self.colours <= MOST_COLOURS:
+            raise WorldError(
+                f"colours must be {needed} (what these solutions and distractors need) "
+                f"to {MOST_COLOURS}, not {self.colours}"
+            )
+        # A box keeps others off 2 x 3 cells: its own, a column and a row beside them.
+        if self.boxes > (side - 1) // 2 * ((side - 1) // 3):
+            raise _no_room(self.boxes, side)
+
+
+def _no_room(boxes: int, side: int) -> WorldError:
+    return WorldError(
+        f"{boxes} boxes do not fit into a room of {side} x {side} cells; ask for a "
+        "shorter solution, fewer or shorter distractors, or a larger room"
+    )
+
+
+class Box(NamedTuple):
+    """One box of a level, or the loose key."""
+
+    lock: int  # colour; 0: none, this is the loose key
+    content: int  # colour; 0: the gem
+    row: int  # of the content, on the board; the lock is to its right
+    column: int
+    trap: bool  # of a distractor
+
+
+@dataclass(frozen=True)
+class Levels:
+    """P levels as arrays. K is the most items a level can have, boxes and loose key."""
+
+    problem: Problem
+    board: np.ndarray
+    "(P, G, G) uint8: the room in the upper left, walls around it; G = room + 2."
+    start: np.ndarray
+    "(P,) int64: where the player begins, counting cells row by row."
+    room: np.ndarray
+    "(P,) int64: cells along a side of this level's room."
+    present: np.ndarray
+    "(P, K) bool. Loose key first, then the solution's boxes, then the distractors'."
+    lock: np.ndarray
+    "(P, K) uint8: colour of the lock; 0 for the loose key."
+    content: np.ndarray
+    "(P, K) uint8: colour of the key inside; 0 for the gem."
+    place: np.ndarray
+    "(P, K) int64: cell of the content."
+
+    def __len__(self) -> int:
+        return len(self.board)
+
+    def boxes(self, row: int) -> list[Box]:
+        """The items of one level: what its tree of keys and locks is drawn from."""
+        grid, trunk = self.board.shape[-1], 1 + self.problem.solution_length[1]
+        return [
+            Box(
+                int(self.lock[row, k]),
+                int(self.content[row, k]),
+                int(self.place[row, k]) // grid,
+                int(self.place[row, k]) % grid,
+                trap=bool(k >= trunk),
+            )
+            for k in np.flatnonzero(self.present[row])
+        ]
+
+
+@functools.lru_cache(maxsize=8)
+def make(problem: Problem, count: int, seed: int = 0) -> Levels:
+    """`count` levels. Those of a smaller count are the first of a larger one.
+
+    Takes about 10 s for a million levels and 256 bytes for each; the last few sets are
+    remembered. WorldError if there can be no such level, or too rarely.
+    """
+    problem.check()
+    if count < 1:
+        raise WorldError(f"levels must be at least 1, not {count}")
+    parts = [
+        _make_some(problem, np.random.default_rng([seed, block]))
+        for block in range(-(-count // _AT_ONCE))
+    ]
+    columns = zip(*parts, strict=True)
+    arrays = [np.concatenate(each)[:count] for each in columns]
+    for array in arrays:
+        array.flags.writeable = False  # several worlds may share them
+    return Levels(problem, *arrays)
+
+
+def _make_some(problem: Problem, rng: np.random.Generator) -> tuple[np.ndarray, ...]:
+    """The arrays of so many levels as are made at once, in the order of `Levels`."""
+    present, lock, content = _trees(problem, rng, _AT_ONCE)
+    place, start, room = _places(problem, rng, present)
+    grid = problem.room[1] + 2
+    inside = np.arange(1, grid - 1) <= room[:, None]
+    board = np.full((_AT_ONCE, grid, grid), WALL, np.uint8)
+    floor = inside[:, :, None] & inside[:, None]
+    board[:, 1:-1, 1:-1] = np.where(floor, np.uint8(FLOOR), np.uint8(WALL))
+    trunk = 1 + problem.solution_length[1]
+    kind = np.where(np.arange(present.shape[1]) < trunk, LOCK, TRAP)
+    level, item = np.nonzero(present)
+    cells = board.reshape(_AT_ONCE, -1)
+    of_key, of_lock = content[level, item], lock[level, item]
+    cells[level, place[level, item]] = np.where(of_key, COLOUR + of_key, GEM)
+    boxed = of_lock > 0
+    level, item = level[boxed], item[boxed]
+    cells[level, place[level, item] + 1] = kind[item] | (COLOUR + of_lock[boxed])
+    return board, start, room, present, lock, content, place
+
+
+def _trees(
+    problem: Problem, rng: np.random.Generator, count: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Who opens what: present, lock and content (count, K), see `Levels`.
+
+    Keys are numbered along the solution, n of them; distractors hold others. Then the
+    numbers are dealt colours.
+    """
+    longest, most = problem.solution_length[1], problem.distractors[1]
+    deepest = problem.distractor_length[1]
+
+    def drawn(bounds: Range) -> np.ndarray:
+        return rng.integers(bounds[0], bounds[1] + 1, (count, 1))
+
+    n = drawn(problem.solution_length)
+    branches, depth = drawn(problem.distractors), drawn(problem.distractor_length)
+    trunk = np.arange(longest + 1)
+    keys = np.where(trunk < n, trunk, -1)  # the gem has no number
+    there, locks, contents = [trunk <= n], [trunk - 1 + 0 * n], [keys]
+    others = problem.colours - n
+    for branch in range(most):
+        lock = rng.integers(0, n)
+        for level in range(deepest):
+            # any key but those of the solution and, deeper down, this lock's own
+            content = n + rng.integers(0, others if level == 0 else others - 1)
+            content += (level > 0) & (content >= lock)
+            there.append((branch < branches) & (level < depth))
+            locks.append(lock)
+            contents.append(content)
+            lock = content
+    colours = np.zeros((count, problem.colours + 1), np.uint8)  # the last for number -1
+    colours[:, :-1] = rng.random((count, problem.colours), np.float32).argsort(1) + 1
+    present, of_lock, of_key = (np.hstack(each) for each in (there, locks, contents))
+    return (
+        present,
+        np.take_along_axis(colours, of_lock, 1) * present,
+        np.take_along_axis(colours, of_key, 1) * present,
+    )
+
+
+def _places(
+    problem: Problem, rng: np.random.Generator, present: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Where the items lie (count, K), where the player starts and the rooms (count,).
+
+    Each item gets a cell drawn uniformly among those where it has floor all around, so
+    all floor is connected. A level with no such cell left is placed again, in a room
+    drawn anew.
+    """
+    (smallest, largest), (count, items) = problem.room, present.shape
+    place = np.zeros((count, items), np.int64)
+    start, room = np.zeros((2, count), np.int64)
+    todo = np.arange(count)
+    for attempt in range(_ATTEMPTS):
+        low = smallest if attempt < _ATTEMPTS // 2 else largest
+        sides = rng.integers(low, largest + 1, len(todo))
+        priority = rng.random((len(todo), (largest + 2) ** 2), np.float32)
+        found, cells = _place(priority, sides, present[todo], largest + 2)
+        done = todo[found]
+        place[done], room[done] = cells[found], sides[found]
+        start[done] = _start(rng, cells[found], sides[found], present[done], largest)
+        todo = todo[~found]
+        if not len(todo):
+            return place, start, room
+    raise _no_room(int(present[todo].sum(1).max()) - 1, largest)
+
+
+def _place(
+    priority: np.ndarray, sides: np.ndarray, present: np.ndarray, grid: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Whether all items of a level found a place (count,), and these (count, K).
+
+    priority (count, G * G): random numbers. An item takes the free cell of the highest
+    one, which is a uniform draw among all that are free. OVERWRITTEN.
+    """
+    count, items = present.shape
+    row, column = np.divmod(np.arange(grid * grid), grid)
+    side = sides[:, None]
+    # the content's cell: floor on its left, above, below, and right of its lock
+    free = (row >= 2) & (row <= side - 1) & (column >= 2) & (column <= side - 2)
+    priority[~free] = -1
+    # Items too near lie a row or less above or below, and two columns or less beside.
+    near = (np.arange(-1, 2)[:, None] * grid + np.arange(-2, 3)).reshape(-1)
+    every, found = np.arange(count), np.ones(count, bool)
+    place = np.zeros((count, items), np.int64)
+    for item in range(items):
+        place[:, item] = cell = priority.argmax(1)
+        fits = priority[every, cell] >= 0
+        found &= fits | ~present[:, item]
+        rows = np.flatnonzero(fits & present[:, item])
+        # the loose key has no lock, and so does not reach as far to its right
+        around = near if item else near[near % grid != 2]
+        priority[rows[:, None], cell[rows, None] + around] = -1
+    return found, place * present
+
+
+def _start(
+    rng: np.random.Generator,
+    place: np.ndarray,
+    sides: np.ndarray,
+    present: np.ndarray,
+    largest: int,
+) -> np.ndarray:
+    """A cell of the floor for the player (count,), each equally likely."""
+    grid = largest + 2
+    row, column = np.divmod(np.arange(grid * grid), grid)
+    side = sides[:, None]
+    free = (row >= 1) & (row <= side) & (column >= 1) & (column <= side)
+    level, item = np.nonzero(present)
+    cell = place[level, item]
+    free[level, cell] = False
+    free[level, cell + (item > 0)] = False
+    return np.where(free, rng.random(free.shape, np.float32), -1).argmax(1)

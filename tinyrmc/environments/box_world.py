@@ -1,0 +1,343 @@
+"""BoxWorld as an array program: keys, locks, and a gem in the innermost box.
+
+Santoro et al. 2018, section 4.3 and appendix A.3; the rules are those of DeepMind's
+public original (pycolab, `box_world`), levels those of `box_levels`. You walk up, down,
+left and right through a room. Walking onto a loose key takes it, and puts down for good
+the one you held. Walking onto a lock opens it, if you hold its key: lock and key are
+gone, and the content of the box, to the left of the lock, lies loose. The gem ends the
+level, and so does opening a distractor.
+
+What happens in a step, in this order:
+
+    the steps of the level go up by one
+    you walk, unless a wall, a closed box or a lock without its key is in the way
+    +1 for opening a lock of the solution, -1 for one of a distractor, +10 for the gem
+    after the gem or a distractor the level is over (terminated)
+    else it is over when its steps are more than the limit (truncated)
+
+So with a limit of 120 a level has up to 121 steps, as in the original.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..backend import Array, namespace, to_host
+from . import box_levels, drawing
+from .box_levels import AGENT, COLOUR, FLOOR, GEM, LOCK, SEEN, TRAP, WALL, Problem
+from .world import (
+    Codes,
+    Outcome,
+    State,
+    World,
+    WorldError,
+    affected,
+    pick,
+    renew,
+)
+
+VIEWS = ("viewport", "whole")
+LETTERS = ".#*" + "".join(map(chr, range(97, 123))) * 3  # of what you see
+
+
+def palette(colours: int) -> np.ndarray:
+    """RGB of what you see, uint8 (64, 3): grey floor, black wall, white gem, the hues
+    of the original, and a dark grey you.
+    """
+    rgb = np.zeros((SEEN + 1, 3), np.uint8)
+    rgb[FLOOR], rgb[WALL], rgb[GEM], rgb[AGENT] = 204, 0, 255, 127
+    rgb[COLOUR + 1 : COLOUR + 1 + colours] = drawing.hues(colours, 0.5, 0.7)
+    return rgb
+
+
+class BoxWorld(World):
+    """Levels of keys, locks and distractors, seen through a window around you.
+
+    Args:
+        solution_length: locks from the loose key to the gem, its own included. Like the
+            next three, a number, or the least and the most for each level to draw from.
+        distractors: branches that lead nowhere.
+        distractor_length: boxes in each of them.
+        room: cells along a side of the room, without the wall. The board has the size
+            of the largest one; a smaller room lies in its upper left.
+        colours: of keys and locks.
+        limit: steps after which one more ends the level.
+        view: "viewport" shows a window around you, "whole" the board.
+        viewport: side of that window, an odd number.
+        levels: how many levels there are. Each new one is drawn from among these.
+        seed: which levels. Others have none in common except by chance.
+
+    An observation has `view`, (V, V) of what you see (`box_levels` has the codes; lock
+    and key look alike), `held`, the colour of your key or 0, and `position`, your row
+    and column on the board.
+
+    The state has `board` (B, S, S), with walls added around for the viewport, `place`
+    (B,), your cell on it, `held` and `steps` (B,), and `level` (B,), the number of the
+    level among the `levels`.
+
+    WorldError for arguments that no level can have.
+    """
+
+    action_names = ("up", "down", "left", "right")
+    noise = start_noise = 1  # which level
+
+    def __init__(
+        self,
+        solution_length: int | tuple[int, int] = (1, 5),
+        distractors: int | tuple[int, int] = (0, 5),
+        distractor_length: int | tuple[int, int] = 1,
+        room: int | tuple[int, int] = 12,
+        colours: int = 20,
+        limit: int = 120,
+        view: str = "viewport",
+        viewport: int = 5,
+        levels: int = 20_000,
+        seed: int = 0,
+    ):
+        self.problem = Problem(
+            _as_range(solution_length),
+            _as_range(distractors),
+            _as_range(distractor_length),
+            _as_range(room),
+            colours,
+        )
+        self.problem.check()
+        self.limit, self.view, self.viewport = limit, view, viewport
+        self.grid = self.problem.room[1] + 2
+        self._check()
+        self.levels = box_levels.make(self.problem, levels, seed)
+        self._margin = max(0, viewport // 2 - 1)  # walls beyond the wall
+        self._side = self.grid + 2 * self._margin
+        self.constants = self._constants()
+        highest = COLOUR + colours
+        whole = view == "whole"
+        width = self.grid if whole else viewport
+        self.observation = {
+            "view": Codes((width, width), AGENT if whole else highest),
+            "held": Codes((), colours),
+            "position": Codes((2,), self.grid - 2),
+        }
+
+    def _check(self) -> None:
+        if self.limit < 1:
+            raise WorldError(f"limit must be at least 1, not {self.limit}")
+        if self.view not in VIEWS:
+            raise WorldError(f"view must be viewport or whole, not {self.view!r}")
+        if self.viewport < 1 or self.viewport % 2 == 0:
+            raise WorldError(f"viewport must be an odd number, not {self.viewport}")
+        if self.viewport > self.grid:
+            raise WorldError(
+                f"viewport {self.viewport} is larger than the map, {self.grid} x "
+                f"{self.grid}; make it smaller, or the room larger"
+            )
+
+    def _constants(self) -> dict[str, np.ndarray]:
+        side, margin, reach = self._side, self._margin, self.viewport // 2
+        around = ((0, 0), (margin, margin), (margin, margin))
+        board = np.pad(self.levels.board, around, constant_values=WALL)
+        row, column = np.divmod(self.levels.start, self.grid)
+        near = np.arange(-reach, reach + 1)
+        cells = np.indices((side, side)).reshape(2, -1).T - margin
+        inside = np.clip(cells, 0, self.grid - 1).astype(np.uint8, order="C")
+        return {
+            "board": board,
+            "start": (row + margin) * side + column + margin,
+            "move": np.array([-side, side, -1, 1]),
+            "window": near[:, None] * side + near,
+            "position": inside.view(np.uint16)[:, 0],  # two bytes are looked up as one
+            "palette": palette(self.problem.colours),
+        }
+
+    # --- The rules --------------------------------------------------------------------
+
+    def start_levels(self, numbers: Array) -> State:
+        """Begin the levels of these numbers (B,), instead of drawing some.
+
+        That is how each of a held-out set is played once. What follows a level that has
+        ended is drawn again.
+        """
+        xp = namespace(numbers)
+        if numbers.ndim != 1 or not len(numbers) or numbers.dtype.kind not in "iu":
+            raise WorldError(
+                "start_levels: give the numbers of one level or more as an array of "
+                f"integers, not {numbers.dtype}{list(numbers.shape)}"
+            )
+        if xp is np and not 0 <= numbers.min() <= numbers.max() < len(self.levels):
+            raise WorldError(
+                f"levels are numbered 0 to {len(self.levels) - 1}, and there is none "
+                f"for {numbers.min()} to {numbers.max()}"
+            )
+        return self._begin(numbers.astype(np.int64))
+
+    def _start(self, noise: Array) -> State:
+        return self._begin(pick(noise[:, 0], len(self.levels)))
+
+    def _begin(self, numbers: Array) -> State:
+        xp = namespace(numbers)
+        constants, levels = self.on(xp), len(numbers)
+        return {
+            "board": constants["board"][numbers],
+            "place": constants["start"][numbers],
+            "held": xp.zeros(levels, np.uint8),
+            "steps": xp.zeros(levels, np.int32),
+            "level": numbers,
+        }
+
+    def _step(
+        self, state: State, actions: Array, noise: Array, keep_final: bool
+    ) -> Outcome:
+        xp = namespace(noise)
+        board, place, steps = self._flat(state), state["place"], state["steps"]
+        reward = xp.zeros(len(place), np.float32)
+        terminated = xp.zeros(len(place), bool)
+        target = self.on(xp)["move"][actions]
+        target += place
+        there = xp.arange(0, board.size, self._side**2)
+        there += target
+        found = board[there]  # what is in the way
+
+        steps += 1
+        walks = found == FLOOR
+        rows = affected(found > WALL)  # content or a lock, in a few of the levels
+        near = rows, found[rows], there[rows]
+        walks[rows] = self._meet(state, *near, reward, terminated)
+        xp.copyto(place, target, where=walks)
+        truncated = (steps > self.limit) & ~terminated
+
+        final = {k: x.copy() for k, x in state.items()} if keep_final else None
+        renew(state, terminated | truncated, lambda rows: self._start(noise[rows]))
+        return Outcome(reward, terminated, truncated, final)
+
+    def _flat(self, state: State) -> Array:
+        """All boards in one row. Writing there changes the state."""
+        board = state["board"]
+        if not board.flags.c_contiguous:
+            state["board"] = board = namespace(board).ascontiguousarray(board)
+        return board.reshape(-1)
+
+    def _meet(
+        self,
+        state: State,
+        rows: Array | slice,
+        found: Array,
+        there: Array,
+        reward: Array,
+        terminated: Array,
+    ) -> Array:
+        """Who walks on (R,), in levels where content or a lock may be in the way.
+
+        Changes the board, the held key, the reward and the end of these levels.
+        """
+        xp, board, held = namespace(found), self._flat(state), state["held"][rows]
+        seen = held + COLOUR  # how a lock of the held key looks
+        opens, springs = found == (seen | LOCK), found == (seen | TRAP)
+        takes = (found > WALL) & (found < LOCK) & (board[there + 1] < LOCK)
+        wins = takes & (found == GEM)
+        earned = xp.subtract(opens, springs, dtype=np.float32)
+        reward[rows] = earned + np.float32(10) * wins
+        terminated[rows] = springs | wins
+        # a lock takes the key; after the gem nothing is held
+        key = xp.where(takes, found - COLOUR, held)
+        walks = opens | springs
+        state["held"][rows] = key * ~walks
+        walks |= takes
+        cleared = found * ~walks  # FLOOR where you walk
+        board[there] = cleared
+        return walks | (found == FLOOR)
+
+    # --- What you see -----------------------------------------------------------------
+
+    def observe(self, state: State) -> dict[str, Array]:
+        """`view` (B, V, V), `held` (B,) and `position` (B, 2), all uint8."""
+        look = self._whole if self.view == "whole" else self._window
+        return {
+            "view": look(state),
+            "held": state["held"].copy(),
+            "position": self._position(state),
+        }
+
+    def _window(self, state: State) -> Array:
+        """What you see around you (B, V, V), without you."""
+        xp, board, size = namespace(state["place"]), self._flat(state), self.viewport
+        place = xp.arange(0, board.size, self._side**2)
+        place += state["place"]
+        if xp is np:  # twice as fast as one by one: whole rows of the window
+            place -= size // 2 * (self._side + 1)
+            corners = board.size - (size - 1) * (self._side + 1)
+            shape, strides = (corners, size), (1, self._side)
+            windows = np.ndarray(shape, f"V{size}", board, strides=strides)
+            view = windows[place].view(np.uint8).reshape(-1, size, size)
+        else:
+            view = board[place[:, None, None] + self.on(xp)["window"]]
+        view &= SEEN
+        return view
+
+    def _position(self, state: State) -> Array:
+        """Row and column on the board (B, 2)."""
+        xp = namespace(state["place"])
+        pairs = self.on(xp)["position"][state["place"]]
+        return pairs.view(np.uint8).reshape(-1, 2)
+
+    def _whole(self, state: State) -> Array:
+        xp, board = namespace(state["place"]), state["board"]
+        view = (board & SEEN).reshape(len(board), -1)
+        view[xp.arange(len(board)), state["place"]] = AGENT
+        inside = slice(self._margin, self._side - self._margin)
+        return view.reshape(board.shape)[:, inside, inside]
+
+    def pixels(self, observed: dict[str, Array]) -> Array:
+        """The paper's pixels of an observation: uint8 (B, V, V, 6).
+
+        RGB with you in it, and three more channels of one colour, that of your key;
+        black without one.
+        """
+        xp = namespace(observed["view"])
+        colours, view = self.on(xp)["palette"], observed["view"]
+        rgb = colours[view]
+        if self.view == "viewport":
+            centre = self.viewport // 2
+            rgb[:, centre, centre] = colours[AGENT]
+        key = self._key(observed["held"])[:, None, None]
+        return xp.concatenate([rgb, xp.broadcast_to(key, rgb.shape)], axis=-1)
+
+    def _key(self, held: Array) -> Array:
+        """The colours (B, 3) of held keys; black for none."""
+        xp = namespace(held)
+        seen = xp.where(held > 0, held + COLOUR, xp.full_like(held, WALL))
+        return self.on(xp)["palette"][seen]
+
+    def rgb(self, state: State, whole: bool = False) -> Array:
+        """Pictures, a pixel a cell: what you see below a row for the key you hold, or
+        the whole board with that key in its upper left corner.
+        """
+        xp = namespace(state["place"])
+        colours = self.on(xp)["palette"]
+        if whole or self.view == "whole":
+            picture = colours[self._whole(state)]
+        else:
+            seen = self._seen(state)
+            above = xp.full_like(seen[:, :1], WALL)
+            picture = colours[xp.concatenate([above, seen], axis=1)]
+        picture[:, 0, 0] = self._key(state["held"])
+        return picture
+
+    def _seen(self, state: State) -> Array:
+        """The window with you in it."""
+        view, centre = self._window(state), self.viewport // 2
+        view[:, centre, centre] = AGENT
+        return view
+
+    def text(self, state: State, row: int = 0, whole: bool = False) -> str:
+        """One level for a terminal, and a line that names your key."""
+        one = {name: x[row : row + 1] for name, x in state.items()}
+        look = self._whole if whole or self.view == "whole" else self._seen
+        codes, held = to_host(look(one))[0], int(to_host(one["held"])[0])
+        key = LETTERS[COLOUR + held] if held else "none"
+        lines = ["".join("@" if c == AGENT else LETTERS[c] for c in x) for x in codes]
+        colours = self.constants["palette"]
+        return f"{drawing.ansi(colours[codes], lines)}\nkey: {key}"
+
+
+def _as_range(value: int | tuple[int, int]) -> tuple[int, int]:
+    low, high = (value, value) if isinstance(value, int) else value
+    return low, high
