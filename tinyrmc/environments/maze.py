@@ -1,11 +1,14 @@
 """The maze of MiniPacman and the tables its rules look up, so that nothing searches for
 a way while the game runs.
 
-The 138 open cells are numbered row by row. Number 138 is nowhere: a wall to the eye,
-and the place of a ghost that is not there. A ghost's heading is one number, cell * 6 +
-direction, with directions 2 right, 3 up, 4 left, 5 down. Directions 0 and 1 are those
-of the released game, which draws a ghost's first direction from 0..3: at a junction
-they forbid the same way back as left and down do, but they never lead straight on.
+The 138 open cells are numbered row by row. Number 138 is nowhere, for ghosts that are
+not there. A board has 17 x 21 places, one more wall all around than the maze, so that a
+viewport does not leave it; on a board, nowhere is the corner.
+
+A ghost's heading is one number, cell * 6 + direction, with directions 2 right, 3 up, 4
+left, 5 down. Directions 0 and 1 are those of the released game, which draws a ghost's
+first direction from 0..3: at a junction they forbid the same way back as left and down
+do, but they never lead straight on.
 """
 
 from __future__ import annotations
@@ -32,6 +35,7 @@ MAZE = """
 ###################
 """.split()
 HEIGHT, WIDTH = len(MAZE), len(MAZE[0])
+SIDES = HEIGHT + 2, WIDTH + 2  # of a board: a wall more all around
 PLACES = [(r, c) for r in range(HEIGHT) for c in range(WIDTH) if MAZE[r][c] == "."]
 NUMBER = {place: cell for cell, place in enumerate(PLACES)}
 CELLS = len(PLACES)
@@ -41,10 +45,10 @@ MOVES = [(0, 1), (-1, 0), (0, -1), (1, 0)]  # right, up, left, down
 DIRECTIONS = 6
 FIRST = 2  # the direction that is called right
 GONE = NOWHERE * DIRECTIONS  # the heading of a ghost that is not there
+VIEWPORT = 5  # its rows and columns, with Pacman in the centre
 NEAR = 5  # ghosts begin a level at least so far from Pacman, in rows or in columns
 FAR = 1000  # steps: farther than anything
 WAYS = 6  # a ghost that strays has two or three ways, so these are equally likely
-VIEW = 5  # rows and columns of the viewport
 
 
 def neighbour(cell: int, way: int) -> int:
@@ -76,6 +80,7 @@ def tables() -> dict[str, np.ndarray]:
     safe = [_safe(cell) for cell in range(CELLS)]
     longest = max(map(len, safe))
     return {
+        "place": _place(),  # [cell or nowhere] -> position on a board
         "steps": np.array(steps).ravel(),  # [cell, action] -> cell
         "turns": turns.ravel(),  # [powered, heading, Pacman's cell] -> heading
         "wanders": wanders.ravel(),  # [heading, one of 6 equal chances] -> heading
@@ -84,8 +89,24 @@ def tables() -> dict[str, np.ndarray]:
             [row + row[:1] * (longest - len(row)) for row in safe]
         ).ravel(),
         "safe_count": np.array([len(row) for row in safe]),  # [Pacman's cell]
+        "spots": _spots().ravel(),  # [cell or nowhere, Pacman's cell]
         "distances": _distances(),  # [cell or nowhere, cell] -> steps
     }
+
+
+def _place() -> np.ndarray:
+    rows, columns = np.array(PLACES).T + 1
+    return np.append(rows * SIDES[1] + columns, 0)  # nowhere is in the corner
+
+
+def _spots() -> np.ndarray:
+    """Where a cell is in the viewport; what is out of sight is on Pacman's own spot."""
+    places, reach = np.array(PLACES), VIEWPORT // 2
+    away = places[:, None] - places + reach  # (cells, Pacman's cells, 2)
+    seen = ((away >= 0) & (away < VIEWPORT)).all(axis=2)
+    centre = reach * VIEWPORT + reach
+    spots = np.where(seen, away @ [VIEWPORT, 1], centre)
+    return np.append(spots, np.full((1, CELLS), centre), axis=0).astype(np.uint8)
 
 
 def _ghost_tables() -> tuple[np.ndarray, np.ndarray]:
@@ -150,29 +171,3 @@ def _distances() -> np.ndarray:
             edge = {each for each in near if found[cell, each] == FAR}
             found[cell, list(edge)] = steps
     return found
-
-
-def size(whole: bool) -> tuple[int, int]:
-    """Rows and columns of the whole maze, or of the viewport."""
-    return (HEIGHT, WIDTH) if whole else (VIEW, VIEW)
-
-
-@functools.cache
-def sight(whole: bool) -> tuple[np.ndarray, np.ndarray]:
-    """What is seen where: the 5 x 5 cells around Pacman, or the whole maze.
-
-    Returns the cells shown [Pacman's cell, spot], and the spot where a cell is shown
-    [cell or nowhere, Pacman's cell]. What is not shown is on Pacman's own spot.
-    """
-    rows, columns = size(whole)
-    shown = np.full((CELLS, rows * columns), NOWHERE)
-    spots = np.empty((CELLS + 1, CELLS), np.int16)
-    for pacman, (row, column) in enumerate(PLACES):
-        top, left = (0, 0) if whole else (row - VIEW // 2, column - VIEW // 2)
-        spots[:, pacman] = (row - top) * columns + column - left
-        for spot in range(rows * columns):
-            place = top + spot // columns, left + spot % columns
-            if place in NUMBER:
-                shown[pacman, spot] = NUMBER[place]
-                spots[NUMBER[place], pacman] = spot
-    return shown, spots.ravel()

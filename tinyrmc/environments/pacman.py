@@ -16,18 +16,19 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from ..backend import Array, namespace, to_host
 from ..errors import nearest
-from . import maze
-from .maze import CELLS, DIRECTIONS, FAR, GONE, NOWHERE, WAYS
-from .world import Codes, Outcome, State, World, WorldError, pick
+from . import drawing, maze
+from .maze import CELLS, DIRECTIONS, FAR, GONE, HEIGHT, SIDES, VIEWPORT, WAYS, WIDTH
+from .world import Codes, Outcome, State, World, WorldError, pick, renew
 
 WALL, FLOOR, FOOD, PILL, GHOST, PACMAN = range(6)  # what `observe` shows of a cell
+# A board's numbers have the first four in two bits, and two more for what is beneath.
+SEEN, SECOND_PILL, HIDDEN_FOOD = 3, 4, 8
 COLOURS = [
     (255, 255, 255),
     (0, 0, 0),
@@ -36,8 +37,9 @@ COLOURS = [
     (255, 0, 0),  # and the more green, the more power is left
     (0, 255, 0),
 ]
-_SIGNS = "#", " ", ".", "o", "M", "C"
+_SIGNS = "#.·oMC"
 
+VIEWS = "viewport", "whole"
 GHOSTS = 12  # at most; see MiniPacman
 POWER = 20  # steps, the one that eats the pill included
 PILLS = 2
@@ -76,8 +78,8 @@ class MiniPacman(World):
 
     Arguments:
         mode: regular, avoid, hunt, ambush or rush; see `MODES`.
-        whole: show the whole maze (15, 19) instead of the 5 x 5 cells around Pacman.
-        frame_cap: steps after which an episode is truncated.
+        view: "viewport" shows the 5 x 5 cells around Pacman, "whole" the maze (15, 19).
+        limit: steps after which an episode is truncated.
         level_limit: steps after which a level gives way to the next one. None: the
             mode's own, which only avoid has. The paper of the game speaks of 80 steps
             in hunt and ambush, which the released game does not know.
@@ -107,8 +109,8 @@ class MiniPacman(World):
     def __init__(
         self,
         mode: str = "regular",
-        whole: bool = False,
-        frame_cap: int = 3000,
+        view: str = "viewport",
+        limit: int = 3000,
         level_limit: int | None = None,
     ):
         if mode not in MODES:
@@ -116,16 +118,16 @@ class MiniPacman(World):
             raise WorldError(
                 f"MiniPacman has no mode {mode!r}; choose {known}{nearest(mode, MODES)}"
             )
-        for name, limit in ("frame_cap", frame_cap), ("level_limit", level_limit or 1):
-            if limit < 1:
-                raise WorldError(f"{name} must be 1 or more steps, not {limit}")
-        self.mode, self.whole, self.frame_cap = mode, whole, frame_cap
+        if view not in VIEWS:
+            raise WorldError(f"view must be viewport or whole, not {view!r}")
+        for name, steps in ("limit", limit), ("level_limit", level_limit):
+            if steps is not None and steps < 1:
+                raise WorldError(f"{name} must be at least 1, not {steps}")
+        self.mode, self.view, self.limit = mode, view, limit
         self.rules = MODES[mode]
         self.level_limit = level_limit or self.rules.limit
-        self.observation = {
-            "view": Codes(maze.size(whole), PACMAN),
-            "power": Codes((), POWER),
-        }
+        shape = (HEIGHT, WIDTH) if view == "whole" else (VIEWPORT, VIEWPORT)
+        self.observation = {"view": Codes(shape, PACMAN), "power": Codes((), POWER)}
         self.constants = {
             **maze.tables(),
             **_tables(),
@@ -145,12 +147,12 @@ class MiniPacman(World):
         """
         xp = namespace(noise)
         tables, rows = self.on(xp), xp.arange(len(noise))
-        board = xp.full((len(noise), CELLS + 1), 1 + 1, np.uint8)  # food everywhere
-        board[:, NOWHERE] = WALL
-        places = pick(noise[:, : PILLS + 1], CELLS)  # (B, 3): the pills, and Pacman
+        cells = pick(noise[:, : PILLS + 1], CELLS)  # (B, 3): the pills, and Pacman
+        board = tables["board"][0 * rows]
         for k in range(PILLS):  # one after the other: they may lie on one cell
-            board[rows, places[:, k]] = board[rows, places[:, k]] + 2
-        pacman = places[:, PILLS]
+            place = tables["place"].take(cells[:, k])
+            board[rows, place] = tables["pill_laid"].take(board[rows, place])
+        pacman = cells[:, PILLS]
         # a ghost takes one of the safe cells and one of four directions
         free = tables["safe_count"].take(pacman)[:, None]
         chosen = pick(noise[:, PILLS + 1 :], 4 * free)  # (B, 12)
@@ -182,7 +184,7 @@ class MiniPacman(World):
             deaths * 8 + caught * 4 + got * 2 + ate
         )
         dead = deaths > 0
-        truncated = (state["frame"] >= self.frame_cap) & ~dead
+        truncated = (state["frame"] >= self.limit) & ~dead
         final = {k: x.copy() for k, x in state.items()} if keep_final else None
         renew(
             state, dead | truncated, lambda rows: self._start(noise[:, GHOSTS:][rows])
@@ -202,21 +204,23 @@ class MiniPacman(World):
     ) -> tuple[Array, Array]:
         """Pacman moves and eats. Returns whether it was food, whether a pill (B,)."""
         xp = namespace(noise)
-        board, pacman = state["board"].reshape(-1), state["pacman"]
-        pacman[...] = self.on(xp)["steps"].take(pacman * 5 + actions)
-        rows = xp.arange(len(pacman)) * (CELLS + 1)
-        here = board.take(rows + pacman)
-        ate = (here & 1) == 0
+        tables, rows = self.on(xp), xp.arange(len(noise))
+        board, pacman = state["board"], state["pacman"]
+        pacman[...] = tables["steps"].take(pacman * 5 + actions)
+        place = tables["place"].take(pacman)
+        here = board[rows, place]
+        after = tables["food_eaten"].take(here)
+        ate = after != here
         state["food"] -= ate
-        here -= ate.view(np.uint8)
         if self.rules.cleared_by == "food":
-            board[rows + pacman] = here
+            board[rows, place] = after
             self._next_level(state, ate & (state["food"] == 0), noise)
-            here = board.take(rows + pacman)  # in a new level he is elsewhere
-        got = here > 2
+            place = tables["place"].take(pacman)  # in a new level he is elsewhere
+            after = board[rows, place]
+        got = (after & SEEN) == PILL
         state["pills"] -= got
-        board[rows + pacman] = here - got.view(np.uint8) * 2
-        state["power"][...] = xp.where(got, POWER, state["power"])
+        board[rows, place] = tables["pill_eaten"].take(after)
+        xp.copyto(state["power"], POWER, where=got)
         if self.rules.cleared_by == "pills":
             self._next_level(state, got & (state["pills"] == 0), noise)
         return ate, got
@@ -234,13 +238,15 @@ class MiniPacman(World):
         heading = (powered * (GONE + DIRECTIONS) + ghosts) * CELLS + pacman
         turned = tables["turns"].take(heading)
         level = xp.minimum(state["level"], _STEADY)[:, None]
-        astray = u / tables["astray"].take(level)
+        astray = tables["astray"].take(level)
 
         def wander(at):
-            chosen = ghosts[at] * WAYS + pick(astray[at], WAYS)
+            chance = (u / astray).reshape(-1)[at]
+            chosen = ghosts.reshape(-1)[at] * WAYS + pick(chance, WAYS)
             return {"turned": tables["wanders"].take(chosen)}
 
-        renew({"turned": turned}, (astray < 1) & ~(powered | met), wander)
+        strays = (u < astray) & ~(powered | met)
+        renew({"turned": turned.reshape(-1)}, strays.reshape(-1), wander)
         moves = u < tables["speeds"].take(level * 2 + powered)
         moved = xp.where(moves, turned, ghosts)
         reached = moves & (moved // DIRECTIONS == pacman)
@@ -285,46 +291,56 @@ class MiniPacman(World):
 
     def observe(self, state: State) -> dict[str, Array]:
         return {
-            "view": self._view(state, self.whole),
+            "view": self._view(state, self.view == "whole"),
             "power": state["power"].astype(np.uint8),
         }
 
     def _view(self, state: State, whole: bool) -> Array:
-        """The codes of what is seen, uint8 (B, rows, columns)."""
-        xp, pacman = namespace(state["pacman"]), state["pacman"]
-        name = "whole" if whole else "viewport"
-        shown, spots = (self.on(xp)[f"{name}_{part}"] for part in ("shown", "spots"))
-        rows = xp.arange(len(pacman))[:, None]
-        cells = shown.take(pacman, axis=0)  # (B, spots)
-        cells += rows * (CELLS + 1)
-        # a pill, or two, lies on top of food
-        view = xp.minimum(state["board"].reshape(-1).take(cells), PILL)
-        flat, first = view.reshape(-1), rows * view.shape[1]
-        ghosts = state["ghosts"][:, : self._most_ghosts(state)] // DIRECTIONS
-        # those out of sight are on Pacman's spot, and he is in front
-        flat[first + spots.take(ghosts * CELLS + pacman[:, None])] = GHOST
-        flat[first[:, 0] + spots.take(pacman * (CELLS + 1))] = PACMAN
-        return view.reshape(-1, *maze.size(whole))
+        """The codes of what is seen, uint8 (B, 5, 5) or (B, 15, 19)."""
+        look = self._whole if whole else self._viewport
+        count = self._most_ghosts(state)
+        return look(state, state["ghosts"][:, :count] // DIRECTIONS)
+
+    def _whole(self, state: State, ghosts: Array) -> Array:
+        xp, place = namespace(ghosts), self.on(namespace(ghosts))["place"]
+        rows = xp.arange(len(ghosts))
+        board = state["board"] & SEEN
+        board[rows[:, None], place.take(ghosts)] = GHOST
+        board[rows, place.take(state["pacman"])] = PACMAN
+        return board.reshape(-1, *SIDES)[:, 1:-1, 1:-1]
+
+    def _viewport(self, state: State, ghosts: Array) -> Array:
+        xp, tables, pacman = (
+            namespace(ghosts),
+            self.on(namespace(ghosts)),
+            state["pacman"],
+        )
+        rows = xp.arange(len(pacman))
+        centre = rows * (SIDES[0] * SIDES[1]) + tables["place"].take(pacman)
+        view = state["board"].reshape(-1).take(centre[:, None] + tables["around"])
+        view &= SEEN
+        view[rows[:, None], tables["spots"].take(ghosts * CELLS + pacman[:, None])] = (
+            GHOST
+        )
+        view[:, VIEWPORT**2 // 2] = PACMAN  # on the spot of ghosts that are not seen
+        return view.reshape(-1, VIEWPORT, VIEWPORT)
 
     def rgb(self, state: State, whole: bool = False) -> Array:
-        view = self._view(state, whole or self.whole)
-        xp = namespace(view)
-        picture = self.on(xp)["colours"].take(view, axis=0)
-        fading = (state["power"] * 255 // POWER)[:, None, None]
-        picture[..., 1] += ((view == GHOST) * fading).astype(np.uint8)
+        """Pictures (B, h, w, 3). A ghost is red, and yellow while it can be eaten."""
+        view = self._view(state, whole or self.view == "whole")
+        picture = self.on(namespace(view))["colours"].take(view, axis=0)
+        power = (state["power"] * 255 // POWER).astype(np.uint8)
+        picture[..., 1] += (view == GHOST) * power[:, None, None]
         return picture
 
     def text(self, state: State, row: int = 0, whole: bool = False) -> str:
-        one = {name: array[row : row + 1] for name, array in state.items()}
-        view = to_host(self._view(one, whole or self.whole))[0].tolist()
-        colours = to_host(self.rgb(one, whole))[0].tolist()
-        return "\n".join(
-            "".join(
-                f"\x1b[38;2;{red};{green};{blue}m{_SIGNS[code]}\x1b[0m"
-                for code, (red, green, blue) in zip(*line, strict=True)
-            )
-            for line in zip(view, colours, strict=True)
-        )
+        """One level for a terminal, and a line that names the power left."""
+        one = {name: x[row : row + 1] for name, x in state.items()}
+        codes = to_host(self._view(one, whole or self.view == "whole"))[0]
+        lines = ["".join(_SIGNS[code] for code in line) for line in codes]
+        power = int(to_host(one["power"])[0])
+        picture = to_host(self.rgb(one, whole))[0]
+        return f"{drawing.ansi(picture, lines)}\npower: {power}"
 
     # --- A player who sees it all -----------------------------------------------------
 
@@ -340,48 +356,43 @@ class MiniPacman(World):
         after = tables["steps"].reshape(CELLS, 5).take(pacman, axis=0)  # (B, 5)
         ghosts = state["ghosts"] // DIRECTIONS
         to_ghost = distances[ghosts[:, None, :], after[:, :, None]].min(axis=2)
-        food = (state["board"][:, None, :CELLS] & 1) == 0
-        to_food = xp.where(food, distances.take(after, axis=0), FAR).min(axis=2)
+        board = state["board"].take(tables["place"][:CELLS], axis=1)
+        food = tables["food_eaten"].take(board) != board
+        to_food = xp.where(food[:, None], distances.take(after, axis=0), FAR).min(
+            axis=2
+        )
         hunting = (state["power"] > 0)[:, None] & (to_ghost < FAR)
         danger = xp.where(to_ghost < 2, 2 * FAR - to_ghost, 0)
         return xp.where(hunting, to_ghost, to_food + danger).argmin(axis=1)
 
 
-def renew(
-    arrays: State, chosen: Array, make: Callable[[Any], dict[str, Array]]
-) -> None:
-    """Overwrite the rows, or elements, where `chosen` holds by what `make` gives.
-
-    make(at): new values of some of the arrays for the positions `at`, an index. On
-    NumPy these are the chosen ones, on a device all of them: to count them the host
-    would have to wait.
-    """
-    xp = namespace(chosen)
-    if xp is np:
-        at = chosen.nonzero()
-        if at[0].size:
-            for name, new in make(at).items():
-                arrays[name][at] = new
-        return
-    for name, new in make(...).items():
-        more = (None,) * (new.ndim - chosen.ndim)
-        xp.copyto(arrays[name], new, where=chosen[(..., *more)])
-
-
 @functools.cache
 def _tables() -> dict[str, np.ndarray]:
-    """Speeds and colours, and from `maze` what is seen where."""
-    levels = np.arange(_STEADY + 1)
-    speed = np.minimum(0.4 + 0.1 * levels, np.inf)
+    """Tables that belong to the rules, the maze aside."""
+    speed = 0.4 + 0.1 * np.arange(_STEADY + 1)
     both = np.minimum(np.stack([speed, speed / 2], axis=1), 1)
-    found = {
+    board = np.full(SIDES, WALL, np.uint8)
+    board.reshape(-1)[maze.tables()["place"][:CELLS]] = FOOD
+    pill_on_food = PILL | HIDDEN_FOOD
+    laid, food_eaten, pill_eaten = (np.arange(16, dtype=np.uint8) for _ in range(3))
+    laid[FOOD], laid[pill_on_food] = pill_on_food, pill_on_food | SECOND_PILL
+    food_eaten[FOOD], food_eaten[HIDDEN_FOOD:] = FLOOR, range(8)
+    pill_eaten[PILL], pill_eaten[PILL | SECOND_PILL] = FLOOR, PILL
+    pill_eaten[pill_on_food], pill_eaten[pill_on_food | SECOND_PILL] = (
+        FOOD,
+        pill_on_food,
+    )
+    reach = np.arange(VIEWPORT) - VIEWPORT // 2
+    return {
+        "pill_laid": laid,  # these three: [what is on a board] -> what is there then
+        "food_eaten": food_eaten,
+        "pill_eaten": pill_eaten,
+        "around": (reach[:, None] * SIDES[1] + reach).ravel(),  # places from the centre
+        "board": board.reshape(1, -1),  # at the start of a level, without pills
         "speeds": both.astype(np.float32).ravel(),  # [level, powered]
         "astray": (RANDOM_TURNS * both[:, 0]).astype(np.float32),  # [level]
         "colours": np.array(COLOURS, np.uint8),  # [code]
     }
-    for name, part in ("viewport", False), ("whole", True):
-        found[f"{name}_shown"], found[f"{name}_spots"] = maze.sight(part)
-    return found
 
 
 def _rewards(rules: Mode) -> np.ndarray:
