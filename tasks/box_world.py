@@ -236,13 +236,9 @@ class Task(ActingTask):
 
     def observe(self, step, metrics):
         c = self.config.world
-        if self.stage + 1 < len(c.rooms) and metrics["solved"] >= c.passing:
+        if self.stage + 1 < len(c.rooms) and metrics.get("solved", 0) >= c.passing:
             self.stage += 1
-        return {"stage": self.stage, "steps": step * self._steps_at_once}
-
-    @property
-    def _steps_at_once(self):
-        return self.config.train.batch_size * self.config.agent.unroll
+        return super().observe(step, metrics) | {"stage": self.stage}
 
     def state(self):
         return {"stage": self.stage}

@@ -45,6 +45,8 @@ __all__ = ["ActingTask", "LearningConfig", "Player", "at_random"]
 # each, uniform in [0, 1)
 Player: TypeAlias = Callable[[World, Batch, Array], Array]
 
+TESTED = 20  # steps that are played at once when testing
+
 
 @dataclass(frozen=True)
 class LearningConfig:
@@ -179,6 +181,15 @@ class ActingTask(Task):
 
     # --- What comes with it -----------------------------------------------------------
 
+    def summary(self, means):
+        """Without what has no mean: the score, as long as no level has ended."""
+        return {name: value for name, value in means.items() if value == value}
+
+    def observe(self, step, metrics):
+        """Says how many steps in the world were learnt from so far."""
+        c = self.config
+        return {"steps": step * c.train.batch_size * c.agent.unroll}
+
     @functools.cached_property
     def unit(self):
         """A row of a batch is so many steps in the world."""
@@ -186,9 +197,11 @@ class ActingTask(Task):
 
     def draw(self, rng, count):
         """The random numbers of T steps, and before these of a start."""
-        world, T = self.world, self.config.agent.unroll
-        width = max(1 + world.noise, world.start_noise)
-        return {"noise": rng.random((count, T + 1, width), np.float32)}
+        return self._noise(self.config.agent.unroll, rng, count)
+
+    def _noise(self, steps, rng, count):
+        width = max(1 + self.world.noise, self.world.start_noise)
+        return {"noise": rng.random((count, steps + 1, width), np.float32)}
 
     def begin(self, model, levels: Batch) -> Batch:
         """The carry of an agent at the start of these levels."""
@@ -353,8 +366,10 @@ class ActingTask(Task):
         """
         running, found = np.ones((stop - start, 1), bool), np.zeros((3, stop - start))
         carry: Any = None
+        # whatever the agent's own unroll is, so that all play the same levels
+        stream = Samples(functools.partial(self._noise, TESTED), HELD_OUT_SEED)
         for chunk in itertools.count():
-            noise = Samples(self.draw, HELD_OUT_SEED).batch(chunk, start, stop)["noise"]
+            noise = stream.batch(chunk, start, stop)["noise"]
             noise = to_device(noise, xp)
             if carry is None:
                 first = noise[:, 0, : self.held_out_world.start_noise]

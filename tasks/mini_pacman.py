@@ -1,0 +1,199 @@
+"""MiniPacman: collect food while ghosts hunt you, and see 5 x 5 cells of the maze.
+
+The task of section 4.3 of Santoro et al. 2018. A level is cleared when all food is
+eaten; the next has more and faster ghosts. With the viewport the agent must remember
+where food is left. The paper reports scores: 677 for the RMC against 550 for an LSTM
+with the viewport, 1159 against 598 with full observation. Its text has neither the
+network's sizes nor the number of steps. `tinyrmc/environments/pacman.py` has the rules.
+
+*How it is learnt.* As BoxWorld is: the policy acts for `unroll` steps in all mazes of a
+batch, then learns from that (`training/actors.py`). An episode lasts until a ghost
+catches Pacman, or 3,000 steps.
+
+*How it is tested.* Each held-out maze is played once, with the actions drawn from the
+policy. Beside the score: how many cleared at least one level (`solved`), and what
+players reach who learnt nothing: one who moves at random, and a script that sees the
+whole maze.
+
+*Where this departs from the paper*, as far as it tells: in `quick` a memory of 4 slots
+of 64 units, codes of cells instead of RGB through convolutions, a2c without a lag,
+rewards times 0.1, lambda 0.95, Adam.
+"""
+
+from __future__ import annotations
+
+import functools
+import typing
+from dataclasses import dataclass, field
+
+from tinyrmc import training
+from tinyrmc.cores import describe
+from tinyrmc.cores.agent import AgentConfig
+from tinyrmc.environments.pacman import MiniPacman
+from tinyrmc.training.actors import ActingTask, LearningConfig, at_random
+
+# --- What can be set ------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class WorldConfig:
+    """The game, and what the agent sees of it."""
+
+    common: typing.ClassVar = ("mode", "view")
+
+    mode: typing.Literal["regular", "avoid", "hunt", "ambush", "rush"] = "regular"
+    """what brings rewards, and how a level is cleared"""
+    view: typing.Literal["viewport", "whole"] = "viewport"
+    """5 x 5 cells around Pacman, or the whole maze"""
+    limit: int = 3000
+    """steps after which an episode ends"""
+
+    def __post_init__(self):
+        self.make()
+
+    def make(self) -> MiniPacman:
+        """The world of these settings."""
+        return MiniPacman(self.mode, self.view, self.limit)
+
+
+@dataclass(frozen=True)
+class Config:
+    """Everything that decides a run's result, together with the seed."""
+
+    model: AgentConfig = field(default_factory=AgentConfig)
+    agent: LearningConfig = field(default_factory=LearningConfig)
+    world: WorldConfig = field(default_factory=WorldConfig)
+    train: training.TrainConfig = field(default_factory=training.TrainConfig)
+
+
+QUICK = Config(
+    model=AgentConfig(
+        mem_slots=4,
+        num_heads=4,
+        head_size=16,
+        encoder="linear",
+        features=128,
+        skip=True,
+    ),
+    agent=LearningConfig(
+        algorithm="a2c",
+        unroll=20,
+        lambda_=0.95,
+        entropy_cost=0.01,
+        reward_scale=0.1,
+    ),
+    train=training.TrainConfig(
+        steps=6000,
+        batch_size=256,
+        learning_rate=1e-3,
+        beta2=0.99,
+        warmup_steps=0,
+        decay=1.0,
+        clip_norm=0.5,
+        log_every=50,
+        evaluate_every=500,
+    ),
+)
+PAPER = Config(
+    model=AgentConfig(
+        mem_slots=4,
+        num_heads=4,
+        head_size=64,
+        gate_style="memory",
+        encoder="conv",
+        sight="rgb",
+        last=False,
+    ),
+    agent=LearningConfig(unroll=40, lag=1, entropy_cost=0.005),
+    train=training.TrainConfig(
+        steps=781_250,
+        batch_size=32,
+        optimizer="rmsprop",
+        rms_decay=0.99,
+        epsilon=0.1,
+        objective="sum",
+        learning_rate=1e-4,
+        warmup_steps=0,
+        decay=0.0,
+        clip_norm=None,
+    ),
+)
+
+# --- What was published ---------------------------------------------------------------
+
+# Scores, section 5.3.
+PUBLISHED = {
+    "viewport, RMC": 677,
+    "viewport, LSTM": 550,
+    "whole, RMC": 1159,
+    "whole, LSTM": 598,
+}
+CORES = {"rmc": "RMC", "lstm": "LSTM"}
+
+# --- The task -------------------------------------------------------------------------
+
+
+class Task(ActingTask):
+    """MiniPacman; see the module's text."""
+
+    presets = {
+        "quick": ("5 x 5 cells of the maze, a memory of 4 x 64", QUICK),
+        "paper": (
+            "the network and recipe of the paper's agents; not run to its end here",
+            PAPER,
+        ),
+    }
+    grids = {
+        "rates": (
+            "the paper's sweep of learning rates",
+            "paper",
+            {"train.learning_rate": (1e-5, 2e-5, 5e-5, 1e-4, 2e-4)},
+        )
+    }
+    published = {
+        "viewport, RMC": ("677", "quick"),
+        "viewport, LSTM": ("550", "quick --model.core lstm"),
+        "whole, RMC": ("1159", "quick --world.view whole"),
+        "whole, LSTM": ("598", "quick --world.view whole --model.core lstm"),
+    }
+    headline = "score"
+    success = None
+    test_examples = 256
+
+    @functools.cached_property
+    def world(self):
+        return self.config.world.make()
+
+    def succeeds(self, outcome, levels):
+        """A level was cleared."""
+        return levels["level"] > 1
+
+    # --- What it is set beside
+
+    def cell(self):
+        world, core = self.config.world, self.config.model.core
+        if (world.mode, world.limit) != ("regular", 3000) or core not in CORES:
+            return None
+        return f"{world.view}, {CORES[core]}"
+
+    def references(self):
+        floors = self._floors
+        published = {}
+        if cell := self.cell():
+            published = {f"paper, {CORES[self.config.model.core]}": PUBLISHED[cell]}
+        return {
+            metric: {name: found[metric] for name, found in floors.items()} | more
+            for metric, more in (("test_score", published), ("test_solved", {}))
+        }
+
+    @functools.cached_property
+    def _floors(self):
+        return {
+            "at random": self.floor(at_random),
+            "a script that sees all": self.floor(
+                lambda world, levels, u: world.scripted(levels)
+            ),
+        }
+
+    def describe(self, model):
+        return f"{describe(self.config.model, model.core)}, {self.config.model.encoder}"
