@@ -132,6 +132,13 @@ FORMULAS: dict[str, tuple[str, ...]] = {
         r"\ell = \log \sum_k e^{x_k} - x_t, \qquad "
         r"\frac{\partial \ell}{\partial x_j} = \mathrm{softmax}(x)_j - [j = t]",
     ),
+    "tinyrmc.fused.categorical": (
+        r"\frac{\partial \log \pi(a)}{\partial x_j} = [j = a] - \pi_j, \qquad "
+        r"\frac{\partial H}{\partial x_j} = -\pi_j (\log \pi_j + H)",
+    ),
+    "tinyrmc.fused.conv2d": (
+        r"y_{ij} = \textstyle\sum_{uv} x_{i+u,\,j+v}\, W_{uv} + b",
+    ),
     "tinyrmc.fused.linear_cross_entropy": (
         r"\ell = \log \sum_k e^{x \cdot w_k + b_k} - (x \cdot w_t + b_t)",
     ),
@@ -140,6 +147,17 @@ FORMULAS: dict[str, tuple[str, ...]] = {
         r"c' = \sigma(f + b_f) \circ c + \sigma(i) \circ \tanh(j), \qquad "
         r"h' = \sigma(o) \circ \tanh(c'), \qquad "
         r"[i\,j\,f\,o] = [x\,h]\,W + b",
+    ),
+    "tinyrmc.cores.conv_lstm.ConvLSTM": (
+        r"c' = \sigma(f + b_f) \circ c + \sigma(i) \circ \tanh(j), \qquad "
+        r"h' = \sigma(o) \circ \tanh(c'), \qquad "
+        r"[i\,j\,f\,o] = [x\,h] * W + b",
+    ),
+    "tinyrmc.training.vtrace": (
+        r"\rho_t = \frac{\pi(a_t)}{\mu(a_t)}, \qquad "
+        r"\delta_t = \min(\bar\rho, \rho_t)\,(r_t + g_t V_{t+1} - V_t)",
+        r"v_t - V_t = \delta_t + g_t\, \lambda \min(1, \rho_t)\,"
+        r"(v_{t+1} - V_{t+1})",
     ),
     "tinyrmc.cores.dnc.update_usage": (
         r"u' = \Big(u + (1 - u) \circ \big(1 - \prod_h (1 - w_h)\big)\Big)"

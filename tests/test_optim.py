@@ -89,11 +89,14 @@ def textbook_sgd(w, grads, rates, momentum=0.0):
     return w
 
 
-def textbook_rmsprop(w, grads, rates, decay=0.9, epsilon=1e-10):
-    s = 0.0
+def textbook_rmsprop(w, grads, rates, decay=0.9, epsilon=1e-10, variant="keras"):
+    s = 1.0 if variant == "tensorflow" else 0.0
     for g, rate in zip(grads, rates, strict=True):
         s = decay * s + (1 - decay) * g**2
-        w = w - rate * g / math.sqrt(s + epsilon)
+        if variant == "pytorch":
+            w = w - rate * g / (math.sqrt(s) + epsilon)
+        else:
+            w = w - rate * g / math.sqrt(s + epsilon)
     return w
 
 
@@ -116,6 +119,10 @@ def textbook_adam(w, grads, rates, beta1=0.9, beta2=0.999, epsilon=1e-8):
         (SGD, textbook_sgd, {"momentum": 0.9}),
         (RMSProp, textbook_rmsprop, {}),
         (RMSProp, textbook_rmsprop, {"decay": 0.99, "epsilon": 1e-3}),
+        *(
+            (RMSProp, textbook_rmsprop, {"epsilon": 0.1, "variant": variant})
+            for variant in ("keras", "tensorflow", "pytorch")
+        ),
         (Adam, textbook_adam, {}),
         (Adam, textbook_adam, {"beta1": 0.5, "beta2": 0.9, "epsilon": 1e-2}),
     ],
@@ -318,6 +325,7 @@ def test_bad_rates_and_norms_are_refused(xp, bad):
         ),
         *((SGD, "momentum", bad, r"in \[0, 1\)") for bad in (5, 1, -0.9)),
         *((RMSProp, "decay", bad, r"in \[0, 1\)") for bad in (1, -1)),
+        (RMSProp, "variant", "torch", r"one of \('keras', 'tensorflow', 'pytorch'\)"),
         *(
             (make, "epsilon", bad, "positive and finite")
             for make in (Adam, RMSProp)

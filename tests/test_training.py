@@ -205,7 +205,10 @@ def test_the_last_line_is_not_measured_twice(make_trainer, new_run):
 OPTIMIZERS = {
     "adam": ({"beta1": 0.8, "beta2": 0.99, "epsilon": 1e-3}, optim.Adam),
     "sgd": ({"momentum": 0.9}, optim.SGD),
-    "rmsprop": ({"rms_decay": 0.99, "epsilon": 0.1}, optim.RMSProp),
+    "rmsprop": (
+        {"rms_decay": 0.99, "epsilon": 0.1, "rms_variant": "tensorflow"},
+        optim.RMSProp,
+    ),
 }
 
 

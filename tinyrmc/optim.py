@@ -263,7 +263,12 @@ class SGD(Optimizer):
 class RMSProp(Optimizer):
     """data -= rate * gradient / sqrt(v + epsilon).
 
-    v is the running mean of squared gradients.
+    v is the running mean of squared gradients. Programs that say RMSProp differ in two
+    things, and `variant` says whose it is:
+
+        "keras"       sqrt(v + epsilon), v starts at 0
+        "tensorflow"  sqrt(v + epsilon), v starts at 1: TensorFlow 1, and so IMPALA's
+        "pytorch"     sqrt(v) + epsilon, v starts at 0
     """
 
     def __init__(
@@ -273,12 +278,17 @@ class RMSProp(Optimizer):
         decay: float = 0.9,
         epsilon: float = 1e-10,
         allocate: Allocate | None = None,
+        variant: Literal["keras", "tensorflow", "pytorch"] = "keras",
     ):
+        variants = "keras", "tensorflow", "pytorch"
+        _require(variant in variants, "variant", variant, f"one of {variants}")
         _require(0 <= decay < 1, "decay", decay, "in [0, 1)")
         _require(0 < epsilon < math.inf, "epsilon", epsilon, "positive and finite")
         super().__init__(parameters, learning_rate, allocate)
-        self.decay, self.epsilon = decay, epsilon
+        self.decay, self.epsilon, self.variant = decay, epsilon, variant
         self.second_moment = self.xp.zeros_like(self.data)
+        if variant == "tensorflow":
+            self.second_moment[...] = 1
 
     def state(self) -> dict[str, Array]:
         return super().state() | {"second_moment": self.second_moment}
@@ -290,8 +300,12 @@ class RMSProp(Optimizer):
             xp.multiply(g, g, out=scratch)
             scratch *= 1 - self.decay
             v += scratch
-            xp.add(v, self.epsilon, out=scratch)
-            xp.sqrt(scratch, out=scratch)
+            if self.variant == "pytorch":
+                xp.sqrt(v, out=scratch)
+                scratch += self.epsilon
+            else:
+                xp.add(v, self.epsilon, out=scratch)
+                xp.sqrt(scratch, out=scratch)
             xp.divide(g, scratch, out=scratch)
             scratch *= rate
             data -= scratch

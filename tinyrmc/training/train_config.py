@@ -31,6 +31,7 @@ BELONG = {
     "beta1": ("adam",),
     "beta2": ("adam",),
     "rms_decay": ("rmsprop",),
+    "rms_variant": ("rmsprop",),
     "epsilon": ("adam", "rmsprop"),
 }
 
@@ -67,9 +68,15 @@ class TrainConfig:
     """of adam: decay of the running mean of squared gradients, a step"""
     rms_decay: float = field(default=0.9, metadata=ADDED)
     """of rmsprop: decay of the running mean of squared gradients, a step"""
+    rms_variant: Literal["keras", "tensorflow", "pytorch"] = field(
+        default="keras", metadata=ADDED
+    )
+    """of rmsprop: keras divides by sqrt(v + epsilon), where the mean v starts at 0; in
+    tensorflow (1.x) v starts at 1; pytorch divides by sqrt(v) + epsilon
+    """
     epsilon: float | None = field(default=None, metadata=ADDED)
     """keeps the divisor from zero: added to the root by adam (None: 1e-8), to the mean
-    under it by rmsprop (None: 1e-10)
+    under it by rmsprop (None: 1e-10; but see rms_variant)
     """
     objective: Literal["mean", "sum"] = field(default="mean", metadata=ADDED)
     """what is made small: the mean of a batch's losses, or their sum"""
@@ -155,7 +162,7 @@ def _sgd(c, parameters, allocate):
 
 def _rmsprop(c, parameters, allocate):
     epsilon = 1e-10 if c.epsilon is None else c.epsilon
-    rates = {"decay": c.rms_decay, "epsilon": epsilon}
+    rates = {"decay": c.rms_decay, "epsilon": epsilon, "variant": c.rms_variant}
     return optim.RMSProp(parameters, **rates, allocate=allocate)
 
 
