@@ -1,1 +1,32 @@
-"""Worlds as array programs: thousands of levels at once, on NumPy and CuPy alike."""
+"""Worlds as array programs: thousands of levels at once, on NumPy and CuPy alike.
+
+Where Gymnasium is installed (the extra `rl`), importing this registers them there.
+"""
+
+from importlib.util import find_spec
+from typing import Any
+
+# Gymnasium's id -> (module and class, arguments)
+IDS: dict[str, tuple[str, dict[str, Any]]] = {
+    "tinyrmc/BoxWorld-v0": (f"{__name__}.box_world:BoxWorld", {}),
+    "tinyrmc/MiniPacman-v0": (f"{__name__}.pacman:MiniPacman", {}),
+    "tinyrmc/MiniPacmanFull-v0": (f"{__name__}.pacman:MiniPacman", {"view": "whole"}),
+}
+
+
+def _register() -> None:
+    import gymnasium
+
+    for id, (world, arguments) in IDS.items():
+        if id not in gymnasium.registry:
+            # without max_episode_steps: worlds truncate by themselves
+            gymnasium.register(
+                id,
+                entry_point=f"{__name__}.gym:LevelEnv",
+                vector_entry_point=f"{__name__}.gym:LevelsEnv",
+                kwargs={"world": world, **arguments},
+            )
+
+
+if find_spec("gymnasium"):
+    _register()

@@ -97,6 +97,7 @@ class Box(NamedTuple):
     row: int  # of the content, on the board; the lock is to its right
     column: int
     trap: bool  # of a distractor
+    after: int  # where among the items its key lies; -1 for the loose key
 
 
 @dataclass(frozen=True)
@@ -125,16 +126,18 @@ class Levels:
     def boxes(self, row: int) -> list[Box]:
         """The items of one level: what its tree of keys and locks is drawn from."""
         grid, trunk = self.board.shape[-1], 1 + self.problem.solution_length[1]
-        return [
-            Box(
-                int(self.lock[row, k]),
-                int(self.content[row, k]),
-                int(self.place[row, k]) // grid,
-                int(self.place[row, k]) % grid,
-                trap=bool(k >= trunk),
-            )
-            for k in np.flatnonzero(self.present[row])
-        ]
+        deepest = self.problem.distractor_length[1]
+        found: list[Box] = []
+        holders: dict[int, int] = {}  # key of the solution -> the item that holds it
+        for k in map(int, np.flatnonzero(self.present[row])):
+            lock, content = int(self.lock[row, k]), int(self.content[row, k])
+            deeper = k >= trunk and (k - trunk) % deepest
+            after = len(found) - 1 if deeper else holders.get(lock, -1)
+            if k < trunk:
+                holders[content] = len(found)
+            at = divmod(int(self.place[row, k]), grid)
+            found.append(Box(lock, content, at[0], at[1], k >= trunk, after))
+        return found
 
 
 @functools.lru_cache(maxsize=8)

@@ -325,13 +325,20 @@ class MiniPacman(World):
         view[:, VIEWPORT**2 // 2] = PACMAN  # on the spot of ghosts that are not seen
         return view.reshape(-1, VIEWPORT, VIEWPORT)
 
-    def rgb(self, state: State, whole: bool = False) -> Array:
-        """Pictures (B, h, w, 3). A ghost is red, and yellow while it can be eaten."""
-        view = self._view(state, whole or self.view == "whole")
+    def pixels(self, observed: dict[str, Array]) -> Array:
+        """The colours of the released game (B, h, w, 3). A ghost is red, and the more
+        yellow, the longer it can be eaten.
+        """
+        view, power = observed["view"], observed["power"]
         picture = self.on(namespace(view))["colours"].take(view, axis=0)
-        power = (state["power"] * 255 // POWER).astype(np.uint8)
-        picture[..., 1] += (view == GHOST) * power[:, None, None]
+        green = (power * np.float32(255 / POWER)).astype(np.uint8)
+        picture[..., 1] += (view == GHOST) * green[:, None, None]
         return picture
+
+    def rgb(self, state: State, whole: bool = False) -> Array:
+        """Pictures (B, h, w, 3), in the colours of `pixels`."""
+        view = self._view(state, whole or self.view == "whole")
+        return self.pixels({"view": view, "power": state["power"]})
 
     def text(self, state: State, row: int = 0, whole: bool = False) -> str:
         """One level for a terminal, and a line that names the power left."""
