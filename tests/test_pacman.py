@@ -1,4 +1,4 @@
-"""MiniPacman: the maze, the rules against pacmanreference.py, what is seen."""
+"""MiniPacman: the rules against pacmanreference.py, what is seen, what one scores."""
 
 import itertools
 
@@ -8,21 +8,10 @@ import pytest
 from fakecupy import cupy, device, no_sync, only
 
 from tinyrmc.environments import maze
-from tinyrmc.environments.pacman import (
-    FLOOR,
-    FOOD,
-    GHOST,
-    GHOSTS,
-    MODES,
-    PACMAN,
-    PILL,
-    POWER,
-    WALL,
-    MiniPacman,
-)
+from tinyrmc.environments.pacman import GHOST, GHOSTS, MODES, POWER, MiniPacman
 from tinyrmc.environments.world import WorldError
 
-# by code: wall, floor, food, pill, ghost without power, Pacman
+# of wall, floor, food, pill, a ghost without power, and Pacman
 COLOURS = np.array(
     [
         reference.WALL,
@@ -43,25 +32,37 @@ def picture(seen):
     return image
 
 
-def check_against_reference(mode, levels, steps, seed, random_share=1.0, **arguments):
-    """Play both, step for step; returns what happened, to see that much did."""
-    rng = np.random.default_rng(seed)
-    world = MiniPacman(mode, **arguments)
-    games = [
-        reference.Game(mode, world.limit, world.level_limit) for _ in range(levels)
-    ]
+def numbers(world, rng, levels, steps):
+    """Random numbers for a start and for some steps."""
     start = rng.random((levels, world.start_noise), np.float32)
-    noise = rng.random((steps + 1, levels, world.noise), np.float32)
+    return start, rng.random((steps, levels, world.noise), np.float32)
+
+
+# --- Step for step --------------------------------------------------------------------
+
+
+def compare(world, levels, steps, player, same_pills=False):
+    """Play in the world and in as many games of the reference, step for step.
+
+    player: (state, rng) -> actions. Returns what happened, to see that much did.
+    """
+    rng = np.random.default_rng(7)
+    start, noise = numbers(world, rng, levels, steps + 1)
+    if same_pills:
+        start[:, 1], noise[..., GHOSTS + 1] = start[:, 0], noise[..., GHOSTS]
+    games = [reference.Game(world.mode, world.limit, world.level_limit) for _ in start]
     state = world.start(start)
     for game, u in zip(games, start, strict=True):
         game.start(u)
-    happened = {"died": 0, "out of time": 0, "level": 0}
+
+    def same_pictures(state):
+        images = [game.picture(world.view == "whole") for game in games]
+        np.testing.assert_array_equal(picture(world.observe(state)), images)
+
+    same_pictures(state)
+    happened = {"died": 0, "late": 0, "level": 1, "rewards": set()}
     for now, later in itertools.pairwise(noise):
-        actions = np.where(
-            rng.random(levels) < random_share,
-            rng.integers(0, 5, levels),
-            world.scripted(state),
-        )
+        actions = player(state, rng)
         result = world.step(state, actions, now, keep_final=True)
         told = [
             game.step(int(action), u, v[GHOSTS:])
@@ -71,20 +72,244 @@ def check_against_reference(mode, levels, steps, seed, random_share=1.0, **argum
         np.testing.assert_allclose(result.reward, reward, rtol=1e-6, atol=1e-6)
         np.testing.assert_array_equal(result.terminated, died)
         np.testing.assert_array_equal(result.truncated, late)
-        images = np.array([game.picture(world.view == "whole") for game in games])
-        np.testing.assert_array_equal(picture(world.observe(result.final)), images)
-        happened["died"] += died.sum()
-        happened["out of time"] += late.sum()
+        same_pictures(result.final)
+        happened["died"] += int(died.sum())
+        happened["late"] += int(late.sum())
         happened["level"] = max(happened["level"], *(game.level for game in games))
-        for k in np.flatnonzero(died | late):
+        happened["rewards"] |= set(reward.round(3).tolist())
+        for k in np.flatnonzero(result.ended):
             games[k].start(now[k, GHOSTS:])
-        if (died | late).any():
-            images = np.array([game.picture(world.view == "whole") for game in games])
-            np.testing.assert_array_equal(picture(world.observe(state)), images)
+        if result.ended.any():
+            same_pictures(state)
     return happened
 
 
+def random_player(state, rng):
+    return rng.integers(0, 5, len(state["pacman"]))
+
+
 @pytest.mark.parametrize("mode", MODES)
-def test_every_step_is_that_of_the_reference(mode):
-    happened = check_against_reference(mode, 30, 700, seed=1, limit=150)
-    print(happened)
+def test_20_000_random_steps_are_those_of_the_reference(mode):
+    happened = compare(MiniPacman(mode, limit=200), 40, 500, random_player)
+    assert happened["died"] > 300
+    assert happened["late"] > 0
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_so_are_those_of_late_levels_and_of_the_whole_maze(mode):
+    world = MiniPacman(mode, view="whole", limit=900, level_limit=60)
+
+    def player(state, rng):  # a good one, so that levels are cleared
+        some = rng.random(len(state["pacman"])) < 0.05
+        return np.where(some, random_player(state, rng), world.scripted(state))
+
+    happened = compare(world, 5, 1000, player)
+    assert happened["level"] > 5
+    assert len(happened["rewards"]) > 2
+
+
+@pytest.mark.parametrize("mode", ["regular", "avoid"])
+def test_food_clears_a_level(mode):
+    world = MiniPacman(mode, level_limit=3000)
+    happened = compare(world, 3, 800, lambda state, rng: world.scripted(state))
+    assert happened["level"] > 2
+
+
+@pytest.mark.parametrize("mode", ["regular", "rush"])
+def test_two_pills_on_one_cell_are_eaten_one_after_the_other(mode):
+    world = MiniPacman(mode, limit=100)
+
+    def player(state, rng):  # stays now and then
+        waits = rng.random(len(state["pacman"])) < 0.3
+        return np.where(waits, 0, world.scripted(state))
+
+    happened = compare(world, 30, 150, player, same_pills=True)
+    assert happened["level"] > 1 or mode == "regular"
+
+
+def test_ghosts_turn_as_in_the_reference_wherever_they_and_pacman_are():
+    """Among them a ghost that Pacman walked onto: it kills him and may do so again."""
+    rng = np.random.default_rng(3)
+    world, cells = MiniPacman("avoid"), maze.CELLS
+    on_him = [(c, d, c, p) for c in range(cells) for d in range(6) for p in (0, 9)]
+    anywhere = rng.integers(0, [cells, 6, cells, 10], (4000, 4))
+    cell, direction, pacman, power = np.concatenate([on_him, anywhere]).T
+    start, (noise,) = numbers(world, rng, len(cell), 1)
+    # below these numbers ghosts stray, move though they flee, and move
+    noise[:, 0] = rng.choice(np.float32([0.001, 0.01, 0.02, 0.03, 0.1, 0.3]), len(cell))
+    state = world.start(start)
+    state["ghosts"][:, 0] = cell * 6 + direction
+    state["pacman"][...], state["power"][...] = pacman, power
+    result = world.step(state, np.zeros_like(cell), noise, keep_final=True)
+    rewards, after = [], []
+    for k in range(len(cell)):
+        game = reference.Game("avoid")
+        game.start(start[k])
+        [ghost] = game.ghosts
+        ghost.cell, ghost.direction = reference.CELLS[cell[k]], int(direction[k])
+        game.pacman, game.power = reference.CELLS[pacman[k]], int(power[k])
+        rewards.append(game.step(0, noise[k], noise[k, GHOSTS:])[0])
+        number = reference.CELLS.index(ghost.cell) * 6 + ghost.direction
+        after.append(number if game.ghosts else maze.GONE)
+    np.testing.assert_allclose(result.reward, rewards, atol=1e-5)
+    np.testing.assert_array_equal(result.final["ghosts"][:, 0], after)
+    assert min(rewards) < -39  # killed twice
+
+
+def test_the_maze():
+    walls = np.array([list(line) for line in maze.MAZE]) == "#"
+    assert maze.CELLS == 138
+    np.testing.assert_array_equal(walls, walls[::-1])
+    np.testing.assert_array_equal(walls, walls[:, ::-1])
+    exits = [sum(maze.neighbour(c, w) != c for w in range(4)) for c in range(138)]
+    assert [exits.count(k) for k in range(5)] == [0, 0, 114, 16, 8]
+    tables = maze.tables()
+    assert tables["distances"][:138].max() == 28
+    assert {tables["safe_count"].min(), tables["safe_count"].max()} == {81, 119}
+
+
+# --- What players score ---------------------------------------------------------------
+
+
+def play(world, player, games, seed):
+    """Returns and lengths of so many games, each played to its end."""
+    rng, shown = np.random.default_rng(seed), []
+    state = world.start(numbers(world, rng, games, 0)[0])
+    total, steps = np.zeros(games), 0
+    while len(total):
+        noise = rng.random((len(total), world.noise), np.float32)
+        result = world.step(state, player(state, rng), noise)
+        total, steps = total + result.reward, steps + 1
+        shown += [(score, steps) for score in total[result.ended]]
+        on = ~result.ended  # only games that go on are played on
+        state, total = {name: x[on] for name, x in state.items()}, total[on]
+    return np.array(shown).T
+
+
+@pytest.mark.parametrize(
+    "mode, score, length",
+    [
+        ("regular", 9.6, 68),
+        ("avoid", -16.8, 51),
+        ("hunt", -20.1, 49),
+        ("ambush", -21.1, 50),
+        ("rush", 0.4, 56),
+    ],
+)
+def test_a_random_player_scores_as_in_the_original(mode, score, length):
+    """Means of 2500 games of the released program."""
+    games = play(MiniPacman(mode), random_player, 2000, seed=0)
+    for found, known in zip(games, (score, length), strict=True):
+        error = found.std() * np.sqrt(1 / found.size + 1 / 2500)
+        assert abs(found.mean() - known) < 3 * error + 0.05
+
+
+def test_the_scripted_player_scores_as_known():
+    world = MiniPacman()
+    scores, _ = play(world, lambda state, rng: world.scripted(state), 100, seed=0)
+    assert 516 - 80 < scores.mean() < 516 + 80  # the error of a mean of 100 is 20
+
+
+# --- What is seen ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("view", ["viewport", "whole"])
+def test_observations_are_what_the_world_says_they_are(view):
+    world, rng = MiniPacman(view=view, level_limit=9), np.random.default_rng(0)
+    start, noise = numbers(world, rng, 50, 200)
+    state, highest = world.start(start), dict.fromkeys(world.observation, 0)
+    for u in noise:
+        world.step(state, random_player(state, rng), u)
+        seen = world.observe(state)
+        assert seen.keys() == world.observation.keys()
+        for name, codes in world.observation.items():
+            assert seen[name].dtype == np.uint8
+            assert seen[name].shape == (50, *codes.shape)
+            highest[name] = max(highest[name], seen[name].max())
+    assert highest == {"view": world.observation["view"].highest, "power": POWER}
+
+
+def test_pictures_and_text():
+    world = MiniPacman()
+    rng = np.random.default_rng(0)
+    start, noise = numbers(world, rng, 4, 30)
+    state = world.start(start)
+    for u in noise:
+        world.step(state, random_player(state, rng), u)
+    state["power"][...] = 0, 1, 7, 20
+    seen = world.observe(state)
+    np.testing.assert_array_equal(world.rgb(state), np.floor(255 * picture(seen)))
+    assert world.rgb(state, whole=True).shape == (4, 15, 19, 3)
+    text = world.text(state, 2, whole=True)
+    assert text.endswith("power: 7")
+    assert len(text.splitlines()) == 16
+    assert text.count("C") == 1
+    assert world.text(state, 2).count("C") == 1
+    assert len(world.text(state, 2).splitlines()) == 6
+
+
+# --- The state ------------------------------------------------------------------------
+
+
+def test_a_step_changes_the_arrays_of_the_state_and_a_copy_goes_the_same_way():
+    world, rng = MiniPacman("rush", limit=50), np.random.default_rng(0)
+    start, noise = numbers(world, rng, 20, 100)
+    state = world.start(start)
+    arrays = dict(state)
+    for u in noise[:60]:
+        world.step(state, random_player(state, rng), u)
+    copy = {name: x.copy() for name, x in state.items()}
+    for u in noise[60:]:
+        actions = random_player(state, rng)
+        ours, theirs = (world.step(x, actions, u) for x in (state, copy))
+        np.testing.assert_array_equal(ours.reward, theirs.reward)
+    for name in state:
+        assert state[name] is arrays[name]
+        np.testing.assert_array_equal(state[name], copy[name])
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_device_takes_the_same_steps_and_waits_for_nothing(mode):
+    """There all levels and 12 ghosts are computed; on NumPy, only what there is."""
+    world = MiniPacman(mode, limit=70, level_limit=8)
+    rng = np.random.default_rng(2)
+    start, noise = numbers(world, rng, 20, 160)
+    state, there = world.start(start), world.start(device(start))
+    for u in noise:
+        actions = np.where(
+            rng.random(20) < 0.5, random_player(state, rng), world.scripted(state)
+        )
+        result, v, acted = world.step(state, actions, u), device(u), device(actions)
+        with no_sync(), only(np.float32):
+            other = world.step(there, acted, v, keep_final=True)
+            scripted, seen = world.scripted(there), world.observe(there)
+            rgb = world.rgb(there, whole=True)
+        np.testing.assert_array_equal(result.reward, other.reward.get())
+        np.testing.assert_array_equal(result.ended, other.ended.get())
+        np.testing.assert_array_equal(world.scripted(state), scripted.get())
+        np.testing.assert_array_equal(world.rgb(state, whole=True), rgb.get())
+        for name, array in world.observe(state).items():
+            np.testing.assert_array_equal(array, seen[name].get())
+        for name, array in state.items():
+            assert isinstance(there[name], cupy.ndarray)
+            assert there[name].dtype == array.dtype
+            np.testing.assert_array_equal(array, there[name].get())
+    assert state["level"].max() > 5
+    assert world.text(there, 3) == world.text(state, 3)
+
+
+# --- Bad input ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        ({"mode": "hant"}, "no mode 'hant'; choose regular, .*; did you mean 'hunt'?"),
+        ({"view": "map"}, "view must be viewport or whole, not 'map'"),
+        ({"limit": 0}, "limit must be at least 1, not 0"),
+        ({"level_limit": 0}, "level_limit must be at least 1, not 0"),
+    ],
+)
+def test_what_there_is_not_is_refused(arguments, message):
+    with pytest.raises(WorldError, match=message):
+        MiniPacman(**arguments)

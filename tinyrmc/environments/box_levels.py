@@ -17,6 +17,7 @@ anew rather than replaced by an easier one.
 
 from __future__ import annotations
 
+import collections
 import functools
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -27,10 +28,9 @@ from .world import WorldError
 
 FLOOR, WALL, GEM = 0, 1, 2
 COLOUR = 2  # colour c, from 1 on, is seen as COLOUR + c
-AGENT = 63  # seen on the whole board; never on the board itself
 SEEN = 63  # the bits of what you see
 LOCK, TRAP = 64, 128  # a lock of the solution, a lock of a distractor
-MOST_COLOURS = AGENT - COLOUR - 1
+MOST_COLOURS = SEEN - COLOUR - 1  # the code after the last colour is you, as seen
 
 _AT_ONCE = 1024  # levels; what placing them needs stays in a second-level cache
 _ATTEMPTS = 400  # at placing a level, the second half of them in the largest room
@@ -51,6 +51,7 @@ class Problem:
     room: Range = (12, 12)
     "Cells along a side of the room, without the wall: 12 makes the paper's 14 x 14."
     colours: int = 20
+    "Of keys and locks."
 
     @property
     def boxes(self) -> int:
@@ -138,6 +139,41 @@ class Levels:
             at = divmod(int(self.place[row, k]), grid)
             found.append(Box(lock, content, at[0], at[1], k >= trunk, after))
         return found
+
+    def solution(self, row: int) -> list[int]:
+        """The actions of a player who knows the tree: from lock to lock to the gem, the
+        shortest way each time, and touching nothing else.
+
+        The actions are those of BoxWorld: up, down, left, right.
+        """
+        grid, board = self.board.shape[-1], self.board[row].reshape(-1).copy()
+        cell, actions = int(self.start[row]), []
+        for box in self.boxes(row):
+            if box.trap:
+                break
+            key = box.row * grid + box.column
+            for goal in (key + 1, key) if box.lock else (key,):
+                actions += _walk(board, cell, goal, grid)
+                cell, board[goal] = goal, FLOOR
+        return actions
+
+
+def _walk(board: np.ndarray, start: int, goal: int, grid: int) -> list[int]:
+    """The shortest way over floor, as actions. It may end on a key or a lock."""
+    came: dict[int, tuple[int, int]] = {}
+    queue = collections.deque([start])
+    while goal not in came and start != goal:
+        cell = queue.popleft()
+        for action, move in enumerate((-grid, grid, -1, 1)):
+            to = cell + move
+            if to not in came and to != start and (board[to] == FLOOR or to == goal):
+                came[to] = cell, action
+                queue.append(to)
+    actions = []
+    while goal != start:
+        goal, action = came[goal]
+        actions.append(action)
+    return actions[::-1]
 
 
 @functools.lru_cache(maxsize=8)

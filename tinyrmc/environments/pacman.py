@@ -1,7 +1,7 @@
 """MiniPacman: collect food in a maze, hunted by ghosts, and see 5 x 5 cells of it.
 
-The game of Racanière et al. (2017), "Imagination-augmented agents", as its authors
-released it, which the RMC's paper makes partially observed (section 4.3). A level
+The game of Weber et al. (2017), "Imagination-augmented agents", by the rules of its
+released program. The RMC's paper shows it through a viewport (section 4.3). A level
 begins with food on all cells, two power pills and 1, 1, 2, 2, 3, ... ghosts. While a
 pill works, 20 steps, the ghosts flee, slowly, and can be eaten.
 
@@ -76,27 +76,28 @@ MODES = {
 class MiniPacman(World):
     """MiniPacman in one of five modes, seen through a viewport or as a whole.
 
-    Arguments:
+    Args:
         mode: regular, avoid, hunt, ambush or rush; see `MODES`.
         view: "viewport" shows the 5 x 5 cells around Pacman, "whole" the maze (15, 19).
         limit: steps after which an episode is truncated.
         level_limit: steps after which a level gives way to the next one. None: the
-            mode's own, which only avoid has. The paper of the game speaks of 80 steps
-            in hunt and ambush, which the released game does not know.
+            mode's own, 128 in avoid and none in the others.
 
-    observe: "view", the codes WALL .. PACMAN of the cells (uint8), what is in front
-        hiding the rest and walls all around; and "power", the steps left of it.
+    An observation has `view`, the codes WALL .. PACMAN of the cells, where what is in
+    front hides the rest and outside the maze all is wall; and `power`, the steps that
+    are left of it. `pixels` makes the colours of them.
 
-    The state of a level, its cells numbered as in `maze`: board, 1 + food + 2 * pills
-    of each cell, and 0 for nowhere; pacman, his cell; ghosts, their headings; food and
-    pills, how many are left; level, power, frame, and timer, the steps of this level.
+    The state has `board` (B, 17 * 21), what lies on each place; `pacman` (B,), his
+    cell; `ghosts` (B, 12), their headings; `food` and `pills` (B,), how many are left;
+    `level`, `power`, `frame`, the steps of the episode, and `timer`, those of the
+    level. `maze` says how cells and headings are numbered.
 
     Random numbers of a step: one a ghost, then those of a level that may begin. A
-    ghost's, u, is its whole turn. It moves if u is below its speed, and if u is below
-    5 % of its speed it takes a random way at a junction unless it flees. Those of a
-    level: the cells of two pills and of Pacman, then a ghost's cell and direction in
-    one. A level cleared in the very step that ends an episode shares its numbers with
-    the episode that begins.
+    ghost's, u, is its whole turn: it moves if u is below its speed, and if u is below
+    5 % of its speed, and it does not flee, it takes a random way at a junction. Those
+    of a level are the cells of two pills and of Pacman, then for each ghost one of its
+    cells and directions. If a step both begins a level and ends the episode, the next
+    episode begins with the same numbers.
 
     One thing differs from the released game: there are never more than 12 ghosts. In
     modes regular and avoid the 23 levels that fit into 3000 steps have no more.
@@ -186,16 +187,14 @@ class MiniPacman(World):
         dead = deaths > 0
         truncated = (state["frame"] >= self.limit) & ~dead
         final = {k: x.copy() for k, x in state.items()} if keep_final else None
-        renew(
-            state, dead | truncated, lambda rows: self._start(noise[:, GHOSTS:][rows])
-        )
+        renew(state, dead | truncated, lambda rows: self._start(noise[rows, GHOSTS:]))
         return Outcome(reward, dead, truncated, final)
 
     def _next_level(self, state: State, cleared: Array, noise: Array) -> None:
         """Begin the next level where the last one is cleared."""
 
         def level(rows):
-            return self._level(noise[:, GHOSTS:][rows], state["level"][rows] + 1)
+            return self._level(noise[rows, GHOSTS:], state["level"][rows] + 1)
 
         renew(state, cleared, level)
 
@@ -230,11 +229,42 @@ class MiniPacman(World):
         caught one of them (B,).
         """
         xp = namespace(noise)
-        tables = self.on(xp)
         count = self._most_ghosts(state)
-        ghosts, u = state["ghosts"][:, :count], noise[:, :count]  # (B, G)
+        ghosts = state["ghosts"][:, :count]  # (B, G), as are the next four
         pacman, powered = state["pacman"][:, None], state["power"][:, None] > 0
         met = ghosts // DIRECTIONS == pacman
+        moves, moved = self._turns(state, ghosts, noise[:, :count], powered | met)
+        reached = moves & (moved // DIRECTIONS == pacman)
+        touched = met | reached
+
+        def meet(at):
+            prey, touches = powered[at], touched[at]
+            after = xp.arange(count) - touches.argmax(axis=1)[:, None]
+            waiting = xp.where(after == 0, GONE, ghosts[at])
+            left = xp.where(prey & (after >= 0), waiting, moved[at])
+            return {
+                "ghosts": left,
+                "deaths": xp.where(prey, 0, met[at] * 1 + reached[at]).sum(axis=1),
+                "caught": prey[:, 0],
+                "cleared": prey[:, 0] & (left == GONE).all(axis=1),
+            }
+
+        new: State = {"ghosts": moved, "deaths": xp.zeros(len(noise), np.int64)}
+        new |= {name: xp.zeros(len(noise), bool) for name in ("caught", "cleared")}
+        renew(new, functools.reduce(operator.or_, touched.T), meet)
+        ghosts[...] = new["ghosts"]
+        if self.rules.cleared_by == "ghosts":
+            self._next_level(state, new["cleared"], noise)
+        return new["deaths"], new["caught"]
+
+    def _turns(
+        self, state: State, ghosts: Array, u: Array, steady: Array
+    ) -> tuple[Array, Array]:
+        """Which ghosts move, and their headings after it (B, G). Those that are
+        `steady` do not stray.
+        """
+        xp, tables = namespace(u), self.on(namespace(u))
+        pacman, powered = state["pacman"][:, None], state["power"][:, None] > 0
         heading = (powered * (GONE + DIRECTIONS) + ghosts) * CELLS + pacman
         turned = tables["turns"].take(heading)
         level = xp.minimum(state["level"], _STEADY)[:, None]
@@ -245,38 +275,10 @@ class MiniPacman(World):
             chosen = ghosts.reshape(-1)[at] * WAYS + pick(chance, WAYS)
             return {"turned": tables["wanders"].take(chosen)}
 
-        strays = (u < astray) & ~(powered | met)
+        strays = (u < astray) & ~steady
         renew({"turned": turned.reshape(-1)}, strays.reshape(-1), wander)
         moves = u < tables["speeds"].take(level * 2 + powered)
-        moved = xp.where(moves, turned, ghosts)
-        reached = moves & (moved // DIRECTIONS == pacman)
-        touched = met | reached
-
-        def meet(at):
-            prey, touches = powered[at], touched[at]
-            first = touches.argmax(axis=1)[:, None]
-            after = xp.arange(count) - first  # (B, G)
-            waiting = xp.where(after == 0, GONE, ghosts[at])
-            left = xp.where(prey & (after >= 0), waiting, moved[at])
-            return {
-                "moved": left,
-                "deaths": xp.where(prey, 0, met[at] * 1 + reached[at]).sum(axis=1),
-                "caught": prey[:, 0],
-                "cleared": prey[:, 0] & (left == GONE).all(axis=1),
-            }
-
-        none = xp.zeros(len(noise), bool)
-        happened = {
-            "moved": moved,
-            "deaths": xp.zeros(len(noise), np.int64),
-            "caught": none,
-            "cleared": none.copy(),
-        }
-        renew(happened, functools.reduce(operator.or_, touched.T), meet)
-        ghosts[...] = moved
-        if self.rules.cleared_by == "ghosts":
-            self._next_level(state, happened["cleared"], noise)
-        return happened["deaths"], happened["caught"]
+        return moves, xp.where(moves, turned, ghosts)
 
     def _most_ghosts(self, state: State) -> int:
         """How many ghosts any level has at most; on a device, which must not wait, how
@@ -310,18 +312,13 @@ class MiniPacman(World):
         return board.reshape(-1, *SIDES)[:, 1:-1, 1:-1]
 
     def _viewport(self, state: State, ghosts: Array) -> Array:
-        xp, tables, pacman = (
-            namespace(ghosts),
-            self.on(namespace(ghosts)),
-            state["pacman"],
-        )
-        rows = xp.arange(len(pacman))
+        xp, pacman = namespace(ghosts), state["pacman"]
+        tables, rows = self.on(xp), xp.arange(len(pacman))
         centre = rows * (SIDES[0] * SIDES[1]) + tables["place"].take(pacman)
         view = state["board"].reshape(-1).take(centre[:, None] + tables["around"])
         view &= SEEN
-        view[rows[:, None], tables["spots"].take(ghosts * CELLS + pacman[:, None])] = (
-            GHOST
-        )
+        spots = tables["spots"].take(ghosts * CELLS + pacman[:, None])
+        view[rows[:, None], spots] = GHOST
         view[:, VIEWPORT**2 // 2] = PACMAN  # on the spot of ghosts that are not seen
         return view.reshape(-1, VIEWPORT, VIEWPORT)
 
@@ -329,9 +326,9 @@ class MiniPacman(World):
         """The colours of the released game (B, h, w, 3). A ghost is red, and the more
         yellow, the longer it can be eaten.
         """
-        view, power = observed["view"], observed["power"]
-        picture = self.on(namespace(view))["colours"].take(view, axis=0)
-        green = (power * np.float32(255 / POWER)).astype(np.uint8)
+        view, tables = observed["view"], self.on(namespace(observed["view"]))
+        picture = tables["colours"].take(view, axis=0)
+        green = tables["green"].take(observed["power"])
         picture[..., 1] += (view == GHOST) * green[:, None, None]
         return picture
 
@@ -365,9 +362,8 @@ class MiniPacman(World):
         to_ghost = distances[ghosts[:, None, :], after[:, :, None]].min(axis=2)
         board = state["board"].take(tables["place"][:CELLS], axis=1)
         food = tables["food_eaten"].take(board) != board
-        to_food = xp.where(food[:, None], distances.take(after, axis=0), FAR).min(
-            axis=2
-        )
+        steps = distances.take(after, axis=0)  # (B, 5, cells)
+        to_food = xp.where(food[:, None], steps, FAR).min(axis=2)
         hunting = (state["power"] > 0)[:, None] & (to_ghost < FAR)
         danger = xp.where(to_ghost < 2, 2 * FAR - to_ghost, 0)
         return xp.where(hunting, to_ghost, to_food + danger).argmin(axis=1)
@@ -382,13 +378,11 @@ def _tables() -> dict[str, np.ndarray]:
     board.reshape(-1)[maze.tables()["place"][:CELLS]] = FOOD
     pill_on_food = PILL | HIDDEN_FOOD
     laid, food_eaten, pill_eaten = (np.arange(16, dtype=np.uint8) for _ in range(3))
-    laid[FOOD], laid[pill_on_food] = pill_on_food, pill_on_food | SECOND_PILL
+    laid[[FOOD, pill_on_food]] = pill_on_food, pill_on_food | SECOND_PILL
     food_eaten[FOOD], food_eaten[HIDDEN_FOOD:] = FLOOR, range(8)
-    pill_eaten[PILL], pill_eaten[PILL | SECOND_PILL] = FLOOR, PILL
-    pill_eaten[pill_on_food], pill_eaten[pill_on_food | SECOND_PILL] = (
-        FOOD,
-        pill_on_food,
-    )
+    pill_eaten[PILL], pill_eaten[pill_on_food] = FLOOR, FOOD
+    for pill in PILL, pill_on_food:
+        pill_eaten[pill | SECOND_PILL] = pill
     reach = np.arange(VIEWPORT) - VIEWPORT // 2
     return {
         "pill_laid": laid,  # these three: [what is on a board] -> what is there then
@@ -399,6 +393,7 @@ def _tables() -> dict[str, np.ndarray]:
         "speeds": both.astype(np.float32).ravel(),  # [level, powered]
         "astray": (RANDOM_TURNS * both[:, 0]).astype(np.float32),  # [level]
         "colours": np.array(COLOURS, np.uint8),  # [code]
+        "green": (np.arange(POWER + 1) * 255 // POWER).astype(np.uint8),  # [power]
     }
 
 
