@@ -59,6 +59,7 @@ from tinyrmc import primitives as p
 from tinyrmc.backend import namespace, to_device, to_host
 from tinyrmc.config import PLACE
 from tinyrmc.cores import CoreConfig, build_core, describe
+from tinyrmc.cores.config import without_effect
 from tinyrmc.cores.core import select_state, state_arrays, state_of
 from tinyrmc.errors import UserError
 from tinyrmc.training.streams import BLOCK, from_blocks, generator
@@ -282,6 +283,13 @@ PUBLISHED = {
     ),
 }
 CORES = {"rmc": "RMC", "rmc_paper": "RMC", "lstm": "LSTM"}
+
+
+def _differences(one: ModelConfig, other: ModelConfig) -> set[str]:
+    """The fields in which two networks differ."""
+    values = vars(other).items()
+    return {name for name, value in values if getattr(one, name) != value}
+
 
 # The sweep of appendix A.4. Its units, 1000, 1500 .. 3000, are here multiples of 120,
 # so that every number of heads and slots divides them.
@@ -681,8 +689,18 @@ class Task(training.Task):
         return ngrams.KneserNey(text, len(words), order=5, boundary=words.eos)
 
     def cell(self):
-        core = CORES.get(self.config.model.core)
-        return core and f"{self.config.data.corpus}, {core}"
+        """Of a network that is the published one in size, on the whole text."""
+        model, data = self.config.model, self.config.data
+        cell = f"{data.corpus}, {CORES.get(model.core)}"
+        if cell not in PUBLISHED or data.vocabulary_size is not None:
+            return None
+        usual = WIKITEXT2 if data.corpus == "wikitext-2" else PAPER
+        size = replace(usual.model, core=model.core)
+        if cell == "wikitext-2, LSTM":
+            size = replace(size, embedding_size=300)
+        alike = _differences(model, size) <= {*without_effect(model, size)}
+        steps = self.config.train.steps
+        return cell if alike and steps >= usual.train.steps else None
 
     # --- What it writes
 

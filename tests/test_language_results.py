@@ -61,8 +61,8 @@ def test_the_report_is_of_the_test_text_and_the_top_is_the_lowest(runs, capsys):
     cells = [cell.strip() for cell in rows[1].strip("|").split("|")]
     row = dict(zip([c.strip() for c in head.strip("|").split("|")], cells, strict=True))
     assert row["paper"] == "2.5 (tiny, RMC)"
-    assert row["ours, mean"] == f"{np.mean(tests[:2]):.2f}"
-    assert row["top"] == f"{min(tests[:2]):.2f}"
+    assert row["test perplexity, mean"] == f"{np.mean(tests[:2]):.2f}"
+    assert row["lowest"] == f"{min(tests[:2]):.2f}"
     assert row["floor: guessing"] == "7.00"
     mean = np.mean([line["validation_perplexity"] for line in last[:2]])
     assert row["mean validation perplexity"] == f"{mean:.2f}"
@@ -79,7 +79,7 @@ def test_a_run_not_judged_yet_has_no_result(runs, capsys):
     assert report.main([runs[2], "--out", "results.md"]) == 0
     (group,) = json.loads(Path("results.json").read_text())["groups"]
     assert [*group["mean"]] == ["validation_loss", "validation_perplexity"]
-    assert "| ours, mean |" not in Path("results.md").read_text()
+    assert "| test perplexity, mean |" not in Path("results.md").read_text()
 
 
 @pytest.mark.parametrize(

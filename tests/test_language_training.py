@@ -337,7 +337,7 @@ def test_a_sweep_takes_its_data_along(here, capsys):
         for line in Path("results.md").read_text().splitlines()
         if line.startswith("|")
     ]
-    assert head[2:5] == ["validation perplexity, mean", "highest", "top"]
+    assert head[2:5] == ["validation perplexity, mean", "highest", "lowest"]
     for row, combination in zip(rows, found["combinations"], strict=True):
         values = [r["validation_perplexity"] for r in combination["group"]["runs"]]
         assert row[3:5] == [f"{max(values):.2f}", f"{min(values):.2f}"]

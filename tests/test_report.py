@@ -105,7 +105,7 @@ def test_a_row_is_what_its_runs_have_come_to(larger):
     assert row == {
         "`python -m tinyrmc.train larger`": "`quick`",
         "paper": "< 60 % on its best batch (2 numbers, narrow)",
-        "ours, mean": "81.7 %",
+        "test accuracy, mean": "81.7 %",
         "top": "90.0 %",
         "best batch": "95.0 %",
         "floor: guessing": "50.0 %",
@@ -135,7 +135,7 @@ def test_other_accuracies_stand_beside_the_headline_and_the_commit_beside_the_ru
         )
     found = tables.summary(runs)
     (row,) = rows_of(found)
-    assert row["ours, mean"] == "90.0 %"
+    assert row["test accuracy, mean"] == "90.0 %"
     assert row["mean exact match accuracy"] == "50.0 %"
     assert "mean loss" not in row
     assert [run["git_commit"] for run in found["groups"][0]["runs"]] == [
@@ -182,7 +182,7 @@ def test_published_cells_stand_side_by_side_and_those_not_run_say_so(
     assert rows_of(found, 1) == [
         {
             "larger in the paper": "2 numbers",
-            "wide": "99 %; above",
+            "wide": "99 %; run",
             "narrow": "< 60 % on its best batch; not run",
         },
         {"larger in the paper": "3 numbers", "wide": "90 %; not run", "narrow": ""},
@@ -266,7 +266,7 @@ def test_a_run_that_never_came_to_the_task_itself_says_where_it_stayed(
 def test_a_run_that_was_cut_says_how_far_it_came(larger):
     runs = [logged(larger, 0, values=(0.6,)), logged(larger, 1)]
     (row, *_) = rows_of(tables.summary(runs))
-    assert row["steps"] == "10 to 20 of 20" and row["ours, mean"] == "65.0 %"
+    assert row["steps"] == "10 to 20 of 20" and row["test accuracy, mean"] == "65.0 %"
     (row, *_) = rows_of(tables.summary(runs[:1]))
     assert row["steps"] == "10 of 20"
 

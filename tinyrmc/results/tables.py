@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import statistics
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +21,12 @@ from .text import Table, counted, duration, markdown_table, number
 
 LEGEND = (
     "A row is a command, but for --seed and --workers. *paper*: what it reports for "
-    "this cell of its tables and figures. *ours, mean* and *top*: over the seeds, on "
-    "held-out examples; *best batch*: on the best single training batch of the task "
-    "itself. *floor*: what you get without learning the task. *success*: how many "
-    "seeds reached that. *ended on*: the rung on which a curriculum still stood at the "
-    "end; such a network was never trained on the task itself. *time*: mean over the "
-    "seeds, evaluations included."
+    "this cell of its tables and figures. *mean* and *top* (*lowest*, where lower is "
+    "better): ours, over the seeds, on held-out examples; *best batch*: on the best "
+    "single training batch of the task itself. *floor*: what you get without "
+    "learning the task. *success*: how many seeds reached that. *ended on*: the rung "
+    "on which a curriculum still stood at the end; such a network was never trained "
+    "on the task itself. *time*: mean over the seeds, evaluations included."
 )
 
 # Of what a run ran on, the part that stands beside its result.
@@ -224,8 +224,8 @@ def _ran(task: str, groups: list[Summary], letters: dict[str, str]) -> Table:
     head = [
         f"`python -m tinyrmc.train {task}`",
         "paper",
-        "ours, mean",
-        "top",
+        f"{headline.replace('_', ' ')}, mean",
+        best_word(groups),
         "best batch",
         *(f"floor: {floor}" for floor in floors),
         *(f"mean {in_words(name)}" for name in others),
@@ -304,7 +304,7 @@ def _published(task: str, groups: list[Summary], not_run: list[Summary]) -> Tabl
             ours = number(of["metric"], group["mean"].get(of["metric"]))
             entries[cell] = f"{of['paper']}; ours {ours}"
         if group["cell"]:
-            entries[group["cell"]] = f"{group['paper']}; above"
+            entries[group["cell"]] = f"{group['paper']}; run"
     for cell in not_run:
         state = "; not run" if cell["command"] else ""
         entries[cell["cell"]] = f"{cell['paper']}{state}"
@@ -372,6 +372,11 @@ def in_words(name: str) -> str:
 def result_of(group: Summary) -> Any:
     """The metric that is a group's result; older summaries name one metric alone."""
     return group.get("result", group["curve_of"])
+
+
+def best_word(groups: Sequence[Summary]) -> str:
+    """What the best of several results is called: the lowest, where that is best."""
+    return "lowest" if groups and groups[0].get("lower", False) else "top"
 
 
 def best_batch_of(group: Summary) -> str:
