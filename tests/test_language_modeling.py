@@ -4,6 +4,7 @@ The oracle is a network in plain NumPy, one word at a time.
 """
 
 import dataclasses
+import re
 from pathlib import Path
 
 import numpy as np
@@ -384,8 +385,13 @@ def test_what_is_odd_about_a_text_is_told_before_training(empty_directory, capsy
     with pytest.raises(UserError, match="whose network has no one core to look into"):
         plot.main(["attention", run])
     assert plot.main(["examinations", run]) == 0
-    for line in capsys.readouterr().out.splitlines():
-        assert line.startswith(f"{run}/") and Path(line).is_file()
+    said = capsys.readouterr().out
+    assert Path(run, "by_words_read.png").is_file()
+    assert f"{run}/by_words_read.png\n" in said
+    assert re.search(
+        r"^as one text: quick, .*\n\n +lanes +perplexity\nrmc +1 ", said, re.M | re.S
+    )
+    assert len([*Path(run).glob("*.png")]) == 2  # the learning curve is the other
 
 
 @pytest.mark.parametrize(

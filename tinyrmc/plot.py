@@ -22,12 +22,13 @@ slots are wiped or attention is cut. What each of these means exactly,
 needs no network.
 
 `examinations` draws what `python -m tinyrmc.evaluate` prints below the metrics, for
-several networks side by side.
+several networks side by side. What is but a row for each is printed here too.
 """
 
 from __future__ import annotations
 
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -36,7 +37,7 @@ from .commands import Parser, add_data_dir, program, run_main
 from .errors import RunError, UsageError
 from .results import attention, probes
 from .results.curves import draw_curves, draw_run
-from .results.examinations import draw
+from .results.examinations import draw, is_small, names, side_by_side
 from .results.groups import command_words, find_runs
 from .results.text import aligned, paragraph, terminal_width
 from .training.checkpoints import open_checkpoint, restore_model
@@ -252,12 +253,17 @@ def _write_page(model, shown, title, described, path) -> Path:
 def examinations_main(argv: list[str]) -> int:
     """The command line after `examinations`; returns the exit code."""
     options = _examinations_parser().parse_args(argv)
-    found, cores = _examine(options.runs, options.data_dir)
+    found, cores, common = _examine(options.runs, options.data_dir)
     alone = len(options.runs) == 1 and options.runs[0].is_dir()
     folder = options.out or (options.runs[0] if alone else Path())
+    width = terminal_width()
     try:
         for name, of_networks in found.items():
-            print(draw(name, of_networks, folder, cores))
+            if is_small(of_networks):
+                rows = aligned(side_by_side(of_networks), width)
+                print(f"{paragraph(f'{name}: {common}', width)}\n\n{rows}\n")
+            else:
+                print(draw(name, of_networks, folder, cores, common))
     except OSError as error:
         raise RunError(
             f"cannot write {error.filename}: {error.strerror}; give a writable folder "
@@ -291,32 +297,52 @@ def _examinations_parser() -> Parser:
 
 def _examine(
     paths: list[Path], data_dir: Path | None
-) -> tuple[dict[str, dict[str, Table]], list[str | None]]:
-    """({examination: {network: what was found}}, the core of each network)."""
-    found: dict[str, dict[str, Table]] = {}
-    cores, tasks = [], {}
-    for path in paths:
-        task, arrays, state = open_checkpoint(path, data_dir)
-        model, run = restore_model(task, arrays, state), state["run"]
-        tasks[run["task"]] = path
-        core = run["config"].get("model", {}).get("core")
-        cores.append(core)
-        words = command_words(run)
-        named = "" if core is None or f"core {core}" in words else f" ({core})"
-        name = f"{words}{named}, seed {run['seed']}, step {state['step']:,}"
-        with blas_threads(1):
-            for examination, table in task.examinations(model):
-                of_networks = found.setdefault(examination, {})
-                label = f"{name} ({path})" if name in of_networks else name
-                of_networks[label] = table
+) -> tuple[dict[str, dict[str, Table]], list[str | None], str]:
+    """({examination: {network: what was found}}, the core of each network, what the
+    networks have in common).
+    """
+    paths = [*dict.fromkeys(paths)]
+    opened = [open_checkpoint(path, data_dir) for path in paths]
+    tasks = {
+        state["run"]["task"]: path
+        for path, (*_, state) in zip(paths, opened, strict=True)
+    }
     if len(tasks) > 1:
         first, second, *_ = tasks.values()
         raise RunError(
             f"{first} and {second} are runs of different tasks; draw them one by one"
         )
+    cores = [_core(state["run"]) for *_, state in opened]
+    common, own = names([_said(state) for *_, state in opened])
+    found: dict[str, dict[str, Table]] = {}
+    for path, core, name, (task, arrays, state) in zip(
+        paths, cores, own, opened, strict=True
+    ):
+        label = name or core or state["run"]["preset"]
+        label = f"{label} ({path})" if own.count(name) > 1 else label
+        model = restore_model(task, arrays, state)
+        with blas_threads(1):
+            for examination, table in task.examinations(model):
+                found.setdefault(examination, {})[label] = table
     if not found:
-        raise RunError(f"the task {run['task']!r} has nothing to examine")
-    return found, cores
+        raise RunError(f"the task {next(iter(tasks))!r} has nothing to examine")
+    return found, cores, common
+
+
+def _core(run: dict) -> str | None:
+    return run["config"].get("model", {}).get("core")
+
+
+def _said(state: dict) -> list[str]:
+    """What a network is: its preset, its core, each flag with its values, seed and
+    step.
+    """
+    run = state["run"]
+    core = _core(run)
+    preset, *flags = re.split(r" (?=--)", command_words(run))
+    flags = [flag for flag in flags if flag != f"--model.core {core}"]
+    last = f"seed {run['seed']}", f"step {state['step']:,}"
+    return [preset, *filter(None, [core]), *flags, *last]
 
 
 if __name__ == "__main__":
