@@ -32,7 +32,8 @@ does that too, and shows what it changes.
 
     corpora    `quick` and `ptb` train on the Penn Treebank, `wikitext2` on WikiText-2,
                with the sizes of a public port of the RMC; `paper` on WikiText-103, or
-               --data.corpus gutenberg, gigaword
+               --data.corpus gutenberg, gigaword (which book or story is for what,
+               its name decides; `python -m tinyrmc.data --help` has examples)
     batch      64 lanes in `paper`; the paper had six GPUs with 64 each
     lstm       the paper's own figures for an LSTM come from Rae et al. 2018
 

@@ -33,7 +33,15 @@ class MissingCorpus(CorpusError):
 
 
 class IncompleteCorpus(MissingCorpus):
-    """Some of its files are there."""
+    """Some of its files are there; `missing` says which are not."""
+
+    def __init__(self, message: str, missing: str = ""):
+        super().__init__(message)
+        self.missing = missing
+
+
+class DamagedCorpus(CorpusError):
+    """An archive is cut short, or not what its name says."""
 
 
 @dataclasses.dataclass(frozen=True)
