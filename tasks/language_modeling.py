@@ -48,6 +48,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
+import sys
 import typing
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -310,6 +311,8 @@ AT_ONCE = 2_000  # words that are read at once, meanwhile
 
 # A training text of at most so many tokens is counted for floors: ten seconds, 1 GB.
 COUNTED = 5_000_000
+TOLD = 500_000  # from so many on you are told, for it takes a second or more
+FLOORS = "floors-1"  # the name under which they are kept
 
 
 # --- Reading --------------------------------------------------------------------------
@@ -671,23 +674,29 @@ class Task(training.Task):
 
     def references(self):
         """What counting reaches, if the training text is short enough to count."""
-        return {f"{split}_perplexity": self._floors(split) for split in self.splits}
-
-    def _floors(self, split) -> dict[str, float]:
-        train, ids = self.corpus.texts["train"], self.corpus.texts[split]
-        if len(train) > COUNTED:
-            return {}
-        words = len(self.corpus.vocabulary)
-        return {
-            "unigram": ngrams.unigram_perplexity(train, ids, words),
-            "5-gram Kneser-Ney": self._counted.perplexity(ids),
-        }
+        if len(self.corpus.texts["train"]) > COUNTED:
+            return {f"{split}_perplexity": {} for split in self.splits}
+        return self._floors
 
     @functools.cached_property
-    def _counted(self) -> ngrams.KneserNey:
+    def _floors(self) -> dict[str, dict[str, float]]:
+        return corpora.kept(self.corpus, FLOORS, self._counted)
+
+    def _counted(self) -> dict[str, dict[str, float]]:
         """Within sentences, as published figures for the Penn Treebank are."""
-        words, text = self.corpus.vocabulary, self.corpus.texts["train"]
-        return ngrams.KneserNey(text, len(words), order=5, boundary=words.eos)
+        words, texts = self.corpus.vocabulary, self.corpus.texts
+        train = texts["train"]
+        if len(train) > TOLD:
+            says = f"counting {len(train):,} tokens for the floors (once, then kept)"
+            print(says, file=sys.stderr, flush=True)
+        fivegram = ngrams.KneserNey(train, len(words), order=5, boundary=words.eos)
+        return {
+            f"{split}_perplexity": {
+                "unigram": ngrams.unigram_perplexity(train, texts[split], len(words)),
+                "5-gram Kneser-Ney": fivegram.perplexity(texts[split]),
+            }
+            for split in self.splits
+        }
 
     def cell(self):
         """Of a network that is the published one in size, on the whole text."""

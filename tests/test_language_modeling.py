@@ -13,7 +13,6 @@ from tinytasks import assert_same_arrays, forks, stop_at, timeless
 
 from tasks import language_modeling as lm
 from tinyrmc import Tape, corpora, plot, train, training
-from tinyrmc.commands import Options, parse_words
 from tinyrmc.errors import UserError
 
 WORDS = "the cat sat on a mat and saw some other cats there".split()
@@ -392,32 +391,6 @@ def test_what_is_odd_about_a_text_is_told_before_training(empty_directory, capsy
         r"^as one text: quick, .*\n\n +lanes +perplexity\nrmc +1 ", said, re.M | re.S
     )
     assert len([*Path(run).glob("*.png")]) == 2  # the learning curve is the other
-
-
-@pytest.mark.parametrize(
-    ("words", "cell"),
-    [
-        (words, cell) for cell, (_, words) in lm.PUBLISHED.items()
-    ] + [
-        ("wikitext2 --train.batch-size 20 --data.lanes 5", "wikitext-2, RMC"),
-        ("wikitext2 --model.core rmc_paper --train.steps 40000", "wikitext-2, RMC"),
-        ("wikitext2 --model.hidden-size 20", "wikitext-2, RMC"),  # of no effect
-        ("wikitext2 --model.head-size 20", None),
-        ("wikitext2 --model.core lstm", None),  # the port's embeddings are wider
-        ("wikitext2 --model.core rnn", None),
-        ("wikitext2 --data.vocabulary-size 100", None),
-        ("wikitext2 --train.steps 100", None),
-        ("wikitext2_regularised", None),
-        ("quick", None),
-        ("quick --data.corpus wikitext-2", None),
-        ("paper --data.corpus text8", None),
-    ],
-)  # fmt: skip
-def test_only_a_network_of_the_published_size_has_a_cell(words, cell):
-    preset, *flags = words.split()
-    usual = lm.Task.presets[preset][1]
-    config, _ = parse_words("language_modeling", preset, usual, Options(), flags)
-    assert lm.Task(config).cell() == cell
 
 
 # --- Writing --------------------------------------------------------------------------

@@ -12,6 +12,7 @@ import dataclasses
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
+from pathlib import Path
 from typing import Literal
 
 import numpy as np
@@ -104,12 +105,14 @@ class Corpus:
     texts: {"train", "validation", "test": (tokens,) int32 ids}; read-only and
         memory-mapped where they come from the cache
     notes: what you should know about this copy of the text, a sentence each
+    folder: where its integers are kept; None: nowhere
     """
 
     name: str
     texts: Mapping[str, np.ndarray]
     vocabulary: Vocabulary
     notes: tuple[str, ...] = ()
+    folder: Path | None = None
 
 
 def from_texts(
