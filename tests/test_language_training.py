@@ -5,6 +5,7 @@ and data that may move.
 import dataclasses
 import json
 import math
+import re
 import shutil
 import signal
 from pathlib import Path
@@ -16,7 +17,7 @@ from tinylanguage import TEXTS, Task
 from tinyruns import contents
 from tinytasks import Config, Larger, assert_same_arrays, timeless
 
-from tinyrmc import evaluate, load, plot, report, sweep, train
+from tinyrmc import commands, evaluate, load, plot, report, sweep, train
 from tinyrmc.results.progress import Progress
 from tinyrmc.runs.run import Run
 from tinyrmc.training import discovery
@@ -228,6 +229,65 @@ def test_a_floor_is_passed_from_above(capsys):
         "step      30  validation perplexity 2.00: past the result "
         '"paper\'s RMC", 2.50',
     ]
+
+
+# --- What a run tells -----------------------------------------------------------------
+
+
+def test_a_run_says_what_is_measured_and_what_comes_next(here, capsys):
+    trained()
+    said = capsys.readouterr().out
+    every = "every 10 steps"
+    assert f"\n  measured  validation perplexity (lower is better), {every}\n" in said
+    assert '\ngenerate  python -m tinyrmc.generate run "The"\n' in said.replace(
+        f"{commands.python()} ", "python "
+    )
+    assert "resume" not in said  # there is nothing left to do
+    trained("--max-minutes", "1e-9", run="cut")
+    assert re.search(r"^resume    .* --resume cut$", capsys.readouterr().out, re.M)
+
+
+@pytest.mark.parametrize(
+    "seconds, says",
+    [
+        (0.2, ""),
+        (3.0, "measuring on validation and test, about 0:06\n"),
+        (None, "measuring on validation and test\n"),
+    ],
+)
+def test_a_last_evaluation_that_takes_long_is_announced(
+    seconds, says, make_trainer, new_run, monkeypatch, capsys
+):
+    """The clock stands still but for the evaluations, which take so many seconds."""
+    now, task = [0.0], language()
+    if seconds is None:
+        task = language(evaluate_every=50)
+    trainer, run = make_trainer(task), new_run(task)
+    evaluate = trainer.evaluate
+
+    def slowly(splits=None):
+        now[0] += seconds or 9.0
+        return evaluate(splits)
+
+    monkeypatch.setattr(trainer, "evaluate", slowly)
+    monkeypatch.setattr("tinyrmc.training.loop.time.monotonic", lambda: now[0])
+    run_training(trainer, run, show=Progress(task))
+    said = capsys.readouterr().out.splitlines(keepends=True)
+    assert "".join(line for line in said if line.startswith("measuring")) == says
+
+
+def test_an_evaluation_that_takes_long_says_that_more_will_come(
+    here, monkeypatch, capsys
+):
+    trained()
+    capsys.readouterr()
+    assert evaluate.main(["run"]) == 0 and capsys.readouterr().err == ""
+    monkeypatch.setattr(evaluate, "LONG", 0.0)
+    assert evaluate.main(["run", "--metrics-only"]) == 0
+    assert capsys.readouterr().err == ""
+    assert evaluate.main(["run", "--json"]) == 0
+    out, err = capsys.readouterr()
+    assert json.loads(out) and err.startswith("examining it further, which --metrics-")
 
 
 # --- Where the data are ---------------------------------------------------------------

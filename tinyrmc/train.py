@@ -29,7 +29,7 @@ from .cores.config import CoreConfig, sizes, without_effect
 from .errors import RunError, UsageError, UserError, nearest
 from .results.curves import draw_run
 from .results.progress import Progress
-from .results.text import counted, duration, results_table, terminal_width
+from .results.text import counted, duration, in_words, results_table, terminal_width
 from .runs.machine import environment
 from .runs.run import Onlooker, Run
 from .training import discovery
@@ -388,6 +388,10 @@ def _announce(trainer: Trainer, run: Run, described: dict, options: Options) -> 
     steps = counted(t.steps - trainer.step, "step")
     examples = counted(t.batch_size, "example")
     print(f"  training  {steps} of {examples} on {where}, {how}")
+    lower = trainer.task.lower_is_better(trainer.task.headline)
+    better = " (lower is better)" if lower else ""
+    every = f"every {counted(t.evaluate_every, 'step')}"
+    print(f"  measured  {in_words(trainer.task.watched)}{better}, {every}")
     for note in trainer.task.notes():
         print(f"  note      {note}")
     print(f"  run       {run.path}", flush=True)
@@ -404,10 +408,15 @@ def _report(trainer: Trainer, run: Run, end: str, resume: str) -> None:
     print(f"run       {run.path}  ({took}, {why})")
     for picture in draw_run(run):
         print(f"picture   {picture}")
-    note = "  (nothing is left to do)" if end == "finished" else ""
-    print(f"resume    {resume}{note}")
+    if end != "finished":
+        print(f"resume    {resume}")
     print(f"evaluate  {python()} -m tinyrmc.evaluate {path}")
     print(f"plot      {python()} -m tinyrmc.plot {path}")
+    if type(task).generate is not Task.generate:
+        print(f"generate  {python()} -m tinyrmc.generate {path} {PROMPT}")
+
+
+PROMPT = '"The"'
 
 
 if __name__ == "__main__":

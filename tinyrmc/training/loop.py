@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import signal
 import time
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -29,6 +30,12 @@ class Listener:
 
     def line(self, line: dict) -> None:
         """A line of metrics, as it was written to the run."""
+
+    def testing(self, splits: Sequence[str], seconds: float | None) -> None:
+        """The last evaluation begins, on all held-out sets.
+
+        seconds: what it may take, after the one before; None: there was none.
+        """
 
 
 class Interrupt:
@@ -116,6 +123,7 @@ class _Loop:
         self.began, self.before = time.monotonic(), trainer.seconds
         self.saved = 0.0  # seconds from the beginning
         self.tested = -1  # the step of the last evaluation on all held-out sets
+        self.took: float | None = None  # seconds of the last one, on the watched set
 
     def train(self, interrupt: Interrupt) -> None:
         """Steps, until there is a reason to stop."""
@@ -154,9 +162,19 @@ class _Loop:
         """A line of metrics."""
         test = self.trainer.step % self.config.evaluate_every == 0
         over = self.trainer.finished
-        self._log(self.trainer.read(test))
+        if test and over:
+            self._tell()
+        began = time.monotonic()
+        line = self.trainer.read(test)
+        if test:
+            self.took = time.monotonic() - began
+        self._log(line)
         if test and (over or len(self.trainer.task.splits) == 1):
             self.tested = self.trainer.step
+
+    def _tell(self) -> None:
+        splits = self.trainer.task.splits
+        self.show.testing(splits, self.took and self.took * len(splits))
 
     def _log(self, line: dict) -> None:
         self.ranks.each(lambda: self.run.log(line))
@@ -167,6 +185,7 @@ class _Loop:
         """A last line with all held-out metrics, unless the last line has them."""
         trainer = self.trainer
         if self.tested != trainer.step:
+            self._tell()
             self._log(trainer.place() | trainer.means() | trainer.evaluate())
 
     def save(self) -> None:
