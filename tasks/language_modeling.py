@@ -714,7 +714,9 @@ class Task(training.Task):
 
     # --- What it writes
 
-    def generate(self, model, prompt, rng, words=100, temperature=1.0, top_k=0):
+    def generate(
+        self, model, prompt, rng, words=100, temperature=1.0, top_k=0, unk=True
+    ):
         """Words that follow a prompt, which stands at the beginning of a sentence.
 
         A word that is unknown is read in lower case, as all words of the Penn Treebank
@@ -727,16 +729,22 @@ class Task(training.Task):
             ids = np.concatenate([[vocabulary.eos], ids])
         if not len(ids):
             raise UserError(
-                "the prompt is empty, and so is the text before it; give a word"
+                f"{self.config.data.corpus} has no sentences that an empty prompt "
+                "could begin; give a first word"
             )
-        return self._written(model, ids, rng, words, temperature, top_k)
+        never = None if unk else self.corpus.vocabulary.unk
+        return self._written(model, ids, rng, words, temperature, top_k, never)
 
-    def _written(self, model, ids, rng, words, temperature, top_k):
+    def _written(self, model, ids, rng, words, temperature, top_k, never):
+        """Word after word; `never`: the id of one that is not drawn, or None."""
         xp, eos = namespace(model.bias.data), self.corpus.vocabulary.eos
         state = model.initial_state(1)
         for _ in range(words):
             tokens = to_device(np.asarray(ids)[None], xp)
             logits, state = model.logits(tokens, state)
-            ids = [sampling.draw(logits.data[0], rng, temperature, top_k)]
+            scores = np.array(to_host(logits.data[0]))
+            if never is not None:
+                scores[never] = -np.inf
+            ids = [sampling.draw(scores, rng, temperature, top_k)]
             (word,) = self.corpus.vocabulary.decode(ids)
             yield "\n" if ids[0] == eos else word

@@ -419,6 +419,38 @@ def test_a_seed_decides_what_is_written():
     assert written(task, model, "The CAT") == written(task, model)  # in lower case
 
 
+def test_unknown_words_can_be_left_out():
+    unknown = corpora.from_texts(
+        train=sentences(80, 0),
+        validation=sentences(12, 1),
+        test=sentences(17, 2),
+        vocabulary_size=6,
+    )
+    task = task_of()
+    task.corpus = unknown
+    model = built(task)
+    model.bias.data[unknown.vocabulary.unk] += 3
+    prompt = unknown.vocabulary.words[1]
+    with_unk = written(task, model, prompt)
+    without = written(task, model, prompt, unk=False)
+    assert with_unk.count("<unk>") > 3 and "<unk>" not in without
+    likeliest = written(task, model, prompt, temperature=0, unk=False)
+    assert "<unk>" not in likeliest and len(likeliest) == 12
+    known = task_of()  # a text without any
+    assert written(known, built(known), unk=False) == written(known, built(known))
+
+
+def test_an_empty_prompt_begins_a_sentence():
+    task = task_of()
+    assert len(written(task, built(task), prompt="")) == 12
+    words = TEXTS.vocabulary
+    task.corpus = dataclasses.replace(
+        TEXTS, vocabulary=corpora.Vocabulary([".", *words.words[1:]], words.counts)
+    )
+    with pytest.raises(UserError, match="no sentences that an empty prompt could begi"):
+        task.generate(built(task), "", np.random.default_rng(0))
+
+
 def test_a_prompt_of_unknown_words_is_refused():
     task = task_of()
     with pytest.raises(UserError, match="'zebra' is not one of the vocabulary's 13"):

@@ -384,6 +384,7 @@ def test_words_come_as_they_are_drawn(runs, monkeypatch):
 @pytest.mark.parametrize(
     "words, expected",
     [
+        (["the", "--no-unk"], "--no-unk: the task 'tinylanguage' has no <unk> to "),
         (["the dog"], "'dog' is none of the model's 7 words"),
         (["the", "--words", "0"], "argument --words: must be at least 1, not 0"),
         (["the", "--words", "x"], "argument --words: invalid int value: 'x'"),

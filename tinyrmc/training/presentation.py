@@ -106,11 +106,14 @@ class Presentation:
         words: int = 100,
         temperature: float = 1.0,
         top_k: int = 0,
+        unk: bool = True,
     ) -> Iterator[str]:
         """The words with which a language model goes on after a prompt, one by one.
 
         "\\n" ends a line. Each is drawn by `sampling.draw` with the temperature and
-        the `top_k`. UserError if the model does not know a word of the prompt.
+        the `top_k`; without `unk` never <unk>, which stands for all rare words. A task
+        may leave that one out. UserError if the model does not know a word of the
+        prompt.
         """
         raise NotImplementedError
 
