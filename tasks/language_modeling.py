@@ -91,8 +91,9 @@ class DataConfig:
     """words before its part that a lane reads first, uncounted"""
 
     def __post_init__(self):
-        for name, least in {"window": 1, "lanes": 1, "context": 0}.items():
-            if getattr(self, name) < least:
+        bounds = {"vocabulary_size": 2, "window": 1, "lanes": 1, "context": 0}
+        for name, least in bounds.items():
+            if (value := getattr(self, name)) is not None and value < least:
                 raise ValueError(
                     f"data.{name} must be an integer of at least {least}, not "
                     f"{getattr(self, name)}"
@@ -529,6 +530,7 @@ class Task(training.Task):
     lower = ("loss", "perplexity")
     splits = ("validation", "test")
     carries = True
+    row = "lane"
 
     def __init__(self, config: Config):
         super().__init__(config)

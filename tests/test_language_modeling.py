@@ -379,7 +379,13 @@ def test_what_is_odd_about_a_text_is_told_before_training(empty_directory, capsy
     """The few words that tests have for a Penn Treebank are not the published ones."""
     words = "--train.steps 1 --train.batch-size 4 --workers 1 --model.head-size 2"
     assert train.main(["language_modeling", *words.split()]) == 0
-    assert "is not the published text" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "is not the published text" in said
+    assert "\n  training  1 step of 4 lanes on cpu" in said
+    with pytest.raises(UserError, match="--workers 9 is more than the 4 lanes of a b"):
+        train.main(
+            ["language_modeling", *words.replace("workers 1", "workers 9").split()]
+        )
     run = "runs/language_modeling-quick-1"
     with pytest.raises(UserError, match="whose network has no one core to look into"):
         plot.main(["attention", run])
@@ -503,6 +509,7 @@ def test_more_lanes_than_a_held_out_text_has_words_are_refused():
     ("settings", "told"),
     [
         (lambda: lm.DataConfig(window=0), "data.window"),
+        (lambda: lm.DataConfig(vocabulary_size=1), "data.vocabulary_size .* 2, not 1"),
         (lambda: lm.DataConfig(lanes=0), "data.lanes"),
         (lambda: lm.DataConfig(context=-1), "data.context"),
         (lambda: lm.ModelConfig(embedding_size=0), "model.embedding_size"),

@@ -236,7 +236,8 @@ def _trainer(task: Task, options: Options, arrays, state, ranks: Ranks) -> Train
     """
     alike = options.device == "cpu" and state.get("ranks", 1) == ranks.size
     workers = options.workers or (state.get("workers") if alike else None)
-    _check_workers(workers, task.config.train.batch_size, options.device, ranks)
+    rows = counted(task.config.train.batch_size, task.row)
+    _check_workers(workers, rows, task.config.train.batch_size, options.device, ranks)
     try:
         trainer = Trainer(task, options.seed, workers, options.device, ranks=ranks)
         trainer.require_metrics()
@@ -249,8 +250,8 @@ def _trainer(task: Task, options: Options, arrays, state, ranks: Ranks) -> Train
     return trainer
 
 
-def _check_workers(workers, batch, device, ranks):
-    examples = counted(batch, "example")
+def _check_workers(workers, rows, batch, device, ranks):
+    """UsageError for more workers than a batch has `rows`, which says that in words."""
     if workers not in (None, 1) and device == "cuda":
         raise UsageError(
             f"--workers {workers} with --device cuda: a GPU is fed by one worker; "
@@ -258,14 +259,13 @@ def _check_workers(workers, batch, device, ranks):
         )
     if (workers or 1) > batch:
         raise UsageError(
-            f"--workers {workers} is more than the {examples} of a batch; use at most "
+            f"--workers {workers} is more than the {rows} of a batch; use at most "
             f"{batch}"
         )
     if (workers or 1) * ranks.size > batch:
         each = f" with --workers {workers} each" if workers else ""
         raise UsageError(
-            f"{ranks.size} ranks{each} are more than the {examples} of a batch; use "
-            "fewer"
+            f"{ranks.size} ranks{each} are more than the {rows} of a batch; use fewer"
         )
 
 
@@ -284,8 +284,8 @@ def _too_large(task: Task, error: MemoryError) -> UserError:
     model, what = getattr(task.config, "model", None), str(error).rstrip(".")
     network = f" ({sizes(model)})" if isinstance(model, CoreConfig) else ""
     return UsageError(
-        f"out of memory: {what}; choose a smaller network{network}, or fewer examples "
-        "at a time (--train.piece-size)"
+        f"out of memory: {what}; choose a smaller network{network}, or fewer "
+        f"{task.row}s at a time (--train.piece-size)"
     )
 
 
@@ -386,8 +386,8 @@ def _announce(trainer: Trainer, run: Run, described: dict, options: Options) -> 
     how = f"{ranks} ranks x {how}" if ranks > 1 else how
     where = f"{options.device} in TF32" if options.tf32 else options.device
     steps = counted(t.steps - trainer.step, "step")
-    examples = counted(t.batch_size, "example")
-    print(f"  training  {steps} of {examples} on {where}, {how}")
+    rows = counted(t.batch_size, trainer.task.row)
+    print(f"  training  {steps} of {rows} on {where}, {how}")
     lower = trainer.task.lower_is_better(trainer.task.headline)
     better = " (lower is better)" if lower else ""
     every = f"every {counted(t.evaluate_every, 'step')}"

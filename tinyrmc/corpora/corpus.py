@@ -185,8 +185,8 @@ def order(
     """
     if vocabulary_size is not None and vocabulary_size < 2:
         raise CorpusError(
-            f"a vocabulary of {vocabulary_size} words cannot be; at least 2: one, and "
-            "<unk> for the others"
+            f"the size of a vocabulary must be at least 2, a word and <unk> for all "
+            f"others, not {vocabulary_size}"
         )
     names = np.array(words, dtype=object)
     totals = counts.astype(np.int64)

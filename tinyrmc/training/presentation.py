@@ -30,6 +30,7 @@ class Presentation:
         `cell`.
     unit: what the examples of a batch are counted in, and how many of them one is:
         ("tokens", 35), for windows of a text. Curves can be drawn against it.
+    row: what a row of a batch is called: a lane, where each goes on with its text.
     success: the headline metric on the held-out examples from which on a run counts as
         a success; None: nothing is called one.
     """
@@ -38,6 +39,7 @@ class Presentation:
     grids: dict[str, tuple[str, str, dict[str, Any]]] = {}
     published: Mapping[str, tuple[str, str | None]] = {}
     unit: tuple[str, int] = ("samples", 1)
+    row: str = "example"
     success: float | None = 0.9
 
     def __init_subclass__(cls, **keywords: Any):
