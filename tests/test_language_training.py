@@ -88,6 +88,31 @@ def test_a_last_step_between_evaluations_gets_a_line_with_all(make_trainer, new_
         assert held_out(last) == HELD_OUT and last["step"] == settings["steps"]
 
 
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_signal_ends_the_last_evaluation_at_once_and_it_is_made_up_for(
+    workers, make_trainer, new_run
+):
+    """All is saved by then."""
+    task = language(steps=18)
+    reached, evaluating = [], task.evaluate
+
+    def evaluate(model, worker=0, *others):
+        if trainer.step == 18 and worker == 0:
+            signal.raise_signal(signal.SIGTERM)
+            reached.append(worker)
+        return evaluating(model, worker, *others)
+
+    task.evaluate = evaluate
+    trainer, run = make_trainer(task, workers=workers), new_run(task)
+    assert run_training(trainer, run) == "SIGTERM"
+    assert reached == [] and held_out(run.metrics()[-1]) == []
+    arrays, state = run.load()
+    again = make_trainer(language(steps=18), workers=workers)
+    again.restore(arrays, state)
+    assert run_training(again, run) == "finished"
+    assert held_out(run.metrics()[-1]) == HELD_OUT and again.step == 18
+
+
 def test_out_of_time_where_only_one_set_was_measured(
     make_trainer, new_run, monkeypatch
 ):

@@ -5,9 +5,10 @@ Steps, lines of metrics, evaluations and checkpoints, until the end or a signal.
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -38,6 +39,10 @@ class Listener:
         """
 
 
+class _Stopped(BaseException):
+    """A signal came while nothing was left to save."""
+
+
 class Interrupt:
     """Turns the first Ctrl-C or SIGTERM into a flag; a second one stops at once.
 
@@ -47,7 +52,7 @@ class Interrupt:
     """
 
     def __init__(self, ranks: Ranks):
-        self._ranks, self._number = ranks, 0
+        self._ranks, self._number, self._ready = ranks, 0, False
 
     @property
     def number(self) -> int:
@@ -73,6 +78,17 @@ class Interrupt:
         self._number = number
         if self._ranks.size == 1:
             self.__exit__()
+            if self._ready:
+                raise _Stopped
+
+    @contextlib.contextmanager
+    def at_once(self) -> Iterator[None]:
+        """Lets the first signal, too, end the body at once: all has been saved."""
+        self._ready = True
+        try:
+            yield
+        finally:
+            self._ready = False
 
     def __exit__(self, *_: object) -> None:
         for number, handler in self._before.items():
@@ -104,7 +120,8 @@ def run_training(
         loop.train(interrupt)
         loop.save()
         if not interrupt.signal:
-            loop.test()
+            with contextlib.suppress(_Stopped):
+                loop.test(interrupt)
         if stopped := interrupt.signal:
             return signal.Signals(stopped).name
     return "finished" if trainer.finished else "time"
@@ -181,12 +198,14 @@ class _Loop:
         self.show.line(line)
         self.lines += 1
 
-    def test(self) -> None:
+    def test(self, interrupt: Interrupt) -> None:
         """A last line with all held-out metrics, unless the last line has them."""
         trainer = self.trainer
         if self.tested != trainer.step:
             self._tell()
-            self._log(trainer.place() | trainer.means() | trainer.evaluate())
+            with interrupt.at_once():
+                found = trainer.evaluate()
+            self._log(trainer.place() | trainer.means() | found)
 
     def save(self) -> None:
         """A checkpoint."""
