@@ -79,3 +79,14 @@ def test_only_a_network_of_the_published_size_has_a_cell(words, cell):
     usual = lm.Task.presets[preset][1]
     config, _ = parse_words("language_modeling", preset, usual, Options(), flags)
     assert lm.Task(config).cell() == cell
+
+
+def test_another_text_than_the_published_one_has_no_cell():
+    task = lm.Task(lm.WIKITEXT2)
+    for notes, cell in [
+        ((), "wikitext-2, RMC"),
+        (("2 files are other encodings of the same books",), "wikitext-2, RMC"),
+        (("wiki.test.tokens is not the published text (9 bytes, not 12)",), None),
+    ]:
+        task.corpus = dataclasses.replace(TEXTS, notes=notes)
+        assert task.cell() == cell
