@@ -80,6 +80,7 @@ def test_the_first_set_is_watched_and_all_are_measured_at_the_end(
 
 
 def test_a_last_step_between_evaluations_gets_a_line_with_all(make_trainer, new_run):
+    """Also right after a line of metrics, where there are no means to sum up."""
     for settings in ({"steps": 18}, {"steps": 15}):
         task = language(**settings)
         trainer, run = make_trainer(task), new_run(task)
