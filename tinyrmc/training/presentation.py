@@ -28,6 +28,8 @@ class Presentation:
         results, for `python -m tinyrmc.report`. The words follow the task's name on the
         command line: "paper --model.core lstm"; None: nothing here trains it. See
         `cell`.
+    claims: {what the paper says: (the cell that is better, the cell that is worse)}:
+        reports hold them against our own results, where there are both.
     unit: what the examples of a batch are counted in, and how many of them one is:
         ("tokens", 35), for windows of a text. Curves can be drawn against it.
     success: the headline metric on the held-out examples from which on a run counts as
@@ -37,6 +39,7 @@ class Presentation:
     presets: dict[str, tuple[str, Any]] = {}
     grids: dict[str, tuple[str, str, dict[str, Any]]] = {}
     published: Mapping[str, tuple[str, str | None]] = {}
+    claims: Mapping[str, tuple[str, str]] = {}
     unit: tuple[str, int] = ("samples", 1)
     success: float | None = 0.9
 
