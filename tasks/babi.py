@@ -60,6 +60,7 @@ from tinyrmc.cores import CoreConfig, build_core, describe
 from tinyrmc.cores.memn2n import Constant, Encoding, MemN2N
 from tinyrmc.corpora import Story
 from tinyrmc.errors import UserError
+from tinyrmc.results import hops
 from tinyrmc.results.published_babi import CLAIMS, PUBLISHED, row_of
 from tinyrmc.training.workers import pieces_of
 
@@ -684,17 +685,22 @@ class Task(training.Task):
         `summary` needs both: it chooses by the latter.
         """
         totals = training.Totals()
-        size = self.config.train.piece(xp)
-        for number, material in enumerate(self.materials):
+        for number in range(len(self.materials)):
             for part in ("train", split or self.splits[0]):
-                pieces = pieces_of(material.count(part), size, workers)
-                for start, stop in pieces[worker::workers]:
-                    batch = material.take(part, np.arange(start, stop))
-                    tasks = batch.pop("task")
-                    batch = {name: to_device(x, xp) for name, x in batch.items()}
-                    logits = model(number, batch, self.linear).data
-                    totals.add(_judged(part, logits, batch["answer"], tasks))
+                for judged in self._judge(model, number, part, worker, workers, xp):
+                    totals.add(judged)
         return totals.sums
+
+    def _judge(self, model, number, part, worker=0, workers=1, xp=np):
+        """The sums of each piece of a network's stories."""
+        material, size = self.materials[number], self.config.train.piece(xp)
+        pieces = pieces_of(material.count(part), size, workers)
+        for start, stop in pieces[worker::workers]:
+            batch = material.take(part, np.arange(start, stop))
+            tasks = batch.pop("task")
+            batch = {name: to_device(x, xp) for name, x in batch.items()}
+            logits = model(number, batch, self.linear).data
+            yield _judged(part, logits, batch["answer"], tasks)
 
     def summary(self, means):
         """With the error of the restart of the lowest training error, for each network.
@@ -738,6 +744,21 @@ class Task(training.Task):
         best = [np.lexsort(pair)[0] for pair in zip(losses, wrong, strict=True)]
         return np.broadcast_to(best, len(self._tasks))
 
+    def taken(self, model, number: int) -> int:
+        """Which restart of a network is taken: that of the lowest training error."""
+        totals = training.Totals()
+        for judged in self._judge(model, number, "train"):
+            totals.add(judged)
+        means, tasks = totals.means(), self.materials[number].tasks
+        wrong, losses = (
+            [
+                np.mean([means[f"train {kind} {k} {r}"] for k in tasks])
+                for r in range(self.restarts)
+            ]
+            for kind in ("wrong", "loss")
+        )
+        return int(np.lexsort((losses, wrong))[0])
+
     @property
     def _tasks(self) -> list[int]:
         return [task for material in self.materials for task in material.tasks]
@@ -765,6 +786,46 @@ class Task(training.Task):
         ]
         columns = "", "training error", "test error"
         yield "restarts", training.Table(f"{split}_error", columns, rows)
+
+    # --- What the hops look at
+
+    def readings(self, model, task=None):
+        """One of each network, of the restart that is taken."""
+        if (core := self.config.model.core) != "memn2n":
+            raise UserError(
+                f"its core, {core}, has no hops; give a run with --model.core memn2n"
+            )
+        if task not in (None, *self._tasks):
+            known = ", ".join(map(str, self._tasks))
+            raise UserError(f"it has not learnt task {task}; --task is one of {known}")
+        return (
+            self._reading(model, number)
+            for number, material in enumerate(self.materials)
+            if task is None or task in material.tasks
+        )
+
+    def _reading(self, model, number):
+        material, network = self.materials[number], model.networks[number]
+        restart, answers, weights = self.taken(model, number), [], []
+        size = self.config.train.piece(np)
+        for start, stop in pieces_of(material.count("test"), size, 1):
+            batch, trace = material.take("test", np.arange(start, stop)), []
+            logits = model(number, batch, self.linear, trace).data[restart]
+            answers += [material.vocabulary[id] for id in logits.argmax(axis=-1)]
+            of_hops = [hop["weights"][:, restart] for hop in trace]
+            weights.append(np.stack(of_hops, axis=1))
+        return hops.Reading(
+            network=network.reader,
+            restart=restart,
+            vocabulary=material.vocabulary,
+            slots=material.slots,
+            masked=network.masked,
+            linear=self.linear,
+            tasks=material.parts["test"]["task"],
+            stories=[s for parts in material.told.values() for s in parts["test"]],
+            weights=np.concatenate(weights),
+            answers=answers,
+        )
 
     # --- What it is set beside
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from ..errors import UserError
 from .checks import check_methods, check_preset, check_splits
 from .examinations import Table
 
@@ -92,6 +93,13 @@ class Presentation:
         None if there is nothing to say but whether the answers are right.
         """
         return None
+
+    def readings(self, model, task: int | None = None) -> Iterable[Any]:
+        """What memory networks do with stories, as `results.hops.Reading`s.
+
+        task: of this one alone. UserError if there is no such task, or no hops.
+        """
+        raise UserError("it has no memory network that reads stories; give one of babi")
 
     def examinations(self, model) -> Iterable[tuple[str, Table]]:
         """(name, what was found) of whatever else there is to measure.
