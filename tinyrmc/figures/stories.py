@@ -15,18 +15,23 @@ from .style import GREY, MARK, save, style, wrap
 Looked = tuple[str, Sequence[str], np.ndarray, Sequence[bool]]
 
 
-def hops(columns: Sequence[Sequence[Looked]], path: str | Path, caveat: str) -> Path:
+def hops(
+    columns: Sequence[Sequence[Looked]], path: str | Path, note: str, shares: bool
+) -> Path:
     """Draw stories, with a column for each hop, into the PNG file `path`; returns it.
 
     Supporting facts are red and have a dot.
 
-    columns: stories that stand below each other.
+    Args:
+        columns: stories that stand below each other.
+        note: a line below them.
+        shares: whether the weights are shares, from 0 to 1, or any numbers.
     """
     with style():
-        return save(_draw_hops(columns, caveat), path)
+        return save(_draw_hops(columns, note, shares), path)
 
 
-def _draw_hops(columns: Sequence[Sequence[Looked]], caveat: str) -> Figure:
+def _draw_hops(columns: Sequence[Sequence[Looked]], note: str, shares: bool) -> Figure:
     rows = max(map(len, columns))
     tallest = [
         max(len(column[row][1]) for column in columns if row < len(column))
@@ -41,29 +46,26 @@ def _draw_hops(columns: Sequence[Sequence[Looked]], caveat: str) -> Figure:
     for row, number in np.ndindex(panels.shape):
         panel: Axes = panels[row, number]  # type: ignore[assignment]
         if row < len(columns[number]):
-            _draw_story(panel, columns[number][row], tallest[row])
+            _draw_story(panel, columns[number][row], tallest[row], shares)
         else:
             panel.set_axis_off()
-    says = f"Strengths in percent. Red, with a dot: supporting facts. {caveat}"
-    figure.supxlabel(wrap(says, 13 * width), fontsize=8, color=GREY)
+    figure.supxlabel(wrap(note, 14 * width), fontsize=8, color=GREY)
     return figure
 
 
-def _draw_story(panel: Axes, looked: Looked, rows: int) -> None:
+def _draw_story(panel: Axes, looked: Looked, rows: int, shares: bool) -> None:
     title, sentences, weights, facts = looked
-    lowest, highest = min(0.0, weights.min()), weights.max()
-    softmax = lowest == 0 and highest <= 1
-    most = 1.0 if softmax else max(-lowest, highest)
-    least, colours = (0.0, "Blues") if softmax else (-most, "PuOr")
+    most = 1.0 if shares else float(np.abs(weights).max())
+    least, colours = (0.0, "Blues") if shares else (-most, "PuOr")
     panel.pcolormesh(weights, cmap=colours, vmin=least, vmax=most, ec="#E6E6E6", lw=0.5)
     for (row, hop), weight in np.ndenumerate(weights):
-        words = f"{100 * weight:.0f}" if softmax else f"{weight:.2f}"
+        words = f"{100 * weight:.0f}" if shares else f"{weight:.2f}"
         dark = abs(weight) > 0.6 * most
         colour = "white" if dark else "black"
         place = hop + 0.5, row + 0.55
         panel.text(*place, words, color=colour, fontsize=7.5, ha="center", va="center")
-    marks = ["● " if fact else "" for fact in facts]
-    labels = [mark + wrap(s, 200) for mark, s in zip(marks, sentences, strict=True)]
+    pairs = zip(sentences, facts, strict=True)
+    labels = [f"● {said}" if fact else said for said, fact in pairs]
     panel.set_yticks(np.arange(len(sentences)) + 0.5, labels, fontsize=8)
     for label, fact in zip(panel.get_yticklabels(), facts, strict=True):
         label.set(color=MARK if fact else "black")

@@ -133,6 +133,12 @@ def sentence(words: Sequence[str], end: str = ".") -> str:
     return f"{text[:1].upper()}{text[1:]}{end}"
 
 
+def _unit(reading: Reading) -> str:
+    if reading.linear:
+        return "Scores u · m: this network has no softmax over its memories yet."
+    return "Strengths in percent of all memories."
+
+
 def _title(reading: Reading, row: int) -> str:
     story, answer = reading.stories[row], reading.answers[row]
     verdict = "right" if answer == story.answer else f"wrong, it is {story.answer}"
@@ -154,7 +160,9 @@ def draw(reading: Reading, task: int, path: Path) -> Path:
     each = 2 if usual <= 20 else 1
     columns = [own[right[own]][:each], own[~right[own]][:each]]
     shown = [[_looked(reading, row) for row in column] for column in columns]
-    return figures.hops([column for column in shown if column], path, CAVEAT)
+    note = f"{_unit(reading)} Red, with a dot: supporting facts. {CAVEAT}"
+    shares = not reading.linear
+    return figures.hops([column for column in shown if column], path, note, shares)
 
 
 def _looked(reading: Reading, row: int) -> tuple[str, list[str], np.ndarray, list]:
@@ -186,6 +194,7 @@ def page(title: str, reading: Reading, task: int | None = None) -> str:
         "title": title,
         "caveat": CAVEAT,
         "says": SAYS,
+        "unit": _unit(reading),
         "network": _network(reading),
         "examples": [*_examples(reading, tasks)],
         "rows": table([reading], task),
