@@ -49,7 +49,7 @@ def _draw_hops(columns: Sequence[Sequence[Looked]], note: str, shares: bool) -> 
             _draw_story(panel, columns[number][row], tallest[row], shares)
         else:
             panel.set_axis_off()
-    figure.supxlabel(wrap(note, 14 * width), fontsize=8, color=GREY)
+    figure.supxlabel(wrap(note, 15 * width), fontsize=8, color=GREY)
     return figure
 
 

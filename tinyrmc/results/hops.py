@@ -27,8 +27,8 @@ CAVEAT = (
 )
 SAYS = (
     "How often the strongest memory of each hop is a sentence that the data name as a "
-    "supporting fact of the answer. Beside it: how often the last sentence is one, and "
-    "a sentence taken at random."
+    "supporting fact of the answer; an empty memory is none. Beside it: how often the "
+    "last sentence is one, and a sentence taken at random."
 )
 
 # Of the page: examples of each task, answered right and answered wrong.
