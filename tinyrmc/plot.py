@@ -2,6 +2,7 @@
 
     python -m tinyrmc.plot RUN [RUN ...]
     python -m tinyrmc.plot attention RUN
+    python -m tinyrmc.plot hops RUN
     python -m tinyrmc.plot examinations RUN [RUN ...]
 
 Runs of one configuration under several seeds make one line, their mean in a band from
@@ -21,21 +22,31 @@ slots are wiped or attention is cut. What each of these means exactly,
 `results/probes.py` says at its top. `--html FILE` also writes a page to look at, which
 needs no network.
 
+`hops` draws what the hops of a memory network look at, in stories that it answers right
+and wrong, beside the sentences that the data name as supporting facts. It counts how
+often the strongest memory of each hop is one. `--task 2` takes one of a run's tasks.
+`--html FILE` also writes a page that holds the network and reads what you type, without
+a server.
+
 `examinations` draws what `python -m tinyrmc.evaluate` prints below the metrics, for
 several networks side by side. What is but a row for each is printed here too.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+
+import numpy as np
 
 from .backend import blas_threads
 from .commands import Parser, add_data_dir, program, run_main
-from .errors import RunError, UsageError
-from .results import attention, probes
+from .errors import RunError, UsageError, UserError
+from .results import attention, hops, probes
 from .results.curves import draw_curves, draw_run
 from .results.examinations import draw, is_small, names, side_by_side
 from .results.groups import command_words, find_runs
@@ -51,6 +62,8 @@ def main(argv: list[str] | None = None) -> int:
     words = sys.argv[1:] if argv is None else argv
     if words[:1] == ["attention"]:
         return attention_main(words[1:])
+    if words[:1] == ["hops"]:
+        return hops_main(words[1:])
     if words[:1] == ["examinations"]:
         return examinations_main(words[1:])
     options = _parser().parse_args(words)
@@ -70,8 +83,9 @@ def _parser() -> Parser:
     parser = Parser(
         program("plot"),
         "Draw the learning curves of training runs.",
-        epilog="`attention RUN` draws, measures and tests what a memory attends to:\n"
-        "see attention --help. `examinations RUN` draws what evaluate examines.",
+        epilog="`attention RUN` draws, measures and tests what a memory attends to,\n"
+        "`hops RUN` what a memory network looks at, `examinations RUN` what evaluate\n"
+        "examines: see attention --help and so on.",
     )
     parser.add_argument(
         "runs",
@@ -121,15 +135,11 @@ def attention_main(argv: list[str]) -> int:
         described = attention.tables(found, task.references())
         kept = {"run": {**run, "step": state["step"]}, **found}
         kept["floors"] = task.references()
-        try:
-            paths = _draw(model, shown, kept, options.out or _folder_of(options.run))
+        folder = options.out or _folder_of(options.run, "attention")
+        with _writing():
+            paths = _draw(model, shown, kept, folder)
             if options.html is not None:
                 paths.append(_write_page(model, shown, title, described, options.html))
-        except OSError as error:
-            raise RunError(
-                f"cannot write {error.filename}: {error.strerror}; give a writable "
-                "place with --out and --html"
-            ) from error
     width = terminal_width()
     for heading, says, rows in described:
         print(f"{heading}\n{paragraph(says, width)}\n\n{aligned(rows, width)}\n")
@@ -179,12 +189,14 @@ def _check_attention_options(options) -> None:
             f"--sequences must be at least 2, not {options.sequences}: each sequence "
             "is compared with another"
         )
-    if options.out is not None and not options.out.is_dir():
+    _check_places(options.out, options.html)
+
+
+def _check_places(out: Path | None, html: Path | None) -> None:
+    if out is not None and not out.is_dir():
         raise UsageError(
-            f"--out {options.out} is not a folder; make it first, or name one that "
-            "exists"
+            f"--out {out} is not a folder; make it first, or name one that exists"
         )
-    html = options.html
     if html and (html.suffix.lower() != ".html" or not html.parent.is_dir()):
         raise UsageError(
             f"--html {html}: give a file name that ends in .html, in a folder that "
@@ -217,13 +229,24 @@ def _questions(task, model, name, path):
         ) from error
 
 
-def _folder_of(network: Path) -> Path:
+@contextlib.contextmanager
+def _writing() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise RunError(
+            f"cannot write {error.filename}: {error.strerror}; give a writable place "
+            "with --out and --html"
+        ) from error
+
+
+def _folder_of(network: Path, what: str) -> Path:
     """Where the pictures go: to the run, or to a folder with the file's name."""
     if network.is_dir():
         return network
     if (network.parent / "config.json").exists():
         return network.parent
-    return Path("runs", f"{network.stem}-attention")
+    return Path("runs", f"{network.stem}-{what}")
 
 
 def _draw(model, shown, found, folder) -> list[Path]:
@@ -245,6 +268,90 @@ def _write_page(model, shown, title, described, path) -> Path:
     page = attention.page(title, attention.look(model, chosen), described)
     path.write_text(page, encoding="utf-8")
     return path
+
+
+# --- What the hops of a memory network look at ----------------------------------------
+
+
+def hops_main(argv: list[str]) -> int:
+    """The command line after `hops`; returns the exit code."""
+    options = _hops_parser().parse_args(argv)
+    _check_places(options.out, options.html)
+    task, arrays, state = open_checkpoint(options.run, options.data_dir)
+    run, model = state["run"], restore_model(task, arrays, state)
+    title = f"{run['task']} {command_words(run)}, seed {run['seed']}"
+    title = f"{title}, step {state['step']:,}"
+    with blas_threads(1):
+        try:
+            readings = [*task.readings(model, options.task)]
+        except UserError as error:
+            raise UsageError(
+                f"{options.run} is a run of {run['task']!r}: {error}"
+            ) from error
+        if options.html is not None and len(readings) > 1:
+            raise UsageError(
+                f"--html: {options.run} has {len(readings)} networks, and a page holds "
+                "one; choose its task with --task"
+            )
+        folder = options.out or _folder_of(options.run, "hops")
+        with _writing():
+            paths = _draw_hops(readings, options.task, folder)
+            if options.html is not None:
+                page = hops.page(title, readings[0], options.task)
+                options.html.write_text(page, encoding="utf-8")
+                paths.append(options.html)
+    width = terminal_width()
+    print(f"{title}\n{paragraph(hops.SAYS, width)}\n{hops.CAVEAT}\n")
+    print(f"{aligned(hops.table(readings, options.task), width)}\n")
+    print(*paths, sep="\n")
+    return 0
+
+
+def _hops_parser() -> Parser:
+    parser = Parser(
+        program("plot hops"),
+        "Draw and count what the hops of a memory network look at.",
+    )
+    parser.add_argument(
+        "run",
+        type=Path,
+        metavar="RUN",
+        help="run directory, checkpoint.npz or weights file",
+    )
+    parser.add_argument(
+        "--task",
+        type=int,
+        metavar="K",
+        help="this task alone, of a run that has several (default: all of them)",
+    )
+    parser.add_argument(
+        "--out",
+        type=Path,
+        metavar="FOLDER",
+        help="existing folder for hops_task_K.png, one of each task, replaced if they "
+        "exist (default: the run's directory, or for a file that lies in none "
+        "runs/<its name>-hops)",
+    )
+    parser.add_argument(
+        "--html",
+        type=Path,
+        metavar="FILE",
+        help="also write a self-contained page that reads what you type to FILE "
+        "(.html), replaced if it exists",
+    )
+    add_data_dir(parser)
+    return parser
+
+
+def _draw_hops(readings, chosen: int | None, folder: Path) -> list[Path]:
+    """A picture of each task, or of the chosen one."""
+    folder.mkdir(parents=True, exist_ok=True)
+    return [
+        hops.draw(reading, task, folder / f"hops_task_{task}.png")
+        for reading in readings
+        for task in np.unique(reading.tasks).tolist()
+        if chosen in (None, task)
+    ]
 
 
 # --- What a task examines -------------------------------------------------------------

@@ -1,5 +1,6 @@
 """Pictures: learning curves, sweeps, tables, what a memory's slots attend to and what
-comes of it, and answers character by character.
+comes of it, what the hops of a memory network look at, and answers character by
+character.
 
 Nothing else imports matplotlib, and nothing imports this before there is something to
 draw. It uses figures as objects, never pyplot, whose current figure and backend would
@@ -14,6 +15,7 @@ from .curves import AXES, learning_curve, mean_and_range, rung_starts
 from .examinations import examined
 from .grids import Reached, curve_grid, value_grid
 from .slots import accuracies, attention, gates, shares
+from .stories import hops
 from .text import answers, tables
 
 __all__ = [
@@ -25,6 +27,7 @@ __all__ = [
     "curve_grid",
     "examined",
     "gates",
+    "hops",
     "learning_curve",
     "mean_and_range",
     "rung_starts",

@@ -49,15 +49,17 @@ Summary = dict[str, Any]  # what JSON can hold
 
 
 def summary(runs: list[Run]) -> Summary:
-    """What there is to say of evaluated runs: {"groups": [...], "not_run": [...]}, in
-    the order of tasks and runs.
+    """What there is to say of evaluated runs: {"groups": [...], "not_run": [...],
+    "claims": [...]}, in the order of tasks and runs.
 
     A group is a configuration, whatever the seed (see `group_summary`). `not_run` are
     the published cells of these runs' tasks that none of them stands for: {"task",
-    "cell", "paper", "command"}.
+    "cell", "paper", "command"}. `claims` are those of the paper that they test: see
+    `_claims`.
     """
     groups: list[Summary] = []
     not_run: list[Summary] = []
+    claims: list[Summary] = []
     of_tasks: dict[str, list[Run]] = {}
     for run in runs:
         of_tasks.setdefault(_word(run.config), []).append(run)
@@ -65,7 +67,8 @@ def summary(runs: list[Run]) -> Summary:
         found = [group_summary(*group) for group in group_runs(members).items()]
         groups += _alike_together(found)
         not_run += _missing(members[0].config, {c for g in found for c in g["cells"]})
-    return {"groups": groups, "not_run": not_run}
+        claims += _claims(members[0].config, found)
+    return {"groups": groups, "not_run": not_run, "claims": claims}
 
 
 def _alike_together(groups: list[Summary]) -> list[Summary]:
@@ -96,6 +99,63 @@ def _missing(config: dict, cells: set[str]) -> list[Summary]:
         for cell, (paper, words) in load_task_of(config).Task.published.items()
         if cell not in cells
     ]
+
+
+def _claims(config: dict, groups: list[Summary]) -> list[Summary]:
+    """The claims of a run's task of which these groups have both sides: {"task",
+    "claim", "better", "worse", "holds"}, each side {"cell", "metric", "value",
+    "label"}.
+
+    A group is held against the one most like it: a version of the data against the
+    same version.
+    """
+    found = []
+    for claim, cells in load_task_of(config).Task.claims.items():
+        better, worse = ([g for g in groups if _measured(g, cell)] for cell in cells)
+        for group in better if worse else ():
+            other = min(worse, key=lambda each: _differences(group, each))
+            sides = [_side(*x) for x in zip((group, other), cells, strict=True)]
+            low, high = sides if group["lower"] else sides[::-1]
+            found.append(
+                {
+                    "task": config["task"],
+                    "claim": claim,
+                    "better": sides[0],
+                    "worse": sides[1],
+                    "holds": low["value"] < high["value"],
+                }
+            )
+    return found
+
+
+def _measured(group: Summary, cell: str) -> bool:
+    return cell in group["cells"] and group["cells"][cell]["metric"] in group["mean"]
+
+
+def _side(group: Summary, cell: str) -> Summary:
+    metric = group["cells"][cell]["metric"]
+    return {
+        "cell": cell,
+        "metric": metric,
+        "value": group["mean"][metric],
+        "label": group["label"],
+    }
+
+
+def _differences(group: Summary, other: Summary) -> int:
+    """How many settings two groups do not share."""
+    one, two = (_settings(each["config"]) for each in (group, other))
+    return sum(one.get(name) != two.get(name) for name in one.keys() | two.keys())
+
+
+def _settings(config: dict, prefix: str = "") -> Summary:
+    """{"model.core": "rmc", ..} of a configuration."""
+    found: Summary = {}
+    for name, value in config.items():
+        inside = isinstance(value, dict)
+        place = f"{prefix}{name}"
+        found |= _settings(value, f"{place}.") if inside else {place: value}
+    return found
 
 
 def group_summary(label: str, runs: list[Run]) -> Summary:
@@ -195,8 +255,8 @@ def markdown(found: Summary) -> str:
 
 
 def tables(found: Summary) -> list[Table]:
-    """The tables of a summary: for each task what was run and, where that is not all,
-    what the paper reports.
+    """The tables of a summary: for each task what was run; where that is not all, what
+    the paper reports; and which of its claims hold.
     """
     shown = []
     letters = _letters(found)
@@ -204,7 +264,26 @@ def tables(found: Summary) -> list[Table]:
         shown.append(_ran(task, groups, letters))
         if not_run := [cell for cell in found["not_run"] if cell["task"] == task]:
             shown.append(_published(task, groups, not_run))
+        if claims := [c for c in found.get("claims", ()) if c["task"] == task]:
+            shown.append(_claimed(claims))
     return shown
+
+
+def _claimed(claims: list[Summary]) -> Table:
+    """A row for each claim of the paper that was tested."""
+
+    def said(side: Summary) -> str:
+        head = side["cell"].rpartition(", ")[2]
+        return f"{number(side['metric'], side['value'])} ({head})"
+
+    rows = []
+    for claim in claims:
+        better, worse, words = claim["better"], claim["worse"], claim["claim"]
+        if [each["claim"] for each in claims].count(words) > 1:
+            words += f" (`{better['label']}`)"
+        holds = "yes" if claim["holds"] else "no"
+        rows.append([words, said(better), said(worse), holds])
+    return [["the paper says", "ours", "beside", "holds"], *rows]
 
 
 def _by_task(found: Summary) -> dict[str, list[Summary]]:

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from ..errors import UserError
 from .checks import check_methods, check_preset, check_splits
 from .examinations import Table
 
@@ -28,6 +29,8 @@ class Presentation:
         results, for `python -m tinyrmc.report`. The words follow the task's name on the
         command line: "paper --model.core lstm"; None: nothing here trains it. See
         `cell`.
+    claims: {what the paper says: (the cell that is better, the cell that is worse)}:
+        reports hold them against our own results, where there are both.
     unit: what the examples of a batch are counted in, and how many of them one is:
         ("tokens", 35), for windows of a text. Curves can be drawn against it.
     row: what a row of a batch is called: a lane, where each goes on with its text.
@@ -38,6 +41,7 @@ class Presentation:
     presets: dict[str, tuple[str, Any]] = {}
     grids: dict[str, tuple[str, str, dict[str, Any]]] = {}
     published: Mapping[str, tuple[str, str | None]] = {}
+    claims: Mapping[str, tuple[str, str]] = {}
     unit: tuple[str, int] = ("samples", 1)
     row: str = "example"
     success: float | None = 0.9
@@ -91,6 +95,13 @@ class Presentation:
         None if there is nothing to say but whether the answers are right.
         """
         return None
+
+    def readings(self, model, task: int | None = None) -> Iterable[Any]:
+        """What memory networks do with stories, as `results.hops.Reading`s.
+
+        task: of this one alone. UserError if there is no such task, or no hops.
+        """
+        raise UserError("it has no memory network that reads stories; give one of babi")
 
     def examinations(self, model) -> Iterable[tuple[str, Table]]:
         """(name, what was found) of whatever else there is to measure.
