@@ -205,7 +205,7 @@ class MiniPacman(World):
         xp = namespace(noise)
         tables, rows = self.on(xp), xp.arange(len(noise))
         board, pacman = state["board"], state["pacman"]
-        pacman[...] = tables["steps"].take(pacman * 5 + actions)
+        pacman[...] = tables["steps"].take(pacman * 5 + actions.astype(np.int64))
         place = tables["place"].take(pacman)
         here = board[rows, place]
         after = tables["food_eaten"].take(here)
