@@ -11,7 +11,6 @@ from fakecupy import device, no_sync, only
 
 from tinyrmc.backend import to_host
 from tinyrmc.environments.box_levels import (
-    AGENT,
     COLOUR,
     FLOOR,
     GEM,
@@ -67,7 +66,7 @@ def view(world, level):
         near = range(-reach, reach + 1)
         cells = [(row + r, column + c) for r in near for c in near]
     return [
-        AGENT if world.view == "whole" and cell == level.player else code
+        world.you if world.view == "whole" and cell == level.player else code
         for cell in cells
         for code in [seen_code(level.look(*cell))]
     ]

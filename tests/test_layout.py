@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).resolve().parent.parent / "tinyrmc"
-COMMANDS = {*"train evaluate plot generate sweep report data new".split()}
+COMMANDS = {*"train evaluate plot generate play sweep report data new".split()}
 FLOORS = [
     {"errors", "config", "flags", "backend", "kernels"},
     {"engine", "primitives", "checking"},

@@ -18,8 +18,9 @@ from .errors import UsageError, nearest
 COMMANDS = {
     "train": "train a network on a task, or go on with a run",
     "evaluate": "test a trained network on held-out examples",
-    "plot": "draw learning curves, or what a network attends to",
+    "plot": "draw learning curves, what a network attends to, or a level",
     "generate": "let a trained language model write",
+    "play": "play a world in the terminal, with the arrow keys",
     "sweep": "train every combination of some settings",
     "report": "compare runs in one table",
     "data": "get the texts that language models learn from, and check them",

@@ -3,6 +3,7 @@
     python -m tinyrmc.plot RUN [RUN ...]
     python -m tinyrmc.plot attention RUN
     python -m tinyrmc.plot examinations RUN [RUN ...]
+    python -m tinyrmc.plot level --seed N
 
 Runs of one configuration under several seeds make one line, their mean in a band from
 the lowest to the highest; other configurations make other lines, and each core has the
@@ -23,6 +24,9 @@ needs no network.
 
 `examinations` draws what `python -m tinyrmc.evaluate` prints below the metrics, for
 several networks side by side.
+
+`level` draws a level of BoxWorld as the paper's figure 9: the board, what the player
+sees of it, and the tree of its keys and locks.
 """
 
 from __future__ import annotations
@@ -33,7 +37,10 @@ from pathlib import Path
 
 from .backend import blas_threads
 from .commands import Parser, add_data_dir, program, run_main
+from .environments.box_levels import Problem
+from .environments.box_world import BoxWorld
 from .errors import RunError, UsageError
+from .flags import add_flags, from_flags
 from .results import attention, probes
 from .results.curves import draw_curves, draw_run
 from .results.examinations import draw
@@ -52,6 +59,8 @@ def main(argv: list[str] | None = None) -> int:
         return attention_main(words[1:])
     if words[:1] == ["examinations"]:
         return examinations_main(words[1:])
+    if words[:1] == ["level"]:
+        return level_main(words[1:])
     options = _parser().parse_args(words)
     runs, left_out = find_runs(options.runs, options.data_dir)
     for line in left_out:
@@ -70,7 +79,8 @@ def _parser() -> Parser:
         program("plot"),
         "Draw the learning curves of training runs.",
         epilog="`attention RUN` draws, measures and tests what a memory attends to:\n"
-        "see attention --help. `examinations RUN` draws what evaluate examines.",
+        "see attention --help. `examinations RUN` draws what evaluate examines.\n"
+        "`level` draws a level of BoxWorld.",
     )
     parser.add_argument(
         "runs",
@@ -317,6 +327,44 @@ def _examine(
     if not found:
         raise RunError(f"the task {run['task']!r} has nothing to examine")
     return found, cores
+
+
+# --- A level of BoxWorld --------------------------------------------------------------
+
+
+def level_main(argv: list[str]) -> int:
+    """The command line after `level`; returns the exit code."""
+    default = Problem()
+    parser = Parser(
+        program("plot level"),
+        "Draw a level of BoxWorld: board, view, and the tree of its keys and locks.",
+    )
+    parser.add_argument(
+        "--seed", type=int, default=0, metavar="N", help="which level (default: 0)"
+    )
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=Path("level.png"),
+        metavar="FILE",
+        help="the PNG file, replaced if it exists (default: level.png)",
+    )
+    add_flags(parser, default, "level")
+    options = parser.parse_args(argv)
+    if options.seed < 0:
+        raise UsageError(f"--seed must not be negative, not {options.seed}")
+    problem = from_flags(default, options)
+    world = BoxWorld(**vars(problem), levels=1, seed=options.seed)
+    from .figures import draw_level
+
+    try:
+        print(draw_level(world, 0, options.out))
+    except OSError as error:
+        raise RunError(
+            f"cannot write {options.out}: {error.strerror}; give a writable place with "
+            "--out"
+        ) from error
+    return 0
 
 
 if __name__ == "__main__":

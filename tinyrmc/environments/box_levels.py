@@ -27,10 +27,9 @@ from .world import WorldError
 
 FLOOR, WALL, GEM = 0, 1, 2
 COLOUR = 2  # colour c, from 1 on, is seen as COLOUR + c
-AGENT = 63  # seen on the whole board; never on the board itself
 SEEN = 63  # the bits of what you see
 LOCK, TRAP = 64, 128  # a lock of the solution, a lock of a distractor
-MOST_COLOURS = AGENT - COLOUR - 1
+MOST_COLOURS = SEEN - COLOUR - 1  # the code after the last colour is you, as seen
 
 _AT_ONCE = 1024  # levels; what placing them needs stays in a second-level cache
 _ATTEMPTS = 400  # at placing a level, the second half of them in the largest room
@@ -51,6 +50,7 @@ class Problem:
     room: Range = (12, 12)
     "Cells along a side of the room, without the wall: 12 makes the paper's 14 x 14."
     colours: int = 20
+    "Of keys and locks."
 
     @property
     def boxes(self) -> int:

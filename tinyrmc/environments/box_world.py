@@ -24,7 +24,7 @@ import numpy as np
 
 from ..backend import Array, namespace, to_host
 from . import box_levels, drawing
-from .box_levels import AGENT, COLOUR, FLOOR, GEM, LOCK, SEEN, TRAP, WALL, Problem
+from .box_levels import COLOUR, FLOOR, GEM, LOCK, SEEN, TRAP, WALL, Problem
 from .world import (
     Codes,
     Outcome,
@@ -45,8 +45,9 @@ def palette(colours: int) -> np.ndarray:
     of the original, and a dark grey you.
     """
     rgb = np.zeros((SEEN + 1, 3), np.uint8)
-    rgb[FLOOR], rgb[WALL], rgb[GEM], rgb[AGENT] = 204, 0, 255, 127
-    rgb[COLOUR + 1 : COLOUR + 1 + colours] = drawing.hues(colours, 0.5, 0.7)
+    you = COLOUR + colours + 1
+    rgb[FLOOR], rgb[WALL], rgb[GEM], rgb[you] = 204, 0, 255, 127
+    rgb[COLOUR + 1 : you] = drawing.hues(colours, 0.5, 0.7)
     return rgb
 
 
@@ -68,8 +69,8 @@ class BoxWorld(World):
         seed: which levels. Others have none in common except by chance.
 
     An observation has `view`, (V, V) of what you see (`box_levels` has the codes; lock
-    and key look alike), `held`, the colour of your key or 0, and `position`, your row
-    and column on the board.
+    and key look alike, and you are in it only if it is the whole board), `held`, the
+    colour of your key or 0, and `position`, your row and column on the board.
 
     The state has `board` (B, S, S), with walls added around for the viewport, `place`
     (B,), your cell on it, `held` and `steps` (B,), and `level` (B,), the number of the
@@ -109,11 +110,11 @@ class BoxWorld(World):
         self._margin = max(0, viewport // 2 - 1)  # walls beyond the wall
         self._side = self.grid + 2 * self._margin
         self.constants = self._constants()
-        highest = COLOUR + colours
+        self.you = COLOUR + colours + 1  # how you look; the viewport leaves you out
         whole = view == "whole"
-        width = self.grid if whole else viewport
+        width, highest = (self.grid, self.you) if whole else (viewport, self.you - 1)
         self.observation = {
-            "view": Codes((width, width), AGENT if whole else highest),
+            "view": Codes((width, width), highest),
             "held": Codes((), colours),
             "position": Codes((2,), self.grid - 2),
         }
@@ -281,7 +282,7 @@ class BoxWorld(World):
     def _whole(self, state: State) -> Array:
         xp, board = namespace(state["place"]), state["board"]
         view = (board & SEEN).reshape(len(board), -1)
-        view[xp.arange(len(board)), state["place"]] = AGENT
+        view[xp.arange(len(board)), state["place"]] = self.you
         inside = slice(self._margin, self._side - self._margin)
         return view.reshape(board.shape)[:, inside, inside]
 
@@ -296,7 +297,7 @@ class BoxWorld(World):
         rgb = colours[view]
         if self.view == "viewport":
             centre = self.viewport // 2
-            rgb[:, centre, centre] = colours[AGENT]
+            rgb[:, centre, centre] = colours[self.you]
         key = self._key(observed["held"])[:, None, None]
         return xp.concatenate([rgb, xp.broadcast_to(key, rgb.shape)], axis=-1)
 
@@ -324,7 +325,7 @@ class BoxWorld(World):
     def _seen(self, state: State) -> Array:
         """The window with you in it."""
         view, centre = self._window(state), self.viewport // 2
-        view[:, centre, centre] = AGENT
+        view[:, centre, centre] = self.you
         return view
 
     def text(self, state: State, row: int = 0, whole: bool = False) -> str:
@@ -333,7 +334,9 @@ class BoxWorld(World):
         look = self._whole if whole or self.view == "whole" else self._seen
         codes, held = to_host(look(one))[0], int(to_host(one["held"])[0])
         key = LETTERS[COLOUR + held] if held else "none"
-        lines = ["".join("@" if c == AGENT else LETTERS[c] for c in x) for x in codes]
+        lines = [
+            "".join("@" if c == self.you else LETTERS[c] for c in x) for x in codes
+        ]
         colours = self.constants["palette"]
         return f"{drawing.ansi(colours[codes], lines)}\nkey: {key}"
 

@@ -1,5 +1,5 @@
 """Pictures: learning curves, sweeps, tables, what a memory's slots attend to and what
-comes of it, and answers character by character.
+comes of it, levels of BoxWorld, and answers character by character.
 
 Nothing else imports matplotlib, and nothing imports this before there is something to
 draw. It uses figures as objects, never pyplot, whose current figure and backend would
@@ -13,6 +13,7 @@ Colours are Okabe and Ito's, which colour-blind eyes tell apart too.
 from .curves import AXES, learning_curve, mean_and_range, rung_starts
 from .examinations import examined
 from .grids import Reached, curve_grid, value_grid
+from .levels import draw_level
 from .slots import accuracies, attention, gates, shares
 from .text import answers, tables
 
@@ -23,6 +24,7 @@ __all__ = [
     "answers",
     "attention",
     "curve_grid",
+    "draw_level",
     "examined",
     "gates",
     "learning_curve",

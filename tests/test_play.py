@@ -1,0 +1,152 @@
+"""Playing by hand: what keys do, what the screen says, a real terminal, and the picture
+of a level.
+"""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tinyrmc import figures, play, plot
+from tinyrmc.environments.box_levels import Problem
+from tinyrmc.environments.box_world import BoxWorld
+from tinyrmc.environments.pacman import MiniPacman
+from tinyrmc.environments.world import WorldError
+from tinyrmc.errors import RunError, UsageError
+from tinyrmc.figures.levels import tree
+
+ROOT = Path(__file__).resolve().parent.parent
+COLOURS = re.compile(r"\x1b\[[\d;]*m")
+
+
+def rows(game):
+    """The level on the screen, as characters."""
+    lines = COLOURS.sub("", game.screen()).splitlines()
+    return [line[::2] for line in lines if line[1::2].strip() == "" and line.strip()]
+
+
+def test_arrows_walk_and_the_screen_follows():
+    game = play.Game(BoxWorld(levels=5, room=6, solution_length=1, distractors=0))
+    for key, move in (("D", (0, -1)), ("A", (-1, 0)), ("C", (0, 1)), ("B", (1, 0))):
+        before = game.world.observe(game.state)["position"][0].astype(int)
+        assert game.press(f"\x1b[{key}")
+        after = game.world.observe(game.state)["position"][0].astype(int)
+        assert tuple(after - before) in (move, (0, 0))
+    assert "steps 4" in game.screen()
+    assert game.press(" ") and game.press("x") and game.steps == 4  # no such action
+    assert not game.press("q")
+
+
+def test_the_view_is_switched_and_a_new_level_begins():
+    game = play.Game(BoxWorld(levels=50))
+    small = rows(game)
+    assert small[2][2] == "@" and len(small) == 5
+    game.press("v")
+    assert len(rows(game)) == 14
+    before = game.state["level"][0]
+    game.press("\x1b[A")
+    game.press("n")
+    assert game.state["level"][0] != before and game.steps == 0
+
+
+def test_a_level_that_ends_is_told_of():
+    game = play.Game(BoxWorld(levels=5, limit=1))
+    game.press("\x1b[A"), game.press("\x1b[A")
+    assert game.screen().endswith("last level: out of steps after 2 steps, score 0")
+    assert game.steps == 0
+
+
+def test_pacman_can_stay():
+    game = play.Game(MiniPacman())
+    before = game.state["pacman"].copy()
+    game.press(" ")
+    assert game.steps == 1 and (game.state["pacman"] == before).all()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no such terminals")
+def test_in_a_real_terminal():
+    import pty
+
+    leader, follower = pty.openpty()
+    words = [sys.executable, "-m", "tinyrmc.play", "box_world", "--view", "whole"]
+    with subprocess.Popen(
+        words, stdin=follower, stdout=follower, stderr=subprocess.PIPE, cwd=ROOT
+    ) as process:
+        os.close(follower)
+        shown = b""
+        while b"steps 0" not in shown:
+            shown += os.read(leader, 4096)
+        os.write(leader, b"\x1b[A\x1b[Dvq")
+        while b"\x1b[?1049l" not in shown:  # it leaves its screen
+            shown += os.read(leader, 4096)
+        process.wait()
+        os.close(leader)
+        assert process.returncode == 0 and process.stderr.read() == b""
+    assert b"steps 2" in shown and shown.count(b"\x1b[H") == 4
+
+
+@pytest.mark.parametrize(
+    "words, says",
+    [
+        (["chess"], "invalid choice: 'chess'"),
+        ([], "the following arguments are required: WORLD"),
+        (["box_world", "--view", "map"], "invalid choice: 'map'"),
+        (["box_world", "--seed", "-1"], "--seed must not be negative, not -1"),
+        (["box_world"], "play needs a terminal"),
+    ],
+)
+def test_what_cannot_be_played_is_refused(words, says):
+    with pytest.raises(UsageError, match=says):
+        play.main(words)
+
+
+# --- The picture of a level -----------------------------------------------------------
+
+
+def test_plot_level_draws_the_same_picture_for_the_same_seed(tmp_path, capsys):
+    first, again, other = (tmp_path / f"{name}.png" for name in "abc")
+    for path, seed in ((first, "3"), (again, "3"), (other, "4")):
+        assert plot.main(["level", "--seed", seed, "--out", str(path)]) == 0
+        assert capsys.readouterr().out == f"{path}\n"
+    assert first.read_bytes() == again.read_bytes() != other.read_bytes()
+
+
+def test_the_tree_has_the_solution_above_and_a_row_for_each_distractor():
+    problem = Problem((2, 5), (0, 5), (1, 2))
+    world = BoxWorld(**vars(problem) | {"room": 16}, levels=200)
+    for number in range(200):
+        boxes = world.levels.boxes(number)
+        places = tree(boxes)
+        assert len({*places}) == len(boxes)
+        for (step, row), box in zip(places, boxes, strict=True):
+            assert (row > 0) == box.trap
+            if box.after >= 0:
+                column, above = places[box.after]
+                assert step == column + 1
+                # nothing is in the way of the line down from the key
+                between = [(column, y) for y in range(above + 1, row)]
+                assert not {*between} & {*places}
+
+
+def test_a_picture_shows_the_level(tmp_path):
+    world = BoxWorld(levels=3)
+    path = figures.draw_level(world, 2, tmp_path / "level.png")
+    assert path.read_bytes()[:4] == b"\x89PNG"
+
+
+@pytest.mark.parametrize(
+    "words, error, says",
+    [
+        (["--seed", "-1"], UsageError, "--seed must not be negative"),
+        (["--distractors", "20", "20"], WorldError, "25 boxes do not fit"),
+        (["--room", "4", "4"], WorldError, "room must be a range from 5"),
+        (["--out", "nowhere/level.png"], RunError, "cannot write nowhere/level.png"),
+    ],
+)
+def test_a_level_that_cannot_be_drawn_is_refused(words, error, says, tmp_path):
+    with pytest.raises(error, match=says):
+        plot.main(["level", "--out", str(tmp_path / "level.png"), *words])
+    assert not list(tmp_path.iterdir())
