@@ -208,6 +208,15 @@ def test_the_scripted_player_scores_as_known():
     assert 516 - 80 < scores.mean() < 516 + 80  # the error of a mean of 100 is 20
 
 
+@pytest.mark.parametrize(
+    "mode, random_score", [("avoid", -17), ("hunt", -20), ("ambush", -21), ("rush", 0)]
+)
+def test_the_scripted_player_is_better_than_chance_in_every_mode(mode, random_score):
+    world = MiniPacman(mode, limit=400)
+    scores, _ = play(world, lambda state, rng: world.scripted(state), 50, seed=0)
+    assert scores.mean() > random_score + 10
+
+
 # --- What is seen ---------------------------------------------------------------------
 
 
