@@ -23,7 +23,7 @@ import numpy as np
 from ..backend import Array, namespace, to_host
 from ..errors import nearest
 from . import drawing, maze
-from .maze import CELLS, DIRECTIONS, FAR, GONE, HEIGHT, SIDES, VIEWPORT, WAYS, WIDTH
+from .maze import CELLS, CHANCES, DIRECTIONS, FAR, GONE, HEIGHT, SIDES, VIEWPORT, WIDTH
 from .world import Codes, Outcome, State, World, WorldError, pick, renew
 
 WALL, FLOOR, FOOD, PILL, GHOST, PACMAN = range(6)  # what `observe` shows of a cell
@@ -79,7 +79,7 @@ class MiniPacman(World):
     Args:
         mode: regular, avoid, hunt, ambush or rush; see `MODES`.
         view: "viewport" shows the 5 x 5 cells around Pacman, "whole" the maze (15, 19).
-        limit: steps after which an episode is truncated.
+        limit: steps after which an episode is truncated. Death terminates it.
         level_limit: steps after which a level gives way to the next one. None: the
             mode's own, 128 in avoid and none in the others.
 
@@ -273,7 +273,7 @@ class MiniPacman(World):
 
         def wander(at):
             chance = (u / astray).reshape(-1)[at]
-            chosen = ghosts.reshape(-1)[at] * WAYS + pick(chance, WAYS)
+            chosen = ghosts.reshape(-1)[at] * CHANCES + pick(chance, CHANCES)
             return {"turned": tables["wanders"].take(chosen)}
 
         strays = (u < astray) & ~steady
