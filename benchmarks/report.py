@@ -1,4 +1,4 @@
-"""The results of cpu.py and between.py as the tables that a document shows."""
+"""The results of cpu.py, between.py and worlds.py as tables for a document."""
 
 from __future__ import annotations
 
@@ -151,6 +151,21 @@ def _language(rows):
     return table
 
 
+def _worlds(rows):
+    counts = list(rows[0]["levels"])
+    head = ["steps a second of one core, millions"]
+    table = [[*head, *(f"{int(count):,} levels" for count in counts)]]
+    for row in rows:
+        speeds = (f"{row['levels'][count] / 1e6:.2f}" for count in counts)
+        table.append([row["world"], *speeds])
+    return table
+
+
+def _levels(rows):
+    head = ["levels of BoxWorld that one core makes a second", "thousands"]
+    return [head] + [[row["levels"], f"{row['per_second'] / 1e3:.0f}"] for row in rows]
+
+
 PARTS = {
     "between": _between,
     "rows": _libraries,
@@ -159,4 +174,6 @@ PARTS = {
     "engine": _engine,
     "ranks": _ranks,
     "language": _language,
+    "worlds": _worlds,
+    "levels": _levels,
 }

@@ -171,6 +171,24 @@ def arguments(problem):
     return {name: getattr(problem, name) for name in vars(problem)}
 
 
+@pytest.mark.parametrize("problem", PROBLEMS)
+def test_the_solution_of_a_level_takes_every_reward(problem):
+    world = BoxWorld(levels=300, **arguments(problem))
+    plans = [world.levels.solution(number) for number in range(300)]
+    state = world.start_levels(np.arange(300))
+    total, over = np.zeros(300), np.zeros(300, bool)
+    for step in range(max(map(len, plans))):
+        actions = np.array([plan[step] if step < len(plan) else 0 for plan in plans])
+        outcome = world.step(state, actions, np.zeros((300, 1), np.float32))
+        total += ~over * outcome.reward
+        assert (outcome.terminated == [len(plan) == step + 1 for plan in plans])[
+            ~over
+        ].all()
+        over |= outcome.ended
+    boxes = [sum(not box.trap for box in world.levels.boxes(k)) - 1 for k in range(300)]
+    assert total.tolist() == [10 + count for count in boxes]
+
+
 def test_opening_a_distractor_ends_the_level():
     world, every = BoxWorld(levels=500, distractors=(1, 5)), np.arange(500)
     state = world.start_levels(every)

@@ -17,6 +17,7 @@ anew rather than replaced by an easier one.
 
 from __future__ import annotations
 
+import collections
 import functools
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -138,6 +139,41 @@ class Levels:
             at = divmod(int(self.place[row, k]), grid)
             found.append(Box(lock, content, at[0], at[1], k >= trunk, after))
         return found
+
+    def solution(self, row: int) -> list[int]:
+        """The actions of a player who knows the tree: from lock to lock to the gem, the
+        shortest way each time, and touching nothing else.
+
+        The actions are those of BoxWorld: up, down, left, right.
+        """
+        grid, board = self.board.shape[-1], self.board[row].reshape(-1).copy()
+        cell, actions = int(self.start[row]), []
+        for box in self.boxes(row):
+            if box.trap:
+                break
+            key = box.row * grid + box.column
+            for goal in (key + 1, key) if box.lock else (key,):
+                actions += _walk(board, cell, goal, grid)
+                cell, board[goal] = goal, FLOOR
+        return actions
+
+
+def _walk(board: np.ndarray, start: int, goal: int, grid: int) -> list[int]:
+    """The shortest way over floor, as actions. It may end on a key or a lock."""
+    came: dict[int, tuple[int, int]] = {}
+    queue = collections.deque([start])
+    while goal not in came and start != goal:
+        cell = queue.popleft()
+        for action, move in enumerate((-grid, grid, -1, 1)):
+            to = cell + move
+            if to not in came and to != start and (board[to] == FLOOR or to == goal):
+                came[to] = cell, action
+                queue.append(to)
+    actions = []
+    while goal != start:
+        goal, action = came[goal]
+        actions.append(action)
+    return actions[::-1]
 
 
 @functools.lru_cache(maxsize=8)
