@@ -108,8 +108,9 @@ def test_so_are_those_of_late_levels_and_of_the_whole_maze(mode):
 
 @pytest.mark.parametrize("mode", ["regular", "avoid"])
 def test_food_clears_a_level(mode):
+    eater = MiniPacman("regular")  # whose scripted player wants food
     world = MiniPacman(mode, level_limit=3000)
-    happened = compare(world, 3, 800, lambda state, rng: world.scripted(state))
+    happened = compare(world, 3, 800, lambda state, rng: eater.scripted(state))
     assert happened["level"] > 2
 
 
