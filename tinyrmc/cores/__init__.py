@@ -14,7 +14,7 @@ from .core import Core, select_state
 from .dnc import DNC
 from .entnet import EntNet, EntNetBank
 from .lstm import LSTM, RNN, DeepLSTM
-from .memn2n import Encoding, MemN2N
+from .memn2n import Encoding, MemN2N, TextMemN2N
 from .relational import PaperRelationalMemory, RelationalMemory, identity_memory
 
 __all__ = [
@@ -33,6 +33,7 @@ __all__ = [
     "PaperRelationalMemory",
     "RelationalMemory",
     "SettingsError",
+    "TextMemN2N",
     "build_core",
     "describe",
     "identity_memory",
