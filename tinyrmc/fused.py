@@ -717,11 +717,11 @@ def _windows(xp, whole):
 
 
 def _spread(xp, windows):
-    """The reverse of `_windows`, with zeros elsewhere: (B, T, N) -> (B, T, N + T - 1)."""
+    """The reverse: (B, T, N) -> (B, T, N + T - 1), with zeros elsewhere."""
     B, T, N = windows.shape
     flat = xp.zeros((B, T, N + T), windows.dtype)
     flat[:, :, :N] = windows
-    return flat.reshape(B, -1)[:, : -T].reshape(B, T, N + T - 1)
+    return flat.reshape(B, -1)[:, :-T].reshape(B, T, N + T - 1)
 
 
 # --- the memory of a differentiable neural computer -----------------------------------
