@@ -310,7 +310,7 @@ def test_every_word_counts_once_with_the_memories_that_it_has(lanes):
 
 
 def test_it_learns_what_follows_what_and_writes(make_trainer, new_run):
-    train = {"steps": 400, "evaluate_every": 400, "log_every": 400}
+    train = {"steps": 400, "evaluate_every": 400, "checkpoint_minutes": 2.0}
     task = task_of(train=train | {"learning_rate": 0.05})
     saying = "the cat sat on a mat and so did we\n"
     task.corpus = corpora.from_texts(
