@@ -276,11 +276,12 @@ def torch_trainer(work: Work, piece: tuple[int, int] | None = None):
     import torch
 
     parameters, forward, first = torch_network(work)
-    if work.core == "memn2n":
-        optimizer = torch.optim.SGD(parameters, SGD_RATE, fused=True)
-    else:
-        betas = (peers.BETA1, peers.BETA2)
-        optimizer = torch.optim.Adam(parameters, peers.RATE, betas, fused=True)
+    betas = (peers.BETA1, peers.BETA2)
+    optimizer: torch.optim.Optimizer = (
+        torch.optim.SGD(parameters, SGD_RATE, fused=True)
+        if work.core == "memn2n"
+        else torch.optim.Adam(parameters, peers.RATE, betas, fused=True)
+    )
     lanes, lengths = slice(*piece or (None,)), [q.numel() for q in parameters]
     window = window_of(work)
     window["tokens"] = np.concatenate([window["before"], window["tokens"]], axis=1)
