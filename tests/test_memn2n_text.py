@@ -11,20 +11,18 @@ import autograd.numpy as hips
 import fakecupy
 import numpy as np
 import pytest
-from matplotlib.image import imread
 from tinytasks import assert_same_arrays, forks, stop_at, timeless
 
 from tasks import language_modeling as lm
-from tinyrmc import Tape, corpora, figures, optim, training
+from tinyrmc import Tape, corpora, optim, training
 from tinyrmc import primitives as p
 from tinyrmc.backend import to_host
 from tinyrmc.checking import gradcheck
 from tinyrmc.cores.memn2n import TextMemN2N
 from tinyrmc.errors import UserError
-from tinyrmc.figures import examinations as pictures
 from tinyrmc.fused import reference
-from tinyrmc.results import examinations
 from tinyrmc.training.texts import stretches
+from tinyrmc.training.trainer import Trainer
 
 V, D, N, HOPS = 13, 6, 7, 3
 
@@ -243,6 +241,18 @@ def test_on_a_device_nothing_waits_and_single_precision_stays():
     np.testing.assert_allclose(to_host(losses.data), expected.data, rtol=1e-4)
 
 
+def test_training_and_evaluation_on_a_device_wait_for_nothing(monkeypatch):
+    fakecupy.installed(monkeypatch)
+    host, there = Trainer(task_of(), seed=3), Trainer(task_of(), seed=3, device="cuda")
+    for _ in range(3):
+        host.advance()
+        with fakecupy.no_sync(), fakecupy.only(np.float32):
+            there.advance()
+    ours, expected = there.optimizer.data.get(), host.optimizer.data
+    np.testing.assert_allclose(ours, expected, rtol=1e-4, atol=1e-7)
+    assert there.evaluate() == pytest.approx(host.evaluate(), rel=1e-5)
+
+
 # --- Reading --------------------------------------------------------------------------
 
 
@@ -403,37 +413,6 @@ def test_other_cores_have_no_weights_by_hop():
     model = {"core": "rnn", "hidden_size": 4}
     task = task_of(model=model)
     assert "weights by hop" not in dict(task.examinations(built(task)))
-
-
-def heat_map(rows, hops=2):
-    heads = "words ago", *(f"hop {k + 1}" for k in range(hops))
-    return training.HeatMap("weight", heads, rows)
-
-
-def test_a_heat_map_is_drawn_with_each_rows_largest_in_white(tmp_path):
-    one = heat_map([(1, 0.5, 0.1), (2, 0.25, 0.2), (3, 0.0, 0.4), (4, 0.0, 0.3)])
-    figure = pictures._draw_heat_maps({"a": one, "b": one}, "title")
-    panel, other, bar = figure.axes
-    assert (panel.get_title(), other.get_title()) == ("a", "b")
-    assert [text.get_text() for text in panel.get_yticklabels()] == ["hop 1", "hop 2"]
-    assert bar.get_ylabel() == "weight, as a part of the row's largest"
-    shades = panel.images[0].get_array()  # the oldest word to the left
-    expected = [[0, 0, 0.5, 1], [0.75, 1, 0.5, 0.25]]
-    np.testing.assert_allclose(shades, expected)
-    assert panel.images[0].get_extent() == [4.5, 0.5, 2.5, 0.5]
-    path = examinations.draw("By hop", {"a": one}, tmp_path)
-    assert path.name == "by_hop.png" and imread(path).ndim == 3
-    nothing = heat_map([(1, 0.0, 0.0)])
-    assert figures.heat_maps({"a": nothing}, tmp_path / "b.png").is_file()
-
-
-def test_of_a_long_heat_map_some_rows_are_told():
-    long = heat_map([(k + 1, 0.5, 0.25) for k in range(200)])
-    head, *rows = examinations.cells(long)
-    ages = [int(row[0]) for row in rows]
-    assert ages[:4] == [1, 2, 3, 4] and ages[-1] == 200 and len(ages) <= 20
-    assert rows[0] == ["1", "0.5000", "0.2500"] and head[0] == "words ago"
-    assert len(examinations.cells(heat_map(long.rows[:20]))) == 21
 
 
 # --- What it is set beside ------------------------------------------------------------
