@@ -1,5 +1,6 @@
 """Pictures: learning curves, sweeps, tables, what a memory's slots attend to and what
-comes of it, levels of BoxWorld, and answers character by character.
+comes of it, what the hops of a memory network look at, levels of BoxWorld, and answers
+character by character.
 
 Nothing else imports matplotlib, and nothing imports this before there is something to
 draw. It uses figures as objects, never pyplot, whose current figure and backend would
@@ -15,6 +16,7 @@ from .examinations import examined
 from .grids import Reached, curve_grid, value_grid
 from .levels import draw_level
 from .slots import accuracies, attention, gates, shares
+from .stories import hops
 from .text import answers, tables
 
 __all__ = [
@@ -27,6 +29,7 @@ __all__ = [
     "draw_level",
     "examined",
     "gates",
+    "hops",
     "learning_curve",
     "mean_and_range",
     "rung_starts",
