@@ -20,6 +20,9 @@ So with a limit of 120 a level has up to 121 steps, as in the original.
 
 from __future__ import annotations
 
+import operator
+from typing import Any
+
 import numpy as np
 
 from ..backend import Array, namespace, to_host
@@ -96,10 +99,10 @@ class BoxWorld(World):
         seed: int = 0,
     ):
         self.problem = Problem(
-            _as_range(solution_length),
-            _as_range(distractors),
-            _as_range(distractor_length),
-            _as_range(room),
+            _as_range("solution_length", solution_length),
+            _as_range("distractors", distractors),
+            _as_range("distractor_length", distractor_length),
+            _as_range("room", room),
             colours,
         )
         self.problem.check()
@@ -341,6 +344,12 @@ class BoxWorld(World):
         return f"{drawing.ansi(colours[codes], lines)}\nkey: {key}"
 
 
-def _as_range(value: int | tuple[int, int]) -> tuple[int, int]:
-    low, high = (value, value) if isinstance(value, int) else value
-    return low, high
+def _as_range(name: str, value: Any) -> tuple[int, int]:
+    """The least and the most. WorldError for anything but integers."""
+    try:
+        low, high = (value, value) if np.ndim(value) == 0 else value
+        return operator.index(low), operator.index(high)
+    except (TypeError, ValueError):
+        raise WorldError(
+            f"{name} must be an integer or two, such as (1, 5), not {value!r}"
+        ) from None
