@@ -133,6 +133,7 @@ def test_a_run_goes_on_apart_or_alone(before, after):
 def test_a_run_under_mpiexec(tmp_path):
     """By the command line: one voice, lines of metrics, and the queue is saved."""
     (tmp_path / "mazes.py").write_text(
+        '"""A maze."""\n'
         "import sys\n"
         f"sys.path.insert(0, {str(ROOT / 'tests')!r})\n"
         "from tinyworld import *\n"

@@ -240,7 +240,7 @@ def _trainer(task: Task, options: Options, arrays, state, ranks: Ranks) -> Train
     rows = counted(task.config.train.batch_size, task.row)
     _check_workers(workers, rows, task.config.train.batch_size, options.device, ranks)
     try:
-        kind = Apart if ranks.size > 1 and task.apart else Trainer
+        kind: type[Trainer] = Apart if ranks.size > 1 and task.apart else Trainer
         trainer = kind(task, options.seed, workers, options.device, ranks=ranks)
         trainer.require_metrics()
     except MemoryError as error:
