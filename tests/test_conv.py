@@ -287,13 +287,13 @@ def test_other_shapes_are_refused():
 # --- Its settings ---------------------------------------------------------------------
 
 
-def test_a_map_has_all_cores_and_one_more():
+def test_a_map_has_all_cores_and_two_more():
     """What vectors can be read with, maps can be read with, too."""
     of_vectors, of_maps = (
         set(typing.get_args(typing.get_type_hints(kind)["core"]))
         for kind in (CoreConfig, MapCoreConfig)
     )
-    assert of_maps == of_vectors | {"conv_lstm"} and of_maps <= set(USED)
+    assert of_maps == of_vectors | {"conv_lstm", "feedforward"} and of_maps <= set(USED)
     for name in sorted(of_maps):
         config = MapCoreConfig(name, head_size=2, hidden_size=4)
         core = build_core(config, (3, 3, 2), seed=0)

@@ -518,7 +518,7 @@ def test_a_run_on_the_device_is_read_on_the_host(name, monkeypatch, tmp_path):
     words = [
         name,
         *"--train.steps 4 --train.batch-size 10 --train.log-every 2 "
-        "--train.evaluate-every 2 --seed 1 --workers 1".split(),
+        "--train.evaluate-every 2 --train.piece-size 10 --seed 1 --workers 1".split(),
     ]
     for device_name in "cpu", "cuda":
         assert train.main([*words, "--device", device_name, "--run", device_name]) == 0
