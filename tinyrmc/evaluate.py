@@ -102,9 +102,9 @@ def _check_export(path: Path | None) -> None:
 
 
 def _counted(task: Task, counts: dict[str, int]) -> str:
-    """How many examples there were, or of a task that counts in tokens how many."""
+    """How many examples there were, or where losses are counted in tokens how many."""
     name, _ = task.unit
-    if name == Task.unit[0]:
+    if name == Task.unit[0] or not any(counts.values()):
         return f"{task.test_examples:,} examples"
     return ", ".join(f"{n:,} {name} of {split}" for split, n in counts.items())
 
