@@ -4,6 +4,7 @@
     python -m tinyrmc.plot attention RUN
     python -m tinyrmc.plot examinations RUN [RUN ...]
     python -m tinyrmc.plot level --seed N
+    python -m tinyrmc.plot episode RUN [--level N]
 
 Runs of one configuration under several seeds make one line, their mean in a band from
 the lowest to the highest; other configurations make other lines, and each core has the
@@ -27,6 +28,11 @@ several networks side by side.
 
 `level` draws a level of BoxWorld as the paper's figure 9: the board, what the player
 sees of it, and the tree of its keys and locks.
+
+`episode` draws a level as a trained agent plays it, one of those that `evaluate` counts:
+a film strip and a film, with the whole board, what the agent sees of it, what it does,
+the score that it expects, and what its memory attends to. `--html FILE` also writes a
+page with a slider, which needs no network.
 """
 
 from __future__ import annotations
@@ -41,7 +47,7 @@ from .environments.box_levels import Problem
 from .environments.box_world import BoxWorld
 from .errors import RunError, UsageError
 from .flags import add_flags, from_flags
-from .results import attention, probes
+from .results import attention, episodes, probes
 from .results.curves import draw_curves, draw_run
 from .results.examinations import draw
 from .results.groups import command_words, find_runs
@@ -61,6 +67,8 @@ def main(argv: list[str] | None = None) -> int:
         return examinations_main(words[1:])
     if words[:1] == ["level"]:
         return level_main(words[1:])
+    if words[:1] == ["episode"]:
+        return episode_main(words[1:])
     options = _parser().parse_args(words)
     runs, left_out = find_runs(options.runs, options.data_dir)
     for line in left_out:
@@ -80,7 +88,7 @@ def _parser() -> Parser:
         "Draw the learning curves of training runs.",
         epilog="`attention RUN` draws, measures and tests what a memory attends to:\n"
         "see attention --help. `examinations RUN` draws what evaluate examines.\n"
-        "`level` draws a level of BoxWorld.",
+        "`level` draws a level of BoxWorld, `episode RUN` one that an agent plays.",
     )
     parser.add_argument(
         "runs",
@@ -365,6 +373,79 @@ def level_main(argv: list[str]) -> int:
             "--out"
         ) from error
     return 0
+
+
+# --- A level that an agent plays ------------------------------------------------------
+
+
+def episode_main(argv: list[str]) -> int:
+    """The command line after `episode`; returns the exit code."""
+    options = _episode_parser().parse_args(argv)
+    _check_places(options.out, options.html)
+    task, arrays, state = open_checkpoint(options.run)
+    episodes.require_world(task, state["run"]["task"], options.run)
+    model, run = restore_model(task, arrays, state), state["run"]
+    title = f"{run['task']} {command_words(run)}, seed {run['seed']}"
+    title = f"{title}, step {state['step']:,}"
+    with blas_threads(1):
+        if options.wrong:
+            episode = episodes.failed(task, model, options.greedy)
+        else:
+            episode = episodes.record(task, model, options.level, options.greedy)
+    folder = options.out or _folder_of(options.run, "episode")
+    with _writing():
+        folder.mkdir(parents=True, exist_ok=True)
+        paths = episodes.draw(episode, folder, title)
+        if options.html is not None:
+            page = episodes.page(title, episode)
+            options.html.write_text(page, encoding="utf-8")
+            paths.append(options.html)
+    print(title, f"{episode.says}.", sep="\n")
+    print(*paths, sep="\n")
+    return 0
+
+
+def _episode_parser() -> Parser:
+    parser = Parser(
+        program("plot episode"), "Draw a held-out level as a trained agent plays it."
+    )
+    parser.add_argument(
+        "run",
+        type=Path,
+        metavar="RUN",
+        help="run directory, checkpoint.npz or weights file of an agent",
+    )
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument(
+        "--level",
+        type=int,
+        default=0,
+        metavar="N",
+        help="number of the held-out level (default: 0)",
+    )
+    which.add_argument(
+        "--wrong", action="store_true", help="the first level that it does not solve"
+    )
+    parser.add_argument(
+        "--greedy",
+        action="store_true",
+        help="it takes the likeliest action, instead of drawing one from its policy",
+    )
+    parser.add_argument(
+        "--out",
+        type=Path,
+        metavar="FOLDER",
+        help="existing folder for episode_N.png and episode_N.gif, replaced if they "
+        "exist (default: the run's directory, or for a file that lies in none "
+        "runs/<its name>-episode)",
+    )
+    parser.add_argument(
+        "--html",
+        type=Path,
+        metavar="FILE",
+        help="also write a self-contained page to FILE (.html), replaced if it exists",
+    )
+    return parser
 
 
 if __name__ == "__main__":

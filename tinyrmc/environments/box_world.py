@@ -254,7 +254,7 @@ class BoxWorld(World):
         return {
             "view": look(state),
             "held": state["held"].copy(),
-            "position": self._position(state),
+            "position": self.position(state),
         }
 
     def _window(self, state: State) -> Array:
@@ -273,7 +273,7 @@ class BoxWorld(World):
         view &= SEEN
         return view
 
-    def _position(self, state: State) -> Array:
+    def position(self, state: State) -> Array:
         """Row and column on the board (B, 2)."""
         xp = namespace(state["place"])
         pairs = self.on(xp)["position"][state["place"]]

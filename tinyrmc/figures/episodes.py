@@ -1,0 +1,207 @@
+"""A level as an agent plays it: a film strip, and a film."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.animation import PillowWriter
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+
+from ..results.episodes import CAVEAT, Episode, moments
+from .style import COLOURS, GREY, MARK, save, style
+
+SHOWN = 8  # moments of a film strip
+FRAMES = 300  # of a film; of a longer episode some steps are left out
+RATE = 5  # frames a second
+_PAUSE = 8  # frames for the end of a film
+
+# --- A film strip ---------------------------------------------------------------------
+
+
+def film_strip(episode: Episode, path: str | Path, title: str = "") -> Path:
+    """Draw moments of an episode side by side into the PNG file `path`; returns it.
+
+    Board, view and attention below each other, and all values at the bottom.
+    """
+    with style():
+        return save(_draw_strip(episode, title), path)
+
+
+def _draw_strip(episode: Episode, title: str) -> Figure:
+    shown = moments(episode, SHOWN)
+    rows = 2 + (episode.attention is not None)
+    heights = [1.35, 0.9, 0.7][:rows]
+    figure = Figure(
+        figsize=(0.6 + 1.45 * len(shown), 3.1 + sum(heights)), layout="constrained"
+    )
+    above, below = figure.subfigures(2, 1, height_ratios=[sum(heights) + 0.7, 1.7])
+    panels = above.subplots(
+        rows, len(shown), squeeze=False, height_ratios=heights, sharex="row"
+    )
+    for column, moment in enumerate(shown):
+        _draw_board(panels[0, column], episode, moment)
+        panels[0, column].set_title(f"{moment}\n{episode.action(moment)}", fontsize=9)
+        _draw_view(panels[1, column], episode, moment)
+        if episode.attention is not None:
+            _draw_attention(panels[2, column], episode, moment)
+    for panel, name in zip(
+        panels[:, 0], ("board", "what it sees", "attention"), strict=False
+    ):
+        panel.set_ylabel(name, fontsize=9)
+    _draw_values(below.subplots(), episode, shown)
+    figure.suptitle(f"{title}\n{episode.says}".strip(), fontsize=10)
+    notes = [
+        "Above each picture: the steps taken before it, the action that follows, and "
+        "what that brings."
+    ]
+    if _shows_a_key(episode):
+        notes[0] += " Above what it sees: the key it holds."
+    if episode.attention is not None:
+        notes.append(
+            "Attention: a row is a slot that asks, a column what it listens to, right "
+            f"of the line the input; mean of the heads. {CAVEAT}"
+        )
+    figure.supxlabel("\n".join(notes), fontsize=8, color=GREY)
+    return figure
+
+
+def _draw_board(panel: Axes, episode: Episode, moment: int) -> list[Any]:
+    """The board, and a frame around what is seen of it: [picture, frame]."""
+    picture = panel.imshow(episode.boards[moment])
+    _bare(panel)
+    if episode.corners is None:
+        return [picture]
+    frame = Rectangle(
+        _corner(episode, moment),
+        episode.window,
+        episode.window,
+        fill=False,
+        color=MARK,
+        linewidth=1.5,
+        clip_on=False,
+    )
+    panel.add_patch(frame)
+    return [picture, frame]
+
+
+def _corner(episode: Episode, moment: int) -> tuple[float, float]:
+    assert episode.corners is not None
+    row, column = episode.corners[moment].tolist()
+    return column - 0.5, row - 0.5
+
+
+def _draw_view(panel: Axes, episode: Episode, moment: int) -> Any:
+    picture = panel.imshow(episode.views[moment])
+    if _shows_a_key(episode):
+        panel.axhline(0.5, color="white", linewidth=2)
+    _bare(panel)
+    return picture
+
+
+def _shows_a_key(episode: Episode) -> bool:
+    """Whether there is a row more than the window has."""
+    return episode.views.shape[1] > episode.window
+
+
+def _draw_attention(panel: Axes, episode: Episode, moment: int) -> Any:
+    """Slots by slots and input, mean of the heads; at the end there is none."""
+    assert episode.attention is not None
+    if moment == len(episode):
+        panel.set_axis_off()
+        return None
+    weights = episode.attention[moment].mean(axis=0)
+    picture = panel.imshow(weights, cmap="Blues", vmin=0, vmax=1)
+    panel.axvline(len(weights) - 0.5, color="black", linewidth=0.9)
+    _bare(panel)
+    return picture
+
+
+def _bare(panel: Axes) -> None:
+    panel.set(xticks=[], yticks=[])
+    panel.spines[:].set(visible=True, color=GREY, linewidth=0.5)
+
+
+def _draw_values(panel: Axes, episode: Episode, shown: list[int]) -> None:
+    """The values over time, and rewards where they came."""
+    for moment in shown:
+        panel.axvline(moment, color="#E6E6E6", linewidth=0.8, zorder=0)
+    panel.plot(episode.values, color=COLOURS[0], linewidth=1.4)
+    low, high = panel.get_ylim()
+    panel.set(ylim=(min(low, 0), high + 0.25 * (high - min(low, 0))))
+    for step in np.flatnonzero(episode.rewards).tolist():
+        reward = f"{float(episode.rewards[step]):+g}"
+        top = panel.get_xaxis_transform()
+        panel.axvline(step, color=MARK, linewidth=1, alpha=0.6)
+        panel.text(
+            step, 1.02, reward, color=MARK, fontsize=8, transform=top, ha="center"
+        )
+    panel.set(xlim=(-0.5, len(episode) + 0.5), xlabel="steps taken")
+    panel.set_ylabel("value", fontsize=9)
+
+
+# --- A film ---------------------------------------------------------------------------
+
+
+def film(episode: Episode, path: str | Path, title: str = "") -> Path:
+    """Write an episode as an animated GIF, a frame a step; returns its path."""
+    with style():
+        figure, show = _stage(episode, title)
+        writer = PillowWriter(fps=RATE)
+        with writer.saving(figure, str(path), dpi=100):
+            for moment in _frames(len(episode)):
+                show(moment)
+                writer.grab_frame()
+            for _ in range(_PAUSE):
+                writer.grab_frame()
+    return Path(path)
+
+
+def _frames(last: int) -> list[int]:
+    every = -(-last // FRAMES)
+    return [*range(0, last, every), last]
+
+
+def _stage(episode: Episode, title: str):
+    """(figure, show(moment)), which shows a moment in it.
+
+    Only what changes is drawn anew: laying out takes longest.
+    """
+    attends = episode.attention is not None
+    figure = Figure(figsize=(6.4, 5.4), layout="constrained")
+    grid = figure.add_gridspec(
+        3, 2, height_ratios=[1.6, 1.2, 0.9], width_ratios=[1.6, 1]
+    )
+    board = figure.add_subplot(grid[:2, 0])
+    drawn = _draw_board(board, episode, 0)
+    side = figure.add_subplot(grid[0 if attends else slice(2), 1])
+    side.set_title("what it sees", fontsize=9)
+    view = _draw_view(side, episode, 0)
+    if attends:
+        panel = figure.add_subplot(grid[1, 1])
+        weights = _draw_attention(panel, episode, 0)
+        panel.set_title(
+            "attention of the slots,\nright of the line to the input", fontsize=9
+        )
+    values = figure.add_subplot(grid[2, :])
+    _draw_values(values, episode, [])
+    now = values.axvline(0, color="black", linewidth=1)
+    figure.suptitle(f"{title}\n{episode.says}".strip(), fontsize=9)
+    said = board.set_title(" \n ", fontsize=10)
+    figure.draw_without_rendering()
+    figure.set_layout_engine("none")
+
+    def show(moment: int) -> None:
+        drawn[0].set_data(episode.boards[moment])
+        if episode.corners is not None:
+            drawn[1].set_xy(_corner(episode, moment))
+        view.set_data(episode.views[moment])
+        if attends and moment < len(episode):
+            weights.set_data(episode.attention[moment].mean(axis=0))
+        now.set_xdata([moment, moment])
+        said.set_text(f"{moment} of {len(episode)} steps\n{episode.action(moment)}")
+
+    return figure, show
