@@ -3,7 +3,8 @@ does not use the network.
 
 No text is kept here a second time. First this script fills a source folder: with the
 few pages of `pages/`, with the documents and notebooks of the repository, whose links
-it turns to the website's pages, and with a page for each module and each task. Then
+it turns to the website's pages, and with a page for each module, each task and each
+world. Then
 Sphinx makes the website. MathJax comes out of the Python package
 sphinx-mathjax-offline, which is used for nothing else.
 """
@@ -62,6 +63,7 @@ GROUPS = {
         "backend",
     ),
     "Training": ("training", "runs", "config", "errors"),
+    "Worlds": ("environments",),
     "Results": ("results", "figures"),
     "Command lines": (
         "train",
@@ -69,6 +71,7 @@ GROUPS = {
         "plot",
         "sweep",
         "report",
+        "play",
         "new",
         "template",
         "commands",
@@ -230,6 +233,16 @@ class Source:
         for name in tasks():
             self.write(f"tasks/{name}.md", task_page(name))
 
+    def add_worlds(self):
+        """A page for each world that Gymnasium knows, and its pictures."""
+        import world_pages
+
+        for id in world_pages.IDS:
+            self.write(
+                f"{world_pages.page_of(id)}.md", world_pages.world_page(id, table)
+            )
+            world_pages.draw(id, self.folder / "worlds")
+
 
 # --- Pages ----------------------------------------------------------------------------
 
@@ -375,6 +388,7 @@ def build(out: Path) -> int:
     source.add_documents()
     source.add_reference()
     source.add_tasks()
+    source.add_worlds()
     add_mathjax(out / "html")
     from sphinx.cmd.build import main as sphinx
 

@@ -60,6 +60,8 @@ from tinyrmc.cores import CoreConfig, build_core, describe
 from tinyrmc.cores.memn2n import Constant, Encoding, MemN2N
 from tinyrmc.corpora import Story
 from tinyrmc.errors import UserError
+from tinyrmc.results import hops
+from tinyrmc.results.published_babi import CLAIMS, PUBLISHED, row_of
 from tinyrmc.training.workers import pieces_of
 
 # --- What can be set ------------------------------------------------------------------
@@ -521,118 +523,7 @@ def _seed_of(seed: int, material: Material) -> int:
     return int(own.generate_state(1, np.uint64)[0])
 
 
-# --- What was published ---------------------------------------------------------------
-
-# Test errors in percent, by task: supervised memory networks and LSTM of Weston et al.
-# 2015, the weakly supervised ones (WSH), and the End-To-End Memory Networks: a bag of
-# words, position encoding (PE), linear start (LS), random memories (RN), ReLUs; jointly
-# trained ones of 1 to 3 hops with PE and LS, with RN too, and with layerwise tying.
-HEADS = (
-    "supervised", "LSTM", "WSH", "BoW", "PE", "PE LS", "PE LS RN", "PE LS RN ReLU",
-    "joint 1 hop", "joint 2 hops", "joint 3 hops", "joint RN", "joint layerwise",
-)  # fmt: skip
-ERRORS = {
-    # without the column of the ReLU
-    "1k": """
-        1     0    50   0.1   0.6   0.1   0.2   0.0   0.8   0.0   0.1   0.0   0.1
-        2     0    80  42.8  17.6  21.6  12.8   8.3  62.0  15.6  14.0  11.4  18.8
-        3     0    80  76.4  71.0  64.2  58.8  40.3  76.9  31.6  33.1  21.9  31.7
-        4     0    39  40.3  32.0   3.8  11.6   2.8  22.8   2.2   5.7  13.4  17.5
-        5     2    30  16.3  18.3  14.1  15.7  13.1  11.0  13.4  14.8  14.4  12.9
-        6     0    52  51.0   8.7   7.9   8.7   7.6   7.2   2.3   3.3   2.8   2.0
-        7    15    51  36.1  23.5  21.6  20.3  17.3  15.9  25.4  17.9  18.3  10.1
-        8     9    55  37.8  11.4  12.6  12.7  10.0  13.2  11.7  10.1   9.3   6.1
-        9     0    36  35.9  21.1  23.3  17.0  13.2   5.1   2.0   3.1   1.9   1.5
-       10     2    56  68.7  22.8  17.4  18.6  15.1  10.6   5.0   6.6   6.5   2.6
-       11     0    38  30.0   4.1   4.3   0.0   0.9   8.4   1.2   0.9   0.3   3.3
-       12     0    26  10.1   0.3   0.3   0.1   0.2   0.4   0.0   0.3   0.1   0.0
-       13     0     6  19.7  10.5   9.9   0.3   0.4   6.3   0.2   1.4   0.2   0.5
-       14     1    73  18.3   1.3   1.8   2.0   1.7  36.9   8.1   8.2   6.9   2.0
-       15     0    79  64.8  24.3   0.0   0.0   0.0  46.4   0.5   0.0   0.0   1.8
-       16     0    77  50.5  52.0  52.1   1.6   1.3  47.4  51.3   3.5   2.7  51.0
-       17    35    49  50.9  45.4  50.1  49.0  51.0  44.4  41.2  44.5  40.4  42.6
-       18     5    48  51.3  48.1  13.6  10.1  11.1   9.6  10.3   9.2   9.4   9.2
-       19    64    92   100  89.7  87.4  85.6  82.8  90.7  89.9  90.2  88.0  90.6
-       20     0     9   3.6   0.1   0.0   0.0   0.0   0.0   0.1   0.0   0.0   0.2
-     mean   6.7  51.3  40.2  25.1  20.3  16.3  13.9  25.8  15.6  13.3  12.4  15.2
-    """,
-    # and without tasks 1, 12 and 20, where every memory network is at 0 to 0.1
-    "10k": """
-        2     0  81.9  39.6   0.6   0.4   0.5   0.3   0.3  62.0   1.3   2.3   1.0   0.8
-        3     0  83.1  79.5  17.8  12.6  15.0   9.3   2.1  80.0  15.8  14.0   6.8  18.3
-        4     0   0.2  36.6  31.8     0     0     0     0  21.4     0     0     0     0
-        5   0.3   1.2  21.1  14.2   0.8   0.6   0.8   0.8   8.7   7.2   7.5   6.1   0.8
-        6     0  51.8  49.9   0.1   0.2   0.1     0   0.1   6.1   0.7   0.2   0.1   0.1
-        7   3.3  24.9  35.1  10.7   5.7   3.2   3.7   2.0  14.8  10.5   6.1   6.6   8.4
-        8   1.0  34.1  42.7   1.4   2.4   2.2   0.8   0.9   8.9   4.7   4.0   2.7   1.4
-        9     0  20.2  36.4   1.8   1.3   2.0   0.8   0.3   3.7   0.4     0     0   0.2
-       10     0  30.1  76.0   1.9   1.7   3.3   2.4     0  10.3   0.6   0.4   0.5     0
-       11     0  10.3  25.3     0     0     0     0   0.1   8.3     0     0     0   0.4
-       13     0   6.1  12.3     0   0.1     0     0     0   5.6     0     0     0     0
-       14     0  81.0   8.7     0   0.2     0     0   0.1  30.9   0.2   0.2     0   1.7
-       15     0  78.7  68.8  12.5     0     0     0     0  42.6     0     0   0.2     0
-       16     0  51.9  50.9  50.9  48.6   0.1   0.4  51.8  47.3  46.4   0.4   0.2  49.2
-       17  24.6  50.1  51.1  47.4  40.3  41.1  40.7  18.6  40.0  39.7  41.7  41.8  40.0
-       18   2.1   6.8  45.8  41.3   7.4   8.6   6.7   5.3   9.2  10.1   8.6   8.0   8.4
-       19  31.9  90.3   100  75.4  66.6  66.7  66.5   2.3  91.0  80.8  73.3  75.7  89.5
-     mean   3.2  36.4  39.2  15.4   9.4   7.2   6.6   4.2  24.5  10.9   7.9   7.5  11.0
-    """,
-}
-
-_PLAIN = (
-    "quick --data.task all --recipe.linear-epochs 0 --train.learning-rate 0.01 "
-    "--train.steps 2800 --recipe.random-memories 0"
-)
-_WITHOUT_RN = "--recipe.random-memories 0"
-# The words that train a column: with 1,000 questions a task.
-WORDS_1K = {
-    "LSTM": "cores --data.task all --model.core lstm",
-    "BoW": f"{_PLAIN} --model.encoding bag",
-    "PE": _PLAIN,
-    "PE LS": f"quick --data.task all {_WITHOUT_RN}",
-    "PE LS RN": "quick --data.task all",
-    "joint 1 hop": f"joint {_WITHOUT_RN} --model.hops 1",
-    "joint 2 hops": f"joint {_WITHOUT_RN} --model.hops 2",
-    "joint 3 hops": f"joint {_WITHOUT_RN}",
-    "joint RN": "joint",
-    "joint layerwise": f"joint {_WITHOUT_RN} --model.tying layerwise",
-}
-# With 10,000 epochs have ten times the steps; joint training has 20 and a linear start.
-_LARGE = "large --data.task all --model.embedding-size 20 --model.relu 0"
-_LONG = (
-    "--data.variant en-10k --train.steps 140625 --recipe.linear-epochs 5 "
-    "--recipe.halve-every 5"
-)
-WORDS_10K = {
-    "LSTM": "cores --data.task all --model.core lstm --data.variant en-10k "
-    "--train.steps 28100",
-    "BoW": f"{_LARGE} {_PLAIN.partition('all ')[2]} --model.encoding bag",
-    "PE": f"{_LARGE} {_PLAIN.partition('all ')[2]}",
-    "PE LS": f"{_LARGE} {_WITHOUT_RN}",
-    "PE LS RN": _LARGE,
-    "PE LS RN ReLU": "large --data.task all",
-    **{
-        head: f"{words} {_LONG}"
-        for head, words in WORDS_1K.items()
-        if head.startswith("joint")
-    },
-}
-
-
-def _published() -> dict[str, tuple[str, str | None]]:
-    cells: dict[str, tuple[str, str | None]] = {}
-    for size, words in {"1k": WORDS_1K, "10k": WORDS_10K}.items():
-        heads = [head for head in HEADS if size == "10k" or head != "PE LS RN ReLU"]
-        for line in ERRORS[size].strip().splitlines():
-            row, *errors = line.split()
-            for head, error in zip(heads, errors, strict=True):
-                cell = f"{_row(size, row)}, {head}"
-                cells[cell] = f"{error} %", words.get(head)
-    return cells
-
-
-def _row(size: str, task: str) -> str:
-    return f"{size}, mean" if task == "mean" else f"{size}, task {task}"
+# --- What was published: results/published_babi.py ------------------------------------
 
 
 def column(config: Config) -> str | None:
@@ -659,8 +550,6 @@ def column(config: Config) -> str | None:
     return f"joint {m.hops} hop{'' if m.hops == 1 else 's'}"
 
 
-PUBLISHED = _published()
-
 # --- The task -------------------------------------------------------------------------
 
 
@@ -680,6 +569,7 @@ class Task(training.Task):
         "cores": ("another core, --model.core lstm, rmc, entnet ..., with Adam", CORES),
     }
     published = PUBLISHED
+    claims = CLAIMS
     headline = "error"
     lower = ("loss", "error")
     splits = ("validation", "test")
@@ -795,17 +685,22 @@ class Task(training.Task):
         `summary` needs both: it chooses by the latter.
         """
         totals = training.Totals()
-        size = self.config.train.piece(xp)
-        for number, material in enumerate(self.materials):
+        for number in range(len(self.materials)):
             for part in ("train", split or self.splits[0]):
-                pieces = pieces_of(material.count(part), size, workers)
-                for start, stop in pieces[worker::workers]:
-                    batch = material.take(part, np.arange(start, stop))
-                    tasks = batch.pop("task")
-                    batch = {name: to_device(x, xp) for name, x in batch.items()}
-                    logits = model(number, batch, self.linear).data
-                    totals.add(_judged(part, logits, batch["answer"], tasks))
+                for judged in self._judge(model, number, part, worker, workers, xp):
+                    totals.add(judged)
         return totals.sums
+
+    def _judge(self, model, number, part, worker=0, workers=1, xp=np):
+        """The sums of each piece of a network's stories."""
+        material, size = self.materials[number], self.config.train.piece(xp)
+        pieces = pieces_of(material.count(part), size, workers)
+        for start, stop in pieces[worker::workers]:
+            batch = material.take(part, np.arange(start, stop))
+            tasks = batch.pop("task")
+            batch = {name: to_device(x, xp) for name, x in batch.items()}
+            logits = model(number, batch, self.linear).data
+            yield _judged(part, logits, batch["answer"], tasks)
 
     def summary(self, means):
         """With the error of the restart of the lowest training error, for each network.
@@ -849,6 +744,21 @@ class Task(training.Task):
         best = [np.lexsort(pair)[0] for pair in zip(losses, wrong, strict=True)]
         return np.broadcast_to(best, len(self._tasks))
 
+    def taken(self, model, number: int) -> int:
+        """Which restart of a network is taken: that of the lowest training error."""
+        totals = training.Totals()
+        for judged in self._judge(model, number, "train"):
+            totals.add(judged)
+        means, tasks = totals.means(), self.materials[number].tasks
+        wrong, losses = (
+            [
+                np.mean([means[f"train {kind} {k} {r}"] for k in tasks])
+                for r in range(self.restarts)
+            ]
+            for kind in ("wrong", "loss")
+        )
+        return int(np.lexsort((losses, wrong))[0])
+
     @property
     def _tasks(self) -> list[int]:
         return [task for material in self.materials for task in material.tasks]
@@ -876,6 +786,46 @@ class Task(training.Task):
         ]
         columns = "", "training error", "test error"
         yield "restarts", training.Table(f"{split}_error", columns, rows)
+
+    # --- What the hops look at
+
+    def readings(self, model, task=None):
+        """One of each network, of the restart that is taken."""
+        if (core := self.config.model.core) != "memn2n":
+            raise UserError(
+                f"its core, {core}, has no hops; give a run with --model.core memn2n"
+            )
+        if task not in (None, *self._tasks):
+            known = ", ".join(map(str, self._tasks))
+            raise UserError(f"it has not learnt task {task}; --task is one of {known}")
+        return (
+            self._reading(model, number)
+            for number, material in enumerate(self.materials)
+            if task is None or task in material.tasks
+        )
+
+    def _reading(self, model, number):
+        material, network = self.materials[number], model.networks[number]
+        restart, answers, weights = self.taken(model, number), [], []
+        size = self.config.train.piece(np)
+        for start, stop in pieces_of(material.count("test"), size, 1):
+            batch, trace = material.take("test", np.arange(start, stop)), []
+            logits = model(number, batch, self.linear, trace).data[restart]
+            answers += [material.vocabulary[id] for id in logits.argmax(axis=-1)]
+            of_hops = [hop["weights"][:, restart] for hop in trace]
+            weights.append(np.stack(of_hops, axis=1))
+        return hops.Reading(
+            network=network.reader,
+            restart=restart,
+            vocabulary=material.vocabulary,
+            slots=material.slots,
+            masked=network.masked,
+            linear=self.linear,
+            tasks=material.parts["test"]["task"],
+            stories=[s for parts in material.told.values() for s in parts["test"]],
+            weights=np.concatenate(weights),
+            answers=answers,
+        )
 
     # --- What it is set beside
 
@@ -912,9 +862,9 @@ class Task(training.Task):
         size = "10k" if self.config.data.variant == "en-10k" else "1k"
         chosen, result = self.config.data.task, self.result
         if chosen in TASKS:
-            return {f"{_row(size, chosen)}, {head}": result}
-        each = {f"{_row(size, k)}, {head}": f"{result}_task_{k}" for k in TASKS}
-        return {f"{_row(size, 'mean')}, {head}": result} | each
+            return {f"{row_of(size, chosen)}, {head}": result}
+        each = {f"{row_of(size, k)}, {head}": f"{result}_task_{k}" for k in TASKS}
+        return {f"{row_of(size, 'mean')}, {head}": result} | each
 
     def references(self):
         """What the commonest answer of the training stories gives."""

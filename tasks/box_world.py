@@ -123,12 +123,21 @@ QUICK = Config(
         coordinates=False,
         skip=True,
     ),
-    agent=LearningConfig(unroll=20, lambda_=0.95, entropy_cost=0.003, reward_scale=0.1),
+    agent=LearningConfig(
+        algorithm="a2c",
+        unroll=20,
+        lambda_=0.95,
+        entropy_cost=0.003,
+        reward_scale=0.1,
+    ),
     world=WorldConfig(solution=(1, 2), distractors=(0, 0), rooms=((5, 12), (9, 12))),
     train=training.TrainConfig(
-        steps=1600,
+        steps=3000,
         batch_size=256,
-        learning_rate=2e-3,
+        learning_rate=1e-3,
+        # gradients stay small until the first gems are found: then a longer memory of
+        # their size would make Adam's steps too large, and the policy falls
+        beta2=0.99,
         warmup_steps=0,
         decay=1.0,
         clip_norm=0.1,
@@ -162,6 +171,7 @@ PAPER = Config(
         optimizer="rmsprop",
         rms_decay=0.99,
         epsilon=0.1,
+        rms_variant="tensorflow",
         objective="sum",
         learning_rate=1e-4,
         warmup_steps=0,

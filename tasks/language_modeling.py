@@ -32,7 +32,8 @@ does that too, and shows what it changes.
 
     corpora    `quick` and `ptb` train on the Penn Treebank, `wikitext2` on WikiText-2,
                with the sizes of a public port of the RMC; `paper` on WikiText-103, or
-               --data.corpus gutenberg, gigaword
+               --data.corpus gutenberg, gigaword (which book or story is for what,
+               its name decides; `python -m tinyrmc.data --help` has examples)
     batch      64 lanes in `paper`; the paper had six GPUs with 64 each
     lstm       the paper's own figures for an LSTM come from Rae et al. 2018
 
@@ -47,6 +48,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
+import sys
 import typing
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -59,6 +61,7 @@ from tinyrmc import primitives as p
 from tinyrmc.backend import namespace, to_device, to_host
 from tinyrmc.config import PLACE
 from tinyrmc.cores import CoreConfig, build_core, describe
+from tinyrmc.cores.config import without_effect
 from tinyrmc.cores.core import select_state, state_arrays, state_of
 from tinyrmc.errors import UserError
 from tinyrmc.training.streams import BLOCK, from_blocks, generator
@@ -88,8 +91,9 @@ class DataConfig:
     """words before its part that a lane reads first, uncounted"""
 
     def __post_init__(self):
-        for name, least in {"window": 1, "lanes": 1, "context": 0}.items():
-            if getattr(self, name) < least:
+        bounds = {"vocabulary_size": 2, "window": 1, "lanes": 1, "context": 0}
+        for name, least in bounds.items():
+            if (value := getattr(self, name)) is not None and value < least:
                 raise ValueError(
                     f"data.{name} must be an integer of at least {least}, not "
                     f"{getattr(self, name)}"
@@ -283,6 +287,13 @@ PUBLISHED = {
 }
 CORES = {"rmc": "RMC", "rmc_paper": "RMC", "lstm": "LSTM"}
 
+
+def _differences(one: ModelConfig, other: ModelConfig) -> set[str]:
+    """The fields in which two networks differ."""
+    values = vars(other).items()
+    return {name for name, value in values if getattr(one, name) != value}
+
+
 # The sweep of appendix A.4. Its units, 1000, 1500 .. 3000, are here multiples of 120,
 # so that every number of heads and slots divides them.
 SWEEP = {
@@ -301,6 +312,8 @@ AT_ONCE = 2_000  # words that are read at once, meanwhile
 
 # A training text of at most so many tokens is counted for floors: ten seconds, 1 GB.
 COUNTED = 5_000_000
+TOLD = 500_000  # from so many on you are told, for it takes a second or more
+FLOORS = "floors-1"  # the name under which they are kept
 
 
 # --- Reading --------------------------------------------------------------------------
@@ -517,6 +530,7 @@ class Task(training.Task):
     lower = ("loss", "perplexity")
     splits = ("validation", "test")
     carries = True
+    row = "lane"
 
     def __init__(self, config: Config):
         super().__init__(config)
@@ -662,31 +676,59 @@ class Task(training.Task):
 
     def references(self):
         """What counting reaches, if the training text is short enough to count."""
-        return {f"{split}_perplexity": self._floors(split) for split in self.splits}
-
-    def _floors(self, split) -> dict[str, float]:
-        train, ids = self.corpus.texts["train"], self.corpus.texts[split]
-        if len(train) > COUNTED:
-            return {}
-        words = len(self.corpus.vocabulary)
-        return {
-            "unigram": ngrams.unigram_perplexity(train, ids, words),
-            "5-gram Kneser-Ney": self._counted.perplexity(ids),
-        }
+        if len(self.corpus.texts["train"]) > COUNTED:
+            return {f"{split}_perplexity": {} for split in self.splits}
+        return self._floors
 
     @functools.cached_property
-    def _counted(self) -> ngrams.KneserNey:
+    def _floors(self) -> dict[str, dict[str, float]]:
+        return corpora.kept(self.corpus, FLOORS, self._counted)
+
+    def _counted(self) -> dict[str, dict[str, float]]:
         """Within sentences, as published figures for the Penn Treebank are."""
-        words, text = self.corpus.vocabulary, self.corpus.texts["train"]
-        return ngrams.KneserNey(text, len(words), order=5, boundary=words.eos)
+        words, texts = self.corpus.vocabulary, self.corpus.texts
+        train = texts["train"]
+        if len(train) > TOLD:
+            says = f"counting {len(train):,} tokens for the floors (once, then kept)"
+            print(says, file=sys.stderr, flush=True)
+        fivegram = ngrams.KneserNey(train, len(words), order=5, boundary=words.eos)
+        return {
+            f"{split}_perplexity": {
+                "unigram": ngrams.unigram_perplexity(train, texts[split], len(words)),
+                "5-gram Kneser-Ney": fivegram.perplexity(texts[split]),
+            }
+            for split in self.splits
+        }
 
     def cell(self):
-        core = CORES.get(self.config.model.core)
-        return core and f"{self.config.data.corpus}, {core}"
+        """Of a network that is the published one in size, on the published text."""
+        model, data = self.config.model, self.config.data
+        cell = f"{data.corpus}, {CORES.get(model.core)}"
+        if cell not in PUBLISHED or not self._published_text:
+            return None
+        usual = WIKITEXT2 if data.corpus == "wikitext-2" else PAPER
+        size = replace(usual.model, core=model.core)
+        if cell == "wikitext-2, LSTM":
+            size = replace(size, embedding_size=300)
+        alike = _differences(model, size) <= {*without_effect(model, size)}
+        steps = self.config.train.steps
+        return cell if alike and steps >= usual.train.steps else None
+
+    @property
+    def _published_text(self) -> bool:
+        """Whether all words are those of the published text, as far as is known."""
+        try:
+            notes = self.corpus.notes
+        except UserError:  # it is not here
+            notes = ()
+        other = any("not the published text" in note for note in notes)
+        return self.config.data.vocabulary_size is None and not other
 
     # --- What it writes
 
-    def generate(self, model, prompt, rng, words=100, temperature=1.0, top_k=0):
+    def generate(
+        self, model, prompt, rng, words=100, temperature=1.0, top_k=0, unk=True
+    ):
         """Words that follow a prompt, which stands at the beginning of a sentence.
 
         A word that is unknown is read in lower case, as all words of the Penn Treebank
@@ -699,16 +741,22 @@ class Task(training.Task):
             ids = np.concatenate([[vocabulary.eos], ids])
         if not len(ids):
             raise UserError(
-                "the prompt is empty, and so is the text before it; give a word"
+                f"{self.config.data.corpus} has no sentences that an empty prompt "
+                "could begin; give a first word"
             )
-        return self._written(model, ids, rng, words, temperature, top_k)
+        never = None if unk else self.corpus.vocabulary.unk
+        return self._written(model, ids, rng, words, temperature, top_k, never)
 
-    def _written(self, model, ids, rng, words, temperature, top_k):
+    def _written(self, model, ids, rng, words, temperature, top_k, never):
+        """Word after word; `never`: the id of one that is not drawn, or None."""
         xp, eos = namespace(model.bias.data), self.corpus.vocabulary.eos
         state = model.initial_state(1)
         for _ in range(words):
             tokens = to_device(np.asarray(ids)[None], xp)
             logits, state = model.logits(tokens, state)
-            ids = [sampling.draw(logits.data[0], rng, temperature, top_k)]
+            scores = np.array(to_host(logits.data[0]))
+            if never is not None:
+                scores[never] = -np.inf
+            ids = [sampling.draw(scores, rng, temperature, top_k)]
             (word,) = self.corpus.vocabulary.decode(ids)
             yield "\n" if ids[0] == eos else word

@@ -111,6 +111,7 @@ PAPER = Config(
         optimizer="rmsprop",
         rms_decay=0.99,
         epsilon=0.1,
+        rms_variant="tensorflow",
         objective="sum",
         learning_rate=1e-4,
         warmup_steps=0,

@@ -156,6 +156,7 @@ def test_levels_can_be_solved_without_a_distractor_and_never_with_one(problem):
         boxes = world.levels.boxes(number)
         locks = {box.lock for box in boxes if not box.trap}
         for box in boxes:
+            assert box.lock != box.content
             assert box.lock == (boxes[box.after].content if box.after >= 0 else 0)
             # nothing a distractor holds opens the solution, and the gem is elsewhere:
             # who opens one could not go on, even if the level did

@@ -23,6 +23,7 @@ from corpora_files import (
 from tinyrmc import corpora
 from tinyrmc.corpora import CorpusError, files
 from tinyrmc.corpora.files import Text
+from tinyrmc.corpora.finding import find
 from tinyrmc.corpora.known import CORPORA
 from tinyrmc.corpora.stories import ARCHIVES
 
@@ -120,7 +121,12 @@ def test_an_official_archive_must_be_whole(tmp_path, monkeypatch):
     path.write_bytes(data[:-1] + b"\1")
     with pytest.raises(CorpusError, match="its sha256 checksum differs; delete it"):
         corpora.load("wikitext-2", tmp_path)
+    with pytest.raises(CorpusError, match=r"such as wikitext-2-v1-mine\.zip$"):
+        corpora.load("wikitext-2", tmp_path)
+    path.rename(tmp_path / "wikitext-2-v1-mine.zip")
+    assert find("wikitext-2", tmp_path).place.name == "wikitext-2-v1-mine.zip"
     path.write_bytes(data)
+    (tmp_path / "wikitext-2-v1-mine.zip").unlink()
     corpora.load("wikitext-2", tmp_path)
 
 

@@ -9,6 +9,7 @@ from corpora_files import write
 from tinyrmc import corpora
 from tinyrmc.corpora import CorpusError, MissingCorpus
 from tinyrmc.corpora.finding import part_of
+from tinyrmc.corpora.known import BOOKS
 from tinyrmc.corpora.words import book, newswire, prose
 
 # --- Words ----------------------------------------------------------------------------
@@ -186,14 +187,26 @@ def test_one_file_is_taken_of_a_book(tmp_path):
 
 def test_too_few_books_are_refused(tmp_path):
     write(tmp_path / "gutenberg", {"98.txt": "a", "1342.txt": "b"})
-    says = "none of the 2 books in .*gutenberg falls into the validation text; add more"
+    says = (
+        r"none of the books in .*gutenberg \(2 in all\) is for validation or test: .*; "
+        r"add others, such as 2554 \(validation\), 76 \(test\)"
+    )
     with pytest.raises(CorpusError, match=says):
         corpora.load("gutenberg", tmp_path)
 
 
+def test_three_books_are_enough_if_they_are_the_ones_that_are_named(tmp_path):
+    for part, number in BOOKS.items():
+        assert part_of(str(number), training=80, validation=10) == part
+        assert f"{number} ({part})" in corpora.CORPORA["gutenberg"].remedy
+    write(tmp_path / "gutenberg", {f"{n}.txt": "a b" for n in BOOKS.values()})
+    texts = corpora.load("gutenberg", tmp_path).texts
+    assert all(len(text) == 3 for text in texts.values())
+
+
 def test_a_folder_without_books_is_none(tmp_path):
     (tmp_path / "gutenberg").mkdir()
-    says = rf"put books as .txt files into {tmp_path}/gutenberg; they are at www"
+    says = rf"put books as .txt files into {tmp_path}/gutenberg, .*; they are at www"
     with pytest.raises(MissingCorpus, match=says):
         corpora.load("gutenberg", tmp_path)
 

@@ -99,6 +99,16 @@ def test_a_reset_begins_to_count_steps_anew():
             assert not envs.step(np.zeros(3, int))[3].any()
 
 
+def test_each_level_that_ends_has_its_own_last_observation():
+    envs = LevelsEnv(BoxWorld(levels=50, limit=1), num_envs=6, observation="codes")
+    envs.reset(seed=0)
+    up = np.zeros(6, int)
+    columns = envs.step(up)[0]["position"][:, 1]
+    info = envs.step(up)[4]
+    last = [seen["position"][1] for seen in info["final_obs"]]
+    assert last == columns.tolist() and len({*last}) > 1
+
+
 def test_episodes_are_measured_by_gymnasiums_own_wrapper():
     envs = RecordEpisodeStatistics(make_vec(BOX, 8))
     envs.reset(seed=0)

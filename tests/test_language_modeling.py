@@ -4,6 +4,7 @@ The oracle is a network in plain NumPy, one word at a time.
 """
 
 import dataclasses
+import re
 from pathlib import Path
 
 import numpy as np
@@ -378,18 +379,24 @@ def test_what_is_odd_about_a_text_is_told_before_training(empty_directory, capsy
     """The few words that tests have for a Penn Treebank are not the published ones."""
     words = "--train.steps 1 --train.batch-size 4 --workers 1 --model.head-size 2"
     assert train.main(["language_modeling", *words.split()]) == 0
-    assert "is not the published text" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "is not the published text" in said
+    assert "\n  training  1 step of 4 lanes on cpu" in said
+    with pytest.raises(UserError, match="--workers 9 is more than the 4 lanes of a b"):
+        train.main(
+            ["language_modeling", *words.replace("workers 1", "workers 9").split()]
+        )
     run = "runs/language_modeling-quick-1"
     with pytest.raises(UserError, match="whose network has no one core to look into"):
         plot.main(["attention", run])
     assert plot.main(["examinations", run]) == 0
-    for line in capsys.readouterr().out.splitlines():
-        assert line.startswith(f"{run}/") and Path(line).is_file()
-
-
-@pytest.mark.parametrize(("core", "cell"), [("rmc", "ptb, RMC"), ("rnn", None)])
-def test_only_what_was_published_has_a_cell(core, cell):
-    assert task_of(core=core).cell() == cell
+    said = capsys.readouterr().out
+    assert Path(run, "by_words_read.png").is_file()
+    assert f"{run}/by_words_read.png\n" in said
+    assert re.search(
+        r"^as one text: quick, .*\n\n +lanes +perplexity\nrmc +1 ", said, re.M | re.S
+    )
+    assert len([*Path(run).glob("*.png")]) == 2  # the learning curve is the other
 
 
 # --- Writing --------------------------------------------------------------------------
@@ -416,6 +423,38 @@ def test_a_seed_decides_what_is_written():
     assert written(task, model) != written(task, model, seed=1)
     assert written(task, model, top_k=1) == written(task, model, temperature=0)
     assert written(task, model, "The CAT") == written(task, model)  # in lower case
+
+
+def test_unknown_words_can_be_left_out():
+    unknown = corpora.from_texts(
+        train=sentences(80, 0),
+        validation=sentences(12, 1),
+        test=sentences(17, 2),
+        vocabulary_size=6,
+    )
+    task = task_of()
+    task.corpus = unknown
+    model = built(task)
+    model.bias.data[unknown.vocabulary.unk] += 3
+    prompt = unknown.vocabulary.words[1]
+    with_unk = written(task, model, prompt)
+    without = written(task, model, prompt, unk=False)
+    assert with_unk.count("<unk>") > 3 and "<unk>" not in without
+    likeliest = written(task, model, prompt, temperature=0, unk=False)
+    assert "<unk>" not in likeliest and len(likeliest) == 12
+    known = task_of()  # a text without any
+    assert written(known, built(known), unk=False) == written(known, built(known))
+
+
+def test_an_empty_prompt_begins_a_sentence():
+    task = task_of()
+    assert len(written(task, built(task), prompt="")) == 12
+    words = TEXTS.vocabulary
+    task.corpus = dataclasses.replace(
+        TEXTS, vocabulary=corpora.Vocabulary([".", *words.words[1:]], words.counts)
+    )
+    with pytest.raises(UserError, match="no sentences that an empty prompt could begi"):
+        task.generate(built(task), "", np.random.default_rng(0))
 
 
 def test_a_prompt_of_unknown_words_is_refused():
@@ -470,6 +509,7 @@ def test_more_lanes_than_a_held_out_text_has_words_are_refused():
     ("settings", "told"),
     [
         (lambda: lm.DataConfig(window=0), "data.window"),
+        (lambda: lm.DataConfig(vocabulary_size=1), "data.vocabulary_size .* 2, not 1"),
         (lambda: lm.DataConfig(lanes=0), "data.lanes"),
         (lambda: lm.DataConfig(context=-1), "data.context"),
         (lambda: lm.ModelConfig(embedding_size=0), "model.embedding_size"),

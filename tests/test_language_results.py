@@ -18,6 +18,8 @@ from tinyruns import SURROUNDINGS
 from tinyrmc import evaluate, figures, generate, plot, report, train, training
 from tinyrmc.figures import curves
 from tinyrmc.figures import examinations as pictures
+from tinyrmc.figures.style import wrap
+from tinyrmc.figures.text import _draw_tables
 from tinyrmc.results import examinations
 from tinyrmc.results.text import in_words, number
 from tinyrmc.runs.run import Run
@@ -61,8 +63,8 @@ def test_the_report_is_of_the_test_text_and_the_top_is_the_lowest(runs, capsys):
     cells = [cell.strip() for cell in rows[1].strip("|").split("|")]
     row = dict(zip([c.strip() for c in head.strip("|").split("|")], cells, strict=True))
     assert row["paper"] == "2.5 (tiny, RMC)"
-    assert row["ours, mean"] == f"{np.mean(tests[:2]):.2f}"
-    assert row["top"] == f"{min(tests[:2]):.2f}"
+    assert row["test perplexity, mean"] == f"{np.mean(tests[:2]):.2f}"
+    assert row["lowest"] == f"{min(tests[:2]):.2f}"
     assert row["floor: guessing"] == "7.00"
     mean = np.mean([line["validation_perplexity"] for line in last[:2]])
     assert row["mean validation perplexity"] == f"{mean:.2f}"
@@ -79,7 +81,7 @@ def test_a_run_not_judged_yet_has_no_result(runs, capsys):
     assert report.main([runs[2], "--out", "results.md"]) == 0
     (group,) = json.loads(Path("results.json").read_text())["groups"]
     assert [*group["mean"]] == ["validation_loss", "validation_perplexity"]
-    assert "| ours, mean |" not in Path("results.md").read_text()
+    assert "| test perplexity, mean |" not in Path("results.md").read_text()
 
 
 @pytest.mark.parametrize(
@@ -252,18 +254,58 @@ def test_examinations_of_several_networks_are_drawn_together(runs, monkeypatch, 
     draw = pictures.examined
     monkeypatch.setattr(figures, "examined", lambda *w: seen.append(w) or draw(*w))
     Path("out").mkdir()
-    assert plot.main(["examinations", runs[0], runs[2], runs[0], "--out", "out"]) == 0
+    shutil.copytree(runs[0], "runs/other")
+    other = "runs/other"
+    assert plot.main(["examinations", runs[0], runs[2], other, "--out", "out"]) == 0
     paths = ["out/by_word_frequency.png", "out/by_unroll_length.png"]
     assert capsys.readouterr().out.split() == paths
     for path in paths:
         assert Path(path).read_bytes().startswith(b"\x89PNG")
-    ((found, _, title, cores),) = seen
-    assert [*found] == [
-        "quick (rmc), seed 0, step 20",
-        "quick --model.core lstm, seed 0, step 20",
-        "quick (rmc), seed 0, step 20 (runs/rmc-0)",
-    ]
+    ((found, _, title, cores, common),) = seen
+    assert [*found] == ["rmc (runs/rmc-0)", "lstm", "rmc (runs/other)"]
+    assert common == "quick, seed 0, step 20"
     assert cores == ["rmc", "lstm", "rmc"] and title == "By unroll length"
+
+
+def test_what_networks_have_in_common_is_said_once():
+    runs = [
+        ["quick", "rmc", "--data.window 5", "seed 0", "step 20"],
+        ["quick", "lstm", "--data.window 5", "--model.layers 2", "seed 1", "step 20"],
+    ]
+    assert examinations.names(runs) == (
+        "quick, --data.window 5, step 20",
+        ["rmc, seed 0", "lstm, --model.layers 2, seed 1"],
+    )
+    assert examinations.names(runs[:1]) == (", ".join(runs[0]), [""])
+
+
+def test_a_flag_and_its_value_stay_on_one_line():
+    words = "quick --model.head-size 8 (lstm), --train.steps 3 --no-tied"
+    lines = wrap(words, 23).splitlines()
+    assert lines == [
+        "quick",
+        "--model.head-size 8",
+        "(lstm), --train.steps 3",
+        "--no-tied",
+    ]
+
+
+def test_a_row_for_each_network_is_a_table_of_all():
+    tables = {
+        name: training.Table("test_perplexity", ("lanes", "perplexity"), [(1, value)])
+        for name, value in (("a", 2.0), ("b", 3.5))
+    }
+    assert examinations.is_small(tables)
+    rows = [["", "lanes", "perplexity"], ["a", "1", "2.00"], ["b", "1", "3.50"]]
+    assert examinations.side_by_side(tables) == rows
+    curve = training.Curve("test_perplexity", ("k", "perplexity"), [(1, 2.0)])
+    assert not examinations.is_small({"a": curve})
+
+
+def test_a_picture_is_as_wide_as_the_note_below_its_tables():
+    figure = _draw_tables([[["a", "b"], ["1", "2"]]], "a rather long note " * 5)
+    note = max(figure.texts, key=lambda text: len(text.get_text()))
+    assert note.get_window_extent().x1 < figure.bbox.x1
 
 
 def test_the_curves_of_an_examination():
@@ -342,6 +384,7 @@ def test_words_come_as_they_are_drawn(runs, monkeypatch):
 @pytest.mark.parametrize(
     "words, expected",
     [
+        (["the", "--no-unk"], "--no-unk: the task 'tinylanguage' has no <unk> to "),
         (["the dog"], "'dog' is none of the model's 7 words"),
         (["the", "--words", "0"], "argument --words: must be at least 1, not 0"),
         (["the", "--words", "x"], "argument --words: invalid int value: 'x'"),

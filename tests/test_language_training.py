@@ -5,6 +5,7 @@ and data that may move.
 import dataclasses
 import json
 import math
+import re
 import shutil
 import signal
 from pathlib import Path
@@ -16,7 +17,7 @@ from tinylanguage import TEXTS, Task
 from tinyruns import contents
 from tinytasks import Config, Larger, assert_same_arrays, timeless
 
-from tinyrmc import evaluate, load, plot, report, sweep, train
+from tinyrmc import commands, evaluate, load, plot, report, sweep, train
 from tinyrmc.results.progress import Progress
 from tinyrmc.runs.run import Run
 from tinyrmc.training import discovery
@@ -79,12 +80,38 @@ def test_the_first_set_is_watched_and_all_are_measured_at_the_end(
 
 
 def test_a_last_step_between_evaluations_gets_a_line_with_all(make_trainer, new_run):
+    """Also right after a line of metrics, where there are no means to sum up."""
     for settings in ({"steps": 18}, {"steps": 15}):
         task = language(**settings)
         trainer, run = make_trainer(task), new_run(task)
         run_training(trainer, run)
         last = run.metrics()[-1]
         assert held_out(last) == HELD_OUT and last["step"] == settings["steps"]
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_signal_ends_the_last_evaluation_at_once_and_it_is_made_up_for(
+    workers, make_trainer, new_run
+):
+    """All is saved by then."""
+    task = language(steps=18)
+    reached, evaluating = [], task.evaluate
+
+    def evaluate(model, worker=0, *others):
+        if trainer.step == 18 and worker == 0 and not reached:
+            signal.raise_signal(signal.SIGTERM)
+            reached.append(worker)
+        return evaluating(model, worker, *others)
+
+    task.evaluate = evaluate
+    trainer, run = make_trainer(task, workers=workers), new_run(task)
+    assert run_training(trainer, run) == "SIGTERM"
+    assert reached == [] and held_out(run.metrics()[-1]) == []
+    arrays, state = run.load()
+    again = make_trainer(language(steps=18), workers=workers)
+    again.restore(arrays, state)
+    assert run_training(again, run) == "finished"
+    assert held_out(run.metrics()[-1]) == HELD_OUT and again.step == 18
 
 
 def test_out_of_time_where_only_one_set_was_measured(
@@ -230,6 +257,65 @@ def test_a_floor_is_passed_from_above(capsys):
     ]
 
 
+# --- What a run tells -----------------------------------------------------------------
+
+
+def test_a_run_says_what_is_measured_and_what_comes_next(here, capsys):
+    trained()
+    said = capsys.readouterr().out
+    every = "every 10 steps"
+    assert f"\n  measured  validation perplexity (lower is better), {every}\n" in said
+    assert '\ngenerate  python -m tinyrmc.generate run "The"\n' in said.replace(
+        f"{commands.python()} ", "python "
+    )
+    assert "resume" not in said  # there is nothing left to do
+    trained("--max-minutes", "1e-9", run="cut")
+    assert re.search(r"^resume    .* --resume cut$", capsys.readouterr().out, re.M)
+
+
+@pytest.mark.parametrize(
+    "seconds, says",
+    [
+        (0.2, ""),
+        (3.0, "measuring on validation and test, about 0:06\n"),
+        (None, "measuring on validation and test\n"),
+    ],
+)
+def test_a_last_evaluation_that_takes_long_is_announced(
+    seconds, says, make_trainer, new_run, monkeypatch, capsys
+):
+    """The clock stands still but for the evaluations, which take so many seconds."""
+    now, task = [0.0], language()
+    if seconds is None:
+        task = language(evaluate_every=50)
+    trainer, run = make_trainer(task), new_run(task)
+    evaluate = trainer.evaluate
+
+    def slowly(splits=None):
+        now[0] += seconds or 9.0
+        return evaluate(splits)
+
+    monkeypatch.setattr(trainer, "evaluate", slowly)
+    monkeypatch.setattr("tinyrmc.training.loop.time.monotonic", lambda: now[0])
+    run_training(trainer, run, show=Progress(task))
+    said = capsys.readouterr().out.splitlines(keepends=True)
+    assert "".join(line for line in said if line.startswith("measuring")) == says
+
+
+def test_an_evaluation_that_takes_long_says_that_more_will_come(
+    here, monkeypatch, capsys
+):
+    trained()
+    capsys.readouterr()
+    assert evaluate.main(["run"]) == 0 and capsys.readouterr().err == ""
+    monkeypatch.setattr(evaluate, "LONG", 0.0)
+    assert evaluate.main(["run", "--metrics-only"]) == 0
+    assert capsys.readouterr().err == ""
+    assert evaluate.main(["run", "--json"]) == 0
+    out, err = capsys.readouterr()
+    assert json.loads(out) and err.startswith("examining it further, which --metrics-")
+
+
 # --- Where the data are ---------------------------------------------------------------
 
 
@@ -337,7 +423,7 @@ def test_a_sweep_takes_its_data_along(here, capsys):
         for line in Path("results.md").read_text().splitlines()
         if line.startswith("|")
     ]
-    assert head[2:5] == ["validation perplexity, mean", "highest", "top"]
+    assert head[2:5] == ["validation perplexity, mean", "highest", "lowest"]
     for row, combination in zip(rows, found["combinations"], strict=True):
         values = [r["validation_perplexity"] for r in combination["group"]["runs"]]
         assert row[3:5] == [f"{max(values):.2f}", f"{min(values):.2f}"]

@@ -103,12 +103,7 @@ def test_ranks_speak_with_one_voice(two_ranks):
         "evaluate  ",
     ):
         assert printed.count(once) == 1
-    assert re.search(
-        r"^resume    mpiexec -n 2 \S+ -m mpi4py -m tinyrmc.train --resume "
-        rf"runs/{run.path.name} ",
-        printed,
-        re.M,
-    )
+    assert "resume  " not in printed  # nothing is left to do
     assert sorted(path.name for path in run.path.iterdir()) == [
         "checkpoint.npz",
         "checkpoint.previous.npz",
@@ -173,7 +168,8 @@ def test_a_signal_on_one_rank_stops_all_and_any_number_of_ranks_goes_on(
     assert (done.returncode, done.stderr) == (143, "")
     assert (
         done.stdout.count("SIGTERM at step 7: saved.") == 1
-        and "mpiexec -n 2 " in done.stdout
+        and "-m mpi4py -m tinyrmc.train --resume half\n" in done.stdout
+        and "    mpiexec -n 2 " in done.stdout
     )
     assert Run.open("half").load()[1]["step"] == 7
     for copy in ("alone", "two"):

@@ -105,7 +105,7 @@ def test_a_row_is_what_its_runs_have_come_to(larger):
     assert row == {
         "`python -m tinyrmc.train larger`": "`quick`",
         "paper": "< 60 % on its best batch (2 numbers, narrow)",
-        "ours, mean": "81.7 %",
+        "test accuracy, mean": "81.7 %",
         "top": "90.0 %",
         "best batch": "95.0 %",
         "floor: guessing": "50.0 %",
@@ -135,7 +135,7 @@ def test_other_accuracies_stand_beside_the_headline_and_the_commit_beside_the_ru
         )
     found = tables.summary(runs)
     (row,) = rows_of(found)
-    assert row["ours, mean"] == "90.0 %"
+    assert row["test accuracy, mean"] == "90.0 %"
     assert row["mean exact match accuracy"] == "50.0 %"
     assert "mean loss" not in row
     assert [run["git_commit"] for run in found["groups"][0]["runs"]] == [
@@ -182,7 +182,7 @@ def test_published_cells_stand_side_by_side_and_those_not_run_say_so(
     assert rows_of(found, 1) == [
         {
             "larger in the paper": "2 numbers",
-            "wide": "99 %; above",
+            "wide": "99 %; run",
             "narrow": "< 60 % on its best batch; not run",
         },
         {"larger in the paper": "3 numbers", "wide": "90 %; not run", "narrow": ""},
@@ -196,6 +196,54 @@ def test_published_cells_stand_side_by_side_and_those_not_run_say_so(
     )
     found = tables.summary([logged(larger, width=8)])
     assert len(tables.tables(found)) == 1 and tables.commands(found) == ""
+
+
+def test_claims_are_held_against_our_own_results_where_there_are_both(
+    larger, monkeypatch
+):
+    wide, narrow = "2 numbers, wide", "2 numbers, narrow"
+    claims = {
+        "wide is better": (wide, narrow),
+        "so it is with three": ("3 numbers, wide", "3 numbers, narrow"),
+    }
+    monkeypatch.setattr(larger.Task, "claims", claims)
+    runs = [
+        logged(larger, width=8, values=(0.1, 0.9)),
+        logged(larger, values=(0.1, 0.7)),
+        logged(larger, seed=1, values=(0.1, 0.8)),
+        logged(larger, preset="three", width=8),  # the other side is not there
+    ]
+    found = tables.summary(runs)
+    row = {
+        "the paper says": "wide is better",
+        "ours": "90.0 % (wide)",
+        "beside": "75.0 % (narrow)",
+        "holds": "yes",
+    }
+    assert rows_of(found, -1) == [row]
+    assert json.loads(json.dumps(found)) == found
+    runs += [logged(larger, width=8, depth=2, values=(0.1, 0.75))]
+    rows = rows_of(tables.summary(runs), -1)
+    assert [row["holds"] for row in rows] == ["yes", "no"]  # 75 % is no better
+    assert rows[1]["the paper says"] == (
+        "wide is better (`quick --model.width 8 --model.depth 2`)"
+    )
+    monkeypatch.setattr(larger.Task, "lower", ("accuracy",))
+    assert [row["holds"] for row in rows_of(tables.summary(runs[:3]), -1)] == ["no"]
+
+
+def test_a_claim_is_tested_on_the_runs_most_alike(larger, monkeypatch):
+    claims = {"wide is better": ("2 numbers, wide", "2 numbers, narrow")}
+    monkeypatch.setattr(larger.Task, "claims", claims)
+    runs = [
+        logged(larger, values=(0.1, 0.5)),
+        logged(larger, depth=2, values=(0.1, 0.6)),
+        logged(larger, width=8, depth=2),
+        logged(larger, width=8, depth=4),
+        logged(larger, width=8),
+    ]
+    rows = rows_of(tables.summary(runs), -1)
+    assert [row["beside"][:4] for row in rows] == ["60.0", "50.0", "50.0"]
 
 
 def test_each_task_has_a_table_of_its_own(larger):
@@ -266,7 +314,7 @@ def test_a_run_that_never_came_to_the_task_itself_says_where_it_stayed(
 def test_a_run_that_was_cut_says_how_far_it_came(larger):
     runs = [logged(larger, 0, values=(0.6,)), logged(larger, 1)]
     (row, *_) = rows_of(tables.summary(runs))
-    assert row["steps"] == "10 to 20 of 20" and row["ours, mean"] == "65.0 %"
+    assert row["steps"] == "10 to 20 of 20" and row["test accuracy, mean"] == "65.0 %"
     (row, *_) = rows_of(tables.summary(runs[:1]))
     assert row["steps"] == "10 of 20"
 

@@ -144,14 +144,12 @@ def _refuse(words: str) -> NoReturn:
     sys.exit(2)
 
 
-def add_data_dir(parser: Parser) -> None:
+def add_data_dir(
+    parser: Parser,
+    says: str = "where the data of the run's task are, if they have moved",
+) -> None:
     """Give a command that opens runs the flag that says where their data are."""
-    parser.add_argument(
-        "--data-dir",
-        type=Path,
-        metavar="FOLDER",
-        help="where the data of the run's task are, if they have moved",
-    )
+    parser.add_argument("--data-dir", type=Path, metavar="FOLDER", help=says)
 
 
 def python() -> str:

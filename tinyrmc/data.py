@@ -7,6 +7,11 @@ A corpus may lie in the data directory as its official archive, or unpacked: arc
 are read as they are. What is not there is downloaded, checked against its recorded
 checksum. Then the text is read once, and kept as integers that training maps into
 memory. Training itself downloads nothing.
+
+Books of Project Gutenberg are .txt files in the folder gutenberg of the data directory.
+The number of a book decides its part, so that another book moves none: of a hundred,
+about 80 are for training, 10 for validation and 10 for testing. Three can be enough,
+such as 1342 for training, 2554 for validation and 76 for testing.
 """
 
 from __future__ import annotations
@@ -19,9 +24,9 @@ from pathlib import Path
 from . import corpora
 from .commands import Parser, program, run_main
 from .corpora import CORPORA, PARTS, Corpus, CorpusError, MissingCorpus
-from .corpora.corpus import IncompleteCorpus
+from .corpora.corpus import DamagedCorpus, IncompleteCorpus
 from .corpora.finding import command, data_directory, find, remedy
-from .corpora.loading import cached
+from .corpora.loading import cached, check_quickly
 from .corpora.stories import ARCHIVES, TASKS, VERSIONS, Babi, babi, how_to_get
 from .errors import UsageError, nearest
 from .results.text import aligned, paragraph, terminal_width
@@ -172,32 +177,30 @@ def _variants() -> list[tuple[str, str]]:
 def _list(data_dir: Path | None) -> None:
     """What is in the data directory, what is missing, and what to do about it."""
     rows = [["corpus", "here", *PARTS, "vocabulary"]]
-    advice: dict[str, str] = {}
+    advice: dict[str, str] = {}  # what to say of a corpus
+    to_get: list[str] = []  # the names that the command takes
     for name in CORPORA:
-        state, corpus, to_do = _state(name, data_dir)
+        state, corpus, says, gets = _state(name, data_dir)
         sizes = [_number(corpus.texts[part].size) if corpus else "" for part in PARTS]
         words = _number(len(corpus.vocabulary)) if corpus else ""
         rows.append([name, state, *sizes, words])
-        if to_do:
-            advice[name] = to_do
+        advice[name] = says
+        to_get += [name] * gets
     for version, variant in _variants():
         name = f"babi {version} {variant}"
-        state, to_do = _state_of_babi(version, variant, data_dir)
+        state, says, gets = _state_of_babi(version, variant, data_dir)
         rows.append([name, state, "", "", "", ""])
-        if to_do:
-            advice[name] = to_do
+        advice[name] = says
+        to_get += ["babi"] * gets
     width = terminal_width()
     print(f"Texts in {data_directory(data_dir)}, in tokens with <eos>:\n")
     print(aligned(rows, width))
-    for name, to_do in advice.items():
-        if to_do != COMMAND:
-            print(f"\n{name}:\n{_indented(to_do, width)}")
-    if names := [name.split()[0] for name in advice if advice[name] == COMMAND]:
+    for name, says in advice.items():
+        if says:
+            print(f"\n{name}:\n{_indented(says, width)}")
+    if to_get:
         print("\nTo get what is missing, and read what has not been read:\n")
-        print(f"    {command(' '.join(dict.fromkeys(names)), data_dir)}")
-
-
-COMMAND = "the command gets it"
+        print(f"    {command(' '.join(dict.fromkeys(to_get)), data_dir)}")
 
 
 def _indented(words: str, width: int) -> str:
@@ -212,33 +215,42 @@ def _indented(words: str, width: int) -> str:
     )
 
 
-def _state(name: str, data_dir: Path | None) -> tuple[str, Corpus | None, str]:
-    """(whether it is here, its integers if it has been read, what to do)."""
+def _state(name: str, data_dir: Path | None) -> tuple[str, Corpus | None, str, bool]:
+    """(whether it is here, its integers if it has been read, what to say of it,
+    whether the command gets or reads it).
+    """
     by_command = bool(CORPORA[name].archives)
     try:
         corpus = cached(name, data_dir)
-    except IncompleteCorpus:
-        return "in part", None, COMMAND
+        if corpus is None:
+            check_quickly(name, data_dir)
+    except IncompleteCorpus as error:
+        return "in part", None, error.missing, True
     except MissingCorpus:
-        return "no", None, COMMAND if by_command else remedy(name, data_dir)
+        return "no", None, "" if by_command else remedy(name, data_dir), by_command
+    except DamagedCorpus as error:
+        return "damaged", None, str(error), False
     except CorpusError as error:
-        return "not as it is", None, str(error)
-    return ("yes", corpus, "") if corpus else ("not read yet", None, COMMAND)
+        return "not usable", None, str(error), False
+    return ("yes", corpus, "", False) if corpus else ("not read yet", None, "", True)
 
 
 def _state_of_babi(
     version: str, variant: str, data_dir: Path | None
-) -> tuple[str, str]:
+) -> tuple[str, str, bool]:
     try:
         tasks = babi(version, variant, data_dir)
     except MissingCorpus:
         by_command = bool(ARCHIVES[version])
-        return "no", COMMAND if by_command else how_to_get(version, data_dir)
+        return "no", "" if by_command else how_to_get(version, data_dir), by_command
+    except DamagedCorpus as error:
+        return "damaged", str(error), False
     except CorpusError as error:
-        return "not as it is", str(error)
+        return "not usable", str(error), False
     if tasks.missing:
-        return "in part", f"{tasks.place} has no {', '.join(tasks.missing)}"
-    return "yes", ""
+        says = f"{tasks.place} has no {', '.join(tasks.missing)}"
+        return "in part", says, False
+    return "yes", "", False
 
 
 if __name__ == "__main__":

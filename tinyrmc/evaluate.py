@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 import sys
+import time
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from .backend import blas_threads
 from .commands import Parser, add_data_dir, program, run_main
 from .config import json_text
 from .errors import UsageError
+from .nn import Module
 from .results.examinations import cells
 from .results.groups import command_words
 from .results.text import aligned, results_table, terminal_width
@@ -30,6 +32,9 @@ from .training.checkpoints import export_weights, open_checkpoint, restore_model
 from .training.examinations import Table
 from .training.ranks import require_alone
 from .training.task import Task
+
+# Seconds of evaluation from which on you are told what comes next.
+LONG = 2.0
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -40,26 +45,37 @@ def main(argv: list[str] | None = None) -> int:
     task, arrays, state = open_checkpoint(options.run, options.data_dir)
     model = restore_model(task, arrays, state)
     with blas_threads(1):
-        metrics: dict[str, float] = {}
-        counts: dict[str, int] = {}
-        for split in task.splits:
-            sums = task.evaluate(model, 0, 1, np, *task.naming(split))
-            metrics |= task.named(split, sums)
-            counts[split] = int(sums["loss"][1]) if "loss" in sums else 0
-        examinations = () if options.metrics_only else task.examinations(model)
-        if options.json:
-            print(_as_json(metrics, examinations))
-        else:
-            run, width = state["run"], terminal_width()
-            name = f"{run['task']} {command_words(run)}, seed {run['seed']}"
-            print(f"{name}, step {state['step']:,}; {_counted(task, counts)}")
-            print(results_table(metrics, task.references(), width), flush=True)
-            for name, found in examinations:
-                print(f"\n{name}\n\n{aligned(cells(found), width)}", flush=True)
+        _evaluate(task, model, state, options)
     if options.export is not None:
         export_weights(options.export, arrays, state)
         print(f"weights written to {options.export}", file=sys.stderr)
     return 0
+
+
+def _evaluate(task: Task, model: Module, state: dict, options) -> None:
+    """Measure, examine and print, each when it is there."""
+    run, width, began = state["run"], terminal_width(), time.monotonic()
+    if not options.json:
+        name = f"{run['task']} {command_words(run)}, seed {run['seed']}"
+        print(f"{name}, step {state['step']:,}; ", end="", flush=True)
+    metrics: dict[str, float] = {}
+    counts: dict[str, int] = {}
+    for split in task.splits:
+        sums = task.evaluate(model, 0, 1, np, *task.naming(split))
+        metrics |= task.named(split, sums)
+        counts[split] = int(sums["loss"][1]) if "loss" in sums else 0
+    if not options.json:
+        print(_counted(task, counts), flush=True)
+        print(results_table(metrics, task.references(), width), flush=True)
+    examinations = () if options.metrics_only else task.examinations(model)
+    if examinations and time.monotonic() - began > LONG:
+        says = "examining it further, which --metrics-only leaves out"
+        print(says, file=sys.stderr, flush=True)
+    if options.json:
+        print(_as_json(metrics, examinations))
+        return
+    for name, found in examinations:
+        print(f"\n{name}\n\n{aligned(cells(found), width)}", flush=True)
 
 
 def _parser() -> Parser:

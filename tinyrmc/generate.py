@@ -6,11 +6,17 @@
 RUN is a run directory, a checkpoint.npz, or a weights file. Words appear as they are
 drawn. A temperature below 1 keeps to what the model expects, 0 takes the likeliest word
 each time; the same seed gives the same text.
+
+Write the words of the prompt with spaces between them, as the text has them. One that
+the text does not have is read in lower case: the Penn Treebank has no capitals. An
+empty prompt, "", begins a new sentence. In texts whose rare words are all written <unk>
+that is a frequent word, which --no-unk leaves out.
 """
 
 from __future__ import annotations
 
 import argparse
+import inspect
 import itertools
 import math
 from collections.abc import Callable, Iterator
@@ -20,9 +26,10 @@ import numpy as np
 
 from .backend import blas_threads
 from .commands import Parser, add_data_dir, program, run_main
-from .errors import RunError
+from .errors import RunError, UsageError
 from .training.checkpoints import open_checkpoint, restore_model
 from .training.ranks import require_alone
+from .training.task import Task
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -39,6 +46,7 @@ def main(argv: list[str] | None = None) -> int:
             options.words,
             options.temperature,
             options.top_k,
+            **_without_unk(task, state["run"]["task"], options),
         )
     except NotImplementedError:
         raise RunError(
@@ -48,6 +56,15 @@ def main(argv: list[str] | None = None) -> int:
     with blas_threads(1), np.errstate(all="ignore"):
         _write(options.prompt, words)
     return 0
+
+
+def _without_unk(task: Task, name: str, options) -> dict[str, bool]:
+    """What says so to a task; UsageError for one that has no such word."""
+    if not options.no_unk:
+        return {}
+    if "unk" not in inspect.signature(task.generate).parameters:
+        raise UsageError(f"--no-unk: the task {name!r} has no <unk> to leave out")
+    return {"unk": False}
 
 
 def _write(prompt: str, words: Iterator[str]) -> None:
@@ -64,7 +81,8 @@ def _write(prompt: str, words: Iterator[str]) -> None:
 
 
 def _parser() -> Parser:
-    parser = Parser(program("generate"), "Let a trained language model write.")
+    """Long because it is a list: a flag after the other, with its help."""
+    parser = Parser(program("generate"), (__doc__ or "").strip())
     add = parser.add_argument
     add(
         "run",
@@ -72,7 +90,11 @@ def _parser() -> Parser:
         metavar="RUN",
         help="run directory, checkpoint.npz or weights file",
     )
-    add("prompt", metavar="PROMPT", help="the words to go on from")
+    add(
+        "prompt",
+        metavar="PROMPT",
+        help='the words to go on from; "" begins a new sentence',
+    )
     add(
         "--words",
         type=_at_least(1),
@@ -100,6 +122,11 @@ def _parser() -> Parser:
         default=0,
         metavar="N",
         help="the same one gives the same text (default: 0)",
+    )
+    add(
+        "--no-unk",
+        action="store_true",
+        help="never write <unk>, which stands for all rare words",
     )
     add_data_dir(parser)
     return parser

@@ -2,6 +2,7 @@
 
     python -m tinyrmc.plot RUN [RUN ...]
     python -m tinyrmc.plot attention RUN
+    python -m tinyrmc.plot hops RUN
     python -m tinyrmc.plot examinations RUN [RUN ...]
     python -m tinyrmc.plot level --seed N
     python -m tinyrmc.plot episode RUN [--level N]
@@ -23,8 +24,14 @@ slots are wiped or attention is cut. What each of these means exactly,
 `results/probes.py` says at its top. `--html FILE` also writes a page to look at, which
 needs no network.
 
+`hops` draws what the hops of a memory network look at, in stories that it answers right
+and wrong, beside the sentences that the data name as supporting facts. It counts how
+often the strongest memory of each hop is one. `--task 2` takes one of a run's tasks.
+`--html FILE` also writes a page that holds the network and reads what you type, without
+a server.
+
 `examinations` draws what `python -m tinyrmc.evaluate` prints below the metrics, for
-several networks side by side.
+several networks side by side. What is but a row for each is printed here too.
 
 `level` draws a level of BoxWorld as the paper's figure 9: the board, what the player
 sees of it, and the tree of its keys and locks.
@@ -37,19 +44,24 @@ page with a slider, which needs no network.
 
 from __future__ import annotations
 
+import contextlib
 import json
+import re
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+
+import numpy as np
 
 from .backend import blas_threads
 from .commands import Parser, add_data_dir, program, run_main
 from .environments.box_levels import Problem
 from .environments.box_world import BoxWorld
-from .errors import RunError, UsageError
+from .errors import RunError, UsageError, UserError
 from .flags import add_flags, from_flags
-from .results import attention, episodes, probes
+from .results import attention, episodes, hops, probes
 from .results.curves import draw_curves, draw_run
-from .results.examinations import draw
+from .results.examinations import draw, is_small, names, side_by_side
 from .results.groups import command_words, find_runs
 from .results.text import aligned, paragraph, terminal_width
 from .training.checkpoints import open_checkpoint, restore_model
@@ -61,14 +73,8 @@ def main(argv: list[str] | None = None) -> int:
     """The command line; returns the exit code."""
     require_alone("tinyrmc.plot")
     words = sys.argv[1:] if argv is None else argv
-    if words[:1] == ["attention"]:
-        return attention_main(words[1:])
-    if words[:1] == ["examinations"]:
-        return examinations_main(words[1:])
-    if words[:1] == ["level"]:
-        return level_main(words[1:])
-    if words[:1] == ["episode"]:
-        return episode_main(words[1:])
+    if words and (other := OTHERS.get(words[0])):
+        return other(words[1:])
     options = _parser().parse_args(words)
     runs, left_out = find_runs(options.runs, options.data_dir)
     for line in left_out:
@@ -86,9 +92,10 @@ def _parser() -> Parser:
     parser = Parser(
         program("plot"),
         "Draw the learning curves of training runs.",
-        epilog="`attention RUN` draws, measures and tests what a memory attends to:\n"
-        "see attention --help. `examinations RUN` draws what evaluate examines.\n"
-        "`level` draws a level of BoxWorld, `episode RUN` one that an agent plays.",
+        epilog="`attention RUN` draws, measures and tests what a memory attends to,\n"
+        "`hops RUN` what a memory network looks at, `examinations RUN` what evaluate\n"
+        "examines, `level` a level of BoxWorld, `episode RUN` one that an agent\n"
+        "plays: see attention --help and so on.",
     )
     parser.add_argument(
         "runs",
@@ -138,15 +145,11 @@ def attention_main(argv: list[str]) -> int:
         described = attention.tables(found, task.references())
         kept = {"run": {**run, "step": state["step"]}, **found}
         kept["floors"] = task.references()
-        try:
-            paths = _draw(model, shown, kept, options.out or _folder_of(options.run))
+        folder = options.out or _folder_of(options.run, "attention")
+        with _writing():
+            paths = _draw(model, shown, kept, folder)
             if options.html is not None:
                 paths.append(_write_page(model, shown, title, described, options.html))
-        except OSError as error:
-            raise RunError(
-                f"cannot write {error.filename}: {error.strerror}; give a writable "
-                "place with --out and --html"
-            ) from error
     width = terminal_width()
     for heading, says, rows in described:
         print(f"{heading}\n{paragraph(says, width)}\n\n{aligned(rows, width)}\n")
@@ -196,12 +199,14 @@ def _check_attention_options(options) -> None:
             f"--sequences must be at least 2, not {options.sequences}: each sequence "
             "is compared with another"
         )
-    if options.out is not None and not options.out.is_dir():
+    _check_places(options.out, options.html)
+
+
+def _check_places(out: Path | None, html: Path | None) -> None:
+    if out is not None and not out.is_dir():
         raise UsageError(
-            f"--out {options.out} is not a folder; make it first, or name one that "
-            "exists"
+            f"--out {out} is not a folder; make it first, or name one that exists"
         )
-    html = options.html
     if html and (html.suffix.lower() != ".html" or not html.parent.is_dir()):
         raise UsageError(
             f"--html {html}: give a file name that ends in .html, in a folder that "
@@ -234,13 +239,24 @@ def _questions(task, model, name, path):
         ) from error
 
 
-def _folder_of(network: Path) -> Path:
+@contextlib.contextmanager
+def _writing() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise RunError(
+            f"cannot write {error.filename}: {error.strerror}; give a writable place "
+            "with --out and --html"
+        ) from error
+
+
+def _folder_of(network: Path, what: str) -> Path:
     """Where the pictures go: to the run, or to a folder with the file's name."""
     if network.is_dir():
         return network
     if (network.parent / "config.json").exists():
         return network.parent
-    return Path("runs", f"{network.stem}-attention")
+    return Path("runs", f"{network.stem}-{what}")
 
 
 def _draw(model, shown, found, folder) -> list[Path]:
@@ -264,18 +280,107 @@ def _write_page(model, shown, title, described, path) -> Path:
     return path
 
 
+# --- What the hops of a memory network look at ----------------------------------------
+
+
+def hops_main(argv: list[str]) -> int:
+    """The command line after `hops`; returns the exit code."""
+    options = _hops_parser().parse_args(argv)
+    _check_places(options.out, options.html)
+    task, arrays, state = open_checkpoint(options.run, options.data_dir)
+    run, model = state["run"], restore_model(task, arrays, state)
+    title = f"{run['task']} {command_words(run)}, seed {run['seed']}"
+    title = f"{title}, step {state['step']:,}"
+    with blas_threads(1):
+        try:
+            readings = [*task.readings(model, options.task)]
+        except UserError as error:
+            raise UsageError(
+                f"{options.run} is a run of {run['task']!r}: {error}"
+            ) from error
+        if options.html is not None and len(readings) > 1:
+            raise UsageError(
+                f"--html: {options.run} has {len(readings)} networks, and a page holds "
+                "one; choose its task with --task"
+            )
+        folder = options.out or _folder_of(options.run, "hops")
+        with _writing():
+            paths = _draw_hops(readings, options.task, folder)
+            if options.html is not None:
+                page = hops.page(title, readings[0], options.task)
+                options.html.write_text(page, encoding="utf-8")
+                paths.append(options.html)
+    width = terminal_width()
+    print(f"{title}\n{paragraph(hops.SAYS, width)}\n{hops.CAVEAT}\n")
+    print(f"{aligned(hops.table(readings, options.task), width)}\n")
+    print(*paths, sep="\n")
+    return 0
+
+
+def _hops_parser() -> Parser:
+    parser = Parser(
+        program("plot hops"),
+        "Draw and count what the hops of a memory network look at.",
+    )
+    parser.add_argument(
+        "run",
+        type=Path,
+        metavar="RUN",
+        help="run directory, checkpoint.npz or weights file",
+    )
+    parser.add_argument(
+        "--task",
+        type=int,
+        metavar="K",
+        help="this task alone, of a run that has several (default: all of them)",
+    )
+    parser.add_argument(
+        "--out",
+        type=Path,
+        metavar="FOLDER",
+        help="existing folder for hops_task_K.png, one of each task, replaced if they "
+        "exist (default: the run's directory, or for a file that lies in none "
+        "runs/<its name>-hops)",
+    )
+    parser.add_argument(
+        "--html",
+        type=Path,
+        metavar="FILE",
+        help="also write a self-contained page that reads what you type to FILE "
+        "(.html), replaced if it exists",
+    )
+    add_data_dir(parser)
+    return parser
+
+
+def _draw_hops(readings, chosen: int | None, folder: Path) -> list[Path]:
+    """A picture of each task, or of the chosen one."""
+    folder.mkdir(parents=True, exist_ok=True)
+    return [
+        hops.draw(reading, task, folder / f"hops_task_{task}.png")
+        for reading in readings
+        for task in np.unique(reading.tasks).tolist()
+        if chosen in (None, task)
+    ]
+
+
 # --- What a task examines -------------------------------------------------------------
 
 
 def examinations_main(argv: list[str]) -> int:
     """The command line after `examinations`; returns the exit code."""
     options = _examinations_parser().parse_args(argv)
-    found, cores = _examine(options.runs, options.data_dir)
+    found, cores, common = _examine(options.runs, options.data_dir)
     alone = len(options.runs) == 1 and options.runs[0].is_dir()
     folder = options.out or (options.runs[0] if alone else Path())
+    width = terminal_width()
     try:
         for name, of_networks in found.items():
-            print(draw(name, of_networks, folder, cores))
+            if is_small(of_networks):
+                rows = aligned(side_by_side(of_networks), width)
+                print(f"{paragraph(f'{name}: {common}', width)}\n\n{rows}\n")
+            else:
+                print(draw(name, of_networks, folder, cores, common))
     except OSError as error:
         raise RunError(
             f"cannot write {error.filename}: {error.strerror}; give a writable folder "
@@ -309,32 +414,52 @@ def _examinations_parser() -> Parser:
 
 def _examine(
     paths: list[Path], data_dir: Path | None
-) -> tuple[dict[str, dict[str, Table]], list[str | None]]:
-    """({examination: {network: what was found}}, the core of each network)."""
-    found: dict[str, dict[str, Table]] = {}
-    cores, tasks = [], {}
-    for path in paths:
-        task, arrays, state = open_checkpoint(path, data_dir)
-        model, run = restore_model(task, arrays, state), state["run"]
-        tasks[run["task"]] = path
-        core = run["config"].get("model", {}).get("core")
-        cores.append(core)
-        words = command_words(run)
-        named = "" if core is None or f"core {core}" in words else f" ({core})"
-        name = f"{words}{named}, seed {run['seed']}, step {state['step']:,}"
-        with blas_threads(1):
-            for examination, table in task.examinations(model):
-                of_networks = found.setdefault(examination, {})
-                label = f"{name} ({path})" if name in of_networks else name
-                of_networks[label] = table
+) -> tuple[dict[str, dict[str, Table]], list[str | None], str]:
+    """({examination: {network: what was found}}, the core of each network, what the
+    networks have in common).
+    """
+    paths = [*dict.fromkeys(paths)]
+    opened = [open_checkpoint(path, data_dir) for path in paths]
+    tasks = {
+        state["run"]["task"]: path
+        for path, (*_, state) in zip(paths, opened, strict=True)
+    }
     if len(tasks) > 1:
         first, second, *_ = tasks.values()
         raise RunError(
             f"{first} and {second} are runs of different tasks; draw them one by one"
         )
+    cores = [_core(state["run"]) for *_, state in opened]
+    common, own = names([_said(state) for *_, state in opened])
+    found: dict[str, dict[str, Table]] = {}
+    for path, core, name, (task, arrays, state) in zip(
+        paths, cores, own, opened, strict=True
+    ):
+        label = name or core or state["run"]["preset"]
+        label = f"{label} ({path})" if own.count(name) > 1 else label
+        model = restore_model(task, arrays, state)
+        with blas_threads(1):
+            for examination, table in task.examinations(model):
+                found.setdefault(examination, {})[label] = table
     if not found:
-        raise RunError(f"the task {run['task']!r} has nothing to examine")
-    return found, cores
+        raise RunError(f"the task {next(iter(tasks))!r} has nothing to examine")
+    return found, cores, common
+
+
+def _core(run: dict) -> str | None:
+    return run["config"].get("model", {}).get("core")
+
+
+def _said(state: dict) -> list[str]:
+    """What a network is: its preset, its core, each flag with its values, seed and
+    step.
+    """
+    run = state["run"]
+    core = _core(run)
+    preset, *flags = re.split(r" (?=--)", command_words(run))
+    flags = [flag for flag in flags if flag != f"--model.core {core}"]
+    last = f"seed {run['seed']}", f"step {state['step']:,}"
+    return [preset, *filter(None, [core]), *flags, *last]
 
 
 # --- A level of BoxWorld --------------------------------------------------------------
@@ -446,6 +571,16 @@ def _episode_parser() -> Parser:
         help="also write a self-contained page to FILE (.html), replaced if it exists",
     )
     return parser
+
+
+# what else can be drawn, by the first word
+OTHERS = {
+    "attention": attention_main,
+    "hops": hops_main,
+    "examinations": examinations_main,
+    "level": level_main,
+    "episode": episode_main,
+}
 
 
 if __name__ == "__main__":

@@ -149,7 +149,9 @@ def _parser() -> Parser:
         "--against",
         choices=("steps", "samples", "hours"),
         default="steps",
-        help="what the curves are drawn against",
+        help="what the learning curves in results_curves.png are drawn against: "
+        "optimizer steps (the default), samples (the examples seen), or hours of "
+        "training",
     )
     add(
         "--out",
@@ -158,7 +160,11 @@ def _parser() -> Parser:
         help="the table, with FILE.json, FILE.png and FILE_curves.png beside it "
         "(default: results.md in the sweep's directory)",
     )
-    add_data_dir(parser)
+    add_data_dir(
+        parser,
+        "the folder with the data of the task, for all runs (default: where the task "
+        "looks for them); of an earlier sweep, where they are by now",
+    )
     return parser
 
 

@@ -29,7 +29,7 @@ from .cores.config import CoreConfig, sizes, without_effect
 from .errors import RunError, UsageError, UserError, nearest
 from .results.curves import draw_run
 from .results.progress import Progress
-from .results.text import counted, duration, results_table, terminal_width
+from .results.text import counted, duration, in_words, results_table, terminal_width
 from .runs.machine import environment
 from .runs.run import Onlooker, Run
 from .training import discovery
@@ -236,7 +236,8 @@ def _trainer(task: Task, options: Options, arrays, state, ranks: Ranks) -> Train
     """
     alike = options.device == "cpu" and state.get("ranks", 1) == ranks.size
     workers = options.workers or (state.get("workers") if alike else None)
-    _check_workers(workers, task.config.train.batch_size, options.device, ranks)
+    rows = counted(task.config.train.batch_size, task.row)
+    _check_workers(workers, rows, task.config.train.batch_size, options.device, ranks)
     try:
         trainer = Trainer(task, options.seed, workers, options.device, ranks=ranks)
         trainer.require_metrics()
@@ -249,8 +250,8 @@ def _trainer(task: Task, options: Options, arrays, state, ranks: Ranks) -> Train
     return trainer
 
 
-def _check_workers(workers, batch, device, ranks):
-    examples = counted(batch, "example")
+def _check_workers(workers, rows, batch, device, ranks):
+    """UsageError for more workers than a batch has `rows`, which says that in words."""
     if workers not in (None, 1) and device == "cuda":
         raise UsageError(
             f"--workers {workers} with --device cuda: a GPU is fed by one worker; "
@@ -258,14 +259,13 @@ def _check_workers(workers, batch, device, ranks):
         )
     if (workers or 1) > batch:
         raise UsageError(
-            f"--workers {workers} is more than the {examples} of a batch; use at most "
+            f"--workers {workers} is more than the {rows} of a batch; use at most "
             f"{batch}"
         )
     if (workers or 1) * ranks.size > batch:
         each = f" with --workers {workers} each" if workers else ""
         raise UsageError(
-            f"{ranks.size} ranks{each} are more than the {examples} of a batch; use "
-            "fewer"
+            f"{ranks.size} ranks{each} are more than the {rows} of a batch; use fewer"
         )
 
 
@@ -284,8 +284,8 @@ def _too_large(task: Task, error: MemoryError) -> UserError:
     model, what = getattr(task.config, "model", None), str(error).rstrip(".")
     network = f" ({sizes(model)})" if isinstance(model, CoreConfig) else ""
     return UsageError(
-        f"out of memory: {what}; choose a smaller network{network}, or fewer examples "
-        "at a time (--train.piece-size)"
+        f"out of memory: {what}; choose a smaller network{network}, or fewer "
+        f"{task.row}s at a time (--train.piece-size)"
     )
 
 
@@ -386,8 +386,12 @@ def _announce(trainer: Trainer, run: Run, described: dict, options: Options) -> 
     how = f"{ranks} ranks x {how}" if ranks > 1 else how
     where = f"{options.device} in TF32" if options.tf32 else options.device
     steps = counted(t.steps - trainer.step, "step")
-    examples = counted(t.batch_size, "example")
-    print(f"  training  {steps} of {examples} on {where}, {how}")
+    rows = counted(t.batch_size, trainer.task.row)
+    print(f"  training  {steps} of {rows} on {where}, {how}")
+    lower = trainer.task.lower_is_better(trainer.task.headline)
+    better = " (lower is better)" if lower else ""
+    every = f"every {counted(t.evaluate_every, 'step')}"
+    print(f"  measured  {in_words(trainer.task.watched)}{better}, {every}")
     for note in trainer.task.notes():
         print(f"  note      {note}")
     print(f"  run       {run.path}", flush=True)
@@ -404,10 +408,15 @@ def _report(trainer: Trainer, run: Run, end: str, resume: str) -> None:
     print(f"run       {run.path}  ({took}, {why})")
     for picture in draw_run(run):
         print(f"picture   {picture}")
-    note = "  (nothing is left to do)" if end == "finished" else ""
-    print(f"resume    {resume}{note}")
+    if end != "finished":
+        print(f"resume    {resume}")
     print(f"evaluate  {python()} -m tinyrmc.evaluate {path}")
     print(f"plot      {python()} -m tinyrmc.plot {path}")
+    if type(task).generate is not Task.generate:
+        print(f"generate  {python()} -m tinyrmc.generate {path} {PROMPT}")
+
+
+PROMPT = '"The"'
 
 
 if __name__ == "__main__":

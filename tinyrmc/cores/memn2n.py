@@ -187,8 +187,8 @@ class MemN2N(nn.Module):
         self.question = question
         self._along = Constant(self.encoding.along(size))
         self._of_age = Constant(self.encoding.of_age(size))
-        linear = size - round(relu * size)
-        floor = np.where(np.arange(size) < linear, -np.inf, 0.0)
+        self.plain_units = size - round(relu * size)  # the first ones, without a ReLU
+        floor = np.where(np.arange(size) < self.plain_units, -np.inf, 0.0)
         self._floor = Constant(floor) if relu else None
         self._make(std, nn.check_dtype("MemN2N", dtype), np.random.default_rng(seed))
 

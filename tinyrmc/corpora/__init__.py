@@ -10,6 +10,7 @@ A text is read once and then memory-mapped. Nothing is downloaded unless you say
 
 from __future__ import annotations
 
+from .cache import kept
 from .corpus import PARTS, Corpus, CorpusError, MissingCorpus, Vocabulary, from_texts
 from .downloads import download
 from .known import CORPORA
@@ -33,6 +34,7 @@ __all__ = [
     "book",
     "download",
     "from_texts",
+    "kept",
     "load",
     "prose",
 ]

@@ -3,6 +3,7 @@
     <data directory>/tinyrmc-cache/ptb-<key>/
         train.int32  validation.int32  test.int32      ids, nothing else
         corpus.json                                    words, counts, sizes, notes
+        <name>.json                                    what was counted (see `kept`)
 
 The key stands for the sizes and dates of the source files and for all settings: other
 files, or other settings, have another folder. A folder is written beside and renamed.
@@ -54,9 +55,34 @@ def read(folder: Path, name: str) -> Corpus | None:
         texts = {part: _mapped(folder, part, about["sizes"][part]) for part in PARTS}
         counts = np.array(about["counts"], np.int64)
         vocabulary = Vocabulary(about["words"], counts)
-        return Corpus(name, texts, vocabulary, tuple(about["notes"]))
+        return Corpus(name, texts, vocabulary, tuple(about["notes"]), folder)
     except (OSError, ValueError, KeyError, TypeError):
         return None
+
+
+def kept(corpus: Corpus, name: str, compute: Callable[[], Any]) -> Any:
+    """What `compute` gives, kept as a JSON file of this name beside the integers.
+
+    name: give it a number that changes whenever `compute` would give something else
+
+    Of a corpus that is nowhere kept, or where one may not write, it is computed each
+    time.
+    """
+    if corpus.folder is None:
+        return compute()
+    path = corpus.folder / f"{name}.json"
+    with contextlib.suppress(OSError, ValueError):
+        return json.loads(path.read_text(encoding="utf-8"))
+    value = compute()
+    partial = path.with_name(f"{PARTIAL}{uuid.uuid4().hex}")
+    try:
+        with contextlib.suppress(OSError):
+            partial.write_text(json.dumps(value), encoding="utf-8")
+            partial.replace(path)
+    finally:
+        with contextlib.suppress(OSError):
+            partial.unlink(missing_ok=True)
+    return value
 
 
 def _file(folder: Path, part: str) -> Path:

@@ -12,6 +12,7 @@ import dataclasses
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
+from pathlib import Path
 from typing import Literal
 
 import numpy as np
@@ -33,7 +34,15 @@ class MissingCorpus(CorpusError):
 
 
 class IncompleteCorpus(MissingCorpus):
-    """Some of its files are there."""
+    """Some of its files are there; `missing` says which are not."""
+
+    def __init__(self, message: str, missing: str = ""):
+        super().__init__(message)
+        self.missing = missing
+
+
+class DamagedCorpus(CorpusError):
+    """An archive is cut short, or not what its name says."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,12 +105,14 @@ class Corpus:
     texts: {"train", "validation", "test": (tokens,) int32 ids}; read-only and
         memory-mapped where they come from the cache
     notes: what you should know about this copy of the text, a sentence each
+    folder: where its integers are kept; None: nowhere
     """
 
     name: str
     texts: Mapping[str, np.ndarray]
     vocabulary: Vocabulary
     notes: tuple[str, ...] = ()
+    folder: Path | None = None
 
 
 def from_texts(
@@ -174,8 +185,8 @@ def order(
     """
     if vocabulary_size is not None and vocabulary_size < 2:
         raise CorpusError(
-            f"a vocabulary of {vocabulary_size} words cannot be; at least 2: one, and "
-            "<unk> for the others"
+            f"the size of a vocabulary must be at least 2, a word and <unk> for all "
+            f"others, not {vocabulary_size}"
         )
     names = np.array(words, dtype=object)
     totals = counts.astype(np.int64)

@@ -19,7 +19,7 @@ from collections.abc import Callable, Generator, Iterator
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
-from .corpus import CorpusError
+from .corpus import CorpusError, DamagedCorpus
 
 BLOCK = 1 << 18  # bytes read at once: its words fit into a processor's cache
 LONGEST_WORD = 1 << 24  # bytes without a space: no text has so many
@@ -117,7 +117,7 @@ def readable(path: Path) -> Iterator[None]:
     try:
         yield
     except DAMAGE as error:
-        raise CorpusError(
+        raise DamagedCorpus(
             f"{path} is damaged or cut short ({error}); delete it and fetch it again"
         ) from error
     except OSError as error:

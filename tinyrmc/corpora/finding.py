@@ -12,7 +12,7 @@ from pathlib import Path, PurePosixPath
 
 from .corpus import PARTS, CorpusError, IncompleteCorpus, MissingCorpus
 from .files import Text
-from .known import CORPORA, SHORT, WHOLE, Known
+from .known import CORPORA, SHORT, WHOLE, Known, books_for
 
 GIGAWORD = ("gigaword", "gigaword_eng_5", "LDC2011T07")  # what its folder may be called
 
@@ -88,12 +88,14 @@ def _official(name: str, folder: Path, data_dir: str | Path | None) -> Found | N
             texts = [(part, Text(path)) for part, path in there.items()]
             return Found(texts[0][1].path.parent, texts)
         if there and not missing:
-            part = next(part for part in paths if part not in there)
-            missing = f"{paths[part].parent} has no {paths[part].name}"
+            first, *others = [paths[part] for part in paths if part not in there]
+            named = " and no ".join(path.name for path in [first, *others])
+            missing = f"{first.parent} has no {named}"
     if path := next(archives_in(folder, known.patterns), None):
         return Found(path, _in_archive(known, path))
     if missing:
-        raise IncompleteCorpus(f"{name}: {missing}; {remedy(name, data_dir)}")
+        says = f"{name}: {missing}; {remedy(name, data_dir)}"
+        raise IncompleteCorpus(says, missing)
     return None
 
 
@@ -158,12 +160,12 @@ def _books(folder: Path) -> Found | None:
     for book in sorted(variants, key=lambda book: (len(book), book)):
         part = part_of(book, training=80, validation=10)
         split[part].append((part, Text(min(variants[book], key=_preference))))
-    for part, texts in split.items():
-        if not texts:
-            raise CorpusError(
-                f"none of the {len(variants)} books in {place} falls into the {part} "
-                "text; add more books (a book's number decides its part)"
-            )
+    if empty := [part for part, texts in split.items() if not texts]:
+        raise CorpusError(
+            f"none of the books in {place} ({len(variants)} in all) is for "
+            f"{' or '.join(empty)}: a book's number decides its part, and each part "
+            f"needs one; add others, such as {books_for(empty)}"
+        )
     extra = sum(map(len, variants.values())) - len(variants)
     said = f"{extra} files are other encodings of the same books, and left out"
     texts = [text for part in PARTS for text in split[part]]

@@ -6,7 +6,7 @@ A checksum is written as pooch wants it, `kind:digits`. Sizes are in bytes.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -56,6 +56,16 @@ class Known:
     tokens: Mapping[str, int] = dataclasses.field(default_factory=dict)
     vocabulary: int | None = None
     minimum_count: int = 1
+
+
+# Of Project Gutenberg, a book for each part: Pride and Prejudice, Crime and Punishment,
+# Adventures of Huckleberry Finn.
+BOOKS = {"train": 1342, "validation": 2554, "test": 76}
+
+
+def books_for(parts: Iterable[str]) -> str:
+    """Examples of books that fall into these parts."""
+    return ", ".join(f"{BOOKS[part]} ({part})" for part in parts)
 
 
 def _parts(train: T, validation: T, test: T) -> dict[str, T]:
@@ -177,7 +187,8 @@ CORPORA = {
         f"{PROSE} The licence around a book is left out. The number of a book decides "
         "its part, so another book moves none: of a hundred books, about 80 are for "
         "training, 10 for validation and 10 for testing.",
-        remedy="put books as .txt files into {folder}; they are at www.gutenberg.org",
+        remedy="put books as .txt files into {folder}, at least one for each part, "
+        f"such as {books_for(SHORT)}; they are at www.gutenberg.org",
         minimum_count=3,
     ),
     "gigaword": Known(

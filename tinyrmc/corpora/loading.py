@@ -5,12 +5,13 @@ from __future__ import annotations
 import gzip
 import hashlib
 import os
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
 from ..errors import nearest
 from . import cache
-from .corpus import PARTS, Corpus, CorpusError, Pieces, cut
+from .corpus import PARTS, Corpus, CorpusError, DamagedCorpus, Pieces, cut
 from .files import Text, digest_of, readable, strings
 from .finding import Found, data_directory, find, part_of, user_directory
 from .known import CORPORA, WHOLE, Archive
@@ -65,6 +66,14 @@ def cached(
     return cache.read(_places(name, data_dir, vocabulary_size)[1], name)
 
 
+def check_quickly(name: str, data_dir: str | Path | None = None) -> None:
+    """DamagedCorpus if an archive of this corpus is, as far as its size and the
+    directory of a zip tell. MissingCorpus if there is none.
+    """
+    paths = find(name, data_dir).paths
+    check_archives(paths, CORPORA[name].archives, quickly=True)
+
+
 def cache_directory(data_dir: str | Path | None = None) -> Path:
     """Where integers are kept: in the data directory, or among the user's caches."""
     folder = data_directory(data_dir)
@@ -80,23 +89,35 @@ def _writable(folder: Path) -> bool:
     return os.access(folder, os.W_OK) and bool(folder.stat().st_mode & 0o222)
 
 
-def check_archives(paths: list[Path], official: tuple[Archive, ...]) -> None:
-    """CorpusError for a file that has the name of an official archive and is not it."""
+def check_archives(
+    paths: list[Path], official: tuple[Archive, ...], quickly: bool = False
+) -> None:
+    """DamagedCorpus for a file that has the name of an official archive and is not it.
+
+    quickly: look at sizes, and whether a zip has its directory, but read nothing
+    """
     for path in paths:
         named = [archive for archive in official if archive.file == path.name]
         size = path.stat().st_size
         sized = [archive for archive in named if archive.size in (None, size)]
         if named and not sized:
-            raise CorpusError(
-                f"{path} is not the official archive: {size:,} bytes, not "
-                f"{named[0].size:,}; delete it and fetch it again, or rename it"
-            )
+            raise _not_official(path, f"{size:,} bytes, not {named[0].size:,}")
+        if quickly:
+            if path.suffix == ".zip":
+                with readable(path), zipfile.ZipFile(path):
+                    pass
+            continue
         for kind, _, digits in [(a.hash or "").partition(":") for a in sized]:
             if kind and digest_of(path, kind) != digits:
-                raise CorpusError(
-                    f"{path} is not the official archive: its {kind} checksum differs; "
-                    "delete it and fetch it again, or rename it"
-                )
+                raise _not_official(path, f"its {kind} checksum differs")
+
+
+def _not_official(path: Path, why: str) -> DamagedCorpus:
+    stem, dot, ending = path.name.partition(".")
+    return DamagedCorpus(
+        f"{path} is not the official archive: {why}; delete it and fetch it again. If "
+        f"you made it yourself, give it another name, such as {stem}-mine{dot}{ending}"
+    )
 
 
 def _places(

@@ -48,7 +48,7 @@ GONE = NOWHERE * DIRECTIONS  # the heading of a ghost that is not there
 VIEWPORT = 5  # its rows and columns, with Pacman in the centre
 NEAR = 5  # ghosts begin a level at least so far from Pacman, in rows or in columns
 FAR = 1000  # steps: farther than anything
-WAYS = 6  # a ghost that strays has two or three ways, so these are equally likely
+CHANCES = 6  # all alike, for a ghost that strays; it has two or three ways
 
 
 def neighbour(cell: int, way: int) -> int:
@@ -116,7 +116,7 @@ def _ghost_tables() -> tuple[np.ndarray, np.ndarray]:
     the vector to Pacman, or the smallest when it flees; the first way if two are equal.
     """
     turns = np.full((2, GONE + DIRECTIONS, CELLS), GONE, np.int16)
-    wanders = np.full((GONE + DIRECTIONS, WAYS), GONE, np.int16)
+    wanders = np.full((GONE + DIRECTIONS, CHANCES), GONE, np.int16)
     places, moves = np.array(PLACES), np.array(MOVES)
     for heading in range(GONE):
         cell, direction = divmod(heading, DIRECTIONS)
@@ -125,7 +125,7 @@ def _ghost_tables() -> tuple[np.ndarray, np.ndarray]:
         towards = (places - places[cell]) @ moves[ways].T  # (cells, ways)
         turns[0, heading] = np.take(after, towards.argmax(axis=1))
         turns[1, heading] = np.take(after, towards.argmin(axis=1))
-        wanders[heading] = np.take(after, np.arange(WAYS) * len(ways) // WAYS)
+        wanders[heading] = np.take(after, np.arange(CHANCES) * len(ways) // CHANCES)
         if len(ways) > 1:  # on Pacman's own cell there is no way to him
             turns[:, heading, cell] = _kept(cell, direction)
     return turns, wanders

@@ -23,7 +23,7 @@ import numpy as np
 from ..backend import Array, namespace, to_host
 from ..errors import nearest
 from . import drawing, maze
-from .maze import CELLS, DIRECTIONS, FAR, GONE, HEIGHT, SIDES, VIEWPORT, WAYS, WIDTH
+from .maze import CELLS, CHANCES, DIRECTIONS, FAR, GONE, HEIGHT, SIDES, VIEWPORT, WIDTH
 from .world import Codes, Outcome, State, World, WorldError, pick, renew
 
 WALL, FLOOR, FOOD, PILL, GHOST, PACMAN = range(6)  # what `observe` shows of a cell
@@ -79,7 +79,7 @@ class MiniPacman(World):
     Args:
         mode: regular, avoid, hunt, ambush or rush; see `MODES`.
         view: "viewport" shows the 5 x 5 cells around Pacman, "whole" the maze (15, 19).
-        limit: steps after which an episode is truncated.
+        limit: steps after which an episode is truncated. Death terminates it.
         level_limit: steps after which a level gives way to the next one. None: the
             mode's own, 128 in avoid and none in the others.
 
@@ -133,6 +133,7 @@ class MiniPacman(World):
             **maze.tables(),
             **_tables(),
             "rewards": _rewards(self.rules),
+            "wanted": _wanted(self.rules),
         }
 
     # --- The rules --------------------------------------------------------------------
@@ -205,7 +206,7 @@ class MiniPacman(World):
         xp = namespace(noise)
         tables, rows = self.on(xp), xp.arange(len(noise))
         board, pacman = state["board"], state["pacman"]
-        pacman[...] = tables["steps"].take(pacman * 5 + actions)
+        pacman[...] = tables["steps"].take(pacman * 5 + actions.astype(np.int64))
         place = tables["place"].take(pacman)
         here = board[rows, place]
         after = tables["food_eaten"].take(here)
@@ -272,7 +273,7 @@ class MiniPacman(World):
 
         def wander(at):
             chance = (u / astray).reshape(-1)[at]
-            chosen = ghosts.reshape(-1)[at] * WAYS + pick(chance, WAYS)
+            chosen = ghosts.reshape(-1)[at] * CHANCES + pick(chance, CHANCES)
             return {"turned": tables["wanders"].take(chosen)}
 
         strays = (u < astray) & ~steady
@@ -355,8 +356,9 @@ class MiniPacman(World):
     def scripted(self, state: State) -> Array:
         """Actions (B,) of a simple player who sees the whole maze, as a yardstick.
 
-        It goes for the nearest food and keeps 2 cells away from ghosts; while a pill
-        works it goes for the nearest ghost.
+        It goes for the nearest food, in modes where food is worth nothing for the
+        nearest pill, in avoid for neither; and it keeps 2 cells away from ghosts. While
+        a pill works it goes for the nearest ghost, if ghosts are worth something.
         """
         xp, pacman = namespace(state["pacman"]), state["pacman"]
         tables = self.on(xp)
@@ -365,12 +367,14 @@ class MiniPacman(World):
         ghosts = state["ghosts"] // DIRECTIONS
         to_ghost = distances[ghosts[:, None, :], after[:, :, None]].min(axis=2)
         board = state["board"].take(tables["place"][:CELLS], axis=1)
-        food = tables["food_eaten"].take(board) != board
+        wanted = tables["wanted"].take(board)[:, None]
         steps = distances.take(after, axis=0)  # (B, 5, cells)
-        to_food = xp.where(food[:, None], steps, FAR).min(axis=2)
-        hunting = (state["power"] > 0)[:, None] & (to_ghost < FAR)
+        to_goal = xp.where(wanted, steps, FAR).min(axis=2)
         danger = xp.where(to_ghost < 2, 2 * FAR - to_ghost, 0)
-        return xp.where(hunting, to_ghost, to_food + danger).argmin(axis=1)
+        hunts = (
+            (state["power"][:, None] > 0) & (to_ghost < FAR) & (self.rules.ghost > 0)
+        )
+        return xp.where(hunts, to_ghost, to_goal + danger).argmin(axis=1)
 
 
 @functools.cache
@@ -408,3 +412,11 @@ def _rewards(rules: Mode) -> np.ndarray:
     events = np.stack([food, pill, ghost, deaths], axis=-1)
     worth = [rules.food, rules.pill, rules.ghost, rules.death]
     return (rules.step + events @ worth).astype(np.float32).ravel()
+
+
+def _wanted(rules: Mode) -> np.ndarray:
+    """Whether the scripted player goes there, by what is on a board."""
+    codes = np.arange(16)
+    if rules.food > 0:
+        return (codes == FOOD) | (codes >= HIDDEN_FOOD)
+    return (codes & SEEN == PILL) & (rules.pill >= 0)

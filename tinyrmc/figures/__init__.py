@@ -1,6 +1,6 @@
 """Pictures: learning curves, sweeps, tables, what a memory's slots attend to and what
-comes of it, levels of BoxWorld, what agents do there, and answers character by
-character.
+comes of it, what the hops of a memory network look at, levels of BoxWorld, what agents
+do there, and answers character by character.
 
 Nothing else imports matplotlib, and nothing imports this before there is something to
 draw. It uses figures as objects, never pyplot, whose current figure and backend would
@@ -17,6 +17,7 @@ from .examinations import examined
 from .grids import Reached, curve_grid, value_grid
 from .levels import draw_level
 from .slots import accuracies, attention, gates, shares
+from .stories import hops
 from .text import answers, tables
 
 __all__ = [
@@ -31,6 +32,7 @@ __all__ = [
     "film",
     "film_strip",
     "gates",
+    "hops",
     "learning_curve",
     "mean_and_range",
     "rung_starts",

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from ..results.text import in_words
 from ..training.examinations import Table
 from .curves import draw_legend, label_log, label_values
-from .style import GREY, colours, save, style
+from .style import GREY, colours, save, style, wrap
 
 
 def examined(
@@ -19,6 +19,7 @@ def examined(
     path: str | Path,
     title: str = "",
     cores: Sequence[str | None] | None = None,
+    common: str = "",
 ) -> Path:
     """Draw the same Curve of some networks into the PNG file `path`; returns it.
 
@@ -26,15 +27,17 @@ def examined(
         found: {network: Curve}. Each column is a line over the first. A published
             column, which begins with "paper", is drawn once and dashed.
         cores: the core of each network, for its colour.
+        common: what the networks have in common, a line below the title.
     """
     with style():
-        return save(_draw_examined(found, title, cores), path)
+        return save(_draw_examined(found, title, cores, common), path)
 
 
 def _draw_examined(
     found: Mapping[str, Table],
     title: str = "",
     cores: Sequence[str | None] | None = None,
+    common: str = "",
 ) -> Figure:
     figure = Figure(figsize=(6.4, 4 + 0.2 * len(found)), layout="constrained")
     panel = figure.subplots()
@@ -51,7 +54,9 @@ def _draw_examined(
             panel.plot(x, y, "o-", color=colour, linewidth=1.6, ms=4, label=label)
     for head, line in published.items():
         panel.plot(*line, color=GREY, linewidth=1.2, dashes=(5, 3), label=head)
-    panel.set(xlabel=curve.columns[0], ylabel=in_words(curve.metric), title=title)
+    panel.set(xlabel=curve.columns[0], ylabel=in_words(curve.metric))
+    figure.suptitle(title)
+    panel.set_title(wrap(common, 80), fontsize=9, color=GREY)
     if 0 < 20 * x.min() < x.max():
         panel.set_xscale("log")
         label_log(panel.xaxis)

@@ -6,6 +6,7 @@ Only the modules of this package import matplotlib.
 from __future__ import annotations
 
 import itertools
+import re
 import textwrap
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
@@ -85,5 +86,12 @@ def save(figure: Figure, path: str | Path) -> Path:
 
 
 def wrap(text: str, characters: float) -> str:
-    """The text with no line longer than that."""
-    return "\n".join(textwrap.fill(line, int(characters)) for line in text.splitlines())
+    """The text with no line longer than that, broken between words; a flag and its
+    value, `--data.window 5`, stay together.
+    """
+    kept = re.sub(r"(--\S+) (?=[^\s(-])", "\\1\N{NO-BREAK SPACE}", text)
+    lines = [
+        textwrap.fill(line, int(characters), break_on_hyphens=False)
+        for line in kept.splitlines()
+    ]
+    return "\n".join(lines).replace("\N{NO-BREAK SPACE}", " ")

@@ -67,6 +67,7 @@ def _draw_tables(shown: Sequence[Table], note: str = "") -> Figure:
         top, width = bottom + BETWEEN, max(width, right + PAD)
     below = _write(figure, note, max(40, int(width / 10.5)), color=GREY)
     of_note = below.get_window_extent().height + PAD
+    width = max(width, below.get_window_extent().width + 4 * PAD)
     height = top + of_note if note else top - BETWEEN + PAD
     figure.set_size_inches(width / DPI, height / DPI)
     for text, left, down in [*words, _Placed(below, 2 * PAD, top - BETWEEN / 2)]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ..training.examinations import Curve, Table, Value
@@ -25,24 +25,57 @@ def cells(table: Table) -> text.Table:
     return [[*table.columns], *([words(value) for value in row] for row in table.rows)]
 
 
+def is_small(found: Found) -> bool:
+    """Whether this is a row for each network, which needs no picture."""
+    return all(
+        len(table.rows) == 1 and not isinstance(table, Curve)
+        for table in found.values()
+    )
+
+
+def side_by_side(found: Found) -> text.Table:
+    """Tables of a row each as one, a network a row."""
+    of_networks = {network: cells(table) for network, table in found.items()}
+    head, _ = next(iter(of_networks.values()))
+    rows = ([network, *row] for network, (_, row) in of_networks.items())
+    return [["", *head], *rows]
+
+
+def names(runs: Sequence[Sequence[str]]) -> tuple[str, list[str]]:
+    """(what all runs have in common, what each has besides), of the words that say
+    what each of them is.
+
+    A single run has everything in common with itself.
+    """
+    common = [word for word in runs[0] if all(word in words for words in runs)]
+    own = (", ".join(word for word in words if word not in common) for words in runs)
+    return ", ".join(common), [*own]
+
+
 def draw(
-    name: str, found: Found, folder: Path, cores: list[str | None] | None = None
+    name: str,
+    found: Found,
+    folder: Path,
+    cores: list[str | None] | None = None,
+    common: str = "",
 ) -> Path:
     """Draw one examination of some networks into `folder`; returns the PNG file.
 
-    A Curve becomes a picture of curves, a Table one of tables. OSError where it cannot
-    be written.
+    A Curve becomes a picture of curves, a Table one of tables. `common`: what the
+    networks have in common, which stands below the name. OSError where it cannot be
+    written.
     """
     from .. import figures
 
     path = folder / f"{re.sub('[^a-z0-9]+', '_', name.lower()).strip('_')}.png"
     if all(isinstance(table, Curve) for table in found.values()):
-        return figures.examined(found, path, name, cores)
+        return figures.examined(found, path, name, cores, common)
     shown = [cells(table) for table in found.values()]
-    note = f"{name}: {next(iter(found))}"
+    said = [common or next(iter(found))]
     if len(found) > 1:
         for number, rows in enumerate(shown, start=1):
             rows[0][0] += f" ({number})"
         listed = (f"({k}) {label}" for k, label in enumerate(found, start=1))
-        note = f"{name}: {'; '.join(listed)}"
+        said = [*filter(None, [common]), *listed]
+    note = f"{name}: {'; '.join(said)}"
     return figures.tables(shown, path, note)

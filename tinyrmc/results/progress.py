@@ -6,6 +6,7 @@ Whenever the run passes a rung, a floor or a published result, a line says so.
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from ..training.loop import Listener
@@ -14,6 +15,8 @@ from .text import duration, in_words, number
 
 # Seconds without a line, where there is no terminal, after which one comes.
 QUIET = 30.0
+# Seconds from which on you are told what is being waited for.
+LONG = 2.0
 
 
 class Progress(Listener):
@@ -78,6 +81,12 @@ class Progress(Listener):
             words = "  ".join(self._words(line))
             said = f"step {line['step']:>7,}/{self.steps:,}  {words}"
             print(f"{said}  {rate:.1f} steps/s  ETA {left}", flush=True)
+
+    def testing(self, splits: Sequence[str], seconds: float | None) -> None:
+        """The last evaluation begins: say so, if it will take a while."""
+        if seconds is None or seconds > LONG:
+            about = f", about {duration(seconds)}" if seconds else ""
+            self._print(f"measuring on {' and '.join(splits)}{about}")
 
     def _words(self, line):
         """The held-out headline, the batches', and the loss."""

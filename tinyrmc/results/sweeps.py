@@ -13,6 +13,7 @@ from .groups import last_evaluation
 from .tables import (
     Summary,
     best_batch_of,
+    best_word,
     group_summary,
     machine,
     picture,
@@ -177,7 +178,7 @@ def table(found: Summary) -> Table:
         *fields,
         f"{headline.replace('_', ' ')}, mean",
         "highest" if lower else "lowest",
-        "top",
+        best_word(groups),
         "parameters",
         "best batch",
         f"success{success_at}",

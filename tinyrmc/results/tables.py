@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import statistics
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +21,12 @@ from .text import Table, counted, duration, markdown_table, number
 
 LEGEND = (
     "A row is a command, but for --seed and --workers. *paper*: what it reports for "
-    "this cell of its tables and figures. *ours, mean* and *top*: over the seeds, on "
-    "held-out examples; *best batch*: on the best single training batch of the task "
-    "itself. *floor*: what you get without learning the task. *success*: how many "
-    "seeds reached that. *ended on*: the rung on which a curriculum still stood at the "
-    "end; such a network was never trained on the task itself. *time*: mean over the "
-    "seeds, evaluations included."
+    "this cell of its tables and figures. *mean* and *top* (*lowest*, where lower is "
+    "better): ours, over the seeds, on held-out examples; *best batch*: on the best "
+    "single training batch of the task itself. *floor*: what you get without "
+    "learning the task. *success*: how many seeds reached that. *ended on*: the rung "
+    "on which a curriculum still stood at the end; such a network was never trained "
+    "on the task itself. *time*: mean over the seeds, evaluations included."
 )
 
 # Of what a run ran on, the part that stands beside its result.
@@ -49,15 +49,17 @@ Summary = dict[str, Any]  # what JSON can hold
 
 
 def summary(runs: list[Run]) -> Summary:
-    """What there is to say of evaluated runs: {"groups": [...], "not_run": [...]}, in
-    the order of tasks and runs.
+    """What there is to say of evaluated runs: {"groups": [...], "not_run": [...],
+    "claims": [...]}, in the order of tasks and runs.
 
     A group is a configuration, whatever the seed (see `group_summary`). `not_run` are
     the published cells of these runs' tasks that none of them stands for: {"task",
-    "cell", "paper", "command"}.
+    "cell", "paper", "command"}. `claims` are those of the paper that they test: see
+    `_claims`.
     """
     groups: list[Summary] = []
     not_run: list[Summary] = []
+    claims: list[Summary] = []
     of_tasks: dict[str, list[Run]] = {}
     for run in runs:
         of_tasks.setdefault(_word(run.config), []).append(run)
@@ -65,7 +67,8 @@ def summary(runs: list[Run]) -> Summary:
         found = [group_summary(*group) for group in group_runs(members).items()]
         groups += _alike_together(found)
         not_run += _missing(members[0].config, {c for g in found for c in g["cells"]})
-    return {"groups": groups, "not_run": not_run}
+        claims += _claims(members[0].config, found)
+    return {"groups": groups, "not_run": not_run, "claims": claims}
 
 
 def _alike_together(groups: list[Summary]) -> list[Summary]:
@@ -96,6 +99,63 @@ def _missing(config: dict, cells: set[str]) -> list[Summary]:
         for cell, (paper, words) in load_task_of(config).Task.published.items()
         if cell not in cells
     ]
+
+
+def _claims(config: dict, groups: list[Summary]) -> list[Summary]:
+    """The claims of a run's task of which these groups have both sides: {"task",
+    "claim", "better", "worse", "holds"}, each side {"cell", "metric", "value",
+    "label"}.
+
+    A group is held against the one most like it: a version of the data against the
+    same version.
+    """
+    found = []
+    for claim, cells in load_task_of(config).Task.claims.items():
+        better, worse = ([g for g in groups if _measured(g, cell)] for cell in cells)
+        for group in better if worse else ():
+            other = min(worse, key=lambda each: _differences(group, each))
+            sides = [_side(*x) for x in zip((group, other), cells, strict=True)]
+            low, high = sides if group["lower"] else sides[::-1]
+            found.append(
+                {
+                    "task": config["task"],
+                    "claim": claim,
+                    "better": sides[0],
+                    "worse": sides[1],
+                    "holds": low["value"] < high["value"],
+                }
+            )
+    return found
+
+
+def _measured(group: Summary, cell: str) -> bool:
+    return cell in group["cells"] and group["cells"][cell]["metric"] in group["mean"]
+
+
+def _side(group: Summary, cell: str) -> Summary:
+    metric = group["cells"][cell]["metric"]
+    return {
+        "cell": cell,
+        "metric": metric,
+        "value": group["mean"][metric],
+        "label": group["label"],
+    }
+
+
+def _differences(group: Summary, other: Summary) -> int:
+    """How many settings two groups do not share."""
+    one, two = (_settings(each["config"]) for each in (group, other))
+    return sum(one.get(name) != two.get(name) for name in one.keys() | two.keys())
+
+
+def _settings(config: dict, prefix: str = "") -> Summary:
+    """{"model.core": "rmc", ..} of a configuration."""
+    found: Summary = {}
+    for name, value in config.items():
+        inside = isinstance(value, dict)
+        place = f"{prefix}{name}"
+        found |= _settings(value, f"{place}.") if inside else {place: value}
+    return found
 
 
 def group_summary(label: str, runs: list[Run]) -> Summary:
@@ -195,8 +255,8 @@ def markdown(found: Summary) -> str:
 
 
 def tables(found: Summary) -> list[Table]:
-    """The tables of a summary: for each task what was run and, where that is not all,
-    what the paper reports.
+    """The tables of a summary: for each task what was run; where that is not all, what
+    the paper reports; and which of its claims hold.
     """
     shown = []
     letters = _letters(found)
@@ -204,7 +264,26 @@ def tables(found: Summary) -> list[Table]:
         shown.append(_ran(task, groups, letters))
         if not_run := [cell for cell in found["not_run"] if cell["task"] == task]:
             shown.append(_published(task, groups, not_run))
+        if claims := [c for c in found.get("claims", ()) if c["task"] == task]:
+            shown.append(_claimed(claims))
     return shown
+
+
+def _claimed(claims: list[Summary]) -> Table:
+    """A row for each claim of the paper that was tested."""
+
+    def said(side: Summary) -> str:
+        head = side["cell"].rpartition(", ")[2]
+        return f"{number(side['metric'], side['value'])} ({head})"
+
+    rows = []
+    for claim in claims:
+        better, worse, words = claim["better"], claim["worse"], claim["claim"]
+        if [each["claim"] for each in claims].count(words) > 1:
+            words += f" (`{better['label']}`)"
+        holds = "yes" if claim["holds"] else "no"
+        rows.append([words, said(better), said(worse), holds])
+    return [["the paper says", "ours", "beside", "holds"], *rows]
 
 
 def _by_task(found: Summary) -> dict[str, list[Summary]]:
@@ -224,8 +303,8 @@ def _ran(task: str, groups: list[Summary], letters: dict[str, str]) -> Table:
     head = [
         f"`python -m tinyrmc.train {task}`",
         "paper",
-        "ours, mean",
-        "top",
+        f"{headline.replace('_', ' ')}, mean",
+        best_word(groups),
         "best batch",
         *(f"floor: {floor}" for floor in floors),
         *(f"mean {in_words(name)}" for name in others),
@@ -304,7 +383,7 @@ def _published(task: str, groups: list[Summary], not_run: list[Summary]) -> Tabl
             ours = number(of["metric"], group["mean"].get(of["metric"]))
             entries[cell] = f"{of['paper']}; ours {ours}"
         if group["cell"]:
-            entries[group["cell"]] = f"{group['paper']}; above"
+            entries[group["cell"]] = f"{group['paper']}; run"
     for cell in not_run:
         state = "; not run" if cell["command"] else ""
         entries[cell["cell"]] = f"{cell['paper']}{state}"
@@ -372,6 +451,11 @@ def in_words(name: str) -> str:
 def result_of(group: Summary) -> Any:
     """The metric that is a group's result; older summaries name one metric alone."""
     return group.get("result", group["curve_of"])
+
+
+def best_word(groups: Sequence[Summary]) -> str:
+    """What the best of several results is called: the lowest, where that is best."""
+    return "lowest" if groups and groups[0].get("lower", False) else "top"
 
 
 def best_batch_of(group: Summary) -> str:

@@ -235,44 +235,35 @@ class ActingTask(Task):
 
         model: the network; or another `Player`, of whose state nothing is kept.
         likeliest: each action is that, not drawn.
+
+        Long because it is one loop, in the order in which things happen.
         """
         B, T = noise.shape[:2]
-        xp = namespace(noise)
-        carry = dict(carry)
+        carry, trajectory = dict(carry), Trajectory(B, namespace(noise))
         levels = {name: x.copy() for name, x in under("levels/", carry).items()}
         begin = _initial_state(model, B)
         state = state_of(carry, begin)
-        trajectory = {name: carry[name] for name in state_arrays(begin)}
-
-        def note(t, arrays, moments):
-            for name, x in arrays.items():
-                if name not in trajectory:
-                    shape = B, moments, *x.shape[1:]
-                    trajectory[name] = xp.empty(shape, x.dtype)
-                trajectory[name][:, t] = x
-
-        def look(t):
-            seen = {f"seen/{k}": x for k, x in world.observe(levels).items()}
+        trajectory |= {name: carry[name] for name in state_arrays(begin)}
+        for t in range(T + 1):
+            seen = {f"seen/{name}": x for name, x in world.observe(levels).items()}
             last = {name: carry[name] for name in ("action", "reward", "fresh")}
-            note(t, seen | last, T + 1)
-
-        for t in range(T):
-            look(t)
+            trajectory.note(t, T + 1, seen | last)
+            if t == T:
+                break
             u = noise[:, t, 0]
             if isinstance(model, Module):
                 logits, _, state = self._call(model, trajectory, state, t)
                 logits = logits.data[:, 0]
                 taken = greedy(logits) if likeliest else sample(logits, u)
-                note(t, {"behaviour": log_probs(logits, taken)}, T)
+                trajectory.note(t, T, {"behaviour": log_probs(logits, taken)})
             else:
                 taken = model(world, levels, u)
             outcome = world.step(levels, taken, noise[:, t, 1 : 1 + world.noise])
             score = carry["score"] + outcome.reward
             solved = carry["solved"] | self.succeeds(outcome, levels)
-            note(t, _result(taken, outcome, score, solved), T)
+            trajectory.note(t, T, _result(taken, outcome, score, solved))
             carry |= _after(taken, outcome, score, solved, world.actions)
             state = select_state(outcome.ended, begin, state)
-        look(T)
         levels = {f"levels/{name}": x for name, x in levels.items()}
         return trajectory, carry | levels | state_arrays(state)
 
@@ -444,13 +435,31 @@ class ActingTask(Task):
             yield f"solved by {name}", scores.apart(agent, name, kinds)
 
 
+class Trajectory(dict[str, Array]):
+    """Arrays (B, moments, ...) by name, written moment by moment."""
+
+    def __init__(self, examples: int, xp):
+        super().__init__()
+        self.examples, self.xp = examples, xp
+
+    def note(self, moment: int, moments: int, arrays: Batch) -> None:
+        """Write arrays (B, ...) at a moment, one of so many."""
+        for name, x in arrays.items():
+            if name not in self:
+                shape = self.examples, moments, *x.shape[1:]
+                self[name] = self.xp.empty(shape, x.dtype)
+            self[name][:, moment] = x
+
+
 def at_random(world: World, levels: Batch, u: Array) -> Array:
     """A player who takes each action as often as any other."""
     return pick(u, world.actions)
 
 
-def _initial_state(model, examples: int) -> State:
-    return model.initial_state(examples) if isinstance(model, Module) else ()
+def _initial_state(model: Any, examples: int) -> State:
+    """The core's for a network, nothing for another player."""
+    starts = getattr(model, "initial_state", None)
+    return starts(examples) if starts else ()
 
 
 def _result(taken, outcome: Outcome, score, solved) -> Batch:

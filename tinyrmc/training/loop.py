@@ -5,8 +5,10 @@ Steps, lines of metrics, evaluations and checkpoints, until the end or a signal.
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import time
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -30,6 +32,16 @@ class Listener:
     def line(self, line: dict) -> None:
         """A line of metrics, as it was written to the run."""
 
+    def testing(self, splits: Sequence[str], seconds: float | None) -> None:
+        """The last evaluation begins, on all held-out sets.
+
+        seconds: what it may take, after the one before; None: there was none.
+        """
+
+
+class _Stopped(BaseException):
+    """A signal came while nothing was left to save."""
+
 
 class Interrupt:
     """Turns the first Ctrl-C or SIGTERM into a flag; a second one stops at once.
@@ -40,7 +52,7 @@ class Interrupt:
     """
 
     def __init__(self, ranks: Ranks):
-        self._ranks, self._number = ranks, 0
+        self._ranks, self._number, self._ready = ranks, 0, False
 
     @property
     def number(self) -> int:
@@ -66,6 +78,17 @@ class Interrupt:
         self._number = number
         if self._ranks.size == 1:
             self.__exit__()
+            if self._ready:
+                raise _Stopped
+
+    @contextlib.contextmanager
+    def at_once(self) -> Iterator[None]:
+        """Lets the first signal, too, end the body at once: all has been saved."""
+        self._ready = True
+        try:
+            yield
+        finally:
+            self._ready = False
 
     def __exit__(self, *_: object) -> None:
         for number, handler in self._before.items():
@@ -97,7 +120,8 @@ def run_training(
         loop.train(interrupt)
         loop.save()
         if not interrupt.signal:
-            loop.test()
+            with contextlib.suppress(_Stopped):
+                loop.test(interrupt)
         if stopped := interrupt.signal:
             return signal.Signals(stopped).name
     return "finished" if trainer.finished else "time"
@@ -116,6 +140,7 @@ class _Loop:
         self.began, self.before = time.monotonic(), trainer.seconds
         self.saved = 0.0  # seconds from the beginning
         self.tested = -1  # the step of the last evaluation on all held-out sets
+        self.took: float | None = None  # seconds of the last one, on the watched set
 
     def train(self, interrupt: Interrupt) -> None:
         """Steps, until there is a reason to stop."""
@@ -154,20 +179,33 @@ class _Loop:
         """A line of metrics."""
         test = self.trainer.step % self.config.evaluate_every == 0
         over = self.trainer.finished
-        self._log(self.trainer.read(test))
+        if test and over:
+            self._tell()
+        began = time.monotonic()
+        line = self.trainer.read(test)
+        if test:
+            self.took = time.monotonic() - began
+        self._log(line)
         if test and (over or len(self.trainer.task.splits) == 1):
             self.tested = self.trainer.step
+
+    def _tell(self) -> None:
+        splits = self.trainer.task.splits
+        self.show.testing(splits, self.took and self.took * len(splits))
 
     def _log(self, line: dict) -> None:
         self.ranks.each(lambda: self.run.log(line))
         self.show.line(line)
         self.lines += 1
 
-    def test(self) -> None:
+    def test(self, interrupt: Interrupt) -> None:
         """A last line with all held-out metrics, unless the last line has them."""
         trainer = self.trainer
         if self.tested != trainer.step:
-            self._log(trainer.place() | trainer.means() | trainer.evaluate())
+            self._tell()
+            with interrupt.at_once():
+                found = trainer.evaluate()
+            self._log(trainer.place() | trainer.means() | found)
 
     def save(self) -> None:
         """A checkpoint."""

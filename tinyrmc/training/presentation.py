@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from ..errors import UserError
 from .checks import check_methods, check_preset, check_splits
 from .examinations import Table
 
@@ -28,8 +29,11 @@ class Presentation:
         results, for `python -m tinyrmc.report`. The words follow the task's name on the
         command line: "paper --model.core lstm"; None: nothing here trains it. See
         `cell`.
+    claims: {what the paper says: (the cell that is better, the cell that is worse)}:
+        reports hold them against our own results, where there are both.
     unit: what the examples of a batch are counted in, and how many of them one is:
         ("tokens", 35), for windows of a text. Curves can be drawn against it.
+    row: what a row of a batch is called: a lane, where each goes on with its text.
     success: the headline metric on the held-out examples from which on a run counts as
         a success; None: nothing is called one.
     """
@@ -37,7 +41,9 @@ class Presentation:
     presets: dict[str, tuple[str, Any]] = {}
     grids: dict[str, tuple[str, str, dict[str, Any]]] = {}
     published: Mapping[str, tuple[str, str | None]] = {}
+    claims: Mapping[str, tuple[str, str]] = {}
     unit: tuple[str, int] = ("samples", 1)
+    row: str = "example"
     success: float | None = 0.9
 
     def __init_subclass__(cls, **keywords: Any):
@@ -90,6 +96,13 @@ class Presentation:
         """
         return None
 
+    def readings(self, model, task: int | None = None) -> Iterable[Any]:
+        """What memory networks do with stories, as `results.hops.Reading`s.
+
+        task: of this one alone. UserError if there is no such task, or no hops.
+        """
+        raise UserError("it has no memory network that reads stories; give one of babi")
+
     def examinations(self, model) -> Iterable[tuple[str, Table]]:
         """(name, what was found) of whatever else there is to measure.
 
@@ -106,11 +119,14 @@ class Presentation:
         words: int = 100,
         temperature: float = 1.0,
         top_k: int = 0,
+        unk: bool = True,
     ) -> Iterator[str]:
         """The words with which a language model goes on after a prompt, one by one.
 
         "\\n" ends a line. Each is drawn by `sampling.draw` with the temperature and
-        the `top_k`. UserError if the model does not know a word of the prompt.
+        the `top_k`; without `unk` never <unk>, which stands for all rare words. A task
+        may leave that one out. UserError if the model does not know a word of the
+        prompt.
         """
         raise NotImplementedError
 

@@ -49,7 +49,7 @@ class TrainConfig:
     steps: int = 10_000
     """optimizer steps"""
     batch_size: int = 256
-    """examples a step"""
+    """examples a step; of a language model, lanes of the text"""
     optimizer: Literal["adam", "sgd", "rmsprop"] = field(default="adam", metadata=ADDED)
     """what turns gradients into updates"""
     learning_rate: float = 1e-3

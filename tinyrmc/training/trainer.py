@@ -322,8 +322,12 @@ class Trainer:
         }
 
     def means(self) -> dict:
-        """The metrics of the batches since the last line, as the task reports them."""
-        return self.task.summary(self.window.means())
+        """The metrics of the batches since the last line, as the task reports them.
+
+        None where there was no batch.
+        """
+        means = self.window.means()
+        return self.task.summary(means) if means else {}
 
     def evaluate(self, splits: Sequence[str] | None = None) -> dict:
         """The task's metrics on some sets of held-out examples, as `test_*`.

@@ -1,0 +1,152 @@
+"""The website's pages about the worlds: one for each of Gymnasium's ids, with what an
+agent does, sees and earns, a picture, and a film strip.
+
+The rules are told in the modules' own words. Tables are read from the worlds, and the
+pictures are of levels that are played while the website is built.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+import numpy as np
+from matplotlib import image
+
+from tinyrmc.environments import IDS, drawing
+from tinyrmc.environments.box_world import BoxWorld
+from tinyrmc.environments.pacman import MODES, MiniPacman
+from tinyrmc.environments.world import World
+
+FRAMES, COLUMNS, CELL = 12, 4, 8  # of a film strip; pixels along a side of a cell
+Table = Callable[[list[str], Iterable], str]  # head, rows -> Markdown
+
+ENDS = {
+    BoxWorld: "The gem terminates a level, and so does opening a distractor. The step "
+    "after the `limit` truncates it.",
+    MiniPacman: "A ghost that catches Pacman terminates an episode; its step number "
+    "`limit` truncates it. A cleared level does neither, the next one begins.",
+}
+VERSIONS = {id: [("v0", "the first one")] for id in IDS}
+
+
+def page_of(id: str) -> str:
+    """The page's name, without .md: worlds/BoxWorld."""
+    return f"worlds/{id.partition('/')[2].partition('-')[0]}"
+
+
+def make(id: str) -> World:
+    """The world of an id, with few levels, which are made quickly."""
+    name, arguments = IDS[id]
+    module, _, kind = name.partition(":")
+    of_world = getattr(importlib.import_module(module), kind)
+    few = {"levels": 16} if of_world is BoxWorld else {}
+    return of_world(**arguments, **few)
+
+
+def world_page(id: str, table: Table) -> str:
+    """All about one id, in Markdown."""
+    world, short = make(id), page_of(id).partition("/")[2]
+    module, kind = type(world).__module__, type(world).__name__
+    arguments = ", ".join(f'{k}="{x}"' for k, x in IDS[id][1].items())
+    made = f"{kind}({arguments})"
+    return "\n".join(
+        [
+            f"# {short}\n",
+            f"```python\nimport gymnasium\nimport tinyrmc.environments\n\n"
+            f'env = gymnasium.make("{id}")\n'
+            f'envs = gymnasium.make_vec("{id}", num_envs=256)\n```\n',
+            f"`pip install 'tinyrmc[rl]'` brings Gymnasium. The world is `{made}`, and "
+            "the arguments below can be given to `make` too.\n",
+            f"![A level of {short}]({short}.png)\n",
+            _rst(f".. automodule:: {module}", "   :no-members:", "   :no-index:"),
+            "## Actions\n",
+            table(["action", "what you do"], enumerate(world.action_names)),
+            "## Observations\n",
+            _observations(world, table),
+            "## Rewards\n",
+            _rewards(world, table),
+            "## Ends\n",
+            f"{ENDS[type(world)]} `make_vec` begins a new level in the same step "
+            "(`AutoresetMode.SAME_STEP`) and keeps the last observation of the old one "
+            'in `info["final_obs"]`.\n',
+            "## Arguments\n",
+            _rst(f".. autoclass:: {module}.{kind}", "   :no-members:", "   :no-index:"),
+            "## Film\n",
+            f"![Some moments of a level, played by one who knows all of it]"
+            f"({short}_film.png)\n",
+            "## Versions\n",
+            table(["version", "what it changed"], VERSIONS[id]),
+        ]
+    )
+
+
+def _rst(*lines: str) -> str:
+    return "\n".join(["```{eval-rst}", *lines, "```", ""])
+
+
+def _observations(world: World, table: Table) -> str:
+    seen = world.observe(world.start(np.zeros((1, world.start_noise), np.float32)))
+    shape = " x ".join(map(str, world.pixels(seen).shape[1:]))
+    rows = [
+        (f"`{name}`", " x ".join(map(str, codes.shape)) or "1", f"0 to {codes.highest}")
+        for name, codes in world.observation.items()
+    ]
+    return (
+        f'`observation="pixels"`, the default: {shape}, `uint8`.\n\n'
+        '`observation="codes"`: a dict of small `uint8` arrays.\n\n'
+        f"{table(['name', 'shape', 'values'], rows)}"
+    )
+
+
+def _rewards(world: World, table: Table) -> str:
+    if isinstance(world, MiniPacman):
+        head = ["mode", "a step", "food", "pill", "ghost", "death"]
+        return table(
+            head,
+            (
+                (f"`{name}`", x.step, x.food, x.pill, x.ghost, x.death)
+                for name, x in MODES.items()
+            ),
+        )
+    rows = [
+        ("a lock of the solution opened, the gem's own included", "+1"),
+        ("a distractor opened", "-1"),
+        ("the gem", "+10"),
+    ]
+    return table(["for", "reward"], rows)
+
+
+# --- Pictures -------------------------------------------------------------------------
+
+
+def draw(id: str, folder: Path) -> None:
+    """The picture of a level and the film strip of a page, as PNG files."""
+    world, short = make(id), page_of(id).partition("/")[2]
+    frames = [*_play(world)]
+    every = np.linspace(0, len(frames) - 1, FRAMES).astype(int)
+    film = [drawing.enlarge(frames[k], CELL) for k in every]
+    for name, picture in (
+        (f"{short}.png", drawing.enlarge(frames[0], 3 * CELL)),
+        (f"{short}_film.png", drawing.strip(film, COLUMNS, gap=CELL, colour=128)),
+    ):
+        image.imsave(folder / name, picture)
+
+
+def _play(world: World) -> Iterator[np.ndarray]:
+    """Pictures of the whole board while somebody plays who sees it all."""
+    rng = np.random.default_rng(0)
+    state = world.start(rng.random((1, world.start_noise), np.float32))
+    plan: list[int] = []
+    if isinstance(world, BoxWorld):
+        plan = world.levels.solution(int(state["level"][0]))
+    for step in range(len(plan) or 100):
+        yield world.rgb(state, whole=True)[0]
+        actions = np.array(plan[step : step + 1])
+        if isinstance(world, MiniPacman):
+            actions = world.scripted(state)
+        noise = rng.random((1, world.noise), np.float32)
+        final = world.step(state, actions, noise, keep_final=True).final
+        if step == len(plan) - 1 and final is not None:
+            yield world.rgb(final, whole=True)[0]

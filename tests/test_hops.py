@@ -1,0 +1,458 @@
+"""`python -m tinyrmc.plot hops`: what it counts, draws and refuses, and its page in a
+real browser, where the network computes once more.
+"""
+
+import contextlib
+import dataclasses
+import json
+import re
+from pathlib import Path
+
+import browser
+import numpy as np
+import pytest
+from tinyruns import TINY
+
+from tasks import babi
+from tinyrmc import corpora, plot, train
+from tinyrmc.commands import run_main
+from tinyrmc.figures import stories
+from tinyrmc.results import hops
+from tinyrmc.runs.run import Run
+from tinyrmc.training.checkpoints import open_checkpoint, restore_model
+
+WORDS = """
+babi --data.generated --model.restarts 3 --train.evaluate-every 336 --workers 1
+""".split()
+RUNS = {
+    "one": "--data.task 1 --train.steps 336 --recipe.linear-epochs 4",
+    "all": "--data.task all --train.steps 6",
+    "joint": "--data.task joint --train.steps 6 --recipe.linear-epochs 0",
+    "lstm": "--data.task 1 --train.steps 2 --model.core lstm --model.hidden-size 4",
+}
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """A folder with small runs on made-up stories."""
+    folder = tmp_path_factory.mktemp("runs")
+    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(None):
+        patch.setattr(train, "draw_run", lambda run: [])
+        patch.setenv("COLUMNS", "200")
+        for name, words in RUNS.items():
+            said = [*WORDS, *words.split(), "--run", str(folder / name)]
+            assert train.main(said) == 0
+        assert train.main([*TINY, "--run", str(folder / "nth")]) == 0
+    return folder
+
+
+def restored(path):
+    task, arrays, state = open_checkpoint(path)
+    return task, restore_model(task, arrays, state)
+
+
+def rows_of(printed):
+    """{first cell: the others} of the table in what was printed."""
+    table = printed.split("\n\n")[1].splitlines()
+    cells = [re.split(r" {2,}", line.strip()) for line in table[1:]]
+    assert re.split(r" {2,}", table[0].strip())[0] == "questions"
+    return {name: others for name, *others in cells}
+
+
+# --- What is counted ------------------------------------------------------------------
+
+
+def by_hand(task, model, restart):
+    """(is it right, is each hop's strongest a fact, is the last sentence one, chance)
+    of each test question, one by one.
+    """
+    (material,) = task.materials
+    found = []
+    for k, story in enumerate(material.told[material.tasks[0]]["test"]):
+        trace = []
+        logits = model(0, material.take("test", np.array([k])), task.linear, trace)
+        answer = material.vocabulary[logits.data[restart, 0].argmax()]
+        facts = {len(story.sentences) - 1 - place for place in story.supporting}
+        looked = [hop["weights"][0, restart].argmax() in facts for hop in trace]
+        chance = len(facts) / len(story.sentences)
+        found.append((answer == story.answer, *looked, 0 in facts, chance))
+    return np.array(found, float)
+
+
+def test_what_is_printed_is_a_count_by_hand_of_the_restart_that_is_taken(runs, capsys):
+    assert plot.main(["hops", str(runs / "one")]) == 0
+    printed = capsys.readouterr().out
+    task, model = restored(runs / "one")
+    last = Run.open(runs / "one").metrics()[-1]
+    errors = [last[f"test_training_error_restart_{r}"] for r in range(3)]
+    found = by_hand(task, model, int(np.argmin(errors)))
+    right = found[:, 0] == 1
+    assert (~right).mean() == pytest.approx(last["test_error"])
+    assert 0 < right.sum() < len(right)
+    table = rows_of(printed)
+    parts = {
+        "task 1": right | ~right,
+        "answered right": right,
+        "answered wrong": ~right,
+    }
+    assert table == {
+        name: [
+            f"{part.sum():,}",
+            *(f"{100 * x:.1f} %" for x in found[part, 1:].mean(0)),
+        ]
+        for name, part in parts.items()
+    }
+    assert hops.CAVEAT in printed
+    picture = runs / "one" / "hops_task_1.png"
+    assert printed.splitlines()[-1] == str(picture)
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("name", ["all", "joint"])
+def test_each_task_of_several_has_a_row_and_a_picture(
+    name, runs, tmp_path, capsys, monkeypatch
+):
+    monkeypatch.setattr(
+        hops, "draw", lambda reading, task, path: (path.touch(), path)[1]
+    )
+    assert plot.main(["hops", str(runs / name), "--out", str(tmp_path)]) == 0
+    table = rows_of(capsys.readouterr().out)
+    assert [*table] == [f"task {k}" for k in corpora.TOLD]
+    drawn = {f"hops_task_{k}.png" for k in corpora.TOLD}
+    assert {path.name for path in tmp_path.iterdir()} == drawn
+    assert plot.main(["hops", str(runs / name), "--task", "16"]) == 0
+    printed = capsys.readouterr().out
+    alone = rows_of(printed)
+    assert [*alone] == ["task 16", "answered right", "answered wrong"]
+    assert alone["task 16"] == table["task 16"]
+    assert printed.endswith(f"{Path(name, 'hops_task_16.png')}\n")
+    task, model = restored(runs / name)
+    last = Run.open(runs / name).metrics()[-1]
+    for reading in task.readings(model):
+        for k in np.unique(reading.tasks):
+            error = (~reading.right[reading.of(k)]).mean()
+            assert error == pytest.approx(last[f"test_error_task_{k}"])
+
+
+def reading_of(weights, stories, slots, **more):
+    """A reading of made-up strengths; its network is not asked."""
+    usual = {
+        "network": None, "restart": 0, "vocabulary": [], "masked": False,
+        "linear": False, "tasks": np.ones(len(stories), int),
+        "answers": [story.answer for story in stories],
+    }  # fmt: skip
+    weights = np.array(weights)
+    return hops.Reading(**(usual | more), slots=slots, stories=stories, weights=weights)
+
+
+def test_an_empty_memory_is_no_fact_and_one_that_is_forgotten_is_not_found():
+    words = [(word,) for word in "abcd"]
+    short = corpora.Story(tuple(words[:1]), ("q",), "x", (0,), 0)
+    long = corpora.Story(tuple(words), ("q",), "y", (0, 2), 1)  # a is forgotten
+    strong = [[[0.2, 0.7, 0.1], [0.9, 0.05, 0.05]], [[0.1, 0.8, 0.1], [0, 0, 1.0]]]
+    reading = reading_of(strong, [short, long], 3)
+    rows = np.arange(2)
+    # a hop each, the last sentence, chance: 1 of 1 and, of b, c and d, c
+    assert hops.shares(reading, rows) == pytest.approx([0.5, 0.5, 0.5, 2 / 3])
+    assert np.isnan(hops.shares(reading, rows[:0])).all()
+    title, said, weights, facts = hops._looked(reading, 0)
+    assert title == "Q?\nAnswer x, right"
+    assert said == ["A.", "(2 empty memories)"] and facts == [True, False]
+    np.testing.assert_allclose(weights, [[0.2, 0.9], [0.8, 0.1]])
+    _, said, weights, facts = hops._looked(reading, 1)
+    assert said == ["B.", "C.", "D."] and facts == [False, True, False]
+    np.testing.assert_allclose(weights, [[0.1, 1], [0.8, 0], [0.1, 0]])
+    for how in "masked", "linear":
+        other = dataclasses.replace(reading, **{how: True})
+        assert hops._looked(other, 0)[1] == ["A."]
+
+
+def test_the_picture_marks_the_facts_and_writes_the_strengths():
+    looked = (
+        "Q?\nAnswer x, right",
+        ["A.", "B."],
+        np.array([[0.1], [0.9]]),
+        [False, True],
+    )
+    figure = stories._draw_hops([[looked], [looked, looked]], "Beware.", True)
+    first, second, empty, _ = figure.axes
+    for panel in first, second:
+        assert [t.get_text() for t in panel.texts] == ["10", "90"]
+        labels = panel.get_yticklabels()
+        assert [label.get_text() for label in labels] == ["A.", "● B."]
+        assert [label.get_color() for label in labels] == ["black", "#C00000"]
+    assert not empty.axison
+    assert figure.get_supxlabel() == "Beware."
+    raw = "Q?\nAnswer y, right", ["A."], np.array([[-2.0]]), [True]
+    (panel,) = stories._draw_hops([[raw]], "Beware.", False).axes
+    assert [t.get_text() for t in panel.texts] == ["-2.00"]
+
+
+# --- The page -------------------------------------------------------------------------
+
+
+def cells(window, table):
+    """The rows of a table of the page."""
+    rows = f"[...document.getElementById('{table}').rows]"
+    return window.run(f"{rows}.map(row => [...row.cells].map(c => c.textContent))")
+
+
+def opened(window, page, fragment="example=1"):
+    window.open("about:blank")  # else only the fragment is new, and nothing is loaded
+    window.open(f"{page.as_uri()}#{fragment}")
+    asked = [r for r in window.requests if not r.startswith(("file:", "data:"))]
+    assert window.complaints == [] and asked == []
+
+
+def in_page(window, reading, rows):
+    """(strengths (Q, K, M), logits (Q, V)) that the page computes for some stories."""
+    ids = {word: id for id, word in enumerate(reading.vocabulary)}
+    asked = [
+        [
+            [[ids[w] for w in words] for words in reading.stories[row].sentences],
+            [ids[w] for w in reading.stories[row].question],
+        ]
+        for row in rows
+    ]
+    found = window.run(f"{json.dumps(asked)}.map(each => compute(...each))")
+    return [each["hops"] for each in found], np.array([e["logits"] for e in found])
+
+
+VARIANTS = {
+    "released": {},
+    "printed": {"encoding": "printed", "pe_scale": 1.0},
+    "bag": {"encoding": "bag", "hops": 1},
+    "layerwise": {"tying": "layerwise", "hops": 2},
+    "relu": {"relu": 0.5},
+    "layerwise relu": {"tying": "layerwise", "relu": 1.0},
+    "timeless": {"temporal": False},
+    "masked": {"masked": True},
+    "joint": {"embedding_size": 9},
+}
+
+
+@browser.needed
+@pytest.mark.parametrize("linear", [False, True])
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_the_page_computes_what_python_computes(variant, linear, window, tmp_path):
+    joint = variant == "joint"
+    config = babi.Config(
+        # some stories are shorter, and of some the first sentences are forgotten
+        data=babi.DataConfig("joint" if joint else "2", generated=True, memories=14),
+        model=babi.ModelConfig(
+            **({"restarts": 2, "embedding_size": 7} | VARIANTS[variant])
+        ),
+        recipe=babi.RecipeConfig(linear_epochs=20 if linear else 0),
+    )
+    task = babi.Task(config)
+    task.source = corpora.Told(60)
+    model = task.build(np.random.SeedSequence(1))
+    for parameter in model.parameters():
+        # so that attention is no mean
+        parameter.data = (2 if linear else 6) * parameter.data
+    (material,) = task.materials
+    (reading,) = task.readings(model)
+    lengths = [len(story.sentences) for story in reading.stories]
+    assert min(lengths) < reading.slots and (max(lengths) > reading.slots or joint)
+    assert reading.linear is linear
+    page = tmp_path / "page.html"
+    page.write_text(hops.page("t", reading), encoding="utf-8")
+    opened(window, page)
+    rows = np.arange(material.count("test"))[:: 12 if joint else 4]
+    found, logits = in_page(window, reading, rows)
+    trace = []
+    expected = model.astype(np.float64)(
+        0, material.take("test", rows), linear, trace
+    ).data
+    np.testing.assert_allclose(logits, expected[reading.restart], rtol=1e-9, atol=1e-9)
+    for k, of_story in enumerate(found):
+        for hop, weights in zip(trace, of_story, strict=True):
+            own = hop["weights"][k, reading.restart]
+            np.testing.assert_allclose(weights, own[: len(weights)], atol=1e-9)
+            assert not own[len(weights) :].any()  # masked, they are left out
+    # the float32 network says the same, up to its rounding
+    close = {"rtol": 1e-3, "atol": 1e-3}
+    np.testing.assert_allclose(
+        reading.weights[rows][:, 0], trace[0]["weights"][:, reading.restart], **close
+    )
+
+
+@pytest.fixture(scope="module")
+def page(runs, tmp_path_factory):
+    """The page of the run `one`."""
+    path = tmp_path_factory.mktemp("page") / "page.html"
+    with contextlib.redirect_stdout(None):
+        assert plot.main(["hops", str(runs / "one"), "--html", str(path)]) == 0
+    return path
+
+
+def shown(window):
+    """(the answer, rows of a sentence and the percents of its hops) on the page."""
+    return window.run("$('answer').textContent"), cells(window, "hops")[1:]
+
+
+def as_shown(reading, row):
+    """The same, of a test story."""
+    _, said, weights, _ = hops._looked(reading, row)
+    cells = [[f"{100 * w:.0f}" for w in each] for each in weights]
+    names = [name.rstrip(".") for name in said]
+    return reading.answers[row], [[n, *c] for n, c in zip(names, cells, strict=True)]
+
+
+def assert_shown(window, reading, row):
+    (answer, rows), (expected, cells) = shown(window), as_shown(reading, row)
+    assert answer == expected and [r[0] for r in rows] == [c[0] for c in cells]
+    found = [np.array([r[1:] for r in each], int) for each in (rows, cells)]
+    np.testing.assert_allclose(*found, atol=1)  # float32 may round otherwise
+
+
+@browser.needed
+def test_what_you_choose_and_what_you_type_is_read_at_once(runs, page, window):
+    task, model = restored(runs / "one")
+    (reading,) = task.readings(model)
+    window.size(1280, 900)
+    opened(window, page)
+    right, wrong = (np.flatnonzero(reading.right == which) for which in (True, False))
+    count = min(len(right), hops.IN_PAGE)
+    assert_shown(window, reading, right[0])
+    assert window.run("$('verdict').textContent") == "This is right."
+    window.run(f"$('example').value = {count}")
+    window.run("$('example').dispatchEvent(new Event('change'))")
+    assert_shown(window, reading, wrong[0])
+    story = reading.stories[wrong[0]]
+    assert window.run("$('verdict').textContent") == f"Wrong: it is {story.answer}."
+    facts = window.run(
+        "[...document.querySelectorAll('#hops .fact')].map(e => e.textContent)"
+    )
+    named = [hops.sentence(story.sentences[k]).rstrip(".") for k in story.supporting]
+    assert facts == named
+    # another story, as long at least, typed over the one that is there
+    long = [r for r in right[1:] if reading.told[r] >= reading.told[wrong[0]]]
+    other = reading.stories[long[0]]
+    for name, text in {
+        "story": "  ".join(hops.sentence(words) for words in other.sentences),
+        "question": " ".join(other.question).upper(),
+    }.items():
+        window.click(f"$('{name}')")
+        window.run(f"$('{name}').select()")
+        window.type(text)
+    assert_shown(window, reading, long[0])
+    assert window.run("$('verdict').textContent") == ""
+    assert "nobody names" in window.run("$('facts-say').textContent")
+    assert not window.run("document.querySelectorAll('#hops .fact').length")
+
+
+@browser.needed
+def test_what_it_cannot_read_it_says_kindly(page, window):
+    window.size(1280, 900)
+    opened(window, page)
+
+    def typed(story, question="Where is Mary?"):
+        for name, text in ("story", story), ("question", question):
+            window.run(f"$('{name}').value = {json.dumps(text)}")
+            window.run(f"$('{name}').dispatchEvent(new Event('input'))")
+        pale = window.run("$('read').classList.contains('stale')")
+        says = window.run("$('complaint').textContent")
+        assert pale == bool(says)
+        return says
+
+    assert typed("Mary went to the graden. Zzyzx moved to the office.") == (
+        "The network has never read “graden” (did you mean “garden”?), “zzyzx”. The "
+        "words it knows are below."
+    )
+    assert typed("<b>a b c d e</b>").endswith(
+        "and 2 more. The words it knows are below."
+    )
+    assert typed(" \n . ") == "Tell it something first: one sentence a line."
+    assert typed("Mary went to the garden", "?") == "Now ask it something."
+    assert typed("Mary went to the garden") == ""
+    assert shown(window)[1][0][0] == "Mary went to the garden"
+    window.run("$('words').open = true")
+    window.run("$('question').setSelectionRange(99, 99)")
+    window.click(
+        "[...$('words').querySelectorAll('button')].find(b => b.textContent === 'john')"
+    )
+    assert window.run("$('question').value") == "Where is Mary? john"
+    assert window.complaints == []
+
+
+@pytest.fixture(scope="module")
+def joint_page(runs, tmp_path_factory):
+    """The page of the run `joint`."""
+    task, model = restored(runs / "joint")
+    path = tmp_path_factory.mktemp("page") / "joint.html"
+    path.write_text(hops.page("joint", *task.readings(model)), encoding="utf-8")
+    return path
+
+
+@browser.needed
+@pytest.mark.parametrize("width", [1280, 390])
+def test_it_fits_the_window(width, joint_page, window):
+    page = joint_page
+    window.size(width, 800)
+    opened(window, page, "example=99")
+    root = "document.documentElement"
+    assert window.run(f"{root}.scrollWidth - {root}.clientWidth") == 0
+    assert window.run("$('read').getBoundingClientRect().right") <= width
+    groups = window.run("[...document.querySelectorAll('optgroup')].map(g => g.label)")
+    assert {label.partition(",")[0] for label in groups} == {
+        f"task {k}" for k in corpora.TOLD
+    }
+    assert [row[0] for row in cells(window, "counts")] == [
+        "",
+        *(f"task {k}" for k in corpora.TOLD),
+    ]
+    last = window.run("data.examples[data.examples.length - 1].question")
+    assert window.run("$('question').value") == last
+
+
+def test_nothing_in_a_story_ends_the_script():
+    story = corpora.Story((("</script>",),), ("q",), "x", (), 0)
+    network = babi.MemN2N(1, 2, 1)
+    reading = reading_of([[[1.0]]], [story], 1, network=network, vocabulary=["x"])
+    page = hops.page("t", reading)
+    assert page.count("</script>") == 2
+
+
+# --- Words that cannot be -------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ("nowhere", "nowhere"),
+        (
+            "lstm",
+            "lstm is a run of 'babi': its core, lstm, has no hops; give a run with "
+            "--model.core memn2n",
+        ),
+        (
+            "nth",
+            "nth is a run of 'nth_farthest': it has no memory network that reads "
+            "stories; give one of babi",
+        ),
+        (
+            "joint --task 3",
+            "it has not learnt task 3; --task is one of 1, 2, 6, 15, 16",
+        ),
+        ("one --task first", "--task"),
+        (
+            "all --html page.html",
+            "--html: all has 5 networks, and a page holds one; choose its task with "
+            "--task",
+        ),
+        ("one --html page.png", "--html page.png: give a file name that ends in .html"),
+        ("one --out nowhere", "--out nowhere is not a folder; make it first"),
+    ],
+)
+def test_bad_words_get_one_line_and_write_nothing(
+    words, says, runs, monkeypatch, capsys
+):
+    monkeypatch.chdir(runs)
+    before = {path for path in runs.rglob("*") if path.suffix != ".png"}
+    with pytest.raises(SystemExit) as caught:
+        run_main(lambda: plot.main(["hops", *words.split()]))
+    out, err = capsys.readouterr()
+    assert caught.value.code == 2 and not out
+    assert err.startswith("error: ") and err.count("\n") == 1 and says in err
+    assert {path for path in runs.rglob("*") if path.suffix != ".png"} == before

@@ -1,0 +1,92 @@
+"""What a language model is set beside: the floors that counting reaches, and what was
+published.
+"""
+
+import dataclasses
+import os
+import shutil
+
+import pytest
+from test_language_modeling import CONFIG, TEXTS
+
+from tasks import language_modeling as lm
+from tinyrmc import corpora
+from tinyrmc.commands import Options, parse_words
+
+# --- Floors ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("read_only", [False, True])
+def test_floors_are_counted_once_and_kept_beside_the_integers(
+    read_only, few_words, tmp_path, monkeypatch, capsys
+):
+    data, own = tmp_path / "data", tmp_path / "cache"
+    shutil.copytree(os.environ["TINYRMC_DATA"], data)
+    shutil.rmtree(data / "tinyrmc-cache", ignore_errors=True)
+    monkeypatch.setattr(corpora.loading, "user_directory", lambda: own)
+    monkeypatch.setattr(lm, "TOLD", 100)
+    data.chmod(0o555 if read_only else 0o755)
+    config = dataclasses.replace(CONFIG, data_dir=data)
+    counted = lm.Task(config).references()
+    assert capsys.readouterr().err.startswith("counting 2,800 tokens for the floors")
+    folder = own if read_only else data
+    (path,) = folder.glob("tinyrmc-cache/*/floors-1.json")
+    assert not (tmp_path / "data" / "tinyrmc-cache").exists() or not read_only
+    with monkeypatch.context() as patch:
+        patch.setattr(lm.ngrams, "KneserNey", None)
+        assert lm.Task(config).references() == counted
+    assert capsys.readouterr().err == ""
+    path.write_text('{"test_perp')  # broken off: counted anew
+    assert lm.Task(config).references() == counted
+    assert {file.name for file in path.parent.iterdir()} == {
+        "corpus.json",
+        "floors-1.json",
+        *(f"{part}.int32" for part in corpora.PARTS),
+    }
+    data.chmod(0o755)
+
+
+def test_floors_that_cannot_be_kept_are_counted_each_time(monkeypatch, tmp_path):
+    corpus = dataclasses.replace(TEXTS, folder=tmp_path / "nowhere")
+    assert [corpora.kept(corpus, "a", lambda k=k: k) for k in (1, 2)] == [1, 2]
+    assert [corpora.kept(TEXTS, "a", lambda k=k: k) for k in (1, 2)] == [1, 2]
+
+
+# --- Published results ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "cell"),
+    [
+        (words, cell) for cell, (_, words) in lm.PUBLISHED.items()
+    ] + [
+        ("wikitext2 --train.batch-size 20 --data.lanes 5", "wikitext-2, RMC"),
+        ("wikitext2 --model.core rmc_paper --train.steps 40000", "wikitext-2, RMC"),
+        ("wikitext2 --model.hidden-size 20", "wikitext-2, RMC"),  # of no effect
+        ("wikitext2 --model.head-size 20", None),
+        ("wikitext2 --model.core lstm", None),  # the port's embeddings are wider
+        ("wikitext2 --model.core rnn", None),
+        ("wikitext2 --data.vocabulary-size 100", None),
+        ("wikitext2 --train.steps 100", None),
+        ("wikitext2_regularised", None),
+        ("quick", None),
+        ("quick --data.corpus wikitext-2", None),
+        ("paper --data.corpus text8", None),
+    ],
+)  # fmt: skip
+def test_only_a_network_of_the_published_size_has_a_cell(words, cell):
+    preset, *flags = words.split()
+    usual = lm.Task.presets[preset][1]
+    config, _ = parse_words("language_modeling", preset, usual, Options(), flags)
+    assert lm.Task(config).cell() == cell
+
+
+def test_another_text_than_the_published_one_has_no_cell():
+    task = lm.Task(lm.WIKITEXT2)
+    for notes, cell in [
+        ((), "wikitext-2, RMC"),
+        (("2 files are other encodings of the same books",), "wikitext-2, RMC"),
+        (("wiki.test.tokens is not the published text (9 bytes, not 12)",), None),
+    ]:
+        task.corpus = dataclasses.replace(TEXTS, notes=notes)
+        assert task.cell() == cell

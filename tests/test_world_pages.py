@@ -1,0 +1,45 @@
+"""What documents say of worlds: their speed, and a page of the website for each."""
+
+import json
+
+import pytest
+import report
+import world_pages
+import worlds
+from make_site import table
+
+from tinyrmc.environments import IDS
+
+
+def test_the_benchmark_measures_every_row_and_prints_its_tables(
+    tmp_path, monkeypatch, capsys
+):
+    monkeypatch.setattr(worlds, "LEVELS", (4, 8))
+    monkeypatch.setattr(worlds, "MADE", 16)
+    out = tmp_path / "worlds.json"
+    words = ["--rounds", "1", "--seconds", "0.001", "--out", str(out)]
+    assert worlds.main(words) == 0
+    found = json.loads(out.read_text())
+    assert capsys.readouterr().out == report.markdown(found)
+    assert [row["world"] for row in found["worlds"]] == [*worlds.worlds()]
+    for row in found["worlds"]:
+        assert [*row["levels"]] == ["4", "8"] and min(row["levels"].values()) > 0
+
+
+@pytest.mark.parametrize("id", IDS)
+def test_each_id_has_a_page_with_pictures(id, tmp_path):
+    text, world = world_pages.world_page(id, table), world_pages.make(id)
+    parts = "Actions Observations Rewards Ends Arguments Film Versions"
+    assert [line[3:] for line in text.splitlines() if line[:3] == "## "] == [
+        *parts.split()
+    ]
+    assert f'make("{id}")' in text
+    for action, name in enumerate(world.action_names):
+        assert f"| {action} | {name} |" in text
+    for name, codes in world.observation.items():
+        assert f"| `{name}` |" in text and f"| 0 to {codes.highest} |" in text
+    world_pages.draw(id, tmp_path)
+    pictures = {path.name for path in tmp_path.iterdir()}
+    short = world_pages.page_of(id).partition("/")[2]
+    assert pictures == {f"{short}.png", f"{short}_film.png"}
+    assert all(f"({name})" in text for name in pictures)

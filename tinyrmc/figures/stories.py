@@ -1,0 +1,79 @@
+"""What the hops of a memory network look at."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from .style import GREY, MARK, save, style, wrap
+
+# (title, sentences, weights (sentences, hops), which sentences are supporting facts)
+Looked = tuple[str, Sequence[str], np.ndarray, Sequence[bool]]
+
+
+def hops(
+    columns: Sequence[Sequence[Looked]], path: str | Path, note: str, shares: bool
+) -> Path:
+    """Draw stories, with a column for each hop, into the PNG file `path`; returns it.
+
+    Supporting facts are red and have a dot.
+
+    Args:
+        columns: stories that stand below each other.
+        note: a line below them.
+        shares: whether the weights are shares, from 0 to 1, or any numbers.
+    """
+    with style():
+        return save(_draw_hops(columns, note, shares), path)
+
+
+def _draw_hops(columns: Sequence[Sequence[Looked]], note: str, shares: bool) -> Figure:
+    rows = max(map(len, columns))
+    tallest = [
+        max(len(column[row][1]) for column in columns if row < len(column))
+        for row in range(rows)
+    ]
+    count = max(looked[2].shape[1] for column in columns for looked in column)
+    width = (3.4 + 0.5 * count) * len(columns)
+    size = width, sum(0.75 + 0.2 * each for each in tallest) + 0.4
+    figure = Figure(figsize=size, layout="constrained")
+    heights = [each + 2 for each in tallest]
+    panels = figure.subplots(rows, len(columns), squeeze=False, height_ratios=heights)
+    for row, number in np.ndindex(panels.shape):
+        panel: Axes = panels[row, number]  # type: ignore[assignment]
+        if row < len(columns[number]):
+            _draw_story(panel, columns[number][row], tallest[row], shares)
+        else:
+            panel.set_axis_off()
+    figure.supxlabel(wrap(note, 15 * width), fontsize=8, color=GREY)
+    return figure
+
+
+def _draw_story(panel: Axes, looked: Looked, rows: int, shares: bool) -> None:
+    title, sentences, weights, facts = looked
+    most = 1.0 if shares else float(np.abs(weights).max())
+    least, colours = (0.0, "Blues") if shares else (-most, "PuOr")
+    panel.pcolormesh(weights, cmap=colours, vmin=least, vmax=most, ec="#E6E6E6", lw=0.5)
+    for (row, hop), weight in np.ndenumerate(weights):
+        words = f"{100 * weight:.0f}" if shares else f"{weight:.2f}"
+        dark = abs(weight) > 0.6 * most
+        colour = "white" if dark else "black"
+        place = hop + 0.5, row + 0.55
+        panel.text(*place, words, color=colour, fontsize=7.5, ha="center", va="center")
+    pairs = zip(sentences, facts, strict=True)
+    labels = [f"● {said}" if fact else said for said, fact in pairs]
+    panel.set_yticks(np.arange(len(sentences)) + 0.5, labels, fontsize=8)
+    for label, fact in zip(panel.get_yticklabels(), facts, strict=True):
+        label.set(color=MARK if fact else "black")
+    heads = [f"hop {k + 1}" for k in range(weights.shape[1])]
+    panel.set_xticks(np.arange(len(heads)) + 0.5, heads, fontsize=8)
+    panel.tick_params(
+        length=0, top=True, labeltop=True, bottom=False, labelbottom=False
+    )
+    panel.set(ylim=(rows, 0))  # as tall as its neighbours
+    panel.spines[:].set_visible(False)
+    panel.set_title(title, fontsize=8.5, loc="right", ha="right")

@@ -1,0 +1,252 @@
+"""What the hops of memory networks look at: counts, pictures, and a page that reads any
+story of known words.
+
+A task gives `Reading`s: see `Task.readings`. The strength of a memory in a hop is its
+weight p_i in the sum that the hop finds. A hop looks at the strongest one.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..cores.memn2n import MemN2N
+from ..corpora import Story
+from ..engine import Tensor
+from .text import Table, counted, percent
+
+CAVEAT = (
+    "Attention is no explanation: it says where a hop looks, not what decided the "
+    "answer."
+)
+SAYS = (
+    "How often the strongest memory of each hop is a sentence that the data name as a "
+    "supporting fact of the answer; an empty memory is none. Beside it: how often the "
+    "last sentence is one, and a sentence taken at random."
+)
+
+# Of the page: examples of each task, answered right and answered wrong.
+IN_PAGE = 12
+OF_SEVERAL = 3  # tasks in one page
+TEMPLATE = Path(__file__).with_suffix(".html")
+
+# --- What a network does with stories -------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What one memory network does with the Q stories on which it is tested.
+
+    network, restart: that of a `MemN2N` which is meant.
+    vocabulary: the words that its rows belong to.
+    slots: M, how many sentences it remembers, the latest ones.
+    masked, linear: whether empty memories are kept out of the softmax, and whether
+        there is none yet.
+    tasks: (Q,) the task each story is of.
+    weights: (Q, K, M) the strength of each memory in each of K hops, the latest
+        sentence first.
+    answers: Q words, the network's.
+    """
+
+    network: MemN2N
+    restart: int
+    vocabulary: Sequence[str]
+    slots: int
+    masked: bool
+    linear: bool
+    tasks: np.ndarray
+    stories: Sequence[Story]
+    weights: np.ndarray
+    answers: Sequence[str]
+
+    @property
+    def right(self) -> np.ndarray:
+        """(Q,) which answers are right."""
+        pairs = zip(self.answers, self.stories, strict=True)
+        return np.array([answer == story.answer for answer, story in pairs])
+
+    @property
+    def facts(self) -> np.ndarray:
+        """(Q, M) which memories are supporting facts."""
+        found = np.zeros((len(self.stories), self.slots), bool)
+        for row, story in zip(found, self.stories, strict=True):
+            ages = [len(story.sentences) - 1 - place for place in story.supporting]
+            row[[age for age in ages if age < self.slots]] = True
+        return found
+
+    @property
+    def told(self) -> np.ndarray:
+        """(Q,) how many memories are sentences; the others are empty."""
+        lengths = [len(story.sentences) for story in self.stories]
+        return np.minimum(lengths, self.slots)
+
+    def of(self, task: int) -> np.ndarray:
+        """The numbers of the stories of a task."""
+        return np.flatnonzero(self.tasks == task)
+
+
+def shares(reading: Reading, rows: np.ndarray) -> list[float]:
+    """Of some stories, the share in which these are supporting facts: the strongest
+    memory of each hop, the last sentence, one at random. NaN for no stories.
+    """
+    if not len(rows):
+        return [np.nan] * (reading.weights.shape[1] + 2)
+    facts = reading.facts[rows]
+    strongest = reading.weights[rows].argmax(axis=-1)  # (Q, K)
+    hits = np.take_along_axis(facts, strongest, axis=-1)
+    chance = facts.sum(axis=-1) / reading.told[rows]
+    return [*hits.mean(axis=0), facts[:, 0].mean(), chance.mean()]
+
+
+def table(readings: Sequence[Reading], task: int | None = None) -> Table:
+    """The `shares` of every task; of one alone, also where it is right and wrong."""
+    tasks = {k: each for each in readings for k in np.unique(each.tasks).tolist()}
+    if task is not None:
+        tasks = {task: tasks[task]}
+    hops = range(1, readings[0].weights.shape[1] + 1)
+    columns = [*(f"hop {k}" for k in hops), "last sentence", "at random"]
+    rows = [["", "questions", *columns]]
+    for k, reading in tasks.items():
+        own = reading.of(k)
+        parts = {f"task {k}": own}
+        if len(tasks) == 1:
+            right = reading.right[own]
+            parts |= {"answered right": own[right], "answered wrong": own[~right]}
+        for name, part in parts.items():
+            found = map(percent, shares(reading, part))
+            rows.append([name, f"{len(part):,}", *found])
+    return rows
+
+
+# --- Words ----------------------------------------------------------------------------
+
+
+def sentence(words: Sequence[str], end: str = ".") -> str:
+    """Words as you would write them: Mary went to the garden."""
+    text = " ".join(words)
+    return f"{text[:1].upper()}{text[1:]}{end}"
+
+
+def _unit(reading: Reading) -> str:
+    if reading.linear:
+        return "Scores u · m: this network has no softmax over its memories yet."
+    return "Strengths in percent of all memories."
+
+
+def _title(reading: Reading, row: int) -> str:
+    story, answer = reading.stories[row], reading.answers[row]
+    verdict = "right" if answer == story.answer else f"wrong, it is {story.answer}"
+    return f"{sentence(story.question, '?')}\nAnswer {answer}, {verdict}"
+
+
+# --- Pictures -------------------------------------------------------------------------
+
+
+def draw(reading: Reading, task: int, path: Path) -> Path:
+    """Stories of a task answered right and answered wrong, with what each hop looks at,
+    as the PNG file `path`; returns it. They are as long as usual.
+    """
+    from .. import figures
+
+    own, right, told = reading.of(task), reading.right, reading.told
+    usual = int(np.median(told[own]))
+    own = own[np.argsort(np.abs(told[own] - usual), kind="stable")]
+    each = 2 if usual <= 20 else 1
+    columns = [own[right[own]][:each], own[~right[own]][:each]]
+    shown = [[_looked(reading, row) for row in column] for column in columns]
+    note = f"{_unit(reading)} Red, with a dot: supporting facts. {CAVEAT}"
+    shares = not reading.linear
+    return figures.hops([column for column in shown if column], path, note, shares)
+
+
+def _looked(reading: Reading, row: int) -> tuple[str, list[str], np.ndarray, list]:
+    """(title, sentences, their weights (S, K), which are facts), the first told first.
+
+    Empty memories, if they have a share, are one more row, together.
+    """
+    story, told = reading.stories[row], int(reading.told[row])
+    weights = reading.weights[row].T  # (M, K)
+    sentences = [sentence(words) for words in story.sentences[-told:]]
+    facts = reading.facts[row][:told][::-1].tolist()
+    found = weights[:told][::-1]
+    empty = reading.slots - told
+    if empty and not (reading.masked or reading.linear):
+        noun = "memory" if empty == 1 else "memories"
+        sentences.append(f"({empty} empty {noun})")
+        found = np.concatenate([found, weights[told:].sum(axis=0, keepdims=True)])
+        facts.append(False)
+    return _title(reading, row), sentences, found, facts
+
+
+# --- The page -------------------------------------------------------------------------
+
+
+def page(title: str, reading: Reading, task: int | None = None) -> str:
+    """One HTML page that holds the network and examples, and reads what is typed."""
+    tasks = np.unique(reading.tasks).tolist() if task is None else [task]
+    data = {
+        "title": title,
+        "caveat": CAVEAT,
+        "says": SAYS,
+        "unit": _unit(reading),
+        "network": _network(reading),
+        "examples": [*_examples(reading, tasks)],
+        "rows": table([reading], task),
+        "questions": counted(int(np.isin(reading.tasks, tasks).sum()), "question"),
+    }
+    text = json.dumps(data, separators=(",", ":"))
+    text = text.replace("<", "\\u003c")  # so that nothing in it ends the script
+    return TEMPLATE.read_text(encoding="utf-8").replace("DATA", text, 1)
+
+
+def _examples(reading: Reading, tasks: list[int]) -> Iterator[dict[str, Any]]:
+    most = IN_PAGE if len(tasks) == 1 else OF_SEVERAL
+    for task in tasks:
+        own = reading.of(task)
+        right = reading.right[own]
+        for row in (*own[right][:most], *own[~right][:most]):
+            story = reading.stories[row]
+            yield {
+                "task": task,
+                "right": bool(reading.right[row]),
+                "story": [sentence(words) for words in story.sentences],
+                "question": sentence(story.question, "?"),
+                "answer": story.answer,
+                "facts": list(story.supporting),
+            }
+
+
+def _network(reading: Reading) -> dict[str, Any]:
+    """All that the page needs to compute what the network computes."""
+    network, encoding = reading.network, reading.network.encoding
+
+    def own(parameter: Tensor | None) -> str | None:
+        if parameter is None:
+            return None
+        values = np.asarray(parameter.data[reading.restart], "<f4")
+        return base64.b64encode(values.tobytes()).decode()
+
+    return {
+        "words": list(reading.vocabulary),
+        "size": network.size,
+        "hops": network.hops,
+        "slots": reading.slots,
+        "ages": network.slots,
+        "tying": network.tying,
+        "plain": network.plain_units,
+        "encoding": encoding.kind,
+        "scale": encoding.scale,
+        "longest": encoding.longest,
+        "masked": reading.masked,
+        "linear": reading.linear,
+        "tables": own(network.tables),
+        "H": own(network.H),
+        "questions": own(network.questions),
+        "answers": own(network.answers),
+    }
