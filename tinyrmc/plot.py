@@ -36,10 +36,10 @@ several networks side by side. What is but a row for each is printed here too.
 `level` draws a level of BoxWorld as the paper's figure 9: the board, what the player
 sees of it, and the tree of its keys and locks.
 
-`episode` draws a level as a trained agent plays it, one of those that `evaluate` counts:
-a film strip and a film, with the whole board, what the agent sees of it, what it does,
-the score that it expects, and what its memory attends to. `--html FILE` also writes a
-page with a slider, which needs no network.
+`episode` draws a level as a trained agent plays it, one of those that `evaluate`
+counts: a film strip and a film, with the whole board, what the agent sees of it, what
+it does, the score that it expects, and what its memory attends to. `--html FILE` also
+writes a page with a slider, which needs no network.
 """
 
 from __future__ import annotations
