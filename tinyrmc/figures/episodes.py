@@ -162,7 +162,10 @@ def film(episode: Episode, path: str | Path, title: str = "") -> Path:
     with style():
         show = _stage(episode, title)
         frames = [show(moment) for moment in _frames(len(episode))]
-    first, *others = (Image.fromarray(frame).quantize(64, dither=0) for frame in frames)
+    first, *others = (
+        Image.fromarray(frame).quantize(255, Image.Quantize.FASTOCTREE, dither=0)
+        for frame in frames
+    )
     durations = [DURATION] * len(others) + [(1 + PAUSE) * DURATION]
     first.save(
         path,
