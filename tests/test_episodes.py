@@ -128,7 +128,7 @@ def test_a_failed_level_is_found(agent, agents, monkeypatch):
         ([0] * 12, 4, [0, 3, 6, 12]),
         ([0, 0, 1, 0, 10], 8, [0, 1, 2, 3, 4, 5]),
         ([0, 0, 0, 0, 0, 1, 0, 0, 0, 0], 4, [0, 2, 5, 10]),
-        ([1] * 9, 4, [0, 1, 2, 9]),
+        ([1] * 9, 4, [0, 4, 8, 9]),
     ],
 )
 def test_moments_with_rewards_come_first(rewards, count, expected):

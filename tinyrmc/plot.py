@@ -507,9 +507,10 @@ def episode_main(argv: list[str]) -> int:
     """The command line after `episode`; returns the exit code."""
     options = _episode_parser().parse_args(argv)
     _check_places(options.out, options.html)
-    task, arrays, state = open_checkpoint(options.run)
-    episodes.require_world(task, state["run"]["task"], options.run)
-    model, run = restore_model(task, arrays, state), state["run"]
+    opened, arrays, state = open_checkpoint(options.run)
+    run = state["run"]
+    task = episodes.require_world(opened, run["task"], options.run)
+    model = restore_model(task, arrays, state)
     title = f"{run['task']} {command_words(run)}, seed {run['seed']}"
     title = f"{title}, step {state['step']:,}"
     with blas_threads(1):
@@ -534,12 +535,8 @@ def _episode_parser() -> Parser:
     parser = Parser(
         program("plot episode"), "Draw a held-out level as a trained agent plays it."
     )
-    parser.add_argument(
-        "run",
-        type=Path,
-        metavar="RUN",
-        help="run directory, checkpoint.npz or weights file of an agent",
-    )
+    what = "run directory, checkpoint.npz or weights file of an agent"
+    parser.add_argument("run", type=Path, metavar="RUN", help=what)
     which = parser.add_mutually_exclusive_group()
     which.add_argument(
         "--level",

@@ -20,6 +20,7 @@ from .style import COLOURS, GREY, MARK, save, style
 SHOWN = 8  # moments of a film strip
 FRAMES = 300  # of a film; of a longer episode some steps are left out
 DURATION = 200  # milliseconds a frame
+LABELS = 12  # of rewards; of more there are lines alone
 PAUSE = 8  # so many times longer for the end
 
 # --- A film strip ---------------------------------------------------------------------
@@ -41,7 +42,8 @@ def _draw_strip(episode: Episode, title: str) -> Figure:
     figure = Figure(
         figsize=(0.6 + 1.45 * len(shown), 3.1 + sum(heights)), layout="constrained"
     )
-    above, below = figure.subfigures(2, 1, height_ratios=[sum(heights) + 0.7, 1.7])
+    parts: Any = figure.subfigures(2, 1, height_ratios=[sum(heights) + 0.7, 1.7])
+    above, below = parts
     panels = above.subplots(
         rows, len(shown), squeeze=False, height_ratios=heights, sharex="row"
     )
@@ -85,7 +87,6 @@ def _draw_board(panel: Axes, episode: Episode, moment: int) -> list[Any]:
         fill=False,
         color=MARK,
         linewidth=1.5,
-        clip_on=False,
     )
     panel.add_patch(frame)
     return [picture, frame]
@@ -143,9 +144,12 @@ def _draw_values(panel: Axes, episode: Episode, shown: list[int]) -> None:
     panel.plot(episode.values, color=COLOURS[0], linewidth=1.4)
     low, high = panel.get_ylim()
     panel.set(ylim=(min(low, 0), high + 0.25 * (high - min(low, 0))))
-    for step in np.flatnonzero(episode.rewards).tolist():
-        reward = f"{float(episode.rewards[step]):+g}"
-        top = panel.get_xaxis_transform()
+    rewarded = np.flatnonzero(episode.rewards).tolist()
+    top = panel.get_xaxis_transform()
+    for step in rewarded:
+        reward = ""
+        if len(rewarded) <= LABELS:
+            reward = f"{float(episode.rewards[step]):+g}"
         panel.axvline(step, color=MARK, linewidth=1, alpha=0.6)
         panel.text(
             step, 1.02, reward, color=MARK, fontsize=8, transform=top, ha="center"
@@ -163,7 +167,9 @@ def film(episode: Episode, path: str | Path, title: str = "") -> Path:
         show = _stage(episode, title)
         frames = [show(moment) for moment in _frames(len(episode))]
     first, *others = (
-        Image.fromarray(frame).quantize(255, Image.Quantize.FASTOCTREE, dither=0)
+        Image.fromarray(frame).quantize(
+            255, Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE
+        )
         for frame in frames
     )
     durations = [DURATION] * len(others) + [(1 + PAUSE) * DURATION]

@@ -154,8 +154,9 @@ def record(task: ActingTask, model: Any, level: int, greedy: bool = False) -> Ep
     levels, trajectory, noise = steps[-1]
     taken, noise = trajectory["taken"][:, 0], noise[:, 0, 1 : 1 + world.noise]
     outcome = world.step(levels, taken, noise, keep_final=True)
-    frames.append(_frame(world, outcome.final))
+    frames.append(_frame(world, outcome.final or {}))
     boards, views, corners = (np.stack(each) for each in zip(*frames, strict=True))
+    attention = [x.attention[0, 0] for x in thoughts if x.attention is not None]
     size, sees_all = world.observation["view"].shape, boards.shape == views.shape
 
     def column(name: str) -> np.ndarray:
@@ -172,9 +173,7 @@ def record(task: ActingTask, model: Any, level: int, greedy: bool = False) -> Ep
         column("gained"),
         np.stack([each.policy[0, 0] for each in thoughts]),
         np.stack([each.values[0, 0] for each in thoughts]),
-        None
-        if thoughts[0].attention is None
-        else np.stack([each.attention[0, 0] for each in thoughts]),
+        np.stack(attention) if attention else None,
         bool(trajectory["solved"][0, 0]),
         bool(outcome.truncated[0]),
     )
@@ -217,13 +216,13 @@ def failed(task: ActingTask, model: Any, greedy: bool = False) -> Episode:
 
 def moments(episode: Episode, count: int) -> list[int]:
     """So many of the moments 0 .. T to show: the first and the last, those before a
-    reward, and others where the gaps between them are widest.
+    reward, or some of these, and others where the gaps between them are widest.
     """
-    last = len(episode)
-    chosen = {0, last}
-    for step in np.flatnonzero(episode.rewards).tolist():
-        if len(chosen) < count:
-            chosen.add(step)
+    last, rewarded = len(episode), np.flatnonzero(episode.rewards)
+    if len(rewarded) > count - 2:
+        some = np.linspace(0, len(rewarded) - 1, count - 2)
+        rewarded = rewarded[np.round(some).astype(int)]
+    chosen = {0, last, *rewarded.tolist()}
     while len(chosen) < min(count, last + 1):
         ordered = sorted(chosen)
         gap, start = max((b - a, -a) for a, b in itertools.pairwise(ordered))
