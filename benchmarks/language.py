@@ -6,14 +6,18 @@ A step reads a window of 35 words in 20 lanes, of 10,000 words, carries the stat
 goes back, clips the gradient and takes a step of Adam. The softmax has its own weights,
 as wide as the core's output; nothing is dropped out. The networks:
 
-lstm 2 x 256, lstm 2 x 650    two layers, one over the other
-rmc 1024                      the Relational Memory Core: one slot, four heads
+lstm 2 x 256, lstm 2 x 650        two layers, one over the other
+rmc 1024                          the Relational Memory Core: one slot, four heads
+memn2n 6 x 100, memn2n 7 x 200    memory networks of 6 hops over the last 100 words, of
+                                  7 over 200; they predict 8 x 16 words a step, and take
+                                  a step of SGD as in their paper
 
 Both libraries go two ways: with threads inside of products, and with a process for each
 core. They have the same weights and read the same window again and again; their first
 losses must agree. A candidate is a process of its own, as in cpu.py, and all take
 turns, on one core and on all. PyTorch's LSTM is `torch.nn.LSTM`; its RMC is that of
-peers.py.
+peers.py; its memory network is written as the equations are, and looks up each word's
+memories for itself.
 
 `products` is measured in one process on one core: which part of a step of ours its
 matrix products take, and how fast they run: those of few rows (the steps of a recurrent
@@ -51,6 +55,7 @@ from tinyrmc.training.workers import CAN_FORK, Workers, available_cores, pieces_
 
 LANES, WINDOW, WORDS = 20, 35, 10_000
 CLIP = 0.5
+SGD_RATE = 1.0
 FEW_ROWS = 40
 ROUNDS, SECONDS = 5, 2.0
 LARGEST_ERROR = 1e-4  # of one of the first losses, relative
@@ -62,13 +67,18 @@ NAMES = (PROCESSES, THREADS, TORCH_PROCESSES, TORCH_THREADS)
 
 @dataclasses.dataclass(frozen=True)
 class Work:
-    """A network, and what it reads: T words in each of B lanes, out of V."""
+    """A network, and what it reads: T words in each of B lanes, out of V.
+
+    hops, memories: of a memory network.
+    """
 
     core: str
     width: int
     lanes: int = LANES
     window: int = WINDOW
     words: int = WORDS
+    hops: int = 0
+    memories: int = 0
 
     @property
     def tokens(self) -> int:
@@ -80,6 +90,8 @@ WORKS = {
     "lstm 2 x 256": Work("lstm", 256),
     "lstm 2 x 650": Work("lstm", 650),
     "rmc 1024": Work("rmc", 1024),
+    "memn2n 6 x 100": Work("memn2n", 150, 8, 16, hops=6, memories=100),
+    "memn2n 7 x 200": Work("memn2n", 150, 8, 16, hops=7, memories=200),
 }
 
 
@@ -94,25 +106,25 @@ def say(text: str) -> None:
 def make_task(work: Work) -> Any:
     """Language modelling at this size, of a text that nobody reads."""
     lm = load_task("language_modeling")
-    model = lm.ModelConfig(
-        core=work.core,
-        mem_slots=1,
-        num_heads=4,
-        head_size=work.width // 4,
-        activate_final=False,
-        hidden_size=work.width,
-        layers=2,
-        embedding_size=work.width,
-        tied=False,
-    )
-    train = dataclasses.replace(
-        lm.QUICK.train,
-        batch_size=work.lanes,
-        learning_rate=peers.RATE,
-        beta2=peers.BETA2,
-        warmup_steps=0,
-        decay=0.0,
-        clip_norm=CLIP,
+    if work.core == "memn2n":
+        sizes = {"hops": work.hops, "memories": work.memories}
+        model = lm.ModelConfig("memn2n", embedding_size=work.width, **sizes)
+        own = {"optimizer": "sgd", "learning_rate": SGD_RATE}
+    else:
+        model = lm.ModelConfig(
+            core=work.core,
+            mem_slots=1,
+            num_heads=4,
+            head_size=work.width // 4,
+            activate_final=False,
+            hidden_size=work.width,
+            layers=2,
+            embedding_size=work.width,
+            tied=False,
+        )
+        own = {"learning_rate": peers.RATE, "beta2": peers.BETA2}
+    train = lm.training.TrainConfig(
+        batch_size=work.lanes, warmup_steps=0, clip_norm=CLIP, **own
     )
     data = lm.DataConfig(window=work.window)
     task = lm.Task(lm.Config(model=model, data=data, train=train))
@@ -129,10 +141,12 @@ def window_of(work: Work) -> dict[str, np.ndarray]:
     """The batch of every step; words are as frequent as Zipf says."""
     rng, ranks = np.random.default_rng(0), np.arange(1, work.words + 1)
     edges = np.cumsum(1 / ranks) / np.sum(1 / ranks)
-    ids = np.searchsorted(edges, rng.random((work.lanes, work.window + 1)))
+    before = max(0, work.memories - 1)
+    ids = np.searchsorted(edges, rng.random((work.lanes, before + work.window + 1)))
     return {
-        "tokens": ids[:, :-1],
-        "targets": ids[:, 1:],
+        "before": ids[:, :before],
+        "tokens": ids[:, before:-1],
+        "targets": ids[:, before + 1 :],
         "fresh": np.zeros(work.lanes, bool),
         "noise": np.zeros(work.lanes, np.int64),
     }
@@ -162,6 +176,8 @@ def torch_network(work: Work):
 
     model = make_task(work).build(np.random.SeedSequence(0).spawn(1)[0])
     arrays = {name: q.data for name, q in model.named_parameters()}
+    if work.core == "memn2n":
+        return _torch_memn2n(arrays, work)
     table, softmax, bias = (
         torch.tensor(arrays.pop(name), requires_grad=True)
         for name in ("embedding.weight", "softmax.weight", "bias")
@@ -231,15 +247,44 @@ def _torch_rmc(arrays, work):
     return list(w.values()), core, first
 
 
+def _torch_memn2n(arrays, work):
+    """The memory network; its tokens are the words before and those of the window."""
+    import torch
+    import torch.nn.functional as F
+
+    w = {name: torch.tensor(x, requires_grad=True) for name, x in arrays.items()}
+    linear = work.width - round(0.5 * work.width)
+
+    def forward(tokens, targets, state):
+        near = tokens.unfold(1, work.memories, 1)  # (B, T, N)
+        memories = F.embedding(near, w["A"]) + w["T_A"]
+        contents = F.embedding(near, w["C"]) + w["T_C"]
+        u = torch.full((*targets.shape, work.width), 0.1)
+        for _ in range(work.hops):
+            scores = torch.einsum("btnd,btd->btn", memories, u)
+            found = torch.einsum("btn,btnd->btd", F.softmax(scores, dim=-1), contents)
+            u = u @ w["H"] + found
+            u = torch.cat([u[..., :linear], F.relu(u[..., linear:])], dim=-1)
+        logits = F.linear(u.reshape(-1, work.width), w["W"])
+        return F.cross_entropy(logits, targets.reshape(-1), reduction="sum"), state
+
+    return [*w.values()], forward, lambda lanes: None
+
+
 def torch_trainer(work: Work, piece: tuple[int, int] | None = None):
     """step() for all lanes, or for a piece of them: then gloo adds the others'."""
     import torch
 
     parameters, forward, first = torch_network(work)
     betas = (peers.BETA1, peers.BETA2)
-    optimizer = torch.optim.Adam(parameters, peers.RATE, betas, fused=True)
+    optimizer: torch.optim.Optimizer = (
+        torch.optim.SGD(parameters, SGD_RATE, fused=True)
+        if work.core == "memn2n"
+        else torch.optim.Adam(parameters, peers.RATE, betas, fused=True)
+    )
     lanes, lengths = slice(*piece or (None,)), [q.numel() for q in parameters]
     window = window_of(work)
+    window["tokens"] = np.concatenate([window["before"], window["tokens"]], axis=1)
     tokens, targets = (torch.tensor(window[x][lanes]) for x in ("tokens", "targets"))
     state, flat = first(len(tokens)), torch.zeros(sum(lengths) if piece else 0)
     if piece:  # one message: backward adds to the parts of one tensor

@@ -182,6 +182,10 @@ FORMULAS: dict[str, tuple[str, ...]] = {
         r"p_i = \mathrm{softmax}_i(u \cdot m_i), \qquad "
         r"u \leftarrow u + \textstyle\sum_i p_i c_i",
     ),
+    "tinyrmc.cores.memn2n.TextMemN2N": (
+        r"p_i = \mathrm{softmax}_i(u \cdot m_i), \qquad "
+        r"u \leftarrow u H + \textstyle\sum_i p_i c_i",
+    ),
     # Optimizers: g the gradient, eta the learning rate
     "tinyrmc.optim.SGD": (
         r"v \leftarrow \mu v + g, \qquad \theta \leftarrow \theta - \eta v",

@@ -10,10 +10,11 @@ box of the solution brings +1, the gem +10; a distractor costs 1 and ends the le
 learns from that (`training/actors.py`): V-trace, an entropy bonus, and the value as
 baseline. Levels that end are replaced at once.
 
-*Rooms grow.* In small rooms even a random walk finds a gem now and then. So training
-goes through `rooms`, ranges of a room's side from which that of each level is drawn:
-the next one opens when `passing` of the levels that ended since the last line of
-metrics were solved. Held-out levels are always in the largest room.
+*Levels grow.* In small rooms even a random walk finds a gem now and then. So training
+goes through `stages`: rooms of all sides from the smallest to the largest, solutions no
+longer and distractors no more than so many. The next stage begins when `passing` of the
+levels that ended since the last line of metrics were solved; after all of them come the
+levels themselves. These are tested, whatever the stage.
 
 *Where this departs from the paper* (the preset `paper` does not, as far as the paper
 tells):
@@ -59,9 +60,12 @@ class WorldConfig:
     """branches that lead nowhere: the least and the most"""
     distractor_length: tuple[int, int] = (1, 1)
     """boxes in each of them"""
-    rooms: tuple[tuple[int, int], ...] = ((12, 12),)
-    """sides of the rooms, the least and the most, one pair for each stage of training;
-    the largest is tested
+    room: int = 12
+    """cells along a side of the room, without its wall: 12 is the paper's 14 x 14"""
+    stages: tuple[tuple[int, int, int], ...] = ()
+    """easier levels to begin with: the smallest room, the longest solution, the most
+    distractors, three numbers for each stage; none: the levels themselves from the
+    start
     """
     passing: float = 0.9
     """the next stage begins when so many of the levels that ended were solved"""
@@ -79,21 +83,19 @@ class WorldConfig:
     """the agent is told where in the room it is"""
 
     def __post_init__(self):
-        if not self.rooms:
-            raise ValueError("world.rooms must have one pair or more, such as 5 12")
         if not 0 < self.passing <= 1:
             raise ValueError(f"world.passing must be in (0, 1], not {self.passing}")
-        for room in self.rooms:
-            # one level each: whether there can be any
-            self.make(room, levels=1)
+        for stage in range(len(self.stages) + 1):
+            self.make(stage, levels=1)  # whether there can be any
 
-    def make(self, room: tuple[int, int], levels: int, seed: int = 0) -> BoxWorld:
-        """The world of these settings, with rooms of these sides."""
+    def make(self, stage: int, levels: int, seed: int = 0) -> BoxWorld:
+        """The world of a stage; the last one has the levels themselves."""
+        smallest, longest, most = (*self.stages, self.itself)[stage]
         return BoxWorld(
-            self.solution,
-            self.distractors,
+            (min(self.solution[0], longest), longest),
+            (min(self.distractors[0], most), most),
             self.distractor_length,
-            room,
+            (smallest, self.room),
             self.colours,
             self.limit,
             self.view,
@@ -101,6 +103,11 @@ class WorldConfig:
             levels,
             seed,
         )
+
+    @property
+    def itself(self) -> tuple[int, int, int]:
+        """The levels themselves, as a stage."""
+        return self.room, self.solution[1], self.distractors[1]
 
 
 @dataclass(frozen=True)
@@ -130,7 +137,9 @@ QUICK = Config(
         entropy_cost=0.003,
         reward_scale=0.1,
     ),
-    world=WorldConfig(solution=(1, 2), distractors=(0, 0), rooms=((5, 12), (9, 12))),
+    world=WorldConfig(
+        solution=(1, 2), distractors=(0, 0), stages=((5, 2, 0), (9, 2, 0))
+    ),
     train=training.TrainConfig(
         steps=3000,
         batch_size=256,
@@ -149,7 +158,9 @@ QUICK = Config(
 FULL = replace(
     QUICK,
     model=replace(QUICK.model, head_size=64, gate_style="memory"),
-    world=replace(QUICK.world, solution=(1, 5), distractors=(0, 5)),
+    world=WorldConfig(
+        stages=((5, 1, 0), (5, 2, 1), (5, 3, 2), (5, 4, 3), (5, 5, 5), (9, 5, 5))
+    ),
     train=replace(QUICK.train, steps=200_000, learning_rate=5e-4),
 )
 PAPER = Config(
@@ -214,23 +225,21 @@ class Task(ActingTask):
     def __init__(self, config: Config):
         super().__init__(config)
         self.stage = 0
+        self._worlds: dict[int, BoxWorld] = {}
 
     # --- The world
 
     @property
     def world(self):
-        return self._stage(self.stage)
-
-    @functools.cache  # noqa: B019
-    def _stage(self, stage):
-        c = self.config.world
-        return c.make(c.rooms[stage], c.pool, seed=stage)
+        if self.stage not in self._worlds:
+            c = self.config.world
+            self._worlds[self.stage] = c.make(self.stage, c.pool, seed=self.stage)
+        return self._worlds[self.stage]
 
     @functools.cached_property
     def held_out_world(self):
-        largest = max(room[1] for room in self.config.world.rooms)
-        room = largest, largest
-        return self.config.world.make(room, self.test_examples, HELD_OUT_SEED)
+        c = self.config.world
+        return c.make(len(c.stages), self.test_examples, HELD_OUT_SEED)
 
     def start_held_out(self, noise, start, stop):
         return self.held_out_world.start_levels(namespace(noise).arange(start, stop))
@@ -246,9 +255,12 @@ class Task(ActingTask):
 
     def observe(self, step, metrics):
         c = self.config.world
-        if self.stage + 1 < len(c.rooms) and metrics.get("solved", 0) >= c.passing:
+        if self.stage < len(c.stages) and metrics.get("solved", 0) >= c.passing:
             self.stage += 1
         return super().observe(step, metrics) | {"stage": self.stage}
+
+    def is_final(self, line):
+        return line.get("stage") == len(self.config.world.stages)
 
     def state(self):
         return {"stage": self.stage}

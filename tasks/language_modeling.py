@@ -21,6 +21,17 @@ Layers of the lstm and the rnn are stacked plainly, each over the one below. The
 the floor without a memory cell. Dropout, in training alone, falls on embeddings,
 between layers, and on the output.
 
+*A memory network*, `--model.core memn2n`, is the language model of Sukhbaatar et al.
+2015 (section 5): its memories are the last `model.memories` words, and what the other
+cores have between embeddings and softmax it has not. It learns from stretches of
+`window` words, each with the words before it, from all over the text in a random order:
+
+    python -m tinyrmc.train language_modeling memn2n         6 hops, 100 words
+    python -m tinyrmc.train language_modeling memn2n_large   7 hops, 200 words
+
+Stochastic gradient descent without dropout; the rate falls after each epoch whose
+validation loss is not better than the last one's, and the run ends when it is tiny.
+
 *Every word counts once.* Each word of the validation and test text is predicted once,
 the first as if a sentence had just ended (in text8, which has no sentences, the first
 word is not predicted). A text is read in `data.lanes` parts side by side. Each part
@@ -36,6 +47,11 @@ does that too, and shows what it changes.
                its name decides; `python -m tinyrmc.data --help` has examples)
     batch      64 lanes in `paper`; the paper had six GPUs with 64 each
     lstm       the paper's own figures for an LSTM come from Rae et al. 2018
+    memn2n     its authors' program draws single words, not stretches of them, and with
+               replacement. Neighbours share memories, so that a stretch takes a third
+               of the time or less. It trains and tests on words that have all their
+               memories; here the first words of the validation and the test text
+               count too, with the memories that they have
 
 *Two floors*, drawn beside the curves where the training text is small enough to count:
 the unigram, which always answers with the frequencies of words, and an interpolated
@@ -50,7 +66,6 @@ import itertools
 import math
 import sys
 import typing
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -58,13 +73,24 @@ import numpy as np
 
 from tinyrmc import corpora, fused, ngrams, nn, sampling, training
 from tinyrmc import primitives as p
-from tinyrmc.backend import namespace, to_device, to_host
+from tinyrmc.backend import to_device, to_host
 from tinyrmc.config import PLACE
 from tinyrmc.cores import CoreConfig, build_core, describe
 from tinyrmc.cores.config import without_effect
 from tinyrmc.cores.core import select_state, state_arrays, state_of
+from tinyrmc.cores.memn2n import TextMemN2N
 from tinyrmc.errors import UserError
-from tinyrmc.training.streams import BLOCK, from_blocks, generator
+from tinyrmc.results import published_texts
+from tinyrmc.training.texts import (
+    Lanes,
+    Parts,
+    Text,
+    library,
+    perplexity,
+    score,
+    stretches,
+    total,
+)
 
 # --- What can be set ------------------------------------------------------------------
 
@@ -100,12 +126,23 @@ class DataConfig:
                 )
 
 
+Core: typing.TypeAlias = typing.Literal[
+    "rmc", "rmc_paper", "lstm", "dnc", "entnet", "entnet_bank", "rnn", "memn2n"
+]
+
+
 @dataclass(frozen=True)
 class ModelConfig(CoreConfig):
     """The core, and what is between it and the words."""
 
-    common: typing.ClassVar = (*CoreConfig.common, "layers", "embedding_size")
+    common: typing.ClassVar = (
+        *CoreConfig.common, "layers", "embedding_size", "hops", "memories"
+    )  # fmt: skip
 
+    core: Core = "rmc"  # type: ignore[assignment]
+    """memn2n: the memory network of Sukhbaatar et al. 2015, which only embedding_size,
+    hops, memories and relu say more about. The others: see `nth_farthest --help`
+    """
     layers: int = 1
     """layers of the lstm or rnn, each over the one below"""
     embedding_size: int = 256
@@ -122,14 +159,24 @@ class ModelConfig(CoreConfig):
     """whether a lane leaves out the same units at all steps of a window (Gal and
     Ghahramani 2016)
     """
+    hops: int = 6
+    """of memn2n: how often it looks at its memories"""
+    memories: int = 100
+    """of memn2n: the last so many words are its memories"""
+    relu: float = 0.5
+    """of memn2n: fraction of the units with a ReLU after each hop"""
 
     def __post_init__(self):
-        super().__post_init__()
-        if self.embedding_size < 1:
-            raise ValueError(
-                "model.embedding_size must be an integer of at least 1, not "
-                f"{self.embedding_size}"
-            )
+        if self.core != "memn2n":
+            super().__post_init__()
+        for name in ("embedding_size", "hops", "memories"):
+            if getattr(self, name) < 1:
+                raise ValueError(
+                    f"model.{name} must be an integer of at least 1, not "
+                    f"{getattr(self, name)}"
+                )
+        if not 0 <= self.relu <= 1:
+            raise ValueError(f"model.relu must be from 0 to 1, not {self.relu}")
         for name in ("dropout_embedding", "dropout_between", "dropout_output"):
             if not 0 <= getattr(self, name) < 1:
                 raise ValueError(
@@ -147,6 +194,12 @@ class PlateauConfig:
     """what the rate is multiplied by; None: it does not fall"""
     patience: int = 1
     """the rate falls after so many evaluations in a row without a better one"""
+    threshold: float = 0.0
+    """better means by more than this fraction"""
+    against: typing.Literal["best", "last"] = "best"
+    """better than the best loss so far, or than the last one"""
+    stop_below: float | None = None
+    """the run ends when the rate has fallen below this; None: it takes all its steps"""
 
     def __post_init__(self):
         if self.factor is not None and not 0 < self.factor < 1:
@@ -154,6 +207,14 @@ class PlateauConfig:
         if self.patience < 1:
             raise ValueError(
                 f"plateau.patience must be at least 1, not {self.patience}"
+            )
+        if not self.threshold >= 0:
+            raise ValueError(
+                f"plateau.threshold must not be negative, not {self.threshold}"
+            )
+        if self.stop_below is not None and not self.stop_below > 0:
+            raise ValueError(
+                f"plateau.stop_below must be positive or None, not {self.stop_below}"
             )
 
 
@@ -267,24 +328,38 @@ PAPER = Config(
         evaluate_every=5000,
     ),
 )
-
-# --- What was published ---------------------------------------------------------------
-
-# Test perplexities: the paper's table 2, where the LSTM is that of Rae et al. 2018; and
-# a public port of the RMC to WikiText-2 (github.com/L0SG/relational-rnn-pytorch).
-PUBLISHED = {
-    "wikitext-103, RMC": ("31.6", "paper"),
-    "wikitext-103, LSTM": ("34.3", "paper --model.core lstm"),
-    "gutenberg, RMC": ("42.0", "paper --data.corpus gutenberg"),
-    "gutenberg, LSTM": ("45.5", "paper --data.corpus gutenberg --model.core lstm"),
-    "gigaword, RMC": ("38.3", "paper --data.corpus gigaword"),
-    "gigaword, LSTM": ("43.7", "paper --data.corpus gigaword --model.core lstm"),
-    "wikitext-2, RMC": ("107.2 (a port)", "wikitext2"),
-    "wikitext-2, LSTM": (
-        "105.6 (a port)",
-        "wikitext2 --model.core lstm --model.embedding-size 300",
+# An epoch of the Penn Treebank has 7,263 batches of 128 words: 8 stretches of 16.
+MEMN2N = Config(
+    model=ModelConfig(core="memn2n", embedding_size=150),
+    data=DataConfig(corpus="ptb", window=16),
+    plateau=PlateauConfig(
+        factor=1 / 1.5, threshold=1e-4, against="last", stop_below=1e-5
     ),
-}
+    train=training.TrainConfig(
+        steps=100 * 7263,
+        batch_size=8,
+        optimizer="sgd",
+        learning_rate=0.01,
+        warmup_steps=0,
+        objective="sum",
+        clip_norm=50.0,
+        log_every=807,
+        evaluate_every=7263,
+    ),
+)
+MEMN2N_LARGE = replace(MEMN2N, model=replace(MEMN2N.model, hops=7, memories=200))
+# An epoch of the whole of text8 has some 124,000 of these batches.
+MEMN2N_TEXT8 = replace(
+    MEMN2N_LARGE,
+    model=replace(MEMN2N_LARGE.model, embedding_size=500),
+    data=replace(MEMN2N.data, corpus="text8"),
+    train=replace(
+        MEMN2N.train, steps=100 * 124_000, log_every=1000, evaluate_every=124_000
+    ),
+)
+
+# --- What it is set beside, and swept over ------------------------------------------
+
 CORES = {"rmc": "RMC", "rmc_paper": "RMC", "lstm": "LSTM"}
 
 
@@ -304,6 +379,10 @@ SWEEP = {
     "model.num_blocks": (1, 2, 3, 4),
 }
 
+# What the memory network's paper tried (Sukhbaatar et al. 2015, table 2).
+HOPS = {"model.hops": published_texts.HOPS}
+MEMORIES = {"model.memories": published_texts.MEMORIES}
+
 # How often a word stands in the training text: the paper's table 3 has such columns.
 FREQUENCIES = (0, 100, 1_000, 10_000, math.inf)
 # After how many words the network is made to forget: the paper's figure 12.
@@ -314,50 +393,6 @@ AT_ONCE = 2_000  # words that are read at once, meanwhile
 COUNTED = 5_000_000
 TOLD = 500_000  # from so many on you are told, for it takes a second or more
 FLOORS = "floors-1"  # the name under which they are kept
-
-
-# --- Reading --------------------------------------------------------------------------
-
-
-class Lanes(training.Stream):
-    """Windows of a text, read in so many lanes at once, epoch after epoch.
-
-    A batch has tokens (B, T) and targets (B, T), each target the token that follows;
-    fresh (B,), whether an epoch begins; and noise (B,), the seed of each lane's dropout
-    masks in this step.
-    """
-
-    random_access = True
-
-    def __init__(self, text, lanes: int, window: int, seed: int):
-        self.text, self.lanes, self.window, self.seed = text, lanes, window, seed
-        self.length = (len(text) - 1) // lanes  # of a lane
-        self.windows = self.length // window
-        if not self.windows:
-            raise UserError(
-                f"the training text has {len(text):,} tokens, too few for {lanes} "
-                f"lanes of {window} and the word after; take a smaller "
-                "--train.batch-size or --data.window"
-            )
-
-    def batch(self, step, start, stop):
-        """Lanes start .. stop - 1 of a step's windows."""
-        epoch, place = divmod(step, self.windows)
-        over = self.length - self.windows * self.window
-        first = generator(self.seed, epoch).integers(over + 1) + place * self.window
-        rows = np.arange(start, stop)[:, None] * self.length + first
-        tokens = self.text[rows + np.arange(self.window + 1)]  # (B, T + 1)
-
-        def seeds(block):
-            rng = generator(self.seed, step, block)
-            return {"noise": rng.integers(2**63, size=BLOCK)}
-
-        return {
-            "tokens": np.ascontiguousarray(tokens[:, :-1]),
-            "targets": np.ascontiguousarray(tokens[:, 1:]),
-            "fresh": np.full(stop - start, place == 0),
-            **from_blocks(seeds, start, stop),
-        }
 
 
 # --- The network ----------------------------------------------------------------------
@@ -422,83 +457,6 @@ class Network(nn.Module):
         return (self.softmax or self.embedding).weight
 
 
-# --- Scoring --------------------------------------------------------------------------
-
-
-class Text(typing.NamedTuple):
-    """A text to be predicted, as what is read and what follows."""
-
-    tokens: np.ndarray
-    targets: np.ndarray
-
-    @classmethod
-    def of(cls, ids, end: int | None):
-        """Every id is a target; the first one follows the `end` of a sentence.
-
-        Where there is no such token, the first id is not predicted.
-        """
-        if end is None:
-            return cls(ids[:-1], ids[1:])
-        return cls(np.concatenate([np.full(1, end, ids.dtype), ids[:-1]]), ids)
-
-
-class Parts(typing.NamedTuple):
-    """Which places of a text are read side by side; arrays of one value a lane."""
-
-    reading: np.ndarray  # the first place that is read
-    counting: np.ndarray  # the first place that counts
-    end: np.ndarray
-
-    @classmethod
-    def lanes(cls, length: int, lanes: int, context: int):
-        """Equal parts, each of which first reads what comes before it."""
-        bounds = length * np.arange(lanes + 1) // lanes
-        return cls(np.maximum(bounds[:-1] - context, 0), bounds[:-1], bounds[1:])
-
-    @classmethod
-    def stretches(cls, length: int, size: int):
-        """Parts of `size` places each, which know nothing of each other."""
-        starts = np.arange(0, length, size)
-        return cls(starts, starts, np.minimum(starts + size, length))
-
-    def some(self, rows) -> Parts:
-        """A selection of the lanes."""
-        return Parts(*(x[rows] for x in self))
-
-
-def score(model, text: Text, parts: Parts, window: int) -> Iterator[tuple]:
-    """(places, losses, counted), window after window, each (B, T) of all parts.
-
-    The losses, -log p of the tokens at these places, are where the model is; the other
-    two are on the host. Of all windows together every place of a part is counted once.
-    Every part begins with a fresh state, which is carried to its end. Records no tape.
-    """
-    xp = namespace(model.bias.data)
-    state = model.initial_state(len(parts.end))
-    for first in range(0, int((parts.end - parts.reading).max(initial=0)), window):
-        places = parts.reading[:, None] + first + np.arange(window)
-        counted = (places >= parts.counting[:, None]) & (places < parts.end[:, None])
-        within = np.minimum(places, len(text.tokens) - 1)
-        tokens, targets = (to_device(x[within], xp) for x in text)
-        losses, state = model(tokens, targets, state)
-        yield places, losses.data, counted
-
-
-def total(model, text: Text, parts: Parts, window: int) -> tuple:
-    """(the sum of the losses that count, where the model is; their number)."""
-    xp = namespace(model.bias.data)
-    sums, count = [xp.zeros((), model.bias.dtype)], 0
-    for _, losses, counted in score(model, text, parts, window):
-        sums.append(xp.sum(losses * to_device(counted, xp)))
-        count += int(counted.sum())
-    return xp.sum(xp.stack(sums)), count  # of sums of a few: float32 rounds little
-
-
-def perplexity(loss: float) -> float:
-    """exp of a mean loss in nats; infinite where that overflows."""
-    return math.exp(loss) if loss < 700 else math.inf
-
-
 # --- The task -------------------------------------------------------------------------
 
 
@@ -522,9 +480,19 @@ class Task(training.Task):
             "settings; not run here",
             PAPER,
         ),
+        "memn2n": ("the Penn Treebank with a memory network, 100 words", MEMN2N),
+        "memn2n_large": ("7 hops over the last 200 words", MEMN2N_LARGE),
+        "memn2n_text8": (
+            "the same with 500 units, on all of text8; not run here",
+            MEMN2N_TEXT8,
+        ),
     }
-    grids = {"a4": ("the sweep of the paper's appendix A.4", "paper", SWEEP)}
-    published = PUBLISHED
+    grids = {
+        "a4": ("the sweep of the paper's appendix A.4", "paper", SWEEP),
+        "hops": ("a memory network of 2 to 7 hops", "memn2n", HOPS),
+        "memories": ("one of 25 to 150 memories", "memn2n", MEMORIES),
+    }
+    published = published_texts.PUBLISHED
     headline = "perplexity"
     success = None  # no perplexity is one
     lower = ("loss", "perplexity")
@@ -534,10 +502,11 @@ class Task(training.Task):
 
     def __init__(self, config: Config):
         super().__init__(config)
-        rate = config.plateau
+        rate, self.memn2n = config.plateau, config.model.core == "memn2n"
         self.unit = ("tokens", config.data.window)
+        self.carries = not self.memn2n
         self.plateau = rate.factor and training.Plateau(
-            "validation_loss", rate.factor, rate.patience
+            "validation_loss", rate.factor, rate.patience, rate.threshold, rate.against
         )
 
     @functools.cached_property
@@ -549,7 +518,11 @@ class Task(training.Task):
     # --- What is learnt
 
     def build(self, seed):
-        return Network(self.config, len(self.corpus.vocabulary), seed)
+        m, words = self.config.model, len(self.corpus.vocabulary)
+        if self.memn2n:
+            sizes = m.embedding_size, m.memories, m.hops
+            return TextMemN2N(words, *sizes, m.relu, seed=seed)
+        return Network(self.config, words, seed)
 
     def stream(self, model, seed):
         data, texts = self.config.data, self.corpus.texts
@@ -559,10 +532,16 @@ class Task(training.Task):
                     f"the {split} text has {len(texts[split]):,} tokens, too few for "
                     f"{data.lanes:,} lanes; take a smaller --data.lanes"
                 )
-        lanes = self.config.train.batch_size
-        return Lanes(texts["train"], lanes, data.window, seed)
+        lanes, text = self.config.train.batch_size, texts["train"]
+        if self.memn2n:
+            before = self.config.model.memories - 1
+            return stretches(text, lanes, data.window, before, seed)
+        return Lanes(text, lanes, data.window, seed)
 
     def loss(self, model, batch, carry):
+        if self.memn2n:
+            losses, _ = model(batch["tokens"], batch["targets"], batch["before"])
+            return p.sum(losses), losses.size, {}, None
         state = model.initial_state(len(batch["tokens"]))
         if carry is not None:
             carried = state_of(carry, like=state)
@@ -574,6 +553,12 @@ class Task(training.Task):
     def learning_rate(self, step):
         falls = self.plateau.scale if self.plateau else 1.0
         return falls * super().learning_rate(step)
+
+    def finished(self, step):
+        least = self.config.plateau.stop_below
+        fallen = self.plateau.scale if self.plateau else 1.0
+        over = least is not None and fallen * self.config.train.learning_rate < least
+        return over or super().finished(step)
 
     def observe(self, step, metrics):
         if self.plateau:
@@ -596,15 +581,20 @@ class Task(training.Task):
     def evaluate(self, model, worker=0, workers=1, xp=np, split=None):
         """The sum of the losses of a worker's lanes of a text, and their number."""
         data, text = self.config.data, self._text(split or self.splits[0])
-        parts = Parts.lanes(len(text.targets), data.lanes, data.context)
+        parts = self._lanes(text)
         mine = parts.some(np.arange(worker, data.lanes, workers))
         return {"loss": total(model, text, mine, data.window)}
 
     def examinations(self, model):
-        """Perplexity of the last split, by how frequent the words are in training (as
-        the paper's table 3 has it for GigaWord), by how many words the network has read
-        (figure 12), and read as one text, without lanes.
+        """Of a memory network, how much each hop looks at each memory, over the
+        validation text (figure 3 of its paper).
+
+        Then perplexity of the last split, by how frequent the words are in training (as
+        table 3 of the RMC's paper has it for GigaWord), by how many words the network
+        has read (its figure 12), and read as one text, without lanes.
         """
+        if self.memn2n:
+            yield "weights by hop", self._weights_by_hop(model)
         split = self.splits[-1]
         text, metric = self._text(split), f"{split}_perplexity"
         columns = "words", "share", "perplexity"
@@ -621,11 +611,24 @@ class Task(training.Task):
             training.Table(metric, ("lanes", "perplexity"), [(1, whole)]),
         )
 
+    def _weights_by_hop(self, model):
+        """How much each hop looks at the last word, the last but one .."""
+        text, window, words = self._text(self.splits[0]), self.config.data.window, 0
+        hops, sums = [], 0.0
+        for *_, counted in score(model, text, self._lanes(text), window, trace=hops):
+            places = [to_host(seen["weights"])[counted] for seen in hops]  # (., N)
+            sums += np.array([x.sum(axis=0, dtype=float) for x in places])
+            words += counted.sum()
+            hops.clear()
+        heads = [f"hop {k + 1}" for k in range(len(sums))]
+        rows = [(k + 1, *w) for k, w in enumerate((sums / words).T[::-1].tolist())]
+        return training.HeatMap("weight", ("words ago", *heads), rows)
+
     def _by_frequency(self, model, text):
         """(range, words, their share, perplexity) of each range of training counts."""
         losses = np.empty(len(text.targets))
         data = self.config.data
-        parts = Parts.lanes(len(text.targets), data.lanes, data.context)
+        parts = self._lanes(text)
         for places, found, counted in score(model, text, parts, data.window):
             losses[places[counted]] = to_host(found)[counted]
         counts = self.corpus.vocabulary.counts[text.targets]
@@ -657,6 +660,15 @@ class Task(training.Task):
             loss, count = loss + float(found), count + number
         return perplexity(loss / count)
 
+    def _lanes(self, text) -> Parts:
+        """The parts in which a held-out text is read side by side.
+
+        A memory network begins each with all its memories.
+        """
+        data, m = self.config.data, self.config.model
+        context = m.memories - 1 if self.memn2n else data.context
+        return Parts.lanes(len(text.targets), data.lanes, context)
+
     def _text(self, split) -> Text:
         return Text.of(self.corpus.texts[split], self.corpus.vocabulary.eos)
 
@@ -664,8 +676,10 @@ class Task(training.Task):
 
     def describe(self, model):
         m = self.config.model
-        layers = f"{len(model.layers)} layers of " if len(model.layers) > 1 else ""
         words = f"{len(self.corpus.vocabulary):,} words x {m.embedding_size}"
+        if self.memn2n:
+            return f"memn2n, {m.hops} hops, {m.memories} memories, {words}"
+        layers = f"{len(model.layers)} layers of " if len(model.layers) > 1 else ""
         tied = ", tied" if m.tied else ""
         return (
             f"{layers}{describe(replace(m, layers=1), model.layers[0])}, {words}{tied}"
@@ -704,12 +718,17 @@ class Task(training.Task):
         """Of a network that is the published one in size, on the published text."""
         model, data = self.config.model, self.config.data
         cell = f"{data.corpus}, {CORES.get(model.core)}"
-        if cell not in PUBLISHED or not self._published_text:
-            return None
         usual = WIKITEXT2 if data.corpus == "wikitext-2" else PAPER
         size = replace(usual.model, core=model.core)
         if cell == "wikitext-2, LSTM":
             size = replace(size, embedding_size=300)
+        if self.memn2n:
+            sizes = model.hops, model.memories
+            cell = published_texts.memn2n(data.corpus, *sizes)
+            usual = MEMN2N_TEXT8 if data.corpus == "text8" else MEMN2N
+            size = replace(usual.model, hops=sizes[0], memories=sizes[1])
+        if cell not in self.published or not self._published_text:
+            return None
         alike = _differences(model, size) <= {*without_effect(model, size)}
         steps = self.config.train.steps
         return cell if alike and steps >= usual.train.steps else None
@@ -749,7 +768,7 @@ class Task(training.Task):
 
     def _written(self, model, ids, rng, words, temperature, top_k, never):
         """Word after word; `never`: the id of one that is not drawn, or None."""
-        xp, eos = namespace(model.bias.data), self.corpus.vocabulary.eos
+        xp, eos = library(model), self.corpus.vocabulary.eos
         state = model.initial_state(1)
         for _ in range(words):
             tokens = to_device(np.asarray(ids)[None], xp)

@@ -336,6 +336,15 @@ for _networks, _batch, _memories, _columns in (2, 3, 4, 5), (1, 2, 3, 4), (1, 1,
     put("memory_hop", *_hop)
     put("memory_hop", *_hop, None, linear=True)
     put("memory_hop", *_hop, np.arange(_memories) < [[2]] * _batch)
+for _batch, _words, _memories in (2, 3, 4), (1, 1, 3), (2, 3, 1), (1, 1, 1):
+    _ages, _known = (
+        normal(2, _memories, 3),
+        normal(2, _batch, _memories + _words - 1, 3),
+    )
+    _hop = normal(_batch, _words, 3), _known[0], _ages[0], _known[1], _ages[1]
+    put("sliding_hop", *_hop)
+    if _memories > 1:
+        put("sliding_hop", *_hop, np.arange(_known.shape[2]) >= [[1]] * _batch)
 for _batch, _slots, _width in (2, 3, 4), (1, 1, 1), (3, 1, 2), (2, 4, 1):
     for _columns in 2 * _width, 2:  # one gate a unit, one gate a slot
         put(

@@ -362,6 +362,10 @@ IMPOSSIBLE = [
     (dict(viewport=4), "viewport must be an odd number, not 4"),
     (dict(view="map"), "view must be viewport or whole, not 'map'"),
     (dict(levels=0), "levels must be at least 1, not 0"),
+    (dict(seed=-1), "the seed of levels must not be negative, not -1"),
+    (dict(room=(5, 6, 7)), r"room must be an integer or two, .* not \(5, 6, 7\)"),
+    (dict(distractors=1.5), "distractors must be an integer or two, .* not 1.5"),
+    (dict(solution_length="3"), "solution_length must be an integer or two"),
     (dict(limit=0), "limit must be at least 1, not 0"),
 ]
 

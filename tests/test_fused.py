@@ -58,7 +58,7 @@ def assert_fused_is_its_reference(case, tolerance):
 
 def test_these_are_the_fused_ones():
     names = "linear embedding lstm layer_norm attention rmc_gates lstm_gates memory_hop"
-    of_the_dnc = "content_weights erase_and_write temporal_links"
+    of_the_dnc = "content_weights erase_and_write temporal_links sliding_hop"
     assert set(FUSED) >= {*names.split(), *of_the_dnc.split(), "softmax_cross_entropy"}
 
 

@@ -13,6 +13,7 @@ from tinyrmc.errors import RunError
 from tinyrmc.training.workers import CAN_FORK
 
 LSTM, RMC = Work("lstm", 8, 4, 5, 30), Work("rmc", 8, 4, 5, 30)
+MEMN2N = Work("memn2n", 7, 4, 5, 30, hops=3, memories=6)
 
 
 def losses(step, count=3):
@@ -20,9 +21,9 @@ def losses(step, count=3):
     return [float(step()) for _ in range(count)]
 
 
-@pytest.mark.parametrize("work", [LSTM, RMC], ids=lambda work: work.core)
+@pytest.mark.parametrize("work", [LSTM, RMC, MEMN2N], ids=lambda work: work.core)
 def test_pytorch_trains_the_same_network(work):
-    """The forget bias, the gates' order, the carried state, clipping and Adam."""
+    """The forget bias, the gates' order, the carried state, clipping, Adam and SGD."""
     pytest.importorskip("torch")
     expected = losses(language.ours(work, 1), 5)
     assert losses(language.torch_trainer(work), 5) == pytest.approx(expected, rel=1e-5)
@@ -33,16 +34,20 @@ def test_pytorch_trains_the_same_network(work):
 def test_processes_train_the_same_network():
     """Of ours and of PyTorch: each has its lanes, and gradients are added up."""
     pytest.importorskip("torch")
+    for work in (LSTM, MEMN2N):
+        expected = losses(language.ours(work, 1))
+        assert losses(language.ours(work, 2)) == pytest.approx(expected, rel=1e-5)
     expected = losses(language.ours(LSTM, 1))
-    assert losses(language.ours(LSTM, 2)) == pytest.approx(expected, rel=1e-5)
     assert losses(language.torch_processes(LSTM, 2)) == pytest.approx(
         expected, rel=1e-5
     )
 
 
 def test_the_works_are_those_of_the_table():
-    assert [work.tokens for work in WORKS.values()] == [700] * 3
+    assert [work.tokens for work in WORKS.values()] == [700] * 3 + [128] * 2
     names = {name: language.make_task(work).build(0) for name, work in WORKS.items()}
+    small, large = (names.pop(f"memn2n {x}") for x in ("6 x 100", "7 x 200"))
+    assert (small.num_parameters, large.num_parameters) == (4_552_500, 4_582_500)
     assert [len(model.layers) for model in names.values()] == [2, 2, 1]
     for name, model in names.items():
         assert model.softmax is not None and model.projection is None

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tinylanguage
+from matplotlib.image import imread
 from tinyruns import SURROUNDINGS
 
 from tinyrmc import evaluate, figures, generate, plot, report, train, training
@@ -325,6 +326,37 @@ def test_the_curves_of_an_examination():
         "held-out perplexity",
     )
     assert panel.get_xscale() == panel.get_yscale() == "log"
+
+
+def heat_map(rows, hops=2):
+    heads = "words ago", *(f"hop {k + 1}" for k in range(hops))
+    return training.HeatMap("weight", heads, rows)
+
+
+def test_a_heat_map_is_drawn_with_each_rows_largest_in_white(tmp_path):
+    one = heat_map([(1, 0.5, 0.1), (2, 0.25, 0.2), (3, 0.0, 0.4), (4, 0.0, 0.3)])
+    figure = pictures._draw_heat_maps({"a": one, "b": one}, "title")
+    panel, other, bar = figure.axes
+    assert (panel.get_title(), other.get_title()) == ("a", "b")
+    assert [text.get_text() for text in panel.get_yticklabels()] == ["hop 1", "hop 2"]
+    assert bar.get_ylabel() == "weight, as a part of the row's largest"
+    shades = panel.images[0].get_array()  # the oldest word to the left
+    expected = [[0, 0, 0.5, 1], [0.75, 1, 0.5, 0.25]]
+    np.testing.assert_allclose(shades, expected)
+    assert panel.images[0].get_extent() == [4.5, 0.5, 2.5, 0.5]
+    path = examinations.draw("By hop", {"a": one}, tmp_path)
+    assert path.name == "by_hop.png" and imread(path).ndim == 3
+    nothing = heat_map([(1, 0.0, 0.0)])
+    assert figures.heat_maps({"a": nothing}, tmp_path / "b.png").is_file()
+
+
+def test_of_a_long_heat_map_some_rows_are_told():
+    long = heat_map([(k + 1, 0.5, 0.25) for k in range(200)])
+    head, *rows = examinations.cells(long)
+    ages = [int(row[0]) for row in rows]
+    assert ages[:4] == [1, 2, 3, 4] and ages[-1] == 200 and len(ages) <= 20
+    assert rows[0] == ["1", "0.5000", "0.2500"] and head[0] == "words ago"
+    assert len(examinations.cells(heat_map(long.rows[:20]))) == 21
 
 
 def test_what_has_nothing_to_examine_is_refused(half, runs, refused):

@@ -506,10 +506,13 @@ def test_bad_words_get_one_line_and_exit_code_2(words, says, larger, capsys):
 
 
 @pytest.mark.parametrize("name", discovery.task_files())
-def test_every_tasks_published_cells_can_be_trained_and_are_recognised(name):
+def test_every_tasks_published_cells_can_be_trained_and_are_recognised(
+    name, monkeypatch, tmp_path
+):
     """The words of each cell make a configuration that stands beside that very cell."""
     from tinyrmc.commands import Options, parse_words
 
+    monkeypatch.setenv("TINYRMC_DATA", str(tmp_path))  # not the tests' few words
     kind = discovery.load_task(name).Task
     cells: dict = {}  # of the same words
     for cell, (paper, words) in kind.published.items():

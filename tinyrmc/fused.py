@@ -809,6 +809,87 @@ def memory_hop_definition(u, A, C, rows, mask=None, linear=False, trace=None):
     return p.sum(p.expand_dims(weights, -1) * contents, axis=2)
 
 
+@fused(
+    indices=(5,),
+    hint="u is (B, T, d), m and c (B, N + T - 1, d), with ages (N, d) each; a mask is "
+    "bool (B, N + T - 1)",
+)
+def sliding_hop(xp, u, m, m_ages, c, c_ages, mask=None, *, trace=None):
+    """What each of T words in a row finds in the N memories up to it: (B, T, d).
+
+    Word t sees the memories t .. t + N - 1, the oldest first, so that neighbours share
+    all but one: p_ti = softmax_i(u_t . (m_{t+i} + m_ages_i)), of which it takes
+    sum_i p_ti (c_{t+i} + c_ages_i). Where `mask` is False p is 0. A dict `trace`
+    receives p (B, T, N) as "weights".
+    """
+    of_words = _windows(xp, gemm(u, xp.swapaxes(m, 1, 2)))  # (B, T, N)
+    weights = _plus(xp, gemm(u, m_ages.T), of_words)
+    if mask is not None:
+        shape = *weights.shape[:2], mask.shape[1]
+        seen = _windows(xp, xp.broadcast_to(mask[:, None], shape))
+        _check_mask(seen)
+        xp.copyto(weights, -math.inf, where=~seen)
+    weights -= xp.max(weights, axis=-1, keepdims=True)
+    weights = xp.exp(weights, out=weights)
+    weights /= xp.sum(weights, axis=-1, keepdims=True)
+    if trace is not None:
+        trace["weights"] = weights
+    spread = _spread(xp, weights)
+    found = _plus(xp, gemm(spread, c), gemm(weights, c_ages))
+    return found, (u, m, m_ages, c, c_ages, weights, spread)
+
+
+@sliding_hop.vjp
+def sliding_hop_vjp(xp, needs, g, u, m, m_ages, c, c_ages, weights, spread):
+    gw = gemm(g, c_ages.T)
+    gw += _windows(xp, gemm(g, xp.swapaxes(c, 1, 2)))
+    gw -= xp.einsum("...i,...i->...", gw, weights)[..., None]
+    gw *= weights
+    gspread = _spread(xp, gw)
+    gu = gemm(gspread, m)
+    gu += gemm(gw, m_ages)
+    gm = gemm(xp.swapaxes(gspread, 1, 2), u)
+    gc = gemm(xp.swapaxes(spread, 1, 2), g)
+    gm_ages, gc_ages = Product(_rows(gw), _rows(u)), Product(_rows(weights), _rows(g))
+    return gu, gm, gm_ages, gc, gc_ages, None
+
+
+@sliding_hop.defined_by
+def sliding_hop_definition(u, m, m_ages, c, c_ages, mask=None, trace=None):
+    N, found, weights = m_ages.shape[0], [], []
+    for t, query in enumerate(p.unstack(u, axis=1)):
+        query = p.expand_dims(query, 1)  # (B, 1, d)
+        scores = p.sum((m[:, t : t + N] + m_ages) * query, axis=-1)  # (B, N)
+        if mask is not None:
+            scores = p.where(mask[:, t : t + N], scores, -math.inf)
+        weights.append(p.softmax(scores))
+        contents = c[:, t : t + N] + c_ages
+        found.append(p.sum(p.expand_dims(weights[-1], -1) * contents, axis=1))
+    if trace is not None:
+        trace["weights"] = p.stack(weights, axis=1).data
+    return p.stack(found, axis=1)
+
+
+def _windows(xp, whole):
+    """Of each row t of (B, T, L) what stands at t .. t + L - T: (B, T, L - T + 1).
+
+    In rows that are longer by one, these are the beginnings.
+    """
+    B, T, L = whole.shape
+    flat = xp.concatenate(
+        [whole.reshape(B, T * L), xp.zeros((B, T), whole.dtype)], axis=1
+    )
+    return flat.reshape(B, T, L + 1)[:, :, : L - T + 1]
+
+
+def _spread(xp, windows):
+    """The reverse: (B, T, N) -> (B, T, N + T - 1), with zeros elsewhere."""
+    B, T, N = windows.shape
+    flat = xp.zeros((B, T, N + T), windows.dtype)
+    flat[:, :, :N] = windows
+    return flat.reshape(B, -1)[:, :-T].reshape(B, T, N + T - 1)
+
+
 # --- the memory of a differentiable neural computer -----------------------------------
 
 

@@ -18,7 +18,7 @@ from .dnc import DNC
 from .entnet import EntNet, EntNetBank
 from .feedforward import Feedforward
 from .lstm import LSTM, RNN, DeepLSTM
-from .memn2n import Encoding, MemN2N
+from .memn2n import Encoding, MemN2N, TextMemN2N
 from .relational import PaperRelationalMemory, RelationalMemory, identity_memory
 
 __all__ = [
@@ -41,6 +41,7 @@ __all__ = [
     "PaperRelationalMemory",
     "RelationalMemory",
     "SettingsError",
+    "TextMemN2N",
     "build_core",
     "describe",
     "identity_memory",

@@ -36,7 +36,7 @@ from .. import nn
 from .. import primitives as p
 from ..backend import Array, namespace, to_device
 from ..engine import Parameter, Tensor
-from ..fused import memory_hop
+from ..fused import embedding, linear_cross_entropy, memory_hop, sliding_hop
 from .core import Trace
 
 
@@ -57,6 +57,18 @@ class Constant:
         if key not in self._copies:
             self._copies[key] = to_device(self.value.astype(dtype), xp)
         return self._copies[key]
+
+
+def floor_of(owner: str, size: int, relu: float) -> Constant | None:
+    """What `size` units are never below: 0 for this fraction of them, the last ones.
+
+    None if there are no such units. ValueError names the owner of a bad `relu`.
+    """
+    if not 0 <= nn.check_number(owner, "relu", relu) <= 1:
+        raise ValueError(f"{owner}: relu must be from 0 to 1, not {relu}")
+    linear = size - round(relu * size)
+    floor = np.where(np.arange(size) < linear, -np.inf, 0.0)
+    return Constant(floor) if relu else None
 
 
 # --- Sentences ------------------------------------------------------------------------
@@ -179,17 +191,14 @@ class MemN2N(nn.Module):
             raise ValueError(
                 f'MemN2N: tying must be "adjacent" or "layerwise", not {tying!r}'
             )
-        if not 0 <= nn.check_number("MemN2N", "relu", relu) <= 1:
-            raise ValueError(f"MemN2N: relu must be from 0 to 1, not {relu}")
         self.words, self.size, self.slots, self.hops = words, size, slots, hops
         self.tying, self.networks = tying, networks
         self.encoding = encoding or Encoding("bag")
         self.question = question
         self._along = Constant(self.encoding.along(size))
         self._of_age = Constant(self.encoding.of_age(size))
+        self._floor = floor_of("MemN2N", size, relu)
         self.plain_units = size - round(relu * size)  # the first ones, without a ReLU
-        floor = np.where(np.arange(size) < self.plain_units, -np.inf, 0.0)
-        self._floor = Constant(floor) if relu else None
         self._make(std, nn.check_dtype("MemN2N", dtype), np.random.default_rng(seed))
 
     def _make(self, std, dtype, rng):
@@ -281,3 +290,106 @@ class MemN2N(nn.Module):
     def _answers(self, last):
         """W^T (R, V, d)."""
         return last[:, : self.words] if self.answers is None else self.answers
+
+
+# --- The language model ---------------------------------------------------------------
+
+
+class TextMemN2N(nn.Module):
+    """A memory network that reads a text: its memories are the last N words.
+
+    Every word x is one memory, and there is no question. All hops are tied layer by
+    layer (section 5):
+
+        m_i = A x_i + T_A(i)    c_i = C x_i + T_C(i)    i = 1 (the oldest) .. N
+        p = softmax_i(u . m_i)  o = sum_i p_i c_i       u <- u H + o
+
+    from u = 0.1. After each hop a part of the units go through a ReLU, and the next
+    word is softmax(W u). No biases.
+
+    It is called as a recurrent network is. But its state is not computed: it is the
+    N - 1 words before, (B, N - 1), the oldest first, and -1 where there is no word yet.
+    Such memories are not looked at. T words in a row share their memories but for one,
+    so N + T - 1 words are embedded, not T N.
+
+    Args:
+        words: V, the number of words.
+        size: d, the width of an embedding.
+        slots: N.
+        hops: K.
+        relu: which fraction of the units, the last ones, goes through a ReLU.
+        std: deviation of the normal values that all parameters start with.
+
+    Raises ValueError or TypeError naming the argument.
+    """
+
+    def __init__(
+        self,
+        words: int,
+        size: int,
+        slots: int,
+        hops: int,
+        relu: float = 0.5,
+        std: float = 0.05,
+        dtype: npt.DTypeLike = np.float32,
+        seed: nn.Seed = 0,
+    ):
+        nn.check_sizes("TextMemN2N", words=words, size=size, slots=slots, hops=hops)
+        dtype = nn.check_dtype("TextMemN2N", dtype)
+        self.slots, self.hops = slots, hops
+        self._floor = floor_of("TextMemN2N", size, relu)
+        rng = np.random.default_rng(seed)
+
+        def normal(rows):
+            return Parameter((std * rng.standard_normal((rows, size))).astype(dtype))
+
+        self.A, self.T_A = normal(words), normal(slots)
+        self.C, self.T_C = normal(words), normal(slots)
+        self.H, self.W = normal(size), normal(words)
+
+    def initial_state(self, batch_size: int) -> Array:
+        """No words: -1 (B, N - 1)."""
+        xp = namespace(self.H.data)
+        return xp.full((batch_size, self.slots - 1), -1, np.int32)
+
+    def __call__(
+        self,
+        tokens: Array,
+        targets: Array,
+        state: Array,
+        noise: None = None,
+        trace: Trace = None,
+    ) -> tuple[Tensor, Array]:
+        """Tokens (B, T) and the tokens after them -> -log p of each (B, T), state.
+
+        There is no dropout, and so no use for `noise`.
+        """
+        u, state = self.unroll(tokens, state, trace)
+        return linear_cross_entropy(u, self.W, targets), state
+
+    def unroll(
+        self, tokens: Array, state: Array, trace: Trace = None
+    ) -> tuple[Tensor, Array]:
+        """u (B, T, d) after the last hop, and the next state.
+
+        trace: a list that receives a dict for each hop: "weights" p (B, T, N).
+        """
+        xp, size = namespace(self.H.data), self.H.shape[0]
+        words = xp.concatenate([state, tokens], axis=1)  # (B, N + T - 1)
+        mask, seen = words >= 0, xp.maximum(words, 0)
+        m, c = embedding(self.A, seen), embedding(self.C, seen)
+        u = Tensor(xp.full((*tokens.shape, size), 0.1, self.H.dtype))
+        for _ in range(self.hops):
+            weights: dict[str, Array] = {}
+            found = sliding_hop(u, m, self.T_A, c, self.T_C, mask, trace=weights)
+            u = p.matmul(u, self.H) + found
+            if self._floor is not None:
+                u = p.maximum(u, self._floor.on(xp, u.dtype))
+            if trace is not None:
+                trace.append(weights)
+        return u, words[:, tokens.shape[1] :]
+
+    def logits(self, tokens: Array, state: Array) -> tuple[Tensor, Array]:
+        """Tokens (B, T) -> the logits (B, V) of the token that follows, next state."""
+        u, state = self.unroll(tokens, state)
+        return u[:, -1] @ p.swapaxes(self.W, 0, 1), state

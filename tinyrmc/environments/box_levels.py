@@ -186,6 +186,8 @@ def make(problem: Problem, count: int, seed: int = 0) -> Levels:
     problem.check()
     if count < 1:
         raise WorldError(f"levels must be at least 1, not {count}")
+    if seed < 0:
+        raise WorldError(f"the seed of levels must not be negative, not {seed}")
     parts = [
         _make_some(problem, np.random.default_rng([seed, block]))
         for block in range(-(-count // _AT_ONCE))

@@ -20,6 +20,9 @@ So with a limit of 120 a level has up to 121 steps, as in the original.
 
 from __future__ import annotations
 
+import operator
+from typing import Any
+
 import numpy as np
 
 from ..backend import Array, namespace, to_host
@@ -96,10 +99,10 @@ class BoxWorld(World):
         seed: int = 0,
     ):
         self.problem = Problem(
-            _as_range(solution_length),
-            _as_range(distractors),
-            _as_range(distractor_length),
-            _as_range(room),
+            _as_range("solution_length", solution_length),
+            _as_range("distractors", distractors),
+            _as_range("distractor_length", distractor_length),
+            _as_range("room", room),
             colours,
         )
         self.problem.check()
@@ -234,8 +237,7 @@ class BoxWorld(World):
         opens, springs = found == (seen | LOCK), found == (seen | TRAP)
         takes = (found > WALL) & (found < LOCK) & (board[there + 1] < LOCK)
         wins = takes & (found == GEM)
-        earned = xp.subtract(opens, springs, dtype=np.float32)
-        reward[rows] = earned + np.float32(10) * wins
+        reward[rows] = opens.astype(np.float32) - springs + wins * np.float32(10)
         terminated[rows] = springs | wins
         # a lock takes the key; after the gem nothing is held
         key = xp.where(takes, found - COLOUR, held)
@@ -341,6 +343,12 @@ class BoxWorld(World):
         return f"{drawing.ansi(colours[codes], lines)}\nkey: {key}"
 
 
-def _as_range(value: int | tuple[int, int]) -> tuple[int, int]:
-    low, high = (value, value) if isinstance(value, int) else value
-    return low, high
+def _as_range(name: str, value: Any) -> tuple[int, int]:
+    """The least and the most. WorldError for anything but integers."""
+    try:
+        low, high = (value, value) if np.ndim(value) == 0 else value
+        return operator.index(low), operator.index(high)
+    except (TypeError, ValueError):
+        raise WorldError(
+            f"{name} must be an integer or two, such as (1, 5), not {value!r}"
+        ) from None

@@ -7,7 +7,13 @@
     envs = gymnasium.make_vec("tinyrmc/BoxWorld-v0", num_envs=256)
 
 Training does not come through here: this is for the agents of other libraries.
-Gymnasium comes with the extra `rl`.
+Gymnasium comes with the extra `rl`. Such an agent is, with Stable-Baselines3,
+
+    import tinyrmc.environments
+    from sb3_contrib import RecurrentPPO
+
+    agent = RecurrentPPO("MlpLstmPolicy", "tinyrmc/BoxWorld-v0")
+    agent.learn(10_000)
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Curves of what tasks have found out about trained networks."""
+"""Curves and heat maps of what tasks have found out about trained networks."""
 
 from __future__ import annotations
 
@@ -62,4 +62,43 @@ def _draw_examined(
         label_log(panel.xaxis)
     label_values(panel, curve.metric)
     draw_legend(figure, panel, ncols=1, characters=70, title=None)
+    return figure
+
+
+def heat_maps(
+    found: Mapping[str, Table], path: str | Path, title: str = "", common: str = ""
+) -> Path:
+    """Draw the same HeatMap of some networks into the PNG file `path`; returns it.
+
+    Each network has a panel, each column a row in it, whose largest number is white.
+    `common` is as in `examined`.
+    """
+    with style():
+        return save(_draw_heat_maps(found, title, common), path)
+
+
+def _draw_heat_maps(
+    found: Mapping[str, Table], title: str = "", common: str = ""
+) -> Figure:
+    heights = [1 + 0.3 * len(table.columns) for table in found.values()]
+    figure = Figure(figsize=(7.2, sum(heights) + 0.6), layout="constrained")
+    panels = figure.subplots(
+        len(found), squeeze=False, gridspec_kw={"height_ratios": heights}
+    )[:, 0]
+    for panel, (network, table) in zip(panels, found.items(), strict=True):
+        x, *rows = np.array(table.rows, float).T
+        shades = np.stack(rows)
+        shades = shades / np.maximum(shades.max(axis=1, keepdims=True), 1e-30)
+        half = (x[1] - x[0]) / 2 if len(x) > 1 else 0.5
+        across, down = (x[-1] + half, x[0] - half), (len(rows) + 0.5, 0.5)
+        image = panel.imshow(
+            shades[:, ::-1], "gray", aspect="auto", extent=(*across, *down),
+            interpolation="nearest", vmin=0, vmax=1,
+        )  # fmt: skip
+        panel.set_yticks(range(1, len(rows) + 1), table.columns[1:])
+        panel.set(xlabel=table.columns[0])
+        panel.set_title(network, fontsize=10)
+    label = f"{in_words(table.metric)}, as a part of the row's largest"
+    figure.colorbar(image, ax=[*panels], label=label)
+    figure.suptitle("\n".join(filter(None, [title, wrap(common, 80)])))
     return figure

@@ -6,14 +6,19 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from ..training.examinations import Curve, Table, Value
+import numpy as np
+
+from ..training.examinations import Curve, HeatMap, Table, Value
 from . import text
 
 Found = Mapping[str, Table]  # what a network is called -> what was found
 
 
+SHOWN = 20  # rows of a long heat map
+
+
 def cells(table: Table) -> text.Table:
-    """A table as words."""
+    """A table as words; of a long heat map some rows, ever farther apart."""
 
     def words(value: Value) -> str:
         if value is None or isinstance(value, str):
@@ -22,7 +27,11 @@ def cells(table: Table) -> text.Table:
             return text.number(table.metric, value)
         return f"{value:,}"
 
-    return [[*table.columns], *([words(value) for value in row] for row in table.rows)]
+    rows = table.rows
+    if isinstance(table, HeatMap) and len(rows) > SHOWN:
+        places = np.geomspace(1, len(rows), SHOWN).round().astype(int) - 1
+        rows = [rows[k] for k in np.unique(places)]
+    return [[*table.columns], *([words(value) for value in row] for row in rows)]
 
 
 def is_small(found: Found) -> bool:
@@ -61,15 +70,17 @@ def draw(
 ) -> Path:
     """Draw one examination of some networks into `folder`; returns the PNG file.
 
-    A Curve becomes a picture of curves, a Table one of tables. `common`: what the
-    networks have in common, which stands below the name. OSError where it cannot be
-    written.
+    A Curve becomes a picture of curves, a HeatMap one of shades, a Table one of tables.
+    `common`: what the networks have in common, which stands below the name. OSError
+    where it cannot be written.
     """
     from .. import figures
 
     path = folder / f"{re.sub('[^a-z0-9]+', '_', name.lower()).strip('_')}.png"
     if all(isinstance(table, Curve) for table in found.values()):
         return figures.examined(found, path, name, cores, common)
+    if all(isinstance(table, HeatMap) for table in found.values()):
+        return figures.heat_maps(found, path, name, common)
     shown = [cells(table) for table in found.values()]
     said = [common or next(iter(found))]
     if len(found) > 1:

@@ -8,7 +8,7 @@ Read on in this order: `task.py`, `trainer.py`, `loop.py`.
 """
 
 from .discovery import TaskError
-from .examinations import Curve, Table
+from .examinations import Curve, HeatMap, Table
 from .loop import Listener, run_training
 from .schedules import Plateau, staircase
 from .streams import Batch, Epochs, Samples, Stream
@@ -23,6 +23,7 @@ __all__ = [
     "Batch",
     "Curve",
     "Epochs",
+    "HeatMap",
     "Listener",
     "NonFinite",
     "Plateau",

@@ -200,7 +200,8 @@ class ActingTask(Task):
         return self._noise(self.config.agent.unroll, rng, count)
 
     def _noise(self, steps, rng, count):
-        width = max(1 + self.world.noise, self.world.start_noise)
+        world = self.held_out_world  # which needs as many as the other
+        width = max(1 + world.noise, world.start_noise)
         return {"noise": rng.random((count, steps + 1, width), np.float32)}
 
     def begin(self, model, levels: Batch) -> Batch:
@@ -210,7 +211,7 @@ class ActingTask(Task):
         return {
             **{f"levels/{name}": x for name, x in levels.items()},
             **state_arrays(_initial_state(model, B)),
-            "action": xp.full(B, self.world.actions, np.int64),
+            "action": xp.full(B, self.held_out_world.actions, np.int64),
             "reward": xp.zeros(B, np.float32),
             "fresh": xp.ones(B, bool),
             "score": xp.zeros(B, np.float32),

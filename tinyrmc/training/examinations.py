@@ -42,3 +42,9 @@ class Curve(Table):
 
     A column whose name begins with "paper" is a published curve, drawn dashed.
     """
+
+
+class HeatMap(Table):
+    """A Table of numbers, to be drawn as shades: a column over the first one is a row
+    of the picture, as bright as its largest number allows.
+    """

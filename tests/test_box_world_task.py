@@ -1,0 +1,95 @@
+"""The task of BoxWorld: its stages, what it is tested on, and what it is set beside."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from tinyrmc.environments.world import WorldError
+from tinyrmc.training.discovery import load_task
+
+box_world = load_task("box_world")
+SMALL = dataclasses.replace(
+    box_world.QUICK,
+    model=dataclasses.replace(box_world.QUICK.model, head_size=2, features=8),
+    world=dataclasses.replace(
+        box_world.QUICK.world, room=7, stages=((5, 1, 0),), pool=64
+    ),
+)
+
+
+def task(**world):
+    config = dataclasses.replace(SMALL, world=dataclasses.replace(SMALL.world, **world))
+    made = box_world.Task(config)
+    made.test_examples = 32
+    return made
+
+
+def test_the_next_stage_begins_when_enough_levels_are_solved():
+    a_task = task()
+    assert (a_task.world.problem.room, a_task.world.problem.solution_length) == (
+        (5, 7),
+        (1, 1),
+    )
+    assert a_task.observe(100, {"solved": 0.89})["stage"] == 0
+    assert a_task.observe(200, {}) == {"stage": 0, "steps": 200 * 256 * 20}
+    assert not a_task.is_final({"stage": 0})
+    assert a_task.observe(300, {"solved": 0.91})["stage"] == 1
+    assert a_task.world.problem == a_task.held_out_world.problem
+    assert a_task.is_final(a_task.observe(400, {"solved": 1.0}))
+    again = task()
+    again.load_state(a_task.state())
+    assert again.world.problem == a_task.world.problem
+
+
+def test_held_out_levels_are_the_task_s_own_and_no_others():
+    """Each once, whatever the stage, and none of the pool."""
+    a_task = task(room=12)
+    model = a_task.build(np.random.SeedSequence(0))
+    levels = a_task.start_held_out(np.zeros((32, 1), np.float32), 0, 32)
+    np.testing.assert_array_equal(levels["level"], np.arange(32))
+    before = a_task.evaluate(model)
+    a_task.stage = 1
+    assert a_task.evaluate(model) == before
+    held_out = {board.tobytes() for board in a_task.held_out_world.levels.board}
+    pool = {board.tobytes() for board in a_task.world.levels.board}
+    assert not held_out & pool
+
+
+def test_a_solved_level_is_one_whose_gem_was_taken():
+    """Played by one who knows the way, each level is."""
+    a_task = task(solution=(1, 3), distractors=(0, 2), room=9, stages=())
+    levels = a_task.held_out_world.levels
+    ways = [list(levels.solution(row)) for row in range(32)]
+    turns = iter(range(10_000))
+
+    def knows(world, state, u):
+        t = next(turns)
+        return np.array([way[t] if t < len(way) else 0 for way in ways])
+
+    found = a_task.floor(knows)
+    assert found["test_solved"] == 1
+    assert found["test_length"] == pytest.approx(np.mean([*map(len, ways)]))
+    locks = [(box.lock > 0) & ~box.trap for k in range(32) for box in levels.boxes(k)]
+    assert found["test_score"] == pytest.approx(10 + np.sum(locks) / 32)
+
+
+def test_what_was_published_stands_beside_the_paper_s_own_levels_alone():
+    full = box_world.Task(box_world.FULL)
+    assert full.cell() == "viewport, RMC" and full.cell() in full.published
+    assert full.references()["test_solved"]["paper, RMC"] == 0.98
+    assert task().cell() is None
+    assert 0 < task().references()["test_solved"]["at random"] < 0.6
+
+
+@pytest.mark.parametrize(
+    "world, says",
+    [
+        ({"passing": 0}, "world.passing must be in"),
+        ({"stages": ((8, 1, 0),)}, "room must be a range"),
+        ({"distractors": (0, 20)}, "do not fit|colours must be"),
+    ],
+)
+def test_levels_that_cannot_be_are_refused(world, says):
+    with pytest.raises((WorldError, ValueError), match=says):
+        task(**world)

@@ -1,0 +1,74 @@
+"""The task of MiniPacman: what it is tested on, and what it is set beside."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from tinyrmc.environments.world import WorldError
+from tinyrmc.training.discovery import load_task
+
+mini_pacman = load_task("mini_pacman")
+
+
+def task(model=(), **world):
+    quick = mini_pacman.QUICK
+    config = dataclasses.replace(
+        quick,
+        model=dataclasses.replace(
+            quick.model, **{"head_size": 2, "features": 8, **dict(model)}
+        ),
+        world=dataclasses.replace(quick.world, **world),
+    )
+    made = mini_pacman.Task(config)
+    made.test_examples = 24
+    return made
+
+
+def test_floors_are_those_of_other_people_s_games():
+    """Within five standard errors of 9.6 at random and 516 by script: the deviations
+    of a game are 10 and 190.
+    """
+    a_task = task()
+    a_task.test_examples = 100
+    scores = a_task.references()["test_score"]
+    assert scores["at random"] == pytest.approx(9.6, abs=5)
+    assert scores["a script that sees all"] == pytest.approx(516, abs=95)
+    assert scores["paper, RMC"] == 677
+    solved = a_task.references()["test_solved"]
+    assert solved["at random"] < 0.05 < 0.9 < solved["a script that sees all"]
+
+
+@pytest.mark.parametrize("view, size", [("viewport", (5, 5)), ("whole", (15, 19))])
+@pytest.mark.parametrize("sight", ["codes", "rgb"])
+def test_an_agent_plays_what_it_sees(view, size, sight):
+    a_task = task({"sight": sight, "encoder": "conv"}, view=view, limit=30)
+    model = a_task.build(np.random.SeedSequence(0))
+    channels = 6 if sight == "codes" else 3
+    assert model.convolutions[0].weight.shape == (2, 2, channels, 12)
+    places = (size[0] - 2) * (size[1] - 2)
+    power = 21 if sight == "codes" else 0
+    assert model.core.input_size == places * 26 + power + 5 + 1
+    found = a_task.played(model, 0, 24)
+    total, count = found["length"]
+    assert count == 24 and 24 <= total <= 24 * 30
+
+
+@pytest.mark.parametrize(
+    "model, world, cell",
+    [
+        ({}, {}, "viewport, RMC"),
+        ({"core": "lstm"}, {"view": "whole"}, "whole, LSTM"),
+        ({"core": "rnn"}, {}, None),
+        ({}, {"mode": "hunt"}, None),
+        ({}, {"limit": 500}, None),
+    ],
+)
+def test_the_paper_played_the_regular_game(model, world, cell):
+    assert task(model, **world).cell() == cell
+    assert cell is None or cell in mini_pacman.Task.published
+
+
+def test_an_unknown_mode_is_refused():
+    with pytest.raises(WorldError, match="no mode 'huntt'"):
+        task(mode="huntt")

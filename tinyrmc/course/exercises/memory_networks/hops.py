@@ -1,0 +1,407 @@
+"""Chapter 13: one hop, forward and backward."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from ..attention import softmax, softmax_that_overflows
+from ..exercise import Mistake, exercise, normal
+
+
+def _questions(rng):
+    """(u, m, c) of each case."""
+    twice = rng.normal(size=(3, 4))
+    return [
+        normal(rng, 3, (5, 3), (5, 3)),
+        normal(rng, 4, (4, 4), (4, 4)),  # square: a forgotten transpose fits
+        normal(rng, (2, 3, 4), (2, 3, 6, 4), (2, 3, 6, 4)),
+        normal(rng, (5, 5), (5, 5, 5), (5, 5, 5)),
+        normal(rng, (2, 7), (2, 1, 7), (2, 1, 7)),  # a single memory
+        # one example far above the other, and both far above what exp can do
+        (
+            np.array([[2e3], [1.0]]),
+            1 + rng.random((2, 4, 1)),
+            rng.normal(size=(2, 4, 1)),
+        ),
+        (
+            30 * rng.normal(size=5),
+            30 * rng.normal(size=(3, 5)),
+            rng.normal(size=(3, 5)),
+        ),
+        (rng.normal(size=4), twice, twice),  # memories that are their own contents
+        (
+            np.array([1, 0, 2]),
+            np.array([[1, 1, 0], [0, 3, 1]]),
+            np.eye(3, dtype=int)[:2],
+        ),
+    ]
+
+
+def _scores(u, m):
+    return (m @ u[..., None])[..., 0]
+
+
+def _mean(p, c):
+    return (p[..., None, :] @ c)[..., 0, :]
+
+
+def _over_all(s):
+    e = np.exp(s - s.max())
+    return e / e.sum()
+
+
+def _one_maximum(s):
+    e = np.exp(s - s.max())
+    return e / e.sum(axis=-1, keepdims=True)
+
+
+def _over_examples(s):
+    e = np.exp(s - s.max(axis=0))
+    return e / e.sum(axis=0)
+
+
+def _hardest(s):
+    return (s == s.max(axis=-1, keepdims=True)).astype(float)
+
+
+def _sigmoid(s):
+    return 1 / (1 + np.exp(-s))
+
+
+def _looking(shares=softmax, scores=_scores, found=_mean):
+    """A hop with other shares of other scores, or another sum."""
+
+    def answer(u, m, c):
+        p = shares(scores(u, m))
+        return p, found(p, c)
+
+    return answer
+
+
+def _cosine(u, m):
+    lengths = np.linalg.norm(m, axis=-1) * np.linalg.norm(u, axis=-1)[..., None]
+    return _scores(u, m) / lengths
+
+
+def _distances(u, m):
+    return -((m - u[..., None, :]) ** 2).sum(axis=-1)
+
+
+def _of_the_memories(u, m, c):
+    p, _ = hop(u, m, c)
+    return p, _mean(p, m)
+
+
+def _with_the_question(u, m, c):
+    p, o = hop(u, m, c)
+    return p, u + o
+
+
+def _scores_themselves(u, m, c):
+    return _scores(u, m), hop(u, m, c)[1]
+
+
+def _only_found(u, m, c):
+    return hop(u, m, c)[1]
+
+
+@exercise(
+    cases=_questions,
+    hints=[
+        "The match of memory i is the dot product of u and m_i. The softmax runs over "
+        "the memories, which are the last axis of the scores.",
+        "m @ u[..., None] has the shape (..., N, 1), whatever the leading axes are. "
+        "[..., 0] takes the last axis away.",
+        "ex_4.softmax is chapter 4's. The sum of p_i c_i is a product again: "
+        "p[..., None, :] @ c.",
+    ],
+    mistakes=[
+        Mistake(
+            "you divide the match by the square root of d, as chapter 4 does: a memory "
+            "network does not",
+            _looking(scores=lambda u, m: _scores(u, m) / math.sqrt(u.shape[-1])),
+        ),
+        Mistake(
+            "you do not subtract the largest match before the exponential: it "
+            "overflows",
+            _looking(softmax_that_overflows),
+        ),
+        Mistake(
+            "all examples together have the sum 1, not the memories of each",
+            _looking(_over_all),
+        ),
+        Mistake(
+            "you subtract one maximum from all examples: what is far below it becomes "
+            "0 / 0",
+            _looking(_one_maximum),
+        ),
+        Mistake(
+            "your softmax runs over the first axis, not over the memories",
+            _looking(_over_examples),
+        ),
+        Mistake(
+            "you leave out the softmax: that is the linear start, which comes later",
+            _looking(lambda s: s),
+        ),
+        Mistake(
+            "you take the best memory alone: then there is no gradient, which is what "
+            "the softmax is for",
+            _looking(_hardest),
+        ),
+        Mistake(
+            "each memory has a sigmoid of its own: nothing makes them share",
+            _looking(_sigmoid),
+        ),
+        Mistake(
+            "you divide the scores by their sum, without an exponential",
+            _looking(lambda s: s / s.sum(axis=-1, keepdims=True)),
+        ),
+        Mistake(
+            "you do not divide the exponentials by their sum",
+            _looking(lambda s: np.exp(s - s.max(axis=-1, keepdims=True))),
+        ),
+        Mistake(
+            "your match is the cosine: the lengths of u and m_i count, too",
+            _looking(scores=_cosine),
+        ),
+        Mistake(
+            "your match is a distance, not a dot product",
+            _looking(scores=_distances),
+        ),
+        Mistake(
+            "you average the memories m, not the contents c",
+            _of_the_memories,
+        ),
+        Mistake(
+            "memories and contents have changed places",
+            lambda u, m, c: hop(u, c, m),
+        ),
+        Mistake(
+            "you add u to what was found: that comes after the hop",
+            _with_the_question,
+        ),
+        Mistake(
+            "you divide the weighted sum by the number of memories once more",
+            _looking(found=lambda p, c: _mean(p, c) / c.shape[-2]),
+        ),
+        Mistake(
+            "you average the contents evenly: p plays no part",
+            _looking(found=lambda p, c: c.mean(axis=-2)),
+        ),
+        Mistake(
+            "you add up the contents: p plays no part",
+            _looking(found=lambda p, c: c.sum(axis=-2)),
+        ),
+        Mistake(
+            "you weight the contents and do not add them up: o is one row, not N",
+            _looking(found=lambda p, c: p[..., None] * c),
+        ),
+        Mistake(
+            "you give the matches, before the softmax, as p",
+            _scores_themselves,
+        ),
+        Mistake(
+            "p and o have changed places",
+            lambda u, m, c: hop(u, m, c)[::-1],
+        ),
+        Mistake(
+            "you give o alone; p is wanted, too",
+            _only_found,
+        ),
+    ],
+)
+def hop(u, m, c):
+    """What a question finds in its memories: p = softmax(u . m_i), o = sum_i p_i c_i.
+
+    u (..., d), m and c (..., N, d) -> p (..., N), o (..., d).
+    """
+    match = (m @ u[..., None])[..., 0]
+    p = softmax(match)
+    return p, (p[..., None, :] @ c)[..., 0, :]
+
+
+def _gradients(rng):
+    """(u, m, c, g) of each case: g is what comes back to o."""
+    return [(u, m, c, rng.normal(size=u.shape)) for u, m, c in _questions(rng)]
+
+
+def _backward(
+    shares=lambda u, m: softmax(_scores(u, m)),
+    of_p=lambda m, c, g: _scores(g, c),
+    of_match=lambda p, gp: p * (gp - (p * gp).sum(axis=-1, keepdims=True)),
+    of_u=lambda gs, p, m, c, g: _mean(gs, m),
+    of_m=lambda gs, p, u, m, g: gs[..., None] * u[..., None, :],
+    of_c=lambda gs, p, u, g: p[..., None] * g[..., None, :],
+):
+    """The backward pass of a hop and, by its arguments, ways to get it wrong."""
+
+    def answer(u, m, c, g):
+        p = shares(u, m)
+        gs = of_match(p, of_p(m, c, g))
+        return of_u(gs, p, m, c, g), of_m(gs, p, u, m, g), of_c(gs, p, u, g)
+
+    return answer
+
+
+def _swapped(*order):
+    def answer(*case):
+        gradients = hop_backward(*case)
+        return tuple(gradients[k] for k in order)
+
+    return answer
+
+
+def _changed(change):
+    """The right gradients, each changed."""
+    return lambda *case: tuple(map(change, hop_backward(*case)))
+
+
+def _summed(x):
+    """Without the leading axes."""
+    return x.sum(axis=tuple(range(x.ndim - 2))) if x.ndim > 2 else x
+
+
+@exercise(
+    cases=_gradients,
+    hints=[
+        "Go backward: o was made of p and c, p of the matches, the matches of u and m. "
+        "First make p again.",
+        "From o = sum_i p_i c_i: the gradient of c_i is p_i g, and that of p_i is the "
+        "dot product of g and c_i; call it gp.",
+        "Through the softmax: gs = p * (gp - sum(p * gp)), with the sum over the "
+        "memories (keepdims=True).",
+        "From the match u . m_i: the gradient of m_i is gs_i u, and that of u is the "
+        "sum of gs_i m_i.",
+    ],
+    mistakes=[
+        Mistake(
+            "you leave out the sum in the softmax's gradient: what one memory gains, "
+            "the others lose",
+            _backward(of_match=lambda p, gp: p * gp),
+        ),
+        Mistake(
+            "you let the gradient pass the softmax unchanged",
+            _backward(of_match=lambda p, gp: gp),
+        ),
+        Mistake(
+            "your softmax's gradient is p (1 - p): that is the diagonal alone",
+            _backward(of_match=lambda p, gp: p * (1 - p) * gp),
+        ),
+        Mistake(
+            "you do not multiply by p at the end of the softmax's gradient",
+            _backward(of_match=lambda p, gp: gp - (p * gp).sum(-1, keepdims=True)),
+        ),
+        Mistake(
+            "you subtract the plain sum of gp; each gp_i counts with p_i",
+            _backward(of_match=lambda p, gp: p * (gp - gp.sum(-1, keepdims=True))),
+        ),
+        Mistake(
+            "you subtract the plain mean of gp; each gp_i counts with p_i",
+            _backward(of_match=lambda p, gp: p * (gp - gp.mean(-1, keepdims=True))),
+        ),
+        Mistake(
+            "you subtract one sum for all examples; each has its own",
+            _backward(of_match=lambda p, gp: p * (gp - (p * gp).sum())),
+        ),
+        Mistake(
+            "the sign of the softmax's gradient is turned around",
+            _backward(
+                of_match=lambda p, gp: p * ((p * gp).sum(-1, keepdims=True) - gp)
+            ),
+        ),
+        Mistake(
+            "you multiply by p twice: once in gp, and once in the softmax",
+            _backward(
+                of_match=lambda p, gp: (
+                    p * (p * gp - (p * p * gp).sum(-1, keepdims=True))
+                )
+            ),
+        ),
+        Mistake(
+            "you divide by the square root of d, as chapter 4 does: the hop does not",
+            _backward(shares=lambda u, m: softmax(_scores(u, m) / len(u.T) ** 0.5)),
+        ),
+        Mistake(
+            "you do not subtract the largest match when you make p again: it overflows",
+            _backward(shares=lambda u, m: softmax_that_overflows(_scores(u, m))),
+        ),
+        Mistake(
+            "the gradient of p_i is the dot product of g with c_i, not with m_i",
+            _backward(of_p=lambda m, c, g: _scores(g, m)),
+        ),
+        Mistake(
+            "the gradient of u is a sum of the memories m_i, not of the contents",
+            _backward(of_u=lambda gs, p, m, c, g: _mean(gs, c)),
+        ),
+        Mistake(
+            "the gradient of u weights the memories with p, not with what comes back "
+            "through the softmax",
+            _backward(of_u=lambda gs, p, m, c, g: _mean(p, m)),
+        ),
+        Mistake(
+            "you add g to the gradient of u: that is right for u + o, but here it is "
+            "the hop's own gradient",
+            _backward(of_u=lambda gs, p, m, c, g: _mean(gs, m) + g),
+        ),
+        Mistake(
+            "the gradient of u is the sum of those of the memories",
+            _backward(of_u=lambda gs, p, m, c, g: gs.sum(-1, keepdims=True) * g),
+        ),
+        Mistake(
+            "the gradient of m_i is a multiple of u, not of g",
+            _backward(of_m=lambda gs, p, u, m, g: gs[..., None] * g[..., None, :]),
+        ),
+        Mistake(
+            "the gradient of m_i is a multiple of u, not of m_i itself",
+            _backward(of_m=lambda gs, p, u, m, g: gs[..., None] * m),
+        ),
+        Mistake(
+            "the gradient of m_i has the factor p_i, not what comes back through the "
+            "softmax",
+            _backward(of_m=lambda gs, p, u, m, g: p[..., None] * u[..., None, :]),
+        ),
+        Mistake(
+            "each c_i gets all of g; it has a share p_i in o",
+            _backward(
+                of_c=lambda gs, p, u, g: np.ones_like(p)[..., None] * g[..., None, :]
+            ),
+        ),
+        Mistake(
+            "the gradient of c_i is a multiple of g, not of u",
+            _backward(of_c=lambda gs, p, u, g: p[..., None] * u[..., None, :]),
+        ),
+        Mistake(
+            "the gradient of c_i has the factor p_i; that of the match is for m_i",
+            _backward(of_c=lambda gs, p, u, g: gs[..., None] * g[..., None, :]),
+        ),
+        Mistake(
+            "the gradients of m and c have changed places",
+            _swapped(0, 2, 1),
+        ),
+        Mistake(
+            "the order is not that of the arguments: u, m, c",
+            _swapped(1, 2, 0),
+        ),
+        Mistake(
+            "you add up the examples: each has memories of its own",
+            _changed(_summed),
+        ),
+        Mistake(
+            "all gradients have the wrong sign",
+            _changed(np.negative),
+        ),
+    ],
+)
+def hop_backward(u, m, c, g):
+    """The gradients of u, m and c, when g is the gradient of the loss by o.
+
+    u and g (..., d), m and c (..., N, d) -> like u, m and c. p has no gradient of its
+    own: nothing else uses it.
+    """
+    p, _ = hop(u, m, c)
+    gp = (c @ g[..., None])[..., 0]
+    gs = p * (gp - (p * gp).sum(axis=-1, keepdims=True))
+    gu = (gs[..., None, :] @ m)[..., 0, :]
+    return gu, gs[..., None] * u[..., None, :], p[..., None] * g[..., None, :]

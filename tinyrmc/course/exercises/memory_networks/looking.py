@@ -1,0 +1,237 @@
+"""Chapter 13: how often hops look at what they should."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..attention import softmax
+from ..exercise import Mistake, exercise
+
+
+def _looks(rng):
+    """(p, counts, supporting) of each case: slots beyond a story's end have shares,
+    too.
+    """
+
+    def case(B, K, N, facts, full=False):
+        counts = np.full(B, N) if full else rng.integers(facts, N + 1, size=B)
+        p = softmax(2 * rng.normal(size=(B, K, N)))
+        supporting = [
+            tuple(rng.permutation(n)[:facts].tolist()) for n in counts.tolist()
+        ]
+        return p, counts, supporting
+
+    return [
+        # one sentence each, and the hop looks past it
+        (np.array([[[0.2, 0.8]], [[0.9, 0.1]]]), np.array([1, 1]), [(0,), (0,)]),
+        # the strongest is no fact, though the facts together weigh more
+        (np.array([[[0.4, 0.3, 0.3]]]), np.array([3]), [(0, 1)]),
+        case(20, 3, 5, 2),
+        case(30, 2, 8, 1),
+        case(6, 6, 6, 3, full=True),
+        case(1, 1, 4, 1),
+        case(12, 4, 4, 4, full=True),  # every sentence is one
+    ]
+
+
+def _told(counts, p):
+    """The sentence, in the order of telling, that each hop looks at most."""
+    return counts[:, None] - 1 - p.argmax(axis=-1)
+
+
+def _share_in(looked, supporting):
+    """(K,), how often `looked` (B, K) is among the facts."""
+    right = [np.isin(row, facts) for row, facts in zip(looked, supporting, strict=True)]
+    return np.mean(right, axis=0)
+
+
+def _looking(looked=_told, facts=lambda supporting: supporting):
+    """The share with another idea of what is looked at, or of what is right."""
+    return lambda p, counts, supporting: _share_in(looked(counts, p), facts(supporting))
+
+
+def _end(change):
+    return lambda *case: change(hits(*case))
+
+
+def _weights(p, counts, supporting):
+    """(B, K): all that a hop gives to the facts."""
+    each = [
+        row[:, n - 1 - np.array(facts)].sum(axis=-1)
+        for row, n, facts in zip(p, counts, supporting, strict=True)
+    ]
+    return np.array(each)
+
+
+def _hop_by_hop(p, counts, supporting):
+    """Hop k must find fact k."""
+    looked = _told(counts, p)
+    facts = [
+        [each[min(k, len(each) - 1)] for k in range(p.shape[1])] for each in supporting
+    ]
+    return (looked == np.array(facts)).mean(axis=0)
+
+
+def _found(p, counts, supporting):
+    """The share of a story's facts that each hop's strongest memories hold."""
+    shares = []
+    for row, n, facts in zip(p, counts, supporting, strict=True):
+        best = n - 1 - np.argsort(-row, axis=-1)[:, : len(facts)]
+        shares.append(np.isin(best, facts).mean(axis=-1))
+    return np.mean(shares, axis=0)
+
+
+def _divided_by_facts(p, counts, supporting):
+    looked = _told(counts, p)
+    right = [
+        np.isin(row, facts) / len(facts)
+        for row, facts in zip(looked, supporting, strict=True)
+    ]
+    return np.mean(right, axis=0)
+
+
+def _by_question(p, counts, supporting):
+    looked = _told(counts, p)
+    return np.array(
+        [
+            np.isin(row, facts).mean()
+            for row, facts in zip(looked, supporting, strict=True)
+        ]
+    )
+
+
+def _any_hop(p, counts, supporting):
+    looked = _told(counts, p)
+    pairs = zip(looked, supporting, strict=True)
+    return np.mean([np.isin(row, facts).any() for row, facts in pairs])
+
+
+@exercise(
+    cases=_looks,
+    hints=[
+        "p.argmax(axis=-1) is (B, K): the strongest memory of each hop, counted from "
+        "the newest. `supporting` counts from the oldest.",
+        "Of n sentences, that which is told as number t (from 0) is memory n - 1 - t.",
+        "Go through the questions: np.isin(looked, facts) says for each hop whether "
+        "it looks at a fact. Then take the mean over the questions.",
+    ],
+    mistakes=[
+        Mistake(
+            "you compare a memory's number with a sentence's: memories count from the "
+            "newest, supporting facts from the oldest",
+            _looking(lambda counts, p: p.argmax(axis=-1)),
+        ),
+        Mistake(
+            "you are one off: of n sentences, number t is memory n - 1 - t",
+            _looking(lambda counts, p: counts[:, None] - p.argmax(axis=-1)),
+        ),
+        Mistake(
+            "you are one off in the other direction: number t is memory n - 1 - t",
+            _looking(lambda counts, p: counts[:, None] - 2 - p.argmax(axis=-1)),
+        ),
+        Mistake(
+            "you count from the last slot; a story may have fewer sentences than there "
+            "are slots",
+            _looking(lambda counts, p: p.shape[-1] - 1 - p.argmax(axis=-1)),
+        ),
+        Mistake(
+            "you let a look beyond the story's end wrap around to a sentence",
+            _looking(
+                lambda counts, p: (counts[:, None] - 1 - p.argmax(-1)) % counts[:, None]
+            ),
+        ),
+        Mistake(
+            "you take the weakest memory",
+            _looking(lambda counts, p: counts[:, None] - 1 - p.argmin(axis=-1)),
+        ),
+        Mistake(
+            "you take the second strongest memory",
+            _looking(
+                lambda counts, p: (
+                    counts[:, None] - 1 - np.argsort(p, axis=-1)[..., -2:][..., 0]
+                )
+            ),
+        ),
+        Mistake(
+            "only the first supporting fact counts; each of them does",
+            _looking(facts=lambda supporting: [each[:1] for each in supporting]),
+        ),
+        Mistake(
+            "only the last supporting fact counts; each of them does",
+            _looking(facts=lambda supporting: [each[-1:] for each in supporting]),
+        ),
+        Mistake(
+            "you want fact k from hop k; any supporting fact counts",
+            _hop_by_hop,
+        ),
+        Mistake(
+            "you use the supporting facts of another question",
+            _looking(facts=lambda supporting: supporting[1:] + supporting[:1]),
+        ),
+        Mistake(
+            "you add up the weights of the facts; asked for is how often the strongest "
+            "is one",
+            lambda *case: _weights(*case).mean(axis=0),
+        ),
+        Mistake(
+            "you count where the facts together have more than half",
+            lambda *case: (_weights(*case) > 0.5).mean(axis=0),
+        ),
+        Mistake(
+            "you count how many of the facts are among as many strongest memories",
+            _found,
+        ),
+        Mistake(
+            "you divide by the number of facts",
+            _divided_by_facts,
+        ),
+        Mistake(
+            "you take the mean over the hops: a number for each hop, please",
+            _by_question,
+        ),
+        Mistake(
+            "you ask whether any hop finds a fact: a number for each hop, please",
+            _any_hop,
+        ),
+        Mistake(
+            "you take the mean over questions and hops",
+            _end(np.mean),
+        ),
+        Mistake(
+            "you count the questions; their share is asked for",
+            lambda p, *case: len(p) * hits(p, *case),
+        ),
+        Mistake(
+            "you count the hops that look elsewhere",
+            _end(lambda share: 1 - share),
+        ),
+        Mistake(
+            "you give percent",
+            _end(lambda share: 100 * share),
+        ),
+        Mistake(
+            "the hops come in the wrong order",
+            _end(lambda share: share[::-1]),
+        ),
+        Mistake(
+            "the strongest hop of each memory is not the strongest memory of each hop: "
+            "the memories are the last axis",
+            lambda p, counts, supporting: _share_in(
+                counts[:, None] - 1 - p.argmax(axis=1), supporting
+            ),
+        ),
+    ],
+)
+def hits(p, counts, supporting):
+    """How often the strongest memory of each hop is a supporting fact.
+
+    p (B, K, N), the shares of K hops in N memories, the newest first; counts (B,), how
+    many sentences each story has, at most N; supporting: for each question a tuple with
+    the numbers of its facts, counted from 0 in the order of telling -> (K,), shares of
+    the B questions.
+    """
+    right = []
+    for shares, n, facts in zip(p, counts, supporting, strict=True):
+        told = n - 1 - shares.argmax(axis=-1)  # (K,)
+        right.append(np.isin(told, facts))
+    return np.mean(right, axis=0)

@@ -1,0 +1,508 @@
+"""Chapter 13: several hops with shared tables, and what is left without the softmax."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+
+from ..attention import softmax
+from ..exercise import Mistake, exercise, normal
+from .hops import hop
+
+
+def _bags(rng, leading, N, V):
+    """Sentences and a question as word counts."""
+    return rng.integers(3, size=(*leading, N, V)), rng.integers(3, size=(*leading, V))
+
+
+def _stacks(rng):
+    def case(K, V, d, N, leading=(), scale=0.5):
+        tables = [scale * rng.normal(size=(V, d)) for _ in range(K + 1)]
+        return tables, *_bags(rng, leading, N, V)
+
+    same = rng.normal(size=(4, 3))
+    return [
+        case(1, 5, 3, 4),
+        case(3, 6, 4, 5),
+        case(2, 4, 4, 4, leading=(4,)),
+        case(3, 5, 2, 3, leading=(2, 3)),
+        case(2, 4, 3, 3, scale=20.0),
+        ([same, same, same], *_bags(rng, (2,), 3, 4)),  # one table, three times
+    ]
+
+
+def _adjacent(
+    pairs=pairwise,
+    ask=lambda tables: tables[0],
+    answer=lambda tables: tables[-1],
+    look=hop,
+    update=lambda u, o, q: u + o,
+    end=lambda logits: logits,
+):
+    """The network with adjacent tying and, by its arguments, ways to get it wrong."""
+
+    def network(tables, memories, question):
+        q = u = question @ ask(tables)
+        for A, C in pairs(tables):
+            _, o = look(u, memories @ A, memories @ C)
+            u = update(u, o, q)
+        return end(u @ answer(tables).T)
+
+    return network
+
+
+def _linear(u, m, c):
+    s = (m @ u[..., None])[..., 0]
+    return s, (s[..., None, :] @ c)[..., 0, :]
+
+
+def _scaled(u, m, c):
+    return hop(u / u.shape[-1] ** 0.5, m, c)
+
+
+def _evenly(u, m, c):
+    return None, c.mean(axis=-2)
+
+
+def _at_once(tables, memories, question):
+    """Every hop asks the question itself, and all that they find is added."""
+    u = question @ tables[0]
+    found = [hop(u, memories @ A, memories @ C)[1] for A, C in pairwise(tables)]
+    return (u + sum(found)) @ tables[-1].T
+
+
+def _relu(u, o, q):
+    return np.maximum(u + o, 0)
+
+
+@exercise(
+    cases=_stacks,
+    hints=[
+        "A sentence as word counts, times a table, is the sum of its words' rows: "
+        "memories @ tables[k] is (..., N, d).",
+        "u begins as question @ tables[0]. Hop k has memories from tables[k] and "
+        "contents from tables[k + 1].",
+        "After each hop: u = u + o. The logits are u @ tables[-1].T.",
+    ],
+    mistakes=[
+        Mistake(
+            "the question has the last table; B is the first hop's A",
+            _adjacent(ask=lambda tables: tables[-1]),
+        ),
+        Mistake(
+            "the question has the second table; B is the first hop's A",
+            _adjacent(ask=lambda tables: tables[1]),
+        ),
+        Mistake(
+            "the answer has the first table; W is the last hop's C",
+            _adjacent(answer=lambda tables: tables[0]),
+        ),
+        Mistake(
+            "the answer has the last hop's A; W is its C",
+            _adjacent(answer=lambda tables: tables[-2]),
+        ),
+        Mistake(
+            "all hops have the first two tables: that would be layer-wise",
+            _adjacent(pairs=lambda tables: [tables[:2]] * (len(tables) - 1)),
+        ),
+        Mistake(
+            "memories and contents have changed places",
+            _adjacent(pairs=lambda t: zip(t[1:], t[:-1], strict=True)),
+        ),
+        Mistake(
+            "memories and contents have the same table in each hop",
+            _adjacent(pairs=lambda t: zip(t[:-1], t[:-1], strict=True)),
+        ),
+        Mistake(
+            "the contents have the same table as the memories, and that is the second",
+            _adjacent(pairs=lambda t: zip(t[1:], t[1:], strict=True)),
+        ),
+        Mistake(
+            "you go through the tables from the last to the first",
+            _adjacent(pairs=lambda t: zip(t[:0:-1], t[-2::-1], strict=True)),
+        ),
+        Mistake(
+            "each hop takes two tables of its own: a hop's A is the C of the one "
+            "before",
+            _adjacent(pairs=lambda t: zip(t[:-1:2], t[1::2], strict=True)),
+        ),
+        Mistake(
+            "the last hop is missing",
+            _adjacent(pairs=lambda t: pairwise(t[:-1])),
+        ),
+        Mistake(
+            "the first hop is missing",
+            _adjacent(pairs=lambda t: pairwise(t[1:])),
+        ),
+        Mistake(
+            "the next hop asks with what was found alone: u + o goes on",
+            _adjacent(update=lambda u, o, q: o),
+        ),
+        Mistake(
+            "each hop adds what it found to the question, not to the u before it",
+            _adjacent(update=lambda u, o, q: q + o),
+        ),
+        Mistake(
+            "u stays the question through all hops: nothing is added",
+            _adjacent(update=lambda u, o, q: u),
+        ),
+        Mistake(
+            "all hops ask the question itself, and what they find is added in the end",
+            _at_once,
+        ),
+        Mistake(
+            "you take the mean of u and o",
+            _adjacent(update=lambda u, o, q: (u + o) / 2),
+        ),
+        Mistake(
+            "you add what was found twice",
+            _adjacent(update=lambda u, o, q: u + 2 * o),
+        ),
+        Mistake(
+            "you cut off what is negative after each hop: that is a variant, which "
+            "comes later",
+            _adjacent(update=_relu),
+        ),
+        Mistake(
+            "you leave out the softmax over the memories",
+            _adjacent(look=_linear),
+        ),
+        Mistake(
+            "you divide the match by the square root of d: a memory network does not",
+            _adjacent(look=_scaled),
+        ),
+        Mistake(
+            "your hops look at all memories evenly",
+            _adjacent(look=_evenly),
+        ),
+        Mistake(
+            "you give probabilities: the logits stand before the last softmax",
+            _adjacent(end=softmax),
+        ),
+        Mistake(
+            "you give u, not the logits: the product with W is missing",
+            lambda tables, *case: _adjacent(answer=lambda t: np.eye(t[0].shape[1]))(
+                tables, *case
+            ),
+        ),
+    ],
+)
+def adjacent(tables, memories, question):
+    """K hops with adjacent tying: B = A^1, A^(k+1) = C^k, and W^T = C^K.
+
+    tables: a list of K + 1 arrays (V, d), A^1, C^1 = A^2, .. C^K; memories (..., N, V)
+    and question (..., V), word counts -> the logits W u^(K+1), (..., V).
+    """
+    u = question @ tables[0]
+    for k in range(len(tables) - 1):
+        _, o = hop(u, memories @ tables[k], memories @ tables[k + 1])
+        u = u + o
+    return u @ tables[-1].T
+
+
+def _recurrent(rng):
+    def case(K, V, d, N, leading=(), scale=0.5):
+        A, C, B, W = (scale * rng.normal(size=(V, d)) for _ in range(4))
+        return A, C, B, W, rng.normal(size=(d, d)), K, *_bags(rng, leading, N, V)
+
+    A = rng.normal(size=(4, 3))
+    return [
+        case(1, 5, 3, 4),
+        case(3, 6, 4, 5),
+        case(2, 4, 4, 4, leading=(4,)),
+        case(4, 5, 2, 3, leading=(2, 3)),
+        case(2, 4, 3, 3, scale=20.0),
+        (A, A, A, A, rng.normal(size=(3, 3)), 3, *_bags(rng, (2,), 3, 4)),
+    ]
+
+
+def _layerwise(
+    step=lambda u, o, H: u @ H.T + o,
+    before=lambda u, H: u,
+    end=lambda u, W, H: u @ W.T,
+    extra=0,
+    look=hop,
+):
+    """The network with layer-wise tying and, by its arguments, ways to get it wrong.
+
+    before: what is done to u before the first hop; extra: so many hops more.
+    """
+
+    def network(A, C, B, W, H, K, memories, question):
+        u = before(question @ B, H)
+        m, c = memories @ A, memories @ C
+        for _ in range(K + extra):
+            _, o = look(u, m, c)
+            u = step(u, o, H)
+        return end(u, W, H)
+
+    return network
+
+
+def _given(change):
+    """The right network with other tables: change(A, C, B, W)."""
+    return lambda A, C, B, W, *rest: layerwise(*change(A, C, B, W), *rest)
+
+
+def _moved_before_each_hop(A, C, B, W, H, K, memories, question):
+    u = question @ B
+    for _ in range(K):
+        u = u @ H.T
+        _, o = hop(u, memories @ A, memories @ C)
+        u = u + o
+    return u @ W.T
+
+
+def _not_after_the_last(A, C, B, W, H, K, memories, question):
+    u = question @ B
+    for k in range(K):
+        _, o = hop(u, memories @ A, memories @ C)
+        u = (u @ H.T if k < K - 1 else u) + o
+    return u @ W.T
+
+
+def _only_after_the_last(A, C, B, W, H, K, memories, question):
+    u = question @ B
+    for k in range(K):
+        _, o = hop(u, memories @ A, memories @ C)
+        u = (u if k < K - 1 else u @ H.T) + o
+    return u @ W.T
+
+
+def _from_the_question(A, C, B, W, H, K, memories, question):
+    q = u = question @ B
+    for _ in range(K):
+        _, o = hop(u, memories @ A, memories @ C)
+        u = q @ H.T + o
+    return u @ W.T
+
+
+@exercise(
+    cases=_recurrent,
+    hints=[
+        "The memories and contents are the same in every hop: make them once.",
+        "H u, for a column u, is u @ H.T for rows.",
+        "K times: o from the hop, then u = u @ H.T + o. In the end u @ W.T.",
+    ],
+    mistakes=[
+        Mistake(
+            "H lies on its side: H u, for a column, is u @ H.T for a row",
+            _layerwise(lambda u, o, H: u @ H + o),
+        ),
+        Mistake(
+            "H multiplies the sum u + o; only u goes through it",
+            _layerwise(lambda u, o, H: (u + o) @ H.T),
+        ),
+        Mistake(
+            "H multiplies what was found, not u",
+            _layerwise(lambda u, o, H: u + o @ H.T),
+        ),
+        Mistake(
+            "H is missing",
+            _layerwise(lambda u, o, H: u + o),
+        ),
+        Mistake(
+            "you add u once more beside H u",
+            _layerwise(lambda u, o, H: u + u @ H.T + o),
+        ),
+        Mistake(
+            "you leave out what was found",
+            _layerwise(lambda u, o, H: u @ H.T),
+        ),
+        Mistake(
+            "the next hop asks with what was found alone",
+            _layerwise(lambda u, o, H: o),
+        ),
+        Mistake(
+            "H multiplies u before each hop looks: the hop asks with u, and H comes "
+            "with the update",
+            _moved_before_each_hop,
+        ),
+        Mistake(
+            "H is missing after the last hop",
+            _not_after_the_last,
+        ),
+        Mistake(
+            "H is only there after the last hop",
+            _only_after_the_last,
+        ),
+        Mistake(
+            "the question goes through H before the first hop",
+            _layerwise(before=lambda u, H: u @ H.T),
+        ),
+        Mistake(
+            "the answer goes through H once more",
+            _layerwise(end=lambda u, W, H: u @ H.T @ W.T),
+        ),
+        Mistake(
+            "H always multiplies the question, not the u of the hop before",
+            _from_the_question,
+        ),
+        Mistake(
+            "what is negative is cut off after each hop: that is a variant",
+            _layerwise(lambda u, o, H: np.maximum(u @ H.T + o, 0)),
+        ),
+        Mistake(
+            "you hop once too often",
+            _layerwise(extra=1),
+        ),
+        Mistake(
+            "you hop once too little",
+            _layerwise(extra=-1),
+        ),
+        Mistake(
+            "the question has the table A; with this tying it has its own, B",
+            _given(lambda A, C, B, W: (A, C, A, W)),
+        ),
+        Mistake(
+            "the answer has the table C; with this tying it has its own, W",
+            _given(lambda A, C, B, W: (A, C, B, C)),
+        ),
+        Mistake(
+            "question and answer have changed tables",
+            _given(lambda A, C, B, W: (A, C, W, B)),
+        ),
+        Mistake(
+            "memories and contents have changed tables",
+            _given(lambda A, C, B, W: (C, A, B, W)),
+        ),
+        Mistake(
+            "the contents have the table of the memories",
+            _given(lambda A, C, B, W: (A, A, B, W)),
+        ),
+        Mistake(
+            "the memories have the table of the contents",
+            _given(lambda A, C, B, W: (C, C, B, W)),
+        ),
+        Mistake(
+            "you leave out the softmax over the memories",
+            _layerwise(look=_linear),
+        ),
+        Mistake(
+            "you give probabilities: the logits stand before the last softmax",
+            _layerwise(end=lambda u, W, H: softmax(u @ W.T)),
+        ),
+    ],
+)
+def layerwise(A, C, B, W, H, K, memories, question):
+    """K hops with layer-wise tying: the same tables in each, and u <- H u + o.
+
+    A, C, B and W (V, d), H (d, d), the number K of hops; memories (..., N, V) and
+    question (..., V), word counts -> the logits W u^(K+1), (..., V).
+    """
+    u = question @ B
+    m, c = memories @ A, memories @ C
+    for _ in range(K):
+        _, o = hop(u, m, c)
+        u = u @ H.T + o
+    return u @ W.T
+
+
+def _pairs(rng):
+    return [
+        normal(rng, (5, 3), (5, 3)),
+        normal(rng, (4, 4), (4, 4)),
+        normal(rng, (2, 3, 6, 2), (2, 3, 6, 2)),
+        normal(rng, (3, 3, 3), (3, 3, 3)),
+        normal(rng, (1, 4), (1, 4)),
+        (1e6 * rng.normal(size=(3, 2)), 1e-6 * rng.normal(size=(3, 2))),
+        (rng.integers(3, size=(4, 3)), rng.integers(3, size=(4, 3))),
+    ]
+
+
+def _turned(x):
+    return np.swapaxes(x, -1, -2)
+
+
+@exercise(
+    cases=_pairs,
+    hints=[
+        "Write the sum out: o = sum_i (u . m_i) c_i. Entry l of o is a sum over i and "
+        "k of u_k m_ik c_il. What stands between u_k and o_l?",
+        "G_kl = sum_i m_ik c_il: a sum over the memories of products of a memory and "
+        "its content. A matrix product does that.",
+        "np.swapaxes(m, -1, -2) @ c",
+    ],
+    mistakes=[
+        Mistake(
+            "your matrix lies on its side: u comes from the left, so memories make the "
+            "rows",
+            lambda m, c: _turned(c) @ m,
+        ),
+        Mistake(
+            "you multiply memories with contents, not units with units: (N, N)",
+            lambda m, c: m @ _turned(c),
+        ),
+        Mistake(
+            "m.T turns the leading axes around as well; swap only the last two",
+            lambda m, c: m.T @ c,
+        ),
+        Mistake(
+            "you leave out the contents",
+            lambda m, c: _turned(m) @ m,
+        ),
+        Mistake(
+            "you leave out the memories",
+            lambda m, c: _turned(c) @ c,
+        ),
+        Mistake(
+            "you take the mean over the memories; it is their sum",
+            lambda m, c: _turned(m) @ c / m.shape[-2],
+        ),
+        Mistake(
+            "you divide by the square root of d: a memory network does not",
+            lambda m, c: _turned(m) @ c / m.shape[-1] ** 0.5,
+        ),
+        Mistake(
+            "you multiply the sums: a sum of products is not the product of the sums",
+            lambda m, c: m.sum(-2)[..., None] * c.sum(-2)[..., None, :],
+        ),
+        Mistake(
+            "you take the newest memory alone",
+            lambda m, c: m[..., 0, :, None] * c[..., 0, None, :],
+        ),
+        Mistake(
+            "you take the oldest memory alone",
+            lambda m, c: m[..., -1, :, None] * c[..., -1, None, :],
+        ),
+        Mistake(
+            "the products of the memories are not added up: (N, d, d)",
+            lambda m, c: m[..., :, None] * c[..., None, :],
+        ),
+        Mistake(
+            "you multiply entry by entry: that is the diagonal alone",
+            lambda m, c: (m * c).sum(-2)[..., None] * np.eye(m.shape[-1]),
+        ),
+        Mistake(
+            "you give the diagonal, a vector",
+            lambda m, c: (m * c).sum(axis=-2),
+        ),
+        Mistake(
+            "all examples share one matrix: leading axes stay",
+            lambda m, c: np.einsum("...ik,...il->kl", m, c),
+        ),
+        Mistake(
+            "the softmax is still there",
+            lambda m, c: softmax(_turned(m)) @ c,
+        ),
+        Mistake(
+            "you add u itself, by the identity: this is o alone",
+            lambda m, c: _turned(m) @ c + np.eye(m.shape[-1]),
+        ),
+        Mistake(
+            "the sign is turned around",
+            lambda m, c: -_turned(m) @ c,
+        ),
+        Mistake(
+            "it is made symmetric: who asks and what is found are different things",
+            lambda m, c: (_turned(m) @ c + _turned(c) @ m) / 2,
+        ),
+    ],
+)
+def association(m, c):
+    """A hop without its softmax as one matrix: sum_i (u . m_i) c_i = u G, for every u.
+
+    m and c (..., N, d) -> G (..., d, d).
+    """
+    return np.swapaxes(m, -1, -2) @ c
