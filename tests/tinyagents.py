@@ -16,8 +16,8 @@ _SMALL = (
     "--model.mem-slots 2 --model.num-heads 2 --model.head-size 4 "
 )
 _BOX = (
-    f"box_world quick {_SMALL} --world.room 7 --world.stages 5 1 0 --world.solution 1 2 "
-    "--world.distractors 0 1 --world.pool 64 --world.limit 50"
+    f"box_world quick {_SMALL} --world.room 7 --world.stages 5 1 0 "
+    "--world.solution 1 2 --world.distractors 0 1 --world.pool 64 --world.limit 50"
 )
 RUNS = {
     "rmc": _BOX,
