@@ -2,6 +2,7 @@
 
 import os
 import re
+import select
 import subprocess
 import sys
 from pathlib import Path
@@ -188,10 +189,11 @@ def test_the_film_shows_each_step(solved, tmp_path):
 def test_an_agent_plays_and_says_what_it_attends_to(agent):
     game = play.Watched(*agent, seed=3)
     assert "agent:" not in game.screen() and game.pause
-    ends = 0
+    ends, places = 0, set()
     for _ in range(120):
         assert game.press("")
         ends += game.steps == 0
+        places.add(tuple(game.world.position(game.state)[0].tolist()))
         said, attends = game.screen().splitlines()[-2:]
         name, sure = re.fullmatch(
             r"agent: (\w+), (\d+) % sure, value -?[\d.]+", said
@@ -204,6 +206,7 @@ def test_an_agent_plays_and_says_what_it_attends_to(agent):
             "input",
         ]
         assert sum(shares) == pytest.approx(100, abs=2)
+    assert len(places) > 5
     assert ends > 1 and re.search(
         r"last level: (not )?solved after \d+ steps", game.screen()
     )
@@ -247,6 +250,8 @@ def test_in_a_real_terminal_it_goes_on_by_itself(agents):
         os.close(follower)
         shown = b""
         while b"steps 2" not in shown:
+            if not select.select([leader], [], [], 60)[0]:
+                process.kill()
             shown += os.read(leader, 4096)
         os.write(leader, b"q")
         while b"\x1b[?1049l" not in shown:
