@@ -33,6 +33,7 @@ from .results.text import counted, duration, in_words, results_table, terminal_w
 from .runs.machine import environment
 from .runs.run import Onlooker, Run
 from .training import discovery
+from .training.apart import Apart
 from .training.checkpoints import load_checkpoint, task_from_dict
 from .training.loop import run_training
 from .training.ranks import Ranks, launched
@@ -239,7 +240,8 @@ def _trainer(task: Task, options: Options, arrays, state, ranks: Ranks) -> Train
     rows = counted(task.config.train.batch_size, task.row)
     _check_workers(workers, rows, task.config.train.batch_size, options.device, ranks)
     try:
-        trainer = Trainer(task, options.seed, workers, options.device, ranks=ranks)
+        kind: type[Trainer] = Apart if ranks.size > 1 and task.apart else Trainer
+        trainer = kind(task, options.seed, workers, options.device, ranks=ranks)
         trainer.require_metrics()
     except MemoryError as error:
         raise _too_large(task, error) from error

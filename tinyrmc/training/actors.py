@@ -39,7 +39,7 @@ from .task import HELD_OUT_SEED, Task
 from .totals import Sums, Totals
 from .workers import pieces_of
 
-__all__ = ["ActingTask", "LearningConfig", "Player", "at_random"]
+__all__ = ["ActingTask", "LearningConfig", "Player", "at_random", "through"]
 
 # player(world, levels, u): actions for all levels, from their state and a random number
 # each, uniform in [0, 1)
@@ -188,7 +188,8 @@ class ActingTask(Task):
     def observe(self, step, metrics):
         """Says how many steps in the world were learnt from so far."""
         c = self.config
-        return {"steps": step * c.train.batch_size * c.agent.unroll}
+        lag = {"lag": c.agent.lag} if c.agent.lag else {}
+        return {"steps": step * c.train.batch_size * c.agent.unroll, **lag}
 
     @functools.cached_property
     def unit(self):
@@ -277,23 +278,34 @@ class ActingTask(Task):
 
     # --- Learning ---------------------------------------------------------------------
 
+    @property
+    def apart(self):
+        """With a lag, several ranks part: one learns, the others act (`apart.py`)."""
+        return self.config.agent.lag > 0
+
     def prepare(self, model, batch, carry):
         """Acts; what to learn from is that, or with a lag what was acted before it.
 
         The learner goes through the trajectory again, encoder and heads for all moments
         at once. Recording while acting would save the repetition, but not the time.
         """
-        noise, carry = batch["noise"], dict(carry or {})
+        carry = dict(carry or {})
         queue = under("queue/", carry)
         carry = {k: x for k, x in carry.items() if not k.startswith("queue/")}
+        trajectory, carry = self.play(model, batch, carry)
+        if lag := self.config.agent.lag:
+            oldest, queue = through(queue, trajectory, lag)
+            trajectory = oldest
+            carry |= {f"queue/{name}": x for name, x in queue.items()}
+        return trajectory, carry
+
+    def play(self, model, batch: Batch, carry: Batch | None) -> tuple[Batch, Batch]:
+        """The trajectory of a step, and the carry; levels begin where there is none."""
+        noise = batch["noise"]
         if not carry:
             levels = self.world.start(noise[:, 0, : self.world.start_noise])
             carry = self.begin(model, levels)
-        trajectory, carry = self.act(model, self.world, carry, noise[:, 1:])
-        if lag := self.config.agent.lag:
-            trajectory, queue = _through(queue, trajectory, lag)
-            carry |= {f"queue/{name}": x for name, x in queue.items()}
-        return trajectory, carry
+        return self.act(model, self.world, carry, noise[:, 1:])
 
     def loss(self, model, batch, carry):
         """The actor-critic loss of a trajectory, a sum over its B x T steps."""
@@ -492,7 +504,7 @@ def one_hot(codes: Array, count: int) -> Array:
     return (codes[..., None] == xp.arange(count, dtype=codes.dtype)).astype(np.float32)
 
 
-def _through(queue: Batch, trajectory: Batch, lag: int) -> tuple[Batch, Batch]:
+def through(queue: Batch, trajectory: Batch, lag: int) -> tuple[Batch, Batch]:
     """The oldest trajectory (B, ...) of a queue (B, lag, ...), and the queue after.
 
     An empty queue is filled with the first trajectory.

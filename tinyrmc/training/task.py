@@ -62,6 +62,7 @@ class Task(Presentation):
     test_examples: how many held-out examples there are, in each set.
     carries: whether `loss` hands a carry from step to step, such as the state of a
         recurrent network in the middle of a long text.
+    apart: whether, of several ranks, one learns while the others act (`apart.py`).
     """
 
     headline: str = "accuracy"
@@ -69,6 +70,7 @@ class Task(Presentation):
     splits: tuple[str, ...] = ("test",)
     test_examples: int = 10_240
     carries: bool = False
+    apart: bool = False
 
     def __init__(self, config: Any):
         self.config = config
