@@ -41,7 +41,7 @@ from tinyrmc.cores import describe
 from tinyrmc.cores.agent import AgentConfig
 from tinyrmc.environments.box_world import BoxWorld
 from tinyrmc.training import HELD_OUT_SEED
-from tinyrmc.training.actors import ActingTask, LearningConfig, at_random
+from tinyrmc.training.actors import ActingTask, LearningConfig
 
 # --- What can be set ------------------------------------------------------------------
 
@@ -278,18 +278,22 @@ class Task(ActingTask):
         return f"viewport, {CORES[m.core]}"
 
     def references(self):
-        floors = self._at_random
-        published = {}
+        found = super().references()
         if cell := self.cell():
-            published = {f"paper, {CORES[self.config.model.core]}": REPORTED[cell]}
-        return {
-            "test_solved": {"at random": floors["test_solved"], **published},
-            "test_score": {"at random": floors["test_score"]},
-        }
+            name = f"paper, {CORES[self.config.model.core]}"
+            found["test_solved"][name] = REPORTED[cell]
+        return found
 
-    @functools.cached_property
-    def _at_random(self):
-        return self.floor(at_random)
+    def kinds(self):
+        """Locks to the gem, and distractors, where levels differ in how many."""
+        levels, c = self.held_out_world.levels, self.config.world
+        trunk = 1 + levels.problem.solution_length[1]
+        branches = levels.present[:, trunk :: c.distractor_length[1]]
+        found = {
+            "solution length": levels.present[:, 1:trunk].sum(axis=1),
+            "distractors": branches.sum(axis=1),
+        }
+        return {name: x for name, x in found.items() if x.min() < x.max()}
 
     def describe(self, model):
         return f"{describe(self.config.model, model.core)}, {self.config.model.encoder}"

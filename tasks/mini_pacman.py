@@ -30,7 +30,7 @@ from tinyrmc import training
 from tinyrmc.cores import describe
 from tinyrmc.cores.agent import AgentConfig
 from tinyrmc.environments.pacman import MiniPacman
-from tinyrmc.training.actors import ActingTask, LearningConfig, at_random
+from tinyrmc.training.actors import ActingTask, LearningConfig
 
 # --- What can be set ------------------------------------------------------------------
 
@@ -177,24 +177,19 @@ class Task(ActingTask):
             return None
         return f"{world.view}, {CORES[core]}"
 
-    def references(self):
-        floors = self._floors
-        published = {}
-        if cell := self.cell():
-            published = {f"paper, {CORES[self.config.model.core]}": PUBLISHED[cell]}
-        return {
-            metric: {name: found[metric] for name, found in floors.items()} | more
-            for metric, more in (("test_score", published), ("test_solved", {}))
+    @property
+    def players(self):
+        script = {
+            "a script that sees all": lambda world, levels, u: world.scripted(levels)
         }
+        return super().players | script
 
-    @functools.cached_property
-    def _floors(self):
-        return {
-            "at random": self.floor(at_random),
-            "a script that sees all": self.floor(
-                lambda world, levels, u: world.scripted(levels)
-            ),
-        }
+    def references(self):
+        found = super().references()
+        if cell := self.cell():
+            name = f"paper, {CORES[self.config.model.core]}"
+            found["test_score"][name] = PUBLISHED[cell]
+        return found
 
     def describe(self, model):
         return f"{describe(self.config.model, model.core)}, {self.config.model.encoder}"

@@ -23,6 +23,7 @@ import browser
 import fakecupy
 import numpy as np
 import pytest
+import tinyagents
 from babistories import write_babi
 from hypothesis import settings
 from tinyruns import TINY, contents, nth_farthest, stop_at
@@ -109,6 +110,21 @@ def few_held_out_examples():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(nth_farthest.Task, "test_examples", 200)
         yield
+
+
+@pytest.fixture(scope="session")
+def trained_agents(tmp_path_factory):
+    """A folder of runs, as `tinyagents` names them. Do not change them."""
+    folder = tmp_path_factory.mktemp("agents")
+    tinyagents.train_all(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def agents(trained_agents):
+    """The same, tested on few levels while a module's tests run."""
+    with tinyagents.few_levels():
+        yield trained_agents
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from tinyrmc import corpora
 from tinyrmc.checking import gradcheck
 from tinyrmc.cores.memn2n import Encoding, MemN2N
 from tinyrmc.course.exercises import memory_networks as ex
-from tinyrmc.engine import primitive
+from tinyrmc.engine import TABLE, primitive
 
 
 @pytest.fixture

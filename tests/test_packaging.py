@@ -122,6 +122,12 @@ def name_of(requirement):
     return re.match(r"[\w.-]+", requirement)[0]
 
 
+def module_of(requirement):
+    """What it is imported as."""
+    name = name_of(requirement)
+    return {"pillow": "PIL"}.get(name, name)
+
+
 def imported(folder):
     """The packages that the files of a folder import, but for Python's own."""
     found = set()
@@ -135,7 +141,7 @@ def imported(folder):
 
 
 def test_what_the_package_imports_is_what_it_depends_on():
-    required = {name_of(each) for each in PROJECT["dependencies"]}
+    required = {module_of(each) for each in PROJECT["dependencies"]}
     optional = {"cupy", "cupy_backends", "gymnasium", "mpi4py"}
     found = imported("tinyrmc") | imported("tasks")
     assert found == required | optional | {"tinyrmc"}
@@ -166,7 +172,7 @@ def test_importing_tinyrmc_imports_numpy_and_no_other_dependency():
     """Neither CuPy nor any dependency that only a command line or a picture needs:
     quick to import, and in a browser possible at all.
     """
-    unwanted = {name_of(each) for each in PROJECT["dependencies"]} - {"numpy"}
+    unwanted = {module_of(each) for each in PROJECT["dependencies"]} - {"numpy"}
     assert {"matplotlib", "tqdm"} <= unwanted
     unwanted |= {"cupy", "autograd", "mpi4py", "argparse", "tasks"}
     code = "import sys, tinyrmc; print('\\n'.join(sys.modules))"

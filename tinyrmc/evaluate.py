@@ -4,9 +4,10 @@
 
 RUN is a run directory, a checkpoint.npz, or a weights file. Beside the metrics it
 prints what else the task has to examine: of a language model the perplexity of rare and
-of common words, and how much of the text before them it makes use of. With `--export
-FILE` the weights and the configuration are also written to a small file that
-`tinyrmc.load` and this command read.
+of common words, and how much of the text before them it makes use of; of an agent how
+well it plays, sampled and greedy, beside players who learnt nothing, with 95 %
+confidence intervals. With `--export FILE` the weights and the configuration are also
+written to a small file that `tinyrmc.load` and this command read.
 """
 
 from __future__ import annotations
@@ -118,9 +119,9 @@ def _check_export(path: Path | None) -> None:
 
 
 def _counted(task: Task, counts: dict[str, int]) -> str:
-    """How many examples there were, or of a task that counts in tokens how many."""
+    """How many examples there were, or where losses are counted in tokens how many."""
     name, _ = task.unit
-    if name == Task.unit[0]:
+    if name == Task.unit[0] or not any(counts.values()):
         return f"{task.test_examples:,} examples"
     return ", ".join(f"{n:,} {name} of {split}" for split, n in counts.items())
 

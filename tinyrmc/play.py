@@ -2,26 +2,37 @@
 
     python -m tinyrmc.play box_world
     python -m tinyrmc.play mini_pacman --view whole
+    python -m tinyrmc.play box_world --agent RUN
 
 You see what an agent sees, a window around you; `v` switches to the whole board and
 back. The world waits for you: nothing moves until you press a key.
+
+With `--agent` a trained agent plays in the world of its run, four steps a second, and
+below the level stands what it did and what its memory attended to then.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import select
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 
 import numpy as np
 
+from .backend import blas_threads
 from .commands import Parser, program, run_main
 from .environments.box_world import VIEWS, BoxWorld
 from .environments.pacman import MiniPacman
 from .environments.world import Outcome, World
 from .errors import UsageError
+from .results.episodes import require_world, think
+from .runs.arrays import under
+from .training.actors import ActingTask
+from .training.checkpoints import open_checkpoint, restore_model
 
 WORLDS: dict[str, type[World]] = {"box_world": BoxWorld, "mini_pacman": MiniPacman}
 
@@ -34,6 +45,8 @@ KEYS = {
     " ": "stay",
 }
 HELP = "arrows: walk   v: view   n: new level   q: quit"
+HELP_AGENT = "space: stop and go   right: one step   v: view   n: new level   q: quit"
+PAUSE = 0.25  # seconds between the steps of an agent
 _HOME = "\x1b[H\x1b[J"  # to the upper left, and wipe what is there
 _ENTER, _LEAVE = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"  # a screen of its own
 
@@ -42,8 +55,11 @@ class Game:
     """One level after the other of a world.
 
     Whoever plays it calls `act`, or `press` with what a keyboard sent, and prints
-    `screen()`. `state` has the one level for an agent to observe.
+    `screen()`. `state` has the one level.
     """
+
+    help = HELP
+    pause: float | None = None  # seconds until it goes on by itself
 
     def __init__(self, world: World, seed: int = 0, whole: bool = False):
         self.world, self.whole = world, whole
@@ -83,8 +99,78 @@ class Game:
         """The level and the score, as lines for a terminal."""
         level = self.world.text(self.state, 0, self.whole)
         score = f"score {self.score:g}   steps {self.steps}"
-        lines = [HELP, "", level, score]
+        lines = [self.help, "", level, score]
         return "\n".join(lines + ([f"last level: {self.last}"] if self.last else []))
+
+
+class Watched(Game):
+    """A game in which a trained agent plays, and you look on."""
+
+    help = HELP_AGENT
+
+    def __init__(
+        self,
+        task: ActingTask,
+        model,
+        seed: int = 0,
+        whole: bool = False,
+        greedy: bool = False,
+    ):
+        self.task, self.model, self.greedy = task, model, greedy
+        self.pause = PAUSE
+        super().__init__(task.held_out_world, seed, whole)
+
+    def begin(self) -> None:
+        """A new level, of which the agent knows nothing."""
+        super().begin()
+        self.carry, self.told = self.task.begin(self.model, self.state), ""
+
+    def step(self) -> None:
+        """One step of the agent."""
+        noise = self.rng.random((1, 1, 1 + self.world.noise), np.float32)
+        trajectory, self.carry = self.task.act(
+            self.model, self.world, self.carry, noise, self.greedy
+        )
+        self.state = under("levels/", self.carry)
+        self.told = self._thoughts(trajectory)
+        self.score += float(trajectory["gained"][0, 0])
+        self.steps += 1
+        if trajectory["ended"][0, 0]:
+            how = "solved" if trajectory["solved"][0, 0] else "not solved"
+            self.last = f"{how} after {self.steps} steps, score {self.score:g}"
+            self.score, self.steps = 0.0, 0
+
+    def _thoughts(self, trajectory) -> str:
+        """What the agent did, how sure it was, and what its slots listened to then."""
+        policy, values, attention = think(self.task, self.model, trajectory)
+        taken = trajectory["taken"][0, 0]
+        lines = [
+            f"agent: {self.world.action_names[taken]}, {100 * policy[0, 0, taken]:.0f} "
+            f"% sure, value {values[0, 0]:.2f}"
+        ]
+        if attention is not None:
+            shares = 100 * attention[0, 0].mean(axis=(0, 1))  # of heads and slots
+            slots = attention.shape[3]
+            names = [f"slot {k + 1}" for k in range(slots)]
+            names += ["input"] * (len(shares) - slots)
+            pairs = zip(names, shares, strict=True)
+            said = ", ".join(f"{name} {share:.0f} %" for name, share in pairs)
+            lines.append(f"attends to {said}")
+        return "\n".join(lines)
+
+    def press(self, key: str) -> bool:
+        """As in a game of yours; no key at all: the agent goes on."""
+        if key == " ":
+            self.pause = None if self.pause else PAUSE
+        elif key in ("", "\x1b[C"):
+            self.step()
+        elif key in "vnq":
+            return super().press(key)
+        return True
+
+    def screen(self) -> str:
+        """The level, and what the agent made of the one before this step."""
+        return f"{super().screen()}\n{self.told}"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -92,8 +178,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(argv)
     if options.seed < 0:
         raise UsageError(f"--seed must not be negative, not {options.seed}")
-    game = Game(WORLDS[options.world](), options.seed, options.view == "whole")
-    with _keyboard() as keys:
+    game = _game(options)
+    with blas_threads(1), _keyboard(game) as keys:
         _show(game)
         for key in keys:
             if not game.press(key):
@@ -102,8 +188,30 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
+def _game(options) -> Game:
+    whole = options.view == "whole"
+    if options.agent is None:
+        if options.greedy:
+            raise UsageError("--greedy says how an agent plays; give one with --agent")
+        return Game(WORLDS[options.world](), options.seed, whole)
+    task, arrays, state = open_checkpoint(options.agent)
+    name = state["run"]["task"]
+    agents = require_world(task, name, options.agent)
+    if name != options.world:
+        raise UsageError(
+            f"{options.agent} is a run of {name!r}, whose agent cannot play "
+            f"{options.world}; give one of {options.world}"
+        )
+    model = restore_model(task, arrays, state)
+    return Watched(agents, model, options.seed, whole, options.greedy)
+
+
 def _parser() -> Parser:
-    parser = Parser(program("play"), "Play a world in the terminal.", epilog=HELP)
+    parser = Parser(
+        program("play"),
+        "Play a world in the terminal.",
+        epilog=f"{HELP}\nwith --agent: {HELP_AGENT}",
+    )
     parser.add_argument(
         "world", choices=WORLDS, metavar="WORLD", help=" or ".join(WORLDS)
     )
@@ -120,6 +228,18 @@ def _parser() -> Parser:
         metavar="N",
         help="the same one gives the same levels (default: 0)",
     )
+    parser.add_argument(
+        "--agent",
+        type=Path,
+        metavar="RUN",
+        help="let the agent of this run play, in its run's world: a run directory, "
+        "checkpoint.npz or weights file",
+    )
+    parser.add_argument(
+        "--greedy",
+        action="store_true",
+        help="it takes the likeliest action, instead of drawing one from its policy",
+    )
     return parser
 
 
@@ -128,7 +248,7 @@ def _show(game: Game) -> None:
 
 
 @contextmanager
-def _keyboard() -> Iterator[Iterator[str]]:
+def _keyboard(game: Game) -> Iterator[Iterator[str]]:
     """Keys as they are pressed, without Enter. Afterwards the terminal is as before."""
     try:
         import termios
@@ -145,16 +265,23 @@ def _keyboard() -> Iterator[Iterator[str]]:
     print(_ENTER, end="")
     try:
         tty.setcbreak(file)
-        yield _keys(file)
+        yield _keys(file, game)
     finally:
         termios.tcsetattr(file, termios.TCSADRAIN, before)
         print(_LEAVE, end="", flush=True)
 
 
-def _keys(file: int) -> Iterator[str]:
-    """The keys pressed, one by one, until the terminal closes."""
-    while typed := os.read(file, 64).decode(errors="replace"):
-        yield from re.findall(r"\x1b\[.|.", typed, re.DOTALL)
+def _keys(file: int, game: Game) -> Iterator[str]:
+    """The keys pressed, one by one, until the terminal closes; "" when the game is to
+    go on by itself.
+    """
+    while True:
+        if not select.select([file], [], [], game.pause)[0]:
+            yield ""
+        elif typed := os.read(file, 64).decode(errors="replace"):
+            yield from re.findall(r"\x1b\[.|.", typed, re.DOTALL)
+        else:
+            return
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@
     python -m tinyrmc.plot hops RUN
     python -m tinyrmc.plot examinations RUN [RUN ...]
     python -m tinyrmc.plot level --seed N
+    python -m tinyrmc.plot episode RUN [--level N]
 
 Runs of one configuration under several seeds make one line, their mean in a band from
 the lowest to the highest; other configurations make other lines, and each core has the
@@ -34,6 +35,11 @@ several networks side by side. What is but a row for each is printed here too.
 
 `level` draws a level of BoxWorld as the paper's figure 9: the board, what the player
 sees of it, and the tree of its keys and locks.
+
+`episode` draws a level as a trained agent plays it, one of those that `evaluate`
+counts: a film strip and a film, with the whole board, what the agent sees of it, what
+it does, the score that it expects, and what its memory attends to. `--html FILE` also
+writes a page with a slider, which needs no network.
 """
 
 from __future__ import annotations
@@ -53,7 +59,7 @@ from .environments.box_levels import Problem
 from .environments.box_world import BoxWorld
 from .errors import RunError, UsageError, UserError
 from .flags import add_flags, from_flags
-from .results import attention, hops, probes
+from .results import attention, episodes, hops, probes
 from .results.curves import draw_curves, draw_run
 from .results.examinations import draw, is_small, names, side_by_side
 from .results.groups import command_words, find_runs
@@ -88,7 +94,8 @@ def _parser() -> Parser:
         "Draw the learning curves of training runs.",
         epilog="`attention RUN` draws, measures and tests what a memory attends to,\n"
         "`hops RUN` what a memory network looks at, `examinations RUN` what evaluate\n"
-        "examines, `level` a level of BoxWorld: see attention --help and so on.",
+        "examines, `level` a level of BoxWorld, `episode RUN` one that an agent\n"
+        "plays: see attention --help and so on.",
     )
     parser.add_argument(
         "runs",
@@ -493,12 +500,83 @@ def level_main(argv: list[str]) -> int:
     return 0
 
 
+# --- A level that an agent plays ------------------------------------------------------
+
+
+def episode_main(argv: list[str]) -> int:
+    """The command line after `episode`; returns the exit code."""
+    options = _episode_parser().parse_args(argv)
+    _check_places(options.out, options.html)
+    opened, arrays, state = open_checkpoint(options.run)
+    run = state["run"]
+    task = episodes.require_world(opened, run["task"], options.run)
+    model = restore_model(task, arrays, state)
+    title = f"{run['task']} {command_words(run)}, seed {run['seed']}"
+    title = f"{title}, step {state['step']:,}"
+    with blas_threads(1):
+        if options.wrong:
+            episode = episodes.failed(task, model, options.greedy)
+        else:
+            episode = episodes.record(task, model, options.level, options.greedy)
+    folder = options.out or _folder_of(options.run, "episode")
+    with _writing():
+        folder.mkdir(parents=True, exist_ok=True)
+        paths = episodes.draw(episode, folder, title)
+        if options.html is not None:
+            page = episodes.page(title, episode)
+            options.html.write_text(page, encoding="utf-8")
+            paths.append(options.html)
+    print(title, f"{episode.says}.", sep="\n")
+    print(*paths, sep="\n")
+    return 0
+
+
+def _episode_parser() -> Parser:
+    parser = Parser(
+        program("plot episode"), "Draw a held-out level as a trained agent plays it."
+    )
+    what = "run directory, checkpoint.npz or weights file of an agent"
+    parser.add_argument("run", type=Path, metavar="RUN", help=what)
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument(
+        "--level",
+        type=int,
+        default=0,
+        metavar="N",
+        help="number of the held-out level (default: 0)",
+    )
+    which.add_argument(
+        "--wrong", action="store_true", help="the first level that it does not solve"
+    )
+    parser.add_argument(
+        "--greedy",
+        action="store_true",
+        help="it takes the likeliest action, instead of drawing one from its policy",
+    )
+    parser.add_argument(
+        "--out",
+        type=Path,
+        metavar="FOLDER",
+        help="existing folder for episode_N.png and episode_N.gif, replaced if they "
+        "exist (default: the run's directory, or for a file that lies in none "
+        "runs/<its name>-episode)",
+    )
+    parser.add_argument(
+        "--html",
+        type=Path,
+        metavar="FILE",
+        help="also write a self-contained page to FILE (.html), replaced if it exists",
+    )
+    return parser
+
+
 # what else can be drawn, by the first word
 OTHERS = {
     "attention": attention_main,
     "hops": hops_main,
     "examinations": examinations_main,
     "level": level_main,
+    "episode": episode_main,
 }
 
 

@@ -256,7 +256,7 @@ class BoxWorld(World):
         return {
             "view": look(state),
             "held": state["held"].copy(),
-            "position": self._position(state),
+            "position": self.position(state),
         }
 
     def _window(self, state: State) -> Array:
@@ -275,7 +275,7 @@ class BoxWorld(World):
         view &= SEEN
         return view
 
-    def _position(self, state: State) -> Array:
+    def position(self, state: State) -> Array:
         """Row and column on the board (B, 2)."""
         xp = namespace(state["place"])
         pairs = self.on(xp)["position"][state["place"]]

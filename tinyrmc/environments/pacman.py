@@ -333,6 +333,10 @@ class MiniPacman(World):
         picture[..., 1] += (view == GHOST) * green[:, None, None]
         return picture
 
+    def position(self, state: State) -> Array:
+        """Pacman's row and column in the maze (B, 2)."""
+        return self.on(namespace(state["pacman"]))["places"][state["pacman"]]
+
     def rgb(self, state: State, whole: bool = False) -> Array:
         """Pictures (B, h, w, 3), in the colours of `pixels`."""
         view = self._view(state, whole or self.view == "whole")
@@ -394,6 +398,7 @@ def _tables() -> dict[str, np.ndarray]:
         "pill_eaten": pill_eaten,
         "around": (reach[:, None] * SIDES[1] + reach).ravel(),  # places from the centre
         "board": board.reshape(1, -1),  # at the start of a level, without pills
+        "places": np.array(maze.PLACES, np.uint8),  # row and column of each cell
         "speeds": both.astype(np.float32).ravel(),  # [level, powered]
         "astray": (RANDOM_TURNS * both[:, 0]).astype(np.float32),  # [level]
         "colours": np.array(COLOURS, np.uint8),  # [code]

@@ -156,6 +156,10 @@ class World:
         """An observation as planes of pixels: uint8 (B, height, width, channels)."""
         raise NotImplementedError
 
+    def position(self, state: State) -> Array:
+        """Row and column of the player (B, 2), in pictures of the whole board."""
+        raise NotImplementedError
+
     def rgb(self, state: State, whole: bool = False) -> Array:
         """Pictures for people, a pixel a cell: uint8 (B, height, width, 3).
 

@@ -1,6 +1,6 @@
 """Pictures: learning curves, sweeps, tables, what a memory's slots attend to and what
-comes of it, what the hops of a memory network look at, levels of BoxWorld, and answers
-character by character.
+comes of it, what the hops of a memory network look at, levels of BoxWorld, what agents
+do there, and answers character by character.
 
 Nothing else imports matplotlib, and nothing imports this before there is something to
 draw. It uses figures as objects, never pyplot, whose current figure and backend would
@@ -12,6 +12,7 @@ Colours are Okabe and Ito's, which colour-blind eyes tell apart too.
 """
 
 from .curves import AXES, learning_curve, mean_and_range, rung_starts
+from .episodes import film, film_strip
 from .examinations import examined, heat_maps
 from .grids import Reached, curve_grid, value_grid
 from .levels import draw_level
@@ -28,6 +29,8 @@ __all__ = [
     "curve_grid",
     "draw_level",
     "examined",
+    "film",
+    "film_strip",
     "gates",
     "heat_maps",
     "hops",

@@ -14,6 +14,7 @@ import numpy as np
 
 from ..training.task import Task
 from . import probes
+from .pages import filled
 from .probes import PERIODS, PLACES, Questions, Traces
 from .text import Table, percent
 
@@ -267,9 +268,7 @@ def page(
             for heading, says, rows in described
         ],
     }
-    text = json.dumps(data, separators=(",", ":"))
-    text = text.replace("<", "\\u003c")  # so that nothing in it ends the script
-    return TEMPLATE.read_text(encoding="utf-8").replace("DATA", text, 1)
+    return filled(TEMPLATE, data)
 
 
 def _that_fit(examples: tuple[Questions, Traces, np.ndarray]) -> list[dict[str, Any]]:

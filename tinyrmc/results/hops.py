@@ -8,7 +8,6 @@ weight p_i in the sum that the hop finds. A hop looks at the strongest one.
 from __future__ import annotations
 
 import base64
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +18,7 @@ import numpy as np
 from ..cores.memn2n import MemN2N
 from ..corpora import Story
 from ..engine import Tensor
+from .pages import filled
 from .text import Table, counted, percent
 
 CAVEAT = (
@@ -200,9 +200,7 @@ def page(title: str, reading: Reading, task: int | None = None) -> str:
         "rows": table([reading], task),
         "questions": counted(int(np.isin(reading.tasks, tasks).sum()), "question"),
     }
-    text = json.dumps(data, separators=(",", ":"))
-    text = text.replace("<", "\\u003c")  # so that nothing in it ends the script
-    return TEMPLATE.read_text(encoding="utf-8").replace("DATA", text, 1)
+    return filled(TEMPLATE, data)
 
 
 def _examples(reading: Reading, tasks: list[int]) -> Iterator[dict[str, Any]]:

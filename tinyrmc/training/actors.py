@@ -32,7 +32,7 @@ from ..environments.world import Outcome, World, pick
 from ..fused import categorical
 from ..nn import Module
 from ..runs.arrays import under
-from . import vtrace
+from . import scores, vtrace
 from .policy import greedy, log_probs, sample
 from .streams import Batch, Samples
 from .task import HELD_OUT_SEED, Task
@@ -201,7 +201,8 @@ class ActingTask(Task):
         return self._noise(self.config.agent.unroll, rng, count)
 
     def _noise(self, steps, rng, count):
-        width = max(1 + self.world.noise, self.world.start_noise)
+        world = self.held_out_world  # which needs as many as the other
+        width = max(1 + world.noise, world.start_noise)
         return {"noise": rng.random((count, steps + 1, width), np.float32)}
 
     def begin(self, model, levels: Batch) -> Batch:
@@ -211,7 +212,7 @@ class ActingTask(Task):
         return {
             **{f"levels/{name}": x for name, x in levels.items()},
             **state_arrays(_initial_state(model, B)),
-            "action": xp.full(B, self.world.actions, np.int64),
+            "action": xp.full(B, self.held_out_world.actions, np.int64),
             "reward": xp.zeros(B, np.float32),
             "fresh": xp.ones(B, bool),
             "score": xp.zeros(B, np.float32),
@@ -274,10 +275,6 @@ class ActingTask(Task):
         batch = {name: x[:, moments] for name, x in trajectory.items()}
         picture, numbers = self.planes(batch)
         return model(picture, numbers, state, batch["fresh"])
-
-    def floor(self, player: Player) -> dict[str, float]:
-        """What another player comes to on the held-out levels, as `test_*`."""
-        return self.named("test", self.played(player, 0, self.test_examples))
 
     # --- Learning ---------------------------------------------------------------------
 
@@ -362,23 +359,24 @@ class ActingTask(Task):
     def played(
         self, model, start: int, stop: int, xp=np, likeliest: bool = False
     ) -> Sums:
-        """Sums of score, solved and length of held-out levels start .. stop - 1.
+        """Sums of the `results` of held-out levels start .. stop - 1."""
+        found = self.results(model, start, stop, xp, likeliest)
+        return {name: (x.sum(), stop - start) for name, x in found.items()}
 
-        Their random numbers depend on the level and the step alone. Arguments as for
-        `act`.
+    def results(
+        self, model, start: int, stop: int, xp=np, likeliest: bool = False
+    ) -> dict[str, np.ndarray]:
+        """Score, solved and length of held-out levels start .. stop - 1, each (B,).
+
+        Arguments as for `act`.
         """
         running, found = np.ones((stop - start, 1), bool), np.zeros((3, stop - start))
         carry: Any = None
-        # whatever the agent's own unroll is, so that all play the same levels
-        stream = Samples(functools.partial(self._noise, TESTED), HELD_OUT_SEED)
+        world = self.held_out_world
         for chunk in itertools.count():
-            noise = stream.batch(chunk, start, stop)["noise"]
-            noise = to_device(noise, xp)
+            noise = to_device(self.held_out_noise(chunk, start, stop), xp)
             if carry is None:
-                first = noise[:, 0, : self.held_out_world.start_noise]
-                levels = self.start_held_out(first, start, stop)
-                carry = self.begin(model, levels)
-            world = self.held_out_world
+                carry = self.begin_held_out(model, noise, start, stop)
             trajectory, carry = self.act(model, world, carry, noise[:, 1:], likeliest)
             ended, score, solved = (
                 to_host(trajectory[name]) for name in ("ended", "score", "solved")
@@ -390,9 +388,64 @@ class ActingTask(Task):
             running &= ~ended.any(axis=1, keepdims=True)
             if not running.any():
                 break
-        names = "score", "solved", "length"
-        count = stop - start
-        return {name: (x.sum(), count) for name, x in zip(names, found, strict=True)}
+        return dict(zip(("score", "solved", "length"), found, strict=True))
+
+    def held_out_noise(self, chunk: int, start: int, stop: int) -> np.ndarray:
+        """The random numbers with which held-out levels start .. stop - 1 are played.
+
+        (B, 1 + TESTED, K): for the next so many steps, and before these for a start.
+        They depend on the level and the step alone: all agents play the same levels,
+        whatever their own unroll is.
+        """
+        stream = Samples(functools.partial(self._noise, TESTED), HELD_OUT_SEED)
+        return stream.batch(chunk, start, stop)["noise"]
+
+    def begin_held_out(self, model, noise: Array, start: int, stop: int) -> Batch:
+        """The carry at the start of held-out levels; noise as of chunk 0."""
+        first = noise[:, 0, : self.held_out_world.start_noise]
+        return self.begin(model, self.start_held_out(first, start, stop))
+
+    # --- What that is set beside ------------------------------------------------------
+
+    @property
+    def players(self) -> dict[str, Player]:
+        """Players who learnt nothing, by name."""
+        return {"at random": at_random}
+
+    @functools.cached_property
+    def floors(self) -> dict[str, dict[str, np.ndarray]]:
+        """The `results` of the `players` on all held-out levels."""
+        return {
+            name: self.results(player, 0, self.test_examples)
+            for name, player in self.players.items()
+        }
+
+    def references(self):
+        return {
+            f"test_{metric}": {
+                name: float(found[metric].mean()) for name, found in self.floors.items()
+            }
+            for metric in ("score", "solved")
+        }
+
+    def kinds(self) -> dict[str, np.ndarray]:
+        """What sets held-out levels apart, as numbers: {its name: (levels,)}."""
+        return {}
+
+    def examinations(self, model):
+        """What the agent comes to beside the floors, with 95 % confidence intervals.
+
+        Sampled: its actions are drawn from its policy, as in training; greedy: it takes
+        the likeliest.
+        """
+        count = self.test_examples
+        agent = {
+            "sampled": self.results(model, 0, count),
+            "greedy": self.results(model, 0, count, likeliest=True),
+        }
+        yield from scores.compared(agent | self.floors)
+        for name, kinds in self.kinds().items():
+            yield f"solved by {name}", scores.apart(agent, name, kinds)
 
 
 class Trajectory(dict[str, Array]):

@@ -1,0 +1,307 @@
+"""Agents that are watched: held-out levels one by one, as pictures, in the terminal."""
+
+import os
+import re
+import select
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+from tinyagents import LEVELS, restored
+
+from tinyrmc import figures, play, plot
+from tinyrmc.commands import run_main
+from tinyrmc.errors import UserError
+from tinyrmc.results import episodes
+from tinyrmc.training.policy import sample
+
+
+@pytest.fixture(scope="module")
+def agent(agents):
+    return restored(agents / "rmc")
+
+
+@pytest.fixture(scope="module")
+def solved(agent):
+    """An episode that ends well."""
+    task, model = agent
+    level = int(np.flatnonzero(task.results(model, 0, LEVELS)["solved"])[0])
+    return episodes.record(task, model, level)
+
+
+# --- Level by level -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("greedy", [False, True])
+@pytest.mark.parametrize("name", ["rmc", "lstm", "pacman"])
+def test_what_you_watch_is_what_was_counted(name, greedy, agents):
+    task, model = restored(agents / name)
+    found = task.results(model, 0, LEVELS, likeliest=greedy)
+    for level in range(0, LEVELS, 8):
+        episode = episodes.record(task, model, level, greedy)
+        assert len(episode) == found["length"][level]
+        assert episode.rewards.sum() == pytest.approx(found["score"][level])
+        assert episode.solved == found["solved"][level]
+    sums = task.played(model, 0, LEVELS, likeliest=greedy)
+    assert sums == {name: (x.sum(), LEVELS) for name, x in found.items()}
+
+
+def test_an_episode_is_what_a_plain_loop_sees(agent, solved):
+    """The world by itself, given the same actions, to its last picture."""
+    task, _ = agent
+    world, last = task.held_out_world, len(solved)
+    state = world.start_levels(np.array([solved.level]))
+    for t, action in enumerate(solved.actions):
+        assert (solved.boards[t] == world.rgb(state, whole=True)[0]).all()
+        assert (solved.views[t] == world.rgb(state)[0]).all()
+        row, column = solved.corners[t] + 2
+        assert (row, column) == tuple(world.observe(state)["position"][0])
+        outcome = world.step(
+            state, np.array([action]), np.zeros((1, 1), np.float32), keep_final=True
+        )
+        assert outcome.reward[0] == solved.rewards[t]
+        assert outcome.ended[0] == (t == last - 1)
+    assert (solved.boards[last] == world.rgb(outcome.final, whole=True)[0]).all()
+    assert solved.rewards[-1] == 10 and solved.solved and not solved.truncated
+    assert not (solved.boards[last] == 255).all(axis=-1).any()  # the gem is gone
+
+
+@pytest.mark.parametrize("name", ["rmc", "lstm", "whole"])
+def test_thoughts_are_those_of_the_network_that_acted(name, agents):
+    """The whole episode read at once; actions drawn from the policy that is shown."""
+    task, model = restored(agents / name)
+    level = 3
+    episode = episodes.record(task, model, level)
+    T, world = len(episode), task.held_out_world
+    state = world.start_levels(np.array([level]))
+    seen = {"seen/view": [], "seen/held": [], "seen/position": []}
+    for action in episode.actions:
+        for part, codes in world.observe(state).items():
+            seen[f"seen/{part}"].append(codes[0])
+        world.step(state, np.array([action]), np.zeros((1, 1), np.float32))
+    moments = {part: np.stack(codes)[None] for part, codes in seen.items()}
+    moments["action"] = np.array([[4, *episode.actions[:-1]]])
+    moments["reward"] = np.array([[0, *episode.rewards[:-1]]], np.float32)
+    logits, values, _ = model(*task.planes(moments), model.initial_state(1))
+    np.testing.assert_allclose(episode.values, 10 * values.data[0], rtol=1e-3)
+    shares = np.exp(logits.data[0]) / np.exp(logits.data[0]).sum(1, keepdims=True)
+    np.testing.assert_allclose(episode.policy, shares, rtol=1e-3)
+    noise = [task.held_out_noise(k, level, level + 1)[0, 1:, 0] for k in range(4)]
+    drawn = sample(np.log(episode.policy), np.concatenate(noise)[:T])
+    assert drawn.tolist() == episode.actions.tolist()
+    if name == "lstm":
+        assert episode.attention is None
+    else:
+        assert episode.attention.shape == (T, 2, 2, 3)
+        np.testing.assert_allclose(episode.attention.sum(axis=-1), 1, rtol=1e-5)
+    assert (episode.corners is None) == (name == "whole")
+
+
+def test_pacmans_window_is_where_he_is(agents):
+    task, model = restored(agents / "pacman")
+    episode = episodes.record(task, model, 1)
+    assert episode.boards.shape[1:] == (15, 19, 3) and episode.window == 5
+    for board, view, (row, column) in zip(
+        episode.boards, episode.views, episode.corners, strict=True
+    ):
+        around = np.pad(board, ((5, 5), (5, 5), (0, 0)), constant_values=255)
+        assert (around[row + 5 : row + 10, column + 5 : column + 10] == view).all()
+
+
+def test_a_failed_level_is_found(agent, agents, monkeypatch):
+    task, model = agent
+    episode = episodes.failed(task, model)
+    found = task.results(model, 0, LEVELS)["solved"]
+    assert episode.level == found.tolist().index(0) and not episode.solved
+    monkeypatch.setattr(
+        type(task), "results", lambda *_, **__: {"solved": np.ones(LEVELS)}
+    )
+    with pytest.raises(UserError, match="it solves all 40 held-out levels"):
+        episodes.failed(task, model)
+
+
+@pytest.mark.parametrize(
+    "rewards, count, expected",
+    [
+        ([0] * 12, 4, [0, 3, 6, 12]),
+        ([0, 0, 1, 0, 10], 8, [0, 1, 2, 3, 4, 5]),
+        ([0, 0, 0, 0, 0, 1, 0, 0, 0, 0], 4, [0, 2, 5, 10]),
+        ([1] * 9, 4, [0, 4, 8, 9]),
+    ],
+)
+def test_moments_with_rewards_come_first(rewards, count, expected):
+    values = np.array(rewards, float)
+    episode = episodes.Episode(
+        0, (), *[None] * 3, 5, values, values, *[None] * 3, True, False
+    )
+    assert episodes.moments(episode, count) == expected
+
+
+# --- Pictures -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["rmc", "lstm", "whole", "pacman"])
+def test_plot_episode_writes_a_strip_and_a_film(
+    name, agents, tmp_path, capsys, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    words = ["episode", str(agents / name), "--level", "5", "--out", "."]
+    assert plot.main([*words, "--html", "page.html"]) == 0
+    title, says, *paths = capsys.readouterr().out.splitlines()
+    assert paths == ["episode_5.png", "episode_5.gif", "page.html"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(paths)
+    task, model = restored(agents / name)
+    episode = episodes.record(task, model, 5)
+    assert title.endswith(", seed 0, step 3") and says == f"{episode.says}."
+    with Image.open("episode_5.gif") as film:
+        total = 0
+        for frame in range(film.n_frames):
+            film.seek(frame)
+            total += film.info["duration"]
+        assert total == 200 * (len(episode) + 1 + 8)  # the last one stays
+    again = figures.film_strip(episode, "again.png", title)
+    assert again.read_bytes() == Path("episode_5.png").read_bytes()
+
+
+def test_the_film_shows_each_step(solved, tmp_path):
+    """The frame around what is seen moves as the agent does."""
+    columns = solved.corners[:, 1]
+    inside = (columns > 0) & (columns + 5 < solved.boards.shape[2])
+    moves = np.flatnonzero((np.diff(columns) != 0) & inside[1:] & inside[:-1])
+    path = episodes.draw(solved, tmp_path, "t")[1]
+    places = []
+    with Image.open(path) as film:
+        for moment in (moves[0], moves[0] + 1):
+            film.seek(int(moment))
+            picture = np.array(film.convert("RGB")).astype(int)
+            red = (picture[..., 0] > 150) & (picture[..., 1:] < 60).all(axis=-1)
+            places.append(np.flatnonzero(red.sum(axis=0) > 30).min())
+    moved = columns[moves[0] + 1] - columns[moves[0]]
+    assert np.sign(places[1] - places[0]) == moved
+
+
+# --- The terminal ---------------------------------------------------------------------
+
+
+def test_an_agent_plays_and_says_what_it_attends_to(agent):
+    game = play.Watched(*agent, seed=3)
+    assert "agent:" not in game.screen() and game.pause
+    ends, places = 0, set()
+    for _ in range(120):
+        assert game.press("")
+        ends += game.steps == 0
+        places.add(tuple(game.world.position(game.state)[0].tolist()))
+        said, attends = game.screen().splitlines()[-2:]
+        name, sure = re.fullmatch(
+            r"agent: (\w+), (\d+) % sure, value -?[\d.]+", said
+        ).groups()
+        assert name in game.world.action_names and 0 < int(sure) <= 100
+        shares = [int(x) for x in re.findall(r"(\d+) %", attends)]
+        assert re.findall("slot 1|slot 2|input", attends) == [
+            "slot 1",
+            "slot 2",
+            "input",
+        ]
+        assert sum(shares) == pytest.approx(100, abs=2)
+    assert len(places) > 5
+    assert ends > 1 and re.search(
+        r"last level: (not )?solved after \d+ steps", game.screen()
+    )
+    game.press(" ")
+    assert game.pause is None
+    before = game.steps
+    assert game.press("\x1b[C") and game.steps in (before + 1, 0)
+    assert game.press("\x1b[A") and game.press("v") and game.whole
+    game.press("n")
+    assert game.steps == 0 and "agent:" not in game.screen() and not game.press("q")
+
+
+def test_an_agent_that_is_watched_keeps_its_memory(agent):
+    """Two games of one seed are alike; without the carried state they would not be."""
+    games = [play.Watched(*agent, seed=1) for _ in range(2)]
+    for _ in range(5):
+        for game in games:
+            game.step()
+    assert games[0].told == games[1].told
+    first = {name: x for name, x in games[0].carry.items() if name.startswith("state")}
+    assert first and all(np.abs(x).sum() for x in first.values())
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no such terminals")
+def test_in_a_real_terminal_it_goes_on_by_itself(agents):
+    import pty
+
+    leader, follower = pty.openpty()
+    words = [
+        sys.executable,
+        "-m",
+        "tinyrmc.play",
+        "box_world",
+        "--agent",
+        agents / "rmc",
+    ]
+    root = Path(__file__).resolve().parent.parent
+    with subprocess.Popen(
+        words, stdin=follower, stdout=follower, stderr=subprocess.PIPE, cwd=root
+    ) as process:
+        os.close(follower)
+        shown = b""
+        while b"steps 2" not in shown:
+            if not select.select([leader], [], [], 60)[0]:
+                process.kill()
+            shown += os.read(leader, 4096)
+        os.write(leader, b"q")
+        while b"\x1b[?1049l" not in shown:
+            shown += os.read(leader, 4096)
+        process.wait()
+        os.close(leader)
+        assert process.returncode == 0 and process.stderr.read() == b""
+    assert b"attends to slot 1" in shown
+
+
+# --- Words that cannot be -------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "command, words, says",
+    [
+        (plot, "episode nowhere", "nowhere"),
+        (
+            plot,
+            "episode nth",
+            "nth is a run of 'nth_farthest', which has no world to play in; give one "
+            "of box_world or mini_pacman",
+        ),
+        (
+            plot,
+            "episode rmc --level 40",
+            "there is no level 40; held-out levels are numbered 0 to 39",
+        ),
+        (plot, "episode rmc --level -1", "there is no level -1"),
+        (plot, "episode rmc --level 1 --wrong", "not allowed with argument --level"),
+        (plot, "episode rmc --out no", "--out no is not a folder; make it first"),
+        (plot, "episode rmc --html page.png", "give a file name that ends in .html"),
+        (play, "box_world --agent nth", "which has no world to play in"),
+        (
+            play,
+            "box_world --agent pacman",
+            "pacman is a run of 'mini_pacman', whose agent cannot play box_world",
+        ),
+        (play, "box_world --greedy", "--greedy says how an agent plays"),
+        (play, "box_world --agent rmc", "play needs a terminal"),
+    ],
+)
+def test_bad_words_get_one_line_and_write_nothing(
+    command, words, says, agents, monkeypatch, capsys
+):
+    monkeypatch.chdir(agents)
+    before = {*agents.rglob("*")}
+    with pytest.raises(SystemExit) as caught:
+        run_main(lambda: command.main(words.split()))
+    out, err = capsys.readouterr()
+    assert caught.value.code == 2 and not out
+    assert err.startswith("error: ") and err.count("\n") == 1 and says in err
+    assert {*agents.rglob("*")} == before

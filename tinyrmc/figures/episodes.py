@@ -1,0 +1,250 @@
+"""A level as an agent plays it: a film strip, and a film."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+from PIL import Image
+
+from ..results.episodes import CAVEAT, Episode, moments
+from .style import COLOURS, GREY, MARK, save, style
+
+SHOWN = 8  # moments of a film strip
+FRAMES = 300  # of a film; of a longer episode some steps are left out
+DURATION = 200  # milliseconds a frame
+LABELS = 12  # of rewards; of more there are lines alone
+PAUSE = 8  # so many times longer for the end
+
+# --- A film strip ---------------------------------------------------------------------
+
+
+def film_strip(episode: Episode, path: str | Path, title: str = "") -> Path:
+    """Draw moments of an episode side by side into the PNG file `path`; returns it.
+
+    Board, view and attention below each other, and all values at the bottom.
+    """
+    with style():
+        return save(_draw_strip(episode, title), path)
+
+
+def _draw_strip(episode: Episode, title: str) -> Figure:
+    shown = moments(episode, SHOWN)
+    rows = 2 + (episode.attention is not None)
+    heights = [1.35, 0.9, 0.7][:rows]
+    figure = Figure(
+        figsize=(0.6 + 1.45 * len(shown), 3.1 + sum(heights)), layout="constrained"
+    )
+    parts: Any = figure.subfigures(2, 1, height_ratios=[sum(heights) + 0.7, 1.7])
+    above, below = parts
+    panels = above.subplots(
+        rows, len(shown), squeeze=False, height_ratios=heights, sharex="row"
+    )
+    for column, moment in enumerate(shown):
+        _draw_board(panels[0, column], episode, moment)
+        panels[0, column].set_title(f"{moment}\n{episode.action(moment)}", fontsize=9)
+        _draw_view(panels[1, column], episode, moment)
+        if episode.attention is not None:
+            _draw_attention(panels[2, column], episode, moment)
+    for panel, name in zip(
+        panels[:, 0], ("board", "what it sees", "attention"), strict=False
+    ):
+        panel.set_ylabel(name, fontsize=9)
+    _draw_values(below.subplots(), episode, shown)
+    figure.suptitle(f"{title}\n{episode.says}".strip(), fontsize=10)
+    notes = [
+        "Above each picture: the steps taken before it, the action that follows, and "
+        "what that brings."
+    ]
+    if _shows_a_key(episode):
+        notes[0] += " Above what it sees: the key it holds."
+    if episode.attention is not None:
+        notes.append(
+            "Attention: a row is a slot that asks, a column what it listens to, right "
+            f"of the line the input; mean of the heads. {CAVEAT}"
+        )
+    figure.supxlabel("\n".join(notes), fontsize=8, color=GREY)
+    return figure
+
+
+def _draw_board(panel: Axes, episode: Episode, moment: int) -> list[Any]:
+    """The board, and a frame around what is seen of it: [picture, frame]."""
+    picture = panel.imshow(episode.boards[moment])
+    _bare(panel)
+    if episode.corners is None:
+        return [picture]
+    frame = Rectangle(
+        _corner(episode, moment),
+        episode.window,
+        episode.window,
+        fill=False,
+        color=MARK,
+        linewidth=1.5,
+    )
+    panel.add_patch(frame)
+    return [picture, frame]
+
+
+def _corner(episode: Episode, moment: int) -> tuple[float, float]:
+    assert episode.corners is not None
+    row, column = episode.corners[moment].tolist()
+    return column - 0.5, row - 0.5
+
+
+def _draw_view(panel: Axes, episode: Episode, moment: int) -> list[Any]:
+    """What is seen, and a line below the key, if there is one: [picture, line]."""
+    drawn: list[Any] = [panel.imshow(episode.views[moment])]
+    if _shows_a_key(episode):
+        drawn.append(panel.axhline(0.5, color="white", linewidth=2))
+    _bare(panel)
+    return drawn
+
+
+def _shows_a_key(episode: Episode) -> bool:
+    """Whether there is a row more than the window has."""
+    return episode.views.shape[1] > episode.window
+
+
+def _draw_attention(panel: Axes, episode: Episode, moment: int) -> list[Any]:
+    """Slots by slots and input, and a line between these: [picture, line].
+
+    At the end there is none.
+    """
+    if moment == len(episode):
+        panel.set_axis_off()
+        return []
+    weights = _mean_attention(episode, moment)
+    picture = panel.imshow(weights, cmap="Blues", vmin=0, vmax=1)
+    _bare(panel)
+    return [picture, panel.axvline(len(weights) - 0.5, color="black", linewidth=0.9)]
+
+
+def _mean_attention(episode: Episode, moment: int) -> np.ndarray:
+    """The mean of the heads (N, N + n)."""
+    assert episode.attention is not None
+    return episode.attention[moment].mean(axis=0)
+
+
+def _bare(panel: Axes) -> None:
+    panel.set(xticks=[], yticks=[])
+    panel.spines[:].set(visible=True, color=GREY, linewidth=0.5)
+
+
+def _draw_values(panel: Axes, episode: Episode, shown: list[int]) -> None:
+    """The values over time, and rewards where they came."""
+    for moment in shown:
+        panel.axvline(moment, color="#E6E6E6", linewidth=0.8, zorder=0)
+    panel.plot(episode.values, color=COLOURS[0], linewidth=1.4)
+    low, high = panel.get_ylim()
+    panel.set(ylim=(min(low, 0), high + 0.25 * (high - min(low, 0))))
+    rewarded = np.flatnonzero(episode.rewards).tolist()
+    top = panel.get_xaxis_transform()
+    for step in rewarded:
+        reward = ""
+        if len(rewarded) <= LABELS:
+            reward = f"{float(episode.rewards[step]):+g}"
+        panel.axvline(step, color=MARK, linewidth=1, alpha=0.6)
+        panel.text(
+            step, 1.02, reward, color=MARK, fontsize=8, transform=top, ha="center"
+        )
+    panel.set(xlim=(-0.5, len(episode) + 0.5), xlabel="steps taken")
+    panel.set_ylabel("value", fontsize=9)
+
+
+# --- A film ---------------------------------------------------------------------------
+
+
+def film(episode: Episode, path: str | Path, title: str = "") -> Path:
+    """Write an episode as an animated GIF, a frame a step; returns its path."""
+    with style():
+        show = _stage(episode, title)
+        frames = [show(moment) for moment in _frames(len(episode))]
+    first, *others = (
+        Image.fromarray(frame).quantize(
+            255, Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE
+        )
+        for frame in frames
+    )
+    durations = [DURATION] * len(others) + [(1 + PAUSE) * DURATION]
+    first.save(
+        path,
+        format="gif",
+        save_all=True,
+        append_images=others,
+        duration=durations,
+        loop=0,
+    )
+    return Path(path)
+
+
+def _frames(last: int) -> list[int]:
+    every = -(-last // FRAMES)
+    return [*range(0, last, every), last]
+
+
+def _stage(episode: Episode, title: str) -> Callable[[int], np.ndarray]:
+    """show(moment): a picture of a moment, uint8 (height, width, 3).
+
+    Only what changes is drawn anew, which takes a tenth of the time.
+    """
+    figure, changing, change = _set_up(episode, title)
+    canvas = FigureCanvasAgg(figure)
+    for artist in changing:
+        artist.set_animated(True)
+    canvas.draw()
+    background = canvas.copy_from_bbox(figure.bbox)
+
+    def show(moment: int) -> np.ndarray:
+        canvas.restore_region(background)
+        change(moment)
+        for artist in changing:
+            figure.draw_artist(artist)
+        return np.array(canvas.buffer_rgba())[..., :3]
+
+    return show
+
+
+def _set_up(
+    episode: Episode, title: str
+) -> tuple[Figure, list[Artist], Callable[[int], None]]:
+    """(figure, what changes in it, change(moment))."""
+    attends = episode.attention is not None
+    figure = Figure(figsize=(6.4, 5.4), dpi=100, layout="constrained")
+    figure.suptitle(f"{title}\n{episode.says}".strip(), fontsize=9)
+    grid = figure.add_gridspec(
+        3, 2, height_ratios=[1.6, 1.2, 0.9], width_ratios=[1.6, 1]
+    )
+    left = figure.add_subplot(grid[:2, 0])
+    board, *frame = _draw_board(left, episode, 0)
+    said = left.set_title(" \n ", fontsize=10)
+    right = figure.add_subplot(grid[0 if attends else slice(2), 1])
+    right.set_title("what it sees", fontsize=9)
+    view, *line = _draw_view(right, episode, 0)
+    changing = [board, *frame, said, view, *line]
+    if attends:
+        lower = figure.add_subplot(grid[1, 1])
+        lower.set_title("what its slots attend to,\nlast the input", fontsize=9)
+        weights, line = _draw_attention(lower, episode, 0)
+        changing += [weights, line]
+    values = figure.add_subplot(grid[2, :])
+    _draw_values(values, episode, [])
+    now = values.axvline(0, color="black", linewidth=1)
+
+    def change(moment: int) -> None:
+        board.set_data(episode.boards[moment])
+        for each in frame:
+            each.set_xy(_corner(episode, moment))
+        view.set_data(episode.views[moment])
+        if attends and moment < len(episode):
+            weights.set_data(_mean_attention(episode, moment))
+        now.set_xdata([moment, moment])
+        said.set_text(f"{moment} of {len(episode)} steps\n{episode.action(moment)}")
+
+    return figure, [*changing, now], change

@@ -1,0 +1,296 @@
+"""A level as an agent plays it: pictures, and what goes on in the agent.
+
+The levels are the held-out ones, with the random numbers that testing plays them with.
+So what you see here is what `python -m tinyrmc.evaluate` counts.
+"""
+
+from __future__ import annotations
+
+import base64
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .. import primitives as p
+from ..backend import Array
+from ..cores.core import state_of
+from ..environments.world import World
+from ..errors import UserError
+from ..runs.arrays import under
+from ..training.actors import ActingTask
+from ..training.streams import Batch
+from ..training.task import Task
+from .pages import filled
+from .probes import has_attention
+from .text import counted
+
+TEMPLATE = Path(__file__).with_suffix(".html")
+CAVEAT = "Attention shows where a slot looks, not what decided the action."
+
+
+class EpisodeError(UserError):
+    """There is no such episode to look at."""
+
+
+def require_world(task: Task, name: str, path: Path) -> ActingTask:
+    """The task itself; EpisodeError unless it has a world for an agent to play in."""
+    if not isinstance(task, ActingTask):
+        raise EpisodeError(
+            f"{path} is a run of {name!r}, which has no world to play in; give one of "
+            "box_world or mini_pacman"
+        )
+    return task
+
+
+# --- What goes on in an agent ---------------------------------------------------------
+
+
+class Thoughts(NamedTuple):
+    """What the network made of T moments of B levels."""
+
+    policy: np.ndarray
+    """(B, T, A) how likely each action was"""
+    values: np.ndarray
+    """(B, T) the score it still expected, discounted"""
+    attention: np.ndarray | None
+    """(B, T, H, N, N + n) of the memory's slots, to the slots and to n rows of input;
+    None where no slots attend
+    """
+
+
+def think(task: ActingTask, model: Any, trajectory: Batch) -> Thoughts:
+    """What the network makes of the steps of a NumPy trajectory of `ActingTask.act`."""
+    count, steps = trajectory["taken"].shape
+    moments = {
+        name: x[:, :steps]
+        for name, x in trajectory.items()
+        if name.startswith("seen/") or name in ("action", "reward", "fresh")
+    }
+    attends = has_attention(model)
+    trace: list[dict[str, Array]] | None = [] if attends else None
+    state = state_of(trajectory, model.initial_state(count))
+    traced = {"trace": trace} if attends else {}
+    logits, values, _ = model(*task.planes(moments), state, moments["fresh"], **traced)
+    scale = task.config.agent.reward_scale
+    return Thoughts(
+        p.softmax(logits).data,
+        values.data / np.float32(scale or 1),
+        np.stack([step["attention"] for step in trace], axis=1) if trace else None,
+    )
+
+
+# --- A level --------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Episode:
+    """A held-out level as an agent played it: T steps between T + 1 moments.
+
+    level: its number.
+    names: what the actions are called.
+    boards: (T + 1, h, w, 3) uint8, the whole board, a pixel a cell.
+    views: (T + 1, v, v, 3) what the agent saw of it.
+    corners: (T + 1, 2) row and column on the board where the window around the agent
+        begins, which is square; None where it sees all of the board.
+    window: side of that window.
+    actions, rewards: (T,)
+    policy, values, attention: as in `Thoughts`, without the axis B.
+    solved, truncated: how it ended.
+    """
+
+    level: int
+    names: tuple[str, ...]
+    boards: np.ndarray
+    views: np.ndarray
+    corners: np.ndarray | None
+    window: int
+    actions: np.ndarray
+    rewards: np.ndarray
+    policy: np.ndarray
+    values: np.ndarray
+    attention: np.ndarray | None
+    solved: bool
+    truncated: bool
+
+    def __len__(self) -> int:
+        return len(self.actions)
+
+    @property
+    def says(self) -> str:
+        """How it went, in words."""
+        end = ", out of steps" if self.truncated else ""
+        verdict = "solved" if self.solved else "not solved"
+        steps, score = counted(len(self), "step"), float(self.rewards.sum())
+        return f"Level {self.level}: {verdict}{end} after {steps}, score {score:g}"
+
+    def action(self, step: int) -> str:
+        """What the agent did in a step, and what that brought."""
+        if step == len(self):
+            return "the end"
+        reward = float(self.rewards[step])
+        brought = f", {reward:+g}" if reward else ""
+        return f"{self.names[self.actions[step]]}{brought}"
+
+
+def record(task: ActingTask, model: Any, level: int, greedy: bool = False) -> Episode:
+    """Let an agent play a held-out level, and look on. EpisodeError if there is none.
+
+    greedy: it takes the likeliest action, instead of drawing one from its policy.
+    """
+    if not 0 <= level < task.test_examples:
+        raise EpisodeError(
+            f"there is no level {level}; held-out levels are numbered 0 to "
+            f"{task.test_examples - 1}"
+        )
+    world = task.held_out_world
+    steps = [*_steps(task, model, level, greedy)]
+    frames = [_frame(world, levels) for levels, _, _ in steps]
+    thoughts = [think(task, model, trajectory) for _, trajectory, _ in steps]
+    # the last step once more, to see what it led to: the next level is there already
+    levels, trajectory, noise = steps[-1]
+    taken, noise = trajectory["taken"][:, 0], noise[:, 0, 1 : 1 + world.noise]
+    outcome = world.step(levels, taken, noise, keep_final=True)
+    frames.append(_frame(world, outcome.final or {}))
+    boards, views, corners = (np.stack(each) for each in zip(*frames, strict=True))
+    attention = [x.attention[0, 0] for x in thoughts if x.attention is not None]
+    size, sees_all = world.observation["view"].shape, boards.shape == views.shape
+
+    def column(name: str) -> np.ndarray:
+        return np.array([each[name][0, 0] for _, each, _ in steps])
+
+    return Episode(
+        level,
+        world.action_names,
+        boards,
+        views,
+        None if sees_all else corners - size[0] // 2,
+        size[0],
+        column("taken"),
+        column("gained"),
+        np.stack([each.policy[0, 0] for each in thoughts]),
+        np.stack([each.values[0, 0] for each in thoughts]),
+        np.stack(attention) if attention else None,
+        bool(trajectory["solved"][0, 0]),
+        bool(outcome.truncated[0]),
+    )
+
+
+def _steps(
+    task: ActingTask, model: Any, level: int, greedy: bool
+) -> Iterator[tuple[Batch, Batch, np.ndarray]]:
+    """(the world before it, the trajectory of it, its random numbers) of each step."""
+    carry: Batch = {}
+    for chunk in itertools.count():
+        noise = task.held_out_noise(chunk, level, level + 1)
+        carry = carry or task.begin_held_out(model, noise, level, level + 1)
+        for t in range(1, noise.shape[1]):
+            levels, now = under("levels/", carry), noise[:, t : t + 1]
+            trajectory, carry = task.act(model, task.held_out_world, carry, now, greedy)
+            yield levels, trajectory, now
+            if trajectory["ended"][0, 0]:
+                return
+
+
+def _frame(world: World, levels: Batch) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(the board, what is seen of it, where the agent is) of one level."""
+    position = world.position(levels)[0].astype(int)
+    return world.rgb(levels, whole=True)[0], world.rgb(levels)[0], position
+
+
+def failed(task: ActingTask, model: Any, greedy: bool = False) -> Episode:
+    """The first held-out level that an agent fails. EpisodeError if there is none."""
+    results = task.results(model, 0, task.test_examples, likeliest=greedy)
+    for level in np.flatnonzero(results["solved"] == 0).tolist():
+        episode = record(task, model, level, greedy)
+        if not episode.solved:  # alone it might round otherwise than among others
+            return episode
+    raise EpisodeError(f"it solves all {task.test_examples:,} held-out levels")
+
+
+# --- Moments --------------------------------------------------------------------------
+
+
+def moments(episode: Episode, count: int) -> list[int]:
+    """So many of the moments 0 .. T to show: the first and the last, those before a
+    reward, or some of these, and others where the gaps between them are widest.
+    """
+    last, rewarded = len(episode), np.flatnonzero(episode.rewards)
+    if len(rewarded) > count - 2:
+        some = np.linspace(0, len(rewarded) - 1, count - 2)
+        rewarded = rewarded[np.round(some).astype(int)]
+    chosen = {0, last, *rewarded.tolist()}
+    while len(chosen) < min(count, last + 1):
+        ordered = sorted(chosen)
+        gap, start = max((b - a, -a) for a, b in itertools.pairwise(ordered))
+        chosen.add(gap // 2 - start)
+    return sorted(chosen)
+
+
+# --- Pictures -------------------------------------------------------------------------
+
+
+def draw(episode: Episode, folder: Path, title: str) -> list[Path]:
+    """A film strip and a film of an episode, in `folder`; OSError if that fails."""
+    from .. import figures
+
+    name = folder / f"episode_{episode.level}"
+    return [
+        figures.film_strip(episode, name.with_suffix(".png"), title),
+        figures.film(episode, name.with_suffix(".gif"), title),
+    ]
+
+
+# --- The page -------------------------------------------------------------------------
+
+
+def page(title: str, episode: Episode) -> str:
+    """One HTML page that holds an episode, with a slider for its steps."""
+    pictures = episode.boards, episode.views
+    flat = np.concatenate([x.reshape(-1, 3) for x in pictures])
+    palette, codes = np.unique(flat, axis=0, return_inverse=True)
+    codes = codes.reshape(-1).astype(np.uint8)  # worlds have some dozen colours
+    boards, views = np.split(codes, [pictures[0].size // 3])
+    data = {
+        "title": title,
+        "says": episode.says + ".",
+        "caveat": CAVEAT,
+        "names": episode.names,
+        "palette": palette.tolist(),
+        "boards": _coded(boards, episode.boards),
+        "views": _coded(views, episode.views),
+        "corners": None if episode.corners is None else episode.corners.tolist(),
+        "window": episode.window,
+        "actions": episode.actions.tolist(),
+        "rewards": _rounded(episode.rewards),
+        "values": _rounded(episode.values),
+        "policy": _rounded(episode.policy),
+        "attention": _weights(episode.attention),
+    }
+    return filled(TEMPLATE, data)
+
+
+def _coded(codes: np.ndarray, pictures: np.ndarray) -> dict[str, Any]:
+    """Numbers of colours, for pictures (T + 1, h, w, 3)."""
+    _, height, width, _ = pictures.shape
+    return {"height": height, "width": width, "bytes": _text(codes)}
+
+
+def _weights(attention: np.ndarray | None) -> dict[str, Any] | None:
+    """Attention (T, H, N, N + n) as bytes, 255 for 1."""
+    if attention is None:
+        return None
+    _, heads, slots, columns = attention.shape
+    found = np.round(255 * attention).astype(np.uint8)
+    return {"heads": heads, "slots": slots, "columns": columns, "bytes": _text(found)}
+
+
+def _text(array: np.ndarray) -> str:
+    return base64.b64encode(array.tobytes()).decode()
+
+
+def _rounded(values: np.ndarray) -> list:
+    return np.round(values.astype(float), 4).tolist()
