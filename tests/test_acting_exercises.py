@@ -25,13 +25,13 @@ def test_returns_are_sums_up_to_the_end(rng):
         for t in range(T):
             expected, k = 0.0, t
             while k < T:
-                expected += gamma ** (k - t) * rewards[k, *row]
-                if ended[k, *row]:
+                expected += gamma ** (k - t) * rewards[(k, *row)]
+                if ended[(k, *row)]:
                     break
                 k += 1
             else:
                 expected += gamma ** (T - t) * after[row]
-            assert found[t, *row] == pytest.approx(expected)
+            assert found[(t, *row)] == pytest.approx(expected)
 
 
 def test_the_policy_gradient_is_that_of_the_tape(rng):
