@@ -215,8 +215,11 @@ my_returns = ex.returns.yours(returns)
 # says, and average $r \, \nabla \ln \pi_a$. You need not know how the machine works,
 # and nothing has to be differentiated but the policy. This is the *policy gradient*.
 #
-# The other factor you know from chapter 12. With $\ln \pi_a = z_a - \ln \sum_j e^{z_j}$,
-# the derivative of the first term by $z_j$ is 1 for $j = a$ and 0 for the others, and
+# The other factor you know from chapter 12:
+#
+# $$\ln \pi_a = z_a - \ln \sum_j e^{z_j}$$
+#
+# The derivative of the first term by $z_j$ is 1 for $j = a$ and 0 for the others, and
 # that of the second is the softmax. Let $[a]$ be the one-hot vector of the action:
 #
 # $$\nabla_z \ln \pi_a = [a] - \pi$$
@@ -327,10 +330,10 @@ for with_baseline, share in final.items():
 #
 # $$\nabla J = \mathbb{E}\Big[ \sum_t G_t \, \nabla \ln \pi(a_t \mid h_t) \Big]$$
 #
-# Each step is a pull of a bandit, paid with its return $G_t$. Not with all rewards: what
-# came before an action does not depend on it, and its mean is 0, just like a baseline's.
-# (We also leave out a factor $\gamma^t$ that would belong there, as nearly everybody
-# does: late steps should learn as much as early ones.)
+# Each step is a pull of a bandit, paid with its return $G_t$. It is not paid with all
+# rewards of the episode: those before an action do not depend on it, and like a
+# baseline they would add only noise. (A factor $\gamma^t$ belongs there, too. Like
+# nearly everybody we leave it out: late steps should learn as much as early ones.)
 #
 # And the baseline? The reward to be expected is different in each moment. So the
 # network gets a second output, the *value* $V(h_t)$, its own guess of $G_t$. It learns
@@ -380,8 +383,8 @@ for with_baseline, share in final.items():
 # $$v_t - V_t = c_t \big( \delta_t + \gamma \, (v_{t+1} - V_{t+1}) \big)$$
 #
 # (With $T$ steps, $v_T = V_T$ is `after`. Where an episode has ended, the discount
-# $\gamma$ is 0. IMPALA may cut the two places where a ratio stands at different
-# heights; both were 1 in its experiments, and are here.)
+# $\gamma$ is 0. IMPALA may cut the last ratio of a product and those before it at
+# different heights. In its released program both are 1, and so they are here.)
 #
 # And the advantage? The action of step $t$ has brought $r_t + \gamma v_{t+1}$, where
 # $V_t$ was expected, and it has the weight $c_t$. Put in $\delta_t$:
@@ -394,11 +397,11 @@ for with_baseline, share in final.items():
 #
 # | $t$ | $\rho_t$ | $r_t$ | $V_t$ | $c_t$ | $\delta_t$ | $v_t - V_t$ | $v_t$ |
 # |---|---|---|---|---|---|---|---|
-# | 0 | 1 | 0 | 1 | 1 | $0 + \frac12 \cdot 1 - 1 = -0.5$ | | |
-# | 1 | 1/2 | 0 | 1 | 1/2 | $0 + \frac12 \cdot 2 - 1 = 0$ | | |
-# | 2 | 2 | 1 | 2 | 1 | $1 + \frac12 \cdot 0 - 2 = -1$ | | |
-# | 3 | 1/4 | 0 | 0 | 1/4 | $0 + \frac12 \cdot 1 - 0 = 0.5$ | $\frac14 (0.5 + \frac12 \cdot 3) = 0.5$ | 0.5 |
-# | 4 | 1 | 2 | 1 | 1 | $2 + \frac12 \cdot 4 - 1 = 3$ | $1 \cdot (3 + 0) = 3$ | 4 |
+# | 0 | 1 | 0 | 1 | 1 | $0 + \frac12 1 - 1 = -0.5$ | | |
+# | 1 | 1/2 | 0 | 1 | 1/2 | $0 + \frac12 2 - 1 = 0$ | | |
+# | 2 | 2 | 1 | 2 | 1 | $1 + \frac12 0 - 2 = -1$ | | |
+# | 3 | 1/4 | 0 | 0 | 1/4 | $0 + \frac12 1 - 0 = 0.5$ | $\frac14 (0.5 + \frac12 3) = 0.5$ | 0.5 |
+# | 4 | 1 | 2 | 1 | 1 | $2 + \frac12 4 - 1 = 3$ | $1 \cdot (3 + 0) = 3$ | 4 |
 #
 # **Exercise 3.** Let the computer do it. You get $\ln \rho$, because networks give
 # logarithms, and a discount for each step, which is 0 where an episode has ended.
@@ -440,7 +443,7 @@ print(aligned(table))
 # of ten values learns from what the actor does, with three kinds of targets: plain
 # returns, returns with the full products of ratios, and V-trace.
 #
-# **Write down first:** where does the value of the start settle, with each of the three?
+# **Write down first:** where does the value of the start settle with each of the three?
 
 # %%
 guess = {"plain returns": ..., "full products": ..., "V-trace": ...}
@@ -855,8 +858,9 @@ for name in ("LSTM", "RMC"):
 # agent learns with an LSTM and without a memory, for equally many steps. Rewards are
 # multiplied by 0.1, so that values stay about 1.
 #
-# **Write down first:** what share of the levels does each of the three solve in the end,
-# and in how many steps on average? The next cell prints how long the shortest ways are.
+# **Write down first:** what share of the levels does each of the three solve in the
+# end, and in how many steps on average? The next cell prints how long the shortest ways
+# are.
 
 # %%
 shortest = [len(world.levels.solution(k)) for k in range(500)]
@@ -1075,8 +1079,8 @@ beside("without it", told_of(agents["RMC"], forget=True))
 # The paper's results in the two worlds. BoxWorld is the share of solved levels after
 # $10^9$ steps (A.3.1), MiniPacman the mean score (5.3 and figure 10):
 #
-# > This agent achieved high performance in the task, correctly solving 98% of the levels
-# > after 1e9 steps. The same agent augmented instead with a ConvLSTM performed
+# > This agent achieved high performance in the task, correctly solving 98% of the
+# > levels after 1e9 steps. The same agent augmented instead with a ConvLSTM performed
 # > significantly worse, reaching only 73%.
 #
 # Beside them stands what this project has measured (from

@@ -12,9 +12,8 @@ def _trajectories(rng):
         rewards, ended = rng.normal(size=shape), rng.random(shape) < often
         return rewards, ended, gamma, rng.normal(size=shape[1:])
 
-    never = np.zeros(5, bool)
-    once = np.array([False, False, True, False, False])
-    by_hand = np.array([0.0, 0.0, 1.0, 0.0, 2.0])
+    never, once = np.zeros(4, bool), np.array([False, True, False, False])
+    by_hand = np.array([0.0, 1.0, 0.0, 2.0])  # so short that it is shown
     return [
         (by_hand, never, 0.5, np.array(8.0)),
         (by_hand, once, 0.5, np.array(8.0)),

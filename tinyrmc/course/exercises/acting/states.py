@@ -188,8 +188,9 @@ def _added(s, ended, b):
             _new(lambda b: b * 0 + 1),
         ),
         Mistake(
-            "you put NaN there",
-            _new(lambda b: b * np.nan),
+            "you give `ended` two more axes, however many the state has: with an LSTM's "
+            "the result grows",
+            _each(lambda s, ended, b: np.where(ended[:, None, None], b, s)),
         ),
         Mistake(
             "all levels get the beginning of the first",

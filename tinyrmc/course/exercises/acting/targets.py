@@ -14,11 +14,11 @@ def _acted(rng):
         log_rhos = spread * rng.normal(size=shape)
         return log_rhos, discounts, rewards, values, rng.normal(size=shape[1:])
 
-    by_hand = (
-        np.log([1.0, 0.5, 2.0, 0.25, 1.0]),
-        np.full(5, 0.5),
-        np.array([0.0, 0.0, 1.0, 0.0, 2.0]),
-        np.array([1.0, 1.0, 2.0, 0.0, 1.0]),
+    by_hand = (  # so short that it is shown
+        np.log([0.5, 2.0, 0.25, 1.0]),
+        np.full(4, 0.5),
+        np.array([0.0, 1.0, 0.0, 2.0]),
+        np.array([1.0, 2.0, 0.0, 1.0]),
         np.array(4.0),
     )
     whole = np.array([[1, 0], [0, 3], [0, -1]])
