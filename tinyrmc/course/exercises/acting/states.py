@@ -188,8 +188,8 @@ def _added(s, ended, b):
             _new(lambda b: b * 0 + 1),
         ),
         Mistake(
-            "you give `ended` two more axes, however many the state has: with an LSTM's "
-            "the result grows",
+            "you give `ended` two more axes, however many the state has: a state of two "
+            "axes then gets a third",
             _each(lambda s, ended, b: np.where(ended[:, None, None], b, s)),
         ),
         Mistake(
