@@ -188,7 +188,7 @@ def _added(s, ended, b):
             _new(lambda b: b * 0 + 1),
         ),
         Mistake(
-            "you give `ended` two more axes, however many the state has: a state of two "
+            "you give `ended` two more axes, however many the state has: one of two "
             "axes then gets a third",
             _each(lambda s, ended, b: np.where(ended[:, None, None], b, s)),
         ),
