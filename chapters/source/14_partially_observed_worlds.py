@@ -49,13 +49,13 @@ rng = np.random.default_rng(14)
 #
 # The paper has two such worlds. In *MiniPacman* you collect food while ghosts hunt you.
 # *BoxWorld* is a room with keys and locked boxes, and we play that one here. Below is a
-# level as in figure 9: five boxes on the way, and four that lead nowhere. The dark grey cell is you, the *agent*, and
-# you can walk up, down, left and right. A lone coloured cell is a key. Two cells side
-# by side are a box: on the right its lock, on the left what is in it. You take a key by
-# walking onto it, and with the key of its colour you can walk onto a lock. That uses
-# the key up and opens the box. In one of the boxes is the white *gem*, which brings a
-# reward of 10 and ends the level. A right box brings 1. A box that leads nowhere, a
-# *distractor*, costs 1 and ends the level, too.
+# level as in figure 9: five boxes on the way, and four that lead nowhere. The dark grey
+# cell is you, the *agent*, and you can walk up, down, left and right. A lone coloured
+# cell is a key. Two cells side by side are a box: on the right its lock, on the left
+# what is in it. You take a key by walking onto it, and with the key of its colour you
+# can walk onto a lock. That uses the key up and opens the box. In one of the boxes is
+# the white *gem*, which brings a reward of 10 and ends the level. A right box brings 1.
+# A box that leads nowhere, a *distractor*, costs 1 and ends the level, too.
 #
 # What you see is the frame: 5 x 5 cells around you, and the key that you hold.
 
@@ -157,11 +157,12 @@ plt.show()
 #
 # ## What a step has brought: returns
 #
-# In step $t$ the agent sees $x_t$, takes the action $a_t$ and gets the reward $r_t$. A
-# good step may bring nothing at once: you walk to a key, so that you can open a lock,
-# so that you get the gem. What it has brought in the end is the *return*, the sum of
-# all rewards from then on. Rewards that are $k$ steps away count $\gamma^k$, where the
-# *discount* $\gamma$ is a little below 1: the sooner, the better.
+# A level from its beginning to its end is an *episode*. In step $t$ the agent sees
+# $x_t$, takes the action $a_t$ and gets the reward $r_t$. A good step may bring nothing
+# at once: you walk to a key, so that you can open a lock, so that you get the gem. What
+# it has brought in the end is the *return*, the sum of all rewards from then on.
+# Rewards that are $k$ steps away count $\gamma^k$, where the *discount* $\gamma$ is a
+# little below 1: the sooner, the better.
 #
 # $$G_t = r_t + \gamma \, r_{t+1} + \gamma^2 r_{t+2} + \dots
 # = r_t + \gamma \, G_{t+1}$$
@@ -353,8 +354,8 @@ for name, share in final.items():
 #
 # $$\delta_t = r_t + \gamma V_{t+1} - V_t$$
 #
-# Add up discounted surprises to $V_t$, and all other values cancel, each with that of
-# the next surprise: $V_t + \sum_{k \ge 0} \gamma^k \delta_{t+k} = G_t$.
+# Add them to $V_t$, discounted, and all other values cancel, each with the same value
+# in the next surprise: $V_t + \sum_{k \ge 0} \gamma^k \delta_{t+k} = G_t$.
 #
 # **2. A mean over the wrong actions can be made right.** Give each action the weight
 # $\rho = \pi(a) / \mu(a)$:
@@ -363,8 +364,8 @@ for name, share in final.items():
 # = \sum_a \mu(a) \frac{\pi(a)}{\mu(a)} f(a) = \mathbb{E}_\pi \big[ f(a) \big]$$
 #
 # A surprise that is $k$ steps away would not have come without all actions from $t$ to
-# $t + k$, so its weight is the product of their ratios. Alas, a product of many numbers
-# around 1 is now and then huge, and mostly tiny.
+# $t + k$, so its weight is the product of their ratios. But a product of many numbers
+# around 1 is tiny most of the time, and now and then huge.
 #
 # **3. Cut each ratio off at 1.** With $c_t = \min(1, \rho_t)$ no product can explode:
 #
@@ -496,7 +497,7 @@ print(f"the policy between them takes the good action with {both[1] / both.sum()
 #
 # Now the loss of a trajectory, to be made small, with $A_t = v_t - V_t$:
 #
-# $$\ell = -\sum_t A_t \ln \pi(a_t \mid h_t) + \frac12 \sum_t (V_t - v_t)^2 c_V
+# $$\ell = -\sum_t A_t \ln \pi(a_t \mid h_t) + \frac{c_V}{2} \sum_t (V_t - v_t)^2
 # - c_H \sum_t H(\pi(\cdot \mid h_t))$$
 #
 # Advantages and targets are plain numbers here: no gradient flows through them. The
@@ -607,9 +608,9 @@ def numbers_of(state):
 # `act` plays $T$ steps in all levels. Where the levels and the core's state are
 # afterwards is where the next trajectory begins. `update` goes through the trajectory
 # again, on the tape, and makes one step of Adam. `loss` also gives the ratios
-# $\pi / \mu$. Here the actor *is* the learner, so every ratio must be 1, up to rounding:
-# the learner repeats what the actor thought. If it does not, something in the repetition
-# differs, and the usual suspect is a state that was not reset. We will try.
+# $\pi / \mu$. Here the actor *is* the learner, so every ratio must be 1, up to
+# rounding: the learner repeats what the actor thought. If it does not, something in the
+# repetition differs, and the usual suspect is a state that was not reset. We will try.
 
 
 # %%
@@ -821,10 +822,10 @@ panel.legend(loc="lower right")
 plt.show()
 
 # %% [markdown]
-# With a memory the agent carries a single bit over three steps, and turns the right way.
-# Without one, it stays even below the half that tossing a coin would bring (the dashed
-# line). It has no reason to turn at all: on average a turn brings it 0, and so does
-# walking on the spot until the time is up.
+# With a memory the agent carries a single bit over three steps, and turns the right
+# way. Without one, it stays even below the half that tossing a coin would bring (the
+# dashed line). It has no reason to turn at all: on average a turn brings it 0, and so
+# does walking on the spot until the time is up.
 #
 # Nobody told the core to keep that bit. The gradient of $\ln \pi$ at the junction goes
 # back through three steps of the core to the sign, as that of a loss did in chapter 12,
@@ -996,10 +997,10 @@ for name in guess:
 
 # %% [markdown]
 # With a memory, nearly every level is solved, be it that of an LSTM or of an RMC. The
-# agent without one gets far, too: it has learnt to roam the room so that sooner or later
-# it meets the key and then the lock. It takes more steps, and some levels it does not
-# finish in time. One seed of each says nothing about which of the two memories is the
-# better one. Nor is there anything to relate in a room with one key and one lock.
+# agent without one gets far, too: it has learnt to roam the room so that sooner or
+# later it meets the key and then the lock. It takes more steps, and some levels it does
+# not finish in time. One seed of each says nothing about which of the two memories is
+# the better one. Nor is there anything to relate in a room with one key and one lock.
 #
 # All three are far above the shortest way (the dashed line), and must be: they have to
 # look for what `levels.solution` knows. Here is a level that took the RMC as many steps
@@ -1060,14 +1061,15 @@ means.legend()
 plt.show()
 
 # %% [markdown]
-# Most of the attention goes to the input, and all four slots do nearly the same: there is
-# so little to remember that they need not share the work. It is not more attention when
-# there is something to see, rather a little less. If you had told a story about slots
-# that wake up at the sight of a key, the numbers would not have borne it out. Chapter 9
-# has the same lesson: a map of attention is a place to look for hypotheses.
+# Most of the attention goes to the input, and all four slots do nearly the same: there
+# is so little to remember that they need not share the work. It is not more attention
+# when there is something to see, rather a little less. If you had told a story about
+# slots that wake up at the sight of a key, the numbers would not have borne it out.
+# Chapter 9 has the same lesson: a map of attention is a place to look for hypotheses.
 #
-# Does the memory matter, then? To find out, take it away. We let the trained RMC begin with a fresh state in *every* step: it still sees
-# all that it sees, and remembers nothing.
+# Does the memory matter, then? To find out, take it away. We let the trained RMC begin
+# with a fresh state in *every* step: it still sees all that it sees, and remembers
+# nothing.
 #
 # **Write down first:** what share of the levels does it solve then?
 
@@ -1079,8 +1081,8 @@ beside("with its memory", told_of(agents["RMC"]))
 beside("without it", told_of(agents["RMC"], forget=True))
 
 # %% [markdown]
-# It matters. Without its memory the agent falls far below the one that never had any: it
-# has not learnt how to roam a room without remembering.
+# It matters. Without its memory the agent falls far below the one that never had any:
+# it has not learnt how to roam a room without remembering.
 #
 # ## What has been measured
 #
