@@ -699,14 +699,11 @@ class Training:
 
 
 def smooth(lines, window=20):
-    """(steps so far, share of solved episodes, steps an episode) of each update."""
-    lines = np.array(lines, float)
-    sums = np.array(
-        [lines[max(0, k - window) : k].sum(axis=0) for k in range(1, len(lines) + 1)]
-    )
-    steps, ended, solved = sums.T
-    ended[ended == 0] = np.nan  # nothing has ended yet
-    return np.cumsum(lines[:, 0]), solved / ended, steps / ended
+    """Steps so far; share of solved episodes, and steps of one, in 20 updates each."""
+    sums = np.cumsum(np.array([(0, 0, 0), *lines], float), axis=0)
+    window = min(window, len(lines))
+    steps, ended, solved = (sums[window:] - sums[:-window]).T
+    return sums[window:, 0], solved / ended, steps / ended
 
 
 # %% [markdown]
@@ -893,71 +890,74 @@ for name, agent in agents.items():
     print(f"{name}: {agent.num_parameters:,} parameters")
 
 # %% [markdown]
-# To watch them, we play levels that were not among those of the training: the same
-# rules, another seed. `play` gives the film of each level as a list of moments. In each
-# step the action is drawn, as in the training.
+# To watch them, we draw other levels of the same kind. In so small a room many of them
+# are among the 5,000 levels of the training by chance; these we leave out. `play` plays
+# each level once and keeps the film. As in the training, actions are drawn.
 
 # %%
-unseen = BoxWorld(**TINY, viewport=3, levels=400, seed=1)
+unseen = BoxWorld(**TINY, viewport=3, levels=1000, seed=1)
 
 
-def play(agent, numbers, forget=False, seed=0):
-    """Plays each of these levels once: (solved, steps), and all moments of the first.
+def boards(levels):
+    """What tells a level from others: its board, and where you start."""
+    return [
+        (board.tobytes(), start)
+        for board, start in zip(levels.board, levels.start.tolist(), strict=True)
+    ]
+
+
+learnt_on = set(boards(world.levels))
+new = [k for k, board in enumerate(boards(unseen.levels)) if board not in learnt_on]
+print(f"{len(new)} of {len(unseen.levels):,} levels are new")
+PLAYED = np.array(new[: course.fast(400, 20)])
+
+
+def play(agent, forget=False):
+    """Whether each level was solved, after how many steps, and all moments.
 
     forget: the core's state begins anew in every step.
     """
-    random, B = np.random.default_rng(seed), len(numbers)
-    levels, film = unseen.start_levels(np.array(numbers)), []
+    random, B = np.random.default_rng(0), len(PLAYED)
+    levels, film = unseen.start_levels(PLAYED), []
     begin = state = agent.core.initial_state(B)
     running, solved, steps = np.ones(B, bool), np.zeros(B, bool), np.zeros(B, int)
     while running.any():
-        trace, picture = [], unseen.rgb(levels, whole=True)[0]
+        trace, board = [], unseen.rgb(levels, whole=True)
         seen = unseen.observe(levels)
         logits, _, state = agent(see_box(seen)[:, None], state, trace=trace)
+        film.append((running.copy(), board, seen, trace[0]))
         taken = sample(logits.data[:, 0], random.random(B, np.float32))
         noise = random.random((B, unseen.noise), np.float32)
         outcome = unseen.step(levels, taken, noise)
         steps += running
         solved |= running & (outcome.reward == 10)
-        if running[0]:
-            film.append((picture, seen, trace[0], taken[0], outcome.reward[0]))
         running &= ~outcome.ended
         state = my_begin_anew(numbers_of(state), outcome.ended | forget, begin)
     return solved, steps, film
 
 
-def told_of(agent, **how):
-    """Solved levels, and their steps, in a few words."""
-    solved, steps, _ = play(agent, range(course.fast(400, 20)), **how)
+def in_words(solved, steps, film):
     return f"{solved.mean():.1%} of the levels, {steps.mean():.1f} steps a level"
 
 
-def strip(film, columns=10):
-    """Every moment of a film: the board, and darker what the agent does not see."""
+def show_film(title, number, solved, steps, film):
+    """The board in each moment of a level; what the agent does not see is darker."""
     pictures = []
-    for picture, seen, *_ in film:
-        y, x = seen["position"][0]
-        far = np.ones(picture.shape[:2], bool)
-        far[y - 1 : y + 2, x - 1 : x + 2] = far[0, 0] = False
-        shown = np.where(far[..., None], picture // 2, picture).astype(np.uint8)
-        pictures.append(drawing.enlarge(shown, 6))
-    return drawing.strip(pictures, columns, gap=4)
-
-
-def show_film(film, columns=10, title=""):
-    picture = strip(film, columns)
+    for running, board, seen, _ in film[:30]:
+        if running[number]:
+            y, x = seen["position"][number]
+            far = np.ones((*board.shape[1:3], 1), bool)
+            far[y - 1 : y + 2, x - 1 : x + 2] = far[0, 0] = False
+            shown = np.where(far, board[number] // 2, board[number])
+            pictures.append(drawing.enlarge(shown.astype(np.uint8), 6))
+    picture = drawing.strip(pictures, columns=10, gap=4)
     height, width = picture.shape[:2]
     _, panel = plt.subplots(figsize=(9.5, 9.5 * height / width + 0.3))
     panel.imshow(picture)
     panel.axis("off")
-    panel.set_title(title)
+    how = "solved" if solved[number] else "not solved"
+    panel.set_title(f"{title}: {how} after {steps[number]} steps")
     plt.show()
-
-
-def show_agent(name, number):
-    solved, steps, film = play(agents[name], [number])
-    how = "solved" if solved[0] else "not solved"
-    show_film(film[:30], title=f"{name}, {how} after {steps[0]} steps")
 
 
 # %% [markdown]
@@ -965,8 +965,9 @@ def show_agent(name, number):
 # row by row. What it sees is bright, and the upper left cell is the key that it holds.
 
 # %% alt="Three rows of ten small boards; the agent stays near where it began and walks back and forth"
-show_agent("RMC", 0)
-print("untrained:", told_of(agents["RMC"]))
+played = play(agents["RMC"])
+show_film("untrained", 0, *played)
+print("untrained:", in_words(*played))
 
 # %%
 # Half of the training of the RMC; the other half, and the LSTM, are in the next cells
@@ -992,8 +993,9 @@ share.legend(loc="lower right")
 plt.show()
 
 # %%
+played = {name: play(agent) for name, agent in agents.items()}
 for name in guess:
-    beside(name, told_of(agents[name]))
+    beside(name, in_words(*played[name]))
 
 # %% [markdown]
 # With a memory, nearly every level is solved, be it that of an LSTM or of an RMC. The
@@ -1007,16 +1009,16 @@ for name in guess:
 # as it takes in the middle.
 
 # %% alt="Boards in rows of ten: the agent walks through the room, takes the key, goes to the lock, opens it and takes the gem"
-solved, steps, _ = play(agents["RMC"], range(course.fast(400, 20)))
+steps = played["RMC"][1]
 TYPICAL = int(np.argsort(steps, kind="stable")[len(steps) // 2])
-show_agent("RMC", TYPICAL)
+show_film("RMC", TYPICAL, *played["RMC"])
 
 # %% [markdown]
 # ## What the memory attends to
 #
 # In each step every slot of the memory spreads its attention over the four slots and
 # the input, the last column of the trace. Left, the film above: how much attention each
-# slot gives to the input, a mean over the heads. Right, the same for 100 levels,
+# slot gives to the input, a mean over the heads. Right, the same for all levels,
 # depending on what is in the window.
 #
 # **Write down first:** does a slot give more attention to what comes in when there is
@@ -1027,28 +1029,24 @@ show_agent("RMC", TYPICAL)
 guess = {"something to see": ..., "floor and wall alone": ...}
 
 # %% alt="Left: the attention of four slots to the input, step by step through the film, with marks where a key was taken, the lock opened and the gem taken. Right: the mean attention of each slot with and without something coloured in the window"
-_, _, film = play(agents["RMC"], [TYPICAL])
-
-
-def to_input(film):
-    """The attention to the input (steps, slots), and whether there was one to see."""
-    shares = [trace["attention"][0, :, :, -1].mean(axis=0) for _, _, trace, *_ in film]
-    coloured = [seen["view"][0].max() > 1 for _, seen, *_ in film]
-    return np.array(shares), np.array(coloured)
-
-
+film = played["RMC"][2]
+shares, coloured, one, held = [], [], [], []
+for running, _, seen, trace in film:
+    to_input = trace["attention"][:, :, :, -1].mean(axis=1)  # (levels, slots)
+    shares.append(to_input[running])
+    coloured.append(seen["view"][running].max(axis=(1, 2)) > 1)
+    if running[TYPICAL]:
+        one.append(to_input[TYPICAL])
+        held.append(int(seen["held"][TYPICAL]))
+shares, coloured = np.concatenate(shares), np.concatenate(coloured)
 figure, (course_of, means) = plt.subplots(1, 2, figsize=(9.5, 3.2))
-shares, _ = to_input(film)
-course_of.plot(range(1, len(film) + 1), shares)
-held = [int(seen["held"][0]) for _, seen, *_ in film]
+course_of.plot(range(1, len(one) + 1), one)
 for step, (before, after) in enumerate(itertools.pairwise(held), 1):
     if before != after:
         what = "key" if after else "lock"
         course_of.axvline(step, color="0.6", lw=0.8, ls=":")
         course_of.text(step, 1.02, what, ha="center", fontsize=9, color="0.4")
 course_of.set(xlabel="step", ylabel="attention to the input", ylim=(0, 1))
-films = [play(agents["RMC"], [k])[2] for k in range(course.fast(100, 3))]
-shares, coloured = (np.concatenate(x) for x in zip(*map(to_input, films), strict=True))
 kinds = {"something to see": coloured, "floor and wall alone": ~coloured}
 for k, (name, where) in enumerate(kinds.items()):
     mean = shares[where].mean(axis=0)
@@ -1077,8 +1075,8 @@ plt.show()
 guess = {"with its memory": ..., "without it": ...}
 
 # %%
-beside("with its memory", told_of(agents["RMC"]))
-beside("without it", told_of(agents["RMC"], forget=True))
+beside("with its memory", in_words(*played["RMC"]))
+beside("without it", in_words(*play(agents["RMC"], forget=True)))
 
 # %% [markdown]
 # It matters. Without its memory the agent falls far below the one that never had any:
