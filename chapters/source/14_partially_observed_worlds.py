@@ -2,12 +2,13 @@
 # # 14. Partially observed worlds: acting on what you remember
 #
 # **Sections 4.2, 5.3 and A.3, figures 9 and 10.** An hour and a half, of which the
-# computer takes three minutes. You need the tape (chapter 2), the softmax (chapter 4)
+# computer takes two minutes. You need the tape (chapter 2), the softmax (chapter 4)
 # and the step of a core (chapters 7 and 8).
 #
 # In all chapters so far somebody knew the right answer and told the network. Now nobody
 # does. The network acts in a world, and all that it is told is how well things went:
-# now and then a number, the *reward*. And it does not see the whole world:
+# now and then a number, the *reward*. And it does not see the whole world. The paper
+# says of its first one, a game in a maze:
 #
 # > However, we implement this task with a viewport: a $5 \times 5$ window surrounding
 # > the agent that comprises the perceptual input. The task is therefore partially
@@ -39,7 +40,7 @@ from tinyrmc.results.text import aligned
 from tinyrmc.training.actors import at_random
 from tinyrmc.training.discovery import load_task
 from tinyrmc.training.policy import log_probs, sample
-from tinyrmc.training.vtrace import targets
+from tinyrmc.training.vtrace import targets as package_vtrace
 
 course.setup()
 rng = np.random.default_rng(14)
@@ -57,10 +58,10 @@ rng = np.random.default_rng(14)
 # the white *gem*, which brings a reward of 10 and ends the level. A right box brings 1.
 # A box that leads nowhere, a *distractor*, costs 1 and ends the level, too.
 #
-# What you see is the frame: 5 x 5 cells around you, and the key that you hold.
+# You see what is in the frame, 5 x 5 cells around you, and the key that you hold.
 
 
-# %% alt="Left: a grey room of 12 x 12 cells in a black wall, with a loose key and coloured pairs of cells, and a red frame of 5 x 5 cells around a dark grey one. Right: what is in that frame, below a row that shows the held key, none yet"
+# %% alt="Left: a grey room of 12 x 12 cells in a black wall, with a loose key and coloured pairs of cells, and an orange frame of 5 x 5 cells around a dark grey one. Right: what is in that frame, below a row that shows the held key, none yet"
 def framed(panel, world, levels, row=0):
     """The whole board of a level, and a frame around what is seen of it."""
     panel.imshow(world.rgb(levels, whole=True)[row])
@@ -275,7 +276,7 @@ def pulled(random, logits, count):
 def gradients(baseline, count=200_000):
     """The gradient of each of so many single pulls."""
     arms, paid = pulled(np.random.default_rng(0), np.zeros(3), count)
-    return my_policy_gradient(np.zeros((count, 3)), arms, paid - baseline)
+    return np.array(my_policy_gradient(np.zeros((count, 3)), arms, paid - baseline))
 
 
 def learnt(seed, with_baseline, rate=0.1):
@@ -419,8 +420,8 @@ by_hand = {
     "V": np.array([1.0, 1.0, 2.0, 0.0, 1.0]),
 }
 rho, r, V = by_hand.values()
-by_hand["v"] = v = my_vtrace(np.log(rho), np.full(5, 0.5), r, V, np.array(4.0))
-by_hand["v - V"] = v - V
+by_hand["v"] = my_vtrace(np.log(rho), np.full(5, 0.5), r, V, np.array(4.0))
+by_hand["v - V"] = by_hand["v"] - V
 table = [["t", *map(str, range(5))]]
 table += [[name, *(f"{x:g}" for x in row)] for name, row in by_hand.items()]
 print(aligned(table))
@@ -457,7 +458,7 @@ def targets_of(kind, actions, values):
     if kind == "V-trace":
         ones = np.ones((STEPS, EPISODES))
         values = np.broadcast_to(values[:, None], ones.shape)
-        return my_vtrace(log_rhos, ones, rewards, values, nothing)
+        return np.array(my_vtrace(log_rhos, ones, rewards, values, nothing))
     found = my_returns(rewards, never, 1.0, nothing)
     if kind == "full products":
         # rewards may be weighted by the actions up to them alone
@@ -520,7 +521,7 @@ def my_policy_loss(xp, logits, actions, advantages):
 @my_policy_loss.vjp
 def my_policy_loss_vjp(xp, needs, g, logits, actions, advantages):
     gradient = my_policy_gradient(logits, actions, advantages)
-    return -g * gradient.astype(logits.dtype), None, None
+    return -g * np.asarray(gradient, logits.dtype), None, None
 
 
 logits, actions = rng.normal(size=(4, 5, 3)), rng.integers(3, size=(4, 5))
@@ -544,9 +545,10 @@ np.allclose(mine, theirs, rtol=1e-9)
 # We act in many levels at once, and they end at different times. Where one has ended, a
 # new one has begun in its place, and its agent must not remember the old one's room.
 # So in these levels, and in no others, the core's state must be again what it was at
-# the beginning. It is easy to get this almost right: `np.where` takes a mask that does
-# not fit, as long as the numbers of levels, slots and units happen to agree, and
-# resets the wrong things.
+# the beginning. Where step $t$ has ended a level, step $t + 1$ begins anew.
+#
+# It is easy to get this almost right. If the numbers of levels, slots and units happen
+# to agree, `np.where` takes a mask along the wrong axis, and resets the wrong things.
 #
 # Backward it works all by itself: a state that was replaced has no influence on what
 # follows, so no gradient goes back over the end of an episode.
@@ -599,7 +601,7 @@ class Agent(nn.Module):
 
 def numbers_of(state):
     """A state of plain arrays, off the tape."""
-    if isinstance(state, tuple):
+    if isinstance(state, (tuple, list)):
         return tuple(map(numbers_of, state))
     return state.data if isinstance(state, Tensor) else state
 
@@ -667,13 +669,14 @@ class Training:
         logits, values, _ = self.agent(trajectory["seen"], first, trajectory["fresh"])
         log_pi, entropies = fused.categorical(logits[:, :T], taken)
         log_rhos = log_pi.data - trajectory["log_mu"]
-        targets = my_vtrace(
+        found = my_vtrace(
             log_rhos.T,
             self.gamma * ~trajectory["ended"].T,
             self.scale * trajectory["reward"].T,
             values.data[:, :T].T,
             values.data[:, T],
-        ).T.astype(np.float32)
+        )
+        targets = np.asarray(found, np.float32).T
         policy = my_policy_loss(logits[:, :T], taken, targets - values.data[:, :T])
         value = 0.5 * p.sum(p.square(values[:, :T] - targets))
         costs = self.value_cost * value - self.entropy_cost * p.sum(entropies)
@@ -964,7 +967,7 @@ def show_film(title, number, solved, steps, film):
 # Here is the film of an agent that has not learnt anything, at most the first 30 steps,
 # row by row. What it sees is bright, and the upper left cell is the key that it holds.
 
-# %% alt="Three rows of ten small boards; the agent stays near where it began and walks back and forth"
+# %% alt="Three rows of ten small boards; the agent walks to and fro beside the box and the key and takes neither"
 played = play(agents["RMC"])
 show_film("untrained", 0, *played)
 print("untrained:", in_words(*played))
@@ -980,7 +983,7 @@ in_the_box["RMC"].go(IN_THE_BOX["updates"] // 2)
 in_the_box["LSTM"].go(IN_THE_BOX["updates"])
 in_the_box["no memory"].go(IN_THE_BOX["updates"])
 
-# %% alt="Left: the share of solved levels against steps for the three agents; right: the steps that a level takes, falling from about sixty; the LSTM is lowest, the agent without a memory stays highest or close to it"
+# %% alt="Left: the share of solved levels against steps for the three agents; right: the steps that a level takes, falling from about sixty; the agent without a memory levels off first, with fewer solved levels and more steps than the others"
 figure, (share, length) = plt.subplots(1, 2, figsize=(9.5, 3.3))
 for name, training in in_the_box.items():
     steps, solved, taken = smooth(training.lines)
@@ -1084,8 +1087,8 @@ beside("without it", in_words(*play(agents["RMC"], forget=True)))
 #
 # ## What has been measured
 #
-# The paper's results in the two worlds. BoxWorld is the share of solved levels after
-# $10^9$ steps (A.3.1), MiniPacman the mean score (5.3 and figure 10):
+# The paper's results in the two worlds. For MiniPacman it gives the score (5.3 and
+# figure 10), for BoxWorld the share of solved levels (A.3.1):
 #
 # > This agent achieved high performance in the task, correctly solving 98% of the
 # > levels after 1e9 steps. The same agent augmented instead with a ConvLSTM performed
@@ -1153,7 +1156,7 @@ for name, player in (("at random", at_random), ("a script", script)):
 # place. Here are its targets:
 
 # %%
-course.show(targets, docstring=False)
+course.show(package_vtrace, docstring=False)
 
 # %% [markdown]
 # | | |
