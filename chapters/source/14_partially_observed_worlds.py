@@ -284,7 +284,8 @@ def learnt(seed, with_baseline, rate=0.1):
     random, z, expected, best = np.random.default_rng(seed), np.zeros(3), 0.0, []
     for k in range(PULLS):
         arms, paid = pulled(random, z, 1)
-        z = z + rate * my_policy_gradient(z[None], arms, paid - expected)[0]
+        uphill = my_policy_gradient(z[None], arms, paid - expected)
+        z = z + rate * np.array(uphill[0])
         if with_baseline:
             expected += (paid[0] - expected) / (k + 1)  # the mean reward so far
         best.append(np.exp(z[2] - z.max()) / np.exp(z - z.max()).sum())
@@ -1001,15 +1002,15 @@ for name in guess:
     beside(name, in_words(*played[name]))
 
 # %% [markdown]
-# With a memory, nearly every level is solved, be it that of an LSTM or of an RMC. The
+# With a memory, an LSTM's or an RMC's, an agent solves nearly every level. The
 # agent without one gets far, too: it has learnt to roam the room so that sooner or
 # later it meets the key and then the lock. It takes more steps, and some levels it does
 # not finish in time. One seed of each says nothing about which of the two memories is
 # the better one. Nor is there anything to relate in a room with one key and one lock.
 #
 # All three are far above the shortest way (the dashed line), and must be: they have to
-# look for what `levels.solution` knows. Here is a level that took the RMC as many steps
-# as it takes in the middle.
+# look for what `levels.solution` knows. Here is a level for which the RMC needed as
+# many steps as for the one in the middle, if you sort all levels by their steps.
 
 # %% alt="Boards in rows of ten: the agent walks through the room, takes the key, goes to the lock, opens it and takes the gem"
 steps = played["RMC"][1]
@@ -1142,18 +1143,18 @@ for name, player in (("at random", at_random), ("a script", script)):
     print(f"MiniPacman, {name}: {floor(pacman, 'quick', player, 'score'):.0f}")
 
 # %% [markdown]
-# Three things to keep in mind. The script sees the whole maze, the agents with a
-# viewport do not; still it is a good measure of what a score of 500 or 600 means. The
-# paper gives one number for each agent, without a spread over seeds. And $10^9$ steps
-# are a thousand times as many as our tiny agent has taken.
+# Three things to keep in mind. The script sees the whole maze, and agents with a
+# viewport do not; but it shows what a score of 500 or 600 means. The paper gives one
+# number for each agent, without a spread over seeds. And its BoxWorld agents took
+# $10^9$ steps, a thousand times as many as our tiny ones.
 #
 # ## In the package
 #
 # `training/actors.py` has the same two halves, `act` and the loss of a trajectory, for
 # any world and any core. What `Training` keeps between updates, levels, state and
 # `fresh`, is called the *carry* there, and a checkpoint has it, too. With `agent.lag`
-# an update learns from a trajectory that is so many updates old, and V-trace earns its
-# place. Here are its targets:
+# an update learns from a trajectory that is so many updates old, and V-trace has
+# something to correct. Here are its targets:
 
 # %%
 course.show(package_vtrace, docstring=False)
