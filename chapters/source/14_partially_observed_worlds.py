@@ -961,7 +961,6 @@ def show_film(title, number, solved, steps, film):
     panel.axis("off")
     how = "solved" if solved[number] else "not solved"
     panel.set_title(f"{title}: {how} after {steps[number]} steps")
-    plt.show()
 
 
 # %% [markdown]
@@ -971,6 +970,7 @@ def show_film(title, number, solved, steps, film):
 # %% alt="Three rows of ten small boards; the agent walks to and fro beside the box and the key and takes neither"
 played = play(agents["RMC"])
 show_film("untrained", 0, *played)
+plt.show()
 print("untrained:", in_words(*played))
 
 # %%
@@ -1009,13 +1009,14 @@ for name in guess:
 # the better one. Nor is there anything to relate in a room with one key and one lock.
 #
 # All three are far above the shortest way (the dashed line), and must be: they have to
-# look for what `levels.solution` knows. Here is a level for which the RMC needed as
-# many steps as for the one in the middle, if you sort all levels by their steps.
+# look for what `levels.solution` knows. Here is a typical level: sort all of them by
+# the steps that the RMC needed, and it is the one in the middle.
 
 # %% alt="Boards in rows of ten: the agent walks through the room, takes the key, goes to the lock, opens it and takes the gem"
 steps = played["RMC"][1]
 TYPICAL = int(np.argsort(steps, kind="stable")[len(steps) // 2])
 show_film("RMC", TYPICAL, *played["RMC"])
+plt.show()
 
 # %% [markdown]
 # ## What the memory attends to
