@@ -416,9 +416,8 @@ ex.mean_slot.hint()
 # | [11. Program evaluation](11_program_evaluation.ipynb) | reading programs, writing their results | 4.2, 5.2, figures 6, 7 |
 # | [12. Language modelling](12_language_modelling.ipynb) | a book, word by word: counting, windows, writing | 4.3, 5.4, figure 12, tables 2, 3 |
 # | [13. Memory networks](13_memory_networks.ipynb) | another paper: keep everything, and look when somebody asks | Sukhbaatar et al. 2015 |
+# | [14. Partially observed worlds](14_partially_observed_worlds.ipynb) | acting, and learning from rewards, where you see only part of the world | 4.2, 5.3, A.3, figures 9, 10 |
 # | [15. Going fast](15_going_fast.ipynb) | where the time goes, and how an equation becomes one fused operation | |
-#
-# Chapter 14 will come when its subject is built: worlds that are seen only in part.
 #
 # Each chapter builds on the ones before it, but you need not read them all. If you want
 # the core alone, read 1, 4, 5, 7 and 8. If you know how automatic differentiation

@@ -1,0 +1,218 @@
+"""Chapter 14: how the logits should move so that good actions become likelier."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..attention import softmax
+from ..exercise import Mistake, exercise
+
+
+def _choices(rng):
+    def case(lead, A, scale=1.0):
+        logits = scale * rng.normal(size=(*lead, A))
+        return logits, rng.integers(A, size=lead), rng.normal(size=lead)
+
+    far_apart = np.array([[1e3, 0.0, -1e3], [-5e3, -5e3, -5e3]])
+    forbidden = np.array([[0.0, -np.inf, 1.0], [-np.inf, 2.0, 2.0]])
+    return [
+        (np.zeros((2, 3)), np.array([1, 2]), np.array([1.0, -2.0])),
+        case((5,), 4),
+        case((3,), 3),
+        case((3, 3), 3),  # steps and levels: as many of both as actions
+        case((2, 4), 5, scale=3.0),
+        case((3,), 4, scale=1e3),
+        (far_apart, np.array([1, 0]), np.array([2.0, 1.0])),
+        (forbidden, np.array([2, 1]), np.array([1.0, -1.0])),
+        (rng.normal(size=3), np.array(2), np.array(-0.5)),  # one step, no axis
+        (rng.normal(size=(4, 2)), np.array([0, 1, 1, 0], np.uint8), np.zeros(4)),
+        case((3,), 1),
+    ]
+
+
+def _from(make):
+    """The gradient make(pi, hot, advantage), the last with an axis for the actions."""
+
+    def answer(logits, actions, advantages):
+        hot = np.eye(logits.shape[-1])[actions]
+        return make(softmax(logits), hot, np.asarray(advantages)[..., None])
+
+    return answer
+
+
+def _advantages(change):
+    """The right gradient of other advantages."""
+
+    def answer(logits, actions, advantages):
+        return policy_gradient(logits, actions, np.asarray(change(advantages)))
+
+    return answer
+
+
+def _share(z, axis):
+    e = np.exp(z - z.max(axis=axis, keepdims=True))
+    return e / e.sum(axis=axis, keepdims=True)
+
+
+def _with_softmax(shares):
+    def answer(logits, actions, advantages):
+        hot = np.eye(logits.shape[-1])[actions]
+        return advantages[..., None] * (hot - shares(logits))
+
+    return answer
+
+
+def _overflowing(z):
+    return np.exp(z) / np.exp(z).sum(axis=-1, keepdims=True)
+
+
+def _along_the_actions(logits, actions, advantages):
+    return advantages * (np.eye(logits.shape[-1])[actions] - softmax(logits))
+
+
+def _log_pi(logits, actions):
+    z = logits - logits.max(axis=-1, keepdims=True)
+    logs = z - np.log(np.exp(z).sum(axis=-1, keepdims=True))
+    return np.take_along_axis(logs, np.asarray(actions)[..., None], axis=-1)[..., 0]
+
+
+def _likeliest(logits, actions, advantages):
+    return policy_gradient(logits, logits.argmax(axis=-1), advantages)
+
+
+def _next_action(logits, actions, advantages):
+    return policy_gradient(logits, (actions + 1) % logits.shape[-1], advantages)
+
+
+def _normalised(advantages):
+    return (advantages - advantages.mean()) / (advantages.std() + 1e-8)
+
+
+@exercise(
+    cases=_choices,
+    hints=[
+        "The softmax over the last axis, its largest logit taken off first, is pi.",
+        "np.eye(A)[actions] has a 1 at the action that was taken, whatever axes there "
+        "are. Take pi off it.",
+        "Each row is multiplied by its own advantage: advantages[..., None] has an "
+        "axis of length 1 for the actions.",
+    ],
+    mistakes=[
+        Mistake(
+            "your sign is the other way round: that makes good actions rarer",
+            _from(lambda pi, hot, adv: adv * (pi - hot)),
+        ),
+        Mistake(
+            "you do not take pi off: the gradient of log pi(a) is [a] - pi",
+            _from(lambda pi, hot, adv: adv * hot),
+        ),
+        Mistake(
+            "you leave the 1 of the action out: the gradient of log pi(a) is [a] - pi",
+            _from(lambda pi, hot, adv: -adv * pi),
+        ),
+        Mistake(
+            "you add pi, and do not take it off",
+            _from(lambda pi, hot, adv: adv * (hot + pi)),
+        ),
+        Mistake(
+            "you leave the advantages out",
+            _from(lambda pi, hot, adv: hot - pi),
+        ),
+        Mistake(
+            "your gradient is that of pi(a), not of log pi(a): rare actions would "
+            "learn the least",
+            _from(
+                lambda pi, hot, adv: (
+                    adv * (hot - pi) * (pi * hot).sum(axis=-1, keepdims=True)
+                )
+            ),
+        ),
+        Mistake(
+            "you divide by pi(a): the logarithm has done that already",
+            _from(
+                lambda pi, hot, adv: (
+                    adv * (hot - pi) / (pi * hot).sum(axis=-1, keepdims=True)
+                )
+            ),
+        ),
+        Mistake(
+            "your gradient is 1 / pi(a), that by the probability, not by the logits",
+            _from(lambda pi, hot, adv: adv * hot / pi),
+        ),
+        Mistake(
+            "only the logit of the action moves; the others must give way",
+            _from(lambda pi, hot, adv: adv * hot * (1 - pi)),
+        ),
+        Mistake(
+            "you multiply [a] - pi with pi (1 - pi): the derivative of the softmax is "
+            "in it already",
+            _from(lambda pi, hot, adv: adv * (hot - pi) * pi * (1 - pi)),
+        ),
+        Mistake(
+            "you take the likeliest action, not the one that was taken",
+            _likeliest,
+        ),
+        Mistake(
+            "you are one action too far: they are counted from 0",
+            _next_action,
+        ),
+        Mistake(
+            "you take only good surprises: bad ones must make an action rarer",
+            _advantages(lambda adv: np.maximum(adv, 0)),
+        ),
+        Mistake(
+            "you take the size of the advantage and lose its sign",
+            _advantages(np.abs),
+        ),
+        Mistake(
+            "you take the sign of the advantage and lose its size",
+            _advantages(np.sign),
+        ),
+        Mistake(
+            "you take the mean of the advantages off: they are given as they should be",
+            _advantages(lambda adv: adv - adv.mean()),
+        ),
+        Mistake(
+            "you bring the advantages to mean 0 and variance 1",
+            _advantages(_normalised),
+        ),
+        Mistake(
+            "you divide by the number of steps: asked for is the gradient of the sum",
+            lambda z, a, adv: policy_gradient(z, a, adv) / adv.size,
+        ),
+        Mistake(
+            "the advantages go along the actions: write advantages[..., None]",
+            _along_the_actions,
+        ),
+        Mistake(
+            "your softmax runs over the first axis: the actions are the last",
+            _with_softmax(lambda z: _share(z, 0)),
+        ),
+        Mistake(
+            "your softmax runs over all steps together: each row has one of its own",
+            _with_softmax(lambda z: _share(z, None)),
+        ),
+        Mistake(
+            "exp overflows: take each row's largest logit off first",
+            _with_softmax(_overflowing),
+        ),
+        Mistake(
+            "you take no softmax: logits are not yet probabilities",
+            _with_softmax(lambda z: z),
+        ),
+        Mistake(
+            "you give log pi(a) times the advantage, not its gradient",
+            lambda z, a, adv: _log_pi(z, a) * adv,
+        ),
+    ],
+)
+def policy_gradient(logits, actions, advantages):
+    """The gradient, by the logits, of the sum of advantage * log pi(action).
+
+    logits (..., A), of pi = softmax(logits); actions (...), integers; advantages (...)
+    -> (..., A).
+    """
+    e = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    pi = e / e.sum(axis=-1, keepdims=True)
+    hot = np.eye(logits.shape[-1])[actions]
+    return advantages[..., None] * (hot - pi)

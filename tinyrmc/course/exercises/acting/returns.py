@@ -1,0 +1,245 @@
+"""Chapter 14: what a step has brought in the end."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..exercise import Mistake, exercise
+
+
+def _trajectories(rng):
+    def case(shape, gamma, often=0.3):
+        rewards, ended = rng.normal(size=shape), rng.random(shape) < often
+        return rewards, ended, gamma, rng.normal(size=shape[1:])
+
+    never, once = np.zeros(4, bool), np.array([False, True, False, False])
+    by_hand = np.array([0.0, 1.0, 0.0, 2.0])  # so short that it is shown
+    return [
+        (by_hand, never, 0.5, np.array(8.0)),
+        (by_hand, once, 0.5, np.array(8.0)),
+        case((6, 4), 0.9),
+        case((3, 3), 0.8, often=0.5),
+        case((5, 2, 3), 0.95),  # two axes of levels
+        case((1, 4), 0.7, often=0.5),
+        (*case((4, 2), 1.0)[:2], 1.0, np.array([3.0, -3.0])),
+        case((4, 3), 0.0),
+        (np.array([[1, 0], [0, 10], [0, -1]]), np.eye(3, 2) > 0, 0.5, np.array([1, 3])),
+        case((2000, 1), 0.5, often=0.001),  # gamma ** t is 0 to the computer
+    ]
+
+
+def _backward(step):
+    """The returns by step(reward, ended, gamma, what comes later, after)."""
+
+    def answer(rewards, ended, gamma, after):
+        found, later = np.zeros(rewards.shape), after
+        for t in reversed(range(len(rewards))):
+            later = step(rewards[t], ended[t], gamma, later, after)
+            found[t] = later
+        return found
+
+    return answer
+
+
+def _with(change):
+    """The right returns of changed arguments."""
+    return lambda *case: returns(*change(*case))
+
+
+def _last_more(rewards, more):
+    """The rewards, so much more for the last step."""
+    return np.concatenate([rewards[:-1], (rewards[-1] + more)[None]])
+
+
+def _one_step_late(rewards, ended, gamma, after):
+    late = np.concatenate([ended[:1] & False, ended[:-1]])
+    return returns(rewards, late, gamma, after)
+
+
+def _one_step_early(rewards, ended, gamma, after):
+    early = np.concatenate([ended[1:], ended[:1] & False])
+    return returns(rewards, early, gamma, after)
+
+
+def _from_the_front(rewards, ended, gamma, after):
+    found, so_far = np.zeros(rewards.shape), 0.0
+    for t in range(len(rewards)):
+        so_far = rewards[t] + gamma * so_far
+        found[t] = so_far
+        so_far = np.where(ended[t], 0.0, so_far)
+    return found
+
+
+def _since_the_beginning(rewards, ended, gamma, after):
+    powers = gamma ** np.arange(len(rewards)).reshape(-1, *[1] * (rewards.ndim - 1))
+    return powers * returns(rewards, ended, gamma, after)
+
+
+def _by_division(rewards, ended, gamma, after):
+    """Cumulative sums of gamma^t r_t, divided by gamma^t; ends are not seen."""
+    all_rewards = np.concatenate([rewards, np.asarray(after)[None]])
+    powers = gamma ** np.arange(len(all_rewards))
+    powers = powers.reshape(-1, *[1] * (rewards.ndim - 1))
+    sums = np.cumsum((powers * all_rewards)[::-1], axis=0)[::-1]
+    return (sums / powers)[:-1]
+
+
+def _one_ahead(rewards, ended, gamma, after):
+    following = np.concatenate([rewards[1:], np.asarray(after)[None]])
+    return rewards + gamma * ~ended * following
+
+
+def _without_its_own(rewards, ended, gamma, after):
+    return returns(rewards, ended, gamma, after) - rewards
+
+
+def _in_integers(rewards, ended, gamma, after):
+    return returns(rewards, ended, gamma, after).astype(rewards.dtype)
+
+
+def _all_at_once(rewards, ended, gamma, after):
+    every = ended.reshape(len(ended), -1).any(axis=1)
+    shape = -1, *[1] * (ended.ndim - 1)
+    return returns(
+        rewards, np.broadcast_to(every.reshape(shape), ended.shape), gamma, after
+    )
+
+
+def _only_the_first(rewards, ended, gamma, after):
+    found = returns(rewards, ended, gamma, after)
+    return np.broadcast_to(found[:1], found.shape)
+
+
+@exercise(
+    cases=_trajectories,
+    hints=[
+        "Go from the last step to the first: a return is its own reward, and gamma "
+        "times the return of the next step.",
+        "After the last step comes `after`. Where a step has ended its episode, "
+        "nothing comes after it: multiply by `~ended[t]`.",
+        "later = after; then for t in reversed(range(len(rewards))): "
+        "later = rewards[t] + gamma * ~ended[t] * later.",
+    ],
+    mistakes=[
+        Mistake(
+            "you do not discount: gamma is for each step that a reward is away",
+            _backward(lambda r, end, gamma, later, after: r + ~end * later),
+        ),
+        Mistake(
+            "you discount the step's own reward, too: that one counts in full",
+            _backward(lambda r, end, gamma, later, after: gamma * (r + ~end * later)),
+        ),
+        Mistake(
+            "you take 1 - gamma for gamma",
+            _with(lambda r, end, gamma, after: (r, end, 1 - gamma, after)),
+        ),
+        Mistake(
+            "you look back, not ahead: a step's return is of what comes after it",
+            _from_the_front,
+        ),
+        Mistake(
+            "you discount from the beginning of the trajectory: each step begins to "
+            "count anew",
+            _since_the_beginning,
+        ),
+        Mistake(
+            "you divide by gamma ** t, which becomes 0, and you go on after an end",
+            _by_division,
+        ),
+        Mistake(
+            "your returns go on after an end: rewards of the next episode count",
+            _with(lambda r, end, gamma, after: (r, end & False, gamma, after)),
+        ),
+        Mistake(
+            "you go on only where an episode has ended",
+            _with(lambda r, end, gamma, after: (r, ~end, gamma, after)),
+        ),
+        Mistake(
+            "you cut one step late: `ended[t]` says that nothing comes after step t",
+            _one_step_late,
+        ),
+        Mistake(
+            "you cut one step early: the step that ends an episode still belongs to it",
+            _one_step_early,
+        ),
+        Mistake(
+            "you lose the reward of the step that ends an episode",
+            _backward(
+                lambda r, end, gamma, later, after: np.where(end, 0, r + gamma * later)
+            ),
+        ),
+        Mistake(
+            "you leave `after` out: the trajectory stops there, the episode does not",
+            _with(lambda r, end, gamma, after: (r, end, gamma, after * 0)),
+        ),
+        Mistake(
+            "you do not discount `after`: it is one step away from the last reward",
+            lambda r, end, gamma, after: returns(
+                _last_more(r, ~end[-1] * after), end, gamma, after * 0
+            ),
+        ),
+        Mistake(
+            "you add `after` although the last step has ended its episode",
+            lambda r, end, gamma, after: returns(
+                _last_more(r, gamma * after), end, gamma, after * 0
+            ),
+        ),
+        Mistake(
+            "you let `after` come after every end",
+            _backward(
+                lambda r, end, gamma, later, after: (
+                    r + gamma * np.where(end, after, later)
+                )
+            ),
+        ),
+        Mistake(
+            "`after` takes the place of the last reward",
+            lambda r, end, gamma, after: np.concatenate(
+                [
+                    returns(r[:-1], end[:-1], gamma, after),
+                    np.broadcast_to(after, r[-1:].shape),
+                ]
+            ),
+        ),
+        Mistake(
+            "you give the rewards themselves",
+            lambda r, end, gamma, after: r,
+        ),
+        Mistake(
+            "you look one step ahead and no further",
+            _one_ahead,
+        ),
+        Mistake(
+            "your return lacks the step's own reward",
+            _without_its_own,
+        ),
+        Mistake(
+            "your returns stand in the wrong order, the last step's first",
+            lambda *case: returns(*case)[::-1],
+        ),
+        Mistake(
+            "all steps get the return of the first",
+            _only_the_first,
+        ),
+        Mistake(
+            "you end all levels when one of them ends",
+            _all_at_once,
+        ),
+        Mistake(
+            "you put the returns into an array of integers, as np.zeros_like makes it "
+            "for rewards that are integers: fractions are cut off",
+            _in_integers,
+        ),
+    ],
+)
+def returns(rewards, ended, gamma, after):
+    """G_t = r_t + gamma G_{t+1}, and r_t alone where step t has ended its episode.
+
+    rewards (T, ...), those of each step; ended (T, ...), bool; a number gamma; after
+    (...), what is still to come after the last step -> (T, ...).
+    """
+    found, later = np.zeros(rewards.shape), after
+    for t in reversed(range(len(rewards))):
+        later = rewards[t] + gamma * ~ended[t] * later
+        found[t] = later
+    return found

@@ -1,0 +1,251 @@
+"""Chapter 14: a new episode begins with a new state."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..exercise import Mistake, exercise
+
+
+def _states(rng):
+    def case(ended, *shape):
+        ended = np.array(ended, bool)
+        both = (rng.normal(size=(len(ended), *shape)) for _ in range(2))
+        state, begin = both
+        return state, ended, begin
+
+    def lstm(ended):
+        h, c = case(ended, 2), case(ended, 2)
+        return (h[0], c[0]), h[1], (h[2], c[2])
+
+    def layers(ended):
+        first, second = lstm(ended), lstm(ended)
+        return (first[0], second[0]), first[1], (first[2], second[2])
+
+    state, ended, begin = case([0, 1, 0], 2)
+    broken = state.copy()
+    broken[1] = np.inf, np.nan
+    counts = np.array([[3, 4], [5, 6]]), np.array([True, False]), np.zeros((2, 2), int)
+    return [
+        case([0, 1, 0, 1], 3),
+        case([1, 0, 0], 3),  # as many units as levels
+        case([0, 1, 1], 3, 3),  # a memory of as many slots, too
+        case([0, 1, 0, 0, 1], 2, 4),
+        lstm([1, 0, 1, 0]),
+        lstm([0, 1]),
+        layers([0, 0, 1]),
+        case([0, 0, 0], 2),
+        case([1, 1], 2),
+        case([1], 4),
+        (broken, ended, begin),  # what has overflowed must not stay
+        counts,
+        ((), np.array([True, False]), ()),  # a network without a memory
+    ]
+
+
+def _each(change):
+    """change(state, ended, begin) for each array, whatever holds it."""
+
+    def answer(state, ended, begin):
+        if isinstance(state, tuple):
+            return tuple(answer(s, ended, b) for s, b in zip(state, begin, strict=True))
+        return change(state, ended, begin)
+
+    return answer
+
+
+def _column(ended, state):
+    return ended.reshape(-1, *[1] * (state.ndim - 1))
+
+
+def _rows(change):
+    """What another row-wise mask gives: change(ended) -> ended."""
+    return _each(lambda s, ended, b: np.where(_column(change(ended), s), b, s))
+
+
+def _new(change):
+    """What another beginning gives: change(begin) -> begin."""
+    return _each(lambda s, ended, b: np.where(_column(ended, s), change(b), s))
+
+
+def _only_part(number):
+    """Of an LSTM's state only one part begins anew."""
+
+    def answer(state, ended, begin):
+        if not isinstance(state, tuple):
+            return begin_anew(state, ended, begin)
+        parts = zip(state, begin, strict=True)
+        return tuple(
+            answer(s, ended, b) if k == number or isinstance(s, tuple) else s
+            for k, (s, b) in enumerate(parts)
+        )
+
+    return answer
+
+
+def _swapped(state, ended, begin):
+    found = begin_anew(state, ended, begin)
+    return found[::-1] if isinstance(found, tuple) else found
+
+
+def _flat(state, ended, begin):
+    """All arrays of a nested state in one tuple."""
+    if not isinstance(state, tuple):
+        return begin_anew(state, ended, begin)
+    found = []
+    for s, b in zip(state, begin, strict=True):
+        part = _flat(s, ended, b)
+        found += part if isinstance(part, tuple) else [part]
+    return tuple(found)
+
+
+def _in_order(s, ended, b):
+    found = s.copy()
+    found[ended] = b[: ended.sum()]
+    return found
+
+
+def _first_entry(s, ended, b):
+    found = s.copy()
+    found[ended, 0] = b[ended, 0]
+    return found
+
+
+def _first_only(ended):
+    return ended & (np.arange(len(ended)) == np.argmax(ended))
+
+
+def _last_only(ended):
+    return ended & (np.cumsum(ended[::-1])[::-1] == 1)
+
+
+def _by_arithmetic(s, ended, b):
+    mask = _column(ended, s)
+    return (1 - mask) * s + mask * b
+
+
+def _added(s, ended, b):
+    return s + _column(ended, s) * b
+
+
+@exercise(
+    cases=_states,
+    hints=[
+        "np.where(mask, begin, state) takes entries from one array or the other. Its "
+        "mask must have the axes of the state: (B,) does not line up with (B, N, F).",
+        "mask = ended.reshape(-1, 1, 1) for a state of three axes; for any state, "
+        "ended.reshape(-1, *[1] * (state.ndim - 1)).",
+        "If the state is a tuple, call the function itself for each of its parts, and "
+        "make a tuple of what you get.",
+    ],
+    mistakes=[
+        Mistake(
+            "it is the other way round: the levels that go on lose their state",
+            _rows(lambda ended: ~ended),
+        ),
+        Mistake(
+            "no level begins anew",
+            _rows(lambda ended: ended & False),
+        ),
+        Mistake(
+            "every level begins anew, at every step",
+            _rows(lambda ended: ended | True),
+        ),
+        Mistake(
+            "all levels begin anew as soon as one has ended",
+            _rows(lambda ended: ended | ended.any()),
+        ),
+        Mistake(
+            "levels begin anew only when all of them have ended",
+            _rows(lambda ended: ended & ended.all()),
+        ),
+        Mistake(
+            "only the first of the levels that have ended begins anew",
+            _rows(_first_only),
+        ),
+        Mistake(
+            "only the last of the levels that have ended begins anew",
+            _rows(_last_only),
+        ),
+        Mistake(
+            "the level after the one that has ended begins anew",
+            _rows(lambda ended: np.roll(ended, 1)),
+        ),
+        Mistake(
+            "`ended` goes along the last axis: it belongs to the first",
+            _each(lambda s, ended, b: np.where(ended, b, s)),
+        ),
+        Mistake(
+            "you give `ended` one more axis; a memory (B, N, F) needs two more",
+            _each(lambda s, ended, b: np.where(ended[:, None], b, s)),
+        ),
+        Mistake(
+            "you put zeros there: a memory need not begin with zeros",
+            _new(lambda b: b * 0),
+        ),
+        Mistake(
+            "you put ones there",
+            _new(lambda b: b * 0 + 1),
+        ),
+        Mistake(
+            "you give `ended` two more axes, however many the state has: one of two "
+            "axes then gets a third",
+            _each(lambda s, ended, b: np.where(ended[:, None, None], b, s)),
+        ),
+        Mistake(
+            "all levels get the beginning of the first",
+            _new(lambda b: np.broadcast_to(b[:1], b.shape)),
+        ),
+        Mistake(
+            "you take the first rows of `begin`, not those of the levels that ended",
+            _each(_in_order),
+        ),
+        Mistake(
+            "only the first entry of the state begins anew",
+            _each(_first_entry),
+        ),
+        Mistake(
+            "you multiply with 0 and 1: infinity times 0 is NaN, which never goes away",
+            _each(_by_arithmetic),
+        ),
+        Mistake(
+            "you add the beginning to the old state",
+            _each(_added),
+        ),
+        Mistake(
+            "you take the mean of the old state and the beginning",
+            _each(lambda s, ended, b: np.where(_column(ended, s), (s + b) / 2, s)),
+        ),
+        Mistake(
+            "of an LSTM's state only the first part begins anew",
+            _only_part(0),
+        ),
+        Mistake(
+            "of an LSTM's state only the second part begins anew",
+            _only_part(1),
+        ),
+        Mistake(
+            "the parts of a tuple come back in the wrong order",
+            _swapped,
+        ),
+        Mistake(
+            "you lose the form of the state: tuples inside a tuple stay so",
+            _flat,
+        ),
+        Mistake(
+            "you give the beginning of the levels that ended, and nothing else",
+            _each(lambda s, ended, b: b[ended]),
+        ),
+    ],
+)
+def begin_anew(state, ended, begin):
+    """The state; in the levels that have ended, what stands in `begin`.
+
+    state: an array (B, ...), or a tuple of states; ended (B,), bool; begin: what the
+    state is at the beginning, of the same form -> a state of the same form.
+    """
+    if isinstance(state, tuple):
+        parts = zip(state, begin, strict=True)
+        return tuple(begin_anew(part, ended, first) for part, first in parts)
+    mask = ended.reshape(-1, *[1] * (state.ndim - 1))
+    return np.where(mask, begin, state)

@@ -1,0 +1,235 @@
+"""Chapter 14: V-trace, what to learn from the actions of an older policy."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..exercise import Mistake, exercise
+
+
+def _acted(rng):
+    def case(shape, spread=1.0, gamma=0.9, often=0.2):
+        discounts = gamma * (rng.random(shape) >= often)
+        rewards, values = rng.normal(size=(2, *shape))
+        log_rhos = spread * rng.normal(size=shape)
+        return log_rhos, discounts, rewards, values, rng.normal(size=shape[1:])
+
+    by_hand = (  # so short that it is shown
+        np.log([0.5, 2.0, 0.25, 1.0]),
+        np.full(4, 0.5),
+        np.array([0.0, 1.0, 0.0, 2.0]),
+        np.array([1.0, 2.0, 0.0, 1.0]),
+        np.array(4.0),
+    )
+    whole = np.array([[1, 0], [0, 3], [0, -1]])
+    return [
+        by_hand,
+        case((5, 4), spread=0.0),  # the policy that acted is the one that learns
+        case((6, 4)),
+        case((3, 3), often=0.5),
+        case((4, 2, 3)),  # two axes of levels
+        case((1, 3)),
+        case((5, 2), spread=1e3),
+        case((4, 2), gamma=1.0, often=0.0),
+        case((3, 2), gamma=0.0),
+        (case((3, 2))[0], np.full((3, 2), 0.5), whole, whole + 1, np.array([2, 1])),
+    ]
+
+
+def _cut(rhos):
+    return np.minimum(rhos, 1)
+
+
+def _one(rhos):
+    return np.ones_like(rhos)
+
+
+def _as_it_is(rhos):
+    return rhos
+
+
+def _scan(
+    rho=_cut,
+    c=_cut,
+    ratio=np.exp,
+    after=_as_it_is,
+    surprise=lambda r, g, V, later: r + g * later - V,
+    trace=lambda g, c: g * c,
+):
+    """V-trace with something else in one of its places."""
+
+    def answer(log_rhos, discounts, rewards, values, bootstrap):
+        rhos = ratio(log_rhos)
+        following = np.concatenate([values[1:], np.asarray(after(bootstrap))[None]])
+        surprises = rho(rhos) * surprise(rewards, discounts, values, following)
+        through = trace(discounts, c(rhos))
+        targets, later = np.zeros(values.shape), 0.0
+        for t in reversed(range(len(values))):
+            later = surprises[t] + through[t] * later
+            targets[t] = values[t] + later
+        return targets
+
+    return answer
+
+
+def _then(change):
+    """change(targets, and the arguments), where the targets are right."""
+    return lambda *case: change(vtrace(*case), *case)
+
+
+def _of_the_next(discounts, c):
+    """The ratio of the next step in the place of the step's own."""
+    return discounts * np.concatenate([c[1:], np.ones_like(c[:1])])
+
+
+def _forward(log_rhos, discounts, rewards, values, after):
+    """The surprises handed on to later steps instead of earlier ones."""
+    one_step = _scan(trace=lambda g, c: 0 * c)
+    surprises = one_step(log_rhos, discounts, rewards, values, after) - values
+    through = discounts * _cut(np.exp(log_rhos))
+    targets, so_far = np.zeros(values.shape), 0.0
+    for t, surprise in enumerate(surprises):
+        so_far = surprise + through[t] * so_far
+        targets[t] = values[t] + so_far
+    return targets
+
+
+def _product_cut(log_rhos, discounts, rewards, values, after):
+    """Each product of ratios cut off at 1 as a whole."""
+    T = len(values)
+    following = np.concatenate([values[1:], np.asarray(after)[None]])
+    surprises = rewards + discounts * following - values
+    found = values.astype(float)
+    for t in range(T):
+        so_far, discount = 0.0, 1.0
+        for k in range(t, T):
+            so_far = so_far + log_rhos[k]
+            found[t] += discount * np.minimum(np.exp(so_far), 1) * surprises[k]
+            discount = discount * discounts[k]
+    return found
+
+
+@exercise(
+    cases=_acted,
+    hints=[
+        "c = np.minimum(1, np.exp(log_rhos)) is all you need of the ratios. The value "
+        "of what comes after step t is values[t + 1], and `after` for the last step.",
+        "Go from the last step to the first, and keep v - V of the step behind, which "
+        "is 0 at first.",
+        "further = c[t] * (rewards[t] + discounts[t] * next_value - values[t]) + "
+        "discounts[t] * c[t] * further. Then v is values[t] + further.",
+    ],
+    mistakes=[
+        Mistake(
+            "you do not cut the ratios off at 1",
+            _scan(_as_it_is, _as_it_is),
+        ),
+        Mistake(
+            "you cut the ratio of the surprise off, and not that of the trace",
+            _scan(c=_as_it_is),
+        ),
+        Mistake(
+            "you cut the ratio of the trace off, and not that of the surprise",
+            _scan(rho=_as_it_is),
+        ),
+        Mistake(
+            "you cut the product of the ratios off, not each of them",
+            _product_cut,
+        ),
+        Mistake(
+            "your surprises have no ratio",
+            _scan(rho=_one),
+        ),
+        Mistake(
+            "you hand surprises on without the ratio of the steps between",
+            _scan(c=_one),
+        ),
+        Mistake(
+            "you leave the ratios out: that is right only where the policy that acted "
+            "is the one that learns",
+            _scan(_one, _one),
+        ),
+        Mistake(
+            "you keep the ratios from falling below 1, not from rising above it",
+            _scan(*2 * [lambda rhos: np.maximum(rhos, 1)]),
+        ),
+        Mistake(
+            "you turn the ratio round: it is the learner's probability over the "
+            "actor's",
+            _scan(ratio=lambda logs: np.exp(-logs)),
+        ),
+        Mistake(
+            "you take the logarithms for the ratios",
+            _scan(ratio=_as_it_is),
+        ),
+        Mistake(
+            "you cut off the logarithms at 1, not the ratios",
+            _scan(_as_it_is, _as_it_is, lambda logs: np.exp(np.minimum(logs, 1))),
+        ),
+        Mistake(
+            "you hand a surprise on with the ratio of the step that it comes from; "
+            "what counts is the ratio of the step that it goes to",
+            _scan(trace=_of_the_next),
+        ),
+        Mistake(
+            "you do not discount what you hand on, and it goes over ends",
+            _scan(trace=lambda g, c: c),
+        ),
+        Mistake(
+            "you hand nothing on: each target looks one step ahead",
+            _scan(trace=lambda g, c: 0 * c),
+        ),
+        Mistake(
+            "you hand surprises on to later steps, not to earlier ones",
+            _forward,
+        ),
+        Mistake(
+            "you do not discount the value of what comes next",
+            _scan(surprise=lambda r, g, V, later: r + (g > 0) * later - V),
+        ),
+        Mistake(
+            "your surprise counts the next value even where an episode has ended",
+            _scan(surprise=lambda r, g, V, later: r + g.max() * later - V),
+        ),
+        Mistake(
+            "your surprise is r - V: what is still to come is missing",
+            _scan(surprise=lambda r, g, V, later: r - V),
+        ),
+        Mistake(
+            "your surprise does not take the value off",
+            _scan(surprise=lambda r, g, V, later: r + g * later),
+        ),
+        Mistake(
+            "your surprise has its sign the other way round",
+            _scan(surprise=lambda r, g, V, later: V - r - g * later),
+        ),
+        Mistake(
+            "you leave `after` out: the trajectory stops there, the episode does not",
+            _scan(after=lambda after: after * 0),
+        ),
+        Mistake(
+            "you give only what comes on top of the values",
+            _then(lambda v, logs, g, r, V, after: v - V),
+        ),
+        Mistake(
+            "you put the targets into an array of integers, as np.zeros_like makes it "
+            "for values that are integers: fractions are cut off",
+            _then(lambda v, logs, g, r, V, after: v.astype(V.dtype)),
+        ),
+    ],
+)
+def vtrace(log_rhos, discounts, rewards, values, after):
+    """V-trace's targets v of the values.
+
+    log_rhos (T, ...), log pi(a) - log mu(a) of each step; discounts (T, ...), 0 where
+    the step has ended its episode; rewards and values (T, ...); after (...), the value
+    of what comes after the last step -> (T, ...).
+    """
+    c = np.minimum(np.exp(log_rhos), 1)
+    targets, further, next_value = np.zeros(values.shape), 0.0, after
+    for t in reversed(range(len(values))):
+        surprise = rewards[t] + discounts[t] * next_value - values[t]
+        further = c[t] * (surprise + discounts[t] * further)
+        targets[t] = values[t] + further
+        next_value = values[t]
+    return targets
