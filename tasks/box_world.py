@@ -217,7 +217,10 @@ class Task(ActingTask):
     }
     published = {
         "viewport, RMC": ("98 %", "full"),
-        "viewport, ConvLSTM": ("73 %", "full --model.core conv_lstm --model.encoder conv"),
+        "viewport, ConvLSTM": (
+            "73 %",
+            "full --model.core conv_lstm --model.encoder conv",
+        ),
     }
     test_examples = 1024
     success = 0.95
