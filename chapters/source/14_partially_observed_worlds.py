@@ -37,7 +37,6 @@ from tinyrmc.environments import drawing
 from tinyrmc.environments.box_world import BoxWorld
 from tinyrmc.environments.world import Codes, Outcome, World
 from tinyrmc.results.text import aligned
-from tinyrmc.training.actors import at_random
 from tinyrmc.training.discovery import load_task
 from tinyrmc.training.policy import log_probs, sample
 from tinyrmc.training.vtrace import targets as package_vtrace
@@ -1121,27 +1120,20 @@ for key in [*PAPER, *(key for key in ours if key not in PAPER)]:
     table.append([*key, PAPER.get(key, "-"), *rest])
 print(aligned(table))
 
+
 # %%
-boxes, pacman = (load_task(name) for name in ("box_world", "mini_pacman"))
-few = course.fast({}, {"test_examples": 8})
+def told(found, metric):
+    mean = found[metric].mean()
+    return f"solved {mean:.1%} of the levels" if metric == "solved" else f"{mean:.0f}"
 
 
-def floor(module, preset, player, metric):
-    """What a player who has learnt nothing reaches on the held-out levels."""
-    task = module.Task(module.Task.presets[preset][1])
-    for name, value in few.items():
-        setattr(task, name, value)
-    return task.floor(player)[f"test_{metric}"]
-
-
-def script(world, levels, u):
-    return world.scripted(levels)
-
-
-solved = floor(boxes, "full", at_random, "solved")
-print(f"BoxWorld, at random: {solved:.1%} of the levels")
-for name, player in (("at random", at_random), ("a script", script)):
-    print(f"MiniPacman, {name}: {floor(pacman, 'quick', player, 'score'):.0f}")
+floors = ("box_world", "full", "solved"), ("mini_pacman", "quick", "score")
+for name, preset, metric in floors:
+    task = load_task(name).Task
+    task = task(task.presets[preset][1])
+    task.test_examples = course.fast(task.test_examples, 8)
+    for player, found in task.floors.items():
+        print(f"{name}, {player}: {told(found, metric)}")
 
 # %% [markdown]
 # Three things to keep in mind. The script sees the whole maze, and agents with a
@@ -1166,6 +1158,7 @@ course.show(package_vtrace, docstring=False)
 # | `python -m tinyrmc.play box_world` | you play, with the arrow keys |
 # | `python -m tinyrmc.train box_world` | an agent learns the paper's grid |
 # | `python -m tinyrmc.train mini_pacman` | the same with food and ghosts |
+# | `python -m tinyrmc.plot episode RUN` | the film of an agent that you have trained |
 # | `python -m tinyrmc.plot level --seed 3` | a level, and its tree of keys and locks |
 #
 # ## To take along
