@@ -1,6 +1,6 @@
 """Viewport BoxWorld: keys, locks and a gem, seen through a window of 5 x 5 cells.
 
-The task of section 4.3 and appendix A.3 of Santoro et al. 2018. In a room lie a loose
+The task of section 4.2 and appendix A.3 of Santoro et al. 2018. In a room lie a loose
 key and locked boxes with keys in them; the right chain of boxes ends at the gem. The
 agent sees only what is near, so it must remember which boxes it has passed. Opening a
 box of the solution brings +1, the gem +10; a distractor costs 1 and ends the level.
@@ -193,7 +193,7 @@ PAPER = Config(
 
 # --- What was published ---------------------------------------------------------------
 
-# Solved levels after 1e9 steps, section 5.3 and figure 10.
+# Solved levels after 1e9 steps, appendix A.3.1.
 REPORTED = {"viewport, RMC": 0.98, "viewport, ConvLSTM": 0.73}
 CORES = {"rmc": "RMC", "conv_lstm": "ConvLSTM"}
 

@@ -1,6 +1,6 @@
 """MiniPacman: collect food while ghosts hunt you, and see 5 x 5 cells of the maze.
 
-The task of section 4.3 of Santoro et al. 2018. A level is cleared when all food is
+The task of section 4.2 of Santoro et al. 2018. A level is cleared when all food is
 eaten; the next has more and faster ghosts. With the viewport the agent must remember
 where food is left. The paper reports scores: 677 for the RMC against 550 for an LSTM
 with the viewport, 1159 against 598 with full observation. Its text has neither the

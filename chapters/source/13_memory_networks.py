@@ -810,7 +810,7 @@ for task, facts in ((1, 1), (15, 2), (16, 3)):
     theirs = [published[f"1k, task {task}, {column}"][0] for column in columns]
     table.append(["the paper", "", *(error.removesuffix(" %") for error in theirs)])
 print(aligned(table))
-beside("below 5 %", ", ".join(f"task {t} with {k}" for t, k in passed))
+beside("below 5 %", ", ".join(f"{t} with {k}" for t, k in passed))
 
 # %% [markdown]
 # With one hop fewer than facts the network fails, with as many it succeeds, and one

@@ -1,6 +1,6 @@
 """BoxWorld as an array program: keys, locks, and a gem in the innermost box.
 
-Santoro et al. 2018, section 4.3 and appendix A.3; the rules are those of DeepMind's
+Santoro et al. 2018, section 4.2 and appendix A.3; the rules are those of DeepMind's
 public original (pycolab, `box_world`), levels those of `box_levels`. You walk up, down,
 left and right through a room. Walking onto a loose key takes it, and puts down for good
 the one you held. Walking onto a lock opens it, if you hold its key: lock and key are

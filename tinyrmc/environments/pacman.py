@@ -1,7 +1,7 @@
 """MiniPacman: collect food in a maze, hunted by ghosts, and see 5 x 5 cells of it.
 
 The game of Weber et al. (2017), "Imagination-augmented agents", by the rules of its
-released program. The RMC's paper shows it through a viewport (section 4.3). A level
+released program. The RMC's paper shows it through a viewport (section 4.2). A level
 begins with food on all cells, two power pills and 1, 1, 2, 2, 3, ... ghosts. While a
 pill works, 20 steps, the ghosts flee, slowly, and can be eaten.
 
