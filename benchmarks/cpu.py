@@ -29,6 +29,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+import agents
 import language
 import peers
 from candidates import APART, THREADS, TOGETHER, Work
@@ -57,7 +58,7 @@ SWEEPS = {
     "width": (32, 64, 128, 256, 512),
     "steps": (2, 4, 8, 16),
 }
-PARTS = (*WORKS, "sweeps", "sharing", "engine", "ranks", "language")
+PARTS = (*WORKS, "sweeps", "sharing", "engine", "ranks", "language", "agents")
 
 ROUNDS, ROUND_SECONDS = 5, 1.0
 SWEEP_ROUNDS = 3  # at most
@@ -375,7 +376,7 @@ def measure_all(
     """
     found = {"benchmark": "cpu", **machine()}
     found |= {"rows": [], "sweeps": [], "sharing": [], "engine": {}, "ranks": []}
-    found |= {"language": []}
+    found |= {"language": [], "agents": []}
     here = [found["processor"], f"{found['cores']} cores"]
     here += [f"load {found['load_before']}", found["blas"]]
     removed = ", ".join(found["environment_removed"])
@@ -391,6 +392,8 @@ def measure_all(
         found["ranks"] = weak_scaling()
     if "language" in parts:
         found["language"] = language.measure_all(rounds)
+    if "agents" in parts:
+        found["agents"] = agents.measure_all(rounds)
     return found
 
 

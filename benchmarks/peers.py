@@ -63,9 +63,14 @@ def relational_memory(lib, w, inputs, slots, heads, size):
     return last.reshape(batch, slots * width)
 
 
-def memories(lib, w, inputs, memory, heads, size):
-    """The memory (B, N, F) after each time step, from a first one."""
+def memories(lib, w, inputs, memory, heads, size, final=False, fresh=None):
+    """The memory (B, N, F) after each time step, from a first one.
+
+    final: a ReLU also after the MLP's last layer. fresh: bool (B, T), the steps before
+    which the memory is the identity again.
+    """
     batch, slots, width = memory.shape
+    begin = None if fresh is None else lib.start(batch, slots, width)
 
     def dense(x, name):
         return _dense(lib, w, x, f"core.{name}")
@@ -86,15 +91,19 @@ def memories(lib, w, inputs, memory, heads, size):
         return lib.swapaxes(heard, 1, 2).reshape(batch, slots, width)
 
     rows = dense(inputs, "input_projection")  # (B, T, F)
-    from_inputs = dense(rows, "gate_inputs") + w["core.gate_memory.bias"]  # (B, T, 2F)
+    from_inputs = dense(rows, "gate_inputs") + w["core.gate_memory.bias"]  # (B, T, G)
+    gates_each = from_inputs.shape[-1] // 2  # F with unit gates, else 1
     steps = zip(lib.unstack(rows), lib.unstack(from_inputs), strict=True)
-    for row, from_input in steps:
+    for t, (row, from_input) in enumerate(steps):
+        if fresh is not None:
+            memory = lib.where(fresh[:, t, None, None], begin, memory)
         z = norm(memory + attend(memory, row), "attention_norm")
-        candidate = norm(z + dense(lib.relu(dense(z, "mlp.0")), "mlp.1"), "mlp_norm")
+        refined = dense(lib.relu(dense(z, "mlp.0")), "mlp.1")
+        candidate = norm(z + (lib.relu(refined) if final else refined), "mlp_norm")
         from_memory = lib.dense(lib.tanh(memory), w["core.gate_memory.weight"])
-        gates = from_input[:, None] + from_memory  # (B, N, 2F)
-        write = lib.sigmoid(gates[..., :width])
-        keep = lib.sigmoid(gates[..., width:] + 1.0)
+        gates = from_input[:, None] + from_memory  # (B, N, G)
+        write = lib.sigmoid(gates[..., :gates_each])
+        keep = lib.sigmoid(gates[..., gates_each:] + 1.0)
         memory = write * lib.tanh(candidate) + keep * memory
         yield memory
 
@@ -187,6 +196,7 @@ class Library:
         self.xp = xp
         self.tanh, self.sqrt, self.sum, self.clip = xp.tanh, xp.sqrt, xp.sum, xp.clip
         self.concatenate, self.swapaxes = xp.concatenate, xp.swapaxes
+        self.where = xp.where
 
     def start(self, batch, slots, width):
         eye = np.eye(slots, width, dtype=np.float32)

@@ -1,4 +1,4 @@
-"""The results of cpu.py, between.py and worlds.py as tables for a document."""
+"""The results of the benchmarks as tables for a document."""
 
 from __future__ import annotations
 
@@ -151,6 +151,21 @@ def _language(rows):
     return table
 
 
+def _agents(rows):
+    head = ["an agent learns BoxWorld on one core", "", "trained steps a second"]
+    head += ["an update, ms", "worlds", "acting", "learning"]
+    table = [[*head, "tinyrmc's time / PyTorch's"]]
+    for row in rows:
+        for x in row["candidates"]:
+            parts = (x[part] / x["step"] for part in ("worlds", "acting", "learning"))
+            speed, ratio = f"{x['steps_per_second']:,.0f}", row["ratio"]
+            ours = x is row["candidates"][0] and ratio is not None
+            shown = [speed, milliseconds(x["step"]), *map(whole_percent, parts)]
+            shown.append(f"{ratio:.2f}" if ours else "")
+            table.append([row["work"], x["name"], *shown])
+    return table
+
+
 def _worlds(rows):
     counts = list(rows[0]["levels"])
     head = ["steps a second of one core, millions"]
@@ -174,6 +189,7 @@ PARTS = {
     "engine": _engine,
     "ranks": _ranks,
     "language": _language,
+    "agents": _agents,
     "worlds": _worlds,
     "levels": _levels,
 }

@@ -1,0 +1,486 @@
+"""An agent that learns BoxWorld on one core of a CPU: tinyrmc beside PyTorch eager.
+
+    python benchmarks/agents.py [--works NAME ...] [--rounds N] [--out FILE.json]
+
+A step is one update: the agent acts in all levels of its batch, then learns from that.
+The two networks are those of `box_world`'s presets, around the Relational Memory Core:
+
+paper    two convolutions over pixels, memory 4 x 256, 32 levels, 40 steps in the world
+quick    one layer over codes, memory 4 x 64, 256 levels, 20 steps in the world
+
+Both libraries have the same worlds, weights, random numbers and optimizer, and both act
+without recording, then go through the trajectory again. PyTorch's agent stands here,
+its memory in peers.py. First both learn a few times from one trajectory; their losses
+must agree. Then they take turns, each in a process of its own, and go on acting and
+learning as they would in a run. Times are processor time, so that other work of the
+machine counts less. The worlds' share is the rules and what they show; acting is the
+network's part until the trajectory is there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import peers
+from running import Broken, Candidate
+
+import tinyrmc
+from tinyrmc.backend import blas_threads, keep_freed_memory
+from tinyrmc.commands import Parser, run_main
+from tinyrmc.engine import Tensor
+from tinyrmc.errors import RunError
+from tinyrmc.nn import Module
+from tinyrmc.runs.machine import environment
+from tinyrmc.training.discovery import load_task
+from tinyrmc.training.totals import Totals
+from tinyrmc.training.trainer import Trainer
+
+OURS, TORCH = "tinyrmc", "PyTorch eager"
+NAMES = OURS, TORCH
+WORKS = "paper", "quick"
+PARTS = "step", "worlds", "acting", "learning"
+ROUNDS, SECONDS = 5, 2.0
+LEVELS = 10_000  # made beforehand; a run makes more
+# of the first losses, relative to the largest: each is a small difference of large
+# sums, and a ReLU near its kink may fall on either side
+LARGEST_ERROR = 5e-3
+SEED = 0
+
+
+# --- The problem ----------------------------------------------------------------------
+
+
+def make_task(work: str) -> Any:
+    """`box_world` with this preset, at a constant rate, PyTorch's RMSProp if any."""
+    task = load_task("box_world").Task
+    config = task.presets[work][1]
+    settings: dict[str, Any] = {"decay": 0.0}
+    if config.train.optimizer == "rmsprop":
+        settings["rms_variant"] = "pytorch"
+    return task(
+        dataclasses.replace(
+            config,
+            world=dataclasses.replace(config.world, pool=LEVELS),
+            train=dataclasses.replace(config.train, **settings),
+        )
+    )
+
+
+def first_trajectory(task: Any) -> dict[str, np.ndarray]:
+    """What the untrained agent does first, the same for everyone."""
+    agent, c = build(task), task.config
+    noise = task.draw(np.random.default_rng(SEED), c.train.batch_size)
+    return task.prepare(agent, noise, None)[0]
+
+
+def build(task: Any) -> Any:
+    """The network with the weights that a run begins with."""
+    return task.build(np.random.SeedSequence(SEED).spawn(1)[0])
+
+
+class Repeated:
+    """A stream that gives one batch for ever."""
+
+    def __init__(self, batch):
+        self._batch = batch
+
+    def batch(self, step: int, start: int, stop: int) -> dict[str, np.ndarray]:
+        return {name: x[start:stop] for name, x in self._batch.items()}
+
+    def state(self) -> dict:
+        return {}
+
+    def load_state(self, state: dict) -> None:
+        pass
+
+
+# --- Ours -----------------------------------------------------------------------------
+
+
+def ours(task: Any, trajectory: dict[str, np.ndarray] | None = None) -> Callable:
+    """step() -> loss, of the Trainer as `tinyrmc.train` makes it, with one worker.
+
+    trajectory: learn from that, and do not act.
+    """
+    if trajectory is not None:
+        task.stream = lambda model, seed: Repeated(trajectory)
+        task.prepare = lambda model, batch, carry: (batch, {"none": batch["taken"]})
+    trainer = Trainer(task, seed=SEED)
+
+    def step():
+        trainer.window = Totals()
+        trainer.advance()
+        return trainer.window.means()["loss"]
+
+    return step
+
+
+# --- PyTorch --------------------------------------------------------------------------
+
+
+class TorchAgent(Module):
+    """PyTorch's network, for `ActingTask.act`: arrays in and out, nothing recorded."""
+
+    def __init__(self, forward: Callable, first: np.ndarray):
+        self._forward, self._first = forward, first
+
+    def initial_state(self, batch_size: int) -> np.ndarray:
+        """The identity, as everywhere."""
+        return np.repeat(self._first[None], batch_size, axis=0)
+
+    def __call__(self, *arrays: np.ndarray | Tensor) -> tuple:
+        import torch
+
+        # the memory comes as a Tensor from where it was selected
+        plain = (x.data if isinstance(x, Tensor) else x for x in arrays)
+        with torch.no_grad():
+            logits, values, memory = self._forward(*map(torch.from_numpy, plain))
+        return SimpleNamespace(data=logits.numpy()), values, memory.numpy()
+
+
+def torch_network(task: Any, dtype: Any = None) -> tuple[dict, Callable]:
+    """(parameters by name, forward): as an `Agent` with the core rmc is called.
+
+    forward(picture, numbers, memory, fresh) -> (logits, values, the last memory), all
+    in the parameters' precision, whatever picture and numbers are.
+    """
+    import torch
+    import torch.nn.functional as F
+
+    c, lib = task.config.model, peers.torch_library("cpu")
+    w = {
+        name: torch.tensor(q.data, dtype=dtype, requires_grad=True)
+        for name, q in build(task).named_parameters()
+    }
+    sizes = {"heads": c.num_heads, "size": c.head_size, "final": c.activate_final}
+    encode = _torch_linear if c.encoder == "linear" else _torch_convolutions
+
+    def dense(x, name):
+        return F.linear(x, w[f"{name}.weight"].T, w[f"{name}.bias"])
+
+    def forward(picture, numbers, memory, fresh):
+        picture, numbers = (x.to(dtype or x.dtype) for x in (picture, numbers))
+        x = encode(w, picture, numbers)  # (B, T, E)
+        memories = list(peers.memories(lib, w, x, memory, **sizes, fresh=fresh))
+        h = torch.stack(memories, 1).flatten(2)  # (B, T, N F)
+        if c.skip:
+            h = torch.cat([h, x], 2)
+        both = dense(F.relu(dense(h, "hidden")), "heads")
+        return both[..., :-1], both[..., -1], memories[-1]
+
+    return w, forward
+
+
+def _torch_linear(w, picture, numbers):
+    import torch
+    import torch.nn.functional as F
+
+    seen = torch.cat([picture.flatten(2), numbers], 2)
+    return F.relu(F.linear(seen, w["encoder.weight"].T, w["encoder.bias"]))
+
+
+def _torch_convolutions(w, picture, numbers):
+    """And the maps of coordinates."""
+    import torch
+    import torch.nn.functional as F
+
+    B, T = picture.shape[:2]
+    x = picture.flatten(0, 1).permute(0, 3, 1, 2)  # (B T, c, h, w)
+    for k in range(2):
+        weight = w[f"convolutions.{k}.weight"].permute(3, 2, 0, 1)
+        x = F.relu(F.conv2d(x, weight, w[f"convolutions.{k}.bias"]))
+    rows, columns = (torch.linspace(-1, 1, n, dtype=x.dtype) for n in x.shape[2:])
+    maps = torch.stack(torch.meshgrid(rows, columns, indexing="ij"))
+    x = torch.cat([x, maps.expand(B * T, *maps.shape)], 1)
+    return torch.cat([x.permute(0, 2, 3, 1).reshape(B, T, -1), numbers], 2)
+
+
+def tensors(arrays: dict[str, np.ndarray], dtype: Any = None) -> dict[str, Any]:
+    """Arrays as PyTorch's; those of floating point in this precision."""
+    import torch
+
+    found = {name: torch.from_numpy(x) for name, x in arrays.items()}
+    return {k: x.to(dtype) if x.is_floating_point() else x for k, x in found.items()}
+
+
+def torch_loss(task: Any, logits, values, batch: dict) -> Any:
+    """The sum over all steps of a trajectory, all of them tensors (B, T)."""
+    import torch
+
+    c, T = task.config.agent, batch["taken"].shape[1]
+    log_pi = torch.log_softmax(logits[:, :T], 2)
+    taken = log_pi.gather(2, batch["taken"][..., None])[..., 0]
+    with torch.no_grad():
+        rhos = torch.exp(taken - batch["behaviour"]).clamp(max=1)
+        if c.algorithm == "a2c":
+            rhos = torch.ones_like(rhos)
+        discounts = c.discount * ~batch["ended"]
+        rewards = batch["gained"] * c.reward_scale
+        errors = rewards + discounts * values[:, 1:] - values[:, :T]
+        further = [torch.zeros_like(values[:, 0])]  # v - V, the last one first
+        for t in reversed(range(T)):
+            ahead = discounts[:, t] * c.lambda_ * rhos[:, t] * further[-1]
+            further.append(rhos[:, t] * errors[:, t] + ahead)
+        beyond = torch.stack(further[::-1], 1)
+        vs = values[:, :T] + beyond[:, :T]
+        surprises = errors + discounts * c.lambda_ * beyond[:, 1:]
+        advantages = rhos * surprises
+    policy = -torch.sum(taken * advantages)
+    value = 0.5 * torch.sum((values[:, :T] - vs) ** 2)
+    entropy = -torch.sum(torch.exp(log_pi) * log_pi)
+    return policy + c.value_cost * value - c.entropy_cost * entropy
+
+
+def torch_learner(task: Any) -> tuple[TorchAgent, Callable, dict]:
+    """(an agent that acts, learn(trajectory) -> loss, parameters by name)."""
+    import torch
+
+    c, (w, forward) = task.config.train, torch_network(task)
+    first = build(task).initial_state(1)[0]
+    if c.optimizer == "rmsprop":
+        optimizer: Any = torch.optim.RMSprop(
+            w.values(), c.learning_rate, alpha=c.rms_decay, eps=c.epsilon
+        )
+    else:
+        betas = c.beta1, c.beta2
+        optimizer = torch.optim.Adam(w.values(), c.learning_rate, betas, fused=True)
+
+    def learn(trajectory):
+        picture, numbers = map(torch.from_numpy, task.planes(trajectory))
+        batch = tensors(trajectory)
+        optimizer.zero_grad()
+        logits, values, _ = forward(picture, numbers, batch["state"], batch["fresh"])
+        total, count = torch_loss(task, logits, values, batch), batch["taken"].numel()
+        (total if c.objective == "sum" else total / count).backward()
+        if c.clip_norm:
+            torch.nn.utils.clip_grad_norm_(w.values(), c.clip_norm)
+        optimizer.step()
+        return total.item() / count
+
+    return TorchAgent(forward, first), learn, w
+
+
+def torch_trainer(task: Any) -> Callable:
+    """step() -> loss: acts, and learns from that."""
+    agent, learn, _ = torch_learner(task)
+    _, data = np.random.SeedSequence(SEED).spawn(2)
+    stream = task.stream(agent, int(data.generate_state(1, np.uint64)[0]))
+    B, number, carry = task.config.train.batch_size, 0, None
+
+    def step():
+        nonlocal number, carry
+        noise = stream.batch(number, 0, B)
+        trajectory, carry = task.prepare(agent, noise, carry)
+        number += 1
+        return learn(trajectory)
+
+    return step
+
+
+# --- What is timed --------------------------------------------------------------------
+
+
+def first_losses(name: str, make: Callable[[], Any], count: int = 3) -> list[float]:
+    """A candidate's losses when it learns again and again from the first trajectory.
+
+    make: makes a task.
+    """
+    task = make()
+    trajectory = first_trajectory(task)
+    if name == OURS:
+        step = ours(task, trajectory)
+        return [float(step()) for _ in range(count)]
+    learn = torch_learner(task)[1]
+    return [learn(trajectory) for _ in range(count)]
+
+
+def timed(function: Callable, spent: dict[str, float], part: str) -> Callable:
+    """The function, which adds the processor time that it takes to a part."""
+
+    def call(*arguments, **keywords):
+        began = time.process_time()
+        result = function(*arguments, **keywords)
+        spent[part] += time.process_time() - began
+        return result
+
+    return call
+
+
+def watched(task: Any) -> dict[str, float]:
+    """Seconds that worlds and trajectories will take, added up while the task runs."""
+    spent = {"worlds": 0.0, "trajectories": 0.0}
+    world = task.world
+    for method in ("step", "observe"):
+        setattr(world, method, timed(getattr(world, method), spent, "worlds"))
+    task.prepare = timed(task.prepare, spent, "trajectories")
+    return spent
+
+
+def median_parts(step: Callable, spent: dict[str, float], seconds: float) -> dict:
+    """Medians of the processor time of a step and its parts, over about `seconds`."""
+    found: list[tuple[float, ...]] = []
+    end = time.perf_counter() + seconds
+    while not found or time.perf_counter() < end:
+        spent |= dict.fromkeys(spent, 0.0)
+        began = time.process_time()
+        step()
+        whole = time.process_time() - began
+        worlds, both = spent["worlds"], spent["trajectories"]
+        found.append((whole, worlds, both - worlds, whole - both))
+    medians = map(statistics.median, zip(*found, strict=True))
+    return dict(zip(PARTS, medians, strict=True))
+
+
+def serve(name: str, make: Callable[[], Any], requests, answer) -> None:
+    """A candidate's life: it says its first losses, and then, for every line of
+    `requests`, a number of seconds, the `median_parts` of its steps.
+    """
+    keep_freed_memory()
+    with np.errstate(all="ignore"), blas_threads(1):
+        if name == TORCH:
+            import torch
+
+            torch.set_num_threads(1)
+        answer({"losses": first_losses(name, make)})
+        task = make()
+        spent = watched(task)
+        step = ours(task) if name == OURS else torch_trainer(task)
+        step()
+        for line in requests:
+            answer(median_parts(step, spent, float(line)))
+
+
+# --- Measuring ------------------------------------------------------------------------
+
+
+def say(text: str) -> None:
+    """Progress goes to stderr, so that stdout is the table alone."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def measure(work: str, rounds: int, seconds: float) -> dict[str, Any]:
+    """A row of the results: both at one network, in turn.
+
+    RunError where ours does not run, or where the first losses differ.
+    """
+    with contextlib.ExitStack() as stack:
+        running: list[Any] = []
+        for name in NAMES:
+            with _left_out(name):
+                script = Path(__file__).resolve()
+                running.append(Candidate(name, 1, Path(work), script=script))
+                stack.callback(running[-1].close)
+        compare(running)
+        for _ in range(rounds):
+            for each in list(running):
+                with _left_out(each.name) as broken:
+                    each.time(seconds)
+                if broken:
+                    running.remove(each)
+    return row_of(work, {each.name: each.rounds for each in running})
+
+
+def compare(running: list[Any]) -> None:
+    """RunError if the first losses are not the same for all."""
+    first, *others = (np.array(each.hello["losses"]) for each in running)
+    for other in others:
+        off = np.max(abs(other - first)) / np.max(abs(first))
+        if not off <= LARGEST_ERROR:
+            raise RunError(f"{TORCH}: its first losses are off by {off:.1e}")
+
+
+def row_of(work: str, rounds: dict[str, list[dict[str, float]]]) -> dict[str, Any]:
+    """What the results keep of the candidates' rounds."""
+    c = make_task(work).config
+    steps = c.train.batch_size * c.agent.unroll
+    found = []
+    for name, each in rounds.items():
+        medians = {part: statistics.median(x[part] for x in each) for part in PARTS}
+        speed = steps / medians["step"]
+        found.append({"name": name, "steps_per_second": speed, **medians})
+        found[-1]["rounds"] = [x["step"] for x in each]
+    pairs = zip(*(x["rounds"] for x in found), strict=True)
+    ratio = statistics.median(a / b for a, b in pairs) if len(found) > 1 else None
+    return {"work": work, "steps": steps, "candidates": found, "ratio": ratio}
+
+
+@contextlib.contextmanager
+def _left_out(name: str):
+    """A list that is not empty afterwards if PyTorch broke, which is said.
+
+    RunError if ours did.
+    """
+    broken: list[str] = []
+    try:
+        yield broken
+    except Broken as error:
+        if name == OURS:
+            raise RunError(f"{name} fails: {error}") from None
+        broken.append(str(error))
+        say(f"  {name} fails, which is left out: {error}")
+
+
+def measure_all(rounds: int, works=WORKS) -> list[dict]:
+    """The rows of these networks."""
+    rows = []
+    for work in works:
+        rows.append(measure(work, rounds, SECONDS))
+        shown = [
+            f"{x['name']} {x['steps_per_second']:,.0f}" for x in rows[-1]["candidates"]
+        ]
+        say(f"{work}, trained steps a second: {'; '.join(shown)}")
+    return rows
+
+
+# --- The command line -----------------------------------------------------------------
+
+
+def main(argv: list[str] | None = None) -> int:
+    """The command line; returns the exit code."""
+    from report import markdown
+
+    about = "Measure an agent that learns BoxWorld on one core of a CPU."
+    parser = Parser("python benchmarks/agents.py", about)
+    only = f"only these: {', '.join(WORKS)}"
+    parser.add_argument("--works", help=only, nargs="+", metavar="NAME", choices=WORKS)
+    turns = f"rounds in which candidates take turns (default: {ROUNDS})"
+    parser.add_argument("--rounds", help=turns, type=int, default=ROUNDS, metavar="N")
+    parser.add_argument("--out", help="a JSON file", type=Path, metavar="FILE.json")
+    options = parser.parse_args(argv)
+    here = environment(tinyrmc.__version__)
+    kept = ("date", "git_commit", "processor", "cores", "numpy")
+    found: dict[str, Any] = {name: here[name] for name in kept}
+    found["agents"] = measure_all(options.rounds, options.works or WORKS)
+    if options.out:
+        options.out.write_text(json.dumps(found, indent=1) + "\n")
+    print(markdown(found), end="")
+    return 0
+
+
+def apart(name: str, work: str) -> None:
+    """A candidate, in a process of its own."""
+    replies = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what a library prints must not be taken for an answer
+
+    def answer(reply):
+        print(json.dumps(reply), file=replies, flush=True)
+
+    serve(name, lambda: make_task(work), sys.stdin, answer)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) == 3 and sys.argv[1] in NAMES:
+        apart(*sys.argv[1:])
+    else:
+        run_main(main)

@@ -1,0 +1,162 @@
+"""benchmarks/agents.py: one agent in both libraries, and what is made of times.
+
+PyTorch's network, V-trace, loss and optimizer are also an independent oracle of ours.
+"""
+
+import dataclasses
+import json
+from types import SimpleNamespace
+
+import agents
+import numpy as np
+import pytest
+import report
+from agents import OURS, PARTS, TORCH, WORKS
+
+from tinyrmc import Tape
+from tinyrmc.errors import RunError
+
+
+def tiny(work, **agent):
+    """The task of a work, small, with levels that end after two or three steps."""
+    task = agents.make_task(work)
+    c = task.config
+    return type(task)(
+        dataclasses.replace(
+            c,
+            model=dataclasses.replace(c.model, num_heads=2, head_size=4, features=12),
+            agent=dataclasses.replace(c.agent, unroll=6, **agent),
+            world=dataclasses.replace(c.world, pool=50, limit=2, rooms=((12, 12),)),
+            train=dataclasses.replace(c.train, batch_size=7),
+        )
+    )
+
+
+# --- One agent ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("work", WORKS)
+@pytest.mark.parametrize("algorithm", ["impala", "a2c"])
+def test_pytorch_has_the_same_gradient(work, algorithm):
+    """The loss too, of a trajectory that another policy acted; PyTorch's in float64."""
+    torch = pytest.importorskip("torch")
+    task = tiny(work, algorithm=algorithm, lag=0, lambda_=0.9)
+    trajectory, model = agents.first_trajectory(task), agents.build(task)
+    assert trajectory["fresh"][:, 1:-1].any()
+    rng = np.random.default_rng(1)
+    shift = rng.normal(size=trajectory["behaviour"].shape).astype(np.float32)
+    trajectory["behaviour"] += shift
+    trajectory["gained"] += shift  # untrained agents get nothing
+    trajectory["state"] = rng.random(trajectory["state"].shape, np.float32)
+    with Tape() as tape:
+        total = task.loss(model, trajectory, {})[0]
+    ours = tape.gradient(total, model.parameters())
+    w, forward = agents.torch_network(task, torch.float64)
+    batch = agents.tensors(trajectory, torch.float64)
+    logits, values, _ = forward(
+        *map(torch.from_numpy, task.planes(trajectory)), batch["state"], batch["fresh"]
+    )
+    loss = agents.torch_loss(task, logits, values, batch)
+    loss.backward()
+    assert float(total.data) == pytest.approx(loss.item(), rel=1e-5)
+    for (name, _), g in zip(model.named_parameters(), ours, strict=True):
+        expected = w[name].grad.numpy()
+        assert np.linalg.norm(g - expected) < 1e-5 * np.linalg.norm(expected), name
+
+
+@pytest.mark.parametrize("work", WORKS)
+def test_pytorch_learns_the_same(work):
+    """The optimizer too."""
+    pytest.importorskip("torch")
+    expected = agents.first_losses(OURS, lambda: tiny(work), 5)
+    found = agents.first_losses(TORCH, lambda: tiny(work), 5)
+    assert found == pytest.approx(expected, rel=1e-3, abs=1e-6)
+    assert len(set(expected)) == 5
+
+
+@pytest.mark.parametrize("work", WORKS)
+def test_pytorch_acts_the_same(work):
+    """The first steps of a run: levels, states and the queue go on alike."""
+    pytest.importorskip("torch")
+    steps = agents.ours(tiny(work)), agents.torch_trainer(tiny(work))
+    ours, theirs = ([float(step()) for _ in range(3)] for step in steps)
+    assert theirs == pytest.approx(ours, rel=1e-3, abs=1e-6)
+
+
+# --- Its times ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", [OURS, TORCH])
+def test_a_candidate_says_its_losses_and_then_its_times(name):
+    if name == TORCH:
+        pytest.importorskip("torch")
+    answers = []
+    agents.serve(name, lambda: tiny("quick"), ["0.001\n"] * 2, answers.append)
+    assert len(answers) == 3 and len(answers[0]["losses"]) == 3
+    for found in answers[1:]:
+        assert tuple(found) == PARTS and min(found.values()) > 0
+
+
+def test_the_parts_of_a_step_add_up(monkeypatch):
+    clock = SimpleNamespace(now=0.0)
+    times = SimpleNamespace(process_time=lambda: clock.now, perf_counter=lambda: 0.0)
+    monkeypatch.setattr(agents, "time", times)
+    monkeypatch.setattr(times, "perf_counter", iter([0.0, 0.0, 2.0]).__next__)
+
+    def passes(seconds):
+        clock.now += seconds
+
+    world = SimpleNamespace(step=lambda: passes(1), observe=lambda: passes(2))
+    task = SimpleNamespace(
+        world=world, prepare=lambda: (world.step(), world.observe(), passes(4))
+    )
+    spent = agents.watched(task)
+
+    def step():
+        task.prepare()
+        passes(8)
+
+    found = agents.median_parts(step, spent, 1.0)
+    assert found == {"step": 15, "worlds": 3, "acting": 4, "learning": 8}
+
+
+def rounds(*steps):
+    """A candidate's rounds, a tenth of each in the worlds."""
+    return [
+        {"step": s, "worlds": 0.1 * s, "acting": 0.3 * s, "learning": 0.6 * s}
+        for s in steps
+    ]
+
+
+def test_a_row_and_the_table():
+    row = agents.row_of(
+        "paper", {OURS: rounds(1.0, 2.0, 4.0), TORCH: rounds(4.0, 4.0, 4.0)}
+    )
+    assert row["steps"] == 1280 and row["ratio"] == 0.5
+    assert row["candidates"][0]["steps_per_second"] == 640
+    table = report.markdown({"agents": [row]})
+    assert "| paper | tinyrmc | 640 | 2,000 | 10 % | 30 % | 60 % | 0.50 |" in table
+    assert "| paper | PyTorch eager | 320 | 4,000 | 10 % | 30 % | 60 % |  |" in table
+    alone = agents.row_of("quick", {OURS: rounds(1.0)})
+    assert (alone["steps"], alone["ratio"]) == (5120, None)
+
+
+def test_other_first_losses_stop_everything():
+    def candidate(name, *losses):
+        return SimpleNamespace(name=name, hello={"losses": losses})
+
+    agents.compare([candidate(OURS, 1.0, 0.01), candidate(TORCH, 1.0, 0.012)])
+    with pytest.raises(RunError, match=r"PyTorch eager: .* off by 2\.0e-02"):
+        agents.compare([candidate(OURS, 1.0, 0.01), candidate(TORCH, 1.0, 0.03)])
+
+
+def test_the_command_measures_in_processes_of_their_own(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(agents, "NAMES", (OURS,))
+    monkeypatch.setattr(agents, "SECONDS", 0.001)
+    out = tmp_path / "agents.json"
+    words = ["--works", "quick", "--rounds", "1", "--out", str(out)]
+    assert agents.main(words) == 0
+    (row,) = json.loads(out.read_text())["agents"]
+    (found,) = row["candidates"]
+    assert found["steps_per_second"] == pytest.approx(5120 / found["rounds"][0])
+    assert "| quick | tinyrmc |" in capsys.readouterr().out
