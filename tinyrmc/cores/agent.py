@@ -7,7 +7,9 @@ flattened, into the core; and from its output the policy's logits and the value.
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass, field
+from types import ModuleType
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -151,7 +153,13 @@ def coordinates(x: Tensor) -> Array:
     A place inside the picture, not in the world: the agent is always in its centre.
     """
     *lead, h, w, _ = x.shape
-    rows, columns = (np.linspace(-1, 1, n, dtype=x.dtype) for n in (h, w))
-    both = np.stack(np.meshgrid(rows, columns, indexing="ij"), axis=2)
     xp = namespace(x.data)
-    return xp.broadcast_to(to_device(both, xp), (*lead, h, w, 2))
+    return xp.broadcast_to(_places(h, w, x.dtype, xp), (*lead, h, w, 2))
+
+
+@functools.cache
+def _places(height: int, width: int, dtype: np.dtype, xp: ModuleType) -> Array:
+    """The coordinates of each place (h, w, 2), computed and moved once."""
+    rows, columns = (np.linspace(-1, 1, n, dtype=dtype) for n in (height, width))
+    both = np.stack(np.meshgrid(rows, columns, indexing="ij"), axis=2)
+    return to_device(both, xp)

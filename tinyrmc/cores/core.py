@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from .. import primitives as p
-from ..backend import Array
+from ..backend import Array, namespace
 from ..engine import Tensor
 from ..nn import Module, check_array
 
@@ -74,9 +74,9 @@ class Core(Module):
         if fresh is not None:
             check_fresh(fresh, inputs.shape[:2])
             begin = self.initial_state(inputs.shape[0])
-        outputs = []
+        outputs, renews = [], _renews(fresh)
         for t, parts in enumerate(self._prepare_all(inputs)):
-            if fresh is not None:
+            if fresh is not None and (renews is None or renews[t]):
                 state = select_state(fresh[:, t], begin, state)
             output, after = self._step(*parts, state, trace)
             if lengths is not None:
@@ -128,6 +128,13 @@ def check_fresh(fresh: Any, shape: tuple[int, ...]) -> None:
     if getattr(fresh, "shape", None) != shape or fresh.dtype != bool:
         got = f"{fresh.dtype}{list(fresh.shape)}" if hasattr(fresh, "dtype") else fresh
         raise ValueError(f"unroll: fresh must be bool {list(shape)}, not {got}")
+
+
+def _renews(fresh: Array | None) -> list[bool] | None:
+    """In which steps any example begins anew; None on a device: looking would wait."""
+    if fresh is None or namespace(fresh) is not np:
+        return None
+    return fresh.any(axis=0).tolist()
 
 
 def select_state(mask: Array, one: State, other: State) -> State:

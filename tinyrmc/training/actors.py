@@ -27,7 +27,7 @@ import numpy as np
 from .. import primitives as p
 from ..backend import Array, namespace, to_device, to_host
 from ..cores.agent import Agent
-from ..cores.core import State, select_state, state_arrays, state_of
+from ..cores.core import State, state_arrays, state_of
 from ..environments.world import Outcome, World, pick
 from ..fused import categorical
 from ..nn import Module
@@ -257,7 +257,7 @@ class ActingTask(Task):
                 logits, _, state = self._call(model, trajectory, state, t)
                 logits = logits.data[:, 0]
                 taken = greedy(logits) if likeliest else sample(logits, u)
-                trajectory.note(t, T, {"behaviour": log_probs(logits, taken)})
+                trajectory.note(t, T, {"logits": logits})
             else:
                 taken = model(world, levels, u)
             outcome = world.step(levels, taken, noise[:, t, 1 : 1 + world.noise])
@@ -265,7 +265,9 @@ class ActingTask(Task):
             solved = carry["solved"] | self.succeeds(outcome, levels)
             trajectory.note(t, T, _result(taken, outcome, score, solved))
             carry |= _after(taken, outcome, score, solved, world.actions)
-            state = select_state(outcome.ended, begin, state)
+        if "logits" in trajectory:
+            logits = trajectory.pop("logits")
+            trajectory["behaviour"] = log_probs(logits, trajectory["taken"])
         levels = {f"levels/{name}": x for name, x in levels.items()}
         return trajectory, carry | levels | state_arrays(state)
 
@@ -499,9 +501,9 @@ def _after(taken, outcome: Outcome, score, solved, nothing: int) -> Batch:
 
 
 def one_hot(codes: Array, count: int) -> Array:
-    """Codes (...) -> float32 (..., count); zeros for a code out of range."""
+    """Codes (...) from 0 to count -> float32 (..., count); zeros for `count` itself."""
     xp = namespace(codes)
-    return (codes[..., None] == xp.arange(count, dtype=codes.dtype)).astype(np.float32)
+    return xp.take(xp.eye(count + 1, count, dtype=np.float32), codes, axis=0)
 
 
 def through(queue: Batch, trajectory: Batch, lag: int) -> tuple[Batch, Batch]:
