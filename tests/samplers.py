@@ -375,7 +375,11 @@ for _steps, _batch, _in, _size in (3, 2, 4, 3), (1, 1, 1, 1), (4, 3, 1, 2):
     )
     put("lstm", *_layer)
     put("lstm", *_layer, None, forget_bias=0.0)
-    put("lstm", *_layer, _random.integers(0, _steps + 2, _batch))
+    _ends = _random.integers(0, _steps + 2, _batch)
+    put("lstm", *_layer, _ends)
+    _fresh = _random.random((_steps, _batch)) < 0.4
+    put("lstm", *_layer, None, _fresh)
+    put("lstm", *_layer, _ends, _fresh)
 for _heads, _words, _width in (2, 3, 4), (1, 1, 1), (1, 5, 2), (3, 2, 1):
     put(
         "content_weights",

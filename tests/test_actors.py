@@ -9,7 +9,7 @@ from tinytasks import KINDS, assert_same_arrays, forks, stop_at, timeless
 
 from tinyrmc import Tape
 from tinyrmc import primitives as p
-from tinyrmc.cores import LSTM, Feedforward, RelationalMemory
+from tinyrmc.cores import LSTM, DeepLSTM, Feedforward, RelationalMemory
 from tinyrmc.cores.core import state_arrays, state_of
 from tinyrmc.training import vtrace
 from tinyrmc.training.loop import run_training
@@ -203,9 +203,12 @@ def test_settings_that_make_no_sense_are_refused(agent, says):
 # --- States that begin anew -----------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", [LSTM, RelationalMemory, Feedforward])
+SIZES = {RelationalMemory: (3, 2, 4), DeepLSTM: (3, 4, 2)}
+
+
+@pytest.mark.parametrize("kind", [LSTM, DeepLSTM, RelationalMemory, Feedforward])
 def test_an_unroll_with_fresh_states_is_several_unrolls(kind):
-    sizes = (3, 2, 4) if kind is RelationalMemory else (3, 4)
+    sizes = SIZES.get(kind, (3, 4))
     core = kind(*sizes, dtype=np.float64)
     rng = np.random.default_rng(0)
     x = rng.normal(size=(1, 6, 3))

@@ -635,17 +635,20 @@ def lstm_gates_definition(z, cell, forget_bias=1.0):
 
 
 @fused(
-    indices=(5,),
+    indices=(5, 6),
     hint="inputs (T, B, in), weight (in + H, 4H), bias (4H), hidden and cell (B, H), "
-    "lengths (B)",
+    "lengths (B), fresh (T, B)",
 )
-def lstm(xp, inputs, weight, bias, hidden, cell, lengths=None, *, forget_bias=1.0):
+def lstm(
+    xp, inputs, weight, bias, hidden, cell, lengths=None, fresh=None, *, forget_bias=1.0
+):
     """An LSTM layer over all T steps: `lstm_gates` of [x, h] W + b, T times.
 
     inputs (T, B, in), weight (in + H, 4H), bias (4H,), first hidden and cell (B, H) ->
     the hidden states after each step (T, B, H), and the last hidden and cell (B, H).
     With `lengths`, integers (B,), the last ones of example b are those after its first
-    lengths[b] steps.
+    lengths[b] steps. With `fresh`, bool (T, B), example b begins again with zeros
+    before each step t where fresh[t, b] holds.
 
     The inputs' part of all pre-activations is one product, and so is the gradient of
     the weight. Only h W_h remains for each step.
@@ -663,22 +666,23 @@ def lstm(xp, inputs, weight, bias, hidden, cell, lengths=None, *, forget_bias=1.
     hiddens = xp.empty((steps + 1, batch, size), kind)
     cells, squashed = xp.empty_like(hiddens), xp.empty((steps, batch, size), kind)
     hiddens[0], cells[0] = hidden, cell
+    kept = None if fresh is None else (~fresh).astype(kind)[..., None]  # (T, B, 1)
     recurrent = scaled[wide:].astype(kind, copy=False)
     multiply = multiplier(recurrent, batch, steps)
     for t in range(steps):
-        of_hidden = _by_gate(xp, multiply(hiddens[t]))
+        of_hidden = _by_gate(xp, multiply(_before(hiddens, kept, t)))
         xp.add(_by_gate(xp, z[t]), of_hidden, out=gates[t])
         xp.tanh(gates[t], out=gates[t])
         i, j, f, o = gates[t]
         for gate in i, gates[t, 2:]:
             gate *= 0.5
             gate += 0.5
-        new = xp.multiply(f, cells[t], out=cells[t + 1])
+        new = xp.multiply(f, _before(cells, kept, t), out=cells[t + 1])
         new += i * j
         xp.multiply(o, xp.tanh(new, out=squashed[t]), out=hiddens[t + 1])
     last = steps if lengths is None else xp.clip(lengths, 0, steps)
     ends = (last,) if lengths is None else (last, xp.arange(batch))
-    saved = inputs, weight, gates, hiddens, cells, squashed, ends
+    saved = inputs, weight, gates, hiddens, cells, squashed, ends, kept
     return (hiddens[1:], hiddens[ends], cells[ends]), saved
 
 
@@ -687,8 +691,14 @@ def _by_gate(xp, z):
     return xp.swapaxes(z.reshape(len(z), 4, -1), 0, 1)
 
 
+def _before(states, kept, t):
+    """What step t has of the states (T + 1, B, H): all, or zeros where `kept` is 0."""
+    return states[t] if kept is None else states[t] * kept[t]
+
+
 @lstm.vjp
-def lstm_vjp(xp, needs, g, inputs, weight, gates, hiddens, cells, squashed, ends):
+def lstm_vjp(xp, needs, g, inputs, weight, gates, hiddens, cells, squashed, ends, kept):
+    """Long because it is one loop, from the last step to the first."""
     steps, batch, size = squashed.shape
     ghiddens, gcells = xp.zeros_like(hiddens), xp.zeros_like(cells)
     ghiddens[1:] = g[0]
@@ -708,17 +718,22 @@ def lstm_vjp(xp, needs, g, inputs, weight, gates, hiddens, cells, squashed, ends
         gc += through
         xp.multiply(gc, j, out=of_gates[0])
         xp.multiply(gc, i, out=of_gates[1])
-        xp.multiply(gc, cells[t], out=of_gates[2])
+        xp.multiply(gc, _before(cells, kept, t), out=of_gates[2])
         xp.multiply(gh, squashed[t], out=of_gates[3])
         xp.multiply(gates[t], gates[t], out=slopes)
         xp.subtract(gates[t], slopes, out=slopes)
         xp.subtract(1, j * j, out=slopes[1])
         xp.multiply(of_gates, slopes, out=_by_gate(xp, gz[t]))
-        ghiddens[t] += multiply(gz[t])
+        of_hidden = multiply(gz[t])
         gc *= f
+        if kept is not None:
+            of_hidden *= kept[t]
+            gc *= kept[t]
+        ghiddens[t] += of_hidden
         gcells[t] += gc
     rows = _rows(gz)
-    seen = xp.concatenate([inputs, hiddens[:-1]], axis=-1)
+    before = hiddens[:-1] if kept is None else hiddens[:-1] * kept
+    seen = xp.concatenate([inputs, before], axis=-1)
     return (
         gemm(gz, weight[:-size].T) if needs[0] else None,
         Product(_rows(seen), rows) if needs[1] else None,
@@ -726,15 +741,21 @@ def lstm_vjp(xp, needs, g, inputs, weight, gates, hiddens, cells, squashed, ends
         ghiddens[0],
         gcells[0],
         None,
+        None,
     )
 
 
 @lstm.defined_by
-def lstm_definition(inputs, weight, bias, hidden, cell, lengths=None, forget_bias=1.0):
-    outputs, hiddens, cells = [], [hidden], [cell]
-    for x in p.unstack(inputs):
-        z = p.matmul(p.concatenate([x, hiddens[-1]], axis=1), weight) + bias
-        hidden, cell = lstm_gates.reference(z, cells[-1], forget_bias)
+def lstm_definition(
+    inputs, weight, bias, hidden, cell, lengths=None, fresh=None, forget_bias=1.0
+):
+    hiddens, cells = [hidden], [cell]
+    for t, x in enumerate(p.unstack(inputs)):
+        if fresh is not None:
+            new = fresh[t][:, None]
+            hidden, cell = p.where(new, 0.0, hidden), p.where(new, 0.0, cell)
+        z = p.matmul(p.concatenate([x, hidden], axis=1), weight) + bias
+        hidden, cell = lstm_gates.reference(z, cell, forget_bias)
         hiddens.append(hidden)
         cells.append(cell)
     outputs = p.stack(hiddens[1:])

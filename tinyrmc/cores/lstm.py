@@ -16,7 +16,7 @@ from ..backend import Array, namespace
 from ..engine import Parameter, Tensor
 from ..fused import linear, lstm, lstm_gates
 from ..nn import Linear, Seed, check_number, check_sizes, truncated_normal
-from .core import Core, State, Trace, check_lengths
+from .core import Core, State, Trace, check_fresh, check_lengths
 
 
 class LSTM(Core):
@@ -93,32 +93,45 @@ class LSTM(Core):
         """T steps: inputs (B, T, input_size) -> ([T outputs], last state).
 
         One entry on the tape: what the inputs give all steps is one product, and so is
-        the gradient of the weight. Step by step with `fresh`. See `Core.unroll`.
+        the gradient of the weight. See `Core.unroll`.
         """
-        if fresh is not None:
+        if _acts(inputs, fresh):
             return super().unroll(inputs, state, trace, lengths, fresh)
-        outputs, state = self.over_time(_time_first(self, inputs), state, lengths)
+        x = _time_first(self, inputs)
+        outputs, state = self.over_time(x, state, lengths, fresh)
         if trace is not None:
             trace.extend({} for _ in range(inputs.shape[1]))
         return list(p.unstack(outputs)), state
 
     def over_time(
-        self, inputs: Array | Tensor, state: State, lengths: Array | None = None
+        self,
+        inputs: Array | Tensor,
+        state: State,
+        lengths: Array | None = None,
+        fresh: Array | None = None,
     ) -> tuple[Tensor, State]:
         """`unroll` with time first: inputs (T, B, input_size) -> (T, B, hidden_size).
 
-        And the last state.
+        And the last state. `fresh` is still (B, T).
         """
-        batch = inputs.shape[1]
+        steps, batch = inputs.shape[:2]
         for array in state:
             self._check_state(array, batch, self.hidden_size)
         if lengths is not None:
             check_lengths(lengths, batch)
+        if fresh is not None:
+            check_fresh(fresh, (batch, steps))
+            fresh = fresh.T
         gates, bias = self.gates, {"forget_bias": self.forget_bias}
         outputs, *state = lstm(
-            inputs, gates.weight, gates.bias, *state, lengths, **bias
+            inputs, gates.weight, gates.bias, *state, lengths, fresh, **bias
         )
         return outputs, tuple(state)
+
+
+def _acts(inputs: Array | Tensor, fresh: Array | None) -> bool:
+    """Whether this is one step of many, as when acting: quicker by itself."""
+    return fresh is not None and inputs.shape[1] == 1
 
 
 def _time_first(core: Core, inputs: Array | Tensor) -> Tensor:
@@ -198,16 +211,15 @@ class DeepLSTM(Core):
     ) -> tuple[list[Tensor], State]:
         """T steps: inputs (B, T, input_size) -> ([T outputs], last state).
 
-        Layer after layer, each over all steps. Step by step with `fresh`. See
-        `Core.unroll`.
+        Layer after layer, each over all steps. See `Core.unroll`.
         """
-        if fresh is not None:
+        if _acts(inputs, fresh):
             return super().unroll(inputs, state, trace, lengths, fresh)
         self._check_pairs(state)
         seen = inputs = _time_first(self, inputs)
         outputs, after = [], []
         for layer, before in zip(self.layers, state, strict=True):
-            below, pair = layer.over_time(seen, before, lengths)
+            below, pair = layer.over_time(seen, before, lengths, fresh)
             outputs.append(below)
             after.append(pair)
             seen = p.concatenate([inputs, below], axis=2)
