@@ -460,7 +460,7 @@ def main(argv: list[str] | None = None) -> int:
     options = parser.parse_args(argv)
     here = environment(tinyrmc.__version__)
     kept = ("date", "git_commit", "processor", "cores", "numpy")
-    found: dict[str, Any] = {name: here[name] for name in kept}
+    found: dict[str, Any] = {"benchmark": "agents", **{k: here[k] for k in kept}}
     found["agents"] = measure_all(options.rounds, options.works or WORKS)
     if options.out:
         options.out.write_text(json.dumps(found, indent=1) + "\n")

@@ -5,6 +5,7 @@ PyTorch's network, V-trace, loss and optimizer are also an independent oracle of
 
 import dataclasses
 import json
+from pathlib import Path
 from types import SimpleNamespace
 
 import agents
@@ -26,7 +27,7 @@ def tiny(work, **agent):
             c,
             model=dataclasses.replace(c.model, num_heads=2, head_size=4, features=12),
             agent=dataclasses.replace(c.agent, unroll=6, **agent),
-            world=dataclasses.replace(c.world, pool=50, limit=2, rooms=((12, 12),)),
+            world=dataclasses.replace(c.world, pool=50, limit=2, stages=()),
             train=dataclasses.replace(c.train, batch_size=7),
         )
     )
@@ -139,6 +140,13 @@ def test_a_row_and_the_table():
     assert "| paper | PyTorch eager | 320 | 4,000 | 10 % | 30 % | 60 % |  |" in table
     alone = agents.row_of("quick", {OURS: rounds(1.0)})
     assert (alone["steps"], alone["ratio"]) == (5120, None)
+
+
+def test_the_document_has_the_table_of_the_results():
+    folder = Path(agents.__file__).parent
+    found = json.loads((folder / "results" / "agents.json").read_text())
+    table = report.markdown({"agents": found["agents"]})
+    assert table in (folder / "README.md").read_text()
 
 
 def test_other_first_losses_stop_everything():
