@@ -6,6 +6,8 @@
 import sys
 from pathlib import Path
 
+from sphinx import addnodes
+
 HERE = Path(__file__).resolve().parent
 # what is documented is this tree, whatever may be installed
 sys.path[:0] = [str(HERE), str(HERE.parent)]
@@ -65,3 +67,17 @@ html_theme_options = {
     "pygments_light_style": "a11y-high-contrast-light",
     "pygments_dark_style": "a11y-high-contrast-dark",
 }
+
+
+def forget_modules(app, doctree):
+    """The page of a world repeats what the reference says of its class. Links from the
+    source lead to the reference alone.
+    """
+    if app.env.docname.startswith("worlds/"):
+        for signature in doctree.findall(addnodes.desc_signature):
+            signature["module"] = None
+
+
+def setup(app):
+    """Before `viewcode` looks, whose priority is 500."""
+    app.connect("doctree-read", forget_modules, priority=400)

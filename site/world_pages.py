@@ -59,7 +59,7 @@ def world_page(id: str, table: Table) -> str:
             f'envs = gymnasium.make_vec("{id}", num_envs=256)\n```\n',
             f"`pip install 'tinyrmc[rl]'` brings Gymnasium. The world is `{made}`, and "
             "the arguments below can be given to `make` too.\n",
-            f"![A level of {short}]({short}.png)\n",
+            f"![A level of {short}, the whole of it]({short}.png)\n",
             _rst(f".. automodule:: {module}", "   :no-members:", "   :no-index:"),
             "## Actions\n",
             table(["action", "what you do"], enumerate(world.action_names)),
