@@ -230,11 +230,11 @@ def torch_loss(task: Any, logits, values, batch: dict) -> Any:
         errors = rewards + discounts * values[:, 1:] - values[:, :T]
         further = [torch.zeros_like(values[:, 0])]  # v - V, the last one first
         for t in reversed(range(T)):
-            ahead = discounts[:, t] * c.lambda_ * rhos[:, t] * further[-1]
+            ahead = discounts[:, t] * c.gae_lambda * rhos[:, t] * further[-1]
             further.append(rhos[:, t] * errors[:, t] + ahead)
         beyond = torch.stack(further[::-1], 1)
         vs = values[:, :T] + beyond[:, :T]
-        surprises = errors + discounts * c.lambda_ * beyond[:, 1:]
+        surprises = errors + discounts * c.gae_lambda * beyond[:, 1:]
         advantages = rhos * surprises
     policy = -torch.sum(taken * advantages)
     value = 0.5 * torch.sum((values[:, :T] - vs) ** 2)

@@ -64,8 +64,8 @@ class WorldConfig:
     """cells along a side of the room, without its wall: 12 is the paper's 14 x 14"""
     stages: tuple[tuple[int, int, int], ...] = ()
     """easier levels to begin with: the smallest room, the longest solution, the most
-    distractors, three numbers for each stage; none: the levels themselves from the
-    start
+    distractors, three numbers for each stage, no more than the levels themselves
+    have; without numbers these from the start
     """
     passing: float = 0.9
     """the next stage begins when so many of the levels that ended were solved"""
@@ -85,12 +85,20 @@ class WorldConfig:
     def __post_init__(self):
         if not 0 < self.passing <= 1:
             raise ValueError(f"world.passing must be in (0, 1], not {self.passing}")
+        for name in ("solution", "distractors", "distractor_length"):
+            low, high = getattr(self, name)
+            if low > high:
+                raise ValueError(
+                    f"world.{name} must be the least and the most, not {low} and {high}"
+                )
+        if self.pool < 1:
+            raise ValueError(f"world.pool must be at least 1, not {self.pool}")
         for stage in range(len(self.stages) + 1):
             self.make(stage, levels=1)  # whether there can be any
 
     def make(self, stage: int, levels: int, seed: int = 0) -> BoxWorld:
         """The world of a stage; the last one has the levels themselves."""
-        smallest, longest, most = (*self.stages, self.itself)[stage]
+        smallest, longest, most = self.stage(stage)
         return BoxWorld(
             (min(self.solution[0], longest), longest),
             (min(self.distractors[0], most), most),
@@ -104,10 +112,13 @@ class WorldConfig:
             seed,
         )
 
-    @property
-    def itself(self) -> tuple[int, int, int]:
-        """The levels themselves, as a stage."""
-        return self.room, self.solution[1], self.distractors[1]
+    def stage(self, number: int) -> tuple[int, ...]:
+        """Smallest room, longest solution and most distractors of a stage.
+
+        Never beyond those of the levels themselves, which are the last stage.
+        """
+        itself = self.room, self.solution[1], self.distractors[1]
+        return tuple(map(min, (*self.stages, itself)[number], itself))
 
 
 @dataclass(frozen=True)
@@ -133,7 +144,7 @@ QUICK = Config(
     agent=LearningConfig(
         algorithm="a2c",
         unroll=20,
-        lambda_=0.95,
+        gae_lambda=0.95,
         entropy_cost=0.003,
         reward_scale=0.1,
     ),
@@ -227,7 +238,7 @@ class Task(ActingTask):
 
     def __init__(self, config: Config):
         super().__init__(config)
-        self.stage = 0
+        self.stage, self.since = 0, 0  # which one, and the step at which it began
         self._worlds: dict[int, BoxWorld] = {}
 
     # --- The world
@@ -257,19 +268,29 @@ class Task(ActingTask):
     # --- How training goes on
 
     def observe(self, step, metrics):
-        c = self.config.world
-        if self.stage < len(c.stages) and metrics.get("solved", 0) >= c.passing:
-            self.stage += 1
-        return super().observe(step, metrics) | {"stage": self.stage}
+        c, rung = self.config.world, self._rung(self.stage)
+        # At first only short levels have ended, most of them solved: all must have had
+        # the time to run out of steps, twice.
+        played = (step - self.since) * self.config.agent.unroll
+        passed = played > 2 * c.limit and metrics.get("solved", 0) >= c.passing
+        if passed and self.stage < len(c.stages):
+            self.stage, self.since = self.stage + 1, step
+        return super().observe(step, metrics) | {"rung": rung}
+
+    def _rung(self, stage):
+        """What a stage is called in metrics."""
+        smallest, longest, most = self.config.world.stage(stage)
+        locks = f"rooms from {smallest}, {longest} lock{'s' * (longest > 1)}"
+        return locks + (f", {most} distractor{'s' * (most > 1)}" if most else "")
 
     def is_final(self, line):
-        return line.get("stage") == len(self.config.world.stages)
+        return line.get("rung") == self._rung(len(self.config.world.stages))
 
     def state(self):
-        return {"stage": self.stage}
+        return {"stage": self.stage, "since": self.since}
 
     def load_state(self, state):
-        self.stage = state["stage"]
+        self.stage, self.since = state["stage"], state["since"]
 
     # --- What it is set beside
 

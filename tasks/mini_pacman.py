@@ -78,7 +78,7 @@ QUICK = Config(
     agent=LearningConfig(
         algorithm="a2c",
         unroll=20,
-        lambda_=0.95,
+        gae_lambda=0.95,
         entropy_cost=0.01,
         reward_scale=0.1,
     ),

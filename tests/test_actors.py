@@ -142,7 +142,12 @@ def test_a_trajectory_waits_in_a_queue_as_many_updates_as_its_lag_says():
 
 def test_the_loss_is_that_of_the_formulas():
     """Sums over time and batch, in float64, beside the formulas written out here."""
-    c = {"entropy_cost": 0.03, "value_cost": 0.7, "reward_scale": 0.5, "lambda_": 0.9}
+    c = {
+        "entropy_cost": 0.03,
+        "value_cost": 0.7,
+        "reward_scale": 0.5,
+        "gae_lambda": 0.9,
+    }
     a_task = task(agent=c)
     model, steps = acted(a_task, steps=2)
     batch, carry = steps[1]
@@ -190,7 +195,8 @@ def test_a2c_takes_the_actions_for_its_own():
     "agent, says",
     [
         ({"unroll": 0}, "agent.unroll must be at least 1"),
-        ({"lag": -1}, "agent.lag must not be negative"),
+        ({"lag": -1}, "agent.lag must not be negative or infinite"),
+        ({"reward_scale": float("inf")}, "agent.reward_scale must not be"),
         ({"discount": 1.1}, r"agent.discount must be in \[0, 1\]"),
         ({"algorithm": "a2c", "lag": 2}, "agent.algorithm a2c has none"),
     ],

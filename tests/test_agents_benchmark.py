@@ -41,7 +41,7 @@ def tiny(work, **agent):
 def test_pytorch_has_the_same_gradient(work, algorithm):
     """The loss too, of a trajectory that another policy acted; PyTorch's in float64."""
     torch = pytest.importorskip("torch")
-    task = tiny(work, algorithm=algorithm, lag=0, lambda_=0.9)
+    task = tiny(work, algorithm=algorithm, lag=0, gae_lambda=0.9)
     trajectory, model = agents.first_trajectory(task), agents.build(task)
     assert trajectory["fresh"][:, 1:-1].any()
     rng = np.random.default_rng(1)

@@ -31,10 +31,16 @@ def test_the_next_stage_begins_when_enough_levels_are_solved():
         (5, 7),
         (1, 1),
     )
-    assert a_task.observe(100, {"solved": 0.89})["stage"] == 0
-    assert a_task.observe(200, {}) == {"stage": 0, "steps": 200 * 256 * 20}
-    assert not a_task.is_final({"stage": 0})
-    assert a_task.observe(300, {"solved": 0.91})["stage"] == 1
+    # 12 x 20 steps are twice the limit: until then only short levels have ended
+    assert a_task.observe(12, {"solved": 1.0}) == {
+        "rung": "rooms from 5, 1 lock",
+        "world_steps": 12 * 256 * 20,
+    }
+    a_task.observe(100, {"solved": 0.89})
+    a_task.observe(200, {})
+    assert a_task.stage == 0
+    line = a_task.observe(300, {"solved": 0.91})
+    assert a_task.stage == 1 and not a_task.is_final(line)
     assert a_task.world.problem == a_task.held_out_world.problem
     assert a_task.is_final(a_task.observe(400, {"solved": 1.0}))
     again = task()
@@ -86,10 +92,20 @@ def test_what_was_published_stands_beside_the_paper_s_own_levels_alone():
     "world, says",
     [
         ({"passing": 0}, "world.passing must be in"),
-        ({"stages": ((8, 1, 0),)}, "room must be a range"),
+        ({"solution": (2, 1)}, "world.solution must be the least and the most"),
+        ({"distractors": (3, 1)}, "world.distractors must be the least"),
+        ({"pool": 0}, "world.pool must be at least 1"),
         ({"distractors": (0, 20)}, "do not fit|colours must be"),
     ],
 )
 def test_levels_that_cannot_be_are_refused(world, says):
     with pytest.raises((WorldError, ValueError), match=says):
         task(**world)
+
+
+def test_no_stage_is_harder_than_the_levels_themselves():
+    a_task = task(room=6, solution=(1, 1), stages=((9, 5, 3), (5, 2, 0)))
+    for stage in range(3):
+        problem = a_task.config.world.make(stage, levels=1).problem
+        assert problem.solution_length == (1, 1) and problem.distractors == (0, 0)
+        assert problem.room == ((6, 6), (5, 6), (6, 6))[stage]

@@ -10,6 +10,10 @@ learns from what came of it (`loss`):
 So everything that holds for other tasks holds here: the same bits from threads and
 processes, runs that go on as if never stopped, ranks that add up their gradients.
 
+A level that runs out of steps counts as ended, as in the released programs: nothing is
+expected of what might have come after. The agent sees no clock, so its values are
+somewhat too low near the limit.
+
 IMPALA's actors run behind its learner. With `agent.lag` L you learn from what was acted
 L updates ago: a queue of trajectories is part of the carry. V-trace corrects for it.
 """
@@ -18,6 +22,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, TypeAlias
@@ -64,7 +69,7 @@ class LearningConfig:
     """an update learns from what was acted so many updates before"""
     discount: float = 0.99
     """what a reward is worth one step later, gamma"""
-    lambda_: float = 1.0
+    gae_lambda: float = 1.0
     """what further steps count in a return: 1, all of them; 0, the value after one"""
     entropy_cost: float = 0.005
     """weight of the policy's entropy, which keeps it trying"""
@@ -74,17 +79,15 @@ class LearningConfig:
     """rewards are multiplied by it, for learning; scores are not"""
 
     def __post_init__(self):
-        for name in ("unroll",):
-            if getattr(self, name) < 1:
-                raise ValueError(
-                    f"agent.{name} must be at least 1, not {getattr(self, name)}"
-                )
+        if self.unroll < 1:
+            raise ValueError(f"agent.unroll must be at least 1, not {self.unroll}")
         for name in ("lag", "entropy_cost", "value_cost", "reward_scale"):
-            if not getattr(self, name) >= 0:
+            if not 0 <= getattr(self, name) < math.inf:
                 raise ValueError(
-                    f"agent.{name} must not be negative, not {getattr(self, name)}"
+                    f"agent.{name} must not be negative or infinite, not "
+                    f"{getattr(self, name)}"
                 )
-        for name in ("discount", "lambda_"):
+        for name in ("discount", "gae_lambda"):
             if not 0 <= getattr(self, name) <= 1:
                 raise ValueError(
                     f"agent.{name} must be in [0, 1], not {getattr(self, name)}"
@@ -189,7 +192,7 @@ class ActingTask(Task):
         """Says how many steps in the world were learnt from so far."""
         c = self.config
         lag = {"lag": c.agent.lag} if c.agent.lag else {}
-        return {"steps": step * c.train.batch_size * c.agent.unroll, **lag}
+        return {"world_steps": step * c.train.batch_size * c.agent.unroll, **lag}
 
     @functools.cached_property
     def unit(self):
@@ -330,7 +333,7 @@ class ActingTask(Task):
             (batch["gained"] * np.float32(c.reward_scale)).T,
             values.data[:, :T].T,
             values.data[:, T],
-            lambda_=c.lambda_,
+            lambda_=c.gae_lambda,
         )
         policy = p.sum(log_pi * -advantages.T)
         value = 0.5 * p.sum(p.square(values[:, :T] - vs.T))
