@@ -782,8 +782,7 @@ for name, (_, rows) in {
 
 # %% [markdown]
 # The authors' program differs from their paper here, and nothing in the paper would
-# have told you. One of the authors later wrote that it was "not intentional". It
-# happens to everybody, and it is a good reason to publish programs.
+# have told you. That happens to everybody, and it is a good reason to publish programs.
 #
 # ## As many hops as facts?
 #
@@ -890,7 +889,7 @@ print(aligned(table))
 # %% [markdown]
 # The network was never told which sentences matter. It was told answers, and has found
 # out. On task 16 each of the three hops looks at one of the three facts in nearly all
-# questions, and so it does on task 1.
+# questions. On task 1, which has a single fact, all three look at that.
 #
 # But look at task 15. It has two facts for three hops. Copies 0 and 1 look at facts in
 # the first hop and in the last, and mostly in the second as well. Copy 2 has looked at
@@ -956,9 +955,10 @@ print(aligned(table))
 # ## The paper's table, and what was run here
 #
 # Test errors in percent on the real bAbI, with 1,000 questions to learn from each task:
-# some of the paper's columns, and beside them what this project has trained to the end
-# (`chapters/assets/babi.json`). BoW is a bag of words, PE position encoding, LS linear
-# start, RN random empty memories, and *joint* one network for all twenty tasks.
+# some of the paper's columns, and in the last one what this project has trained to the
+# end ("not run here" where it has not; from `chapters/assets/babi.json`). BoW is a bag
+# of words, PE position encoding, LS linear start, RN random empty memories, and *joint*
+# one network for all twenty tasks.
 
 # %%
 heads = ["LSTM", "BoW", "PE", "PE LS", "PE LS RN", "joint RN"]

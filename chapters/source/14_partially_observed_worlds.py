@@ -355,8 +355,9 @@ for name, share in final.items():
 #
 # $$\delta_t = r_t + \gamma V_{t+1} - V_t$$
 #
-# Add them to $V_t$, discounted, and all other values cancel, each with the same value
-# in the next surprise: $V_t + \sum_{k \ge 0} \gamma^k \delta_{t+k} = G_t$.
+# Write down $V_t + \delta_t + \gamma \delta_{t+1} + \dots$ and look at the values. The
+# first surprise adds $\gamma V_{t+1}$, the second takes it away again, and so on. Only
+# the rewards are left: $V_t + \sum_{k \ge 0} \gamma^k \delta_{t+k} = G_t$.
 #
 # **2. A mean over the wrong actions can be made right.** Give each action the weight
 # $\rho = \pi(a) / \mu(a)$:
@@ -504,7 +505,9 @@ print(f"the policy between them takes the good action with {both[1] / both.sum()
 # Advantages and targets are plain numbers here: no gradient flows through them. The
 # last term is new. $H = -\sum_a \pi_a \ln \pi_a$ is the policy's *entropy*, and a small
 # reward for it keeps the policy from making up its mind too early, as our bandit did.
-# The paper's $c_H$ is 0.005.
+# The paper's $c_H$ is 0.005; our small worlds below do better with other values. And
+# where the formula sums, our trainings take the mean over all steps: that changes the
+# rate, and nothing else.
 #
 # The first term becomes an operation of its own, with your gradient for its backward
 # pass. From the logits on the tape takes over, back through the core and through time.
@@ -1095,10 +1098,10 @@ beside("without it", in_words(*play(agents["RMC"], forget=True)))
 # > levels after 1e9 steps. The same agent augmented instead with a ConvLSTM performed
 # > significantly worse, reaching only 73%.
 #
-# Beside them stands what this project has measured (from
-# `chapters/assets/reinforcement_learning.json`), and, played here and now, two players
-# that have learnt nothing: one that acts at random, and in MiniPacman a script that
-# sees the whole maze and walks to the nearest food.
+# What this project has trained to the end stands beside them ("not run here" where it
+# has not; from `chapters/assets/reinforcement_learning.json`). Below are two players
+# that have learnt nothing, played here and now: one that acts at random, and in
+# MiniPacman a script that sees the whole maze and walks to the nearest food.
 
 # %%
 PAPER = {
@@ -1156,7 +1159,8 @@ course.show(package_vtrace, docstring=False)
 # | | |
 # |---|---|
 # | `python -m tinyrmc.play box_world` | you play, with the arrow keys |
-# | `python -m tinyrmc.train box_world` | an agent learns the paper's grid |
+# | `python -m tinyrmc.train box_world` | an agent learns to open one or two locks |
+# | `python -m tinyrmc.train box_world full` | the paper's levels, with distractors |
 # | `python -m tinyrmc.train mini_pacman` | the same with food and ghosts |
 # | `python -m tinyrmc.plot episode RUN` | the film of an agent that you have trained |
 # | `python -m tinyrmc.plot level --seed 3` | a level, and its tree of keys and locks |
