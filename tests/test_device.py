@@ -520,6 +520,8 @@ def test_a_run_on_the_device_is_read_on_the_host(name, monkeypatch, tmp_path):
         *"--train.steps 4 --train.batch-size 10 --train.log-every 2 "
         "--train.evaluate-every 2 --train.piece-size 10 --seed 1 --workers 1".split(),
     ]
+    if name == "mini_pacman":  # games may be long
+        words += ["--world.limit", "100"]
     for device_name in "cpu", "cuda":
         assert train.main([*words, "--device", device_name, "--run", device_name]) == 0
     monkeypatch.setitem(sys.modules, "cupy", None)  # from here on there is no device
