@@ -37,10 +37,9 @@ from dataclasses import dataclass, field, replace
 
 from tinyrmc import training
 from tinyrmc.backend import namespace
-from tinyrmc.cores import describe
 from tinyrmc.cores.agent import AgentConfig
 from tinyrmc.environments.box_world import BoxWorld
-from tinyrmc.training import HELD_OUT_SEED
+from tinyrmc.training import HELD_OUT_SEED, actors
 from tinyrmc.training.actors import ActingTask, LearningConfig
 
 # --- What can be set ------------------------------------------------------------------
@@ -174,33 +173,7 @@ FULL = replace(
     ),
     train=replace(QUICK.train, steps=200_000, learning_rate=5e-4),
 )
-PAPER = Config(
-    model=AgentConfig(
-        mem_slots=4,
-        num_heads=4,
-        head_size=64,
-        gate_style="memory",
-        encoder="conv",
-        sight="rgb",
-        last=False,
-    ),
-    agent=LearningConfig(unroll=40, lag=1, entropy_cost=0.005),
-    world=WorldConfig(position=False),
-    # 1e9 steps; RMSProp as in Zambaldi et al. 2018, whose settings the team shares
-    train=training.TrainConfig(
-        steps=781_250,
-        batch_size=32,
-        optimizer="rmsprop",
-        rms_decay=0.99,
-        epsilon=0.1,
-        rms_variant="tensorflow",
-        objective="sum",
-        learning_rate=1e-4,
-        warmup_steps=0,
-        decay=0.0,
-        clip_norm=None,
-    ),
-)
+PAPER = Config(**actors.PAPER, world=WorldConfig(position=False))
 
 # --- What was published ---------------------------------------------------------------
 
@@ -216,15 +189,8 @@ class Task(ActingTask):
 
     presets = {
         "quick": ("solutions of 1 to 2 locks, without distractors", QUICK),
-        "full": ("the paper's levels, with what learns them on a CPU", FULL),
+        "full": ("the paper's levels, a larger memory; not run to its end here", FULL),
         "paper": ("the paper's network and recipe; not run to its end here", PAPER),
-    }
-    grids = {
-        "rates": (
-            "the paper's sweep of learning rates",
-            "paper",
-            {"train.learning_rate": (1e-5, 2e-5, 5e-5, 1e-4, 2e-4)},
-        )
     }
     published = {
         "viewport, RMC": ("98 %", "full"),
@@ -318,6 +284,3 @@ class Task(ActingTask):
             "distractors": branches.sum(axis=1),
         }
         return {name: x for name, x in found.items() if x.min() < x.max()}
-
-    def describe(self, model):
-        return f"{describe(self.config.model, model.core)}, {self.config.model.encoder}"

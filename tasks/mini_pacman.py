@@ -27,9 +27,9 @@ import typing
 from dataclasses import dataclass, field
 
 from tinyrmc import training
-from tinyrmc.cores import describe
 from tinyrmc.cores.agent import AgentConfig
 from tinyrmc.environments.pacman import MiniPacman
+from tinyrmc.training import actors
 from tinyrmc.training.actors import ActingTask, LearningConfig
 
 # --- What can be set ------------------------------------------------------------------
@@ -94,31 +94,7 @@ QUICK = Config(
         evaluate_every=500,
     ),
 )
-PAPER = Config(
-    model=AgentConfig(
-        mem_slots=4,
-        num_heads=4,
-        head_size=64,
-        gate_style="memory",
-        encoder="conv",
-        sight="rgb",
-        last=False,
-    ),
-    agent=LearningConfig(unroll=40, lag=1, entropy_cost=0.005),
-    train=training.TrainConfig(
-        steps=781_250,
-        batch_size=32,
-        optimizer="rmsprop",
-        rms_decay=0.99,
-        epsilon=0.1,
-        rms_variant="tensorflow",
-        objective="sum",
-        learning_rate=1e-4,
-        warmup_steps=0,
-        decay=0.0,
-        clip_norm=None,
-    ),
-)
+PAPER = Config(**actors.PAPER)
 
 # --- What was published ---------------------------------------------------------------
 
@@ -143,13 +119,6 @@ class Task(ActingTask):
             "the network and recipe of the paper's agents; not run to its end here",
             PAPER,
         ),
-    }
-    grids = {
-        "rates": (
-            "the paper's sweep of learning rates",
-            "paper",
-            {"train.learning_rate": (1e-5, 2e-5, 5e-5, 1e-4, 2e-4)},
-        )
     }
     published = {
         "viewport, RMC": ("677", "quick"),
@@ -190,6 +159,3 @@ class Task(ActingTask):
             name = f"paper, {CORES[self.config.model.core]}"
             found["test_score"][name] = PUBLISHED[cell]
         return found
-
-    def describe(self, model):
-        return f"{describe(self.config.model, model.core)}, {self.config.model.encoder}"

@@ -54,8 +54,8 @@ _ENTER, _LEAVE = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"  # a screen of i
 class Game:
     """One level after the other of a world.
 
-    Whoever plays it calls `act`, or `press` with what a keyboard sent, and prints
-    `screen()`. `state` has the one level.
+    To play, call `act`, or `press` with what a keyboard sent, and print `screen()`.
+    `state` has the one level.
     """
 
     help = HELP

@@ -158,10 +158,28 @@ def attention_main(argv: list[str]) -> int:
 
 
 def _attention_parser() -> Parser:
-    parser = Parser(
-        program("plot attention"),
+    parser = _of_one_run(
+        "attention",
         "Draw, measure and test what a trained memory attends to.",
+        "attention*.png and attention.json",
     )
+    parser.add_argument(
+        "--sequences",
+        type=int,
+        default=10_000,
+        metavar="N",
+        help="held-out sequences to measure over (default: 10,000)",
+    )
+    add_data_dir(parser)
+    return parser
+
+
+def _of_one_run(name: str, says: str, files: str, page: str = "") -> Parser:
+    """The parser of a command that draws one trained network.
+
+    files: what it draws. page: what its page does, in a few words.
+    """
+    parser = Parser(program(f"plot {name}"), says)
     parser.add_argument(
         "run",
         type=Path,
@@ -172,24 +190,17 @@ def _attention_parser() -> Parser:
         "--out",
         type=Path,
         metavar="FOLDER",
-        help="existing folder for attention*.png and attention.json, replaced if they "
-        "exist (default: the run's directory, or for a file that lies in none "
-        "runs/<its name>-attention)",
+        help=f"existing folder for {files}, replaced if they exist (default: the "
+        "run's directory, or for a file that lies in none "
+        f"runs/<its name>-{name})",
     )
     parser.add_argument(
         "--html",
         type=Path,
         metavar="FILE",
-        help="also write a self-contained page to FILE (.html), replaced if it exists",
+        help=f"also write a self-contained page {page}to FILE (.html), replaced if it "
+        "exists",
     )
-    parser.add_argument(
-        "--sequences",
-        type=int,
-        default=10_000,
-        metavar="N",
-        help="held-out sequences to measure over (default: 10,000)",
-    )
-    add_data_dir(parser)
     return parser
 
 
@@ -318,36 +329,17 @@ def hops_main(argv: list[str]) -> int:
 
 
 def _hops_parser() -> Parser:
-    parser = Parser(
-        program("plot hops"),
+    parser = _of_one_run(
+        "hops",
         "Draw and count what the hops of a memory network look at.",
-    )
-    parser.add_argument(
-        "run",
-        type=Path,
-        metavar="RUN",
-        help="run directory, checkpoint.npz or weights file",
+        "hops_task_K.png, one of each task",
+        page="that reads what you type ",
     )
     parser.add_argument(
         "--task",
         type=int,
         metavar="K",
         help="this task alone, of a run that has several (default: all of them)",
-    )
-    parser.add_argument(
-        "--out",
-        type=Path,
-        metavar="FOLDER",
-        help="existing folder for hops_task_K.png, one of each task, replaced if they "
-        "exist (default: the run's directory, or for a file that lies in none "
-        "runs/<its name>-hops)",
-    )
-    parser.add_argument(
-        "--html",
-        type=Path,
-        metavar="FILE",
-        help="also write a self-contained page that reads what you type to FILE "
-        "(.html), replaced if it exists",
     )
     add_data_dir(parser)
     return parser
@@ -532,11 +524,11 @@ def episode_main(argv: list[str]) -> int:
 
 
 def _episode_parser() -> Parser:
-    parser = Parser(
-        program("plot episode"), "Draw a held-out level as a trained agent plays it."
+    parser = _of_one_run(
+        "episode",
+        "Draw a held-out level as a trained agent plays it.",
+        "episode_N.png and episode_N.gif",
     )
-    what = "run directory, checkpoint.npz or weights file of an agent"
-    parser.add_argument("run", type=Path, metavar="RUN", help=what)
     which = parser.add_mutually_exclusive_group()
     which.add_argument(
         "--level",
@@ -552,20 +544,6 @@ def _episode_parser() -> Parser:
         "--greedy",
         action="store_true",
         help="it takes the likeliest action, instead of drawing one from its policy",
-    )
-    parser.add_argument(
-        "--out",
-        type=Path,
-        metavar="FOLDER",
-        help="existing folder for episode_N.png and episode_N.gif, replaced if they "
-        "exist (default: the run's directory, or for a file that lies in none "
-        "runs/<its name>-episode)",
-    )
-    parser.add_argument(
-        "--html",
-        type=Path,
-        metavar="FILE",
-        help="also write a self-contained page to FILE (.html), replaced if it exists",
     )
     return parser
 

@@ -505,9 +505,8 @@ print(f"the policy between them takes the good action with {both[1] / both.sum()
 # Advantages and targets are plain numbers here: no gradient flows through them. The
 # last term is new. $H = -\sum_a \pi_a \ln \pi_a$ is the policy's *entropy*, and a small
 # reward for it keeps the policy from making up its mind too early, as our bandit did.
-# The paper's $c_H$ is 0.005; our small worlds below do better with other values. And
-# where the formula sums, our trainings take the mean over all steps: that changes the
-# rate, and nothing else.
+# The paper's $c_H$ is 0.005; our small worlds below have other values. And where the
+# formula sums, our trainings take the mean over all steps, which scales the loss.
 #
 # The first term becomes an operation of its own, with your gradient for its backward
 # pass. From the logits on the tape takes over, back through the core and through time.

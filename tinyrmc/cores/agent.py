@@ -150,7 +150,7 @@ class Agent(Module):
 def coordinates(x: Tensor) -> Array:
     """Of maps (..., h, w, c) the row and column of each place: (..., h, w, 2), -1 to 1.
 
-    A place inside the picture, not in the world: the agent is always in its centre.
+    A place inside the picture, not in the world.
     """
     *lead, h, w, _ = x.shape
     xp = namespace(x.data)

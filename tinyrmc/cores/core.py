@@ -74,9 +74,9 @@ class Core(Module):
         if fresh is not None:
             check_fresh(fresh, inputs.shape[:2])
             begin = self.initial_state(inputs.shape[0])
-        outputs, renews = [], _renews(fresh)
+        outputs, renews = [], _renews(fresh, inputs.shape[1])
         for t, parts in enumerate(self._prepare_all(inputs)):
-            if fresh is not None and (renews is None or renews[t]):
+            if renews[t]:
                 state = select_state(fresh[:, t], begin, state)
             output, after = self._step(*parts, state, trace)
             if lengths is not None:
@@ -130,10 +130,12 @@ def check_fresh(fresh: Any, shape: tuple[int, ...]) -> None:
         raise ValueError(f"unroll: fresh must be bool {list(shape)}, not {got}")
 
 
-def _renews(fresh: Array | None) -> list[bool] | None:
-    """In which steps any example begins anew; None on a device: looking would wait."""
+def _renews(fresh: Array | None, steps: int) -> list[bool]:
+    """In which steps an example may begin anew: on a device in all, for looking would
+    wait.
+    """
     if fresh is None or namespace(fresh) is not np:
-        return None
+        return [fresh is not None] * steps
     return fresh.any(axis=0).tolist()
 
 

@@ -1,9 +1,9 @@
 """What a world is: the rules of a game as an array program over many levels at once.
 
 A world keeps no game and draws no random number. The state of B levels is a dict of
-arrays, one row a level; whoever plays holds it, and hands in the random numbers that a
-step may need. So a checkpoint of the state resumes a game to the bit, and NumPy and
-CuPy take the same steps.
+arrays, one row a level. You hold it, and hand in the random numbers that a step may
+need. So a checkpoint of the state resumes a game to the bit, and NumPy and CuPy take
+the same steps.
 
     world = BoxWorld()
     state = world.start(rng.random((B, world.start_noise), np.float32))

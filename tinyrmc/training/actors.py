@@ -11,8 +11,8 @@ So everything that holds for other tasks holds here: the same bits from threads 
 processes, runs that go on as if never stopped, ranks that add up their gradients.
 
 A level that runs out of steps counts as ended, as in the released programs: nothing is
-expected of what might have come after. The agent sees no clock, so its values are
-somewhat too low near the limit.
+expected of what might have come after. The agent sees no clock, so it cannot tell that
+this end is near.
 
 IMPALA's actors run behind its learner. With `agent.lag` L you learn from what was acted
 L updates ago: a queue of trajectories is part of the carry. V-trace corrects for it.
@@ -31,7 +31,8 @@ import numpy as np
 
 from .. import primitives as p
 from ..backend import Array, namespace, to_device, to_host
-from ..cores.agent import Agent
+from ..cores.agent import Agent, AgentConfig
+from ..cores.config import describe
 from ..cores.core import State, state_arrays, state_of
 from ..environments.world import Outcome, World, pick
 from ..fused import categorical
@@ -42,9 +43,17 @@ from .policy import greedy, log_probs, sample
 from .streams import Batch, Samples
 from .task import HELD_OUT_SEED, Task
 from .totals import Sums, Totals
+from .train_config import TrainConfig
 from .workers import pieces_of
 
-__all__ = ["ActingTask", "LearningConfig", "Player", "at_random", "through"]
+__all__ = [
+    "PAPER",
+    "ActingTask",
+    "LearningConfig",
+    "Player",
+    "at_random",
+    "through",
+]
 
 # player(world, levels, u): actions for all levels, from their state and a random number
 # each, uniform in [0, 1)
@@ -94,9 +103,40 @@ class LearningConfig:
                 )
         if self.algorithm == "a2c" and self.lag:
             raise ValueError(
-                f"agent.lag {self.lag} wants a correction, and agent.algorithm a2c has "
-                "none; take impala, or a lag of 0"
+                f"agent.lag {self.lag} needs a correction, and agent.algorithm a2c "
+                "has none; take impala, or a lag of 0"
             )
+
+
+# The paper's agent for BoxWorld (appendix A.3), which does not name an optimizer. Its
+# RMSProp here is what we remember of a paper by the same team (Zambaldi et al. 2018).
+# 781,250 steps are 1e9 in the world.
+PAPER: dict[str, Any] = {
+    "model": AgentConfig(
+        mem_slots=4,
+        num_heads=4,
+        head_size=64,
+        gate_style="memory",
+        encoder="conv",
+        sight="rgb",
+        last=False,
+    ),
+    "agent": LearningConfig(unroll=40, lag=1, entropy_cost=0.005),
+    "train": TrainConfig(
+        steps=781_250,
+        batch_size=32,
+        optimizer="rmsprop",
+        rms_decay=0.99,
+        epsilon=0.1,
+        rms_variant="tensorflow",
+        objective="sum",
+        learning_rate=1e-4,
+        warmup_steps=0,
+        decay=0.0,
+        clip_norm=None,
+    ),
+}
+RATES = {"train.learning_rate": (1e-5, 2e-5, 5e-5, 1e-4, 2e-4)}
 
 
 class ActingTask(Task):
@@ -113,6 +153,7 @@ class ActingTask(Task):
     carries = True
     headline = "solved"
     lower = ("loss",)
+    grids = {"rates": ("the paper's sweep of learning rates", "paper", RATES)}
 
     # --- What a task gives ------------------------------------------------------------
 
@@ -185,8 +226,9 @@ class ActingTask(Task):
     # --- What comes with it -----------------------------------------------------------
 
     def summary(self, means):
-        """Without what has no mean: the score, as long as no level has ended."""
-        return {name: value for name, value in means.items() if value == value}
+        """Without score and share solved as long as no level has ended."""
+        counted = {"score", "solved"}
+        return {k: x for k, x in means.items() if k not in counted or not math.isnan(x)}
 
     def observe(self, step, metrics):
         """Says how many steps in the world were learnt from so far."""
@@ -411,6 +453,9 @@ class ActingTask(Task):
         return self.begin(model, self.start_held_out(first, start, stop))
 
     # --- What that is set beside ------------------------------------------------------
+
+    def describe(self, model):
+        return f"{describe(self.config.model, model.core)}, {self.config.model.encoder}"
 
     @property
     def players(self) -> dict[str, Player]:

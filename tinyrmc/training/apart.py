@@ -12,9 +12,13 @@ the same checkpoints. What IMPALA leaves to chance, how far actors are behind, i
 here. With a lag of 0 there is nothing to do side by side; then all ranks act and learn
 (`trainer.py`).
 
-It pays where learning is faster than acting, as with a learner on a GPU (actors stay on
-the CPU). On a CPU, where learning takes longer, ranks that all act and learn are
-faster.
+It is meant for a learner on a GPU, with actors on the CPU. On a CPU, where learning
+takes twice as long as acting, ranks that all act and learn are faster: two ranks on two
+Intel cores took 20 s for 80 updates of BoxWorld's `quick` with a lag of 0, and 26 s
+with a lag of 1.
+
+Every rank keeps the whole queue, although only the learner needs it: trajectories are
+small, and so each rank can save, restore and check what all have in common.
 """
 
 from __future__ import annotations
@@ -32,7 +36,7 @@ from .ranks import Ranks
 from .streams import Batch
 from .task import move_batch
 from .totals import Sums, Totals
-from .trainer import Trainer, _added_up
+from .trainer import Trainer, added_up
 from .workers import Shares, pieces_of
 
 
@@ -57,7 +61,7 @@ class Apart(Trainer):
         ahead: bool | None = None,
     ):
         if ranks is None or ranks.size < 2 or not task.apart:
-            raise ValueError("Apart wants two ranks or more, and a task with a lag")
+            raise ValueError("Apart needs two ranks or more, and a task with a lag")
         self.learns = ranks.rank == 0
         self.queue: Batch = {}  # whole batches, (B, lag, ...), on every rank
         device = device if self.learns else "cpu"
@@ -86,7 +90,7 @@ class Apart(Trainer):
             self.queue = through({}, self._gathered(played), lag)[1]
         do = "learn" if begins else "both"
         replies, notes, played = self._take_turns(do, note)
-        step = _added_up(replies)
+        step = added_up(replies)
         self._add_up_gradients()
         finite = self._update(step)
         self._take_notice(step, finite)

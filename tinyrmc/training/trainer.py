@@ -191,7 +191,7 @@ class Trainer:
         gradients.
         """
         replies, notes = self._ask("differentiate", note)
-        step = _added_up(replies)
+        step = added_up(replies)
         self._add_up_gradients()
         finite = self._update(step)
         self._take_notice(step, finite)
@@ -520,7 +520,7 @@ def _check_workers(workers: int | None, device: str) -> None:
         )
 
 
-def _added_up(replies: list[list[Sums]]) -> Totals:
+def added_up(replies: list[list[Sums]]) -> Totals:
     """The metrics of all pieces of a step, added in the order of the pieces."""
     step = Totals()
     for number in range(sum(map(len, replies))):
