@@ -76,7 +76,7 @@ class Core(Module):
             begin = self.initial_state(inputs.shape[0])
         outputs, renews = [], _renews(fresh, inputs.shape[1])
         for t, parts in enumerate(self._prepare_all(inputs)):
-            if renews[t]:
+            if fresh is not None and renews[t]:
                 state = select_state(fresh[:, t], begin, state)
             output, after = self._step(*parts, state, trace)
             if lengths is not None:
