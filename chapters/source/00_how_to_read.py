@@ -406,6 +406,7 @@ ex.mean_slot.hint()
 # | [1. Arrays](01_arrays.ipynb) | axes, broadcasting, batches, views: all on memory matrices | notation of 3.1 |
 # | [2. A tape](02_a_tape.ipynb) | reverse-mode differentiation from nothing in 40 lines, then the project's engine piece by piece | |
 # | [3. Checking gradients](03_checking_gradients.ipynb) | differences, the complex step, an independent witness, and a wrong derivative caught | |
+# | [4. Learning](04_learning.ipynb) | a loss, momentum, Adam, batches, clipping, held-out examples: how a gradient becomes a trained network | |
 # | [5. Attention](05_attention.ipynb) | memories look at each other | equation 1 |
 # | [6. Encoding](06_encoding.ipynb) | a new input gets in, and what must stay the same however slots are ordered | equation 2 |
 # | [7. Norm and MLP](07_norm_and_mlp.ipynb) | what happens to each slot by itself | 3.3, $g_\psi$ |
@@ -420,9 +421,9 @@ ex.mean_slot.hint()
 # | [16. Going fast](16_going_fast.ipynb) | where the time goes, and how an equation becomes one fused operation | |
 #
 # Each chapter builds on the ones before it, but you need not read them all. If you want
-# the core alone, read 1, 4, 5, 7 and 8. If you know how automatic differentiation
-# works, you may skip 2 and 3. If you have an implementation that does not learn, begin
-# with 10.
+# the core alone, read 1, 5, 6, 8 and 9. If you know how automatic differentiation
+# works, you may skip 2 and 3; if you have trained networks before, 4 as well. If you
+# have an implementation that does not learn, begin with 11.
 #
 # ## To take along
 #

@@ -284,8 +284,8 @@ plt.show()
 # become highly distributed, making any interpretations about information
 # compartmentalisation potentially inaccurate" (section 5.1). After one step, slot 0 no
 # longer holds only what was slot 0's. The same goes for the lines of the picture
-# before. Chapter 10 tests what a trained network's maps are worth: it takes parts of the
-# network away.
+# before. Chapter 10 tests what a trained network's maps are worth: it takes parts of
+# the network away.
 #
 # ## In the package
 #
