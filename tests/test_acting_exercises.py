@@ -1,4 +1,4 @@
-"""The solutions of chapter 14 against other ways to the same thing."""
+"""The solutions of chapter 15 against other ways to the same thing."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""The solutions of chapter 12 against other ways to the same thing."""
+"""The solutions of chapter 13 against other ways to the same thing."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""The solutions of chapter 13 against other ways to the same thing, and wrong answers
+"""The solutions of chapter 14 against other ways to the same thing, and wrong answers
 that no list of mistakes has.
 """
 

@@ -304,7 +304,7 @@ plt.show()
 
 # %% [markdown]
 # And this is where it leads. The folder `assets` holds a small core that was trained on
-# nth farthest with four vectors of four dimensions. (In chapter 9 you train one
+# nth farthest with four vectors of four dimensions. (In chapter 10 you train one
 # yourself.) It answers questions that it has never seen. Guessing would get 25 %:
 
 # %%
@@ -406,23 +406,24 @@ ex.mean_slot.hint()
 # | [1. Arrays](01_arrays.ipynb) | axes, broadcasting, batches, views: all on memory matrices | notation of 3.1 |
 # | [2. A tape](02_a_tape.ipynb) | reverse-mode differentiation from nothing in 40 lines, then the project's engine piece by piece | |
 # | [3. Checking gradients](03_checking_gradients.ipynb) | differences, the complex step, an independent witness, and a wrong derivative caught | |
-# | [4. Attention](04_attention.ipynb) | memories look at each other | equation 1 |
-# | [5. Encoding](05_encoding.ipynb) | a new input gets in, and what must stay the same however slots are ordered | equation 2 |
-# | [6. Norm and MLP](06_norm_and_mlp.ipynb) | what happens to each slot by itself | 3.3, $g_\psi$ |
-# | [7. Gates](07_gates.ipynb) | what to forget, what to write, what to show | equations 3-6 |
-# | [8. The memory update](08_memory_update.ipynb) | one whole step, and where the released code differs from the paper | equations 7-9 |
-# | [9. Nth farthest](09_nth_farthest.ipynb) | the task, its floors, training, and looking into a trained network | 4.1, 5.1, figure 3 |
-# | [10. Breaking it](10_breaking_it.ipynb) | mistakes that still run, each shown failing and mended | |
-# | [11. Program evaluation](11_program_evaluation.ipynb) | reading programs, writing their results | 4.2, 5.2, figures 6, 7 |
-# | [12. Language modelling](12_language_modelling.ipynb) | a book, word by word: counting, windows, writing | 4.3, 5.4, figure 12, tables 2, 3 |
-# | [13. Memory networks](13_memory_networks.ipynb) | another paper: keep everything, and look when somebody asks | Sukhbaatar et al. 2015 |
-# | [14. Partially observed worlds](14_partially_observed_worlds.ipynb) | acting, and learning from rewards, where you see only part of the world | 4.2, 5.3, A.3, figures 9, 10 |
-# | [15. Going fast](15_going_fast.ipynb) | where the time goes, and how an equation becomes one fused operation | |
+# | [4. Learning](04_learning.ipynb) | a loss, momentum, Adam, batches, clipping, held-out examples: how a gradient becomes a trained network | |
+# | [5. Attention](05_attention.ipynb) | memories look at each other | equation 1 |
+# | [6. Encoding](06_encoding.ipynb) | a new input gets in, and what must stay the same however slots are ordered | equation 2 |
+# | [7. Norm and MLP](07_norm_and_mlp.ipynb) | what happens to each slot by itself | 3.3, $g_\psi$ |
+# | [8. Gates](08_gates.ipynb) | what to forget, what to write, what to show | equations 3-6 |
+# | [9. The memory update](09_memory_update.ipynb) | one whole step, and where the released code differs from the paper | equations 7-9 |
+# | [10. Nth farthest](10_nth_farthest.ipynb) | the task, its floors, training, and looking into a trained network | 4.1, 5.1, figure 3 |
+# | [11. Breaking it](11_breaking_it.ipynb) | mistakes that still run, each shown failing and mended | |
+# | [12. Program evaluation](12_program_evaluation.ipynb) | reading programs, writing their results | 4.2, 5.2, figures 6, 7 |
+# | [13. Language modelling](13_language_modelling.ipynb) | a book, word by word: counting, windows, writing | 4.3, 5.4, figure 12, tables 2, 3 |
+# | [14. Memory networks](14_memory_networks.ipynb) | another paper: keep everything, and look when somebody asks | Sukhbaatar et al. 2015 |
+# | [15. Partially observed worlds](15_partially_observed_worlds.ipynb) | acting, and learning from rewards, where you see only part of the world | 4.2, 5.3, A.3, figures 9, 10 |
+# | [16. Going fast](16_going_fast.ipynb) | where the time goes, and how an equation becomes one fused operation | |
 #
 # Each chapter builds on the ones before it, but you need not read them all. If you want
-# the core alone, read 1, 4, 5, 7 and 8. If you know how automatic differentiation
-# works, you may skip 2 and 3. If you have an implementation that does not learn, begin
-# with 10.
+# the core alone, read 1, 5, 6, 8 and 9. If you know how automatic differentiation
+# works, you may skip 2 and 3; if you have trained networks before, 4 as well. If you
+# have an implementation that does not learn, begin with 11.
 #
 # ## To take along
 #

@@ -102,7 +102,7 @@ for one, other in cases:
 # %% [markdown]
 # So a vector of `F` numbers is added to *every slot*: that is what a bias does. A
 # column of shape `(N, 1)` gives each slot a number of its own: that is what a gate does
-# when it opens or closes a whole slot (chapter 8). Nothing is copied for it.
+# when it opens or closes a whole slot (chapter 9). Nothing is copied for it.
 
 # %% alt="A bias, one row of five numbers, is stretched over all three slots; a gate, a column of three numbers, is stretched along the units: the stretched copies are drawn pale"
 bias = np.linspace(-2, 2, 5)
@@ -136,7 +136,7 @@ print("means of the slots, right:", right.mean(axis=-1).round(2) + 0.0)
 
 # %% [markdown]
 # **Exercise 1.** Subtract every slot's own mean. This is the first half of layer
-# normalisation (chapter 6). Whatever stands in front of the last axis stays as it is.
+# normalisation (chapter 7). Whatever stands in front of the last axis stays as it is.
 
 
 # %%
@@ -317,7 +317,7 @@ ex.one_hot.check(one_hot)
 # %% [markdown]
 # Multiply a one-hot row with a memory, and it *picks* a slot. A row with one half at
 # two places gives the mean of two slots. A row of shares that sum to 1 is a softer way
-# of pointing. Attention (chapter 4) computes such rows.
+# of pointing. Attention (chapter 5) computes such rows.
 
 # %%
 M = rng.normal(size=(3, 4)).round(1) + 0.0
@@ -330,7 +330,7 @@ print(pointers @ M)
 # Put the one-hot rows of all slots into another order, and you have a matrix that
 # reorders the slots. Nothing in the paper's equations depends on which slot stands
 # where: you may reorder the memory before attention or its result afterwards, and the
-# same comes out. Chapter 5 holds you to it. Here is a first look:
+# same comes out. Chapter 6 holds you to it. Here is a first look:
 
 # %%
 order = np.array([2, 0, 1])

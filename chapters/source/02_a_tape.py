@@ -89,7 +89,7 @@ ex.matmul_vjp.check(matmul_vjp)
 
 # %% [markdown]
 # The *softmax* turns a row of any numbers, the scores $x$, into shares $y$ that are
-# positive and sum to 1 (chapter 4 says what for):
+# positive and sum to 1 (chapter 5 says what for):
 #
 # $$y_j = \frac{e^{x_j}}{s}, \qquad s = \sum_k e^{x_k}$$
 #
@@ -335,7 +335,7 @@ course.show(Tensor)
 # - `__array_ufunc__ = None` is the line we had too. With it, `array + tensor` becomes
 #   `tensor.__radd__(array)`.
 # - `detach` gives the same array as a constant. On the way back that is a wall.
-#   (Chapter 10 shows what happens when such a wall stands in the wrong place.)
+#   (Chapter 11 shows what happens when such a wall stands in the wrong place.)
 # - Python calls `__getattr__` only for names that do not exist. There is no method
 #   `t.sum()`; the message says what to write instead.
 # - `__add__` to `__getitem__`: operators look up an operation by its name in `TABLE`.

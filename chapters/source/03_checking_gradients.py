@@ -253,7 +253,7 @@ for name, function in functions.items():
 # that is right. Absolute values also hide inside other functions: in `np.var`, in
 # norms, in a square root of $|x|^2$. So the equations of this project use none of them.
 #
-# **Exercise 3.** The variance of every row, as layer norm needs it (chapter 6). Write
+# **Exercise 3.** The variance of every row, as layer norm needs it (chapter 7). Write
 # it so that it is also right for complex numbers. It is the *biased* variance: the mean
 # of the squared distances.
 
@@ -351,7 +351,7 @@ plt.show()
 # before this one. It differentiates programs that use its copy of NumPy,
 # `autograd.numpy`. The equations of this project take their array library as an
 # argument, so *the same text* runs under both. Here is one whole step of the core,
-# equations 2 to 9, which the next five chapters explain. For now it is a function with
+# equations 2 to 9, which chapters 5 to 9 explain. For now it is a function with
 # many parameters. We take three time steps of it:
 
 # %%
@@ -441,7 +441,7 @@ primitives.tanh.rule = right_rule
 
 # %% [markdown]
 # Both times the worst is the bias of a gate. A gate is a sigmoid, and `equations.py`
-# makes the sigmoid from tanh (chapter 7). So the check finds the wrong rule wherever it
+# makes the sigmoid from tanh (chapter 8). So the check finds the wrong rule wherever it
 # does harm, not only where tanh is written.
 #
 # Another common mistake needs no wrong rule: the memory is cut off the tape between
@@ -467,7 +467,7 @@ judge(cut)
 # ## What a gradient check does not see
 #
 # It compares the derivative of what you wrote with the slope of what you wrote. It does
-# not know whether you wrote what you meant. Attention without the root (chapter 4) is a
+# not know whether you wrote what you meant. Attention without the root (chapter 5) is a
 # different function, and it has a perfectly good gradient:
 
 

@@ -1,4 +1,4 @@
-"""Chapter 8: the memory update, equations 7 to 9, and the whole step."""
+"""Chapter 9: the memory update, equations 7 to 9, and the whole step."""
 
 from __future__ import annotations
 

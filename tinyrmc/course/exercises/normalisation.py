@@ -1,4 +1,4 @@
-"""Chapter 6: layer normalisation and the row-wise MLP, g_psi of equation 7."""
+"""Chapter 7: layer normalisation and the row-wise MLP, g_psi of equation 7."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Chapter 9: the task "nth farthest", its inputs and its floors."""
+"""Chapter 10: the task "nth farthest", its inputs and its floors."""
 
 from __future__ import annotations
 

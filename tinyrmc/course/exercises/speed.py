@@ -1,4 +1,4 @@
-"""Chapter 15: going fast.
+"""Chapter 16: going fast.
 
 Batches in pieces, derivatives worked out by hand, sums that threads take together.
 """

@@ -1,4 +1,4 @@
-"""Chapter 13: one hop, forward and backward."""
+"""Chapter 14: one hop, forward and backward."""
 
 from __future__ import annotations
 
@@ -114,12 +114,12 @@ def _only_found(u, m, c):
         "the memories, which are the last axis of the scores.",
         "m @ u[..., None] has the shape (..., N, 1), whatever the leading axes are. "
         "[..., 0] takes the last axis away.",
-        "ex_4.softmax is chapter 4's. The sum of p_i c_i is a product again: "
+        "ex_5.softmax is chapter 5's. The sum of p_i c_i is a product again: "
         "p[..., None, :] @ c.",
     ],
     mistakes=[
         Mistake(
-            "you divide the match by the square root of d, as chapter 4 does: a memory "
+            "you divide the match by the square root of d, as chapter 5 does: a memory "
             "network does not",
             _looking(scores=lambda u, m: _scores(u, m) / math.sqrt(u.shape[-1])),
         ),
@@ -320,7 +320,7 @@ def _summed(x):
             ),
         ),
         Mistake(
-            "you divide by the square root of d, as chapter 4 does: the hop does not",
+            "you divide by the square root of d, as chapter 5 does: the hop does not",
             _backward(shares=lambda u, m: softmax(_scores(u, m) / len(u.T) ** 0.5)),
         ),
         Mistake(

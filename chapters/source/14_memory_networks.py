@@ -1,9 +1,9 @@
 # %% [markdown]
-# # 13. Memory networks: one question, many memories
+# # 14. Memory networks: one question, many memories
 #
 # **End-To-End Memory Networks (Sukhbaatar, Szlam, Weston and Fergus 2015), equations 1
 # to 4, sections 4.1 and 4.2, table 1.** An hour, of which the computer takes a minute
-# or two. You need the tape (chapter 2), and the softmax and attention (chapter 4).
+# or two. You need the tape (chapter 2), and the softmax and attention (chapter 5).
 #
 # The Relational Memory Core reads as it goes and keeps what it can in a few slots. Here
 # is the opposite: keep everything that was said, and look when somebody asks. This
@@ -26,7 +26,7 @@ import numpy as np
 from tinyrmc import Tape, checking, corpora, course, engine, fused, nn, optim
 from tinyrmc import primitives as p
 from tinyrmc.cores.memn2n import Encoding, MemN2N
-from tinyrmc.course.exercises import attention as ex_4
+from tinyrmc.course.exercises import attention as ex_5
 from tinyrmc.course.exercises import memory_networks as ex
 from tinyrmc.engine import Parameter
 from tinyrmc.results.text import aligned
@@ -136,13 +136,13 @@ beside("Mary", my_hop(np.array([2.0, 0]), m, c)[1].round(2))
 #
 # ## You know this already
 #
-# Compare equations 1 and 2 with chapter 4. A hop *is* attention, with a single query.
-# The only difference in the formula is the missing root: chapter 4 divides the scores
+# Compare equations 1 and 2 with chapter 5. A hop *is* attention, with a single query.
+# The only difference in the formula is the missing root: chapter 5 divides the scores
 # by $\sqrt{d_k}$, so we multiply the query by that before we hand it over.
 
 # %%
 u, m, c = rng.normal(size=8), rng.normal(size=(5, 8)), rng.normal(size=(5, 8))
-one_query = ex_4.attention(math.sqrt(8) * u[None], m, c)[0]
+one_query = ex_5.attention(math.sqrt(8) * u[None], m, c)[0]
 np.allclose(my_hop(u, m, c)[1], one_query, rtol=1e-12)
 
 # %% [markdown]
@@ -170,7 +170,7 @@ np.allclose(my_hop(u, m, c)[1], one_query, rtol=1e-12)
 # $$\frac{\partial \ell}{\partial c_i} = p_i \, g \qquad
 # \frac{\partial \ell}{\partial p_i} = g \cdot c_i$$
 #
-# Next comes the softmax. With the matches $s_i = u \cdot m_i$, chapter 4 had
+# Next comes the softmax. With the matches $s_i = u \cdot m_i$, chapter 5 had
 # $\partial p_j / \partial s_i = p_j (\delta_{ij} - p_i)$. Summed over all $p_j$:
 #
 # $$\frac{\partial \ell}{\partial s_i}
@@ -949,7 +949,7 @@ print(aligned(table))
 #
 # So there are three questions, and a map answers only the first. Where does the network
 # look? Does it need what it sees there? Would another network, just as good, look
-# there, too? For the other two you must take something away, or train again. Chapter 9
+# there, too? For the other two you must take something away, or train again. Chapter 10
 # did so with an RMC.
 #
 # ## The paper's table, and what was run here

@@ -1,8 +1,8 @@
 # %% [markdown]
-# # 15. Going fast
+# # 16. Going fast
 #
 # **Equation 4, section 3.** Forty minutes. You need the tape (chapter 2), the complex
-# step (chapter 3), layer norm (chapter 6) and the gates (chapter 7).
+# step (chapter 3), layer norm (chapter 7) and the gates (chapter 8).
 #
 # The paper's equations say what to compute. They do not say in which order, in which
 # portions, or on how many cores. This chapter is about that freedom. The numbers stay
@@ -418,7 +418,7 @@ ex.layer_norm_gradient.check(layer_norm_gradient)
 # $$\frac{\partial L}{\partial z}
 # = s \left(h - \mathrm{mean}(h) - n\, \mathrm{mean}(h \circ n)\right)$$
 #
-# You can understand this without a calculation. In chapter 6 layer norm moved rows of
+# You can understand this without a calculation. In chapter 7 layer norm moved rows of
 # three numbers straight onto a circle. If you move a row along $(1, 1, 1)$, off the
 # plane of the circle, or along its ray $n$, nothing changes in the result. So the
 # derivative can have no part in these two directions, and the formula subtracts the

@@ -1,9 +1,9 @@
 # %% [markdown]
-# # 11. Program evaluation: reading and writing
+# # 12. Program evaluation: reading and writing
 #
 # **Sections 4.1, 5.2 and A.2, figures 6 and 7, table 1.** Thirty minutes, of which the
 # computer takes one. You need one-hot vectors (chapter 1) and a core that reads step by
-# step (chapter 8).
+# step (chapter 9).
 #
 # In nth farthest the answer is one symbol. Here it is a text: the network reads a
 # little program, character by character, and writes what the program computes.
@@ -516,7 +516,7 @@ with tempfile.TemporaryDirectory() as folder, blas_threads(1):
 #
 # The paper's table 1 gives the accuracy of the characters at $L = 5$ and $N = 2$: for
 # each core the top score among many sizes and settings (a *sweep*). Three other cores
-# stand beside the RMC. The LSTM is the one of chapter 7. The DNC, Differentiable Neural
+# stand beside the RMC. The LSTM is the one of chapter 8. The DNC, Differentiable Neural
 # Computer, reads and writes a table of vectors. EntNet is here a bank of LSTMs that all
 # get the same input. Beside each of the paper's scores stands what this project has
 # trained to the end so far (`benchmarks/results/results.json`). Copy, reverse and

@@ -1,8 +1,8 @@
 # %% [markdown]
-# # 9. Nth farthest: a task that asks for relations
+# # 10. Nth farthest: a task that asks for relations
 #
 # **Sections 4.1 and 5.1, figure 3.** Forty minutes, of which the computer takes one or
-# two. You need attention (chapter 4), the gates and the whole step (chapters 7 and 8),
+# two. You need attention (chapter 5), the gates and the whole step (chapters 8 and 9),
 # and logarithms.
 #
 # The memory is built. Is it good for anything? The paper's first task is made so that
@@ -600,7 +600,7 @@ shown(lambda folder: attention.draw_measures(found, floors, folder)[0])
 #
 # ## The gates
 #
-# Attention proposes, the gates decide (chapter 7). Here are the same three questions,
+# Attention proposes, the gates decide (chapter 8). Here are the same three questions,
 # now with the mean of each slot's input and forget gates. The holders' names are red:
 
 # %% alt="Input and forget gates of four slots over four time steps for three questions: forget gates near 0.8 and input gates near 0.4 throughout, the bands around them wide, no difference between holders and others"

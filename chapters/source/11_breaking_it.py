@@ -1,7 +1,7 @@
 # %% [markdown]
-# # 10. Breaking it: six bugs that run
+# # 11. Breaking it: six bugs that run
 #
-# **All equations, each a little wrong.** Thirty-five minutes. You need chapters 4 to 8.
+# **All equations, each a little wrong.** Thirty-five minutes. You need chapters 5 to 9.
 #
 # Every bug in this chapter is a line that is easy to write and looks right. None of
 # them raises an error. All arrays have the right shapes, the loss falls, and if you
@@ -170,7 +170,7 @@ plt.show()
 # **In the code.** The memory begins as `zeros(batch, slots, units)`, as an LSTM's state
 # does.
 #
-# **The symptom.** All slots are equal, to the last digits, and stay equal (chapter 8
+# **The symptom.** All slots are equal, to the last digits, and stay equal (chapter 9
 # says why). Here is the memory after one sequence, in a fresh network that began with
 # the identity, and in one that began with zeros:
 
@@ -432,7 +432,7 @@ def comparing_core(key_size, power, seed):
 
 
 # %% [markdown]
-# This bug calls for a task that needs attention. We take *compare*, from chapter 8:
+# This bug calls for a task that needs attention. We take *compare*, from chapter 9:
 # four symbols arrive; is the last the same as the first?
 
 

@@ -1,9 +1,9 @@
 # %% [markdown]
-# # 12. Language modelling: the next word
+# # 13. Language modelling: the next word
 #
 # **Sections 4.3, 5.4 and A.4, figure 12, tables 2 and 3.** An hour, of which the
-# computer takes two minutes. You need the tape (chapter 2), the softmax (chapter 4) and
-# the LSTM (chapter 7).
+# computer takes two minutes. You need the tape (chapter 2), the softmax (chapter 5) and
+# the LSTM (chapter 8).
 #
 # So far every task was made for the core. This one was not: the network reads a real
 # text, word by word, and always has to say what comes next.
@@ -169,7 +169,7 @@ my_perplexity = ex.perplexity.yours(perplexity)
 
 # %% [markdown]
 # **Write down first:** the bigram with $k = 0.1$ almost believes its counts. It has
-# seen every pair of the training text, and few of the pairs of chapter 11. What are its
+# seen every pair of the training text, and few of the pairs of chapter 12. What are its
 # two perplexities? The unigram is printed for comparison. Put your guesses in place of
 # the dots.
 

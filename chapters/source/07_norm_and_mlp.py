@@ -1,8 +1,8 @@
 # %% [markdown]
-# # 6. Layer norm and a row-wise MLP: what each slot does by itself
+# # 7. Layer norm and a row-wise MLP: what each slot does by itself
 #
 # **The $g_\psi$ of equation 7, section 3.3.** Thirty minutes. You need axes and
-# `keepdims` (chapter 1), chapter 5, and in one place the tape (chapter 2).
+# `keepdims` (chapter 1), chapter 6, and in one place the tape (chapter 2).
 #
 # Attention has brought each slot something new, the row $\widetilde m_i$ of
 # $\widetilde M$. Before it is written into the memory, a function $g_\psi$ works on it.
@@ -13,7 +13,7 @@
 #
 # Here $m_{i,t}$ is slot $i$ at time $t$, and $\circ$ multiplies entry by entry. Each
 # $\sigma(\dots)$ is a *gate*, numbers between 0 and 1: the first says how much of the
-# old stays, the second how much of the new is written. Chapters 7 and 8 are about
+# old stays, the second how much of the new is written. Chapters 8 and 9 are about
 # gates. About $g_\psi$ the paper says no more than this (section 3.3):
 #
 # > The underbrace denotes the modification to a standard LSTM. [...] (briefly, we found
@@ -224,7 +224,7 @@ plt.show()
 
 # %% [markdown]
 # A joint norm is an easy mistake: some libraries' layer norm takes *all* axes but the
-# first unless you say otherwise. Chapter 10 shows what it does to a network that trains
+# first unless you say otherwise. Chapter 11 shows what it does to a network that trains
 # with it.
 #
 # ## A row-wise MLP

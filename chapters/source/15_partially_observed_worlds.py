@@ -1,9 +1,9 @@
 # %% [markdown]
-# # 14. Partially observed worlds: acting on what you remember
+# # 15. Partially observed worlds: acting on what you remember
 #
 # **Sections 4.2, 5.3 and A.3, figures 9 and 10.** An hour and a half, of which the
-# computer takes two minutes. You need the tape (chapter 2), the softmax (chapter 4)
-# and the step of a core (chapters 7 and 8).
+# computer takes two minutes. You need the tape (chapter 2), the softmax (chapter 5)
+# and the step of a core (chapters 8 and 9).
 #
 # In all chapters so far somebody knew the right answer and told the network. Now nobody
 # does. The network acts in a world, and all that it is told is how well things went:
@@ -216,7 +216,7 @@ my_returns = ex.returns.yours(returns)
 # says, and average $r \, \nabla \ln \pi_a$. You need not know how the machine works,
 # and nothing has to be differentiated but the policy. This is the *policy gradient*.
 #
-# The other factor you know from chapter 12:
+# The other factor you know from chapter 13:
 #
 # $$\ln \pi_a = z_a - \ln \sum_j e^{z_j}$$
 #
@@ -830,7 +830,7 @@ plt.show()
 # does walking on the spot until the time is up.
 #
 # Nobody told the core to keep that bit. The gradient of $\ln \pi$ at the junction goes
-# back through three steps of the core to the sign, as that of a loss did in chapter 12,
+# back through three steps of the core to the sign, as that of a loss did in chapter 13,
 # with the advantage for its weight.
 #
 # Now the test that we promised. One and the same trajectory, once as it was, once
@@ -1069,7 +1069,7 @@ plt.show()
 # is so little to remember that they need not share the work. It is not more attention
 # when there is something to see, rather a little less. If you had told a story about
 # slots that wake up at the sight of a key, the numbers would not have borne it out.
-# Chapter 9 has the same lesson: a map of attention is a place to look for hypotheses.
+# Chapter 10 has the same lesson: a map of attention is a place to look for hypotheses.
 #
 # Does the memory matter, then? To find out, take it away. We let the trained RMC begin
 # with a fresh state in *every* step: it still sees all that it sees, and remembers

@@ -1,8 +1,8 @@
 # %% [markdown]
-# # 7. Gates: what is kept and what is written
+# # 8. Gates: what is kept and what is written
 #
-# **Equations 3 to 6, section 3.3.** Thirty-five minutes. You need chapter 5. A few
-# words recall what comes from chapters 2 and 6.
+# **Equations 3 to 6, section 3.3.** Thirty-five minutes. You need chapter 6. A few
+# words recall what comes from chapters 2 and 7.
 #
 # From a memory $M$ and an input, attention makes another memory $\widetilde M$ of the
 # same size. You could leave it at that:
@@ -12,7 +12,7 @@
 # > $\widetilde M$ at each timestep. We chose to do this by embedding this update into
 # > an LSTM.
 #
-# Chapter 5 showed where the naive way leads: after a few steps all slots were nearly
+# Chapter 6 showed where the naive way leads: after a few steps all slots were nearly
 # the same. An *LSTM* (long short-term memory) is a recurrent network that does not
 # overwrite its cell but *gates* it. At every step, it decides for each number how much
 # of the old to keep and how much of the new to write. Here every slot becomes such a
@@ -42,7 +42,7 @@
 #
 # where $\circ$ multiplies entry by entry. One gate says how much of the old memory
 # stays. The other says how much to write of what attention proposes, after a function
-# $g_\psi$ has worked on every row by itself (chapter 6: a small network and a norm).
+# $g_\psi$ has worked on every row by itself (chapter 7: a small network and a norm).
 # $\tilde b^f$ is the *forget bias*, one constant number for all slots and units. The
 # network does not learn it: you choose it beforehand, to open the forget gates of a
 # fresh network further. The second half of this chapter shows what that is good for.
@@ -124,7 +124,7 @@ ex.gate.check(gate)
 
 # %% [markdown]
 # In this chapter there are as many gates as the slot has units, $G = F$: each number in
-# the slot has a gate to itself. (Chapter 8 tries one gate for the whole slot.)
+# the slot has a gate to itself. (Chapter 9 tries one gate for the whole slot.)
 #
 # > We can make the operations of individual memories $m_i$ nearly identical to those in
 # > a normal LSTM cell state
@@ -205,7 +205,7 @@ plt.show()
 
 # %% [markdown]
 # So a gate of slot $i$ knows the input and slot $i$, and nothing else. Give slot 2
-# another $h$, and `who_notices`, a tool from chapter 6, says for each slot how much its
+# another $h$, and `who_notices`, a tool from chapter 7, says for each slot how much its
 # gates change at most:
 
 
@@ -416,7 +416,7 @@ print(f"{ex.sigmoid(1.0) ** 8:.3f}")
 # What has become of the gates of the trained network in `chapters/assets`? It reads
 # sequences of 4 vectors, with four slots of 64 units. The picture shows its gates over
 # 500 held-out sequences, beside the gates of the same network with fresh weights. (It
-# has the released form: the gates see $\tanh(m)$ where the paper has $h$. Chapter 8
+# has the released form: the gates see $\tanh(m)$ where the paper has $h$. Chapter 9
 # lays both side by side.)
 
 # %%

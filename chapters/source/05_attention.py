@@ -1,5 +1,5 @@
 # %% [markdown]
-# # 4. Attention: memories look at each other
+# # 5. Attention: memories look at each other
 #
 # **Equation 1, section 3.1.** Twenty-five minutes. You need matrix products and
 # broadcasting (chapter 1).
@@ -170,7 +170,7 @@ plt.show()
 #
 # **Exercise 2.** The weights of attention: scores, root, softmax. Leading axes are
 # examples or heads and stay as they are. There are `R` keys. Here there are as many as
-# slots, $R = N$, but your function need not know that: in chapter 5 there is one more.
+# slots, $R = N$, but your function need not know that: in chapter 6 there is one more.
 
 
 # %%
@@ -284,8 +284,8 @@ plt.show()
 # become highly distributed, making any interpretations about information
 # compartmentalisation potentially inaccurate" (section 5.1). After one step, slot 0 no
 # longer holds only what was slot 0's. The same goes for the lines of the picture
-# before. Chapter 9 tests what a trained network's maps are worth: it takes parts of the
-# network away.
+# before. Chapter 10 tests what a trained network's maps are worth: it takes parts of
+# the network away.
 #
 # ## In the package
 #
@@ -318,7 +318,7 @@ np.allclose(by_hand, equations.attention(np, Q, K, V), rtol=1e-12)
 #   the gradient from vanishing.
 # - Heads are the same equation several times over, side by side, each with projections
 #   of its own.
-# - Nothing here knows in which order the slots stand. Chapter 5 shows what follows from
+# - Nothing here knows in which order the slots stand. Chapter 6 shows what follows from
 #   that, and how a new input gets in.
 #
 # **Further.** What happens to the orange curves if queries and keys are twice as long?

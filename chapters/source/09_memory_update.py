@@ -1,8 +1,8 @@
 # %% [markdown]
-# # 8. The memory update: one whole step
+# # 9. The memory update: one whole step
 #
-# **Equations 7 to 9, section 3.3.** Forty minutes. You need attention (chapter 4), the
-# input among the rows (chapter 5), $g_\psi$ (chapter 6) and gates (chapter 7).
+# **Equations 7 to 9, section 3.3.** Forty minutes. You need attention (chapter 5), the
+# input among the rows (chapter 6), $g_\psi$ (chapter 7) and gates (chapter 8).
 #
 # All parts lie on the table. A memory $M$ of $N$ slots has looked at itself and at the
 # new input $x$, and attention has proposed $\widetilde{M}$, a matrix of the same size.
@@ -65,8 +65,8 @@ def random_weights(N, F, H, G, seed=0):
 # %% [markdown]
 # ## The naive update, and why not
 #
-# "Naively", says the paper (chapter 7 quotes it), $M$ could become $\widetilde{M}$ at
-# each step. In chapter 5 you saw the slots grow alike that way. Here is the naive
+# "Naively", says the paper (chapter 8 quotes it), $M$ could become $\widetilde{M}$ at
+# each step. In chapter 6 you saw the slots grow alike that way. Here is the naive
 # update beside the one of this chapter, with two forget biases: six slots of 16 units,
 # fresh weights, forty random inputs.
 #
@@ -158,7 +158,7 @@ print(", ".join(shares))
 # %% [markdown]
 # In this order: both add up, the old stays, the new replaces it, the slot is cleared.
 #
-# $\tilde{b}^f$ is the *forget bias* of chapter 7, a constant. In a fresh network $f$ is
+# $\tilde{b}^f$ is the *forget bias* of chapter 8, a constant. In a fresh network $f$ is
 # near 0, so this constant decides which share the memory keeps at each step. The last
 # line of numbers has that share for a bias of 0, and for the 1 and the 3 of the
 # picture.
@@ -187,7 +187,7 @@ ex.update_memory.check(update_memory)
 #
 # $$s_{i,t+1} = (m_{i,t}, h_{i,t}) \tag{9}$$
 #
-# This pair goes on to the next step. (Equation 3, in chapter 7, names it in the other
+# This pair goes on to the next step. (Equation 3, in chapter 8, names it in the other
 # order; it is the same pair.) $h$ is the output of the step. In the next step the gates
 # will see it, as equations 4 to 6 say.
 #
@@ -285,7 +285,7 @@ plt.show()
 #
 # **Exercise 4.** The whole step. `p` is a dict of the weights: `W_q`, `W_k`, `W_v`;
 # `mlp`, `gain`, `offset`; `W_f`, `U_f`, `b_f` and the same for `i` and `o`; and the
-# number `forget_bias`. Take the pieces of chapters 4 to 7 from `equations`, and use
+# number `forget_bias`. Take the pieces of chapters 5 to 8 from `equations`, and use
 # your own for the rest.
 
 
@@ -348,7 +348,7 @@ plt.show()
 # "Suppose then that M is some randomly initialised memory", says section 3.2. It does
 # not say why random. An LSTM begins with zeros. Why not here?
 #
-# In equation 2, slots that are equal stay equal (chapter 5). The rest of the step does
+# In equation 2, slots that are equal stay equal (chapter 6). The rest of the step does
 # not separate them: $g_\psi$ treats equal rows alike, and gates that see the same $x_t$
 # and the same $h$ open to the same degree. None of this depends on the weights, so no
 # training can help. A memory of equal slots, zeros or others, is a memory of one slot,
@@ -504,7 +504,7 @@ print(f"two blocks: they differ by {difference(second, plain)} of their size")
 #
 # **A layer norm on queries, keys and values.** A memory can grow, and with it the
 # paper's scores, which are products of two things that grow. Then the softmax takes the
-# largest score and nothing else (chapter 4). The release first normalises every row of
+# largest score and nothing else (chapter 5). The release first normalises every row of
 # q, k and v, whatever the memory's size. Here is the largest share, as a mean over the
 # slots, while we make the memory larger and larger:
 
@@ -694,7 +694,7 @@ plt.show()
 
 # %% [markdown]
 # All of them learn this. On a harder task they do not. For nth farthest, training
-# climbs a *ladder* of rungs, 0 to 3, each harder than the one before (chapter 9).
+# climbs a *ladder* of rungs, 0 to 3, each harder than the one before (chapter 10).
 # `benchmarks/between.py` has trained what lies between the two forms there, 3,000 steps
 # each: the released form with one row of the table as in the paper, and the paper's
 # form with one row as released. The results:

@@ -1,10 +1,10 @@
 # %% [markdown]
-# # 5. Encoding: a new input joins the memory
+# # 6. Encoding: a new input joins the memory
 #
-# **Equation 2, section 3.2.** Thirty-five minutes. You need chapter 4: queries, keys,
+# **Equation 2, section 3.2.** Thirty-five minutes. You need chapter 5: queries, keys,
 # values, softmax, heads.
 #
-# In chapter 4 the slots of a memory $M$ ($N$ rows of width $F$) looked at each other.
+# In chapter 5 the slots of a memory $M$ ($N$ rows of width $F$) looked at each other.
 # But how does anything get into the memory? The paper:
 #
 # > We assumed that we already had a matrix of memories $M$. Of course, memories instead
@@ -34,8 +34,8 @@ rng = np.random.default_rng(1806)
 
 # %% [markdown]
 # **Exercise 1.** Bring your attention along: equation 1 for given queries, keys and
-# values. Copy it from chapter 4 or, better, write it again. The experiments below run
-# on it. (The letters are those of chapter 4. `M`, `Q`, `K` and `V` are matrices. There
+# values. Copy it from chapter 5 or, better, write it again. The experiments below run
+# on it. (The letters are those of chapter 5. `M`, `Q`, `K` and `V` are matrices. There
 # are `N` slots of width `F` and `R` keys of width `d_k`; values have the width `d_v`.)
 
 
@@ -457,7 +457,7 @@ plt.show()
 
 # %% [markdown]
 # The random memory's slots come closer to each other, too: a mean of means forgets who
-# was who. Equation 2 alone is no memory yet. Chapters 6 and 7 bring what keeps each
+# was who. Equation 2 alone is no memory yet. Chapters 7 and 8 bring what keeps each
 # slot itself: a residual, a norm, and gates.
 #
 # ### Moving and turning

@@ -1,0 +1,604 @@
+"""Chapter 4: learning: a loss and its gradient, and what to do with a gradient."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from .attention import softmax
+from .exercise import Mistake, exercise
+
+# --- Cross-entropy --------------------------------------------------------------------
+
+
+def _answers(rng):
+    def case(R, C, scale=1.0, offset=0.0):
+        g = rng.normal(size=R)
+        logits = scale * rng.normal(size=(R, C)) + offset * np.arange(R)[:, None]
+        return g, logits, rng.integers(C, size=R)
+
+    _, logits, _ = case(3, 4)
+    return [
+        case(5, 3),
+        case(4, 4),  # square: a forgotten axis of g fits
+        (np.full(3, 1 / 3), logits, np.array([2, 2, 0])),  # of a mean loss
+        case(3, 3, scale=1e3),
+        case(4, 5, offset=2e3),  # each row at a height of its own
+        case(1, 6),
+        (np.zeros(2), *case(2, 4)[1:]),
+    ]
+
+
+def _hot(logits, targets):
+    return np.eye(logits.shape[1])[targets]
+
+
+def _of(make):
+    """The gradient make(p, y) of the losses, passed on as it should be."""
+
+    def answer(g, logits, targets):
+        return g[:, None] * make(softmax(logits), _hot(logits, targets))
+
+    return answer
+
+
+def _overflowing(g, logits, targets):
+    e = np.exp(logits)
+    p = e / e.sum(axis=1, keepdims=True)
+    return g[:, None] * (p - _hot(logits, targets))
+
+
+def _off_in_all_rows(g, logits, targets):
+    gradient = softmax(logits)
+    gradient[:, targets] -= 1
+    return g[:, None] * gradient
+
+
+def _g_along_the_columns(g, logits, targets):
+    return g * (softmax(logits) - _hot(logits, targets))
+
+
+def _down_the_columns(g, logits, targets):
+    return g[:, None] * (softmax(logits.T).T - _hot(logits, targets))
+
+
+@exercise(
+    cases=_answers,
+    hints=[
+        "p is a softmax over each row (`ex.softmax` is one that does not overflow). "
+        "What does the loss of a row do when one logit of it grows a little?",
+        "Take 1 off p at the right answer of each row: a copy of p, and "
+        "p[np.arange(R), targets] -= 1.",
+        "g has one number for each row, so it must meet the rows: g[:, None].",
+    ],
+    mistakes=[
+        Mistake(
+            "your gradient is y - p: it shows downhill, a gradient shows uphill",
+            _of(lambda p, y: y - p),
+        ),
+        Mistake(
+            "you do not take the 1 of the right answer off: the gradient is p - y",
+            _of(lambda p, y: p),
+        ),
+        Mistake(
+            "you do not pass g on",
+            lambda g, logits, targets: softmax(logits) - _hot(logits, targets),
+        ),
+        Mistake(
+            "g lies along the columns; it has one number for each row, so write "
+            "g[:, None]",
+            _g_along_the_columns,
+        ),
+        Mistake(
+            "you add up g; each row has its own",
+            lambda g, logits, targets: (
+                g.sum() * (softmax(logits) - _hot(logits, targets))
+            ),
+        ),
+        Mistake(
+            "you divide by the number of rows; whoever takes the mean does that, and g "
+            "says so",
+            _of(lambda p, y: (p - y) / len(p)),
+        ),
+        Mistake(
+            "your gradient is -1 / p, that by the probability, not by the logits",
+            _of(lambda p, y: -y / p),
+        ),
+        Mistake(
+            "your gradient is p (1 - p), the slope of a share alone",
+            _of(lambda p, y: p * (1 - p)),
+        ),
+        Mistake(
+            "you multiply p - y with p (1 - p): that is the gradient of a squared "
+            "error behind a sigmoid",
+            _of(lambda p, y: (p - y) * p * (1 - p)),
+        ),
+        Mistake(
+            "only the right answer's logit gets a gradient; the others must go down",
+            _of(lambda p, y: (p - y) * y),
+        ),
+        Mistake(
+            "you take 1 off in every row for the targets of all rows: write "
+            "p[np.arange(R), targets] -= 1",
+            _off_in_all_rows,
+        ),
+        Mistake(
+            "exp overflows: take each row's largest logit off the row first",
+            _overflowing,
+        ),
+        Mistake(
+            "your softmax runs down the columns, not along each row",
+            _down_the_columns,
+        ),
+        Mistake(
+            "you take the softmax twice; the arguments are logits",
+            lambda g, logits, targets: cross_entropy_vjp(g, softmax(logits), targets),
+        ),
+    ],
+)
+def cross_entropy_vjp(g, logits, targets):
+    """The gradient of the logits, given g, that of the losses -ln softmax(z)[target].
+
+    g (R,), logits (R, C), targets (R,) integers -> (R, C).
+    """
+    gradient = softmax(logits)  # (R, C)
+    gradient[np.arange(len(targets)), targets] -= 1  # p - y
+    return g[:, None] * gradient
+
+
+# --- Steps ----------------------------------------------------------------------------
+
+
+def _descents(rng):
+    def case(*shape, rate=0.1, momentum=0.9):
+        return *rng.normal(size=(3, *shape)), rate, momentum
+
+    at_rest = (*rng.normal(size=(2, 3, 2)), np.zeros((3, 2)), 0.5, 0.9)
+    return [
+        case(3, 4),
+        case(5, momentum=0.0),
+        at_rest,
+        case(2, 2, rate=3.0, momentum=0.5),
+        case(1, rate=0.0),
+        case(2, 3, 4),
+    ]
+
+
+def _nesterov(w, g, v, rate, momentum):
+    v = momentum * v + g
+    return w - rate * (g + momentum * v), v
+
+
+def _running_mean(w, g, v, rate, momentum):
+    v = momentum * v + (1 - momentum) * g
+    return w - rate * v, v
+
+
+def _rate_inside(w, g, v, rate, momentum):
+    v = momentum * v + rate * g
+    return w - v, v
+
+
+def _downhill_inside(w, g, v, rate, momentum):
+    v = momentum * v - rate * g
+    return w + v, v
+
+
+def _downhill_velocity(w, g, v, rate, momentum):
+    v = momentum * v - g
+    return w + rate * v, v
+
+
+def _momentum_on_the_gradient(w, g, v, rate, momentum):
+    v = v + momentum * g
+    return w - rate * v, v
+
+
+def _without_momentum(w, g, v, rate, momentum):
+    return w - rate * (v + g), v + g
+
+
+@exercise(
+    cases=_descents,
+    hints=[
+        "First the velocity: a part of the old one, and the gradient on top.",
+        "Then the step, against the *new* velocity. Return both.",
+        "v = momentum * v + g, then w - rate * v. Write v = ..., not v += ...: that "
+        "would change the caller's array.",
+    ],
+    mistakes=[
+        Mistake(
+            "you step uphill: the loss falls against the gradient",
+            lambda w, g, v, rate, momentum: sgd(w, g, v, -rate, momentum),
+        ),
+        Mistake(
+            "you step by the gradient alone; the velocity is for stepping",
+            lambda w, g, v, rate, momentum: (w - rate * g, momentum * v + g),
+        ),
+        Mistake(
+            "you forget the old velocity: it becomes the gradient",
+            lambda w, g, v, rate, momentum: sgd(w, g, v, rate, 0.0),
+        ),
+        Mistake(
+            "you step by the velocity before its update",
+            lambda w, g, v, rate, momentum: (w - rate * v, momentum * v + g),
+        ),
+        Mistake(
+            "you return the old velocity, so that it never builds up",
+            lambda w, g, v, rate, momentum: (sgd(w, g, v, rate, momentum)[0], v),
+        ),
+        Mistake(
+            "you keep the whole of the old velocity, without momentum in front",
+            _without_momentum,
+        ),
+        Mistake(
+            "you put momentum before the gradient, not before the velocity",
+            _momentum_on_the_gradient,
+        ),
+        Mistake(
+            "your velocity is a running mean, with 1 - momentum before g; here g comes "
+            "in whole",
+            _running_mean,
+        ),
+        Mistake(
+            "the rate is inside your velocity; some libraries do that, here it "
+            "multiplies the step",
+            _rate_inside,
+        ),
+        Mistake(
+            "your velocity points downhill and has the rate inside; here it adds up "
+            "gradients, and the step subtracts it",
+            _downhill_inside,
+        ),
+        Mistake(
+            "your velocity points downhill; here it adds up gradients, and the step "
+            "subtracts it",
+            _downhill_velocity,
+        ),
+        Mistake(
+            "you look one step ahead (Nesterov's momentum); here the step is rate * v",
+            _nesterov,
+        ),
+        Mistake(
+            "you return the velocity first",
+            lambda *case: sgd(*case)[::-1],
+        ),
+        Mistake(
+            "you return the weights alone; the next step needs the velocity too",
+            lambda *case: sgd(*case)[0],
+        ),
+    ],
+)
+def sgd(w, g, v, rate, momentum):
+    """One step of gradient descent with momentum.
+
+    w weights, g their gradient, v the velocity, all of one shape -> (new w, new v).
+    """
+    v = momentum * v + g
+    return w - rate * v, v
+
+
+# Where epsilon stands shows only where the gradient is about as small.
+SMALL = 1e-8
+
+
+def _moments(rng):
+    def case(*shape, t=5, scale=1.0, rate=0.01, beta1=0.9, beta2=0.999):
+        w, g, m = rng.normal(size=(3, *shape))
+        v = rng.uniform(0.5, 2, shape)
+        return w, scale * g, scale * m, scale**2 * v, t, rate, beta1, beta2
+
+    def first(g):
+        at_rest = np.zeros_like(g)
+        return rng.normal(size=g.shape), g, at_rest, at_rest, 1, 0.5, 0.9, 0.999
+
+    return [
+        case(3, 4),
+        first(np.array([1e-3, -2.0, 1e6, 0.0])),  # one weight has no gradient yet
+        first(SMALL * rng.normal(size=(2, 3))),
+        case(2, 2, t=1000, rate=0.5),
+        case(4, t=2, beta1=0.5, beta2=0.75),
+        case(1, t=3, beta1=0.0, beta2=0.5),
+        case(2, 3, 2, t=10, scale=SMALL, rate=3.0),
+    ]
+
+
+def _adam(
+    *,
+    mean=lambda b, m, g: b * m + (1 - b) * g,
+    square=lambda b, v, g: b * v + (1 - b) * g * g,
+    debiased=lambda m, b, t: m / (1 - b**t),
+    debiased_square=lambda v, b, t: v / (1 - b**t),
+    direction=lambda m, v: m / (np.sqrt(v) + SMALL),
+):
+    """The solution, with one piece replaced."""
+
+    def answer(w, g, m, v, t, rate, beta1, beta2):
+        m, v = mean(beta1, m, g), square(beta2, v, g)
+        to = direction(debiased(m, beta1, t), debiased_square(v, beta2, t))
+        return w - rate * to, m, v
+
+    return answer
+
+
+def _as_it_is(m, b, t):
+    return m
+
+
+def _uphill(w, g, m, v, t, rate, beta1, beta2):
+    return adam_step(w, g, m, v, t, -rate, beta1, beta2)
+
+
+def _swapped(w, g, m, v, t, rate, beta1, beta2):
+    return adam_step(w, g, m, v, t, rate, beta2, beta1)
+
+
+def _debiased_kept(w, g, m, v, t, rate, beta1, beta2):
+    w, m, v = adam_step(w, g, m, v, t, rate, beta1, beta2)
+    return w, m / (1 - beta1**t), v / (1 - beta2**t)
+
+
+def _early_epsilon(w, g, m, v, t, rate, beta1, beta2):
+    _, m, v = adam_step(w, g, m, v, t, rate, beta1, beta2)
+    to = m / (1 - beta1**t) * np.sqrt(1 - beta2**t) / (np.sqrt(v) + SMALL)
+    return w - rate * to, m, v
+
+
+def _old_moments(w, g, m, v, t, rate, beta1, beta2):
+    return adam_step(w, g, m, v, t, rate, beta1, beta2)[0], m, v
+
+
+@exercise(
+    cases=_moments,
+    hints=[
+        "Two running means: m of the gradient, v of its square. Each keeps beta of "
+        "what it was and takes 1 - beta of the new.",
+        "Both begin at 0, so after t steps they are too small by a factor 1 - beta**t. "
+        "Divide it out for the step, but return m and v as they are.",
+        "w - rate * m_hat / (np.sqrt(v_hat) + 1e-8)",
+    ],
+    mistakes=[
+        Mistake("you step uphill", _uphill),
+        Mistake(
+            "you leave out both corrections, 1 - beta**t",
+            _adam(debiased=_as_it_is, debiased_square=_as_it_is),
+        ),
+        Mistake(
+            "you leave out the correction of m",
+            _adam(debiased=_as_it_is),
+        ),
+        Mistake(
+            "you leave out the correction of v",
+            _adam(debiased_square=_as_it_is),
+        ),
+        Mistake(
+            "you correct v after the root, not before",
+            _adam(
+                debiased_square=lambda v, b, t: v / (1 - b**t) ** 2,
+            ),
+        ),
+        Mistake(
+            "you multiply by 1 - beta**t; m and v are too small, so divide",
+            _adam(
+                debiased=lambda m, b, t: m * (1 - b**t),
+                debiased_square=lambda v, b, t: v * (1 - b**t),
+            ),
+        ),
+        Mistake(
+            "you divide by 1 - beta, whatever t is; that is right for the first step "
+            "alone",
+            _adam(
+                debiased=lambda m, b, t: m / (1 - b),
+                debiased_square=lambda v, b, t: v / (1 - b),
+            ),
+        ),
+        Mistake(
+            "you count the steps from 0; t is 1 at the first",
+            _adam(
+                debiased=lambda m, b, t: m / (1 - b ** (t + 1)),
+                debiased_square=lambda v, b, t: v / (1 - b ** (t + 1)),
+            ),
+        ),
+        Mistake(
+            "you forget the root of v",
+            _adam(direction=lambda m, v: m / (v + SMALL)),
+        ),
+        Mistake(
+            "your 1e-8 is inside the root; here it is added to the root",
+            _adam(direction=lambda m, v: m / np.sqrt(v + SMALL)),
+        ),
+        Mistake(
+            "you leave out the 1e-8: a weight that has had no gradient yet becomes "
+            "0 / 0",
+            _adam(direction=lambda m, v: m / np.sqrt(v)),
+        ),
+        Mistake(
+            "v is a mean of the gradient; it should be one of its square",
+            _adam(square=lambda b, v, g: b * v + (1 - b) * g),
+        ),
+        Mistake(
+            "v takes the square of m; it should take that of the gradient",
+            lambda w, g, m, v, t, rate, beta1, beta2: _adam(
+                square=lambda b, v, _: (
+                    b * v + (1 - b) * (beta1 * m + (1 - beta1) * g) ** 2
+                )
+            )(w, g, m, v, t, rate, beta1, beta2),
+        ),
+        Mistake(
+            "your means add the gradient whole, without 1 - beta",
+            _adam(
+                mean=lambda b, m, g: b * m + g,
+                square=lambda b, v, g: b * v + g * g,
+            ),
+        ),
+        Mistake(
+            "you step by the gradient, not by its mean m",
+            lambda w, g, m, v, t, rate, beta1, beta2: (
+                adam_step(w, g, m, v, t, rate, 0.0, beta2)[0],
+                *adam_step(w, g, m, v, t, rate, beta1, beta2)[1:],
+            ),
+        ),
+        Mistake(
+            "you add 1e-8 to the root of v before you correct v; here it is added after",
+            _early_epsilon,
+        ),
+        Mistake("beta1 and beta2 have changed places", _swapped),
+        Mistake(
+            "you return the corrected m and v; they would be corrected again at the "
+            "next step",
+            _debiased_kept,
+        ),
+        Mistake(
+            "you return the old m and v, so that they never build up",
+            _old_moments,
+        ),
+        Mistake(
+            "you return the weights alone; the next step needs m and v too",
+            lambda *case: adam_step(*case)[0],
+        ),
+    ],
+)
+def adam_step(w, g, m, v, t, rate, beta1, beta2):
+    """Step number t, from 1, of Adam, with 1e-8 beside the root.
+
+    w weights, g their gradient, m and v the means of g and g * g, all of one shape
+    -> (new w, new m, new v).
+    """
+    m = beta1 * m + (1 - beta1) * g
+    v = beta2 * v + (1 - beta2) * g * g
+    m_hat = m / (1 - beta1**t)
+    v_hat = v / (1 - beta2**t)
+    return w - rate * m_hat / (np.sqrt(v_hat) + 1e-8), m, v
+
+
+# --- Clipping -------------------------------------------------------------------------
+
+
+def _gradients(rng):
+    def case(limit, *shapes, scale=1.0):
+        return [scale * rng.normal(size=shape) for shape in shapes], limit
+
+    return [
+        case(1.0, (3, 4), (4,)),
+        case(100.0, (2, 3), (3,), (3, 1)),  # short enough
+        ([np.array([3.0, 0.0]), np.array([[4.0]])], 5.0),  # exactly as long as allowed
+        case(0.5, (4, 4), (4, 4), scale=1e-2),
+        ([np.zeros((2, 2)), np.zeros(3)], 1.0),
+        case(2.0, (5,), scale=1e6),
+        ([np.array([30.0, -40.0]), np.array([0.1])], 5.0),
+    ]
+
+
+def _length(gradients):
+    return math.sqrt(sum(float(np.sum(g * g)) for g in gradients))
+
+
+def _to_length(length, *, always=False):
+    """Clipped as it should be, but by another `length(gradients)`."""
+
+    def answer(gradients, limit):
+        longest = length(gradients)
+        if not always:
+            longest = max(longest, limit)
+        return [g * (limit / longest) for g in gradients]
+
+    return answer
+
+
+def _each_array(gradients, limit):
+    return [clip([g], limit)[0] for g in gradients]
+
+
+def _each_entry(gradients, limit):
+    return [np.clip(g, -limit, limit) for g in gradients]
+
+
+def _by_the_squares(gradients, limit):
+    squares = _length(gradients) ** 2
+    return [g * (limit / squares) if squares > limit else g for g in gradients]
+
+
+def _divided(gradients, limit):
+    length = _length(gradients)
+    return [g / length if length > limit else g for g in gradients]
+
+
+def _dropped(gradients, limit):
+    return [g if _length(gradients) <= limit else 0 * g for g in gradients]
+
+
+@exercise(
+    cases=_gradients,
+    hints=[
+        "One length for all arrays together: the root of the sum of all squares.",
+        "If it is larger than the limit, multiply every array by the same factor, "
+        "limit / length. If not, leave them as they are.",
+        "limit / max(length, limit) is that factor in both cases, and it never divides "
+        "by 0.",
+    ],
+    mistakes=[
+        Mistake(
+            "you clip each array by itself: that bends the gradient, it points "
+            "elsewhere afterwards",
+            _each_array,
+        ),
+        Mistake(
+            "you clip each entry: that bends the gradient, it points elsewhere "
+            "afterwards",
+            _each_entry,
+        ),
+        Mistake(
+            "you bring short gradients to the limit, too; only longer ones shrink",
+            _to_length(_length, always=True),
+        ),
+        Mistake(
+            "you forget the root: the length is the root of the sum of squares",
+            _by_the_squares,
+        ),
+        Mistake(
+            "you bring long gradients to length 1, not to the limit",
+            _divided,
+        ),
+        Mistake(
+            "you throw long gradients away; they should shrink",
+            _dropped,
+        ),
+        Mistake(
+            "you add up the lengths of the arrays; take the root of the sum of all "
+            "squares",
+            _to_length(lambda gradients: sum(map(np.linalg.norm, gradients))),
+        ),
+        Mistake(
+            "you measure the largest entry, not the length",
+            _to_length(lambda gradients: max(abs(g).max() for g in gradients)),
+        ),
+        Mistake(
+            "you add up absolute values; the length is the root of the sum of squares",
+            _to_length(lambda gradients: sum(abs(g).sum() for g in gradients)),
+        ),
+        Mistake(
+            "you measure the longest array, not all of them together",
+            _to_length(lambda gradients: max(map(np.linalg.norm, gradients))),
+        ),
+        Mistake(
+            "you add a small number to the length, so that clipped gradients come out "
+            "too short; with max(length, limit) nothing is divided by 0",
+            lambda gradients, limit: [
+                g * min(1.0, limit / (_length(gradients) + 1e-6)) for g in gradients
+            ],
+        ),
+        Mistake(
+            "you do not clip at all",
+            lambda gradients, limit: gradients,
+        ),
+    ],
+)
+def clip(gradients, limit):
+    """All arrays of the list shrunk by one factor, so that together they are no longer
+    than `limit`.
+
+    The length is the root of the sum of all squares -> a list of arrays.
+    """
+    length = math.sqrt(sum(np.sum(g * g) for g in gradients))
+    return [g * (limit / max(length, limit)) for g in gradients]
