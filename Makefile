@@ -47,7 +47,7 @@ lint: $(VENV)/installed-dev
 	$(python) -m ruff format --check .
 	$(python) -m mypy
 
-lab: $(VENV)/installed-notebooks
+lab: $(VENV)/installed-course
 	$(python) -m jupyterlab chapters $(ARGS)
 
 chapters: $(VENV)/installed-notebooks

@@ -96,8 +96,13 @@ def _metadata(cell) -> dict:
     return metadata
 
 
-def execute(notebook: NotebookNode, brief: bool = False) -> None:
-    """Run a notebook's cells in the chapters' folder.
+def execute(
+    notebook: NotebookNode,
+    brief: bool = False,
+    folder: Path = HERE,
+    packages: Path | None = None,
+) -> None:
+    """Run a notebook's cells in `folder`, with the tinyrmc of `packages` if given.
 
     A cell that fails raises nbclient's CellExecutionError.
     """
@@ -106,25 +111,27 @@ def execute(notebook: NotebookNode, brief: bool = False) -> None:
     client = NotebookClient(
         notebook,
         timeout=LONGEST,
-        resources={"metadata": {"path": str(HERE)}},
+        resources={"metadata": {"path": str(folder)}},
         record_timing=False,
         coalesce_streams=True,  # how printed lines come in portions varies
     )
     # Else the kernel warns of sockets that other users of this machine could read.
     client.extra_arguments = ["--IPKernelApp.log_level=ERROR"]
-    client.execute(env=_environment(brief))
+    client.execute(env=_environment(brief, packages))
     notebook.metadata = METADATA  # the kernel has added its version
     for cell in notebook.cells:
         if VARIES in cell.metadata.get("tags", []):
             cell.outputs = []
 
 
-def _environment(brief: bool) -> dict[str, str]:
+def _environment(brief: bool, packages: Path | None) -> dict[str, str]:
     """The kernel's: one thread, because products are small, and for the same bits."""
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
     environment.pop("TINYRMC_FAST", None)
     if brief:
         environment["TINYRMC_FAST"] = "1"
+    if packages is not None:
+        environment["PYTHONPATH"] = str(packages)
     return environment
 
 

@@ -26,7 +26,6 @@
 # to the input gate.)
 
 # %%
-import json
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -700,8 +699,7 @@ plt.show()
 # form with one row as released. The results:
 
 # %%
-RESULTS = course.assets().parents[1] / "benchmarks" / "results"
-between = json.loads((RESULTS / "between.json").read_text(encoding="utf-8"))
+between = course.summary("between")
 for run in between["between"]:
     print(f"{run['name']:39} rung {run['rung']}   right {run['test_accuracy']:.0%}")
 

@@ -21,7 +21,6 @@
 
 # %%
 import itertools
-import json
 import tempfile
 from pathlib import Path
 
@@ -285,15 +284,8 @@ plt.show()
 # tasks, the *rungs* of a *ladder*; more about these in a moment.
 
 # %%
-RESULTS = course.assets().parents[1] / "benchmarks" / "results"
-
-
-def committed(name):
-    """The groups of a committed file of results."""
-    return json.loads((RESULTS / f"{name}.json").read_text())["groups"]
-
-
-direct, quick = committed("nth_farthest_direct"), committed("nth_farthest_quick")
+direct = course.summary("nth_farthest_direct")["groups"]
+quick = course.summary("nth_farthest_quick")["groups"]
 accuracy, _, loss = ex.self_query_floor(4)
 print(f"             first floor: loss {loss:.4f}, accuracy {accuracy:.1%}")
 for group in (*direct, *quick):
@@ -466,7 +458,7 @@ shown(learning_curve)
 #
 # ## What a longer run reaches
 #
-# `chapters/assets` holds a network for four vectors of four dimensions. The command
+# The course brings a network for four vectors of four dimensions. The command
 # `python -m tinyrmc.train nth_farthest --seed 0` has trained it:
 
 # %%
@@ -491,7 +483,7 @@ for name, value in floors["test_accuracy"].items():
 # ladder of ten rungs, so we read its committed result:
 
 # %%
-for group in committed("nth_farthest_ladder"):
+for group in course.summary("nth_farthest_ladder")["groups"]:
     core, runs, mean = group["config"]["model"]["core"], group["runs"], group["mean"]
     accuracy, without_self = mean["test_accuracy"], mean["test_accuracy_without_self"]
     print(f"{core:>4}: {accuracy:.1%}, without self {without_self:.1%}", end="")
