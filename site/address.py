@@ -173,7 +173,7 @@ WRITERS = {
 }
 
 
-def write(repository: str, root: Path = ROOT) -> list[str]:
+def write(repository: str, root: Path) -> list[str]:
     """Write the address everywhere; the paths of the files that changed.
 
     All texts are made before the first is written. Refused says what is wrong.
@@ -206,7 +206,7 @@ def main(words: list[str] | None = None) -> int:
     try:
         if len(words) != 1:
             raise Refused("name one repository: make address REPOSITORY=owner/name")
-        changed = write(words[0])
+        changed = write(words[0], ROOT)
     except (Refused, OSError) as problem:
         print(f"error: {problem}", file=sys.stderr)
         return 2

@@ -1,4 +1,4 @@
-"""Draws what the core is, for light pages and for dark ones: `python site/picture.py`.
+"""Draws what the core is, for light pages and for dark ones: `python site/drawing.py`.
 
 The drawing is the one of chapter 0: panel (a) of its figure 1, from the chapter's own
 cells. On dark pages every colour has the lightness that it lacks on light ones, so
