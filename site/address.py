@@ -29,19 +29,21 @@ IMAGES = {
 TESTS = HOST + "{}/actions/workflows/tests.yml"
 
 CLONE = """\
-```
-git clone {at}{repository}
-cd {name}
-```
-
-To run the notebooks alone, anywhere, you need only the package:
+The notebooks alone need only the package, wherever they are:
 
 ```
 python -m pip install \\
     'tinyrmc[course] @ git+{at}{repository}'
 ```
 
-In the project's folder:"""
+For everything, get the code:
+
+```
+git clone {at}{repository}
+cd {name}
+```
+
+Then, in that folder:"""
 
 INSTALL = """\
 # Installs tinyrmc where it is missing, as in Colab. If Colab then asks you to restart

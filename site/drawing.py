@@ -70,7 +70,7 @@ def main(folder: Path = HERE / "static") -> None:
             figure, panel = names["figure"], names["panels"]["a"]
             panel.set_title("")
             (attention,) = (text for text in panel.texts if text.get_text() == "A")
-            attention.set(text="attention", fontsize=8.5)
+            attention.set(text="attention", fontsize=7.8)
             for other in names["panels"].values():
                 other.set_visible(other is panel)
             if dark:
