@@ -29,16 +29,10 @@ IMAGES = {
 TESTS = HOST + "{}/actions/workflows/tests.yml"
 
 CLONE = """\
-The notebooks alone need only the package, wherever they are:
-
 ```
-python -m pip install \\
-    'tinyrmc[course] @ git+{at}{repository}'
-```
-
-For everything, get the code:
-
-```
+# The package alone, for notebooks anywhere
+pip install 'tinyrmc[course] @ git+{at}{repository}'
+# Or everything
 git clone {at}{repository}
 cd {name}
 ```

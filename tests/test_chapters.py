@@ -30,7 +30,13 @@ def committed(source: Path):
 
 
 def code_cells(source: Path):
-    return [cell for cell in committed(source).cells if cell.cell_type == "code"]
+    """Those that building a notebook runs."""
+    return [
+        cell
+        for cell in committed(source).cells
+        if cell.cell_type == "code"
+        and "skip-execution" not in cell.metadata.get("tags", [])
+    ]
 
 
 def outputs(source: Path):
