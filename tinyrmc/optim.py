@@ -120,6 +120,7 @@ class Optimizer:
                 self.data[place].reshape(p.shape),
                 self.gradient[place].reshape(p.shape),
                 start,
+                self.gradient,
             )
             start += p.size
         self._views = [p.data for p in self.parameters]
