@@ -14,6 +14,7 @@ from __future__ import annotations
 import copy
 import itertools
 import math
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import ModuleType
 from typing import Any, Literal, Self, TypeAlias
@@ -21,7 +22,7 @@ from typing import Any, Literal, Self, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from .backend import Array, namespace, to_host
+from .backend import Array, converted, namespace, to_host
 from .engine import Parameter, Tensor
 from .fused import conv2d, embedding, layer_norm, linear
 
@@ -134,12 +135,20 @@ class Module:
         return iter(vars(self).items())
 
     def named_parameters(self) -> Iterator[tuple[str, Parameter]]:
-        """(name, Parameter) in a fixed order; a tied Parameter comes once."""
-        seen = set()
-        for name, parameter in _walk("", self):
-            if parameter.id not in seen:
-                seen.add(parameter.id)
-                yield name, parameter
+        """(name, Parameter) in a fixed order; a tied Parameter comes once.
+
+        ValueError if two would have one name, TypeError if there are some where nobody
+        looks for them.
+        """
+        names: set[str] = set()
+        for name, parameter in _walk("", self, set()):
+            if name in names:
+                raise ValueError(
+                    f"two parameters of this {type(self).__name__} are called "
+                    f"{name!r}, the name in a checkpoint; rename an attribute or a key"
+                )
+            names.add(name)
+            yield name, parameter
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} with {self.num_parameters:,} parameters>"
@@ -160,6 +169,11 @@ class Module:
         """
         other, dtype = copy.deepcopy(self), check_dtype(type(self).__name__, dtype)
         for parameter in other.parameters():
+            if parameter.dtype.kind == "c" and dtype.kind == "f":
+                raise TypeError(
+                    f"{type(self).__name__} is {parameter.dtype}, and {dtype} cannot "
+                    "hold its imaginary parts"
+                )
             parameter.bind(parameter.data.astype(dtype), parameter.grad.astype(dtype))
         return other
 
@@ -177,10 +191,10 @@ class Module:
     def load_parameters(self, arrays: Mapping[str, np.ndarray]) -> None:
         """Copy arrays by name into the parameters.
 
-        ValueError names the first one that is missing, unknown or of another shape, and
-        then nothing has changed.
+        ValueError names the first one that is missing, unknown, of another shape or of
+        another kind, and then nothing has changed. The precision may be another.
         """
-        own = dict(self.named_parameters())
+        own, values = dict(self.named_parameters()), {}
         for name in [*own, *arrays]:
             if name not in arrays:
                 raise ValueError(f"parameter {name!r} is missing from the arrays")
@@ -191,27 +205,61 @@ class Module:
                     f"parameter {name!r} has shape {own[name].shape}, the array "
                     f"{arrays[name].shape}"
                 )
+            what = f"parameter {name!r}"
+            values[name] = converted(what, arrays[name], own[name].dtype)
         for name, parameter in own.items():
-            xp = namespace(parameter.data)
-            parameter.data = xp.asarray(arrays[name].astype(parameter.dtype))
+            parameter.data = namespace(parameter.data).asarray(values[name])
 
 
-def _walk(prefix: str, value: Any) -> Iterator[tuple[str, Parameter]]:
-    """(name, Parameter) of all Parameters below `value`, a name beginning `prefix`."""
-    if isinstance(value, Parameter):
-        yield prefix, value
-        return
+def _walk(prefix: str, value: Any, seen: set) -> Iterator[tuple[str, Parameter]]:
+    """(name, Parameter) of all Parameters below `value`, a name beginning `prefix`.
+
+    `seen` has the ids of the objects that were passed; none is passed twice.
+    """
     children: Any
-    if isinstance(value, Module):
+    if isinstance(value, Parameter):
+        children = ()
+    elif isinstance(value, Module):
         children = value.children()
+        _refuse_shared(type(value))
     elif isinstance(value, dict):
         children = value.items()
     elif isinstance(value, (list, tuple)):
         children = enumerate(value)
     else:
+        _refuse_hidden(prefix, value)
         return
+    if id(value) in seen:
+        return
+    seen.add(id(value))
+    if isinstance(value, Parameter):
+        yield prefix, value
     for name, child in children:
-        yield from _walk(f"{prefix}.{name}" if prefix else str(name), child)
+        yield from _walk(f"{prefix}.{name}" if prefix else str(name), child, seen)
+
+
+def _refuse_shared(kind: type) -> None:
+    """TypeError for a Parameter or Module that belongs to a class of Modules itself."""
+    for base in kind.__mro__:
+        for name, value in vars(base).items():
+            if isinstance(value, (Parameter, Module)):
+                raise TypeError(
+                    f"{base.__name__}.{name} belongs to the class, so to all of its "
+                    f"networks; assign self.{name} in __init__"
+                )
+
+
+def _refuse_hidden(name: str, value: Any) -> None:
+    """TypeError for a container, other than lists and dicts, that has Parameters."""
+    if isinstance(value, (set, frozenset, deque)) or (
+        isinstance(value, np.ndarray) and value.dtype == object
+    ):
+        held = value.flat if isinstance(value, np.ndarray) else value
+        if any(isinstance(x, (Parameter, Module)) for x in held):
+            raise TypeError(
+                f"{name} is a {type(value).__name__}, in which no parameters are "
+                "looked for; use a list, a tuple or a dict"
+            )
 
 
 # --- Layers ---------------------------------------------------------------------------
@@ -360,7 +408,8 @@ class MLP(Module):
             self.layers.append(layer)
 
     def children(self) -> Iterator[tuple[str, Any]]:
-        return ((str(k), layer) for k, layer in enumerate(self.layers))
+        yield from ((str(k), layer) for k, layer in enumerate(self.layers))
+        yield from ((name, x) for name, x in super().children() if name != "layers")
 
     def __call__(self, x: Array | Tensor) -> Tensor:
         for layer in self.layers:
