@@ -60,6 +60,7 @@ import numpy as np
 
 from tinyrmc import fused, nn, training
 from tinyrmc import primitives as p
+from tinyrmc.config import check_values
 from tinyrmc.cores import CoreConfig, DNCConfig, build_core, describe
 from tinyrmc.results import attention, probes
 
@@ -90,6 +91,7 @@ class DataConfig:
     """fraction of the steps that go back to a random earlier rung"""
 
     def __post_init__(self):
+        check_values(self, "data")
         N, D = self.objects, self.dimensions
         if N < 2 or D < 1:
             raise ValueError(
@@ -221,6 +223,8 @@ def draw(
 
 def _from_nearest(n: np.ndarray, objects: int, count_from: str) -> np.ndarray:
     """n as a place in the order that begins with m itself."""
+    if count_from not in ("nearest", "farthest"):
+        raise ValueError(f"count_from is 'nearest' or 'farthest', not {count_from!r}")
     return n if count_from == "nearest" else objects - 1 - n
 
 

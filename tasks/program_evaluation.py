@@ -91,13 +91,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice, product
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 
 from tinyrmc import fused, nn, training
 from tinyrmc import primitives as p
 from tinyrmc.backend import namespace, to_host
+from tinyrmc.config import check_values
 from tinyrmc.cores import CoreConfig, build_core, describe
 from tinyrmc.errors import nearest
 
@@ -257,6 +258,7 @@ class DataConfig:
     """
 
     def __post_init__(self):
+        check_values(self, "data")
         self._check_programs()
         if self.patience < 2 or not 0 < self.threshold < math.inf:
             raise ValueError(
@@ -656,6 +658,8 @@ class Network(nn.Module):
         state = self.core.initial_state(B)
         _, state = self.core.unroll(self._one_hot(inputs), state, lengths=lengths)
         core, first = self.answering or self.core, xp.full(B, self.start)
+        if decoder not in get_args(Decoder):
+            raise ValueError(f"decoder is one of {get_args(Decoder)}, not {decoder!r}")
         if decoder == "own_predictions":
             return self._answer_freely(core, state, first, steps, trace)
         if decoder == "zeros":
