@@ -49,11 +49,6 @@ def _tensors(result: Any) -> list:
     """All Tensors in a result: one, or nested tuples such as `output, (h, c)`."""
     if isinstance(result, (tuple, list)):
         return [t for part in result for t in _tensors(part)]
-    if not isinstance(result, Tensor):
-        raise TypeError(
-            f"gradcheck needs results that are Tensors, not {type(result).__name__}: "
-            "what is not made by primitives would go unchecked"
-        )
     return [result]
 
 
@@ -130,7 +125,15 @@ class _Trial:
         with Tape() as tape:
             for k in self.moving:
                 inputs[k] = tape.watch(inputs[k])
-            value = self.loss(inputs)
+            result = self.function(*inputs)
+            for part in _tensors(result):
+                if not isinstance(part, Tensor):
+                    raise TypeError(
+                        "gradcheck needs results that are Tensors, not "
+                        f"{type(part).__name__}: what primitives have not made would "
+                        "go unchecked"
+                    )
+            value = _scalar(result, np.random.default_rng(self.weights))
         if not value.id:
             raise AssertionError(
                 "gradient check: the result does not depend on any input or "
@@ -232,9 +235,9 @@ def hessian_vector_product(
     for parameter, vector in zip(parameters, vectors, strict=True):
         if vector.shape != parameter.shape or parameter.dtype != np.float64:
             raise ValueError(
-                f"hessian_vector_product: a vector {vector.dtype}{list(vector.shape)} "
-                f"for a parameter {parameter.dtype}{list(parameter.shape)}; both are of "
-                "one shape, and the parameter float64"
+                f"hessian_vector_product: a vector of shape {vector.shape} for a "
+                f"parameter {parameter.dtype} of shape {parameter.shape}; give one "
+                "shape to both, and float64 to the parameter"
             )
     with _moved(parameters, vectors):
         with Tape() as tape:
