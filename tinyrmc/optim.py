@@ -357,6 +357,12 @@ class Adam(Optimizer):
     """Adam (Kingma and Ba 2015) with bias correction.
 
     data -= rate * m^ / (sqrt(v^) + epsilon).
+
+    Programs on TensorFlow 1, the paper's authors' among them, add epsilon to the root
+    of v before its bias is corrected ("epsilon hat"). That makes their first steps
+    shorter where gradients are tiny: at a gradient of 1e-5 and epsilon 1e-8 the first
+    step is 0.97 of the rate there and 1.00 here; after a thousand steps hardly any
+    difference is left.
     """
 
     def __init__(

@@ -15,6 +15,10 @@ in brackets are equations.
     | output (6, 8)      | h = sigmoid(o) tanh(m) | m itself                           |
     | candidate (7)      | g_psi(m~)              | tanh of it                         |
 
+The scale of attention, 1 / sqrt(K), is equation 1's. The authors' module had 1 /
+sqrt(2K + V) until November 2018, after the paper, whose experiments so had probably
+that one.
+
 On nth farthest the fourth row decides, in the one seed that was tried: without it
 neither form learns, with it both do (benchmarks/README.md, "Paper and release").
 
