@@ -107,11 +107,15 @@ def converted(what: str, array: Array, dtype: np.dtype) -> Array:
     """An array that was stored, in another precision.
 
     ValueError if it holds something else than `dtype` does: texts, truth values, whole
-    numbers, or complex ones for real ones.
+    numbers, or complex ones for real ones; or a number too large.
     """
     if array.dtype.kind not in ("fc" if dtype.kind == "c" else dtype.kind):
         raise ValueError(f"{what} is {dtype}, the array {array.dtype}")
-    return array.astype(dtype)
+    try:
+        with np.errstate(over="raise"):
+            return array.astype(dtype)
+    except FloatingPointError:
+        raise ValueError(f"{what} is {dtype}, too small for a number of it") from None
 
 
 def _transposed(b: Array) -> bool:

@@ -133,6 +133,8 @@ class _Trial:
                         f"{type(part).__name__}: what primitives have not made would "
                         "go unchecked"
                     )
+            if not any(part.size for part in _tensors(result)):
+                raise ValueError("gradcheck got a result without numbers to check")
             value = _scalar(result, np.random.default_rng(self.weights))
         if not value.id:
             raise AssertionError(

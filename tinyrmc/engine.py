@@ -40,6 +40,8 @@ import numpy as np
 
 from .backend import NAMESPACES, Array, gemm, namespace, to_host
 
+# what a forward rule may raise, and what a message then explains
+_WORDED = ValueError, TypeError, IndexError, AttributeError, ZeroDivisionError
 _NOT_ARRAYS = (bool, int, float, complex, type(None))
 # Parameters live on every tape, so their ids are permanent: -1, -2, ...
 _parameter_ids = itertools.count(-1, -1)
@@ -313,7 +315,9 @@ class Primitive:
         self.required = len([p for p in arrays if p.default is p.empty])
         # concatenate([a, b, ...]) takes one list
         self.variadic = any(p.kind is p.VAR_POSITIONAL for p in arrays)
-        self.statics = [p.name for p in signature if p.kind is p.KEYWORD_ONLY]
+        statics = [p for p in signature if p.kind is p.KEYWORD_ONLY]
+        self.statics = [p.name for p in statics]
+        self.switches = {p.name for p in statics if isinstance(p.default, bool)}
         self.forward, self.indices, self.hint = forward, frozenset(indices), hint
         self.name = self.__name__ = forward.__name__
         self.__doc__, self.__module__ = forward.__doc__, forward.__module__
@@ -369,6 +373,8 @@ class Primitive:
                     f"{self.name}: {name!r} is not a static argument (those are: "
                     f"{known}); arrays and Tensors go by position"
                 )
+            if name in self.switches and value not in (False, True):
+                raise TypeError(f"{self.name}: {name} is True or False, not {value!r}")
         if self.variadic:
             if len(args) != 1 or not isinstance(args[0], (list, tuple)):
                 raise TypeError(
@@ -468,7 +474,7 @@ class Primitive:
         try:
             rules = self if xp is np else self.override(xp, arrays, static)
             out, saved = rules.forward(xp, *arrays, **static)
-        except (ValueError, TypeError, IndexError, AttributeError) as error:
+        except _WORDED as error:
             raise self._explained(error, arrays) from error
         own = out[0].dtype if isinstance(out, tuple) else out.dtype
         if own is not dtype and dtype is not None and own != dtype:

@@ -398,6 +398,8 @@ def layer_norm(xp, x, gain, offset, residual=None, *, epsilon=1e-5):
     Each row is normalised by itself, with the biased variance. x and residual (..., F),
     gain and offset (F).
     """
+    if not epsilon > 0:
+        raise ValueError(f"epsilon must be positive, not {epsilon}")
     z = x if residual is None else x + residual  # (..., F)
     width = z.shape[-1]
     # A mean as a product with this is several times faster than `mean`.
@@ -443,7 +445,11 @@ def _heads(xp, qkv, num_heads, key_size):
     qkv is (B, R, H * (2K + V)), where each head's q|k|v lie side by side.
     """
     batch, rows, width = qkv.shape
-    if width % num_heads or width // num_heads <= 2 * key_size:
+    if (
+        min(num_heads, key_size) < 1
+        or width % num_heads
+        or width // num_heads <= 2 * key_size
+    ):
         raise ValueError(
             f"{width} columns do not hold {num_heads} heads of q|k|v with key_size "
             f"{key_size}; need heads * (2 * key + value)"
@@ -473,6 +479,8 @@ def attention(xp, qkv, mask=None, *, num_heads, key_size, num_queries=None, trac
     on NumPy; on a GPU, where looking would make the host wait, it is NaN.
     """
     q, k, v = _heads(xp, qkv, num_heads, key_size)
+    if num_queries is not None and not 1 <= num_queries <= qkv.shape[1]:
+        raise ValueError(f"{num_queries} queries of {qkv.shape[1]} rows")
     q = q[:, :, :num_queries]
     weights = gemm(q, xp.swapaxes(k, -1, -2))  # (B, H, Q, R)
     weights *= 1 / math.sqrt(key_size)
@@ -694,6 +702,10 @@ def lstm(
     size = cell.shape[-1]
     if len(weight) != wide + size:
         raise ValueError(f"a weight of {len(weight)} rows")
+    if fresh is not None and fresh.dtype != bool:
+        raise TypeError(f"fresh is {fresh.dtype}, not bool")
+    if isinstance(lengths, np.ndarray) and ((lengths < 0) | (lengths > steps)).any():
+        raise ValueError(f"lengths are from 0 to {steps}, not {lengths.tolist()}")
     # sigmoid(x) is (1 + tanh(x / 2)) / 2: with halves here, one tanh does all gates
     half = xp.full(4 * size, 0.5, bias.dtype)
     half[size : 2 * size] = 1
@@ -1291,9 +1303,9 @@ def categorical(xp, logits, actions):
     """log pi(action) and the entropy of pi = softmax(logits), in nats, of each row.
 
     logits (..., A), integer actions (...) -> two of shape (...). A policy gradient is
-    that of sum(log pi(a) * advantage). Each logit must be finite. An action out of
-    range is an error on NumPy; on a GPU, where looking would make the host wait, it
-    wraps.
+    that of sum(log pi(a) * advantage). A logit of -inf forbids an action. An
+    action out of range is an error on NumPy; on a GPU, where looking would make the
+    host wait, it wraps.
     """
     if isinstance(actions, np.ndarray) and actions.size and actions.min() < 0:
         raise IndexError(f"action {actions.min()} of {logits.shape[-1]}")
@@ -1302,9 +1314,10 @@ def categorical(xp, logits, actions):
     total = xp.sum(prob, axis=-1, keepdims=True)
     prob /= total
     logs -= xp.log(total)
-    entropy = -xp.einsum("...a,...a->...", prob, logs)
+    finite = xp.where(prob > 0, logs, xp.zeros((), logs.dtype))  # 0 log 0 is 0
+    entropy = -xp.einsum("...a,...a->...", prob, finite)
     chosen = xp.take_along_axis(logs, actions[..., None], axis=-1)[..., 0]
-    return (chosen, entropy), (prob, logs, entropy, actions)
+    return (chosen, entropy), (prob, finite, entropy, actions)
 
 
 @categorical.vjp
@@ -1323,4 +1336,7 @@ def categorical_definition(logits, actions):
     shifted = logits - p.max(logits, axis=-1, keepdims=True)
     logs = shifted - p.log(p.sum(p.exp(shifted), axis=-1, keepdims=True))
     hot = actions[..., None] == namespace(actions).arange(logits.shape[-1])
-    return p.sum(logs * hot, axis=-1), -p.sum(p.exp(logs) * logs, axis=-1)
+    chosen = p.sum(p.where(hot, logs, 0.0), axis=-1)
+    prob = p.exp(logs)
+    finite = p.where(prob.data.real > 0, logs, 0.0)  # 0 log 0 is 0
+    return chosen, -p.sum(prob * finite, axis=-1)

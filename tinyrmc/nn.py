@@ -1,7 +1,8 @@
 """Layers: parameters with names, and the functions that use them.
 
 A `Module` is a plain object. Its parameters are whatever Parameters and Modules, or
-lists and dicts of these, it has as attributes, in the order they were assigned. The
+lists and dicts of these, it has as attributes, in the order they were assigned; what
+other objects hold, such as generators or closures, nobody finds. The
 path of attributes is the name (`blocks.0.qkv.weight`), and the name is the key in a
 checkpoint. Weights are laid out (in, out). As in Sonnet, they start as a normal
 distribution of standard deviation 1 / sqrt(fan in), cut off at two standard deviations,
@@ -12,10 +13,12 @@ Generator to share.
 from __future__ import annotations
 
 import copy
+import dataclasses
+import functools
 import itertools
 import math
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, ValuesView
 from types import ModuleType
 from typing import Any, Literal, Self, TypeAlias
 
@@ -41,6 +44,8 @@ def truncated_normal(
 
     This is TensorFlow's initializer, which Sonnet uses.
     """
+    if not 0 <= std < math.inf:
+        raise ValueError(f"truncated_normal: std must be from 0 on, not {std!r}")
     values = rng.standard_normal(shape)
     while (outside := np.abs(values) > 2).any():
         values[outside] = rng.standard_normal(int(outside.sum()))
@@ -79,6 +84,13 @@ def check_number(owner: str, name: str, value: Any) -> float:
     if not number or isinstance(value, bool) or value != value:
         raise ValueError(f"{owner}: {name} must be a number, not {value!r}")
     return float(value)
+
+
+def check_switch(owner: str, name: str, value: Any) -> bool:
+    """The value, or a TypeError naming the argument unless it is True or False."""
+    if not isinstance(value, (bool, np.bool_)):
+        raise TypeError(f"{owner}: {name} must be True or False, not {value!r}")
+    return bool(value)
 
 
 def check_array(
@@ -250,16 +262,19 @@ def _refuse_shared(kind: type) -> None:
 
 
 def _refuse_hidden(name: str, value: Any) -> None:
-    """TypeError for a container, other than lists and dicts, that has Parameters."""
-    if isinstance(value, (set, frozenset, deque)) or (
-        isinstance(value, np.ndarray) and value.dtype == object
-    ):
-        held = value.flat if isinstance(value, np.ndarray) else value
-        if any(isinstance(x, (Parameter, Module)) for x in held):
-            raise TypeError(
-                f"{name} is a {type(value).__name__}, in which no parameters are "
-                "looked for; use a list, a tuple or a dict"
-            )
+    """TypeError for what holds Parameters and is no list, tuple or dict."""
+    held: Any = ()
+    if isinstance(value, (set, frozenset, deque, ValuesView)):
+        held = value
+    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+        held = vars(value).values()
+    elif isinstance(value, functools.partial):
+        held = *value.args, *value.keywords.values()
+    if any(isinstance(x, (Parameter, Module)) for x in held):
+        raise TypeError(
+            f"{name} is a {type(value).__name__}, in which no parameters are looked "
+            "for; use a list, a tuple, a dict or a Module"
+        )
 
 
 # --- Layers ---------------------------------------------------------------------------
@@ -285,8 +300,9 @@ class Linear(Module):
         rng, std = np.random.default_rng(seed), 1 / math.sqrt(input_size)
         weight = truncated_normal(rng, (input_size, output_size), std, dtype)
         self.weight = Parameter(weight)
+        bias = check_switch("Linear", "bias", bias)
         self.bias = Parameter(np.zeros(output_size, dtype)) if bias else None
-        self.relu = relu
+        self.relu = check_switch("Linear", "relu", relu)
 
     def __call__(self, x: Array | Tensor) -> Tensor:
         return linear(x, self.weight, self.bias, relu=self.relu)
@@ -331,8 +347,9 @@ class Conv2d(Module):
         shape = *sides, input_channels, output_channels
         rng, std = np.random.default_rng(seed), math.prod(shape[:3]) ** -0.5
         self.weight = Parameter(truncated_normal(rng, shape, std, dtype))
+        bias = check_switch("Conv2d", "bias", bias)
         self.bias = Parameter(np.zeros(output_channels, dtype)) if bias else None
-        self.padding, self.relu = padding, relu
+        self.padding, self.relu = padding, check_switch("Conv2d", "relu", relu)
 
     def __call__(self, x: Array | Tensor) -> Tensor:
         return conv2d(x, self.weight, self.bias, padding=self.padding, relu=self.relu)
@@ -401,6 +418,7 @@ class MLP(Module):
         seed: Seed = 0,
     ):
         rng, sizes = np.random.default_rng(seed), [input_size, *output_sizes]
+        check_switch("MLP", "activate_final", activate_final)
         self.layers = []
         for number, (size, next_size) in enumerate(itertools.pairwise(sizes), 1):
             relu = number < len(output_sizes) or activate_final
@@ -506,8 +524,11 @@ class Dropout(Module):
 
     def __init__(self, rate: float, axis: int = 0, shared: int | tuple[int, ...] = ()):
         rate = check_number("Dropout", "rate", rate)
-        if not 0 <= rate < 1:
-            raise ValueError(f"Dropout: rate must be from 0 to below 1, not {rate}")
+        if not 0 <= rate < 1 or round(rate * 65536) > 65535:
+            raise ValueError(
+                "Dropout: rate must be from 0 to below 1, in steps of 1/65536, not "
+                f"{rate}"
+            )
         self.rate, self.axis = rate, axis
         self.shared = (shared,) if isinstance(shared, int) else tuple(shared)
 
@@ -524,6 +545,15 @@ class Dropout(Module):
         """
         if noise is None or self.rate == 0:
             return x
+        if x.dtype.kind not in "fc":
+            raise TypeError(
+                f"Dropout: x is {x.dtype}, and what is kept is multiplied by "
+                f"{1 / (1 - self.rate):.3g}; convert with .astype(np.float32)"
+            )
+        if rows is not None and rows.dtype.kind not in "iu":
+            raise TypeError(
+                f"Dropout: the names of rows are {rows.dtype}, not integers"
+            )
         shape = list(x.shape)
         for axis in self.shared:
             shape[axis] = 1

@@ -51,6 +51,8 @@ def _checked(parameters: Iterable[Parameter]) -> list[Parameter]:
     for p in checked:
         if p.dtype.kind != "f":
             raise TypeError(f"an optimizer takes real parameters, not {p.dtype}")
+    if not any(p.size for p in checked):
+        raise ValueError("an optimizer needs numbers, and these Parameters are empty")
     if len({p.id for p in checked}) < len(checked):
         raise ValueError(
             "a Parameter is given twice; module.parameters() lists each once"
@@ -172,6 +174,8 @@ class Optimizer:
         for name, number in ("scale", scale), ("valid", valid):
             shape = getattr(number, "shape", ())
             _require(shape == (), name, shape, "a number or an array of shape ()")
+        is_bool = isinstance(valid, bool) or str(getattr(valid, "dtype", "")) == "bool"
+        _require(is_bool, "valid", valid, "True or False")
         rate = self.learning_rate if learning_rate is None else learning_rate
         _require(0 <= rate < math.inf, "learning_rate", rate, "finite and not negative")
         _require(

@@ -213,6 +213,8 @@ def clip(xp, x, *, a_min, a_max):
 
     There is no gradient where a bound holds x, nor on the bounds themselves.
     """
+    if not (a_min is None or a_max is None or a_min <= a_max):
+        raise ValueError(f"the bounds {a_min} and {a_max} leave nothing between them")
     if x.dtype.kind == "c":  # a complex step: the real part decides
         below = False if a_min is None else x.real < a_min
         above = False if a_max is None else x.real > a_max
@@ -506,6 +508,10 @@ def split(xp, x, *, indices_or_sections, axis=0):
     `indices_or_sections`: the places to cut before, or the number of equal parts.
     Backward joins the parts in one pass.
     """
+    if not isinstance(indices_or_sections, int):
+        places = [int(place) for place in indices_or_sections]
+        if places != sorted(places) or min(places, default=0) < 0:
+            raise ValueError(f"the places {places} must rise from 0")
     return tuple(xp.split(x, indices_or_sections, axis=axis)), (axis,)
 
 
@@ -534,6 +540,7 @@ def getitem(xp, x, *, key):
     """x[key] for integers, slices, ... and None. Rows by an integer array: `take`."""
     for part in key if isinstance(key, tuple) else (key,):
         integer = hasattr(part, "__index__") and getattr(part, "shape", ()) == ()
+        integer = integer and not isinstance(part, bool)  # a mask, and no 0 or 1
         if not (part is None or part is Ellipsis or isinstance(part, slice) or integer):
             raise TypeError(
                 f"an index of type {type(part).__name__} is not basic; write "
@@ -560,8 +567,9 @@ def take(xp, x, indices, *, axis=None):
     An index used twice gets both gradients.
     """
     # NumPy would take a mask for zeros and ones.
-    if hasattr(indices, "dtype") and indices.dtype.kind not in "iu":
-        raise TypeError(f"the indices are {indices.dtype}, not integers")
+    kind = getattr(indices, "dtype", type(indices))
+    if kind is bool or (hasattr(indices, "dtype") and indices.dtype.kind not in "iu"):
+        raise TypeError(f"the indices are {kind}, not integers")
     return xp.take(x, indices, axis=axis), (x.shape, indices, axis)
 
 
