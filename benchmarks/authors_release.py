@@ -29,6 +29,7 @@ come from Sonnet's own modules. The file says which TensorFlow it was.
 from __future__ import annotations
 
 import argparse
+import collections.abc
 import importlib
 import itertools
 import json
@@ -88,7 +89,9 @@ def their_modules():
 
 
 def put_stand_ins():
-    """What Sonnet imports of TensorFlow 1, and makes no use of here."""
+    """What Sonnet imports of TensorFlow 1 and of older Pythons."""
+    for name in collections.abc.__all__:
+        setattr(collections, name, getattr(collections.abc, name))
     nest = importlib.import_module("tensorflow.python.util.nest")
     nest.is_sequence = nest.is_nested
     parts = "framework", "rnn", "eager", "eager.python", "eager.python.tfe"

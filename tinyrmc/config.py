@@ -100,7 +100,8 @@ def check_values(config: Any, where: str = "") -> None:
     for field in dataclasses.fields(config):
         value, hint = getattr(config, field.name), hints[field.name]
         name = f"{where}.{field.name}" if where else field.name
-        if dataclasses.is_dataclass(hint) and isinstance(value, hint):
+        nested = isinstance(hint, type) and dataclasses.is_dataclass(hint)
+        if nested and isinstance(value, hint):
             check_values(value, name)
         elif not is_place(field) and not _is_of(value, hint):
             wanted = _in_words(hint)

@@ -704,9 +704,8 @@ def _places_in(into: Array, parameters: list[Parameter]) -> dict[int, Array]:
             f"backward(into=...): {owner}, {into.dtype}{list(into.shape)}, is not laid "
             f"out as {home.dtype}{list(home.shape)} of these parameters' optimizer"
         )
-    return {
-        p.id: into[p.offset : p.offset + p.size].reshape(p.shape) for p in parameters
-    }
+    starts = [(p, p.offset or 0) for p in parameters]
+    return {p.id: into[k : k + p.size].reshape(p.shape) for p, k in starts}
 
 
 _NOT_RECORDED = {  # the state of a tape that cannot be walked back -> what to do
