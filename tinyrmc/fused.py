@@ -398,8 +398,8 @@ def layer_norm(xp, x, gain, offset, residual=None, *, epsilon=1e-5):
     Each row is normalised by itself, with the biased variance. x and residual (..., F),
     gain and offset (F).
     """
-    if not epsilon > 0:
-        raise ValueError(f"epsilon must be positive, not {epsilon}")
+    if not epsilon >= 0:
+        raise ValueError(f"epsilon must not be negative, and is {epsilon}")
     z = x if residual is None else x + residual  # (..., F)
     width = z.shape[-1]
     # A mean as a product with this is several times faster than `mean`.
