@@ -368,7 +368,7 @@ def test_a_torn_last_line_is_left_out_and_cut_off(run):
     for torn in (b'{"step": 3, "lo', b"{", b"\0\0\0", b'{"note": "h\xc3'):
         (run.path / "metrics.jsonl").write_bytes(whole + torn)
         assert run.metrics() == [{"step": 1}, {"step": 2}]
-        run.truncate_metrics(5)
+        run.truncate_metrics(2)
         assert (run.path / "metrics.jsonl").read_bytes() == whole
     (run.path / "metrics.jsonl").write_bytes(b'{"step": 1\n' + whole)
     assert "metrics.jsonl line 1 is not JSON" in error_of(run.metrics)

@@ -129,7 +129,7 @@ def run_main(main: Callable[[], int]) -> NoReturn:
         try:
             code = main()
         finally:
-            sys.stdout.flush()  # what it refuses is told here, and not at the exit
+            print(end="", flush=True)  # what this refuses is told here, not at the exit
         sys.exit(code)
     except UserError as error:
         _refuse(" ".join([str(error), *getattr(error, "__notes__", ())]))
@@ -158,7 +158,7 @@ def _refuse(words: str) -> NoReturn:
     with contextlib.suppress(OSError):  # nobody can be told
         print(f"error: {' '.join(words.split())}", file=sys.stderr, flush=True)
     try:
-        sys.stdout.flush()
+        print(end="", flush=True)
     except OSError:
         _drop_output()
     sys.exit(2)

@@ -195,7 +195,7 @@ def _train(words: list[str], ranks: Ranks) -> int:
             print(f"{done}; see {again}")
             return 0
         else:
-            ranks.from_first(lambda: _cut_back(run, state["lines"]))
+            ranks.from_first(lambda: _cut_back(run, state))
             run = ranks.together(lambda: run.moved(described))
             _note_roundings(trainer, state)
             _announce(trainer, described, options)
@@ -263,11 +263,6 @@ def _check_workers(workers, rows, batch, device, ranks):
             f"--workers {workers} with --device cuda: a GPU is fed by one worker; "
             "leave --workers out"
         )
-    if (workers or 1) > most_workers():
-        raise UsageError(
-            f"--workers {workers} is more than any machine gains by; use at most "
-            f"{most_workers()}"
-        )
     if (workers or 1) > batch:
         raise UsageError(
             f"--workers {workers} is more than the {rows} of a batch; use at most "
@@ -277,6 +272,11 @@ def _check_workers(workers, rows, batch, device, ranks):
         each = f" with --workers {workers} each" if workers else ""
         raise UsageError(
             f"{ranks.size} ranks{each} are more than the {rows} of a batch; use fewer"
+        )
+    if (workers or 1) > most_workers():
+        raise UsageError(
+            f"--workers {workers} is more than any machine gains by; use at most "
+            f"{most_workers()}"
         )
 
 
@@ -329,8 +329,10 @@ def _finished(trainer: Trainer, run: Run) -> bool:
     return tested and last["step"] == trainer.step and trainer.finished
 
 
-def _cut_back(run: Run, lines: int) -> None:
+def _cut_back(run: Run, state: dict) -> None:
     """The lines of metrics as they were at the checkpoint; says if they are gone."""
+    lines = state["lines"]
+    run.require_metrics(lines, state.get("metrics"))
     if lines and not run.has_metrics:
         gone = f"{run.path / 'metrics.jsonl'} is gone, and its {counted(lines, 'line')}"
         print(f"note: {gone}; the curve begins here", file=sys.stderr)
@@ -417,7 +419,7 @@ def _announce(trainer: Trainer, described: dict, options: Options) -> None:
     print(f"  measured  {in_words(trainer.task.watched)}{better}, {every}")
     for note in trainer.task.notes():
         print(f"  note      {note}")
-    sys.stdout.flush()  # if that cannot be, there is no run yet
+    print(end="", flush=True)  # if that cannot be, there is no run yet
 
 
 def _report(trainer: Trainer, run: Run, end: str, resume: str) -> None:

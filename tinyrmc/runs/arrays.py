@@ -173,8 +173,8 @@ def _as_zip(file: BinaryIO, path: str | Path, if_damaged: str) -> zipfile.ZipFil
     declared = sum(info.file_size for info in archive.infolist())
     if declared > MOST_PACKED * file.seek(0, io.SEEK_END):
         raise RunError(
-            f"{path} would unpack to {declared:,} bytes, more than weights can be "
-            f"packed; {if_damaged}"
+            f"{path} is damaged (it would unpack to {declared:,} bytes, and weights "
+            f"cannot be packed so small); {if_damaged}"
         )
     return archive
 

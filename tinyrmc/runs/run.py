@@ -35,6 +35,7 @@ import json
 import os
 import re
 import shutil
+import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -86,6 +87,11 @@ ENVIRONMENT = Expected(
     }
 )
 LINE = Expected({"step": Count, "samples": Count, "seconds": float})
+GO_ON = (
+    "restore the file, or move it away (a run goes on without it, its curve then "
+    "begins where it goes on)"
+)
+VALUES = dict[str, float | str | bool | None]  # of any line
 
 
 @dataclass(frozen=True)
@@ -214,6 +220,8 @@ class Run:
         Strict JSON for any reader: NaN and infinities become null.
         """
         line = json.loads(json_text(line), parse_constant=lambda not_finite: None)
+        if wrong := misfit(line, VALUES):
+            raise RunError(f"a line of metrics holds numbers and texts: {wrong}")
         path = self._metrics_path
         with explained(f"write {path}", "free some space there, then resume"):
             with open(path, "a", encoding="utf-8") as file:
@@ -221,54 +229,59 @@ class Run:
 
     def metrics(self) -> list[dict[str, Any]]:
         """All lines of metrics.jsonl, without a last line torn by a crash."""
-        path = self._metrics_path
-        with explained(f"read {path}", "make it readable"):
-            try:
-                # The last piece follows the last line break: nothing, or a torn line.
-                *lines, rest = read_whole(path).split(b"\n")
-            except FileNotFoundError:
-                return []
+        # The last piece follows the last line break: nothing, or a torn line.
+        *lines, rest = self._metrics_bytes().split(b"\n")
         parsed = []
         for number, line in enumerate(lines, start=1):
             try:
                 parsed.append(from_json(line))
             except ValueError as error:
                 raise self.bad_line(number, f"is not JSON ({error})") from None
-            if wrong := misfit(parsed[-1], LINE):
+            if wrong := misfit(parsed[-1], VALUES) or misfit(parsed[-1], LINE):
                 raise self.bad_line(number, f"is no line of metrics: {wrong}")
         with contextlib.suppress(ValueError):
-            if not misfit(last := from_json(rest), LINE):
+            if not misfit(last := from_json(rest), VALUES) and not misfit(last, LINE):
                 parsed.append(last)
         return parsed
 
+    def _metrics_bytes(self) -> bytes:
+        """All of metrics.jsonl; nothing, if it is not there."""
+        with explained(f"read {self._metrics_path}", "make it a readable file"):
+            with contextlib.suppress(FileNotFoundError):
+                return read_whole(self._metrics_path)
+        return b""
+
     def bad_line(self, number: int, why: str) -> RunError:
         """The error that says what is wrong with a line of metrics.jsonl, from 1."""
-        return RunError(
-            f"{self._metrics_path} line {number} {why}; restore the file, or move it "
-            "away (a run goes on without it, its curve then begins where it goes on)"
-        )
+        return RunError(f"{self._metrics_path} line {number} {why}; {GO_ON}")
 
     def truncate_metrics(self, lines: int) -> None:
         """Keep the first `lines` lines only, so that a resumed run appends where its
-        checkpoint was taken. None is kept of a file that is gone.
-
-        RunError if it has fewer lines.
+        checkpoint was taken.
         """
-        metrics = self.metrics()
-        self.require_lines(metrics, lines)
-        kept = (json_text(line) + "\n" for line in metrics[:lines])
+        kept = (json_text(line) + "\n" for line in self.metrics()[:lines])
         write_whole(self._metrics_path, "".join(kept).encode())
 
-    def require_lines(self, metrics: list[dict[str, Any]], lines: int) -> None:
-        """RunError for fewer lines of metrics than there were at a checkpoint, but for
-        a file that is gone.
+    def checksum(self, lines: int) -> int | None:
+        """That of the first `lines` lines of metrics, for `require_metrics`; None if
+        there are fewer.
         """
-        if len(metrics) < lines and self.has_metrics:
-            raise RunError(
-                f"{self._metrics_path} has {len(metrics)} lines, and had {lines} when "
-                f"{self.checkpoint} was saved; restore the file, or move it away (a "
-                "run goes on without it, its curve then begins where it goes on)"
-            )
+        pieces = self._metrics_bytes().split(b"\n")[:-1]
+        if len(pieces) < lines:
+            return None
+        return zlib.crc32(b"\n".join(pieces[:lines]))
+
+    def require_metrics(self, lines: int, checksum: int | None) -> None:
+        """RunError unless the first `lines` lines of metrics are those that there were
+        at a checkpoint; but a file that is gone may be.
+        """
+        found = self.checksum(lines)
+        if not self.has_metrics or (found is not None and checksum in (None, found)):
+            return
+        wrong = "is not as it was" if found is not None else f"had {lines} lines"
+        raise RunError(
+            f"{self._metrics_path} {wrong} when {self.checkpoint} was saved; {GO_ON}"
+        )
 
     @property
     def has_metrics(self) -> bool:
@@ -310,8 +323,8 @@ class Onlooker(Run):
 
     @property
     def has_metrics(self) -> bool:
-        """It is the other process's business."""
-        return True
+        """Not for it."""
+        return False
 
 
 # --- Making and reading it ------------------------------------------------------------

@@ -34,6 +34,7 @@ STATE = Expected(
         "skipped": tuple[Count, int],
         "stream": dict,
         "lines": Count,
+        "metrics": Count | None,
         "steady": bool,
     },
     needed=("step",),
@@ -121,7 +122,7 @@ def lines_of(run: Run, task: Task) -> list[dict[str, Any]]:
             raise run.bad_line(number, f"is no line of metrics: {wrong}")
     if (state := run.load_state()) is not None:
         _require_own(run, state)
-        run.require_lines(lines, state.get("lines", 0))
+        run.require_metrics(state.get("lines", 0), state.get("metrics"))
     return lines
 
 
@@ -173,9 +174,14 @@ UNFIT = (KeyError, ValueError, TypeError, IndexError, AttributeError, OverflowEr
 
 
 def finite_parameters(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """The parameters of a checkpoint. ValueError if one is NaN or infinite."""
+    """The parameters of a checkpoint.
+
+    ValueError if one is NaN or infinite, or holds no floating-point numbers.
+    """
     found = under("parameters/", arrays)
     for name, x in found.items():
+        if x.dtype.kind != "f":
+            raise ValueError(f"the parameter {name} is of type {x.dtype}")
         if not np.isfinite(x).all():
             raise ValueError(f"the parameter {name} is not finite, so it tells nothing")
     return found

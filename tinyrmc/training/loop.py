@@ -173,6 +173,7 @@ def run_training(
         if not interrupt.signal:
             with contextlib.suppress(_Stopped):
                 loop.test(interrupt)
+                loop.save(instead=True)  # which answers for the last line too
         if stopped := interrupt.signal:
             return signal.Signals(stopped).name
     return "finished" if trainer.finished else "time"
@@ -283,13 +284,18 @@ class _Loop:
         """
         return int(self.trainer.skipped) == self.skipped
 
-    def save(self) -> None:
-        """A checkpoint. One of the two that are kept was taken in a steady state."""
+    def save(self, instead: bool = False) -> None:
+        """A checkpoint, perhaps instead of the newest one.
+
+        One of the two that are kept was taken in a steady state.
+        """
         # so that a bad state never replaces a good one
         self.ranks.each(self.trainer.require_finite)
         self.trainer.require_agreement()
         arrays, state = self.trainer.arrays(), self.trainer.state()
         state |= {"lines": self.lines, "run": self.run.config}
         state["steady"] = self.steady()
-        self.ranks.each(lambda: self.run.save(arrays, state, instead=not self.good))
+        state["metrics"] = self.ranks.from_first(lambda: self.run.checksum(self.lines))
+        instead = instead or not self.good
+        self.ranks.each(lambda: self.run.save(arrays, state, instead))
         self.good, self.kept = state["steady"], self.trainer.step
