@@ -44,6 +44,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
@@ -61,6 +62,7 @@ from tinyrmc.results import curves
 from tinyrmc.results.text import aligned
 from tinyrmc.runs.machine import environment
 from tinyrmc.runs.run import Run
+from tinyrmc.training.children import _end_all as end_children
 from tinyrmc.training.discovery import load_task, task_files
 
 HERE = Path(__file__).resolve().parent
@@ -160,16 +162,12 @@ def start(words: Sequence[str], folder: Path, setting: Setting = lambda: None) -
     except SystemExit as leaving:
         code = leaving.code if isinstance(leaving.code, int) else 1
     except BaseException:
-        import traceback
-
         traceback.print_exc()
         code = 1
     finally:
         with contextlib.suppress(Exception):
             sys.stdout.flush()
-        from tinyrmc.training.children import _end_all
-
-        _end_all()  # at the exit, which os._exit passes over
+        end_children()  # at the exit, which os._exit passes over
         os._exit(code)
 
 
@@ -738,7 +736,10 @@ def _no(value: Any, *kinds: Any) -> Any:
 
 
 def _no_array(value: Any) -> Any:
-    return "text" if np.asarray(value, object).dtype.kind in "biufc" else value
+    with contextlib.suppress(ValueError):
+        if np.asarray(value).dtype.kind in "biufc":
+            return "text"
+    return value
 
 
 def calls(rng: random.Random, folder: Path) -> tuple[str, str]:

@@ -118,8 +118,6 @@ def test_a_forged_checkpoint_is_refused_though_its_checksum_is_right(copy, refus
         save_arrays(copy.checkpoint, arrays, state | changes)
         assert "checkpoint.npz" in refused(evaluate.main, copy.path)
         refused(train.main, "--resume", copy.path)
-    save_arrays(copy.checkpoint, arrays, state | {"task": {"rung": "x"}})
-    refused(train.main, "--resume", copy.path)
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
@@ -154,7 +152,7 @@ def test_nobody_waits_for_what_is_no_file(kind, name, copy, refused):
     main = report.main if name == "metrics.jsonl" else evaluate.main
     assert f"cannot read copy/{name}: " in refused(main, copy.path)
     if name == "checkpoint.npz":
-        assert f"cannot read copy/{name}: " in refused(evaluate.main, path)
+        assert f"cannot read copy/{name}" in refused(evaluate.main, path)
 
 
 def test_a_pipe_in_the_place_of_the_lock_is_refused(copy, refused):
@@ -173,7 +171,7 @@ def test_what_a_file_would_unpack_to_is_looked_at_first(tmp_path, monkeypatch):
 
 def test_a_long_file_that_is_none_of_ours_is_not_read(tmp_path):
     with open(tmp_path / "long.npz", "wb") as file:
-        file.truncate(1 << 45)  # 32 TB of zeros, which take no room
+        file.truncate(1 << 40)  # a TB of zeros, which take no room
     assert "is not an npz file" in error_of(load_arrays, tmp_path / "long.npz")
 
 
@@ -234,8 +232,6 @@ def test_lines_of_another_type_are_refused(change, copy, refused):
     *lines, last = path.read_text().splitlines()
     path.write_text("\n".join([*lines, json.dumps(json.loads(last) | change)]) + "\n")
     assert f"metrics.jsonl line {len(lines) + 1} is no" in refused(report.main, "copy")
-    with pytest.raises(RunError, match="a line of metrics holds numbers"):
-        copy.log({"loss": [1]})
 
 
 # --- The machine gives out ------------------------------------------------------------
@@ -332,13 +328,12 @@ def test_a_log_that_is_full_costs_no_step(make_trainer, new_run):
 
 def test_while_updates_are_skipped_a_good_checkpoint_stays(make_trainer, new_run):
     often = {"checkpoint_minutes": 1e-9}
-    run, bad = new_run(), {9, 11, 12, 13, 14}
+    run, bad = new_run(), {4, 6, 7, 8, 9}
     with pytest.raises(NonFinite):
         run_training(make_trainer(poisoned(bad, nonfinite_limit=5, **often)), run)
-    # the update of step 9 was skipped: not saved until line 10 has told of it
-    assert run.load_state()["step"] == 10
-    assert run.load()[1]["steady"]
-    assert load_meta(run.previous_checkpoint)["step"] == 8
+    # from the update that was skipped until a line has told of it, nothing is saved
+    assert run.load_state()["step"] == 5 and run.load()[1]["steady"]
+    assert load_meta(run.previous_checkpoint)["step"] == 3
 
 
 def test_of_two_that_were_stopped_in_trouble_the_good_one_stays(make_trainer, new_run):

@@ -116,6 +116,9 @@ def _hyphens(word):
     return flag.replace("_", "-") + equals + value
 
 
+MOST_TOLD = 390  # characters of an error
+
+
 def run_main(main: Callable[[], int]) -> NoReturn:
     """Run a command line's `main`: a user's error is one line on stderr, exit code 2.
 
@@ -154,9 +157,12 @@ def run_main(main: Callable[[], int]) -> NoReturn:
 
 
 def _refuse(words: str) -> NoReturn:
-    """Say it, and leave with exit code 2."""
+    """Say it in one line, which may have to be shortened; leave with exit code 2."""
+    line = " ".join(words.split())
+    if len(line) > MOST_TOLD:
+        line = f"{line[: MOST_TOLD - 100]} ... {line[-95:]}"
     with contextlib.suppress(OSError):  # nobody can be told
-        print(f"error: {' '.join(words.split())}", file=sys.stderr, flush=True)
+        print(f"error: {line}", file=sys.stderr, flush=True)
     try:
         print(end="", flush=True)
     except OSError:

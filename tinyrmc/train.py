@@ -162,6 +162,7 @@ def _resume_request(run, names, words):
 def _checkpoint(run):
     """The arrays and the state to go on from."""
     arrays, state = load_checkpoint(run)
+    run.require_metrics(state.get("lines", 0), state.get("metrics"))
     if "lines" not in state:
         raise RunError(
             f"{run.checkpoint} holds the weights alone, which can be evaluated but "
@@ -332,7 +333,6 @@ def _finished(trainer: Trainer, run: Run) -> bool:
 def _cut_back(run: Run, state: dict) -> None:
     """The lines of metrics as they were at the checkpoint; says if they are gone."""
     lines = state["lines"]
-    run.require_metrics(lines, state.get("metrics"))
     if lines and not run.has_metrics:
         gone = f"{run.path / 'metrics.jsonl'} is gone, and its {counted(lines, 'line')}"
         print(f"note: {gone}; the curve begins here", file=sys.stderr)

@@ -91,7 +91,6 @@ GO_ON = (
     "restore the file, or move it away (a run goes on without it, its curve then "
     "begins where it goes on)"
 )
-VALUES = dict[str, float | str | bool | None]  # of any line
 
 
 @dataclass(frozen=True)
@@ -220,8 +219,6 @@ class Run:
         Strict JSON for any reader: NaN and infinities become null.
         """
         line = json.loads(json_text(line), parse_constant=lambda not_finite: None)
-        if wrong := misfit(line, VALUES):
-            raise RunError(f"a line of metrics holds numbers and texts: {wrong}")
         path = self._metrics_path
         with explained(f"write {path}", "free some space there, then resume"):
             with open(path, "a", encoding="utf-8") as file:
@@ -237,10 +234,10 @@ class Run:
                 parsed.append(from_json(line))
             except ValueError as error:
                 raise self.bad_line(number, f"is not JSON ({error})") from None
-            if wrong := misfit(parsed[-1], VALUES) or misfit(parsed[-1], LINE):
+            if wrong := misfit(parsed[-1], LINE):
                 raise self.bad_line(number, f"is no line of metrics: {wrong}")
         with contextlib.suppress(ValueError):
-            if not misfit(last := from_json(rest), VALUES) and not misfit(last, LINE):
+            if not misfit(last := from_json(rest), LINE):
                 parsed.append(last)
         return parsed
 
