@@ -141,6 +141,7 @@ def start(words: Sequence[str], folder: Path, setting: Setting = lambda: None) -
     sys.stdout.flush()
     if pid := os.fork():
         return pid
+    code: Any = 1
     try:
         os.setsid()
         os.chdir(folder)
@@ -160,10 +161,10 @@ def start(words: Sequence[str], folder: Path, setting: Setting = lambda: None) -
         module = importlib.import_module(f"tinyrmc.{words[0]}")
         run_main(lambda: module.main([*words[1:]]))
     except SystemExit as leaving:
-        code = leaving.code if isinstance(leaving.code, int) else 1
-    except BaseException:
+        code = leaving.code or 0
+    except BaseException as error:
+        os.write(2, f"Traceback: {error!r}\n".encode(errors="replace"))
         traceback.print_exc()
-        code = 1
     finally:
         with contextlib.suppress(Exception):
             sys.stdout.flush()
@@ -716,7 +717,7 @@ def _call(rng: random.Random) -> tuple[str, Callable[[], object]]:
         "save_arrays": lambda: save_arrays("x.npz", {"a": _no_array(bad)}, {}),
         "save_arrays(name)": lambda: save_arrays("x.npz", {bad: np.ones(1)}, {}),
         "Run.open": lambda: Run.open(bad),
-        "Run.log": lambda: _a_run().log(bad),
+        "Run.log": lambda: _a_run().log(_no(bad, dict)),
         "run_training(max_minutes)": lambda: run_training(
             Trainer(kind(config)), _a_run(), max_minutes=_no(bad, int, float, None)
         ),
@@ -731,8 +732,14 @@ def _a_run() -> Run:
 
 def _no(value: Any, *kinds: Any) -> Any:
     """A value that is of none of these kinds, or is one of them and makes no sense."""
-    plain = type(value) in kinds or (value is None and None in kinds)
-    return -3 if plain and not (value is not None and value < 0) else value
+    plain = isinstance(value, tuple(kind for kind in kinds if kind is not None))
+    none = value is None and None in kinds
+    return -3 if (plain and not is_negative(value)) or none else value
+
+
+def is_negative(value: Any) -> bool:
+    """Whether a value is a number below 0, or no number at all."""
+    return isinstance(value, int | float) and not value >= 0
 
 
 def _no_array(value: Any) -> Any:
@@ -767,17 +774,17 @@ def calls(rng: random.Random, folder: Path) -> tuple[str, str]:
 
 Group = Callable[[random.Random, Path], tuple[str, str]]
 GROUPS: dict[str, tuple[Group, int]] = {  # and how many cases
-    "kills": (kills, 100),
-    "signals": (signals, 60),
-    "starts": (starts, 30),
-    "workers": (workers, 30),
-    "disks": (disks, 40),
-    "streams": (streams, 120),
-    "damaged": (damaged, 400),
-    "forged": (forged, 700),
-    "sweeps": (sweeps, 60),
-    "words": (words, 600),
-    "calls": (calls, 100),
+    "kills": (kills, 60),
+    "signals": (signals, 40),
+    "starts": (starts, 20),
+    "workers": (workers, 20),
+    "disks": (disks, 25),
+    "streams": (streams, 80),
+    "damaged": (damaged, 220),
+    "forged": (forged, 380),
+    "sweeps": (sweeps, 40),
+    "words": (words, 400),
+    "calls": (calls, 60),
 }
 
 

@@ -109,7 +109,7 @@ def _pack(arrays: Mapping[str, Any], meta: Any) -> bytes:
 
 def _npy(name: str, array: Any) -> bytes:
     """An array as the content of a .npy file."""
-    if not (name and name.isprintable() and "\\" not in name):
+    if not (isinstance(name, str) and name and name.isprintable() and "\\" not in name):
         raise RunError(
             f"cannot save an array named {name!r}; use printable text without "
             "backslashes"

@@ -219,6 +219,8 @@ class Run:
         Strict JSON for any reader: NaN and infinities become null.
         """
         line = json.loads(json_text(line), parse_constant=lambda not_finite: None)
+        if wrong := misfit(line, LINE):
+            raise RunError(f"a line of metrics is an object with numbers: {wrong}")
         path = self._metrics_path
         with explained(f"write {path}", "free some space there, then resume"):
             with open(path, "a", encoding="utf-8") as file:
