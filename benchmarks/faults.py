@@ -469,14 +469,16 @@ def streams(rng: random.Random, folder: Path) -> tuple[str, str]:
 # --- Files ----------------------------------------------------------------------------
 
 
-def small_runs(folder: Path) -> None:
-    """A finished run of every task, and one that was broken off at step 5."""
+def small_runs(folder: Path, sweep: bool = True) -> None:
+    """A finished run of every task, one that was broken off at step 5, and a sweep."""
     for task in TASKS:
         words = ["train", *words_of(task, 1), "--run"]
         for name, setting in (("whole", lambda: None), ("half", _stop_at_5)):
             ended = run([*words, f"{task}-{name}"], folder, setting)
             if ended.code not in (0, 143):
                 raise SystemExit(f"the small run of {task} failed: {ended.err}")
+    if not sweep:
+        return
     grid = ["--grid", "model.mem_slots=1,2", "--run", "sweep", "--jobs", "2"]
     small = TASKS["nth_farthest"].replace("--model.mem-slots 2", "").split()
     ended = run(["sweep", "nth_farthest", *small, *_ANY.split(), *grid], folder)
@@ -856,17 +858,20 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--quick", action="store_true", help="a tenth of the cases")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", nargs="+", choices=GROUPS, default=[*GROUPS])
+    parser.add_argument("--tasks", nargs="+", choices=TASKS, default=[*TASKS])
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="at a time")
     parser.add_argument("--share", type=float, default=1.0, help="of the cases")
     parser.add_argument("--out", type=Path, help="the JSON file to write")
     options = parser.parse_args(argv)
+    for task in {*TASKS} - {*options.tasks}:
+        del TASKS[task]
     make_small()
     began, share = time.monotonic(), 0.1 if options.quick else options.share
     with tempfile.TemporaryDirectory(prefix="tinyrmc-faults-") as folder:
         write_text(Path(folder))
         os.environ["TINYRMC_DATA"] = folder
         SMALL = Path(folder)
-        small_runs(SMALL)
+        small_runs(SMALL, sweep="sweeps" in options.only)
         found, wrong = campaign(options.only, share, options.seed, options.jobs)
     print(table(found))
     if options.out is not None:

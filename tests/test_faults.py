@@ -25,6 +25,7 @@ from tinyrmc.runs.arrays import load_arrays, load_meta, save_arrays
 from tinyrmc.runs.files import Count, Expected, from_json, misfit
 from tinyrmc.runs.run import Run
 from tinyrmc.training import loop, workers
+from tinyrmc.training.checkpoints import require_metrics
 from tinyrmc.training.loop import Interrupt, Listener, run_training
 from tinyrmc.training.trainer import NonFinite, Trainer, most_workers
 from tinyrmc.training.workers import CAN_FORK, WorkerLost
@@ -38,7 +39,7 @@ def resumed(make_trainer, task, run, workers=1):
     trainer = make_trainer(task, seed=3, workers=workers)
     arrays, state = run.load()
     trainer.restore(arrays, state)
-    run.require_metrics(state["lines"], state["metrics"])
+    require_metrics(run, state)
     run.truncate_metrics(state["lines"])
     return trainer
 

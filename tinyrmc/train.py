@@ -34,7 +34,7 @@ from .runs.machine import environment
 from .runs.run import Onlooker, Run
 from .training import discovery
 from .training.apart import Apart
-from .training.checkpoints import load_checkpoint, task_from_dict
+from .training.checkpoints import load_checkpoint, require_metrics, task_from_dict
 from .training.loop import Interrupt, run_training
 from .training.ranks import Ranks, launched
 from .training.task import Task
@@ -162,7 +162,7 @@ def _resume_request(run, names, words):
 def _checkpoint(run):
     """The arrays and the state to go on from."""
     arrays, state = load_checkpoint(run)
-    run.require_metrics(state.get("lines", 0), state.get("metrics"))
+    require_metrics(run, state)
     if "lines" not in state:
         raise RunError(
             f"{run.checkpoint} holds the weights alone, which can be evaluated but "

@@ -34,7 +34,7 @@ STATE = Expected(
         "skipped": tuple[Count, int],
         "stream": dict,
         "lines": Count,
-        "metrics": Count | None,
+        "metrics": tuple[Count, Count | None],
         "steady": bool,
     },
     needed=("step",),
@@ -122,8 +122,13 @@ def lines_of(run: Run, task: Task) -> list[dict[str, Any]]:
             raise run.bad_line(number, f"is no line of metrics: {wrong}")
     if (state := run.load_state()) is not None:
         _require_own(run, state)
-        run.require_metrics(state.get("lines", 0), state.get("metrics"))
+        require_metrics(run, state)
     return lines
+
+
+def require_metrics(run: Run, state: dict) -> None:
+    """RunError unless a run's lines of metrics are those that its checkpoint knows."""
+    run.require_metrics(*state.get("metrics", (state.get("lines", 0), None)))
 
 
 def _require_run(state: Any, path: str | Path) -> None:

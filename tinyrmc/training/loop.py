@@ -172,8 +172,8 @@ def run_training(
         loop.save()
         if not interrupt.signal:
             with contextlib.suppress(_Stopped):
-                loop.test(interrupt)
-                loop.save(instead=True)  # which answers for the last line too
+                if loop.test(interrupt):
+                    loop.save(last=1)
         if stopped := interrupt.signal:
             return signal.Signals(stopped).name
     return "finished" if trainer.finished else "time"
@@ -268,14 +268,19 @@ class _Loop:
         self.show.line(line)
         self.lines += 1
 
-    def test(self, interrupt: Interrupt) -> None:
-        """A last line with all held-out metrics, unless the last line has them."""
+    def test(self, interrupt: Interrupt) -> bool:
+        """A last line with all held-out metrics, unless the last line has them.
+
+        Whether it came.
+        """
         trainer = self.trainer
-        if self.tested != trainer.step:
-            self._tell()
-            with interrupt.at_once():
-                found = trainer.evaluate()
-            self._log(trainer.place() | trainer.means() | found)
+        if self.tested == trainer.step:
+            return False
+        self._tell()
+        with interrupt.at_once():
+            found = trainer.evaluate()
+        self._log(trainer.place() | trainer.means() | found)
+        return True
 
     def steady(self) -> bool:
         """Whether no update was skipped since the last line (waits for the device).
@@ -284,18 +289,22 @@ class _Loop:
         """
         return int(self.trainer.skipped) == self.skipped
 
-    def save(self, instead: bool = False) -> None:
-        """A checkpoint, perhaps instead of the newest one.
+    def save(self, last: int = 0) -> None:
+        """A checkpoint, which answers for all lines of metrics.
 
         One of the two that are kept was taken in a steady state.
+
+        last: so many lines came after the newest checkpoint, which this one replaces,
+            and are cut off when the run goes on.
         """
         # so that a bad state never replaces a good one
         self.ranks.each(self.trainer.require_finite)
         self.trainer.require_agreement()
         arrays, state = self.trainer.arrays(), self.trainer.state()
-        state |= {"lines": self.lines, "run": self.run.config}
+        state |= {"lines": self.lines - last, "run": self.run.config}
         state["steady"] = self.steady()
-        state["metrics"] = self.ranks.from_first(lambda: self.run.checksum(self.lines))
-        instead = instead or not self.good
+        checksum = self.ranks.from_first(lambda: self.run.checksum(self.lines))
+        state["metrics"] = [self.lines, checksum]
+        instead = bool(last) or not self.good
         self.ranks.each(lambda: self.run.save(arrays, state, instead))
         self.good, self.kept = state["steady"], self.trainer.step
