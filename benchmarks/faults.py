@@ -108,6 +108,8 @@ def make_small() -> None:
     """Let every task be tested on few examples and draw nothing, in this process and in
     those that it forks.
     """
+    for command in COMMANDS:
+        importlib.import_module(f"tinyrmc.{command}")  # for few files may be open then
     for name in task_files():
         kind = load_task(name).Task
         if isinstance(getattr(kind, "test_examples", None), int):
@@ -349,7 +351,7 @@ def workers(rng: random.Random, folder: Path) -> tuple[str, str]:
     outcome, why = judge(ended, same=True)
     if outcome == "traceback":
         return outcome, f"{task}: {why}"
-    outcome, why = go_on(task, 2, folder, kept=(folder / "run").exists())
+    outcome, why = go_on(task, 2, folder, kept=False)
     return outcome, f"{task}: {why}"
 
 

@@ -183,7 +183,7 @@ def _train(words: list[str], ranks: Ranks) -> int:
         task = task_from_dict(described)
         trainer = ranks.together(lambda: _trainer(task, options, arrays, state, ranks))
         trainer.require_agreement()
-        ranks.together(trainer.workers.start)  # what cannot be is refused before a run
+        ranks.together(trainer.workers.try_out)  # refused before there is a run
         interrupt = held.enter_context(Interrupt(ranks))
         if run is None:
             _announce(trainer, described, options)

@@ -179,6 +179,14 @@ class Workers:
                 "give fewer --workers"
             ) from error
 
+    def try_out(self) -> None:
+        """Start the others and end them: WorkerLost if they cannot be started.
+
+        They are started anew, with what then holds, by the first request.
+        """
+        self.start()
+        self.close()
+
     def close(self) -> None:
         """End the other workers; a later request starts new ones."""
         if self._pool:
