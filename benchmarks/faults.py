@@ -115,10 +115,15 @@ def make_small() -> None:
         if isinstance(getattr(kind, "test_examples", None), int):
             kind.test_examples = 40
         kind.pictures = lambda *_: []
-    curves.draw_curves = lambda runs, out, against=(): (
-        [r.metrics() for r in runs] and out
-    )
-    train.draw_run = lambda run: []
+    # of a curve only what is drawn
+    setattr(curves, "draw_curves", _drawn)  # noqa: B010
+    setattr(train, "draw_run", lambda run: [])  # noqa: B010
+
+
+def _drawn(runs: Sequence[Run], out: Path, against: Sequence[str] = ()) -> Path:
+    for each in runs:
+        each.metrics()
+    return out
 
 
 # --- One process ----------------------------------------------------------------------
@@ -498,7 +503,7 @@ def _stop_at_5() -> None:
             os.kill(os.getpid(), signal.SIGTERM)
         return advance(self, *words)
 
-    Trainer.advance = watched
+    setattr(Trainer, "advance", watched)  # noqa: B010
 
 
 SMALL: Path  # where `small_runs` are
@@ -818,9 +823,12 @@ def can_mount() -> bool:
 
 
 def campaign(
-    names: Sequence[str], share: float, seed: int, jobs: int
+    names: Sequence[str], share: float, seed: int, jobs: int, minutes: float
 ) -> tuple[dict[str, dict[str, int]], list[str]]:
-    """({group: {outcome: how many}}, what went wrong)."""
+    """({group: {outcome: how many}}, what went wrong).
+
+    The cases come in an order of the seed's, until so many minutes are over.
+    """
     cases = [
         (name, number, seed)
         for name in names
@@ -830,21 +838,24 @@ def campaign(
     found: dict[str, dict[str, int]] = {
         name: {"tried": 0, **dict.fromkeys(OUTCOMES, 0)} for name, *_ in cases
     }
-    wrong = []
+    random.Random(seed).shuffle(cases)
+    wrong, until = [], time.monotonic() + 60 * minutes
     fork = multiprocessing.get_context("fork")
     with ProcessPoolExecutor(jobs, fork) as pool:
-        for name, outcome, why in pool.map(attempt, *zip(*cases, strict=True)):
-            found[name]["tried"] += 1
-            found[name][outcome] += 1
-            if outcome in OUTCOMES[2:]:
-                wrong.append(f"{name}, {outcome}, {why}")
-                print(wrong[-1], file=sys.stderr, flush=True)
+        while cases and time.monotonic() < until:
+            some = [cases.pop() for _ in range(min(8 * jobs, len(cases)))]
+            for name, outcome, why in pool.map(attempt, *zip(*some, strict=True)):
+                found[name]["tried"] += 1
+                found[name][outcome] += 1
+                if outcome in OUTCOMES[2:]:
+                    wrong.append(f"{name}, {outcome}, {why}")
+                    print(wrong[-1], file=sys.stderr, flush=True)
     return found, wrong
 
 
 def table(found: dict[str, dict[str, int]]) -> str:
     """The counts as a table."""
-    total = collections.Counter()
+    total: collections.Counter[str] = collections.Counter()
     for counts in found.values():
         total.update(counts)
     head = ["faults", "tried", *OUTCOMES]
@@ -863,6 +874,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--tasks", nargs="+", choices=TASKS, default=[*TASKS])
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="at a time")
     parser.add_argument("--share", type=float, default=1.0, help="of the cases")
+    parser.add_argument("--minutes", type=float, default=1e9, help="at most")
     parser.add_argument("--out", type=Path, help="the JSON file to write")
     options = parser.parse_args(argv)
     for task in {*TASKS} - {*options.tasks}:
@@ -874,7 +886,9 @@ def main(argv: list[str] | None = None) -> int:
         os.environ["TINYRMC_DATA"] = folder
         SMALL = Path(folder)
         small_runs(SMALL, sweep="sweeps" in options.only)
-        found, wrong = campaign(options.only, share, options.seed, options.jobs)
+        found, wrong = campaign(
+            options.only, share, options.seed, options.jobs, options.minutes
+        )
     print(table(found))
     if options.out is not None:
         minutes = round((time.monotonic() - began) / 60, 1)
