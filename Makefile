@@ -32,8 +32,7 @@ absent := environment
 endif
 endif
 
-.PHONY: help train test lint lab chapters site address bench faults clean
-.PHONY: environment
+.PHONY: help train test lint lab chapters site address bench faults clean environment
 .NOTPARALLEL:
 
 help:
