@@ -9,6 +9,7 @@
 #   make site        builds the website into site/_build/html
 #   make address     REPOSITORY=owner/name: the project's public address, everywhere
 #   make bench       measures on this machine; ARGS=--quick: a first look
+#   make faults      kills, full disks, forged files, bad words: what becomes of them
 #   make clean       removes the environment, caches and builds; runs/ is kept
 #
 # ARGS is passed on to the command: make train ARGS="ladder --seed 1", make test
@@ -31,7 +32,7 @@ absent := environment
 endif
 endif
 
-.PHONY: help train test lint lab chapters site address bench clean environment
+.PHONY: help train test lint lab chapters site address bench faults clean environment
 .NOTPARALLEL:
 
 help:
@@ -62,6 +63,9 @@ address: $(VENV)/installed
 
 bench: $(VENV)/installed-bench
 	$(python) benchmarks/cpu.py $(ARGS)
+
+faults: $(VENV)/installed
+	$(python) benchmarks/faults.py --out benchmarks/results/faults.json $(ARGS)
 
 clean:
 	rm -rf $(VENV) site/_build build dist *.egg-info

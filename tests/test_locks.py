@@ -200,8 +200,9 @@ def test_where_there_is_no_fcntl_a_byte_behind_the_text_is_locked(run, monkeypat
 
 def test_a_place_that_cannot_be_written_and_a_full_disk_are_told(run, monkeypatch):
     (run.path / "lock.json").mkdir()
-    assert (
-        refusal(run) == "cannot write run/lock.json: Is a directory; make it writable"
+    assert refusal(run) == (
+        "cannot write run/lock.json: it is not a regular file; make it a writable "
+        "file, or delete it"
     )
     (run.path / "lock.json").rmdir()
 

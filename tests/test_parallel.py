@@ -179,7 +179,7 @@ def test_a_killed_process_is_an_error_and_no_hang(busy, make_workers, capfd):
     if not busy:  # killed between two requests
         os.kill(pids[1], signal.SIGKILL)
         assert soon(lambda: not alive(pids[1]))
-    says = r"a worker process disappeared.*resume with fewer --workers"
+    says = "a worker process disappeared"
     with pytest.raises(WorkerError, match=says):
         workers.run("die" if busy else "live")
     workers.close()

@@ -202,7 +202,7 @@ print(step, partial)
     assert done.returncode == 0, done.stderr
     steps, left_behind = map(int, done.stdout.split())
     # the kills did strike while files were being written
-    assert steps > 20 and left_behind >= 4
+    assert steps > 4 and left_behind >= 4
     save_step(run, steps + 1)
     assert loaded_step(run) == steps + 1
     assert not list(run.path.glob("*.partial"))
@@ -368,7 +368,7 @@ def test_a_torn_last_line_is_left_out_and_cut_off(run):
     for torn in (b'{"step": 3, "lo', b"{", b"\0\0\0", b'{"note": "h\xc3'):
         (run.path / "metrics.jsonl").write_bytes(whole + torn)
         assert run.metrics() == [{"step": 1}, {"step": 2}]
-        run.truncate_metrics(5)
+        run.truncate_metrics(2)
         assert (run.path / "metrics.jsonl").read_bytes() == whole
     (run.path / "metrics.jsonl").write_bytes(b'{"step": 1\n' + whole)
     assert "metrics.jsonl line 1 is not JSON" in error_of(run.metrics)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from . import starting as starting  # isort: skip  # first: a Ctrl-C may come any time
 from . import equations, fused, nn, optim, primitives
 from .checking import gradcheck
 from .cores import (

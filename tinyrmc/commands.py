@@ -5,7 +5,9 @@ and the flags that train a task.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
+import io
 import os
 import shlex
 import shutil
@@ -15,8 +17,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NoReturn
 
-from .errors import UsageError, UserError, nearest
+from .errors import UsageError, UserError, nearest, why
 from .flags import add_flags, from_flags
+from .starting import give_ctrl_c_back
 from .training.discovery import place_of, told
 
 
@@ -113,14 +116,24 @@ def _hyphens(word):
     return flag.replace("_", "-") + equals + value
 
 
+MOST_TOLD = 390  # characters of an error
+
+
 def run_main(main: Callable[[], int]) -> NoReturn:
     """Run a command line's `main`: a user's error is one line on stderr, exit code 2.
 
-    So is any exception that has passed through a task's own code, with the place there;
+    So are what the system refuses (a full disk, too many open files, a name too long)
+    and any exception that has passed through a task's own code, with the place there;
     elsewhere it is ours, and left whole. Ctrl-C is 130.
     """
     try:
-        sys.exit(main())
+        give_ctrl_c_back()
+        _stand_in_for_streams()
+        try:
+            code = main()
+        finally:
+            print(end="", flush=True)  # what this refuses is told here, not at the exit
+        sys.exit(code)
     except UserError as error:
         _refuse(" ".join([str(error), *getattr(error, "__notes__", ())]))
     except ModuleNotFoundError as error:
@@ -131,17 +144,52 @@ def run_main(main: Callable[[], int]) -> NoReturn:
     except KeyboardInterrupt:
         sys.exit(130)
     except BrokenPipeError:  # our reader, `head` say, has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()
         sys.exit(141)
     except Exception as error:
-        if not place_of(error):
+        if place_of(error):
+            _refuse(told(error))
+        if not isinstance(error, OSError):
             raise
-        _refuse(told(error))
+        name = f": {error.filename}" if error.filename else ""
+        notes = getattr(error, "__notes__", ())
+        _refuse(" ".join([f"the system refuses: {why(error)}{name}", *notes]))
 
 
 def _refuse(words: str) -> NoReturn:
-    print(f"error: {' '.join(words.split())}", file=sys.stderr)
+    """Say it in one line, which may have to be shortened; leave with exit code 2."""
+    line = " ".join(words.split())
+    if len(line) > MOST_TOLD:
+        line = f"{line[: MOST_TOLD - 100]} ... {line[-95:]}"
+    with contextlib.suppress(OSError):  # nobody can be told
+        print(f"error: {line}", file=sys.stderr, flush=True)
+    try:
+        print(end="", flush=True)
+    except OSError:
+        _drop_output()
     sys.exit(2)
+
+
+def _drop_output() -> None:
+    """Let standard output go nowhere, so that nothing is written to it at the exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _stand_in_for_streams() -> None:
+    """Let closed streams go nowhere, and what a terminal cannot show be question marks.
+
+    Python has no object for a closed stream, and a file opened later would get its
+    number.
+    """
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            mode = "w" if number else "r"
+            nowhere = open(os.devnull, mode, encoding="utf-8")
+            if nowhere.fileno() != number:
+                os.dup2(nowhere.fileno(), number)
+            setattr(sys, name, nowhere)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")
 
 
 def add_data_dir(

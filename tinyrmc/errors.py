@@ -30,6 +30,11 @@ class ConfigError(RunError):
     """A stored configuration does not fit the class it was made from."""
 
 
+def why(error: OSError) -> str:
+    """What the system says of an OSError; its own text, where it has no number."""
+    return error.strerror or str(error) or type(error).__name__
+
+
 def nearest(word: str, known: Iterable[str]) -> str:
     """'; did you mean ...?', if some known word is near enough, else ''.
 

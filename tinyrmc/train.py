@@ -34,11 +34,11 @@ from .runs.machine import environment
 from .runs.run import Onlooker, Run
 from .training import discovery
 from .training.apart import Apart
-from .training.checkpoints import load_checkpoint, task_from_dict
-from .training.loop import run_training
+from .training.checkpoints import load_checkpoint, require_metrics, task_from_dict
+from .training.loop import Interrupt, run_training
 from .training.ranks import Ranks, launched
 from .training.task import Task
-from .training.trainer import Trainer
+from .training.trainer import Trainer, most_workers
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -162,6 +162,7 @@ def _resume_request(run, names, words):
 def _checkpoint(run):
     """The arrays and the state to go on from."""
     arrays, state = load_checkpoint(run)
+    require_metrics(run, state)
     if "lines" not in state:
         raise RunError(
             f"{run.checkpoint} holds the weights alone, which can be evaluated but "
@@ -182,7 +183,10 @@ def _train(words: list[str], ranks: Ranks) -> int:
         task = task_from_dict(described)
         trainer = ranks.together(lambda: _trainer(task, options, arrays, state, ranks))
         trainer.require_agreement()
+        ranks.together(trainer.workers.try_out)  # refused before there is a run
+        interrupt = held.enter_context(Interrupt(ranks))
         if run is None:
+            _announce(trainer, described, options)
             run = _new_run(described, options, trainer)
             ranks.together(lambda: held.enter_context(run.writing()))
             _note_unused(task, described["preset"], ranks)
@@ -192,10 +196,11 @@ def _train(words: list[str], ranks: Ranks) -> int:
             print(f"{done}; see {again}")
             return 0
         else:
+            ranks.from_first(lambda: _cut_back(run, state))
             run = ranks.together(lambda: run.moved(described))
-            ranks.from_first(lambda: run.truncate_metrics(state["lines"]))
             _note_roundings(trainer, state)
-        return _run(trainer, run, described, options)
+            _announce(trainer, described, options)
+        return _run(trainer, run, options, interrupt)
 
 
 def _everybody(words, ranks, held):
@@ -269,6 +274,11 @@ def _check_workers(workers, rows, batch, device, ranks):
         raise UsageError(
             f"{ranks.size} ranks{each} are more than the {rows} of a batch; use fewer"
         )
+    if (workers or 1) > most_workers():
+        raise UsageError(
+            f"--workers {workers} is more than any machine gains by; use at most "
+            f"{most_workers()}"
+        )
 
 
 def _switch_to_tf32(xp):
@@ -320,16 +330,25 @@ def _finished(trainer: Trainer, run: Run) -> bool:
     return tested and last["step"] == trainer.step and trainer.finished
 
 
-def _run(trainer: Trainer, run: Run, described: dict, options: Options) -> int:
-    """Announce, train, report."""
+def _cut_back(run: Run, state: dict) -> None:
+    """The lines of metrics as they were at the checkpoint; says if they are gone."""
+    lines = state["lines"]
+    if lines and not run.has_metrics:
+        gone = f"{run.path / 'metrics.jsonl'} is gone, and its {counted(lines, 'line')}"
+        print(f"note: {gone}; the curve begins here", file=sys.stderr)
+    run.truncate_metrics(lines)
+
+
+def _run(trainer: Trainer, run: Run, options: Options, interrupt: Interrupt) -> int:
+    """Train, report."""
     task, ranks = trainer.task, trainer.ranks
-    _announce(trainer, run, described, options)
+    print(f"  run       {run.path}", flush=True)
     progress = Progress(task, trainer.step)
     progress.recall(ranks.from_first(run.metrics))
     if sys.stderr.isatty() and ranks.rank == 0:
         progress.show_bar()
     try:
-        end = run_training(trainer, run, options.max_minutes, progress)
+        end = run_training(trainer, run, options.max_minutes, progress, interrupt)
     except MemoryError as error:
         raise _too_large(task, error) from error
     finally:
@@ -338,8 +357,12 @@ def _run(trainer: Trainer, run: Run, described: dict, options: Options) -> int:
     launch = f"{ranks.launch(python())} tinyrmc.train"
     resume = f"{launch} --resume {shlex.quote(str(run.path))}"
     if end.startswith("SIG"):
-        said = f"{end} at step {trainer.step:,}: saved. Go on with"
-        print(f"\n{said}\n    {resume}", flush=True)
+        said = f"{end} at step {trainer.step:,}: saved."
+        try:
+            print(f"\n{said} Go on with\n    {resume}", flush=True)
+        except OSError as error:
+            error.add_note(f"({said} Go on with {resume})")
+            raise
         return 128 + signal.Signals[end]
     if ranks.rank == 0:
         _report(trainer, run, end, resume)
@@ -373,7 +396,7 @@ def _note_roundings(trainer: Trainer, state: dict) -> None:
         )
 
 
-def _announce(trainer: Trainer, run: Run, described: dict, options: Options) -> None:
+def _announce(trainer: Trainer, described: dict, options: Options) -> None:
     t, model = trainer.task.config.train, trainer.model
     promise, preset = trainer.task.presets[described["preset"]]
     configs = trainer.task.config, preset
@@ -396,7 +419,7 @@ def _announce(trainer: Trainer, run: Run, described: dict, options: Options) -> 
     print(f"  measured  {in_words(trainer.task.watched)}{better}, {every}")
     for note in trainer.task.notes():
         print(f"  note      {note}")
-    print(f"  run       {run.path}", flush=True)
+    print(end="", flush=True)  # if that cannot be, there is no run yet
 
 
 def _report(trainer: Trainer, run: Run, end: str, resume: str) -> None:

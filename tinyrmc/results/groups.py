@@ -5,6 +5,7 @@ and what a configuration is called.
 from __future__ import annotations
 
 import dataclasses
+import os
 import re
 import shlex
 from collections.abc import Sequence
@@ -14,7 +15,7 @@ from typing import Any
 from ..config import words_of
 from ..errors import RunError
 from ..runs.run import Run
-from ..training.checkpoints import relocated, task_from_dict
+from ..training.checkpoints import lines_of, relocated, task_from_dict
 from ..training.discovery import UnknownTask
 from ..training.task import Task
 
@@ -57,7 +58,7 @@ class _LeftOut(Exception):
 
 def _folders(path: Path) -> list[Path]:
     """The run directories that a path stands for, run 10 after run 9."""
-    holds_runs = path.is_dir() and not (path / "config.json").exists()
+    holds_runs = os.path.isdir(path) and not os.path.exists(path / "config.json")
     if not (holds_runs or is_sweep(path)):
         return [path]
     found = [each for each in path.iterdir() if (each / "config.json").exists()]
@@ -120,7 +121,7 @@ def last_evaluation(run: Run, task: Task) -> dict[str, Any] | None:
     """The last line of a run's metrics with the task's headline on the held-out
     examples that are watched; a whole run's has it on all held-out examples.
     """
-    lines = reversed(run.metrics())
+    lines = reversed(lines_of(run, task))
     return next((line for line in lines if task.watched in line), None)
 
 

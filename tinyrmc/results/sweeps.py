@@ -108,7 +108,7 @@ def summary(
                 notes += _missing(cell)
         group = group_summary(_label(values), runs) if runs else None
         found.append({"values": values, "notes": notes, "group": group})
-    command = without_places(run.environment["command"])
+    command = without_places(run.environment.get("command", ""))
     config = {key: run.config[key] for key in run.config if key != "places"}
     return {**config, "command": command, "combinations": found}
 

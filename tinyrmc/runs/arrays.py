@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import io
-import json
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
 from ..config import json_text
-from ..errors import RunError
-from .files import explained, write_whole
+from ..errors import RunError, why
+from .files import explained, from_json, opened, write_whole
 
 FORMAT, VERSION = "tinyrmc arrays", 1
 
@@ -23,6 +22,10 @@ FORMAT, VERSION = "tinyrmc arrays", 1
 HEADER, DIGEST = "tinyrmc.json", "sha256"
 
 ZIP_MAGIC = b"PK\x03\x04"
+
+# Ours are stored as they are. A tool may have compressed them since: weights hardly
+# shrink, and what an optimizer has not yet moved is zero.
+MOST_PACKED = 30
 
 Arrays = dict[str, np.ndarray]
 Members = dict[str, bytes]
@@ -59,8 +62,24 @@ def load_arrays(
     remedy to name when the content cannot be trusted.
     """
     with explained(f"read {path}", "give the path of a run directory or an npz file"):
-        data = Path(path).read_bytes()
-    return unpack(data, path, if_damaged)
+        with opened(path) as file:
+            return unpack(file, path, if_damaged)
+
+
+def load_meta(path: str | Path, if_damaged: str = "make or fetch it again") -> Any:
+    """The `meta` of what `save_arrays` wrote, without its arrays and without a look at
+    the checksum over all.
+
+    Raises FileNotFoundError, and RunError as `load_arrays`.
+    """
+    try:
+        with opened(path) as file, _as_zip(file, path, if_damaged) as archive:
+            members = _read(archive, path, if_damaged, [HEADER])
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise RunError(f"cannot read {path}: {why(error)}; {if_damaged}") from error
+    return _meta(members, path)
 
 
 def under(prefix: str, arrays: Mapping[str, Any]) -> dict[str, Any]:
@@ -90,7 +109,7 @@ def _pack(arrays: Mapping[str, Any], meta: Any) -> bytes:
 
 def _npy(name: str, array: Any) -> bytes:
     """An array as the content of a .npy file."""
-    if not (name and name.isprintable() and "\\" not in name):
+    if not (isinstance(name, str) and name and name.isprintable() and "\\" not in name):
         raise RunError(
             f"cannot save an array named {name!r}; use printable text without "
             "backslashes"
@@ -118,9 +137,10 @@ def _digest(members: Members) -> str:
     return sha256.hexdigest()
 
 
-def unpack(data: bytes, path: str | Path, if_damaged: str) -> tuple[Arrays, Any]:
-    """({name: array}, meta) from the bytes of a file; raises as `load_arrays` does."""
-    members = _members(data, path, if_damaged)
+def unpack(file: BinaryIO, path: str | Path, if_damaged: str) -> tuple[Arrays, Any]:
+    """({name: array}, meta) from an open file; raises as `load_arrays` does."""
+    with _as_zip(file, path, if_damaged) as archive:
+        members = _read(archive, path, if_damaged)
     meta = _meta(members, path)
     if members.pop(DIGEST, b"") != _digest(members).encode():
         raise _damaged(path, if_damaged)
@@ -136,19 +156,42 @@ def unpack(data: bytes, path: str | Path, if_damaged: str) -> tuple[Arrays, Any]
     return arrays, meta
 
 
-def _members(data: bytes, path: str | Path, if_damaged: str) -> Members:
-    """The members of a zip file. Bytes that no longer make sense can end in almost any
-    exception here.
+def _as_zip(file: BinaryIO, path: str | Path, if_damaged: str) -> zipfile.ZipFile:
+    """An open file as a zip file, of which nothing has been read yet.
+
+    RunError if it declares far more than weights can be compressed from. Bytes that no
+    longer make sense can end in almost any exception.
     """
     try:
-        file = zipfile.ZipFile(io.BytesIO(data))
+        archive = zipfile.ZipFile(file)
     except Exception as error:
-        zipped = ZIP_MAGIC.startswith(data[: len(ZIP_MAGIC)])
+        file.seek(0)
+        zipped = ZIP_MAGIC.startswith(file.read(len(ZIP_MAGIC)))
         state = "cut short" if zipped else "not an npz file"
-        says = f"{path} is {state} ({len(data):,} bytes); {if_damaged}"
-        raise RunError(says) from error
-    try:  # checks each member's CRC
-        return {info.filename: file.read(info) for info in file.infolist()}
+        size = file.seek(0, io.SEEK_END)
+        raise RunError(f"{path} is {state} ({size:,} bytes); {if_damaged}") from error
+    declared = sum(info.file_size for info in archive.infolist())
+    if declared > MOST_PACKED * file.seek(0, io.SEEK_END):
+        raise RunError(
+            f"{path} is damaged (it would unpack to {declared:,} bytes, and weights "
+            f"cannot be packed so small); {if_damaged}"
+        )
+    return archive
+
+
+def _read(
+    archive: zipfile.ZipFile,
+    path: str | Path,
+    if_damaged: str,
+    only: list[str] | None = None,
+) -> Members:
+    """The members of a zip file, or only some; their CRCs are checked."""
+    try:
+        return {
+            info.filename: archive.read(info)
+            for info in archive.infolist()
+            if only is None or info.filename in only
+        }
     except Exception as error:
         raise _damaged(path, if_damaged) from error
 
@@ -156,7 +199,7 @@ def _members(data: bytes, path: str | Path, if_damaged: str) -> Members:
 def _meta(members: Members, path: str | Path) -> Any:
     """What the header holds, if it is one that we can read."""
     try:
-        header = json.loads(members[HEADER])
+        header = from_json(members[HEADER])
         ours, version, meta = header["format"], header["version"], header.get("meta")
     except (KeyError, TypeError, ValueError) as error:
         raise _foreign(path) from error

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import json
+import errno
 import os
 import platform
+import stat
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import Any, TextIO
 
 from ..config import json_text
 from ..errors import RunError
-from .files import explained
+from .files import Count, explained, from_json, misfit
 
 fcntl: Any
 msvcrt: Any
@@ -64,8 +65,8 @@ def _lock_file(folder: Path, path: Path) -> TextIO:
     RunError if another process has it, or if one of another machine has left it.
     """
     while True:
-        with explained(f"write {path}", "make it writable"):
-            file = open(path, "a+", encoding="utf-8")
+        with explained(f"write {path}", "make it a writable file, or delete it"):
+            file = _open(path)
         free = _lock(file)
         if os.fstat(file.fileno()).st_nlink > 0:
             break
@@ -84,6 +85,14 @@ def _lock_file(folder: Path, path: Path) -> TextIO:
         f"{folder} is in use by process {pid} on {host} since {since}; wait until that "
         f"has ended, or stop it (`kill {pid}` lets it save)"
     )
+
+
+def _open(path: Path) -> TextIO:
+    """A regular file, open for reading and appending, without waiting for a pipe."""
+    with contextlib.suppress(FileNotFoundError):
+        if not stat.S_ISREG(os.stat(path).st_mode):
+            raise OSError(errno.EINVAL, "it is not a regular file", str(path))
+    return open(path, "a+", encoding="utf-8", errors="replace")
 
 
 def _lock(file: TextIO) -> bool:
@@ -109,6 +118,8 @@ def _holder(text: str) -> tuple[int | str, str | None, str]:
     it is still empty.
     """
     with contextlib.suppress(ValueError, TypeError, KeyError):
-        found = json.loads(text)
-        return found["pid"], found["host"], found["since"]
+        found = from_json(text)
+        said = found["pid"], found["host"], found["since"]
+        if not misfit([*said], tuple[Count, str, str]):
+            return said
     return "?", None, "?"

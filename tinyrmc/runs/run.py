@@ -32,8 +32,10 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
+import os
 import re
 import shutil
+import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -42,11 +44,53 @@ from typing import Any
 
 from ..config import json_text
 from ..errors import RunError
-from .arrays import Arrays, save_arrays, unpack
-from .files import explained, write_whole
+from .arrays import Arrays, load_meta, save_arrays, unpack
+from .files import (
+    Count,
+    Expected,
+    explained,
+    from_json,
+    misfit,
+    opened,
+    read_whole,
+    write_whole,
+)
 from .lock import locked
 
 # --- The run directory ----------------------------------------------------------------
+
+# What the files of a run say, as far as this package reads it.
+CONFIG = Expected(
+    {
+        "task": str,
+        "task_file": str,
+        "preset": str,
+        "seed": Count,
+        "config": dict,
+        "places": dict[str, str | None],
+        "grid": dict[str, list[str]],  # of a sweep, as are the rest
+        "seeds": list[Count],
+        "words": list[str],
+        "workers": Count | None,
+    }
+)
+ENVIRONMENT = Expected(
+    {
+        **dict.fromkeys(("command", "date", "processor", "gpu"), str),
+        **dict.fromkeys(("python", "numpy", "blas"), str),
+        "git_commit": str | None,
+        "cores": Count | None,
+        "workers": Count,
+        "ranks": Count,
+        "device": str,
+        "tf32": bool,
+    }
+)
+LINE = Expected({"step": Count, "samples": Count, "seconds": float})
+GO_ON = (
+    "restore the file, or move it away (a run goes on without it, its curve then "
+    "begins where it goes on)"
+)
 
 
 @dataclass(frozen=True)
@@ -88,8 +132,9 @@ class Run:
     def open(cls, path: str | Path) -> Run:
         """Open an existing run directory. Raises RunError when `path` is not one."""
         path = Path(path)
-        config = _read_object(path / "config.json")
-        return cls(path, config, _read_object(path / "environment.json"))
+        config = _read_object(path / "config.json", CONFIG)
+        around = _read_object(path / "environment.json", ENVIRONMENT)
+        return cls(path, config, around)
 
     def moved(self, config: Mapping[str, Any]) -> Run:
         """The run with another configuration, in its file too.
@@ -122,12 +167,17 @@ class Run:
         """The one before it."""
         return self.path / "checkpoint.previous.npz"
 
-    def save(self, arrays: Mapping[str, Any], state: Mapping[str, Any]) -> None:
+    def save(
+        self, arrays: Mapping[str, Any], state: Mapping[str, Any], instead: bool = False
+    ) -> None:
         """Write a checkpoint; the newest one so far becomes the previous one.
+
+        instead: the newest one is lost, and the one before it stays.
 
         Raises as `save_arrays` does.
         """
-        save_arrays(self.checkpoint, arrays, state, previous=self.previous_checkpoint)
+        previous = None if instead else self.previous_checkpoint
+        save_arrays(self.checkpoint, arrays, state, previous)
 
     def load(self) -> tuple[Arrays, dict[str, Any]]:
         """(arrays, state) of the newest checkpoint.
@@ -141,14 +191,25 @@ class Run:
             go_back = f"to go back to the one before it, move {older} there"
         with explained(f"read {newest}", "make it readable"):
             with contextlib.suppress(FileNotFoundError):
-                return unpack(newest.read_bytes(), newest, go_back)
+                with opened(newest) as file:
+                    return unpack(file, newest, go_back)
             # The writer was killed between two renames, or is just there.
             with contextlib.suppress(FileNotFoundError):
-                return unpack(older.read_bytes(), older, restart)
+                with opened(older) as file:
+                    return unpack(file, older, restart)
         raise RunError(
             f"{self.path} holds no checkpoint: it stopped before the first one was "
             f"saved; {restart}"
         )
+
+    def load_state(self) -> Any:
+        """The state of the newest checkpoint, without its arrays; None if there is no
+        checkpoint. RunError if it cannot be read.
+        """
+        for path in (self.checkpoint, self.previous_checkpoint):
+            with contextlib.suppress(FileNotFoundError):
+                return load_meta(path)
+        return None
 
     # --- Metrics
 
@@ -158,6 +219,8 @@ class Run:
         Strict JSON for any reader: NaN and infinities become null.
         """
         line = json.loads(json_text(line), parse_constant=lambda not_finite: None)
+        if wrong := misfit(line, LINE):
+            raise RunError(f"a line of metrics is an object with numbers: {wrong}")
         path = self._metrics_path
         with explained(f"write {path}", "free some space there, then resume"):
             with open(path, "a", encoding="utf-8") as file:
@@ -165,22 +228,31 @@ class Run:
 
     def metrics(self) -> list[dict[str, Any]]:
         """All lines of metrics.jsonl, without a last line torn by a crash."""
-        path = self._metrics_path
-        if not path.exists():
-            return []
-        with explained(f"read {path}", "make it readable"):
-            # The last piece follows the last line break: nothing, or a torn line.
-            *lines, rest = path.read_bytes().split(b"\n")
+        # The last piece follows the last line break: nothing, or a torn line.
+        *lines, rest = self._metrics_bytes().split(b"\n")
         parsed = []
         for number, line in enumerate(lines, start=1):
             try:
-                parsed.append(json.loads(line))
-            except ValueError:
-                says = f"{path} line {number} is not JSON; delete that line"
-                raise RunError(says) from None
+                parsed.append(from_json(line))
+            except ValueError as error:
+                raise self.bad_line(number, f"is not JSON ({error})") from None
+            if wrong := misfit(parsed[-1], LINE):
+                raise self.bad_line(number, f"is no line of metrics: {wrong}")
         with contextlib.suppress(ValueError):
-            parsed.append(json.loads(rest))
+            if not misfit(last := from_json(rest), LINE):
+                parsed.append(last)
         return parsed
+
+    def _metrics_bytes(self) -> bytes:
+        """All of metrics.jsonl; nothing, if it is not there."""
+        with explained(f"read {self._metrics_path}", "make it a readable file"):
+            with contextlib.suppress(FileNotFoundError):
+                return read_whole(self._metrics_path)
+        return b""
+
+    def bad_line(self, number: int, why: str) -> RunError:
+        """The error that says what is wrong with a line of metrics.jsonl, from 1."""
+        return RunError(f"{self._metrics_path} line {number} {why}; {GO_ON}")
 
     def truncate_metrics(self, lines: int) -> None:
         """Keep the first `lines` lines only, so that a resumed run appends where its
@@ -188,6 +260,32 @@ class Run:
         """
         kept = (json_text(line) + "\n" for line in self.metrics()[:lines])
         write_whole(self._metrics_path, "".join(kept).encode())
+
+    def checksum(self, lines: int) -> int | None:
+        """That of the first `lines` lines of metrics, for `require_metrics`; None if
+        there are fewer.
+        """
+        pieces = self._metrics_bytes().split(b"\n")[:-1]
+        if len(pieces) < lines:
+            return None
+        return zlib.crc32(b"\n".join(pieces[:lines]))
+
+    def require_metrics(self, lines: int, checksum: int | None) -> None:
+        """RunError unless the first `lines` lines of metrics are those that there were
+        at a checkpoint; but a file that is gone may be.
+        """
+        found = self.checksum(lines)
+        if not self.has_metrics or (found is not None and checksum in (None, found)):
+            return
+        wrong = "is not as it was" if found is not None else f"had {lines} lines"
+        raise RunError(
+            f"{self._metrics_path} {wrong} when {self.checkpoint} was saved; {GO_ON}"
+        )
+
+    @property
+    def has_metrics(self) -> bool:
+        """Whether there is a metrics.jsonl."""
+        return os.path.lexists(self._metrics_path)
 
     @property
     def _metrics_path(self) -> Path:
@@ -203,8 +301,14 @@ class Onlooker(Run):
         """Nothing."""
         return contextlib.nullcontext()
 
-    def save(self, arrays: Mapping[str, Any], state: Mapping[str, Any]) -> None:
+    def save(
+        self, arrays: Mapping[str, Any], state: Mapping[str, Any], instead: bool = False
+    ) -> None:
         """Nothing."""
+
+    def load_state(self) -> Any:
+        """None."""
+        return None
 
     def log(self, line: Mapping[str, Any]) -> None:
         """Nothing."""
@@ -215,6 +319,11 @@ class Onlooker(Run):
 
     def truncate_metrics(self, lines: int) -> None:
         """Nothing."""
+
+    @property
+    def has_metrics(self) -> bool:
+        """Not for it."""
+        return False
 
 
 # --- Making and reading it ------------------------------------------------------------
@@ -232,7 +341,7 @@ def _new_directory(root: Path, name: str, path: Path | None) -> Path:
             with contextlib.suppress(FileExistsError):
                 candidate.mkdir()
                 return candidate
-    whole = (candidate / "config.json").exists()
+    whole = os.path.exists(candidate / "config.json")
     resumed = f" or resume it with --resume {candidate}" if whole else ""
     raise RunError(f"{candidate} exists already; choose another --run{resumed}")
 
@@ -250,13 +359,16 @@ def _write_object(path: Path, value: Mapping[str, Any]) -> None:
     write_whole(path, json_text(value, indent=2).encode() + b"\n")
 
 
-def _read_object(path: Path) -> dict[str, Any]:
+def _read_object(path: Path, expected: Expected) -> dict[str, Any]:
     with explained(f"read {path}", "give the path of a run directory"):
-        text = path.read_bytes()
+        text = read_whole(path)
     try:
-        value = json.loads(text)
+        value = from_json(text)
     except ValueError:
         value = None
+    remedy = "restore it or start a new run"
     if not isinstance(value, dict):
-        raise RunError(f"{path} is not a JSON object; restore it or start a new run")
+        raise RunError(f"{path} is not a JSON object; {remedy}")
+    if wrong := misfit(value, expected):
+        raise RunError(f"{path} is not as it was written: {wrong}; {remedy}")
     return value

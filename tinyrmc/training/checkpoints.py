@@ -6,18 +6,39 @@ weights file all hold the run's configuration, so each is enough.
 
 from __future__ import annotations
 
-import contextlib
+import os
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from ..config import from_json, require_same, stored_path, with_places
+from ..config import fields_of, from_json, require_same, stored_path, with_places
 from ..errors import RunError, UsageError
 from ..nn import Module
 from ..runs.arrays import load_arrays, save_arrays, under
-from ..runs.run import Run
+from ..runs.files import Count, Expected, misfit
+from ..runs.run import CONFIG, LINE, Run
 from .discovery import load_task_of
 from .task import Task
+
+# What a checkpoint says beside its arrays; a weights file has the first three alone.
+STATE = Expected(
+    {
+        "run": Expected(CONFIG),
+        "step": Count,
+        "task": dict,
+        "seconds": float,
+        "workers": Count,
+        "ranks": Count,
+        "window": dict[str, tuple[float, float]],
+        "skipped": tuple[Count, int],
+        "stream": dict,
+        "lines": Count,
+        "metrics": tuple[Count, Count | None],
+        "steady": bool,
+    },
+    needed=("step",),
+)
 
 
 def task_from_dict(run_config: dict) -> Task:
@@ -30,8 +51,28 @@ def task_from_dict(run_config: dict) -> Task:
             )
     kind = load_task_of(run_config).Task
     default = next(iter(kind.presets.values()))[1]
+    _require_types(type(default), run_config["config"])
     config = from_json(type(default), run_config["config"])
     return kind(with_places(config, run_config.get("places", {})))
+
+
+def _require_types(kind: type, values: Any) -> None:
+    """RunError unless the values of a configuration are of its fields' types.
+
+    Fields that are missing or unknown are left to `from_json`.
+    """
+    nested: dict[str, Any] = {}
+    for name, hint in fields_of(kind).items():
+        *path, field = name.split(".")
+        inside = nested
+        for part in path:
+            inside = inside.setdefault(part, Expected({}))
+        inside[field] = hint
+    if wrong := misfit(values, Expected(nested), "config"):
+        raise RunError(
+            f"the run's configuration is not as it was written: {wrong}; restore it or "
+            "start a new run"
+        )
 
 
 def relocated(run_config: dict, data_dir: str | Path | None) -> dict:
@@ -52,19 +93,52 @@ def relocated(run_config: dict, data_dir: str | Path | None) -> dict:
 def load_checkpoint(run: Run) -> tuple[dict, dict]:
     """(arrays, state) of a run's newest checkpoint; RunError unless it is its own."""
     arrays, state = run.load()
+    _require_own(run, state)
+    return arrays, state
+
+
+def _require_own(run: Run, state: Any) -> None:
+    """RunError unless a checkpoint's state is of this run, as its config.json says."""
     _require_run(state, run.checkpoint)
     if "places" in run.config:  # they may have changed since
         state["run"] = {**state["run"], "places": run.config["places"]}
     require_same(state["run"], run.config, str(run.checkpoint))
-    return arrays, state
 
 
-def _require_run(state, path):
+def lines_of(run: Run, task: Task) -> list[dict[str, Any]]:
+    """The lines of a run's metrics, if they and its config.json are those of its
+    checkpoint; without one they are believed.
+
+    RunError says what is wrong with them.
+    """
+    lines = run.metrics()
+    whole = Expected(LINE, needed=tuple(LINE))
+    for number, line in enumerate(lines, start=1):
+        own = {"loss", task.headline, f"best_batch_{task.headline}"}
+        names = own & line.keys() | task.held_out_metrics(line).keys()
+        numbers = {name: line[name] for name in names}
+        wrong = misfit(line, whole) or misfit(numbers, dict[str, float | None])
+        if wrong:
+            raise run.bad_line(number, f"is no line of metrics: {wrong}")
+    if (state := run.load_state()) is not None:
+        _require_own(run, state)
+        require_metrics(run, state)
+    return lines
+
+
+def require_metrics(run: Run, state: dict) -> None:
+    """RunError unless a run's lines of metrics are those that its checkpoint knows."""
+    run.require_metrics(*state.get("metrics", (state.get("lines", 0), None)))
+
+
+def _require_run(state: Any, path: str | Path) -> None:
     if not isinstance(state, dict) or "run" not in state:
         raise RunError(
             f"{path} holds arrays, but not of a training run; give a run directory, "
             "its checkpoint.npz or a weights file"
         )
+    if wrong := misfit(state, STATE):
+        raise RunError(f"{path} is not of a training run: {wrong}; give another")
 
 
 def open_checkpoint(path, data_dir: Path | None = None) -> tuple[Task, dict, dict]:
@@ -74,7 +148,7 @@ def open_checkpoint(path, data_dir: Path | None = None) -> tuple[Task, dict, dic
 
     RunError says what is wrong with it.
     """
-    if isinstance(path, Run) or Path(path).is_dir():
+    if isinstance(path, Run) or os.path.isdir(path):
         run = path if isinstance(path, Run) else Run.open(path)
         if "grid" in run.config:
             raise RunError(f"{path} is a sweep; give one of its runs")
@@ -89,15 +163,33 @@ def open_checkpoint(path, data_dir: Path | None = None) -> tuple[Task, dict, dic
 def restore_model(task: Task, arrays: dict, state: dict) -> Module:
     """The trained network itself."""
     model = task.build(np.random.SeedSequence(state["run"]["seed"]).spawn(2)[0])
-    with contextlib.suppress(KeyError):
-        task.load_state(state["task"])
     try:
-        model.load_parameters(under("parameters/", arrays))
-    except ValueError as error:
+        if "task" in state:
+            task.load_state(state["task"])
+        model.load_parameters(finite_parameters(arrays))
+    except UNFIT as error:
         raise RunError(
             f"the checkpoint does not fit its own configuration: {error}"
         ) from error
     return model
+
+
+# What code may raise that takes in what a file says, and finds something else there.
+UNFIT = (KeyError, ValueError, TypeError, IndexError, AttributeError, OverflowError)
+
+
+def finite_parameters(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The parameters of a checkpoint.
+
+    ValueError if one is NaN or infinite, or holds no floating-point numbers.
+    """
+    found = under("parameters/", arrays)
+    for name, x in found.items():
+        if x.dtype.kind != "f":
+            raise ValueError(f"the parameter {name} is of type {x.dtype}")
+        if not np.isfinite(x).all():
+            raise ValueError(f"the parameter {name} is not finite, so it tells nothing")
+    return found
 
 
 def load_model(path, data_dir: Path | None = None) -> Module:
@@ -112,7 +204,7 @@ def export_weights(path, arrays: dict, state: dict) -> None:
     lay on this machine.
     """
     kept = {name: x for name, x in arrays.items() if name.startswith("parameters/")}
-    told = {name: state[name] for name in ("run", "step", "task")}
+    told = {name: state[name] for name in ("run", "step", "task") if name in state}
     if "places" in told["run"]:
         nowhere = dict.fromkeys(told["run"]["places"])
         told["run"] = {**told["run"], "places": nowhere}

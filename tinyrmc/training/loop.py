@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import contextlib
 import signal
+import threading
 import time
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -16,7 +18,7 @@ from ..backend import blas_threads, keep_freed_memory
 from ..runs.run import Run
 from .ranks import Ranks
 from .trainer import Trainer
-from .workers import orphaned
+from .workers import WorkerLost, orphaned
 
 
 class Listener:
@@ -39,20 +41,57 @@ class Listener:
         """
 
 
+class _Heard(Listener):
+    """Passes everything on to a Listener, whose output may fail: that must not cost the
+    steps since the last checkpoint. It counts as the signal of a broken pipe.
+    """
+
+    def __init__(self, show: Listener, interrupt: Interrupt):
+        self._show, self._interrupt = show, interrupt
+
+    def step(self, step: int) -> None:
+        """As the Listener's."""
+        try:
+            self._show.step(step)
+        except OSError:
+            self._fall_silent()
+
+    def line(self, line: dict) -> None:
+        """As the Listener's."""
+        try:
+            self._show.line(line)
+        except OSError:
+            self._fall_silent()
+
+    def testing(self, splits: Sequence[str], seconds: float | None) -> None:
+        """As the Listener's."""
+        try:
+            self._show.testing(splits, seconds)
+        except OSError:
+            self._fall_silent()
+
+    def _fall_silent(self) -> None:
+        self._show = Listener()
+        self._interrupt.take(getattr(signal, "SIGPIPE", signal.SIGTERM))
+
+
 class _Stopped(BaseException):
     """A signal came while nothing was left to save."""
 
 
 class Interrupt:
-    """Turns the first Ctrl-C or SIGTERM into a flag; a second one stops at once.
+    """Turns the first Ctrl-C, SIGTERM or SIGHUP into a flag; a second one stops at
+    once.
 
     So the step is finished and saved. Of several ranks none stops at once by itself:
     mpiexec does that, which passes on to all ranks what it is sent, perhaps twice. If
-    nobody is left who waits for this process, that counts as a SIGHUP.
+    nobody is left who waits for this process, that counts as a SIGHUP. To enter it
+    again changes nothing.
     """
 
     def __init__(self, ranks: Ranks):
         self._ranks, self._number, self._ready = ranks, 0, False
+        self._before: dict[int, Any] = {}
 
     @property
     def number(self) -> int:
@@ -68,11 +107,17 @@ class Interrupt:
         return int(self._ranks.largest(self.number))
 
     def __enter__(self) -> Interrupt:
-        self._before = {
-            number: signal.signal(number, self._note)
-            for number in (signal.SIGINT, signal.SIGTERM)
-        }
+        if not self._before and threading.current_thread() is threading.main_thread():
+            for name in ("SIGINT", "SIGTERM", "SIGHUP"):
+                number = getattr(signal, name, None)  # Windows has no SIGHUP
+                # nohup has a process ignore a SIGHUP
+                if number and signal.getsignal(number) != signal.SIG_IGN:
+                    self._before[number] = signal.signal(number, self._note)
         return self
+
+    def take(self, number: int) -> None:
+        """As if the signal of this number had come."""
+        self._number = self._number or number
 
     def _note(self, number: int, _: object) -> None:
         self._number = number
@@ -91,8 +136,8 @@ class Interrupt:
             self._ready = False
 
     def __exit__(self, *_: object) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
+        while self._before:
+            signal.signal(*self._before.popitem())
 
 
 def run_training(
@@ -100,6 +145,7 @@ def run_training(
     run: Run,
     max_minutes: float | None = None,
     show: Listener | None = None,
+    interrupt: Interrupt | None = None,
 ) -> str:
     """Train until the steps are done, `max_minutes` have passed, or a signal comes.
 
@@ -109,19 +155,25 @@ def run_training(
     holds the metrics on all held-out sets; a run whose steps are all done already is
     only evaluated. BLAS runs on one thread, since the workers are the parallelism. Of
     several ranks one has the `Run`, the others an `Onlooker`.
+
+    interrupt: one that has stood since before there was a run. Leaves it.
     """
+    if max_minutes is not None and not max_minutes > 0:
+        raise ValueError(f"max_minutes must be positive, not {max_minutes}")
     keep_freed_memory()
-    loop = _Loop(trainer, run, max_minutes, show or Listener())
-    if trainer.step == 0:
-        # a directory that cannot be written is better found now than in an hour
-        loop.save()
     one_thread, quiet = blas_threads(1), np.errstate(all="ignore")
-    with one_thread, Interrupt(trainer.ranks) as interrupt, quiet:
+    with one_thread, interrupt or Interrupt(trainer.ranks) as interrupt, quiet:
+        heard = _Heard(show or Listener(), interrupt)
+        loop = _Loop(trainer, run, max_minutes, heard)
+        if trainer.step == 0:
+            # a directory that cannot be written is better found now than in an hour
+            loop.save()
         loop.train(interrupt)
         loop.save()
         if not interrupt.signal:
             with contextlib.suppress(_Stopped):
-                loop.test(interrupt)
+                if loop.test(interrupt):
+                    loop.save(last=1)
         if stopped := interrupt.signal:
             return signal.Signals(stopped).name
     return "finished" if trainer.finished else "time"
@@ -139,6 +191,11 @@ class _Loop:
         self.lines: int = self.ranks.together(lambda: len(run.metrics()))
         self.began, self.before = time.monotonic(), trainer.seconds
         self.saved = 0.0  # seconds from the beginning
+        # updates skipped until the last line, and whether the newest checkpoint is good
+        self.skipped = int(trainer.skipped)
+        state = self.ranks.together(run.load_state) or {}
+        self.good: bool = state.get("steady", True)
+        self.kept: int = state.get("step", 0)  # the step of the newest checkpoint
         self.tested = -1  # the step of the last evaluation on all held-out sets
         self.took: float | None = None  # seconds of the last one, on the watched set
 
@@ -146,6 +203,12 @@ class _Loop:
         """Steps, until there is a reason to stop."""
         try:
             self._train(interrupt)
+        except WorkerLost as error:
+            raise WorkerLost(
+                f"{error}; the checkpoint of step {self.kept:,} is there to resume "
+                "from: with as many --workers the result is the same to the last bit, "
+                "with fewer it takes less memory"
+            ) from error
         finally:
             self.trainer.rest()
 
@@ -159,7 +222,8 @@ class _Loop:
             late = self.ranks.size == 1 and interrupt.number
             if elapsed >= self.limit or stopped or late:
                 return
-            if elapsed - self.saved >= 60 * self.config.checkpoint_minutes:
+            due = elapsed - self.saved >= 60 * self.config.checkpoint_minutes
+            if due and self.steady():
                 self.save()
                 self.saved = elapsed
 
@@ -168,9 +232,14 @@ class _Loop:
 
         Both are the largest of all ranks, which must save and stop at the same step.
         """
-        notes = self.trainer.advance(
-            lambda: (time.monotonic() - self.began, interrupt.number)
-        )
+        try:
+            notes = self.trainer.advance(
+                lambda: (time.monotonic() - self.began, interrupt.number)
+            )
+        except WorkerLost:
+            if self.trainer.repeatable:  # all is as it was after the step before
+                self.save()
+            raise
         elapsed, stopped = map(max, zip(*notes, strict=True))
         self.trainer.seconds = self.before + elapsed
         return elapsed, stopped
@@ -183,6 +252,7 @@ class _Loop:
             self._tell()
         began = time.monotonic()
         line = self.trainer.read(test)
+        self.skipped = line.get("skipped_updates", 0)
         if test:
             self.took = time.monotonic() - began
         self._log(line)
@@ -198,20 +268,43 @@ class _Loop:
         self.show.line(line)
         self.lines += 1
 
-    def test(self, interrupt: Interrupt) -> None:
-        """A last line with all held-out metrics, unless the last line has them."""
-        trainer = self.trainer
-        if self.tested != trainer.step:
-            self._tell()
-            with interrupt.at_once():
-                found = trainer.evaluate()
-            self._log(trainer.place() | trainer.means() | found)
+    def test(self, interrupt: Interrupt) -> bool:
+        """A last line with all held-out metrics, unless the last line has them.
 
-    def save(self) -> None:
-        """A checkpoint."""
+        Whether it came.
+        """
+        trainer = self.trainer
+        if self.tested == trainer.step:
+            return False
+        self._tell()
+        with interrupt.at_once():
+            found = trainer.evaluate()
+        self._log(trainer.place() | trainer.means() | found)
+        return True
+
+    def steady(self) -> bool:
+        """Whether no update was skipped since the last line (waits for the device).
+
+        Where they are, what is saved may be as bad as what comes.
+        """
+        return int(self.trainer.skipped) == self.skipped
+
+    def save(self, last: int = 0) -> None:
+        """A checkpoint, which answers for all lines of metrics.
+
+        One of the two that are kept was taken in a steady state.
+
+        last: so many lines came after the newest checkpoint, which this one replaces,
+            and are cut off when the run goes on.
+        """
         # so that a bad state never replaces a good one
         self.ranks.each(self.trainer.require_finite)
         self.trainer.require_agreement()
         arrays, state = self.trainer.arrays(), self.trainer.state()
-        state |= {"lines": self.lines, "run": self.run.config}
-        self.ranks.each(lambda: self.run.save(arrays, state))
+        state |= {"lines": self.lines - last, "run": self.run.config}
+        state["steady"] = self.steady()
+        checksum = self.ranks.from_first(lambda: self.run.checksum(self.lines))
+        state["metrics"] = [self.lines, checksum]
+        instead = bool(last) or not self.good
+        self.ranks.each(lambda: self.run.save(arrays, state, instead))
+        self.good, self.kept = state["steady"], self.trainer.step

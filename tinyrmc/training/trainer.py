@@ -31,12 +31,21 @@ from ..errors import RunError
 from ..runs.arrays import under
 from .ahead import Ahead
 from .carry import Carry
+from .checkpoints import UNFIT, finite_parameters
 from .checks import check_references, check_result, telling
 from .ranks import Ranks
 from .streams import Batch
 from .task import Task, move_batch
 from .totals import Sums, Totals
-from .workers import CAN_FORK, GIL, Shares, Workers, pieces_of, shared_zeros
+from .workers import (
+    CAN_FORK,
+    GIL,
+    Shares,
+    Workers,
+    available_cores,
+    pieces_of,
+    shared_zeros,
+)
 
 # Numbers that a step's forward pass computes for each worker. With fewer, sharing costs
 # more than it saves.
@@ -197,6 +206,16 @@ class Trainer:
         self._take_notice(step, finite)
         self.step += 1
         return notes
+
+    @property
+    def repeatable(self) -> bool:
+        """Whether a step that failed has left everything as it was before.
+
+        Not if worker processes carry something on, or the stream has a place of its
+        own; and other ranks may have gone on.
+        """
+        at_random = getattr(self.stream, "random_access", False)
+        return at_random and not self.task.carries and self.ranks.size == 1
 
     def _ask(
         self, do: str, note: Callable[[], object] = lambda: None, **more: str
@@ -455,14 +474,14 @@ class Trainer:
         """
         try:
             self._restore(arrays, state)
-        except (KeyError, ValueError, TypeError, IndexError) as error:
+        except UNFIT as error:
             raise RunError(
                 f"the checkpoint cannot be resumed: {error!s}; start a new run"
             ) from error
 
     def _restore(self, arrays: dict, state: dict) -> None:
         self.close()  # processes must start from the restored state
-        self.model.load_parameters(under("parameters/", arrays))
+        self.model.load_parameters(finite_parameters(arrays))
         self._restore_optimizer(under("optimizer/", arrays))
         self.step, self.seconds = state["step"], state["seconds"]
         self._restore_carry(under("carry/", arrays))
@@ -507,7 +526,16 @@ class Trainer:
         self.close()
 
 
+def most_workers() -> int:
+    """More workers than this no machine gains by, and few could hold."""
+    return max(256, 4 * available_cores())
+
+
 def _check_workers(workers: int | None, device: str) -> None:
+    if workers is not None and (type(workers) is not int or workers > most_workers()):
+        raise ValueError(
+            f"workers={workers}: give a whole number, at most {most_workers()} here"
+        )
     if workers is not None and workers < 1:
         raise ValueError(
             f"workers={workers}: there must be at least one; leave workers out, or "

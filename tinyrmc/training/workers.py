@@ -20,13 +20,16 @@ import contextlib
 import contextvars
 import dataclasses
 import functools
+import inspect
 import itertools
 import os
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
+from weakref import WeakMethod
 
+from ..errors import why
 from .children import CAN_FORK, Child, WorkerError, shared_zeros
 
 __all__ = [
@@ -35,6 +38,7 @@ __all__ = [
     "PARENT",
     "Shares",
     "WorkerError",
+    "WorkerLost",
     "Workers",
     "available_cores",
     "orphaned",
@@ -106,7 +110,9 @@ class Shares:
 class Workers:
     """`count` workers, who all answer each request; the caller is worker 0.
 
-    share: share(worker, request) gives a worker's reply. With processes, requests must
+    share: share(worker, request) gives a worker's reply. A method is held weakly, so
+        that its object, which has these workers, is let go as soon as nobody else holds
+        it, and its processes end. With processes, requests must
         be what JSON can hold, and replies too (numbers come back bit for bit), or dicts
         of arrays. What it changes in memory then stays in its process, except for
         arrays made by `shared_zeros`.
@@ -119,9 +125,17 @@ class Workers:
         share: Callable[[int, Any], Any],
         processes: bool = False,
     ):
-        self.count, self.share, self.processes = count, share, processes and count > 1
+        self.count, self.processes = count, processes and count > 1
+        self._share = WeakMethod(share) if inspect.ismethod(share) else lambda: share
         self._pool: ThreadPoolExecutor | None = None
         self._children: list[Child] = []
+
+    @property
+    def share(self) -> Callable[[int, Any], Any]:
+        """What gives a worker's reply."""
+        share = self._share()
+        assert share is not None  # whoever asks us is held by somebody
+        return share
 
     @property
     def apart(self) -> bool:
@@ -131,7 +145,7 @@ class Workers:
     def run(self, request: Any) -> list:
         """[share(worker, request) for each worker], computed side by side.
 
-        WorkerError if a process failed.
+        WorkerError if a process failed, `WorkerLost` if it ended or cannot be started.
         """
         if self.count == 1:
             return [self.share(0, request)]
@@ -144,6 +158,34 @@ class Workers:
             # its own answer
             self.close()
             raise
+
+    def start(self) -> None:
+        """Start the others now, if they are processes; `WorkerLost` if that cannot be.
+
+        They have everything as it is at this moment.
+        """
+        if not self.processes or self._children:
+            return
+        share = self._share
+        try:
+            for worker in range(1, self.count):
+                answer = functools.partial(_answer, share, worker)
+                self._children.append(Child(answer, f"worker {worker}"))
+        except OSError as error:
+            started = len(self._children)
+            self.close()
+            raise WorkerLost(
+                f"cannot start worker {started + 2} of {self.count}: {why(error)}; "
+                "give fewer --workers"
+            ) from error
+
+    def try_out(self) -> None:
+        """Start the others and end them: WorkerLost if they cannot be started.
+
+        They are started anew, with what then holds, by the first request.
+        """
+        self.start()
+        self.close()
 
     def close(self) -> None:
         """End the other workers; a later request starts new ones."""
@@ -165,11 +207,7 @@ class Workers:
         return [self.share(0, request), *(other.result() for other in others)]
 
     def _run_processes(self, request: Any) -> list:
-        if not self._children:
-            self._children = [
-                Child(functools.partial(self.share, worker), f"worker {worker}")
-                for worker in range(1, self.count)
-            ]
+        self.start()
         with _explained():
             for child in self._children:
                 child.send(request)
@@ -178,13 +216,20 @@ class Workers:
             return [own, *(child.receive() for child in self._children)]
 
 
+def _answer(share: Callable[[], Any], worker: int, request: Any) -> Any:
+    return share()(worker, request)
+
+
+class WorkerLost(WorkerError):
+    """A worker process ended by itself, or could not be started."""
+
+
 @contextlib.contextmanager
 def _explained() -> Iterator[None]:
-    """WorkerError for what a pipe says when the process at its other end is gone."""
+    """WorkerLost for what a pipe says when the process at its other end is gone."""
     try:
         yield
     except (EOFError, OSError) as error:
-        raise WorkerError(
-            f"a worker process disappeared (killed, or out of memory?): {error!r}; "
-            "resume with fewer --workers"
+        raise WorkerLost(
+            "a worker process disappeared (killed, or out of memory?)"
         ) from error

@@ -1,0 +1,433 @@
+"""What the files of a run may say, what no command waits for or believes, and what
+happens when the machine gives out. benchmarks/faults.py tries more, at random.
+"""
+
+import gc
+import json
+import os
+import signal
+import subprocess
+import sys
+import weakref
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from processes import alive, soon
+from tinyruns import SURROUNDINGS, TINY, assert_same_run, error_of
+from tinytasks import assert_same_arrays, poisoned, relations, timeless
+
+import tinyrmc
+from tinyrmc import commands, evaluate, plot, report, starting, train
+from tinyrmc.errors import RunError
+from tinyrmc.runs.arrays import load_arrays, load_meta, save_arrays
+from tinyrmc.runs.files import Count, Expected, from_json, misfit
+from tinyrmc.runs.run import Run
+from tinyrmc.training import loop, workers
+from tinyrmc.training.checkpoints import require_metrics
+from tinyrmc.training.loop import Interrupt, Listener, run_training
+from tinyrmc.training.trainer import NonFinite, Trainer, most_workers
+from tinyrmc.training.workers import CAN_FORK, WorkerLost
+
+forks = pytest.mark.skipif(not CAN_FORK, reason="no fork here")
+posix = pytest.mark.skipif(os.name != "posix", reason="no such files here")
+
+
+def resumed(make_trainer, task, run, workers=1):
+    """What `--resume` does."""
+    trainer = make_trainer(task, seed=3, workers=workers)
+    arrays, state = run.load()
+    trainer.restore(arrays, state)
+    require_metrics(run, state)
+    run.truncate_metrics(state["lines"])
+    return trainer
+
+
+# --- What JSON says -------------------------------------------------------------------
+
+FITS = [
+    (3, int), (-3, int), (3, Count), (0, Count), (3, float), (0.5, float), ("a", str),
+    (None, None), (None, int | None), (3, int | None), (True, bool), ([], list[int]),
+    ([1, 2], list[Count]), ([1, 2], tuple[int, int]),
+    ([[1, 2]], tuple[tuple[int, int], ...]),
+    ({"a": 1}, dict[str, float]), ({"a": 1, "b": "x"}, Expected({"a": int})),
+    ({}, Expected({"a": int})), ("a/b", Path), (float("nan"), float),
+]  # fmt: skip
+MISFITS = [
+    (True, int), (1.0, int), (-1, Count), ("3", int), (True, float), ("x", float),
+    (3, str), (None, str), (0, None), (1, bool), ("ab", list[str]), ({}, list[int]),
+    ([1, "2"], list[int]), ([1], tuple[int, int]), ([[1]], tuple[tuple[int, int], ...]),
+    ({"a": "x"}, dict[str, float]), ([], dict[str, int]),
+    ({}, Expected({"a": int}, needed=("a",))), ([], Expected({})), ("x", int | None),
+    ({"a": "x"}, Expected({"a": int})),
+]  # fmt: skip
+
+
+def test_what_fits_and_what_does_not():
+    for value, expected in FITS:
+        assert misfit(value, expected) is None, (value, expected)
+    for value, expected in MISFITS:
+        assert misfit(value, expected), (value, expected)
+    inside = Expected({"a": dict[str, list[int]]})
+    assert misfit({"a": {"b": [1, None]}}, inside) == "a.b cannot be null"
+    assert len(misfit("x" * 1000, int)) < 80
+
+
+def test_nesting_without_end_is_a_value_error_like_any_other():
+    with pytest.raises(ValueError, match="nested too deeply"):
+        from_json("[" * 100_000)
+    assert from_json("[1]") == [1]
+
+
+FORGED = [
+    ("config.json", lambda c: c | {"task": 7}),
+    ("config.json", lambda c: c | {"seed": -1}),
+    ("config.json", lambda c: c | {"seed": True}),
+    ("config.json", lambda c: c | {"config": None}),
+    ("config.json", lambda c: c | {"config": c["config"] | {"model": [1]}}),
+    ("config.json", lambda c: c | {"config": c["config"] | {"train": {"steps": "9"}}}),
+    ("config.json", lambda c: c | {"places": 3}),
+    ("config.json", lambda c: [c]),
+    ("environment.json", lambda e: e | {"command": 5}),
+    ("environment.json", lambda e: e | {"cores": "two"}),
+    ("environment.json", lambda e: None),
+]
+
+
+@pytest.mark.parametrize("main", [evaluate.main, plot.main, report.main])
+@pytest.mark.parametrize("name, forge", FORGED)
+def test_values_of_another_type_are_refused(main, name, forge, copy, refused):
+    path = copy.path / name
+    path.write_text(json.dumps(forge(json.loads(path.read_text()))))
+    said = refused(main, copy.path)
+    assert name in said or "configuration" in said
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, "", "\xff", "nonsense", "NaN"])
+def test_what_is_no_object_is_refused(text, copy, refused):
+    (copy.path / "config.json").write_bytes(text.encode("latin-1"))
+    assert "config.json is not a JSON object" in refused(evaluate.main, copy.path)
+
+
+def test_a_forged_checkpoint_is_refused_though_its_checksum_is_right(copy, refused):
+    arrays, state = load_arrays(copy.checkpoint)
+    for changes in (
+        {"step": "12"}, {"step": -1}, {"skipped": [0]}, {"window": {"loss": 3}},
+        {"task": []}, {"lines": None}, {"run": {}}, {"seconds": {}},
+    ):  # fmt: skip
+        save_arrays(copy.checkpoint, arrays, state | changes)
+        assert "checkpoint.npz" in refused(evaluate.main, copy.path)
+        refused(train.main, "--resume", copy.path)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_weights_that_are_not_finite_tell_nothing(bad, copy, refused):
+    arrays, state = load_arrays(copy.checkpoint)
+    name = next(name for name in arrays if name.startswith("parameters/"))
+    arrays[name] = np.full_like(arrays[name], bad)
+    save_arrays(copy.checkpoint, arrays, state)
+    says = f"{name.removeprefix('parameters/')} is not finite"
+    assert says in refused(evaluate.main, copy.path)
+    assert says in refused(train.main, "--resume", copy.path)
+    assert says in error_of(tinyrmc.load, copy.path)
+
+
+# --- What ends, and how long it is ----------------------------------------------------
+
+
+@posix
+@pytest.mark.parametrize(
+    "name", ["checkpoint.npz", "config.json", "environment.json", "metrics.jsonl"]
+)
+@pytest.mark.parametrize("kind", ["pipe", "device", "loop", "folder"])
+def test_nobody_waits_for_what_is_no_file(kind, name, copy, refused):
+    path = copy.path / name
+    path.unlink()
+    {
+        "pipe": lambda: os.mkfifo(path),
+        "device": lambda: path.symlink_to("/dev/zero"),
+        "loop": lambda: path.symlink_to(name),
+        "folder": path.mkdir,
+    }[kind]()
+    main = report.main if name == "metrics.jsonl" else evaluate.main
+    assert f"cannot read copy/{name}: " in refused(main, copy.path)
+    if name == "checkpoint.npz":
+        assert f"cannot read copy/{name}" in refused(evaluate.main, path)
+
+
+def test_a_pipe_in_the_place_of_the_lock_is_refused(copy, refused):
+    os.mkfifo(copy.path / "lock.json")
+    assert "it is not a regular file" in refused(train.main, "--resume", copy.path)
+
+
+def test_what_a_file_would_unpack_to_is_looked_at_first(tmp_path, monkeypatch):
+    path = tmp_path / "bomb.npz"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
+        file.writestr("parameters/x.npy", bytes(50_000_000))
+    monkeypatch.setattr(zipfile.ZipFile, "read", None)  # nothing is
+    for load in (load_arrays, load_meta):
+        assert "would unpack to 50,000,000 bytes" in error_of(load, path)
+
+
+def test_a_long_file_that_is_none_of_ours_is_not_read(tmp_path):
+    with open(tmp_path / "long.npz", "wb") as file:
+        file.truncate(1 << 40)  # a TB of zeros, which take no room
+    assert "is not an npz file" in error_of(load_arrays, tmp_path / "long.npz")
+
+
+@pytest.mark.parametrize("main", [evaluate.main, plot.main, report.main])
+def test_names_that_are_too_long_are_refused(main, refused, empty_directory):
+    with pytest.raises((RunError, OSError)) as caught:
+        main(["x" * 300])
+    assert "too long" in str(caught.value)
+    with pytest.raises(SystemExit) as left:
+        commands.run_main(lambda: main(["x" * 300]))
+    assert left.value.code == 2
+
+
+# --- What is believed -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("main", [evaluate.main, plot.main, report.main])
+def test_an_edited_configuration_is_believed_by_nobody(main, copy, refused, capsys):
+    path = copy.path / "config.json"
+    path.write_text(path.read_text().replace('"mem_slots": 2', '"mem_slots": 3'))
+    says = "mem_slots: 2 in the checkpoint, 3 asked for"
+    assert says in refused(main, copy.path)
+
+
+def test_lines_that_are_lost_are_told(half, refused, capsys):
+    (half.path / "metrics.jsonl").write_text("")
+    says = "metrics.jsonl had 1 lines when half/checkpoint.npz was saved"
+    assert says in refused(train.main, "--resume", "half")
+    (half.path / "metrics.jsonl").unlink()  # as it says
+    assert train.main(["--resume", "half"]) == 0
+    assert "metrics.jsonl is gone, and its 1 line; the" in capsys.readouterr().err
+    assert half.metrics()[0]["step"] == 10
+
+
+def test_a_report_misses_lines_too(copy, refused):
+    path = copy.path / "metrics.jsonl"
+    path.write_text("".join(path.read_text().splitlines(keepends=True)[-1:]))
+    assert "had 3 lines when" in refused(report.main, copy.path)
+
+
+@pytest.mark.parametrize("line", [0, -1])
+def test_numbers_that_were_edited_are_believed_by_nobody(line, copy, refused):
+    path = copy.path / "metrics.jsonl"
+    lines = [json.loads(each) for each in path.read_text().splitlines()]
+    lines[line]["accuracy"] = 0.99
+    path.write_text("".join(json.dumps(each) + "\n" for each in lines))
+    for main in (report.main, plot.main):
+        assert "metrics.jsonl is not as it was when" in refused(main, copy.path)
+    says = refused(train.main, "--resume", copy.path)
+    assert "metrics.jsonl is not as it was when" in says
+
+
+@pytest.mark.parametrize(
+    "change", [{"loss": "x"}, {"loss": [1]}, {"step": None}, {"test_accuracy": "1"}]
+)
+def test_lines_of_another_type_are_refused(change, copy, refused):
+    path = copy.path / "metrics.jsonl"
+    *lines, last = path.read_text().splitlines()
+    path.write_text("\n".join([*lines, json.dumps(json.loads(last) | change)]) + "\n")
+    assert f"metrics.jsonl line {len(lines) + 1} is no" in refused(report.main, "copy")
+
+
+# --- The machine gives out ------------------------------------------------------------
+
+
+@forks
+def test_a_trainer_that_nobody_holds_leaves_no_process():
+    trainer = Trainer(relations(), workers=2)
+    trainer.advance()
+    (child,) = (one.pid for one in trainer.workers._children)
+    files = len(os.listdir("/proc/self/fd"))
+    gone = weakref.ref(trainer)
+    gc.disable()
+    try:
+        del trainer
+        assert gone() is None and soon(lambda: not alive(child))
+    finally:
+        gc.enable()
+    assert len(os.listdir("/proc/self/fd")) < files
+
+
+@forks
+def test_workers_that_cannot_be_started_leave_no_run(refused, monkeypatch):
+    started, child = [], workers.Child
+
+    def full(*words):
+        if len(started) == 2:
+            raise OSError(24, "Too many open files")
+        started.append(child(*words))
+        return started[-1]
+
+    monkeypatch.setattr(workers, "Child", full)
+    said = refused(train.main, *TINY, "--workers", "5", "--run", "run")
+    assert said == (
+        "cannot start worker 4 of 5: Too many open files; give fewer --workers"
+    )
+    assert not any(alive(each.pid) for each in started)
+
+
+def test_workers_beyond_all_reason_are_refused(refused):
+    words = [*TINY, "--train.batch-size", "80000", "--workers", "70000"]
+    assert f"use at most {most_workers()}" in refused(train.main, *words)
+    with pytest.raises(ValueError, match="at most"):
+        Trainer(relations(), workers=70_000)
+
+
+def lose_a_worker(task, step):
+    """A trainer of two workers whose second is killed before this step."""
+    trainer = Trainer(task, seed=3, workers=2)
+    advance = trainer.advance
+
+    def watched(*words):
+        if trainer.step == step:
+            os.kill(trainer.workers._children[0].pid, signal.SIGKILL)
+        return advance(*words)
+
+    trainer.advance = watched
+    return trainer
+
+
+@forks
+def test_a_lost_worker_costs_no_step(make_trainer, new_run):
+    whole, broken = new_run(), new_run()
+    reference = make_trainer(relations(), seed=3, workers=2)
+    run_training(reference, whole)
+    with pytest.raises(WorkerLost, match=r"checkpoint of step 7 is there to resume fr"):
+        run_training(lose_a_worker(relations(), 7), broken)
+    assert broken.load_state()["step"] == 7
+    again = resumed(make_trainer, relations(), broken, workers=2)
+    assert run_training(again, broken) == "finished"
+    assert_same_arrays(again.arrays(), reference.arrays())
+    assert timeless(broken.metrics()) == timeless(whole.metrics())
+
+
+class Deaf(Listener):
+    """Nothing can be printed any more."""
+
+    def step(self, step):
+        if step == 7:
+            raise OSError(28, "No space left on device")
+
+
+def test_a_log_that_is_full_costs_no_step(make_trainer, new_run):
+    whole, broken = new_run(), new_run()
+    reference = make_trainer(relations(), seed=3)
+    run_training(reference, whole)
+    trainer = make_trainer(relations(), seed=3)
+    assert run_training(trainer, broken, show=Deaf()) == "SIGPIPE"
+    assert broken.load_state()["step"] == trainer.step == 7
+    again = resumed(make_trainer, relations(), broken)
+    assert run_training(again, broken) == "finished"
+    assert_same_arrays(again.arrays(), reference.arrays())
+
+
+def test_while_updates_are_skipped_a_good_checkpoint_stays(make_trainer, new_run):
+    often = {"checkpoint_minutes": 1e-9}
+    run, bad = new_run(), {4, 6, 7, 8, 9}
+    with pytest.raises(NonFinite):
+        run_training(make_trainer(poisoned(bad, nonfinite_limit=5, **often)), run)
+    # from the update that was skipped until a line has told of it, nothing is saved
+    assert run.load_state()["step"] == 5 and run.load()[1]["steady"]
+    assert load_meta(run.previous_checkpoint)["step"] == 3
+
+
+def test_of_two_that_were_stopped_in_trouble_the_good_one_stays(make_trainer, new_run):
+    run = new_run()
+    task = poisoned({6, 7, 8}, nonfinite_limit=10, checkpoint_minutes=1e-9)
+    for step in (7, 8):
+        trainer = (
+            resumed(make_trainer, task, run) if step > 7 else make_trainer(task, seed=3)
+        )
+        stop_after(trainer, step)
+        assert run_training(trainer, run) == "SIGTERM"
+        assert not run.load()[1]["steady"] and run.load()[1]["step"] == step
+        assert load_meta(run.previous_checkpoint)["steady"]
+
+
+def stop_after(trainer, step):
+    advance = trainer.advance
+
+    def watched(*words):
+        if trainer.step == step - 1:
+            signal.raise_signal(signal.SIGTERM)
+        return advance(*words)
+
+    trainer.advance = watched
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_before_the_first_step_leaves_what_can_be_resumed(
+    number, trained, few_held_out_examples, empty_directory, monkeypatch, capsys
+):
+    made = train._new_run
+
+    def and_a_signal(*words):
+        run = made(*words)
+        signal.raise_signal(number)
+        return run
+
+    monkeypatch.setattr(train, "_new_run", and_a_signal)
+    words = [*TINY, "--seed", "5", "--run", "run"]
+    assert train.main(words) == 128 + number
+    assert train.main(["--resume", "run"]) == 0
+    assert_same_run(Run.open("run"), trained)
+
+
+def test_an_interrupt_that_is_entered_twice_gives_back_what_was_there():
+    before = signal.getsignal(signal.SIGTERM)
+    with Interrupt(loop.Ranks()) as interrupt, interrupt:
+        assert signal.getsignal(signal.SIGTERM) != before
+    assert signal.getsignal(signal.SIGTERM) == before
+
+
+def test_a_hangup_that_is_ignored_stays_so():
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with Interrupt(loop.Ranks()):
+            assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+def test_which_words_start_a_command_of_ours():
+    for words in (
+        ["python", "-m", "tinyrmc.train", "x"], ["python", "-m", "tinyrmc"],
+        ["python", "/bin/tinyrmc", "train"],
+        ["python", "-m", "mpi4py", "-m", "tinyrmc.train"],
+    ):  # fmt: skip
+        assert starting.is_command(words)
+    for words in (["python"], ["python", "-m", "pytest"], ["python", "tinyrmc.py"]):
+        assert not starting.is_command(words)
+
+
+# --- Streams --------------------------------------------------------------------------
+
+
+def shell(words, copy, **around):
+    """(exit code, stdout, stderr) of `python -m tinyrmc.evaluate copy` in a shell."""
+    command = f"{sys.executable} -m tinyrmc.evaluate copy --metrics-only {words}"
+    done = subprocess.run(
+        ["sh", "-c", command],
+        env=SURROUNDINGS | around,
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full here")
+def test_streams_that_are_full_closed_or_ascii(copy):
+    code, _, err = shell("> /dev/full", copy)
+    assert (code, err) == (2, "error: the system refuses: No space left on device\n")
+    code, out, err = shell("2>&- 0<&-", copy)
+    assert code == 0 and "accuracy" in out
+    assert shell(">&-", copy)[0] == 0
+    ascii_ = {"PYTHONIOENCODING": "ascii:strict", "PYTHONUTF8": "0"}
+    assert shell("", copy, **ascii_)[0] == 0
