@@ -87,9 +87,8 @@ my
 # ## The naive update, and why not
 #
 # The simplest update makes $\widetilde{M}$ the next memory. In chapter 6 you saw the
-# slots grow alike that way. Here is the naive
-# update beside the one of this chapter, with two forget biases: six slots of 16 units,
-# fresh weights, forty random inputs.
+# slots grow alike that way. Here it is beside the update of this chapter, with two
+# forget biases: six slots of 16 units, fresh weights, forty random inputs.
 #
 # The left panel shows the *spread*, the distance of the slots from their mean as a
 # share of their size: near 1 where they have nothing in common, 0 where all are the

@@ -548,7 +548,11 @@ panel.legend(loc="upper left")
 plt.show()
 
 # %% [markdown]
-# That is the whole difference: one line of your own. MEASURED
+# That is the whole difference: one line of your own. Two more seeds, 1 and 2, were fixed
+# before the first run and did the same (`climb(my_normed_step, seed=1)`). With the norm
+# all three leave the floor, sooner or later, and end between 76 % and 87 % held out.
+# Without it all three end at the floor, 66 % or 67 %. We chose sizes and rate so that
+# it takes a minute or so.
 #
 # Why does it help? The norm keeps the scores from growing with the memory (chapter 9
 # has a picture of that). We have not shown that this is the reason. The paper is

@@ -126,16 +126,19 @@ def _piece(name: str, chapter: int, module: str, exercise: str) -> Piece:
 def _whole(my: Pieces) -> list[Piece]:
     """The pieces of chapter 9, which take xp as they are, and call `my` others."""
     chapter, module, names = WHOLE
-    found, known = [], {"my": my, "equations": equations}
+    found = []
+    known: dict[str, Any] = {"my": my, "equations": equations}
     for name in names:
         solution = getattr(exercises(module), name)
-        mine, whose, why = written(module, name, **known), YOURS, ""
+        mine = written(module, name, **known)
         if mine is None:
-            whose, why = THE_COURSES, "yours is not written yet"
-        elif (verdict := solution.judge(mine)).state != "right":
-            whose, why = THE_COURSES, verdict.text.splitlines()[0]
-        function = mine if whose == YOURS else solution.function
-        found.append(Piece(name, chapter, function, whose, why))
+            why = "yours is not written yet"
+        elif (verdict := solution.judge(mine)).state == "right":
+            why = ""
+        else:
+            why = verdict.text.splitlines()[0]
+        function = solution.function if mine is None or why else mine
+        found.append(Piece(name, chapter, function, THE_COURSES if why else YOURS, why))
         known[name] = known[f"my_{name}"] = function
     return found
 
@@ -198,8 +201,9 @@ def gradients(function: Function, arguments: list[Any]) -> list[np.ndarray]:
         results = results if isinstance(results, (list, tuple)) else [results]
         if not all(getattr(each, "id", 0) for each in results):
             raise Wrong("on the tape, its result is cut off from its arguments")
-        rng, loss = np.random.default_rng(7), 0.0
+        rng, sums = np.random.default_rng(7), []
         for result in results:
             weights = rng.normal(size=result.shape)
-            loss = loss + primitives.sum(primitives.multiply(result, weights))
-    return tape.gradient(loss, watched)
+            sums.append(primitives.sum(primitives.multiply(result, weights)))
+        loss = primitives.sum(primitives.stack(sums))
+    return tape.gradient(loss, watched, strict=False)

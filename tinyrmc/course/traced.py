@@ -111,6 +111,10 @@ class _Own:
         return primitives.sqrt(_Own.var(x, axis, keepdims))
 
     @staticmethod
+    def einsum(subscripts, *arrays):
+        return _einsum(subscripts, *arrays)
+
+    @staticmethod
     def reciprocal(x):
         return 1.0 / x
 
@@ -121,6 +125,26 @@ class _Own:
     @staticmethod
     def float_power(x, exponent):
         return primitives.power(x, exponent=exponent)
+
+
+def _einsum(subscripts, *arrays):
+    """np.einsum, as a product with all axes and a sum; without "..." in it."""
+    inputs, arrow, output = subscripts.replace(" ", "").partition("->")
+    letters = sorted({*inputs} - {","})
+    if not arrow:
+        output = "".join(each for each in letters if inputs.count(each) == 1)
+    product = None
+    for names, array in zip(inputs.split(","), arrays, strict=True):
+        if "." in names or len({*names}) < len(names):
+            raise TypeError(f"the tape cannot record np.einsum with {subscripts!r}")
+        order = [names.index(each) for each in letters if each in names]
+        missing = [k for k, each in enumerate(letters) if each not in names]
+        array = primitives.expand_dims(primitives.transpose(array, order), missing)
+        product = array if product is None else primitives.multiply(product, array)
+    gone = tuple(k for k, each in enumerate(letters) if each not in output)
+    left = [each for each in letters if each in output]
+    total = primitives.sum(product, axis=gone) if gone else product
+    return primitives.transpose(total, [left.index(each) for each in output])
 
 
 class Traced:

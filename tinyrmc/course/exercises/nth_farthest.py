@@ -559,7 +559,8 @@ def normed_attention(xp, M, x, W_q, W_k, W_v, gain, offset):
     order all queries, all keys, all values -> (B, N, F).
     """
     Z = equations.append_rows(xp, M, x)
-    N, H, K = M.shape[-2], *W_q.shape[::2]
+    N = M.shape[-2]
+    H, _, K = W_q.shape
     kinds = (W_q, W_k, W_v)
     qkv = xp.concatenate([Z @ W[h] for W in kinds for h in range(H)], axis=-1)
     normed = equations.layer_norm(xp, qkv, gain, offset)
