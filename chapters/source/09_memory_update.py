@@ -93,7 +93,8 @@ my
 # The left panel shows the *spread*, the distance of the slots from their mean as a
 # share of their size: near 1 where they have nothing in common, 0 where all are the
 # same. For the right panel, two sequences differ in the first input alone. How far
-# apart are the two memories, again as a share of their size?
+# apart are the two memories, again as a share of their size? **Write down first:** how
+# many naive steps does it take until all six slots hold the same?
 
 
 # %%
@@ -381,7 +382,8 @@ plt.show()
 #
 # Here is the spread again, for both networks of this package, the paper's and the
 # released one. (The next section shows what sets them apart.) Both have fresh weights
-# and read a hundred random inputs, from four different first memories.
+# and read a hundred random inputs, from four different first memories. **Write down
+# first:** from which of the four do the slots stay apart?
 
 
 # %%
@@ -565,7 +567,8 @@ for name, found in rows.items():
 # that stand still, a memory settles within
 # $\pm \, \sigma(i) / (1 - \sigma(f + \tilde{b}^f))$ times the largest candidate; with a
 # forget gate near 1 that is far away. Here are both networks on four hundred inputs,
-# with three forget biases:
+# with three forget biases. **Write down first:** which of the two memories grows
+# further, and how large will the largest output be?
 
 # %%
 long = rng.normal(size=(course.fast(400, 20), D))
