@@ -7,6 +7,7 @@
 #   make lab         opens the chapters in JupyterLab
 #   make chapters    makes the notebooks from chapters/source/; ARGS="04 07": these
 #   make site        builds the website into site/_build/html
+#   make address     REPOSITORY=owner/name: the project's public address, everywhere
 #   make bench       measures on this machine; ARGS=--quick: a first look
 #   make clean       removes the environment, caches and builds; runs/ is kept
 #
@@ -30,7 +31,7 @@ absent := environment
 endif
 endif
 
-.PHONY: help train test lint lab chapters site bench clean environment
+.PHONY: help train test lint lab chapters site address bench clean environment
 .NOTPARALLEL:
 
 help:
@@ -47,7 +48,7 @@ lint: $(VENV)/installed-dev
 	$(python) -m ruff format --check .
 	$(python) -m mypy
 
-lab: $(VENV)/installed-notebooks
+lab: $(VENV)/installed-course
 	$(python) -m jupyterlab chapters $(ARGS)
 
 chapters: $(VENV)/installed-notebooks
@@ -55,6 +56,9 @@ chapters: $(VENV)/installed-notebooks
 
 site: $(VENV)/installed-docs
 	$(python) site/make_site.py $(ARGS)
+
+address: $(VENV)/installed
+	@$(python) site/address.py $(if $(REPOSITORY),'$(REPOSITORY)')
 
 bench: $(VENV)/installed-bench
 	$(python) benchmarks/cpu.py $(ARGS)

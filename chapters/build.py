@@ -35,6 +35,10 @@ if TYPE_CHECKING:
     from nbformat import NotebookNode
 
 HERE = Path(__file__).resolve().parent
+sys.path.append(str(HERE.parent / "site"))
+
+import address  # noqa: E402
+
 TOOLS = ("jupytext", "nbformat", "nbclient", "ipykernel")
 LONGEST = 300  # seconds for one cell
 VARIES = "varies"
@@ -73,12 +77,16 @@ def read(source: Path) -> NotebookNode:
     Its cells get ids that depend on nothing but the source.
     """
     import jupytext
+    import nbformat
 
     notebook = jupytext.read(source)
     for number, cell in enumerate(notebook.cells):
         text = f"{number} {cell.source}"
         cell["id"] = hashlib.sha1(text.encode()).hexdigest()[:8]
         cell.metadata = _metadata(cell)
+    path = f"chapters/{source.stem}.ipynb"
+    first = address.opening(address.repository(), path)
+    notebook.cells[:0] = map(nbformat.from_dict, first)
     notebook.metadata = METADATA
     notebook.nbformat, notebook.nbformat_minor = 4, 5
     return notebook
@@ -96,8 +104,13 @@ def _metadata(cell) -> dict:
     return metadata
 
 
-def execute(notebook: NotebookNode, brief: bool = False) -> None:
-    """Run a notebook's cells in the chapters' folder.
+def execute(
+    notebook: NotebookNode,
+    brief: bool = False,
+    folder: Path = HERE,
+    packages: Path | None = None,
+) -> None:
+    """Run a notebook's cells in `folder`, with the tinyrmc of `packages` if given.
 
     A cell that fails raises nbclient's CellExecutionError.
     """
@@ -106,26 +119,28 @@ def execute(notebook: NotebookNode, brief: bool = False) -> None:
     client = NotebookClient(
         notebook,
         timeout=LONGEST,
-        resources={"metadata": {"path": str(HERE)}},
+        resources={"metadata": {"path": str(folder)}},
         record_timing=False,
         coalesce_streams=True,  # how printed lines come in portions varies
     )
     # Else the kernel warns of sockets that other users of this machine could read.
     client.extra_arguments = ["--IPKernelApp.log_level=ERROR"]
-    client.execute(env=_environment(brief))
+    client.execute(env=_environment(brief, packages))
     notebook.metadata = METADATA  # the kernel has added its version
     for cell in notebook.cells:
         if VARIES in cell.metadata.get("tags", []):
             cell.outputs = []
 
 
-def _environment(brief: bool) -> dict[str, str]:
+def _environment(brief: bool, packages: Path | None) -> dict[str, str]:
     """The kernel's: one thread, because products are small, and for the same bits."""
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
     environment.pop("TINYRMC_FAST", None)
     environment["TINYRMC_PROGRESS"] = ""  # what is solved here, no reader has solved
     if brief:
         environment["TINYRMC_FAST"] = "1"
+    if packages is not None:
+        environment["PYTHONPATH"] = str(packages)
     return environment
 
 

@@ -12,6 +12,8 @@ HERE = Path(__file__).resolve().parent
 # what is documented is this tree, whatever may be installed
 sys.path[:0] = [str(HERE), str(HERE.parent)]
 
+import address  # noqa: E402
+
 import tinyrmc  # noqa: E402
 
 project, author, release = "tinyrmc", "the tinyrmc authors", tinyrmc.__version__
@@ -23,8 +25,7 @@ extensions = [
     "sphinx.ext.mathjax",
     "house_style",
 ]
-# other pages include these
-exclude_patterns = ["README.md", "benchmarks/README.md", "chapters/README.md"]
+exclude_patterns = ["README.md"]  # index.md includes parts of it
 
 nb_execution_mode = "off"  # notebooks are committed with their outputs
 myst_enable_extensions = ["dollarmath"]
@@ -67,6 +68,19 @@ html_theme_options = {
     "pygments_light_style": "a11y-high-contrast-light",
     "pygments_dark_style": "a11y-high-contrast-dark",
 }
+
+if repository := address.repository():  # else nothing leads to it
+    html_baseurl = address.pages(repository)
+    html_theme_options |= {
+        "repository_url": f"{address.HOST}{repository}",
+        "repository_branch": "main",
+        "use_repository_button": True,
+        "launch_buttons": {
+            "binderhub_url": "https://mybinder.org",
+            "colab_url": "https://colab.research.google.com",
+            "notebook_interface": "jupyterlab",
+        },
+    }
 
 
 def forget_modules(app, doctree):

@@ -24,6 +24,8 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
+import address
+
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
 sys.path.insert(0, str(ROOT))
@@ -32,18 +34,17 @@ TOOLS = ("sphinx", "myst_nb", "sphinx_book_theme", "sphinx-mathjax-offline")
 PARTS = ("source", "html", "doctrees", "jupyter_execute")  # of what is built
 # a11y and sre serve readers who turn speech on
 MATHJAX = ("tex-chtml-full.js", "output/chtml/fonts", "a11y", "sre")
-DOCUMENTS = (
-    "README.md",
-    "CONTRIBUTING.md",
-    "CHANGELOG.md",
-    "benchmarks/README.md",
-    "chapters/README.md",
-)
-# by a page of pages/
-INCLUDED = {
-    "README.md": "index.md",
-    "benchmarks/README.md": "results/index.md",
+# documents of the repository, and the pages that show them
+DOCUMENTS = {
+    "README.md": "index.md",  # pages/index.md includes parts of it
     "chapters/README.md": "chapters/index.md",
+    "tasks/README.md": "tasks/index.md",
+    "benchmarks/README.md": "results/index.md",
+    "tinyrmc/README.md": "library.md",
+    "tinyrmc/course/assets/README.md": "chapters/assets.md",
+    "CONTRIBUTING.md": "CONTRIBUTING.md",
+    "CODE_OF_CONDUCT.md": "CODE_OF_CONDUCT.md",
+    "CHANGELOG.md": "CHANGELOG.md",
 }
 LINK = re.compile(r"(!?\[(?:[^\[\]]|\[[^\]]*\])*\])\(([^()\s]+)\)")
 SOLUTIONS = "course.exercises."
@@ -150,7 +151,7 @@ def pages() -> dict[str, str]:
     """Path in the repository -> page of the source folder that shows it."""
     found = {}
     for name in documents():
-        found[name] = INCLUDED.get(name, name.removeprefix("benchmarks/"))
+        found[name] = DOCUMENTS.get(name, name.removeprefix("benchmarks/"))
     found |= {path: f"reference/{name}.md" for name, path in modules().items()}
     found |= {f"tasks/{name}.py": f"tasks/{name}.md" for name in tasks()}
     return found | {"tinyrmc/__init__.py": "reference/index.md"}
@@ -204,10 +205,13 @@ class Source:
         for name in documents():
             text = (ROOT / name).read_text(encoding="utf-8")
             if name.endswith(".md"):
-                page = name if name in INCLUDED else self.pages[name]
+                page = name if name == "README.md" else self.pages[name]
                 self.write(page, self.relink(text, name))
                 continue
             notebook = json.loads(text)
+            notebook["cells"] = [  # the page has buttons of its own
+                cell for cell in notebook["cells"] if cell["id"] not in address.CELLS
+            ]
             for cell in notebook["cells"]:
                 if cell["cell_type"] == "markdown":
                     cell["source"] = self.relink("".join(cell["source"]), name)
@@ -385,6 +389,7 @@ def build(out: Path) -> int:
         shutil.rmtree(out / name, ignore_errors=True)
     source = Source(out / "source")
     shutil.copytree(HERE / "pages", source.folder)
+    shutil.copytree(HERE / "static", source.folder / "static")  # its pictures
     source.add_documents()
     source.add_reference()
     source.add_tasks()

@@ -151,7 +151,7 @@ QUICK = Config(
         solution=(1, 2), distractors=(0, 0), stages=((5, 2, 0), (9, 2, 0))
     ),
     train=training.TrainConfig(
-        steps=3000,
+        steps=2400,
         batch_size=256,
         learning_rate=1e-3,
         # gradients stay small until the first gems are found: then a longer memory of

@@ -13,6 +13,14 @@ have it). With all N vectors that is the same task under other names. With fewer
 the released count lets n mean the same again when one more vector comes. Labels do not
 follow the order of presentation.
 
+*Beside the published program.* It has the question the other way round, (x_t; l_t; m;
+n): to compare inputs, exchange the last two blocks of N columns. Its rate decays from
+1e-4 to 8e-5, by 0.9 every 10,000 steps, and its Adam adds epsilon
+before the bias is corrected (see `optim.Adam`); here the rate of `paper` is constant.
+And it hands `num_mems`, 4, to the core as the number of heads and of blocks too, which
+with 2048 units a head makes 1.2 billion parameters; `--model.num-heads` and
+`--model.num-blocks` say what its flags do not.
+
 *Two floors.* Read any accuracy against them. If you answer m when asked for the vector
 nearest to m, and guess otherwise, you are right 2/k of the time (25 % at 8 vectors,
 50 % at 4) without comparing anything. If you rank the vectors by their own norm,
@@ -60,6 +68,7 @@ import numpy as np
 
 from tinyrmc import fused, nn, training
 from tinyrmc import primitives as p
+from tinyrmc.config import check_values
 from tinyrmc.cores import CoreConfig, DNCConfig, build_core, describe
 from tinyrmc.results import attention, probes
 
@@ -90,6 +99,7 @@ class DataConfig:
     """fraction of the steps that go back to a random earlier rung"""
 
     def __post_init__(self):
+        check_values(self, "data")
         N, D = self.objects, self.dimensions
         if N < 2 or D < 1:
             raise ValueError(
@@ -221,6 +231,8 @@ def draw(
 
 def _from_nearest(n: np.ndarray, objects: int, count_from: str) -> np.ndarray:
     """n as a place in the order that begins with m itself."""
+    if count_from not in ("nearest", "farthest"):
+        raise ValueError(f"count_from is 'nearest' or 'farthest', not {count_from!r}")
     return n if count_from == "nearest" else objects - 1 - n
 
 

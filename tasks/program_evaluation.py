@@ -4,7 +4,8 @@ The task of section 4.1 of Santoro et al. 2018. A kind of task is a set of opera
 (--data.operations names others), or no program at all, but one number:
 
     addition   add
-    control    add, subtract, if
+    control    add, subtract, if (`ALG_CTRL` in the published program, whose `CONTROL`
+               is if and for)
     program    add, subtract, multiply, if, for
     copy       the number as it is
     reverse    the number backwards
@@ -61,7 +62,11 @@ have full length and nesting:
     combine   mix, up to the level that `naive` would have reached
 
 In the published example nothing ever calls the test that ends a level, so that
-`combine`, its default, stays with one digit and one operation. Here it climbs.
+`combine`, its default, stays with one digit and one operation. Here it climbs. And that
+test, if it were called, has the opposite sign: it ends a level unless the loss rises by
+a tenth of itself from line to line, so also in the middle of its fall. You can have it
+(--data.level-ends released); what makes sense is to wait until the loss has settled,
+and that is the default.
 
 *The floor.* Read an accuracy against it: if you write the most frequent character at
 each place, whatever the program, you have 20 % of the characters right in addition,
@@ -78,6 +83,8 @@ N = 2; for the memory tasks it does not tell the length.
     products  figure 6 shows none, the published generator makes some. Accuracy is also
               given on the programs without one; to train without, say
               `--data.operations add subtract if for`
+    Adam      the published program adds epsilon before the bias is corrected; see
+              `optim.Adam`
     presets   those for minutes have small memories with a gate for each unit, a ReLU
               after the attention MLP, clipped gradients, a warm-up, and a rate that
               falls at the end
@@ -91,13 +98,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice, product
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 
 from tinyrmc import fused, nn, training
 from tinyrmc import primitives as p
 from tinyrmc.backend import namespace, to_host
+from tinyrmc.config import ADDED, check_values
 from tinyrmc.cores import CoreConfig, build_core, describe
 from tinyrmc.errors import nearest
 
@@ -252,11 +260,20 @@ class DataConfig:
     least (naive, combine)
     """
     threshold: float = 0.1
-    """a level ends when, over so many lines, the loss falls by less than this fraction
-    of itself from line to line (naive, combine)
+    """the fraction of the loss by which it falls, or rises, from line to line; see
+    level_ends (naive, combine)
+    """
+    level_ends: Literal["settled", "released"] = field(
+        default="settled", metadata=ADDED
+    )
+    """settled: a level ends when, over the lines of patience, the loss falls by less
+    than the threshold; released: with the sign of the published program, unless it
+    rises by that much, which ends nearly every level as soon as patience has passed
+    (naive, combine)
     """
 
     def __post_init__(self):
+        check_values(self, "data")
         self._check_programs()
         if self.patience < 2 or not 0 < self.threshold < math.inf:
             raise ValueError(
@@ -656,6 +673,8 @@ class Network(nn.Module):
         state = self.core.initial_state(B)
         _, state = self.core.unroll(self._one_hot(inputs), state, lengths=lengths)
         core, first = self.answering or self.core, xp.full(B, self.start)
+        if decoder not in get_args(Decoder):
+            raise ValueError(f"decoder is one of {get_args(Decoder)}, not {decoder!r}")
         if decoder == "own_predictions":
             return self._answer_freely(core, state, first, steps, trace)
         if decoder == "zeros":
@@ -799,19 +818,23 @@ class Task(training.Task):
             return {}
         if math.isfinite(metrics["loss"]):
             self.losses = [*self.losses, metrics["loss"]][-data.patience :]
-        if self.level != self.full and self._loss_hardly_falls():
+        if self.level != self.full and self._level_ends():
             longer = length < data.length
             self.level = (length + 1, 1) if longer else (length, nesting + 1)
             self.losses = []
         return {"rung": f"{length}x{nesting}"}
 
-    def _loss_hardly_falls(self):
-        """Whether its mean fall from line to line is a small part of its mean."""
-        patience = self.config.data.patience
-        if len(self.losses) < patience:
+    def _level_ends(self):
+        """Whether the loss's mean fall from line to line is a small part of its mean:
+        or, as released, its mean rise.
+        """
+        data = self.config.data
+        if len(self.losses) < data.patience:
             return False
-        fall = (self.losses[0] - self.losses[-1]) / (patience - 1)
-        return fall < self.config.data.threshold * sum(self.losses) / patience
+        change = (self.losses[0] - self.losses[-1]) / (data.patience - 1)
+        if data.level_ends == "released":
+            change = -change
+        return change < data.threshold * sum(self.losses) / data.patience
 
     def is_final(self, line):
         length, nesting = self.full

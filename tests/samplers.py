@@ -276,7 +276,6 @@ for _shape, _in in ((5,), 5), ((3, 5), 5), ((2, 3, 5), 5), ((1, 1, 1), 1):
         put("linear", normal(*_shape), normal(_in, 4), normal(4), relu=_relu)
         put("linear", normal(*_shape), normal(_in, 4), None, relu=_relu)
 put("linear", normal(3, 2), normal(2, 3))
-put("linear", normal(3, 2), normal(2, 3), normal(1))
 for _shape, _kernel in (
     ((2, 3, 4, 2), (2, 2)),
     ((3, 3, 1), (1, 3)),
@@ -302,7 +301,7 @@ for _shape in (6,), (3, 6), (2, 3, 6), (2, 1, 4):
         normal(_shape[-1]),
         normal(*_shape),
     )
-put("layer_norm", normal(2, 6), normal(6), normal(6), normal(6), epsilon=0.1)
+put("layer_norm", normal(2, 6), normal(6), normal(6), normal(2, 6), epsilon=0.1)
 put("attention", normal(2, 4, 2 * 8), num_heads=2, key_size=3)
 put("attention", normal(2, 4, 2 * 8), num_heads=2, key_size=3, num_queries=3)
 put("attention", normal(1, 3, 3), num_heads=1, key_size=1)

@@ -131,6 +131,16 @@ def test_a_trajectory_is_what_a_plain_loop_sees():
                 fresh = over
 
 
+def test_acting_leaves_the_carry_it_was_given_as_it_was():
+    a_task = task()
+    model, steps = acted(a_task)
+    (_, carry), noise = steps[-1], np.full((12, 8, 2), 0.5, np.float32)
+    before = {name: x.copy() for name, x in carry.items()}
+    _, after = a_task.act(model, a_task.world, carry, noise)
+    assert_same_arrays(before, carry)
+    assert (after["levels/age"] != carry["levels/age"]).any()
+
+
 def test_a_trajectory_waits_in_a_queue_as_many_updates_as_its_lag_says():
     now = [batch for batch, _ in acted(task(), steps=6)[1]]
     late = [batch for batch, _ in acted(task(agent={"lag": 2}), steps=6)[1]]
@@ -175,6 +185,13 @@ def test_the_loss_is_that_of_the_formulas():
         expected += 0.03 * (np.exp(log_p) * log_p).sum()
     assert count == 96
     assert float(total.data) == pytest.approx(expected, rel=1e-4)
+
+
+def test_only_means_over_no_level_are_left_out():
+    nothing = float("nan")
+    means = {"score": nothing, "solved": nothing, "loss": nothing, "ratio": 1.0}
+    assert task().summary(means).keys() == {"loss", "ratio"}
+    assert task().summary(means | {"score": 2.0})["score"] == 2
 
 
 def test_a2c_takes_the_actions_for_its_own():

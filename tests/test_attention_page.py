@@ -28,8 +28,7 @@ from tinyrmc.training.trainer import Trainer
 
 TRAINED = (
     Path(__file__).resolve().parent.parent
-    / "chapters"
-    / "assets"
+    / "tinyrmc/course/assets"
     / "nth_farthest_4x4.npz"
 )
 PICTURES = [

@@ -8,9 +8,10 @@ from pathlib import Path
 import build
 import nbformat
 import pytest
+from archives import build as build_archive
+from archives import install
 from build import FOLDED, HERE, VARIES, execute, main, read, sources
 
-from tinyrmc import course
 from tinyrmc.course.exercises import first
 
 SOURCES = sources()
@@ -29,7 +30,13 @@ def committed(source: Path):
 
 
 def code_cells(source: Path):
-    return [cell for cell in committed(source).cells if cell.cell_type == "code"]
+    """Those that building a notebook runs."""
+    return [
+        cell
+        for cell in committed(source).cells
+        if cell.cell_type == "code"
+        and "skip-execution" not in cell.metadata.get("tags", [])
+    ]
 
 
 def outputs(source: Path):
@@ -54,18 +61,6 @@ def source(request):
 
 
 # --- The builder ----------------------------------------------------------------------
-
-
-def test_the_trained_networks_are_found_from_the_folders_where_chapters_run(
-    monkeypatch, tmp_path
-):
-    for folder in (HERE, PACKAGE, HERE / "source"):
-        monkeypatch.chdir(folder)
-        assert (course.assets() / "nth_farthest_4x4.npz").exists()
-    monkeypatch.chdir(tmp_path)
-    says = r"no chapters/assets in .* or above it; start in"
-    with pytest.raises(FileNotFoundError, match=says):
-        course.assets()
 
 
 @pytest.mark.parametrize(
@@ -174,5 +169,21 @@ def test_all_notebooks_together_are_small():
     assert sum(path.stat().st_size for path in HERE.glob("*.ipynb")) < LARGEST
 
 
-def test_a_chapter_runs(source):
-    execute(read(source), brief=True)  # raises where a cell does
+@pytest.fixture(scope="session")
+def packages(tmp_path_factory):
+    """A folder like site-packages that holds this tree's wheel alone."""
+    folder = tmp_path_factory.mktemp("installed")
+    return install(build_archive("wheel", PACKAGE, folder / "wheel"), folder / "site")
+
+
+def test_a_chapter_runs_from_the_wheel_in_an_empty_folder(
+    source, packages, tmp_path, monkeypatch
+):
+    """With nothing but the notebook: what it reads comes with the package."""
+    monkeypatch.delenv("TINYRMC_DATA")
+    notebook = committed(source)
+    notebook.cells.append(nbformat.v4.new_code_cell("import tinyrmc\ntinyrmc.__file__"))
+    # raises where a cell does
+    execute(notebook, brief=True, folder=tmp_path, packages=packages)
+    (where,) = notebook.cells[-1].outputs
+    assert where["data"]["text/plain"] == repr(str(packages / "tinyrmc/__init__.py"))

@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from tinyrmc import course, equations, nn
+from tinyrmc.course import chapter
 
 
 def mine(x):
@@ -77,9 +78,11 @@ def test_the_book_is_the_whole_book_and_nothing_but_the_book():
 
 
 def test_a_summary_is_read_from_the_assets_and_may_be_missing(monkeypatch, tmp_path):
-    assets = tmp_path / "chapters" / "assets"
-    assets.mkdir(parents=True)
-    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(chapter, "ASSETS", tmp_path)
     assert course.summary("measured") == {}
-    (assets / "measured.json").write_text('{"perplexity": [1.5]}', encoding="utf-8")
+    (tmp_path / "measured.json").write_text('{"perplexity": [1.5]}', encoding="utf-8")
     assert course.summary("measured") == {"perplexity": [1.5]}
+
+
+def test_a_summary_is_read_from_the_committed_results_too():
+    assert course.summary("cpu")["benchmark"] == "cpu"

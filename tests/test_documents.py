@@ -1,5 +1,5 @@
-"""The README says nothing that is not so: its example runs and prints what it says, and
-its numbers are those of committed summaries.
+"""The documents say nothing that is not so: their example prints what they say, their
+links lead somewhere, and their numbers are those of committed summaries.
 """
 
 import contextlib
@@ -8,21 +8,23 @@ import json
 import re
 from pathlib import Path
 
+import make_site
 import pytest
 import report as benchmark_report
 
 from tinyrmc.results import sweeps, tables
 
 ROOT = Path(__file__).resolve().parent.parent
-README = (ROOT / "README.md").read_text(encoding="utf-8")
 RESULTS = ROOT / "benchmarks" / "results"
-DOCUMENTS = [
-    README,
-    *(
-        path.read_text(encoding="utf-8")
-        for path in (ROOT / "benchmarks" / "README.md", *sorted(RESULTS.glob("*.md")))
-    ),
-]
+WRITTEN = [*make_site.DOCUMENTS, ".github/pull_request_template.md"]
+
+
+def read(name):
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
+DOCUMENTS = [read("README.md"), read("benchmarks/README.md")]
+DOCUMENTS += [path.read_text(encoding="utf-8") for path in sorted(RESULTS.glob("*.md"))]
 
 
 def committed(folder):
@@ -57,10 +59,11 @@ def missing_tables(path, documents):
     ]
 
 
-def test_the_twenty_lines_print_what_the_readme_says():
-    code = re.search(r"```python\n(.*?)```", README, re.DOTALL).group(1)
+def test_the_twenty_lines_print_what_is_said_of_them():
+    library = read("tinyrmc/README.md")
+    code = re.search(r"```python\n(.*?)```", library, re.DOTALL).group(1)
     said = re.findall(
-        r"^step (\d+): loss ([\d.]+), accuracy (\d+)%$", README, re.MULTILINE
+        r"^step (\d+): loss ([\d.]+), accuracy (\d+)%$", library, re.MULTILINE
     )
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
@@ -81,14 +84,62 @@ def test_the_twenty_lines_print_what_the_readme_says():
     assert int(shown[-1][2]) >= 90
 
 
-def test_every_file_the_readme_links_exists():
-    links = [
-        link
-        for link in re.findall(r"\]\(([^)#]+)\)", README)
-        if not link.startswith("http")
-    ]
-    assert len(links) > 10
-    assert [link for link in links if not (ROOT / link).exists()] == []
+def test_the_readme_fits_on_a_page():
+    assert len(read("README.md").splitlines()) <= 120
+
+
+def anchors(text):
+    """What GitHub calls the headings of a document."""
+    titles = re.findall(r"^#+ (.+)$", re.sub(r"(?s)```.*?```", "", text), re.MULTILINE)
+    kept = [re.sub(r"[^\w -]", "", title.lower()) for title in titles]
+    return {title.replace(" ", "-") for title in kept}
+
+
+def dead_links(name, text):
+    """The links of a document that lead to no file or no heading."""
+    links = re.findall(r"\]\(([^)\s]+)\)", re.sub(r"(?s)```.*?```", "", text))
+    links += re.findall(r'(?:src|srcset)="([^"]+)"', text)
+    dead = []
+    for link in links:
+        path, _, anchor = link.partition("#")
+        if re.match(r"[a-z]+:", link):
+            continue
+        file = (ROOT / name).parent / path if path else ROOT / name
+        if not file.exists():
+            dead.append(link)
+        elif anchor and anchor not in anchors(file.read_text(encoding="utf-8")):
+            dead.append(link)
+    return dead
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_every_link_of_a_document_leads_somewhere(name):
+    if not (ROOT / name).exists():  # not in the source archive
+        pytest.skip(f"{name} is not here")
+    assert dead_links(name, read(name)) == []
+
+
+def test_links_that_lead_nowhere_are_found():
+    text = "[a](README.md#the-course) [b](README.md) [c](README.md#c) [d](../LICENSE)"
+    assert dead_links("chapters/x.md", text + " [e](f)") == ["README.md#c", "f"]
+
+
+def test_the_list_of_chapters_is_that_of_the_notebooks():
+    """And chapter 0 lists the same."""
+    wanted = []
+    for path in sorted((ROOT / "chapters").glob("[0-9][0-9]_*.ipynb")):
+        title = re.search(r'"# (\d+)\. ([^:"\\]+)', path.read_text(encoding="utf-8"))
+        wanted.append((*title.groups(), path.name))
+    rows = re.findall(
+        r"^\| (\d+) \| \[(.+?)\]\((\w+\.ipynb)\) \| \S",
+        read("chapters/README.md"),
+        re.M,
+    )
+    assert rows == wanted
+    assert [int(number) for number, *_ in wanted] == [*range(len(wanted))]
+    first = (ROOT / "chapters/source/00_how_to_read.py").read_text(encoding="utf-8")
+    listed = re.findall(r"^# \| \[(\d+)\. .+?\]\((\w+\.ipynb)\) \|", first, re.M)
+    assert listed == [(number, name) for number, _, name in wanted]
 
 
 def cells(line):
@@ -96,7 +147,10 @@ def cells(line):
     return [cell.strip() for cell in line.strip().strip("|").split("|")]
 
 
-def test_the_results_of_the_readme_are_those_of_the_one_table():
+@pytest.mark.parametrize(
+    "name, fewest", [("README.md", 3), ("benchmarks/README.md", 8)]
+)
+def test_the_results_of_a_document_are_those_of_the_one_table(name, fewest):
     """Each row is one of results.md, abridged."""
     known = {}  # command -> column -> what results.md says
     for line in (RESULTS / "results.md").read_text(encoding="utf-8").splitlines():
@@ -108,11 +162,11 @@ def test_the_results_of_the_readme_are_those_of_the_one_table():
             )
     table = re.search(
         r"^\| `python -m tinyrmc.train` \|.*\n\| ---.*\n((?:\|.*\n)+)",
-        README,
+        read(name),
         re.MULTILINE,
     )[1]
     rows = [cells(line) for line in table.splitlines()]
-    assert len(rows) > 5
+    assert len(rows) >= fewest
     for command, ours, seeds, paper, floors, parameters in rows:
         row = known[command.split("`")[1]]
         assert (ours, seeds, parameters) == (

@@ -7,13 +7,12 @@ import dataclasses
 import json
 import shutil
 import typing
-from pathlib import Path
 
 import numpy as np
 import pytest
 from tinytasks import assert_same_arrays, nth_farthest, relations
 
-from tinyrmc import load, train
+from tinyrmc import course, load, train
 from tinyrmc.config import from_json
 from tinyrmc.cores import CoreConfig
 from tinyrmc.errors import RunError
@@ -100,9 +99,7 @@ def test_going_on_with_another_optimizer_is_refused(half, refused):
 
 def test_the_network_that_comes_with_the_course_can_be_loaded():
     """It was written before some fields of its configuration were there."""
-    network = load(
-        Path(__file__).parent.parent / "chapters" / "assets" / "nth_farthest_4x4.npz"
-    )
+    network = load(course.assets() / "nth_farthest_4x4.npz")
     examples = nth_farthest.Task(nth_farthest.QUICK).draw(np.random.default_rng(0), 500)
     assert (
         np.mean(network(examples["inputs"]).data.argmax(-1) == examples["target"]) > 0.9

@@ -429,3 +429,10 @@ def test_the_network_is_the_paper_s():
     assert (paper.train.batch_size, paper.train.learning_rate) == (1600, 1e-4)
     assert paper.model.mem_slots * paper.model.num_heads * paper.model.head_size == 2048
     assert nth_farthest.PAPER32.data.dimensions == 32
+
+
+def test_a_word_that_names_no_end_is_refused():
+    with pytest.raises(ValueError, match="count_from is 'nearest' or 'farthest'"):
+        drawn(2, 4, 4, count_from="near")
+    with pytest.raises(ValueError, match=r"data\.count_from must be one of nearest"):
+        nth_farthest.DataConfig(count_from="near")

@@ -13,7 +13,9 @@ import tomllib
 import zipfile
 from pathlib import Path
 
+import make_site
 import pytest
+from archives import build
 from hypothesis.configuration import storage_directory
 
 import tinyrmc
@@ -40,25 +42,25 @@ def read(name):
     return (ROOT / name).read_text(encoding="utf-8")
 
 
-def files(folder):
+def files(folder, pattern="*"):
     """The files of a folder, by their paths from the top."""
     return {
         path.relative_to(ROOT).as_posix()
-        for path in (ROOT / folder).rglob("*")
+        for path in (ROOT / folder).rglob(pattern)
         if path.is_file() and "__pycache__" not in path.parts
     }
 
 
 # --- Archives -------------------------------------------------------------------------
 
+COURSE = ["assets/nth_farthest_4x4.npz", "assets/alice.txt", "results/cpu.json"]
 
-def build(kind, source, folder):
-    """The path of a wheel or sdist of `source`, built into `folder`."""
-    folder.mkdir()
-    code = f"import sys; from hatchling import build; build.build_{kind}(sys.argv[1])"
-    python("-c", code, folder, cwd=source)
-    (built,) = folder.iterdir()
-    return built
+
+def placed(name):
+    """Where the wheel has a file of the repository."""
+    return name.replace("benchmarks/", "tinyrmc/course/").replace(
+        "tasks/", "tinyrmc/tasks/"
+    )
 
 
 @pytest.fixture(scope="module")
@@ -85,9 +87,12 @@ def test_the_wheel_holds_the_package_and_the_tasks_inside_it(wheel):
             if ".dist-info/" in name
         }
     shipped = {name for name in names if ".dist-info/" not in name}
-    assert shipped == files("tinyrmc") | {f"tinyrmc/{name}" for name in files("tasks")}
+    documents = {"tinyrmc/README.md", *files("tasks", "*.md")}
+    package = {*files("tinyrmc"), *files("tasks")} - documents
+    results = files("benchmarks/results", "*.json")
+    assert shipped == {placed(name) for name in package | results}
     assert {"tinyrmc/py.typed", "tinyrmc/tasks/nth_farthest.py"} <= shipped
-    assert "tinyrmc/course/book/alice.txt" in shipped
+    assert {f"tinyrmc/course/{name}" for name in COURSE} <= shipped
     assert {"LICENSE", "METADATA", "RECORD"} <= set(about)
     assert "Requires-Python: >=3.11" in about["METADATA"]
     scripts = "[console_scripts]\ntinyrmc = tinyrmc.__main__:run\n"
@@ -107,7 +112,8 @@ def test_the_source_archive_can_be_built_tested_and_cited(sdist):
     }
     wanted = "pyproject.toml README.md LICENSE CITATION.cff CHANGELOG.md Makefile"
     wanted += " CONTRIBUTING.md .ci/run site/make_site.py site/pages/index.md"
-    wanted += " site/static/tinyrmc.css benchmarks/cpu.py chapters/build.py"
+    wanted += " CODE_OF_CONDUCT.md .binder/postBuild site/static/tinyrmc.css"
+    wanted += " benchmarks/cpu.py chapters/build.py"
     assert set(wanted.split()) | files("tinyrmc") <= names
     assert files("tasks") | files("tests") <= names
     tops = {name.partition("/")[0] for name in names}
@@ -145,6 +151,13 @@ def test_what_the_package_imports_is_what_it_depends_on():
     optional = {"cupy", "cupy_backends", "gymnasium", "mpi4py"}
     found = imported("tinyrmc") | imported("tasks")
     assert found == required | optional | {"tinyrmc"}
+
+
+def test_a_chapter_needs_nothing_but_the_extra_course():
+    required = {*PROJECT["dependencies"], *EXTRAS["course"]}
+    # IPython comes with JupyterLab
+    known = {module_of(each) for each in required} | {"tinyrmc", "IPython"}
+    assert imported("chapters/source") <= known
 
 
 def test_no_extra_asks_for_what_nothing_uses():
@@ -219,10 +232,13 @@ def test_make_lint_checks_rules_format_and_types():
     assert recipe == "".join(f"\t$(python) -m {tool}\n" for tool in tools)
 
 
+DOCUMENTS = [name for name in make_site.DOCUMENTS if name != "CHANGELOG.md"]
+
+
 def test_the_documents_name_only_extras_that_exist():
-    for document in ("README.md", "CONTRIBUTING.md", "benchmarks/README.md"):
+    for document in DOCUMENTS:
         groups = re.findall(r"(?:tinyrmc|\.)\[([\w,-]+)\]", read(document))
         named = {extra for group in groups for extra in group.split(",")}
         assert named <= set(EXTRAS), document
-    known = "cuda12 cuda13 mpi rl notebooks dev bench docs"
+    known = "cuda12 cuda13 mpi rl course notebooks dev bench docs"
     assert {*known.split()} == {*EXTRAS}

@@ -122,8 +122,8 @@ def test_the_template_learns(monkeypatch):
     assert accuracy > floor + 0.15
 
 
-def test_the_readme_shows_the_template():
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+def test_the_document_of_the_tasks_shows_the_template():
+    readme = (ROOT / "tasks" / "README.md").read_text(encoding="utf-8")
     text = Path(template.__file__).read_text(encoding="utf-8")
     assert f"```python\n{text}```\n" in readme
 

@@ -7,7 +7,7 @@ import json
 
 import numpy as np
 import pytest
-from programhelp import Reader, programs, task_of, texts_of, within
+from programhelp import DataConfig, Reader, programs, task_of, texts_of, within
 
 from tinyrmc.training.trainer import Trainer
 
@@ -109,6 +109,36 @@ def test_threshold_is_the_mean_fall_over_the_mean_loss():
         for loss in (4.0, 3.0, 2.0):
             task.observe(0, {"loss": loss})
         assert task.level == level
+
+
+@pytest.mark.parametrize(
+    ("losses", "settled", "released"),
+    [
+        ([3.0, 2.0, 1.0], (1, 1), (2, 1)),  # it falls: the published sign ends the level
+        ([2.0, 2.0, 2.0], (2, 1), (2, 1)),
+        ([1.0, 1.1, 1.2], (2, 1), (2, 1)),  # it rises, by less than a tenth a line
+        ([1.0, 2.0, 3.0], (2, 1), (1, 1)),
+    ],
+)
+def test_a_level_ends_by_either_sign(losses, settled, released):
+    for level_ends, level in ("settled", settled), ("released", released):
+        task = task_of(
+            kind="addition",
+            length=2,
+            curriculum="naive",
+            patience=3,
+            level_ends=level_ends,
+        )
+        for step, loss in enumerate(losses):
+            task.observe(step, {"loss": loss})
+        assert task.level == level, level_ends
+
+
+def test_a_word_that_names_no_way_is_refused():
+    with pytest.raises(ValueError, match=r"data\.level_ends must be one of settled"):
+        DataConfig(level_ends="Released")
+    with pytest.raises(ValueError, match=r"data\.curriculum .* did you mean 'naive'"):
+        DataConfig(curriculum="Naive")
 
 
 @pytest.mark.parametrize("curriculum", ["baseline", "mix"])

@@ -455,11 +455,11 @@ def test_commands_are_set_a_line_a_block_and_a_word_a_whole():
 def test_links_are_turned_to_pages_and_copies(tmp_path, capsys):
     source = make_site.Source(tmp_path)
     text = (
-        "[a](../README.md#speed) [b](../tinyrmc/engine.py) [c](../tasks/) "
+        "[a](../README.md#install) [b](../tinyrmc/engine.py) [c](../tests/) "
         "[d](results/cpu.json) [`e`](https://e.org) [f](#here)"
     )
     turned = (
-        "[a](/index.md#speed) [b](/reference/engine.md) c "
+        "[a](/index.md#install) [b](/reference/engine.md) c "
         "[d](/benchmarks/results/cpu.json) [`e`](https://e.org) [f](#here)"
     )
     code = "\n```\nx[0](y)\n```\n"

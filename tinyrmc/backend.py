@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import math
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -53,10 +54,16 @@ def namespace(array: Array) -> ModuleType:
 def _discover(array_type: type) -> ModuleType:
     """The namespace of an array type seen for the first time; it is remembered.
 
-    The type is a subclass of a known one (np.memmap), or CuPy's.
+    The type is a subclass of a known one, or CuPy's. Of NumPy's own subclasses only
+    np.memmap is the same array: others mean something else by the same words.
     """
     for base in array_type.__mro__:
         if base in NAMESPACES:
+            if base is np.ndarray and array_type is not np.memmap:
+                raise TypeError(
+                    f"{array_type.__name__} is an array with rules of its own; pass "
+                    "np.asarray(x), of a masked one x.filled(value) and the mask"
+                )
             register(array_type, NAMESPACES[base])
             return NAMESPACES[base]
     if array_type.__module__.partition(".")[0] == "cupy":
@@ -81,7 +88,7 @@ def gemm(a: Array, b: Array, out: Array | None = None) -> Array:
     xp = namespace(a)
     if b.ndim > 2 or a.ndim < 2 or out is not None:
         return xp.matmul(a, b, out=out)
-    rows = a if a.ndim == 2 else a.reshape(-1, a.shape[-1])
+    rows = as_rows(a)
     if xp is np and len(rows) <= FEW_ROWS and b.size >= 1 << 16 and _transposed(b):
         # OpenBLAS needs half as long again for these, and does not the other way around
         product = (b.T @ np.ascontiguousarray(rows.T)).T
@@ -89,6 +96,26 @@ def gemm(a: Array, b: Array, out: Array | None = None) -> Array:
     else:
         product = xp.matmul(rows, b)
     return product if a.ndim == 2 else product.reshape(*a.shape[:-1], *b.shape[1:])
+
+
+def as_rows(x: Array) -> Array:
+    """x as a matrix, all axes but the last in one: a view where x is contiguous."""
+    return x if x.ndim == 2 else x.reshape(math.prod(x.shape[:-1]), x.shape[-1])
+
+
+def converted(what: str, array: Array, dtype: np.dtype) -> Array:
+    """An array that was stored, in another precision.
+
+    ValueError if it holds something else than `dtype` does: texts, truth values, whole
+    numbers, or complex ones for real ones; or a number too large.
+    """
+    if array.dtype.kind not in ("fc" if dtype.kind == "c" else dtype.kind):
+        raise ValueError(f"{what} is {dtype}, the array {array.dtype}")
+    try:
+        with np.errstate(over="raise"):
+            return array.astype(dtype)
+    except FloatingPointError:
+        raise ValueError(f"{what} is {dtype}, too small for a number of it") from None
 
 
 def _transposed(b: Array) -> bool:

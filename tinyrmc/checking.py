@@ -27,7 +27,7 @@ def _moved(parameters: Sequence[Parameter], directions: Iterable) -> Iterator[No
 
     Afterwards they are as they were.
     """
-    before = [(p.data, p.grad, p.offset) for p in parameters]
+    before = [(p.data, p.grad, p.offset, p.buffer) for p in parameters]
     for parameter, direction in zip(parameters, directions, strict=True):
         # asarray: 0-d arrays must stay arrays
         data = np.asarray(parameter.data + 1j * STEP * direction)
@@ -50,6 +50,15 @@ def _tensors(result: Any) -> list:
     if isinstance(result, (tuple, list)):
         return [t for part in result for t in _tensors(part)]
     return [result]
+
+
+def _used(tape: Tape, result: Tensor) -> set[int]:
+    """The ids of all values on the tape that a result depends on."""
+    used = {result.id}
+    for _, _, inputs, outputs, *_ in reversed(tape.entries):
+        if any(id in used for id, _, _ in outputs):
+            used |= {place[0] for place in inputs if place}
+    return used
 
 
 def _scalar(result: Any, rng: np.random.Generator) -> Any:
@@ -93,6 +102,15 @@ class _Trial:
                     f"gradcheck needs float64, got {x.dtype} of shape {x.shape}; "
                     "convert with .astype(np.float64)"
                 )
+            if not x.size:
+                raise ValueError(
+                    f"gradcheck got an array of shape {x.shape}, without a number to "
+                    "check; give it a size"
+                )
+        if not self.variables:
+            raise ValueError(
+                "gradcheck has nothing to move; give float64 inputs, or `parameters`"
+            )
         rng = np.random.default_rng(seed)
         self.directions = [_direction(rng, x.shape) for x in self.variables.values()]
         self.weights = rng.integers(2**32)
@@ -107,14 +125,31 @@ class _Trial:
         with Tape() as tape:
             for k in self.moving:
                 inputs[k] = tape.watch(inputs[k])
-            value = self.loss(inputs)
+            result = self.function(*inputs)
+            for part in _tensors(result):
+                if not isinstance(part, Tensor):
+                    raise TypeError(
+                        "gradcheck needs results that are Tensors, not "
+                        f"{type(part).__name__}: what primitives have not made would "
+                        "go unchecked"
+                    )
+            if not any(part.size for part in _tensors(result)):
+                raise ValueError("gradcheck got a result without numbers to check")
+            value = _scalar(result, np.random.default_rng(self.weights))
         if not value.id:
             raise AssertionError(
                 "gradient check: the result does not depend on any input or "
                 "parameter; was something detached?"
             )
         wrt = [*(inputs[k] for k in self.moving), *self.parameters]
-        return tape.gradient(value, wrt, strict=False)
+        used = _used(tape, value)
+        for name, t in zip(self.variables, wrt, strict=True):
+            if t.id not in used:
+                raise AssertionError(
+                    f"gradient check: the result does not depend on {name}; was it "
+                    "detached? If it should not, leave it out"
+                )
+        return tape.gradient(value, wrt)
 
     def complex_slope(self, directions: list) -> float:
         """The derivative along all directions at once: this is the witness."""
@@ -167,8 +202,9 @@ def gradcheck(
         seed: of the random directions and weights.
         tolerance: the largest relative error that passes.
 
-    AssertionError names the worst argument, both numbers and the seed. TypeError:
-    something is not float64.
+    AssertionError names the worst argument, both numbers and the seed, or one that the
+    result does not depend on. TypeError: something is not float64, or no Tensor.
+    ValueError: there is nothing to check.
     """
     trial = _Trial(function, inputs, parameters, seed)
     gradients = trial.tape_gradients()
@@ -198,6 +234,13 @@ def hessian_vector_product(
     for those you do not want to move.
     """
     parameters = list(parameters)
+    for parameter, vector in zip(parameters, vectors, strict=True):
+        if vector.shape != parameter.shape or parameter.dtype != np.float64:
+            raise ValueError(
+                f"hessian_vector_product: a vector of shape {vector.shape} for a "
+                f"parameter {parameter.dtype} of shape {parameter.shape}; give one "
+                "shape to both, and float64 to the parameter"
+            )
     with _moved(parameters, vectors):
         with Tape() as tape:
             value = loss()

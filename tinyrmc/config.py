@@ -28,6 +28,7 @@ import itertools
 import json
 import os
 import textwrap
+import types
 import typing
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -35,7 +36,7 @@ from typing import Any
 
 import numpy as np
 
-from .errors import ConfigError, RunError
+from .errors import ConfigError, RunError, nearest
 
 # Metadata of a field that came after runs had been written. Their files lack it and get
 # its default, which must therefore say how things were before.
@@ -82,6 +83,80 @@ def descriptions(kind: type) -> dict[str, str]:
                 ):
                     found[name] = " ".join(text.split())
     return found
+
+
+# --- Values ---------------------------------------------------------------------------
+
+
+def check_values(config: Any, where: str = "") -> None:
+    """ValueError, naming the field, for a value that no command line would let through.
+
+    It goes by the types of the fields, those of dataclasses in them too. `where` begins
+    the names: "model" makes them "model.core".
+    """
+    if not dataclasses.is_dataclass(config):
+        return
+    hints = typing.get_type_hints(type(config))
+    for field in dataclasses.fields(config):
+        value, hint = getattr(config, field.name), hints[field.name]
+        name = f"{where}.{field.name}" if where else field.name
+        nested = isinstance(hint, type) and dataclasses.is_dataclass(hint)
+        if nested and isinstance(value, hint):
+            check_values(value, name)
+        elif not is_place(field) and not _is_of(value, hint):
+            wanted = _in_words(hint)
+            near = nearest(str(value).lower(), map(str, _choices(hint)))
+            raise ValueError(f"{name} must be {wanted}, not {value!r}{near}")
+
+
+def _choices(hint: Any) -> tuple:
+    """What a type that is a choice, or a choice or None, lets choose; else nothing."""
+    if typing.get_origin(hint) is typing.Literal:
+        return typing.get_args(hint)
+    if typing.get_origin(hint) in _UNIONS:
+        return tuple(x for part in typing.get_args(hint) for x in _choices(part))
+    return ()
+
+
+_UNIONS = typing.Union, types.UnionType
+_KINDS: dict[Any, tuple] = {
+    int: (int, np.integer),
+    float: (int, float, np.integer, np.floating),
+    bool: (bool, np.bool_),
+    str: (str,),
+    types.NoneType: (types.NoneType,),
+}
+
+
+def _is_of(value: Any, hint: Any) -> bool:
+    """Whether a value is of a field's type; types that no flag has let all pass."""
+    origin, parts = typing.get_origin(hint), typing.get_args(hint)
+    if origin is typing.Literal:
+        return any(value == part and type(value) is type(part) for part in parts)
+    if origin in _UNIONS:
+        return any(_is_of(value, part) for part in parts)
+    if origin is tuple:
+        if not isinstance(value, tuple):
+            return False
+        if parts[1:] == (...,):
+            parts = parts[:1] * len(value)
+        return len(value) == len(parts) and all(map(_is_of, value, parts))
+    if dataclasses.is_dataclass(hint) or (type(value) is bool and hint in (int, float)):
+        return False
+    return hint not in _KINDS or isinstance(value, _KINDS[hint])
+
+
+def _in_words(hint: Any) -> str:
+    """A field's type, as a message says it."""
+    origin, parts = typing.get_origin(hint), typing.get_args(hint)
+    if origin is typing.Literal:
+        return "one of " + ", ".join(map(str, parts))
+    if origin in _UNIONS:
+        return " or ".join(map(_in_words, parts))
+    words = {int: "an integer", float: "a number", bool: "True or False", str: "a text"}
+    if hint is types.NoneType:
+        return "None"
+    return words.get(hint, f"a {getattr(hint, '__name__', hint)}")
 
 
 # --- Words ----------------------------------------------------------------------------
@@ -192,8 +267,10 @@ def from_json(kind: type, values: dict, where: str = "config") -> Any:
         else:
             built[name] = _tuples(value)
     try:
-        return kind(**built)
-    except ValueError as error:
+        config = kind(**built)
+        check_values(config)
+        return config
+    except (ValueError, TypeError) as error:
         raise ConfigError(f"{where} cannot be used: {error}") from error
 
 

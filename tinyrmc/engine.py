@@ -30,7 +30,9 @@ from __future__ import annotations
 import inspect
 import itertools
 import threading
-from collections.abc import Callable, Iterable
+import weakref
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from types import ModuleType
 from typing import Any, TypeAlias, overload
 
@@ -38,6 +40,8 @@ import numpy as np
 
 from .backend import NAMESPACES, Array, gemm, namespace, to_host
 
+# what a forward rule may raise, and what a message then explains
+_WORDED = ValueError, TypeError, IndexError, AttributeError, ZeroDivisionError
 _NOT_ARRAYS = (bool, int, float, complex, type(None))
 # Parameters live on every tape, so their ids are permanent: -1, -2, ...
 _parameter_ids = itertools.count(-1, -1)
@@ -48,6 +52,9 @@ Place: TypeAlias = tuple[int, tuple[int, ...], np.dtype]
 
 class _Local(threading.local):
     tape: Tape | None = None  # the tape recording in this thread
+
+    def __init__(self) -> None:
+        self.mark = object()  # stands in each Tensor that was made here on no tape
 
 
 _local = _Local()
@@ -70,32 +77,42 @@ class Tensor:
     write `primitives.sum(x)`, as you write `np.sum(x)` in NumPy.
     """
 
-    __slots__ = ("data", "id", "tape")
+    __slots__ = ("_data", "id", "tape")
     __array_ufunc__ = None  # array + tensor calls tensor.__radd__(array)
     __hash__ = object.__hash__
 
-    def __init__(self, data: Array, id: int = 0, tape: Tape | None = None):
-        self.data, self.id, self.tape = data, id, tape
+    def __init__(self, data: Array, id: int = 0, tape: Any = None):
+        self._data, self.id, self.tape = data, id, tape
+
+    @property
+    def data(self) -> Array:
+        return self._data
+
+    @data.setter
+    def data(self, value: Array) -> None:
+        raise TypeError(
+            "Tensor is immutable; make a new one, Tensor(array), or tape.watch(array)"
+        )
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return self.data.shape
+        return self._data.shape
 
     @property
     def dtype(self) -> np.dtype:
-        return self.data.dtype
+        return self._data.dtype
 
     @property
     def ndim(self) -> int:
-        return self.data.ndim
+        return self._data.ndim
 
     @property
     def size(self) -> int:
-        return self.data.size
+        return self._data.size
 
     def detach(self) -> Tensor:
         """The same array as a constant: nothing flows back through it."""
-        return Tensor(self.data)
+        return Tensor(self._data)
 
     def __getattr__(self, name: str) -> Any:  # called only for names that are not there
         remedy = "it has data, shape, dtype, ndim, size and detach()"
@@ -180,17 +197,21 @@ class Parameter(Tensor):
 
     `Parameter(array)` copies, and stays where the array is, on the host or on a GPU;
     `grad` starts at zero. `parameter.data = array` copies into the memory that is
-    there, which may be a view of an optimizer's flat buffer. So shape (ValueError) and
-    dtype (TypeError) must agree.
+    there, which may be a view of an optimizer's flat buffer, and so does
+    `parameter.grad = array`. So shape (ValueError) and dtype (TypeError) must agree.
+
+    A copy of a Parameter, and what comes out of a pickle, is a Parameter of its own,
+    with a gradient of zero and in no optimizer's buffer.
+
+    Between forward and backward a value must not change. `parameter.data = array` is
+    always noticed; see `Tape` for `parameter.data[...] = array`.
     """
 
-    __slots__ = ("_data", "grad", "offset", "version")
+    __slots__ = ("_grad", "buffer", "offset", "version")
 
     def __init__(self, data: Array):
-        try:
-            xp = namespace(data)
-        except TypeError:  # a list, a number
-            xp = np
+        numbers = isinstance(data, (list, tuple, float, int, complex, np.generic))
+        xp = np if numbers else namespace(data)
         data = xp.array(data)
         if data.dtype.kind not in "fc":
             raise TypeError(
@@ -202,16 +223,25 @@ class Parameter(Tensor):
         self.version = 0
         self.bind(data, xp.zeros_like(data))
 
-    def bind(self, data: Array, grad: Array, offset: int | None = None) -> None:
+    def bind(
+        self,
+        data: Array,
+        grad: Array,
+        offset: int | None = None,
+        buffer: Array | None = None,
+    ) -> None:
         """Live in these arrays from now on.
 
-        `offset`: where the first element stands in a flat buffer, if they are views of
-        one.
+        `buffer`: the flat array of an optimizer's gradients, if `grad` is a view of it;
+        `offset`: where the first element stands there.
         """
-        self._data, self.grad, self.offset = data, grad, offset
+        self._data, self._grad = data, grad
+        self.offset, self.buffer = offset, buffer
+        if buffer is not None:
+            _buffers[id(buffer)] = buffer
 
-    def __deepcopy__(self, memo) -> Parameter:
-        return Parameter(self._data)
+    def __reduce__(self):  # how copy and pickle make another one
+        return type(self), (self._data,)
 
     @property
     def data(self) -> Array:
@@ -219,19 +249,38 @@ class Parameter(Tensor):
 
     @data.setter
     def data(self, value: Array) -> None:
-        if value.shape != self._data.shape:
-            raise ValueError(
-                f"Parameter of shape {self._data.shape} cannot take an array of "
-                f"shape {value.shape}; reshape it first"
-            )
-        if value.dtype != self._data.dtype:
-            raise TypeError(
-                f"Parameter of dtype {self._data.dtype} cannot take {value.dtype}; "
-                f"convert with .astype({self._data.dtype})"
-            )
-        self._data[...] = value
+        self._copy("data", value, self._data)
         self.version += 1  # a tape recorded before this can no longer be walked back
 
+    @property
+    def grad(self) -> Array:
+        return self._grad
+
+    @grad.setter
+    def grad(self, value: Array) -> None:
+        self._copy("grad", value, self._grad)
+
+    def _copy(self, name: str, value: Array, own: Array) -> None:
+        if not hasattr(value, "shape"):
+            raise TypeError(
+                f"Parameter.{name} takes an array, not {type(value).__name__}; write "
+                f"parameter.{name}[...] = {value!r} to fill it"
+            )
+        if value.shape != own.shape:
+            raise ValueError(
+                f"Parameter of shape {own.shape} cannot take an array of shape "
+                f"{value.shape}; reshape it first"
+            )
+        if value.dtype != own.dtype:
+            raise TypeError(
+                f"Parameter of dtype {own.dtype} cannot take {value.dtype}; convert "
+                f"with .astype({own.dtype})"
+            )
+        own[...] = value
+
+
+# the flat gradient buffers of optimizers by their id, as long as they live
+_buffers: weakref.WeakValueDictionary[int, Array] = weakref.WeakValueDictionary()
 
 TABLE: dict[str, Primitive] = {}  # every primitive by name
 
@@ -266,7 +315,9 @@ class Primitive:
         self.required = len([p for p in arrays if p.default is p.empty])
         # concatenate([a, b, ...]) takes one list
         self.variadic = any(p.kind is p.VAR_POSITIONAL for p in arrays)
-        self.statics = [p.name for p in signature if p.kind is p.KEYWORD_ONLY]
+        statics = [p for p in signature if p.kind is p.KEYWORD_ONLY]
+        self.statics = [p.name for p in statics]
+        self.switches = {p.name for p in statics if isinstance(p.default, bool)}
         self.forward, self.indices, self.hint = forward, frozenset(indices), hint
         self.name = self.__name__ = forward.__name__
         self.__doc__, self.__module__ = forward.__doc__, forward.__module__
@@ -300,7 +351,7 @@ class Primitive:
         tape = _local.tape
         inputs = None if tape is None else tape._find(args, self)
         if tape is None or inputs is None:
-            return _constant(out)
+            return _constant(out, _local.mark if tape is None else None)
         return tape._record(rules, xp, inputs, out, saved)
 
     def override(self, xp: ModuleType, arrays: list, static: dict) -> Any:
@@ -322,6 +373,8 @@ class Primitive:
                     f"{self.name}: {name!r} is not a static argument (those are: "
                     f"{known}); arrays and Tensors go by position"
                 )
+            if name in self.switches and value not in (False, True):
+                raise TypeError(f"{self.name}: {name} is True or False, not {value!r}")
         if self.variadic:
             if len(args) != 1 or not isinstance(args[0], (list, tuple)):
                 raise TypeError(
@@ -357,7 +410,7 @@ class Primitive:
         arrays = []
         for position, value in enumerate(args):
             if isinstance(value, Tensor):
-                value = value.data
+                value = value._data
             elif isinstance(value, np.generic):
                 value = value.item()  # a scalar of NumPy's would widen float32
             arrays.append(value)
@@ -421,7 +474,7 @@ class Primitive:
         try:
             rules = self if xp is np else self.override(xp, arrays, static)
             out, saved = rules.forward(xp, *arrays, **static)
-        except (ValueError, TypeError, IndexError, AttributeError) as error:
+        except _WORDED as error:
             raise self._explained(error, arrays) from error
         own = out[0].dtype if isinstance(out, tuple) else out.dtype
         if own is not dtype and dtype is not None and own != dtype:
@@ -450,11 +503,14 @@ class Primitive:
         return kind(f"{self.name}({', '.join(given)}): {error}{hint}")
 
 
-def _constant(out):
-    """A primitive's answer as a Tensor, or several, on no tape."""
+def _constant(out, mark):
+    """A primitive's answer as a Tensor, or several, on no tape.
+
+    `mark`: that of the thread, if it has no tape.
+    """
     if isinstance(out, tuple):
-        return tuple([_constant(array) for array in out])
-    return Tensor(np.asarray(out) if isinstance(out, np.generic) else out)
+        return tuple([_constant(array, mark) for array in out])
+    return Tensor(np.asarray(out) if isinstance(out, np.generic) else out, 0, mark)
 
 
 @overload
@@ -630,11 +686,73 @@ class _Gradients:
         )
 
 
+def _places_in(into: Array, parameters: list[Parameter]) -> dict[int, Array]:
+    """The place of each Parameter's gradient in a flat array, by id.
+
+    The array is laid out as the gradients of the optimizer that has them all.
+    """
+    home = parameters[0].buffer if parameters else None
+    if home is None or any(p.buffer is not home for p in parameters):
+        raise ValueError(
+            "backward(into=...) needs parameters that live in one optimizer's flat "
+            "buffer; one here does not, so give it to the optimizer too"
+        )
+    foreign = id(into) in _buffers and into is not home
+    if foreign or into.shape != home.shape or into.dtype != home.dtype:
+        owner = "another optimizer's buffer" if foreign else "the array"
+        raise ValueError(
+            f"backward(into=...): {owner}, {into.dtype}{list(into.shape)}, is not laid "
+            f"out as {home.dtype}{list(home.shape)} of these parameters' optimizer"
+        )
+    starts = [(p, p.offset or 0) for p in parameters]
+    return {p.id: into[k : k + p.size].reshape(p.shape) for p, k in starts}
+
+
 _NOT_RECORDED = {  # the state of a tape that cannot be walked back -> what to do
     "new": "has recorded nothing; compute the loss inside `with Tape() as tape:`",
     "recording": "is still recording; leave the with-block first",
     "consumed": "is consumed; record again",
 }
+
+
+def _locked(xp: ModuleType, array: Array) -> Array:
+    """The array for a Tensor to show: on NumPy a view that nobody can write into."""
+    if xp is np:
+        array = array.view()
+        array.setflags(write=False)
+    return array
+
+
+def _glimpse(array: np.ndarray) -> bytes:
+    """Up to 64 numbers of an array; the odd step does not stay in one column."""
+    return array.flat[:: array.size // 64 | 1].tobytes()
+
+
+_adding = threading.RLock()  # held by a backward into the Parameters' own gradients
+_taken: set[int] = set()  # the ids of buffers that a backward adds into at the moment
+
+
+@contextmanager
+def _alone(into: Array | None) -> Iterator[None]:
+    """Hold what backward adds into; two threads at once would lose what one adds.
+
+    For the Parameters' own gradients a second thread waits. A buffer that is given is
+    meant for one thread, so there a second one is an error.
+    """
+    if into is None:
+        with _adding:
+            yield
+        return
+    if id(into) in _taken:
+        raise RuntimeError(
+            "backward(into=...): another thread is adding into this buffer; give each "
+            "thread its own, and sum them afterwards"
+        )
+    _taken.add(id(into))
+    try:
+        yield
+    finally:
+        _taken.discard(id(into))
 
 
 class Tape:
@@ -655,13 +773,30 @@ class Tape:
 
     The tape holds arrays and numbers, never Tensors, so nothing forms a cycle and
     nothing is left for the garbage collector.
+
+    It borrows what it needs for backward, and copies nothing but what you `watch`. So
+    no array that you give it may change before backward. On NumPy most changes are
+    noticed: the results' arrays are read-only, and of each Parameter, and each array
+    that a rule has saved, backward compares up to 64 numbers with those at the time of
+    recording. A buffer that you refill does not get through; a change of a few numbers
+    in a large array may, and so does any on a GPU, where looking would make the host
+    wait.
+
+    What is computed from Parameters on no tape is a constant for all tapes. That goes
+    for another thread too: its results are refused on this thread's tape, unless you
+    say with `.detach()` that you mean a constant.
     """
 
     def __init__(self) -> None:
         self.entries: list[tuple] = []
         self._parameters: dict[int, tuple[Parameter, int]] = {}  # with their versions
+        # id -> (array, glimpse, whose): what must not change before backward
+        self._borrowed: dict[int, tuple[np.ndarray, bytes, str]] = {}
+        self._constants: list[np.ndarray] = []  # of the call that is being recorded
         self._ids = itertools.count(1)
         self._state = "new"
+
+    __reduce__ = _refuse("cannot be copied or pickled; record again")
 
     def __enter__(self) -> Tape:
         if _local.tape is not None:
@@ -682,14 +817,15 @@ class Tape:
     def watch(self, array: Array) -> Tensor:
         """A leaf, so that you can ask `gradient` for an input.
 
-        `array` is floating point, and is not copied.
+        `array` is floating point, and is copied.
         """
-        if namespace(array) and array.dtype.kind not in "fc":
+        xp = namespace(array)
+        if array.dtype.kind not in "fc":
             raise TypeError(
                 f"watch needs a floating-point array, not {array.dtype}; convert "
                 "with .astype"
             )
-        return Tensor(array, next(self._ids), self)
+        return Tensor(_locked(xp, xp.array(array)), next(self._ids), self)
 
     def _find(self, args: Iterable, primitive: Primitive) -> list[Place | None] | None:
         """The places of a call's arguments, None for each constant.
@@ -697,15 +833,27 @@ class Tape:
         None if all are constants: then there is nothing to record.
         """
         places: list[Place | None] = []
+        constants: list[np.ndarray] = []
         tracked = False
         for value in args:
             if isinstance(value, Tensor) and value.id:
                 id = value.id if value.tape is self else self._place(value, primitive)
-                array = value.data
+                array = value._data
                 places.append((id, array.shape, array.dtype))
                 tracked = True
-            else:
-                places.append(None)
+                continue
+            places.append(None)
+            if isinstance(value, Tensor):
+                if value.tape is not None and value.tape is not _local.mark:
+                    raise RuntimeError(
+                        f"{primitive.name}: an argument was computed in another "
+                        "thread, which has no part in this Tape; write .detach() if "
+                        "you mean a constant, or open the Tape in that thread"
+                    )
+                value = value._data
+            if type(value) is np.ndarray:
+                constants.append(value)
+        self._constants = constants
         return places if tracked else None
 
     def _place(self, tensor: Tensor, primitive: Primitive) -> int:
@@ -717,6 +865,7 @@ class Tape:
         if isinstance(tensor, Parameter):
             if id not in self._parameters:
                 self._parameters[id] = (tensor, tensor.version)
+                self._borrow(tensor._data, "Parameter")
         elif tensor.tape is not self:
             raise RuntimeError(
                 f"{primitive.name}: an argument was made on another Tape; cut it "
@@ -735,10 +884,18 @@ class Tape:
             if isinstance(array, np.generic):  # from a reduction
                 array = np.asarray(array)
             id = next(self._ids)
-            tensors.append(Tensor(array, id, self))
+            tensors.append(Tensor(_locked(xp, array), id, self))
             places.append((id, array.shape, array.dtype))
         self.entries.append((rules, xp, inputs, places, saved, several))
+        for array in self._constants:
+            if any(array is kept for kept in saved):
+                self._borrow(array, rules.name)
         return tuple(tensors) if several else tensors[0]
+
+    def _borrow(self, array: Array, whose: str) -> None:
+        """Remember what the array is like, to see before backward that it still is."""
+        if type(array) is np.ndarray and id(array) not in self._borrowed:
+            self._borrowed[id(array)] = array, _glimpse(array), whose
 
     def backward(self, loss: Tensor, into: Array | None = None) -> None:
         """Add d loss / d parameter into every Parameter on the tape.
@@ -749,19 +906,12 @@ class Tape:
         `parameter.grad[...] = 0`.
         """
         parameters = [parameter for parameter, _ in self._parameters.values()]
-        if into is None:
-            sinks = {p.id: p.grad for p in parameters}
-        else:
-            sinks = {}
-            for p in parameters:
-                if p.offset is None:
-                    raise ValueError(
-                        "backward(into=...) needs parameters that live in an "
-                        "optimizer's flat buffer; one here has no place in it"
-                    )
-                end = p.offset + p.size
-                sinks[p.id] = into[p.offset : end].reshape(p.shape)
-        self._walk(loss, _Gradients(sinks))
+        with _alone(into):
+            if into is None:
+                sinks = {p.id: p.grad for p in parameters}
+            else:
+                sinks = _places_in(into, parameters)
+            self._walk(loss, _Gradients(sinks))
 
     def gradient(self, loss: Tensor, wrt, strict: bool = True) -> Any:
         """d loss / d wrt, as new arrays that the caller owns.
@@ -850,4 +1000,10 @@ class Tape:
                 raise RuntimeError(
                     f"a Parameter of shape {parameter.shape} was changed after it "
                     "was recorded; call backward before the update"
+                )
+        for array, glimpse, whose in self._borrowed.values():
+            if _glimpse(array) != glimpse:
+                raise RuntimeError(
+                    f"{whose}: an array {array.dtype}{list(array.shape)} was changed "
+                    "after it was recorded; fill another one, or call backward first"
                 )

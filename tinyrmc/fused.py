@@ -16,17 +16,18 @@ derivative and its definition stand one under the other.
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from types import ModuleType
-from typing import Any, overload
+from typing import Any
 
 import numpy as np
 
 from . import kernels
 from . import primitives as p
-from .backend import add_rows, gemm, multiplier, namespace
+from .backend import add_rows, as_rows, gemm, multiplier, namespace
 from .engine import Primitive, Product, Tensor
 
 _mode = {"reference": False}
@@ -37,6 +38,11 @@ class Fused(Primitive):
 
     `reference` is the same function composed of basic primitives. `kernel`, an override
     from kernels/ or None, takes the place of the array body and its vjp on a GPU.
+
+    `shapes` are the shapes of the arrays, a text for each, such as "... in", "in out",
+    "out": what bears one name is of one length, "4H" four times as long as "H", "..."
+    stands for any axes, the same for all, and "_" for any length. A call that does not
+    fit is refused: what merely broadcasts would give numbers, and wrong ones.
     """
 
     composed: Callable[..., Any]  # the composition
@@ -44,12 +50,32 @@ class Fused(Primitive):
     def __init__(
         self,
         forward: Callable,
+        shapes: Iterable[str],
         kernel: kernels.Override | None = None,
         indices: Iterable[int] = (),
         hint: str = "",
     ):
         super().__init__(forward, indices, hint)
         self.kernel = kernel
+        names = list(inspect.signature(forward).parameters)[1:]  # all but xp
+        self.shapes = dict(zip(names, map(str.split, shapes), strict=False))
+        self._fitting: set[tuple] = set()  # the shapes of calls that have passed
+
+    def _run(self, xp: ModuleType, dtype, arrays: list, static: dict) -> tuple:
+        shapes = tuple([getattr(array, "shape", None) for array in arrays])
+        if shapes not in self._fitting:
+            self._check_shapes(arrays, shapes)
+            self._fitting.add(shapes)
+        return super()._run(xp, dtype, arrays, static)
+
+    def _check_shapes(self, arrays: list, shapes: tuple) -> None:
+        """ValueError unless these are as `shapes` says; numbers and None pass."""
+        sizes: dict[str, Any] = {}
+        for wanted, shape in zip(self.shapes.values(), shapes, strict=False):
+            if shape is not None and not _fits(wanted, shape, sizes):
+                told = [f"{name} ({', '.join(x)})" for name, x in self.shapes.items()]
+                error = ValueError(f"the shapes must be {', '.join(told)}")
+                raise self._explained(error, arrays)
 
     def override(self, xp: ModuleType, arrays: list, static: dict) -> Any:
         """The kernel, if there is one and it supports the call; else the array body."""
@@ -73,20 +99,37 @@ class Fused(Primitive):
         return super().__call__(*args, **static)
 
 
-@overload
-def fused(forward: Callable) -> Fused: ...
-@overload
+def _fits(wanted: list[str], shape: tuple[int, ...], sizes: dict) -> bool:
+    """Whether a shape is as wanted, given the `sizes` by name so far; adds to them."""
+    if wanted[0] == "...":
+        wanted, free = wanted[1:], len(shape) - len(wanted) + 1
+        if free < 0 or sizes.setdefault("...", shape[:free]) != shape[:free]:
+            return False
+        shape = shape[free:]
+    if len(wanted) != len(shape):
+        return False
+    for name, size in zip(wanted, shape, strict=True):
+        unit = name.lstrip("0123456789")
+        times = int(name.removesuffix(unit) or 1)
+        if not unit:  # a number
+            known = 1
+        elif size % times or unit == "_":
+            known = size // times if unit == "_" else -1
+        else:
+            known = sizes.setdefault(unit, size // times)
+        if size != times * known:
+            return False
+    return True
+
+
 def fused(
-    *,
+    *shapes: str,
     kernel: kernels.Override | None = None,
     indices: Iterable[int] = (),
     hint: str = "",
-) -> Callable[[Callable], Fused]: ...
-def fused(forward=None, *, kernel=None, indices=(), hint=""):
+) -> Callable[[Callable], Fused]:
     """Decorator: put a fused primitive into the table. See `Fused`."""
-    if forward is None:
-        return lambda f: Fused(f, kernel, indices, hint)
-    return Fused(forward, kernel, indices, hint)
+    return lambda forward: Fused(forward, shapes, kernel, indices, hint)
 
 
 @contextmanager
@@ -97,11 +140,6 @@ def reference() -> Iterator[None]:
         yield
     finally:
         _mode["reference"] = before
-
-
-def _rows(x):
-    """x as a matrix, all axes but the last in one: a view where x is contiguous."""
-    return x.reshape(-1, x.shape[-1])
 
 
 def _plus(xp, fresh, b):
@@ -123,9 +161,7 @@ def _column_sums(xp, rows):
 # --- linear ---------------------------------------------------------------------------
 
 
-@fused(
-    hint="weight is (in, out), its first axis as long as the last of x; bias is (out,)"
-)
+@fused("... in", "in out", "out")
 def linear(xp, x, weight, bias=None, *, relu=False):
     """x @ weight + bias, with an optional ReLU.
 
@@ -144,10 +180,10 @@ def linear(xp, x, weight, bias=None, *, relu=False):
 def linear_vjp(xp, needs, g, x, weight, y):
     if y is not None:
         g = g * (y > 0)
-    rows = _rows(g)  # (R, out)
+    rows = as_rows(g)  # (R, out)
     return (
         gemm(g, weight.T) if needs[0] else None,
-        Product(_rows(x), rows) if needs[1] else None,
+        Product(as_rows(x), rows) if needs[1] else None,
         Product(xp.ones(len(rows), g.dtype), rows) if needs[2] else None,
     )
 
@@ -162,10 +198,7 @@ def linear_definition(x, weight, bias=None, relu=False):
 # --- convolution ----------------------------------------------------------------------
 
 
-@fused(
-    hint="x is (..., H, W, C), weight (height, width, C, out), bias (out,); padding is "
-    "'VALID' or 'SAME'"
-)
+@fused("... H W C", "height width C out", "out", hint="padding is 'VALID' or 'SAME'")
 def conv2d(xp, x, weight, bias=None, *, padding="VALID", relu=False):
     """Convolution of maps by a small kernel, in steps of 1, with an optional ReLU.
 
@@ -213,7 +246,7 @@ def conv2d_vjp(xp, needs, g, x, weight, padding, y):
             gmatrices[kind] = product + gmatrices.get(kind, 0)
     gx = _unpadded(gmaps, x, weight, padding) if needs[0] else None
     gweight = _from_matrices(xp, gmatrices, weight, g.dtype) if needs[1] else None
-    return gx, gweight, _column_sums(xp, _rows(g)) if needs[2] else None
+    return gx, gweight, _column_sums(xp, as_rows(g)) if needs[2] else None
 
 
 _STRIP = 8  # places
@@ -328,7 +361,7 @@ def conv2d_definition(x, weight, bias=None, padding="VALID", relu=False):
 # --- rows of a table ------------------------------------------------------------------
 
 
-@fused(indices=(1,), hint="weight is (V, d), ids are integers from 0 to V")
+@fused("V d", "...", indices=(1,), hint="ids are integers from 0 to V - 1")
 def embedding(xp, weight, ids):
     """The rows of weight (V, d) at integer `ids` (...): (..., d).
 
@@ -358,17 +391,15 @@ def embedding_definition(weight, ids):
 # --- layer norm -----------------------------------------------------------------------
 
 
-@fused(
-    kernel=kernels.layer_norm,
-    hint="gain and offset are as long as the last axis of x; the residual has the "
-    "shape of x",
-)
+@fused("... F", "F", "F", "... F", kernel=kernels.layer_norm)
 def layer_norm(xp, x, gain, offset, residual=None, *, epsilon=1e-5):
     """Layer normalisation of x + residual, or of x alone, over the last axis.
 
     Each row is normalised by itself, with the biased variance. x and residual (..., F),
     gain and offset (F).
     """
+    if not epsilon > 0:
+        raise ValueError(f"epsilon must be positive, not {epsilon}")
     z = x if residual is None else x + residual  # (..., F)
     width = z.shape[-1]
     # A mean as a product with this is several times faster than `mean`.
@@ -389,11 +420,11 @@ def layer_norm_vjp(xp, needs, g, normed, scale, gain, has_residual):
     gn = g * normed
     gx = g * gain
     gx -= gemm(g, weights)[..., None]
-    ggain = _column_sums(xp, _rows(gn)) if needs[1] else None
+    ggain = _column_sums(xp, as_rows(gn)) if needs[1] else None
     along = gemm(gn, weights)[..., None]
     gx -= xp.multiply(normed, along, out=gn)
     gx *= scale
-    goffset = _column_sums(xp, _rows(g)) if needs[2] else None
+    goffset = _column_sums(xp, as_rows(g)) if needs[2] else None
     gresidual = gx if has_residual and needs[3] else None
     return gx if needs[0] else None, ggain, goffset, gresidual
 
@@ -414,7 +445,11 @@ def _heads(xp, qkv, num_heads, key_size):
     qkv is (B, R, H * (2K + V)), where each head's q|k|v lie side by side.
     """
     batch, rows, width = qkv.shape
-    if width % num_heads or width // num_heads <= 2 * key_size:
+    if (
+        min(num_heads, key_size) < 1
+        or width % num_heads
+        or width // num_heads <= 2 * key_size
+    ):
         raise ValueError(
             f"{width} columns do not hold {num_heads} heads of q|k|v with key_size "
             f"{key_size}; need heads * (2 * key + value)"
@@ -425,11 +460,12 @@ def _heads(xp, qkv, num_heads, key_size):
 
 
 @fused(
+    "B rows columns",
     kernel=kernels.attention,
     indices=(1,),
     hint="qkv is (B, rows, heads * (2 * key_size + value_size)), q|k|v contiguous "
     "inside each head; a mask is bool and broadcasts to "
-    "(B, heads, queries, rows)",
+    "(B, heads, queries, rows): mask[:, None] is one for each example",
 )
 def attention(xp, qkv, mask=None, *, num_heads, key_size, num_queries=None, trace=None):
     """Multi-head dot-product attention (eq 1) from joint projections.
@@ -443,11 +479,15 @@ def attention(xp, qkv, mask=None, *, num_heads, key_size, num_queries=None, trac
     on NumPy; on a GPU, where looking would make the host wait, it is NaN.
     """
     q, k, v = _heads(xp, qkv, num_heads, key_size)
+    if num_queries is not None and not 1 <= num_queries <= qkv.shape[1]:
+        raise ValueError(f"{num_queries} queries of {qkv.shape[1]} rows")
     q = q[:, :, :num_queries]
     weights = gemm(q, xp.swapaxes(k, -1, -2))  # (B, H, Q, R)
     weights *= 1 / math.sqrt(key_size)
     if mask is not None:
         _check_mask(mask)
+        if mask.ndim == 3:
+            raise ValueError("the mask's first of three axes: examples, or heads?")
         xp.copyto(weights, -math.inf, where=~mask)
     # Over so few rows NumPy is many times faster with a maximum along the first axis,
     # and with a sum as a product.
@@ -519,9 +559,12 @@ def _sigmoid(xp, x):
 
 
 @fused(
+    "B 1 G",
+    "B N G",
+    "B N F",
+    "B N F",
     kernel=kernels.rmc_gates,
-    hint="the gates have 2F columns ('unit') or 2 ('memory'); candidate and memory "
-    "are (B, N, F)",
+    hint="the gates have 2F columns ('unit') or 2 ('memory')",
 )
 def rmc_gates(
     xp,
@@ -543,6 +586,8 @@ def rmc_gates(
     `trace`, the gates go into it.
     """
     half = from_input.shape[-1] // 2
+    if from_input.shape[-1] not in (2, 2 * memory.shape[-1]):
+        raise ValueError(f"gates of {from_input.shape[-1]} columns")
     i, f = from_input[..., :half] + input_bias, from_input[..., half:] + forget_bias
     from_input = xp.concatenate([i, f], axis=-1)  # small: one row
     gates = _sigmoid(xp, from_input + from_memory)  # (B, N, G)
@@ -593,7 +638,7 @@ def rmc_gates_definition(
     return i * p.tanh(candidate) + f * memory
 
 
-@fused(hint="z is (B, 4 * hidden), the cell (B, hidden)")
+@fused("... 4H", "... H")
 def lstm_gates(xp, z, cell, *, forget_bias=1.0):
     """The LSTM's element-wise half.
 
@@ -635,9 +680,9 @@ def lstm_gates_definition(z, cell, forget_bias=1.0):
 
 
 @fused(
+    *("T B in", "_ 4H", "4H", "B H", "B H", "B", "T B"),
     indices=(5, 6),
-    hint="inputs (T, B, in), weight (in + H, 4H), bias (4H), hidden and cell (B, H), "
-    "lengths (B), fresh (T, B)",
+    hint="the weight has in + H rows",
 )
 def lstm(
     xp, inputs, weight, bias, hidden, cell, lengths=None, fresh=None, *, forget_bias=1.0
@@ -655,6 +700,12 @@ def lstm(
     """
     steps, batch, wide = inputs.shape
     size = cell.shape[-1]
+    if len(weight) != wide + size:
+        raise ValueError(f"a weight of {len(weight)} rows")
+    if fresh is not None and fresh.dtype != bool:
+        raise TypeError(f"fresh is {fresh.dtype}, not bool")
+    if isinstance(lengths, np.ndarray) and ((lengths < 0) | (lengths > steps)).any():
+        raise ValueError(f"lengths are from 0 to {steps}, not {lengths.tolist()}")
     # sigmoid(x) is (1 + tanh(x / 2)) / 2: with halves here, one tanh does all gates
     half = xp.full(4 * size, 0.5, bias.dtype)
     half[size : 2 * size] = 1
@@ -731,12 +782,12 @@ def lstm_vjp(xp, needs, g, inputs, weight, gates, hiddens, cells, squashed, ends
             gc *= kept[t]
         ghiddens[t] += of_hidden
         gcells[t] += gc
-    rows = _rows(gz)
+    rows = as_rows(gz)
     before = hiddens[:-1] if kept is None else hiddens[:-1] * kept
     seen = xp.concatenate([inputs, before], axis=-1)
     return (
         gemm(gz, weight[:-size].T) if needs[0] else None,
-        Product(_rows(seen), rows) if needs[1] else None,
+        Product(as_rows(seen), rows) if needs[1] else None,
         Product(xp.ones(len(rows), rows.dtype), rows) if needs[2] else None,
         ghiddens[0],
         gcells[0],
@@ -773,10 +824,7 @@ def lstm_definition(
 # --- a hop of a memory network --------------------------------------------------------
 
 
-@fused(
-    indices=(4,),
-    hint="u is (R, B, d), A and C (R, W, d), rows (B, M, W); a mask is bool (B, M)",
-)
+@fused("R B d", "R W d", "R W d", "B M W", "B M", indices=(4,))
 def memory_hop(xp, u, A, C, rows, mask=None, *, linear=False, trace=None):
     """What R memory networks find in the same memories: (R, B, d).
 
@@ -831,9 +879,9 @@ def memory_hop_definition(u, A, C, rows, mask=None, linear=False, trace=None):
 
 
 @fused(
+    *("B T d", "B L d", "N d", "B L d", "N d", "B L"),
     indices=(5,),
-    hint="u is (B, T, d), m and c (B, N + T - 1, d), with ages (N, d) each; a mask is "
-    "bool (B, N + T - 1)",
+    hint="L is N + T - 1",
 )
 def sliding_hop(xp, u, m, m_ages, c, c_ages, mask=None, *, trace=None):
     """What each of T words in a row finds in the N memories up to it: (B, T, d).
@@ -843,6 +891,8 @@ def sliding_hop(xp, u, m, m_ages, c, c_ages, mask=None, *, trace=None):
     sum_i p_ti (c_{t+i} + c_ages_i). Where `mask` is False p is 0. A dict `trace`
     receives p (B, T, N) as "weights".
     """
+    if m.shape[1] != len(m_ages) + u.shape[1] - 1:
+        raise ValueError(f"{m.shape[1]} words in a row")
     of_words = _windows(xp, gemm(u, xp.swapaxes(m, 1, 2)))  # (B, T, N)
     weights = _plus(xp, gemm(u, m_ages.T), of_words)
     if mask is not None:
@@ -871,7 +921,10 @@ def sliding_hop_vjp(xp, needs, g, u, m, m_ages, c, c_ages, weights, spread):
     gu += gemm(gw, m_ages)
     gm = gemm(xp.swapaxes(gspread, 1, 2), u)
     gc = gemm(xp.swapaxes(spread, 1, 2), g)
-    gm_ages, gc_ages = Product(_rows(gw), _rows(u)), Product(_rows(weights), _rows(g))
+    gm_ages, gc_ages = (
+        Product(as_rows(gw), as_rows(u)),
+        Product(as_rows(weights), as_rows(g)),
+    )
     return gu, gm, gm_ages, gc, gc_ages, None
 
 
@@ -914,7 +967,7 @@ def _spread(xp, windows):
 # --- the memory of a differentiable neural computer -----------------------------------
 
 
-@fused(hint="keys (B, H, W), memory (B, N, W), strengths (B, H)")
+@fused("B H W", "B N W", "B H")
 def content_weights(xp, keys, memory, strengths, *, epsilon=1e-6):
     """Content addressing: how much each of H keys looks at each of N words. (B, H, N)
 
@@ -963,7 +1016,7 @@ def content_weights_definition(keys, memory, strengths, epsilon=1e-6):
     return p.softmax(p.expand_dims(strengths, -1) * cosine)
 
 
-@fused(hint="memory (B, N, W), weights (B, H, N), erase and values (B, H, W)")
+@fused("B N W", "B H N", "B H W", "B H W")
 def erase_and_write(xp, memory, weights, erase, values):
     """Every word loses what the H heads erase, and gains what they write. (B, N, W)
 
@@ -1012,7 +1065,7 @@ def _kept(xp, lost):
     return kept
 
 
-@fused(hint="links (B, H, N, N), weights and precedence (B, H, N)")
+@fused("B H N N", "B H N", "B H N")
 def temporal_links(xp, links, weights, precedence):
     """How much word i was written right after word j. (B, H, N, N)
 
@@ -1057,10 +1110,11 @@ def _clear_diagonals(xp, matrices):
 
 
 @fused(
+    "... C",
+    "...",
     kernel=kernels.softmax_cross_entropy,
     indices=(1,),
-    hint="targets are integers from 0 to the number of classes, one for each row of "
-    "logits",
+    hint="targets are integers from 0 to C - 1, one for each row of logits",
 )
 def softmax_cross_entropy(xp, logits, targets):
     """-log softmax(logits)[target] in nats, one value a row.
@@ -1071,10 +1125,6 @@ def softmax_cross_entropy(xp, logits, targets):
     gradient of NaN, with which an optimizer refuses the step; this array body wraps the
     target silently.
     """
-    if targets.shape != logits.shape[:-1]:
-        raise ValueError(
-            f"targets of shape {targets.shape} for logits of shape {logits.shape}"
-        )
     _refuse_negative(targets)
     shifted = logits - xp.max(logits, axis=-1, keepdims=True)
     chosen = xp.take_along_axis(shifted, targets[..., None], axis=-1)[..., 0]
@@ -1104,7 +1154,8 @@ def softmax_cross_entropy_definition(logits, targets):
     shifted = logits - p.max(logits, axis=-1, keepdims=True)
     xp = namespace(shifted.data)
     hot = targets[..., None] == xp.arange(logits.shape[-1])
-    return p.log(p.sum(p.exp(shifted), axis=-1)) - p.sum(shifted * hot, axis=-1)
+    chosen = p.sum(p.where(hot, shifted, 0.0), axis=-1)  # others may be -inf
+    return p.log(p.sum(p.exp(shifted), axis=-1)) - chosen
 
 
 # The rows and words of a tile of logits. Those kept until backward may take 64 MiB (in
@@ -1113,9 +1164,9 @@ _TILE, _KEPT, _KEPT_OF_WEIGHT = 1024, 1 << 24, 0.7
 
 
 @fused(
+    *("... d", "V d", "...", "V"),
     indices=(2,),
-    hint="x is (..., d), weight (words, d), bias (words,); targets are integers from 0 "
-    "to words - 1, one for each row of x",
+    hint="targets are integers from 0 to V - 1, one for each row of x",
 )
 def linear_cross_entropy(xp, x, weight, targets, bias=None, *, block=_TILE, keep=None):
     """-log softmax(x weight^T + bias)[target] in nats, one value a row.
@@ -1133,8 +1184,8 @@ def linear_cross_entropy(xp, x, weight, targets, bias=None, *, block=_TILE, keep
     A target out of range is an error on NumPy. On a GPU, where looking would make the
     host wait, the row's loss is NaN, with which an optimizer refuses the step.
     """
-    own = _checked_targets(targets, x.shape[:-1], len(weight))
-    rows = _rows(x)  # (R, d)
+    own = _checked_targets(targets, len(weight))
+    rows = as_rows(x)  # (R, d)
     if keep is None:
         keep = max(_KEPT, int(_KEPT_OF_WEIGHT * weight.size))
     parts = [
@@ -1156,7 +1207,7 @@ def linear_cross_entropy_vjp(
     # The gradient of the logits is g exp(logits - top) / total, and -g more at the
     # target. Rows are scaled after a product or before it, rather than whole tiles.
     gx, gweight, _, gbias = needs
-    rows, g = _rows(x), g.reshape(-1)
+    rows, g = as_rows(x), g.reshape(-1)
     products = []
     for r, tiles in zip(_tiles(len(rows), block), kept, strict=True):
         product = xp.take(weight, targets[r], axis=0) * -g[r, None]
@@ -1229,10 +1280,8 @@ def _logits(xp, x, weight, bias, words):
     return logits if bias is None else _plus(xp, logits, bias[words])
 
 
-def _checked_targets(targets, shape, words):
+def _checked_targets(targets, words):
     """Targets as a row of int64, or an error: on NumPy also if one is out of range."""
-    if targets.shape != shape:
-        raise ValueError(f"targets of shape {targets.shape} for x of {shape} rows")
     if targets.dtype.kind not in "iu":
         raise TypeError(f"the targets are {targets.dtype}, not integers")
     _refuse_negative(targets)
@@ -1245,21 +1294,19 @@ def _checked_targets(targets, shape, words):
 
 
 @fused(
+    "... A",
+    "...",
     indices=(1,),
-    hint="logits are (..., A); actions are integers from 0 to A - 1, one for each row",
+    hint="actions are integers from 0 to A - 1, one for each row of logits",
 )
 def categorical(xp, logits, actions):
     """log pi(action) and the entropy of pi = softmax(logits), in nats, of each row.
 
     logits (..., A), integer actions (...) -> two of shape (...). A policy gradient is
-    that of sum(log pi(a) * advantage). Each logit must be finite. An action out of
-    range is an error on NumPy; on a GPU, where looking would make the host wait, it
-    wraps.
+    that of sum(log pi(a) * advantage). A logit of -inf forbids an action. An
+    action out of range is an error on NumPy; on a GPU, where looking would make the
+    host wait, it wraps.
     """
-    if actions.shape != logits.shape[:-1]:
-        raise ValueError(
-            f"actions of shape {actions.shape} for logits of shape {logits.shape}"
-        )
     if isinstance(actions, np.ndarray) and actions.size and actions.min() < 0:
         raise IndexError(f"action {actions.min()} of {logits.shape[-1]}")
     logs = logits - xp.max(logits, axis=-1, keepdims=True)
@@ -1267,9 +1314,10 @@ def categorical(xp, logits, actions):
     total = xp.sum(prob, axis=-1, keepdims=True)
     prob /= total
     logs -= xp.log(total)
-    entropy = -xp.einsum("...a,...a->...", prob, logs)
+    finite = xp.where(prob > 0, logs, xp.zeros((), logs.dtype))  # 0 log 0 is 0
+    entropy = -xp.einsum("...a,...a->...", prob, finite)
     chosen = xp.take_along_axis(logs, actions[..., None], axis=-1)[..., 0]
-    return (chosen, entropy), (prob, logs, entropy, actions)
+    return (chosen, entropy), (prob, finite, entropy, actions)
 
 
 @categorical.vjp
@@ -1288,4 +1336,7 @@ def categorical_definition(logits, actions):
     shifted = logits - p.max(logits, axis=-1, keepdims=True)
     logs = shifted - p.log(p.sum(p.exp(shifted), axis=-1, keepdims=True))
     hot = actions[..., None] == namespace(actions).arange(logits.shape[-1])
-    return p.sum(logs * hot, axis=-1), -p.sum(p.exp(logs) * logs, axis=-1)
+    chosen = p.sum(p.where(hot, logs, 0.0), axis=-1)
+    prob = p.exp(logs)
+    finite = p.where(prob.data.real > 0, logs, 0.0)  # 0 log 0 is 0
+    return chosen, -p.sum(prob * finite, axis=-1)

@@ -2,7 +2,7 @@
 
     tinyrmc new recall      writes recall.py here, a whole task that learns
 
-The text is that of `template.py`, the example of the README.
+The text is that of `template.py`, the example of `tasks/README.md`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Layers: parameters with names, and the functions that use them.
 
 A `Module` is a plain object. Its parameters are whatever Parameters and Modules, or
-lists and dicts of these, it has as attributes, in the order they were assigned. The
+lists and dicts of these, it has as attributes, in the order they were assigned; what
+other objects hold, such as generators or closures, nobody finds. The
 path of attributes is the name (`blocks.0.qkv.weight`), and the name is the key in a
 checkpoint. Weights are laid out (in, out). As in Sonnet, they start as a normal
 distribution of standard deviation 1 / sqrt(fan in), cut off at two standard deviations,
@@ -12,16 +13,19 @@ Generator to share.
 from __future__ import annotations
 
 import copy
+import dataclasses
+import functools
 import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence, ValuesView
 from types import ModuleType
 from typing import Any, Literal, Self, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from .backend import Array, namespace, to_host
+from .backend import Array, converted, namespace, to_host
 from .engine import Parameter, Tensor
 from .fused import conv2d, embedding, layer_norm, linear
 
@@ -40,6 +44,8 @@ def truncated_normal(
 
     This is TensorFlow's initializer, which Sonnet uses.
     """
+    if not 0 <= std < math.inf:
+        raise ValueError(f"truncated_normal: std must be from 0 on, not {std!r}")
     values = rng.standard_normal(shape)
     while (outside := np.abs(values) > 2).any():
         values[outside] = rng.standard_normal(int(outside.sum()))
@@ -78,6 +84,13 @@ def check_number(owner: str, name: str, value: Any) -> float:
     if not number or isinstance(value, bool) or value != value:
         raise ValueError(f"{owner}: {name} must be a number, not {value!r}")
     return float(value)
+
+
+def check_switch(owner: str, name: str, value: Any) -> bool:
+    """The value, or a TypeError naming the argument unless it is True or False."""
+    if not isinstance(value, (bool, np.bool_)):
+        raise TypeError(f"{owner}: {name} must be True or False, not {value!r}")
+    return bool(value)
 
 
 def check_array(
@@ -134,12 +147,20 @@ class Module:
         return iter(vars(self).items())
 
     def named_parameters(self) -> Iterator[tuple[str, Parameter]]:
-        """(name, Parameter) in a fixed order; a tied Parameter comes once."""
-        seen = set()
-        for name, parameter in _walk("", self):
-            if parameter.id not in seen:
-                seen.add(parameter.id)
-                yield name, parameter
+        """(name, Parameter) in a fixed order; a tied Parameter comes once.
+
+        ValueError if two would have one name, TypeError if there are some where nobody
+        looks for them.
+        """
+        names: set[str] = set()
+        for name, parameter in _walk("", self, set()):
+            if name in names:
+                raise ValueError(
+                    f"two parameters of this {type(self).__name__} are called "
+                    f"{name!r}, the name in a checkpoint; rename an attribute or a key"
+                )
+            names.add(name)
+            yield name, parameter
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} with {self.num_parameters:,} parameters>"
@@ -160,6 +181,11 @@ class Module:
         """
         other, dtype = copy.deepcopy(self), check_dtype(type(self).__name__, dtype)
         for parameter in other.parameters():
+            if parameter.dtype.kind == "c" and dtype.kind == "f":
+                raise TypeError(
+                    f"{type(self).__name__} is {parameter.dtype}, and {dtype} cannot "
+                    "hold its imaginary parts"
+                )
             parameter.bind(parameter.data.astype(dtype), parameter.grad.astype(dtype))
         return other
 
@@ -177,10 +203,10 @@ class Module:
     def load_parameters(self, arrays: Mapping[str, np.ndarray]) -> None:
         """Copy arrays by name into the parameters.
 
-        ValueError names the first one that is missing, unknown or of another shape, and
-        then nothing has changed.
+        ValueError names the first one that is missing, unknown, of another shape or of
+        another kind, and then nothing has changed. The precision may be another.
         """
-        own = dict(self.named_parameters())
+        own, values = dict(self.named_parameters()), {}
         for name in [*own, *arrays]:
             if name not in arrays:
                 raise ValueError(f"parameter {name!r} is missing from the arrays")
@@ -191,27 +217,64 @@ class Module:
                     f"parameter {name!r} has shape {own[name].shape}, the array "
                     f"{arrays[name].shape}"
                 )
+            what = f"parameter {name!r}"
+            values[name] = converted(what, arrays[name], own[name].dtype)
         for name, parameter in own.items():
-            xp = namespace(parameter.data)
-            parameter.data = xp.asarray(arrays[name].astype(parameter.dtype))
+            parameter.data = namespace(parameter.data).asarray(values[name])
 
 
-def _walk(prefix: str, value: Any) -> Iterator[tuple[str, Parameter]]:
-    """(name, Parameter) of all Parameters below `value`, a name beginning `prefix`."""
-    if isinstance(value, Parameter):
-        yield prefix, value
-        return
+def _walk(prefix: str, value: Any, seen: set) -> Iterator[tuple[str, Parameter]]:
+    """(name, Parameter) of all Parameters below `value`, a name beginning `prefix`.
+
+    `seen` has the ids of the objects that were passed; none is passed twice.
+    """
     children: Any
-    if isinstance(value, Module):
+    if isinstance(value, Parameter):
+        children = ()
+    elif isinstance(value, Module):
         children = value.children()
+        _refuse_shared(type(value))
     elif isinstance(value, dict):
         children = value.items()
     elif isinstance(value, (list, tuple)):
         children = enumerate(value)
     else:
+        _refuse_hidden(prefix, value)
         return
+    if id(value) in seen:
+        return
+    seen.add(id(value))
+    if isinstance(value, Parameter):
+        yield prefix, value
     for name, child in children:
-        yield from _walk(f"{prefix}.{name}" if prefix else str(name), child)
+        yield from _walk(f"{prefix}.{name}" if prefix else str(name), child, seen)
+
+
+def _refuse_shared(kind: type) -> None:
+    """TypeError for a Parameter or Module that belongs to a class of Modules itself."""
+    for base in kind.__mro__:
+        for name, value in vars(base).items():
+            if isinstance(value, (Parameter, Module)):
+                raise TypeError(
+                    f"{base.__name__}.{name} belongs to the class, so to all of its "
+                    f"networks; assign self.{name} in __init__"
+                )
+
+
+def _refuse_hidden(name: str, value: Any) -> None:
+    """TypeError for what holds Parameters and is no list, tuple or dict."""
+    held: Any = ()
+    if isinstance(value, (set, frozenset, deque, ValuesView)):
+        held = value
+    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+        held = vars(value).values()
+    elif isinstance(value, functools.partial):
+        held = *value.args, *value.keywords.values()
+    if any(isinstance(x, (Parameter, Module)) for x in held):
+        raise TypeError(
+            f"{name} is a {type(value).__name__}, in which no parameters are looked "
+            "for; use a list, a tuple, a dict or a Module"
+        )
 
 
 # --- Layers ---------------------------------------------------------------------------
@@ -237,8 +300,9 @@ class Linear(Module):
         rng, std = np.random.default_rng(seed), 1 / math.sqrt(input_size)
         weight = truncated_normal(rng, (input_size, output_size), std, dtype)
         self.weight = Parameter(weight)
+        bias = check_switch("Linear", "bias", bias)
         self.bias = Parameter(np.zeros(output_size, dtype)) if bias else None
-        self.relu = relu
+        self.relu = check_switch("Linear", "relu", relu)
 
     def __call__(self, x: Array | Tensor) -> Tensor:
         return linear(x, self.weight, self.bias, relu=self.relu)
@@ -283,8 +347,9 @@ class Conv2d(Module):
         shape = *sides, input_channels, output_channels
         rng, std = np.random.default_rng(seed), math.prod(shape[:3]) ** -0.5
         self.weight = Parameter(truncated_normal(rng, shape, std, dtype))
+        bias = check_switch("Conv2d", "bias", bias)
         self.bias = Parameter(np.zeros(output_channels, dtype)) if bias else None
-        self.padding, self.relu = padding, relu
+        self.padding, self.relu = padding, check_switch("Conv2d", "relu", relu)
 
     def __call__(self, x: Array | Tensor) -> Tensor:
         return conv2d(x, self.weight, self.bias, padding=self.padding, relu=self.relu)
@@ -353,6 +418,7 @@ class MLP(Module):
         seed: Seed = 0,
     ):
         rng, sizes = np.random.default_rng(seed), [input_size, *output_sizes]
+        check_switch("MLP", "activate_final", activate_final)
         self.layers = []
         for number, (size, next_size) in enumerate(itertools.pairwise(sizes), 1):
             relu = number < len(output_sizes) or activate_final
@@ -360,7 +426,8 @@ class MLP(Module):
             self.layers.append(layer)
 
     def children(self) -> Iterator[tuple[str, Any]]:
-        return ((str(k), layer) for k, layer in enumerate(self.layers))
+        yield from ((str(k), layer) for k, layer in enumerate(self.layers))
+        yield from ((name, x) for name, x in super().children() if name != "layers")
 
     def __call__(self, x: Array | Tensor) -> Tensor:
         for layer in self.layers:
@@ -457,8 +524,11 @@ class Dropout(Module):
 
     def __init__(self, rate: float, axis: int = 0, shared: int | tuple[int, ...] = ()):
         rate = check_number("Dropout", "rate", rate)
-        if not 0 <= rate < 1:
-            raise ValueError(f"Dropout: rate must be from 0 to below 1, not {rate}")
+        if not 0 <= rate < 1 or round(rate * 65536) > 65535:
+            raise ValueError(
+                "Dropout: rate must be from 0 to below 1, in steps of 1/65536, not "
+                f"{rate}"
+            )
         self.rate, self.axis = rate, axis
         self.shared = (shared,) if isinstance(shared, int) else tuple(shared)
 
@@ -475,6 +545,15 @@ class Dropout(Module):
         """
         if noise is None or self.rate == 0:
             return x
+        if x.dtype.kind not in "fc":
+            raise TypeError(
+                f"Dropout: x is {x.dtype}, and what is kept is multiplied by "
+                f"{1 / (1 - self.rate):.3g}; convert with .astype(np.float32)"
+            )
+        if rows is not None and rows.dtype.kind not in "iu":
+            raise TypeError(
+                f"Dropout: the names of rows are {rows.dtype}, not integers"
+            )
         shape = list(x.shape)
         for axis in self.shared:
             shape[axis] = 1

@@ -15,7 +15,9 @@ from __future__ import annotations
 
 import math
 
-from .backend import Array, gemm, namespace
+import numpy as np
+
+from .backend import Array, as_rows, gemm, namespace
 from .engine import TABLE, Product, Tensor, primitive
 
 BROADCAST = (
@@ -211,7 +213,16 @@ def clip(xp, x, *, a_min, a_max):
 
     There is no gradient where a bound holds x, nor on the bounds themselves.
     """
-    y = xp.clip(x, a_min, a_max)
+    if not (a_min is None or a_max is None or a_min <= a_max):
+        raise ValueError(f"the bounds {a_min} and {a_max} leave nothing between them")
+    if x.dtype.kind == "c":  # a complex step: the real part decides
+        below = False if a_min is None else x.real < a_min
+        above = False if a_max is None else x.real > a_max
+        number = x.dtype.type
+        y = x if a_min is None else xp.where(below, number(a_min), x)
+        y = y if a_max is None else xp.where(above, number(a_max), y)
+    else:
+        y = xp.clip(x, a_min, a_max)
     return y, ((y != a_min) & (y != a_max),)
 
 
@@ -252,6 +263,8 @@ def where(xp, condition, x, y):
 
     An infinite value on the side not taken does no harm.
     """
+    if getattr(condition, "dtype", np.dtype(bool)).kind != "b":
+        raise TypeError("the condition is not a bool array; write x > 0, or x != 0")
     return xp.where(condition, x, y), (condition,)
 
 
@@ -293,7 +306,11 @@ def sum_vjp(xp, needs, g, shape, axis, keepdims):
 def mean(xp, x, *, axis=None, keepdims=False):
     """The arithmetic mean over `axis`."""
     y = xp.mean(x, axis=axis, keepdims=keepdims)
-    return y, (x.shape, x.size // y.size, axis, keepdims)
+    axes = (
+        range(x.ndim) if axis is None else axis if isinstance(axis, tuple) else (axis,)
+    )
+    count = math.prod([x.shape[a] for a in axes])
+    return y, (x.shape, count, axis, keepdims)
 
 
 @mean.vjp
@@ -380,7 +397,7 @@ def matmul_vjp(xp, needs, g, a, b):
     if not needs[1]:
         return ga, None
     if b.ndim == 2:  # a stack times one matrix: the sum over the stack is one GEMM
-        return ga, Product(a.reshape(-1, a.shape[-1]), g.reshape(-1, g.shape[-1]))
+        return ga, Product(as_rows(a), as_rows(g))
     return ga, gemm(xp.swapaxes(a, -1, -2), g)
 
 
@@ -491,6 +508,10 @@ def split(xp, x, *, indices_or_sections, axis=0):
     `indices_or_sections`: the places to cut before, or the number of equal parts.
     Backward joins the parts in one pass.
     """
+    if not isinstance(indices_or_sections, int):
+        places = [int(place) for place in indices_or_sections]
+        if places != sorted(places) or min(places, default=0) < 0:
+            raise ValueError(f"the places {places} must rise from 0")
     return tuple(xp.split(x, indices_or_sections, axis=axis)), (axis,)
 
 
@@ -519,6 +540,7 @@ def getitem(xp, x, *, key):
     """x[key] for integers, slices, ... and None. Rows by an integer array: `take`."""
     for part in key if isinstance(key, tuple) else (key,):
         integer = hasattr(part, "__index__") and getattr(part, "shape", ()) == ()
+        integer = integer and not isinstance(part, bool)  # a mask, and no 0 or 1
         if not (part is None or part is Ellipsis or isinstance(part, slice) or integer):
             raise TypeError(
                 f"an index of type {type(part).__name__} is not basic; write "
@@ -545,8 +567,9 @@ def take(xp, x, indices, *, axis=None):
     An index used twice gets both gradients.
     """
     # NumPy would take a mask for zeros and ones.
-    if hasattr(indices, "dtype") and indices.dtype.kind not in "iu":
-        raise TypeError(f"the indices are {indices.dtype}, not integers")
+    kind = getattr(indices, "dtype", type(indices))
+    if kind is bool or (hasattr(indices, "dtype") and indices.dtype.kind not in "iu"):
+        raise TypeError(f"the indices are {kind}, not integers")
     return xp.take(x, indices, axis=axis), (x.shape, indices, axis)
 
 

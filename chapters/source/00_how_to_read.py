@@ -342,9 +342,9 @@ strip.axis("off")
 plt.show()
 
 # %% [markdown]
-# And this is where it leads. The folder `assets` holds a small core that was trained on
-# nth farthest with four vectors of four dimensions. (In chapter 10 you train one
-# yourself.) It answers questions that it has never seen. Guessing would get 25 %:
+# And this is where it leads. The course brings a small core that was trained on nth
+# farthest with four vectors of four dimensions. (In chapter 10 you train one yourself.)
+# It answers questions that it has never seen. Guessing would get 25 %:
 
 # %%
 network = tinyrmc.load(course.assets() / "nth_farthest_4x4.npz")

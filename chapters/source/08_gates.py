@@ -408,11 +408,11 @@ print(f"{ex.sigmoid(1.0) ** 8:.3f}")
 # %% [markdown]
 # ## The gates of a trained network
 #
-# What has become of the gates of the trained network in `chapters/assets`? It reads
-# sequences of 4 vectors, with four slots of 64 units. The picture shows its gates over
-# 500 held-out sequences, beside the gates of the same network with fresh weights. (It
-# has the released form: the gates see $\tanh(m)$ where the paper has $h$. Chapter 9
-# lays both side by side.)
+# What has become of the gates of the course's trained network? It reads sequences of 4
+# vectors, with four slots of 64 units. The picture shows its gates over 500 held-out
+# sequences, beside the gates of the same network with fresh weights. (It has the
+# released form: the gates see $\tanh(m)$ where the paper has $h$. Chapter 9 lays both
+# side by side.)
 
 # %%
 from tinyrmc import RelationalMemory

@@ -22,7 +22,6 @@
 
 # %%
 import itertools
-import json
 import tempfile
 from pathlib import Path
 
@@ -286,15 +285,8 @@ plt.show()
 # tasks, the *rungs* of a *ladder*; more about these in a moment.
 
 # %%
-RESULTS = course.assets().parents[1] / "benchmarks" / "results"
-
-
-def committed(name):
-    """The groups of a committed file of results."""
-    return json.loads((RESULTS / f"{name}.json").read_text())["groups"]
-
-
-direct, quick = committed("nth_farthest_direct"), committed("nth_farthest_quick")
+direct = course.summary("nth_farthest_direct")["groups"]
+quick = course.summary("nth_farthest_quick")["groups"]
 accuracy, _, loss = ex.self_query_floor(4)
 print(f"             first floor: loss {loss:.4f}, accuracy {accuracy:.1%}")
 for group in (*direct, *quick):
@@ -478,7 +470,7 @@ told(*curves["your step"])
 # in the paper, and the paper's form with one row as released. Rungs count from 0:
 
 # %%
-between = json.loads((RESULTS / "between.json").read_text(encoding="utf-8"))
+between = course.summary("between")
 for run in between["between"]:
     print(f"{run['name']:39} rung {run['rung']}   right {run['test_accuracy']:.0%}")
 
@@ -566,7 +558,7 @@ plt.show()
 #
 # ## What a longer run reaches
 #
-# `chapters/assets` holds a network for four vectors of four dimensions. The command
+# The course brings a network for four vectors of four dimensions. The command
 # `python -m tinyrmc.train nth_farthest --seed 0` has trained it:
 
 # %%
@@ -591,7 +583,7 @@ for name, value in floors["test_accuracy"].items():
 # ladder of ten rungs, so we read its committed result:
 
 # %%
-for group in committed("nth_farthest_ladder"):
+for group in course.summary("nth_farthest_ladder")["groups"]:
     core, runs, mean = group["config"]["model"]["core"], group["runs"], group["mean"]
     accuracy, without_self = mean["test_accuracy"], mean["test_accuracy_without_self"]
     print(f"{core:>4}: {accuracy:.1%}, without self {without_self:.1%}", end="")

@@ -17,7 +17,6 @@
 # to write, find the floors, and train a small task in seconds.
 
 # %%
-import json
 import re
 import tempfile
 from pathlib import Path
@@ -523,8 +522,7 @@ with tempfile.TemporaryDirectory() as folder, blas_threads(1):
 # double have five digits here.
 
 # %%
-RESULTS = course.assets().parents[1] / "benchmarks" / "results"
-results = json.loads((RESULTS / "results.json").read_text())["groups"]
+results = course.summary("results")["groups"]
 runs = [group for group in results if group["task"] == "program_evaluation"]
 ours = {}  # "copy, RMC" and so on
 for group in runs:

@@ -957,8 +957,8 @@ print(aligned(table))
 # ## What has been measured
 #
 # The paper's table 2, validation and test perplexity, and below it what this project
-# has trained to the end (`chapters/assets/language_modeling.json`). Perplexities of
-# different texts, or of different vocabularies, cannot be compared.
+# has trained to the end (`tinyrmc/course/assets/language_modeling.json`). Perplexities
+# of different texts, or of different vocabularies, cannot be compared.
 
 # %%
 # Validation and test on WikiText-103, the same on Gutenberg, test on GigaWord

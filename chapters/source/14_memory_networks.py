@@ -956,9 +956,9 @@ print(aligned(table))
 #
 # Test errors in percent on the real bAbI, with 1,000 questions to learn from each task:
 # some of the paper's columns, and in the last one what this project has trained to the
-# end ("not run here" where it has not; from `chapters/assets/babi.json`). BoW is a bag
-# of words, PE position encoding, LS linear start, RN random empty memories, and *joint*
-# one network for all twenty tasks.
+# end ("not run here" where it has not; from `tinyrmc/course/assets/babi.json`). BoW is
+# a bag of words, PE position encoding, LS linear start, RN random empty memories, and
+# *joint* one network for all twenty tasks.
 
 # %%
 heads = ["LSTM", "BoW", "PE", "PE LS", "PE LS RN", "joint RN"]

@@ -1098,8 +1098,8 @@ beside("without it", in_words(*play(agents["RMC"], forget=True)))
 # > significantly worse, reaching only 73%.
 #
 # What this project has trained to the end stands beside them ("not run here" where it
-# has not; from `chapters/assets/reinforcement_learning.json`). Below are two players
-# that have learnt nothing, played here and now: one that acts at random, and in
+# has not; from `tinyrmc/course/assets/reinforcement_learning.json`). Below are two
+# players that have learnt nothing, played here and now: one that acts at random, and in
 # MiniPacman a script that sees the whole maze and walks to the nearest food.
 
 # %%

@@ -16,7 +16,6 @@
 # %%
 import contextlib
 import itertools
-import json
 import time
 from collections import Counter, OrderedDict
 from functools import partial
@@ -44,8 +43,7 @@ from tinyrmc.training.task import PIECE
 
 course.setup()  # it also puts matrix products on one thread; the reason comes below
 rng = np.random.default_rng(15)
-RESULTS = course.assets().parents[1] / "benchmarks" / "results"
-benchmark = json.loads((RESULTS / "cpu.json").read_text())
+benchmark = course.summary("cpu")
 
 # %% alt="Bars of the time of a training step at three sizes: tinyrmc's is about half to three fifths as long as the shortest of the others, which are PyTorch, torch.compile, JAX, and at one size MyGrad and HIPS autograd"
 figure, panels = plt.subplots(1, 3, figsize=(10, 3.4))

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, ClassVar, Literal, TypeAlias
 
-from ..config import ADDED
+from ..config import ADDED, check_values
 from ..errors import UserError
 from ..nn import Seed
 from .conv_lstm import ConvLSTM
@@ -54,6 +54,7 @@ class DNCConfig:
     """bound on the controller's output and state, and on the output; None: no bound"""
 
     def __post_init__(self):
+        check_values(self, "model.dnc")
         _check_sizes("model.dnc", self, "word_size", "read_heads", "write_heads")
         if self.clip is not None and not self.clip > 0:
             raise ValueError(
@@ -118,6 +119,7 @@ class CoreConfig:
     dnc: DNCConfig = field(default_factory=DNCConfig, metadata=ADDED)
 
     def __post_init__(self):
+        check_values(self, "model")
         _check_sizes(
             "model",
             self,
@@ -173,6 +175,7 @@ class ConvLSTMConfig:
     """height and width of its window"""
 
     def __post_init__(self):
+        check_values(self, "model.conv_lstm")
         _check_sizes("model.conv_lstm", self, "channels", "kernel")
 
 

@@ -69,7 +69,7 @@ class Core(Module):
         there an episode begins. `trace` as for a single step.
         """
         if lengths is not None:
-            check_lengths(lengths, inputs.shape[0])
+            check_lengths(lengths, *inputs.shape[:2])
         begin = None
         if fresh is not None:
             check_fresh(fresh, inputs.shape[:2])
@@ -112,8 +112,11 @@ class Core(Module):
         check_array(name, "a state", array, shape, self.dtype, "see initial_state")
 
 
-def check_lengths(lengths: Any, examples: int) -> None:
-    """ValueError unless these are as many integers as examples."""
+def check_lengths(lengths: Any, examples: int, steps: int) -> None:
+    """ValueError unless these are as many integers as examples.
+
+    On NumPy also unless they are from 0 to `steps`; on a GPU looking would wait.
+    """
     shape = getattr(lengths, "shape", None)
     if shape != (examples,) or lengths.dtype.kind not in "iu":
         got = repr(lengths) if shape is None else f"{lengths.dtype}{list(shape)}"
@@ -121,6 +124,13 @@ def check_lengths(lengths: Any, examples: int) -> None:
             f"unroll: lengths must be an array of {examples} integers, one for each "
             f"example, not {got}"
         )
+    if isinstance(lengths, np.ndarray) and lengths.size:
+        low, high = lengths.min(), lengths.max()
+        if low < 0 or high > steps:
+            raise ValueError(
+                f"unroll: a length is {low if low < 0 else high}, and there are "
+                f"{steps} steps"
+            )
 
 
 def check_fresh(fresh: Any, shape: tuple[int, ...]) -> None:

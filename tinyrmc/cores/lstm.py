@@ -118,7 +118,7 @@ class LSTM(Core):
         for array in state:
             self._check_state(array, batch, self.hidden_size)
         if lengths is not None:
-            check_lengths(lengths, batch)
+            check_lengths(lengths, batch, steps)
         if fresh is not None:
             check_fresh(fresh, (batch, steps))
             fresh = fresh.T

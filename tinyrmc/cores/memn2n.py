@@ -35,6 +35,7 @@ import numpy.typing as npt
 from .. import nn
 from .. import primitives as p
 from ..backend import Array, namespace, to_device
+from ..config import check_values
 from ..engine import Parameter, Tensor
 from ..fused import embedding, linear_cross_entropy, memory_hop, sliding_hop
 from .core import Trace
@@ -71,6 +72,11 @@ def floor_of(owner: str, size: int, relu: float) -> Constant | None:
     return Constant(floor) if relu else None
 
 
+def _check_std(owner: str, std: float) -> None:
+    if not 0 <= nn.check_number(owner, "std", std) < np.inf:
+        raise ValueError(f"{owner}: std must be from 0 on, not {std!r}")
+
+
 # --- Sentences ------------------------------------------------------------------------
 
 
@@ -90,6 +96,9 @@ class Encoding:
     kind: Literal["bag", "printed", "released"] = "released"
     scale: float = 2.0
     longest: int = 1
+
+    def __post_init__(self) -> None:
+        check_values(self, "Encoding")
 
     @property
     def halves(self) -> int:
@@ -191,6 +200,8 @@ class MemN2N(nn.Module):
             raise ValueError(
                 f'MemN2N: tying must be "adjacent" or "layerwise", not {tying!r}'
             )
+        nn.check_sizes("MemN2N", **{"slots + 1": slots + 1})
+        _check_std("MemN2N", std)
         self.words, self.size, self.slots, self.hops = words, size, slots, hops
         self.tying, self.networks = tying, networks
         self.encoding = encoding or Encoding("bag")
@@ -276,7 +287,10 @@ class MemN2N(nn.Module):
 
     def _ask(self, questions, first, examples):
         """u (R, B, d) before the first hop."""
-        if questions is None or not self.question:
+        if self.question == (questions is None):
+            state = "needs questions" if self.question else "was made without questions"
+            raise ValueError(f"MemN2N {state}; see its argument `question`")
+        if questions is None:
             shape = self.networks, examples, self.size
             return namespace(first.data).full(shape, 0.1, self.dtype)
         asked = self.encoding.halves * self.words
@@ -335,6 +349,7 @@ class TextMemN2N(nn.Module):
         seed: nn.Seed = 0,
     ):
         nn.check_sizes("TextMemN2N", words=words, size=size, slots=slots, hops=hops)
+        _check_std("TextMemN2N", std)
         dtype = nn.check_dtype("TextMemN2N", dtype)
         self.slots, self.hops = slots, hops
         self._floor = floor_of("TextMemN2N", size, relu)

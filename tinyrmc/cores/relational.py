@@ -15,6 +15,10 @@ in brackets are equations.
     | output (6, 8)      | h = sigmoid(o) tanh(m) | m itself                           |
     | candidate (7)      | g_psi(m~)              | tanh of it                         |
 
+The scale of attention, 1 / sqrt(K), is equation 1's. The authors' module had 1 /
+sqrt(2K + V) until November 2018, after the paper, whose experiments so had probably
+that one.
+
 On nth farthest the fourth row decides, in the one seed that was tried: without it
 neither form learns, with it both do (benchmarks/README.md, "Paper and release").
 
@@ -42,6 +46,7 @@ from ..nn import (
     check_dtype,
     check_number,
     check_sizes,
+    check_switch,
     truncated_normal,
 )
 from .core import Core, State, Trace
@@ -189,7 +194,9 @@ class RelationalMemory(_Memory):
         self.blocks = [self._block(dtype, rng) for _ in range(num_blocks)]
         self.mlp = []
         for number in range(1, attention_mlp_layers + 1):
-            relu = number < attention_mlp_layers or activate_final
+            relu = number < attention_mlp_layers or check_switch(
+                "RelationalMemory", "activate_final", activate_final
+            )
             self.mlp.append(Linear(F, F, relu=relu, dtype=dtype, seed=rng))
         if gate_style is not None:
             gates = 2 * F if gate_style == "unit" else 2

@@ -16,7 +16,9 @@ FAST = os.environ.get("TINYRMC_FAST", "0") not in ("", "0")
 
 # The folder that holds the package: the repository's root, or site-packages.
 ROOT = Path(__file__).resolve().parents[2]
-BOOK = Path(__file__).resolve().parent / "book"
+ASSETS = Path(__file__).resolve().parent / "assets"
+# In an installation the committed results lie in the package, beside the assets.
+RESULTS = (ASSETS.parent / "results", ROOT / "benchmarks" / "results")
 
 T = TypeVar("T")
 Shown = type | Callable[..., object]  # what has a text: classes, functions, methods
@@ -28,31 +30,24 @@ def fast(full: T, brief: T) -> T:
 
 
 def assets() -> Path:
-    """The folder of the trained networks that chapters read.
-
-    It is looked for here and in every folder above: Jupyter starts a chapter in its
-    own folder, a test may start it elsewhere. FileNotFoundError if there is none.
-    """
-    here = Path.cwd()
-    for place in (here, *here.parents):
-        for folder in (place / "assets", place / "chapters" / "assets"):
-            if folder.is_dir():
-                return folder
-    raise FileNotFoundError(
-        f"no chapters/assets in {here} or above it; start in the project's "
-        "folder, or with `make lab`"
-    )
+    """The package's folder of trained networks, wherever the chapter runs."""
+    return ASSETS
 
 
 def summary(name: str) -> dict[str, Any]:
-    """What chapters/assets/NAME.json holds; an empty dict if there is no such file."""
-    file = assets() / f"{name}.json"
-    return json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+    """What NAME.json holds, among the assets or the committed results of
+    `benchmarks/results`; an empty dict if there is no such file.
+    """
+    for folder in (ASSETS, *RESULTS):
+        file = folder / f"{name}.json"
+        if file.exists():
+            return json.loads(file.read_text(encoding="utf-8"))
+    return {}
 
 
 def book() -> str:
     """The text of Alice's Adventures in Wonderland; see the README beside it."""
-    return (BOOK / "alice.txt").read_text(encoding="utf-8")
+    return (ASSETS / "alice.txt").read_text(encoding="utf-8")
 
 
 def setup() -> None:

@@ -17,6 +17,7 @@ import numpy as np
 
 from .. import optim
 from ..backend import to_device
+from ..config import check_values
 from ..engine import Parameter
 from ..nn import Module
 from .checks import check_result, telling
@@ -73,6 +74,7 @@ class Task(Presentation):
     apart: bool = False
 
     def __init__(self, config: Any):
+        check_values(config)
         self.config = config
 
     # --- What is learnt ---------------------------------------------------------------

@@ -1,0 +1,29 @@
+"""The project's wheels and source archives, built by its own backend without pip."""
+
+import subprocess
+import sys
+import zipfile
+
+BUILD = "import sys; from hatchling import build; build.build_{}(sys.argv[1])"
+
+
+def build(kind, source, folder):
+    """The path of a wheel or sdist of `source`, built into the new `folder`."""
+    folder.mkdir()
+    done = subprocess.run(
+        [sys.executable, "-c", BUILD.format(kind), str(folder)],
+        cwd=source,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    (built,) = folder.iterdir()
+    return built
+
+
+def install(wheel, folder):
+    """Unpack a wheel into the new `folder`, which becomes like site-packages."""
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(folder)
+    return folder

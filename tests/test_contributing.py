@@ -1,0 +1,79 @@
+"""What meets a contributor: templates, environments, hooks and the drawing."""
+
+import json
+import os
+import re
+from pathlib import Path
+
+import drawing
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+GITHUB = ROOT / ".github"
+in_a_clone = pytest.mark.skipif(
+    not GITHUB.exists(), reason="the source archive has no templates"
+)
+
+
+def read(name):
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
+@in_a_clone
+def test_the_issue_forms_are_forms():
+    yaml = pytest.importorskip("yaml")
+    forms = sorted((GITHUB / "ISSUE_TEMPLATE").glob("[!c]*.yml"))
+    assert len(forms) >= 2
+    for path in forms:
+        form = yaml.safe_load(path.read_text(encoding="utf-8"))
+        assert {"name", "description", "body"} <= set(form)
+        ids = [field["id"] for field in form["body"]]
+        assert len(ids) == len(set(ids))
+        for field in form["body"]:
+            assert field["type"] in ("textarea", "input")
+            assert field["attributes"]["label"]
+
+
+@in_a_clone
+def test_what_runs_before_a_commit_is_what_make_lint_runs():
+    yaml = pytest.importorskip("yaml")
+    (local,) = yaml.safe_load(read(".pre-commit-config.yaml"))["repos"]
+    entries = [hook["entry"] for hook in local["hooks"]]
+    lint = re.search(r"^lint:.*\n((?:\t.*\n)+)", read("Makefile"), re.MULTILINE)[1]
+    tools = [line.split(" -m ")[1].removesuffix(" .") for line in lint.splitlines()]
+    assert [entry.replace(" --force-exclude", "") for entry in entries] == [
+        f"python -m {tool}" for tool in tools
+    ]
+
+
+@in_a_clone
+def test_the_development_container_makes_the_environment_of_make():
+    container = json.loads(read(".devcontainer/devcontainer.json"))
+    assert container["postCreateCommand"] == "make .venv/installed-dev"
+    assert "\n$(VENV)/installed-%: " in read("Makefile")
+
+
+def test_binder_installs_the_course():
+    script = read(".binder/postBuild")
+    assert "pip install --no-cache-dir '.[course]'" in script
+    assert os.access(ROOT / ".binder/postBuild", os.X_OK) or os.name == "nt"
+    python = re.fullmatch(r"python-3\.(\d+)\n", read(".binder/runtime.txt"))
+    assert int(python[1]) >= 11
+
+
+def test_the_drawing_is_that_of_chapter_0(tmp_path):
+    """Both pictures have as many shapes and letters as the committed ones; their bytes
+    depend on the version of matplotlib.
+    """
+    drawing.main(tmp_path)
+    for name in drawing.NAMES.values():
+        made, kept = (tmp_path / name).read_text(), read(f"site/static/{name}")
+        for part in ('id="patch_', 'id="text_', "fill: #"):
+            assert made.count(part) == kept.count(part) > 10, "python site/drawing.py"
+
+
+def test_colours_for_dark_pages_keep_their_hue():
+    assert drawing.inverted("black") == (1, 1, 1, 1)
+    assert drawing.inverted("white")[:3] == (drawing.DARKEST,) * 3
+    red, green, blue, _ = drawing.inverted((0.9, 0.6, 0.6))
+    assert red > green == pytest.approx(blue) and red < 0.5

@@ -1,0 +1,367 @@
+"""Calls that would give a wrong result without a word: settings, shapes, names, checks.
+
+See test_silent.py for what a tape and an optimizer notice.
+"""
+
+import functools
+from dataclasses import dataclass, field
+
+import numpy as np
+import pytest
+
+from tinyrmc import Parameter, Tape, Tensor, fused, nn
+from tinyrmc import primitives as p
+from tinyrmc.checking import gradcheck, hessian_vector_product
+from tinyrmc.cores import CoreConfig, build_core
+from tinyrmc.cores.config import MapCoreConfig
+from tinyrmc.cores.memn2n import Encoding, MemN2N, TextMemN2N
+from tinyrmc.training import Task, TrainConfig
+
+
+def normal(*shape):
+    return np.random.default_rng(3).standard_normal(shape).astype(np.float32)
+
+
+def ones(*shape):
+    return np.ones(shape, np.float32)
+
+
+# --- Settings -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ({"core": "LSTM"}, r"model\.core must be one of rmc.*did you mean 'lstm'"),
+        ({"core": "feedforward"}, r"model\.core must be one of"),
+        ({"gate_style": None}, r"model\.gate_style must be one of unit, memory, none"),
+        ({"mem_slots": 2.5}, r"model\.mem_slots must be an integer, not 2\.5"),
+        ({"mem_slots": True}, r"model\.mem_slots must be an integer, not True"),
+        ({"total_units": "64"}, r"model\.total_units must be an integer or None"),
+        ({"forget_bias": "1"}, r"model\.forget_bias must be a number, not '1'"),
+        ({"activate_final": 1}, r"model\.activate_final must be True or False"),
+        ({"dnc": None}, r"model\.dnc must be a DNCConfig, not None"),
+    ],
+)
+def test_the_library_refuses_what_the_command_line_refuses(wrong, says):
+    with pytest.raises(ValueError, match=says):
+        CoreConfig(**wrong)
+
+
+def test_settings_that_a_command_line_takes_are_taken():
+    CoreConfig("lstm", total_units=np.int64(8), forget_bias=1)
+    assert MapCoreConfig(core="feedforward").core == "feedforward"
+
+
+def test_a_tasks_own_settings_are_checked_too():
+    @dataclass(frozen=True)
+    class Config:
+        lengths: tuple[int, ...] = (1, 2)
+        train: TrainConfig = field(default_factory=TrainConfig)
+
+    Task(Config())
+    with pytest.raises(ValueError, match="lengths must be"):
+        Task(Config(lengths=(1, "2")))
+    with pytest.raises(ValueError, match=r"train\.steps must be an integer"):
+        Task(Config(train=TrainConfig(steps=2.5)))
+
+
+SWITCHES = {
+    "Linear": lambda: nn.Linear(2, 3, relu="False"),
+    "linear": lambda: fused.linear(ones(1, 2), ones(2, 3), relu="False"),
+    "Conv2d": lambda: nn.Conv2d(2, 3, bias="no"),
+    "MLP": lambda: nn.MLP(2, [3], activate_final="False"),
+    "memory_hop": lambda: fused.memory_hop(
+        ones(1, 2, 3), ones(1, 4, 3), ones(1, 4, 3), ones(2, 5, 4), linear="no"
+    ),
+}
+
+
+@pytest.mark.parametrize("call", SWITCHES.values(), ids=SWITCHES)
+def test_a_text_is_no_switch(call):
+    with pytest.raises(TypeError, match=r"(must be|is) True or False"):
+        call()
+
+
+# --- Shapes that would broadcast ------------------------------------------------------
+
+SHAPES = {
+    "layer_norm": ((2, 1), (5,), (5,)),
+    "layer_norm's residual": ((2, 5), (5,), (5,), (1, 5)),
+    "linear": ((2, 3), (3, 4), (1,)),
+    "conv2d": ((1, 4, 4, 2), (2, 2, 2, 3), (1,)),
+    "rmc_gates": ((2, 1, 6), (2, 4, 6), (1, 4, 3), (2, 4, 3)),
+    "rmc_gates's columns": ((2, 1, 4), (2, 4, 4), (2, 4, 1), (2, 4, 1)),
+    "lstm_gates": ((2, 20), (2, 4)),
+    "lstm": ((3, 2, 4), (6, 8), (8,), (1, 2), (2, 2)),
+    "memory_hop": ((1, 2, 3), (1, 4, 3), (1, 4, 3), (1, 5, 4)),
+    "sliding_hop": ((2, 3, 4), (2, 4, 4), (1, 4), (2, 4, 4), (1, 4)),
+    "content_weights": ((2, 2, 3), (1, 4, 3), (2, 2)),
+    "erase_and_write": ((2, 4, 3), (2, 2, 4), (1, 2, 3), (2, 2, 3)),
+    "temporal_links": ((2, 1, 4, 4), (2, 1, 4), (1, 1, 4)),
+}
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_fused_operations_do_not_broadcast(name):
+    operation = getattr(fused, name.partition("'")[0])
+    with pytest.raises(ValueError, match=operation.name):
+        operation(*[normal(*shape) for shape in SHAPES[name]])
+
+
+def test_a_mask_for_examples_is_none_for_heads():
+    qkv, mask = normal(2, 4, 24), np.ones((2, 4, 4), bool)
+    with pytest.raises(ValueError, match="examples, or heads"):
+        fused.attention(qkv, mask, num_heads=2, key_size=4)
+    mask[0, :, 1:] = False
+    trace: dict = {}
+    fused.attention(qkv, mask[:, None], num_heads=2, key_size=4, trace=trace)
+    assert (trace["attention"][0, :, :, 0] == 1).all()
+    assert (trace["attention"][1] < 1).all()
+
+
+@pytest.mark.parametrize("wrong", [{"num_queries": -1}, {"num_queries": 9}])
+def test_queries_are_rows(wrong):
+    with pytest.raises(ValueError, match="queries of 4 rows"):
+        fused.attention(normal(2, 4, 24), num_heads=2, key_size=4, **wrong)
+
+
+@pytest.mark.parametrize("lengths", [[-1, 2], [2, 9]], ids=str)
+@pytest.mark.parametrize("core", ["rmc", "lstm", "dnc"])
+def test_lengths_are_within_the_steps(core, lengths):
+    core = build_core(CoreConfig(core, hidden_size=4, head_size=2), 3, 0)
+    with pytest.raises(ValueError, match=r"a length is (-1|9), and there are 4 steps"):
+        core.unroll(ones(2, 4, 3), core.initial_state(2), lengths=np.array(lengths))
+
+
+def test_the_lstm_by_itself_looks_at_lengths_and_beginnings():
+    arrays = ones(3, 2, 4), ones(6, 8), ones(8), ones(2, 2), ones(2, 2)
+    with pytest.raises(ValueError, match="lengths are from 0 to 3"):
+        fused.lstm(*arrays, np.array([-1, 9]))
+    with pytest.raises(TypeError, match="fresh is int64, not bool"):
+        fused.lstm(*arrays, None, np.zeros((3, 2), int))
+
+
+# --- Arrays with rules of their own ---------------------------------------------------
+
+
+class Lengths(np.ndarray):
+    """Numbers with a unit, say."""
+
+
+@pytest.mark.parametrize("make", [np.ma.masked_array, lambda a: a.view(Lengths)])
+def test_arrays_with_rules_of_their_own_are_refused(make):
+    with pytest.raises(TypeError, match="an array with rules of its own"):
+        p.sum(make(ones(2, 3)))
+    with pytest.raises(TypeError, match="an array with rules of its own"):
+        Parameter(make(ones(2, 3)))
+
+
+REFUSED = {
+    "a condition": lambda: p.where(ones(3), ones(3), 0.0),
+    "a mask as an index": lambda: Tensor(ones(3))[True],
+    "a truth value as an index": lambda: p.take(ones(3), True),
+    "bounds": lambda: p.clip(ones(3), 2.0, 1.0),
+    "a bound": lambda: p.clip(ones(3), float("nan"), 1.0),
+    "places": lambda: p.split(ones(5, 2), [3, 1]),
+    "epsilon": lambda: fused.layer_norm(ones(2, 3), ones(3), ones(3), epsilon=-1.0),
+    "a key of no size": lambda: fused.attention(
+        ones(1, 3, 12), num_heads=2, key_size=0
+    ),
+    "std": lambda: nn.Embedding(3, 2, std=-1.0),
+    "a rate of nearly 1": lambda: nn.Dropout(0.999999),
+    "integers": lambda: nn.Dropout(0.5)(np.ones((2, 3), int), nn.Noise(np.arange(2))),
+    "names": lambda: nn.Dropout(0.5)(
+        ones(2, 3), nn.Noise(np.arange(2)), rows=np.array([0.5, 0.7])
+    ),
+    "slots": lambda: MemN2N(5, 3, -1),
+    "a deviation": lambda: TextMemN2N(5, 3, 2, 1, std=-1.0),
+    "an encoding": lambda: Encoding("Bag"),
+    "no question": lambda: MemN2N(5, 3, 2)(ones(2, 4, 7)),
+    "a question": lambda: MemN2N(5, 3, 2, question=False)(ones(2, 4, 7), ones(2, 5)),
+}
+
+
+@pytest.mark.parametrize("call", REFUSED.values(), ids=REFUSED)
+def test_what_nobody_can_mean_is_refused(call):
+    with pytest.raises((TypeError, ValueError)):
+        call()
+
+
+# --- Names ----------------------------------------------------------------------------
+
+
+def test_parameters_of_a_subclass_of_mlp_are_found():
+    class Scaled(nn.MLP):
+        def __init__(self):
+            super().__init__(3, [4])
+            self.scale = Parameter(ones(4))
+
+    assert [n for n, _ in Scaled().named_parameters()] == [
+        "0.weight",
+        "0.bias",
+        "scale",
+    ]
+
+
+@pytest.mark.parametrize(
+    "parts", [{0: ones(2), "0": ones(3)}, {"a.b": ones(2), "a": {"b": ones(3)}}]
+)
+def test_two_parameters_have_two_names(parts):
+    def parameters(value):
+        if isinstance(value, dict):
+            return {key: parameters(part) for key, part in value.items()}
+        return Parameter(value)
+
+    module = nn.Module()
+    module.parts = parameters(parts)
+    with pytest.raises(ValueError, match="are called 'parts"):
+        module.parameters()
+
+
+@dataclass
+class Holder:
+    held: object
+
+
+@pytest.mark.parametrize(
+    "hide",
+    [
+        lambda x: {x},
+        lambda x: {"a": x}.values(),
+        Holder,
+        lambda x: functools.partial(fused.linear, weight=x),
+    ],
+    ids=["set", "values", "dataclass", "partial"],
+)
+def test_parameters_where_nobody_looks_are_refused(hide):
+    module = nn.Module()
+    module.hidden = hide(Parameter(ones(3)))
+    with pytest.raises(TypeError, match=r"hidden is a .* in which no parameters"):
+        module.parameters()
+
+
+def test_a_parameter_of_a_class_is_refused():
+    class Shared(nn.Module):
+        weight = Parameter(ones(3))
+
+    with pytest.raises(TypeError, match=r"Shared\.weight belongs to the class"):
+        Shared().parameters()
+
+
+def test_a_module_that_knows_its_parent_is_walked_once():
+    module, child = nn.Module(), nn.Linear(2, 3)
+    module.child, child.parent = child, module
+    assert [n for n, _ in module.named_parameters()] == ["child.weight", "child.bias"]
+
+
+@pytest.mark.parametrize(
+    "array",
+    [np.ones(2, complex), ones(2) > 0, np.array(["1", "2"]), np.ones(2, int)],
+    ids=lambda array: str(array.dtype),
+)
+def test_parameters_are_loaded_from_real_numbers(array):
+    module = nn.LayerNorm(2)
+    with pytest.raises(
+        ValueError, match=f"'offset' is float32, the array {array.dtype}"
+    ):
+        module.load_parameters({"gain": 2 * ones(2), "offset": array})
+    assert (module.gain.data == 1).all()
+    with pytest.raises(ValueError, match="too small for a number"):
+        module.load_parameters({"gain": 2 * ones(2), "offset": np.array([1e300, 0])})
+    module.load_parameters({"gain": np.ones(2), "offset": np.ones(2)})
+    assert (module.offset.data == 1).all()
+
+
+def test_imaginary_parts_are_not_dropped():
+    with pytest.raises(TypeError, match="cannot hold its imaginary parts"):
+        nn.LayerNorm(2).astype(np.complex128).astype(np.float64)
+
+
+# --- Checks that check nothing --------------------------------------------------------
+
+unused = Parameter(np.ones(2))
+NOTHING = {
+    "empty": (lambda x: p.sum(x * x), np.ones((0, 3)), ValueError),
+    "no variable": (lambda x: p.sum(p.exp(ones(2))), np.arange(3), ValueError),
+    "empty result": (lambda x: x[:0] * 2.0, np.ones(3), ValueError),
+    "an array": (lambda x: (p.sum(x * x), np.ones(2)), np.ones(3), TypeError),
+}
+
+
+@pytest.mark.parametrize(("function", "x", "kind"), NOTHING.values(), ids=NOTHING)
+def test_gradcheck_refuses_what_it_would_not_check(function, x, kind):
+    with pytest.raises(kind, match="gradcheck"):
+        gradcheck(function, x)
+
+
+def test_gradcheck_names_what_is_not_used():
+    with pytest.raises(AssertionError, match="does not depend on parameter 'b'"):
+        gradcheck(lambda x: p.sum(x * x), np.ones(3), parameters={"b": unused})
+    with pytest.raises(AssertionError, match="does not depend on input 1"):
+        gradcheck(lambda x, y: p.sum(x * x), np.ones(3), np.ones(3))
+
+
+def test_a_vector_has_the_shape_of_its_parameter():
+    w = Parameter(np.ones(3))
+    with pytest.raises(ValueError, match="a vector of shape"):
+        hessian_vector_product(lambda: p.sum(w * w * w), [w], [np.ones(1)])
+
+
+# --- What was wrong, and is right -----------------------------------------------------
+
+
+def test_a_logit_of_minus_infinity(xp):
+    logits = xp.asarray(np.array([[0.0, -np.inf, 1.0]]))
+    target = xp.asarray(np.array([0]))
+    expected = np.log1p(np.e)
+    for call in fused.softmax_cross_entropy, fused.softmax_cross_entropy.reference:
+        with Tape() as tape:
+            x = tape.watch(logits)
+            loss = call(x, target)
+            total = p.sum(loss)
+        assert float(loss.data[0]) == pytest.approx(expected, rel=1e-14)
+        gradient = tape.gradient(total, x)
+        assert bool((gradient == gradient).all())
+        assert float(gradient[0, 1]) == 0
+
+
+def test_an_action_that_is_forbidden():
+    logits, actions = np.array([[0.0, -np.inf, 1.0]]), np.array([0])
+    two, _ = fused.categorical(logits[:, [0, 2]], actions), None
+    for call in fused.categorical, fused.categorical.reference:
+        with Tape() as tape:
+            x = tape.watch(logits)
+            chosen, entropy = call(x, actions)
+            total = p.sum(chosen) + p.sum(entropy)
+        assert chosen.data == pytest.approx(two[0].data, rel=1e-14)
+        assert entropy.data == pytest.approx(two[1].data, rel=1e-14)
+        assert np.isfinite(tape.gradient(total, x)).all()
+
+
+@pytest.mark.parametrize("operation", [p.matmul, fused.linear])
+def test_products_over_no_numbers(xp, operation):
+    w = Parameter(xp.ones((0, 3), np.float32))
+    with Tape() as tape:
+        x = tape.watch(xp.ones((2, 4, 0), np.float32))
+        loss = p.sum(operation(x, w))
+    assert float(loss.data) == 0
+    gx, gw = tape.gradient(loss, [x, w])
+    assert gx.shape == (2, 4, 0)
+    assert gw.shape == (0, 3)
+
+
+def test_means_of_no_rows():
+    with Tape() as tape:
+        x = tape.watch(np.ones((0, 3)))
+        y = p.mean(x, axis=1)
+        loss = p.sum(y)
+    assert y.shape == (0,)
+    assert tape.gradient(loss, x).shape == (0, 3)
+
+
+def test_clip_of_a_complex_step():
+    x = np.array([-1.0, 0.5, 3.0]) + 1j * np.array([1e-30, 2e-30, 3e-30])
+    assert p.clip(x, 0.0, 2.0).data.tolist() == [0, 0.5 + 2e-30j, 2]
+    assert p.clip(x, None, 2.0).data.tolist() == [*x[:2], 2]
+    gradcheck(lambda x: p.clip(x, 0.0, 2.0), np.array([-1.0, 0.5, 3.0]))
