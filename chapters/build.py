@@ -136,6 +136,7 @@ def _environment(brief: bool, packages: Path | None) -> dict[str, str]:
     """The kernel's: one thread, because products are small, and for the same bits."""
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
     environment.pop("TINYRMC_FAST", None)
+    environment["TINYRMC_PROGRESS"] = ""  # what is solved here, no reader has solved
     if brief:
         environment["TINYRMC_FAST"] = "1"
     if packages is not None:

@@ -20,8 +20,9 @@
 # > a new memory module [...] which employs multi-head dot product attention to allow
 # > memories to interact. (Abstract)
 #
-# This chapter shows you that module in one picture and its tasks in another. Then it
-# explains how the other chapters work, and lists them.
+# This chapter lets you be that memory for a minute. Then it shows you the module in one
+# picture and its tasks in another, explains how the other chapters work, and lists
+# them.
 
 # %%
 import itertools
@@ -38,6 +39,44 @@ from tinyrmc.training.discovery import load_task
 course.setup()
 
 # %% [markdown]
+# ## First, be the memory
+#
+# Below, four points arrive one after the other, as a network gets them. Cover the
+# picture, read the four lines once, and then answer the question without looking back.
+# Write the label in place of `None` and run the cell: Shift+Enter.
+
+# %%
+nth_farthest = load_task("nth_farthest")
+layout = (4, 2)  # points, dimensions
+example = nth_farthest.draw(np.random.default_rng(1), 1, *layout, layout)
+labels, n, m = (part[0] for part in nth_farthest.decode(example["inputs"], layout))
+points = example["inputs"][0, :, :2]
+for label, (x, y) in zip(labels, points, strict=True):
+    print(f"the point with the label {label} lies at ({x:+.1f}, {y:+.1f})")
+print(f"Which one is number {n} in distance from point {m}? (Number 1 is the nearest.)")
+
+your_answer = None
+
+if your_answer is not None:
+    print("right" if your_answer == example["target"][0] else "no, try again")
+
+# %% tags=["hide-input"] alt="Four labelled points in a square, one of them orange: the one from which distances are asked"
+# Draws the four points
+figure, panel = plt.subplots(figsize=(3.2, 3.2))
+for label, point in zip(labels, points, strict=True):
+    panel.scatter(*point, s=170, color="C1" if label == m else "C0")
+    centred = {"ha": "center", "va": "center"}
+    panel.annotate(f"{label}", point, color="white", fontsize=9, **centred)
+panel.set(xlim=(-1.15, 1.15), ylim=(-1.15, 1.15), aspect="equal")
+panel.set(xticks=[-1, 0, 1], yticks=[-1, 0, 1])
+plt.show()
+
+# %% [markdown]
+# What did you keep in mind, the four points, or how far they lie from each other? With
+# the picture it is easy: it shows all distances at once. A network has no picture. It
+# has what its memory has kept, and the paper is about how the things in a memory can
+# look at each other.
+#
 # ## The whole thing in one picture
 #
 # This is the paper's figure 1, drawn again from one real step of the core: every square
@@ -244,7 +283,7 @@ print("written of the new:                ", *written[:, 0].round(2))
 # (reinforcement learning). Those are still to come here.
 
 # %%
-nth_farthest, programs = load_task("nth_farthest"), load_task("program_evaluation")
+programs = load_task("program_evaluation")
 layout = (6, 2)  # objects, dimensions
 example = nth_farthest.draw(np.random.default_rng(2640), 1, *layout, layout)
 labels, n, m = (part[0] for part in nth_farthest.decode(example["inputs"], layout))
@@ -337,7 +376,16 @@ course.show(equations.update_memory, equations.output)
 #
 # **Exercises.** A cell holds a function whose body is three dots, with a `check` below
 # it. If you leave it as it is, the check says "not attempted" and the chapter goes on:
-# later cells never need your answer. Here is one to try:
+# later cells never need your answer. What you have solved is kept on your machine, and
+# some of it is used again: in chapter 9 a network learns with the functions that you
+# wrote.
+#
+# In many cells you see `course.fast(4000, 400)`. It is 4000. Only where somebody tries
+# whether a chapter runs at all, with TINYRMC_FAST=1, is it 400. And where it says
+# **Write down first**, do: a guess that turns out wrong teaches you more than a result
+# that you only read.
+#
+# Here is an exercise to try:
 #
 # **Exercise 1.** The mean of all slots of a memory. `M` has `N` rows, the slots, with
 # `F` units each.

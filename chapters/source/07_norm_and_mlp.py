@@ -405,9 +405,9 @@ panel.legend()
 plt.show()
 
 # %% [markdown]
-# The same goes for the whole core, gates and attention included. The trained network in
-# The course's trained network has four slots. Its weights fit into a core with one
-# slot, or with nine, because none of them knows how many slots there are:
+# The same goes for the whole core, gates and attention included. The course's trained
+# network has four slots. Its weights fit into a core with one slot, or with nine,
+# because none of them knows how many slots there are:
 
 # %%
 trained = tinyrmc.load(course.assets() / "nth_farthest_4x4.npz").core

@@ -1,8 +1,8 @@
 # %% [markdown]
 # # 8. Gates: what is kept and what is written
 #
-# **Equations 3 to 6, section 3.3.** Thirty-five minutes. You need chapter 6. A few
-# words recall what comes from chapters 2 and 7.
+# **Equations 3 to 6, section 3.3.** Thirty-five minutes. You need chapter 6, and
+# for one experiment chapter 4. A few words recall what comes from chapters 2 and 7.
 #
 # From a memory $M$ and an input, attention makes another memory $\widetilde M$ of the
 # same size. You could leave it at that:
@@ -344,12 +344,9 @@ np.allclose(tape.gradient(loss, c), ex.weights_of_the_past(f, i, 1.0)[1:], rtol=
 # which bit it was. There is one slot and no attention: the LSTM with 16 units, trained
 # from the same seed with four forget biases.
 #
-# The network answers with a share for each of the two bits. Its loss is the
-# *cross-entropy*, minus the natural logarithm of the share that it gave to the right
-# one: 0 for a sure and right answer, and $-\ln \frac12 = 0.69$ for a guess. *Adam* is
-# the rule that changes the weights. It steps against the gradient, but for each weight
-# it averages the gradient over the last steps and divides it by its own usual size. So
-# a step is about as long as the learning rate says.
+# The loss is the cross-entropy of the two bits, and Adam takes the steps (chapter 4). A
+# guess costs $\ln 2 = 0.69$. **Write down first:** with which of the four biases, 0, 1,
+# 3 and 5, will it learn?
 
 
 # %%
@@ -373,9 +370,7 @@ def train_to_keep_a_bit(forget_bias, steps, units=16, batch=64):
             loss = p.mean(fused.softmax_cross_entropy(readout(outputs[-1]), bits))
         adam.zero_grad()
         tape.backward(loss)
-        adam.step(
-            max_norm=1.0
-        )  # a longer gradient, all parameters together, shrinks to 1
+        adam.step(max_norm=1.0)
         losses.append(float(loss.data))
     return losses
 

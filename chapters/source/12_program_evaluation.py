@@ -2,8 +2,8 @@
 # # 12. Program evaluation: reading and writing
 #
 # **Sections 4.1, 5.2 and A.2, figures 6 and 7, table 1.** Thirty minutes, of which the
-# computer takes one. You need one-hot vectors (chapter 1) and a core that reads step by
-# step (chapter 9).
+# computer takes one. You need one-hot vectors (chapter 1), learning (chapter 4) and a
+# core that reads step by step (chapter 9).
 #
 # In nth farthest the answer is one symbol. Here it is a text: the network reads a
 # little program, character by character, and writes what the program computes.

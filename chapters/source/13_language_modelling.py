@@ -2,8 +2,8 @@
 # # 13. Language modelling: the next word
 #
 # **Sections 4.3, 5.4 and A.4, figure 12, tables 2 and 3.** An hour, of which the
-# computer takes two minutes. You need the tape (chapter 2), the softmax (chapter 5) and
-# the LSTM (chapter 8).
+# computer takes two minutes. You need the tape (chapter 2), the cross-entropy (chapter
+# 4) and the LSTM (chapter 8).
 #
 # So far every task was made for the core. This one was not: the network reads a real
 # text, word by word, and always has to say what comes next.
@@ -369,17 +369,9 @@ plt.show()
 # ## The loss and its gradient
 #
 # For one word, let $z$ be the row of logits, one for each word of the vocabulary, and
-# $y$ the word that came. With $p = \text{softmax}(z)$ the loss is
-#
-# $$\ell = -\ln p_y = \ln \sum_j e^{z_j} - z_y$$
-#
-# Backward: the derivative of the first term by $z_j$ is $e^{z_j} / \sum_i e^{z_i}$,
-# which is $p_j$ again. That of the second is $-1$ at the right word. So
-#
-# $$\frac{\partial \ell}{\partial z_j} = p_j - y_j$$
-#
-# where $y_j$ is 1 for the right word and 0 for the others. This is the whole lesson
-# that a word teaches: what the network held for likely, minus what came. It goes on to
+# $y$ the word that came. The loss is the cross-entropy of chapter 4,
+# $\ell = \ln \sum_j e^{z_j} - z_y$, and its gradient by the logits is $p - y$: what the
+# network held for likely, minus what came. From there it goes on to
 # the word vectors and to the core with two products:
 #
 # $$\frac{\partial \ell}{\partial h} = (p - y)\, E' \qquad

@@ -9,8 +9,10 @@ course.fast(2000, 200)               fewer steps when a chapter is only tried
 course.assets()                      the folder of the trained networks
 course.summary("language_modeling")  committed results, an empty dict if there are none
 course.book()                        the text of Alice's Adventures in Wonderland
+course.pieces(8)                     the core in pieces, yours where you wrote them
 """
 
+from .assembly import pieces
 from .chapter import assets, book, fast, setup, show, summary
 
-__all__ = ["assets", "book", "fast", "setup", "show", "summary"]
+__all__ = ["assets", "book", "fast", "pieces", "setup", "show", "summary"]

@@ -41,6 +41,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from .. import kept
 from ..compare import Wrong, compare, kind, short, unchanged
 
 SEED = 2018
@@ -122,22 +123,32 @@ class Exercise:
     def name(self) -> str:
         return self.function.__name__
 
+    @property
+    def chapter(self) -> str:
+        """The module that it is in, such as `attention` or `language`."""
+        _, _, place = self.function.__module__.partition(".exercises.")
+        return place.partition(".")[0]
+
     # What the learner calls
 
     def check(self, answer: Function) -> None:
         """Print whether `answer`, a function, does what it should."""
-        print(self.judge(answer))
+        verdict = self.judge(answer)
+        print(verdict)
+        self._remember(answer, verdict)
 
     def yours(self, answer: Function) -> Function:
         """`answer` if it is right, else the solution. It prints which of the two.
 
         For chapters that go on with what the learner has written.
         """
-        state = self.judge(answer).state
-        if state == "right":
+        verdict = self.judge(answer)
+        if verdict.state == "right":
             print(f"{self.name}: yours is used from here on")
+            self._remember(answer, verdict)
             return answer
-        why = "is not written yet" if state == "not attempted" else "is not right yet"
+        unwritten = verdict.state == "not attempted"
+        why = "is not written yet" if unwritten else "is not right yet"
         print(f"{self.name} {why}: the solution is used from here on")
         return self
 
@@ -236,6 +247,11 @@ class Exercise:
                     f"it changes its argument {name}, which others may still need"
                 )
         compare(found, expected, self.tolerance)
+
+    def _remember(self, answer: Function, verdict: Verdict) -> None:
+        """Keep the text of a right answer; the solution itself does not count."""
+        if verdict.state == "right" and answer not in (self, self.function):
+            kept.keep(self.chapter, self.name, answer)
 
 
 def exercise(

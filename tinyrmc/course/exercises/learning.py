@@ -440,7 +440,7 @@ def _old_moments(w, g, m, v, t, rate, beta1, beta2):
             ),
         ),
         Mistake(
-            "you add 1e-8 to the root of v before you correct v; here it is added after",
+            "you add 1e-8 to the root of v before v is corrected; here it comes after",
             _early_epsilon,
         ),
         Mistake("beta1 and beta2 have changed places", _swapped),

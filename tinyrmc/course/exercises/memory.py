@@ -7,6 +7,7 @@ import numpy as np
 from ... import equations
 from .exercise import Mistake, exercise, normal
 from .gates import sigmoid
+from .recorded import recorded
 
 
 def _updates(rng):
@@ -27,11 +28,11 @@ def _updates(rng):
 
 
 def _bias_for_both(f, i, m, candidate, forget_bias):
-    return update_memory(f, i + forget_bias, m, candidate, forget_bias)
+    return update_memory(np, f, i + forget_bias, m, candidate, forget_bias)
 
 
 def _bias_for_the_input_gate(f, i, m, candidate, forget_bias):
-    return update_memory(f, i + forget_bias, m, candidate, 0)
+    return update_memory(np, f, i + forget_bias, m, candidate, 0)
 
 
 def _bias_after_the_sigmoid(f, i, m, candidate, forget_bias):
@@ -43,7 +44,7 @@ def _input_gate_of_what_is_left(f, i, m, candidate, forget_bias):
     return keep * m + (1 - keep) * candidate
 
 
-@exercise(
+@recorded(
     cases=_updates,
     hints=[
         "Two products and a sum: what you keep of the old memory, and what you take of "
@@ -64,15 +65,15 @@ def _input_gate_of_what_is_left(f, i, m, candidate, forget_bias):
         ),
         Mistake(
             "the forget and the input gate have changed places",
-            lambda f, i, m, candidate, b: update_memory(i, f, m, candidate, b),
+            lambda f, i, m, candidate, b: update_memory(np, i, f, m, candidate, b),
         ),
         Mistake(
             "the memory and the candidate have changed places",
-            lambda f, i, m, candidate, b: update_memory(f, i, candidate, m, b),
+            lambda f, i, m, candidate, b: update_memory(np, f, i, candidate, m, b),
         ),
         Mistake(
             "you leave out the forget bias",
-            lambda f, i, m, candidate, b: update_memory(f, i, m, candidate, 0),
+            lambda f, i, m, candidate, b: update_memory(np, f, i, m, candidate, 0),
         ),
         Mistake(
             "you give the forget bias to the input gate",
@@ -94,20 +95,23 @@ def _input_gate_of_what_is_left(f, i, m, candidate, forget_bias):
         Mistake(
             "you apply tanh to the candidate: the released code does that, equation 7 "
             "does not",
-            lambda f, i, m, candidate, b: update_memory(f, i, m, np.tanh(candidate), b),
+            lambda f, i, m, candidate, b: update_memory(
+                np, f, i, m, np.tanh(candidate), b
+            ),
         ),
     ],
 )
-def update_memory(f, i, m, candidate, forget_bias):
+def update_memory(xp, f, i, m, candidate, forget_bias):
     """Equation 7: sigma(f + forget_bias) * m + sigma(i) * candidate.
 
     f, i (B, N, G) with G = F or 1; m, candidate (B, N, F); forget_bias a number
     -> (B, N, F).
     """
-    return sigmoid(f + forget_bias) * m + sigmoid(i) * candidate
+    keep = equations.sigmoid(xp, f + forget_bias)
+    return keep * m + equations.sigmoid(xp, i) * candidate
 
 
-@exercise(
+@recorded(
     cases=lambda rng: [
         tuple(rng.normal(size=(2, 2, 3, 4))),
         normal(rng, (2, 4, 1), (2, 4, 5)),
@@ -141,12 +145,12 @@ def update_memory(f, i, m, candidate, forget_bias):
         ),
     ],
 )
-def output(o, m):
+def output(xp, o, m):
     """Equation 8: sigma(o) * tanh(m).
 
     o (B, N, G) with G = F or 1, m (B, N, F) -> (B, N, F).
     """
-    return sigmoid(o) * np.tanh(m)
+    return equations.sigmoid(xp, o) * xp.tanh(m)
 
 
 def _gated_rows(rng):
@@ -255,7 +259,7 @@ def _step_parameters(rng, F, H, G, forget_bias):
     return p
 
 
-def _steps(rng):
+def steps(rng):
     def case(B, N, F, H, G, scale=1.0, forget_bias=1.0):
         p = _step_parameters(rng, F, H, G, forget_bias)
         x = scale * rng.normal(size=(B, F))
@@ -288,31 +292,33 @@ def _gates(x, h, p):
     ]
 
 
-def _finish(candidate, x, m, h, p, *, show=lambda o, before, after: output(o, after)):
+def finish(
+    candidate, x, m, h, p, *, show=lambda o, before, after: output(np, o, after)
+):
     """Equations 4 to 7 for this candidate; `show` makes h of the memory."""
     f, i, o = _gates(x, h, p)
-    after = update_memory(f, i, m, candidate, p["forget_bias"])
+    after = update_memory(np, f, i, m, candidate, p["forget_bias"])
     return after, show(o, m, after)
 
 
 def _showing(show):
     """The step with another equation 8."""
-    return lambda x, m, h, p: _finish(_candidate(m, x, p), x, m, h, p, show=show)
+    return lambda x, m, h, p: finish(_candidate(m, x, p), x, m, h, p, show=show)
 
 
 def _candidate_of(candidate):
     """The step that writes another candidate(x, m, h, p)."""
-    return lambda x, m, h, p: _finish(candidate(x, m, h, p), x, m, h, p)
+    return lambda x, m, h, p: finish(candidate(x, m, h, p), x, m, h, p)
 
 
 def _gates_see_tanh_m(x, m, h, p):
-    return _finish(_candidate(m, x, p), x, m, np.tanh(m), p)
+    return finish(_candidate(m, x, p), x, m, np.tanh(m), p)
 
 
 def _opened_twice(x, m, h, p):
     f, i, o = (sigmoid(each) for each in _gates(x, h, p))
-    after = update_memory(f, i, m, _candidate(m, x, p), p["forget_bias"])
-    return after, output(o, after)
+    after = update_memory(np, f, i, m, _candidate(m, x, p), p["forget_bias"])
+    return after, output(np, o, after)
 
 
 def _without_the_input(x, m, h, p):
@@ -329,8 +335,8 @@ def _swapped(p):
     return swapped
 
 
-@exercise(
-    cases=_steps,
+@recorded(
+    cases=steps,
     hints=[
         "In the order of the equations: attention (2), g_psi of it, the "
         "pre-activations f, i, o (4 to 6), then m (7), from that h (8).",
@@ -342,19 +348,19 @@ def _swapped(p):
     mistakes=[
         Mistake(
             "your gates see m, not h",
-            lambda x, m, h, p: step(x, m, m, p),
+            lambda x, m, h, p: step(np, x, m, m, p),
         ),
         Mistake(
             "the forget and the input gate have changed places",
-            lambda x, m, h, p: step(x, m, h, _swapped(p)),
+            lambda x, m, h, p: step(np, x, m, h, _swapped(p)),
         ),
         Mistake(
             "you leave out the forget bias",
-            lambda x, m, h, p: step(x, m, h, p | {"forget_bias": 0.0}),
+            lambda x, m, h, p: step(np, x, m, h, p | {"forget_bias": 0.0}),
         ),
         Mistake(
             "your forget bias is 1, whatever p says",
-            lambda x, m, h, p: step(x, m, h, p | {"forget_bias": 1.0}),
+            lambda x, m, h, p: step(np, x, m, h, p | {"forget_bias": 1.0}),
         ),
         Mistake(
             "your gates see tanh(m), not h: the released code does that",
@@ -362,7 +368,7 @@ def _swapped(p):
         ),
         Mistake(
             "you make h from the memory before the update",
-            _showing(lambda o, before, after: output(o, before)),
+            _showing(lambda o, before, after: output(np, o, before)),
         ),
         Mistake(
             "you make h without the tanh of equation 8",
@@ -397,25 +403,25 @@ def _swapped(p):
         ),
         Mistake(
             "you return h and m in the wrong order",
-            lambda *case: step(*case)[::-1],
+            lambda *case: step(np, *case)[::-1],
         ),
     ],
 )
-def step(x, m, h, p):
+def step(xp, x, m, h, p):
     """One time step, equations 2 to 9.
 
     x (B, F), m and h (B, N, F), p the weights by name -> (new m, new h), each
     (B, N, F).
     """
     attended = equations.multi_head_attention(  # eq 2
-        np, m, x, p["W_q"], p["W_k"], p["W_v"]
+        xp, m, x, p["W_q"], p["W_k"], p["W_v"]
     )
-    candidate = equations.g_psi(np, attended, p["mlp"], p["gain"], p["offset"])
-    f = equations.gate(np, x, h, p["W_f"], p["U_f"], p["b_f"])  # eq 4
-    i = equations.gate(np, x, h, p["W_i"], p["U_i"], p["b_i"])  # eq 5
-    o = equations.gate(np, x, h, p["W_o"], p["U_o"], p["b_o"])  # eq 6
-    m = update_memory(f, i, m, candidate, p["forget_bias"])  # eq 7
-    return m, output(o, m)  # eqs 8, 9
+    candidate = equations.g_psi(xp, attended, p["mlp"], p["gain"], p["offset"])
+    f = equations.gate(xp, x, h, p["W_f"], p["U_f"], p["b_f"])  # eq 4
+    i = equations.gate(xp, x, h, p["W_i"], p["U_i"], p["b_i"])  # eq 5
+    o = equations.gate(xp, x, h, p["W_o"], p["U_o"], p["b_o"])  # eq 6
+    m = equations.update_memory(xp, f, i, m, candidate, p["forget_bias"])  # eq 7
+    return m, equations.output(xp, o, m)  # eqs 8, 9
 
 
 def _tiled(batch_size, matrix):

@@ -6,7 +6,10 @@ import math
 
 import numpy as np
 
+from ... import equations
+from . import memory
 from .exercise import Mistake, exercise
+from .recorded import recorded
 
 
 def _questions(rng):
@@ -392,3 +395,252 @@ def cut_among_slots(N, n):
     """
     is_input = np.arange(N + n) >= N
     return np.eye(N + n, dtype=bool) | is_input
+
+
+# --- The row that climbs --------------------------------------------------------------
+
+
+def _heads(rng):
+    def case(B, N, F, H, scale=1.0):
+        M, x = scale * rng.normal(size=(B, N, F)), scale * rng.normal(size=(B, F))
+        W = [rng.normal(size=(H, F, F // H)) / math.sqrt(F) for _ in range(3)]
+        return M, x, *W, 1 + 0.3 * rng.normal(size=3 * F), rng.normal(size=3 * F)
+
+    return [
+        case(2, 3, 4, 2),
+        case(2, 4, 4, 1),
+        case(2, 2, 4, 2),  # as many examples as heads and slots
+        case(1, 3, 6, 3, scale=30.0),
+        case(3, 1, 8, 4),
+    ]
+
+
+def _projected(M, x, W_q, W_k, W_v):
+    """Queries of all heads side by side, then keys, then values: (B, N + 1, 3 F)."""
+    rows = equations.append_rows(np, M, x)
+    return np.concatenate([rows @ W for kind in (W_q, W_k, W_v) for W in kind], axis=-1)
+
+
+def _attended(qkv, M, H):
+    """Equation 1 for H heads whose q, k and v stand side by side; the slots ask."""
+    q, k, v = (np.split(kind, H, axis=-1) for kind in np.split(qkv, 3, axis=-1))
+    heads = [
+        equations.attention(np, q[head][..., : M.shape[-2], :], k[head], v[head])
+        for head in range(H)
+    ]
+    return np.concatenate(heads, axis=-1)
+
+
+def _with_norm(norm):
+    """Equation 2 with norm(qkv, gain, offset) in place of the right one."""
+
+    def answer(M, x, W_q, W_k, W_v, gain, offset):
+        qkv = _projected(M, x, W_q, W_k, W_v)
+        return _attended(norm(qkv, gain, offset, len(W_q)), M, len(W_q))
+
+    return answer
+
+
+def _norm(x, gain=1.0, offset=0.0):
+    return equations.layer_norm(np, x, gain, offset)
+
+
+def _in_parts(qkv, gain, offset, parts):
+    normed = [_norm(part) for part in np.split(qkv, parts, axis=-1)]
+    return gain * np.concatenate(normed, axis=-1) + offset
+
+
+def _gain_by_head(qkv, gain, offset, H):
+    gain, offset = (
+        np.concatenate(
+            [each for kind in range(3) for each in np.split(row, 3 * H)[kind::3]]
+        )
+        for row in (gain, offset)
+    )
+    return _norm(qkv, gain, offset)
+
+
+def _without_values(qkv, gain, offset, H):
+    F = qkv.shape[-1] // 3
+    normed = _norm(qkv[..., : 2 * F], gain[: 2 * F], offset[: 2 * F])
+    return np.concatenate([normed, qkv[..., 2 * F :]], axis=-1)
+
+
+def _over_rows(qkv, gain, offset, H):
+    d = qkv - qkv.mean(axis=-2, keepdims=True)
+    return gain * d / np.sqrt((d * d).mean(axis=-2, keepdims=True) + 1e-5) + offset
+
+
+def _norm_of_rows_first(M, x, W_q, W_k, W_v, gain, offset):
+    """The norm on [M; x], before the projections."""
+    qkv = _projected(_norm(M), _norm(x), W_q, W_k, W_v)
+    return _attended(gain * qkv + offset, M, len(W_q))
+
+
+def _norm_of_the_result(M, x, W_q, W_k, W_v, gain, offset):
+    attended = _attended(_projected(M, x, W_q, W_k, W_v), M, len(W_q))
+    F = attended.shape[-1]
+    return _norm(attended, gain[-F:], offset[-F:])
+
+
+def _input_asks(M, x, W_q, W_k, W_v, gain, offset):
+    qkv = _norm(_projected(M, x, W_q, W_k, W_v), gain, offset)
+    return _attended(qkv, equations.append_rows(np, M, x), len(W_q))
+
+
+@recorded(
+    cases=_heads,
+    hints=[
+        "First Z = [M; x]. Then Z @ W_q[h] for every head h, the same with W_k and "
+        "W_v, and all of it side by side: xp.concatenate(list, axis=-1), (B, N + 1, "
+        "3 F).",
+        "One layer norm over each row of that, with gain and offset. Then cut it apart "
+        "again: K = W_q.shape[-1], and number j of the 3 H parts is "
+        "normed[..., j * K : (j + 1) * K].",
+        "Queries are parts 0 to H - 1, of the slots alone: part[..., :N, :]. Keys are "
+        "parts H to 2 H - 1, values the rest. Then equation 1 for each head.",
+    ],
+    mistakes=[
+        Mistake(
+            "there is no norm: this is equation 2",
+            _with_norm(lambda qkv, gain, offset, H: qkv),
+        ),
+        Mistake(
+            "queries, keys and values each have a norm of their own; one norm runs "
+            "over all three together",
+            _with_norm(lambda qkv, gain, offset, H: _in_parts(qkv, gain, offset, 3)),
+        ),
+        Mistake(
+            "every head's q, k and v have norms of their own; one norm runs over all "
+            "heads together",
+            _with_norm(
+                lambda qkv, gain, offset, H: _in_parts(qkv, gain, offset, 3 * H)
+            ),
+        ),
+        Mistake(
+            "the norm runs over the rows, so that slots mix outside of attention",
+            _with_norm(_over_rows),
+        ),
+        Mistake(
+            "only queries and keys are normalised, not the values",
+            _with_norm(_without_values),
+        ),
+        Mistake(
+            "you leave out gain and offset",
+            _with_norm(lambda qkv, gain, offset, H: _norm(qkv)),
+        ),
+        Mistake(
+            "gain and offset have changed places",
+            _with_norm(lambda qkv, gain, offset, H: _norm(qkv, offset, gain)),
+        ),
+        Mistake(
+            "gain and offset meet the numbers head by head; they come in the order all "
+            "queries, all keys, all values",
+            _with_norm(_gain_by_head),
+        ),
+        Mistake(
+            "the norm is on [M; x], before the projections",
+            _norm_of_rows_first,
+        ),
+        Mistake(
+            "the norm is on what attention brings, not on queries, keys and values",
+            _norm_of_the_result,
+        ),
+        Mistake(
+            "the input asks, too: only the first N rows of the queries are wanted",
+            _input_asks,
+        ),
+    ],
+)
+def normed_attention(xp, M, x, W_q, W_k, W_v, gain, offset):
+    """Equation 2, with one layer norm over the queries, keys and values of all heads.
+
+    M (B, N, F), x (B, F), W_q, W_k, W_v (H, F, F / H), gain and offset (3 F,), in the
+    order all queries, all keys, all values -> (B, N, F).
+    """
+    Z = equations.append_rows(xp, M, x)
+    N = M.shape[-2]
+    H, _, K = W_q.shape
+    kinds = (W_q, W_k, W_v)
+    qkv = xp.concatenate([Z @ W[h] for W in kinds for h in range(H)], axis=-1)
+    normed = equations.layer_norm(xp, qkv, gain, offset)
+    part = [normed[..., j * K : (j + 1) * K] for j in range(3 * H)]
+    heads = [
+        equations.attention(xp, part[h][..., :N, :], part[H + h], part[2 * H + h])
+        for h in range(H)
+    ]
+    return xp.concatenate(heads, axis=-1)
+
+
+def _normed_steps(rng):
+    def weights(p, F):
+        gain, offset = 1 + 0.3 * rng.normal(size=3 * F), rng.normal(size=3 * F)
+        return p | {"qkv_gain": gain, "qkv_offset": offset}
+
+    steps = memory.steps(rng)
+    return [(x, m, h, weights(p, m.shape[-1])) for x, m, h, p in steps]
+
+
+def _candidate(x, m, p):
+    kinds = (p[name] for name in ("W_q", "W_k", "W_v"))
+    attended = normed_attention(np, m, x, *kinds, p["qkv_gain"], p["qkv_offset"])
+    return equations.g_psi(np, attended, p["mlp"], p["gain"], p["offset"])
+
+
+def _gates_of_normed_x(x, m, h, p):
+    return memory.finish(_candidate(x, m, p), _norm(x), m, h, p)
+
+
+def _candidate_with_residual(x, m, h, p):
+    kinds = (p[name] for name in ("W_q", "W_k", "W_v"))
+    attended = normed_attention(np, m, x, *kinds, p["qkv_gain"], p["qkv_offset"])
+    candidate = equations.g_psi(np, attended + m, p["mlp"], p["gain"], p["offset"])
+    return memory.finish(candidate, x, m, h, p)
+
+
+@recorded(
+    cases=_normed_steps,
+    hints=[
+        "Copy your step of chapter 9. One line of it changes: the one with equation 2.",
+        'normed_attention(xp, m, x, p["W_q"], p["W_k"], p["W_v"], p["qkv_gain"], '
+        'p["qkv_offset"])',
+    ],
+    mistakes=[
+        Mistake(
+            "your step has no norm on queries, keys and values: it is that of chapter "
+            "9",
+            lambda x, m, h, p: memory.step(np, x, m, h, p),
+        ),
+        Mistake(
+            "your gates see a normalised input; the norm is for attention alone",
+            _gates_of_normed_x,
+        ),
+        Mistake(
+            "you add m to what attention brings: the release does that, but here only "
+            "one row of the table changes",
+            _candidate_with_residual,
+        ),
+        Mistake(
+            "you apply tanh to the candidate: the release does that, but here only one "
+            "row of the table changes",
+            lambda x, m, h, p: memory.finish(np.tanh(_candidate(x, m, p)), x, m, h, p),
+        ),
+        Mistake(
+            "you return h and m in the wrong order",
+            lambda *case: normed_step(np, *case)[::-1],
+        ),
+    ],
+)
+def normed_step(xp, x, m, h, p):
+    """Equations 2 to 9, with a norm on queries, keys and values.
+
+    As `step` of chapter 9; p also has qkv_gain and qkv_offset, (3 F,) each.
+    """
+    kinds = p["W_q"], p["W_k"], p["W_v"]
+    attended = normed_attention(xp, m, x, *kinds, p["qkv_gain"], p["qkv_offset"])
+    candidate = equations.g_psi(xp, attended, p["mlp"], p["gain"], p["offset"])
+    f = equations.gate(xp, x, h, p["W_f"], p["U_f"], p["b_f"])
+    i = equations.gate(xp, x, h, p["W_i"], p["U_i"], p["b_i"])
+    o = equations.gate(xp, x, h, p["W_o"], p["U_o"], p["b_o"])
+    m = equations.update_memory(xp, f, i, m, candidate, p["forget_bias"])
+    return m, equations.output(xp, o, m)

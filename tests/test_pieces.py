@@ -1,0 +1,278 @@
+"""What a learner wrote for NumPy runs on the tape, and comes back in later chapters."""
+
+import math
+
+import numpy as np
+import pytest
+
+from tinyrmc import PaperRelationalMemory, Tape, course, equations, primitives
+from tinyrmc.course import assembly, kept
+from tinyrmc.course.exercises import gates, memory, normalisation
+from tinyrmc.course.exercises import nth_farthest as nth
+from tinyrmc.course.network import StepNetwork
+from tinyrmc.course.traced import on_tape
+
+rng = np.random.default_rng(0)
+M, X = rng.normal(size=(2, 3, 4)), rng.normal(size=(2, 4))
+
+
+# Answers in the styles of several learners: methods and functions, None and
+# expand_dims, in place and not.
+
+
+def softmax(x):
+    x = x - np.max(x, axis=-1, keepdims=True)
+    e = np.exp(x)
+    e /= e.sum(-1, keepdims=True)
+    return e
+
+
+def layer_norm(x, gain, offset):
+    away = x - x.mean(-1, keepdims=True)
+    return gain * away / np.sqrt(x.var(axis=-1, keepdims=True) + 1e-5) + offset
+
+
+def layer_norm_by_std(x, gain, offset):
+    deviation = np.sqrt(np.std(x, axis=-1, keepdims=True) ** 2 + 1e-5)
+    return (x - np.mean(x, -1)[..., None]) / deviation * gain + offset
+
+
+def sigmoid(x):
+    small = np.exp(-np.abs(x))
+    return np.where(x > 0, 1 / (1 + small), small / (1 + small))
+
+
+def append_rows(M, x):
+    return np.concatenate((M, np.expand_dims(x, -2)), axis=-2)
+
+
+def attention(Q, K, V):
+    return softmax(Q @ K.swapaxes(-1, -2) / math.sqrt(Q.shape[-1])) @ V
+
+
+def attention_by_einsum(Q, K, V):
+    scores = np.einsum("bnd,brd->bnr", Q, K) / K.shape[-1] ** 0.5
+    turned = np.einsum("bnr, brd -> bdn", softmax(scores), V)
+    return turned.transpose(0, 2, 1)
+
+
+def gate_by_einsum(x, h, W, U, b):
+    return np.einsum("bf,fg->bg", x, W)[:, None] + np.einsum("bnf,fg->bng", h, U) + b
+
+
+def relu_mlp(z, layers):
+    for number, (W, b) in enumerate(layers):
+        z = np.matmul(z, W) + b
+        if number < len(layers) - 1:
+            z = z * (z > 0)
+    return z
+
+
+@pytest.mark.parametrize(
+    ("mine", "theirs", "arguments"),
+    [
+        (softmax, "softmax", "softmax"),
+        (layer_norm, "layer_norm", "layer_norm"),
+        (layer_norm_by_std, "layer_norm", "layer_norm"),
+        (sigmoid, "sigmoid", "sigmoid"),
+        (append_rows, "append_rows", "append_rows"),
+        (attention, "attention", "attention"),
+        (relu_mlp, "mlp", "mlp"),
+        (attention_by_einsum, "attention", "attention"),
+        (gate_by_einsum, "gate", "gate"),
+    ],
+)
+def test_what_is_written_for_numpy_runs_on_the_tape(mine, theirs, arguments):
+    right = getattr(equations, theirs)
+    assembly.check(on_tape(mine), right, assembly._arguments(arguments))
+
+
+@pytest.mark.parametrize(("name", "chapter", "module", "exercise"), assembly.PIECES)
+def test_every_solution_is_a_piece(name, chapter, module, exercise):
+    solution = getattr(assembly.exercises(module), exercise).function
+    arguments = assembly._arguments(name)
+    assembly.check(on_tape(solution), getattr(equations, name), arguments)
+
+
+def test_float32_stays_float32():
+    with Tape() as tape:
+        x = tape.watch(M.astype(np.float32))
+        result = on_tape(layer_norm)(primitives, x, np.ones(4), np.zeros(4))
+    assert result.dtype == np.float32
+
+
+@pytest.mark.parametrize(
+    ("function", "says"),
+    [
+        (lambda x: np.sort(x), "no derivative for np.sort"),
+        (lambda x: np.einsum("...i,...i", x, x), "cannot record np.einsum with"),
+        (lambda x: np.add(x, 1, out=np.zeros(x.shape)), "written into an array"),
+        (lambda x: np.add.reduce(x), "cannot record np.add.reduce"),
+        (lambda x: np.array(x), "cannot follow into an array that you fill"),
+    ],
+)
+def test_what_the_tape_cannot_follow_is_refused_in_words(function, says):
+    with Tape() as tape, pytest.raises(TypeError, match=says):
+        on_tape(function)(primitives, tape.watch(M))
+
+
+def test_a_gradient_that_is_lost_is_wrong():
+    def detached(xp, x):
+        return x.detach() if xp is primitives else x
+
+    says = "cut off from its arguments"
+    with pytest.raises(assembly.Wrong, match=says):
+        assembly.check(detached, lambda xp, x: x * 1.0, [M])
+
+
+# --- Kept from one chapter to the next ------------------------------------------------
+
+
+@pytest.fixture
+def place(monkeypatch, tmp_path):
+    monkeypatch.setenv("TINYRMC_PROGRESS", str(tmp_path))
+    return tmp_path
+
+
+def whose():
+    return {piece.name: (piece.whose, piece.why) for piece in course.pieces()}
+
+
+def test_without_answers_every_piece_is_the_courses(place):
+    found = whose()
+    assert set(found.values()) == {("the course's", "yours is not written yet")}
+    assert list(found)[-1] == "step" and len(found) == 13
+    assert [piece.name for piece in course.pieces(8)] == list(found)[:-3]
+
+
+def test_a_right_answer_is_a_piece_from_then_on(place):
+    normalisation.layer_norm.check(layer_norm)
+    gates.sigmoid.yours(sigmoid)
+    normalisation.mlp.check(lambda z, layers: z)  # wrong
+    found = whose()
+    mine = [name for name, (owner, _) in found.items() if owner == "yours"]
+    assert mine == ["layer_norm", "sigmoid"]
+    my = course.pieces(8)
+    assert np.allclose(my.sigmoid(np, M), equations.sigmoid(np, M))
+    assert "chapter 8  sigmoid                yours" in repr(my)
+    with pytest.raises(AttributeError, match="no piece 'step'"):
+        getattr(my, "step")  # noqa: B009, of chapter 9
+
+
+def test_nothing_is_kept_where_nobody_wants_it(monkeypatch, tmp_path):
+    monkeypatch.setenv("TINYRMC_PROGRESS", "")
+    normalisation.layer_norm.check(layer_norm)
+    assert kept.folder() is None
+    assert kept.answer("normalisation", "layer_norm") is None
+
+
+def test_a_solution_is_not_kept_as_yours(place):
+    gates.sigmoid.check(gates.sigmoid)
+    gates.sigmoid.check(gates.sigmoid.function)
+    assert not list(place.rglob("*.py"))
+
+
+def g_psi(z, layers, gain, offset):
+    return layer_norm(mlp(z, layers) + z, gain, offset)  # noqa: F821, its notebook's
+
+
+def test_an_answer_finds_the_others_of_its_chapter(place):
+    kept.keep("normalisation", "layer_norm", layer_norm)
+    kept.keep("normalisation", "g_psi", g_psi)
+    assert whose()["g_psi"] == ("yours", "")
+
+
+def gate_of_every_slot(x, h, W, U, b):
+    return (x @ W)[:, None] + np.einsum("...f,fg->...g", h, U) + b
+
+
+def test_an_answer_that_the_tape_cannot_record_is_replaced_and_says_why(place):
+    gates.gate_of_every_slot.check(gate_of_every_slot)
+    owner, why = whose()["gate"]
+    assert owner == "the course's"
+    assert "np.einsum" in why
+
+
+@pytest.mark.parametrize("text", ["", "def f(:", "1 / 0", "x = 3"])
+def test_a_spoilt_file_does_no_harm(place, text):
+    kept.keep("gates", "sigmoid", sigmoid)
+    (file,) = place.rglob("*.py")
+    file.write_text(text)
+    assert whose()["sigmoid"] == ("the course's", "yours is not written yet")
+
+
+def step(xp, x, m, h, p):
+    a = my.multi_head_attention(xp, m, x, p["W_q"], p["W_k"], p["W_v"])  # noqa: F821
+    c = my.g_psi(xp, a, p["mlp"], p["gain"], p["offset"])  # noqa: F821
+    f, i, o = (
+        my.gate(xp, x, h, p[f"W_{g}"], p[f"U_{g}"], p[f"b_{g}"])  # noqa: F821
+        for g in "fio"
+    )
+    m = update_memory(xp, f, i, m, c, p["forget_bias"])  # noqa: F821
+    return m, my_output(xp, o, m)  # noqa: F821
+
+
+def test_a_step_finds_the_pieces_and_the_functions_of_its_chapter(place):
+    kept.keep("memory", "step", step)
+    assert whose()["step"] == ("yours", "")
+
+
+# --- Exercises with xp ----------------------------------------------------------------
+
+
+def detached(xp, *arguments):
+    m, h = memory.step(xp, *arguments)
+    return m, h.detach() if xp is primitives else h
+
+
+def through_a_wall(xp, o, m):
+    return memory.output(xp, o.detach() if xp is primitives else o, m)
+
+
+@pytest.mark.parametrize(
+    ("exercise", "answer", "says"),
+    [
+        (memory.step, detached, "its result is cut off from its arguments"),
+        (memory.output, through_a_wall, "on the tape the gradient of o is 0 "),
+        (memory.output, lambda xp, o, m: sigmoid(o) * np.tanh(m), "take it from xp"),
+    ],
+)
+def test_right_values_with_a_wrong_gradient_are_wrong(exercise, answer, says):
+    verdict = exercise.judge(answer)
+    assert verdict.state == "wrong"
+    assert verdict.text.startswith("its values are right on NumPy, but ")
+    assert says in verdict.text
+
+
+@pytest.mark.parametrize("exercise", [memory.step, nth.normed_step])
+def test_the_gradient_of_a_solution_is_that_of_the_complex_step(exercise):
+    case = exercise.cases()[0].copies()
+    gradients = assembly.gradients(exercise.function, case)
+    x = case[0]
+    shift = np.zeros(x.shape, complex)
+    shift[0, 1] = 1e-30j
+    results = exercise.function(np, x + shift, *case[1:])
+    weights = np.random.default_rng(7)
+    loss = sum((weights.normal(size=each.shape) * each).sum() for each in results)
+    assert np.isclose(loss.imag / 1e-30, gradients[0][0, 1], rtol=1e-12)
+
+
+# --- A network of a step --------------------------------------------------------------
+
+
+def test_a_network_of_the_step_is_the_papers_core():
+    sizes = {"N": 3, "F": 4, "H": 2, "seed": 5, "dtype": np.float64}
+    network = StepNetwork(memory.step, 6, 2, **sizes)
+    core = PaperRelationalMemory(6, 3, 2, 2, seed=5, dtype=np.float64)
+    inputs = rng.normal(size=(2, 5, 6))
+    outputs, _ = core.unroll(inputs, core.initial_state(2))
+    assert np.allclose(network(inputs).data, network.head(outputs[-1]).data)
+
+
+def test_every_weight_of_a_network_of_the_normed_step_gets_a_gradient():
+    network = StepNetwork(nth.normed_step, 6, 2, N=3, F=4, H=2, hidden=(5,))
+    inputs = rng.normal(size=(2, 5, 6)).astype(np.float32)
+    with Tape() as tape:
+        loss = primitives.sum(network(inputs))
+    tape.backward(loss)
+    assert all(abs(each.grad).max() > 0 for each in network.parameters())

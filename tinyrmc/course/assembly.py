@@ -1,0 +1,209 @@
+"""The core in pieces, yours where you have written them.
+
+    my = course.pieces(8)                  of chapters 5 to 8
+    my.gate(np, x, h, W, U, b)             as equations.gate
+    my.gate(primitives, x, h, W, U, b)     the same, recorded on the tape
+    my                                     shows which of them are yours
+
+The pieces of chapters 5 to 8 have the names and arguments of `equations.py`, those of
+chapter 9 the arguments that they have there. Each is what you wrote in its chapter, if
+it gives right values on NumPy and a right gradient on the tape. Otherwise it is the
+course's, and the table says why.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from .. import equations, primitives
+from ..engine import Tape
+from . import kept
+from .compare import Wrong, compare
+from .traced import on_tape
+
+Function = Callable[..., Any]
+
+# (name in equations.py, chapter, module of its exercises, exercise)
+PIECES = (
+    ("softmax", 5, "attention", "softmax"),
+    ("attention_weights", 5, "attention", "attention_weights"),
+    ("attention", 5, "attention", "attention"),
+    ("append_rows", 6, "encoding", "append_rows"),
+    ("multi_head_attention", 6, "encoding", "encode_with_heads"),
+    ("layer_norm", 7, "normalisation", "layer_norm"),
+    ("mlp", 7, "normalisation", "mlp"),
+    ("g_psi", 7, "normalisation", "g_psi"),
+    ("sigmoid", 8, "gates", "sigmoid"),
+    ("gate", 8, "gates", "gate_of_every_slot"),
+)
+WHOLE = (9, "memory", ("update_memory", "output", "step"))
+THE_COURSES, YOURS = "the course's", "yours"
+
+
+@dataclass(frozen=True)
+class Piece:
+    """One function of the core, and whose it is."""
+
+    name: str
+    chapter: int
+    function: Function
+    whose: str
+    why: str = ""
+
+    def __str__(self) -> str:
+        why = f" ({self.why})" if self.why else ""
+        return f"chapter {self.chapter}  {self.name:22} {self.whose}{why}"
+
+
+class Pieces:
+    """Functions by name, as attributes; shown as a table of whose they are."""
+
+    def __init__(self, pieces: list[Piece]):
+        self._pieces = {piece.name: piece for piece in pieces}
+
+    def __getattr__(self, name: str) -> Function:
+        pieces = self.__dict__.get("_pieces", {})
+        if name not in pieces:
+            raise AttributeError(f"no piece {name!r}; there are {', '.join(pieces)}")
+        return pieces[name].function
+
+    def __iter__(self):
+        return iter(self._pieces.values())
+
+    def __repr__(self) -> str:
+        return "\n".join(map(str, self))
+
+
+def pieces(last: int = WHOLE[0]) -> Pieces:
+    """The pieces of chapters 5 to `last`; see the text of this module."""
+    found = Pieces([_piece(*each) for each in PIECES if each[1] <= last])
+    if last < WHOLE[0]:
+        return found
+    return Pieces([*found, *_whole(found)])
+
+
+def exercises(module: str) -> ModuleType:
+    """The exercises of a chapter."""
+    return importlib.import_module(f"tinyrmc.course.exercises.{module}")
+
+
+def written(module: str, name: str, **known: Any) -> Function | None:
+    """Your answer to an exercise, which may call your other answers of that chapter.
+
+    Those that you have not written are the course's. So is what is `known`.
+    """
+    theirs = {
+        key: value
+        for key, value in vars(exercises(module)).items()
+        if key not in known and hasattr(value, "judge") and key != name
+    }
+    calls: dict[str, Any] = {"ex": exercises(module), **theirs, **known}
+    for other in theirs:
+        calls[other] = kept.answer(module, other, **calls) or calls[other]
+    return kept.answer(module, name, **calls)
+
+
+def _piece(name: str, chapter: int, module: str, exercise: str) -> Piece:
+    course, mine = getattr(equations, name), written(module, exercise)
+    if mine is None:
+        return Piece(name, chapter, course, THE_COURSES, "yours is not written yet")
+    function = on_tape(mine)
+    try:
+        check(function, course, _arguments(name))
+    except Exception as problem:
+        says = f"{type(problem).__name__}: {problem}"
+        says = str(problem) if isinstance(problem, Wrong) else says
+        return Piece(name, chapter, course, THE_COURSES, says)
+    return Piece(name, chapter, function, YOURS)
+
+
+def _whole(my: Pieces) -> list[Piece]:
+    """The pieces of chapter 9, which take xp as they are, and call `my` others."""
+    chapter, module, names = WHOLE
+    found = []
+    known: dict[str, Any] = {"my": my, "equations": equations}
+    for name in names:
+        solution = getattr(exercises(module), name)
+        mine = written(module, name, **known)
+        if mine is None:
+            why = "yours is not written yet"
+        elif (verdict := solution.judge(mine)).state == "right":
+            why = ""
+        else:
+            why = verdict.text.splitlines()[0]
+        function = solution.function if mine is None or why else mine
+        found.append(Piece(name, chapter, function, THE_COURSES if why else YOURS, why))
+        known[name] = known[f"my_{name}"] = function
+    return found
+
+
+def _arguments(name: str) -> list[Any]:
+    """Arguments to try a piece on: B = 2, N = 3, F = 4, H = 2."""
+    rng = np.random.default_rng(2018)
+    x, M, Q = (rng.normal(size=size) for size in ((2, 4), (2, 3, 4), (2, 5, 4)))
+    heads = [*rng.normal(size=(3, 2, 4, 2))]
+    W, U = rng.normal(size=(2, 4, 4))
+    gain, offset = rng.normal(size=(2, 4))
+    layers = [(W, gain), (U, offset)]
+    return {
+        "softmax": [M],
+        "attention_weights": [M, Q],
+        "attention": [M, Q, Q + 1],
+        "append_rows": [M, x],
+        "multi_head_attention": [M, x, *heads],
+        "layer_norm": [M, gain, offset],
+        "mlp": [M, layers],
+        "g_psi": [M, layers, gain, offset],
+        "sigmoid": [M],
+        "gate": [x, M, W, U, gain],
+    }[name]
+
+
+def check(function: Function, right: Function, arguments: list[Any]) -> None:
+    """Wrong where f(xp, *arguments) has other values than `right`, or another gradient.
+
+    Values are compared on NumPy, gradients on the tape. Whatever `function` raises goes
+    on to the caller.
+    """
+    expected = right(np, *arguments)
+    compare(function(np, *arguments), expected, 1e-9)
+    found, wanted = (gradients(each, arguments) for each in (function, right))
+    for number, (mine, theirs) in enumerate(zip(found, wanted, strict=True), 1):
+        compare(mine, theirs, 1e-9, f"on the tape, its gradient by array {number}")
+
+
+def gradients(function: Function, arguments: list[Any]) -> list[np.ndarray]:
+    """The gradients of the arrays among `arguments`, also those in lists and dicts.
+
+    Each entry of what f(primitives, *arguments) returns counts with another weight.
+    Wrong if the tape has lost its track.
+    """
+    watched: list[Any] = []
+    with Tape() as tape:
+
+        def watch(value: Any) -> Any:
+            if isinstance(value, dict):
+                return {key: watch(each) for key, each in value.items()}
+            if isinstance(value, (list, tuple)):
+                return type(value)([watch(each) for each in value])
+            if not isinstance(value, np.ndarray) or value.dtype.kind != "f":
+                return value
+            watched.append(tape.watch(value))
+            return watched[-1]
+
+        results = function(primitives, *watch(arguments))
+        results = results if isinstance(results, (list, tuple)) else [results]
+        if not all(getattr(each, "id", 0) for each in results):
+            raise Wrong("on the tape, its result is cut off from its arguments")
+        rng, sums = np.random.default_rng(7), []
+        for result in results:
+            weights = rng.normal(size=result.shape)
+            sums.append(primitives.sum(primitives.multiply(result, weights)))
+        loss = primitives.sum(primitives.stack(sums))
+    return tape.gradient(loss, watched, strict=False)

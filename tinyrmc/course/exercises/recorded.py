@@ -1,0 +1,124 @@
+"""Exercises whose answer takes the array library as its first argument, xp.
+
+Such an answer runs on NumPy and on the tape. Its values are checked on the one, its
+gradient on the other.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..assembly import gradients
+from ..compare import Wrong, compare
+from .exercise import Case, Exercise, Mistake, Verdict, exercise
+
+Function = Callable[..., Any]
+LARGE = 100  # beyond, sigmoid and softmax are flat, and gradients are rounding errors
+
+
+def recorded(**words: Any) -> Callable[[Function], Recorded]:
+    """As `exercise`, for a solution f(xp, ...). Cases and mistakes are without xp."""
+
+    def make(function: Function) -> Recorded:
+        return Recorded(function, exercise(**words)(_without_xp(function)))
+
+    return make
+
+
+class Recorded(Exercise):
+    """An exercise with xp; `plain` is the same without it, on NumPy."""
+
+    def __init__(self, function: Function, plain: Exercise):
+        vars(self).update(vars(plain))
+        self.function, self.plain = function, plain
+        self.mistakes = [
+            Mistake(each.what, _with_xp(each.answer)) for each in plain.mistakes
+        ]
+        functools.update_wrapper(self, function)
+
+    def cases(self) -> list[Case]:
+        """The cases, without xp."""
+        return self.plain.cases()
+
+    def judge(self, answer: Function) -> Verdict:
+        """First the values on NumPy, then the gradient on the tape."""
+        if not callable(answer):
+            return self.plain.judge(answer)
+        verdict = self.plain.judge(_without_xp(answer))
+        if verdict.state != "right":
+            return verdict
+        tried = [case for case in self.cases() if _is_ordinary(case.copies())]
+        for case in tried:
+            try:
+                self._compare_gradients(answer, case)
+            except Wrong as problem:
+                return Verdict(
+                    "wrong", f"its values are right on NumPy, but {problem}\n{case}"
+                )
+        return Verdict(
+            "right", f"{verdict.text}, and on the tape the gradients of {len(tried)}"
+        )
+
+    def _compare_gradients(self, answer: Function, case: Case) -> None:
+        try:
+            found = gradients(answer, case.copies())
+        except Wrong:
+            raise
+        except Exception as problem:
+            says = f": {problem}" if str(problem) else ""
+            if "__array_ufunc__" in says:  # NumPy's own words help nobody here
+                says = ": a function of np meets what xp has made; take it from xp"
+            raise Wrong(
+                f"on the tape it raises {type(problem).__name__}{says}"
+            ) from problem
+        expected = gradients(self.function, case.copies())
+        for name, mine, right in zip(_names(case), found, expected, strict=True):
+            compare(mine, right, 1e-9, f"on the tape the gradient of {name}")
+
+
+def _without_xp(function: Function) -> Function:
+    """f(xp, ...) on NumPy. What returns nothing counts as not written yet."""
+
+    @functools.wraps(function)
+    def on_numpy(*arguments: Any) -> Any:
+        found = function(np, *arguments)
+        if found is None or found is Ellipsis:
+            raise NotImplementedError
+        return found
+
+    first, *others = inspect.signature(function).parameters.values()
+    if first.kind is not first.VAR_POSITIONAL:
+        vars(on_numpy)["__signature__"] = inspect.Signature(others)
+    return on_numpy
+
+
+def _with_xp(function: Function) -> Function:
+    return lambda xp, *arguments: function(*arguments)
+
+
+def _arrays(value: Any, name: str) -> list[tuple[str, Any]]:
+    """The arrays in an argument, each with its name, in the order of `gradients`."""
+    if isinstance(value, dict):
+        return [pair for key, each in value.items() for pair in _arrays(each, key)]
+    if isinstance(value, (list, tuple)):
+        return [pair for each in value for pair in _arrays(each, name)]
+    return [(name, value)] if isinstance(value, np.ndarray) else []
+
+
+def _names(case: Case) -> list[str]:
+    return [
+        name for key, value in case.arguments.items() for name, _ in _arrays(value, key)
+    ]
+
+
+def _is_ordinary(arguments: list[Any]) -> bool:
+    """Whether all numbers are finite and not very large."""
+    return all(
+        np.isfinite(each).all() and abs(each).max() < LARGE
+        for _, each in _arrays(arguments, "")
+    )

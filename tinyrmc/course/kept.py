@@ -1,0 +1,86 @@
+"""The functions that you wrote, kept from one chapter to the next.
+
+A chapter runs by itself, so what you wrote in another one is gone when it begins. So
+`check` keeps the text of every right answer, a file for each, beside your progress.
+`answer` makes a function of such a text again. Nothing is sent anywhere, and with
+TINYRMC_PROGRESS set to nothing, nothing is kept.
+"""
+
+from __future__ import annotations
+
+import inspect
+import linecache
+import math
+import os
+import sys
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+
+def folder() -> Path | None:
+    """Where the texts are, or would be; None where nothing is kept."""
+    chosen = os.environ.get("TINYRMC_PROGRESS")
+    if chosen is not None:
+        return Path(chosen).expanduser() / "answers" if chosen else None
+    home = Path.home()
+    if sys.platform == "win32":
+        place = Path(os.environ.get("LOCALAPPDATA", home / "AppData" / "Local"))
+    elif sys.platform == "darwin":
+        place = home / "Library" / "Application Support"
+    else:
+        place = Path(os.environ.get("XDG_DATA_HOME") or home / ".local" / "share")
+    return place / "tinyrmc" / "answers"
+
+
+def _file(chapter: str, name: str) -> Path | None:
+    place = folder()
+    return place and place / f"{chapter}.{name}.py"
+
+
+def keep(chapter: str, name: str, function: Callable[..., Any]) -> None:
+    """Keep the text of a right answer. What has no text of its own is not kept."""
+    file = _file(chapter, name)
+    try:
+        text = textwrap.dedent(inspect.getsource(function))
+    except (OSError, TypeError):
+        return
+    if file is None or not text.startswith("def "):
+        return
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, encoding="utf-8")
+    except OSError:  # a place where nothing can be written; the course's own serve
+        return
+
+
+def answer(chapter: str, name: str, **known: Any) -> Callable[..., Any] | None:
+    """What you wrote for an exercise; None if nothing is kept.
+
+    Its text may use np, math and what is `known`. Other names it does not find when it
+    is called, and so it raises NameError then.
+    """
+    file = _file(chapter, name)
+    try:
+        text = file.read_text(encoding="utf-8") if file else None
+    except OSError:
+        return None
+    if text is None:
+        return None
+    place = f"<your {name}>"
+    linecache.cache[place] = len(text), None, text.splitlines(True), place  # its text
+    names: dict[str, Any] = {"np": np, "math": math, **known}
+    try:
+        exec(compile(text, place, "exec"), names)
+    except Exception:
+        return None
+    found = [each for each in names.values() if _is_from(each, place)]
+    return found[0] if found else None
+
+
+def _is_from(value: Any, place: str) -> bool:
+    code = getattr(value, "__code__", None)
+    return code is not None and code.co_filename == place

@@ -1,0 +1,262 @@
+"""Functions that you wrote for NumPy, run on the tape.
+
+    gate(np, x, h, W, U, b)            an exercise's answer on plain arrays
+    on_tape(gate)(primitives, ...)     the same function, while the tape records
+
+NumPy lets an object answer for itself when its functions meet it: `__array_ufunc__` and
+`__array_function__`, NEP 13 and NEP 18. A `Traced` answers with the operation of the
+same name in `primitives`. It has the methods that learners use as well, such as
+`x.mean(axis=-1)`, which a Tensor does not have.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from .. import primitives
+from ..engine import Tensor
+
+# NumPy's names where ours differ.
+RENAMED = {"true_divide": "divide", "amax": "max", "dot": "matmul"}
+
+
+def on_tape(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`function(*arguments)`, written for NumPy, as f(xp, *arguments).
+
+    Where xp is NumPy it is called as it is. Otherwise the Tensors among the arguments,
+    also those in lists, tuples and dicts, reach it as `Traced`, and its result is
+    Tensors again. TypeError where it uses what the tape cannot record.
+    """
+
+    @functools.wraps(function)
+    def either(xp: Any, *arguments: Any) -> Any:
+        if xp is np:
+            return function(*arguments)
+        return _each(_tensor, function(*_each(_traced, arguments)))
+
+    return either
+
+
+def _each(change: Callable[[Any], Any], value: Any) -> Any:
+    """`change` applied to what is in lists, tuples and dicts, and to a value itself."""
+    if isinstance(value, dict):
+        return {key: _each(change, each) for key, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return type(value)([_each(change, each) for each in value])
+    return change(value)
+
+
+def _traced(value: Any) -> Any:
+    return Traced(value) if isinstance(value, Tensor) else value
+
+
+def _tensor(value: Any) -> Any:
+    return value.tensor if isinstance(value, Traced) else value
+
+
+def _wrap(value: Any) -> Any:
+    """The result of a primitive, which may be several Tensors."""
+    return _each(_traced, value)
+
+
+def _fitting(values: tuple, dtype: np.dtype) -> tuple:
+    """Tensors of the Traced; arrays of real numbers get the Tensors' dtype."""
+
+    def fit(value: Any) -> Any:
+        if isinstance(value, np.ndarray) and value.dtype.kind == "f":
+            return value.astype(dtype)
+        return _tensor(value)
+
+    return _each(fit, values)
+
+
+def _call(name: str, *arguments: Any, **settings: Any) -> Any:
+    """The primitive of this name. TypeError if there is none."""
+    name = RENAMED.get(name, name)
+    rule = getattr(_Own, name, None) or getattr(primitives, name, None)
+    if rule is None:
+        raise TypeError(
+            f"the tape has no derivative for np.{name}; sums, means, exp, tanh, @ and "
+            "their like can be recorded"
+        )
+    kinds = {each.tensor.dtype for each in _flat(arguments) if isinstance(each, Traced)}
+    dtype = kinds.pop() if kinds else np.dtype(float)
+    return _wrap(rule(*_fitting(arguments, dtype), **settings))
+
+
+def _flat(values: Any) -> list:
+    if isinstance(values, (list, tuple)):
+        return [each for value in values for each in _flat(value)]
+    return [values]
+
+
+class _Own:
+    """Functions of NumPy that the table has not, made of those that it has."""
+
+    @staticmethod
+    def absolute(x):
+        return primitives.where(x.data >= 0, x, -x)
+
+    @staticmethod
+    def var(x, axis=None, keepdims=False):
+        away = x - primitives.mean(x, axis=axis, keepdims=True)
+        return primitives.mean(away * away, axis=axis, keepdims=keepdims)
+
+    @staticmethod
+    def std(x, axis=None, keepdims=False):
+        return primitives.sqrt(_Own.var(x, axis, keepdims))
+
+    @staticmethod
+    def einsum(subscripts, *arrays):
+        return _einsum(subscripts, *arrays)
+
+    @staticmethod
+    def reciprocal(x):
+        return 1.0 / x
+
+    @staticmethod
+    def power(x, exponent):
+        return primitives.power(x, exponent=exponent)
+
+    @staticmethod
+    def float_power(x, exponent):
+        return primitives.power(x, exponent=exponent)
+
+
+def _einsum(subscripts, *arrays):
+    """np.einsum, as a product with all axes and a sum; without "..." in it."""
+    inputs, arrow, output = subscripts.replace(" ", "").partition("->")
+    letters = sorted({*inputs} - {","})
+    if not arrow:
+        output = "".join(each for each in letters if inputs.count(each) == 1)
+    product = None
+    for names, array in zip(inputs.split(","), arrays, strict=True):
+        if "." in names or len({*names}) < len(names):
+            raise TypeError(f"the tape cannot record np.einsum with {subscripts!r}")
+        order = [names.index(each) for each in letters if each in names]
+        missing = [k for k, each in enumerate(letters) if each not in names]
+        array = primitives.expand_dims(primitives.transpose(array, order), missing)
+        product = array if product is None else primitives.multiply(product, array)
+    gone = tuple(k for k, each in enumerate(letters) if each not in output)
+    left = [each for each in letters if each in output]
+    total = primitives.sum(product, axis=gone) if gone else product
+    return primitives.transpose(total, [left.index(each) for each in output])
+
+
+class Traced:
+    """An array in the eyes of NumPy's functions, a Tensor on the tape."""
+
+    def __init__(self, tensor: Tensor):
+        self.tensor = tensor
+
+    shape = property(lambda self: self.tensor.shape)
+    dtype = property(lambda self: self.tensor.dtype)
+    ndim = property(lambda self: self.tensor.ndim)
+    size = property(lambda self: self.tensor.size)
+
+    @property
+    def T(self) -> Traced:
+        return _call("transpose", self)
+
+    # NumPy's functions
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **named: Any):
+        if method != "__call__" or named.get("out") is not None:
+            raise TypeError(
+                f"the tape cannot record np.{ufunc.__name__}.{method} or what is "
+                "written into an array that exists; write y = x + 1, not x += 1"
+            )
+        if ufunc.__name__ in _COMPARISONS:
+            return ufunc(*(_values(each) for each in inputs))
+        return _call(ufunc.__name__, *inputs)
+
+    def __array_function__(
+        self, function: Callable, types: Any, arguments: tuple, settings: dict
+    ) -> Any:
+        name = function.__name__
+        if name in ("shape", "ndim", "size"):
+            return getattr(arguments[0], name)
+        if name in ("zeros_like", "ones_like", "full_like", "argmax", "argsort"):
+            return function(*(_values(each) for each in arguments), **settings)
+        return _call(name, *arguments, **settings)
+
+    def __array__(self, *_: Any, **__: Any) -> Any:
+        raise TypeError(
+            "the tape cannot follow into an array that you fill entry by entry; make "
+            "it with np.stack or np.concatenate"
+        )
+
+    # Operators and methods
+
+    def __getitem__(self, key: Any) -> Traced:
+        return _call("getitem", self, key=key)
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __iter__(self):
+        return iter([self[k] for k in range(len(self))])
+
+    def __neg__(self) -> Traced:
+        return _call("negative", self)
+
+    def __pow__(self, exponent: float) -> Traced:
+        return _call("power", self, exponent)
+
+    def __abs__(self) -> Traced:
+        return _call("absolute", self)
+
+    def reshape(self, *shape: Any) -> Traced:
+        shape = shape[0] if len(shape) == 1 else shape
+        return _call("reshape", self, shape=shape)
+
+    def transpose(self, *axes: Any) -> Traced:
+        axes = axes[0] if len(axes) == 1 else axes
+        return _call("transpose", self, axes=axes or None)
+
+    def copy(self) -> Traced:
+        return self
+
+    def astype(self, *_: Any, **__: Any) -> Traced:
+        return self
+
+
+def _values(value: Any) -> Any:
+    return value.tensor.data if isinstance(value, Traced) else value
+
+
+_COMPARISONS = ("greater", "greater_equal", "less", "less_equal", "equal", "not_equal")
+
+
+def _operator(name: str, turned: bool = False) -> Callable[[Any, Any], Any]:
+    def operate(self: Any, other: Any) -> Any:
+        return _call(name, other, self) if turned else _call(name, self, other)
+
+    return operate
+
+
+def _comparison(name: str) -> Callable[[Any, Any], Any]:
+    return lambda self, other: getattr(np, name)(_values(self), _values(other))
+
+
+def _method(name: str) -> Callable[..., Any]:
+    return lambda self, *arguments, **named: _call(name, self, *arguments, **named)
+
+
+for _short, _name in {
+    "add": "add",
+    "sub": "subtract",
+    "mul": "multiply",
+    "truediv": "divide",
+    "matmul": "matmul",
+}.items():
+    setattr(Traced, f"__{_short}__", _operator(_name))
+    setattr(Traced, f"__r{_short}__", _operator(_name, turned=True))
+for _short, _name in zip(("gt", "ge", "lt", "le"), _COMPARISONS, strict=False):
+    setattr(Traced, f"__{_short}__", _comparison(_name))
+for _name in ("sum", "mean", "max", "swapaxes", "squeeze", "clip", "var", "std", "dot"):
+    setattr(Traced, _name, _method(_name))
