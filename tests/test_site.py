@@ -39,7 +39,7 @@ FACTS = """(async () => {
         title: document.title,
         ids: all("[id]", e => e.id),
         links: all("a[href]", e => e.href),
-        pictures: all("img", picture),
+        pictures: all(".bd-article img", picture),  // not the buttons'
         equations: all(".math", equation),
         errors: all(`mjx-merror, [data-mjx-error], ${unknown}`, e => e.outerHTML),
         numbers: all(number, text),
