@@ -29,6 +29,7 @@ from __future__ import annotations
 import argparse
 import collections
 import contextlib
+import dataclasses
 import functools
 import importlib
 import io
@@ -40,6 +41,7 @@ import re
 import resource
 import shutil
 import signal
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -62,8 +64,11 @@ from tinyrmc.results import curves
 from tinyrmc.results.text import aligned
 from tinyrmc.runs.machine import environment
 from tinyrmc.runs.run import Run
+from tinyrmc.training import loop
 from tinyrmc.training.children import _end_all as end_children
 from tinyrmc.training.discovery import load_task, task_files
+from tinyrmc.training.trainer import Trainer
+from tinyrmc.training.workers import Workers
 
 HERE = Path(__file__).resolve().parent
 OUTCOMES = ("survived", "refused", "silent", "traceback")
@@ -494,8 +499,6 @@ def small_runs(folder: Path, sweep: bool = True) -> None:
 
 
 def _stop_at_5() -> None:
-    from tinyrmc.training.trainer import Trainer
-
     advance = Trainer.advance
 
     def watched(self, *words):
@@ -711,8 +714,6 @@ def _flags(command: str, task: str) -> list[str]:
 def _call(rng: random.Random) -> tuple[str, Callable[[], object]]:
     """A call of the library with something that cannot be."""
     from tinyrmc.runs import load_arrays, save_arrays
-    from tinyrmc.training.loop import run_training
-    from tinyrmc.training.trainer import Trainer
 
     bad = rng.choice([*forging.KINDS, 2.5, b"x", object(), np.zeros(2), -1])
     kind = load_task("nth_farthest").Task
@@ -727,7 +728,7 @@ def _call(rng: random.Random) -> tuple[str, Callable[[], object]]:
         "save_arrays(name)": lambda: save_arrays("x.npz", {bad: np.ones(1)}, {}),
         "Run.open": lambda: Run.open(bad),
         "Run.log": lambda: _a_run().log(_no(bad, dict)),
-        "run_training(max_minutes)": lambda: run_training(
+        "run_training(max_minutes)": lambda: loop.run_training(
             Trainer(kind(config)), _a_run(), max_minutes=_no(bad, int, float, None)
         ),
     }
@@ -777,6 +778,54 @@ def calls(rng: random.Random, folder: Path) -> tuple[str, str]:
     os.kill(pid, signal.SIGKILL)
     os.waitpid(pid, 0)
     return outcome, f"{name}: {why}"
+
+
+# --- What the guards of a step cost ---------------------------------------------------
+
+
+def cost(rounds: int = 7, steps: int = 4, calls: int = 100_000) -> dict[str, float]:
+    """Processor time of a step of `small` (batch 128, 8 slots x 64), and of what stands
+    guard in it: milliseconds, microseconds, and the steps with it over those without,
+    the median of rounds in which both take turns.
+    """
+    kind = load_task("nth_farthest").Task
+    small = next(iter(kind.presets.values()))[1]
+    small = dataclasses.replace(
+        small,
+        model=dataclasses.replace(small.model, mem_slots=8, head_size=16, num_heads=4),
+        train=dataclasses.replace(small.train, batch_size=128),
+    )
+    trainer = Trainer(kind(small), workers=1)
+    heard = loop._Heard(loop.Listener(), loop.Interrupt(trainer.ranks))
+    guarded, share = Workers.share, trainer.workers.share
+
+    def seconds(guard: bool) -> float:
+        setattr(Workers, "share", guarded if guard else share)  # noqa: B010
+        show = heard if guard else loop.Listener()
+        began = time.process_time()
+        for _ in range(steps):
+            trainer.advance()
+            show.step(trainer.step)
+        return (time.process_time() - began) / steps
+
+    def microseconds(call: Callable[[], object]) -> float:
+        began = time.process_time()
+        for _ in range(calls):
+            call()
+        return (time.process_time() - began) / calls * 1e6
+
+    seconds(True)
+    turns = [(seconds(k % 2 == 0), seconds(k % 2 == 1)) for k in range(rounds)]
+    pairs = [pair[:: 1 if k % 2 == 0 else -1] for k, pair in enumerate(turns)]
+    setattr(Workers, "share", guarded)  # noqa: B010
+    guards = microseconds(lambda: trainer.workers.share) + microseconds(
+        lambda: heard.step(1)
+    )
+    return {
+        "step_ms": round(1e3 * statistics.median(without for _, without in pairs), 2),
+        "guards_us": round(guards - 2 * microseconds(lambda: None), 3),
+        "ratio": round(statistics.median(a / b for a, b in pairs), 3),
+    }
 
 
 # --- The campaign ---------------------------------------------------------------------
@@ -876,7 +925,11 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--share", type=float, default=1.0, help="of the cases")
     parser.add_argument("--minutes", type=float, default=1e9, help="at most")
     parser.add_argument("--out", type=Path, help="the JSON file to write")
+    parser.add_argument("--cost", action="store_true", help="of a step's guards, alone")
     options = parser.parse_args(argv)
+    if options.cost:
+        print(json.dumps(cost()))
+        return 0
     for task in {*TASKS} - {*options.tasks}:
         del TASKS[task]
     make_small()
