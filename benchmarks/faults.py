@@ -27,7 +27,6 @@ is believed, and not tried here.
 from __future__ import annotations
 
 import argparse
-import collections
 import contextlib
 import dataclasses
 import functools
@@ -56,6 +55,7 @@ os.environ["OPENBLAS_NUM_THREADS"] = "1"  # before NumPy comes
 
 import forging
 import numpy as np
+import report
 
 import tinyrmc
 from tinyrmc import train
@@ -902,17 +902,6 @@ def campaign(
     return found, wrong
 
 
-def table(found: dict[str, dict[str, int]]) -> str:
-    """The counts as a table."""
-    total: collections.Counter[str] = collections.Counter()
-    for counts in found.values():
-        total.update(counts)
-    head = ["faults", "tried", *OUTCOMES]
-    rows = [[name, *map(str, counts.values())] for name, counts in found.items()]
-    rows.append(["all", *(str(total[name]) for name in head[1:])])
-    return aligned([head, *rows], 88)
-
-
 def main(argv: list[str] | None = None) -> int:
     """The command line; exit code 1 if a case was silent or ended in a traceback."""
     global SMALL
@@ -942,10 +931,11 @@ def main(argv: list[str] | None = None) -> int:
         found, wrong = campaign(
             options.only, share, options.seed, options.jobs, options.minutes
         )
-    print(table(found))
+    print(aligned(report.PARTS["faults"](found), 88))
     if options.out is not None:
         minutes = round((time.monotonic() - began) / 60, 1)
-        kept = {"seed": options.seed, "minutes": minutes, "groups": found}
+        kept = {"benchmark": "faults", "seed": options.seed, "minutes": minutes}
+        kept["faults"] = found
         kept |= {"wrong": wrong, "environment": environment(tinyrmc.__version__)}
         options.out.write_text(json.dumps(kept, indent=1) + "\n")
     return bool(wrong)
