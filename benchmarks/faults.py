@@ -27,8 +27,8 @@ is believed, and not tried here.
 from __future__ import annotations
 
 import argparse
-import collections
 import contextlib
+import dataclasses
 import functools
 import importlib
 import io
@@ -40,6 +40,7 @@ import re
 import resource
 import shutil
 import signal
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -54,6 +55,7 @@ os.environ["OPENBLAS_NUM_THREADS"] = "1"  # before NumPy comes
 
 import forging
 import numpy as np
+import report
 
 import tinyrmc
 from tinyrmc import train
@@ -62,8 +64,11 @@ from tinyrmc.results import curves
 from tinyrmc.results.text import aligned
 from tinyrmc.runs.machine import environment
 from tinyrmc.runs.run import Run
+from tinyrmc.training import loop
 from tinyrmc.training.children import _end_all as end_children
 from tinyrmc.training.discovery import load_task, task_files
+from tinyrmc.training.trainer import Trainer
+from tinyrmc.training.workers import Workers
 
 HERE = Path(__file__).resolve().parent
 OUTCOMES = ("survived", "refused", "silent", "traceback")
@@ -494,8 +499,6 @@ def small_runs(folder: Path, sweep: bool = True) -> None:
 
 
 def _stop_at_5() -> None:
-    from tinyrmc.training.trainer import Trainer
-
     advance = Trainer.advance
 
     def watched(self, *words):
@@ -711,8 +714,6 @@ def _flags(command: str, task: str) -> list[str]:
 def _call(rng: random.Random) -> tuple[str, Callable[[], object]]:
     """A call of the library with something that cannot be."""
     from tinyrmc.runs import load_arrays, save_arrays
-    from tinyrmc.training.loop import run_training
-    from tinyrmc.training.trainer import Trainer
 
     bad = rng.choice([*forging.KINDS, 2.5, b"x", object(), np.zeros(2), -1])
     kind = load_task("nth_farthest").Task
@@ -727,7 +728,7 @@ def _call(rng: random.Random) -> tuple[str, Callable[[], object]]:
         "save_arrays(name)": lambda: save_arrays("x.npz", {bad: np.ones(1)}, {}),
         "Run.open": lambda: Run.open(bad),
         "Run.log": lambda: _a_run().log(_no(bad, dict)),
-        "run_training(max_minutes)": lambda: run_training(
+        "run_training(max_minutes)": lambda: loop.run_training(
             Trainer(kind(config)), _a_run(), max_minutes=_no(bad, int, float, None)
         ),
     }
@@ -777,6 +778,54 @@ def calls(rng: random.Random, folder: Path) -> tuple[str, str]:
     os.kill(pid, signal.SIGKILL)
     os.waitpid(pid, 0)
     return outcome, f"{name}: {why}"
+
+
+# --- What the guards of a step cost ---------------------------------------------------
+
+
+def cost(rounds: int = 7, steps: int = 4, calls: int = 100_000) -> dict[str, float]:
+    """Processor time of a step of `small` (batch 128, 8 slots x 64), and of what stands
+    guard in it: milliseconds, microseconds, and the steps with it over those without,
+    the median of rounds in which both take turns.
+    """
+    kind = load_task("nth_farthest").Task
+    small = next(iter(kind.presets.values()))[1]
+    small = dataclasses.replace(
+        small,
+        model=dataclasses.replace(small.model, mem_slots=8, head_size=16, num_heads=4),
+        train=dataclasses.replace(small.train, batch_size=128),
+    )
+    trainer = Trainer(kind(small), workers=1)
+    heard = loop._Heard(loop.Listener(), loop.Interrupt(trainer.ranks))
+    guarded, share = Workers.share, trainer.workers.share
+
+    def seconds(guard: bool) -> float:
+        setattr(Workers, "share", guarded if guard else share)  # noqa: B010
+        show = heard if guard else loop.Listener()
+        began = time.process_time()
+        for _ in range(steps):
+            trainer.advance()
+            show.step(trainer.step)
+        return (time.process_time() - began) / steps
+
+    def microseconds(call: Callable[[], object]) -> float:
+        began = time.process_time()
+        for _ in range(calls):
+            call()
+        return (time.process_time() - began) / calls * 1e6
+
+    seconds(True)
+    turns = [(seconds(k % 2 == 0), seconds(k % 2 == 1)) for k in range(rounds)]
+    pairs = [pair[:: 1 if k % 2 == 0 else -1] for k, pair in enumerate(turns)]
+    setattr(Workers, "share", guarded)  # noqa: B010
+    guards = microseconds(lambda: trainer.workers.share) + microseconds(
+        lambda: heard.step(1)
+    )
+    return {
+        "step_ms": round(1e3 * statistics.median(without for _, without in pairs), 2),
+        "guards_us": round(guards - 2 * microseconds(lambda: None), 3),
+        "ratio": round(statistics.median(a / b for a, b in pairs), 3),
+    }
 
 
 # --- The campaign ---------------------------------------------------------------------
@@ -853,17 +902,6 @@ def campaign(
     return found, wrong
 
 
-def table(found: dict[str, dict[str, int]]) -> str:
-    """The counts as a table."""
-    total: collections.Counter[str] = collections.Counter()
-    for counts in found.values():
-        total.update(counts)
-    head = ["faults", "tried", *OUTCOMES]
-    rows = [[name, *map(str, counts.values())] for name, counts in found.items()]
-    rows.append(["all", *(str(total[name]) for name in head[1:])])
-    return aligned([head, *rows], 88)
-
-
 def main(argv: list[str] | None = None) -> int:
     """The command line; exit code 1 if a case was silent or ended in a traceback."""
     global SMALL
@@ -876,7 +914,11 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--share", type=float, default=1.0, help="of the cases")
     parser.add_argument("--minutes", type=float, default=1e9, help="at most")
     parser.add_argument("--out", type=Path, help="the JSON file to write")
+    parser.add_argument("--cost", action="store_true", help="of a step's guards, alone")
     options = parser.parse_args(argv)
+    if options.cost:
+        print(json.dumps(cost()))
+        return 0
     for task in {*TASKS} - {*options.tasks}:
         del TASKS[task]
     make_small()
@@ -889,10 +931,11 @@ def main(argv: list[str] | None = None) -> int:
         found, wrong = campaign(
             options.only, share, options.seed, options.jobs, options.minutes
         )
-    print(table(found))
+    print(aligned(report.PARTS["faults"](found), 88))
     if options.out is not None:
         minutes = round((time.monotonic() - began) / 60, 1)
-        kept = {"seed": options.seed, "minutes": minutes, "groups": found}
+        kept = {"benchmark": "faults", "seed": options.seed, "minutes": minutes}
+        kept["faults"] = found
         kept |= {"wrong": wrong, "environment": environment(tinyrmc.__version__)}
         options.out.write_text(json.dumps(kept, indent=1) + "\n")
     return bool(wrong)

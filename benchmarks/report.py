@@ -181,7 +181,19 @@ def _levels(rows):
     return [head] + [[row["levels"], f"{row['per_second'] / 1e3:.0f}"] for row in rows]
 
 
+def _faults(groups):
+    """A row for each group of faults, and one for all; their counts."""
+    names = [*next(iter(groups.values()))]
+    total = {name: sum(counts[name] for counts in groups.values()) for name in names}
+    rows = {**groups, "all": total}
+    shown = [
+        [name, *(str(counts[key]) for key in names)] for name, counts in rows.items()
+    ]
+    return [["faults", *names], *shown]
+
+
 PARTS = {
+    "faults": _faults,
     "between": _between,
     "rows": _libraries,
     "sweeps": _sweeps,

@@ -26,8 +26,8 @@ def test_a_small_share_of_the_campaign(tmp_path):
     done = python(ROOT / "benchmarks" / "faults.py", *words, "--out", out)
     assert (done.returncode, done.stderr) == (0, "")
     found = json.loads(out.read_text())
-    assert found["wrong"] == [] and [*found["groups"]] == groups
-    for counts in found["groups"].values():
+    assert found["wrong"] == [] and [*found["faults"]] == groups
+    for counts in found["faults"].values():
         assert counts["tried"] == counts["survived"] + counts["refused"] > 0
     assert "forged" in done.stdout and "traceback" in done.stdout
 

@@ -202,7 +202,7 @@ print(step, partial)
     assert done.returncode == 0, done.stderr
     steps, left_behind = map(int, done.stdout.split())
     # the kills did strike while files were being written
-    assert steps > 4 and left_behind >= 4
+    assert steps > 1 and left_behind >= 4
     save_step(run, steps + 1)
     assert loaded_step(run) == steps + 1
     assert not list(run.path.glob("*.partial"))
