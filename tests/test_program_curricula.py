@@ -114,7 +114,7 @@ def test_threshold_is_the_mean_fall_over_the_mean_loss():
 @pytest.mark.parametrize(
     ("losses", "settled", "released"),
     [
-        ([3.0, 2.0, 1.0], (1, 1), (2, 1)),  # it falls: the published sign ends the level
+        ([3.0, 2.0, 1.0], (1, 1), (2, 1)),  # it falls: as published, over
         ([2.0, 2.0, 2.0], (2, 1), (2, 1)),
         ([1.0, 1.1, 1.2], (2, 1), (2, 1)),  # it rises, by less than a tenth a line
         ([1.0, 2.0, 3.0], (2, 1), (1, 1)),
