@@ -10,7 +10,7 @@ import nbformat
 import pytest
 from archives import build as build_archive
 from archives import install
-from build import FOLDED, HERE, VARIES, execute, main, read, sources
+from build import ANSWER, FOLDED, HERE, VARIES, execute, main, read, sources
 
 from tinyrmc.course.exercises import first
 
@@ -102,8 +102,11 @@ def test_a_picture_is_described_for_those_who_do_not_see_it(source):
 
 def test_a_folded_cell_says_in_the_line_that_is_left_what_it_does(source):
     for cell in committed(source).cells:
-        folded = FOLDED in cell.metadata.get("tags", [])
-        assert cell.metadata.get("jupyter", {}).get("source_hidden", False) == folded
+        tags = cell.metadata.get("tags", [])
+        marks = cell.metadata.get("jupyter", {})
+        folded = FOLDED in tags or ANSWER in tags
+        assert marks.get("source_hidden", False) == folded
+        assert marks.get("outputs_hidden", False) == (ANSWER in tags)
         assert not folded or re.match("# [A-Z]", cell.source)
 
 

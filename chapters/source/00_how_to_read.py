@@ -402,7 +402,9 @@ ex.mean_slot.check(mean_slot)
 # %% [markdown]
 # A check tries your function on several cases. They are always the same, and some of
 # them are there to catch you out. When an answer is wrong, the check says in which case
-# and where. If it is a mistake that many people make, it names the mistake:
+# and where, and how you get that case to try it yourself: `ex.mean_slot.case(1)`. If it
+# is a mistake that many people make, it names the mistake. If not, it looks for a
+# likeness: a result that is transposed, shifted, scaled, right for one example only.
 
 # %%
 ex.mean_slot.check(lambda M: M.mean(axis=1))
@@ -420,6 +422,10 @@ ex.mean_slot.hint()
 
 # %% [markdown]
 # Now go back to the cell with the three dots, write the function, and run it.
+#
+# `course.progress()` lists the exercises that you have solved, chapter by chapter. The
+# list is kept from one visit to the next, in a file on this machine and nowhere else.
+# `course.progress()` says where, and `course.forget()` deletes it.
 #
 # ## Letters
 #
@@ -484,3 +490,22 @@ ex.mean_slot.hint()
 # **Further.** In the picture of figure 1, which of the three blended rows took most
 # from the input? Could a network answer the question of nth farthest if it kept only
 # the mean of its slots, as in the exercise?
+#
+# From here on every chapter ends with such questions. Where the answer is known it is
+# folded below them, with the code that backs it. Unfold it when you have one of your
+# own.
+
+# %% tags=["hide-cell"]
+# Answer 1: the row with the largest share in the column of the input, which is the last
+from_input = shares[:, -1]
+print("shares of the input in the three blended rows:", *from_input.round(2))
+print("the most is in row", from_input.argmax(), "(counted from 0, from the top)")
+
+# %% tags=["hide-cell"]
+# Answer 2: no. Exchange the labels of two vectors: the answer to a question may change,
+# and the mean of all rows, of vectors and of one-hot labels alike, stays what it was.
+vectors, names = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 3.0]]), np.array([0, 1, 2])
+for told in (names, names[[0, 2, 1]]):
+    rows_told = np.concatenate([vectors, np.eye(3)[told]], axis=1)
+    farthest = told[np.linalg.norm(vectors, axis=1).argmax()]
+    print("mean slot:", rows_told.mean(axis=0).round(2), " farthest from 0:", farthest)

@@ -394,3 +394,35 @@ course.show(equations.append_rows, load_task("nth_farthest").draw)
 # many numbers as `M` has: how can you get squared distances from one matrix product
 # instead, and what do you lose in rounding? Why does reshaping the transpose of a
 # matrix have to copy?
+
+# %% tags=["hide-cell"]
+# Answer 1: in all but `one_hot`, whose labels and vectors never have the same axes.
+# Each of these is wrong, and has the right shape:
+M = rng.normal(size=(3, 3, 3))
+for right, wrong in (
+    (ex.centred(M), M - M.mean(axis=-1)),
+    (ex.squared_distances(M), ((M[:, None] - M) ** 2).sum(axis=-1)),
+    (ex.project(M, M), M[None] @ M[:, None]),
+    (ex.split_heads(M.reshape(3, 3, 3), 3), M.reshape(3, 3, 3, 1)),
+):
+    print(right.shape == wrong.shape, np.allclose(right, wrong))
+
+# %% tags=["hide-cell"]
+# Answer 2: |a - b|^2 = |a|^2 + |b|^2 - 2 a b, so one product of M with its transpose is
+# enough. What you lose: where slots are far from 0 and close together, two large
+# numbers are subtracted that agree in most digits. A distance may even come out below
+# 0.
+for far in (0.0, 1e4, 1e8):
+    slots = far + rng.normal(size=(4, 5))
+    lengths = (slots**2).sum(axis=-1)
+    fast = lengths[:, None] + lengths - 2 * slots @ slots.T
+    error = abs(fast - ex.squared_distances(slots)).max()
+    print(f"slots at {far:.0e}: error {error:.0e}, smallest {fast.min():.0e}")
+
+# %% tags=["hide-cell"]
+# Answer 3: a reshape reads the entries in the order of the axes. In the transpose that
+# order is not the one in memory, and no steps from entry to entry, the same all along
+# an axis, walk through it. A view needs such steps (strides), so NumPy copies.
+matrix = np.arange(6.0).reshape(2, 3)
+print(np.shares_memory(matrix, matrix.T), np.shares_memory(matrix, matrix.T.reshape(6)))
+print("strides:", matrix.strides, matrix.T.strides, "in bytes")

@@ -641,3 +641,40 @@ print(cube, x.grad)
 # would be better than walking backwards? `maximum` sends the gradient to its larger
 # argument. What do you expect where both are equal, and what does the rule in
 # `primitives.py` do?
+
+# %% tags=["hide-cell"]
+# Answer 1: the rules would have to be written with recorded operations instead of `xp`,
+# `gradient` would have to hand out Tensors, and nothing could be popped: the second
+# walk needs the first one's entries. As it is, a gradient is a plain array. If you
+# write the first derivative down yourself, its derivative is one walk more:
+x = Parameter(np.array([2.0]))
+with Tape() as tape:
+    y = primitives.sum(x * x * x)
+print("a gradient is", type(tape.gradient(y, [x])[0]).__name__)
+with Tape() as tape:
+    slope = primitives.sum(3.0 * x * x)
+print("second derivative of x^3 at 2:", *tape.gradient(slope, [x])[0], "(6 x is 12)")
+
+# %% tags=["hide-cell"]
+# Answer 2: walking forward. Move one of the two numbers and carry the change along with
+# every value: two runs give all derivatives, where walking back would take a million,
+# one for each result. The complex step of chapter 3 is such a walk.
+t = np.linspace(0, 1, course.fast(1_000_000, 1000))
+
+
+def curve(a, b):
+    return np.sin(a * t) + b * t * t
+
+
+by_a = curve(2.0 + 1e-30j, 3.0).imag / 1e-30
+by_b = curve(2.0, 3.0 + 1e-30j).imag / 1e-30
+print(np.allclose(by_a, t * np.cos(2 * t)), np.allclose(by_b, t * t))
+
+# %% tags=["hide-cell"]
+# Answer 3: there is no derivative at a tie, so any choice is a convention. Half for
+# each would keep the sum right; so does all for one of them. `primitives.py` gives it
+# to the second argument: then maximum(x, 0) is a ReLU that is shut at 0.
+a, b = Parameter(np.array([1.0, 2.0])), Parameter(np.array([1.0, 1.0]))
+with Tape() as tape:
+    larger = primitives.sum(primitives.maximum(a, b))
+print("by a:", tape.gradient(larger, [a])[0])

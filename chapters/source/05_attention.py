@@ -324,3 +324,36 @@ np.allclose(by_hand, equations.attention(np, Q, K, V), rtol=1e-12)
 # **Further.** What happens to the orange curves if queries and keys are twice as long?
 # With how many keys does the largest share with the root fall below one half? Which of
 # the four exercises would still work if $M$ had no rows?
+
+# %% tags=["hide-cell"]
+# Answer 1: the scores become four times as large, as if the keys were sixteen times as
+# wide: the curves move four points to the left.
+samples = course.fast(2000, 200)
+for d_k, longer in ((8, 1), (8, 2), (128, 1)):
+    q = longer * rng.normal(size=(samples, 1, d_k))
+    k = longer * rng.normal(size=(samples, 8, d_k))
+    share = ex.softmax(q @ np.swapaxes(k, -1, -2)).max(axis=-1).mean()
+    print(f"width {d_k:3}, {longer} times as long: largest share {share:.2f}")
+
+# %% tags=["hide-cell"]
+# Answer 2: with two keys it is above one half, by necessity. It falls below with the
+# fifth:
+for R in range(2, 8):
+    q, k = rng.normal(size=(samples, 1, 64)), rng.normal(size=(samples, R, 64))
+    print(R, "keys:", ex.attention_weights(q, k).max(axis=-1).mean().round(2))
+
+# %% tags=["hide-cell"]
+# Answer 3: only the softmax. It works row by row, and without rows it has nothing to
+# do. In the other three M makes the keys as well, and what is shared among no keys at
+# all is undefined: there is no largest score.
+M, W = np.zeros((0, 4)), rng.normal(size=(1, 4, 4))
+for name, arguments in (
+    ("softmax", (M,)),
+    ("attention_weights", (M, M)),
+    ("attention", (M, M, M)),
+    ("multi_head", (M, W, W, W)),
+):
+    try:
+        print(name, "gives the shape", getattr(ex, name)(*arguments).shape)
+    except ValueError as problem:
+        print(name, "fails:", problem)

@@ -731,3 +731,52 @@ np.allclose(packaged, ex.encode_with_heads(M, x, W_q, W_k, W_v), rtol=1e-12)
 # that change the result of one step? Of two attention steps in a row? Which experiment
 # would catch a function that adds a small number to the diagonal of the scores? Write a
 # faulty attention function that passes all of them.
+
+# %% tags=["hide-cell"]
+# Answer 1: not that of one step. A query makes a row of its own and touches no other,
+# so a row that you drop might as well not have asked. In two steps in a row it matters,
+# if you drop it only at the end: in the second step the slots look at an input that has
+# already looked around.
+M, x = rng.normal(size=(4, 6)), rng.normal(size=6)
+W_q, W_k, W_v = rng.normal(size=(3, 6, 6)) / math.sqrt(6)
+
+
+def all_ask(Z):
+    return ex.attention(Z @ W_q, Z @ W_k, Z @ W_v)
+
+
+asked = all_ask(ex.append_rows(M, x))
+once = ex.encode(M, x, W_q, W_k, W_v)
+print("one step the same: ", np.allclose(asked[:-1], once))
+twice = ex.encode(once, x, W_q, W_k, W_v)
+print("two steps the same:", np.allclose(all_ask(asked)[:-1], twice))
+
+# %% tags=["hide-cell"]
+# Answer 2: those that put rows in another order or let one repeat, because the diagonal
+# is where a slot meets itself, and those that know what the weights must be. Moving and
+# turning do not notice.
+
+
+def fond_of_itself(Q, K, V):
+    return softmax(scores(Q, K) + 0.1 * np.eye(Q.shape[-2], K.shape[-2])) @ V
+
+
+for name, experiment in experiments.items():
+    if outcome(experiment, fond_of_itself) != "holds":
+        print(name)
+
+# %% tags=["hide-cell"]
+# Answer 3: any function that is wrong only where no experiment looks. This one forgets
+# the root from a hundred keys on:
+
+
+def wrong_among_many(Q, K, V):
+    if K.shape[-2] < 100:
+        return my_attention(Q, K, V)
+    return softmax(dot_products(Q, K)) @ V
+
+
+found = [outcome(experiment, wrong_among_many) for experiment in experiments.values()]
+print(f"{found.count('holds')} of {len(found)} experiments hold")
+many = rng.normal(size=(3, 120, 8))
+print("right for 120 keys:", np.allclose(wrong_among_many(*many), ex.attention(*many)))

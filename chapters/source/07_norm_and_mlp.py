@@ -462,3 +462,33 @@ np.allclose(packaged, ex.g_psi(z, layers, gain, offset), rtol=1e-12)
 # **Further.** Can a layer norm with a ReLU after it tell $x$ from $-x$? What does layer
 # norm do to slots of width 2, and of width 1? What happens to the sizes in the left
 # panel above, if the norm stands before the MLP and not after the sum?
+
+# %% tags=["hide-cell"]
+# Answer 1: yes. The norm of -x is minus the norm of x. The ReLU keeps the positive
+# units of the one and the negative units of the other, which are different ones.
+gain, offset = np.ones(6), np.zeros(6)
+x = rng.normal(size=6)
+for sign in (1, -1):
+    normed = ex.layer_norm(sign * x, gain, offset)
+    print(np.maximum(normed, 0).round(2))
+
+# %% tags=["hide-cell"]
+# Answer 2: of two numbers it tells which is larger, and nothing else: 1 and -1. One
+# number is its own mean, so 0 is left and the offset takes its place.
+pairs = rng.normal(size=(4, 2))
+print(np.c_[pairs, ex.layer_norm(pairs, np.ones(2), np.zeros(2))].round(3))
+print(ex.layer_norm(rng.normal(size=(3, 1)), np.ones(1), np.full(1, 7.0)).ravel())
+
+# %% tags=["hide-cell"]
+# Answer 3: they still grow, but no longer by a factor. What the MLP adds in each round
+# is of the same size, because it reads normed slots, so the growth is about linear at
+# first and slower later.
+gain, offset = np.ones(F), np.zeros(F)
+z, weights = rng.normal(size=(2, F)), random_layers(F)
+before = z
+for k in range(10):
+    z = ex.mlp(z, weights) + z
+    before = ex.mlp(ex.layer_norm(before, gain, offset), weights) + before
+    if k % 3 == 0:
+        after, first = z.std(), before.std()
+        print(f"round {k + 1:2}: no norm {after:8.2f}, norm before the MLP {first:.2f}")

@@ -350,12 +350,12 @@ np.allclose(tape.gradient(loss, c), ex.weights_of_the_past(f, i, 1.0)[1:], rtol=
 
 
 # %%
-def train_to_keep_a_bit(forget_bias, steps, units=16, batch=64):
+def train_to_keep_a_bit(forget_bias, steps, units=16, batch=64, seed=10):
     """Train an LSTM to tell, after T steps, the bit that it saw at the first.
     Returns the loss at each training step.
     """
-    lstm = LSTM(2, units, forget_bias=forget_bias, seed=10)
-    readout = nn.Linear(units, 2, seed=11)
+    lstm = LSTM(2, units, forget_bias=forget_bias, seed=seed)
+    readout = nn.Linear(units, 2, seed=seed + 1)
     adam = optim.Adam(lstm.parameters() + readout.parameters(), learning_rate=1e-2)
     losses = []
     for step in range(steps):
@@ -483,3 +483,35 @@ np.allclose(ours, yours, rtol=1e-12)
 # memory become, if all proposals lie between -1 and 1, the input gate is half open and
 # the forget bias is 1? Would the last network have learnt with a bias of 1 over 10
 # steps? What happens to a memory, and to the gradient, if the forget gate is exactly 1?
+
+# %% tags=["hide-cell"]
+# Answer 1: training it is the only way to know.
+for bias, seed in ((1.0, 20), (2.0, 10), (2.0, 20), (3.0, 20)):
+    losses = train_to_keep_a_bit(bias, steps, seed=seed)
+    print(f"bias {bias:.0f}, seed {seed}: loss {np.mean(losses[-10:]):.3f}")
+
+# %% tags=["hide-cell"]
+# Answer 2: at most half a proposal comes in at each step, and the forget gate leaves
+# 0.73 of what there is. Where they balance, m = 0.73 m + 0.5: that is 1.86.
+largest = 0.0
+for _ in range(100):
+    largest = ex.sigmoid(1.0) * largest + ex.sigmoid(0.0) * 1.0
+print(f"after 100 steps {largest:.3f}, by hand {0.5 / (1 - ex.sigmoid(1.0)):.3f}")
+
+# %% tags=["hide-cell"]
+# Answer 3: after 10 steps a bias of 1 has left 0.73 to the power of 10, 4 %. Is that
+# enough to learn from? `train_to_keep_a_bit` reads T:
+T = 10
+losses = train_to_keep_a_bit(1.0, steps)
+print(f"loss over 10 steps: {np.mean(losses[-10:]):.3f}")
+print(f"left of the first step: {ex.sigmoid(1.0) ** 10:.3f}")
+T = 50
+
+# %% tags=["hide-cell"]
+# Answer 4: nothing is ever lost, and the gradient passes all steps as it is, its factor
+# is 1. But then nothing can be forgotten either: the memory adds up all that was
+# written and may grow without end.
+f, i = np.full((50, 1), np.inf), np.zeros((50, 1))
+weights = ex.weights_of_the_past(f, i, 0.0)
+print("weight of the first memory", weights[0, 0], ", of every step", weights[1, 0])
+print("a memory after 50 proposals of 1:", weights[1:].sum())

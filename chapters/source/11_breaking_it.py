@@ -880,3 +880,61 @@ course.show(
 # them would you find by running the same weights with the slots in another order? On
 # what task would the joint norm cost something? Train the right network for three times
 # as many steps: which of the four symbols get better?
+
+# %% tags=["hide-cell"]
+# Answer 1: the memory that is cut off, and no other. A test of gradients asks whether
+# the gradient belongs to the function. Two softmaxes, a wrong scale, a joint norm, a
+# shared layer and a memory of zeros are all functions with right gradients: of another
+# function than you meant. `.data` gives a gradient that no longer fits the function.
+x, m = rng.normal(size=(2, 2, 3))
+
+
+def recurrent(cut):
+    """Whether the gradient by the first input is what differences give."""
+
+    def last(first):
+        memory = p.tanh(first + m[0])
+        return p.sum(first + p.tanh(x[1] + (memory.data if cut else memory)))
+
+    with Tape() as tape:
+        first = tape.watch(x[0])
+        loss = last(first)
+    gradient = tape.gradient(loss, [first], strict=False)[0]
+    step = 1e-6 * np.eye(3)
+    slopes = [(last(x[0] + e).data - last(x[0] - e).data) / 2e-6 for e in step]
+    return np.allclose(gradient, slopes)
+
+
+print("gradients fit: as it should be", recurrent(False), ", cut off", recurrent(True))
+
+# %% tags=["hide-cell"]
+# Answer 2: the joint norm, if its gains and offsets are no longer all alike: a slot's
+# gain stays where it was when the slots are shuffled. (Fresh ones are alike, and
+# nothing shows.) All the others treat slots in the same way, and the memory of zeros
+# most of all.
+four = rng.normal(size=(1, 4, 8))
+order = np.array([2, 0, 3, 1])
+norm = JointNorm(4, 8)
+for state in ("fresh", "trained"):
+    shuffled = norm(four[:, order].astype(np.float32)).data
+    plain = norm(four.astype(np.float32)).data[:, order]
+    print(state, "joint norm, equivariant:", np.allclose(shuffled, plain, atol=1e-6))
+    norm.gain.data[:] = rng.normal(size=(4, 8))
+
+# %% tags=["hide-cell"]
+# Answer 3: on one where a slot must keep a small number while another holds a large
+# one, or where there are more slots at test time. Jointly, a loud slot makes all the
+# others small; each row for itself, nobody notices.
+quiet_and_loud = rng.normal(size=(1, 4, 8)) * np.array([1.0, 1, 1, 100])[:, None]
+fresh = JointNorm(4, 8)(quiet_and_loud.astype(np.float32)).data[0]
+alone = equations.layer_norm(np, quiet_and_loud, 1.0, 0.0)[0]
+print("size of each slot, jointly:           ", *fresh.std(axis=1).round(3))
+print("size of each slot, each row for itself:", *alone.std(axis=1).round(3))
+
+# %% tags=["hide-cell"]
+# Answer 4: those that are not perfect yet.
+once, STEPS = STEPS, 3 * STEPS
+right, _ = train(small_core(0), 0)
+STEPS = once
+for name, part in (("so far", right[:once]), ("three times as long", right)):
+    print(f"{name:20}", *(f"{share:.0%}" for share in part[end].mean(axis=0)))

@@ -954,3 +954,56 @@ course.show(
 # that not be worth it? In the picture of the cache, what changes if each operation goes
 # over the array in the opposite direction to the one before? And what would a kernel
 # look like that does layer norm for rows of 100,000 numbers?
+
+# %% tags=["hide-cell"]
+# Answer 1: it is one row of N + 1, so there is little to win: of all the
+# multiplications of a step a few percent. And there is something to lose: at every step
+# its queries, keys and values must be copied beside those of the slots, because
+# attention wants them in one array.
+N, F, D = core.mem_slots, core.mem_size, core.input_size
+by_row = 3 * F * F  # queries, keys and values of one row
+whole_step = (N + 1) * by_row + 2 * N * (N + 1) * F + 2 * N * F * F + 2 * N * F * F
+print(f"multiplications of the input's row: {by_row / whole_step:.1%} of a step")
+
+# %% tags=["hide-cell"]
+# Answer 2: an operation then begins with what the one before has just left in the
+# cache, so each of them but the first finds a cache full of blocks. For an array much
+# larger than the cache that is little. For pieces a little too large it is much: the
+# cliff becomes a slope.
+
+
+def loads_to_and_fro(blocks, room, passes, piece):
+    cache, loaded = OrderedDict(), 0
+    for start in range(0, blocks, piece):
+        there = range(start, min(start + piece, blocks))
+        for number in range(passes):
+            for block in there if number % 2 == 0 else reversed(there):
+                loaded += block not in cache
+                cache[block] = True
+                cache.move_to_end(block)
+                if len(cache) > room:
+                    cache.popitem(last=False)
+    return loaded
+
+
+for piece in (32, 40, 64, 256):
+    always, to_and_fro = (
+        each(256, room=32, passes=6, piece=piece) / 256
+        for each in (loads, loads_to_and_fro)
+    )
+    print(f"{piece:3} blocks a piece: {always:.2f} loads, {to_and_fro:.2f} to and fro")
+
+# %% tags=["hide-cell"]
+# Answer 3: a warp for each row would give each thread 3,125 columns, and with few rows
+# most of the GPU would have nothing to do. So give a row to a whole block, or to many:
+# each finds the mean and the sum of squares of its piece, and a second step puts the
+# pieces together, with the distance between their means. No sum of squares of the raw
+# numbers is needed.
+row = 1e3 + rng.normal(size=100_000)
+pieces = np.array_split(row, 98)
+n = np.array([len(piece) for piece in pieces])
+means = np.array([piece.mean() for piece in pieces])
+squares = np.array([((piece - piece.mean()) ** 2).sum() for piece in pieces])
+mean = (n * means).sum() / n.sum()
+variance = (squares + n * (means - mean) ** 2).sum() / n.sum()
+print(np.isclose(mean, row.mean(), rtol=1e-14), np.isclose(variance, row.var()))

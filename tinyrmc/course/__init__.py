@@ -10,9 +10,23 @@ course.assets()                      the folder of the trained networks
 course.summary("language_modeling")  committed results, an empty dict if there are none
 course.book()                        the text of Alice's Adventures in Wonderland
 course.pieces(8)                     the core in pieces, yours where you wrote them
+course.progress()                    the exercises that you have solved
+course.forget()                      delete what is kept of that
 """
 
 from .assembly import pieces
 from .chapter import assets, book, fast, setup, show, summary
+from .overview import progress
+from .record import forget
 
-__all__ = ["assets", "book", "fast", "pieces", "setup", "show", "summary"]
+__all__ = [
+    "assets",
+    "book",
+    "fast",
+    "forget",
+    "pieces",
+    "progress",
+    "setup",
+    "show",
+    "summary",
+]

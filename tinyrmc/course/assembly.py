@@ -24,7 +24,7 @@ import numpy as np
 from .. import equations, primitives
 from ..engine import Tape
 from . import kept
-from .compare import Wrong, compare
+from .compare import Demand, Wrong, compare
 from .traced import on_tape
 
 Function = Callable[..., Any]
@@ -172,10 +172,10 @@ def check(function: Function, right: Function, arguments: list[Any]) -> None:
     on to the caller.
     """
     expected = right(np, *arguments)
-    compare(function(np, *arguments), expected, 1e-9)
+    compare(function(np, *arguments), expected, Demand())
     found, wanted = (gradients(each, arguments) for each in (function, right))
     for number, (mine, theirs) in enumerate(zip(found, wanted, strict=True), 1):
-        compare(mine, theirs, 1e-9, f"on the tape, its gradient by array {number}")
+        compare(mine, theirs, Demand(), f"on the tape, its gradient by array {number}")
 
 
 def gradients(function: Function, arguments: list[Any]) -> list[np.ndarray]:

@@ -3,33 +3,92 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from ..engine import Tensor
 
+SMALL = 12  # entries of an array that is shown whole
+
 
 class Wrong(Exception):
     """A result is not the expected one; the text says where."""
 
 
+@dataclass(frozen=True)
+class Demand:
+    """What a result must be like."""
+
+    tolerance: float = 1e-9
+    """of an entry's error, relative to the larger of 1 and the right entry"""
+    precise: bool = False
+    """an error is relative to the right entry itself, and 0 must be 0"""
+    form: bool = False
+    """tuples must be tuples; else a list or a stacked array will do as well"""
+
+
 def compare(
-    found: Any, expected: Any, tolerance: float, where: str = "the result"
+    found: Any, expected: Any, demand: Demand, where: str = "the result"
 ) -> None:
     """Raise `Wrong` unless `found` is `expected`.
 
     Both may be numbers, arrays, Tensors or texts, or tuples, lists and dicts of these.
-    Shapes must agree. Of numbers, an entry may be off by `tolerance` times the larger
-    of 1 and the expected entry; NaN agrees with NaN.
+    Shapes must agree; so must the kind of number, but for whole numbers and truth
+    values in the place of real numbers. NaN agrees with NaN.
     """
     if isinstance(expected, str):
         _compare_texts(found, expected, where)
     elif isinstance(expected, (dict, tuple, list)):
+        if isinstance(found, (np.ndarray, Tensor)) and np.ndim(numbers(found)):
+            found = found if demand.form else tuple(numbers(found))
+        if demand.form and isinstance(expected, tuple) > isinstance(found, tuple):
+            raise Wrong(f"{where} should be a tuple, not {kind(found)}")
         for key in _keys(found, expected, where):
-            compare(found[key], expected[key], tolerance, f"{where}[{key!r}]")
+            compare(found[key], expected[key], demand, f"{where}[{key!r}]")
     else:
-        _compare_arrays(found, numbers(expected), tolerance, where)
+        _compare_arrays(found, numbers(expected), demand, where)
+
+
+def check_memory(found: Any, arguments: dict[str, Any], views: bool) -> None:
+    """Raise `Wrong` where writing into a result would fail, or change something else.
+
+    views: the result may be a view of an argument.
+    """
+    for array in _arrays(found):
+        repeats = any(
+            step == 0 and size > 1
+            for step, size in zip(array.strides, array.shape, strict=True)
+        )
+        if repeats or (not array.flags.writeable and not views):
+            raise Wrong(
+                "the result is a read-only view, as np.broadcast_to makes it: nobody "
+                "can write into it. Give an array of its own (np.tile, np.repeat, "
+                ".copy())"
+            )
+        for name, argument in arguments.items():
+            if not views and any(
+                np.may_share_memory(array, each) for each in _arrays(argument)
+            ):
+                raise Wrong(
+                    f"the result is a view of the argument {name}: to write into one "
+                    "would change the other. Give an array of its own"
+                )
+
+
+def _arrays(value: Any) -> Iterable[np.ndarray]:
+    """All arrays in a value with more than one entry."""
+    if isinstance(value, Tensor):
+        value = value.data
+    if isinstance(value, np.ndarray):
+        if value.size > 1:
+            yield value
+    elif isinstance(value, (tuple, list)):
+        for each in value:
+            yield from _arrays(each)
+    elif isinstance(value, dict):
+        yield from _arrays(list(value.values()))
 
 
 def unchanged(before: Any, after: Any) -> bool:
@@ -59,6 +118,8 @@ def numbers(value: Any) -> np.ndarray:
     TypeError where its entries are no numbers, and whatever a foreign object raises
     when NumPy asks it for them.
     """
+    if isinstance(value, int) and abs(value) >= 2**63:
+        value = float(value)  # NumPy has no whole numbers of that size
     array = np.asarray(value.data if isinstance(value, Tensor) else value)
     if array.dtype.kind not in "biufc":
         raise TypeError(f"not numbers: {array.dtype}")
@@ -79,7 +140,9 @@ def short(value: Any) -> str:
     """A value in a few characters; of a larger array its shape and largest entry."""
     if isinstance(value, Tensor):
         value = value.data
-    if isinstance(value, np.ndarray) and value.size > 4:
+    if isinstance(value, np.ndarray) and value.size <= SMALL:
+        return whole(value)
+    if isinstance(value, np.ndarray):
         if value.dtype.kind not in "fc":
             return f"of shape {value.shape}"
         return f"of shape {value.shape}, entries up to {np.nanmax(abs(value)):.3g}"
@@ -92,6 +155,17 @@ def short(value: Any) -> str:
     if isinstance(value, str):
         return repr(value)
     return getattr(value, "__name__", None) or str(value).replace("\n", "")
+
+
+def whole(array: np.ndarray) -> str:
+    """An array as Python writes lists, with four digits of each number."""
+
+    def written(value: Any) -> str:
+        if isinstance(value, list):
+            return f"[{', '.join(map(written, value))}]"
+        return f"{value:.4g}" if isinstance(value, (float, complex)) else str(value)
+
+    return written(array.tolist())
 
 
 # --- Comparing ------------------------------------------------------------------------
@@ -125,7 +199,7 @@ def _keys(found: Any, expected: dict | tuple | list, where: str) -> Iterable[Any
 
 
 def _compare_arrays(
-    found: Any, expected: np.ndarray, tolerance: float, where: str
+    found: Any, expected: np.ndarray, demand: Demand, where: str
 ) -> None:
     try:
         array = numbers(found)
@@ -133,10 +207,10 @@ def _compare_arrays(
         raise Wrong(f"{where} is {kind(found)}, expected {short(expected)}") from None
     if array.shape != expected.shape:
         raise Wrong(f"{where} has the shape {array.shape}, expected {expected.shape}")
-    errors = _errors(_wide(array), _wide(expected))
-    wrong = ~(errors <= tolerance)  # NaN is wrong, too
+    errors = _errors(_wide(array), _wide(expected), demand.precise)
+    wrong = ~(errors <= demand.tolerance)  # NaN is wrong, too
     if not wrong.any():
-        return
+        return _compare_kinds(array, expected, where)
 
     first = np.unravel_index(np.argmax(wrong), wrong.shape)
     given, wanted = _told_apart(array[first], expected[first])
@@ -146,20 +220,50 @@ def _compare_arrays(
         text += f"; {wrong.sum()} of {wrong.size} entries differ"
     if array.dtype in (np.float32, np.complex64) and errors[wrong].max() < 1e-4:
         text += f"; {array.dtype} holds too few digits"
+    if demand.precise and (_errors(_wide(array), _wide(expected)) < 1e-9).all():
+        text += (
+            "; that is near, but each entry counts by its own size here: do you clip "
+            "something, or add a small number?"
+        )
+    shown = whole(array), whole(expected)
+    if 1 < wrong.size <= SMALL and shown[0] != shown[1]:
+        text += f"\n  yours: {shown[0]}\n  right: {shown[1]}"
     raise Wrong(text)
+
+
+def _compare_kinds(array: np.ndarray, expected: np.ndarray, where: str) -> None:
+    """Wrong where the numbers are right but cannot be used as the expected ones."""
+    given, wanted = array.dtype.kind, expected.dtype.kind
+    if wanted == "b" != given:
+        words = "truth values, True and False"
+    elif wanted in "iu" and given in "fc":
+        words = "whole numbers, which can count and index"
+    elif wanted == "f" and given == "c":
+        words = "real numbers"
+    else:
+        return
+    raise Wrong(f"{where} holds {array.dtype}, expected {words}")
 
 
 def _wide(array: np.ndarray) -> np.ndarray:
     return array if array.dtype.kind == "c" else array.astype(float)
 
 
-def _errors(found: np.ndarray, expected: np.ndarray) -> np.ndarray:
-    """The error of each entry, relative to the larger of 1 and the expected one.
+def _errors(
+    found: np.ndarray, expected: np.ndarray, precise: bool = False
+) -> np.ndarray:
+    """The error of each entry, relative to the expected one.
 
-    NaN where only one of the two is not finite.
+    Unless it must be `precise`, to the larger of that, 1, and a ten-thousandth of the
+    largest: in a sum of large numbers a small result has their rounding. NaN where
+    only one of the two is not finite.
     """
     with np.errstate(all="ignore"):
-        errors = abs(found - expected) / np.maximum(1, abs(expected))
+        size = abs(expected)
+        if not precise:
+            largest = size.max(where=np.isfinite(size), initial=0.0)
+            size = np.maximum(size, max(1.0, 1e-4 * largest))
+        errors = abs(found - expected) / size
     same = (found == expected) | (np.isnan(found) & np.isnan(expected))
     return np.where(same, 0.0, errors)
 

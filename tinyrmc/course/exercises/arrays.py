@@ -51,6 +51,8 @@ from .exercise import Mistake, exercise, normal
             lambda M: M - M.mean(),
         ),
     ],
+    leading="M",
+    anysize="M",
 )
 def centred(M):
     """Every slot minus the mean of its own units: M (..., N, F) -> (..., N, F)."""
@@ -95,6 +97,8 @@ def _differences(M):
             lambda M: ((M[:, None] - M[None]) ** 2).sum(axis=-1),
         ),
     ],
+    leading="M",
+    anysize="M",
 )
 def squared_distances(M):
     """How far every slot is from every other, squared: M (..., N, F) -> (..., N, N)."""
@@ -142,6 +146,7 @@ def _memories_and_projections(rng):
             lambda M, W: M[:, None] @ np.swapaxes(W, -1, -2),
         ),
     ],
+    anysize="M",
 )
 def project(M, W):
     """Every slot of every example, multiplied with the matrix of every head.
@@ -211,6 +216,7 @@ def _take_every_hth(x, H):
             lambda x, H: _cut(x, H).transpose(0, 2, 3, 1),
         ),
     ],
+    views=True,
 )
 def split_heads(x, H):
     """Heads that lie side by side in the last axis get an axis of their own.
@@ -249,6 +255,8 @@ def split_heads(x, H):
             lambda labels, size: np.moveaxis(np.eye(size)[labels], -1, 0),
         ),
     ],
+    leading="labels",
+    precise=True,
 )
 def one_hot(labels, size):
     """A 1 at the place of each label, 0 elsewhere.

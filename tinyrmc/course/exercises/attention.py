@@ -102,6 +102,10 @@ def _nothing_keeps_its_axis(x):
             lambda x: np.exp(x - x.max(axis=-1, keepdims=True)),
         ),
     ],
+    leading="x",
+    anysize="x",
+    precise=True,
+    tolerance=1e-11,
 )
 def softmax(x):
     """exp(x_j) / sum_k exp(x_k) over the last axis: x (..., n) -> (..., n).
@@ -187,6 +191,10 @@ def _over_queries(Q, K):
             lambda Q, K: softmax(_scores(Q, K)) / math.sqrt(Q.shape[-1]),
         ),
     ],
+    leading="Q K",
+    anysize="Q",
+    precise=True,
+    tolerance=5e-11,
 )
 def attention_weights(Q, K):
     """How much each query looks at each key: softmax(Q K^T / sqrt(d_k)).
@@ -244,6 +252,8 @@ def attention_weights(Q, K):
             lambda Q, K, V: softmax(Q @ K.T / math.sqrt(Q.shape[-1])) @ V,
         ),
     ],
+    leading="Q K V",
+    anysize="Q",
 )
 def attention(Q, K, V):
     """Equation 1: A(Q, K, V) = softmax(Q K^T / sqrt(d_k)) V.

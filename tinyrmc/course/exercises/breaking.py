@@ -118,6 +118,7 @@ def _one_shift_for_all(logits, targets):
             lambda logits, targets: -cross_entropy(logits, targets),
         ),
     ],
+    anysize="logits",
 )
 def cross_entropy(logits, targets):
     """The mean over the examples of -log softmax(logits)[target].
@@ -261,6 +262,7 @@ def _residual(z, layers, gain, offset, **mistake):
             partial(_residual, inside=0.0, outside=1e-5),
         ),
     ],
+    anysize="z",
 )
 def process(z, layers, gain, offset):
     """g_psi of equation 7: layer_norm(MLP(z) + z).
@@ -370,6 +372,7 @@ def _always_from_the_first(step, inputs, memory):
             partial(_influence, measure=lambda g: (g * g).sum()),
         ),
     ],
+    precise=True,
 )
 def influence(step, inputs, memory):
     """How far each input reaches: the norm of d sum(last memory) / d x_t for every t.

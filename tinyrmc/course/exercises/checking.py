@@ -216,6 +216,8 @@ def _divided_by_one_less(x):
             lambda x: np.square(x - x.mean()).mean(),
         ),
     ],
+    leading="x",
+    anysize="x",
 )
 def variance(x):
     """The mean squared distance from the mean over the last axis: (..., n) -> (...).
@@ -254,6 +256,26 @@ def sin_rule_wrong_in_the_last_entry(g, x):
     gradient = sin_rule(g, x)
     gradient[..., -1] *= 1.01
     return gradient
+
+
+def sin_rule_off_by_a_billionth(g, x):
+    """Wrong, by very little."""
+    return (1 + 1e-9) * sin_rule(g, x)
+
+
+def sin_rule_in_the_wrong_places(g, x):
+    """Wrong, though the sum of all entries is right where g is 1."""
+    return sin_rule(g, x)[..., ::-1]
+
+
+def sin_rule_without_g(g, x):
+    """Wrong, but where g is 1."""
+    return sin_rule(1, x)
+
+
+def lifted_sin(x):
+    """A million, and small changes on top of it: what a subtraction loses."""
+    return 1e6 + np.sin(x)
 
 
 def exp_rule(g, x):
@@ -327,6 +349,14 @@ def _rules(rng):
         (softmax_of, softmax_rule, rng.normal(size=(3, 3))),
         (softmax_of, zero_rule, rng.normal(size=(3, 3))),
         (squares, squares_rule, rng.normal(size=(2, 3))),  # another shape than x
+        (np.tanh, tanh_rule, np.array(0.3)),  # no axis
+        # Wrong where x is 0, and its own direction stands still.
+        (np.sin, sin_rule_wrong_in_the_last_entry, np.array([0.5, 0.0])),
+        (lifted_sin, sin_rule, rng.normal(size=4)),
+        # A single number: no other entry hides the error.
+        (np.sin, sin_rule_off_by_a_billionth, np.array([0.7])),
+        (np.sin, sin_rule_in_the_wrong_places, rng.normal(size=4)),
+        (np.sin, sin_rule_without_g, rng.normal(size=(2, 3))),
     ]
 
 

@@ -58,6 +58,8 @@ def _row(x):
             lambda M, x: np.concatenate([M, x], axis=-2),
         ),
     ],
+    leading="M x",
+    anysize="M x",
 )
 def append_rows(M, x):
     """[M; x]: the input as one more row below the slots.
@@ -160,6 +162,7 @@ def _x_is_added(M, x, W_q, W_k, W_v):
             _without_root,
         ),
     ],
+    leading="M x",
 )
 def encode(M, x, W_q, W_k, W_v):
     """Equation 2 with one head.
@@ -203,6 +206,7 @@ def _one_softmax(M, x, W_q, W_k, W_v):
             _one_softmax,
         ),
     ],
+    leading="M x",
 )
 def encode_with_heads(M, x, W_q, W_k, W_v):
     """Equation 2 with H heads side by side.
@@ -282,6 +286,7 @@ def plain_mean(Q, K, V):
             lambda attention, Q, K: attention(Q, K, np.eye(len(K))),
         ),
     ],
+    leading="Q K",
 )
 def weights_behind(attention, Q, K):
     """The weights of a function attention(Q, K, V) = weights V, found by calling it.

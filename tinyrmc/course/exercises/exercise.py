@@ -19,7 +19,12 @@
 
 makes `softmax` an `Exercise`. `softmax.check(answer)` compares an answer with the
 solution on every case, entry by entry, in float64. It also compares a wrong answer with
-the mistakes, and names the one that gives the same in every case.
+the mistakes, and names the one that gives the same in every case; if there is none,
+`diagnosis.py` looks for a result that is transposed, shifted, scaled and the like.
+
+What an exercise promises beyond its cases, say with a word of `exercise`: leading axes,
+numbers of any size, zeros that are exact, little work. The machinery makes the cases
+for it.
 
 Solutions carry no types: learners read them, and paste them into a notebook's cell.
 '''
@@ -28,7 +33,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
-import copy
+import dis
 import functools
 import inspect
 import io
@@ -41,15 +46,18 @@ from typing import Any, Literal
 
 import numpy as np
 
-from .. import kept
-from ..compare import Wrong, compare, kind, short, unchanged
+from .. import diagnosis, kept, record
+from ..cases import WIDTH, Case, Make, all_cases
+from ..compare import Demand, Wrong, check_memory, compare, kind, unchanged
+from ..limits import at_most
 
 SEED = 2018
-WIDTH = 88  # columns that a cell of a notebook shows without scrolling
-LONGEST = 120  # characters of an argument that are shown
 
 Function = Callable[..., Any]
-MakeCases = Callable[[np.random.Generator], Sequence[tuple]]
+
+
+class Missing(Exception):
+    """There is no answer yet."""
 
 
 @dataclass(frozen=True)
@@ -60,28 +68,6 @@ class Mistake:
     """ends the sentence "That is what you get when ..." """
     answer: Function
     """gives what the mistake gives"""
-
-
-@dataclass(frozen=True)
-class Case:
-    """One call of an answer."""
-
-    number: int
-    """counted from 1"""
-    arguments: dict[str, Any]
-    """by name, in the order of the call"""
-
-    def copies(self) -> list[Any]:
-        """The arguments anew: a function may spoil what it is given."""
-        return copy.deepcopy([*self.arguments.values()])
-
-    def __str__(self) -> str:
-        texts = [f"{name} {short(value)}" for name, value in self.arguments.items()]
-        texts = [each[:LONGEST] + " ..." * (len(each) > LONGEST) for each in texts]
-        line = f"in case {self.number}: {', '.join(texts)}"
-        if len(line) <= WIDTH:
-            return line
-        return "\n  ".join([f"in case {self.number}:", *texts])
 
 
 @dataclass(frozen=True)
@@ -104,13 +90,23 @@ class Exercise:
 
     function: Function
     """the solution"""
-    make_cases: MakeCases
+    make_cases: Make
     """makes the arguments of each case with a random generator"""
     hints: Sequence[str]
     """from the vaguest to the plainest"""
     mistakes: Sequence[Mistake]
-    tolerance: float
-    """of an entry's error, relative to the larger of 1 and the right entry"""
+    demand: Demand = field(default_factory=Demand)
+    """what a result must be like"""
+    leading: Sequence[str] = ()
+    """arguments that may have any leading axes"""
+    anysize: Sequence[str] = ()
+    """arguments that may be of any size"""
+    views: bool = False
+    """a result may be a view of an argument"""
+    calls: int | None = None
+    """of functions, at most so many in one case"""
+    memory: int | None = None
+    """bytes at one time, at most so many in one case"""
     hints_given: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
@@ -152,6 +148,16 @@ class Exercise:
         print(f"{self.name} {why}: the solution is used from here on")
         return self
 
+    def case(self, number: int) -> tuple:
+        """The arguments of case `number`, counted from 1, to try an answer on.
+
+        f(*ex.f.case(3)) is what you give, ex.f(*ex.f.case(3)) what is right.
+        """
+        cases = self.cases()
+        if number not in range(1, len(cases) + 1):
+            raise ValueError(f"no case {number}: there are 1 to {len(cases)}")
+        return tuple(cases[number - 1].copies())
+
     def hint(self) -> None:
         """Print the next hint."""
         if self.hints_given == len(self.hints):
@@ -173,15 +179,20 @@ class Exercise:
 
     def cases(self) -> list[Case]:
         """The cases, always the same ones."""
-        rng = np.random.default_rng([SEED, zlib.crc32(self.name.encode())])
-        names = inspect.signature(self.function).parameters
-        return [
-            Case(number, dict(zip(names, arguments, strict=True)))
-            for number, arguments in enumerate(self.make_cases(rng), 1)
-        ]
+        seeds = [SEED, zlib.crc32(self.name.encode())]
+        return all_cases(
+            self.make_cases,
+            [*inspect.signature(self.function).parameters],
+            lambda k: np.random.default_rng([*seeds, k] if k else seeds),
+            self.leading,
+            self.anysize,
+        )
 
-    def judge(self, answer: Function) -> Verdict:
-        """Try `answer` on every case, until one goes wrong."""
+    def judge(self, answer: Function, explain: bool = True) -> Verdict:
+        """Try `answer` on every case, until one goes wrong.
+
+        explain: also look for what is wrong, which takes many calls of the solution.
+        """
         if not callable(answer):
             return Verdict(
                 "wrong",
@@ -192,32 +203,37 @@ class Exercise:
         for case in cases:
             try:
                 self._try(answer, case)
-            except NotImplementedError:
+            except Missing:
                 return Verdict(
                     "not attempted",
                     "the function returns nothing yet (is a `return` missing?)",
                 )
             except Wrong as problem:
-                text = f"{problem}\n{case}"
-                mistake = self.recognise(answer, cases)
-                if mistake:
-                    text += f"\nThat is what you get when {mistake.what}"
-                return Verdict("wrong", text)
+                text = f"{problem}\n{case}{self._how_to_get(case, answer)}"
+                why = self.explain(answer, case, cases) if explain else ""
+                return Verdict("wrong", f"{text}\n{why}" if why else text)
         return Verdict("right", f"{len(cases)} cases agree")
 
-    def recognise(self, answer: Function, cases: Sequence[Case]) -> Mistake | None:
-        """The mistake that gives what `answer` gives in every case, if there is one."""
+    def explain(self, answer: Function, failed: Case, cases: list[Case]) -> str:
+        """What may be wrong: one of the mistakes, or what a result has in common with
+        the right one. "" if nothing is found.
+        """
+        if not failed.about:  # what is made of a case may fail for another reason
+            cases = [case for case in cases if not case.about]
+        given = [self._outcome(answer, case) for case in cases]  # each only once
+        mistake = self.recognise(given, cases)
+        if mistake:
+            return f"That is what you get when {mistake.what}"
+        return diagnosis.diagnose(self.function, given, cases, self.demand)
 
-        @functools.cache  # an answer may take long: call it once for each case
-        def given(k: int) -> Any:
-            return _outcome(answer, cases[k])
-
-        always_raises = all(isinstance(given(k), Exception) for k in range(len(cases)))
+    def recognise(self, given: Sequence[Any], cases: Sequence[Case]) -> Mistake | None:
+        """The mistake that gives what an answer has `given` in every case."""
+        always_raises = all(isinstance(each, Exception) for each in given)
         for mistake in self.mistakes:
-            outcomes = (_outcome(mistake.answer, case) for case in cases)
+            outcomes = (self._outcome(mistake.answer, case) for case in cases)
             if all(
-                _alike(given(k), outcome, self.tolerance, by_words=always_raises)
-                for k, outcome in enumerate(outcomes)
+                _alike(found, outcome, self.demand, by_words=always_raises)
+                for found, outcome in zip(given, outcomes, strict=False)
             ):
                 return mistake
         return None
@@ -225,20 +241,13 @@ class Exercise:
     def _try(self, answer: Function, case: Case) -> None:
         """Wrong where `answer` does not give what the solution gives.
 
-        NotImplementedError where it gives nothing at all.
+        Missing where there is nothing in it.
         """
         arguments = case.copies()
+        _check_signature(answer, self.function, arguments)
         with np.errstate(all="ignore"):  # what overflows shows in the numbers
-            try:
-                found = answer(*arguments)
-            except NotImplementedError:
-                raise
-            except Exception as problem:
-                says = f": {problem}" if str(problem) else ""
-                raise Wrong(f"it raises {type(problem).__name__}{says}") from problem
+            found = self._call(answer, arguments, first=case.number == 1)
             expected = self.function(*case.copies())
-        if found is None or found is Ellipsis:
-            raise NotImplementedError
         for (name, before), after in zip(
             case.arguments.items(), arguments, strict=True
         ):
@@ -246,27 +255,87 @@ class Exercise:
                 raise Wrong(
                     f"it changes its argument {name}, which others may still need"
                 )
-        compare(found, expected, self.tolerance)
+        compare(found, expected, self.demand)
+        named = dict(zip(case.arguments, arguments, strict=True))
+        check_memory(found, named, self.views)
+
+    def _call(self, answer: Function, arguments: list[Any], first: bool) -> Any:
+        """What `answer` returns. Wrong if it raises, or returns nothing.
+
+        Missing if it is in the first case that it has no answer.
+        """
+        try:
+            with at_most(self.calls, self.memory):
+                found = answer(*arguments)
+        except Wrong:
+            raise
+        except NotImplementedError as problem:
+            if first:
+                raise Missing from None
+            raise Wrong("it raises NotImplementedError") from problem
+        except Exception as problem:
+            says = f": {problem}" if str(problem) else ""
+            raise Wrong(f"it raises {type(problem).__name__}{says}") from problem
+        if found is None:
+            if _is_empty(answer):
+                raise Missing
+            where = "" if first else " in one of its branches"
+            raise Wrong(f"it returns nothing: is a `return` missing{where}?")
+        if found is Ellipsis:
+            if first:
+                raise Missing
+            raise Wrong("it returns `...`, which stands for what you should write")
+        return found
+
+    def _outcome(self, function: Function, case: Case) -> Any:
+        """What a function returns, or the exception it raises. It prints nothing."""
+        with np.errstate(all="ignore"), contextlib.redirect_stdout(io.StringIO()):
+            try:
+                with at_most(self.calls, None):
+                    return function(*case.copies())
+            except Exception as problem:
+                return problem
+
+    def _how_to_get(self, case: Case, answer: Function) -> str:
+        arguments = f"(*ex.{self.name}.case({case.number}))"
+        mine = getattr(answer, "__name__", self.name)
+        mine = mine if mine.isidentifier() else self.name
+        return f"\nTry it: {mine}{arguments}; right is ex.{self.name}{arguments}"
 
     def _remember(self, answer: Function, verdict: Verdict) -> None:
-        """Keep the text of a right answer; the solution itself does not count."""
+        """Keep that this one is solved, and how; the solution itself does not count."""
         if verdict.state == "right" and answer not in (self, self.function):
+            record.solved(self.chapter, self.name)
             kept.keep(self.chapter, self.name, answer)
 
 
 def exercise(
     *,
-    cases: MakeCases,
+    cases: Make,
     hints: Sequence[str],
     mistakes: Sequence[Mistake],
     tolerance: float = 1e-9,
+    precise: bool = False,
+    form: bool = False,
+    leading: str = "",
+    anysize: str = "",
+    views: bool = False,
+    calls: int | None = None,
+    memory: int | None = None,
 ) -> Callable[[Function], Exercise]:
     """Make the function below it the solution of an `Exercise`.
 
     `cases(rng)` gives a tuple of arguments for each case. Make some of them extreme,
     and some of them square, where a forgotten transpose does not show in the shapes.
+    Begin with a case without leading axes and with numbers of size one: cases for
+    `leading` and `anysize`, both names with a space between, are made of the first.
+    See `Demand` for tolerance, precise and form, `Exercise` for the others.
     """
-    return lambda function: Exercise(function, cases, hints, mistakes, tolerance)
+    demand = Demand(tolerance, precise, form)
+    which = leading.split(), anysize.split()
+    return lambda function: Exercise(
+        function, cases, hints, mistakes, demand, *which, views, calls, memory
+    )
 
 
 def normal(rng: np.random.Generator, *shapes: int | tuple[int, ...]) -> tuple:
@@ -289,16 +358,31 @@ def _source(function: Function) -> str:
     return "".join(text.splitlines(keepends=True)[definition.lineno - 1 :])
 
 
-def _outcome(function: Function, case: Case) -> Any:
-    """What a function returns, or the exception that it raises. It prints nothing."""
-    with np.errstate(all="ignore"), contextlib.redirect_stdout(io.StringIO()):
-        try:
-            return function(*case.copies())
-        except Exception as problem:
-            return problem
+def _check_signature(answer: Function, solution: Function, arguments: list) -> None:
+    """Wrong where `answer` does not take as many arguments as it is given."""
+    try:
+        signature = inspect.signature(answer)
+    except (TypeError, ValueError):  # some built-in functions have none
+        return
+    try:
+        signature.bind(*arguments)
+    except TypeError:
+        right = inspect.signature(solution)
+        raise Wrong(
+            f"it takes the arguments {signature}; it should take {right}"
+        ) from None
 
 
-def _alike(found: Any, expected: Any, tolerance: float, by_words: bool) -> bool:
+def _is_empty(answer: Function) -> bool:
+    """Whether a function does nothing, as one that nobody has written yet."""
+    code = getattr(inspect.unwrap(answer), "__code__", None)
+    idle = ("RESUME", "NOP", "LOAD_CONST", "RETURN_VALUE", "RETURN_CONST")
+    return code is not None and all(
+        each.opname in idle for each in dis.get_instructions(code)
+    )
+
+
+def _alike(found: Any, expected: Any, demand: Demand, by_words: bool) -> bool:
     """Whether two outcomes are the same.
 
     Exceptions are the same when their types are; `by_words`, their texts count too.
@@ -308,7 +392,7 @@ def _alike(found: Any, expected: Any, tolerance: float, by_words: bool) -> bool:
             not by_words or str(found) == str(expected)
         )
     try:
-        compare(found, expected, tolerance)
+        compare(found, expected, demand)
     except Wrong:
         return False
     return True

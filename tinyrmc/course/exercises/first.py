@@ -31,6 +31,7 @@ from .exercise import Mistake, exercise, normal
             lambda M: M.sum(axis=0),
         ),
     ],
+    anysize="M",
 )
 def mean_slot(M):
     """The mean of all slots: M (N, F) -> (F,)."""

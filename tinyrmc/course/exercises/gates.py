@@ -46,6 +46,8 @@ from .exercise import Mistake, exercise, normal
             softmax,
         ),
     ],
+    leading="x",
+    precise=True,
 )
 def sigmoid(x):
     """1 / (1 + exp(-x)) for every entry.
@@ -97,6 +99,7 @@ def _weights(rng, D, F, G):
             lambda x, h, W, U, b: x @ W.T + h @ U.T + b,
         ),
     ],
+    anysize="x h",
 )
 def gate(x, h, W, U, b):
     """Equations 4 to 6 for one slot: W x + U h + b.
@@ -170,6 +173,7 @@ def _all_like_the_first_example(x, h, W, U, b):
             lambda x, h, W, U, b: gate_of_every_slot(x, h, W.T, U.T, b),
         ),
     ],
+    anysize="x h",
 )
 def gate_of_every_slot(x, h, W, U, b):
     """Equations 4 to 6 for a batch of memories.
@@ -298,6 +302,7 @@ def _by_division(*case):
             lambda *case: np.roll(weights_of_the_past(*case), -1, axis=0),
         ),
     ],
+    precise=True,
 )
 def weights_of_the_past(f, i, forget_bias):
     """How much of everything is in the memory after T steps: the weights a_0 to a_T of
@@ -320,7 +325,14 @@ def _logit(share):
 
 
 @exercise(
-    cases=lambda rng: [(0.5, 50), (0.9, 1), (0.01, 10), (0.5, 1), (0.99, 1000)],
+    cases=lambda rng: [
+        (0.5, 50),
+        (0.9, 1),
+        (0.01, 10),
+        (0.5, 1),
+        (0.99, 1000),
+        (0.1, 1),
+    ],
     hints=[
         "With f = 0 the gate is sigmoid(b) at every step. What is left after T steps "
         "is the T-th power of it.",

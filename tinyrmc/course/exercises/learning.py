@@ -136,6 +136,7 @@ def _down_the_columns(g, logits, targets):
             lambda g, logits, targets: cross_entropy_vjp(g, softmax(logits), targets),
         ),
     ],
+    anysize="logits",
 )
 def cross_entropy_vjp(g, logits, targets):
     """The gradient of the logits, given g, that of the losses -ln softmax(z)[target].
@@ -593,6 +594,7 @@ def _dropped(gradients, limit):
             lambda gradients, limit: gradients,
         ),
     ],
+    views=True,
 )
 def clip(gradients, limit):
     """All arrays of the list shrunk by one factor, so that together they are no longer

@@ -17,7 +17,9 @@ def _updates(rng):
         return f, i, m, candidate, forget_bias
 
     open_ = np.full((1, 2, 3), np.inf)
-    keeps_m_to_the_last_digit = (open_, -open_, *rng.normal(size=(2, 1, 2, 3)), 0.0)
+    m, candidate = rng.normal(size=(2, 1, 2, 3))
+    # The candidate is so large that a gate that is nearly shut lets it through.
+    keeps_m_to_the_last_digit = (open_, -open_, m, 1e20 * candidate, 0.0)
     return [
         case(2, 3, 4, 4),
         case(3, 3, 3, 3, forget_bias=-2.0),
@@ -100,6 +102,7 @@ def _input_gate_of_what_is_left(f, i, m, candidate, forget_bias):
             ),
         ),
     ],
+    anysize="f i",
 )
 def update_memory(xp, f, i, m, candidate, forget_bias):
     """Equation 7: sigma(f + forget_bias) * m + sigma(i) * candidate.
@@ -144,6 +147,7 @@ def update_memory(xp, f, i, m, candidate, forget_bias):
             lambda o, m: np.tanh(o) * sigmoid(m),
         ),
     ],
+    anysize="o",
 )
 def output(xp, o, m):
     """Equation 8: sigma(o) * tanh(m).
@@ -235,6 +239,7 @@ def _own_part_missing(x, h, w, u, b):
             _own_part_missing,
         ),
     ],
+    anysize="x h",
 )
 def memory_gate(x, h, w, u, b):
     """A "memory" gate, one number in [0, 1] for each slot: sigma of x w + h u + b.
@@ -406,6 +411,7 @@ def _swapped(p):
             lambda *case: step(np, *case)[::-1],
         ),
     ],
+    anysize="x h",
 )
 def step(xp, x, m, h, p):
     """One time step, equations 2 to 9.
@@ -458,6 +464,7 @@ def _tiled(batch_size, matrix):
             lambda batch_size, N, F: _tiled(batch_size, np.eye(F, N)),
         ),
     ],
+    precise=True,
 )
 def first_memory(batch_size, N, F):
     """The first memory of the released code -> (batch_size, N, F).

@@ -113,6 +113,8 @@ def _rows(rng):
             _by_squares,
         ),
     ],
+    leading="x",
+    anysize="x",
 )
 def layer_norm(x, gain, offset):
     """gain * (x - mean) / sqrt(variance + 1e-5) + offset over the last axis.
@@ -294,6 +296,8 @@ def _bias_late(z, layers):
             partial(bent, bend=abs),
         ),
     ],
+    leading="z",
+    anysize="z",
 )
 def mlp(z, layers):
     """Linear layers with a ReLU between each two.
@@ -360,6 +364,8 @@ def _norm_of_the_whole_memory(z, layers, gain, offset):
             lambda z, layers, *gains: g_psi(z, layers[::-1], *gains),
         ),
     ],
+    leading="z",
+    anysize="z",
 )
 def g_psi(z, layers, gain, offset):
     """layer_norm(MLP(z) + z), row by row.

@@ -20,6 +20,8 @@ def _questions(rng):
 
     # 4.2 and 5 away, or 6 and 5 along the axes.
     crooked = np.array([[0.0, 0.0], [3.0, 3.0], [0.0, 5.0]])
+    # Distances that differ in the ninth digit, the farthest first.
+    close = np.array([[0.0], [1 + 2e-9], [-1 - 1e-9], [1.0]])
     return [
         case(4, 4, 4, 1),
         case(5, 2, 5, 2),
@@ -28,6 +30,7 @@ def _questions(rng):
         case(5, 1, 8, 3),  # labels that no time step has
         (crooked, np.array([2, 0, 1]), 1, 2),
         case(7, 4, 7, 4, scale=1e-3, centre=100.0),  # far away, and close together
+        (close, np.array([3, 1, 0, 2]), 1, 3),
     ]
 
 

@@ -30,6 +30,7 @@ def _programs(rng):
         (("+", 99999, 1), 5),
         (("+", 995, 10), 2),  # the answer begins with zeros that are not written
         (deep, 3),
+        (("*", 98765432109, 91234567891), 22),  # more digits than a float holds
     ]
 
 

@@ -279,6 +279,8 @@ def _norms(rng):
             lambda g, x, gain, epsilon: layer_norm_gradient(g, x, gain, 0.0),
         ),
     ],
+    leading="g x",
+    anysize="g",
 )
 def layer_norm_gradient(g, x, gain, epsilon):
     """d loss / d x of y = layer_norm(x) * gain + offset, given g = d loss / d y.
@@ -342,6 +344,7 @@ def _reshaped(x, g):
             lambda x, g: np.outer(x.sum(axis=(0, 1)), g.sum(axis=(0, 1))),
         ),
     ],
+    anysize="g",
 )
 def weight_gradient(x, g):
     """d loss / d W of y = x @ W at all T steps at once, given g = d loss / d y.
@@ -386,6 +389,15 @@ def _halving(row):
     return held
 
 
+def _in_this_order():
+    """A row whose 1s are lost in rounding when threads exchange, in whichever order of
+    the steps, and not all when the row is added up from its beginning.
+    """
+    row = np.zeros(THREADS)
+    row[[0, 8, 16, 24]] = 1.0, 1e16, -1e16, 1.0
+    return (row,)
+
+
 def _one_after_the_other(row):
     held = _own(row)
     for step in STEPS:
@@ -401,6 +413,7 @@ def _one_after_the_other(row):
         normal(rng, 5),  # threads without any column hold 0
         normal(rng, 1),
         (1e6 * rng.normal(size=256),),
+        _in_this_order(),
     ],
     hints=[
         "First each thread for itself: thread k adds up row[k::32].sum(), the columns "
@@ -441,6 +454,11 @@ def _one_after_the_other(row):
             "threads exchange one after the other: the second of two partners adds a "
             "number that has changed",
             _one_after_the_other,
+        ),
+        Mistake(
+            "you add everything up at one place, and give the sum to all: no thread "
+            "has all columns. (A sum in another order is rounded differently)",
+            lambda row: np.full(THREADS, row.sum()),
         ),
         Mistake(
             "the last exchange, with a step of 1, is missing",

@@ -44,6 +44,7 @@ from .exercise import Mistake, exercise, normal
             lambda g, a, b: (np.ones_like(g) @ b.T, a.T @ np.ones_like(g)),
         ),
     ],
+    anysize="g",
 )
 def matmul_vjp(g, a, b):
     """The gradients of a and b, given g, the gradient of a @ b.
@@ -100,6 +101,8 @@ def _shares(rng):
             lambda g, y: g * y - y * g.sum(axis=-1, keepdims=True),
         ),
     ],
+    leading="g y",
+    anysize="g",
 )
 def softmax_vjp(g, y):
     """The gradient of x, where y = softmax(x) over the last axis.
@@ -182,6 +185,7 @@ def _first_copy(g, shape):
             _first_copy,
         ),
     ],
+    views=True,
 )
 def unbroadcast(g, shape):
     """The gradient of an array of `shape` that was broadcast to g.shape.
@@ -271,6 +275,7 @@ def _add_unmultiplied(gradient, output, value, derivative):
             lambda entries, count: _walk(entries[::-1], count, _add_unmultiplied),
         ),
     ],
+    calls=3000,
 )
 def backward(entries, count):
     """The derivative of the loss by every value -> (count,).

@@ -205,6 +205,8 @@ def _normalised(advantages):
             lambda z, a, adv: _log_pi(z, a) * adv,
         ),
     ],
+    leading="logits actions advantages",
+    anysize="logits",
 )
 def policy_gradient(logits, actions, advantages):
     """The gradient, by the logits, of the sum of advantage * log pi(action).

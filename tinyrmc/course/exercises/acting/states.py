@@ -237,6 +237,8 @@ def _added(s, ended, b):
             _each(lambda s, ended, b: b[ended]),
         ),
     ],
+    form=True,
+    views=True,
 )
 def begin_anew(state, ended, begin):
     """The state; in the levels that have ended, what stands in `begin`.

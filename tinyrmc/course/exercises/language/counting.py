@@ -260,6 +260,7 @@ def _without_zeros(probabilities):
             lambda p: np.exp(-np.median(np.log(p))),
         ),
     ],
+    leading="probabilities",
 )
 def perplexity(probabilities):
     """exp of the mean of -ln p.

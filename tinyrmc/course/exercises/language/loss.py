@@ -192,6 +192,7 @@ def _never_zero(logits, targets):
             lambda *case: cross_entropy(*case)[::-1],
         ),
     ],
+    anysize="logits",
 )
 def cross_entropy(logits, targets):
     """-ln softmax(logits)[target] of each row, and the gradient of their sum.
@@ -240,6 +241,7 @@ def _blocks(rng):
         case(rising[:, ::-1], 4),
         case(heights, 3),
         case(rng.normal(size=(3, 3)) - 2e3, 2),
+        case(rng.normal(size=(3, 40_000)), 500),  # so many that all would take 1 MB
     ]
 
 
@@ -396,6 +398,7 @@ def _highest_of_the_last(logits_of, words, size):
             partial(_running, end=lambda top, total: np.exp(top) * total),
         ),
     ],
+    memory=200_000,
 )
 def log_sum_exp_in_blocks(logits_of, words, size):
     """ln of the sum of exp(logit) over all words, never with more than `size` of them.

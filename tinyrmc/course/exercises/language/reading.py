@@ -175,6 +175,7 @@ def _both(change):
             ),
         ),
     ],
+    views=True,
 )
 def windows(ids, lanes, T):
     """The inputs and the targets of all windows, in order.

@@ -211,6 +211,8 @@ def _only_found(u, m, c):
             _only_found,
         ),
     ],
+    leading="u m c",
+    anysize="u",
 )
 def hop(u, m, c):
     """What a question finds in its memories: p = softmax(u . m_i), o = sum_i p_i c_i.
@@ -393,6 +395,8 @@ def _summed(x):
             _changed(np.negative),
         ),
     ],
+    leading="u m c g",
+    anysize="g",
 )
 def hop_backward(u, m, c, g):
     """The gradients of u, m and c, when g is the gradient of the loss by o.

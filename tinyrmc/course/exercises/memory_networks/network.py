@@ -187,6 +187,7 @@ def _relu(u, o, q):
             ),
         ),
     ],
+    leading="memories question",
 )
 def adjacent(tables, memories, question):
     """K hops with adjacent tying: B = A^1, A^(k+1) = C^k, and W^T = C^K.
@@ -384,6 +385,7 @@ def _from_the_question(A, C, B, W, H, K, memories, question):
             _layerwise(end=lambda u, W, H: softmax(u @ W.T)),
         ),
     ],
+    leading="memories question",
 )
 def layerwise(A, C, B, W, H, K, memories, question):
     """K hops with layer-wise tying: the same tables in each, and u <- H u + o.
@@ -499,6 +501,8 @@ def _turned(x):
             lambda m, c: (_turned(m) @ c + _turned(c) @ m) / 2,
         ),
     ],
+    leading="m c",
+    anysize="m",
 )
 def association(m, c):
     """A hop without its softmax as one matrix: sum_i (u . m_i) c_i = u G, for every u.

@@ -294,6 +294,7 @@ def _minus_one(told, N):
             _zeros_before,
         ),
     ],
+    views=True,
 )
 def newest_first(told, N):
     """A story of n sentences as N memories, the newest first.

@@ -1,0 +1,472 @@
+"""Answers to chapters 0 to 3 that no list of mistakes has: WRONG ones, RIGHT ones."""
+
+import math
+
+import numpy as np
+
+from tinyrmc.course.exercises import arrays as a
+from tinyrmc.course.exercises import checking as c
+from tinyrmc.course.exercises import first as f
+from tinyrmc.course.exercises import tape as t
+
+f32 = np.float32
+
+
+def with_loop(M):
+    out = np.zeros_like(M)
+    for k in range(len(M)):
+        out[k] = M[k] - M[k].mean()
+    return out
+
+
+def walk_every_path(entries, count):
+    uses = {}
+    for output, inputs in entries:
+        for value, derivative in inputs:
+            uses.setdefault(value, []).append((output, derivative))
+
+    def gradient(value):
+        if value == count - 1:
+            return 1.0
+        return sum(d * gradient(output) for output, d in uses.get(value, []))
+
+    return np.array([gradient(k) for k in range(count)])
+
+
+def walk_down_every_path(entries, count):
+    made = dict(entries)
+    found = np.zeros(count)
+    todo = [(count - 1, 1.0)]
+    while todo:
+        value, arrived = todo.pop()
+        found[value] += arrived
+        todo.extend((k, arrived * d) for k, d in made.get(value, []))
+    return found
+
+
+def remembered_paths(entries, count):
+    uses, known = {}, {count - 1: 1.0}
+    for output, inputs in entries:
+        for value, derivative in inputs:
+            uses.setdefault(value, []).append((output, derivative))
+
+    def gradient(value):
+        if value not in known:
+            known[value] = sum(d * gradient(o) for o, d in uses.get(value, []))
+        return known[value]
+
+    return [gradient(k) for k in range(count)]
+
+
+def by_a_matrix(entries, count):
+    J = np.zeros((count, count))
+    for output, inputs in entries:
+        for value, derivative in inputs:
+            J[value, output] += derivative
+    return np.linalg.solve(np.eye(count) - J, np.eye(count)[-1])
+
+
+def back(entries, count, start=1.0, power=1, skip=0, once=False, clip=None):
+    g = np.zeros(count)
+    g[-1] = start
+    for output, inputs in entries[::-1][skip:]:
+        for value, d in dict(inputs).items() if once else inputs:
+            g[value] += g[output] * d**power
+            if clip:
+                g[value] = np.clip(g[value], -clip, clip)
+    return g
+
+
+def differences(f, x, h, forward=False):
+    g = np.zeros(x.shape)
+    for k in np.ndindex(x.shape):
+        e = np.zeros(x.shape)
+        e[k] = h
+        g[k] = (f(x + e) - f(x)) / h if forward else (f(x + e) - f(x - e)) / (2 * h)
+    return g
+
+
+def better_differences(f, x):
+    """Error h^4: nearly ten digits."""
+    return (4 * differences(f, x, 5e-4) - differences(f, x, 1e-3)) / 3
+
+
+def complex_steps(f, x, h, part=np.imag):
+    g = np.zeros(x.shape)
+    for k in np.ndindex(x.shape):
+        z = x.astype(complex)
+        z[k] += 1j * h
+        g[k] = part(f(z)) / h
+    return g
+
+
+def rule(
+    forward, vjp, x, *, v=None, g=None, slope=None, close=None, seed=3, dtype=float
+):
+    rng = np.random.default_rng(seed)
+    v = rng.normal(size=x.shape).astype(dtype) if v is None else v(x)
+    y = forward(x)
+    g = rng.normal(size=np.shape(y)).astype(dtype) if g is None else g(y)
+    slope = slope or (lambda f, x, v: f(x + 1e-30j * v).imag / 1e-30)
+    exact = (g * slope(forward, x, v)).sum()
+    terms = vjp(g, x) * v
+    close = close or (lambda a, b, size: bool(abs(a - b) <= 1e-10 * size))
+    return close(terms.sum(), exact, max(abs(terms).sum(), abs(exact)))
+
+
+def central(f, x, v, h=1e-5):
+    return (f(x + h * v) - f(x - h * v)) / (2 * h)
+
+
+def richardson(f, x, v):
+    return (4 * central(f, x, v, 5e-4) - central(f, x, v, 1e-3)) / 3
+
+
+def entry_by_entry(forward, vjp, x):
+    y = np.asarray(forward(x))
+    g = np.random.default_rng(0).normal(size=y.shape)
+    exact = np.zeros(x.shape)
+    for k in np.ndindex(x.shape):
+        z = x.astype(complex)
+        z[k] += 1e-30j
+        exact[k] = (g * forward(z).imag).sum() / 1e-30
+    found = vjp(g, x)
+    return np.allclose(found, exact, rtol=1e-10, atol=1e-12 * abs(exact).max())
+
+
+def sums(p, q):
+    return p.sum(axis=-1, keepdims=True) + 0 * q
+
+
+WRONG = {
+    f.mean_slot: [
+        lambda M: M.mean(axis=0, keepdims=True),
+        lambda M: M.mean(axis=0).astype(f32),
+        lambda M: np.median(M, axis=0),
+        lambda M: M.sum(axis=0) / M.shape[1],
+        lambda M: M.sum(axis=0) / (len(M) + 1e-8),
+        lambda M: M[0],
+        lambda M: (M.max(axis=0) + M.min(axis=0)) / 2,
+        lambda M: M.mean(axis=-2)[:, None],
+        lambda M: M.sum(axis=0) / max(len(M) - 1, 1),
+        lambda M: [M[:, k].mean() for k in range(len(M))],
+        lambda M: M.mean(axis=0).round(3),
+        lambda M: sum(M) // len(M),
+        lambda M: -M.mean(axis=0),
+        lambda M: print(M.mean(axis=0)),
+    ],
+    a.centred: [
+        with_loop,
+        lambda M: M - M.mean(axis=-1)[:, None],
+        lambda M: M - M.mean(axis=-1)[:, :, None],
+        lambda M: np.stack([m - m.mean(axis=1, keepdims=True) for m in M]),
+        lambda M: M.mean(axis=-1, keepdims=True) - M,
+        lambda M: M - M.sum(axis=-1, keepdims=True),
+        lambda M: M - np.median(M, axis=-1, keepdims=True),
+        lambda M: (M - M.mean(-1, keepdims=True)) / (M.std(-1, keepdims=True) + 1e-5),
+        lambda M: M - M.mean(axis=-1, keepdims=True).astype(f32),
+        lambda M: M - M.mean(axis=-1, keepdims=True) + 1e-8,
+        lambda M: M.mean(axis=-1, keepdims=True),
+        lambda M: M - np.repeat(M.mean(-1, keepdims=True), M.shape[-1], -1).swapaxes(-1, -2),
+        lambda M: np.cumsum(M, -1) - M.mean(-1, keepdims=True),
+        lambda M: np.einsum("bnf->bnf", M) - M.mean(axis=-1, keepdims=True),
+        lambda M: np.subtract(M, M.mean(axis=-1, keepdims=True), out=M),
+    ],
+    a.squared_distances: [
+        lambda M: ((M[:, None] - M[None, :]) ** 2).sum(-1) if M.ndim == 2 else
+        ((M[:, :, None] - M[:, None]) ** 2).sum(-1),
+        lambda M: np.array([[((x - y) ** 2).sum() for x in M] for y in M]),
+        lambda M: abs(M[..., :, None, :] - M[..., None, :, :]).sum(-1),
+        lambda M: ((M[..., :, None, :] - M[..., None, :, :]) ** 2).mean(-1),
+        lambda M: M @ M.swapaxes(-1, -2),
+        lambda M: 2 * a.squared_distances(M),
+        lambda M: a.squared_distances(M) / 2,
+        lambda M: np.triu(a.squared_distances(M)),
+        lambda M: ((M[..., :, None, :] + M[..., None, :, :]) ** 2).sum(-1),
+        lambda M: a.squared_distances(M) + 1e-8,
+        lambda M: a.squared_distances(M).astype(f32),
+        lambda M: ((M[..., :, None, :] - M[..., None, :, :]) ** 2).max(-1),
+        lambda M: ((M[..., :, None, :] - M[..., None, :, :]) ** 2).sum(-1, keepdims=True),
+        lambda M: (M**2).sum(-1)[..., None] - 2 * M @ M.swapaxes(-1, -2),
+    ],
+    a.project: [
+        lambda M, W: np.einsum("bnf,hfk->hbnk", M, W),
+        lambda M, W: np.einsum("bnf,hfk->bnhk", M, W),
+        lambda M, W: np.einsum("bnf,hfk->bnk", M, W),
+        lambda M, W: M[:, None] @ W[:1],
+        lambda M, W: M[:1, None] @ W,
+        lambda M, W: (M[:, None] @ W).sum(axis=1),
+        lambda M, W: np.concatenate([M @ w for w in W], axis=-1),
+        lambda M, W: np.stack([M @ w for w in W]),
+        lambda M, W: np.stack([M @ w for w in W], axis=-1),
+        lambda M, W: (M[:, None] @ W).swapaxes(-1, -2),
+        lambda M, W: M[:, None].astype(f32) @ W.astype(f32),
+        lambda M, W: M[:, None] @ W / math.sqrt(M.shape[-1]),
+        lambda M, W: (M[:, None] @ W)[:, ::-1],
+        lambda M, W: np.tensordot(M, W, axes=1),
+    ],
+    a.split_heads: [
+        lambda x, H: np.array(np.split(x, H, axis=-1)),
+        lambda x, H: x.reshape(*x.shape[:2], H, -1).transpose(0, 2, 1, 3)[:, ::-1],
+        lambda x, H: x.reshape(len(x), H, x.shape[1], -1, order="F"),
+        lambda x, H: x.reshape(*x.shape[:2], H, -1).transpose(1, 2, 0, 3),
+        lambda x, H: x.reshape(*x.shape[:2], H, x.shape[-1] // H, 1).swapaxes(1, 2),
+        lambda x, H: np.split(x, H, axis=-1)[0][:, None],
+        lambda x, H: x.reshape(*x.shape[:2], -1, H).swapaxes(1, 2),
+        lambda x, H: np.repeat(x[:, None], H, axis=1),
+        lambda x, H: np.stack(np.split(x, H, axis=-1), axis=-1),
+        lambda x, H: np.stack(np.split(x, H, axis=1), axis=1),
+        lambda x, H: x.reshape(*x.shape[:2], H, -1).swapaxes(1, 2).astype(f32),
+        lambda x, H: x.swapaxes(1, 2).reshape(len(x), H, -1, x.shape[1]),
+        lambda x, H: list(np.split(x, H, axis=-1)),
+    ],
+    a.one_hot: [
+        lambda labels, size: np.eye(size)[labels.ravel()],
+        lambda labels, size: (labels == np.arange(size)).astype(float),
+        lambda labels, size: np.eye(size)[size - 1 - labels],
+        lambda labels, size: np.where(np.eye(size)[labels] > 0, 1, 1e-10),
+        lambda labels, size: np.eye(size)[labels] * 0.9 + 0.1 / size,
+        lambda labels, size: 2 * np.eye(size)[labels] - 1,
+        lambda labels, size: np.eye(size)[labels] * labels[..., None],
+        lambda labels, size: np.eye(size)[(labels + 1) % size],
+        lambda labels, size: np.array([np.eye(size)[k] for k in labels]),
+        lambda labels, size: np.eye(size)[labels][..., None],
+        lambda labels, size: np.tri(size)[labels],
+        lambda labels, size: 1 - np.eye(size)[labels],
+        lambda labels, size: np.eye(size + 1)[labels],
+        lambda labels, size: np.eye(size)[labels].sum(axis=0),
+    ],
+    t.matmul_vjp: [
+        lambda g, a, b: (g @ b.T, (a @ g.T).T),
+        lambda g, a, b: (g @ b.T / len(a), a.T @ g),
+        lambda g, a, b: (-(g @ b.T), -(a.T @ g)),
+        lambda g, a, b: (g @ b.T,),
+        lambda g, a, b: g @ b.T,
+        lambda g, a, b: (g @ b.T, np.zeros_like(b)),
+        lambda g, a, b: (g @ b.T, a.T @ g + b),
+        lambda g, a, b: (a.T @ g, b @ g.T),
+        lambda g, a, b: (g @ np.linalg.pinv(b), np.linalg.pinv(a) @ g),
+        lambda g, a, b: ((g @ b.T).astype(f32), (a.T @ g).astype(f32)),
+        lambda g, a, b: (g @ b.T, a.T @ np.ones_like(g)),
+        lambda g, a, b: (2 * g @ b.T, 2 * a.T @ g),
+        lambda g, a, b: {"a": g @ b.T, "b": a.T @ g},
+        lambda g, a, b: (g @ b.T, (a.T @ g).T),
+    ],
+    t.softmax_vjp: [
+        lambda g, y: y * (g - g.mean(-1, keepdims=True)),
+        lambda g, y: g * y - y * y,
+        lambda g, y: g * y - (g * y).sum(-1, keepdims=True),
+        lambda g, y: g * y + y * (g * y).sum(-1, keepdims=True),
+        lambda g, y: y * (g * y).sum(-1, keepdims=True) - g * y,
+        lambda g, y: y * (1 - y),
+        lambda g, y: g * y - y * (g * y).sum(axis=0, keepdims=True),
+        lambda g, y: g * y - y * (g * y).sum(axis=1, keepdims=True),
+        lambda g, y: g * y - y * (g @ y.T) if y.ndim == 1 else
+        g * y - y * np.diagonal(g @ y.swapaxes(-1, -2), 0, -2, -1)[..., None] * 2,
+        lambda g, y: (np.diag(y) - np.outer(y, y)) @ g,
+        lambda g, y: g - y * g.sum(-1, keepdims=True),
+        lambda g, y: g - y,
+        lambda g, y: t.softmax_vjp(g, y).astype(f32),
+        lambda g, y: t.softmax_vjp(g, y) / y.shape[-1],
+        lambda g, y: t.softmax_vjp(g, y) + 1e-8,
+        lambda g, y: t.softmax_vjp(g, np.clip(y, 1e-7, 1)),
+    ],
+    t.unbroadcast: [
+        lambda g, shape: g.sum(axis=0).reshape(shape) if len(shape) < g.ndim else g,
+        lambda g, shape: g.reshape(-1, *shape).sum(axis=0) if g.size % max(
+            math.prod(shape), 1) == 0 else g,
+        lambda g, shape: np.resize(g, shape),
+        lambda g, shape: g.max(axis=tuple(range(g.ndim - len(shape)))).reshape(shape),
+        lambda g, shape: np.broadcast_to(g, shape),
+        lambda g, shape: t.unbroadcast(g, shape).astype(f32),
+        lambda g, shape: t.unbroadcast(g, shape) * (g.size / max(1, math.prod(shape))),
+        lambda g, shape: np.full(shape, g.sum()),
+        lambda g, shape: np.ones(shape) * g.mean(),
+        lambda g, shape: t.unbroadcast(g, shape) if shape else g.sum(axis=0),
+        lambda g, shape: t.unbroadcast(g, shape) if g.ndim == 2 else g,
+        lambda g, shape: t.unbroadcast(abs(g), shape),
+        lambda g, shape: g.sum(axis=tuple(range(len(shape), g.ndim))).reshape(shape),
+    ],
+    t.backward: [
+        walk_every_path,
+        walk_down_every_path,
+        lambda e, n: back(e, n, once=True),
+        lambda e, n: back(e, n, skip=1),
+        lambda e, n: back(e, n, power=2),
+        lambda e, n: back(e, n, start=2.0),
+        lambda e, n: back(e, n)[::-1],
+        lambda e, n: back(e, n)[:-1],
+        lambda e, n: back(e, n) - np.eye(n)[-1],
+        lambda e, n: back(e, n, clip=1e3),
+        lambda e, n: np.maximum(back(e, n), 0),
+        lambda e, n: dict(enumerate(back(e, n))),
+        lambda e, n: (back(e, n), n),
+        lambda e, n: back(e[:-1], n),
+        lambda e, n: back([(o, i[:1]) for o, i in e], n),
+        lambda e, n: e.reverse() or back(e[::-1], n),
+        lambda e, n: back(e, n).astype(np.float16),
+    ],
+    c.central_difference: [
+        lambda f, x, h: differences(f, x, h, forward=True),
+        lambda f, x, h: differences(f, x, h / 2),
+        lambda f, x, h: differences(f, x, h * h),
+        lambda f, x, h: differences(f, x, h).ravel(),
+        lambda f, x, h: differences(f, x, h).astype(f32),
+        lambda f, x, h: -differences(f, x, h),
+        lambda f, x, h: differences(f, x, -h, forward=True),
+        lambda f, x, h: c.complex_step(f, x),
+        lambda f, x, h: differences(f, x, h).sum(),
+        lambda f, x, h: differences(f, x, h).T,
+        lambda f, x, h: np.gradient(x.ravel()) if x.size > 1 else x,
+        lambda f, x, h: np.array([differences(f, x, h)[k] for k in range(len(x))]),
+        lambda f, x, h: differences(f, x, h) / 2,
+        lambda f, x, h: [differences(f, x, h), x],
+        lambda f, x, h: np.full(x.shape, differences(f, x, h).flat[0]),
+    ],
+    c.complex_step: [
+        better_differences,
+        lambda f, x: differences(f, x, 1e-6),
+        lambda f, x: complex_steps(f, x, 1e-5),
+        lambda f, x: complex_steps(f, x, 1e-30, part=np.asarray),
+        lambda f, x: complex_steps(f, x, 1e-30, part=np.abs),
+        lambda f, x: -complex_steps(f, x, 1e-30),
+        lambda f, x: complex_steps(f, x, 1e-30).ravel(),
+        lambda f, x: complex_steps(f, x, 1e-30).astype(f32),
+        lambda f, x: complex_steps(f, x, 1e-30) + 0j,
+        lambda f, x: np.array([f(x[k] + 1e-30j).imag / 1e-30 for k in range(len(x))]),
+        lambda f, x: 2 * complex_steps(f, x, 1e-30),
+        lambda f, x: complex_steps(f, x, 1e-200) * (1 + 1e-10),
+        lambda f, x: complex_steps(f, x, 1e-30).T,
+        lambda f, x: complex_steps(f, x, 1e-330),
+    ],
+    c.variance: [
+        lambda x: ((x - x.mean(-1, keepdims=True)) ** 2).sum(-1),
+        lambda x: ((x - x.mean(-1, keepdims=True)) ** 2).mean(-1, keepdims=True),
+        lambda x: ((x - x.mean(-1, keepdims=True)) ** 2).mean(-1) ** 0.5,
+        lambda x: ((x - x.mean(0)) ** 2).mean(0),
+        lambda x: (abs(x - x.mean(-1, keepdims=True)) ** 2).mean(-1),
+        lambda x: ((x - x.mean(-1, keepdims=True)) ** 2).mean(-1).real,
+        lambda x: abs(x - x.mean(-1, keepdims=True)).mean(-1),
+        lambda x: ((x - x.mean(-1, keepdims=True)) ** 2).mean(-1) + 1e-5,
+        lambda x: ((x - x.mean(-1)[..., None]) ** 2).mean(0),
+        lambda x: np.array([((r - r.mean()) ** 2).mean() for r in x]),
+        lambda x: (x**2).mean(-1) - x.mean(-1),
+        lambda x: ((x - x.mean(-1, keepdims=True)) ** 2).mean(-1).astype(np.complex64),
+        lambda x: (x - x.mean(-1, keepdims=True)).mean(-1) ** 2,
+        lambda x: ((x - x.mean(axis=1, keepdims=True)) ** 2).mean(axis=1),
+        lambda x: x.std(-1) ** 2,
+    ],
+    c.rule_is_right: [
+        lambda f, r, x: rule(f, r, x, slope=central),
+        lambda f, r, x: rule(f, r, x, slope=richardson),
+        lambda f, r, x: rule(
+            f, r, x, slope=central, close=lambda p, q, s: abs(p - q) < 1e-6 * s
+        ),
+        lambda f, r, x: rule(f, r, x, slope=richardson, close=lambda p, q, s: abs(p - q) < 1e-9 * s),
+        lambda f, r, x: rule(f, r, x, g=np.ones_like),
+        lambda f, r, x: rule(f, r, x, v=np.ones_like),
+        lambda f, r, x: rule(f, r, x, v=np.ones_like, g=np.ones_like),
+        lambda f, r, x: rule(f, r, x, v=lambda x: x),
+        lambda f, r, x: rule(f, r, x, close=lambda p, q, s: p == q),
+        lambda f, r, x: rule(f, r, x, close=lambda p, q, s: abs(p - q) < 1e-8 * s),
+        lambda f, r, x: rule(f, r, x, close=lambda p, q, s: abs(p - q) < 1e-10),
+        lambda f, r, x: float(c.rule_is_right(f, r, x)),
+        lambda f, r, x: int(c.rule_is_right(f, r, x)),
+        lambda f, r, x: not c.rule_is_right(f, r, x),
+        lambda f, r, x: True,
+        lambda f, r, x: "right" if c.rule_is_right(f, r, x) else "wrong",
+        lambda f, r, x: np.full(x.shape, c.rule_is_right(f, r, x)),
+        lambda f, r, x: rule(f, r, x, slope=lambda f, x, v: f((x + 1e-6j * v).astype(np.complex64)).imag / 1e-6),
+        lambda f, r, x: rule(f, r, x, close=lambda p, q, s: p - q <= 1e-10 * s),
+        lambda f, r, x: np.shape(r(np.ones_like(f(x)), x)) == x.shape,
+    ],
+}  # fmt: skip
+
+RIGHT = {
+    f.mean_slot: [
+        lambda M: sum(M) / len(M),
+        lambda M: np.ones(len(M)) / len(M) @ M,
+        lambda M: [column.mean() for column in M.T],
+    ],
+    a.centred: [
+        lambda M: M - M.mean(-1)[..., None],
+        lambda M: M - np.expand_dims(M.sum(axis=-1) / M.shape[-1], -1),
+        lambda M: M @ (np.eye(M.shape[-1]) - 1 / M.shape[-1]),
+        lambda M, axis=-1: M - M.mean(axis, keepdims=True),
+        lambda M: np.stack([m - m.mean(axis=-1, keepdims=True) for m in M]),
+        np.vectorize(lambda m: m - m.mean(), signature="(n)->(n)"),
+    ],
+    a.squared_distances: [
+        lambda M: np.linalg.norm(M[..., None, :] - M[..., None, :, :], axis=-1) ** 2,
+        lambda M: np.square(np.expand_dims(M, -2) - np.expand_dims(M, -3)).sum(-1),
+    ],
+    a.project: [
+        lambda M, W: np.einsum("bnf,hfk->bhnk", M, W),
+        lambda M, W: np.matmul(np.expand_dims(M, 1), W[None]),
+        lambda M, W: np.stack([M @ w for w in W], axis=1),
+        lambda M, W: [[m @ w for w in W] for m in M],
+    ],
+    a.split_heads: [
+        lambda x, H: np.stack(np.split(x, H, axis=-1), axis=1),
+        lambda x, H: x.reshape(len(x), -1, H, x.shape[2] // H).transpose(0, 2, 1, 3),
+        lambda x, H: [np.split(each, H, axis=-1) for each in x],
+    ],
+    a.one_hot: [
+        lambda labels, size: (labels[..., None] == np.arange(size)) * 1.0,
+        lambda labels, size: labels[..., None] == np.arange(size),
+        lambda labels, size: np.eye(size, dtype=int)[labels],
+        lambda labels, size: np.eye(size, dtype=f32)[labels],
+        lambda labels, size: np.take(np.eye(size), labels, axis=0),
+    ],
+    t.matmul_vjp: [
+        lambda g, a, b: [np.einsum("ij,kj->ik", g, b), np.einsum("ik,ij->kj", a, g)],
+        lambda g, a, b: (np.dot(g, np.transpose(b)), np.dot(np.transpose(a), g)),
+        lambda g, a, b: ((b @ g.T).T, (g.T @ a).T),
+    ],
+    t.softmax_vjp: [
+        lambda g, y: y * (g - (g * y).sum(-1, keepdims=True)),
+        lambda g, y: g * y - np.einsum("...i,...j,...j->...i", y, y, g),
+        lambda g, y: y * (g - np.sum(g * y, axis=-1)[..., None]),
+    ],
+    t.unbroadcast: [
+        lambda g, shape: g if g.shape == shape else t.unbroadcast(g, shape),
+        lambda g, shape: g.sum(
+            axis=tuple(
+                k for k in range(g.ndim)
+                if k < g.ndim - len(shape) or shape[k - g.ndim + len(shape)] == 1
+            )
+        ).reshape(shape),
+    ],
+    t.backward: [
+        remembered_paths,
+        by_a_matrix,
+        lambda entries, count: back(entries, count).tolist(),
+    ],
+    c.central_difference: [
+        differences,
+        lambda f, x, h: differences(f, x, h).tolist(),
+        lambda f, x, h: [differences(f, x, h)][0] * 1.0,
+    ],
+    c.complex_step: [
+        lambda f, x: complex_steps(f, x, 1e-20),
+        lambda f, x: complex_steps(f, x, 1e-100),
+        lambda f, x: complex_steps(f, x, 1e-9),
+    ],
+    c.variance: [
+        lambda x: np.square(x - np.mean(x, axis=-1)[..., None]).mean(axis=-1),
+        lambda x: ((x - x.mean(-1, keepdims=True)) ** 2).sum(-1) / x.shape[-1],
+    ],
+    c.rule_is_right: [
+        rule,
+        lambda f, r, x: rule(f, r, x, seed=8),
+        entry_by_entry,
+        lambda f, r, x: np.isclose(*_both(f, r, x), rtol=1e-10, atol=0),
+    ],
+}  # fmt: skip
+
+
+def _both(forward, vjp, x):
+    """Positive directions and weights, so that next to nothing cancels."""
+    rng = np.random.default_rng(11)
+    v, g = rng.normal(size=x.shape), rng.normal(size=np.shape(forward(x)))
+    return (vjp(g, x) * v).sum(), (g * forward(x + 1e-30j * v).imag).sum() / 1e-30

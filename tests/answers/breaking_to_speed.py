@@ -1,0 +1,403 @@
+"""Answers to planted bugs, programs and the chapter on speed, beyond the lists."""
+
+import math
+
+import numpy as np
+
+from tinyrmc import primitives as p
+from tinyrmc.course.exercises import breaking as b
+from tinyrmc.course.exercises import programs as g
+from tinyrmc.course.exercises import speed as s
+from tinyrmc.engine import Tape
+
+f32 = np.float32
+LANES = np.arange(32)
+
+
+def loss(logits, targets, shift="row", reduce=np.mean, tiny=0.0, smooth=0.0, clip=None):
+    z = logits - {"row": logits.max(-1, keepdims=True), "none": 0}[shift]
+    z = z if clip is None else np.clip(z, -clip, clip)
+    logs = z - np.log(np.exp(z).sum(-1, keepdims=True) + tiny)
+    y = np.eye(logits.shape[1])[targets] * (1 - smooth) + smooth / logits.shape[1]
+    return reduce(-(y * logs).sum(-1))
+
+
+def attend(M, x, q, k, v, rows=None, soft=b.softmax, root=None, add=0.0):
+    Z = np.vstack([M, x]) if rows is None else rows(M, x)
+    w = soft((M @ q) @ (Z @ k).T / math.sqrt(root or k.shape[1]))
+    return w @ (Z @ v) + add
+
+
+def process(z, layers, gain, offset, act=lambda x: np.maximum(x, 0), eps=1e-5, res=1.0):
+    y = z
+    for W, c in layers[:-1]:
+        y = act(y @ W + c)
+    y = y @ layers[-1][0] + layers[-1][1] + res * z
+    d = y - y.mean(-1, keepdims=True)
+    return gain * d / np.sqrt((d * d).mean(-1, keepdims=True) + eps) + offset
+
+
+def influence(
+    step, inputs, memory, norm=np.linalg.norm, cut=None, target=None, seed=1.0
+):
+    with Tape() as tape:
+        xs = [tape.watch(x) for x in inputs]
+        for t, x in enumerate(xs):
+            memory = step(x, memory)
+            if cut is not None and t == cut:
+                memory = memory.detach()
+        end = (target or p.sum)(memory) * seed
+    return np.array([norm(d) for d in tape.gradient(end, xs, strict=False)])
+
+
+def by_differences(step, inputs, memory, h=1e-6):
+    def value(inputs):
+        m = memory
+        for x in inputs:
+            m = step(x, m)
+        return np.sum(
+            m.data if hasattr(m, "data") and not isinstance(m, np.ndarray) else m
+        )
+
+    slopes = np.zeros(inputs.shape)
+    for k in np.ndindex(inputs.shape):
+        e = np.zeros(inputs.shape)
+        e[k] = h
+        slopes[k] = (value(inputs + e) - value(inputs - e)) / (2 * h)
+    return np.linalg.norm(slopes, axis=1)
+
+
+def run(part):
+    if isinstance(part, int):
+        return part
+    name, *rest = part
+    if name == "for":
+        k, x, y = rest
+        x, y = run(x), run(y)
+        for _ in range(k):
+            x += y
+        return x
+    if name in ("if>", "if<"):
+        x, y, z, w = rest
+        if run(y) > run(z) if name == "if>" else run(y) < run(z):
+            return run(x)
+        return run(w)
+    x, y = map(run, rest)
+    return x + y if name == "+" else x - y if name == "-" else x * y
+
+
+def shallow(part, length):
+    if isinstance(part, int):
+        return str(part)
+    values = [v if isinstance(v, int) else 0 for v in part[1:]]
+    return g.evaluate((part[0], *values), length)
+
+
+def without_return(program, length):
+    value = run(program)
+    if value >= 0:
+        return str(value % 10 ** (length + 1))
+
+
+def reading(step, inputs, lengths, state, end=lambda t, L: t < L, order=1, keep=True):
+    first = state
+    for t in range(inputs.shape[1])[::order]:
+        new = step(inputs[:, t], state)
+        state = np.where(end(t, lengths)[:, None], new, state if keep else first)
+    return state
+
+
+def one_by_one(step, inputs, lengths, state, last=lambda n: n):
+    out = state.copy()
+    for k, n in enumerate(lengths):
+        for t in range(last(n)):
+            out[k : k + 1] = step(inputs[k : k + 1, t], out[k : k + 1])
+    return out
+
+
+def in_place(step, inputs, lengths, state):
+    for t in range(inputs.shape[1]):
+        inside = t < lengths
+        state[inside] = step(inputs[inside, t], state[inside])
+    return state
+
+
+def masked(x, y, n):
+    counts = np.arange(y.shape[1]) < n[:, None]
+    right = (x == y) & counts
+    return right, counts
+
+
+def pieces(d, examples, size, divide=lambda total, count: total / count, start=0):
+    L, N, G = 0.0, 0, np.zeros(2)
+    for k in range(start, len(examples), size):
+        l, n, gr = d(examples[k : k + size])
+        L, N, G = L + l, N + n, G + gr
+    return divide(L, N), divide(G, N)
+
+
+def norm_grad(gr, x, gain, eps, ddof=0, mean=lambda x: x.mean(-1, keepdims=True)):
+    d = x - mean(x)
+    s_ = 1 / np.sqrt((d * d).sum(-1, keepdims=True) / max(x.shape[-1] - ddof, 1) + eps)
+    n, h = d * s_, gr * gain
+    return s_ * (h - mean(h) - n * mean(h * n))
+
+
+def exchange(
+    row, steps=(16, 8, 4, 2, 1), op=np.add, partner=lambda s: LANES ^ s, own=None
+):
+    held = own(row) if own else np.array([row[k::32].sum() for k in LANES])
+    for step in steps:
+        held = op(held, held[partner(step)])
+    return held
+
+
+def blocks(row):
+    """Neighbouring columns for each thread."""
+    return np.array([each.sum() for each in np.array_split(row, 32)])
+
+
+WRONG = {
+    b.cross_entropy: [
+        lambda z, t: loss(z, t, shift="none"),
+        lambda z, t: loss(z, t, tiny=1e-7),
+        lambda z, t: loss(z, t, clip=30.0),
+        lambda z, t: loss(z, t, smooth=0.1),
+        lambda z, t: loss(z, t, reduce=np.sum),
+        lambda z, t: loss(z, t, reduce=lambda x: x),
+        lambda z, t: loss(z, t, reduce=lambda x: x.mean() / math.log(2)),
+        lambda z, t: loss(z, t, reduce=np.median),
+        lambda z, t: loss(z, t, reduce=np.max),
+        lambda z, t: loss(z.astype(f32), t),
+        lambda z, t: -np.log(b.softmax(z)[np.arange(len(t)), t] + 1e-10).mean(),
+        lambda z, t: np.nan_to_num(-np.log(b.softmax(z)[np.arange(len(t)), t])).mean(),
+        lambda z, t: -np.log(b.softmax(z, axis=0)[np.arange(len(t)), t]).mean(),
+        lambda z, t: loss(z, t) / z.shape[1],
+        lambda z, t: loss(z, np.zeros_like(t)),
+        lambda z, t: 1 - b.softmax(z)[np.arange(len(t)), t].mean(),
+        lambda z, t: loss(z, t, reduce=lambda x: np.array([x.mean()])),
+    ],
+    b.attend: [
+        lambda *c: attend(*c, rows=lambda M, x: np.vstack([x, M[1:]])),
+        lambda *c: attend(*c, rows=lambda M, x: np.vstack([M, 0 * x])),
+        lambda *c: attend(*c, rows=lambda M, x: M + x),
+        lambda *c: attend(*c, soft=lambda s: b.softmax(s, axis=None)),
+        lambda *c: attend(*c, soft=lambda s: s),
+        lambda *c: attend(*c, soft=lambda s: b.softmax(b.softmax(s))),
+        lambda *c: attend(*c, soft=lambda s: np.exp(s)),
+        lambda *c: attend(*c, add=1e-6),
+        lambda *c: attend(*c).astype(f32),
+        lambda *c: attend(*c, root=len(c[0]) + 1),
+        lambda M, x, q, k, v: attend(M, x, k, q, v),
+        lambda M, x, q, k, v: attend(M, x, q, k, v) + M[:, : v.shape[1]] if M.shape[1] >= v.shape[1] else None,
+        lambda M, x, q, k, v: attend(M, -x, q, k, v),
+        lambda *c: attend(*c, root=1 / c[3].shape[1]),
+        lambda *c: np.vstack([attend(*c), 0 * attend(*c)[:1]]),
+    ],
+    b.process: [
+        lambda *c: process(*c, eps=1e-6),
+        lambda *c: process(*c, eps=0),
+        lambda *c: process(*c, res=2.0),
+        lambda *c: process(*c, res=-1.0),
+        lambda *c: process(*c, res=0.0),
+        lambda *c: process(*c, act=np.tanh),
+        lambda *c: process(*c, act=lambda x: x),
+        lambda *c: process(*c, act=lambda x: np.maximum(x, 0.1 * x)),
+        lambda z, L, gain, offset: process(z, L, offset, gain),
+        lambda z, L, gain, offset: process(z, L, gain, 0),
+        lambda z, L, gain, offset: process(z, L[::-1], gain, offset),
+        lambda *c: process(*c).astype(f32),
+        lambda *c: np.maximum(process(*c), 0),
+        lambda z, L, *c: process(z, [(W.T, d) for W, d in L], *c),
+        lambda z, L, *c: process(z.mean(0, keepdims=True), L, *c),
+        lambda z, L, *c: process(process(z, L, *c), L, *c),
+    ],
+    b.influence: [
+        lambda *c: influence(*c) + 1e-10,
+        lambda *c: np.maximum(influence(*c), 1e-12),
+        lambda *c: influence(*c, norm=lambda d: np.linalg.norm(d) ** 2),
+        lambda *c: influence(*c, norm=lambda d: abs(d).mean()),
+        lambda *c: influence(*c, norm=lambda d: np.sqrt((d * d).mean())),
+        lambda *c: influence(*c, norm=lambda d: d),
+        lambda *c: influence(*c)[::-1],
+        lambda *c: influence(*c, cut=0),
+        lambda *c: influence(*c, seed=2.0),
+        lambda *c: influence(*c, target=lambda m: p.sum(m * m)),
+        lambda *c: influence(*c, target=lambda m: p.sum(m) * (1 / 3)),
+        lambda *c: influence(*c) / influence(*c).sum(),
+        lambda *c: np.cumsum(influence(*c)),
+        lambda *c: influence(*c).astype(f32),
+        lambda *c: influence(*c)[:-1],
+        by_differences,
+    ],
+    g.evaluate: [
+        shallow,
+        without_return,
+        lambda q, n: str(run(q) % 10**n + 1),
+        lambda q, n: str(run(q))[-(n + 1) :],
+        lambda q, n: str(run(q) % 10 ** (n + 1)).rjust(n + 1),
+        lambda q, n: float(run(q) % 10 ** (n + 1)),
+        lambda q, n: str(float(run(q) % 10 ** (n + 1))),
+        lambda q, n: run(q) % 10 ** (n + 1),
+        lambda q, n: list(str(run(q) % 10 ** (n + 1))),
+        lambda q, n: str(run(q) % (10 ** (n + 1) - 1)),
+        lambda q, n: str(max(run(q), 0) % 10 ** (n + 1)),
+        lambda q, n: str(run(q) % 10 ** (n + 1))[::-1],
+        lambda q, n: str(run(q) % 10**n).lstrip("0"),
+        lambda q, n: f" {run(q) % 10 ** (n + 1)}",
+        lambda q, n: str(g._value(q, loop=lambda k, a, c: a * k + c) % 10 ** (n + 1)),
+        lambda q, n: str(g._value(q, loop=lambda k, a, c: a + (k + 1) * c) % 10 ** (n + 1)),
+        lambda q, n: str(g._value(q, loop=lambda k, a, c: a * c**k) % 10 ** (n + 1)),
+        lambda q, n: str(np.float32(run(q) % 10 ** (n + 1)).astype(int)),
+    ],
+    g.read: [
+        in_place,
+        lambda *c: reading(*c, end=lambda t, L: t <= L),
+        lambda *c: reading(*c, end=lambda t, L: t != L),
+        lambda *c: reading(*c, end=lambda t, L: t >= L),
+        lambda *c: reading(*c, order=-1),
+        lambda *c: reading(*c, keep=False),
+        lambda *c: one_by_one(*c, last=lambda n: max(n, 1)),
+        lambda *c: one_by_one(*c, last=lambda n: n // 1 - (n > 2)),
+        lambda f, x, n, s: reading(f, x, n, 0 * s),
+        lambda f, x, n, s: reading(f, np.nan_to_num(x), n, s, end=lambda t, L: t < L.max() + 0 * L),
+        lambda f, x, n, s: reading(f, x, n, s).astype(f32),
+        lambda f, x, n, s: reading(f, x, n, s)[np.argsort(-n)],
+        lambda f, x, n, s: [reading(f, x, n, s), n],
+        lambda f, x, n, s: reading(f, x[..., ::-1], n, s),
+        lambda f, x, n, s: np.stack([reading(f, x[:, : t + 1], n, s) for t in range(x.shape[1])], 1),
+        lambda f, x, n, s: reading(f, x, n - n.min(), s),
+    ],
+    g.score: [
+        lambda x, y, n: (masked(x, y, n)[0].sum() / n.sum(), (masked(x, y, n)[0].sum(1) >= n - 1).mean()),
+        lambda x, y, n: masked(x, y, n)[0].sum() / n.sum(),
+        lambda x, y, n: (masked(x, y, n)[0].sum(), masked(x, y, n)[0].all(1).sum()),
+        lambda x, y, n: tuple(100 * v for v in g.score(x, y, n)),
+        lambda x, y, n: tuple(1 - v for v in g.score(x, y, n)),
+        lambda x, y, n: (g.score(x, y, n)[0],) * 2,
+        lambda x, y, n: (g.score(x, y, n)[0], g.score(x, y, n)[0] ** y.shape[1]),
+        lambda x, y, n: (g.score(x, y, n)[0], (x == y)[:, 0].mean()),
+        lambda x, y, n: g.score(x, y, n + 1),
+        lambda x, y, n: g.score(x, y, np.maximum(n - 1, 1)),
+        lambda x, y, n: (g.score(x, y, n)[0], (x == y).any(1).mean()),
+        lambda x, y, n: [float(f32(v)) for v in g.score(x, y, n)],
+        lambda x, y, n: {"characters": g.score(x, y, n)[0], "answers": g.score(x, y, n)[1]},
+        lambda x, y, n: g.score(np.sort(x, 1), np.sort(y, 1), n),
+        lambda x, y, n: g.score(x[::-1], y, n),
+    ],
+    s.in_pieces: [
+        lambda d, x, n: pieces(d, x, n, divide=lambda total, count: total / len(x)),
+        lambda d, x, n: pieces(d, x, n, divide=lambda total, count: total),
+        lambda d, x, n: pieces(d, x, n, divide=lambda total, count: total / (count + 1e-8)),
+        lambda d, x, n: pieces(d, x, n, divide=lambda total, count: total / max(count - 1, 1)),
+        lambda d, x, n: pieces(d, x, n, start=n) if len(x) > n else pieces(d, x, n, divide=lambda t, c: t),
+        lambda d, x, n: pieces(d, x, 1 + 0 * n)[0],
+        lambda d, x, n: pieces(d, x[::2], n),
+        lambda d, x, n: (pieces(d, x, n)[0], pieces(d, x, n)[1] / n),
+        lambda d, x, n: (pieces(d, x, n)[0] / n, pieces(d, x, n)[1]),
+        lambda d, x, n: (pieces(d, x, n)[0], -pieces(d, x, n)[1]),
+        lambda d, x, n: tuple(np.asarray(v, f32) for v in pieces(d, x, n)),
+        lambda d, x, n: (pieces(d, x, n)[0], 0, pieces(d, x, n)[1]),
+        lambda d, x, n: pieces(d, x, n * 2),
+        lambda d, x, n: (pieces(d, x, n)[0] ** 0.5, pieces(d, x, n)[1]),
+        lambda d, x, n: (pieces(d, x, n)[0], d(x[:n])[2]),
+        lambda d, x, n: pieces(d, np.nan_to_num(x), n),
+    ],
+    s.layer_norm_gradient: [
+        lambda *c: norm_grad(*c, ddof=1),
+        lambda *c: norm_grad(*c).astype(f32),
+        lambda *c: norm_grad(*c, mean=lambda x: x.mean(axis=1, keepdims=True)),
+        lambda *c: norm_grad(*c, mean=lambda x: x.mean(axis=-1)[:, None]),
+        lambda gr, x, gain, eps: norm_grad(gr, x, gain, 1e-5),
+        lambda gr, x, gain, eps: norm_grad(gr, x, gain, eps * eps),
+        lambda gr, x, gain, eps: -norm_grad(gr, x, gain, eps),
+        lambda gr, x, gain, eps: norm_grad(gr, x, gain, eps) + gr,
+        lambda gr, x, gain, eps: norm_grad(gr, x, 1 / gain, eps),
+        lambda gr, x, gain, eps: norm_grad(x, gr, gain, eps),
+        lambda gr, x, gain, eps: norm_grad(np.ones_like(gr), x, gain, eps),
+        lambda gr, x, gain, eps: norm_grad(gr, x, gain, eps).sum(-1),
+        lambda gr, x, gain, eps: norm_grad(gr, x, gain, eps) * x.shape[-1],
+        lambda gr, x, gain, eps: norm_grad(gr, x, gain, eps) + 1e-7,
+        lambda gr, x, gain, eps: norm_grad(gr, x + 1, gain, eps + 1e-3),
+        lambda gr, x, gain, eps: gr * gain / np.sqrt(x.var(-1, keepdims=True) + eps),
+        lambda gr, x, gain, eps: np.stack([norm_grad(a, y, gain, eps) for a, y in zip(gr, x)]) if x.ndim < 4 else gr,
+    ],
+    s.weight_gradient: [
+        lambda x, gr: np.einsum("tbi,tbo->oi", x, gr),
+        lambda x, gr: np.einsum("tbi,tbo->bio", x, gr),
+        lambda x, gr: np.einsum("tbi,sbo->io", x, gr),
+        lambda x, gr: np.einsum("tbi,tco->io", x, gr),
+        lambda x, gr: x[0].T @ gr[0],
+        lambda x, gr: s.weight_gradient(x, gr).astype(f32),
+        lambda x, gr: s.weight_gradient(x[:-1], gr[1:]) if len(x) > 1 else s.weight_gradient(x, gr) + 1,
+        lambda x, gr: s.weight_gradient(x[::-1], gr),
+        lambda x, gr: s.weight_gradient(x, gr) / x.shape[1],
+        lambda x, gr: -s.weight_gradient(x, gr),
+        lambda x, gr: x.mean((0, 1))[:, None] * gr.sum((0, 1)),
+        lambda x, gr: np.cumsum([a.T @ c for a, c in zip(x, gr)], axis=0),
+        lambda x, gr: max((a.T @ c for a, c in zip(x, gr)), key=lambda m: abs(m).sum()),
+        lambda x, gr: x.reshape(-1, x.shape[-1]).T @ gr.swapaxes(0, 1).reshape(-1, gr.shape[-1]),
+        lambda x, gr: s.weight_gradient(x, gr) + 1e-5,
+    ],
+    s.row_sum: [
+        lambda row: np.full(32, row.sum()),
+        lambda row: np.full(32, math.fsum(row)),
+        lambda row: np.full(32, sum(row)),
+        lambda row: np.ones(32) * exchange(row, own=blocks)[0] * 1.0000001,
+        lambda row: np.broadcast_to(exchange(row)[:1], 32),
+        lambda row: np.tile(row.sum(keepdims=True), 32),
+        lambda row: exchange(row, steps=(16, 8, 4, 2)),
+        lambda row: exchange(row, steps=(16, 8, 4, 2, 1, 1)),
+        lambda row: exchange(row, steps=(32, 16, 8, 4, 2), partner=lambda s: (LANES ^ s) % 32),
+        lambda row: exchange(row, partner=lambda s: (LANES + 1) % 32),
+        lambda row: exchange(row, op=np.maximum),
+        lambda row: exchange(row)[0],
+        lambda row: exchange(row).astype(f32),
+        lambda row: exchange(row) / 32,
+        lambda row: exchange(row)[:16],
+        lambda row: np.cumsum(np.array([row[k::32].sum() for k in LANES])),
+        lambda row: exchange(row, own=lambda r: np.resize(r, 32)),
+        lambda row: exchange(row, partner=lambda s: LANES & ~s),
+    ],
+}  # fmt: skip
+
+RIGHT = {
+    b.cross_entropy: [
+        loss,
+        lambda z, t: (np.logaddexp.reduce(z, axis=1) - z[np.arange(len(t)), t]).mean(),
+        lambda z, t: float(loss(z, t)),
+    ],
+    b.attend: [attend, lambda M, x, q, k, v: attend(M, x, q * k.shape[1] ** -0.5, k, v, root=1)],
+    b.process: [process, lambda z, L, gain, offset: process(z, L, 1, 0) * gain + offset],
+    b.influence: [influence, lambda *c: list(influence(*c))],
+    g.evaluate: [lambda q, n: str(run(q) % 10 ** (n + 1)), lambda q, n: f"{run(q) % 10 ** (n + 1):d}"],
+    g.read: [one_by_one, reading, lambda f, x, n, s: reading(f, np.nan_to_num(x), n, s)],
+    g.score: [
+        lambda x, y, n: np.array(g.score(x, y, n)),
+        lambda x, y, n: [masked(x, y, n)[0].sum() / n.sum(), (masked(x, y, n)[0].sum(1) == n).mean()],
+    ],
+    s.in_pieces: [pieces, lambda d, x, n: list(pieces(d, x, n)), lambda d, x, n: pieces(d, x, 1)],
+    s.layer_norm_gradient: [
+        norm_grad,
+        lambda gr, x, gain, eps: np.einsum("...i,...ij->...j", gr * gain, _jacobian(x, eps)),
+    ],
+    s.weight_gradient: [
+        lambda x, gr: np.einsum("tbi,tbo->io", x, gr),
+        lambda x, gr: sum(a.T @ c for a, c in zip(x, gr)),
+        lambda x, gr: np.tensordot(x, gr, axes=([0, 1], [0, 1])),
+    ],
+    s.row_sum: [
+        exchange,
+        lambda row: exchange(row, steps=(1, 2, 4, 8, 16)),
+        lambda row: list(exchange(row)),
+        lambda row: exchange(np.pad(row, (0, -len(row) % 32)), own=lambda r: r.reshape(-1, 32).sum(0)),
+    ],
+}  # fmt: skip
+
+
+def _jacobian(x, eps):
+    F = x.shape[-1]
+    d = x - x.mean(-1, keepdims=True)
+    s_ = 1 / np.sqrt((d * d).mean(-1, keepdims=True) + eps)
+    n = d * s_
+    return s_[..., None] * (np.eye(F) - 1 / F - n[..., :, None] * n[..., None, :] / F)

@@ -1,0 +1,312 @@
+"""What every exercise has from its machinery: cases that are made of others, kinds and
+memory of results, limits to work, diagnoses, and what is remembered of the solved ones.
+"""
+
+import importlib
+import json
+import sys
+import tracemalloc
+
+import numpy as np
+import pytest
+
+from tinyrmc import course
+from tinyrmc.course import record
+from tinyrmc.course.cases import LARGE
+from tinyrmc.course.exercises import arrays, attention, gates, tape
+from tinyrmc.course.exercises.exercise import Mistake, exercise
+from tinyrmc.course.overview import exercises
+
+
+def made(solution, *cases, **promises):
+    """An exercise with these cases; a function of a generator stands for drawn ones."""
+    drawn = cases[0] if cases and callable(cases[0]) else lambda rng: list(cases)
+    return exercise(cases=drawn, hints=[], mistakes=[], **promises)(solution)
+
+
+def squares(x):
+    return x * x
+
+
+def some(*shape):
+    return lambda rng: [(np.ones(2),), (rng.normal(size=shape),)]
+
+
+# --- Cases ----------------------------------------------------------------------------
+
+
+def test_cases_of_two_leading_axes_are_six_of_the_first_that_is_drawn():
+    ex = made(squares, some(4), leading="x")
+    case = ex.cases()[-1]
+    assert case.about == "with two leading axes"
+    assert case.arguments["x"].shape == (2, 3, 4)
+    assert len(np.unique(case.arguments["x"])) == 24
+
+
+def test_a_solution_treats_each_example_of_stacked_cases_for_itself():
+    for ex in (attention.attention_weights, attention.softmax, tape.softmax_vjp):
+        (case,) = (each for each in ex.cases() if "leading" in each.about)
+        whole = ex(*case.copies())
+        for place in np.ndindex(2, 3):
+            alone = ex(*(each[place] for each in case.copies()))
+            np.testing.assert_allclose(whole[place], alone, rtol=1e-12)
+
+
+def test_arguments_of_any_size_come_very_large():
+    ex = made(squares, some(4), anysize="x")
+    *_, case = ex.cases()
+    assert case.about == "with large numbers"
+    assert abs(case.arguments["x"]).max() > LARGE / 10
+
+
+def test_a_case_is_there_to_be_tried():
+    (x,) = attention.softmax.case(1)
+    assert x.shape == (5,)
+    x[:] = 0
+    assert attention.softmax.case(1)[0].any()  # another copy
+    with pytest.raises(ValueError, match=r"no case 99: there are 1 to \d+"):
+        attention.softmax.case(99)
+
+
+def test_a_small_case_is_shown_whole_and_says_how_to_get_it():
+    text = tape.unbroadcast.judge(lambda g, shape: g.max()).text
+    assert "\nTry it: unbroadcast(*ex.unbroadcast.case(1)); right is" in text
+    text = made(squares, (np.array([1.5, -2.0]),)).judge(lambda x: x + 1).text
+    assert "x [1.5, -2]" in text
+    assert "\n  yours: [2.5, -1]\n  right: [2.25, 4]\n" in text
+
+
+# --- What a result must be like -------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("right", "found", "said"),
+    [
+        (np.array([True, False]), np.array([1.0, 0.0]), "expected truth values"),
+        (np.array([True, False]), np.array([1, 0]), "expected truth values"),
+        (np.array([3, 1]), np.array([3.0, 1.0]), "expected whole numbers"),
+        (np.array([0.5]), np.array([0.5 + 0j]), "expected real numbers"),
+    ],
+)
+def test_numbers_of_another_kind_are_told_so(right, found, said):
+    assert said in made(lambda: right, ()).judge(lambda: found).text
+
+
+@pytest.mark.parametrize("found", [np.array([1, 0]), np.array([True, False]), [1, 0]])
+def test_whole_numbers_will_do_for_real_ones(found):
+    assert made(lambda: np.array([1.0, 0.0]), ()).judge(lambda: found).state == "right"
+
+
+def test_a_stacked_array_will_do_for_a_pair_but_where_the_form_counts():
+    def pair():
+        return np.ones(3), np.zeros(3)
+
+    assert made(pair, ()).judge(lambda: np.stack(pair())).state == "right"
+    kept = made(pair, (), form=True)
+    assert kept.judge(pair).state == "right"
+    assert kept.judge(lambda: np.stack(pair())).state == "wrong"
+    assert "a tuple, not a list" in kept.judge(lambda: list(pair())).text
+
+
+def test_where_each_entry_counts_a_small_number_is_not_zero():
+    ex = made(lambda: np.array([1.0, 0.0]), (), precise=True)
+    assert ex.judge(lambda: np.array([1.0, 1e-13])).state == "wrong"
+    assert "do you clip something" in ex.judge(lambda: np.array([1.0, 1e-13])).text
+    loose = made(lambda: np.array([1.0, 0.0]), ())
+    assert loose.judge(lambda: np.array([1.0, 1e-13])).state == "right"
+
+
+def test_a_result_has_memory_of_its_own():
+    turned = made(lambda x: x[::-1].copy(), (np.arange(3.0),))
+    assert "a view of the argument x" in turned.judge(lambda x: x[::-1]).text
+    allowed = made(lambda x: x[::-1].copy(), (np.arange(3.0),), views=True)
+    assert allowed.judge(lambda x: x[::-1]).state == "right"
+    rows = made(lambda: np.ones((2, 3)), ())
+    assert "read-only" in rows.judge(lambda: np.broadcast_to(1.0, (2, 3))).text
+
+
+# --- What an answer must not do -------------------------------------------------------
+
+
+def test_a_walk_along_every_path_is_stopped():
+    def paths(depth):
+        return paths(depth - 1) + paths(depth - 1) if depth else 1
+
+    ex = made(lambda depth: 2**depth, (60,), calls=100)
+    assert "it has called functions 100 times" in ex.judge(paths).text
+    assert sys.getprofile() is None
+    assert ex.judge(lambda depth: 2**depth).state == "right"
+
+
+def test_too_much_memory_is_refused():
+    def all_at_once(n):
+        return float(np.arange(n, dtype=float).sum())
+
+    ex = made(lambda n: n * (n - 1) / 2, (100_000,), memory=100_000)
+    assert "it holds 0.8 MB at one time, 0.1 MB are" in ex.judge(all_at_once).text
+    assert not tracemalloc.is_tracing()
+    assert ex.judge(lambda n: sum(range(n)) * 1.0).state == "right"
+
+
+def test_a_branch_without_return_is_wrong_and_an_empty_function_not_attempted():
+    def half(x):
+        if x.sum() > 0:
+            return x * x
+
+    def none(x):
+        x = x * x
+
+    def documented(x):
+        """Nothing yet."""
+
+    ex = made(squares, (np.ones(2),), (-np.ones(2),))
+    assert "missing in one of its branches" in ex.judge(half).text
+    assert "it returns nothing: is a `return` missing?" in ex.judge(none).text
+    assert ex.judge(documented).state == "not attempted"
+    assert ex.judge(lambda x: ...).state == "not attempted"
+
+
+def test_another_number_of_arguments_is_told_so():
+    text = made(squares, (np.ones(2),)).judge(lambda x, y: x).text
+    assert text.startswith("it takes the arguments (x, y); it should take (x)")
+
+
+# --- Diagnoses ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (lambda M, W: (M[:, None] @ W).swapaxes(-1, -2), "transposed"),
+        (lambda M, W: np.moveaxis(M[:, None] @ W, 0, 2), "order of axes"),
+        (lambda M, W: np.roll(M[:, None] @ W, 1, axis=-1), "shifted by one place"),
+        (lambda M, W: 3 * (M[:, None] @ W), "is 3 times the right one"),
+        (lambda M, W: -(M[:, None] @ W), "sign is turned around"),
+        (lambda M, W: M[:, None] @ W + 0.5, "is off by 0.5, everywhere"),
+        (lambda M, W: M[:, None] @ W / M.shape[-1], "times 1 / M.shape[-1]"),
+        (lambda M, W: M[:, None] @ W / W.shape[-1] ** 0.5, "1 / the root of"),
+        (lambda M, W: abs(M[:, None]) @ W, "you take M without its sign"),
+        (lambda M, W: M[:, None] @ (W * 0 + W[:1]), "W like the first entry"),
+        (lambda M, W: M[:, None].astype(np.float32) @ W, "but to 7 digits only"),
+        (lambda M, W: np.exp(M[:, None] @ W), "right one in an exponential"),
+        (lambda M, W: np.maximum(M[:, None] @ W, 0), "cut off at 0 (a ReLU)"),
+    ],
+)
+def test_mistakes_that_nobody_foresaw_are_told_by_what_they_look_like(answer, said):
+    text = made(arrays.project.function, arrays.project.make_cases).judge(answer).text
+    assert "\nIt looks as if " in text and said in text
+
+
+def test_a_likeness_must_hold_in_every_case():
+    def sometimes(M, W):
+        return (M[:, None] @ W) * (2 if len(M) == 2 else 3)
+
+    assert "times the right one" not in arrays.project.judge(sometimes).text
+
+
+def test_an_answer_for_one_example_alone_is_told_where_it_goes_wrong():
+    def flat(M):
+        return M - M.mean(axis=-1, keepdims=True) if M.ndim < 4 else M
+
+    text = arrays.centred.judge(flat).text
+    assert "\nIt is right but with two leading axes. It looks as if" in text
+
+
+def test_a_mistake_that_has_a_name_comes_first():
+    def solution(x):
+        return x + x
+
+    named = [Mistake("you subtract", lambda x: -solution(x))]
+    ex = exercise(cases=some(3), hints=[], mistakes=named)(solution)
+    assert ex.judge(lambda x: -x - x).text.endswith("you get when you subtract")
+
+
+def test_nothing_is_said_where_nothing_is_alike():
+    noise = np.random.default_rng(5)
+    text = gates.sigmoid.judge(lambda x: noise.normal(size=x.shape)).text
+    assert text.splitlines()[-1].startswith("Try it: ")
+
+
+# --- What is remembered ---------------------------------------------------------------
+
+
+def right(labels, size):
+    return np.eye(size)[labels]
+
+
+@pytest.fixture
+def kept(monkeypatch, tmp_path):
+    monkeypatch.setenv("TINYRMC_PROGRESS", str(tmp_path / "new"))
+    return tmp_path / "new" / "progress.json"
+
+
+def test_what_is_solved_is_known_at_the_next_visit(kept, capsys):
+    arrays.one_hot.check(lambda labels, size: labels)
+    arrays.one_hot.check(arrays.one_hot)  # the solution does not count
+    arrays.one_hot.yours(arrays.one_hot.function)
+    assert not kept.exists()
+    arrays.one_hot.check(right)
+    arrays.split_heads.yours(lambda x, H: np.stack(np.split(x, H, -1), 1))
+    assert json.loads(kept.read_text()) == ["arrays.one_hot", "arrays.split_heads"]
+    capsys.readouterr()
+    course.progress()
+    said = capsys.readouterr().out
+    assert "  1  arrays            2 of  5  ##...  next: centred\n" in said
+    assert "\n2 of 77 exercises solved.\n" in said
+    assert str(kept) in said.replace("\n", "")
+    course.forget()
+    assert not kept.exists()
+    assert f"Deleted {kept}" in capsys.readouterr().out
+
+
+def test_every_exercise_stands_in_one_chapter():
+    found = exercises()
+    assert [number for number, _ in found] == sorted({number for number, _ in found})
+    assert sum(map(len, found.values())) == 77
+    for (_, module), names in found.items():
+        for name in names:
+            place = f"tinyrmc.course.exercises.{module}"
+            assert getattr(importlib.import_module(place), name).name == name
+
+
+@pytest.mark.parametrize("text", ["no json", "3", '{"a": 1}', "[1, 2]"])
+def test_a_broken_record_is_an_empty_one(kept, text):
+    kept.parent.mkdir()
+    kept.write_text(text)
+    assert not {each for each in record.read() if "." in each}
+    arrays.one_hot.check(right)
+    assert "arrays.one_hot" in record.read()
+
+
+def test_what_cannot_be_kept_is_said_once_and_hurts_nobody(kept, capsys, monkeypatch):
+    monkeypatch.setattr(record, "_complained", False)
+    kept.parent.write_text("a file, not a folder")
+    arrays.one_hot.check(right)
+    arrays.one_hot.check(right)
+    said = capsys.readouterr().out
+    assert said.count("right: ") == 2
+    assert said.count("your progress is not kept") == 1
+
+
+def test_nothing_is_kept_where_nothing_shall_be(monkeypatch, capsys):
+    monkeypatch.setenv("TINYRMC_PROGRESS", "")
+    arrays.one_hot.check(right)
+    course.progress()
+    assert "nothing is kept for your next visit" in capsys.readouterr().out
+    assert record.file() is None and record.read() == set()
+
+
+@pytest.mark.parametrize(
+    ("platform", "variable", "within"),
+    [
+        ("linux", "XDG_DATA_HOME", "tinyrmc/progress.json"),
+        ("win32", "LOCALAPPDATA", "tinyrmc/progress.json"),
+    ],
+)
+def test_it_is_kept_where_the_system_keeps_data(
+    platform, variable, within, monkeypatch, tmp_path
+):
+    monkeypatch.delenv("TINYRMC_PROGRESS", raising=False)
+    monkeypatch.setattr(sys, "platform", platform)
+    monkeypatch.setenv(variable, str(tmp_path))
+    assert record.file() == tmp_path / within

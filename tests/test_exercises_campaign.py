@@ -1,0 +1,88 @@
+"""Answers that the exercises' authors did not think of, tried on every check.
+
+1,197 plausible wrong answers, at least ten for each of the 77 exercises, and 202 right
+ones that go about it in another way: other orders of axes, loops, einsum, lists and
+stacked arrays for tuples, other kinds of number, a memo. The folder `answers` has them.
+No wrong one may pass, and no right one may be refused. Among them: code for exactly one
+leading axis or for none, walks along every path, a sum by many that nobody exchanges,
+small numbers added and large ones clipped, differences in the place of derivatives,
+probes of ones, float32 inside, numbers for truth values, read-only views, a branch
+without `return`.
+"""
+
+import importlib
+import pkgutil
+import re
+import warnings
+
+import answers
+import pytest
+from test_exercises import ALL
+
+COLLECTIONS = [
+    importlib.import_module(f"answers.{name}")
+    for _, name, _ in pkgutil.iter_modules(answers.__path__)
+]
+WRONG = {ex: tried for each in COLLECTIONS for ex, tried in each.WRONG.items()}
+RIGHT = {ex: tried for each in COLLECTIONS for ex, tried in each.RIGHT.items()}
+SAID = ("That is what you get", "It looks as if", "It goes wrong", "It is right but")
+
+
+def without_xp(ex):
+    """Of an exercise whose answer takes xp first, the same on NumPy."""
+    return getattr(ex, "plain", ex)
+
+
+def names(collection):
+    return [
+        pytest.param(ex, number, id=f"{ex.chapter}.{ex.name}-{number}")
+        for ex, tried in collection.items()
+        for number in range(len(tried))
+    ]
+
+
+@pytest.fixture(autouse=True)
+def no_warnings():
+    """Some answers overflow, or drop an imaginary part, as learners' do."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+@pytest.mark.parametrize("ex", ALL.values(), ids=ALL.keys())
+def test_every_exercise_is_tried_on_ten_wrong_answers_and_a_right_one(ex):
+    assert len(WRONG[ex]) >= 10
+    assert len(RIGHT[ex]) >= 1
+
+
+def test_there_are_as_many_as_this_file_says():
+    assert sum(map(len, WRONG.values())) == int(numbers()[0])
+    assert sum(map(len, RIGHT.values())) == int(numbers()[2])
+    assert len(WRONG) == int(numbers()[1])
+
+
+def numbers():
+    return [each.replace(",", "") for each in re.findall(r"\d[\d,]*", __doc__)]
+
+
+@pytest.mark.parametrize(("ex", "number"), names(WRONG))
+def test_a_wrong_answer_is_refused(ex, number):
+    verdict = without_xp(ex).judge(WRONG[ex][number], explain=False)
+    assert verdict.state == "wrong", verdict.text
+    assert f"(*ex.{ex.name}.case(" in verdict.text
+
+
+@pytest.mark.parametrize(("ex", "number"), names(RIGHT))
+def test_a_right_answer_is_taken(ex, number):
+    verdict = without_xp(ex).judge(RIGHT[ex][number])
+    assert verdict.state == "right", verdict.text
+
+
+def test_more_than_half_of_the_wrong_answers_are_told_what_is_wrong():
+    texts = [
+        without_xp(ex).judge(answer).text.splitlines()[-1]
+        for ex, tried in WRONG.items()
+        for answer in tried[::5]  # a fifth of them says as much
+    ]
+    told = sum(text.startswith(SAID) for text in texts)
+    assert told > 0.55 * len(texts)

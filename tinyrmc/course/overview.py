@@ -1,0 +1,49 @@
+"""What you have solved, chapter by chapter."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import re
+
+from . import record
+
+
+def exercises() -> dict[tuple[int, str], list[str]]:
+    """The exercises of each chapter, by its number and the name of its module."""
+    from . import exercises as package
+    from .exercises.exercise import Exercise
+
+    found = {}
+    for _, name, _ in pkgutil.iter_modules(package.__path__):
+        module = importlib.import_module(f"{package.__name__}.{name}")
+        number = re.match(r"Chapter (\d+)", module.__doc__ or "")
+        if number:
+            found[int(number[1]), name] = [
+                each.name
+                for each in vars(module).values()
+                if isinstance(each, Exercise) and each.chapter == name
+            ]
+    return dict(sorted(found.items()))
+
+
+def progress() -> None:
+    """Print how many exercises of each chapter you have solved, and which come next.
+
+    An exercise is solved once `check` or `yours` has found your own function right.
+    """
+    solved, total = record.read(), 0
+    for (number, module), names in exercises().items():
+        left = [each for each in names if f"{module}.{each}" not in solved]
+        done = len(names) - len(left)
+        total += done
+        line = f"{number:3}  {module:16} {done:2} of {len(names):2}  {'#' * done}"
+        print(f"{line}{'.' * len(left)}" + f"  next: {left[0]}" * bool(left and done))
+    count = sum(map(len, exercises().values()))
+    print(f"\n{total} of {count} exercises solved.")
+    place = record.file()
+    if place is None:
+        print("TINYRMC_PROGRESS is empty, so nothing is kept for your next visit.")
+    else:
+        print(f"Kept on this machine alone, in\n  {place}")
+        print("which holds their names and nothing else; course.forget() deletes it.")

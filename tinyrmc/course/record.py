@@ -1,0 +1,79 @@
+"""Which exercises are solved, kept from one visit to the next.
+
+One file, progress.json, in the folder where this system keeps the data of programs, or
+where TINYRMC_PROGRESS says. It holds the names of exercises and nothing else, and
+nothing is sent anywhere. With TINYRMC_PROGRESS set to nothing, nothing is kept.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+_complained = False
+
+
+def file() -> Path | None:
+    """Where it is kept, or would be; None where nothing is."""
+    chosen = os.environ.get("TINYRMC_PROGRESS")
+    if chosen is not None:
+        return Path(chosen).expanduser() / "progress.json" if chosen else None
+    home = Path.home()
+    if sys.platform == "win32":
+        folder = Path(os.environ.get("LOCALAPPDATA", home / "AppData" / "Local"))
+    elif sys.platform == "darwin":
+        folder = home / "Library" / "Application Support"
+    else:
+        folder = Path(os.environ.get("XDG_DATA_HOME") or home / ".local" / "share")
+    return folder / "tinyrmc" / "progress.json"
+
+
+def read() -> set[str]:
+    """The solved exercises, "module.exercise". Empty where there is no such file."""
+    place = file()
+    try:
+        found = json.loads(place.read_text(encoding="utf-8")) if place else []
+        return {each for each in found if isinstance(each, str)}
+    except (OSError, ValueError, TypeError):
+        return set()
+
+
+def solved(chapter: str, name: str) -> None:
+    """Remember this one. Where nothing can be written it says so, once."""
+    global _complained
+    place, before = file(), read()
+    now = before | {f"{chapter}.{name}"}
+    if place is None or now == before:
+        return
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        _replace(place, json.dumps(sorted(now), indent=1) + "\n")
+    except OSError as problem:
+        if not _complained:
+            print(f"(your progress is not kept: {place}: {problem.strerror})")
+        _complained = True
+
+
+def _replace(place: Path, text: str) -> None:
+    """Write it whole, or leave what there was: two notebooks may be open."""
+    handle, name = tempfile.mkstemp(dir=place.parent, suffix=".tmp")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as new:
+            new.write(text)
+        os.replace(name, place)
+    except OSError:
+        os.unlink(name)
+        raise
+
+
+def forget() -> None:
+    """Delete what is kept of your progress."""
+    place = file()
+    if place is None or not place.exists():
+        print("Nothing is kept.")
+        return
+    place.unlink()
+    print(f"Deleted {place}")
