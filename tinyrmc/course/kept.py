@@ -11,8 +11,6 @@ from __future__ import annotations
 import inspect
 import linecache
 import math
-import os
-import sys
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
@@ -20,20 +18,13 @@ from typing import Any
 
 import numpy as np
 
+from . import record
+
 
 def folder() -> Path | None:
     """Where the texts are, or would be; None where nothing is kept."""
-    chosen = os.environ.get("TINYRMC_PROGRESS")
-    if chosen is not None:
-        return Path(chosen).expanduser() / "answers" if chosen else None
-    home = Path.home()
-    if sys.platform == "win32":
-        place = Path(os.environ.get("LOCALAPPDATA", home / "AppData" / "Local"))
-    elif sys.platform == "darwin":
-        place = home / "Library" / "Application Support"
-    else:
-        place = Path(os.environ.get("XDG_DATA_HOME") or home / ".local" / "share")
-    return place / "tinyrmc" / "answers"
+    beside = record.file()
+    return beside and beside.parent / "answers"
 
 
 def _file(chapter: str, name: str) -> Path | None:

@@ -46,4 +46,4 @@ def progress() -> None:
         print("TINYRMC_PROGRESS is empty, so nothing is kept for your next visit.")
     else:
         print(f"Kept on this machine alone, in\n  {place}")
-        print("which holds their names and nothing else; course.forget() deletes it.")
+        print("with what you wrote beside it; course.forget() deletes both.")

@@ -1,8 +1,9 @@
 """Which exercises are solved, kept from one visit to the next.
 
 One file, progress.json, in the folder where this system keeps the data of programs, or
-where TINYRMC_PROGRESS says. It holds the names of exercises and nothing else, and
-nothing is sent anywhere. With TINYRMC_PROGRESS set to nothing, nothing is kept.
+where TINYRMC_PROGRESS says. It holds the names of exercises and nothing else. Beside it
+lies the folder `answers`, with the text of each right answer (`kept.py`). Nothing is
+sent anywhere. With TINYRMC_PROGRESS set to nothing, nothing is kept.
 """
 
 from __future__ import annotations
@@ -76,4 +77,6 @@ def forget() -> None:
         print("Nothing is kept.")
         return
     place.unlink()
-    print(f"Deleted {place}")
+    for answer in (place.parent / "answers").glob("*.py"):
+        answer.unlink()
+    print(f"Deleted {place} and the answers beside it")

@@ -244,7 +244,7 @@ class Exercise:
         Missing where there is nothing in it.
         """
         arguments = case.copies()
-        _check_signature(answer, self.function, arguments)
+        check_signature(answer, self.function, arguments)
         with np.errstate(all="ignore"):  # what overflows shows in the numbers
             found = self._call(answer, arguments, first=case.number == 1)
             expected = self.function(*case.copies())
@@ -277,7 +277,7 @@ class Exercise:
             says = f": {problem}" if str(problem) else ""
             raise Wrong(f"it raises {type(problem).__name__}{says}") from problem
         if found is None:
-            if _is_empty(answer):
+            if is_empty(answer):
                 raise Missing
             where = "" if first else " in one of its branches"
             raise Wrong(f"it returns nothing: is a `return` missing{where}?")
@@ -303,7 +303,10 @@ class Exercise:
         return f"\nTry it: {mine}{arguments}; right is ex.{self.name}{arguments}"
 
     def _remember(self, answer: Function, verdict: Verdict) -> None:
-        """Keep that this one is solved, and how; the solution itself does not count."""
+        """Note that this one is solved, and keep its text for later chapters.
+
+        The solution itself does not count.
+        """
         if verdict.state == "right" and answer not in (self, self.function):
             record.solved(self.chapter, self.name)
             kept.keep(self.chapter, self.name, answer)
@@ -358,7 +361,7 @@ def _source(function: Function) -> str:
     return "".join(text.splitlines(keepends=True)[definition.lineno - 1 :])
 
 
-def _check_signature(answer: Function, solution: Function, arguments: list) -> None:
+def check_signature(answer: Function, solution: Function, arguments: list) -> None:
     """Wrong where `answer` does not take as many arguments as it is given."""
     try:
         signature = inspect.signature(answer)
@@ -373,9 +376,9 @@ def _check_signature(answer: Function, solution: Function, arguments: list) -> N
         ) from None
 
 
-def _is_empty(answer: Function) -> bool:
+def is_empty(answer: Function) -> bool:
     """Whether a function does nothing, as one that nobody has written yet."""
-    code = getattr(inspect.unwrap(answer), "__code__", None)
+    code = getattr(answer, "__code__", None)
     idle = ("RESUME", "NOP", "LOAD_CONST", "RETURN_VALUE", "RETURN_CONST")
     return code is not None and all(
         each.opname in idle for each in dis.get_instructions(code)

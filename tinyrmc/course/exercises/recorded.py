@@ -16,7 +16,14 @@ import numpy as np
 from ..assembly import gradients
 from ..cases import Case
 from ..compare import Demand, Wrong, compare
-from .exercise import Exercise, Mistake, Verdict, exercise
+from .exercise import (
+    Exercise,
+    Mistake,
+    Verdict,
+    check_signature,
+    exercise,
+    is_empty,
+)
 
 Function = Callable[..., Any]
 LARGE = 100  # beyond, sigmoid and softmax are flat, and gradients are rounding errors
@@ -46,10 +53,18 @@ class Recorded(Exercise):
         """The cases, without xp."""
         return self.plain.cases()
 
+    def case(self, number: int) -> tuple:
+        """The arguments of case `number`, xp = NumPy first."""
+        return np, *self.plain.case(number)
+
     def judge(self, answer: Function, explain: bool = True) -> Verdict:
         """First the values on NumPy, then the gradient on the tape."""
         if not callable(answer):
-            return self.plain.judge(answer)
+            return self.plain.judge(answer, explain)
+        try:
+            check_signature(answer, self.function, [np, *self.cases()[0].copies()])
+        except Wrong as problem:
+            return Verdict("wrong", str(problem))
         verdict = self.plain.judge(_without_xp(answer), explain)
         if verdict.state != "right":
             return verdict
@@ -58,9 +73,8 @@ class Recorded(Exercise):
             try:
                 self._compare_gradients(answer, case)
             except Wrong as problem:
-                return Verdict(
-                    "wrong", f"its values are right on NumPy, but {problem}\n{case}"
-                )
+                says = f"its values are right on NumPy, but {problem}\n{case}"
+                return Verdict("wrong", says)
         return Verdict(
             "right", f"{verdict.text}, and on the tape the gradients of {len(tried)}"
         )
@@ -83,11 +97,14 @@ class Recorded(Exercise):
 
 
 def _without_xp(function: Function) -> Function:
-    """f(xp, ...) on NumPy."""
+    """f(xp, ...) on NumPy. One that is empty is not written yet."""
 
     @functools.wraps(function)
     def on_numpy(*arguments: Any) -> Any:
-        return function(np, *arguments)
+        found = function(np, *arguments)
+        if found is None and is_empty(function):
+            raise NotImplementedError
+        return found
 
     first, *others = inspect.signature(function).parameters.values()
     if first.kind is not first.VAR_POSITIONAL:
