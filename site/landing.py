@@ -1,5 +1,6 @@
-"""The live figure of the first page: four points to move, and a trained core that
-answers questions about them in the page itself.
+"""What the website's own network shows: the live figure of the first page, four points
+to move and a trained core that answers questions about them in the page itself, and
+the page that looks inside.
 
 The network is `points/four_points.npz`, which these two commands made:
 
@@ -15,12 +16,13 @@ from typing import Any
 
 import numpy as np
 
-from tinyrmc.results import pages, probes
+from tinyrmc.results import attention, pages, probes
 from tinyrmc.training.checkpoints import open_checkpoint, restore_model
 
 HERE = Path(__file__).resolve().parent / "points"
 NETWORK = HERE / "four_points.npz"
 QUESTIONS = 10_000
+SEQUENCES = 1000  # that the tables of the page inside are about
 PLACES = ((-0.55, 0.35), (0.3, 0.7), (-0.2, -0.6), (0.75, -0.3))  # at first
 
 
@@ -42,3 +44,15 @@ def data(network: Path = NETWORK) -> dict[str, Any]:
         "questions": len(answers),
         "accuracy": float(np.mean(answers == asked.targets)),
     }
+
+
+def inside(network: Path = NETWORK) -> str:
+    """The page of `python -m tinyrmc.plot attention`, of this network."""
+    task, arrays, state = open_checkpoint(network)
+    model = restore_model(task, arrays, state)
+    found = probes.analyse(model, probes.held_out(task, SEQUENCES))
+    shown = probes.held_out(task, attention.SHOWN)
+    chosen = shown.take(attention.to_show(model, shown))
+    tables = attention.tables(found, task.references())
+    looked = attention.look(model, chosen)
+    return attention.page("four points of a plane", looked, tables, model)
