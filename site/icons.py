@@ -17,7 +17,9 @@ USED = re.compile(r'class="[^"]*\bfa-(?:solid|brands|regular) ([^"]*)"')
 NAME = re.compile(r"\bfa-([a-z0-9-]+)")
 SHAPE = r'[,{{]"?{}"?:\[(\d+),(\d+),\[[^\]]*\],"[0-9a-f]+","([^"]+)"\]'
 CREDIT = "/* Icons: Font Awesome Free, https://fontawesome.com, CC BY 4.0 */"
+# Were it the icons' font, the browser would load it to know how high a line is.
 BASE = """
+:is(.fa-solid, .fa-brands, .fa-regular) { font-family: inherit; }
 :is(.fa-solid, .fa-brands, .fa-regular)::before {
   content: "";
   display: inline-block;

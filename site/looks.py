@@ -43,10 +43,12 @@ def _describe(app, pagename, templatename, context, doctree):
     tags["property"]["og:site_name"] = app.config.project
     if base := app.config.html_baseurl:
         tags["property"]["og:url"] = f"{base}{pagename}.html"
+    lines = [context.get("metatags", "")]
     for kind, values in tags.items():
         for name, value in values.items():
             content = html.escape(value, quote=True)
-            context["metatags"] += f'\n<meta {kind}="{name}" content="{content}" />'
+            lines.append(f'<meta {kind}="{name}" content="{content}" />')
+    context["metatags"] = "\n".join(lines)
 
 
 def description(doctree: nodes.document | None) -> str:

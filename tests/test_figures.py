@@ -20,7 +20,7 @@ from matplotlib.patches import Rectangle
 import tinyrmc
 from tinyrmc import figures, plot
 from tinyrmc.errors import RunError
-from tinyrmc.figures import curves, glance, slots, style
+from tinyrmc.figures import curves, glances, slots, style
 from tinyrmc.results import curves as run_curves
 from tinyrmc.runs.run import Run
 from tinyrmc.training.discovery import load_task
@@ -116,7 +116,7 @@ def test_attention_at_a_glance_names_its_axes_and_gives_its_numbers():
     rng = np.random.default_rng(0)
     weights = rng.dirichlet(np.ones(4), size=(2, 3, 3))  # T, H, N; N + 1
     weights[1, 2] = [0, 0, 0, 1]  # one head listens to the input alone
-    figure = glance._draw(weights, 1, ["vector 0", "vector 2"], "a title", "reference")
+    figure = glances._draw(weights, 1, ["vector 0", "vector 2"], "a title", "reference")
     assert len(figure.axes) == 4  # the mean and that head, at two steps
     shown = [[int(text.get_text()) for text in panel.texts] for panel in figure.axes]
     mean = weights.mean(axis=1)
@@ -171,7 +171,8 @@ def test_only_a_single_run_shows_its_rungs():
     (panel,) = curves._draw_learning_curve(
         {"rmc": [lines], "lstm": [lines]}, {}, [TEST]
     ).axes
-    assert set(drawn(panel)) == {"rmc", "lstm"} and not panel.texts
+    assert set(drawn(panel)) == {"rmc", "lstm"}
+    assert [text.get_text() for text in panel.texts] == ["rmc", "lstm"]
 
 
 def test_training_batches_are_drawn_where_they_are_given():

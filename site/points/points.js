@@ -7,7 +7,8 @@ const PLACES = ["0: itself", "1: nearest", "2: second", "3: farthest"];
 const ASKED = [
   m => `${m} itself`, m => `the nearest to ${m}`, m => `the second nearest to ${m}`,
   m => `the farthest from ${m}`];
-const HOPS = {ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, 1], ArrowDown: [0, -1]};
+const HOPS = {
+  ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, 1], ArrowDown: [0, -1]};
 const state = {places: data.places, n: 3, m: 0, wiped: new Set()};
 
 function make(tag, className = "", text = "") {
@@ -75,6 +76,8 @@ const dots = LABELS.map((label, k) => {
     dot.focus({preventScroll: true});
     event.preventDefault();
   });
+  // else a finger would scroll the page; elsewhere on the plane it does
+  dot.addEventListener("touchstart", event => event.preventDefault(), {passive: false});
   dot.addEventListener("pointermove", event => {
     if (!dot.hasPointerCapture(event.pointerId)) return;
     const at = new DOMPoint(event.clientX, event.clientY)

@@ -353,11 +353,17 @@ def _name_lines(panel: Axes) -> list[Text]:
     for line, label in zip(*panel.get_legend_handles_labels(), strict=True):
         values = np.asarray(line.get_ydata(), float)
         end = values[np.isfinite(values)][-1:]
-        place = {"transform": panel.get_yaxis_transform(), "va": "center"}
-        colour = line.get_color()
-        for y in end:
-            name = wrap(label, 22)
-            texts.append(panel.text(1.015, y, name, color=colour, size=9, **place))
+        for y in end:  # none, where all seeds count nowhere
+            text = panel.text(
+                1.015,
+                y,
+                wrap(label, 22),
+                transform=panel.get_yaxis_transform(),
+                va="center",
+                fontsize=9,
+                color=line.get_color(),
+            )
+            texts.append(text)
     return texts
 
 

@@ -79,7 +79,9 @@ function player(button, pause, {atEnd, rewind, forward}) {
   return stop;
 }
 
-// --- Light and dark ---
+// --- Alone or in another page, light or dark ---
+
+document.documentElement.classList.toggle("embedded", parent !== window);
 
 // As the reader's system has it, or as the page says that this one is a part of.
 function followTheme(draw) {
