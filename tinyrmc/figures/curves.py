@@ -184,13 +184,23 @@ def _draw_learning_curve(
     figure.draw_without_rendering()
     for panel, texts in zip(panels, names, strict=True):
         _move_apart(panel, texts)
+    _label_panels(panels, shown, groups, references)
+    return figure
+
+
+def _label_panels(
+    panels: Sequence[Axes],
+    shown: Sequence[tuple[str, str]],
+    groups: Mapping[str, Sequence[Run]],
+    references: Mapping[str, References],
+) -> None:
+    """The references' names, on the first axis, and the rungs of a single run."""
     single = [run for runs in groups.values() for run in runs]
     for panel, (metric, axis) in zip(panels, shown, strict=True):
-        if axis == axes[0]:
+        if axis == shown[0][1]:
             label_references(panel, references.get(metric, {}), metric)
         if len(groups) == len(single) == 1:
             _mark_rungs(panel, rung_starts(single[0], axis))
-    return figure
 
 
 def draw_legend(
