@@ -360,7 +360,9 @@ class _Multiples(MaxNLocator):
 def _name_lines(panel: Axes) -> list[Text]:
     """The name of each line beside the panel, at the height at which the line ends."""
     texts = []
-    for line, label in zip(*panel.get_legend_handles_labels(), strict=True):
+    lines: Any  # of lines alone, which the types do not tell
+    lines, labels = panel.get_legend_handles_labels()
+    for line, label in zip(lines, labels, strict=True):
         values = np.asarray(line.get_ydata(), float)
         end = values[np.isfinite(values)][-1:]
         for y in end:  # none, where all seeds count nowhere
