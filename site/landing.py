@@ -23,7 +23,7 @@ HERE = Path(__file__).resolve().parent / "points"
 NETWORK = HERE / "four_points.npz"
 QUESTIONS = 10_000
 SEQUENCES = 1000  # that the tables of the page inside are about
-PLACES = ((-0.55, 0.35), (0.3, 0.7), (-0.2, -0.6), (0.75, -0.3))  # at first
+PLACES = ((-0.75, 0.7), (0.35, -0.2), (0.0, -0.8), (0.45, 0.65))  # at first
 
 
 def figure(network: Path = NETWORK) -> str:
