@@ -24,6 +24,7 @@ extensions = [
     "sphinx.ext.viewcode",
     "sphinx.ext.mathjax",
     "house_style",
+    "looks",
 ]
 exclude_patterns = ["README.md"]  # index.md includes parts of it
 
@@ -50,6 +51,7 @@ mathjax3_config = {"chtml": {"scale": 0.92}}
 
 html_theme = "sphinx_book_theme"
 html_title = "tinyrmc"
+tagline = "tinyrmc: networks that compare what they remember"  # title of the first page
 html_favicon = str(HERE / "static" / "favicon.svg")
 html_static_path = ["static"]
 html_css_files = ["tinyrmc.css"]
@@ -94,4 +96,5 @@ def forget_modules(app, doctree):
 
 def setup(app):
     """Before `viewcode` looks, whose priority is 500."""
+    app.add_config_value("tagline", "", "html")
     app.connect("doctree-read", forget_modules, priority=400)

@@ -387,6 +387,9 @@ def build(out: Path) -> int:
     """Build the website in a folder that holds nothing else; Sphinx's exit code."""
     for name in PARTS:
         shutil.rmtree(out / name, ignore_errors=True)
+    import icons
+    import landing
+
     source = Source(out / "source")
     shutil.copytree(HERE / "pages", source.folder)
     shutil.copytree(HERE / "static", source.folder / "static")  # its pictures
@@ -394,12 +397,18 @@ def build(out: Path) -> int:
     source.add_reference()
     source.add_tasks()
     source.add_worlds()
+    source.write("points.html", landing.figure())
     add_mathjax(out / "html")
     from sphinx.cmd.build import main as sphinx
 
     words = ["-q", "-j", "auto", "-b", "html", "-c", str(HERE)]
     words += ["-d", str(out / "doctrees"), str(source.folder), str(out / "html")]
-    return sphinx(words)
+    failed = sphinx(words)
+    if not failed:
+        icons.replace(out / "html")
+        inside = out / "html" / "_static" / "inside.html"
+        inside.write_text(landing.inside(), encoding="utf-8", newline="\n")
+    return failed
 
 
 def refusal(out: Path) -> str | None:

@@ -68,7 +68,7 @@ import numpy as np
 
 from tinyrmc import fused, nn, training
 from tinyrmc import primitives as p
-from tinyrmc.config import check_values
+from tinyrmc.config import ADDED, check_values
 from tinyrmc.cores import CoreConfig, DNCConfig, build_core, describe
 from tinyrmc.results import attention, probes
 
@@ -125,7 +125,13 @@ class Config:
 
     model: CoreConfig = field(default_factory=CoreConfig)
     data: DataConfig = field(default_factory=DataConfig)
+    head_units: int = field(default=256, metadata=ADDED)
+    """units in each of the head's four layers, which answer"""
     train: training.TrainConfig = field(default_factory=training.TrainConfig)
+
+    def __post_init__(self):
+        if self.head_units < 1:
+            raise ValueError(f"head_units must be at least 1, not {self.head_units}")
 
 
 QUICK = Config(
@@ -133,6 +139,18 @@ QUICK = Config(
     data=DataConfig(objects=4, dimensions=4, rungs=((3, 1), (3, 2), (3, 4))),
     train=training.TrainConfig(
         steps=12_000, batch_size=256, learning_rate=1e-3, decay=0.4
+    ),
+)
+PLANE = Config(
+    model=CoreConfig(mem_slots=4, num_heads=4, head_size=8),
+    data=DataConfig(objects=4, dimensions=2, rungs=((3, 1), (3, 2))),
+    head_units=96,
+    train=training.TrainConfig(
+        steps=24_000,
+        batch_size=256,
+        learning_rate=1.5e-3,
+        decay=0.5,
+        evaluate_every=1000,
     ),
 )
 LADDER = Config(
@@ -296,7 +314,8 @@ class Network(nn.Module):
         N, D = config.data.objects, config.data.dimensions
         rng = np.random.default_rng(seed)
         self.core = build_core(config.model, D + 3 * N, rng)
-        self.head = nn.MLP(self.core.output_size, [256] * 4 + [N], seed=rng)
+        sizes = [config.head_units] * 4 + [N]
+        self.head = nn.MLP(self.core.output_size, sizes, seed=rng)
 
     def __call__(self, inputs, trace=None):
         """Inputs (B, T, D + 3 N) -> logits (B, N)."""
@@ -315,6 +334,11 @@ class Task(training.Task):
         "quick": (
             "4 objects x 4 dimensions: minutes on a laptop, to about 95 %",
             QUICK,
+        ),
+        "plane": (
+            "4 points of a plane, by a network small enough for the website's first "
+            "page",
+            PLANE,
         ),
         "ladder": (
             "8 x 16, the paper's task, by easier rungs: an hour or two on four cores, "

@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import browser
 import numpy as np
@@ -324,7 +325,7 @@ def test_a_task_that_says_nothing_about_its_questions_is_told(
 
 def test_the_page_is_small_and_asks_nobody_for_anything(drawn):
     page = (drawn[0] / "page.html").read_text(encoding="utf-8")
-    assert len(page.encode()) < 1_500_000
+    assert len(page.encode()) < 2_000_000  # 1.2 million of it are the network
     assert "default-src 'none'" in page
     assert not re.search(
         r"https?:|\bsrc=|\bhref=|url\(|@import|\bimport\b|fetch\(|XMLHttpRequest|WebSocket",
@@ -381,11 +382,19 @@ def test_the_page_holds_the_cases_first_and_wrong_answers_too(drawn):
     verdicts = [example["verdict"] for example in data["examples"]]
     assert sum("wrong" in verdict for verdict in verdicts) >= attention.WRONG_IN_PAGE
     assert sum("right" in verdict for verdict in verdicts) > 10
+    assert len(data["tables"]) == 3
+
+
+def test_without_the_network_the_page_holds_what_it_did():
+    task, arrays, state = open_checkpoint(TRAINED)
+    shown = probes.held_out(task, 30)
+    looked = attention.look(restore_model(task, arrays, state), shown)
+    data = page_data(attention.page("t", looked, []))
+    assert data["network"] is None
     for example in data["examples"]:
         right = int(np.argmax(example["probabilities"])) == example["target"]
         assert ("right" in example["verdict"]) == right
         assert sum(example["probabilities"]) == pytest.approx(1, abs=1e-3)
-    assert len(data["tables"]) == 3
 
 
 # --- The page in a browser ------------------------------------------------------------
@@ -560,6 +569,112 @@ location.hash = "example=1&time=2&head=mean";
         "#example=1&time=2&head=mean | mean of all heads, step 2 | 2 | 9",
     ]
     assert said == []
+
+
+@browser.needed
+@pytest.mark.parametrize("head", [2, None])
+def test_what_you_wipe_and_cut_changes_the_answer_as_it_would_in_python(
+    head, window, drawn
+):
+    """In example 4, at step 2: slot 1 is wiped, slot 3 does not hear the input, in one
+    head or, where the mean is shown, in all.
+    """
+    window.size(1280, 1000)
+    name = "mean" if head is None else head + 1
+    address = f"example=4&time=2&head={name}"
+    assert opened(window, drawn[0] / "page.html", address)[1:] == ([], [])
+    rows = "$('matrix').tBodies[0].rows"
+    window.click(f"{rows}[0].cells[0].firstChild")
+    window.click(f"{rows}[2].cells[5].firstChild")
+
+    task, arrays, state = open_checkpoint(TRAINED)
+    model: Any = restore_model(task, arrays, state)
+    shown = probes.held_out(task, attention.SHOWN)
+    asked = shown.take(attention.to_show(model, shown)[[3]])
+    first = (model.core.initial_state(1),)
+
+    def change(t, state):
+        return probes.put(state, np.array([[t == 1, False, False, False]]), first)
+
+    def mask(t):
+        may = np.ones((1, 8, 5, 5), bool)
+        may[0, slice(None) if head is None else head, 2, 4] = t != 1
+        return may
+
+    steps = []
+    after = probes.read(model, asked.inputs, change, mask, steps)
+    logits = probes.answer(model, after)[0]
+    chances = np.exp(logits) / np.exp(logits).sum()
+    cells = "[...$('probabilities').tBodies[0].rows].map(row => row.cells[1].innerText)"
+    shown = [float(text.removesuffix(" %")) for text in window.run(cells)]
+    np.testing.assert_allclose(shown, 100 * chances, atol=0.06)
+    said = window.run("$('changed').textContent")
+    right = "right" if chances.argmax() == asked.targets[0] else "wrong"
+    assert f"answers {chances.argmax()} ({shown[chances.argmax()]:.1f} %)" in said
+    assert f"which is {right}" in said
+    window.click("$('on')")  # what follows is changed too
+    weights = steps[2]["attention"][0]
+    weights = weights.mean(axis=0) if head is None else weights[head]
+    texts = "[...$('matrix').querySelectorAll('td')].map(e => +e.innerText)"
+    np.testing.assert_allclose(window.run(texts), 100 * weights.ravel(), atol=0.6)
+    window.click("[...$('changes').children].at(-1)")  # undo all
+    assert window.run("$('changed').textContent") == ""
+    assert window.complaints == []
+
+
+@browser.needed
+def test_the_table_of_what_slots_are_worth_is_that_of_single_wipes(window, drawn):
+    window.size(390, 800)
+    opened(window, drawn[0] / "page.html", "example=2")
+    cells = "[...$('worth').querySelectorAll('td')].map(e => e.innerText.split(':')[0])"
+    window.until(f"{cells}.length")
+    task, arrays, state = open_checkpoint(TRAINED)
+    model: Any = restore_model(task, arrays, state)
+    shown = probes.held_out(task, attention.SHOWN)
+    asked = shown.take(attention.to_show(model, shown)[[1]])
+    first = (model.core.initial_state(1),)
+    answers = []
+    for slot, step in np.ndindex(4, 4):
+
+        def change(t, state, slot=slot, step=step):
+            return probes.put(state, (np.arange(4) == slot)[None] & (t == step), first)
+
+        logits = probes.answer(model, probes.read(model, asked.inputs, change))
+        answers.append(str(logits.argmax()))
+    assert window.run(cells) == answers
+    assert len(set(answers)) > 1
+
+
+@browser.needed
+def test_it_lists_wrong_answers_alone_and_plays(window, drawn):
+    window.size(1280, 1000)
+    opened(window, drawn[0] / "page.html")
+    data = page_data((drawn[0] / "page.html").read_text(encoding="utf-8"))
+    wrong = [each for each in data["examples"] if "wrong" in each["verdict"]]
+    window.run("$('filter').value = 'wrong'")
+    window.run("$('filter').dispatchEvent(new Event('change'))")
+    assert int(window.run("$('example').max")) == len(wrong)
+    for number, example in enumerate(wrong, 1):
+        window.run(f"$('example').value = {number}")
+        window.run("$('example').dispatchEvent(new Event('input'))")
+        assert window.run("$('answer').textContent") == f"{example['verdict']}."
+        says = window.run("$('example-says').textContent")
+        assert says == f"{number} of {len(wrong)}"
+    window.click("$('play')")
+    window.until("state.time === 1")
+    window.click("$('back')")  # which stops it
+    assert window.run("$('play').textContent") == "Play"
+    window.run("go('time', 1)")
+    window.click("$('back')")
+    assert window.run("state.time") == 0
+    assert window.run("$('back').disabled") and not window.run("$('on').disabled")
+    # an address of an example that is not listed lists all again
+    right = next(
+        k for k, each in enumerate(data["examples"]) if "right" in each["verdict"]
+    )
+    window.run(f"location.hash = 'example={right + 1}'")
+    window.until("$('filter').value === 'all'")
+    assert window.complaints == []
 
 
 @browser.needed

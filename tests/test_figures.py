@@ -20,7 +20,7 @@ from matplotlib.patches import Rectangle
 import tinyrmc
 from tinyrmc import figures, plot
 from tinyrmc.errors import RunError
-from tinyrmc.figures import curves, slots, style
+from tinyrmc.figures import curves, glances, slots, style
 from tinyrmc.results import curves as run_curves
 from tinyrmc.runs.run import Run
 from tinyrmc.training.discovery import load_task
@@ -84,12 +84,49 @@ def test_a_group_is_its_mean_and_range_dotted_where_some_have_ended():
         (250, 0.7),
         (300, 0.9),
     }
-    (legend,) = figure.legends
     says = (
         "mean of the seeds, in a band from the lowest to the highest; dotted where "
         "not all of them count"
     )
-    assert legend.get_title().get_text() == says
+    assert " ".join(figure.get_supxlabel().split()) == says
+
+
+def test_lines_are_named_beside_the_panel_where_they_end():
+    """In their colours, apart from each other, and moved no more than that takes."""
+    ends = {"a core": 0.9, "one with a longer name than fits": 0.5, "a third": 0.49}
+    groups = {name: [lines_of([0.1, end])] for name, end in ends.items()}
+    figure = curves._draw_learning_curve(groups, {}, [TEST])
+    (panel,) = figure.axes
+    assert not figure.legends
+    texts = {" ".join(text.get_text().split()): text for text in panel.texts}
+    assert list(texts) == list(ends)
+    lines = panel.get_legend_handles_labels()[0]
+    for text, line in zip(texts.values(), lines, strict=True):
+        assert text.get_color() == line.get_color()
+    low, high = panel.get_ylim()
+    for name, text in texts.items():
+        x, y = text.get_position()
+        assert x > 1 and abs(low + y * (high - low) - ends[name]) < 0.1
+    heights = [text.get_position()[1] for text in texts.values()]
+    assert heights == sorted(heights, reverse=True)
+    assert_words_are_apart_and_inside(figure)
+
+
+def test_attention_at_a_glance_names_its_axes_and_gives_its_numbers():
+    rng = np.random.default_rng(0)
+    weights = rng.dirichlet(np.ones(4), size=(2, 3, 3))  # T, H, N; N + 1
+    weights[1, 2] = [0, 0, 0, 1]  # one head listens to the input alone
+    figure = glances._draw(weights, 1, ["vector 0", "vector 2"], "a title", "reference")
+    assert len(figure.axes) == 4  # the mean and that head, at two steps
+    shown = [[int(text.get_text()) for text in panel.texts] for panel in figure.axes]
+    mean = weights.mean(axis=1)
+    head = weights[:, 2]
+    for numbers, expected in zip(shown, [*mean, *head], strict=True):
+        np.testing.assert_array_equal(numbers, np.rint(100 * expected).ravel())
+    assert figure.axes[2].get_ylabel() == "head 3 alone\nslot that asks"
+    assert figure.axes[1].get_title() == "step 2: vector 2 arrives\nthe reference"
+    assert f"{100 * mean[1, :, -1].mean():.0f} % of their" in figure.get_supxlabel()
+    assert_words_are_apart_and_inside(figure)
 
 
 def test_null_and_missing_values_are_skipped_and_a_repeated_step_counts_once():
@@ -134,7 +171,8 @@ def test_only_a_single_run_shows_its_rungs():
     (panel,) = curves._draw_learning_curve(
         {"rmc": [lines], "lstm": [lines]}, {}, [TEST]
     ).axes
-    assert set(drawn(panel)) == {"rmc", "lstm"} and not panel.texts
+    assert set(drawn(panel)) == {"rmc", "lstm"}
+    assert [text.get_text() for text in panel.texts] == ["rmc", "lstm"]
 
 
 def test_training_batches_are_drawn_where_they_are_given():

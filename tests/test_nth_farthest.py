@@ -402,7 +402,7 @@ def test_impossible_ladders_are_refused(values, says):
 
 def test_the_network_is_the_paper_s():
     """Section 4.1 and appendix A.1: four layers of 256 ReLU units on the core's last
-    output, then the logits.
+    output, then the logits. The website's network has narrower ones.
     """
     for preset, (_, config) in nth_farthest.Task.presets.items():
         small = dataclasses.replace(
@@ -416,11 +416,12 @@ def test_the_network_is_the_paper_s():
         shapes = [
             p.shape for name, p in model.named_parameters() if name.startswith("head.")
         ]
+        units = 96 if preset == "plane" else 256
         assert shapes == [
-            (model.core.output_size, 256),
-            (256,),
-            *[(256, 256), (256,)] * 3,
-            (256, n),
+            (model.core.output_size, units),
+            (units,),
+            *[(units, units), (units,)] * 3,
+            (units, n),
             (n,),
         ], preset
         assert model(np.zeros((3, n, d + 3 * n), np.float32)).shape == (3, n)

@@ -321,6 +321,53 @@ def test_every_formula_stands_at_something_that_is_documented(pages):
     assert [name for name in FORMULAS if not {name, f"module-{name}"} & ids] == []
 
 
+@built_here
+@browser.needed
+def test_icons_are_drawn_without_the_icon_script(address, window):
+    masks = """[...document.querySelectorAll(".fa-solid, .fa-brands, .fa-regular")]
+        .map(e => getComputedStyle(e, "::before").maskImage.slice(0, 9))"""
+    window.size(*LAPTOP)
+    for page in ("index.html", "chapters/00_how_to_read.html"):
+        window.open(address + page)
+        assert {*window.run(masks)} == {'url("data'}
+        assert not any("fontawesome.js" in each for each in window.requests)
+        if page == "index.html":  # chapters draw folded code with it
+            assert not any("fa-solid" in each for each in window.requests)
+
+
+@built_here
+@browser.needed
+def test_pages_say_what_they_are_and_name_no_address(website):
+    """Titles are all different, and no address stands anywhere while there is none."""
+    import address as of_project
+
+    titles = []
+    for path in website.rglob("*.html"):
+        if "_static" in path.parts:
+            continue
+        text = path.read_text(encoding="utf-8")
+        titles += re.findall(r"<title>(.*?)</title>", text, re.DOTALL)
+        assert '<meta property="og:title" content="' in text
+        assert bool(of_project.repository()) == ("og:url" in text)
+    text = (website / "index.html").read_text(encoding="utf-8")
+    assert '<meta name="description" content="tinyrmc is' in text
+    assert "tinyrmc: networks that compare what they remember" in titles
+    assert len(titles) > 50 and len({*titles}) == len(titles)
+
+
+@built_here
+@browser.needed
+def test_the_page_inside_another_follows_its_theme(address, window):
+    window.size(*LAPTOP)
+    window.open(address + "inside.html")
+    theme = """document.getElementById("inside")
+        .contentDocument?.documentElement.dataset.theme"""
+    for name in ("dark", "light"):
+        window.run(f"document.documentElement.dataset.theme = '{name}'")
+        window.until(f"{theme} === '{name}'")
+    assert window.complaints == []
+
+
 # --- Docstrings -----------------------------------------------------------------------
 
 

@@ -286,7 +286,7 @@ def _draw(model, shown, found, folder) -> list[Path]:
 
 def _write_page(model, shown, title, described, path) -> Path:
     chosen = shown.take(attention.to_show(model, shown))
-    page = attention.page(title, attention.look(model, chosen), described)
+    page = attention.page(title, attention.look(model, chosen), described, model)
     path.write_text(page, encoding="utf-8")
     return path
 

@@ -14,6 +14,7 @@ Colours are Okabe and Ito's, which colour-blind eyes tell apart too.
 from .curves import AXES, learning_curve, mean_and_range, rung_starts
 from .episodes import film, film_strip
 from .examinations import examined, heat_maps
+from .glances import glance
 from .grids import Reached, curve_grid, value_grid
 from .levels import draw_level
 from .slots import accuracies, attention, gates, shares
@@ -32,6 +33,7 @@ __all__ = [
     "film",
     "film_strip",
     "gates",
+    "glance",
     "heat_maps",
     "hops",
     "learning_curve",

@@ -15,6 +15,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator
 
 from ..results.text import in_words, is_share
@@ -156,7 +157,11 @@ def _draw_learning_curve(
 ) -> Figure:
     shown = [*itertools.product(metrics, axes)]
     wide = 5.2 if len(shown) < 3 else 4.2
+    # Lines are named beside the panel, unless on some axis they end inside of it.
+    names_beside = len(axes) == 1 and 1 < len(groups) < 7
     size = 0.6 + wide * len(shown), 4.2 + 0.2 * len(groups)
+    if names_beside:
+        size = size[0] + 1.7 * len(shown), 4.4
     figure = Figure(figsize=size, layout="constrained")
     (panels,) = rows_of_grid(figure, 1, len(shown), sharex=len(axes) == 1)
     several, whole = any(len(runs) > 1 for runs in groups.values()), True
@@ -168,18 +173,34 @@ def _draw_learning_curve(
         draw_references(panel, references.get(metric, {}))
         label_axes(panel, metric, axis)
     says = what_lines_are(axes, whole) if several else None
-    draw_legend(figure, panels[0], len(shown), 12 * wide, says)
+    names = [_name_lines(panel) if names_beside else [] for panel in panels]
+    if names_beside:
+        figure.supxlabel(wrap(says or "", 11 * size[0]), fontsize=9)
+    else:
+        draw_legend(figure, panels[0], len(shown), 12 * wide, says)
     if title:
-        figure.suptitle(wrap(title, 10 * wide * len(shown)))
+        figure.suptitle(wrap(title, 10 * size[0]))
     # Settles the layout: the labels below are spaced by the panels' final size.
     figure.draw_without_rendering()
+    for panel, texts in zip(panels, names, strict=True):
+        _move_apart(panel, texts)
+    _label_panels(panels, shown, groups, references)
+    return figure
+
+
+def _label_panels(
+    panels: Sequence[Axes],
+    shown: Sequence[tuple[str, str]],
+    groups: Mapping[str, Sequence[Run]],
+    references: Mapping[str, References],
+) -> None:
+    """The references' names, on the first axis, and the rungs of a single run."""
     single = [run for runs in groups.values() for run in runs]
     for panel, (metric, axis) in zip(panels, shown, strict=True):
-        if axis == axes[0]:
+        if axis == shown[0][1]:
             label_references(panel, references.get(metric, {}), metric)
         if len(groups) == len(single) == 1:
             _mark_rungs(panel, rung_starts(single[0], axis))
-    return figure
 
 
 def draw_legend(
@@ -334,6 +355,40 @@ class _Multiples(MaxNLocator):
 
 
 # --- Labels in the panel --------------------------------------------------------------
+
+
+def _name_lines(panel: Axes) -> list[Text]:
+    """The name of each line beside the panel, at the height at which the line ends."""
+    texts = []
+    lines: Any  # of lines alone, which the types do not tell
+    lines, labels = panel.get_legend_handles_labels()
+    for line, label in zip(lines, labels, strict=True):
+        values = np.asarray(line.get_ydata(), float)
+        end = values[np.isfinite(values)][-1:]
+        for y in end:  # none, where all seeds count nowhere
+            text = panel.text(
+                1.015,
+                y,
+                wrap(label, 22),
+                transform=panel.get_yaxis_transform(),
+                va="center",
+                fontsize=9,
+                color=line.get_color(),
+            )
+            texts.append(text)
+    return texts
+
+
+def _move_apart(panel: Axes, texts: Sequence[Text]) -> None:
+    """Names that would touch are moved up and down; none leaves the panel's height."""
+    texts = sorted(texts, key=lambda text: text.get_position()[1])
+    lines = max((text.get_text().count("\n") + 1 for text in texts), default=1)
+    gap = lines * _line_height(panel, points=9, along="height")
+    wanted = _heights(panel, np.array([text.get_position()[1] for text in texts]))
+    places = _spread(wanted.tolist(), gap, 0.5 * gap, 1 - 0.5 * gap)
+    for text, y in zip(texts, places, strict=True):
+        text.set_transform(panel.transAxes)
+        text.set_y(y)
 
 
 def label_references(panel: Axes, references: References, metric: str) -> None:

@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..training.task import Task
-from . import probes
-from .pages import filled
+from . import pages, probes
 from .probes import PERIODS, PLACES, Questions, Traces
 from .text import Table, percent
 
@@ -247,13 +246,17 @@ def page(
     title: str,
     examples: tuple[Questions, Traces, np.ndarray],
     described: list[tuple[str, str, Table]],
+    model: Any = None,
 ) -> str:
-    """One HTML page that holds examples, their traces and the tables, and asks the
-    network for nothing.
+    """One HTML page that holds examples, what the network did with them, and the
+    tables.
 
+    If `model` is given, and is one that `pages.network` can write, the page holds it
+    and computes all that itself, also where its reader wipes slots or cuts attention.
     As many examples are kept as fit into PAGE_BYTES, but at least the first.
     """
     questions, seen, _ = examples
+    network = pages.network(model)
     steps, heads, slots, columns = seen.attention.shape[1:]
     data = {
         "title": title,
@@ -262,21 +265,29 @@ def page(
         "heads": heads,
         "slots": slots,
         "columns": columns,
-        "examples": _that_fit(examples),
+        "network": network,
+        "examples": _that_fit(examples, computed=network is not None),
         "tables": [
             {"heading": heading, "says": says, "rows": rows}
             for heading, says, rows in described
         ],
     }
-    return filled(TEMPLATE, data)
+    return pages.filled(TEMPLATE, data)
 
 
-def _that_fit(examples: tuple[Questions, Traces, np.ndarray]) -> list[dict[str, Any]]:
+def _that_fit(
+    examples: tuple[Questions, Traces, np.ndarray], computed: bool
+) -> list[dict[str, Any]]:
     questions, seen, held = examples
     kept: list[dict[str, Any]] = []
     size = 0
     for row in range(len(questions.targets)):
         example = _example(questions, seen, held, row)
+        example |= (
+            {"inputs": questions.inputs[row].tolist()}
+            if computed
+            else _recorded(seen, row)
+        )
         size += len(json.dumps(example))
         if kept and size > PAGE_BYTES:
             break
@@ -287,14 +298,8 @@ def _that_fit(examples: tuple[Questions, Traces, np.ndarray]) -> list[dict[str, 
 def _example(
     questions: Questions, seen: Traces, held: np.ndarray, row: int
 ) -> dict[str, Any]:
-    """One example as the page wants it.
-
-    Attention (T, H, N, N + n) goes as bytes, 255 for 1; gates as mean and 10th, 90th
-    percentile.
-    """
+    """One example in words, as the page wants it."""
     question, steps = questions.describe(row)
-    shifted = np.exp(seen.logits[row] - seen.logits[row].max())
-    weights = np.round(255 * seen.attention[row]).astype(np.uint8)
     return {
         "question": question,
         "verdict": _verdict(questions, seen, row),
@@ -302,6 +307,18 @@ def _example(
         "marked": int(questions.marked[row]),
         "target": int(questions.targets[row]),
         "held": np.flatnonzero(held[row]).tolist(),
+    }
+
+
+def _recorded(seen: Traces, row: int) -> dict[str, Any]:
+    """What the network did with one example.
+
+    Attention (T, H, N, N + n) goes as bytes, 255 for 1; gates as mean and 10th, 90th
+    percentile.
+    """
+    shifted = np.exp(seen.logits[row] - seen.logits[row].max())
+    weights = np.round(255 * seen.attention[row]).astype(np.uint8)
+    return {
         "probabilities": np.round(shifted / shifted.sum(), 4).tolist(),
         "attention": base64.b64encode(weights.tobytes()).decode(),
         "gates": {name: _spread(gate[row]) for name, gate in seen.gates.items()},

@@ -7,7 +7,6 @@ weight p_i in the sum that the hop finds. A hop looks at the strongest one.
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +17,7 @@ import numpy as np
 from ..cores.memn2n import MemN2N
 from ..corpora import Story
 from ..engine import Tensor
-from .pages import filled
+from .pages import filled, floats
 from .text import Table, counted, percent
 
 CAVEAT = (
@@ -227,8 +226,7 @@ def _network(reading: Reading) -> dict[str, Any]:
     def own(parameter: Tensor | None) -> str | None:
         if parameter is None:
             return None
-        values = np.asarray(parameter.data[reading.restart], "<f4")
-        return base64.b64encode(values.tobytes()).decode()
+        return floats(parameter.data[reading.restart])
 
     return {
         "words": list(reading.vocabulary),

@@ -1,18 +1,81 @@
-"""Pages that ask nobody for anything: a template, the style they share, and data."""
+"""Pages that ask nobody for anything: a template, what they share, and data.
+
+`core.js` computes in a page what a trained network computes. `network` gives it the
+weights, and `floats` writes any array so that its `numbers` can read it.
+"""
 
 from __future__ import annotations
 
+import base64
 import json
+import re
 from pathlib import Path
 from typing import Any
 
-STYLE = Path(__file__).with_name("page.css")
+import numpy as np
+
+from ..backend import to_host
+from ..cores.relational import RelationalMemory
+from ..nn import MLP, LayerNorm, Linear
+
+SHARED = re.compile(r"/\* include (\S+) \*/")
 
 
 def filled(template: Path, data: Any) -> str:
-    """A template as a page: STYLE is what pages share, DATA the data, as JSON."""
+    """A template as a page: with the files that it includes, from beside it or from
+    here, and at DATA the data, as JSON.
+    """
     text = json.dumps(data, separators=(",", ":"))
     text = text.replace("<", "\\u003c")  # so that nothing in it ends the script
-    page = template.read_text(encoding="utf-8")
-    page = page.replace("STYLE", STYLE.read_text(encoding="utf-8").strip(), 1)
+    page = SHARED.sub(
+        lambda match: _included(match[1], template),
+        template.read_text(encoding="utf-8"),
+    )
     return page.replace("DATA", text, 1)
+
+
+def _included(name: str, template: Path) -> str:
+    own = template.with_name(name)
+    file = own if own.exists() else Path(__file__).with_name(name)
+    return file.read_text(encoding="utf-8").strip()
+
+
+def floats(values: Any) -> str:
+    """Numbers, of whichever device, as base64 of float32."""
+    return base64.b64encode(np.asarray(to_host(values), "<f4").tobytes()).decode()
+
+
+def network(model: Any) -> dict[str, Any] | None:
+    """All that `core.js` needs to compute what a network computes; None if it cannot.
+
+    It can if the network has a `RelationalMemory` that reads vectors as its `core`, and
+    an MLP as its `head`. Waits for the device.
+    """
+    core, head = getattr(model, "core", None), getattr(model, "head", None)
+    if not (isinstance(core, RelationalMemory) and isinstance(head, MLP)):
+        return None
+    if core.input_rows is not None:
+        return None
+    gates = ("gate_inputs", "gate_memory") if core.gate_style else ()
+    return {
+        "slots": core.mem_slots,
+        "heads": core.num_heads,
+        "key": core.key_size,
+        "input_bias": core.input_bias,
+        "forget_bias": core.forget_bias,
+        "input": _layer(core.input_projection),
+        "blocks": [
+            {name: _layer(layer) for name, layer in block.items()}
+            for block in core.blocks
+        ],
+        "mlp": [*map(_layer, core.mlp)],
+        **{name: _layer(getattr(core, name)) for name in gates},
+        "head": [*map(_layer, head.layers)],
+    }
+
+
+def _layer(layer: Linear | LayerNorm) -> dict[str, Any]:
+    if isinstance(layer, LayerNorm):
+        return {"gain": floats(layer.gain.data), "offset": floats(layer.offset.data)}
+    bias = None if layer.bias is None else floats(layer.bias.data)
+    return {"weight": floats(layer.weight.data), "bias": bias, "relu": layer.relu}

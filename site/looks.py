@@ -1,0 +1,99 @@
+"""What every page says of itself in its head, and how its tables and charts look.
+
+Sphinx calls `setup`, since conf.py lists this module among the extensions.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+from typing import Any
+
+from docutils import nodes
+from sphinx import addnodes
+
+LONGEST = 160  # characters of a description: what search engines show
+NUMBER = re.compile(r"[<>~±+-]?\s?\d[\d,.]*(?:\s?(?:%|ms|s|kB|MB|GB|x|h|min))?\b.*")
+PLAIN = re.compile(r"[A-Za-z]{3,}")  # a word: then a cell is no number
+CHARTS = "benchmarks/results/"
+
+
+def setup(app: Any) -> dict[str, bool]:
+    """What Sphinx calls first."""
+    app.connect("html-page-context", _describe)
+    app.connect("doctree-resolved", _align_numbers)
+    app.connect("doctree-resolved", _mark_charts)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
+
+
+# --- The head of a page ---------------------------------------------------------------
+
+
+def _describe(app, pagename, templatename, context, doctree):
+    """A description, and how the page is shown where somebody links to it. Its address
+    is left out while there is none.
+    """
+    title = re.sub(r"<[^>]*>", "", html.unescape(context.get("title", "")))
+    if pagename == app.config.root_doc:
+        title = context["title"] = app.config.tagline
+        context["docstitle"] = ""
+    tags = {"name": {}, "property": {"og:title": title, "og:type": "website"}}
+    if says := description(doctree):
+        tags["name"]["description"] = tags["property"]["og:description"] = says
+    tags["property"]["og:site_name"] = app.config.project
+    if base := app.config.html_baseurl:
+        tags["property"]["og:url"] = f"{base}{pagename}.html"
+    lines = [context.get("metatags", "")]
+    for kind, values in tags.items():
+        for name, value in values.items():
+            content = html.escape(value, quote=True)
+            lines.append(f'<meta {kind}="{name}" content="{content}" />')
+    context["metatags"] = "\n".join(lines)
+
+
+def description(doctree: nodes.document | None) -> str:
+    """The first paragraph of running text, cut between words."""
+    if doctree is None:
+        return ""
+    for paragraph in doctree.findall(nodes.paragraph):
+        text = " ".join(paragraph.astext().split())
+        if len(text) < 30 or isinstance(paragraph.parent, addnodes.desc_content):
+            continue
+        if len(text) <= LONGEST:
+            return text
+        return text[:LONGEST].rsplit(" ", 1)[0].rstrip(",;:") + " …"
+    return ""
+
+
+# --- Tables and charts ----------------------------------------------------------------
+
+
+def _align_numbers(app, doctree, docname):
+    """Columns of numbers stand at the right, with their heads."""
+    for group in doctree.findall(nodes.tgroup):
+        rows = [*group.findall(nodes.row)]
+        (body,) = group.findall(nodes.tbody)
+        for column in range(len(rows[0].children)):
+            cells = [row[column] for row in rows if column < len(row)]
+            if _is_number([row[column] for row in body.children if column < len(row)]):
+                for cell in cells:
+                    cell["classes"] = [*cell["classes"], "number"]
+
+
+def _is_number(cells: list[nodes.Element]) -> bool:
+    texts = [text for cell in cells if (text := cell.astext().strip())]
+    return bool(texts) and all(map(is_number, texts))
+
+
+def is_number(text: str) -> bool:
+    """Whether a cell holds a number, with its unit or a range, and no words."""
+    return bool(NUMBER.fullmatch(text)) and not PLAIN.search(text)
+
+
+def _mark_charts(app, doctree, docname):
+    """Charts are lines on white, so a dark page may turn them dark. Nobody may do that
+    to pictures whose colours mean something.
+    """
+    for image in doctree.findall(nodes.image):
+        if CHARTS in image["uri"]:
+            image["classes"] = [*image["classes"], "chart"]
