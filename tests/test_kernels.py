@@ -37,7 +37,7 @@ def there(case):
 @pytest.fixture(params=["upwards", "downwards"])
 def gpu(request, monkeypatch):
     """The stand-in with kernels; gives the list of those launched since."""
-    monkeypatch.setattr(cupy, "RawModule", RawModule, raising=False)
+    cuda_shim.installed(monkeypatch)
     monkeypatch.setitem(cuda_shim.order, "downwards", request.param == "downwards")
     random.bit_generator.state = np.random.default_rng(1).bit_generator.state
     cuda_shim.launches.clear()
@@ -153,7 +153,8 @@ def test_gives_the_values_and_gradients_of_its_array_body(case, expected, gpu):
 
 def test_every_kernel_is_among_them():
     compared = {name for case in CASES for name in case.values[1]}
-    assert {*RawModule(kernels.source()).signatures} == compared | {"adam"}
+    others = "adam squares judge bias_relu relu_backward add_up keep_largest count_step"
+    assert {*RawModule(kernels.source()).signatures} == compared | {*others.split()}
     assert {f"{name}.cu" for name in kernels.SOURCES} == {
         path.name for path in kernels.FOLDER.glob("*.cu")
     }
@@ -259,7 +260,7 @@ def test_adam(betas, gpu):
             kernel.step(max_norm=1.0, scale=0.5)
         for name in "data", "first_moment", "second_moment", "updates":
             close(getattr(kernel, name), getattr(exact, name))
-    assert gpu == ["adam"] * 4
+    assert gpu == ["squares", "judge", "adam"] * 4
     moved = ours.data.get() - single(start)
     np.testing.assert_allclose(
         moved, host.data - start, atol=2e-5 * np.abs(moved).max()
@@ -482,14 +483,15 @@ def test_the_launches_of_one_step_of_the_core(blocks, gpu):
         output, _ = core(device(x), core.initial_state(2))
     close(output.data, exact.data)
     norm = "layer_norm_forward"
-    block = [norm, "attention_forward", norm, norm]
-    assert gpu == [*block * blocks, "rmc_gates_forward"]
+    block = ["bias_relu", norm, "attention_forward", norm, *["bias_relu"] * 2, norm]
+    assert gpu == [*["bias_relu"] * 2, *block * blocks, "rmc_gates_forward"]
 
 
 @shim
 @pytest.mark.parametrize("gates", ["unit", "memory"])
 def test_training_steps_of_nth_farthest_are_numpys(gates, gpu, monkeypatch):
     fakecupy.installed(monkeypatch)
+    monkeypatch.setattr(kernels, "_JUDGES", 32)  # the shim is slow where many wait
     kind = load_task("nth_farthest").Task
     config = next(iter(kind.presets.values()))[1]
     sizes = {"mem_slots": 3, "num_heads": 2, "gate_style": gates}
@@ -509,7 +511,8 @@ def test_training_steps_of_nth_farthest_are_numpys(gates, gpu, monkeypatch):
             assert np.abs(there.get() - exact).max() <= 2e-5 * np.abs(exact).max()
     assert ours.read()["loss"] == pytest.approx(host.read()["loss"], rel=1e-6)
     expected = f"{NORM} {ATTENTION} rmc_gates_forward rmc_gates_backward_{gates} adam"
-    expected += " softmax_cross_entropy_forward softmax_cross_entropy_backward"
+    expected += " softmax_cross_entropy_forward softmax_cross_entropy_backward squares"
+    expected += " judge bias_relu relu_backward add_up keep_largest count_step"
     assert set(gpu) == set(expected.split())
 
 
