@@ -440,7 +440,7 @@ def time_kernels(xp, work: Work, problem: dict) -> dict[str, dict[str, float]]:
     rows = {}
     for name, (launch, arrays) in _launches(trainer).items():
         graph = Graph(xp, stream)
-        graph.capture(lambda launch=launch: [launch() for _ in range(REPEATS)])
+        graph.capture(functools.partial(_repeat, launch))
         graph.replay()
         wait()
         start = time.perf_counter()
@@ -451,6 +451,11 @@ def time_kernels(xp, work: Work, problem: dict) -> dict[str, dict[str, float]]:
         moved += 3 * arrays[0].nbytes if name.startswith("adam ") else 0
         rows[name] = {"us": 1e6 * seconds, "GB/s": moved / seconds / 1e9}
     return rows
+
+
+def _repeat(launch) -> None:
+    for _ in range(REPEATS):
+        launch()
 
 
 def _launches(trainer):
@@ -504,8 +509,7 @@ def _version(name):
     return None
 
 
-def main(argv: list[str] | None = None, works: list[Work] = WORKS) -> int:
-    """The command line; returns the exit code."""
+def _parser() -> Parser:
     about = "Measure the training step of the Relational Memory Core on a GPU."
     parser = Parser("python benchmarks/gpu.py", about)
     parser.add_argument(
@@ -533,7 +537,12 @@ def main(argv: list[str] | None = None, works: list[Work] = WORKS) -> int:
         default=math.inf,
         help="begin no row after so many minutes; what was measured is written",
     )
-    options = parser.parse_args(argv)
+    return parser
+
+
+def main(argv: list[str] | None = None, works: list[Work] = WORKS) -> int:
+    """The command line; returns the exit code."""
+    options = _parser().parse_args(argv)
     if not 0 <= options.seconds < math.inf:
         raise UsageError(
             f"--seconds must be finite and not negative, not {options.seconds}"
