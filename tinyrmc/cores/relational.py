@@ -34,7 +34,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from .. import equations
+from .. import equations, kernels
 from .. import primitives as p
 from ..backend import Array, namespace
 from ..engine import Parameter, Tensor
@@ -257,7 +257,8 @@ class RelationalMemory(_Memory):
         """
         asked = trace, lengths, fresh
         plain = len(self.blocks) == 1 and self.gate_style is not None
-        there = namespace(self.input_projection.weight.data) is not np
+        weight = self.input_projection.weight.data
+        there = kernels.usable(namespace(weight), weight)
         if not (plain and there) or any(a is not None for a in asked):
             return super().unroll(inputs, state, trace, lengths, fresh)
         inputs = p.swapaxes(self._as_rows(inputs, leading=2), 0, 1)

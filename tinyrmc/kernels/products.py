@@ -72,6 +72,7 @@ def library(xp: ModuleType) -> ctypes.CDLL:
     everywhere = ctypes.CDLL(None)
     if hasattr(everywhere, "cublasCreate_v2"):  # somebody has loaded it for all
         return everywhere
+    xp.cuda.device.get_cublas_handle()  # with this CuPy loads it
     from cupy_backends.cuda.libs import cublas
 
     return ctypes.CDLL(cublas.__file__)
