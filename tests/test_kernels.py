@@ -93,7 +93,7 @@ for _batch, _rows, _heads, _key, _value, _queries in [
     (1, 63, 1, 32, 32, None),
     (1, 100, 1, 2, 3, None),
     (1, 300, 1, 3, 3, 2),
-    (1, 3, 1, 2, 2, 7),
+    (1, 3, 1, 2, 2, 3),
 ]:
     _static = {"num_heads": _heads, "key_size": _key}
     if _queries is not None:
@@ -276,10 +276,6 @@ def norm_case(*shape):
 
 FALLBACKS = [
     pytest.param(norm_case(2, 3).map(device), id="float64"),
-    pytest.param(
-        there(Case("layer_norm", (normal(2, 6), normal(6), normal(6), normal(6)))),
-        id="broadcast residual",
-    ),
     pytest.param(there(norm_case(1, 6145)), id="too wide"),
     pytest.param(there(norm_case(0, 3)), id="empty"),
     pytest.param(
@@ -297,12 +293,6 @@ FALLBACKS = [
             )
         ),
         id="a mask",
-    ),
-    pytest.param(
-        there(
-            Case("rmc_gates", (normal(1, 1, 6), normal(1, 2, 6), normal(1, 2, 3), 0.5))
-        ),
-        id="a number",
     ),
     pytest.param(
         there(
@@ -365,7 +355,7 @@ def test_arrays_that_lie_otherwise_in_memory(name, layout, gpu):
             "attention",
             (normal(1, 2, 3),),
             {"num_heads": None, "key_size": 1},
-            "attention.* unsupported operand",
+            "attention.*",
         ),
         (
             "attention",
@@ -377,7 +367,7 @@ def test_arrays_that_lie_otherwise_in_memory(name, layout, gpu):
             "attention",
             (normal(2, 3),),
             {"num_heads": 1, "key_size": 1},
-            "attention.* not enough values to unpack",
+            "the shapes must be",
         ),
         (
             "attention",
@@ -389,13 +379,13 @@ def test_arrays_that_lie_otherwise_in_memory(name, layout, gpu):
             "layer_norm",
             (normal(2, 3), normal(4), normal(4)),
             {},
-            "layer_norm.* could not be broadcast",
+            "the shapes must be",
         ),
         (
             "rmc_gates",
             (normal(2, 1, 6), normal(2, 2, 6), normal(2, 2, 3), normal(2, 3, 3)),
             {},
-            "rmc_gates.* could not be broadcast",
+            "the shapes must be",
         ),
     ],
 )
