@@ -43,7 +43,7 @@ from tinyrmc.backend import (
 )
 from tinyrmc.cores import CoreConfig, DNCConfig
 from tinyrmc.engine import Tape
-from tinyrmc.training import Task, Totals, TrainConfig
+from tinyrmc.training import Task, TrainConfig
 from tinyrmc.training.discovery import load_task
 from tinyrmc.training.streams import Stream
 from tinyrmc.training.trainer import Trainer
@@ -246,14 +246,17 @@ def make_trainer(
     workers: int = 1,
     device: str = "cpu",
     processes: bool | None = None,
+    graph: bool = False,
+    drawn: bool = False,
 ) -> Trainer:
     """The Trainer, as `tinyrmc.train` makes it, with the problem's weights. Every batch
-    is the problem's, which is already on the device.
+    is the problem's, which is already on the device, or `drawn` as in training.
     """
     task, xp = make_task(work), device_namespace(device)
-    drawn = {name: to_device(x, xp) for name, x in problem["batch"].items()}
-    task.stream = lambda model, seed: Same(drawn)  # type: ignore[method-assign]
-    trainer = Trainer(task, workers=workers, device=device, processes=processes)
+    batch = {name: to_device(x, xp) for name, x in problem["batch"].items()}
+    if not drawn:
+        task.stream = lambda model, seed: Same(batch)  # type: ignore[method-assign]
+    trainer = Trainer(*(task, 0, workers, device), processes=processes, graph=graph)
     trainer.model.load_parameters(problem["weights"])
     return trainer
 
@@ -262,7 +265,7 @@ def ours(trainer: Trainer):
     """(step, moments) of a Trainer, as `peers` has them; both wait for the device."""
 
     def step():
-        trainer.window = Totals()
+        trainer.window.clear()
         trainer.advance()
         return trainer.window.means()["loss"]
 

@@ -3,15 +3,15 @@
     python benchmarks/gpu.py
 
 First each kernel is compared, on the GPU itself, with its array body in float64 on
-NumPy. Then steps are timed: ours with the array bodies alone, with kernels, and with
-kernels and TF32; PyTorch eager, through torch.compile, and through torch.compile with
-CUDA graphs (what its mode "reduce-overhead" turns on), each in float32 and in TF32.
-Before it is timed, each takes two steps of the problem of candidates.py: loss and
-gradient must be those of float64. Whatever differs stops everything; a row of PyTorch's
-that does not run is left out.
+NumPy; a difference stops everything. Then steps are timed: ours with the array bodies
+alone, with kernels, as a CUDA graph, and as one with data that are drawn; PyTorch
+eager, its whole step as a CUDA graph, through torch.compile, and through that with CUDA
+graphs (what its mode "reduce-overhead" turns on). All but the first in float32 and in
+TF32. Before it is timed, each takes two steps of the problem of candidates.py: loss and
+gradient must be those of float64. A row that is wrong, or does not run, is left out.
 
-Last comes the time of each kernel. All of it goes to results/gpu-<GPU's name>.json.
-Without a GPU: one line, exit code 2.
+Last comes the time of each kernel. All of it goes to results/gpu-<GPU's name>.json,
+each row when it is measured. Without a GPU: one line, exit code 2.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ import statistics
 import sys
 import tempfile
 import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -40,6 +41,7 @@ import tinyrmc
 from tinyrmc import Parameter, Tape, backend, fused, kernels, optim
 from tinyrmc.commands import Parser, run_main
 from tinyrmc.errors import UsageError
+from tinyrmc.kernels.graph import Graph, working_stream
 from tinyrmc.primitives import sum as total
 from tinyrmc.runs.machine import environment
 
@@ -244,25 +246,75 @@ def milliseconds(step, wait, seconds: float) -> dict:
     }
 
 
-def time_ours(xp, work: Work, problem: dict, seconds: float) -> dict:
-    """{row: errors and times} of our step in three ways, or in two where there is no
-    TF32.
+class Plan:
+    """Which rows are measured, until when, and what becomes of them.
+
+    Args:
+        rows: parts of names; a row whose name has one of them is measured. None: all.
+        minutes: no row is begun after these.
+        write: called after each row.
     """
-    wait, rows = xp.cuda.Device().synchronize, {}
-    ways = [("array bodies", False), ("kernels", False)]
-    if backend.has_tf32(xp):
-        ways.append(("kernels", True))
-    for way, tf32 in ways:
-        name = f"ours, {way}{', TF32' * tf32}"
-        backend.use_tf32(xp, tf32)
-        trainer = candidates.make_trainer(work, problem, device="cuda")
-        with contextlib.nullcontext() if way == "kernels" else kernels.off():
+
+    def __init__(
+        self,
+        rows: Sequence[str] | None = None,
+        minutes: float = math.inf,
+        write: Callable[[], object] = lambda: None,
+    ):
+        self.rows, self.write, self.wrong = rows, write, False
+        self._end = time.monotonic() + 60 * minutes
+
+    def take(self, rows: dict, name: str, measured: Callable[[], dict]) -> None:
+        """Put a row among the others and write it, unless it is not to be measured.
+
+        A wrong one is told of and left out.
+        """
+        if self.rows is not None and not any(part in name for part in self.rows):
+            return
+        if time.monotonic() > self._end:
+            print(f"    {name:42} no time left")
+            return
+        try:
+            row = rows[name] = measured()
+        except Wrong as error:
+            print(f"error: {error}; it is left out", file=sys.stderr)
+            self.wrong = True
+            return
+        single = f"(single {row['single_ms']:.2f})"
+        print(f"    {name:42} {row['ms']:9.2f} ms a step  {single}", flush=True)
+        self.write()
+
+
+WAYS = "array bodies", "kernels", "graph", "graph, data drawn"
+
+
+def time_ours(
+    xp, work: Work, problem: dict, seconds: float, rows: dict, plan: Plan
+) -> None:
+    """Our step in four ways; all but the first in TF32 too, where there is that."""
+    for tf32 in (False, True) if backend.has_tf32(xp) else (False,):
+        for way in WAYS[tf32:]:
+            name = f"ours, {way}{', TF32' * tf32}"
+            backend.use_tf32(xp, tf32)
+            measured = functools.partial(
+                _time_ours_as, xp, way, name, work, problem, seconds, tf32
+            )
+            plan.take(rows, name, measured)
+            xp.get_default_memory_pool().free_all_blocks()
+    backend.use_tf32(xp, False)
+
+
+def _time_ours_as(xp, way, name, work, problem, seconds, tf32):
+    """A row of ours: errors and times."""
+    wait, errors = xp.cuda.Device().synchronize, {}
+    here = kernels.off() if way == "array bodies" else contextlib.nullcontext()
+    graph, drawn = way.startswith("graph"), way.endswith("drawn")
+    more = {"device": "cuda", "graph": graph, "drawn": drawn}
+    with here, candidates.make_trainer(work, problem, **more) as trainer:
+        if not drawn:  # those examples are not the problem's
             step, moments = candidates.ours(trainer)
             errors = check_step(name, step, moments, problem, tf32)
-            times = milliseconds(trainer.advance, wait, seconds)
-        rows[name] = {"errors": errors, **times}
-    backend.use_tf32(xp, False)
-    return rows
+        return {"errors": errors, **milliseconds(trainer.advance, wait, seconds)}
 
 
 def torch_step(work: Work, problem: dict, compiled: bool):
@@ -276,33 +328,42 @@ def torch_step(work: Work, problem: dict, compiled: bool):
     )
 
 
-def time_torch(work: Work, problem: dict, seconds: float, tf32: bool) -> dict:
-    """{row: errors and times} of PyTorch's step, as its users write it and compiled; in
-    TF32 too, if the GPU has it.
+KINDS = (
+    "eager",
+    "torch.cuda.graph",
+    "torch.compile",
+    "torch.compile, CUDA graphs",
+)
+
+
+def time_torch(
+    work: Work, problem: dict, seconds: float, tf32: bool, rows: dict, plan: Plan
+) -> None:
+    """PyTorch's step, as its users write it, as one CUDA graph, and compiled; in TF32
+    too, if the GPU has it.
     """
     if importlib.util.find_spec("torch") is None:
         print("PyTorch is not installed: no rows of it")
-        return {}
+        return
     import torch
 
     if not torch.cuda.is_available():
         print("this PyTorch cannot use the GPU: no rows of it")
-        return {}
-    rows: dict[str, dict] = {}
+        return
     for rounded in (False, True) if tf32 else (False,):
         torch.set_float32_matmul_precision("high" if rounded else "highest")
-        for kind in ("eager", "torch.compile", "torch.compile, CUDA graphs"):
+        for kind in KINDS:
             name = f"PyTorch {kind}{', TF32' * rounded}"
             torch.compiler.reset()
             try:
-                rows[name] = _time_torch_as(kind, name, work, problem, seconds, rounded)
-            except Wrong:
-                raise
+                measured = functools.partial(
+                    _time_torch_as, kind, name, work, problem, seconds, rounded
+                )
+                plan.take(rows, name, measured)
             # its compiler is missing, say, or does not know this GPU
             except Exception as error:
                 said = f"{type(error).__name__}: {error}".strip().splitlines()[0]
                 print(f"{name} fails at batch {work.batch} and is left out: {said}")
-    return rows
 
 
 def _time_torch_as(kind, name, work, problem, seconds, tf32):
@@ -312,37 +373,89 @@ def _time_torch_as(kind, name, work, problem, seconds, tf32):
 
     # what torch.compile(mode="reduce-overhead") sets
     with inductor.patch({"triton.cudagraphs": kind.endswith("CUDA graphs")}):
-        step, moments = torch_step(work, problem, kind != "eager")
+        step, moments = torch_step(work, problem, kind.startswith("torch.compile"))
+        if kind == "torch.cuda.graph":
+            step, moments = torch_graph(work, problem)
         errors = check_step(name, step, moments, problem, tf32)
         times = milliseconds(step, torch.cuda.synchronize, seconds)
     return {"errors": errors, **times}
+
+
+def torch_graph(work: Work, problem: dict):
+    """(step, moments) of PyTorch's whole step as one CUDA graph: what ours is like.
+
+    Adam counts its steps on the GPU. What the steps before the capture have changed is
+    put back: the first step that is asked for is the first one.
+    """
+    import torch
+
+    batch, sizes = problem["batch"], candidates.sizes_of(work)
+    parts = peers._torch_parts(problem["weights"], sizes, "cuda", capturable=True)
+    w, forward, optimizer, moments = parts
+    x = torch.tensor(batch["inputs"], device="cuda")
+    y = torch.tensor(batch["target"].astype(np.int64), device="cuda")
+    first = {name: parameter.detach().clone() for name, parameter in w.items()}
+
+    def step():
+        optimizer.zero_grad()
+        loss = forward(w, x, y)
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    aside = torch.cuda.Stream()
+    aside.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(aside):
+        for _ in range(3):
+            step()
+    torch.cuda.current_stream().wait_stream(aside)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        loss = step()
+    with torch.no_grad():
+        for name, parameter in w.items():
+            parameter.copy_(first[name])
+            for state in optimizer.state[parameter].values():
+                state.zero_()
+
+    def replay():
+        graph.replay()
+        return loss
+
+    return replay, moments
 
 
 def time_kernels(xp, work: Work, problem: dict) -> dict[str, dict[str, float]]:
     """{kernel: microseconds and GB/s} for each shape in which the training step
     launches it.
 
-    Each launch of one step is repeated with its own arguments. The time includes
-    launching, and what fits there stays in the GPU's cache. GB/s are those of a kernel
-    that moves each of its arrays once, and three of Adam's twice; they may exceed what
-    the memory can do.
+    Each launch of one step is repeated with its own arguments, in a CUDA graph: so no
+    time goes into launching. What fits there stays in the GPU's cache. GB/s are those
+    of a kernel that moves each of its arrays once, and three of Adam's twice; they may
+    exceed what the memory can do.
     """
     trainer = candidates.make_trainer(work, problem, device="cuda")
-    wait = xp.cuda.Device().synchronize
+    wait, stream = xp.cuda.Device().synchronize, working_stream(xp)
     trainer.advance()
     rows = {}
     for name, (launch, arrays) in _launches(trainer).items():
-        launch()
+        graph = Graph(xp, stream)
+        graph.capture(functools.partial(_repeat, launch))
+        graph.replay()
         wait()
         start = time.perf_counter()
-        for _ in range(REPEATS):
-            launch()
+        graph.replay()
         wait()
         seconds = (time.perf_counter() - start) / REPEATS
         moved = sum({id(a): a.nbytes for a in arrays}.values())
         moved += 3 * arrays[0].nbytes if name.startswith("adam ") else 0
         rows[name] = {"us": 1e6 * seconds, "GB/s": moved / seconds / 1e9}
     return rows
+
+
+def _repeat(launch) -> None:
+    for _ in range(REPEATS):
+        launch()
 
 
 def _launches(trainer):
@@ -366,34 +479,28 @@ def _launches(trainer):
 # --- The command ----------------------------------------------------------------------
 
 
-def measure(xp, works: list[Work], seconds: float) -> dict:
-    """Everything, as the file holds it: steps of all sizes, kernels checked at the
-    first and timed at the last.
+def measure(xp, works: list[Work], seconds: float, plan: Plan, result: dict) -> None:
+    """Everything, into `result` as the file holds it: steps of all sizes, kernels
+    checked at the first and timed at the last.
     """
     versions = {name: _version(name) for name in ("torch", "triton")}
     here = environment(tinyrmc.__version__) | backend.describe_gpu(xp) | versions
     errors = check_kernels(xp, works[0])
     print(f"kernels are correct on {here['gpu']}: {json.dumps(errors)}", flush=True)
-    timed = []
+    timed: list[dict] = []
+    result |= {"machine": here, "kernel_errors": errors, "works": timed}
     for work in works:
-        problem = make_problem(work)
-        rows = time_ours(xp, work, problem, seconds)
-        xp.get_default_memory_pool().free_all_blocks()
-        rows |= time_torch(work, problem, seconds, backend.has_tf32(xp))
+        problem, rows = make_problem(work), dict[str, dict]()
         timed.append({"size": str(work), **dataclasses.asdict(work), "rows": rows})
         print(work)
-        for name, row in rows.items():
-            single = f"(single {row['single_ms']:.2f})"
-            print(f"    {name:42} {row['ms']:9.2f} ms a step  {single}", flush=True)
-    of_kernels = time_kernels(xp, work, problem)
-    for name, row in of_kernels.items():
+        time_ours(xp, work, problem, seconds, rows, plan)
+        time_torch(work, problem, seconds, backend.has_tf32(xp), rows, plan)
+    if plan.rows is not None:
+        return
+    result["kernels"] = time_kernels(xp, work, problem)
+    for name, row in result["kernels"].items():
         print(f"{name:80} {row['us']:9.1f} us {row['GB/s']:8.0f} GB/s")
-    return {
-        "machine": here,
-        "kernel_errors": errors,
-        "works": timed,
-        "kernels": of_kernels,
-    }
+    plan.write()
 
 
 def _version(name):
@@ -402,8 +509,7 @@ def _version(name):
     return None
 
 
-def main(argv: list[str] | None = None, works: list[Work] = WORKS) -> int:
-    """The command line; returns the exit code."""
+def _parser() -> Parser:
     about = "Measure the training step of the Relational Memory Core on a GPU."
     parser = Parser("python benchmarks/gpu.py", about)
     parser.add_argument(
@@ -412,21 +518,55 @@ def main(argv: list[str] | None = None, works: list[Work] = WORKS) -> int:
         default=5.0,
         help="how long each row is timed (default: 5)",
     )
-    options = parser.parse_args(argv)
+    parser.add_argument(
+        "--works",
+        type=int,
+        nargs="+",
+        metavar="BATCH",
+        help="only the sizes with these batches (default: 32 128 1600)",
+    )
+    parser.add_argument(
+        "--rows",
+        nargs="+",
+        metavar="PART",
+        help="only rows whose name has one of these parts, as in: graph eager",
+    )
+    parser.add_argument(
+        "--minutes",
+        type=float,
+        default=math.inf,
+        help="begin no row after so many minutes; what was measured is written",
+    )
+    return parser
+
+
+def main(argv: list[str] | None = None, works: list[Work] = WORKS) -> int:
+    """The command line; returns the exit code."""
+    options = _parser().parse_args(argv)
     if not 0 <= options.seconds < math.inf:
         raise UsageError(
             f"--seconds must be finite and not negative, not {options.seconds}"
         )
+    chosen = [w for w in works if not options.works or w.batch in options.works]
+    if not chosen:
+        raise UsageError(f"--works {options.works}: no size has such a batch")
     xp = backend.device_namespace("cuda")
+    result: dict[str, Any] = {}
+
+    def write():
+        name = "-".join(result["machine"]["gpu"].split())
+        path = RESULTS / f"gpu-{name}.json"
+        path.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+        return path
+
+    plan = Plan(options.rows, options.minutes, write)
     try:
-        result = measure(xp, works, options.seconds)
-    except Wrong as error:
+        measure(xp, chosen, options.seconds, plan, result)
+    except Wrong as error:  # a kernel is, and so all that follows
         print(f"error: {error}; nothing was written", file=sys.stderr)
         return 1
-    path = RESULTS / f"gpu-{'-'.join(result['machine']['gpu'].split())}.json"
-    path.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
-    print(f"written to {path}")
-    return 0
+    print(f"written to {write()}")
+    return int(plan.wrong)
 
 
 if __name__ == "__main__":

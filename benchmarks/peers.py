@@ -311,9 +311,9 @@ def torch_library(device):
     return Torch(torch)
 
 
-def _torch_parts(weights, sizes, device="cpu"):
+def _torch_parts(weights, sizes, device="cpu", capturable=False):
     """(w, forward, optimizer, moments): the tensors by name, the mean loss forward(w,
-    x, y), fused Adam, and a peer's `moments`.
+    x, y), fused Adam (`capturable`: in a CUDA graph), and a peer's `moments`.
     """
     import torch
 
@@ -323,9 +323,8 @@ def _torch_parts(weights, sizes, device="cpu"):
         for name, value in weights.items()
     }
     betas = (BETA1, BETA2)
-    optimizer = torch.optim.Adam(
-        w.values(), lr=RATE, betas=betas, eps=EPSILON, fused=True
-    )
+    more = {"fused": True, "capturable": capturable}
+    optimizer = torch.optim.Adam(w.values(), lr=RATE, betas=betas, eps=EPSILON, **more)
 
     def forward(w, x, y):
         return loss_of(lib, w, x, y, sizes)
@@ -344,6 +343,8 @@ def torch_eager(weights, inputs, targets, sizes, compiled=False, device="cpu"):
     w, forward, optimizer, moments = _torch_parts(weights, sizes, device)
     x, y = torch.tensor(inputs, device=device), torch.tensor(targets, device=device)
     if compiled:
+        for parameter in w.values():  # else CUDA graphs copy the weights in each step
+            torch._dynamo.mark_static_address(parameter)
         forward = torch.compile(forward)
 
     def step():

@@ -16,10 +16,17 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
-from fakecupy import Refused, ndarray
+from fakecupy import Refused, cupy, did, ndarray, recorded
+
+from tinyrmc.kernels import products
 
 GUARD = 64  # elements on either side of a lent array
-POINTERS = {"float": np.float32, "bool": np.bool_, "long long": np.int64}
+POINTERS = {
+    "float": np.float32,
+    "double": np.float64,
+    "bool": np.bool_,
+    "long long": np.int64,
+}
 SCALARS = {"float": np.float32, "int": np.int32}
 ERRORS = {
     1: "threads wait in different places, or for one that has ended",
@@ -77,6 +84,7 @@ class RawModule:
 
 def _parameter(text):
     """(type, whether a pointer, whether const) of one parameter of a kernel."""
+    text = text.replace("__restrict__ ", "")
     kind = re.fullmatch(r"\s*(const )?(.+?)(\*?) ?(\w+)\s*", text)
     return kind[2].strip(), bool(kind[3]), bool(kind[1])
 
@@ -123,6 +131,11 @@ class Kernel:
             raise Refused(f"{self.name}: {ERRORS[error]}")
         for loan in lent.values():
             loan.back()
+        did(self.name, lambda: self.again(grid, block, args, shared_mem))
+
+    def again(self, grid, block, args, shared_mem):
+        with recorded():
+            self(grid, block, args, shared_mem=shared_mem)
 
     def _value(self, position, argument, lent):
         """A NumPy array that holds an argument as the kernel must see it.
@@ -178,3 +191,96 @@ class Loan:
             const = "into a const array or beyond it"
             where = "beyond an array" if self.written else const
             raise Refused(f"{self.kernel} wrote {where}")
+
+
+# --- cuBLAS ---------------------------------------------------------------------------
+
+
+NUMBERS = {0: np.float32, 1: np.float64, 4: np.complex64, 5: np.complex128}
+
+
+class Function:
+    """A function of a C library: it has a place for the types of its arguments."""
+
+    argtypes: tuple = ()
+
+    def __init__(self, function):
+        self.function = function
+
+    def __call__(self, *arguments):
+        if len(arguments) != len(self.argtypes):
+            raise Refused(f"{self.function.__name__} got {len(arguments)} arguments")
+        return self.function(*arguments)
+
+
+class CuBLAS:
+    """What kernels/products.py asks of cuBLAS, computed by NumPy where arrays lie.
+
+    It counts by columns, as cuBLAS does. `asked` is the (name, compute type) of each.
+    """
+
+    def __init__(self):
+        self.asked = []
+        self.cublasCreate_v2 = Function(lambda handle: 0)
+        self.cublasSetStream_v2 = Function(lambda handle, stream: 0)
+        self.cublasSetWorkspace_v2 = Function(lambda handle, memory, size: 0)
+        self.cublasGemmEx = Function(self._one)
+        self.cublasGemmStridedBatchedEx = Function(self._stack)
+
+    def _one(self, handle, turn_a, turn_b, m, n, k, alpha, a, kind, row_a, *rest):
+        b, kind_b, row_b, beta, c, kind_c, row_c, compute, _ = rest
+        places = (a, row_a, 0), (b, row_b, 0), (c, row_c, 0)
+        self._do("GemmEx", (kind, kind_b, kind_c), compute, (turn_a, turn_b),
+                 (m, n, k), (alpha, beta), places, 1)  # fmt: skip
+        return 0
+
+    def _stack(
+        self, handle, turn_a, turn_b, m, n, k, alpha, a, kind, row_a, next_a, *rest
+    ):
+        b, kind_b, row_b, next_b, beta, c, kind_c, row_c, next_c, count, *ways = rest
+        places = (a, row_a, next_a), (b, row_b, next_b), (c, row_c, next_c)
+        self._do("GemmStridedBatchedEx", (kind, kind_b, kind_c), ways[0],
+                 (turn_a, turn_b), (m, n, k), (alpha, beta), places, count)  # fmt: skip
+        return 0
+
+    def _do(self, name, kinds, compute, turns, sizes, scales, places, count):
+        allowed = {0: (68, 77), 4: (68,)}.get(kinds[0], (70,))
+        if len({*kinds}) > 1 or compute not in allowed:
+            raise Refused(f"{name} of the types {kinds} computed as {compute}")
+        dtype, (m, n, k) = np.dtype(NUMBERS[kinds[0]]), sizes
+        shapes = (k, m) if turns[0] else (m, k), (n, k) if turns[1] else (k, n), (m, n)
+        one, other = (_matrices(x, 1, 0, (1, 1), 1, dtype).item() for x in scales)
+        a, b, c = (
+            _matrices(*place, shape, count, dtype)
+            for place, shape in zip(places, shapes, strict=True)
+        )
+        a = a.swapaxes(1, 2) if turns[0] else a
+        b = b.swapaxes(1, 2) if turns[1] else b
+
+        def compute_it():
+            c[...] = one * (a @ b) + (other * c if other else 0)
+
+        compute_it()
+        self.asked.append((name, compute))
+        did(f"cublas{name}", compute_it)
+
+
+def _matrices(address, rows_apart, apart, shape, count, dtype):
+    """A stack of matrices stored by columns, as a view of memory."""
+    rows, columns = shape
+    if rows_apart < rows:
+        raise Refused(f"a leading dimension of {rows_apart} for {rows} rows")
+    size = rows_apart * (columns - 1) + rows + apart * (count - 1)
+    buffer = (ctypes.c_byte * (size * dtype.itemsize)).from_address(address)
+    flat, strides = np.frombuffer(buffer, dtype), (apart, 1, rows_apart)
+    strides = [n * dtype.itemsize for n in strides]
+    return np.lib.stride_tricks.as_strided(flat, (count, rows, columns), strides)
+
+
+def installed(monkeypatch):
+    """Let the stand-in for CuPy compile CUDA and have cuBLAS; returns the cuBLAS."""
+    cublas = CuBLAS()
+    monkeypatch.setattr(cupy, "RawModule", RawModule, raising=False)
+    monkeypatch.setattr(products, "library", lambda xp: cublas)
+    products._products.cache_clear()
+    return cublas

@@ -46,6 +46,7 @@ REFUSED_KEYWORDS = frozenset(
     "correction device initial like ndmax stable subok where".split()
 )
 OTHER_KEYWORDS = {
+    "argsort": {"order"},
     "reshape": {"shape"},
     "clip": {"min", "max"},
     "take": {"mode"},
@@ -73,7 +74,10 @@ WRAPPING = {"take": 1, "take_along_axis": 1, "put_along_axis": 1}
 # dtypes that ufunc.at knows
 ADDABLE = frozenset("float16 float32 float64 int32 uint32 uint64".split())
 
-_rules = {"sync": True, "dtype": None}
+_rules = {"sync": True, "dtype": None, "operations": None, "capture": None}
+
+
+_captured: list[np.ndarray] = []  # arrays of all graphs: addresses must stay theirs
 
 
 class Refused(TypeError):
@@ -109,7 +113,48 @@ def only(dtype):
     return _rule("dtype", np.dtype(dtype))
 
 
+@contextlib.contextmanager
+def recorded():
+    """Gives the list of the names of all operations of the device in the block."""
+    with _rule("operations", []):
+        yield _rules["operations"]
+
+
+def did(name, again):
+    """Note an operation of the device; again() does it once more, in a graph."""
+    if _rules["operations"] is not None:
+        _rules["operations"].append(name)
+    if _rules["capture"] is not None:
+        _rules["capture"].append(again)
+
+
+def _note(name, function, args, keywords, result):
+    """`did` for function(*args, **keywords), if it computes: views cost nothing."""
+    results = result if isinstance(result, (list, tuple)) else [result]
+    fresh = [r for r in results if isinstance(r, (np.ndarray, np.generic))]
+    sources = [*args, *keywords.values(), getattr(function, "__self__", None)]
+    sources = [s for s in sources if isinstance(s, np.ndarray)]
+    writes = keywords.get("out") is not None or name in ("copyto", "put_along_axis")
+    if not writes and any(np.may_share_memory(r, s) for r in fresh for s in sources):
+        return
+    if name in ("empty", "empty_like") or not (fresh or writes):
+        return
+
+    def again():
+        with np.errstate(all="ignore"):
+            new = function(*args, **keywords)
+        if not writes:
+            for old, value in zip(
+                results, new if isinstance(new, (list, tuple)) else [new], strict=True
+            ):
+                old[...] = value
+
+    did(name, again)
+
+
 def _wait(what):
+    if _rules["capture"] is not None:
+        raise Refused(f"{what} while a stream is captured")
     if not _rules["sync"]:
         raise Refused(f"{what} makes the host wait for the device")
 
@@ -144,6 +189,8 @@ def _device(result):
         result = np.asarray(result)
         if _rules["dtype"] not in (None, result.dtype) and result.dtype.kind in "fc":
             raise Refused(f"a {result.dtype} result in a {_rules['dtype']} program")
+        if _rules["capture"] is not None:
+            _captured.append(result)
         return ndarray(result)
     if isinstance(result, (list, tuple)):
         return type(result)(map(_device, result))
@@ -164,12 +211,15 @@ def _call(name, function, args, keywords):
         _wait(name)
     if name in WRAPPING:
         args = _wrapped_indices(name, args, keywords)
+    args = [_host(a) for a in args]
+    keywords, out = {k: _host(v) for k, v in keywords.items()}, keywords.get("out")
     with np.errstate(all="ignore"):  # there are no floating-point warnings on a GPU
-        result = function(
-            *map(_host, args), **{key: _host(value) for key, value in keywords.items()}
-        )
+        result = function(*args, **keywords)
+    if isinstance(result, np.generic):
+        result = np.asarray(result)
+    _note(name, function, args, keywords, result)
     result = _device(np.asarray(result) if name in ON_THE_DEVICE else result)
-    return result if keywords.get("out") is None else keywords["out"]
+    return result if out is None else out
 
 
 def _wrapped_indices(name, args, keywords):
@@ -266,6 +316,11 @@ class ndarray:
         method = getattr(self._array, name)
         return lambda *args, **keywords: _call(name, method, args, keywords)
 
+    @property
+    def data(self):
+        """Where it lies, as CuPy tells it; a stand-in for cuBLAS looks there."""
+        return types.SimpleNamespace(ptr=self._array.ctypes.data)
+
     def get(self):
         _wait("get()")
         return self._array.copy()
@@ -278,7 +333,10 @@ class ndarray:
                 f"set() of {array.dtype}{list(array.shape)} into "
                 f"{self.dtype}{list(self.shape)}"
             )
+        if _rules["capture"] is not None:
+            raise Refused("an upload while a stream is captured")
         self._array[...] = array
+        did("set", None)
 
     def item(self):
         _wait("item()")
@@ -327,14 +385,38 @@ class ndarray:
         return f"device {self._array!r}"
 
     def __getitem__(self, key):
-        return _device(self._array[_key(key, self.shape)])
+        args = self._array, _key(key, self.shape)
+        result = np.asarray(operator.getitem(*args))
+        basic = isinstance(args[1], (int, slice, type(None), type(Ellipsis)))
+        if not basic and not np.may_share_memory(result, self._array):
+            _note_result("getitem", operator.getitem, args, result)
+        return _device(result)
 
     def __setitem__(self, key, value):
-        self._array[_key(key, self.shape)] = _operand(value)
+        args = self._array, _key(key, self.shape), _operand(value)
+        operator.setitem(*args)
+        did("setitem", lambda: operator.setitem(*args))
+
+
+def _note_result(name, function, args, result):
+    """`did` for an operator, whose result is an array of its own."""
+
+    def again():
+        with np.errstate(all="ignore"):
+            result[...] = function(*args)
+
+    did(name, again)
+
+
+def _computed(name, function, *args):
+    with np.errstate(all="ignore"):
+        result = np.asarray(function(*args))
+    _note_result(name, function, args, result)
+    return _device(result)
 
 
 def _unary(name):
-    return lambda self: _device(getattr(operator, name)(self._array))
+    return lambda self: _computed(name, getattr(operator, name), self._array)
 
 
 def _operators(name):
@@ -346,18 +428,17 @@ def _operators(name):
             and getattr(type(other), "__array_ufunc__", self) is None
         ):
             return NotImplemented  # a Tensor takes over
-        with np.errstate(all="ignore"):
-            return _device(infix(self._array, _operand(other)))
+        return _computed(name, infix, self._array, _operand(other))
 
     def right(self, other):
-        with np.errstate(all="ignore"):
-            return _device(infix(_operand(other), self._array))
+        return _computed(name, infix, _operand(other), self._array)
 
     def inplace(self, other):
+        change, args = getattr(operator, f"i{name.strip('_')}"), _operand(other)
+        before = self._array
         with np.errstate(all="ignore"):
-            self._array = getattr(operator, f"i{name.strip('_')}")(
-                self._array, _operand(other)
-            )
+            self._array = change(before, args)
+        did(name, lambda: change(before, args))
         return self
 
     return left, right, inplace
@@ -403,7 +484,9 @@ class _Ufunc:
                 f"scatter_{self.__name__} only supports "
                 f"{', '.join(sorted(ADDABLE))}, not {array.dtype}"
             )
-        self.function.at(array._array, _key(indices, array.shape), _operand(values))
+        args = array._array, _key(indices, array.shape), _operand(values)
+        self.function.at(*args)
+        did(f"{self.__name__}.at", lambda: self.function.at(*args))
 
     def reduce(self, *args, **keywords):
         return _call(self.__name__, self.function.reduce, args, keywords)
@@ -458,6 +541,43 @@ class _Event:
         pass
 
 
+class _Graph:
+    """What was captured. Capturing has done it, too, so the first launch does not."""
+
+    def __init__(self, operations):
+        self.operations, self.launches = operations, 0
+
+    def upload(self, stream):
+        pass
+
+    def launch(self, stream):
+        self.launches += 1
+        if self.launches > 1:
+            for again in self.operations:
+                again()
+
+
+class _Stream:
+    """A stream on which everything is done at once."""
+
+    ptr = 0
+
+    def __init__(self, non_blocking=False):
+        self.non_blocking = non_blocking
+
+    def use(self):
+        return self
+
+    def begin_capture(self):
+        if not self.non_blocking or _rules["capture"] is not None:
+            raise CUDARuntimeError("cudaErrorStreamCaptureUnsupported")
+        _rules["capture"] = []
+
+    def end_capture(self):
+        captured, _rules["capture"] = _rules["capture"], None
+        return _Graph(captured)
+
+
 class _CuPy(types.ModuleType):
     """The module: NumPy's names, for device arrays."""
 
@@ -466,7 +586,10 @@ class _CuPy(types.ModuleType):
         runtime=_Runtime,
         Device=lambda: types.SimpleNamespace(id=0, synchronize=lambda: None),
         Event=_Event,
-        get_current_stream=lambda: None,
+        Stream=_Stream,
+        MemoryPool=lambda: types.SimpleNamespace(malloc=None),
+        using_allocator=lambda malloc: contextlib.nullcontext(),
+        get_current_stream=lambda: _Stream(),
     )
 
     def __getattr__(self, name):
@@ -488,6 +611,9 @@ class _CuPy(types.ModuleType):
         if name in ("array", "asarray", "ascontiguousarray"):
             if isinstance(first, (np.ndarray, np.generic)):
                 # the one way from the host to the device
+                if _rules["capture"] is not None:
+                    raise Refused("an upload while a stream is captured")
+                did("upload", None)
                 return _device(np.array(*args, **keywords))
         if name not in MAKING:
             if isinstance(first, (list, tuple)) and first:

@@ -154,6 +154,9 @@ def test_what_cupy_has_not_is_missing():
         cupy.take(x, device([0.0]))
 
 
+CUPYS_OWN = {"cuda"}  # what the sources ask of CuPy and NumPy does not have
+
+
 def test_the_lists_are_cupys():
     """Against CuPy itself, which can be imported on a machine without a GPU."""
     real = pytest.importorskip("cupy", reason="CuPy is not installed")
@@ -171,7 +174,7 @@ def test_the_lists_are_cupys():
         for folder in ("tinyrmc", "tasks")
         for path in (ROOT / folder).rglob("*.py")
     )
-    used = sorted(set(re.findall(r"\bxp\.([a-z]\w*)", source)))
+    used = sorted(set(re.findall(r"\bxp\.([a-z]\w*)", source)) - CUPYS_OWN)
     assert len(used) > 30
     for name in used:
         ours, theirs = getattr(np, name), getattr(real, name)  # no AttributeError

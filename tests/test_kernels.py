@@ -37,7 +37,7 @@ def there(case):
 @pytest.fixture(params=["upwards", "downwards"])
 def gpu(request, monkeypatch):
     """The stand-in with kernels; gives the list of those launched since."""
-    monkeypatch.setattr(cupy, "RawModule", RawModule, raising=False)
+    cuda_shim.installed(monkeypatch)
     monkeypatch.setitem(cuda_shim.order, "downwards", request.param == "downwards")
     random.bit_generator.state = np.random.default_rng(1).bit_generator.state
     cuda_shim.launches.clear()
@@ -93,7 +93,7 @@ for _batch, _rows, _heads, _key, _value, _queries in [
     (1, 63, 1, 32, 32, None),
     (1, 100, 1, 2, 3, None),
     (1, 300, 1, 3, 3, 2),
-    (1, 3, 1, 2, 2, 7),
+    (1, 3, 1, 2, 2, 3),
 ]:
     _static = {"num_heads": _heads, "key_size": _key}
     if _queries is not None:
@@ -153,7 +153,8 @@ def test_gives_the_values_and_gradients_of_its_array_body(case, expected, gpu):
 
 def test_every_kernel_is_among_them():
     compared = {name for case in CASES for name in case.values[1]}
-    assert {*RawModule(kernels.source()).signatures} == compared | {"adam"}
+    others = "adam squares judge bias_relu relu_backward add_up keep_largest count_step"
+    assert {*RawModule(kernels.source()).signatures} == compared | {*others.split()}
     assert {f"{name}.cu" for name in kernels.SOURCES} == {
         path.name for path in kernels.FOLDER.glob("*.cu")
     }
@@ -259,7 +260,7 @@ def test_adam(betas, gpu):
             kernel.step(max_norm=1.0, scale=0.5)
         for name in "data", "first_moment", "second_moment", "updates":
             close(getattr(kernel, name), getattr(exact, name))
-    assert gpu == ["adam"] * 4
+    assert gpu == ["squares", "judge", "adam"] * 4
     moved = ours.data.get() - single(start)
     np.testing.assert_allclose(
         moved, host.data - start, atol=2e-5 * np.abs(moved).max()
@@ -275,10 +276,6 @@ def norm_case(*shape):
 
 FALLBACKS = [
     pytest.param(norm_case(2, 3).map(device), id="float64"),
-    pytest.param(
-        there(Case("layer_norm", (normal(2, 6), normal(6), normal(6), normal(6)))),
-        id="broadcast residual",
-    ),
     pytest.param(there(norm_case(1, 6145)), id="too wide"),
     pytest.param(there(norm_case(0, 3)), id="empty"),
     pytest.param(
@@ -296,12 +293,6 @@ FALLBACKS = [
             )
         ),
         id="a mask",
-    ),
-    pytest.param(
-        there(
-            Case("rmc_gates", (normal(1, 1, 6), normal(1, 2, 6), normal(1, 2, 3), 0.5))
-        ),
-        id="a number",
     ),
     pytest.param(
         there(
@@ -364,7 +355,7 @@ def test_arrays_that_lie_otherwise_in_memory(name, layout, gpu):
             "attention",
             (normal(1, 2, 3),),
             {"num_heads": None, "key_size": 1},
-            "attention.* unsupported operand",
+            "attention.*",
         ),
         (
             "attention",
@@ -376,7 +367,7 @@ def test_arrays_that_lie_otherwise_in_memory(name, layout, gpu):
             "attention",
             (normal(2, 3),),
             {"num_heads": 1, "key_size": 1},
-            "attention.* not enough values to unpack",
+            "the shapes must be",
         ),
         (
             "attention",
@@ -388,13 +379,13 @@ def test_arrays_that_lie_otherwise_in_memory(name, layout, gpu):
             "layer_norm",
             (normal(2, 3), normal(4), normal(4)),
             {},
-            "layer_norm.* could not be broadcast",
+            "the shapes must be",
         ),
         (
             "rmc_gates",
             (normal(2, 1, 6), normal(2, 2, 6), normal(2, 2, 3), normal(2, 3, 3)),
             {},
-            "rmc_gates.* could not be broadcast",
+            "the shapes must be",
         ),
     ],
 )
@@ -482,14 +473,15 @@ def test_the_launches_of_one_step_of_the_core(blocks, gpu):
         output, _ = core(device(x), core.initial_state(2))
     close(output.data, exact.data)
     norm = "layer_norm_forward"
-    block = [norm, "attention_forward", norm, norm]
-    assert gpu == [*block * blocks, "rmc_gates_forward"]
+    block = ["bias_relu", norm, "attention_forward", norm, *["bias_relu"] * 2, norm]
+    assert gpu == [*["bias_relu"] * 2, *block * blocks, "rmc_gates_forward"]
 
 
 @shim
 @pytest.mark.parametrize("gates", ["unit", "memory"])
 def test_training_steps_of_nth_farthest_are_numpys(gates, gpu, monkeypatch):
     fakecupy.installed(monkeypatch)
+    monkeypatch.setattr(kernels, "_JUDGES", 32)  # the shim is slow where many wait
     kind = load_task("nth_farthest").Task
     config = next(iter(kind.presets.values()))[1]
     sizes = {"mem_slots": 3, "num_heads": 2, "gate_style": gates}
@@ -509,7 +501,8 @@ def test_training_steps_of_nth_farthest_are_numpys(gates, gpu, monkeypatch):
             assert np.abs(there.get() - exact).max() <= 2e-5 * np.abs(exact).max()
     assert ours.read()["loss"] == pytest.approx(host.read()["loss"], rel=1e-6)
     expected = f"{NORM} {ATTENTION} rmc_gates_forward rmc_gates_backward_{gates} adam"
-    expected += " softmax_cross_entropy_forward softmax_cross_entropy_backward"
+    expected += " softmax_cross_entropy_forward softmax_cross_entropy_backward squares"
+    expected += " judge bias_relu relu_backward add_up keep_largest count_step"
     assert set(gpu) == set(expected.split())
 
 

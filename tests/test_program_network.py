@@ -12,7 +12,7 @@ from programhelp import answered, mixed_batch, network_of, programs, task_of, te
 
 from tinyrmc.backend import to_host
 from tinyrmc.cores import LSTM, PaperRelationalMemory, RelationalMemory, core
-from tinyrmc.engine import Tape
+from tinyrmc.engine import Tape, Tensor
 from tinyrmc.training.task import HELD_OUT_SEED, Samples
 from tinyrmc.training.trainer import Trainer
 
@@ -46,7 +46,7 @@ def leaves(state):
     return (
         [leaf for part in state for leaf in leaves(part)]
         if isinstance(state, tuple)
-        else [np.asarray(to_host(getattr(state, "data", state)))]
+        else [to_host(state.data if isinstance(state, Tensor) else state)]
     )
 
 

@@ -20,7 +20,10 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from . import kernels
 from .errors import UserError
+from .kernels.products import products
+from .kernels.products import use_tf32 as _set_tf32
 
 Array: TypeAlias = Any  # NumPy's, CuPy's or a registered one: they share no type
 
@@ -78,14 +81,19 @@ def _discover(array_type: type) -> ModuleType:
 FEW_ROWS = 40  # products of so few rows need a care of their own
 
 
-def gemm(a: Array, b: Array, out: Array | None = None) -> Array:
-    """Matrix product a @ b, written into `out` if you give one.
+def gemm(a: Array, b: Array, out: Array | None = None, add: bool = False) -> Array:
+    """Matrix product a @ b, written into `out` if you give one, or added to it.
 
     Every matrix product of the project comes through here. A stack of matrices times
     one matrix (or vector) is a single large product; `matmul` alone would run a small
-    one per matrix.
+    one per matrix. On a GPU see kernels/products.py.
     """
     xp = namespace(a)
+    if xp is not np and (multiply := products(xp)) is not None:
+        return multiply(a, b, out, add)
+    if add:
+        out += gemm(a, b)
+        return out
     if b.ndim > 2 or a.ndim < 2 or out is not None:
         return xp.matmul(a, b, out=out)
     rows = as_rows(a)
@@ -116,6 +124,22 @@ def converted(what: str, array: Array, dtype: np.dtype) -> Array:
             return array.astype(dtype)
     except FloatingPointError:
         raise ValueError(f"{what} is {dtype}, too small for a number of it") from None
+
+
+def column_sums(rows: Array, into: Array | None = None) -> Array:
+    """The sum of a matrix over its rows, a new vector, or added to `into`."""
+    xp = namespace(rows)
+    if kernels.usable(xp, rows, into):
+        add = into is not None
+        into = into if add else xp.empty(rows.shape[1], rows.dtype)
+        kernels.column_sums(xp, rows, into, add=add)
+        return into
+    # a product with ones is three times as fast as `sum`
+    sums = gemm(xp.ones(len(rows), rows.dtype), rows)
+    if into is None:
+        return sums
+    into += sums
+    return into
 
 
 def _transposed(b: Array) -> bool:
@@ -320,18 +344,13 @@ def has_tf32(xp: ModuleType) -> bool:
 
 
 def use_tf32(xp: ModuleType, on: bool) -> None:
-    """Let CuPy's matrix products round their float32 operands to TF32, or stop it.
+    """Let matrix products on a GPU round their float32 operands to TF32, or stop it.
 
     TF32 has 10 bits of mantissa instead of 23, so an operand is off by up to 5e-4 of
-    itself. The same goes for the gradients of biases and for the means that array
-    bodies take, since those are products too. This sets cuBLAS's own mode, in this
-    thread and on the current GPU: CuPy's switch, CUPY_TF32, does not reach products of
-    stacks of matrices.
+    itself. The same goes for the means that array bodies take, since those are products
+    too.
     """
-    from cupy_backends.cuda.libs import cublas
-
-    default, tf32 = 0, 3  # CUBLAS_DEFAULT_MATH, CUBLAS_TF32_TENSOR_OP_MATH
-    cublas.setMathMode(xp.cuda.device.get_cublas_handle(), tf32 if on else default)
+    _set_tf32(on)
 
 
 def describe_gpu(xp: ModuleType) -> dict[str, Any]:

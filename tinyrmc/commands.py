@@ -235,6 +235,9 @@ class Options:
     work is worth, one a core at most. The same number gives the same bits"""
     device: Literal["cpu", "cuda"] = "cpu"
     """cuda needs CuPy: pip install 'tinyrmc[cuda12]' or 'tinyrmc[cuda13]'"""
+    graph: bool = False
+    """with cuda: capture whole steps as CUDA graphs, which spares the host; meant
+    for small batches. The results are the same to the last bit"""
     tf32: bool = False
     """with cuda: matrix products may round their operands to TF32, 10 bits of mantissa
     instead of 23, for speed on recent GPUs"""
@@ -249,6 +252,11 @@ class Options:
             raise ValueError(f"--seed must not be negative, got {self.seed}")
         if self.workers is not None and self.workers < 1:
             raise ValueError(f"--workers must be at least 1, got {self.workers}")
+        if self.graph and self.device != "cuda":
+            raise ValueError(
+                f"--graph goes with --device cuda, and the device is {self.device}; "
+                "leave --graph out, or say --no-graph"
+            )
         if self.tf32 and self.device != "cuda":
             raise ValueError(
                 f"--tf32 goes with --device cuda, and the device is {self.device}; "

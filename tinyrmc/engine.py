@@ -38,7 +38,7 @@ from typing import Any, TypeAlias, overload
 
 import numpy as np
 
-from .backend import NAMESPACES, Array, gemm, namespace, to_host
+from .backend import NAMESPACES, Array, column_sums, gemm, namespace, to_host
 
 # what a forward rule may raise, and what a message then explains
 _WORDED = ValueError, TypeError, IndexError, AttributeError, ZeroDivisionError
@@ -298,7 +298,8 @@ class Primitive:
     sums it back. It may also be a `Product`, which the tape computes later.
 
     `vjp_in_place` is for a rule whose gradients are too large to be made beside the
-    arrays that take them. It returns nothing: `needs[i]` is the array to add to.
+    arrays that take them. It returns nothing: `needs[i]` is the array to add to. Of
+    several outputs those that were not used have None for a gradient.
 
     indices: positions of integer or mask arguments, which have no gradient and no say
         in the dtype.
@@ -550,19 +551,23 @@ class Product:
     """A gradient that is still to be computed: x^T g, of this `shape` and `dtype`.
 
     It is that of a weight by which rows x (R, in) were multiplied; g (R, out) is the
-    gradient of the result. If x is a vector of ones (R,), it is the sum of the rows of
-    g: the gradient of a bias. Nobody may write into x or g any more.
+    gradient of the result. If x is None, it is the sum of the rows of g: the gradient
+    of a bias. Nobody may write into x or g any more.
     """
 
     __slots__ = ("dtype", "g", "shape", "x")
 
-    def __init__(self, x: Array, g: Array):
+    def __init__(self, x: Array | None, g: Array):
         self.x, self.g = x, g
-        self.shape, self.dtype = (*x.shape[1:], *g.shape[1:]), g.dtype
+        self.shape, self.dtype = g.shape[1:], g.dtype
+        if x is not None:
+            self.shape = *x.shape[1:], *self.shape
 
-    def computed(self) -> Array:
-        """The gradient itself, a new array."""
-        return gemm(self.x.T, self.g)
+    def computed(self, into: Array | None = None) -> Array:
+        """The gradient itself, a new array; or added to the array `into`."""
+        if self.x is None:
+            return column_sums(self.g, into)
+        return gemm(self.x.T, self.g, out=into, add=into is not None)
 
 
 def _joined(products: list[Product]) -> Product:
@@ -570,7 +575,8 @@ def _joined(products: list[Product]) -> Product:
     if len(products) == 1:
         return products[0]
     join = namespace(products[0].g).concatenate
-    return Product(join([p.x for p in products]), join([p.g for p in products]))
+    x = None if products[0].x is None else join([p.x for p in products])
+    return Product(x, join([p.g for p in products]))
 
 
 def _fit(rules, position: int, shape, dtype, partial: Any) -> Any:
@@ -652,8 +658,11 @@ class _Gradients:
 
     def settle(self, id: int) -> None:
         """Compute what was deferred for one value, as one product, and add it."""
-        _, products = self.deferred.pop(id)
-        self.add(id, _joined(products).computed())
+        product = _joined(self.deferred.pop(id)[1])
+        if id in self.sinks:
+            product.computed(into=self.sinks[id])
+        else:
+            self.add(id, product.computed())
 
     def settle_all(self) -> None:
         """`settle` for each value whose gradient somebody still wants."""
@@ -670,14 +679,18 @@ class _Gradients:
             self.kept[id] = g
         return g
 
-    def collect(self, xp: ModuleType, outputs: list[Place]) -> tuple[Array, ...] | None:
-        """The finished gradients of several outputs, zeros for those not used.
+    def collect(
+        self, xp: ModuleType, outputs: list[Place], zeros: bool
+    ) -> tuple[Array | None, ...] | None:
+        """The finished gradients of several outputs, zeros or None for those not used.
 
         None if the loss uses none of them.
         """
         gradients = [self.pop(id) for id, _, _ in outputs]
         if all(g is None for g in gradients):
             return None
+        if not zeros:
+            return tuple(gradients)
         return tuple(
             [
                 xp.zeros(shape, dtype) if g is None else g
@@ -957,13 +970,14 @@ class Tape:
         gradients.add(loss.id, namespace(loss.data).ones((), loss.dtype))
         while self.entries:
             rules, xp, inputs, outputs, saved, several = self.entries.pop()
+            in_place = getattr(rules, "in_place", False)
             if several:
-                g = gradients.collect(xp, outputs)
+                g = gradients.collect(xp, outputs, zeros=not in_place)
             else:
                 g = gradients.pop(outputs[0][0])
             if g is None:  # the loss does not depend on this entry
                 continue
-            if getattr(rules, "in_place", False):
+            if in_place:
                 totals = [place and gradients.total(xp, *place) for place in inputs]
                 rules.rule(xp, totals, g, *saved)
                 continue

@@ -27,8 +27,9 @@ import numpy as np
 
 from . import kernels
 from . import primitives as p
-from .backend import add_rows, as_rows, gemm, multiplier, namespace
+from .backend import add_rows, as_rows, column_sums, gemm, multiplier, namespace
 from .engine import Primitive, Product, Tensor
+from .kernels.memory import all_steps
 
 _mode = {"reference": False}
 
@@ -122,6 +123,19 @@ def _fits(wanted: list[str], shape: tuple[int, ...], sizes: dict) -> bool:
     return True
 
 
+class KernelOnly(Fused):
+    """A fused primitive of one list of arrays that has no array body.
+
+    Where its kernels do not take a call, its definition runs.
+    """
+
+    def __call__(self, arrays: Any, **static: Any) -> Any:  # type: ignore[override]
+        xp, _, data = self._unwrap(arrays)
+        if xp is np or self.override(xp, data, static) is self:
+            return self.composed(arrays, **static)
+        return super().__call__(arrays, **static)
+
+
 def fused(
     *shapes: str,
     kernel: kernels.Override | None = None,
@@ -150,14 +164,6 @@ def _plus(xp, fresh, b):
     return xp.add(fresh, b, out=fresh if fresh.dtype == b.dtype else None)
 
 
-def _column_sums(xp, rows):
-    """The sum of a matrix over its rows.
-
-    A product with ones is three times as fast as `sum`.
-    """
-    return gemm(xp.ones(len(rows), rows.dtype), rows)
-
-
 # --- linear ---------------------------------------------------------------------------
 
 
@@ -168,6 +174,9 @@ def linear(xp, x, weight, bias=None, *, relu=False):
     x (..., in), weight (in, out), bias (out) or None -> (..., out).
     """
     y = gemm(x, weight)  # (..., out)
+    if bias is not None and kernels.usable(xp, y, bias):
+        kernels.bias_relu(xp, y, bias, relu)
+        return y, (x, weight, y if relu else None)
     if bias is not None:
         y = _plus(xp, y, bias)
     if relu:
@@ -179,12 +188,13 @@ def linear(xp, x, weight, bias=None, *, relu=False):
 @linear.vjp
 def linear_vjp(xp, needs, g, x, weight, y):
     if y is not None:
-        g = g * (y > 0)
+        usable = kernels.usable(xp, g, y)
+        g = kernels.relu_backward(xp, g, y) if usable else g * (y > 0)
     rows = as_rows(g)  # (R, out)
     return (
         gemm(g, weight.T) if needs[0] else None,
         Product(as_rows(x), rows) if needs[1] else None,
-        Product(xp.ones(len(rows), g.dtype), rows) if needs[2] else None,
+        Product(None, rows) if needs[2] else None,
     )
 
 
@@ -246,7 +256,7 @@ def conv2d_vjp(xp, needs, g, x, weight, padding, y):
             gmatrices[kind] = product + gmatrices.get(kind, 0)
     gx = _unpadded(gmaps, x, weight, padding) if needs[0] else None
     gweight = _from_matrices(xp, gmatrices, weight, g.dtype) if needs[1] else None
-    return gx, gweight, _column_sums(xp, as_rows(g)) if needs[2] else None
+    return gx, gweight, column_sums(as_rows(g)) if needs[2] else None
 
 
 _STRIP = 8  # places
@@ -420,11 +430,11 @@ def layer_norm_vjp(xp, needs, g, normed, scale, gain, has_residual):
     gn = g * normed
     gx = g * gain
     gx -= gemm(g, weights)[..., None]
-    ggain = _column_sums(xp, as_rows(gn)) if needs[1] else None
+    ggain = column_sums(as_rows(gn)) if needs[1] else None
     along = gemm(gn, weights)[..., None]
     gx -= xp.multiply(normed, along, out=gn)
     gx *= scale
-    goffset = _column_sums(xp, as_rows(g)) if needs[2] else None
+    goffset = column_sums(as_rows(g)) if needs[2] else None
     gresidual = gx if has_residual and needs[3] else None
     return gx if needs[0] else None, ggain, goffset, gresidual
 
@@ -638,6 +648,60 @@ def rmc_gates_definition(
     return i * p.tanh(candidate) + f * memory
 
 
+def _relational_memory(
+    xp,
+    *arrays,
+    num_heads,
+    key_size,
+    input_bias=0.0,
+    forget_bias=1.0,
+    activate_final=False,
+):
+    """All T steps of a RelationalMemory with gates and one block: T memories (B, N, F).
+
+    arrays: the first memory (B, N, F); the projected inputs (T, B, n, F) and their part
+    of the gates, with all biases (T, B, 1, G); weight and bias of q|k|v, gain and
+    offset of their norm, of the norm after attention, and of the one after the MLP; the
+    memory's weight in the gates (F, G); weight and bias of each layer of the MLP.
+
+    There is no array body, only kernels/memory.py. Where it does not take the call, the
+    definition runs, an entry of the tape for each of its operations.
+    """
+
+
+_relational_memory.__name__ = "relational_memory"
+relational_memory = KernelOnly(_relational_memory, (), all_steps)
+
+
+@relational_memory.defined_by
+def relational_memory_definition(
+    arrays,
+    num_heads=None,
+    key_size=None,
+    input_bias=0.0,
+    forget_bias=1.0,
+    activate_final=False,
+):
+    memory, rows, from_input, weight, bias, gain, offset, *others = arrays
+    attention_norm, mlp_norm, (of_memory, *mlp) = others[:2], others[2:4], others[4:]
+    layers, slots, memories = len(mlp) // 2, memory.shape[1], []
+    for x, from_x in zip(p.unstack(rows), p.unstack(from_input), strict=True):
+        z = linear(p.concatenate([memory, x], axis=1), weight, bias)  # of [M; x']
+        qkv = layer_norm(z, gain, offset)
+        sizes = {"num_heads": num_heads, "key_size": key_size, "num_queries": slots}
+        z = layer_norm(attention(qkv, **sizes), *attention_norm, memory)
+        refined = z
+        for k in range(layers):
+            relu = k < layers - 1 or activate_final
+            refined = linear(refined, *mlp[2 * k : 2 * k + 2], relu=relu)
+        candidate = layer_norm(refined, *mlp_norm, z)
+        from_memory = p.matmul(p.tanh(memory), of_memory)
+        biases = {"input_bias": input_bias, "forget_bias": forget_bias}
+        memory = rmc_gates(from_x, from_memory, candidate, memory, **biases)
+        memories.append(memory)
+    return tuple(memories)
+
+
 @fused("... 4H", "... H")
 def lstm_gates(xp, z, cell, *, forget_bias=1.0):
     """The LSTM's element-wise half.
@@ -788,7 +852,7 @@ def lstm_vjp(xp, needs, g, inputs, weight, gates, hiddens, cells, squashed, ends
     return (
         gemm(gz, weight[:-size].T) if needs[0] else None,
         Product(as_rows(seen), rows) if needs[1] else None,
-        Product(xp.ones(len(rows), rows.dtype), rows) if needs[2] else None,
+        Product(None, rows) if needs[2] else None,
         ghiddens[0],
         gcells[0],
         None,

@@ -126,6 +126,7 @@ class Optimizer:
         self.gradient = allocate(count, self.dtype)
         self._move_in()
         self.updates = self.xp.zeros((), self.dtype)  # steps taken, on the device
+        self.rate, self._set = self.xp.zeros((), self.dtype), 0.0  # for kernels
         parts = [slice(None)]
         if self.xp is np:
             parts = [slice(k, k + PART) for k in range(0, count, PART)]
@@ -147,6 +148,11 @@ class Optimizer:
             start += p.size
         self._views = [p.data for p in self.parameters]
 
+    def set_rate(self, learning_rate: float) -> None:
+        """Let `rate`, on the device, be this learning rate: there kernels read it."""
+        if learning_rate != self._set:
+            self.rate[...] = self._set = learning_rate
+
     def zero_grad(self) -> None:
         """Set all gradients to zero."""
         self.gradient[...] = 0
@@ -163,7 +169,7 @@ class Optimizer:
         The gradient is multiplied by `scale`, then its L2 norm is clipped at
         `max_norm` (see `clips`). `scale` and `valid` may be 0-d arrays. The flag is
         False if the norm is not finite or `valid` is False: then parameters and state
-        stay. `gradient` is scratch: afterwards it is scaled and clipped, or zero.
+        stay. `gradient` is scratch: what it holds afterwards says nothing.
         """
         views = zip(self.parameters, self._views, strict=True)
         if any(p.data is not view for p, view in views):
@@ -184,11 +190,16 @@ class Optimizer:
             max_norm,
             "positive and finite, or None for no clipping",
         )
+        norm, finite = self._apply(rate, max_norm, scale, valid)
+        for p in self.parameters:
+            p.version += 1
+        return norm, finite
+
+    def _apply(self, rate: float, max_norm, scale, valid) -> tuple[Array, Array]:
+        """`step`, after its checks."""
         norm, finite = self._clean(scale, max_norm, valid)
         self.updates += finite
         self._update(self._scalar(finite, rate, 0), finite)
-        for p in self.parameters:
-            p.version += 1
         return norm, finite
 
     def _clean(self, scale, max_norm: float | None, valid) -> tuple[Array, Array]:
@@ -393,12 +404,28 @@ class Adam(Optimizer):
         }
         return super().state() | moments
 
+    def _apply(self, rate: float, max_norm, scale, valid) -> tuple[Array, Array]:
+        """With kernels/adam.cu, where it can, and then the gradient stays as it is."""
+        xp, plain = self.xp, not hasattr(scale, "shape") and self.clips == "whole"
+        if not (plain and kernels.usable(xp, self.data)):
+            return super()._apply(rate, max_norm, scale, valid)
+        if not hasattr(valid, "shape"):
+            valid = xp.full((), valid)
+        self.set_rate(rate)
+        norm, finite, factor = kernels.judge(
+            xp, self.gradient, valid, self.updates, scale, max_norm
+        )
+        moments, betas = (
+            (self.first_moment, self.second_moment),
+            (self.beta1, self.beta2),
+        )
+        step = self.rate, finite, self.updates, factor
+        arrays = self.data, self.gradient, *moments, *step
+        kernels.adam(xp, *arrays, *betas, self.epsilon)
+        return norm, finite
+
     def _update(self, rate: Array, finite: Array) -> None:
         xp, g, moments = self.xp, self.gradient, (self.first_moment, self.second_moment)
-        if kernels.usable(xp, self.data):  # kernels/adam.cu
-            state = self.data, g, *moments, rate, finite, self.updates
-            kernels.adam(xp, *state, self.beta1, self.beta2, self.epsilon)
-            return
         keep_m, keep_v = (self._keep(b, finite) for b in (self.beta1, self.beta2))
         # both corrections outside of the division, which costs a pass less
         correction = xp.sqrt(self._bias_correction(self.beta2))

@@ -51,6 +51,8 @@ def main(argv: list[str] | None = None) -> int:
         return _train(words, ranks)
 
 
+# of a run's environment, what it is resumed with
+PLACES = "device", "graph", "tf32"
 USAGE = f"""\
 usage: {program("train")} TASK [PRESET] [--flags]     (TASK --help: its flags)
        {program("train")} --resume RUN [--workers N] [--max-minutes M]"""
@@ -144,7 +146,7 @@ def _resume_request(run, names, words):
                 f"{run.path} is a run of {kind}{have[key]!r}, not {asked!r}; give "
                 f"--resume {run.path} alone"
             )
-    before = {k: run.environment[k] for k in ("device", "tf32") if k in run.environment}
+    before = {k: run.environment[k] for k in PLACES if k in run.environment}
     options = Options(seed=have.get("seed", 0), **before)
     config, options = parse_words(have["task"], have["preset"], usual, options, words)
     asked = have | {"seed": options.seed} | to_json(config)
@@ -246,7 +248,11 @@ def _trainer(task: Task, options: Options, arrays, state, ranks: Ranks) -> Train
     _check_workers(workers, rows, task.config.train.batch_size, options.device, ranks)
     try:
         kind: type[Trainer] = Apart if ranks.size > 1 and task.apart else Trainer
-        trainer = kind(task, options.seed, workers, options.device, ranks=ranks)
+        trainer = kind(
+            *(task, options.seed, workers, options.device),
+            ranks=ranks,
+            graph=options.graph,
+        )
         trainer.require_metrics()
     except MemoryError as error:
         raise _too_large(task, error) from error
@@ -307,7 +313,8 @@ def _new_run(described: dict, options: Options, trainer: Trainer) -> Run:
     machine["workers"], machine["ranks"] = trainer.workers.count, ranks.size
     machine["device"] = options.device
     if options.device == "cuda":
-        machine |= {"tf32": options.tf32, **describe_gpu(trainer.xp)}
+        machine |= {"tf32": options.tf32, "graph": options.graph}
+        machine |= describe_gpu(trainer.xp)
     if ranks.mpi:
         command = machine["command"].replace("python -m", ranks.launch(), 1)
         machine |= {"mpi": ranks.mpi, "command": command}

@@ -34,11 +34,11 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from .. import equations
+from .. import equations, kernels
 from .. import primitives as p
 from ..backend import Array, namespace
 from ..engine import Parameter, Tensor
-from ..fused import attention, linear, rmc_gates
+from ..fused import attention, linear, relational_memory, rmc_gates
 from ..nn import (
     LayerNorm,
     Linear,
@@ -92,6 +92,7 @@ class _Memory(Core):
         self.mem_slots, self.num_heads = mem_slots, num_heads  # N, H
         self.head_size, self.key_size = head_size, key_size  # V, K
         self.mem_size = head_size * num_heads  # F = H V
+        self._there: Array = None  # the first memory (N, F), where the parameters are
 
     @property
     def dtype(self) -> np.dtype:
@@ -106,8 +107,11 @@ class _Memory(Core):
     def _repeat(self, memory: np.ndarray, batch_size: int) -> Array:
         """One memory (N, F) for every example, where the parameters are: (B, N, F)."""
         check_sizes(type(self).__name__, batch_size=batch_size)
-        xp = namespace(self.input_projection.weight.data)
-        return xp.tile(xp.asarray(memory.astype(self.dtype)), (batch_size, 1, 1))
+        weight, there = self.input_projection.weight.data, self._there
+        xp = namespace(weight)
+        if type(there) is not type(weight) or there.dtype != self.dtype:
+            there = self._there = xp.asarray(memory.astype(self.dtype))
+        return xp.tile(there, (batch_size, 1, 1))
 
     def _as_rows(self, inputs: Array | Tensor, leading: int = 1) -> Array | Tensor:
         """Inputs as rows (..., n, input_size) after `leading` axes of any length.
@@ -237,6 +241,46 @@ class RelationalMemory(_Memory):
         slots come first, then the rows of the input.
         """
         return self._step(*self._prepare(self._as_rows(inputs)), state, trace, mask)
+
+    def unroll(
+        self,
+        inputs: Array | Tensor,
+        state: State,
+        trace: Trace = None,
+        lengths: Array | None = None,
+        fresh: Array | None = None,
+    ) -> tuple[list[Tensor], State]:
+        """T steps: inputs (B, T, ...) -> ([T outputs], last state).
+
+        On a GPU, with one block and gates, one entry on the tape: a step by itself asks
+        for many small operations there. See `Core.unroll`.
+        """
+        asked = trace, lengths, fresh
+        plain = len(self.blocks) == 1 and self.gate_style is not None
+        weight = self.input_projection.weight.data
+        there = kernels.usable(namespace(weight), weight)
+        if not (plain and there) or any(a is not None for a in asked):
+            return super().unroll(inputs, state, trace, lengths, fresh)
+        inputs = p.swapaxes(self._as_rows(inputs, leading=2), 0, 1)
+        rows, from_input = self._prepare(inputs)  # (T, B, n, F), (T, B, 1, G)
+        self._check_state(state, rows.shape[1], self.mem_slots, self.mem_size)
+        (block,) = self.blocks
+        norms = block["qkv_norm"], block["attention_norm"], block["mlp_norm"]
+        memories = relational_memory(
+            [
+                *(state, rows, from_input, block["qkv"].weight, block["qkv"].bias),
+                *(array for norm in norms for array in (norm.gain, norm.offset)),
+                self.gate_memory.weight,
+                *(array for layer in self.mlp for array in (layer.weight, layer.bias)),
+            ],
+            num_heads=self.num_heads,
+            key_size=self.key_size,
+            input_bias=self.input_bias,
+            forget_bias=self.forget_bias,
+            activate_final=self.mlp[-1].relu,
+        )
+        outputs = [p.reshape(memory, (memory.shape[0], -1)) for memory in memories]
+        return outputs, memories[-1]
 
     def _prepare_all(self, inputs: Array | Tensor) -> Iterable[tuple]:
         """The inputs (B, T, ...) projected, and their part of the gates.

@@ -30,15 +30,18 @@ import numpy as np
 # files of this folder; the first one is for the others
 SOURCES = (
     "warp",
+    "linear",
     "layer_norm",
     "rmc_gates",
     "attention",
     "softmax_cross_entropy",
     "adam",
+    "counters",
 )
 FOLDER = Path(__file__).parent
 WARP = 32
 SHARED = 48 * 1024  # bytes of shared memory that any GPU gives a block unasked
+WIDEST_NORM = SHARED // (2 * 4)  # its backward keeps two numbers a column there
 PARTIAL_BLOCKS = 512  # blocks that share the rows of layer_norm's backward
 _LARGEST = 2**31 - 1  # elements of an array: the kernels count in int
 
@@ -61,11 +64,13 @@ def usable(xp: ModuleType, *arrays: Any, indices: Collection[int] = ()) -> bool:
     Kernels must be on, `xp` able to compile them, and the arrays of a size and dtype
     that they take: float32, and int64 at the positions in `indices`.
     """
+    if xp is np or not (_mode["on"] and hasattr(xp, "RawModule")):
+        return False
     fit = [
         a is None or _plain(a, np.int64 if k in indices else np.float32)
         for k, a in enumerate(arrays)
     ]
-    return _mode["on"] and hasattr(xp, "RawModule") and all(fit)
+    return all(fit)
 
 
 def _plain(a, dtype) -> bool:
@@ -91,6 +96,7 @@ class Override:
 
     condition: Callable[..., bool]
     launch_backward: Callable[..., Any]
+    in_place = False  # whether the rule adds its gradients itself
 
     def __init__(self, launch_forward: Callable):
         self.launch_forward, self.name = launch_forward, launch_forward.__name__
@@ -104,12 +110,21 @@ class Override:
 
     def rule(self, xp: ModuleType, needs: list, g: Any, *saved: Any) -> tuple:
         """The gradients of the arguments, as from a primitive's `rule`."""
-        return self.launch_backward(xp, needs, _contiguous(xp, g), *saved)
+        if isinstance(g, tuple):
+            g = tuple([_contiguous(xp, one) for one in g])
+        else:
+            g = _contiguous(xp, g)
+        return self.launch_backward(xp, needs, g, *saved)
 
     def vjp(self, launch_backward: Callable) -> Callable:
         """Decorator that gives the override its vector-Jacobian product."""
         self.launch_backward = launch_backward
         return launch_backward
+
+    def vjp_in_place(self, launch_backward: Callable) -> Callable:
+        """Decorator like `vjp`, for launchers that add the gradients in place."""
+        self.in_place = True
+        return self.vjp(launch_backward)
 
     def fits(self, condition: Callable[..., bool]) -> Callable[..., bool]:
         """Decorator that sets the condition on the arguments."""
@@ -175,39 +190,119 @@ def _grid_of_threads(count, threads=256):
     return -(-count // threads), threads
 
 
+# --- linear.cu ------------------------------------------------------------------------
+
+
+def bias_relu(xp, y, bias, relu: bool) -> None:
+    """y (..., width) + bias, then a ReLU if asked for, in place."""
+    sizes = y.size, y.shape[-1], int(relu)
+    _launch(xp, "bias_relu", *_grid_of_threads(y.size), y, bias, *sizes)
+
+
+def relu_backward(xp, g, y, out=None):
+    """g where the ReLU's result y is positive, 0 elsewhere; `out` may be g."""
+    out = xp.empty_like(y) if out is None else out
+    g = _contiguous(xp, g)
+    _launch(xp, "relu_backward", *_grid_of_threads(y.size), g, y, out, y.size)
+    return out
+
+
+_ROWS_OF_A_BLOCK = 2048  # that a block of column_sums adds up, or more
+
+
+def column_sums(xp, matrix, *outs, add: bool = True) -> None:
+    """Add the sums of a matrix's columns to one vector, or one half to each of two.
+
+    With `add=False` they are written there.
+    """
+    rows, columns = matrix.shape
+    slices = min(-(-rows // _ROWS_OF_A_BLOCK), 64)
+    if slices > 1:  # first for slices of the rows
+        partial = xp.empty((slices, columns), matrix.dtype)
+        _sum_columns(xp, _contiguous(xp, matrix), [partial], columns, slices, False)
+        matrix, rows = partial, slices
+    width = columns // len(outs)
+    _sum_columns(xp, _contiguous(xp, matrix), outs, width, 1, add)
+
+
+def _sum_columns(xp, matrix, outs, width, slices, add):
+    rows, columns = matrix.shape
+    warps = max(1, min(-(-rows // slices), 32))
+    to = outs[0], outs[-1]
+    sizes = rows, columns, width, slices, int(add)
+    grid = -(-columns // WARP) * slices, WARP * warps
+    shared = warps * WARP * 4
+    _launch(xp, "column_sums", *grid, matrix, *to, *sizes, shared=shared)
+
+
 # --- layer_norm.cu --------------------------------------------------------------------
 
 
 @Override
 def layer_norm(xp, x, gain, offset, residual=None, *, epsilon=1e-5):
     """`fused.layer_norm` in one launch; backward in two."""
+    y, stats = xp.empty_like(x), xp.empty((2, x.size // x.shape[-1]), x.dtype)
+    normalise(xp, x, None, residual, gain, offset, y, stats, epsilon)
+    return y, (x, residual, gain, stats)
+
+
+def normalise(xp, x, bias, residual, gain, offset, y, stats, epsilon=1e-5) -> None:
+    """Layer norm of x + bias + residual, written to y; mean and scale go to `stats`.
+
+    x, y (..., width), bias (width,) or None, stats (2, rows). The residual is None or
+    like x; if x is (B, N, width), it may also be [M; x'], of which the slots count.
+    """
+    sizes = _norm_sizes(x, bias, residual)
+    arrays = x, _or(bias, x), _or(residual, x), gain, offset, y, *stats
+    grid = _grid_of_warps(sizes[0])
+    _launch(xp, "layer_norm_forward", *grid, *arrays, *sizes, float(epsilon))
+
+
+def normalise_backward(
+    xp, g, x, bias, residual, gain, stats, gx, partial, below=None, relu=False
+) -> None:
+    """The gradient of x, bias and residual, gx; and `partial` (blocks, 2 * width).
+
+    `column_sums` makes of partial the gradients of gain and offset. `below` receives
+    gx as it is before the ReLU that gave x, if `relu`, else gx once more.
+    """
     width = x.shape[-1]
-    rows, added = x.size // width, x if residual is None else residual
-    y, (mean, scale) = xp.empty_like(x), xp.empty((2, rows), x.dtype)
-    arrays = x, added, gain, offset, y, mean, scale
-    sizes = rows, width, int(residual is not None)
-    args = *arrays, *sizes, float(epsilon)
-    _launch(xp, "layer_norm_forward", *_grid_of_warps(rows), *args)
-    return y, (x, residual, gain, mean, scale)
+    warps = _norm_warps(width)
+    sizes = *_norm_sizes(x, bias, residual), int(below is not None), int(relu)
+    arrays = g, x, _or(bias, x), _or(residual, x), gain, *stats, gx, _or(below, gx)
+    grid, shared = (len(partial), WARP * warps), warps * 2 * width * 4
+    args = *arrays, partial, *sizes
+    _launch(xp, "layer_norm_backward", *grid, *args, shared=shared)
+
+
+def norm_blocks(rows: int, width: int) -> int:
+    """The rows of `partial`."""
+    return min(-(-rows // _norm_warps(width)), PARTIAL_BLOCKS)
+
+
+def _or(array, other):
+    """A kernel wants an array also where it reads none."""
+    return other if array is None else array
+
+
+def _norm_sizes(x, bias, residual):
+    """What the kernels are told of shapes and of the residual's layout."""
+    width = x.shape[-1]
+    rows = x.size // width
+    group, stride = rows, 0
+    if residual is not None and x.ndim == 3:
+        group, stride = x.shape[1], _stride(residual)
+    return rows, width, int(bias is not None), int(residual is not None), group, stride
 
 
 @layer_norm.vjp
-def layer_norm_vjp(xp, needs, g, x, residual, gain, mean, scale):
+def layer_norm_vjp(xp, needs, g, x, residual, gain, stats):
     width = x.shape[-1]
-    rows, added = x.size // width, x if residual is None else residual
-    warps = _norm_warps(width)
-    blocks = min(-(-rows // warps), PARTIAL_BLOCKS)
     gx, sums = xp.empty_like(x), xp.empty((2, width), x.dtype)
-    partial = xp.empty((blocks, 2 * width), x.dtype)
-    sizes = rows, width, int(residual is not None)
-    args = g, x, added, gain, mean, scale, gx, partial, *sizes
-    shared = warps * 2 * width * 4
-    _launch(xp, "layer_norm_backward", blocks, WARP * warps, *args, shared=shared)
+    partial = xp.empty((norm_blocks(x.size // width, width), 2 * width), x.dtype)
+    normalise_backward(xp, g, x, None, residual, gain, stats, gx, partial)
     if needs[1] or needs[2]:
-        slices = min(blocks, 32)
-        grid = -(-2 * width // WARP), WARP * slices
-        args = partial, sums, blocks, 2 * width
-        _launch(xp, "column_sums", *grid, *args, shared=slices * WARP * 4)
+        column_sums(xp, partial, *sums, add=False)
     return gx, sums[0], sums[1], gx
 
 
@@ -217,12 +312,17 @@ def layer_norm_fits(x, gain, offset, residual=None, epsilon=1e-5):
         return False
     if residual is not None and residual.shape != x.shape:
         return False
-    return _norm_warps(x.shape[-1]) > 0
+    return x.shape[-1] <= WIDEST_NORM
 
 
 def _norm_warps(width):
     """Warps a block of the backward, up to 8: each needs room for 2 * width floats."""
-    return min(8, SHARED // (2 * width * 4))
+    return min(8, WIDEST_NORM // width)
+
+
+def _stride(x):
+    """Elements from one example to the next."""
+    return x.size // len(x)
 
 
 # --- attention.cu ---------------------------------------------------------------------
@@ -238,24 +338,40 @@ def attention(xp, qkv, mask=None, *, num_heads, key_size, num_queries=None, trac
     )
     out = xp.empty((batch, queries, num_heads * value_size), qkv.dtype)
     weights = xp.empty((batch, num_heads, queries, rows), qkv.dtype)
-    sizes = num_heads, rows, queries, key_size, value_size, 1 / math.sqrt(key_size)
-    grid = batch * num_heads, _ATTENTION_THREADS
-    shared = _attention_shared(0, rows, queries, key_size, value_size)
-    args = qkv, out, weights, *sizes
-    _launch(xp, "attention_forward", *grid, *args, shared=shared)
+    attend(xp, qkv, out, weights, key_size)
     if trace is not None:
         trace["attention"] = weights
-    return out, (qkv, weights, sizes)
+    return out, (qkv, weights, key_size)
+
+
+def attend(xp, qkv, out, weights, key_size) -> None:
+    """Attention, written to out (B, Q, H V) and weights (B, H, Q, R)."""
+    sizes = _attention_arguments(qkv, weights, key_size)
+    grid, shared = (len(qkv) * sizes[0], _ATTENTION_THREADS), sizes[1:5]
+    args = qkv, out, weights, *sizes
+    shared = _attention_shared(0, *shared)
+    _launch(xp, "attention_forward", *grid, *args, shared=shared)
+
+
+def attend_backward(xp, g, qkv, weights, key_size, gqkv) -> None:
+    """The gradient of qkv, written to gqkv."""
+    sizes = _attention_arguments(qkv, weights, key_size)
+    grid, shared = (len(qkv) * sizes[0], _ATTENTION_THREADS), sizes[1:5]
+    args = g, qkv, weights, gqkv, *sizes
+    shared = _attention_shared(weights.shape[2], *shared)
+    _launch(xp, "attention_backward", *grid, *args, shared=shared)
+
+
+def _attention_arguments(qkv, weights, key_size):
+    _, heads, queries, rows = weights.shape
+    value_size = qkv.shape[2] // heads - 2 * key_size
+    return heads, rows, queries, key_size, value_size, 1 / math.sqrt(key_size)
 
 
 @attention.vjp
-def attention_vjp(xp, needs, g, qkv, weights, sizes):
+def attention_vjp(xp, needs, g, qkv, weights, key_size):
     gqkv = xp.empty_like(qkv)
-    grid = weights.shape[0] * weights.shape[1], _ATTENTION_THREADS
-    _, rows, queries, key_size, value_size, _ = sizes
-    shared = _attention_shared(queries, rows, queries, key_size, value_size)
-    args = g, qkv, weights, gqkv, *sizes
-    _launch(xp, "attention_backward", *grid, *args, shared=shared)
+    attend_backward(xp, g, qkv, weights, key_size, gqkv)
     return gqkv, None
 
 
@@ -307,34 +423,77 @@ def rmc_gates(
     trace=None,
 ):
     """`fused.rmc_gates` in one launch; backward in one."""
-    batch, slots, width = memory.shape
+    batch, slots, _ = memory.shape
     gates, new = from_memory.shape[-1] // 2, xp.empty_like(memory)
     arrays = from_input, from_memory, candidate, memory
-    biases = float(input_bias), float(forget_bias)
-    i = f = new  # without a trace not written
+    biases, kept = (float(input_bias), float(forget_bias)), None
     if trace is not None:
-        i, f = xp.empty((2, batch, slots, gates), memory.dtype)
-        trace["input_gate"], trace["forget_gate"] = i, f
-    sizes = memory.size, slots, width, gates
-    args = *arrays, new, i, f, *sizes, *biases, int(trace is not None)
-    _launch(xp, "rmc_gates_forward", *_grid_of_threads(memory.size), *args)
+        kept = xp.empty((2, batch, slots, gates), memory.dtype)
+        trace["input_gate"], trace["forget_gate"] = kept
+    update(xp, *arrays, new, biases, kept=kept)
     return new, (*arrays, biases)
+
+
+def update(
+    xp,
+    from_input,
+    from_memory,
+    candidate,
+    memory,
+    new,
+    biases,
+    kept=None,
+    squashed=None,
+) -> None:
+    """The gated update, written to `new`; on request the gates, and tanh(new).
+
+    memory and new are (B, N, F) as the candidate is, or [M; x'], of which the slots
+    count.
+    """
+    _, slots, width = candidate.shape
+    gates = from_memory.shape[-1] // 2
+    i, f = (new, new) if kept is None else kept  # not written
+    arrays = from_input, from_memory, candidate, memory, new, i, f
+    sizes = candidate.size, slots, width, gates, _stride(memory), _stride(new)
+    asked = int(kept is not None), int(squashed is not None)
+    args = *arrays, _or(squashed, new), *sizes, *biases, *asked
+    _launch(xp, "rmc_gates_forward", *_grid_of_threads(candidate.size), *args)
+
+
+def update_backward(
+    xp, g, later, from_input, from_memory, candidate, memory, biases, gx, gz, gc, gm
+) -> None:
+    """The gradients of `update`: of from_input, from_memory, candidate and memory.
+
+    g: what flows into the new memory; None for nothing. `later`: (gresidual, gjoined,
+    gsquashed, tanh(new)) of the step after this one, beside gm, where its kernel has
+    left its part: see rmc_gates.cu; None if there is none. gx is not written for gates
+    of a slot.
+    """
+    batch, slots, width = candidate.shape
+    some = from_memory
+    gresidual, gjoined, gsquashed, squashed = later or (some, memory, some, some)
+    into = _or(g, some), gresidual, gjoined, gsquashed, squashed
+    arrays = *into, from_input, from_memory, candidate, memory
+    flags = int(g is not None), int(later is not None)
+    sizes = slots, width, _stride(memory), _stride(gjoined), *flags
+    if from_memory.shape[-1] == 2:
+        rows = batch * slots
+        args = *arrays, gz, gc, gm, rows, *sizes, *biases
+        _launch(xp, "rmc_gates_backward_memory", *_grid_of_warps(rows), *args)
+        return
+    warps = min(slots, 8)
+    grid, shared = (batch * -(-width // WARP), WARP * warps), warps * 2 * WARP * 4
+    args = *arrays, gx, gz, gc, gm, *sizes, *biases
+    _launch(xp, "rmc_gates_backward_unit", *grid, *args, shared=shared)
 
 
 @rmc_gates.vjp
 def rmc_gates_vjp(xp, needs, g, from_input, from_memory, candidate, memory, biases):
-    batch, slots, width = memory.shape
-    arrays = g, from_input, from_memory, candidate, memory
-    gz, gc, gm = (xp.empty_like(a) for a in (from_memory, candidate, memory))
-    if from_memory.shape[-1] == 2:
-        rows = batch * slots
-        args = *arrays, gz, gc, gm, rows, slots, width, *biases
-        _launch(xp, "rmc_gates_backward_memory", *_grid_of_warps(rows), *args)
-        return gz, gz, gc, gm
-    gx, units = xp.empty_like(from_input), batch * width
-    args = *arrays, gx, gz, gc, gm, units, slots, width, *biases
-    _launch(xp, "rmc_gates_backward_unit", *_grid_of_threads(units), *args)
-    return gx, gz, gc, gm
+    arrays = from_input, from_memory, candidate, memory
+    gx, gz, gc, gm = (xp.empty_like(a) for a in arrays)
+    update_backward(xp, g, None, *arrays, biases, gx, gz, gc, gm)
+    return gz if from_memory.shape[-1] == 2 else gx, gz, gc, gm
 
 
 @rmc_gates.fits
@@ -388,6 +547,27 @@ def softmax_cross_entropy_fits(logits, targets):
 # --- adam.cu --------------------------------------------------------------------------
 
 
+_JUDGES = 256  # threads; blocks that share the squares
+
+
+def judge(xp, gradient, valid, updates, scale, max_norm) -> tuple[Any, Any, Any]:
+    """`optim.Optimizer._clean` without touching the gradient: (norm, finite, factor).
+
+    Three 0-d arrays; the factor scales and clips. `valid` (bool) and `updates`, which
+    counts the step if it can be taken, are 0-d arrays too.
+    """
+    blocks = min(-(-gradient.size // _JUDGES), _JUDGES)
+    partial = xp.empty(blocks, gradient.dtype)
+    norm, factor = xp.empty((2, 1), gradient.dtype)
+    finite, shared = xp.empty((), bool), _JUDGES // WARP * 4
+    several = gradient, partial, gradient.size
+    _launch(xp, "squares", blocks, _JUDGES, *several, shared=shared)
+    limit = math.inf if max_norm is None else float(max_norm)
+    args = partial, valid, norm, finite, updates, factor, blocks, float(scale), limit
+    _launch(xp, "judge", 1, _JUDGES, *args, shared=shared)
+    return norm.reshape(()), finite, factor
+
+
 def adam(
     xp,
     data,
@@ -397,16 +577,51 @@ def adam(
     rate,
     finite,
     updates,
+    factor,
     beta1,
     beta2,
     epsilon,
 ) -> None:
     """One update of flat arrays, in place.
 
-    `rate`, `finite` (bool) and `updates` are 0-d arrays, which the host does not read.
+    `rate`, `finite` (bool), `updates` and `factor`, by which the gradient is
+    multiplied, are arrays of one number, which the host does not read.
     """
     arrays = data, gradient, first_moment, second_moment, rate, finite, updates
     beta1, beta2 = float(beta1), float(beta2)
     constants = beta1, 1 - beta1, beta2, 1 - beta2, float(epsilon)
-    args = *arrays, data.size, *constants
+    args = *arrays, factor, data.size, *constants
     _launch(xp, "adam", *_grid_of_threads(data.size), *args)
+
+
+# --- counters.cu ----------------------------------------------------------------------
+
+_FLOATS, _NUMBERS = 4, 8  # that one launch adds up
+
+
+def add_up(xp, totals, values: list[tuple[Any, int]]) -> None:
+    """totals[place] += value for each (value, place): 0-d arrays, float32 or int64."""
+    floats = [pair for pair in values if pair[0].dtype == np.float32]
+    numbers = [pair for pair in values if pair[0].dtype == np.int64]
+    while floats or numbers:
+        few, floats = floats[:_FLOATS], floats[_FLOATS:]
+        some, numbers = numbers[:_NUMBERS], numbers[_NUMBERS:]
+        few += [_nothing(xp, np.float32)] * (_FLOATS - len(few))
+        some += [_nothing(xp, np.int64)] * (_NUMBERS - len(some))
+        arrays, places = zip(*few, *some, strict=True)
+        _launch(xp, "add_up", 1, 1, totals, *arrays, *places)
+
+
+@functools.cache
+def _nothing(xp, dtype):
+    return xp.zeros((), dtype), -1
+
+
+def keep_largest(xp, totals, total, count, place: int) -> None:
+    """Let totals[place:place + 2] be the pair with the larger mean; others int64."""
+    _launch(xp, "keep_largest", 1, 1, totals, total, count, place)
+
+
+def count_step(xp, finite, steps, skipped, first_skipped) -> None:
+    """One more step, which was skipped unless `finite`: 0-d arrays, in place."""
+    _launch(xp, "count_step", 1, 1, finite, steps, skipped, first_skipped)

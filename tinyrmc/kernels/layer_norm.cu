@@ -1,37 +1,54 @@
-// fused.layer_norm: z = x + residual,  d = z - mean(z),
+// fused.layer_norm: z = x + bias + residual,  d = z - mean(z),
 // scale = 1 / sqrt(mean(d * d) + epsilon),  n = d * scale,  y = n * gain + offset.
 //
-// x, residual, y (rows, width), gain and offset (width,). Besides x and residual,
-// backward needs mean and scale, one number a row each. It computes n again, which is
-// cheaper than writing and reading it. Without a residual that pointer is not read.
+// x, y (rows, width); bias, gain and offset (width,). Without a bias or a residual that
+// pointer is not read. The residual's rows come in groups of `group`, `stride` floats
+// from one group to the next: so the slots of a larger array can be one. Besides its
+// arguments backward needs mean and scale, one number a row each. It computes n again,
+// which is cheaper than writing and reading it.
 //
 // One warp a row. Its threads take the columns lane, lane + 32, ... in three sweeps:
 // mean, variance, result. The second and the third find the row in the cache.
 
+__device__ const float* row_of(const float* x, int row, int width, int group, int stride)
+{
+    return x + (size_t)(row / group) * stride + (size_t)(row % group) * width;
+}
+
+__device__ float normed(
+    const float* x, const float* bias, const float* residual, int c,
+    int has_bias, int has_residual)
+{
+    return x[c] + (has_bias ? bias[c] : 0) + (has_residual ? residual[c] : 0);
+}
+
 extern "C" __global__ void layer_norm_forward(
-    const float* x, const float* residual, const float* gain, const float* offset,
-    float* y, float* mean, float* scale,
-    int rows, int width, int has_residual, float epsilon)
+    const float* __restrict__ x, const float* __restrict__ bias,
+    const float* __restrict__ residual, const float* __restrict__ gain,
+    const float* __restrict__ offset, float* __restrict__ y,
+    float* __restrict__ mean, float* __restrict__ scale,
+    int rows, int width, int has_bias, int has_residual, int group, int stride,
+    float epsilon)
 {
     const int row = blockIdx.x * (blockDim.x / WARP) + threadIdx.x / WARP;
     const int lane = threadIdx.x % WARP;
     if (row >= rows) return;  // a whole warp leaves, so that no thread waits for it
     x += (size_t)row * width;
-    residual += has_residual ? (size_t)row * width : 0;
     y += (size_t)row * width;
+    if (has_residual) residual = row_of(residual, row, width, group, stride);
 
     float sum = 0;
     for (int c = lane; c < width; c += WARP)
-        sum += has_residual ? x[c] + residual[c] : x[c];
+        sum += normed(x, bias, residual, c, has_bias, has_residual);
     const float m = warp_sum(sum) / width;
     float squares = 0;
     for (int c = lane; c < width; c += WARP) {
-        const float d = (has_residual ? x[c] + residual[c] : x[c]) - m;
+        const float d = normed(x, bias, residual, c, has_bias, has_residual) - m;
         squares += d * d;
     }
     const float s = 1 / sqrtf(warp_sum(squares) / width + epsilon);
     for (int c = lane; c < width; c += WARP) {
-        const float d = (has_residual ? x[c] + residual[c] : x[c]) - m;
+        const float d = normed(x, bias, residual, c, has_bias, has_residual) - m;
         y[c] = d * s * gain[c] + offset[c];
     }
     if (lane == 0) {
@@ -42,6 +59,8 @@ extern "C" __global__ void layer_norm_forward(
 
 // With h = g * gain: gx = scale * (h - mean(h) - n * mean(h * n)), which is h without
 // its part along the constants and its part along n. gx is the residual's gradient too.
+// `relu`: x came out of a ReLU, and gx_below, before it, is gx where x > 0. Otherwise
+// gx_below is not written.
 // ggain = sum over rows of g * n,  goffset = sum over rows of g.
 //
 // One warp a row again. But a warp goes through several rows, and adds up ggain and
@@ -51,9 +70,13 @@ extern "C" __global__ void layer_norm_forward(
 // atomics: the same bits every time.
 
 extern "C" __global__ void layer_norm_backward(
-    const float* g, const float* x, const float* residual, const float* gain,
-    const float* mean, const float* scale, float* gx, float* partial,
-    int rows, int width, int has_residual)
+    const float* __restrict__ g, const float* __restrict__ x,
+    const float* __restrict__ bias, const float* __restrict__ residual,
+    const float* __restrict__ gain, const float* __restrict__ mean,
+    const float* __restrict__ scale, float* __restrict__ gx,
+    float* __restrict__ gx_below, float* __restrict__ partial,
+    int rows, int width, int has_bias, int has_residual, int group, int stride,
+    int has_below, int relu)
 {
     extern __shared__ float shared[];
     const int warps = blockDim.x / WARP, warp = threadIdx.x / WARP;
@@ -63,12 +86,13 @@ extern "C" __global__ void layer_norm_backward(
 
     for (int row = blockIdx.x * warps + warp; row < rows; row += gridDim.x * warps) {
         const size_t start = (size_t)row * width;
+        const float *xr = x + start, *rr = residual;
+        if (has_residual) rr = row_of(residual, row, width, group, stride);
         const float m = mean[row], s = scale[row];
         float sum_h = 0, sum_hn = 0;
         for (int c = lane; c < width; c += WARP) {
-            const size_t e = start + c;
-            const float z = has_residual ? x[e] + residual[e] : x[e];
-            const float n = (z - m) * s, gy = g[e], h = gy * gain[c];
+            const float n = (normed(xr, bias, rr, c, has_bias, has_residual) - m) * s;
+            const float gy = g[start + c], h = gy * gain[c];
             sum_h += h;
             sum_hn += h * n;
             ggain[c] += gy * n;
@@ -77,9 +101,10 @@ extern "C" __global__ void layer_norm_backward(
         const float mean_h = warp_sum(sum_h) / width;
         const float mean_hn = warp_sum(sum_hn) / width;
         for (int c = lane; c < width; c += WARP) {
-            const size_t e = start + c;
-            const float z = has_residual ? x[e] + residual[e] : x[e];
-            gx[e] = s * (g[e] * gain[c] - mean_h - (z - m) * s * mean_hn);
+            const float n = (normed(xr, bias, rr, c, has_bias, has_residual) - m) * s;
+            const float all = s * (g[start + c] * gain[c] - mean_h - n * mean_hn);
+            gx[start + c] = all;
+            if (has_below) gx_below[start + c] = relu && !(xr[c] > 0) ? 0 : all;
         }
     }
 
@@ -88,26 +113,5 @@ extern "C" __global__ void layer_norm_backward(
         float sum = 0;
         for (int w = 0; w < warps; w++) sum += shared[w * 2 * width + c];
         partial[(size_t)blockIdx.x * 2 * width + c] = sum;
-    }
-}
-
-// matrix (rows, columns) -> sums (columns,). A block takes 32 columns, a column a lane.
-// Its warps take the rows in turn; then the first warp adds up their sums, in order.
-
-extern "C" __global__ void column_sums(
-    const float* matrix, float* sums, int rows, int columns)
-{
-    extern __shared__ float shared[];  // (warps, 32)
-    const int warps = blockDim.x / WARP, warp = threadIdx.x / WARP;
-    const int lane = threadIdx.x % WARP, column = blockIdx.x * WARP + lane;
-    float sum = 0;
-    if (column < columns)
-        for (int row = warp; row < rows; row += warps)
-            sum += matrix[(size_t)row * columns + column];
-    shared[warp * WARP + lane] = sum;
-    __syncthreads();
-    if (warp == 0 && column < columns) {
-        for (int w = 1; w < warps; w++) sum += shared[w * WARP + lane];
-        sums[column] = sum;
     }
 }

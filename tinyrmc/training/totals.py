@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
+from .. import kernels
 from ..backend import to_host
 
 Sums = dict[str, tuple[Any, Any]]  # {metric: (sum, count)}, numbers or 0-d arrays
@@ -22,8 +25,14 @@ class Totals:
     def add(self, metrics: Mapping[str, Any]) -> None:
         """Add {name: (sum, count)}."""
         for name, (total, count) in metrics.items():
-            before = self.sums.get(name, (0, 0))
-            self.sums[name] = (before[0] + total, before[1] + count)
+            if name in self.sums:  # adding to zero is an operation on a GPU
+                before = self.sums[name]
+                total, count = before[0] + total, before[1] + count
+            self.sums[name] = (total, count)
+
+    def clear(self) -> None:
+        """Begin anew."""
+        self.sums = {}
 
     def keep_largest(self, name: str, total, count, xp) -> None:
         """Let `name` be the pair with the largest mean so far.
@@ -42,11 +51,10 @@ class Totals:
 
     def means(self) -> dict[str, float]:
         """{name: mean}; NaN where nothing was counted."""
-        found = {}
-        for name, (total, count) in self.sums.items():
-            total, count = float(to_host(total)), float(to_host(count))
-            found[name] = total / count if count else float("nan")
-        return found
+        return {
+            name: float(total) / float(count) if count else float("nan")
+            for name, (total, count) in self.plain().items()
+        }
 
     def plain(self) -> Sums:
         """Sums and counts as Python numbers, to the last bit: what JSON can hold."""
@@ -54,3 +62,69 @@ class Totals:
             name: (to_host(total).item(), to_host(count).item())
             for name, (total, count) in self.sums.items()
         }
+
+
+def running_totals(xp, saved: Mapping[str, Any] | None = None) -> Totals:
+    """Totals for many steps: on a GPU, those that one kernel a step adds up."""
+    return OnDevice(xp, saved) if kernels.usable(xp) else Totals(saved)
+
+
+class OnDevice(Totals):
+    """Totals in one array on the GPU, added up in place by kernels/counters.cu.
+
+    So a step costs one launch instead of an addition each, and may be captured in a
+    CUDA graph. What is a number of the host's, or neither float32 nor int64, is in
+    `sums` as ever.
+    """
+
+    MOST = 64  # names
+
+    def __init__(self, xp, saved: Mapping[str, Any] | None = None):
+        super().__init__()
+        self.xp, self._places = xp, dict[str, int]()
+        start = np.zeros(2 * self.MOST)
+        for name, pair in (saved or {}).items():
+            start[self._place(name) :][:2] = pair
+        self._totals = xp.asarray(start)  # float64: the sum after each count
+
+    def _place(self, name: str) -> int:
+        """Where a name's sum is; its count is behind it."""
+        return self._places.setdefault(name, 2 * len(self._places))
+
+    def _takes(self, value: Any) -> bool:
+        there = getattr(value, "shape", None) == () and value.dtype in (
+            np.float32,
+            np.int64,
+        )
+        return there and len(self._places) < self.MOST
+
+    def add(self, metrics: Mapping[str, Any]) -> None:
+        there, others = [], {}
+        for name, pair in metrics.items():
+            rest = list(pair)
+            for k, value in enumerate(pair):
+                if self._takes(value):
+                    there.append((value, self._place(name) + k))
+                    rest[k] = 0
+            others[name] = tuple(rest)
+        super().add(others)
+        if there:
+            kernels.add_up(self.xp, self._totals, there)
+
+    def keep_largest(self, name: str, total, count, xp) -> None:
+        if not all(self._takes(x) and x.dtype == np.int64 for x in (total, count)):
+            super().keep_largest(name, total, count, xp)
+            return
+        place = self._place(name)
+        kernels.keep_largest(xp, self._totals, total, count, place)
+
+    def clear(self) -> None:
+        super().clear()
+        self._totals[...] = 0
+
+    def plain(self) -> Sums:
+        found, there = super().plain(), to_host(self._totals)
+        for name, place in self._places.items():
+            pair, (total, count) = found.get(name, (0, 0)), there[place:][:2].tolist()
+            found[name] = (pair[0] + total, pair[1] + count)
+        return found

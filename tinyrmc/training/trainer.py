@@ -25,18 +25,20 @@ from typing import Any
 
 import numpy as np
 
+from .. import kernels
 from ..backend import device_namespace, to_host
 from ..engine import Tape
 from ..errors import RunError
 from ..runs.arrays import under
 from .ahead import Ahead
+from .captured import Captured
 from .carry import Carry
 from .checkpoints import UNFIT, finite_parameters
 from .checks import check_references, check_result, telling
 from .ranks import Ranks
 from .streams import Batch
 from .task import Task, move_batch
-from .totals import Sums, Totals
+from .totals import Sums, Totals, running_totals
 from .workers import (
     CAN_FORK,
     GIL,
@@ -74,6 +76,7 @@ class Trainer:
             wait for each other.
         ahead: whether one worker has its batches drawn ahead by a process (see
             ahead.py); by default on a GPU, if the stream has random access.
+        graph: whether whole steps are captured as CUDA graphs (see captured.py).
     """
 
     def __init__(
@@ -85,6 +88,7 @@ class Trainer:
         processes: bool | None = None,
         ranks: Ranks | None = None,
         ahead: bool | None = None,
+        graph: bool = False,
     ):
         _check_workers(workers, device)
         self.ranks = ranks or Ranks()
@@ -99,10 +103,13 @@ class Trainer:
         self._make_buffers()
         self.step, self.seconds = 0, 0.0
         self.carry = Carry(self.shares.pieces)
-        self.window = Totals()  # metrics since the last line
-        # on the device: updates skipped, and after which step the first one
+        self.window = running_totals(self.xp)  # metrics since the last line
+        # on the device: updates skipped, after which step the first one, and steps done
         self.skipped = self.xp.zeros((), np.int64)
         self.first_skipped = self.xp.full((), -1, np.int64)
+        self._steps = self.xp.zeros((), np.int64)
+        self._given: Batch | None = None  # instead of the stream's batch
+        self._captured = Captured(self) if graph else None
 
     # --- Who computes what ------------------------------------------------------------
 
@@ -199,11 +206,12 @@ class Trainer:
         the losses. Ranks exchange one message a step, and one Allreduce adds up their
         gradients.
         """
-        replies, notes = self._ask("differentiate", note)
-        step = added_up(replies)
-        self._add_up_gradients()
-        finite = self._update(step)
-        self._take_notice(step, finite)
+        if self._captured:
+            self._captured.advance(self._batch(self.step, 0, 0))
+            notes = [note()]
+        else:
+            replies, notes = self._ask("differentiate", note)
+            self._conclude(added_up(replies))
         self.step += 1
         return notes
 
@@ -216,6 +224,19 @@ class Trainer:
         """
         at_random = getattr(self.stream, "random_access", False)
         return at_random and not self.task.carries and self.ranks.size == 1
+
+    def take_step(self, batch: Batch) -> None:
+        """A step on this batch, in one piece by one worker; for `Captured`."""
+        self._given = batch
+        try:
+            self._conclude(added_up([self._differentiate(0, self.step)]))
+        finally:
+            self._given = None
+
+    def _conclude(self, step: Totals) -> None:
+        """What follows once a step's gradients are there; `step`: its metrics."""
+        self._add_up_gradients()
+        self._take_notice(step, self._update(step))
 
     def _ask(
         self, do: str, note: Callable[[], object] = lambda: None, **more: str
@@ -265,6 +286,8 @@ class Trainer:
 
     def _batch(self, step: int, place: int, number: int) -> Batch:
         """A piece of a step's batch, the worker's `place`-th."""
+        if self._given is not None:
+            return self._given
         if self._drawn_ahead:
             return self._drawn_ahead.batch(step, place)
         return move_batch(self.xp, self.stream.batch(step, *self.shares.pieces[number]))
@@ -304,6 +327,11 @@ class Trainer:
         if "accuracy" in headline and headline in step.sums:
             total, count = step.sums[headline]
             self.window.keep_largest(f"best_batch_{headline}", total, count, xp)
+        if kernels.usable(xp):
+            kernels.count_step(
+                xp, finite, self._steps, self.skipped, self.first_skipped
+            )
+            return
         known = xp.logical_or(finite, self.first_skipped >= 0)
         self.first_skipped = xp.where(known, self.first_skipped, self.step + 1)
         self.skipped += xp.logical_not(finite)
@@ -320,7 +348,7 @@ class Trainer:
         """
         # rank 0's for all: curricula must move in step, and others may round otherwise
         line = self.ranks.each(self._line)[0]
-        self.window = Totals()
+        self.window.clear()
         tested = {}
         if test:
             tested = self.evaluate(None if self.finished else self.task.splits[:1])
@@ -485,8 +513,11 @@ class Trainer:
         self._restore_optimizer(under("optimizer/", arrays))
         self.step, self.seconds = state["step"], state["seconds"]
         self._restore_carry(under("carry/", arrays))
-        self.window = Totals(state["window"])
+        self.window = running_totals(self.xp, state["window"])
         self.skipped[...], self.first_skipped[...] = state["skipped"]
+        self._steps[...] = self.step
+        if self._captured:
+            self._captured.forget()
         self.stream.load_state(state["stream"])
         self.task.load_state(state["task"])
 

@@ -1,0 +1,306 @@
+"""A training step on a GPU: how many operations it asks for, its products by cuBLAS,
+all steps of a memory in one entry, and the whole as a CUDA graph.
+
+On the stand-in, with the kernels compiled by g++. What it cannot show is in
+test_kernels.py.
+"""
+
+import dataclasses
+
+import cuda_shim
+import fakecupy
+import numpy as np
+import pytest
+from fakecupy import Refused, cupy, device, no_sync, only, single
+from samplers import Case, gradients, memory_arguments, output_weights
+from test_kernels import close
+
+from tinyrmc import RelationalMemory, Tape, backend, kernels, optim
+from tinyrmc import primitives as p
+from tinyrmc.errors import UsageError
+from tinyrmc.training.discovery import load_task
+from tinyrmc.training.trainer import Trainer
+
+pytestmark = pytest.mark.skipif(
+    not cuda_shim.available, reason="needs g++ to run CUDA kernels on a processor"
+)
+OPERATIONS = 250  # of a step of nth farthest at 8 slots and 8 time steps, at most
+
+
+@pytest.fixture
+def cublas(monkeypatch):
+    """The stand-in with kernels and with a cuBLAS, which it gives."""
+    fakecupy.installed(monkeypatch)
+    monkeypatch.setattr(kernels, "_JUDGES", 32)  # the shim is slow where many wait
+    return cuda_shim.installed(monkeypatch)
+
+
+def normal(*shape):
+    return np.random.default_rng(sum(shape)).standard_normal(shape)
+
+
+# --- Products -------------------------------------------------------------------------
+
+
+def operands(dtype):
+    """(a, b) of every rank, and as they may lie in memory."""
+
+    def array(*shape):
+        numbers = normal(*shape)
+        return (numbers + 1j * normal(*shape) if dtype.kind == "c" else numbers).astype(
+            dtype
+        )
+
+    yield array(5, 7), array(7, 3)
+    yield array(7, 5).T, array(3, 7).T
+    yield array(2, 5, 7), array(7, 3)
+    yield array(7), array(7, 3)
+    yield array(7), array(7)
+    yield array(5, 7), array(7)
+    yield array(2, 5, 7), array(7)
+    yield array(9, 7)[:5], array(7, 8)[:, 2:5]  # rows farther apart than they are long
+    yield array(5, 14)[:, ::2], array(7, 3)[::-1]  # what cuBLAS cannot read
+    yield array(2, 3, 5, 7), array(2, 3, 7, 4)
+    yield array(2, 5, 3, 7).swapaxes(1, 2), array(2, 3, 4, 7).swapaxes(2, 3)
+    yield array(3, 5, 7), array(2, 1, 7, 4)
+    yield array(5, 7), array(2, 3, 7, 4)
+    yield array(1, 7), array(7, 1)
+    yield array(4, 1), array(1, 3)
+    yield array(0, 7), array(7, 3)
+
+
+@pytest.mark.parametrize("dtype", [np.dtype(kind) for kind in "fdFD"], ids=str)
+def test_products_are_numpys(dtype, cublas):
+    for host in operands(dtype):
+        a, b = (device(x) for x in host)
+        a._array, b._array = host  # as it lies in memory
+        exact, label = np.matmul(*host), [x.shape for x in host]
+        close = {"rtol": 0, "atol": 1e-5 if dtype.char in "fF" else 1e-13}
+        with no_sync():
+            ours = backend.gemm(a, b)
+        assert ours.shape == exact.shape and ours.dtype == exact.dtype, label
+        np.testing.assert_allclose(ours.get(), exact, **close, err_msg=str(label))
+        if exact.ndim == 0:
+            continue
+        start = np.ones_like(exact)
+        for add in False, True:
+            for out in device(start), device(np.ones((*exact.shape, 2), dtype))[..., 0]:
+                answer = backend.gemm(a, b, out=out, add=add)
+                assert answer is out
+                np.testing.assert_allclose(out.get(), exact + add * start, **close)
+    assert {name for name, _ in cublas.asked} == {"GemmEx", "GemmStridedBatchedEx"}
+
+
+def test_products_of_unlike_things_are_left_to_the_library(cublas):
+    mixed = backend.gemm(device(normal(2, 3)), device(normal(3, 2) + 1j))
+    assert mixed.dtype == np.complex128 and cublas.asked == []
+    with pytest.raises(ValueError, match="inner sizes differ"):
+        backend.gemm(device(normal(2, 3)), device(normal(2, 3)))
+
+
+def test_tf32_is_a_way_of_computing(cublas):
+    x = device(single(normal(3, 3)))
+    for on in True, False:
+        backend.use_tf32(cupy, on)
+        backend.gemm(x, x)
+        backend.gemm(device(normal(3, 3)), device(normal(3, 3)))  # not of float64
+    assert [compute for _, compute in cublas.asked] == [77, 70, 68, 70]
+
+
+def test_an_error_of_cublas_is_told(cublas):
+    cublas.cublasGemmEx.function = lambda *_: 14
+    with pytest.raises(RuntimeError, match=r"cublasGemmEx of cuBLAS .* status 14"):
+        backend.gemm(*[device(single(normal(3, 3)))] * 2)
+
+
+def test_the_sums_of_columns(cublas):
+    for rows, columns in (1, 1), (7, 33), (3000, 5), (5000, 64):
+        x = normal(rows, columns)
+        there, total = device(single(x)), device(np.ones(columns, np.float32))
+        with no_sync(), only(np.float32):
+            fresh = backend.column_sums(there)
+            backend.column_sums(there, total)
+        close(fresh, x.sum(axis=0), 1e-5)
+        close(total, 1 + x.sum(axis=0), 1e-5)
+
+
+# --- All steps of a memory ------------------------------------------------------------
+
+MEMORIES = [
+    ((3, 2, 1, 5, 2, 4, 3, 16, 2), {}),
+    ((2, 3, 2, 9, 3, 11, 4, 2, 3), {"activate_final": True, "input_bias": 0.3}),
+    ((1, 1, 1, 1, 1, 5, 5, 10, 1), {"forget_bias": -0.5}),
+    ((2, 2, 1, 3, 2, 2, 2, 2, 1), {"activate_final": True}),
+]
+
+
+def memory_case(sizes, more):
+    static = {"num_heads": sizes[4], "key_size": sizes[6], **more}
+    arguments = memory_arguments(normal, *sizes)
+    return Case("relational_memory", tuple(arguments), static)
+
+
+@pytest.mark.parametrize("downwards", [False, True])
+@pytest.mark.parametrize(("sizes", "more"), MEMORIES)
+def test_a_memory_gives_what_its_definition_gives(
+    sizes, more, downwards, cublas, monkeypatch
+):
+    monkeypatch.setitem(cuda_shim.order, "downwards", downwards)
+    case = memory_case(sizes, more)
+    there, weights = case.map(single).map(device), output_weights(case)
+    cuda_shim.launches.clear()
+    with no_sync(), only(np.float32):
+        ours = there()
+        found = gradients(there, [device(single(w)) for w in weights], case.floats)
+    assert "rmc_gates_forward" in cuda_shim.launches
+    for one, exact in zip(ours, case(), strict=True):
+        close(one.data, exact.data, 1e-5)
+    for one, exact in zip(found, gradients(case, weights), strict=True):
+        close(one, exact, 2e-5)
+
+
+@pytest.mark.parametrize("used", ["outputs", "last", "state"])
+@pytest.mark.parametrize("gates", ["unit", "memory"])
+def test_a_core_unrolled_by_it(gates, used, cublas):
+    """Whatever the loss uses of it, and whatever is tracked."""
+    core = RelationalMemory(5, 3, 4, 2, gate_style=gates, dtype=np.float64, seed=1)
+    there = core.astype(np.float32).to(cupy)
+    x, state, weights = normal(2, 4, 5), normal(2, 3, 8), normal(4, 2, 24)
+
+    def run(core, put):
+        with Tape() as tape:
+            inputs = tape.watch(put(x))
+            outputs, last = core.unroll(inputs, put(state))
+            if used == "outputs":
+                loss = p.sum(p.stack(outputs) * put(weights))
+            else:
+                loss = p.sum(p.square(outputs[-1] if used == "last" else last))
+        entries = [entry[0].name for entry in tape.entries]
+        return entries, tape.gradient(loss, [inputs, *core.parameters()])
+
+    _, exact = run(core, np.asarray)
+    with no_sync(), only(np.float32):
+        entries, ours = run(there, lambda a: device(single(a)))
+    assert entries.count("all_steps") == 1 and "rmc_gates" not in entries
+    for one, other in zip(ours, exact, strict=True):
+        close(one, other, 2e-5)
+    with kernels.off():
+        assert "rmc_gates" in run(there, lambda a: device(single(a)))[0]
+
+
+# --- The whole step -------------------------------------------------------------------
+
+
+TINY = {"mem_slots": 2, "num_heads": 2, "head_size": 2}
+
+
+def trainer(graph=False, device="cuda", task="nth_farthest", model=TINY, **train):
+    """A Trainer of the task's first preset, made small."""
+    kind = load_task(task).Task
+    config = next(iter(kind.presets.values()))[1]
+    if task == "nth_farthest":
+        rungs = () if model is not TINY else ((2, 1),)
+        objects = 8 if model is not TINY else 3
+        data = dataclasses.replace(config.data, objects=objects, rungs=rungs)
+        model = dataclasses.replace(config.model, **model)
+        config = dataclasses.replace(config, data=data, model=model)
+    train = dataclasses.replace(config.train, **{"batch_size": 3, **train})
+    config = dataclasses.replace(config, train=train)
+    return Trainer(kind(config), seed=3, device=device, ahead=False, graph=graph)
+
+
+def test_the_operations_of_a_step(cublas):
+    """With as many slots and time steps as in the paper.
+
+    The number does not depend on widths, and hardly on the batch.
+    """
+    sizes = {"mem_slots": 8, "num_heads": 2, "head_size": 2}
+    ours = trainer(model={**sizes, "activate_final": False}, clip_norm=None)
+    ours.advance()
+    with no_sync(), only(np.float32), fakecupy.recorded() as operations:
+        ours.advance()
+    asked = [name for name in operations if name != "upload"]
+    assert 200 < len(asked) <= OPERATIONS, sorted(asked)
+    assert len(operations) - len(asked) == 5  # the batch and the rate, nothing else
+
+
+@pytest.mark.parametrize("clip", [None, 0.5])
+def test_a_graph_gives_the_same_bits(clip, cublas):
+    """Over new batches, a moving rate, other shapes, lines of metrics and a resume."""
+    plain, graph = (trainer(on, clip_norm=clip) for on in (False, True))
+    lines = []
+    for each in plain, graph:
+        for step in range(8):
+            each.task.rung = step // 4  # another shape
+            with no_sync():
+                each.advance()
+            if step in (3, 7):
+                lines.append(each.read())
+        again = trainer(each is graph, clip_norm=clip)
+        again.restore(each.arrays(), each.state())
+        for _ in range(3):
+            again.advance()
+            each.advance()
+        same(again, each)
+    same(plain, graph)
+    assert lines[:2] == lines[2:]
+    assert int(graph.skipped) == 0 and int(graph._steps) == graph.step == 11
+
+
+def same(one, other):
+    for name in "data", "first_moment", "second_moment", "updates":
+        np.testing.assert_array_equal(
+            getattr(one.optimizer, name).get(), getattr(other.optimizer, name).get()
+        )
+
+
+def test_a_graph_skips_what_is_not_finite(cublas):
+    """The count and the step of the first one are kept on the device."""
+    ours = trainer(graph=True)
+    draw = ours.stream.batch
+
+    def spoiled(step, start, stop):
+        batch = draw(step, start, stop)
+        if step in (5, 6):
+            batch["inputs"][0] = np.nan
+        return batch
+
+    ours.stream.batch = spoiled
+    for _ in range(8):
+        ours.advance()
+    assert (int(ours.skipped), int(ours.first_skipped)) == (2, 6)
+    assert int(ours.optimizer.updates) == 6 and ours.read()["skipped_updates"] == 2
+
+
+@pytest.mark.parametrize(
+    ("asked", "says"),
+    [
+        ({"device": "cpu"}, "needs --device cuda"),
+        ({"piece_size": 2}, "needs the batch in one piece"),
+        ({"optimizer": "sgd"}, "is for Adam"),
+        ({"task": "language_modeling"}, "cannot repeat a step of Task, which carries"),
+        ({"task": "box_world"}, "cannot repeat a step of Task, which carries or acts"),
+    ],
+)
+def test_what_no_graph_can_repeat_is_refused(asked, says, cublas):
+    with pytest.raises(UsageError, match=f"--graph {says}"):
+        trainer(graph=True, **asked)
+
+
+def test_the_stand_in_refuses_in_a_capture_what_cupy_refuses():
+    stream, x = cupy.cuda.Stream(non_blocking=True), device(np.ones(3))
+    stream.begin_capture()
+    try:
+        for wrong in x.get, lambda: float(x[0]), lambda: device(np.ones(3)):
+            with pytest.raises(Refused, match="while a stream is captured"):
+                wrong()
+    finally:
+        stream.end_capture()
+
+
+def test_a_rate_is_sent_when_it_changes(cublas):
+    optimizer = optim.Adam([optim.Parameter(device(np.ones(3, np.float32)))])
+    with fakecupy.recorded() as operations:
+        for rate in 0.1, 0.1, 0.2:
+            optimizer.step(rate)
+    assert operations.count("setitem") == 2

@@ -1,0 +1,67 @@
+"""Work that a GPU is asked for once, and then does again and again: a CUDA graph.
+
+A step of a few hundred small operations costs the host more than the GPU. Captured as a
+graph it is one call. What a graph holds are addresses and numbers, not names:
+
+    what changes from step to step must lie in arrays that stay where they are;
+    what a step keeps must be changed in place, for a new array would be a new address;
+    nothing may wait for the GPU, or come from the host;
+    its memory comes from a pool of its own, which nobody else gets anything from.
+
+CuPy refuses cuBLAS in a capture: see products.py.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import ModuleType
+from typing import Any
+
+
+def working_stream(xp: ModuleType) -> Any:
+    """A stream that can be captured. It becomes the current one of this thread.
+
+    So what reads the results is asked for there too, and comes after them.
+    """
+    xp.cuda.Device().synchronize()  # what was asked for elsewhere is done
+    return xp.cuda.Stream(non_blocking=True).use()
+
+
+class Graph:
+    """Work to be captured on a stream, and its memory."""
+
+    def __init__(self, xp: ModuleType, stream: Any):
+        self.xp, self.stream = xp, stream
+        self._pool = xp.cuda.MemoryPool()
+        self._graph: Any = None
+
+    @contextmanager
+    def memory(self) -> Iterator[None]:
+        """Inside, new arrays lie in the graph's own memory."""
+        with self.xp.cuda.using_allocator(self._pool.malloc):
+            yield
+
+    def capture(self, work: Callable[[], object]) -> None:
+        """Note what `work` asks of the GPU, which `replay` does.
+
+        Do it once or twice before, inside `memory`: kernels are compiled and loaded
+        then, which cannot be captured.
+        """
+        gc.collect()
+        gc.disable()  # it might free what belongs to another graph in between
+        try:
+            with self.memory():
+                self.stream.begin_capture()
+                try:
+                    work()
+                finally:
+                    self._graph = self.stream.end_capture()
+        finally:
+            gc.enable()
+        self._graph.upload(self.stream)
+
+    def replay(self) -> None:
+        """Do it; the host does not wait."""
+        self._graph.launch(self.stream)
