@@ -182,9 +182,8 @@ def relations(core="rmc", **train):
     data = nth_farthest.DataConfig(
         objects=4, dimensions=2, rungs=((2, 1), (3, 1)), passing=0.01
     )
-    task = nth_farthest.Task(
-        nth_farthest.Config(model, data, dataclasses.replace(TRAIN, **train))
-    )
+    train = dataclasses.replace(TRAIN, **train)
+    task = nth_farthest.Task(nth_farthest.Config(model, data, train=train))
     task.test_examples = 100
     return task
 

@@ -930,6 +930,7 @@ def play(agent, forget=False):
         trace, board = [], unseen.rgb(levels, whole=True)
         seen = unseen.observe(levels)
         logits, _, state = agent(see_box(seen)[:, None], state, trace=trace)
+        trace[0]["state"] = numbers_of(state)
         film.append((running.copy(), board, seen, trace[0]))
         taken = sample(logits.data[:, 0], random.random(B, np.float32))
         noise = random.random((B, unseen.noise), np.float32)
@@ -1065,11 +1066,36 @@ means.legend()
 plt.show()
 
 # %% [markdown]
-# Most of the attention goes to the input, and all four slots do nearly the same: there
-# is so little to remember that they need not share the work. It is not more attention
-# when there is something to see, rather a little less. If you had told a story about
-# slots that wake up at the sight of a key, the numbers would not have borne it out.
-# Chapter 10 has the same lesson: a map of attention is a place to look for hypotheses.
+# Most of the attention goes to the input, and all four slots do nearly the same. It is
+# not more attention when there is something to see, rather a little less. If you had
+# told a story about slots that wake up at the sight of a key, the numbers would not
+# have borne it out. Chapter 10 has the same lesson: a map of attention is a place to
+# look for hypotheses.
+#
+# Why do the slots agree? All of them go through the same weights and hear the same
+# input. Only one thing sets them apart: a fresh memory is an identity matrix, with a
+# row of its own for each slot (chapter 9). Measure how far apart the slots are: take
+# their mean away, and compare what is left with the whole memory. For four rows of the
+# identity that is 87 %.
+#
+# **Write down first:** and after 5, 10 and 20 steps?
+
+# %%
+guess = {"5 steps": ..., "10 steps": ..., "20 steps": ...}
+
+# %%
+for after in (5, 10, 20):
+    running, _, _, trace = film[after - 1]
+    memory = trace["state"][running]  # (levels, slots, units)
+    own = memory - memory.mean(axis=1, keepdims=True)
+    beside(f"{after} steps", f"{np.sqrt((own**2).sum() / (memory**2).sum()):.0%}")
+
+# %% [markdown]
+# With every step the gates forget a part of the identity, and nothing puts anything in
+# its place. After twenty steps the four slots hold the same, and slots that are equal
+# stay equal. You have met this in chapter 4: units that begin alike stay alike. So in a
+# long episode this agent remembers as much as one slot would. Where sequences are as
+# short as chapter 10's, slots still differ at the end.
 #
 # Does the memory matter, then? To find out, take it away. We let the trained RMC begin
 # with a fresh state in *every* step: it still sees all that it sees, and remembers
