@@ -33,7 +33,7 @@ print(f"{sum(parameter.size for parameter in network.parameters()):,} parameters
 # %% [markdown]
 # You could move them one at a time and look at the loss, but that takes as many runs of
 # the network. *Reverse mode* gets all derivatives from one run and one walk back
-# through it. First you build it from nothing, in four steps, each an exercise. Then you
+# through it. First you build it from nothing, in five steps, each an exercise. Then you
 # read the project's engine.
 #
 # ## One link of the chain
@@ -76,7 +76,9 @@ print(f"and the table of derivatives {numbers**2:,}")
 #
 # **Exercise 1.** The vjp of the matrix product. It takes two matrix products where
 # forward took one. This is why the walk back costs about twice as much as the way
-# there.
+# there. (How does the check know the right gradient? It takes no formula: it moves each
+# entry of `a` and `b` by a tiny amount and sees what comes of it. Chapter 3 shows the
+# trick, the *complex step*. From here on it judges every derivative that you write.)
 
 
 # %%
@@ -135,6 +137,45 @@ def unbroadcast(g, shape):
 
 
 ex.unbroadcast.check(unbroadcast)
+my_unbroadcast = ex.unbroadcast.yours(unbroadcast)
+
+# %% [markdown]
+# ### A batch meets one matrix
+#
+# Exercises 1 and 3 meet in every layer of the core. The memories of a batch are a stack
+# of matrices, $(B, N, F)$, and $W$ is a single one, $(F, G)$. In `memories @ W`
+# broadcasting gives each memory the same $W$, so $W$ is used $B$ times. Each use pays
+# in a gradient of its own, $M_b^\top G_b$, and the gradient of $W$ is their sum:
+#
+# $$\frac{\partial L}{\partial W} = \sum_b M_b^\top G_b, \qquad
+# \frac{\partial L}{\partial M_b} = G_b W^\top$$
+#
+# **Write down first:** `memories` is (5, 3, 4) and `W` is (4, 2). What is the shape of
+# `memories.T`? And of `np.swapaxes(memories, -1, -2)`?
+#
+# **Exercise 4.** The vjp of `@` for stacks of matrices, with any leading axes. The
+# leading axes of `a` and `b` need not be the same: they broadcast, as always.
+# `my_unbroadcast` is there for you.
+
+
+# %%
+def stacks_vjp(g, a, b):
+    """a (..., I, K), b (..., K, J), g (..., I, J) the gradient of a @ b
+    -> gradients of a and of b, each in the shape of its array.
+    """
+    ...
+
+
+ex.stacks_vjp.check(stacks_vjp)
+my_stacks_vjp = ex.stacks_vjp.yours(stacks_vjp)
+
+# %%
+memories, W = rng.normal(size=(5, 3, 4)), rng.normal(size=(4, 2))
+print(memories.T.shape, np.swapaxes(memories, -1, -2).shape)
+g = np.ones((5, 3, 2))  # each entry of the product counts once
+by_memories, by_W = my_stacks_vjp(g, memories, W)
+one_by_one = sum(M.T @ g_M for M, g_M in zip(memories, g, strict=True))
+print("a sum over the batch:", np.allclose(by_W, one_by_one), by_W.shape)
 
 # %% [markdown]
 # ## In which order
@@ -197,7 +238,7 @@ plt.show()
 # list*. Walk the list from its end, and when you come to the entry that made a value,
 # its derivative is complete. You search no graph and visit nothing twice.
 #
-# **Exercise 4.** The walk. Values are numbered in the order in which they were made.
+# **Exercise 5.** The walk. Values are numbered in the order in which they were made.
 # The last is the loss, whose derivative by itself is 1. One of the cases adds a number
 # to itself, then the sum to itself, and so on, sixteen times: 16 entries, but $2^{16}$
 # or 65,536 paths from the number to the loss. The derivative is a sum over all of them.
@@ -221,7 +262,9 @@ ex.backward.check(backward)
 # Now put it together. The list is called a *tape*, because it is recorded forwards and
 # played backwards. A `Value` is an array that knows its number on the tape. Each
 # operation computes its result and leaves an entry with its vjp, a small function that
-# remembers what it needs. The walk is exercise 4, with exercise 3 inside it.
+# remembers what it needs. Matrix products take the vjp of exercise 4. The walk is
+# exercise 5, with exercise 3 inside it. Where your functions are right, they are the
+# ones that run.
 
 
 # %%
@@ -246,7 +289,7 @@ class Value:
 
     def __matmul__(self, other):
         a, b = self.data, other.data
-        return self.tape.record(a @ b, (self, other), lambda g: ex.matmul_vjp(g, a, b))
+        return self.tape.record(a @ b, (self, other), lambda g: my_stacks_vjp(g, a, b))
 
     def tanh(self):
         y = np.tanh(self.data)
@@ -273,7 +316,7 @@ class LittleTape:
         for output, inputs, vjp in reversed(self.entries):
             if output in gradients:  # else the loss does not depend on it
                 for (id, shape), g in zip(inputs, vjp(gradients[output]), strict=True):
-                    gradients[id] = gradients.get(id, 0) + ex.unbroadcast(g, shape)
+                    gradients[id] = gradients.get(id, 0) + my_unbroadcast(g, shape)
         return [gradients[value.id] for value in wanted]
 
 
@@ -281,6 +324,9 @@ class LittleTape:
 # That is enough to train a network. Sixteen hidden units learn the sine from 64 points.
 # In every step a new tape records the run, the walk gives four gradients, and each
 # array moves a little against its own.
+#
+# **Write down first:** how many entries does each tape have? Count the operations in
+# the lines of `guess`, `error` and `loss`.
 
 # %%
 points = np.linspace(-math.pi, math.pi, 64)[:, None]  # (64, 1)
@@ -314,6 +360,28 @@ panel.set(xlabel="x", ylim=(-1.6, 1.9))
 plt.show()
 
 # %% [markdown]
+# ### The tape as a graph
+#
+# A tape is a list, but what it says is a graph: who was made of whom. The project's
+# engine keeps such a tape, too, and `course.draw_tape` draws it. Here is the same
+# network, recorded by the engine. Time runs downwards, to the loss. The walk back
+# starts at the bottom and climbs along the same lines, and the rounded boxes are where
+# it ends: the four arrays that learn. Points and targets are constants, so no line
+# leads to them.
+
+# %% alt="The recorded network as a graph: W1 goes into matmul, b1 is added, then tanh, matmul with W2, b2 is added, then subtract, multiply, mean. Two lines lead from subtract to multiply"
+W1, b1, W2, b2 = (Parameter(weight) for weight in weights)
+with Tape() as tape:
+    guess = primitives.tanh(points @ W1 + b1) @ W2 + b2
+    error = guess - target
+    loss = primitives.mean(error * error)
+course.draw_tape(loss, {"W1": W1, "b1": b1, "W2": W2, "b2": b2})
+plt.show()
+
+# %% [markdown]
+# The error goes into the product twice, by two lines. So two gradients climb from
+# `multiply` to `subtract`, and what is used twice is paid twice.
+#
 # ## The project's engine
 #
 # `engine.py` is this tape, grown up. The list and the walk are the same. Five things

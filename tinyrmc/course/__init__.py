@@ -10,18 +10,22 @@ course.assets()                      the folder of the trained networks
 course.summary("language_modeling")  committed results, an empty dict if there are none
 course.book()                        the text of Alice's Adventures in Wonderland
 course.pieces(8)                     the core in pieces, yours where you wrote them
+course.vjps(8)                       the derivatives of chapters 2 to 8, likewise
+course.draw_tape(loss)               a recorded expression as a graph
 course.progress()                    the exercises that you have solved
 course.forget()                      delete what is kept of that
 """
 
-from .assembly import pieces
+from .assembly import pieces, vjps
 from .chapter import assets, book, fast, setup, show, summary
+from .drawing import draw_tape
 from .overview import progress
 from .record import forget
 
 __all__ = [
     "assets",
     "book",
+    "draw_tape",
     "fast",
     "forget",
     "pieces",
@@ -29,4 +33,5 @@ __all__ = [
     "setup",
     "show",
     "summary",
+    "vjps",
 ]

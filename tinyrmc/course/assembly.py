@@ -4,6 +4,7 @@
     my.gate(np, x, h, W, U, b)             as equations.gate
     my.gate(primitives, x, h, W, U, b)     the same, recorded on the tape
     my                                     shows which of them are yours
+    course.vjps(8)                         the derivatives of chapters 2 to 8, likewise
 
 The pieces of chapters 5 to 8 have the names and arguments of `equations.py`, those of
 chapter 9 the arguments that they have there. Each is what you wrote in its chapter, if
@@ -14,7 +15,7 @@ course's, and the table says why.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
@@ -43,6 +44,14 @@ PIECES = (
     ("gate", 8, "gates", "gate_of_every_slot"),
 )
 WHOLE = (9, "memory", ("update_memory", "output", "step"))
+# The derivatives, each under the name of its exercise: (chapter, module, names)
+BACKWARD = (
+    (2, "tape", ("matmul_vjp", "softmax_vjp", "unbroadcast", "stacks_vjp")),
+    (5, "attention", ("attention_vjp",)),
+    (7, "normalisation", ("layer_norm_gradient",)),
+    (8, "gates", ("gate_vjp", "gated_vjp")),
+    (9, "memory", ("state_vjp", "through_time")),
+)
 THE_COURSES, YOURS = "the course's", "yours"
 
 
@@ -88,6 +97,21 @@ def pieces(last: int = WHOLE[0]) -> Pieces:
     return Pieces([*found, *_whole(found)])
 
 
+def vjps(last: int = BACKWARD[-1][0]) -> Pieces:
+    """The derivatives of chapters 2 to `last`: yours where they are right.
+
+    They take NumPy's arrays, and no xp.
+    """
+    return Pieces(
+        [
+            piece
+            for chapter, module, names in BACKWARD
+            if chapter <= last
+            for piece in _judged(chapter, module, names, {})
+        ]
+    )
+
+
 def exercises(module: str) -> ModuleType:
     """The exercises of a chapter."""
     return importlib.import_module(f"tinyrmc.course.exercises.{module}")
@@ -125,9 +149,14 @@ def _piece(name: str, chapter: int, module: str, exercise: str) -> Piece:
 
 def _whole(my: Pieces) -> list[Piece]:
     """The pieces of chapter 9, which take xp as they are, and call `my` others."""
-    chapter, module, names = WHOLE
+    return _judged(*WHOLE, {"my": my, "equations": equations})
+
+
+def _judged(
+    chapter: int, module: str, names: Sequence[str], known: dict[str, Any]
+) -> list[Piece]:
+    """Your answers to the exercises of these names where their checks take them."""
     found = []
-    known: dict[str, Any] = {"my": my, "equations": equations}
     for name in names:
         solution = getattr(exercises(module), name)
         mine = written(module, name, **known)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import numpy as np
 
+from .derived import by_complex_step
 from .exercise import Mistake, exercise, normal
 
 
@@ -261,6 +263,139 @@ def attention(Q, K, V):
     Q (..., N, d_k), K (..., R, d_k), V (..., R, d_v) -> (..., N, d_v).
     """
     return attention_weights(Q, K) @ V
+
+
+def _attended(Q, K, V):
+    """Equation 1 for complex numbers, too: the complex step goes through it."""
+    scores = Q @ np.swapaxes(K, -1, -2) / math.sqrt(Q.shape[-1])
+    powers = np.exp(scores - scores.real.max(axis=-1, keepdims=True))
+    return powers / powers.sum(axis=-1, keepdims=True) @ V
+
+
+def _attention_gradients(g, Q, K, V, *, root=None, softmax_vjp=None, shares=None):
+    """The solution and, by its arguments, ways to get it wrong."""
+    root = math.sqrt(Q.shape[-1]) if root is None else root
+    A = attention_weights(Q, K) if shares is None else shares(Q, K)
+    by_A = g @ np.swapaxes(V, -1, -2)
+    softmax_vjp = softmax_vjp or _through_softmax
+    by_scores = softmax_vjp(by_A, A) / root
+    return (
+        by_scores @ K,
+        np.swapaxes(by_scores, -1, -2) @ Q,
+        np.swapaxes(A, -1, -2) @ g,
+    )
+
+
+def _through_softmax(g, A):
+    return A * (g - (g * A).sum(axis=-1, keepdims=True))
+
+
+def _through_columns(g, A):
+    return A * (g - (g * A).sum(axis=-2, keepdims=True))
+
+
+def _values_untransposed(g, Q, K, V):
+    by_Q, by_K, _ = _attention_gradients(g, Q, K, V)
+    return by_Q, by_K, attention_weights(Q, K) @ g
+
+
+def _keys_untransposed(g, Q, K, V):
+    by_Q, _, by_V = _attention_gradients(g, Q, K, V)
+    A = attention_weights(Q, K)
+    by_scores = _through_softmax(g @ np.swapaxes(V, -1, -2), A)
+    return by_Q, by_scores @ Q / math.sqrt(Q.shape[-1]), by_V
+
+
+def _scores_for_shares(Q, K):
+    return Q @ np.swapaxes(K, -1, -2) / math.sqrt(Q.shape[-1])
+
+
+def _attention_cases(rng):
+    def case(*leading, N, R, d_k, d_v, sharp=1.0):
+        shapes = ((N, d_v), (N, d_k), (R, d_k), (R, d_v))
+        g, Q, K, V = normal(rng, *[(*leading, *shape) for shape in shapes])
+        return g, sharp * Q, K, V
+
+    return [
+        case(N=2, R=3, d_k=2, d_v=4),
+        case(N=4, R=4, d_k=4, d_v=4),  # square: a forgotten transpose fits
+        case(2, N=3, R=3, d_k=2, d_v=2),
+        case(N=3, R=1, d_k=2, d_v=3),  # one key: its share is always 1
+        case(N=2, R=3, d_k=3, d_v=2, sharp=300.0),  # all but certain
+    ]
+
+
+@exercise(
+    cases=_attention_cases,
+    hints=[
+        "Name what forward makes on its way: the shares A (softmax of the scores), and "
+        "the result A V. Then go back: result, shares, scores, queries and keys.",
+        "The result is a product of A and V: V gets A^T g, and A gets g V^T. The "
+        "scores get what the softmax's vjp makes of A's gradient and A.",
+        "The scores are Q K^T / sqrt(d_k): Q gets (their gradient) K / sqrt(d_k), and "
+        "K gets (their gradient)^T Q / sqrt(d_k).",
+    ],
+    mistakes=[
+        Mistake(
+            "you forget the root: the scores were divided by it, so their gradient is, "
+            "too",
+            partial(_attention_gradients, root=1.0),
+        ),
+        Mistake(
+            "you leave out the softmax on the way back",
+            partial(_attention_gradients, softmax_vjp=lambda g, A: g),
+        ),
+        Mistake(
+            "you multiply by the shares, and leave out what a score takes from the "
+            "other shares",
+            partial(_attention_gradients, softmax_vjp=lambda g, A: g * A),
+        ),
+        Mistake(
+            "you treat every share as if it stood alone, like a sigmoid",
+            partial(_attention_gradients, softmax_vjp=lambda g, A: g * A * (1 - A)),
+        ),
+        Mistake(
+            "the softmax's sums run over the queries, not over the keys",
+            partial(_attention_gradients, softmax_vjp=_through_columns),
+        ),
+        Mistake(
+            "you take the scores where the shares belong",
+            partial(_attention_gradients, shares=_scores_for_shares),
+        ),
+        Mistake(
+            "the gradient of V lacks a transpose: a value gets from all who looked at "
+            "it, A^T g",
+            _values_untransposed,
+        ),
+        Mistake(
+            "the gradient of K lacks a transpose: a key gets from all queries",
+            _keys_untransposed,
+        ),
+        Mistake(
+            "the gradients of Q and K have changed places",
+            lambda *case: tuple(_attention_gradients(*case)[k] for k in (1, 0, 2)),
+        ),
+        Mistake(
+            "you do not pass g on: these are the derivatives of the sum of all entries",
+            lambda g, *case: _attention_gradients(np.ones_like(g), *case),
+        ),
+    ],
+    leading="g Q K V",
+    anysize="g",
+    exact=by_complex_step(_attended, "Q K V"),
+)
+def attention_vjp(g, Q, K, V):
+    """The gradients of Q, K and V, given g, the gradient of attention(Q, K, V).
+
+    g (..., N, d_v), Q (..., N, d_k), K (..., R, d_k), V (..., R, d_v)
+    -> (like Q, like K, like V).
+    """
+    A = attention_weights(Q, K)
+    by_V = np.swapaxes(A, -1, -2) @ g
+    by_A = g @ np.swapaxes(V, -1, -2)
+    by_scores = A * (by_A - (by_A * A).sum(axis=-1, keepdims=True))
+    by_scores = by_scores / math.sqrt(Q.shape[-1])
+    return by_scores @ K, np.swapaxes(by_scores, -1, -2) @ Q, by_V
 
 
 def _memories(rng):

@@ -107,6 +107,8 @@ class Exercise:
     """of functions, at most so many in one case"""
     memory: int | None = None
     """bytes at one time, at most so many in one case"""
+    exact: Function | None = None
+    """gives the right result in another way than the solution, and is the judge"""
     hints_given: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
@@ -212,7 +214,8 @@ class Exercise:
                 text = f"{problem}\n{case}{self._how_to_get(case, answer)}"
                 why = self.explain(answer, case, cases) if explain else ""
                 return Verdict("wrong", f"{text}\n{why}" if why else text)
-        return Verdict("right", f"{len(cases)} cases agree")
+        judge = " with the complex step" if self.exact else ""
+        return Verdict("right", f"{len(cases)} cases agree{judge}")
 
     def explain(self, answer: Function, failed: Case, cases: list[Case]) -> str:
         """What may be wrong: one of the mistakes, or what a result has in common with
@@ -247,7 +250,7 @@ class Exercise:
         check_signature(answer, self.function, arguments)
         with np.errstate(all="ignore"):  # what overflows shows in the numbers
             found = self._call(answer, arguments, first=case.number == 1)
-            expected = self.function(*case.copies())
+            expected = (self.exact or self.function)(*case.copies())
         for (name, before), after in zip(
             case.arguments.items(), arguments, strict=True
         ):
@@ -325,6 +328,7 @@ def exercise(
     views: bool = False,
     calls: int | None = None,
     memory: int | None = None,
+    exact: Function | None = None,
 ) -> Callable[[Function], Exercise]:
     """Make the function below it the solution of an `Exercise`.
 
@@ -337,7 +341,7 @@ def exercise(
     demand = Demand(tolerance, precise, form)
     which = leading.split(), anysize.split()
     return lambda function: Exercise(
-        function, cases, hints, mistakes, demand, *which, views, calls, memory
+        function, cases, hints, mistakes, demand, *which, views, calls, memory, exact
     )
 
 

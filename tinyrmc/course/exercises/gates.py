@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import numpy as np
 
 from .attention import softmax
+from .derived import by_complex_step
 from .exercise import Mistake, exercise, normal
 
 
@@ -181,6 +183,214 @@ def gate_of_every_slot(x, h, W, U, b):
     x (B, D), h (B, N, F), W (D, G), U (F, G), b (G,) -> (B, N, G).
     """
     return (x @ W)[:, None] + h @ U + b
+
+
+def _affine_gradients(g, x, h, W, U, b, *, over_slots=np.sum, h_over=(0, 1)):
+    """The solution and, by its arguments, ways to get it wrong."""
+    g_x = over_slots(g, axis=1)
+    return (
+        g_x @ W.T,
+        g @ U.T,
+        x.T @ g_x,
+        np.tensordot(h, g, axes=(h_over, h_over)),
+        g.sum(axis=(0, 1)),
+    )
+
+
+def _affine_cases(rng):
+    def case(B, N, D, F, G, scale=1.0):
+        g = scale * rng.normal(size=(B, N, G))
+        return g, *normal(rng, (B, D), (B, N, F)), *_weights(rng, D, F, G)
+
+    return [
+        case(2, 3, 4, 2, 5),
+        case(3, 3, 3, 3, 3),  # as many examples as slots, as gates as units
+        case(1, 4, 2, 3, 3),
+        case(3, 1, 2, 3, 1),
+        case(2, 2, 3, 2, 2, scale=1e3),
+    ]
+
+
+def _first_slot(g, axis):
+    return g.take(0, axis=axis)
+
+
+def _other(change):
+    """The right gradients, after `change` to the dict of them."""
+
+    def gradients(*case):
+        right = dict(zip("xhWUb", _affine_gradients(*case), strict=True))
+        return tuple((right | change(*case)).values())
+
+    return gradients
+
+
+@exercise(
+    cases=_affine_cases,
+    hints=[
+        "Two products and a sum of three. Each weight is used by every slot of every "
+        "example, and x by every slot of its own example: so they get sums.",
+        "g_x = g.sum(axis=1) (B, G) is what the input's part x W gets. From there it "
+        "is `matmul_vjp` with x and W.",
+        "h gets g @ U.T. U gets the sum over examples and slots of h^T g: h and g with "
+        "their first two axes made one, h.reshape(-1, F).T @ g.reshape(-1, G).",
+    ],
+    mistakes=[
+        Mistake(
+            "you average over the slots, where all that they pay in adds up",
+            partial(_affine_gradients, over_slots=np.mean),
+        ),
+        Mistake(
+            "the input gets a gradient from its first slot alone",
+            partial(_affine_gradients, over_slots=_first_slot),
+        ),
+        Mistake(
+            "the gradient of the bias still has its examples",
+            _other(lambda g, *_: {"b": g.sum(axis=1)}),
+        ),
+        Mistake(
+            "the bias gets a mean, not a sum",
+            _other(lambda g, *_: {"b": g.mean(axis=(0, 1))}),
+        ),
+        Mistake(
+            "the gradient of U still has its examples",
+            _other(lambda g, x, h, *_: {"U": np.swapaxes(h, 1, 2) @ g}),
+        ),
+        Mistake(
+            "U is not transposed on the way back to h",
+            _other(lambda g, x, h, W, U, b: {"h": g @ U}),
+        ),
+        Mistake(
+            "x has a gradient for each slot; add them up",
+            _other(lambda g, x, h, W, U, b: {"x": g @ W.T}),
+        ),
+        Mistake(
+            "you multiply by the slope of a sigmoid: equations 4 to 6 stop before it",
+            lambda g, *case: _affine_gradients(g * _slope(*case), *case),
+        ),
+    ],
+    anysize="g",
+    exact=by_complex_step(
+        lambda x, h, W, U, b: (x @ W)[:, None] + h @ U + b, "x h W U b"
+    ),
+)
+def gate_vjp(g, x, h, W, U, b):
+    """The gradients of x, h, W, U and b, given g, that of gate_of_every_slot(x, .., b).
+
+    g (B, N, G), x (B, D), h (B, N, F), W (D, G), U (F, G), b (G,)
+    -> (like x, like h, like W, like U, like b).
+    """
+    g_x = g.sum(axis=1)  # every slot gets the same input
+    by_U = h.reshape(-1, h.shape[-1]).T @ g.reshape(-1, g.shape[-1])
+    return g_x @ W.T, g @ U.T, x.T @ g_x, by_U, g_x.sum(axis=0)
+
+
+def _slope(*case):
+    gate = sigmoid(gate_of_every_slot(*case))
+    return gate * (1 - gate)
+
+
+def _keep_and_take(f, i, m, candidate, forget_bias):
+    """Equation 7; `0.5 *` keeps complex numbers of any size finite."""
+    keep, take = (0.5 * (np.tanh(0.5 * x) + 1) for x in (f + forget_bias, i))
+    return keep * m + take * candidate
+
+
+def _by_gates(
+    g, f, i, m, candidate, forget_bias, *, slope=lambda gate, x: gate * (1 - gate)
+):
+    """The solution and, by its arguments, ways to get it wrong."""
+    keep, take = sigmoid(f + forget_bias), sigmoid(i)
+    by_f = g * m * slope(keep, f + forget_bias)
+    by_i = g * candidate * slope(take, i)
+    return by_f, by_i, g * keep, g * take
+
+
+def _updated(rng):
+    def case(*shape, scale=1.0, forget_bias=1.0):
+        g, m, candidate = normal(rng, shape, shape, shape)
+        f, i = scale * rng.normal(size=(2, *shape))
+        return g, f, i, m, candidate, forget_bias
+
+    return [
+        case(2, 3),
+        case(3, 3, forget_bias=-2.0),
+        case(2, 2, 4, forget_bias=0.0),
+        case(2, 3, scale=2e3, forget_bias=3.0),  # exp of them overflows
+        case(1, 1),
+    ]
+
+
+@exercise(
+    cases=_updated,
+    hints=[
+        "Four arguments, and each appears in one of the two products only. Start with "
+        "m and the candidate: what multiplies them?",
+        "f acts through its gate: g * m is the gradient of the gate, and the slope of "
+        "the sigmoid takes it to f. The slope is gate * (1 - gate).",
+        "keep = sigmoid(f + forget_bias): f gets g * m * keep * (1 - keep), m gets "
+        "g * keep; i and the candidate likewise, with take = sigmoid(i).",
+    ],
+    mistakes=[
+        Mistake(
+            "you leave out the slope of the sigmoid",
+            partial(_by_gates, slope=lambda gate, x: 1.0),
+        ),
+        Mistake(
+            "you multiply by the gate, but not by 1 minus the gate",
+            partial(_by_gates, slope=lambda gate, x: gate),
+        ),
+        Mistake(
+            "your slope is that of a tanh",
+            partial(_by_gates, slope=lambda gate, x: 1 - gate * gate),
+        ),
+        Mistake(
+            "your slope is x (1 - x) of the pre-activation, not of the gate",
+            partial(_by_gates, slope=lambda gate, x: x * (1 - x)),
+        ),
+        Mistake(
+            "you leave out the forget bias",
+            lambda g, f, i, m, c, bias: _by_gates(g, f, i, m, c, 0.0),
+        ),
+        Mistake(
+            "you add the forget bias to the input gate, too",
+            lambda g, f, i, m, c, bias: _by_gates(g, f, i + bias, m, c, bias),
+        ),
+        Mistake(
+            "the gates get the wrong factor: the forget gate multiplies m, the input "
+            "gate the candidate",
+            lambda g, f, i, m, c, bias: (
+                *_by_gates(g, f, i, c, m, bias)[:2],
+                *_by_gates(g, f, i, m, c, bias)[2:],
+            ),
+        ),
+        Mistake(
+            "the gradients of m and of the candidate have changed places",
+            lambda *case: tuple(_by_gates(*case)[k] for k in (0, 1, 3, 2)),
+        ),
+        Mistake(
+            "m and the candidate get g as it is, as if no gate stood before them",
+            lambda *case: (*_by_gates(*case)[:2], case[0], case[0]),
+        ),
+        Mistake(
+            "you do not pass g on: these are the derivatives of the sum of all entries",
+            lambda g, *case: _by_gates(np.ones_like(g), *case),
+        ),
+    ],
+    leading="g f i m candidate",
+    anysize="g m candidate",
+    exact=by_complex_step(_keep_and_take, "f i m candidate"),
+)
+def gated_vjp(g, f, i, m, candidate, forget_bias):
+    """The gradients of f, i, m and candidate, given g, that of the new memory, eq 7:
+
+    sigmoid(f + forget_bias) * m + sigmoid(i) * candidate.
+    All arrays are alike, (..., F) -> four of the same shape.
+    """
+    keep, take = sigmoid(f + forget_bias), sigmoid(i)
+    by_f = g * m * keep * (1 - keep)
+    by_i = g * candidate * take * (1 - take)
+    return by_f, by_i, g * keep, g * take
 
 
 def _history(rng):

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
 from ... import equations
+from .derived import by_complex_step
 from .exercise import Mistake, exercise, normal
-from .gates import sigmoid
+from .gates import gated_vjp, sigmoid
 from .recorded import recorded
 
 
@@ -472,3 +475,293 @@ def first_memory(batch_size, N, F):
     For each example the identity, cut to F columns or padded with columns of zeros.
     """
     return np.tile(np.eye(N, F), (batch_size, 1, 1))
+
+
+# --- the way back ---------------------------------------------------------------------
+
+
+def _state(f, i, o, m, candidate, forget_bias):
+    """Equations 7 and 8; `0.5 *` keeps complex numbers of any size finite."""
+    keep, take, show = (0.5 * (np.tanh(0.5 * x) + 1) for x in (f + forget_bias, i, o))
+    after = keep * m + take * candidate
+    return after, show * np.tanh(after)
+
+
+def _states(rng):
+    def case(*shape, scale=1.0, forget_bias=1.0):
+        g_m, g_h, m, candidate = normal(rng, shape, shape, shape, shape)
+        f, i, o = scale * rng.normal(size=(3, *shape))
+        return g_m, g_h, f, i, o, m, candidate, forget_bias
+
+    return [
+        case(2, 3),
+        case(3, 3, forget_bias=-2.0),
+        case(2, 2, 4, forget_bias=0.0),
+        case(2, 3, scale=2e3, forget_bias=3.0),  # exp of them overflows
+        case(1, 1),
+    ]
+
+
+def _state_gradients(
+    g_m,
+    g_h,
+    f,
+    i,
+    o,
+    m,
+    candidate,
+    forget_bias,
+    *,
+    through_h=lambda g_h, show, after: g_h * show * (1 - np.tanh(after) ** 2),
+    by_o=lambda g_h, show, after: g_h * np.tanh(after) * show * (1 - show),
+    before=False,
+):
+    """The solution and, by its arguments, ways to get it wrong."""
+    after = update_memory(np, f, i, m, candidate, forget_bias)
+    shown = m if before else after
+    show = sigmoid(o)
+    g = g_m + through_h(g_h, show, shown)
+    by_f, by_i, by_m, by_candidate = gated_vjp(g, f, i, m, candidate, forget_bias)
+    return by_f, by_i, by_o(g_h, show, shown), by_m, by_candidate
+
+
+@exercise(
+    cases=_states,
+    hints=[
+        "The new memory is used twice: the next step gets it, and equation 8 shows it. "
+        "So what is its whole gradient?",
+        "It is g_m + g_h * sigmoid(o) * (1 - tanh(after) ** 2), where after is the new "
+        "memory. Compute it once more with `update_memory`.",
+        "With that sum, `gated_vjp` gives the gradients of f, i, m and candidate. And "
+        "o gets g_h * tanh(after) times the slope of its sigmoid.",
+    ],
+    mistakes=[
+        Mistake(
+            "you leave out what comes back through h: the new memory is used twice",
+            partial(_state_gradients, through_h=lambda *_: 0.0),
+        ),
+        Mistake(
+            "you leave out what comes back from the next step: the new memory is used "
+            "twice",
+            lambda g_m, *others: _state_gradients(0 * g_m, *others),
+        ),
+        Mistake(
+            "you leave out the slope of the tanh",
+            partial(_state_gradients, through_h=lambda g_h, show, _: g_h * show),
+        ),
+        Mistake(
+            "you leave out the output gate on the way from h to the memory",
+            partial(
+                _state_gradients,
+                through_h=lambda g_h, _, after: g_h * (1 - np.tanh(after) ** 2),
+            ),
+        ),
+        Mistake(
+            "you add g_m and g_h first and send both through equation 8: g_m comes "
+            "from behind it",
+            lambda g_m, g_h, *others: _state_gradients(0 * g_m, g_m + g_h, *others),
+        ),
+        Mistake(
+            "you take the old memory in equation 8, not the new one",
+            partial(_state_gradients, before=True),
+        ),
+        Mistake(
+            "you leave out the slope of the output gate's sigmoid",
+            partial(_state_gradients, by_o=lambda g_h, _, after: g_h * np.tanh(after)),
+        ),
+        Mistake(
+            "you forget the tanh in the gradient of o: the gate multiplies tanh(m)",
+            partial(
+                _state_gradients,
+                by_o=lambda g_h, show, after: g_h * after * show * (1 - show),
+            ),
+        ),
+        Mistake(
+            "you leave out the forget bias",
+            lambda g_m, g_h, f, i, o, m, c, bias: _state_gradients(
+                g_m, g_h, f, i, o, m, c, 0.0
+            ),
+        ),
+        Mistake(
+            "the gradients of m and of the candidate have changed places",
+            lambda *case: tuple(_state_gradients(*case)[k] for k in (0, 1, 2, 4, 3)),
+        ),
+    ],
+    leading="g_m g_h f i o m candidate",
+    anysize="g_m g_h",
+    exact=by_complex_step(_state, "f i o m candidate", outputs=2),
+)
+def state_vjp(g_m, g_h, f, i, o, m, candidate, forget_bias):
+    """The gradients of f, i, o, m and candidate, given those of the new m and new h.
+
+    Equations 7 and 8. All arrays are alike, (..., F) -> five of the same shape.
+    """
+    after = update_memory(np, f, i, m, candidate, forget_bias)
+    show, shown = sigmoid(o), np.tanh(after)
+    by_o = g_h * shown * show * (1 - show)
+    g = g_m + g_h * show * (1 - shown * shown)  # used twice, paid twice
+    by_f, by_i, by_m, by_candidate = gated_vjp(g, f, i, m, candidate, forget_bias)
+    return by_f, by_i, by_o, by_m, by_candidate
+
+
+def little_step(x, m, h, w):
+    """A step with a state like the core's: x, m, h (F,), w (3, F) -> new m, new h."""
+    keep = 0.5 * (np.tanh(0.5 * (w[0] * h + 1)) + 1)
+    after = keep * m + w[1] * x
+    return after, w[2] * np.tanh(after)
+
+
+def little_vjp(w):
+    """The vjp of `little_step` with these weights."""
+
+    def step_vjp(x, m, h, g_m, g_h):
+        keep = sigmoid(w[0] * h + 1)
+        shown = np.tanh(keep * m + w[1] * x)
+        g = g_m + g_h * w[2] * (1 - shown * shown)
+        by_f = g * m * keep * (1 - keep)
+        return g * keep, by_f * w[0], np.stack([by_f * h, g * x, g_h * shown])
+
+    step_vjp.w = w
+    return step_vjp
+
+
+def _sequences(rng):
+    def case(T, F, scale=1.0):
+        w, (m, h) = rng.normal(size=(3, F)), rng.normal(size=(2, F))
+        xs, states = rng.normal(size=(T, F)), []
+        for x in xs:
+            states.append((m, h))
+            m, h = little_step(x, m, h, w)
+        return little_vjp(w), xs, states, scale * rng.normal(size=(T, F))
+
+    return [case(3, 2), case(4, 4), case(1, 3), case(30, 2), case(5, 3, scale=1e3)]
+
+
+def _unrolled(xs, m, h, w):
+    shown = []
+    for x in xs:
+        m, h = little_step(x, m, h, w)
+        shown.append(h)
+    return np.stack(shown)
+
+
+def _by_complex_step(step_vjp, xs, states, g):
+    return by_complex_step(_unrolled, "m h w")(g, xs, *states[0], step_vjp.w)
+
+
+def _back(
+    step_vjp,
+    xs,
+    states,
+    g,
+    *,
+    order=-1,
+    pass_m=1.0,
+    pass_h=1.0,
+    total=lambda pieces: sum(pieces),
+):
+    """The solution and, by its arguments, ways to get it wrong."""
+    g_m = g_h = np.zeros_like(g[0])
+    weights = []
+    for t in range(len(xs))[::order]:
+        g_m, g_h, g_w = step_vjp(xs[t], *states[t], pass_m * g_m, pass_h * g_h + g[t])
+        weights.append(g_w)
+    return g_m, g_h, total(weights)
+
+
+def _last_output_only(step_vjp, xs, states, g):
+    last = np.zeros_like(g)
+    last[-1] = g[-1]
+    return _back(step_vjp, xs, states, last)
+
+
+def _output_replaces(step_vjp, xs, states, g):
+    return _back(step_vjp, xs, states, g, pass_h=0.0)
+
+
+def _output_one_step_late(step_vjp, xs, states, g):
+    late = np.concatenate([g[1:], np.zeros_like(g[:1])])
+    g_m, g_h, g_w = _back(step_vjp, xs, states, late)
+    return g_m, g_h + g[0], g_w
+
+
+def _output_into_the_memory(step_vjp, xs, states, g):
+    g_m = g_h = np.zeros_like(g[0])
+    total = 0.0
+    for t in reversed(range(len(xs))):
+        g_m, g_h, g_w = step_vjp(xs[t], *states[t], g_m + g[t], g_h)
+        total = total + g_w
+    return g_m, g_h, total
+
+
+@exercise(
+    cases=_sequences,
+    hints=[
+        "The walk of chapter 2 with a whole step in place of an entry: from the last "
+        "step to the first. After the last step nobody needs m any more.",
+        "h of step t is used twice: by the loss, which gives g[t], and by step t + 1. "
+        "Add both before you call step_vjp. All steps use the same weights.",
+        "g_m, g_h, g_w = step_vjp(xs[t], *states[t], g_m, g_h + g[t]); total += g_w. "
+        "Begin with zeros like g[0].",
+    ],
+    mistakes=[
+        Mistake(
+            "you walk from the first step to the last",
+            partial(_back, order=1),
+        ),
+        Mistake(
+            "only the last step's output gets a gradient from the loss",
+            _last_output_only,
+        ),
+        Mistake(
+            "what the loss gives to h takes the place of what comes from the step "
+            "after; add both",
+            _output_replaces,
+        ),
+        Mistake(
+            "you do not hand the memory's gradient on to the step before",
+            partial(_back, pass_m=0.0),
+        ),
+        Mistake(
+            "you add g[t] after step t, not before: it arrives one step too early",
+            _output_one_step_late,
+        ),
+        Mistake(
+            "g[t] goes into the memory; it is the gradient of h",
+            _output_into_the_memory,
+        ),
+        Mistake(
+            "the weights keep what one step gives them, not the sum of all",
+            partial(_back, total=lambda pieces: pieces[-1]),
+        ),
+        Mistake(
+            "the weights keep what the last step gives them, not the sum of all",
+            partial(_back, total=lambda pieces: pieces[0]),
+        ),
+        Mistake(
+            "you average over the steps, where the weights get a sum",
+            partial(_back, total=lambda pieces: np.mean(pieces, axis=0)),
+        ),
+        Mistake(
+            "every step starts from the first state",
+            lambda step_vjp, xs, states, g: _back(
+                step_vjp, xs, [states[0]] * len(xs), g
+            ),
+        ),
+    ],
+    anysize="g",
+    exact=_by_complex_step,
+)
+def through_time(step_vjp, xs, states, g):
+    """Back-propagation through time -> the gradients of the first m, the first h and w.
+
+    xs (T, ...), the inputs; states, T pairs (m, h), before each step; g (T, ...), what
+    the loss gives to the h that each step shows.
+    step_vjp(x, m, h, g_m, g_h) takes the gradients of a step's new m and new h, and
+    gives those of its m, of its h and of the weights that all steps share.
+    """
+    g_m, g_h, total = np.zeros_like(g[0]), np.zeros_like(g[0]), 0.0
+    for t in reversed(range(len(xs))):
+        g_m, g_h, g_w = step_vjp(xs[t], *states[t], g_m, g_h + g[t])
+        total = total + g_w
+    return g_m, g_h, total

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from .attention import softmax
+from .derived import by_complex_step
 from .exercise import Mistake, exercise, normal
 
 
@@ -45,6 +46,7 @@ from .exercise import Mistake, exercise, normal
         ),
     ],
     anysize="g",
+    exact=by_complex_step(lambda a, b: a @ b, "a b"),
 )
 def matmul_vjp(g, a, b):
     """The gradients of a and b, given g, the gradient of a @ b.
@@ -196,6 +198,90 @@ def unbroadcast(g, shape):
     g = g.sum(axis=in_front)
     stretched = tuple(axis for axis, size in enumerate(shape) if size == 1)
     return g.sum(axis=stretched, keepdims=True)
+
+
+def _turned(x):
+    """Each matrix of a stack transposed."""
+    return np.swapaxes(x, -1, -2)
+
+
+def _two_products(g, a, b):
+    """The gradients of stacks that nothing has stretched."""
+    return g @ _turned(b), _turned(a) @ g
+
+
+def _brought_home(bring):
+    """The two products, each brought to the shape of its argument in this way."""
+
+    def gradients(g, a, b):
+        pairs = zip(_two_products(g, a, b), (a, b), strict=True)
+        return tuple(bring(product, x.shape) for product, x in pairs)
+
+    return gradients
+
+
+@exercise(
+    cases=lambda rng: [
+        normal(rng, (2, 4), (2, 3), (3, 4)),
+        normal(rng, (5, 2, 4), (5, 2, 3), (3, 4)),  # a batch meets one matrix
+        normal(rng, (4, 3, 3), (3, 3), (4, 3, 3)),  # one matrix meets a batch
+        normal(rng, (3, 3, 3), (3, 3, 3), (3, 3, 3)),
+        normal(rng, (2, 4, 3, 2), (2, 1, 3, 5), (4, 5, 2)),  # both are stretched
+        normal(rng, (1, 2, 1, 1), (1, 1, 1, 3), (1, 2, 3, 1)),
+    ],
+    hints=[
+        "Think of one pair of matrices first: that is `matmul_vjp`. For a stack, `@` "
+        "does the same for each pair; only the transpose needs care.",
+        "x.T turns all axes round. np.swapaxes(x, -1, -2) transposes each matrix of a "
+        "stack and leaves the stack as it is.",
+        "A matrix that met many others was used many times: its gradient is a sum. "
+        "`unbroadcast(product, a.shape)` makes it.",
+    ],
+    mistakes=[
+        Mistake(
+            "you use .T, which turns all axes round, not only the last two",
+            lambda g, a, b: (g @ b.T, a.T @ g),
+        ),
+        Mistake(
+            "you do not add up over the axes along which an argument was stretched",
+            _two_products,
+        ),
+        Mistake(
+            "you average over the copies of a matrix instead of adding them up",
+            _brought_home(
+                lambda g, shape: g.mean(axis=_copied(g, shape)).reshape(shape)
+            ),
+        ),
+        Mistake(
+            "you take one copy's gradient, and the others are lost",
+            _brought_home(lambda g, shape: _first_copy(g, shape)),
+        ),
+        Mistake(
+            "you sum the axes in front only, not those that were stretched from 1",
+            _brought_home(lambda g, shape: g.sum(axis=_in_front(g, shape))),
+        ),
+        Mistake(
+            "you do not transpose the factors",
+            lambda g, a, b: (g @ b, a @ g),
+        ),
+        Mistake(
+            "the two gradients have changed places",
+            lambda *case: stacks_vjp(*case)[::-1],
+        ),
+    ],
+    leading="g a",
+    anysize="g",
+    exact=by_complex_step(lambda a, b: a @ b, "a b"),
+)
+def stacks_vjp(g, a, b):
+    """The gradients of a and b, given g, the gradient of a @ b, for stacks of matrices.
+
+    g (..., I, J), a (..., I, K), b (..., K, J); the leading axes of a and b broadcast
+    -> (like a, like b).
+    """
+    by_a = g @ np.swapaxes(b, -1, -2)
+    by_b = np.swapaxes(a, -1, -2) @ g
+    return unbroadcast(by_a, a.shape), unbroadcast(by_b, b.shape)
 
 
 def _recordings(rng):

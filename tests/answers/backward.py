@@ -1,0 +1,333 @@
+"""Derivatives that learners might write, beyond the lists: WRONG ones, RIGHT ones."""
+
+import math
+
+import numpy as np
+
+from tinyrmc.course.exercises import attention as a
+from tinyrmc.course.exercises import gates as g
+from tinyrmc.course.exercises import memory as m
+from tinyrmc.course.exercises import normalisation as n
+from tinyrmc.course.exercises import tape as t
+
+f32 = np.float32
+
+
+def T(x):
+    return np.swapaxes(x, -1, -2)
+
+
+def sig(x):
+    return (np.tanh(x / 2) + 1) / 2
+
+
+def changed(vjp, *changes):
+    """The right gradients, each after a change of its own; None leaves it."""
+
+    def gradients(*case):
+        found = vjp(*case)
+        pairs = zip(found, changes, strict=True)
+        return tuple(x if change is None else change(x) for x, change in pairs)
+
+    return gradients
+
+
+def differences(forward, gr, inputs, places, h=1e-5):
+    """Central differences in the place of derivatives."""
+    found = []
+    for place in places:
+        x = inputs[place]
+        by = np.zeros(x.shape)
+        for k in np.ndindex(x.shape):
+            ends = []
+            for sign in (1, -1):
+                z = x.copy()
+                z[k] += sign * h
+                moved = [*inputs[:place], z, *inputs[place + 1 :]]
+                ends.append((gr * forward(*moved)).sum())
+            by[k] = (ends[0] - ends[1]) / (2 * h)
+        found.append(by)
+    return tuple(found)
+
+
+def stacks(gr, x, y, home=t.unbroadcast.function):
+    return home(gr @ T(y), x.shape), home(T(x) @ gr, y.shape)
+
+
+def one_leading_axis_only(gr, x, y):
+    if gr.ndim == 2:
+        return gr @ y.T, x.T @ gr
+    by_x, by_y = gr @ T(y), T(x) @ gr
+    by_x = by_x.sum(0) if x.ndim == 2 else by_x
+    return by_x, by_y.sum(0) if y.ndim == 2 else by_y
+
+
+def by_einsum(gr, x, y):
+    by_x = np.einsum("...ij,...kj->...ik", gr, y)
+    by_y = np.einsum("...ik,...ij->...kj", x, gr)
+    return [t.unbroadcast(by_x, x.shape), t.unbroadcast(by_y, y.shape)]
+
+
+def attend(gr, Q, K, V, d=None, keep=lambda A: A, sums=-1, scale=1.0):
+    root = math.sqrt(d(Q, K, V) if d else Q.shape[-1])
+    s = Q @ T(K) / root
+    A = np.exp(s - s.max(-1, keepdims=True))
+    A = keep(A / A.sum(-1, keepdims=True))
+    gA = gr @ T(V)
+    gS = A * (gA - (gA * A).sum(sums, keepdims=True)) * scale / root
+    return gS @ K, T(gS) @ Q, T(A) @ gr
+
+
+def attend_without_leading_axes(gr, Q, K, V):
+    A = a.attention_weights(Q, K)
+    gA = gr @ T(V)
+    gS = A * (gA - (gA * A).sum(-1, keepdims=True)) / math.sqrt(Q.shape[-1])
+    return gS @ K, gS.T @ Q, A.T @ gr
+
+
+def attend_by_whole_jacobians(gr, Q, K, V):
+    A = a.attention_weights(Q, K)
+    J = A[..., None] * (np.eye(A.shape[-1]) - A[..., None, :])
+    gS = np.einsum("...nd,...rd,...nrs->...ns", gr, V, J) / math.sqrt(Q.shape[-1])
+    return gS @ K, T(gS) @ Q, np.einsum("...nr,...nd->...rd", A, gr)
+
+
+def norm_grad(gr, x, gain, eps, ddof=0, mean=lambda x: x.mean(-1, keepdims=True)):
+    d = x - mean(x)
+    s = 1 / np.sqrt((d * d).sum(-1, keepdims=True) / max(x.shape[-1] - ddof, 1) + eps)
+    k, h = d * s, gr * gain
+    return s * (h - mean(h) - k * mean(h * k))
+
+
+def norm_jacobian(gr, x, gain, eps):
+    F = x.shape[-1]
+    d = x - x.mean(-1, keepdims=True)
+    s = 1 / np.sqrt((d * d).mean(-1, keepdims=True) + eps)
+    k = d * s
+    J = s[..., None] * (np.eye(F) - 1 / F - k[..., :, None] * k[..., None, :] / F)
+    return np.einsum("...i,...ij->...j", gr * gain, J)
+
+
+def affine(gr, x, h, W, U, b):
+    gx = gr.sum(1)
+    by_U = np.einsum("bnf,bng->fg", h, gr)
+    return gx @ W.T, gr @ U.T, x.T @ gx, by_U, gx.sum(0)
+
+
+def affine_in_a_loop(gr, x, h, W, U, b):
+    by = [np.zeros_like(each) for each in (x, h, W, U, b)]
+    for k in np.ndindex(gr.shape[:2]):
+        by[0][k[0]] += W @ gr[k]
+        by[1][k] += U @ gr[k]
+        by[2] += np.outer(x[k[0]], gr[k])
+        by[3] += np.outer(h[k], gr[k])
+        by[4] += gr[k]
+    return by
+
+
+def gated(gr, f, i, old, c, bias, slope=lambda y: y * (1 - y), clip=np.inf):
+    keep, take = (sig(np.clip(x, -clip, clip)) for x in (f + bias, i))
+    return gr * old * slope(keep), gr * c * slope(take), gr * keep, gr * take
+
+
+def equation_7(f, i, old, c, bias):
+    return sig(f + bias) * old + sig(i) * c
+
+
+def shown(gm, gh, f, i, o, old, c, bias, own=lambda y: 1 - y * y, gate=sig):
+    after = equation_7(f, i, old, c, bias)
+    y = np.tanh(after)
+    gr = gm + gh * gate(o) * own(y)
+    by_f, by_i, by_m, by_c = gated(gr, f, i, old, c, bias)
+    return by_f, by_i, gh * y * sig(o) * (1 - sig(o)), by_m, by_c
+
+
+def walk(vjp, xs, states, gr, start=0.0, first=0, keep=1.0, steps=None, clip=np.inf):
+    gm, gh = start + np.zeros_like(gr[0]), start + np.zeros_like(gr[0])
+    total = 0.0
+    for k in range(len(xs) - 1, first - 1, -1)[:steps]:
+        gm, gh, gw = vjp(xs[k], *states[k], gm, np.clip(gh + gr[k], -clip, clip))
+        gm, gh = keep * gm, keep * gh
+        total = total + gw
+    return gm, gh, total
+
+
+def walk_by_recursion(vjp, xs, states, gr):
+    if not len(xs):
+        return np.zeros_like(gr[0:1].sum(0)), np.zeros_like(gr[0:1].sum(0)), 0.0
+    gm, gh, later = walk_by_recursion(vjp, xs[1:], states[1:], gr[1:])
+    gm, gh, gw = vjp(xs[0], *states[0], gm, gh + gr[0])
+    return gm, gh, gw + later
+
+
+def each_output_by_itself(vjp, xs, states, gr):
+    """One walk for each step's output, and the sum of all."""
+    found = []
+    for k in range(len(xs)):
+        alone = np.zeros_like(gr)
+        alone[k] = gr[k]
+        found.append(walk(vjp, xs, states, alone))
+    return tuple(sum(parts) for parts in zip(*found, strict=True))
+
+
+def half(x):
+    return x / 2
+
+
+def single(x):
+    return x.astype(f32)
+
+
+def more(x):
+    return x + 1e-7
+
+
+WRONG = {
+    t.stacks_vjp: [
+        one_leading_axis_only,
+        lambda *c: stacks(*c, home=lambda x, shape: x.sum(tuple(range(x.ndim - len(shape))))),
+        lambda *c: stacks(*c, home=lambda x, shape: np.resize(x, shape)),
+        lambda *c: stacks(*c, home=lambda x, shape: x.reshape(-1, *shape).sum(0)
+            if x.size % math.prod(shape) == 0 else x),
+        lambda gr, x, y: stacks(np.ones_like(gr), x, y),
+        lambda gr, x, y: (stacks(gr, x, y)[0], gr @ T(x)),
+        changed(stacks, None, half),
+        changed(stacks, np.negative, np.negative),
+        changed(stacks, single, single),
+        changed(stacks, more, None),
+        changed(stacks, None, T),
+        lambda gr, x, y: stacks(gr, x, y)[0],
+        lambda gr, x, y: (*stacks(gr, x, y), gr),
+        lambda gr, x, y: differences(np.matmul, gr, (x, y), (0, 1), h=1e-9)
+            if gr.ndim == 2 else stacks(gr, x, y),
+        lambda gr, x, y: stacks(gr.mean(0, keepdims=True) + 0 * gr, x, y),
+    ],
+    a.attention_vjp: [
+        attend_without_leading_axes,
+        lambda *c: attend(*c, d=lambda Q, K, V: V.shape[-1]),
+        lambda *c: attend(*c, d=lambda Q, K, V: K.shape[-2]),
+        lambda *c: attend(*c, keep=lambda A: np.clip(A, 1e-6, 1)),
+        lambda *c: attend(*c, keep=lambda A: A.round(6)),
+        lambda *c: attend(*c, sums=(-1, -2)),
+        lambda *c: attend(*c, scale=-1.0),
+        lambda *c: attend(*c, scale=2.0),
+        lambda *c: attend(*c)[:2],
+        lambda *c: attend(*c)[::-1],
+        changed(attend, single, single, single),
+        changed(attend, more, None, None),
+        changed(attend, None, None, half),
+        changed(attend, None, np.zeros_like, None),
+        lambda gr, Q, K, V: differences(a.attention, gr, (Q, K, V), (0, 1, 2)),
+        lambda gr, Q, K, V: attend(gr, Q, K, V - V.mean(-2, keepdims=True) + 1, keep=half),
+    ],
+    n.layer_norm_gradient: [
+        lambda *c: norm_grad(*c, ddof=1),
+        lambda *c: norm_grad(*c).astype(f32),
+        lambda *c: norm_grad(*c, mean=lambda x: x.mean(axis=1, keepdims=True)),
+        lambda *c: norm_grad(*c, mean=lambda x: x.mean(axis=-1)[:, None]),
+        lambda gr, x, gain, eps: norm_grad(gr, x, gain, 1e-5),
+        lambda gr, x, gain, eps: norm_grad(gr, x, gain, eps * eps),
+        lambda gr, x, gain, eps: -norm_grad(gr, x, gain, eps),
+        lambda gr, x, gain, eps: norm_grad(gr, x, gain, eps) + gr,
+        lambda gr, x, gain, eps: norm_grad(gr, x, 1 / gain, eps),
+        lambda gr, x, gain, eps: norm_grad(x, gr, gain, eps),
+        lambda gr, x, gain, eps: norm_grad(np.ones_like(gr), x, gain, eps),
+        lambda gr, x, gain, eps: norm_grad(gr, x, gain, eps).sum(-1),
+        lambda gr, x, gain, eps: norm_grad(gr, x, gain, eps) * x.shape[-1],
+        lambda gr, x, gain, eps: norm_grad(gr, x, gain, eps) + 1e-7,
+        lambda gr, x, gain, eps: norm_grad(gr, x + 1, gain, eps + 1e-3),
+        lambda gr, x, gain, eps: gr * gain / np.sqrt(x.var(-1, keepdims=True) + eps),
+        lambda gr, x, gain, eps: np.stack([norm_grad(h, y, gain, eps) for h, y in zip(gr, x)])
+            if x.ndim < 4 else gr,
+    ],
+    g.gate_vjp: [
+        lambda gr, x, h, W, U, b: affine(gr, x, h, U, W, b) if W.shape == U.shape else (x, h, W, U, b),
+        lambda *c: affine(*c)[:4],
+        lambda *c: affine(*c)[::-1],
+        lambda gr, *c: affine(np.ones_like(gr), *c),
+        lambda gr, *c: affine(gr[:, :1] + 0 * gr, *c),
+        lambda gr, *c: affine(gr[:1] + 0 * gr, *c),
+        changed(affine, None, None, None, half, None),
+        changed(affine, None, None, T, T, None),
+        changed(affine, single, single, single, single, single),
+        changed(affine, None, None, None, None, more),
+        changed(affine, None, np.negative, None, None, None),
+        changed(affine, lambda x: x[:, None], None, None, None, None),
+        changed(affine, None, None, None, None, np.sum),
+        lambda gr, x, h, W, U, b: (*affine(gr, x, h, W, U, b)[:3], h[0].T @ gr[0], gr.sum((0, 1))),
+        lambda gr, x, h, W, U, b: (*affine(gr, x, h, W, U, b)[:3], h.sum((0, 1))[:, None] * gr.mean((0, 1)), gr.sum((0, 1))),
+    ],
+    g.gated_vjp: [
+        lambda *c: gated(*c, clip=5),
+        lambda *c: gated(*c, slope=lambda y: np.maximum(y * (1 - y), 1e-9)),
+        lambda *c: gated(*c, slope=lambda y: 0.25),
+        lambda *c: gated(*c, slope=lambda y: 1 - y),
+        lambda gr, f, i, old, c, b: gated(gr, f - b, i, old, c, b),
+        lambda gr, f, i, old, c, b: gated(gr, i, f, old, c, b),
+        lambda gr, f, i, old, c, b: gated(gr, f, i, old, c, 1.0),
+        lambda gr, f, i, old, c, b: gated(gr, f, i, np.tanh(old), c, b),
+        lambda *c: gated(*c)[2:],
+        lambda *c: gated(*c)[::-1],
+        lambda *c: np.sum(gated(*c), axis=0),
+        changed(gated, np.negative, None, None, None),
+        changed(gated, None, half, None, None),
+        changed(gated, single, single, single, single),
+        changed(gated, None, None, more, None),
+        lambda gr, f, i, old, c, b: differences(
+            equation_7, gr, (f, i, old, c, b), (0, 1, 2, 3)),
+        lambda gr, f, i, old, c, b: (gr * old * np.exp(-f - b) / (1 + np.exp(-f - b)) ** 2,
+            gr * c * np.exp(-i) / (1 + np.exp(-i)) ** 2, gr * sig(f + b), gr * sig(i)),
+    ],
+    m.state_vjp: [
+        lambda *c: shown(*c, own=lambda y: 1 - y),
+        lambda *c: shown(*c, own=lambda y: 1 + y * y),
+        lambda *c: shown(*c, own=lambda y: y * (1 - y)),
+        lambda *c: shown(*c, gate=np.tanh),
+        lambda *c: shown(*c, gate=lambda o: sig(o + c[-1])),
+        lambda gm, gh, *c: shown(gh, gm, *c),
+        lambda gm, gh, *c: shown(gm + gh, gh, *c),
+        lambda gm, gh, f, i, *c: shown(gm, gh, i, f, *c),
+        lambda gm, gh, f, i, o, old, c, b: shown(gm, gh, f, i, o, old, c, 1.0),
+        lambda gm, gh, f, i, o, old, c, b: shown(gm, gh, f, i, o, old, np.tanh(c), b),
+        lambda *c: shown(*c)[3:],
+        lambda *c: shown(*c)[::-1],
+        changed(shown, None, None, np.negative, None, None),
+        changed(shown, None, None, half, None, None),
+        changed(shown, single, single, single, single, single),
+        changed(shown, None, None, None, more, None),
+        lambda gm, gh, *c: tuple(x + y for x, y in zip(shown(gm, gh, *c), shown(gm, 0 * gh, *c))),
+    ],
+    m.through_time: [
+        lambda *c: walk(*c, start=1.0),
+        lambda *c: walk(*c, keep=0.99),
+        lambda *c: walk(*c, steps=20),
+        lambda *c: walk(*c, first=1) if len(c[1]) > 1 else walk(*c),
+        lambda *c: walk(*c, clip=1.0),
+        lambda vjp, xs, states, gr: walk(vjp, xs[::-1], states, gr),
+        lambda vjp, xs, states, gr: walk(vjp, xs, states[::-1], gr),
+        lambda vjp, xs, states, gr: walk(vjp, xs, states, gr[::-1]),
+        lambda vjp, xs, states, gr: walk(vjp, xs, [(h, m) for m, h in states], gr),
+        lambda vjp, xs, states, gr: walk(vjp, xs, states[1:] + states[-1:], gr),
+        lambda vjp, xs, states, gr: walk(vjp, xs, states, gr.sum(0) + 0 * gr),
+        lambda vjp, xs, states, gr: walk(vjp, xs, states, gr / len(gr)),
+        lambda vjp, xs, states, gr: walk(vjp, xs, states, np.ones_like(gr)),
+        lambda *c: (walk(*c)[1], walk(*c)[0], walk(*c)[2]),
+        lambda *c: walk(*c)[:2],
+        changed(walk, None, None, single),
+        changed(walk, more, None, None),
+    ],
+}  # fmt: skip
+
+RIGHT = {
+    t.stacks_vjp: [stacks, by_einsum],
+    a.attention_vjp: [attend, attend_by_whole_jacobians, lambda *c: list(attend(*c))],
+    n.layer_norm_gradient: [norm_grad, norm_jacobian],
+    g.gate_vjp: [affine, affine_in_a_loop],
+    g.gated_vjp: [
+        gated,
+        lambda *c: np.stack(gated(*c)),
+        lambda *c: gated(*c, slope=lambda y: y - y * y),
+    ],
+    m.state_vjp: [shown, lambda *c: np.stack(shown(*c))],
+    m.through_time: [walk, walk_by_recursion, each_output_by_itself],
+}

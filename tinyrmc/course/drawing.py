@@ -1,0 +1,250 @@
+"""A recorded expression as a graph: what the tape has, drawn.
+
+    with Tape() as tape:
+        loss = ...
+    course.draw_tape(loss, {"W": W})     before the walk back, which empties the tape
+
+Boxes are operations, from the first on top to the loss at the bottom. Rounded boxes in
+colour are what a gradient is asked for: parameters, and what `tape.watch` was given.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+from ..engine import Tensor
+
+Key = tuple[str, int]  # ("entry", its number), ("leaf", an id), ("bend", any)
+SWEEPS = 24  # back and forth, after which places hardly change
+WIDE, HIGH = 1.35, 0.55  # inches from one box of a row to the next, from row to row
+
+
+@dataclass
+class Graph:
+    """Boxes in rows, and the lines between them."""
+
+    labels: dict[Key, str] = field(default_factory=dict)
+    rows: dict[Key, int] = field(default_factory=dict)
+    lines: list[tuple[Key, ...]] = field(default_factory=list)
+    """each from an input to an operation, with a bend in every row between them"""
+
+    def layers(self) -> list[list[Key]]:
+        layers: list[list[Key]] = [[] for _ in range(1 + max(self.rows.values()))]
+        for key, row in self.rows.items():
+            layers[row].append(key)
+        return layers
+
+
+def draw_tape(loss: Tensor, names: Mapping[str, Tensor] | None = None) -> Any:
+    """Draw the operations that `loss` was made with. Returns the picture's axes.
+
+    loss: any Tensor that a tape has recorded and not yet walked back.
+    names: of parameters and watched inputs, to stand in their boxes.
+    ValueError if there is nothing to draw. Up to about forty operations it reads well.
+    """
+    graph = tape_graph(loss, names or {})
+    places = _places(graph)
+    return _draw(graph, places, last=_last(graph))
+
+
+def tape_graph(loss: Tensor, names: Mapping[str, Tensor]) -> Graph:
+    """What `draw_tape` draws: the entries that lead to `loss`, and their inputs."""
+    entries: list = getattr(loss.tape, "entries", [])
+    made = {
+        place[0]: number
+        for number, (_, _, _, outputs, _, _) in enumerate(entries)
+        for place in outputs
+    }
+    if loss.id not in made:
+        raise ValueError(
+            "draw_tape takes what a tape has recorded, before backward or gradient: "
+            "the walk back empties the tape"
+        )
+    inputs = _needed(entries, made, made[loss.id])
+    called = {tensor.id: name for name, tensor in names.items()}
+    graph = Graph()
+    for number in sorted(inputs):
+        operation, _, places, *_ = entries[number]
+        key = ("entry", number)
+        graph.labels[key] = operation.name
+        sources = [_source(place[0], made) for place in places if place is not None]
+        before = [graph.rows[each] for each in sources if each in graph.rows]
+        graph.rows[key] = 1 + max(before, default=0)
+        for place, source in zip(filter(None, places), sources, strict=True):
+            if source[0] == "leaf":
+                graph.labels[source] = _leaf(place, called)
+        graph.lines += [(source, key) for source in sources]
+    _place_leaves(graph)
+    _bend(graph)
+    return graph
+
+
+def _needed(entries: list, made: dict[int, int], last: int) -> set[int]:
+    """The numbers of all entries that entry `last` depends on, itself among them."""
+    found, todo = set(), [last]
+    while todo:
+        number = todo.pop()
+        if number in found:
+            continue
+        found.add(number)
+        places = filter(None, entries[number][2])
+        todo += [made[place[0]] for place in places if place[0] in made]
+    return found
+
+
+def _source(id: int, made: dict[int, int]) -> Key:
+    return ("entry", made[id]) if id in made else ("leaf", id)
+
+
+def _leaf(place: tuple, called: dict[int, str]) -> str:
+    id, shape, _ = place
+    name = called.get(id, "parameter" if id < 0 else "input")
+    return f"{name} {tuple(shape)}" if shape else name
+
+
+def _place_leaves(graph: Graph) -> None:
+    """A leaf stands in the row above its first use."""
+    for source, key in graph.lines:
+        if source[0] == "leaf":
+            above = graph.rows[key] - 1
+            graph.rows[source] = min(above, graph.rows.get(source, above))
+
+
+def _bend(graph: Graph) -> None:
+    """Give each line a place of its own in every row that it passes."""
+    lines = []
+    for start, end in graph.lines:
+        passed: list[Key] = []
+        for row in range(graph.rows[start] + 1, graph.rows[end]):
+            bend = ("bend", len(graph.rows))
+            graph.rows[bend] = row
+            passed.append(bend)
+        lines.append((start, *passed, end))
+    graph.lines = lines
+
+
+def _places(graph: Graph) -> dict[Key, float]:
+    """How far to the right each box and bend stands, in boxes.
+
+    Rows are put in the order of their neighbours' middles, up and down in turn, and
+    then each moves as near to its neighbours as the others in its row let it.
+    """
+    above: dict[Key, list[Key]] = {key: [] for key in graph.rows}
+    below: dict[Key, list[Key]] = {key: [] for key in graph.rows}
+    for line in graph.lines:
+        for first, second in pairwise(line):
+            below[first].append(second)
+            above[second].append(first)
+    layers = graph.layers()
+    x = {key: float(k) for layer in layers for k, key in enumerate(layer)}
+    for sweep in range(SWEEPS):
+        down = sweep % 2 == 0
+        neighbours = above if down else below
+        for layer in layers if down else layers[::-1]:
+            wanted = {key: _middle(neighbours[key], x, x[key]) for key in layer}
+            layer.sort(key=wanted.__getitem__)
+            x.update(_apart(layer, wanted))
+    least = min(x.values())
+    return {key: value - least for key, value in x.items()}
+
+
+def _middle(keys: list[Key], x: dict[Key, float], otherwise: float) -> float:
+    """Of their places; inputs count only where there is nothing else, so that a chain
+    of operations stands upright.
+    """
+    keys = [key for key in keys if key[0] != "leaf"] or keys
+    return sum(x[key] for key in keys) / len(keys) if keys else otherwise
+
+
+def _apart(layer: list[Key], wanted: dict[Key, float]) -> dict[Key, float]:
+    """Places as near to those `wanted` as can be with room for each: groups that would
+    overlap stand side by side around their common middle.
+    """
+    groups: list[tuple[list[Key], float]] = []  # and the left end of each
+    for key in layer:
+        members, left = [key], wanted[key] - _width([key]) / 2
+        while groups and groups[-1][1] + _width(groups[-1][0]) > left:
+            members = groups.pop()[0] + members
+            pairs = zip(members, _offsets(members), strict=True)
+            left = sum(wanted[each] - offset for each, offset in pairs) / len(members)
+        groups.append((members, left))
+    return {
+        key: left + offset
+        for members, left in groups
+        for key, offset in zip(members, _offsets(members), strict=True)
+    }
+
+
+def _offsets(keys: list[Key]) -> list[float]:
+    """From the left end of a group to the middle of each."""
+    return [_width(keys[:k]) + _width([key]) / 2 for k, key in enumerate(keys)]
+
+
+def _width(keys: Iterable[Key]) -> float:
+    """Of several in a row: a bend needs less room than a box."""
+    return sum(0.4 if key[0] == "bend" else 1.0 for key in keys)
+
+
+def _last(graph: Graph) -> Key:
+    return max(graph.labels, key=lambda key: (key[0] == "entry", key[1]))
+
+
+def _draw(graph: Graph, x: dict[Key, float], last: Key) -> Any:
+    import matplotlib.pyplot as plt
+
+    bottom = max(graph.rows.values())
+    right = max(x.values())
+    panel = plt.figure(figsize=(WIDE * (right + 1.2), HIGH * (bottom + 1))).add_axes(
+        (0, 0, 1, 1)
+    )
+    times, drawn = Counter(graph.lines), Counter[tuple[Key, ...]]()
+    for line in graph.lines:
+        aside = 0.35 * (drawn[line] - (times[line] - 1) / 2)  # one use beside the other
+        drawn[line] += 1
+        _line(panel, [(x[key], graph.rows[key]) for key in line], aside)
+    for key, label in graph.labels.items():
+        colour = {"leaf": "C1" if key[1] < 0 else "C2", "entry": "0.45"}[key[0]]
+        panel.text(
+            x[key],
+            graph.rows[key],
+            label,
+            ha="center",
+            va="center",
+            fontsize=9,
+            bbox={
+                "boxstyle": "round,pad=0.3" if key[0] == "leaf" else "square,pad=0.3",
+                "facecolor": "white",
+                "edgecolor": "C0" if key == last else colour,
+                "linewidth": 1.8 if key == last else 1.0,
+            },
+        )
+    panel.set(xlim=(-0.6, right + 0.6), ylim=(bottom + 0.5, -0.5))
+    panel.axis("off")
+    return panel
+
+
+def _line(panel: Any, points: list[tuple[float, float]], aside: float) -> None:
+    """A curve through the points, upright where it leaves a row and where it comes."""
+    from matplotlib.patches import FancyArrowPatch
+    from matplotlib.path import Path
+
+    places, codes = [points[0]], [Path.MOVETO]
+    for (x0, y0), (x1, y1) in pairwise(points):
+        half = (y0 + y1) / 2
+        places += [(x0 + aside, half), (x1 + aside, half), (x1, y1)]
+        codes += [Path.CURVE4] * 3
+    places[-1] = (places[-1][0], places[-1][1] - 0.22)  # the arrow ends at the box
+    panel.add_patch(
+        FancyArrowPatch(
+            path=Path(places, codes),
+            arrowstyle="-|>",
+            mutation_scale=9,
+            color="0.6",
+            linewidth=0.9,
+            zorder=0,
+        )
+    )
