@@ -11,16 +11,17 @@ colour are what a gradient is asked for: parameters, and what `tape.watch` was g
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Any
 
 from ..engine import Tensor
 
 Key = tuple[str, int]  # ("entry", its number), ("leaf", an id), ("bend", any)
 SWEEPS = 24  # back and forth, after which places hardly change
-WIDE, HIGH = 1.35, 0.55  # inches from one box of a row to the next, from row to row
+HIGH = 0.55  # inches from row to row
+LETTER, AROUND, BEND = 0.072, 0.4, 0.3  # of a label, of a box around it, of a line
 
 
 @dataclass
@@ -31,6 +32,10 @@ class Graph:
     rows: dict[Key, int] = field(default_factory=dict)
     lines: list[tuple[Key, ...]] = field(default_factory=list)
     """each from an input to an operation, with a bend in every row between them"""
+
+    def width(self, key: Key) -> float:
+        """In inches, of a box, or of a line that passes."""
+        return BEND if key[0] == "bend" else AROUND + LETTER * len(self.labels[key])
 
     def layers(self) -> list[list[Key]]:
         layers: list[list[Key]] = [[] for _ in range(1 + max(self.rows.values()))]
@@ -128,7 +133,7 @@ def _bend(graph: Graph) -> None:
 
 
 def _places(graph: Graph) -> dict[Key, float]:
-    """How far to the right each box and bend stands, in boxes.
+    """How far to the right each box and bend stands, in inches.
 
     Rows are put in the order of their neighbours' middles, up and down in turn, and
     then each moves as near to its neighbours as the others in its row let it.
@@ -147,8 +152,8 @@ def _places(graph: Graph) -> dict[Key, float]:
         for layer in layers if down else layers[::-1]:
             wanted = {key: _middle(neighbours[key], x, x[key]) for key in layer}
             layer.sort(key=wanted.__getitem__)
-            x.update(_apart(layer, wanted))
-    least = min(x.values())
+            x.update(_apart(layer, wanted, graph.width))
+    least = min(x[key] - graph.width(key) / 2 for key in x)
     return {key: value - least for key, value in x.items()}
 
 
@@ -160,33 +165,33 @@ def _middle(keys: list[Key], x: dict[Key, float], otherwise: float) -> float:
     return sum(x[key] for key in keys) / len(keys) if keys else otherwise
 
 
-def _apart(layer: list[Key], wanted: dict[Key, float]) -> dict[Key, float]:
+def _apart(
+    layer: list[Key], wanted: dict[Key, float], width: Callable[[Key], float]
+) -> dict[Key, float]:
     """Places as near to those `wanted` as can be with room for each: groups that would
-    overlap stand side by side around their common middle.
+    overlap stand side by side around their common middle, in which leaves weigh little.
     """
     groups: list[tuple[list[Key], float]] = []  # and the left end of each
     for key in layer:
-        members, left = [key], wanted[key] - _width([key]) / 2
-        while groups and groups[-1][1] + _width(groups[-1][0]) > left:
+        members, left = [key], wanted[key] - width(key) / 2
+        while groups and groups[-1][1] + sum(map(width, groups[-1][0])) > left:
             members = groups.pop()[0] + members
-            pairs = zip(members, _offsets(members), strict=True)
-            left = sum(wanted[each] - offset for each, offset in pairs) / len(members)
+            weights = [0.05 if each[0] == "leaf" else 1.0 for each in members]
+            trio = zip(weights, members, _offsets(members, width), strict=True)
+            left = sum(w * (wanted[each] - offset) for w, each, offset in trio)
+            left /= sum(weights)
         groups.append((members, left))
     return {
         key: left + offset
         for members, left in groups
-        for key, offset in zip(members, _offsets(members), strict=True)
+        for key, offset in zip(members, _offsets(members, width), strict=True)
     }
 
 
-def _offsets(keys: list[Key]) -> list[float]:
+def _offsets(keys: list[Key], width: Callable[[Key], float]) -> list[float]:
     """From the left end of a group to the middle of each."""
-    return [_width(keys[:k]) + _width([key]) / 2 for k, key in enumerate(keys)]
-
-
-def _width(keys: Iterable[Key]) -> float:
-    """Of several in a row: a bend needs less room than a box."""
-    return sum(0.4 if key[0] == "bend" else 1.0 for key in keys)
+    ends = accumulate(map(width, keys))
+    return [end - width(key) / 2 for end, key in zip(ends, keys, strict=True)]
 
 
 def _last(graph: Graph) -> Key:
@@ -197,13 +202,12 @@ def _draw(graph: Graph, x: dict[Key, float], last: Key) -> Any:
     import matplotlib.pyplot as plt
 
     bottom = max(graph.rows.values())
-    right = max(x.values())
-    panel = plt.figure(figsize=(WIDE * (right + 1.2), HIGH * (bottom + 1))).add_axes(
-        (0, 0, 1, 1)
-    )
+    right = max(x[key] + graph.width(key) / 2 for key in x)
+    size = right, HIGH * (bottom + 1)
+    _, panel = plt.subplots(figsize=size, layout="constrained")
     times, drawn = Counter(graph.lines), Counter[tuple[Key, ...]]()
     for line in graph.lines:
-        aside = 0.35 * (drawn[line] - (times[line] - 1) / 2)  # one use beside the other
+        aside = 0.4 * (drawn[line] - (times[line] - 1) / 2)  # one use beside the other
         drawn[line] += 1
         _line(panel, [(x[key], graph.rows[key]) for key in line], aside)
     for key, label in graph.labels.items():
@@ -222,7 +226,7 @@ def _draw(graph: Graph, x: dict[Key, float], last: Key) -> Any:
                 "linewidth": 1.8 if key == last else 1.0,
             },
         )
-    panel.set(xlim=(-0.6, right + 0.6), ylim=(bottom + 0.5, -0.5))
+    panel.set(xlim=(0, right), ylim=(bottom + 0.5, -0.5))
     panel.axis("off")
     return panel
 
