@@ -1,8 +1,8 @@
 # %% [markdown]
 # # 5. Attention: memories look at each other
 #
-# **Equation 1, section 3.1.** Twenty-five minutes. You need matrix products and
-# broadcasting (chapter 1).
+# **Equation 1, section 3.1.** Forty minutes. You need matrix products and broadcasting
+# (chapter 1), and for the way back chapter 2.
 #
 # A memory of the Relational Memory Core is a matrix $M$ of $N$ rows, its *slots*. So
 # far a slot is just a row of numbers. In this chapter the slots exchange what they
@@ -234,6 +234,131 @@ panel.legend(loc="center left", bbox_to_anchor=(1, 0.5))
 plt.show()
 
 # %% [markdown]
+# ## The way back
+#
+# How do $W^q$, $W^k$ and $W^v$ learn? Through queries, keys and values, and these get
+# their gradients from the result. You know the three kinds of vjp that it takes: of a
+# product, of a softmax, and of a division by a number (chapter 2). Give names to what
+# forward makes on its way, for one head of one example:
+#
+# $$S = \frac{Q K^\top}{\sqrt{d_k}}, \qquad A = \mathrm{softmax}(S), \qquad O = A V$$
+#
+# Somebody hands you $g$, the gradient of $O$. Go back station by station, and write a
+# bar for "the gradient of":
+#
+# - $O = A V$ is a product of two matrices. So
+#   $\bar V = A^\top g$ and $\bar A = g V^\top$.
+# - Each row of $A$ is the softmax of a row of $S$. So
+#   $\bar S = A \circ (\bar A - r)$, where $r_i = \sum_j \bar A_{ij} A_{ij}$ is one
+#   number for each row.
+# - $S$ is a product again, divided by the root. So
+#   $\bar Q = \bar S K / \sqrt{d_k}$ and $\bar K = \bar S^\top Q / \sqrt{d_k}$.
+#
+# In words: a value gets a share of the gradient of everyone who looked at it, as much
+# as they looked. And a score grows in importance if its value points along $g$ more
+# than the slot's mean value does; that is what the bracket $\bar A - r$ says. Here are
+# all these matrices for three queries and five keys, green where a number is positive
+# and purple where it is negative. Above is the way there, below the way back. Look at
+# the shapes: each gradient is as large as what it belongs to, and each product fits in
+# one way only.
+
+# %% tags=["hide-input"] alt="Two rows of small matrices joined by arrows. Above, from left to right: Q, 3 by 2, and K transposed, 2 by 5, make S, 3 by 5; the softmax makes A of it; A and V, 5 by 4, make O, 3 by 4. Below, from right to left, each in the same shape: the gradient g of O, those of V and A, that of S, and those of K and Q"
+# Draws attention's matrices, the way there and the way back
+draw = np.random.default_rng(4)
+Q, K, V, g = (draw.normal(size=shape) for shape in ((3, 2), (5, 2), (5, 4), (3, 4)))
+S = Q @ K.T / math.sqrt(2)
+A = ex.softmax(S)
+by_Q, by_K, by_V = ex.attention_vjp(g, Q, K, V)
+by_A = g @ V.T
+by_S = A * (by_A - (by_A * A).sum(axis=1, keepdims=True))
+there = {"$Q$": Q, "$K^\\top$": K.T, "$S$": S, "$A$": A, "$V$": V, "$O$": A @ V}
+back = {"$\\bar Q = \\bar S K / \\sqrt{d_k}$": by_Q}
+back["$\\bar K^\\top = Q^\\top \\bar S / \\sqrt{d_k}$"] = by_K.T
+back["$\\bar S = A \\circ (\\bar A - r)$"] = by_S
+back |= {"$\\bar A = g V^\\top$": by_A, "$\\bar V = A^\\top g$": by_V, "$g$": g}
+centres = (0, 5, 12, 18.7, 25, 31.3)  # of the six matrices, in cells
+figure, panel = plt.subplots(figsize=(10, 4.6))
+for y, matrices in ((0, there), (9.5, back)):
+    for x, (name, matrix) in zip(centres, matrices.items(), strict=True):
+        rows, columns = matrix.shape
+        place = (x - columns / 2, x + columns / 2, y + rows / 2, y - rows / 2)
+        most = abs(matrix).max()
+        look = {"cmap": "PRGn", "vmin": -most, "vmax": most, "zorder": 2}
+        panel.imshow(matrix, extent=place, **look)
+        edges = {"fill": False, "edgecolor": "0.5", "lw": 0.6, "zorder": 3}
+        for i in range(rows):
+            for j in range(columns):
+                panel.add_patch(
+                    plt.Rectangle((place[0] + j, place[3] + i), 1, 1, **edges)
+                )
+        panel.text(x, y - 2.8, name, ha="center", va="bottom")
+        if y == 0:
+            size = f"{rows} by {columns}"
+            panel.text(x, y + 2.8, size, ha="center", va="top", color="0.4")
+
+
+def arrow(start, end, colour, bend=0.0):
+    style = {"arrowstyle": "-|>", "color": colour, "lw": 1.4}
+    style["connectionstyle"] = f"arc3,rad={bend}"
+    panel.annotate("", end, start, arrowprops=style)
+
+
+for start, end in ((7.6, 9.4), (14.6, 16.1), (27.1, 29.2)):
+    arrow((start, 0), (end, 0), "C0")
+    arrow((end, 9.5), (start, 9.5), "C1")
+arrow((29.2, 11.1), (19.5, 11.1), "C1", bend=-0.35)  # from g, past V, to A
+arrow((10, 11.1), (0.5, 11.1), "C1", bend=-0.35)  # from S, past K, to Q
+for x in (1.75, 22.1):
+    panel.text(x, 0, "@", color="C0", ha="center", va="center")
+panel.text(-3.4, 0, "there", color="C0", ha="right", va="center")
+panel.text(-3.4, 9.5, "back", color="C1", ha="right", va="center")
+panel.set(xlim=(-7, 34), ylim=(14.6, -5), aspect="equal")
+panel.axis("off")
+plt.show()
+
+# %% [markdown]
+# **Write down first:** suppose one slot is all but certain, its largest share is 1 and
+# the others are 0. What is its row of $\bar S$, whatever $g$ is?
+#
+# **Exercise 4.** Write all of it, with any leading axes. What you wrote in chapter 2
+# may help: `course.vjps(2)` fetches it, and `vjps.softmax_vjp(g, y)` and
+# `vjps.stacks_vjp(g, a, b)` are then there. The check knows the right gradients from
+# the complex step of equation 1 (chapter 3).
+
+# %%
+vjps = course.vjps(2)
+vjps
+
+
+# %%
+def attention_vjp(g, Q, K, V):
+    """g (..., N, d_v), Q (..., N, d_k), K (..., R, d_k), V (..., R, d_v)
+    -> the gradients of Q, K and V.
+    """
+    ...
+
+
+ex.attention_vjp.check(attention_vjp)
+my_attention_vjp = ex.attention_vjp.yours(attention_vjp)
+
+# %% [markdown]
+# A row of $\bar S$ has the sum 0: what one score gains, others lose, because the shares
+# always sum to 1. And a slot that is certain learns nothing about whom to look at: its
+# row of $\bar S$ is 0, as in the orange curves above. The *value* that it looks at
+# still learns, because it is passed on as it is:
+
+# %%
+Q, K, V = rng.normal(size=(3, 4, 3))
+Q[0] *= 1000  # slot 0 is certain
+g = rng.normal(size=(4, 3))
+by_Q, by_K, by_V = my_attention_vjp(g, Q, K, V)
+seen = ex.attention_weights(Q, K)[0].argmax()
+print("shares of slot 0:           ", ex.attention_weights(Q, K)[0].round(3))
+print("gradient of query 0 is 0:   ", np.allclose(by_Q[0], 0))
+print("gradient of query 1:        ", by_Q[1].round(3))
+print(f"gradient of value {seen}:        ", by_V[seen].round(3))
+
+# %% [markdown]
 # ## Heads
 #
 # One set of shares is one way to look. The paper uses several at once:
@@ -248,7 +373,7 @@ plt.show()
 #
 # (A linear projection of the slots is a product such as $M W^q$.)
 #
-# **Exercise 4.** There are `H` heads, and `W_q[h]`, `W_k[h]` and `W_v[h]` are the
+# **Exercise 5.** There are `H` heads, and `W_q[h]`, `W_k[h]` and `W_v[h]` are the
 # projections of head `h`.
 
 
@@ -297,8 +422,8 @@ plt.show()
 course.show(equations.softmax, equations.attention_weights, equations.attention)
 
 # %% [markdown]
-# Training uses one operation for all of it, `fused.attention`, with a derivative worked
-# out by hand. Its plain definition stands beside it, and the tests hold one against the
+# Training uses one operation for all of it, `fused.attention`, with your derivative of
+# exercise 4. Its plain definition stands beside it, and the tests hold one against the
 # other. Here are both, on the same numbers:
 
 # %%
@@ -316,6 +441,8 @@ np.allclose(by_hand, equations.attention(np, Q, K, V), rtol=1e-12)
 #   a weighted mean of the values.
 # - The root keeps the scores' spread at 1, whatever the width of the keys. So it keeps
 #   the gradient from vanishing.
+# - The way back is three more products and the softmax's vjp. A value gets from all who
+#   looked at it; a slot that is certain learns nothing about whom to look at.
 # - Heads are the same equation several times over, side by side, each with projections
 #   of its own.
 # - Nothing here knows in which order the slots stand. Chapter 6 shows what follows from
@@ -323,7 +450,7 @@ np.allclose(by_hand, equations.attention(np, Q, K, V), rtol=1e-12)
 #
 # **Further.** What happens to the orange curves if queries and keys are twice as long?
 # With how many keys does the largest share with the root fall below one half? Which of
-# the four exercises would still work if $M$ had no rows?
+# exercises 1, 2, 3 and 5 would still work if $M$ had no rows?
 
 # %% tags=["hide-cell"]
 # Answer 1: the scores become four times as large, as if the keys were sixteen times as
