@@ -1,8 +1,8 @@
 # %% [markdown]
 # # 7. Layer norm and a row-wise MLP: what each slot does by itself
 #
-# **The $g_\psi$ of equation 7, section 3.3.** Thirty minutes. You need axes and
-# `keepdims` (chapter 1), chapter 6, and in one place the tape (chapter 2).
+# **The $g_\psi$ of equation 7, section 3.3.** Forty-five minutes. You need axes and
+# `keepdims` (chapter 1), chapter 6, and for the way back chapters 2 and 3.
 #
 # Attention has brought each slot something new, the row $\widetilde m_i$ of
 # $\widetilde M$. Before it is written into the memory, a function $g_\psi$ works on it.
@@ -100,21 +100,94 @@ plt.show()
 # so the length then depends on the direction. But it still does not depend on the size
 # of what came in.
 #
-# Its derivative says the same from the other side (again with gain 1 and offset 0). A
-# direction in which the result does not change has a slope of 0. So the gradient that
-# comes back through a layer norm is at right angles to the row of ones, and (up to
-# $\varepsilon$) to the normalised row:
+# ## The way back through a norm
+#
+# Let $L$ be the loss, and write $y$ for the result. Somebody hands you
+# $g = \partial L / \partial y$. (In this section $g$ is that gradient, and the gain is
+# $\gamma$.) What is the gradient of the row $x$? Give names to the stations of forward:
+#
+# $$d = x - \mathrm{mean}(x), \qquad
+# s = \frac{1}{\sqrt{\mathrm{mean}(d \circ d) + \varepsilon}}, \qquad
+# n = s \, d, \qquad y = n \circ \gamma + \beta$$
+#
+# Go back the way the row came. At each station, ask what a small change $\delta$ does.
+#
+# **From $y$ to $n$.** $\delta y = \delta n \circ \gamma$, so the gradient of $n$ is
+# $u = g \circ \gamma$.
+#
+# **From $n$ to $d$.** A change of $d$ moves $n = s\,d$ by itself, and through $s$.
+# Because $s = (\mathrm{mean}(d \circ d) + \varepsilon)^{-1/2}$,
+#
+# $$\delta s = -\tfrac12 \left(\mathrm{mean}(d \circ d) + \varepsilon\right)^{-3/2}
+# \cdot 2\, \mathrm{mean}(d \circ \delta d) = -s^3\, \mathrm{mean}(d \circ \delta d)$$
+#
+# $$\delta n = s\, \delta d + d\, \delta s
+# = s \left(\delta d - n\, \mathrm{mean}(n \circ \delta d)\right)$$
+#
+# Here $s^3 d$ became $s^2 n$, and $s d$ once more $n$. The loss changes by
+# $\sum u \circ \delta n$. Sorted by $\delta d$, that is
+# $\sum s\,(u - n\, \mathrm{mean}(u \circ n)) \circ \delta d$, so
+#
+# $$\frac{\partial L}{\partial d} = s \left(u - n\, \mathrm{mean}(u \circ n)\right)$$
+#
+# **From $d$ to $x$.** $\delta d = \delta x - \mathrm{mean}(\delta x)$. What does
+# subtracting the mean do to a gradient on its way back? And what is the mean of $n$?
+#
+# **Write down first:** from the picture of the circle, name two directions in which you
+# can move a row and nothing changes in the result. What part does the gradient have in
+# these directions?
+#
+# **Exercise 2.** Take the last step, and write it all as code. Rows are the last axis,
+# whatever stands before it. The check compares with the complex step (chapter 3).
+
 
 # %%
+def layer_norm_gradient(g, x, gain, epsilon):
+    """d loss / d x of y = layer_norm(x) * gain + offset, given g = d loss / d y.
+
+    g, x (..., F), gain (F,), epsilon a number -> (..., F).
+    """
+    ...
+
+
+ex.layer_norm_gradient.check(layer_norm_gradient)
+my_layer_norm_gradient = ex.layer_norm_gradient.yours(layer_norm_gradient)
+
+# %% [markdown]
+# Subtracting the mean is its own transpose: what comes back loses its mean. And $n$ has
+# the mean 0, so
+#
+# $$\frac{\partial L}{\partial x}
+# = s \left(u - \mathrm{mean}(u) - n\, \mathrm{mean}(u \circ n)\right)$$
+#
+# You can understand this without a calculation. If you move a row along the row of
+# ones, off the plane of the circle, nothing changes in the result. If you move it along
+# its ray $n$, nothing changes either (up to $\varepsilon$). So the gradient has no part
+# in these two directions: the formula takes out of $u$ the part that it has in them.
+# Here is that for a row of sixteen, and beside it what the tape finds:
+
+# %%
+x, gain = rng.normal(size=(1, 16)), 1 + 0.1 * rng.normal(size=16)
 with tinyrmc.Tape() as tape:
-    x = tape.watch(rng.normal(size=(1, 16)))
-    normed = fused.layer_norm(x, np.ones(16), np.zeros(16))
-    loss = p.sum(p.tanh(normed) * rng.normal(size=16))  # some function of the result
-gradient = tape.gradient(loss, x)[0]
-along_ones, along_row = gradient.sum(), gradient @ normed.data[0]
-print("gradient along the row of ones, nearly 0:      ", abs(along_ones) < 1e-12)
-print("gradient along the normalised row, nearly 0:   ", abs(along_row) < 1e-4)
-print(f"length of the gradient, for comparison:         {np.linalg.norm(gradient):.2f}")
+    watched = tape.watch(x)
+    normed = fused.layer_norm(watched, gain, np.zeros(16))
+    weights = rng.normal(size=(1, 16))  # the loss is a weighted sum of the result
+    loss = p.sum(normed * weights)
+gradient = tape.gradient(loss, watched)
+by_hand = my_layer_norm_gradient(weights, x, gain, 1e-5)
+n = ex.layer_norm(x, np.ones(16), np.zeros(16))
+print("by hand as on the tape:                     ", np.allclose(by_hand, gradient))
+print("part along the row of ones, nearly 0:       ", abs(by_hand.sum()) < 1e-12)
+print("part along the normalised row, nearly 0:    ", abs((by_hand * n).sum()) < 1e-4)
+print(f"length of the gradient, for comparison:      {np.linalg.norm(by_hand):.2f}")
+
+# %% [markdown]
+# And the factor $s$ in front? A row of large numbers has a small $s$. Multiply a row by
+# 10, and its gradient is a tenth: what the norm evens out on the way there, it evens
+# out on the way back in the other direction.
+#
+# Gain and offset learn as well. Every row uses them, so they get sums over all rows: of
+# $g \circ n$ for the gain, of $g$ for the offset.
 
 # %% [markdown]
 # ## Whose business is it?
@@ -122,7 +195,7 @@ print(f"length of the gradient, for comparison:         {np.linalg.norm(gradient
 # A memory has two axes, slots and units. Which of them you average over decides who
 # learns about whom. Here is a tool to find out.
 #
-# **Exercise 2.** `process` is a function that turns a memory into another memory.
+# **Exercise 3.** `process` is a function that turns a memory into another memory.
 # Replace one slot by another row, and process the memory before and after. Say for each
 # slot how much its result changes at most.
 
@@ -239,7 +312,7 @@ plt.show()
 # result may be negative. Row-wise costs no effort: `z @ W` multiplies every row by the
 # same $W$.
 #
-# **Exercise 3.** Write it. `layers` is a list of pairs, weight and bias, with at least
+# **Exercise 4.** Write it. `layers` is a list of pairs, weight and bias, with at least
 # one pair.
 
 
@@ -285,7 +358,7 @@ plt.show()
 # that a slot holds. With $z$ added, a slot starts out much as it was, and the MLP
 # learns what to change.
 #
-# **Exercise 4.** The whole of it:
+# **Exercise 5.** The whole of it:
 # $g_\psi(z) = \mathrm{LayerNorm}(\mathrm{MLP}(z) + z)$.
 
 
@@ -368,7 +441,7 @@ plt.show()
 # $\psi$ is what $g_\psi$ learns: the matrices and biases of the MLP, the gain and the
 # offset.
 #
-# **Exercise 5.** Count them. Here `layers` is the number of the MLP's layers.
+# **Exercise 6.** Count them. Here `layers` is the number of the MLP's layers.
 
 
 # %%
@@ -431,11 +504,10 @@ for mem_slots in (1, trained.mem_slots, 9):
 course.show(equations.layer_norm, equations.mlp, equations.g_psi)
 
 # %% [markdown]
-# In training, the norm and the residual are one operation, `fused.layer_norm`, with a
-# derivative worked out by hand. `nn.LayerNorm` holds its gain and offset. A linear
-# layer with its bias and its ReLU is another operation, `fused.linear`. Here is
-# $g_\psi$ made of these, as `RelationalMemory` does it, beside the solution on the same
-# numbers:
+# In training, the norm and the residual are one operation, `fused.layer_norm`, with the
+# derivative of exercise 2. `nn.LayerNorm` holds its gain and offset. A linear layer
+# with its bias and its ReLU is another operation, `fused.linear`. Here is $g_\psi$ made
+# of these, as `RelationalMemory` does it, beside the solution on the same numbers:
 
 # %%
 z = rng.normal(size=(2, 4, 16))
@@ -452,6 +524,8 @@ np.allclose(packaged, ex.g_psi(z, layers, gain, offset), rtol=1e-12)
 #
 # - Layer norm keeps the direction of a slot without its mean, and with gain 1 it fixes
 #   the length. It gives the same for $x$, $10 x$ and $x + 3$.
+# - So the gradient that comes back has no part along the row of ones and along the
+#   normalised row.
 # - It runs over the units of one slot. Over all slots jointly it would let them see
 #   each other past attention, and tie the parameters to their number.
 # - Two layers without a bend between them are one layer.

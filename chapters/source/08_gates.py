@@ -1,8 +1,9 @@
 # %% [markdown]
 # # 8. Gates: what is kept and what is written
 #
-# **Equations 3 to 6, section 3.3.** Thirty-five minutes. You need chapter 6, and
-# for one experiment chapter 4. A few words recall what comes from chapters 2 and 7.
+# **Equations 3 to 6, section 3.3.** Fifty minutes. You need chapter 6, for the way
+# back chapter 2, and for one experiment chapter 4. A few words recall what comes from
+# chapter 7.
 #
 # From a memory $M$ and an input, attention makes another memory $\widetilde M$ of the
 # same size. You could leave it at that:
@@ -317,6 +318,100 @@ panels[1].legend(loc="center left", bbox_to_anchor=(1, 0.5))
 plt.show()
 
 # %% [markdown]
+# ## The way back through a gate
+#
+# How does a gate learn? Take equation 7 for one number, with $k$ for the gate that
+# keeps and $w$ for the one that writes:
+#
+# $$m_t = k \, m_{t-1} + w \, c, \qquad
+# k = \sigma(f + \tilde b^f), \qquad w = \sigma(i)$$
+#
+# Somebody hands you $g$, the gradient of $m_t$. Two products and a sum: $m_{t-1}$ gets
+# $g\,k$ and $c$ gets $g\,w$. The gates themselves get what they multiply: $k$ gets
+# $g\,m_{t-1}$ and $w$ gets $g\,c$. From a gate to its pre-activation it takes the slope
+# of the sigmoid, the dashed hump of the first picture:
+#
+# $$\sigma'(x) = \frac{e^{-x}}{(1 + e^{-x})^2}
+# = \frac{1}{1 + e^{-x}} \cdot \frac{e^{-x}}{1 + e^{-x}} = \sigma(x)\,(1 - \sigma(x))$$
+#
+# You need no $x$ for it, only the gate: $k\,(1 - k)$. In the fraction on the left
+# $e^{-x}$ may overflow, and in the product on the right nothing can.
+#
+# **Exercise 6.** The vjp of equation 7, for arrays of any shape, all alike. One case
+# has pre-activations in the thousands. Here as elsewhere, the complex step is the judge
+# (chapter 3).
+
+
+# %%
+def gated_vjp(g, f, i, m, candidate, forget_bias):
+    """g, the gradient of the new memory -> the gradients of f, i, m and candidate.
+    All arrays (..., F).
+    """
+    ...
+
+
+ex.gated_vjp.check(gated_vjp)
+my_gated_vjp = ex.gated_vjp.yours(gated_vjp)
+
+# %% [markdown]
+# A forget gate that is wide open keeps the memory well. **Write down first:** does it
+# learn well, too? Below, the same $g$, memory and candidate for six biases, with $f$
+# and $i$ at 0.
+
+# %%
+one, nothing = np.ones(1), np.zeros(1)
+for bias in (-5.0, -1.0, 0.0, 1.0, 3.0, 5.0):
+    by_f, _, by_m, _ = my_gated_vjp(one, nothing, nothing, one, one, bias)
+    print(f"bias {bias:4.0f}: to the memory before {by_m[0]:.3f}, ", end="")
+    print(f"to the gate's pre-activation {by_f[0]:.3f}")
+
+# %% [markdown]
+# What goes to the memory before rises with the bias, up to 1. What goes to the gate is
+# the hump: a quarter at most, and next to nothing at both ends. A gate that is nailed
+# open passes gradients on, and hardly hears them itself.
+#
+# From the pre-activation it goes on to the weights, and here all slots meet. Equation 4
+# is two products and a sum, $x W + h U + b$. All slots of all examples use the same $U$
+# and the same $b$. All slots of an example use the same $x$. What is used many times
+# gets a sum (chapter 2).
+#
+# **Exercise 7.** The vjp of exercise 3. Watch which sum runs over what: slots,
+# examples, or both.
+
+
+# %%
+def gate_vjp(g, x, h, W, U, b):
+    """g (B, N, G), x (B, D), h (B, N, F), W (D, G), U (F, G), b (G,)
+    -> the gradients of x, h, W, U and b.
+    """
+    ...
+
+
+ex.gate_vjp.check(gate_vjp)
+my_gate_vjp = ex.gate_vjp.yours(gate_vjp)
+
+# %% [markdown]
+# Both together lead from a memory to everything its forget gates were made of. Does the
+# tape find the same?
+
+# %%
+x, h = rng.normal(size=(2, 3)), rng.normal(size=(2, 4, 5))
+W, U, b = rng.normal(size=(3, 5)), rng.normal(size=(5, 5)), rng.normal(size=5)
+i, m, c, g = rng.normal(size=(4, 2, 4, 5))
+with Tape() as tape:
+    watched = [tape.watch(array) for array in (x, h, W, U, b)]
+    f = equations.gate(p, *watched)
+    loss = p.sum((p.sigmoid(f + 1.0) * m + ex.sigmoid(i) * c) * g)
+found = tape.gradient(loss, watched)
+
+by_f, *_ = my_gated_vjp(g, f.data, i, m, c, 1.0)
+by_hand = my_gate_vjp(by_f, x, h, W, U, b)
+for name, mine, theirs in zip("xhWUb", by_hand, found, strict=True):
+    print(
+        f"gradient of {name}, {mine.shape}: as on the tape,", np.allclose(mine, theirs)
+    )
+
+# %% [markdown]
 # ## What is left is what is learnt
 #
 # Forgetting would be harmless if the network could learn to keep its gates open. But
@@ -476,6 +571,8 @@ np.allclose(ours, yours, rtol=1e-12)
 # - After many steps a memory is a weighted sum of all that was proposed, and the
 #   weights are products of forget gates. The gradient is multiplied by the same
 #   products.
+# - On the way back, a gate gets what it multiplies, times its slope $k\,(1 - k)$. The
+#   shared weights get a sum over all slots of all examples.
 # - The forget bias decides, before anything has been learnt, over how many steps there
 #   is something to learn from.
 #
