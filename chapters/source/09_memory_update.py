@@ -1,9 +1,9 @@
 # %% [markdown]
 # # 9. The memory update: one whole step
 #
-# **Equations 7 to 9, section 3.3.** Fifty minutes. You need attention (chapter 5), the
-# input among the rows (chapter 6), $g_\psi$ (chapter 7) and gates (chapter 8); and for
-# the training at the end, chapter 4.
+# **Equations 7 to 9, section 3.3.** Seventy-five minutes. You need attention (chapter
+# 5), the input among the rows (chapter 6), $g_\psi$ (chapter 7) and gates (chapter 8);
+# for the way back chapter 2, and for the training at the end chapter 4.
 #
 # All parts lie on the table. A memory $M$ of $N$ slots has looked at itself and at the
 # new input $x$, and attention has proposed $\widetilde{M}$, a matrix of the same size.
@@ -710,6 +710,20 @@ plt.show()
 course.show(RelationalMemory._step, RelationalMemory._attend, fused.rmc_gates.composed)
 
 # %% [markdown]
+# **Write down first:** your step left the number of operations on the tape that you saw
+# above. How many does the released core leave, with `fused` operations?
+
+# %% alt="One step of the released core as a graph: the input is projected, joined to the memory, and goes through linear, layer_norm, attention, layer_norm, two linear and a layer_norm; gates are made of the input and of tanh of the memory; all meet in rmc_gates"
+core = RelationalMemory(12, mem_slots=4, head_size=6, num_heads=2)
+with Tape() as tape:
+    x = tape.watch(np.ones((2, 12), np.float32))
+    memory = tape.watch(core.initial_state(2))
+    shown, _ = core(x, memory)
+print(len(tape.entries), "operations on the tape")
+course.draw_tape(shown, {"x": x, "memory": memory})
+plt.show()
+
+# %% [markdown]
 # ## To take along
 #
 # - Equation 7 keeps a share of the old memory and takes a share of the candidate. The
@@ -717,6 +731,9 @@ course.show(RelationalMemory._step, RelationalMemory._attend, fused.rmc_gates.co
 #   beginning.
 # - A gate (B, N, 1) is a memory gate, a gate (B, N, F) a unit gate. Broadcasting makes
 #   one equation of both.
+# - On the way back, the new memory gets two gradients, from the next step and through
+#   $h$. Through many steps the gradient comes along the memory, with a forget gate as
+#   its factor at each.
 # - Slots that are equal stay equal, whatever the weights. The first memory must tell
 #   them apart.
 # - The release is another network than the nine equations: no $h$, no output gate, a
