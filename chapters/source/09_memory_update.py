@@ -605,7 +605,288 @@ plt.show()
 # If you read a released memory, be ready for such numbers. If you read the paper's
 # output, you never see a number above 1, and you cannot tell whether a memory holds 5
 # or 50.
+
+# %% [markdown]
+# ## The way back through a step
 #
+# The next section trains a network with your step. The tape will find the gradients.
+# What does it do there? You have all parts of the answer, so put them together once by
+# hand.
+#
+# From the steps behind it, a step gets two gradients: $\bar m$ of its new memory, and
+# $\bar h$ of its new hidden state. (A bar means "the gradient of".) The new memory is
+# used twice. The next step reads it, and equation 8 shows it,
+# $h = \sigma(o) \circ \tanh(m)$. What is used twice is paid twice, so its whole
+# gradient is
+#
+# $$\bar m + \bar h \circ \sigma(o) \circ (1 - \tanh^2 m)$$
+#
+# This is the $g$ of chapter 8, and `gated_vjp` takes it on through equation 7. The
+# output gate gets what it multiplies, times its slope:
+# $\bar h \circ \tanh m \circ \sigma(o)\,(1 - \sigma(o))$.
+#
+# **Exercise 6.** Equations 7 and 8 backwards. `vjps` has your functions of chapters 2
+# to 8, `vjps.gated_vjp` among them. This one is for NumPy, without `xp`.
+
+# %%
+vjps = course.vjps(8)
+vjps
+
+
+# %%
+def state_vjp(g_m, g_h, f, i, o, m, candidate, forget_bias):
+    """g_m and g_h, the gradients of the new m and the new h
+    -> the gradients of f, i, o, of the old m and of the candidate. All (..., F).
+    """
+    ...
+
+
+ex.state_vjp.check(state_vjp)
+my_state_vjp = ex.state_vjp.yours(state_vjp)
+
+# %% [markdown]
+# The rest of the step you have already, piece by piece. Here is all of it backwards,
+# equation by equation, made of the functions in the table above. Read it from "back":
+# it is the list of "The whole step", from its end. Of the weights it gives the gradient
+# of $U^f$ alone. The others come out of the same calls, where you see a `_`.
+
+
+# %%
+def what_back_needs(x, m, p):
+    """Equation 2 and g_psi once more, with everything that they make on their way."""
+    rows = np.concatenate([m, x[:, None]], axis=1)  # (B, N + 1, F)
+    weights = [*zip(p["W_q"], p["W_k"], p["W_v"], strict=True)]
+    heads = [(m @ q, rows @ k, rows @ v) for q, k, v in weights]
+    each = [equations.attention(np, *head) for head in heads]
+    attended = np.concatenate(each, axis=-1)  # (B, N, F)
+    (W1, b1), (W2, b2) = p["mlp"]
+    hidden = np.maximum(attended @ W1 + b1, 0)
+    total = hidden @ W2 + b2 + attended  # before the norm
+    candidate = equations.layer_norm(np, total, p["gain"], p["offset"])
+    return rows, weights, heads, attended, hidden, total, candidate
+
+
+def step_vjp(x, m, h, g_m, g_h, p):
+    """Gradients of a step's new m and new h -> those of its m, its h and of U_f."""
+    rows, weights, heads, attended, hidden, total, candidate = what_back_needs(x, m, p)
+    named = {gate: [p[f"{letter}_{gate}"] for letter in "WUb"] for gate in "fio"}
+    f, i, o = (my.gate(np, x, h, *named[gate]) for gate in "fio")
+    # back: equations 8 and 7
+    *by_gates, g_m, g = my_state_vjp(g_m, g_h, f, i, o, m, candidate, p["forget_bias"])
+    # equations 6, 5 and 4
+    g_h = 0.0
+    for gate, by_gate in zip("oif", by_gates[::-1], strict=True):
+        _, by_h, _, by_U, _ = vjps.gate_vjp(by_gate, x, h, *named[gate])
+        g_h = g_h + by_h  # the last by_U is that of the forget gate
+    # g_psi: the norm, then MLP and residual
+    g = vjps.layer_norm_gradient(g, total, p["gain"], 1e-5)
+    (W1, _), (W2, _) = p["mlp"]
+    by_hidden, _ = vjps.stacks_vjp(g, hidden, W2)
+    g = g + vjps.stacks_vjp(by_hidden * (hidden > 0), attended, W1)[0]
+    # equation 2, head by head
+    shares = np.split(g, len(heads), axis=-1)
+    for (q, k, v), head, share in zip(weights, heads, shares, strict=True):
+        by_Q, by_K, by_V = vjps.attention_vjp(share, *head)
+        by_rows = vjps.stacks_vjp(by_K, rows, k)[0] + vjps.stacks_vjp(by_V, rows, v)[0]
+        g_m = g_m + vjps.stacks_vjp(by_Q, m, q)[0] + by_rows[:, :-1]
+    return g_m, g_h, by_U
+
+
+# %% [markdown]
+# Is it right? Here is one step, with two examples of four slots, by hand and on the
+# tape:
+
+# %%
+B, N, F = 2, 4, 12
+weights, first = random_weights(N, F, H=2, G=F, seed=3)
+x, (m, h, g_m, g_h) = rng.normal(size=(B, F)), rng.normal(size=(4, B, N, F))
+with Tape() as tape:
+    watched = [tape.watch(array) for array in (m, h, weights["U_f"])]
+    new_m, new_h = my_step(p, x, *watched[:2], weights | {"U_f": watched[2]})
+    loss = p.sum(new_m * g_m) + p.sum(new_h * g_h)
+operations = len(tape.entries)
+found = tape.gradient(loss, watched)
+by_hand = step_vjp(x, m, h, g_m, g_h, weights)
+for name, mine, theirs in zip(("m", "h", "U_f"), by_hand, found, strict=True):
+    print(f"gradient of {name}: as on the tape,", np.allclose(mine, theirs, rtol=1e-9))
+print(operations, "operations on the tape")
+
+# %% [markdown]
+# ## Back through time
+#
+# A sequence is the same step again and again, each with the state that the one before
+# has left. Written side by side, the steps make one long computation: the core is
+# *unrolled*. The walk back goes through it from the last step to the first. This is
+# called *back-propagation through time*, and it is nothing new: it is the tape's walk,
+# with whole steps for entries.
+
+# %% tags=["hide-input"] alt="Three steps of the core side by side. Grey arrows lead forward: the memory goes along the top through equation 7, and down through equation 8 to h; attention and gates feed equation 7. Orange arrows lead back from the loss at the last h: along the memory's line with the factor k, through attention with the factor w, and through the gates to h"
+# Draws the unrolled core, and the ways on which the gradient comes back
+COLUMNS, PITCH = 3, 4.6
+figure, panel = plt.subplots(figsize=(10, 4.4))
+orange = {"arrowstyle": "-|>", "color": "C1", "lw": 1.6, "shrinkA": 0, "shrinkB": 0}
+grey = orange | {"color": "0.6", "lw": 1.0}
+
+
+def both_ways(start, end, way_back=True):
+    """A grey arrow there, and beside it an orange one back."""
+    along = np.subtract(end, start)
+    aside = 0.09 * np.array([-along[1], along[0]]) / np.hypot(*along)
+    panel.annotate("", end + aside, start + aside, arrowprops=grey)
+    if way_back:
+        panel.annotate("", start - aside, end - aside, arrowprops=orange)
+
+
+def node(x, y, text, shape="round,pad=0.35"):
+    box = {"boxstyle": shape, "facecolor": "white", "edgecolor": "0.4"}
+    panel.text(x, y, text, ha="center", va="center", fontsize=9, bbox=box, zorder=4)
+
+
+for t in range(COLUMNS + 1):
+    x, ago = PITCH * t, COLUMNS - t
+    before = f"t-{ago}" if ago else "t"
+    node(x, 3.4, f"$m_{{{before}}}$", "circle,pad=0.2")
+    node(x, 0, f"$h_{{{before}}}$", "circle,pad=0.2")
+    if t:
+        both_ways((x, 2.95), (x, 0.45))
+        panel.text(x + 0.18, 1.7, "eq 8", fontsize=8, color="0.4", rotation=90)
+    if not ago:
+        break
+    node(x + 3.1, 3.4, "eq 7")
+    node(x + 1.55, 1.9, "attention, $g_\\psi$")
+    node(x + 1.7, 0.25, "gates")
+    node(x + 1.7, -1.35, f"$x_{{t-{ago - 1}}}$" if ago > 1 else "$x_t$")
+    both_ways((x + 0.55, 3.4), (x + 2.6, 3.4))
+    both_ways((x + 3.6, 3.4), (x + PITCH - 0.55, 3.4))
+    both_ways((x + 0.35, 3.05), (x + 1.1, 2.25))
+    both_ways((x + 2.0, 2.25), (x + 2.85, 3.05))
+    both_ways((x + 0.5, 0.07), (x + 1.2, 0.2))
+    both_ways((x + 2.1, 0.6), (x + 3.15, 3.05))
+    both_ways((x + 1.7, -1.0), (x + 1.7, -0.1), way_back=False)
+    panel.text(x + 1.55, 3.55, "× $k$", color="C1", ha="center", va="bottom")
+    panel.text(x + 2.2, 2.85, "× $w$", color="C1", ha="right", va="center")
+node(PITCH * COLUMNS, -1.35, "loss")
+both_ways((PITCH * COLUMNS, -0.45), (PITCH * COLUMNS, -1.0))
+panel.set(xlim=(-0.7, PITCH * COLUMNS + 0.7), ylim=(-1.8, 4.1))
+panel.axis("off")
+plt.show()
+
+# %% [markdown]
+# Grey leads there, orange leads back. (From $x$ an arrow goes to attention as well. It
+# is left out here, and so are the ways back into the inputs.) Follow the orange arrows
+# from the loss. There are three ways from a memory to the one before:
+#
+# - along the top, straight through equation 7. The factor is the forget gate, $k$;
+# - through the candidate: the input gate $w$, then $g_\psi$ and attention. On this way
+#   a slot's gradient reaches the *other* slots, too;
+# - through the gates into $h$, and by equation 8 up into the memory.
+#
+# Wherever two of them meet, they add up. The weights are the same in every step, so
+# their gradient is the sum of what all steps pay in.
+#
+# **Exercise 7.** The walk. `step_vjp` is given, and so are the states that each step
+# began with. The loss may use the $h$ of every step: `g[t]` is what it gives to the $h$
+# that step `t` shows. The judge moves the first state, and the weights of a whole
+# sequence, by a complex step.
+
+
+# %%
+def through_time(step_vjp, xs, states, g):
+    """xs (T, ...); states [(m, h), ...], T pairs; g (T, ...) for the h of each step;
+    step_vjp(x, m, h, g_m, g_h) -> gradients of m, h and of the weights
+    -> the gradients of the first m, of the first h and of the weights.
+    """
+    ...
+
+
+ex.through_time.check(through_time)
+my_through_time = ex.through_time.yours(through_time)
+
+# %% [markdown]
+# Now all of it together, on ten steps of the whole core: your walk, with the step
+# backwards from above, which is made of your derivatives. The tape does the same with
+# your step alone.
+
+# %%
+T = 10
+xs, g = rng.normal(size=(T, B, F)), rng.normal(size=(T, B, N, F))
+m, h = np.tile(first, (B, 1, 1)), np.zeros((B, N, F))
+
+
+def states_of(xs, m, h, weights):
+    """The state before each step."""
+    states = []
+    for x in xs:
+        states.append((m, h))
+        m, h = my_step(np, x, m, h, weights)
+    return states
+
+
+def backwards(*case):
+    return step_vjp(*case, weights)
+
+
+by_hand = my_through_time(backwards, xs, states_of(xs, m, h, weights), g)
+with Tape() as tape:
+    watched = [tape.watch(array) for array in (m, h, weights["U_f"])]
+    m_t, h_t, U_f = watched
+    loss = 0.0
+    for x, g_t in zip(xs, g, strict=True):
+        m_t, h_t = my_step(p, x, m_t, h_t, weights | {"U_f": U_f})
+        loss = loss + p.sum(h_t * g_t)
+found = tape.gradient(loss, watched)
+for name, mine, theirs in zip(("m", "h", "U_f"), by_hand, found, strict=True):
+    print(f"gradient of {name}: as on the tape,", np.allclose(mine, theirs, rtol=1e-9))
+
+# %% [markdown]
+# How much of the gradient is left after 40 steps, and which way did it take? The loss
+# is at the last step only. We let the gradient come back on all ways, then on one of
+# the two lines alone: what a step hands back to $h$ is set to 0, or what it hands back
+# to $m$. **Write down first:** which line carries more, that of $m$ or that of $h$? And
+# what does a forget bias of 3 change?
+
+# %%
+LINES = {"all ways": (1, 1), "through $m$ only": (1, 0), "through $h$ only": (0, 1)}
+xs, g = rng.normal(size=(40, B, F)), np.zeros((40, B, N, F))
+g[-1] = rng.normal(size=(B, N, F))
+
+
+def sizes_on(line, states, weights):
+    """The size of what each step hands back, from the last step to the first."""
+    sizes = []
+
+    def one_line(*case):
+        *state, by_U = step_vjp(*case, weights)
+        state = [open_ * g for open_, g in zip(line, state, strict=True)]
+        sizes.append(np.linalg.norm(state))
+        return *state, by_U
+
+    my_through_time(one_line, xs, states, g)
+    return np.array(sizes)
+
+
+arrived = {}
+for bias in (1.0, 3.0):
+    named = weights | {"forget_bias": bias}
+    states = states_of(xs, m, h, named)
+    for name, line in LINES.items():
+        arrived[bias, name] = sizes_on(line, states, named)
+
+# %% alt="The size of the gradient against the steps that it has come back, for forget biases 1 and 3, logarithmic"
+figure, panels = plt.subplots(1, 2, figsize=(9.5, 3.4), sharey=True)
+back = np.arange(1, 41)
+for panel, bias in zip(panels, (1.0, 3.0), strict=True):
+    styles = ({"lw": 6, "alpha": 0.35}, {}, {})
+    for name, style in zip(LINES, styles, strict=True):
+        panel.semilogy(back, arrived[bias, name], label=name, **style)
+    left = my.sigmoid(np, bias) ** (back - 1) * arrived[bias, "all ways"][0]
+    panel.semilogy(back, left, "k:", lw=1, label="if only $k$ multiplied")
+    panel.set(xlabel="steps back", ylim=(1e-12, 30), title=f"forget bias {bias:.0f}")
+panels[0].set_ylabel("size of the gradient")
+panels[1].legend(loc="lower left", fontsize=8)
+plt.show()
+
+# %% [markdown]
 # ## Your core learns
 #
 # Four symbols out of eight arrive. Was the last one the same as the first? In half of
