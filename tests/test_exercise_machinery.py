@@ -14,7 +14,8 @@ from tinyrmc import course
 from tinyrmc.course import record
 from tinyrmc.course.cases import LARGE
 from tinyrmc.course.exercises import arrays, attention, gates, tape
-from tinyrmc.course.exercises.exercise import Mistake, exercise
+from tinyrmc.course.exercises.derived import by_complex_step
+from tinyrmc.course.exercises.exercise import Mistake, exercise, normal
 from tinyrmc.course.overview import exercises
 
 
@@ -252,7 +253,7 @@ def test_what_is_solved_is_known_at_the_next_visit(kept, capsys):
     course.progress()
     said = capsys.readouterr().out
     assert "  1  arrays            2 of  5  ##...  next: centred\n" in said
-    assert "\n2 of 77 exercises solved.\n" in said
+    assert "\n2 of 84 exercises solved.\n" in said
     assert str(kept) in said.replace("\n", "")
     course.forget()
     assert not kept.exists()
@@ -262,7 +263,7 @@ def test_what_is_solved_is_known_at_the_next_visit(kept, capsys):
 def test_every_exercise_stands_in_one_chapter():
     found = exercises()
     assert [number for number, _ in found] == sorted({number for number, _ in found})
-    assert sum(map(len, found.values())) == 77
+    assert sum(map(len, found.values())) == 84
     for (_, module), names in found.items():
         for name in names:
             place = f"tinyrmc.course.exercises.{module}"
@@ -310,3 +311,18 @@ def test_it_is_kept_where_the_system_keeps_data(
     monkeypatch.setattr(sys, "platform", platform)
     monkeypatch.setenv(variable, str(tmp_path))
     assert record.file() == tmp_path / within
+
+
+def test_where_a_derivative_is_asked_for_the_complex_step_is_the_judge():
+    @exercise(
+        cases=lambda rng: [normal(rng, 3, 3), (np.ones(3), np.zeros(3))],
+        hints=["The slope of a square."],
+        mistakes=[],
+        exact=by_complex_step(lambda x: x * x, "x"),
+    )
+    def square_vjp(g, x):
+        return g * x  # its author has forgotten the 2
+
+    assert square_vjp.judge(square_vjp.function).state == "wrong"
+    verdict = square_vjp.judge(lambda g, x: 2 * g * x)
+    assert verdict.text == "2 cases agree with the complex step"

@@ -159,6 +159,25 @@ def test_a_right_answer_is_a_piece_from_then_on(place):
         getattr(my, "step")  # noqa: B009, of chapter 9
 
 
+def gated_vjp(g, f, i, m, candidate, forget_bias):
+    keep, take = 1 / (1 + np.exp(-f - forget_bias)), 1 / (1 + np.exp(-i))
+    slopes = keep * (1 - keep), take * (1 - take)
+    return g * m * slopes[0], g * candidate * slopes[1], g * keep, g * take
+
+
+def test_derivatives_are_yours_where_the_complex_step_takes_them(place):
+    gates.gated_vjp.check(gated_vjp)
+    kept.keep("gates", "gate_vjp", gate_of_every_slot)  # no derivative
+    found = {piece.name: piece for piece in course.vjps(8)}
+    assert found["gated_vjp"].whose == "yours"
+    assert found["gate_vjp"].whose == "the course's"
+    assert "takes the arguments" in found["gate_vjp"].why
+    assert "state_vjp" not in found and "state_vjp" in repr(course.vjps())
+    whole = gates.gated_vjp.case(1)
+    mine, right = course.vjps(8).gated_vjp(*whole), gates.gated_vjp(*whole)
+    assert all(map(np.allclose, mine, right))
+
+
 def test_nothing_is_kept_where_nobody_wants_it(monkeypatch, tmp_path):
     monkeypatch.setenv("TINYRMC_PROGRESS", "")
     normalisation.layer_norm.check(layer_norm)

@@ -893,17 +893,17 @@ for panel, bias in zip(panels, (1.0, 3.0), strict=True):
         panel.semilogy(back, arrived[bias, name], label=name, **style)
     panel.set(xlabel="steps back", ylim=(1e-12, 1e3), title=f"forget bias {bias:.0f}")
 panels[0].set_ylabel("size of the gradient")
-panels[1].legend(loc="lower left", fontsize=8)
+panels[1].legend(loc="center right", fontsize=8)
 plt.show()
 
 # %% [markdown]
 # The straight line of equation 7 alone falls by a forget gate at each step, as a single
 # slot did in chapter 8. Through $h$ alone next to nothing arrives: at every step that
 # way passes the slope of a gate and a matrix $U$ of a fresh network, and both make it
-# small. But with attention open, much more arrives than the forget gates let through.
-# Attention is a second way along the memory, and an LSTM has none like it. With a bias
-# of 3 the gradient even grows on its way back. This is one reason why the gradient is
-# clipped in training (chapter 4).
+# small. But with attention open, far more arrives after 40 steps than the forget gates
+# let through. Attention is a second way along the memory, and an LSTM has none like it.
+# With a bias of 3 the gradient even grows on its way back. This is one reason why
+# training clips it (chapter 4).
 #
 # ## Your core learns
 #

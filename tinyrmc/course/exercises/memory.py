@@ -611,18 +611,22 @@ def little_step(x, m, h, w):
     return after, w[2] * np.tanh(after)
 
 
-def little_vjp(w):
-    """The vjp of `little_step` with these weights."""
+class LittleVjp:
+    """The vjp of `little_step` with weights w."""
 
-    def step_vjp(x, m, h, g_m, g_h):
+    def __init__(self, w):
+        self.w = w
+
+    def __repr__(self):
+        return "of a small step"
+
+    def __call__(self, x, m, h, g_m, g_h):
+        w = self.w
         keep = sigmoid(w[0] * h + 1)
         shown = np.tanh(keep * m + w[1] * x)
         g = g_m + g_h * w[2] * (1 - shown * shown)
         by_f = g * m * keep * (1 - keep)
         return g * keep, by_f * w[0], np.stack([by_f * h, g * x, g_h * shown])
-
-    step_vjp.w = w
-    return step_vjp
 
 
 def _sequences(rng):
@@ -632,7 +636,7 @@ def _sequences(rng):
         for x in xs:
             states.append((m, h))
             m, h = little_step(x, m, h, w)
-        return little_vjp(w), xs, states, scale * rng.normal(size=(T, F))
+        return LittleVjp(w), xs, states, scale * rng.normal(size=(T, F))
 
     return [case(3, 2), case(4, 4), case(1, 3), case(30, 2), case(5, 3, scale=1e3)]
 
