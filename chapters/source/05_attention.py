@@ -483,4 +483,4 @@ for name, arguments in (
     try:
         print(name, "gives the shape", getattr(ex, name)(*arguments).shape)
     except ValueError as problem:
-        print(name, "fails:", problem)
+        print(f"{name} fails:\n  {problem}")
