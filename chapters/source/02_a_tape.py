@@ -22,7 +22,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 import tinyrmc
-from tinyrmc import Parameter, Tape, Tensor, course, engine, equations, primitives
+from tinyrmc import Parameter, Tape, course, engine, equations, primitives
 from tinyrmc.course.exercises import tape as ex
 
 course.setup()
@@ -33,8 +33,8 @@ print(f"{sum(parameter.size for parameter in network.parameters()):,} parameters
 # %% [markdown]
 # You could move them one at a time and look at the loss, but that takes as many runs of
 # the network. *Reverse mode* gets all derivatives from one run and one walk back
-# through it. First you build it from nothing, in five steps, each an exercise. Then you
-# read the project's engine.
+# through it. You build it from nothing, in five steps, each an exercise. At the end it
+# stands beside the project's engine.
 #
 # ## One link of the chain
 #
@@ -382,133 +382,24 @@ plt.show()
 # The error goes into the product twice, by two lines. So two gradients climb from
 # `multiply` to `subtract`, and what is used twice is paid twice.
 #
-# ## The project's engine
+# ## Your tape beside ours
 #
-# `engine.py` is this tape, grown up. The list and the walk are the same. Five things
-# are new. The rules stand in a table of their own, so that they can be tested one by
-# one. Parameters outlive the tape. Arguments that need no gradient cost nothing. Arrays
-# may live on a GPU. And a mistake is reported where you make it. You read it in the
-# order in which things happen.
+# The project's engine, `engine.py`, is this tape, grown up. The list and the walk are
+# the same. You have written all of its parts:
 #
-# ### An array on a tape: `Tensor`
-#
-# From `__add__` on, one operator follows another: skim.
-
-# %%
-course.show(Tensor)
-
-# %% [markdown]
-# - `__slots__` and `__init__`: a Tensor is an array, a number on a tape, and that tape,
-#   just like our `Value`. The number 0 means a constant.
-# - `__array_ufunc__ = None` is the line we had too. With it, `array + tensor` becomes
-#   `tensor.__radd__(array)`.
-# - `detach` gives the same array as a constant. On the way back that is a wall.
-#   (Chapter 11 shows what happens when such a wall stands in the wrong place.)
-# - Python calls `__getattr__` only for names that do not exist. There is no method
-#   `t.sum()`; the message says what to write instead.
-# - `__add__` to `__getitem__`: operators look up an operation by its name in `TABLE`.
-#   The engine itself knows no mathematics.
-# - `_refuse` makes the methods from `__bool__` on. They stop what would go wrong
-#   silently: a comparison, an `if` on a Tensor, an in-place `+=` that would change an
-#   array which the tape still needs.
-
-# %%
-t = Tensor(np.ones((2, 3)))
-for attempt in (lambda: t.sum(), lambda: bool(t), lambda: t**2, lambda: np.exp(t)):
-    try:
-        attempt()
-    except (AttributeError, TypeError) as refusal:
-        print(f"{type(refusal).__name__}: {refusal}")
-
-# %% [markdown]
-# ### What is learnt: `Parameter`
-
-# %%
-course.show(Parameter)
-
-# %% [markdown]
-# - A Parameter is a Tensor with a second array, `grad`. Every walk back *adds* into it:
-#   several tapes may pay in before you take a step, and you clear it by hand between
-#   steps.
-# - Its number is negative and stays the same, because it appears on every tape.
-#   `next(_parameter_ids)` counts -1, -2, ...
-# - `data` is a property: when you set it, the new values are copied *into* the array
-#   that is there, after a check of shape and dtype. The optimizer keeps all parameters
-#   in one long array, and each parameter is a view of a part of it (chapter 1).
-# - `version` counts the changes. A tape remembers the version it met. If a parameter
-#   changes before the walk back, what the tape recorded is no longer true, and the tape
-#   refuses.
-#
-# ### The rules: `primitives.py`
-#
-# Each operation is a pair of functions. The forward rule returns its result, and what
-# the vjp will need (`saved`). The vjp gets $g$ and what was saved. Here are your
-# exercises 1 and 2 in their general form, with tanh before them. `xp` is the array
-# library, NumPy or CuPy; `gemm` is `@`; and `needs[i]` is `None` where nobody asks for
-# the gradient of argument `i`.
-
-# %%
-course.show(
-    primitives.tanh.forward,
-    primitives.tanh.rule,
-    primitives.softmax.forward,
-    primitives.softmax.rule,
-    primitives.matmul.forward,
-    primitives.matmul.rule,
-)
-
-# %% [markdown]
-# Compare the last one with your `matmul_vjp`. Around its two products it handles two
-# more cases. An argument may be a plain vector. And a stack of matrices may meet a
-# single matrix: then the gradient of the single one is a sum over the stack, and one
-# large product does both product and sum at once. The rule does not even compute it: a
-# `Product` hands the tape the two factors, and you will see below what for. Apart from
-# that, no rule undoes broadcasting, and no rule adds up what was used twice. The engine
-# does that in one place for all.
-#
-# ### What makes a rule an operation: `Primitive`
-
-# %%
-course.show(
-    engine.primitive,
-    engine.Primitive.__call__,
-    engine.Primitive._unwrap,
-    engine.Primitive._run,
-    Tape._find,
-    Tape._record,
-    docstring=False,
-)
-
-# %% [markdown]
-# `@primitive` above a forward rule turns it into an object of this class, and enters it
-# in `TABLE` under its name. `@tanh.vjp` gives it its second half. When you call it,
-# `__call__` takes four steps:
-#
-# - **Unwrap.** `_unwrap` takes the arrays out of the arguments: of a Tensor it takes
-#   `value.data`.
-# - **Compute.** `_run` calls the forward rule, `rules.forward(xp, *arrays, **static)`.
-# - **Who asks?** If a tape is recording, its `_find` looks for Tensors with a number.
-#   It gives, for each argument, `(number, shape, dtype)`, or `None` for a constant. If
-#   all are constants, the call returns what came out as another constant, and that is
-#   all.
-# - **Record.** Otherwise `_record` gives what came out a new number, and
-#   `self.entries.append(...)` adds *one entry*. That is all the recording there is.
-#
-# On a first reading you can skip the rest. It does not change what is computed. It is
-# there for three reasons:
-#
-# - *Other ways to call.* `_bind` sorts out arguments given by name: arrays go by
-#   position, and settings such as `axis=1` are *static* and have no gradient. Some
-#   rules have more than one result; then `out` is a tuple, and `several` says so.
-# - *Other machines.* `known` and `_namespace` find `xp` from the type of the arrays.
-#   `override` lets a GPU's own rule run instead.
-# - *Mistakes that would go unnoticed.* `_agreed` wants one dtype for all arrays, and
-#   `_run` wants the same dtype for the result. Plain numbers (`_NOT_ARRAYS`,
-#   `np.generic`) have no say, so a 2.0 does not turn a float32 program into a float64
-#   one. If NumPy complains, `_explained` adds the operation's name and the shapes.
+# | yours | ours | what is new there |
+# |---|---|---|
+# | `Value` | `Tensor` | it refuses what would go wrong silently, such as `+=` |
+# | `weights`, a list of arrays | `Parameter` | it outlives the tape, and each walk back adds into its `grad` |
+# | `softmax_vjp`, the vjp of the matrix product, the lambdas | `primitives.py` | a table of rules, each tested by itself; for any leading axes, on NumPy and on a GPU |
+# | `LittleTape.record` | `Primitive.__call__` | arguments that need no gradient cost nothing; one dtype for all |
+# | `unbroadcast` | `engine.unbroadcast` | nothing: it is called in one place, for all rules |
+# | `backward`, `LittleTape.gradient` | `Tape.backward`, `Tape.gradient` | a used entry is gone, with the arrays that only it remembered |
 #
 # Here it is at work. Equation 1 is the text of `equations.py` that also runs on NumPy.
-# Give it `primitives` as its array library, and it leaves one entry for each operation:
+# Give it `primitives` as its array library, and it leaves one entry for each operation.
+# Which of the arguments below will be constants, for which nobody needs a gradient?
+# Write them down.
 
 # %%
 query, key = Parameter(rng.normal(size=(4, 2))), Parameter(rng.normal(size=(4, 2)))
@@ -533,139 +424,14 @@ for rules, _, inputs, outputs, _, _ in tape.entries:
 
 # %% [markdown]
 # The memory is a plain array, not a parameter, so it appears as a constant, and nobody
-# computes a gradient for it.
-#
-# ### Recording: `Tape`
-
-# %%
-course.show(Tape.__init__, Tape.__enter__, Tape.__exit__, Tape.watch, Tape._place)
-
-# %% [markdown]
-# - `with Tape() as tape:` puts the tape where `Primitive.__call__` looks for one, and
-#   takes it away at the end. Nothing else switches recording on, and each thread has
-#   its own tape. Outside, the same functions compute and record nothing.
-# - `watch` gives an input a number, so that you can ask for its gradient later.
-# - When `_place` meets a parameter (number below 0) for the first time, it notes its
-#   version. It refuses a Tensor of another tape, because its number means something
-#   else here.
-#
-# ### Walking back
-
-# %%
-course.show(Tape.backward, Tape.gradient, Tape._walk)
-
-# %% [markdown]
-# `_walk` is the loop of exercise 4, and of our forty lines:
-#
-# - It puts 1 on the loss, then pops the newest entry until none is left. **Pop**, not
-#   look: a used entry is gone, and the arrays that only it remembered are free at once.
-#   Backward needs hardly more memory than forward has filled; you will measure that in
-#   a moment.
-# - `g` is what the entry's output has received (`collect` gathers it for operations
-#   with several outputs). `None` means that the loss does not depend on this entry, so
-#   its rule does not run.
-# - The rule gives one gradient for each argument, `_fit` brings it to the argument's
-#   shape, and `gradients.add` pays it in.
-#
-# `backward` pays into the parameters' own `grad` arrays (the `sinks`). `gradient` keeps
-# the ones you asked for and hands out copies.
+# computes a gradient for it. The walk back pays into the parameters' `grad`:
 
 # %%
 tape.backward(loss)
 print("gradient of the query matrix:")
 print(query.grad.round(3))
-print("entries left on the tape:", len(tape.entries))
-try:
-    tape.backward(loss)
-except RuntimeError as refusal:
-    print(f"RuntimeError: {refusal}")
-
-# %%
-import tracemalloc
-
-x = Parameter(np.ones(course.fast(1_000_000, 100_000)))
-tracemalloc.start()
-with Tape() as tape:
-    y = x
-    for _ in range(20):
-        y = primitives.tanh(y)
-    loss = primitives.sum(y)
-forward, _ = tracemalloc.get_traced_memory()
-del y  # the tape holds what it needs
-tape.backward(loss)
-_, peak = tracemalloc.get_traced_memory()
-tracemalloc.stop()
-filled, most = forward / x.data.nbytes, peak / x.data.nbytes
-print(f"20 results fill {filled:.0f} arrays")
-print(f"the most there ever were, backward included: {most:.0f}")
 
 # %% [markdown]
-# The walk is a loop and not a recursion, so a recording may be as long as memory
-# allows:
-
-# %%
-x, length = Parameter(np.array(1.0)), course.fast(100_000, 1000)
-with Tape() as tape:
-    y = x
-    for _ in range(length):
-        y = y * 0.9999 + 0.0001
-tape.backward(y)
-print(f"{2 * length:,} entries; derivative {x.grad:.3e}, by hand {0.9999**length:.3e}")
-
-# %% [markdown]
-# ### Shapes and sums: `unbroadcast` and `_Gradients`
-
-# %%
-course.show(engine.unbroadcast, engine._fit, engine._Gradients)
-
-# %% [markdown]
-# `unbroadcast` is your exercise 3. `_fit` calls it wherever a gradient has another
-# shape than its argument. If the shape is still wrong afterwards, or the dtype differs,
-# then the rule is wrong, and the message names it.
-#
-# `_Gradients.add` is the line `gradients[id] = gradients.get(id, 0) + g` of our little
-# tape, with care for who owns which array. Adding in place, `total += g`, saves an
-# array each time. But for $y = a + b$ the rule hands *the same* array to both
-# arguments, and writing into one gradient then writes into the other. Here is our
-# little tape with that mistake:
-
-
-# %%
-class CarelessTape(LittleTape):
-    def gradient(self, loss, wanted):
-        gradients = {loss.id: np.ones(())}
-        for output, inputs, vjp in reversed(self.entries):
-            if output in gradients:
-                for (id, _), g in zip(inputs, vjp(gradients[output]), strict=True):
-                    if id in gradients:
-                        gradients[id] += g  # saves an array, but perhaps not ours
-                    else:
-                        gradients[id] = g
-        return [gradients[value.id] for value in wanted]
-
-
-for kind in (LittleTape, CarelessTape):
-    tape = kind()
-    first, second = Value(np.ones(2), tape), Value(np.ones(2), tape)
-    double = first * Value(2.0 * np.ones(2), tape)  # recorded first, so it pays in last
-    loss = (first + second + double).mean()
-    by_first, by_second = tape.gradient(loss, [first, second])
-    print(f"{kind.__name__}:")
-    print(f"  by first {by_first} (should be 1.5)")
-    print(f"  by second {by_second} (should be 0.5)")
-
-# %% [markdown]
-# So the engine *borrows* the first contribution. It adds the second into a new array,
-# which is then its own (`owned`). Only from the third on does it add in place.
-# Parameters have arrays of their own from the start.
-#
-# What a rule has left uncomputed waits in `deferred`. A recurrent network multiplies by
-# one weight $W$ at every step, so $W$ receives $X_1^\top G_1 + \dots + X_T^\top G_T$.
-# That is a single product, $X^\top G$ with the steps' rows one below the other. For
-# steps of few rows it is up to three times as fast as $T$ small products, each of which
-# goes through the whole of $W$'s gradient once more. It is computed when there are
-# enough rows, or when the gradient is asked for.
-#
 # ### Your own operation
 #
 # An operation is a pair of rules, and yours are as good as the engine's. Here is the
@@ -691,6 +457,9 @@ tape.backward(loss)
 print(cube, x.grad)
 
 # %% [markdown]
+# That is all you need of it to go on. If you want to read it line by line, there is a
+# tour in [chapter 19](19_engine_tour.ipynb).
+#
 # How do you know that a rule is right? Looking at it is not enough. Chapter 3 shows
 # what is.
 #
@@ -701,8 +470,7 @@ print(cube, x.grad)
 # - A value that is used several times gets the sum of what its uses pay in.
 #   Broadcasting is such a use, so its way back is a sum.
 # - The tape records entries in the order they ran. On the walk back, each value is
-#   complete when you reach its entry: a `pop` in a loop.
-# - Add in place only if you know that nobody else holds the array.
+#   complete when you reach its entry.
 #
 # **Further.** What would have to change so that the walk back is itself recorded, and
 # second derivatives follow? For a function of two numbers with a million results, what
