@@ -458,7 +458,7 @@ ex.mean_slot.hint()
 # |---|---|---|
 # | [0. How to read this](00_how_to_read.ipynb) | where you are | figures 1, 2 |
 # | [1. Arrays](01_arrays.ipynb) | axes, broadcasting, batches, views: all on memory matrices | notation of 3.1 |
-# | [2. A tape](02_a_tape.ipynb) | reverse-mode differentiation from nothing in 40 lines, then the project's engine piece by piece | |
+# | [2. A tape](02_a_tape.ipynb) | reverse-mode differentiation from nothing in 40 lines, and your tape beside the project's | |
 # | [3. Checking gradients](03_checking_gradients.ipynb) | differences, the complex step, an independent witness, and a wrong derivative caught | |
 # | [4. Learning](04_learning.ipynb) | a loss, momentum, Adam, batches, clipping, held-out examples: how a gradient becomes a trained network | |
 # | [5. Attention](05_attention.ipynb) | memories look at each other | equation 1 |
@@ -472,7 +472,10 @@ ex.mean_slot.hint()
 # | [13. Language modelling](13_language_modelling.ipynb) | a book, word by word: counting, windows, writing | 4.3, 5.4, figure 12, tables 2, 3 |
 # | [14. Memory networks](14_memory_networks.ipynb) | another paper: keep everything, and look when somebody asks | Sukhbaatar et al. 2015 |
 # | [15. Partially observed worlds](15_partially_observed_worlds.ipynb) | acting, and learning from rewards, where you see only part of the world | 4.2, 5.3, A.3, figures 9, 10 |
-# | [16. Going fast](16_going_fast.ipynb) | where the time goes, and how an equation becomes one fused operation | |
+# | [16. By hand](16_by_hand.ipynb) | going fast: fused operations, and what leaves the loop over time | equation 4 |
+# | [17. Cache and workers](17_cache_and_workers.ipynb) | going fast: a batch in pieces, shared among cores | |
+# | [18. CUDA](18_cuda.ipynb) | going fast: other arrays, and one operation down to its kernel | |
+# | [19. The engine, a tour](19_engine_tour.ipynb) | optional: the engine that chapter 2 leads to, read piece by piece | |
 #
 # Each chapter builds on the ones before it, but you need not read them all. If you want
 # the core alone, read 1, 5, 6, 8 and 9. If you know how automatic differentiation

@@ -6,8 +6,10 @@ import numpy as np
 
 from tinyrmc import primitives as p
 from tinyrmc.course.exercises import breaking as b
+from tinyrmc.course.exercises import by_hand as h
+from tinyrmc.course.exercises import cache_and_workers as w
+from tinyrmc.course.exercises import cuda as cu
 from tinyrmc.course.exercises import programs as g
-from tinyrmc.course.exercises import speed as s
 from tinyrmc.engine import Tape
 
 f32 = np.float32
@@ -136,11 +138,9 @@ def pieces(d, examples, size, divide=lambda total, count: total / count, start=0
     return divide(L, N), divide(G, N)
 
 
-def norm_grad(gr, x, gain, eps, ddof=0, mean=lambda x: x.mean(-1, keepdims=True)):
-    d = x - mean(x)
-    s_ = 1 / np.sqrt((d * d).sum(-1, keepdims=True) / max(x.shape[-1] - ddof, 1) + eps)
-    n, h = d * s_, gr * gain
-    return s_ * (h - mean(h) - n * mean(h * n))
+def rms_grad(gr, x, gain, eps, ddof=0, mean=lambda x: x.mean(-1, keepdims=True)):
+    s = 1 / np.sqrt((x * x).sum(-1, keepdims=True) / max(x.shape[-1] - ddof, 1) + eps)
+    return s * (gr * gain - s * x * mean(gr * gain * s * x))
 
 
 def exchange(
@@ -285,7 +285,7 @@ WRONG = {
         lambda x, y, n: g.score(np.sort(x, 1), np.sort(y, 1), n),
         lambda x, y, n: g.score(x[::-1], y, n),
     ],
-    s.in_pieces: [
+    w.in_pieces: [
         lambda d, x, n: pieces(d, x, n, divide=lambda total, count: total / len(x)),
         lambda d, x, n: pieces(d, x, n, divide=lambda total, count: total),
         lambda d, x, n: pieces(d, x, n, divide=lambda total, count: total / (count + 1e-8)),
@@ -303,43 +303,44 @@ WRONG = {
         lambda d, x, n: (pieces(d, x, n)[0], d(x[:n])[2]),
         lambda d, x, n: pieces(d, np.nan_to_num(x), n),
     ],
-    s.layer_norm_gradient: [
-        lambda *c: norm_grad(*c, ddof=1),
-        lambda *c: norm_grad(*c).astype(f32),
-        lambda *c: norm_grad(*c, mean=lambda x: x.mean(axis=1, keepdims=True)),
-        lambda *c: norm_grad(*c, mean=lambda x: x.mean(axis=-1)[:, None]),
-        lambda gr, x, gain, eps: norm_grad(gr, x, gain, 1e-5),
-        lambda gr, x, gain, eps: norm_grad(gr, x, gain, eps * eps),
-        lambda gr, x, gain, eps: -norm_grad(gr, x, gain, eps),
-        lambda gr, x, gain, eps: norm_grad(gr, x, gain, eps) + gr,
-        lambda gr, x, gain, eps: norm_grad(gr, x, 1 / gain, eps),
-        lambda gr, x, gain, eps: norm_grad(x, gr, gain, eps),
-        lambda gr, x, gain, eps: norm_grad(np.ones_like(gr), x, gain, eps),
-        lambda gr, x, gain, eps: norm_grad(gr, x, gain, eps).sum(-1),
-        lambda gr, x, gain, eps: norm_grad(gr, x, gain, eps) * x.shape[-1],
-        lambda gr, x, gain, eps: norm_grad(gr, x, gain, eps) + 1e-7,
-        lambda gr, x, gain, eps: norm_grad(gr, x + 1, gain, eps + 1e-3),
+    h.rms_norm_gradient: [
+        lambda *c: rms_grad(*c, ddof=1),
+        lambda *c: rms_grad(*c).astype(f32),
+        lambda *c: rms_grad(*c, mean=lambda x: x.mean(axis=1, keepdims=True)),
+        lambda *c: rms_grad(*c, mean=lambda x: x.mean(axis=-1)[:, None]),
+        lambda gr, x, gain, eps: rms_grad(gr, x, gain, 1e-5),
+        lambda gr, x, gain, eps: rms_grad(gr, x, gain, eps * eps),
+        lambda gr, x, gain, eps: -rms_grad(gr, x, gain, eps),
+        lambda gr, x, gain, eps: rms_grad(gr, x, gain, eps) + gr,
+        lambda gr, x, gain, eps: rms_grad(gr, x, 1 / gain, eps),
+        lambda gr, x, gain, eps: rms_grad(x, gr, gain, eps),
+        lambda gr, x, gain, eps: rms_grad(np.ones_like(gr), x, gain, eps),
+        lambda gr, x, gain, eps: rms_grad(gr, x, gain, eps).sum(-1),
+        lambda gr, x, gain, eps: rms_grad(gr, x, gain, eps) * x.shape[-1],
+        lambda gr, x, gain, eps: rms_grad(gr, x, gain, eps) + 1e-7,
+        lambda gr, x, gain, eps: rms_grad(gr, x - x.mean(-1, keepdims=True), gain, eps),
         lambda gr, x, gain, eps: gr * gain / np.sqrt(x.var(-1, keepdims=True) + eps),
-        lambda gr, x, gain, eps: np.stack([norm_grad(a, y, gain, eps) for a, y in zip(gr, x)]) if x.ndim < 4 else gr,
+        lambda gr, x, gain, eps: gr * gain * x / np.sqrt((x * x).mean(-1, keepdims=True) + eps),
+        lambda gr, x, gain, eps: np.stack([rms_grad(a, y, gain, eps) for a, y in zip(gr, x)]) if x.ndim < 4 else gr,
     ],
-    s.weight_gradient: [
+    h.weight_gradient: [
         lambda x, gr: np.einsum("tbi,tbo->oi", x, gr),
         lambda x, gr: np.einsum("tbi,tbo->bio", x, gr),
         lambda x, gr: np.einsum("tbi,sbo->io", x, gr),
         lambda x, gr: np.einsum("tbi,tco->io", x, gr),
         lambda x, gr: x[0].T @ gr[0],
-        lambda x, gr: s.weight_gradient(x, gr).astype(f32),
-        lambda x, gr: s.weight_gradient(x[:-1], gr[1:]) if len(x) > 1 else s.weight_gradient(x, gr) + 1,
-        lambda x, gr: s.weight_gradient(x[::-1], gr),
-        lambda x, gr: s.weight_gradient(x, gr) / x.shape[1],
-        lambda x, gr: -s.weight_gradient(x, gr),
+        lambda x, gr: h.weight_gradient(x, gr).astype(f32),
+        lambda x, gr: h.weight_gradient(x[:-1], gr[1:]) if len(x) > 1 else h.weight_gradient(x, gr) + 1,
+        lambda x, gr: h.weight_gradient(x[::-1], gr),
+        lambda x, gr: h.weight_gradient(x, gr) / x.shape[1],
+        lambda x, gr: -h.weight_gradient(x, gr),
         lambda x, gr: x.mean((0, 1))[:, None] * gr.sum((0, 1)),
         lambda x, gr: np.cumsum([a.T @ c for a, c in zip(x, gr)], axis=0),
         lambda x, gr: max((a.T @ c for a, c in zip(x, gr)), key=lambda m: abs(m).sum()),
         lambda x, gr: x.reshape(-1, x.shape[-1]).T @ gr.swapaxes(0, 1).reshape(-1, gr.shape[-1]),
-        lambda x, gr: s.weight_gradient(x, gr) + 1e-5,
+        lambda x, gr: h.weight_gradient(x, gr) + 1e-5,
     ],
-    s.row_sum: [
+    cu.row_sum: [
         lambda row: np.full(32, row.sum()),
         lambda row: np.full(32, math.fsum(row)),
         lambda row: np.full(32, sum(row)),
@@ -376,17 +377,17 @@ RIGHT = {
         lambda x, y, n: np.array(g.score(x, y, n)),
         lambda x, y, n: [masked(x, y, n)[0].sum() / n.sum(), (masked(x, y, n)[0].sum(1) == n).mean()],
     ],
-    s.in_pieces: [pieces, lambda d, x, n: list(pieces(d, x, n)), lambda d, x, n: pieces(d, x, 1)],
-    s.layer_norm_gradient: [
-        norm_grad,
+    w.in_pieces: [pieces, lambda d, x, n: list(pieces(d, x, n)), lambda d, x, n: pieces(d, x, 1)],
+    h.rms_norm_gradient: [
+        rms_grad,
         lambda gr, x, gain, eps: np.einsum("...i,...ij->...j", gr * gain, _jacobian(x, eps)),
     ],
-    s.weight_gradient: [
+    h.weight_gradient: [
         lambda x, gr: np.einsum("tbi,tbo->io", x, gr),
         lambda x, gr: sum(a.T @ c for a, c in zip(x, gr)),
         lambda x, gr: np.tensordot(x, gr, axes=([0, 1], [0, 1])),
     ],
-    s.row_sum: [
+    cu.row_sum: [
         exchange,
         lambda row: exchange(row, steps=(1, 2, 4, 8, 16)),
         lambda row: list(exchange(row)),
@@ -396,8 +397,7 @@ RIGHT = {
 
 
 def _jacobian(x, eps):
+    s = 1 / np.sqrt((x * x).mean(-1, keepdims=True) + eps)
+    n = x * s
     F = x.shape[-1]
-    d = x - x.mean(-1, keepdims=True)
-    s_ = 1 / np.sqrt((d * d).mean(-1, keepdims=True) + eps)
-    n = d * s_
-    return s_[..., None] * (np.eye(F) - 1 / F - n[..., :, None] * n[..., None, :] / F)
+    return s[..., None] * (np.eye(F) - n[..., :, None] * n[..., None, :] / F)

@@ -1,0 +1,129 @@
+"""Chapter 18: a sum that 32 threads take together."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .exercise import Mistake, exercise, normal
+
+THREADS = 32
+LANES = np.arange(THREADS)
+STEPS = (16, 8, 4, 2, 1)
+
+
+def _own(row):
+    """What each thread adds up by itself."""
+    return np.array([row[lane::THREADS].sum() for lane in LANES])
+
+
+def _butterfly(held, *, partner=lambda held, step: held[LANES ^ step], steps=STEPS):
+    """The exchanges, with any numbers of `partner` and any `steps`."""
+    for step in steps:
+        held = held + partner(held, step)
+    return held
+
+
+def _further_on(held, step):
+    """The number of the thread `step` further on; the own one where there is none."""
+    return held[np.where(LANES + step < THREADS, LANES + step, LANES)]
+
+
+def _full_columns_only(row):
+    return _butterfly(_own(row[: len(row) // THREADS * THREADS]))
+
+
+def _halving(row):
+    held = _own(row)
+    for step in STEPS:
+        held[:step] += held[step : 2 * step]
+    return held
+
+
+def _in_this_order():
+    """A row whose 1s are lost in rounding when threads exchange, in whichever order of
+    the steps, and not all when the row is added up from its beginning.
+    """
+    row = np.zeros(THREADS)
+    row[[0, 8, 16, 24]] = 1.0, 1e16, -1e16, 1.0
+    return (row,)
+
+
+def _one_after_the_other(row):
+    held = _own(row)
+    for step in STEPS:
+        for lane in LANES:
+            held[lane] += held[lane ^ step]
+    return held
+
+
+@exercise(
+    cases=lambda rng: [
+        normal(rng, 32),
+        normal(rng, 80),  # two columns for each thread, a third for half of them
+        normal(rng, 5),  # threads without any column hold 0
+        normal(rng, 1),
+        (1e6 * rng.normal(size=256),),
+        _in_this_order(),
+    ],
+    hints=[
+        "First each thread for itself: thread k adds up row[k::32].sum(), the columns "
+        "k, k + 32, k + 64, ...",
+        "Then five exchanges, with steps of 16, 8, 4, 2 and 1: each thread adds what "
+        "its partner holds. Thread k's partner is k ^ step.",
+        "With lanes = np.arange(32): held = held + held[lanes ^ step].",
+    ],
+    mistakes=[
+        Mistake(
+            "the threads do not exchange what they hold",
+            _own,
+        ),
+        Mistake(
+            "you leave out the columns beyond the last full 32",
+            _full_columns_only,
+        ),
+        Mistake(
+            "each thread has one column alone, and you leave out what is beyond the "
+            "32nd",
+            lambda row: _butterfly(_own(row[:THREADS])),
+        ),
+        Mistake(
+            "each thread adds its own number once more, not its partner's",
+            lambda row: _butterfly(_own(row), partner=lambda held, step: held),
+        ),
+        Mistake(
+            "the partner is the thread `step` further on: then only thread 0 has the "
+            "whole sum",
+            lambda row: _butterfly(_own(row), partner=_further_on),
+        ),
+        Mistake(
+            "only the first `step` threads add what their partner holds: then only "
+            "thread 0 has the whole sum",
+            _halving,
+        ),
+        Mistake(
+            "threads exchange one after the other: the second of two partners adds a "
+            "number that has changed",
+            _one_after_the_other,
+        ),
+        Mistake(
+            "you add everything up at one place, and give the sum to all: no thread "
+            "has all columns. (A sum in another order is rounded differently)",
+            lambda row: np.full(THREADS, row.sum()),
+        ),
+        Mistake(
+            "the last exchange, with a step of 1, is missing",
+            lambda row: _butterfly(_own(row), steps=STEPS[:-1]),
+        ),
+    ],
+)
+def row_sum(row):
+    """A row, summed up by 32 threads.
+
+    row (F,), of any length -> (32,): what each thread holds in the end, which is the
+    same.
+    """
+    lanes = np.arange(32)
+    held = np.array([row[lane::32].sum() for lane in lanes])
+    for step in (16, 8, 4, 2, 1):
+        held = held + held[lanes ^ step]
+    return held
