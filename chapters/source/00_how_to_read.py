@@ -476,6 +476,7 @@ ex.mean_slot.hint()
 # | [17. Cache and workers](17_cache_and_workers.ipynb) | going fast: a batch in pieces, shared among cores | |
 # | [18. CUDA](18_cuda.ipynb) | going fast: other arrays, and one operation down to its kernel | |
 # | [19. The engine, a tour](19_engine_tour.ipynb) | optional: the engine that chapter 2 leads to, read piece by piece | |
+# | [20. Puzzles](20_puzzles.ipynb) | optional: masks, shuffles, heads, each in one line without a loop | |
 #
 # Each chapter builds on the ones before it, but you need not read them all. If you want
 # the core alone, read 1, 5, 6, 8 and 9. If you know how automatic differentiation

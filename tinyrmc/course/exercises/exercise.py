@@ -24,7 +24,7 @@ the mistakes, and names the one that gives the same in every case; if there is n
 
 What an exercise promises beyond its cases, say with a word of `exercise`: leading axes,
 numbers of any size, zeros that are exact, little work. The machinery makes the cases
-for it.
+for it. With `words`, an answer must also be a single line, which may use these alone.
 
 Solutions carry no types: learners read them, and paste them into a notebook's cell.
 '''
@@ -50,6 +50,7 @@ from .. import diagnosis, kept, record
 from ..cases import WIDTH, Case, Make, all_cases
 from ..compare import Demand, Wrong, check_memory, compare, kind, unchanged
 from ..limits import at_most
+from ..oneline import check_one_line
 
 SEED = 2018
 
@@ -109,6 +110,8 @@ class Exercise:
     """bytes at one time, at most so many in one case"""
     exact: Function | None = None
     """gives the right result in another way than the solution, and is the judge"""
+    words: Sequence[str] | None = None
+    """an answer is one line that names nothing but these and its arguments"""
     hints_given: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
@@ -214,6 +217,11 @@ class Exercise:
                 text = f"{problem}\n{case}{self._how_to_get(case, answer)}"
                 why = self.explain(answer, case, cases) if explain else ""
                 return Verdict("wrong", f"{text}\n{why}" if why else text)
+        if self.words is not None:
+            try:
+                check_one_line(answer, self.words)
+            except Wrong as problem:
+                return Verdict("wrong", f"its numbers are right, but {problem}")
         judge = " with the complex step" if self.exact else ""
         return Verdict("right", f"{len(cases)} cases agree{judge}")
 
@@ -329,6 +337,7 @@ def exercise(
     calls: int | None = None,
     memory: int | None = None,
     exact: Function | None = None,
+    words: str | None = None,
 ) -> Callable[[Function], Exercise]:
     """Make the function below it the solution of an `Exercise`.
 
@@ -340,8 +349,19 @@ def exercise(
     """
     demand = Demand(tolerance, precise, form)
     which = leading.split(), anysize.split()
+    allowed = None if words is None else words.split()
     return lambda function: Exercise(
-        function, cases, hints, mistakes, demand, *which, views, calls, memory, exact
+        function,
+        cases,
+        hints,
+        mistakes,
+        demand,
+        *which,
+        views,
+        calls,
+        memory,
+        exact,
+        allowed,
     )
 
 

@@ -1,0 +1,293 @@
+"""Answers to the puzzles, beyond the lists."""
+
+import numpy as np
+
+from tinyrmc.course.exercises import puzzles as z
+
+f32 = np.float32
+
+
+def spoilt(f):
+    """Ways to be wrong that suit every result with numbers other than 0."""
+    return [
+        lambda *c: (f(*c) * 1.0).astype(f32) * f32(1.0000001) * f32(1 / 3) * 3.0,
+        lambda *c: f(*c) * 2,
+        lambda *c: -1.0 * f(*c),
+        lambda *c: f(*c) + 1e-6,
+        lambda *c: f(*c)[None],
+        lambda *c: f(*c)[..., None],
+        lambda *c: f(*c)[:-1],
+        lambda *c: f(*c) + 1j,
+    ]
+
+
+def masks(f):
+    """Ways to be wrong that suit every mask."""
+    return [
+        lambda *c: f(*c) * 1.0,
+        lambda *c: f(*c).astype(int),
+        lambda *c: np.where(f(*c), 0.0, -np.inf),
+        lambda *c: ~f(*c),
+        lambda *c: f(*c)[None],
+        lambda *c: f(*c)[..., None],
+        lambda *c: f(*c)[:-1],
+        lambda *c: f(*c)[:, ::-1],
+        lambda *c: f(*c).tolist() == [],
+        lambda *c: np.ones_like(f(*c)),
+        lambda *c: np.zeros_like(f(*c)),
+    ]
+
+
+WRONG = {
+    z.ones: [
+        *spoilt(z.ones),
+        lambda n: np.arange(1, n + 1),
+        lambda n: np.ones(n - 1),
+        lambda n: np.ones((n, 1)),
+        lambda n: np.broadcast_to(1.0, n),
+        lambda n: n,
+        lambda n: 1,
+        lambda n: np.full(n, n),
+        lambda n: np.arange(n) / np.arange(n),
+    ],
+    z.total: [
+        lambda x: x.sum().astype(f32),
+        lambda x: 2 * x.sum(),
+        lambda x: -x.sum(),
+        lambda x: x.sum() + 1e-6,
+        lambda x: x.sum(keepdims=True),
+        lambda x: x @ np.arange(len(x)),
+        lambda x: x[1:].sum(),
+        lambda x: x[:-1].sum(),
+        lambda x: x.max(),
+        lambda x: np.linalg.norm(x),
+        lambda x: np.prod(x),
+        lambda x: np.clip(x, -30, 30).sum(),
+        lambda x: np.outer(x, x),
+        lambda x: int(x.sum()),
+    ],
+    z.identity: [
+        *spoilt(z.identity),
+        lambda n: np.eye(n, k=1),
+        lambda n: np.eye(n, n + 1),
+        lambda n: np.ones((n, n)),
+        lambda n: np.zeros((n, n)),
+        lambda n: np.triu(np.ones((n, n))),
+        lambda n: np.eye(n)[0],
+        lambda n: np.eye(n) / n,
+    ],
+    z.one_hot: [
+        *spoilt(z.one_hot),
+        lambda b, C: np.eye(C)[b][::-1],
+        lambda b, C: np.eye(C)[b][:, ::-1],
+        lambda b, C: np.eye(b.max() + 1)[b],
+        lambda b, C: np.eye(len(b))[b % len(b)],
+        lambda b, C: np.eye(C + 1)[b],
+        lambda b, C: np.eye(C)[b] * b[:, None],
+        lambda b, C: np.eye(C)[np.sort(b)],
+        lambda b, C: (np.arange(C) < b[:, None]) * 1.0,
+        lambda b, C: b,
+    ],
+    z.look_up: [
+        *spoilt(z.look_up),
+        lambda b, W: W[np.sort(b)],
+        lambda b, W: W[b][::-1],
+        lambda b, W: W[b][:, ::-1],
+        lambda b, W: W[b].mean(axis=0),
+        lambda b, W: W[: len(b)],
+        lambda b, W: np.eye(len(W))[b],
+        lambda b, W: W[b] @ W[b].T,
+        lambda b, W: W[(b + 1) % len(W)],
+    ],
+    z.causal_mask: [
+        *masks(z.causal_mask),
+        lambda T: np.arange(T) > np.arange(T)[:, None],
+        lambda T: np.arange(T) >= 0,
+        lambda T: np.tri(T, T - 1) > 0,
+        lambda T: np.tri(T)[::-1] > 0,
+    ],
+    z.padding_mask: [
+        *masks(z.padding_mask),
+        lambda n, T: np.arange(n.max()) < n[:, None] - (n > 2)[:, None],
+        lambda n, T: (np.arange(T) < n[:, None]).T,
+        lambda n, T: np.arange(T)[:, None] < n,
+        lambda n, T: np.arange(T) > n[:, None],
+        lambda n, T: np.arange(1, T + 1) < n[:, None],
+    ],
+    z.cumulative_sum: [
+        *spoilt(z.cumulative_sum),
+        lambda x: np.vstack([0 * x[:1], x.cumsum(axis=0)[:-1]]),
+        lambda x: x.cumsum(axis=0),
+        lambda x: x.cumsum(),
+        lambda x: np.cumprod(x, axis=-2),
+        lambda x: np.triu(np.ones((x.shape[-2],) * 2)) @ x,
+        lambda x: x + np.roll(x, 1, axis=-2),
+        lambda x: np.clip(x, -30, 30).cumsum(axis=-2),
+        lambda x: x.sum(axis=-2),
+        lambda x: np.maximum.accumulate(x, axis=-2),
+    ],
+    z.changes: [
+        *spoilt(z.changes),
+        lambda x: np.diff(x, axis=0, prepend=0),
+        lambda x: np.diff(x, axis=-1, prepend=0),
+        lambda x: np.diff(x, axis=-2, append=0),
+        lambda x: np.diff(x, axis=-2, prepend=x[..., :1, :]),
+        lambda x: np.diff(x, axis=-2, prepend=0) / 2,
+        lambda x: abs(np.diff(x, axis=-2, prepend=0)),
+        lambda x: x - x[..., :1, :],
+        lambda x: np.clip(np.diff(x, axis=-2, prepend=0), -30, 30),
+    ],
+    z.shuffle: [
+        *spoilt(z.shuffle),
+        lambda M, k: M[k],
+        lambda M, k: M[..., ::-1, :],
+        lambda M, k: np.roll(M, 1, axis=-2),
+        lambda M, k: np.sort(M, axis=-2),
+        lambda M, k: M[..., (k + 1) % len(k), :],
+        lambda M, k: M[..., k, :].sum(axis=-2),
+        lambda M, k: M[..., k[0], :],
+        lambda M, k: M * k[:, None],
+    ],
+    z.unshuffle: [
+        *spoilt(z.unshuffle),
+        lambda M, k: M[np.argsort(k)],
+        lambda M, k: M[..., k, :],
+        lambda M, k: M[..., ::-1, :],
+        lambda M, k: np.sort(M, axis=-2),
+        lambda M, k: M[..., np.argsort(np.argsort(k)), :],
+        lambda M, k: M[..., -k, :],
+        lambda M, k: M[..., k[k], :],
+        lambda M, k: M * k[:, None],
+    ],
+    z.ranks: [
+        *spoilt(z.ranks)[1:],
+        lambda x: (x < x[:, None]).sum(axis=0),
+        lambda x: (x < x[:, None]) * 1,
+        lambda x: (x < x[:, None]).mean(axis=1),
+        lambda x: (abs(x) < abs(x)[:, None]).sum(axis=1),
+        lambda x: (x < x[:, None]).sum(axis=1)[::-1],
+        lambda x: (x > x.mean()) * 1,
+        lambda x: len(x) - (x < x[:, None]).sum(axis=1),
+        lambda x: np.searchsorted(np.unique(x), x) + (x > 0),
+    ],
+    z.head_mask: [
+        *masks(z.head_mask),
+        lambda F, H: np.arange(F)[:, None] // H == np.arange(F) // (F // H),
+        lambda F, H: np.arange(F) // (F // H),
+        lambda F, H: np.arange(H)[:, None] == np.arange(F) // (F // H),
+        lambda F, H: abs(np.arange(F)[:, None] - np.arange(F)) < F // H,
+        lambda F, H: np.arange(F)[:, None] // (F // H) <= np.arange(F) // (F // H),
+    ],
+    z.last_step: [
+        *spoilt(z.last_step),
+        lambda x, n: x[:, n - 1][:, 0],
+        lambda x, n: x[np.arange(len(x)), np.minimum(n, x.shape[1] - 1)],
+        lambda x, n: x[np.arange(len(x)), np.maximum(n - 2, 0)],
+        lambda x, n: x.mean(axis=1),
+        lambda x, n: x[0, n - 1],
+        lambda x, n: x[np.arange(len(x)), n - 1][::-1],
+        lambda x, n: x.max(axis=1),
+        lambda x, n: x[:, n.max() - 1].copy(),
+    ],
+    z.gated: [
+        *spoilt(z.gated),
+        lambda M, f, i, new: M / (1 + np.exp(-f)) - np.tanh(new) / (1 + np.exp(-i)),
+        lambda M, f, i, new: M / (1 + np.exp(f)) + np.tanh(new) / (1 + np.exp(-i)),
+        lambda M, f, i, new: M / (1 + np.exp(-f)) + new / (1 + np.exp(-i)),
+        lambda M, f, i, new: (M + np.tanh(new)) / (1 + np.exp(-f)),
+        lambda M, f, i, new: M * np.exp(f) / (1 + np.exp(f)) + np.tanh(new) / (1 + np.exp(-i)),
+        lambda M, f, i, new: M / (1 + np.exp(-np.clip(f, -10, 10))) + np.tanh(new) / (1 + np.exp(-i)),
+        lambda M, f, i, new: new / (1 + np.exp(-f)) + np.tanh(M) / (1 + np.exp(-i)),
+        lambda M, f, i, new: np.tanh(z.gated(M, f, i, new)),
+    ],
+}  # fmt: skip
+
+
+def ones(n):
+    return np.where(np.arange(n) < n, 1.0, 0.0)
+
+
+def total(x):
+    return x @ np.where(x == x, 1, 0)
+
+
+def total_by_a_matrix(x):
+    return (x[None, :] @ (np.arange(x.shape[0])[:, None] * 0 + 1))[0, 0]
+
+
+def identity(n):
+    return 1 * (np.arange(n) == np.arange(n)[:, None])
+
+
+def one_hot(labels, C):
+    return (labels[:, None] == np.arange(C)[None, :]) * 1.0
+
+
+def look_up(labels, table):
+    """The transposed product, transposed."""
+    return (table.T @ ((np.arange(table.shape[0])[:, None] == labels) * 1.0)).T
+
+
+def causal_mask(T):
+    return np.arange(T)[:, None] - np.arange(T)[None] > -1
+
+
+def padding_mask(lengths, T):
+    return (lengths > np.arange(T)[:, None]).T
+
+
+def cumulative_sum(x):
+    return np.where(np.arange(x.shape[-2])[:, None] < np.arange(x.shape[-2]), 0, 1) @ x
+
+
+def changes(x):
+    return np.where(
+        np.arange(x.shape[-2])[:, None] == np.arange(x.shape[-2]),
+        1.0,
+        np.where(np.arange(x.shape[-2])[:, None] == 1 + np.arange(x.shape[-2]), -1, 0),
+    ) @ x  # fmt: skip
+
+
+def shuffle(M, order):
+    return (1.0 * (np.arange(M.shape[-2]) == order[:, None])) @ M
+
+
+def unshuffle(M, order):
+    return np.where(order[:, None] == np.arange(M.shape[-2]), 1.0, 0.0).T @ M
+
+
+def ranks(x):
+    return (0 * x + 1) @ np.where(x[:, None] < x, 1, 0)
+
+
+def head_mask(F, H):
+    return (np.arange(F) * H // F)[:, None] == np.arange(F) * H // F
+
+
+def last_step(x, lengths):
+    return (
+        (lengths[:, None, None] == np.arange(x.shape[1])[None, None] + 1) * 1.0 @ x
+    )[:, 0, :]
+
+
+def gated(M, f, i, new):
+    return (0.5 + 0.5 * np.tanh(f / 2)) * M + np.tanh(new) / (1 + np.exp(-i))
+
+
+RIGHT = {
+    z.ones: [ones],
+    z.total: [total, total_by_a_matrix],
+    z.identity: [identity],
+    z.one_hot: [one_hot],
+    z.look_up: [look_up],
+    z.causal_mask: [causal_mask],
+    z.padding_mask: [padding_mask],
+    z.cumulative_sum: [cumulative_sum],
+    z.changes: [changes],
+    z.shuffle: [shuffle],
+    z.unshuffle: [unshuffle],
+    z.ranks: [ranks],
+    z.head_mask: [head_mask],
+    z.last_step: [last_step],
+    z.gated: [gated],
+}

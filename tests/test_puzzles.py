@@ -1,0 +1,104 @@
+"""What a puzzle allows: one line, no loop, and none but the words it names."""
+
+import numpy as np
+import pytest
+
+from tinyrmc.course.exercises import puzzles as ex
+from tinyrmc.course.oneline import check_one_line
+
+
+def comprehension(n):
+    return np.where([k >= 0 for k in np.arange(n)], 1.0, 0.0)
+
+
+def loop(n):
+    for _ in np.arange(1):
+        n = n + 0
+    return 0.0 * np.arange(n) + 1
+
+
+def two_lines(n):
+    places = np.arange(n)
+    return 0.0 * places + 1
+
+
+def forbidden_function(n):
+    return np.ones(n)
+
+
+def forbidden_method(n):
+    return (0 * np.arange(n)).clip(1)
+
+
+def forbidden_builtin(n):
+    return 0.0 * np.arange(int(n)) + 1
+
+
+def helper(n):
+    return forbidden_function(n)
+
+
+def branch(n):
+    return 0.0 * np.arange(n) + (1 if n else 0)
+
+
+def by_a_list(n):
+    return (0.0 * np.arange(n + 1) + 1)[[*np.arange(n)]]
+
+
+def by_an_array(n):
+    return (0.0 * np.arange(n) + 1)[np.arange(n)]
+
+
+def step_with_a_name(n):
+    return 0.0 * (places := np.arange(n)) + 1 + 0 * places
+
+
+@pytest.mark.parametrize(
+    ("answer", "says"),
+    [
+        (comprehension, "it loops: a comprehension is a loop as well"),
+        (loop, "it loops, in line 2 of the function"),
+        (two_lines, "it takes more than one line"),
+        (forbidden_function, "it uses ones; a puzzle allows T, arange, np,"),
+        (forbidden_method, "it uses clip;"),
+        (forbidden_builtin, "it uses int;"),
+        (helper, "it uses forbidden_function;"),
+        (branch, "it branches"),
+        (by_a_list, "it looks up entries, in [[*np.arange(n)]]"),
+        (by_an_array, "it looks up entries, in [np.arange(n)]"),
+        (step_with_a_name, "it gives a name to a step"),
+        (eval("lambda n: 0.0 * np.arange(n) + 1"), "its text cannot be read"),
+    ],
+)
+def test_right_numbers_found_in_another_way_are_refused_and_it_says_why(answer, says):
+    verdict = ex.ones.judge(answer)
+    assert verdict.state == "wrong"
+    assert verdict.text.startswith(f"its numbers are right, but {says}")
+
+
+def test_wrong_numbers_come_first():
+    verdict = ex.ones.judge(lambda n: np.zeros(n))
+    assert verdict.text.startswith("the result is 0 at [0], expected 1")
+
+
+def test_a_lambda_and_a_text_about_the_function_are_taken():
+    answer = lambda n: 0.0 * np.arange(n) + 1  # noqa: E731
+    assert ex.ones.judge(answer).state == "right"
+
+    def told(n):
+        """n ones."""
+        return 0.0 * np.arange(n)[:] + 1
+
+    assert ex.ones.judge(told).state == "right"
+
+
+def test_what_a_puzzle_allows_beside_is_allowed_there_alone():
+    check_one_line(ex.gated.function, ex.gated.words)
+    with pytest.raises(Exception, match="it uses (exp|tanh);"):
+        check_one_line(ex.gated.function, ex.ones.words)
+
+
+def test_there_are_fifteen():
+    names = [name for name, each in vars(ex).items() if hasattr(each, "judge")]
+    assert len(names) == 15
