@@ -73,7 +73,7 @@ def draw_cells(panel, left, grid, colour):
         panel.add_patch(plt.Rectangle(place, 1, 0.96, fill=False, edgecolor="0.75"))
         if grid.dtype != bool:
             middle = left + column, 0.5 - row
-            panel.text(*middle, f"{number:.3g}", ha="center", va="center", fontsize=9)
+            panel.text(*middle, f"{number:.2g}", ha="center", va="center", fontsize=9)
 
 
 # %% [markdown]
@@ -352,7 +352,7 @@ picture(
     M=np.array([[4.0, 4], [4, 4]]),
     f=np.array([[9.0], [-9]]),
     i=np.array([[-9.0], [9]]),
-    new=np.array([[2.0, -2], [2, -2]]),
+    new=np.array([[4.0, -4], [4, -4]]),
 )
 
 
