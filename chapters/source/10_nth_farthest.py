@@ -637,22 +637,42 @@ plt.show()
 # And it adds at once the warning of chapter 0: after a single round of attention,
 # memory can be "highly distributed".
 #
-# Here is the same layout for our network. Each small square is one head at one time
-# step. Its rows are the four slots that ask. Its columns are the four slots and, right
-# of the black line, the input. (These pictures count slots and time steps from 1.)
+# Here is our network with one question, whose reference comes at the third step. We
+# show two of its eight heads, and the mean of all. In each map the rows are the four
+# slots that ask; the columns are the four slots and, right of the black line, the
+# input. The numbers are percent. (These pictures count slots and time steps from 1.)
+# Before you look: if the paper's words held here, which columns would be dark at the
+# first two steps, and which at the last?
 
-
-# %% alt="Attention of eight heads over four time steps for three questions: the column of the input is the darkest in most squares; after the reference no slot's column is dark for all others"
-def shown(draw):
-    """Displays a picture; draw(folder) writes it and returns its path."""
-    with tempfile.TemporaryDirectory() as folder:
-        display(Image(draw(Path(folder)).read_bytes()))
-
-
+# %% tags=["hide-input"] alt="Attention of head 2, of head 5 and the mean of eight heads over four time steps of one question, with a number in each cell: the column of the input is the darkest in most maps, at the reference most of all; after the reference no slot's column is dark for all"
+# Draws the maps of two heads and the mean of all, for one question
 sample = probes.held_out(task, 256)
 # Questions, traces, and the slots that took in the reference
 cases = attention.look(network, sample.take(probes.cases(sample)))
-shown(lambda folder: attention.draw_maps(*cases, folder)[0])
+_, traces, holders = cases
+asked = 1  # of the three, the one whose reference is in the middle
+of_heads = traces.attention[asked]  # (T, H, N, N + 1)
+rows = {f"head {h}": of_heads[:, h - 1] for h in (2, 5)}
+rows["mean of\nall eight"] = of_heads.mean(axis=1)
+mark = int(cases[0].marked[asked])
+figure, panels = plt.subplots(3, 4, figsize=(10, 6), sharex=True, sharey=True)
+for (name, maps), line in zip(rows.items(), panels, strict=True):
+    line[0].set_ylabel(name, rotation=0, ha="right", va="center", labelpad=24)
+    for t, (weights, panel) in enumerate(zip(maps, line, strict=True)):
+        panel.imshow(weights, cmap="Blues", vmin=0, vmax=1)
+        for (i, j), weight in np.ndenumerate(weights):
+            look = {"fontsize": 8, "color": "white" if weight > 0.6 else "0.2"}
+            panel.text(j, i, f"{100 * weight:.0f}", ha="center", va="center", **look)
+        panel.axvline(len(weights) - 0.5, color="black", lw=1.5)
+        if t >= mark:
+            for j in np.flatnonzero(holders[asked]):
+                panel.plot([j - 0.5, j + 0.5], [-0.5, -0.5], color="#c00000", lw=6)
+        names = [*range(1, len(weights) + 1)]
+        panel.set_xticks(range(len(weights) + 1), [*names, "in"])
+        panel.set_yticks(range(len(weights)), names)
+for t, panel in enumerate(panels[0]):
+    panel.set_title(f"t = {t + 1}" + ", reference" * (t == mark))
+plt.show()
 
 # %% [markdown]
 # The red edges need a definition. A slot's *intake* is its attention to the input at
@@ -662,11 +682,12 @@ shown(lambda folder: attention.draw_maps(*cases, folder)[0])
 #
 # The eye finds this: the input's column is the darkest, most of all where the reference
 # comes, and head 2 sometimes looks at single slots. Does anything change after the
-# reference? With eight heads, four slots and three examples, there is too much for the
-# eye, and you easily see what you wish to see. So we count, over many questions. How
-# much attention goes to the input, to the holders and to the other slots, before, at
-# and after the reference's step? The grey dashes show what attention to everything
-# alike would give; without them such a number says nothing.
+# reference? This is one question of very many, and two heads of eight, and you easily
+# see what you wish to see. (`attention.draw_maps(*cases, folder)` draws all heads for
+# all three questions.) So we count, over many questions. How much attention goes to the
+# input, to the holders and to the other slots, before, at and after the reference's
+# step? The grey dashes show what attention to everything alike would give; without them
+# such a number says nothing.
 
 # %%
 with blas_threads(1):
@@ -682,7 +703,14 @@ for place in probes.PLACES:
     alike = uniform[place]["after"]
     print(f"attention to {place:8}{shares}; all alike {alike:.0%}")
 
+
 # %% alt="Attention to the input, to the holders and to the other slots, before, at and after the reference: the input gets far more than its share, the holders get no more than the others"
+def shown(draw):
+    """Displays a picture; draw(folder) writes it and returns its path."""
+    with tempfile.TemporaryDirectory() as folder:
+        display(Image(draw(Path(folder)).read_bytes()))
+
+
 shown(lambda folder: attention.draw_measures(found, floors, folder)[0])
 
 # %% [markdown]

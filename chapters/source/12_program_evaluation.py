@@ -196,16 +196,19 @@ def read(step, inputs, lengths, state):
 ex.read.check(read)
 
 # %% [markdown]
-# What happens otherwise? Let an untrained core read `12+34`, and then more and more
-# full stops. How far has its memory moved from what it was at the end of the program?
+# What happens otherwise? Let an untrained core read one of four programs, and then more
+# and more full stops. If the state is kept at its end, nothing moves. If it goes on
+# reading, what do you expect after forty full stops: does it fade, settle, or grow? And
+# does it still point where it pointed?
 
-# %% alt="How far the memory has moved against the number of full stops after the program: not at all where it is kept, by more than its own size where it goes on reading"
+# %% alt="Left, how far the memory of each of four programs has moved against the number of full stops: two and a half times its size after forty. Right, the cosine between each memory and what it was at the end of its program: it falls from one to about a fifth"
 vocabulary = len(programs.SYMBOLS["release"])
 core = RelationalMemory(vocabulary, mem_slots=4, head_size=16, num_heads=4, seed=0)
 N, F = core.mem_slots, core.mem_size
 one_hot = np.eye(core.input_size, dtype=np.float32)
-inputs = one_hot[programs.encode(["12+34"], 45, "release")]  # (1, 45, 45)
-first = core.initial_state(1).reshape(1, N * F)
+four = ["12+34", "71-25", "90+11", "48-36"]
+inputs = one_hot[programs.encode(four, 45, "release")]  # (4, 45, 45)
+first = core.initial_state(4).reshape(4, N * F)
 
 
 def step(x, state):
@@ -214,23 +217,31 @@ def step(x, state):
     return memory.data.reshape(-1, N * F)
 
 
-at_end = ex.read(step, inputs[:, :5], np.array([5]), first)
-figure, panel = plt.subplots(figsize=(6.5, 3))
-for name, stops_too in (("kept at its end", 0), ("goes on reading", 1)):
-    moved = []
-    for stops in range(41):
-        length = np.array([5 + stops_too * stops])
-        state = ex.read(step, inputs[:, : 5 + stops], length, first)
-        moved.append(np.linalg.norm(state - at_end) / np.linalg.norm(at_end))
-    panel.plot(moved, label=f"state {name}")
-panel.set_xlabel("full stops after the program")
-panel.set_ylabel("distance from the state at the end,\nas a fraction of its size")
-panel.legend()
+def sizes(states):
+    return np.linalg.norm(states, axis=1)
+
+
+at_end = ex.read(step, inputs[:, :5], np.full(4, 5), first)
+moved, cosines = [], []
+for stops in range(41):
+    states = ex.read(step, inputs[:, : 5 + stops], np.full(4, 5 + stops), first)
+    moved.append(sizes(states - at_end) / sizes(at_end))
+    cosines.append((states * at_end).sum(axis=1) / sizes(states) / sizes(at_end))
+figure, (left, right) = plt.subplots(1, 2, figsize=(9.5, 3.2))
+left.plot(np.array(moved))
+left.set(title="how far each state has moved", ylabel="as a share of its size")
+left.legend([f"after {text}" for text in four], fontsize=8)
+right.plot(np.array(cosines))
+right.set(title="cosine with the state at the end", ylim=(0, 1.03))
+for panel in (left, right):
+    panel.set_xlabel("full stops after the program")
 plt.show()
 
 # %% [markdown]
-# A program's memory would depend on how long the longest text of its batch happens to
-# be. The same program would get one answer alone and another in company.
+# It grows, and turns away: after forty full stops hardly a fifth of each state points
+# where it pointed. So a program's memory would depend on how long the longest text of
+# its batch happens to be. The same program would get one answer alone and another in
+# company.
 #
 # In the package, `unroll` takes the lengths and does what `ex.read` does:
 
