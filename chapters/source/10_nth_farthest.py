@@ -54,7 +54,8 @@ nth = load_task("nth_farthest")  # the file tasks/nth_farthest.py
 #
 # Here are two questions about four vectors in the plane:
 
-# %% alt="Two questions, four labelled points in the plane each; circles around the reference vector pass through the others, and the one asked for is framed"
+# %% tags=["hide-input"] alt="Two questions, four labelled points in the plane each; circles around the reference vector pass through the others, and the one asked for is framed"
+# Draws two questions
 layout = (4, 2)  # N x D: four vectors of two dimensions
 batch = nth.draw(np.random.default_rng(3015), 2, *layout, layout)  # two examples
 labels, n, m = nth.decode(batch["inputs"], layout)
@@ -134,7 +135,8 @@ for name, array in batch.items():
 print("answers agree:", np.array_equal(answers, batch["target"]))
 print("inputs agree:", np.array_equal(encoded, batch["inputs"]))
 
-# %% alt="The inputs of one example, 8 rows of 40 numbers: 16 coordinates, then three one-hot blocks, the last two the same in all rows"
+# %% tags=["hide-input"] alt="The inputs of one example, 8 rows of 40 numbers: 16 coordinates, then three one-hot blocks, the last two the same in all rows"
+# Draws one example's inputs
 figure, panel = plt.subplots(figsize=(9, 2.6))
 panel.imshow(batch["inputs"][0], cmap="RdBu", vmin=-1, vmax=1, aspect="auto")
 for start, size, name in (
@@ -222,7 +224,8 @@ print(f"simulation  {accuracy:.3f}  {without_self:.3f}")
 # distances from the reference. This needs no relation at all: you can take each norm
 # when its vector comes.
 
-# %% alt="Distance from the reference against a vector's own norm, in 2 and in 16 dimensions: a loose but clear rise in both"
+# %% tags=["hide-input"] alt="Distance from the reference against a vector's own norm, in 2 and in 16 dimensions: a loose but clear rise in both"
+# Draws distances against norms
 figure, panels = plt.subplots(1, 2, figsize=(8.5, 3.4))
 for panel, D in zip(panels, (2, 16), strict=True):
     x, r = rng.uniform(-1, 1, (2, 1500, D))
@@ -251,7 +254,8 @@ for N, D in sizes:
     print(f"{N} x {D}: chance {1 / N:.1%}, only the self query {2 / N:.1%}, ", end="")
     print(f"ranking by own norm {right.mean():.1%}")
 
-# %% alt="Three bars for each size of the task, chance, self query, own norm: own norm is always the highest, at 8 x 16 about 30 percent"
+# %% tags=["hide-input"] alt="Three bars for each size of the task, chance, self query, own norm: own norm is always the highest, at 8 x 16 about 30 percent"
+# Draws the three floors
 figure, panel = plt.subplots(figsize=(8, 3.2))
 bars = {"chance, 1/N": "0.75", "only the self query, 2/N": "C0"}
 bars["ranking by own norm"] = "C1"
@@ -526,7 +530,8 @@ my_normed_step = ex.normed_step.yours(normed_step)
 curves["with the norm"] = climb(my_normed_step)
 told(*curves["with the norm"])
 
-# %% alt="Accuracy on the current rung against steps: without the norm it stays on the floor of two thirds for all 2,000 steps; with it, it leaves the floor after about 1,300, passes the first rung at 1,600, falls a little as the second begins, and ends at 81 percent"
+# %% tags=["hide-input"] alt="Accuracy on the current rung against steps: without the norm it stays on the floor of two thirds for all 2,000 steps; with it, it leaves the floor after about 1,300, passes the first rung at 1,600, falls a little as the second begins, and ends at 81 percent"
+# Draws the curves of both
 figure, panel = plt.subplots(figsize=(7, 3.2))
 for name, (lines, _) in curves.items():
     steps, rungs, accuracies = np.transpose(lines)

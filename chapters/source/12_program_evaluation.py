@@ -58,7 +58,8 @@ def drawn(count, kind, length, nesting=1, **more):
 # operations, one inside the other. Here is figure 6 of the paper, "Samples of
 # programmatic tasks", redrawn from our generator at $L = 5$ and $N = 2$:
 
-# %% alt="Two sample programs with their answers for each of the kinds addition, control and full program"
+# %% tags=["hide-input"] alt="Two sample programs with their answers for each of the kinds addition, control and full program"
+# Draws two programs of each kind
 figure, panels = plt.subplots(3, 1, figsize=(9.5, 4.2))
 kinds = {"addition": "Addition", "control": "Control", "program": "Full program"}
 letters = {"family": "monospace", "fontsize": 10, "va": "center"}
@@ -76,7 +77,8 @@ plt.show()
 # The other three are not programs but a single number, to keep and to give back. Here
 # is figure 7, "Memorization tasks. Each sub-task takes the form of a list permutation":
 
-# %% alt="A number and its answer in copy, reverse and double, lines leading from each digit of the number to its places in the answer: straight, crossed, and to two places each"
+# %% tags=["hide-input"] alt="A number and its answer in copy, reverse and double, lines leading from each digit of the number to its places in the answer: straight, crossed, and to two places each"
+# Draws where each digit goes
 figure, panels = plt.subplots(1, 3, figsize=(9.5, 2.4), width_ratios=(5, 5, 10))
 # For each place of the answer its place in the number
 sources = {"copy": range(5), "reverse": range(4, -1, -1), "double": [*range(5)] * 2}
@@ -352,7 +354,8 @@ for decoder, measured_with in measurements.items():
         accuracy, exact = scores[-1]
         print(f"{decoder:17}{measured:17}{accuracy:8.1%}{exact:13.1%}")
 
-# %% alt="Accuracy and exact match against steps for three decoders: the network trained with a teacher looks far better when the teacher is there in the test, though its exact match is the same"
+# %% tags=["hide-input"] alt="Accuracy and exact match against steps for three decoders: the network trained with a teacher looks far better when the teacher is there in the test, though its exact match is the same"
+# Draws the curves of three decoders
 figure, panels = plt.subplots(1, 2, figsize=(9.5, 3.6))
 colours = {"zeros": "C0", "own_predictions": "C2", "teacher": "C1"}
 names = ("accuracy of the characters", "exact match")
@@ -495,7 +498,8 @@ with blas_threads(1):
             print(", held out, three digits: ", end="")
             print(f"accuracy {right.mean():.1%}, exact match {exact:.1%}")
 
-# %% alt="Held-out accuracy of each of the three places of the answer against steps: the last place, the digit read first, is learnt soonest"
+# %% tags=["hide-input"] alt="Held-out accuracy of each of the three places of the answer against steps: the last place, the digit read first, is learnt soonest"
+# Draws the curves of the three places
 at, *places = np.array(by_place).T
 figure, panel = plt.subplots(figsize=(7.5, 3.2))
 order = ("last", "second", "first")

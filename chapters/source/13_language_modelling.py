@@ -272,7 +272,8 @@ def windows(ids, lanes, T):
 ex.windows.check(windows)
 my_windows = ex.windows.yours(windows)
 
-# %% alt="A text of 49 words as one strip in four colours, and below it the same words as four rows, one for each lane, cut into three windows of four columns; arrows lead from each window to the next in the same lane"
+# %% tags=["hide-input"] alt="A text of 49 words as one strip in four colours, and below it the same words as four rows, one for each lane, cut into three windows of four columns; arrows lead from each window to the next in the same lane"
+# Draws a text as a strip and as rows
 figure, (strip, table) = plt.subplots(2, 1, figsize=(9.5, 3.6), height_ratios=(1, 5))
 number = np.arange(49)
 inputs, _ = my_windows(number, 4, 4)
@@ -342,7 +343,8 @@ fresh, _ = read(15, carry=False)
 print("carried, largest difference:", abs(carried - at_once).max())
 print("fresh,   largest difference:", abs(fresh - at_once).max().round(3))
 
-# %% alt="Left: how far the outputs are from those of one long unroll: with the state carried not at all, with a fresh state in each window much at its beginning and less towards its end. Right: the gradient that reaches each word from the last output, fading over the sixty words, and cut off at the last window's beginning"
+# %% tags=["hide-input"] alt="Left: how far the outputs are from those of one long unroll: with the state carried not at all, with a fresh state in each window much at its beginning and less towards its end. Right: the gradient that reaches each word from the last output, fading over the sixty words, and cut off at the last window's beginning"
+# Draws the distances of values and gradients
 figure, (values, gradients) = plt.subplots(1, 2, figsize=(9.5, 3.2))
 step = np.arange(1, 61)
 values.plot(step, np.linalg.norm(carried - at_once, axis=1), label="state carried")
@@ -750,7 +752,8 @@ for name, make in {"LSTM": lstm, "RMC": rmc}.items():
 # who say something. What they say makes no sense, not even Lewis Carroll's. And the
 # numbers?
 
-# %% alt="Perplexity against epochs for two seeds of LSTM and RMC: on the left the training text with dropout, on the right the validation text, where all four fall below the bigram's dashed line within a few epochs, and below the dotted line of five counted words in the end"
+# %% tags=["hide-input"] alt="Perplexity against epochs for two seeds of LSTM and RMC: on the left the training text with dropout, on the right the validation text, where all four fall below the bigram's dashed line within a few epochs, and below the dotted line of five counted words in the end"
+# Draws the curves of both networks
 figure, panels = plt.subplots(1, 2, figsize=(9.5, 3.4), sharey=True)
 for (name, seed), rows in curves.items():
     epochs, losses, validation = rows.T
@@ -855,7 +858,8 @@ print(aligned(table))
 beside("lowest on the training text", min(on_training, key=on_training.get))
 beside("lowest on the test text", min(on_test, key=on_test.get))
 
-# %% alt="Validation perplexity against epochs for four LSTMs: without tying and dropout it falls fastest, and is the only one to rise again in the end"
+# %% tags=["hide-input"] alt="Validation perplexity against epochs for four LSTMs: without tying and dropout it falls fastest, and is the only one to rise again in the end"
+# Draws the four curves
 figure, panel = plt.subplots(figsize=(7, 3.2))
 for name, rows in of_variants.items():
     panel.plot(rows[:, 0], rows[:, 2], "o-", ms=3, label=name)

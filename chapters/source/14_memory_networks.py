@@ -691,7 +691,8 @@ for task, (_, rows) in trained.items():
     beside(f"task {task}", f"{percent(test[chosen(rows)])} %")
     print(f"   all copies: training {percent(learnt)}, test {percent(test)}")
 
-# %% alt="Test error against epochs for three copies on tasks 1, 15 and 16: it falls during the linear epochs, to 10 to 40 percent, and a few epochs after the softmax is switched on it is near zero"
+# %% tags=["hide-input"] alt="Test error against epochs for three copies on tasks 1, 15 and 16: it falls during the linear epochs, to 10 to 40 percent, and a few epochs after the softmax is switched on it is near zero"
+# Draws the test errors
 figure, panels = plt.subplots(1, 3, figsize=(10, 3), sharey=True)
 for panel, (task, (_, rows)) in zip(panels, trained.items(), strict=True):
     epochs = [row[0] for row in rows]

@@ -809,7 +809,8 @@ for name, seed in itertools.product(CORES, range(2)):
     training.go(training.updates)
     in_the_maze[name, seed] = training
 
-# %% alt="Share of right turns against steps in the maze, two seeds each: LSTM and RMC rise to 1, the agent without a memory stays at a half"
+# %% tags=["hide-input"] alt="Share of right turns against steps in the maze, two seeds each: LSTM and RMC rise to 1, the agent without a memory stays at a half"
+# Draws the share of right turns
 COLOURS = {"RMC": "C0", "LSTM": "C1", "no memory": "C6"}
 figure, panel = plt.subplots(figsize=(7, 3.2))
 for (name, seed), training in in_the_maze.items():
@@ -986,7 +987,8 @@ in_the_box["RMC"].go(IN_THE_BOX["updates"] // 2)
 in_the_box["LSTM"].go(IN_THE_BOX["updates"])
 in_the_box["no memory"].go(IN_THE_BOX["updates"])
 
-# %% alt="Left: the share of solved levels against steps for the three agents; right: the steps that a level takes, falling from about sixty; the agent without a memory levels off first, with fewer solved levels and more steps than the others"
+# %% tags=["hide-input"] alt="Left: the share of solved levels against steps for the three agents; right: the steps that a level takes, falling from about sixty; the agent without a memory levels off first, with fewer solved levels and more steps than the others"
+# Draws the share of solved levels
 figure, (share, length) = plt.subplots(1, 2, figsize=(9.5, 3.3))
 for name, training in in_the_box.items():
     steps, solved, taken = smooth(training.lines)
@@ -1035,7 +1037,8 @@ plt.show()
 # %%
 guess = {"something to see": ..., "floor and wall alone": ...}
 
-# %% alt="Left: the attention of four slots to the input, step by step through the film, with marks where a key was taken, the lock opened and the gem taken. Right: the mean attention of each slot with and without something coloured in the window"
+# %% tags=["hide-input"] alt="Left: the attention of four slots to the input, step by step through the film, with marks where a key was taken, the lock opened and the gem taken. Right: the mean attention of each slot with and without something coloured in the window"
+# Draws where four slots look, step by step
 film = played["RMC"][2]
 shares, coloured, one, held = [], [], [], []
 for running, _, seen, trace in film:
