@@ -218,14 +218,16 @@ plt.show()
 # warp. Python decides how many blocks there are, with four warps in each, and launches:
 
 # %%
-course.show(kernels.layer_norm.launch_forward, kernels._grid_of_warps)
+course.show(
+    kernels.layer_norm.launch_forward, kernels.normalise, kernels._grid_of_warps
+)
 
 # %% [markdown]
 # Compare it with the forward rule on arrays in chapter 16: it has the same arguments,
 # and again it gives a result and what backward will need. `@Override` turns it into
-# what stands in for that rule on a GPU. `_launch` takes a kernel's name, the number of
-# blocks and of threads in each, and the kernel's arguments; CuPy compiles the kernel
-# the first time.
+# what stands in for that rule on a GPU. It calls `normalise`, which launches. `_launch`
+# takes a kernel's name, the number of blocks and of threads in each, and the kernel's
+# arguments; CuPy compiles the kernel the first time. (`bias` belongs to other callers.)
 #
 # Every thread then finds out which row is its warp's, from its own numbers. With ten
 # rows:

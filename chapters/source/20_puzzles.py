@@ -51,7 +51,6 @@ def picture(puzzle, **arguments):
         left += grid.shape[1] + 0.6
     panel.set(xlim=(-0.7, left), ylim=(0.6 - height, 1.8), aspect="equal")
     panel.axis("off")
-    plt.show()
 
 
 def as_grid(name, value):
