@@ -95,7 +95,7 @@ def test_a_lambda_and_a_text_about_the_function_are_taken():
 
 def test_what_a_puzzle_allows_beside_is_allowed_there_alone():
     check_one_line(ex.gated.function, ex.gated.words)
-    with pytest.raises(Exception, match="it uses (exp|tanh);"):
+    with pytest.raises(Exception, match=r"it uses (exp|tanh);"):
         check_one_line(ex.gated.function, ex.ones.words)
 
 
