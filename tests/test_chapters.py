@@ -98,6 +98,7 @@ def test_a_picture_is_described_for_those_who_do_not_see_it(source):
         if drawn or "plt.show()" in cell.source:
             image = cell.metadata.get("mystnb", {}).get("image", {})
             assert len(image.get("alt", "")) > 20, cell.source
+            assert drawn, cell.source  # MPLBACKEND=Agg shows nothing
 
 
 def test_a_folded_cell_says_in_the_line_that_is_left_what_it_does(source):
