@@ -140,9 +140,9 @@ def products(steps: int = 20, batch: int = 128) -> dict[str, float]:
     sgemm, flops = candidates.sgemm(candidates.APART, 1)
     inside: list[float] = []  # seconds of each product of a step
 
-    def timed(a, b, out=None):
+    def timed(a, b, out=None, add=False):
         began = time.perf_counter()
-        product = gemm(a, b, out)
+        product = gemm(a, b, out, add)
         inside.append(time.perf_counter() - began)
         return product
 

@@ -366,9 +366,9 @@ def products(work: Work, steps: int = 7) -> dict[str, Any]:
     keep_freed_memory()
     spent: dict[str, list] = {"few": [0, 0.0], "many": [0, 0.0]}  # operations, seconds
 
-    def timed(a, b, out=None):
+    def timed(a, b, out=None, add=False):
         began = time.perf_counter()
-        product = gemm(a, b, out)
+        product = gemm(a, b, out, add)
         took = time.perf_counter() - began
         if a.ndim > 1 and b.ndim > 1:  # others are sums
             rows = product.size // product.shape[-1] if b.ndim == 2 else a.shape[-2]

@@ -156,8 +156,8 @@ def test_bad_arguments_are_named(arguments, kind, says):
 def test_bad_maps_are_refused():
     layer = nn.Conv2d(3, 4, 2)
     for shape, says in (
-        ((2, 5, 5, 2), "x and weight do not agree on the channels C"),
-        ((5, 3), "do not agree"),
+        ((2, 5, 5, 2), r"x \(..., H, W, C\), weight \(height, width, C, out\)"),
+        ((5, 3), "the shapes must be x"),
         ((2, 1, 5, 3), "a kernel of 2 x 2 in a map of 1 x 5"),
     ):
         with pytest.raises(ValueError, match=says):

@@ -17,9 +17,9 @@ def made(monkeypatch):
     """The shapes of the products that the tape itself makes."""
     shapes = []
 
-    def counting(a, b):
+    def counting(a, b, **where):
         shapes.append((a.shape, b.shape))
-        return gemm(a, b)
+        return gemm(a, b, **where)
 
     monkeypatch.setattr(engine, "gemm", counting)
     return shapes
@@ -44,7 +44,7 @@ def test_the_steps_of_a_weight_are_one_product(xp, made):
     with Tape() as tape:
         loss = steps_of(weight, xp.asarray(x), bias)
     tape.backward(loss)
-    assert sorted(made) == [((3, 35), (35, 2)), ((35,), (35, 2))]
+    assert made == [((3, 35), (35, 2))]  # and a sum for the bias
     rows = x.reshape(-1, 3)
     g = 2 * (rows @ to_host(weight.data) + to_host(bias.data))
     np.testing.assert_allclose(to_host(weight.grad), rows.T @ g, rtol=1e-12)

@@ -25,7 +25,7 @@ def test_a_relational_memory_core_learns_which_of_three_points_is_the_nth_farthe
     config = nth_farthest.Config(
         nth_farthest.CoreConfig(mem_slots=3, head_size=8, num_heads=4),
         nth_farthest.DataConfig(objects=3, dimensions=2, rungs=((3, 1),)),
-        TrainConfig(3500, 128, learning_rate=7e-4, warmup_steps=100, **OFTEN),
+        train=TrainConfig(3500, 128, learning_rate=7e-4, warmup_steps=100, **OFTEN),
     )
     trainer = Trainer(nth_farthest.Task(config), seed=1)
     floors = trainer.task.references()["test_accuracy"]

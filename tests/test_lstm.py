@@ -203,9 +203,10 @@ def test_unroll_is_one_product_for_all_inputs_and_one_for_the_weight(monkeypatch
     core, inputs, hidden, cell = lstm_and_inputs()
     shapes = []
 
-    def counting(a, b):
-        shapes.append((a.shape, b.shape))
-        return gemm(a, b)
+    def counting(a, b, **where):
+        if not where.get("add"):  # which comes back here for the product itself
+            shapes.append((a.shape, b.shape))
+        return gemm(a, b, **where)
 
     for module in fused, engine, backend:
         monkeypatch.setattr(module, "gemm", counting)

@@ -326,7 +326,7 @@ def test_cuts_are_made_before_or_after_the_marked_step_and_not_at_it():
             for t, x in enumerate(inputs):
                 forbidden = t < marked if period == "before" else t > marked
                 _, state = network.core(
-                    x[None], state, mask=mask if forbidden else None
+                    x[None], state, mask=mask[None] if forbidden else None
                 )
             assert hit == (
                 probes.answer(network, probes._arrays(state)).argmax() == target

@@ -68,7 +68,8 @@ def test_the_modules_own_examples_are_right():
 
 
 def test_the_modules_own_operations_are_those_of_the_kinds():
-    printed = dict(re.findall(r"^    (\w+) +(add.*)$", programs.__doc__, re.MULTILINE))
+    row = r"^    (\w+) +(add(?:, \w+)*)"
+    printed = dict(re.findall(row, programs.__doc__, re.MULTILINE))
     assert {kind: tuple(says.split(", ")) for kind, says in printed.items()} == (
         programs.OPERATIONS["release"]
     )

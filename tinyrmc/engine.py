@@ -838,7 +838,7 @@ class Tape:
                 f"watch needs a floating-point array, not {array.dtype}; convert "
                 "with .astype"
             )
-        return Tensor(_locked(xp, xp.array(array)), next(self._ids), self)
+        return Tensor(_locked(xp, array.copy()), next(self._ids), self)
 
     def _find(self, args: Iterable, primitive: Primitive) -> list[Place | None] | None:
         """The places of a call's arguments, None for each constant.

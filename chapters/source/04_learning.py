@@ -518,8 +518,8 @@ curves = {}
 for name, rate in rates.items():
     curves[name], weights = train(fresh(), adam_rule(), rate, LONG, batches())
     first, last = max(curves[name][:50]), np.mean(curves[name][-100:])
-    print(f"{name:18} loss at most {first:.2f} in the first 50 steps, ", end="")
-    print(f"{last:.3f} in the last 100, right {accuracy(weights, *held_out):.1%}")
+    print(f"{name:18} loss at first {first:.2f} at most, ", end="")
+    print(f"in the end {last:.3f}, right {accuracy(weights, *held_out):.1%}")
 
 # %% alt="Left: three rates against steps: constant, falling in the second half, and rising at first and falling in the second half. Right: the loss with each of them; without decay it stays noisy, with decay it falls further and becomes calm"
 figure, (left, panel) = plt.subplots(1, 2, figsize=(9.5, 3.2))

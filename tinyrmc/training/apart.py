@@ -59,13 +59,14 @@ class Apart(Trainer):
         processes: bool | None = None,
         ranks: Ranks | None = None,
         ahead: bool | None = None,
+        graph: bool = False,
     ):
         if ranks is None or ranks.size < 2 or not task.apart:
             raise ValueError("Apart needs two ranks or more, and a task with a lag")
         self.learns = ranks.rank == 0
         self.queue: Batch = {}  # whole batches, (B, lag, ...), on every rank
         device = device if self.learns else "cpu"
-        super().__init__(task, seed, workers, device, processes, ranks, ahead)
+        super().__init__(task, seed, workers, device, processes, ranks, ahead, graph)
 
     def _share_out(self, workers, processes):
         """The pieces of a batch go to the actors' workers."""
