@@ -53,7 +53,7 @@ def world_page(id: str, table: Table) -> str:
     made = f"{kind}({arguments})"
     return "\n".join(
         [
-            f"# {short}\n",
+            f"# The world {short}\n",
             f"```python\nimport gymnasium\nimport tinyrmc.environments\n\n"
             f'env = gymnasium.make("{id}")\n'
             f'envs = gymnasium.make_vec("{id}", num_envs=256)\n```\n',

@@ -219,8 +219,7 @@ def test_less_is_better_on_every_set():
 def test_a_resumed_run_with_all_steps_done_is_evaluated_on_all_sets(here):
     run = trained()
     lines = timeless(run.metrics())
-    text = (run.path / "metrics.jsonl").read_text().splitlines(keepends=True)
-    (run.path / "metrics.jsonl").write_text("".join(text[:-1]))
+    (run.path / "metrics.jsonl").unlink()
     assert train.main(["--resume", "run"]) == 0
     last = timeless(run.metrics())[-1]
     assert {name: last[name] for name in HELD_OUT} == {

@@ -364,4 +364,4 @@ w.data = 2 * np.ones(2)
 try:
     tape.backward(loss)
 except RuntimeError as refusal:
-    print(f"RuntimeError: {refusal}")
+    print("RuntimeError: ", *str(refusal).split("; "), sep="\n  ")
