@@ -251,7 +251,7 @@ plt.show()
 texts, lengths = ["12+34", "(98-76)if54<32else10"], np.array([5, 20])
 inputs = one_hot[programs.encode(texts, 45, "release")]
 _, kept = core.unroll(inputs, core.initial_state(2), lengths=lengths)
-by_hand = ex.read(step, inputs, lengths, np.repeat(first, 2, axis=0))
+by_hand = ex.read(step, inputs, lengths, first[:2])
 np.allclose(kept.data.reshape(2, -1), by_hand, atol=1e-5)
 
 # %% [markdown]
