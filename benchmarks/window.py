@@ -1,8 +1,9 @@
-"""Draws two pictures for readers who are new here, from what is committed: `python
+"""Draws the pictures of nth farthest from what is committed: `python
 benchmarks/window.py`.
 
-    results/nth_farthest_quick.png      the curves of `quick`, from the summary of its
-                                        runs
+    results/nth_farthest_quick.png      the curves of `quick`, two cores
+    results/nth_farthest_models.png     and all six
+    results/nth_farthest_ladder.png     the curves of `ladder`
     results/nth_farthest_attention.png  where the network of the course looks while it
                                         reads one example
 """
@@ -17,25 +18,44 @@ from tinyrmc.results import probes
 from tinyrmc.training.checkpoints import open_checkpoint, restore_model
 
 RESULTS = Path(__file__).resolve().parent / "results"
-TITLE = "Four vectors arrive. Which one is the nth farthest from vector m?"
-NAMES = {"rmc": "Relational Memory Core", "lstm": "LSTM"}  # core -> its line's name
 METRIC = "test_accuracy"
+NAMES = {  # core -> its line's name
+    "rmc": "Relational Memory Core",
+    "lstm": "LSTM",
+    "entnet": "Recurrent Entity Network",
+    "entnet_bank": "bank of LSTMs",
+    "rmc_paper": "the paper's equations",
+    "dnc": "Differentiable Neural Computer",
+}
+PICTURES = {  # name -> preset, its cores, what is asked
+    "nth_farthest_quick": ("quick", ("rmc", "lstm"), "Four vectors arrive."),
+    "nth_farthest_models": ("quick", (*NAMES,), "Four vectors arrive."),
+    "nth_farthest_ladder": ("ladder", ("rmc", "lstm"), "Eight vectors arrive."),
+}
+QUESTION = "{} Which one is the nth farthest from vector m?"
 
 
-def curves(out: Path = RESULTS / "nth_farthest_quick.png") -> Path:
-    """Held-out accuracy against steps, both cores, with the floors; returns `out`."""
-    summary = json.loads((RESULTS / "nth_farthest_quick.json").read_text())
-    groups, references = {}, {}
-    for group in summary["groups"]:
-        name = NAMES[group["config"]["model"]["core"]]
-        groups[name] = [
+def curves(name: str, folder: Path = RESULTS) -> Path:
+    """Held-out accuracy against steps, with the floors, from the table of all results;
+    the path of the PNG file, which it writes into `folder`.
+    """
+    preset, cores, arrive = PICTURES[name]
+    summary = json.loads((RESULTS / "results.json").read_text(encoding="utf-8"))
+    found = {
+        group["config"]["model"]["core"]: group
+        for group in summary["groups"]
+        if (group["task"], group["preset"]) == ("nth_farthest", preset)
+    }
+    groups = {
+        NAMES[core]: [
             [{"step": step, METRIC: value} for step, _, _, value in run["curve"]]
-            for run in group["runs"]
+            for run in found[core]["runs"]
         ]
-        references[METRIC] = group["references"][METRIC]
-    return figures.learning_curve(
-        groups, references, [METRIC], out, TITLE, cores=[*NAMES]
-    )
+        for core in cores
+    }
+    references = {METRIC: found["rmc"]["references"][METRIC]}
+    out, title = folder / f"{name}.png", QUESTION.format(arrive)
+    return figures.learning_curve(groups, references, [METRIC], out, title, cores=cores)
 
 
 def attention(out: Path = RESULTS / "nth_farthest_attention.png") -> Path:
@@ -57,4 +77,4 @@ def attention(out: Path = RESULTS / "nth_farthest_attention.png") -> Path:
 
 
 if __name__ == "__main__":
-    print(curves(), attention(), sep="\n")
+    print(*map(curves, PICTURES), attention(), sep="\n")

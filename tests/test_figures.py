@@ -259,6 +259,10 @@ def test_spread_keeps_order_distance_and_bounds(wanted, gap):
         np.testing.assert_allclose(placed, wanted, atol=1e-9)
 
 
+def test_what_is_spread_goes_both_ways_from_where_it_is_wanted():
+    np.testing.assert_allclose(curves._spread([4, 4, 4, 9], 1, 0, 10), [3, 4, 5, 9])
+
+
 # --- Attention ------------------------------------------------------------------------
 
 

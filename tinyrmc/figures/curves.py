@@ -459,17 +459,18 @@ def _emptier_side(value: float, near: np.ndarray, away: float) -> float:
 def _spread(
     wanted: Sequence[float], gap: float, low: float, high: float
 ) -> list[float]:
-    """Positions in [low, high], in the order given and near to what is wanted, at least
-    `gap` apart where there is room for that.
+    """Positions in [low, high], in the order given, at least `gap` apart where there is
+    room for that, and as near as can be to what is wanted (least squares).
     """
-    placed, floor, ceiling = [*wanted], low, high
-    for k in range(len(placed)):
-        placed[k] = max(placed[k], floor)
-        floor = placed[k] + gap
-    for k in reversed(range(len(placed))):
-        placed[k] = min(placed[k], ceiling)
-        ceiling = placed[k] - gap
-    return placed
+    blocks: list[list[float]] = []  # (place of the first, size) of those side by side
+    for k, place in enumerate(wanted):
+        blocks.append([place - k * gap, 1])
+        while len(blocks) > 1 and blocks[-2][0] > blocks[-1][0]:
+            (a, m), (b, n) = blocks[-2:]
+            blocks[-2:] = [[(m * a + n * b) / (m + n), m + n]]
+    firsts = [place for place, size in blocks for _ in range(int(size))]
+    top = high - gap * (len(firsts) - 1)
+    return [min(max(first, low), top) + k * gap for k, first in enumerate(firsts)]
 
 
 def _mark_rungs(panel: Axes, starts: Sequence[tuple[float, str]]) -> None:
