@@ -1,4 +1,5 @@
-"""What every page says of itself in its head, and how its tables and charts look.
+"""What every page says of itself in its head, where its text is edited, and how its
+tables and charts look.
 
 Sphinx calls `setup`, since conf.py lists this module among the extensions.
 """
@@ -9,6 +10,8 @@ import html
 import re
 from typing import Any
 
+import address
+import make_site
 from docutils import nodes
 from sphinx import addnodes
 
@@ -23,6 +26,8 @@ def setup(app: Any) -> dict[str, bool]:
     app.connect("html-page-context", _describe)
     app.connect("doctree-resolved", _align_numbers)
     app.connect("doctree-resolved", _mark_charts)
+    if address.repository():  # after the theme has made its buttons
+        app.connect("html-page-context", _offer_editing, priority=900)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
 
 
@@ -63,6 +68,21 @@ def description(doctree: nodes.document | None) -> str:
             return text
         return text[:LONGEST].rsplit(" ", 1)[0].rstrip(",;:") + " …"
     return ""
+
+
+def _offer_editing(app, pagename, templatename, context, doctree):
+    """A button that opens what the page is made of, to be edited."""
+    if path := make_site.edited().get(pagename):
+        where = f"{address.HOST}{address.repository()}/edit/main/{path}"
+        button = {
+            "type": "link",
+            "url": where,
+            "text": "",
+            "tooltip": "Edit this page",
+            "icon": "fa-solid fa-pencil",
+            "label": "edit-button",
+        }
+        context["header_buttons"].append(button)
 
 
 # --- Tables and charts ----------------------------------------------------------------

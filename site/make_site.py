@@ -12,6 +12,7 @@ sphinx-mathjax-offline, which is used for nothing else.
 from __future__ import annotations
 
 import argparse
+import functools
 import importlib
 import importlib.util
 import inspect
@@ -28,6 +29,7 @@ import address
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
+PAGES = HERE / "pages"
 sys.path.insert(0, str(ROOT))
 
 TOOLS = ("sphinx", "myst_nb", "sphinx_book_theme", "sphinx-mathjax-offline")
@@ -155,6 +157,22 @@ def pages() -> dict[str, str]:
     found |= {path: f"reference/{name}.md" for name, path in modules().items()}
     found |= {f"tasks/{name}.py": f"tasks/{name}.md" for name in tasks()}
     return found | {"tinyrmc/__init__.py": "reference/index.md"}
+
+
+@functools.cache
+def edited() -> dict[str, str]:
+    """Page without its ending -> the file of the repository that you edit to change it.
+    Pages that commands make, as those of results, have none.
+    """
+    found = {f"{path.stem}.md": f"site/pages/{path.name}" for path in PAGES.glob("*")}
+    found |= {page: path for path, page in pages().items()}
+    for path in ROOT.glob("chapters/[0-9][0-9]_*.ipynb"):
+        found[f"chapters/{path.name}"] = f"chapters/source/{path.stem}.py"
+    return {
+        page.rpartition(".")[0]: path
+        for page, path in found.items()
+        if not path.startswith("benchmarks/results/")
+    }
 
 
 # --- The source folder ----------------------------------------------------------------
@@ -391,7 +409,7 @@ def build(out: Path) -> int:
     import landing
 
     source = Source(out / "source")
-    shutil.copytree(HERE / "pages", source.folder)
+    shutil.copytree(PAGES, source.folder)
     shutil.copytree(HERE / "static", source.folder / "static")  # its pictures
     source.add_documents()
     source.add_reference()

@@ -1,11 +1,19 @@
-"""What pages of the website say in their heads; how tables, charts and icons look."""
+"""What pages of the website say in their heads, where they are edited; how tables,
+charts and icons look.
+"""
 
 import re
+from pathlib import Path
 
 import icons
-import looks
+import make_site
 import pytest
+
+pytest.importorskip("sphinx", reason="needs the extra docs: make site")
+import looks
 from docutils import nodes
+
+ROOT = Path(__file__).resolve().parent.parent
 
 
 @pytest.mark.parametrize(
@@ -66,6 +74,27 @@ SCRIPT = (
     'x={"circle-dot":[512,512,[],"f192","M1 2"],sun:[512,512,[9728],"f185","M3 4"]};'
     'y={sun:[576,512,[9728],"f185","M5 6z"],"not-used":[1,1,[],"f000","M7"]}'
 )
+
+
+def test_every_page_that_somebody_writes_can_be_edited(monkeypatch):
+    monkeypatch.setattr(looks.address, "repository", lambda: "some/one")
+
+    def edited(page):
+        context = {"header_buttons": []}
+        looks._offer_editing(None, page, "", context, None)
+        return [
+            button["url"].removeprefix("https://github.com/some/one/edit/main/")
+            for button in context["header_buttons"]
+        ]
+
+    assert edited("chapters/05_attention") == ["chapters/source/05_attention.py"]
+    assert edited("index") == ["README.md"]
+    assert edited("inside") == ["site/pages/inside.md"]
+    assert edited("results/index") == ["benchmarks/README.md"]
+    assert edited("results/results") == edited("search") == []
+    found = make_site.edited()
+    assert len(found) > 100
+    assert [path for path in found.values() if not (ROOT / path).is_file()] == []
 
 
 def test_icons_move_from_the_script_to_the_style_sheet(tmp_path):

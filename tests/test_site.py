@@ -18,6 +18,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 LAPTOP, PHONE = (1280, 1000), (390, 844)
+MODULES = [path.stem for path in (ROOT / "site").glob("*.py")]
 
 missing = [name for name in make_site.TOOLS if importlib.util.find_spec(name) is None]
 built_here = pytest.mark.skipif(
@@ -64,9 +65,8 @@ SCROLLING = """(() => {
 
 # What reaches beyond the screen, unless something around it that does not can be
 # scrolled; the MathML for screen readers is not on it.
-TOO_WIDE = """(async () => {
-    const moving = document.getAnimations();  // side bars slide away
-    await Promise.all(moving.map(each => each.finished));
+TOO_WIDE = """(() => {
+    document.getAnimations().forEach(each => each.finish());  // side bars slide away
     const beyond = e => e.getBoundingClientRect().right > screen.width + 1;
     const scrolling = e => ["auto", "scroll"].includes(getComputedStyle(e).overflowX);
     const held = e => {
@@ -81,6 +81,11 @@ TOO_WIDE = """(async () => {
         .map(e => e.outerHTML.slice(0, 80));
     return [innerWidth, document.documentElement.scrollWidth, found];
 })()"""
+
+# Texts in a column of a table that is too narrow for them.
+SQUEEZED = """[...document.querySelectorAll(".bd-article td:not(.number)")]
+    .filter(e => e.clientWidth < 80 && e.textContent.trim().length > 12)
+    .map(e => e.textContent.trim().slice(0, 40))"""
 
 
 @pytest.fixture(scope="session")
@@ -140,6 +145,7 @@ def pages(website, address, window):
         if "_static" in path.parts:
             continue
         name = path.relative_to(website).as_posix()
+        window.open("about:blank")  # has a new size sooner than a long page
         window.size(*LAPTOP)
         window.open(address + name)
         facts = window.run(FACTS)
@@ -147,6 +153,7 @@ def pages(website, address, window):
         window.size(*PHONE)
         found[name] = facts | {
             "phone": window.run(TOO_WIDE),
+            "squeezed": window.run(SQUEEZED),
             "scrolling on a phone": window.run(SCROLLING),
             "requests": window.requests,
             "complaints": window.complaints,
@@ -272,6 +279,13 @@ def test_nothing_is_wider_than_a_phone(pages):
     found = {name: facts["phone"] for name, facts in pages.items()}
     width, _ = PHONE
     assert {name for name in found if found[name] != [width, width, []]} == set()
+
+
+@built_here
+@browser.needed
+def test_no_column_of_a_table_is_a_word_wide_on_a_phone(pages):
+    found = {name: facts["squeezed"] for name, facts in pages.items()}
+    assert {name: texts for name, texts in found.items() if texts} == {}
 
 
 @built_here
@@ -496,6 +510,30 @@ def test_commands_are_set_a_line_a_block_and_a_word_a_whole():
         assert not COMMAND.search(code)
 
 
+# --- Without its tools ----------------------------------------------------------------
+
+
+def test_without_the_websites_tools_all_tests_can_still_be_collected():
+    """`make test` does not install them."""
+    used = re.compile(rf"^(?:import|from) (?:{'|'.join(MODULES)})\b", re.MULTILINE)
+    files = [
+        str(path)
+        for path in sorted(Path(__file__).parent.glob("test_*.py"))
+        if used.search(path.read_text(encoding="utf-8"))
+    ]
+    assert len(files) > 5
+    blocked = dict.fromkeys(["docutils", "sphinx", "myst_nb", "sphinx_book_theme"])
+    code = (
+        f"import sys; sys.modules.update({blocked}); import pytest; "
+        "sys.exit(pytest.main(['--collect-only', '-q', '-p', 'no:cacheprovider', "
+        "*sys.argv[1:]]))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, *files], capture_output=True, text=True, cwd=ROOT
+    )
+    assert done.returncode == 0, done.stdout
+
+
 # --- Sources --------------------------------------------------------------------------
 
 
@@ -565,7 +603,7 @@ def test_make_ci_and_the_workflow_build_the_same_website():
         "\nsite: $(VENV)/installed-docs\n\t$(python) site/make_site.py $(ARGS)\n"
         in makefile
     )
-    assert check.index("make site ") < check.index("make test ")
+    assert check.index("/installed-docs") < check.index("make test ")
     workflow = ROOT / ".github" / "workflows" / "site.yml"
     if workflow.exists():  # it is not in the source archive
         assert (
