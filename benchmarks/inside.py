@@ -74,7 +74,8 @@ def size_and_entropy(weights: np.ndarray) -> tuple[float, float]:
 
 def measure(model: Any, batch: dict[str, np.ndarray]) -> dict[str, float]:
     """The three measurements of a network on a batch, and how often it is right."""
-    model, trace = model.astype(np.float64), []
+    trace: list[dict[str, np.ndarray]] = []
+    model = model.astype(np.float64)
     with Tape() as tape:
         inputs = tape.watch(batch["inputs"].astype(np.float64))  # (B, T, ...)
         logits = model(inputs, trace)
