@@ -33,6 +33,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import report
 
 import tinyrmc
 from tinyrmc import Tape, fused
@@ -158,7 +159,7 @@ def draw(found: dict[str, Any], path: Path) -> Path:
         figure = Figure(figsize=(13, 4), layout="constrained")
         panels = figure.subplots(1, len(PANELS))
         for panel, (name, title) in zip(panels, PANELS.items(), strict=True):
-            _draw_panel(panel, found["rows"], name)
+            _draw_panel(panel, found["inside"], name)
             panel.set_title(title, fontsize=10)
             panel.set_xlabel("steps")
             panel.locator_params(axis="x", nbins=4)
@@ -200,7 +201,7 @@ def earlier(out: Path, steps: int) -> list[dict[str, Any]]:
         return []
     try:
         before = json.loads(out.read_text(encoding="utf-8"))
-        kept = before["rows"], before["steps"]
+        kept = before["inside"], before["steps"]
     except (OSError, ValueError, KeyError, TypeError) as error:
         reason = f"--out {out} is no summary of inside.py; name another"
         raise RunError(reason) from error
@@ -230,15 +231,15 @@ def run(seeds: list[int], steps: int, out: Path) -> dict[str, Any]:
         "benchmark": "inside",
         **{name: here[name] for name in kept},
         "steps": steps,
-        "rows": earlier(out, steps),
+        "inside": earlier(out, steps),
     }
     for seed in seeds:
         for form in FORMS:
-            done = [(row["form"], row["seed"]) for row in found["rows"]]
+            done = [(row["form"], row["seed"]) for row in found["inside"]]
             if (form, seed) in done:
                 continue
             row = train(form, seed, steps)
-            found["rows"].append(row)
+            found["inside"].append(row)
             out.write_text(json.dumps(found) + "\n", encoding="utf-8")
             print(
                 f"{form}, seed {seed}: {100 * row['test_accuracy']:.1f} %", flush=True
@@ -257,6 +258,7 @@ def main(words=None) -> int:
     add("--out", type=Path, default=OUT, metavar="FILE.json", help="the summary")
     options = parser.parse_args(words)
     found = run(seeds_of(options.seeds), options.steps, options.out)
+    print(report.markdown(found), end="")
     print(draw(found, options.out.with_suffix(".png")))
     return 0
 

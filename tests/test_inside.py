@@ -105,15 +105,25 @@ def test_it_goes_on_with_what_is_missing(small, tmp_path, monkeypatch, capsys):
         patch.setattr(inside, "FORMS", forms)
         assert inside.main(words) == 0
     found = json.loads(out.read_text())
-    assert [row["form"] for row in found["rows"]] == list(forms)
-    (first, _) = (row["points"] for row in found["rows"])
+    assert [row["form"] for row in found["inside"]] == list(forms)
+    (first, _) = (row["points"] for row in found["inside"])
     # before training, 30 times while it trains, at the end
     assert [point["step"] for point in first][:3] == [0, 2, 4]
     assert first[-1]["step"] == 61 and len(first) == 32
     assert [point["rung"] for point in first] == ["3x1"] * 15 + ["3x2"] * 17
     assert inside.main([*words, "--seeds", "0,1"]) == 0
     assert len(trained) == len(set(trained)) == 2 * len(inside.FORMS)
-    assert str(out.with_suffix(".png")) in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert str(out.with_suffix(".png")) in said
+    rows = [row for row in json.loads(out.read_text())["inside"] if row["seed"] < 2]
+    for form in inside.FORMS:
+        of = [row for row in rows if row["form"] == form]
+        accuracy = 100 * sum(row["test_accuracy"] for row in of) / 2
+        begin, end = (
+            sum(row["points"][at]["score_size"] for row in of) / 2 for at in (0, -1)
+        )
+        first = f"| {form} | 2 | {accuracy:.1f} % | {begin:.2f}, {end:.2f} |"
+        assert first in said
     assert out.with_suffix(".png").read_bytes().startswith(b"\x89PNG")
 
     with pytest.raises(UsageError, match="has 61 steps of each, not 90"):
