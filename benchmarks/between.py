@@ -14,7 +14,6 @@ its accuracy on held-out examples of the task itself.
 from __future__ import annotations
 
 import argparse
-import itertools
 import json
 import sys
 import time
@@ -30,7 +29,6 @@ import tinyrmc
 from tinyrmc import PaperRelationalMemory, equations, nn
 from tinyrmc import primitives as p
 from tinyrmc.backend import blas_threads
-from tinyrmc.engine import Parameter
 from tinyrmc.runs.machine import environment
 from tinyrmc.training.discovery import load_task
 from tinyrmc.training.trainer import Trainer
@@ -53,12 +51,9 @@ class Between(PaperRelationalMemory):
                 f"there are {', '.join(ROWS)}"
             )
         first = "identity" if "first memory" in released else "random"
-        super().__init__(*sizes, initial_memory=first, seed=seed, dtype=dtype)
+        normed = {"qkv_norm": "q, k, v" in released}
+        super().__init__(*sizes, initial_memory=first, seed=seed, dtype=dtype, **normed)
         self.released = frozenset(released)
-        if "q, k, v" in released:
-            width = self.num_heads * (2 * self.key_size + self.head_size)
-            self.qkv_bias = Parameter(np.zeros(width, dtype))
-            self.qkv_norm = nn.LayerNorm(width, dtype)
         if "residual, norm" in released:
             self.attention_norm = nn.LayerNorm(self.mem_size, dtype)
 
@@ -85,26 +80,6 @@ class Between(PaperRelationalMemory):
         )
         h = m if "output" in self.released else equations.output(p, gate("o"), m)
         return p.reshape(h, (h.shape[0], -1)), (m, h)
-
-    def _attend(self, m, x):
-        """Equation 2, (B, N, F); queries, keys and values have their bias and norm if
-        they are as released.
-        """
-        kinds = (self.W_q, self.W_k, self.W_v)
-        if "q, k, v" not in self.released:
-            return equations.multi_head_attention(p, m, x, *kinds)
-        rows, heads = equations.append_rows(p, m, x), self.num_heads
-        projected = [rows @ kind[head] for kind in kinds for head in range(heads)]
-        side_by_side = p.concatenate(projected, axis=-1)
-        normed = self.qkv_norm(side_by_side + self.qkv_bias)  # over all heads
-        ends = np.cumsum([0] + [each.shape[-1] for each in projected])
-        parts = [normed[..., start:end] for start, end in itertools.pairwise(ends)]
-        q, k, v = parts[:heads], parts[heads : 2 * heads], parts[2 * heads :]
-        heard = [
-            equations.attention(p, q[head][:, : self.mem_slots], k[head], v[head])
-            for head in range(heads)
-        ]
-        return p.concatenate(heard, axis=-1)
 
 
 class Task(nth_farthest.Task):  # type: ignore[name-defined]

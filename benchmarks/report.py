@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import statistics
+
 
 def milliseconds(seconds: float) -> str:
     """Three digits, no exponent."""
@@ -128,6 +130,29 @@ def _between(rows):
     ]
 
 
+def _inside(rows):
+    """A row for each form: means of its seeds, before training and after it."""
+    names = {
+        "score_size": "how far apart scores are",
+        "entropy": "entropy of attention",
+    }
+    names["early_gradient"] = "gradient to the first step / to the last"
+    head = ["before training, after it", "seeds", "held-out accuracy", *names.values()]
+    table = [head]
+    for form in dict.fromkeys(row["form"] for row in rows):
+        seeds = [row for row in rows if row["form"] == form]
+        accuracy = statistics.fmean(row["test_accuracy"] for row in seeds)
+        shown = [form, str(len(seeds)), f"{100 * accuracy:.1f} %"]
+        for name in names:
+            ends = [
+                statistics.fmean(row["points"][at][name] for row in seeds)
+                for at in (0, -1)
+            ]
+            shown.append(", ".join(f"{value:.2f}" for value in ends))
+        table.append(shown)
+    return table
+
+
 def _language(rows):
     names = list(dict.fromkeys(x["name"] for row in rows for x in row["candidates"]))
     head = ["a training step of a language model, words a second (cores)", *names]
@@ -195,6 +220,7 @@ def _faults(groups):
 PARTS = {
     "faults": _faults,
     "between": _between,
+    "inside": _inside,
     "rows": _libraries,
     "sweeps": _sweeps,
     "sharing": _sharing,

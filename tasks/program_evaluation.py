@@ -40,6 +40,18 @@ and a stop:
 There `copy`, `reverse` and `double` say what is done to the input: the network reads
 the number, the number backwards, or the number twice, and always writes the number.
 
+*How numbers are written* (--data.operands for those of the program, --data.answers for
+the answer; style `release`). Each digit of a sum needs the two digits of the same
+worth, and what the lower ones carry. As usual these stand at other places in numbers of
+other lengths, and the digit that is wanted first depends on all. Among numbers of up to
+five digits:
+
+    usual     512+489      -> 1001
+    aligned   00512+00489  -> 001001   every digit at the place of its worth
+    reversed  215+984      -> 1001     the lowest digit first
+
+The paper has neither; a run with one of them stands in no cell of its table.
+
 *Sequence to sequence.* A core reads the characters, and its state stays as it is at the
 end of each example. From there a core, the same or another, takes one step for each
 character of the answer, which a head reads off its output. What is fed to it meanwhile
@@ -94,6 +106,7 @@ from __future__ import annotations
 
 import functools
 import math
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice, product
@@ -226,6 +239,7 @@ def decode(symbols: np.ndarray, style: str) -> str:
 
 Kind = Literal["addition", "control", "program", "copy", "reverse", "double"]
 Decoder = Literal["zeros", "teacher", "own_predictions"]
+Writing = Literal["usual", "aligned", "reversed"]
 
 
 @dataclass(frozen=True)
@@ -253,6 +267,12 @@ class DataConfig:
     """which operand the result so far is; None: the first in style release, a random
     one in style lte
     """
+    operands: Writing = field(default="usual", metadata=ADDED)
+    """how the numbers of a program are written: aligned, with zeros in front to full
+    length; reversed, the lowest digit first (style release)
+    """
+    answers: Writing = field(default="usual", metadata=ADDED)
+    """the same for the answer"""
     curriculum: Literal["baseline", "naive", "mix", "combine"] = "mix"
     """how difficult the training examples are; see the module's text"""
     patience: int = 10
@@ -308,6 +328,12 @@ class DataConfig:
                 f"data.kind {self.kind} is one number to be remembered, without "
                 f"operations: {remedy}"
             )
+        if not self.as_usual and (self.style == "lte" or self.kind in MEMORY):
+            what = "style lte" if self.style == "lte" else f"data.kind {self.kind}"
+            raise ValueError(
+                f"data.operands {self.operands} and data.answers {self.answers} do not "
+                f"go with {what}, whose numbers are written as usual: leave them out"
+            )
         known = FORMS[self.style]
         for name in self.operations:
             if name not in known:
@@ -315,6 +341,11 @@ class DataConfig:
                     f"data.operations holds {name!r}; style {self.style} has "
                     f"{', '.join(known)}{nearest(name, known)}"
                 )
+
+    @property
+    def as_usual(self) -> bool:
+        """Whether all numbers are written as usual."""
+        return self.operands == self.answers == "usual"
 
     @property
     def climbs(self) -> bool:
@@ -377,6 +408,17 @@ ADDITION5 = Config(
     model=ADDITION.model,
     data=DataConfig(kind="addition", length=5),
     train=replace(ADDITION.train, steps=40_000, evaluate_every=1000),
+)
+CONTROL3 = Config(
+    model=ADDITION.model,
+    data=DataConfig(kind="control", length=3),
+    train=replace(ADDITION.train, steps=20_000),
+)
+PROGRAM3 = replace(CONTROL3, data=DataConfig(kind="program", length=3))
+PROGRAM = Config(
+    model=ADDITION.model,
+    data=DataConfig(kind="program", length=5, nesting=2),
+    train=replace(ADDITION.train, steps=100_000, evaluate_every=1000),
 )
 PAPER = Config(
     model=ModelConfig(
@@ -537,6 +579,32 @@ def draw_programs(
     return texts, answers, ((names == "multiply") & written).any(axis=1)
 
 
+# A number of a program of the style `release`, but not how often a loop goes round.
+NUMBER = re.compile(r"(?<!\[)[0-9]+")
+
+
+def written(number: str, how: Writing, width: int) -> str:
+    """A number's digits in one of the ways of the module's text; see there."""
+    if how == "aligned":
+        return number.zfill(width)
+    return number[::-1] if how == "reversed" else number
+
+
+def _rewritten(
+    texts: list[str], answers: list[str], data: DataConfig
+) -> tuple[list[str], list[str]]:
+    """Programs and answers with their numbers as `data` wants them."""
+    if data.as_usual:
+        return texts, answers
+    L = data.length
+
+    def write(found: re.Match) -> str:
+        return written(found[0], data.operands, L)
+
+    texts = [NUMBER.sub(write, text) for text in texts]
+    return texts, [written(answer, data.answers, L + 1) for answer in answers]
+
+
 def _draw_parts(
     rng: np.random.Generator, data: DataConfig, lengths: np.ndarray
 ) -> tuple[np.ndarray, ...]:
@@ -600,6 +668,7 @@ def draw(
         texts, answers, has_product = draw_numbers(rng, data, lengths)
     else:
         texts, answers, has_product = draw_programs(rng, data, lengths, nestings)
+        texts, answers = _rewritten(texts, answers, data)
     widths = layout(data)
     return {
         "inputs": encode(texts, widths.inputs, data.style),
@@ -726,6 +795,20 @@ class Task(training.Task):
         "addition5": (
             "add two numbers of 5 digits; not run to its end here",
             ADDITION5,
+        ),
+        "control3": (
+            "one operation of addition, subtraction or if on 3 digits; not run to its "
+            "end here",
+            CONTROL3,
+        ),
+        "program3": (
+            "the same with multiplication and for; not run to its end here",
+            PROGRAM3,
+        ),
+        "program": (
+            "2 operations on 5 digits, the paper's size, by the small memory of "
+            "addition; not run here",
+            PROGRAM,
         ),
         "paper": (
             "2 operations on 5 digits with the paper's settings, or --data.kind "
@@ -893,7 +976,8 @@ class Task(training.Task):
         usual = set(OPERATIONS["release"].get(data.kind, ()))
         full = (5, 1 if data.kind in MEMORY else 2)
         operations = set(data.in_use) in (usual, usual - {"multiply"})
-        return data.style == "release" and operations and self.full == full
+        usual_style = data.style == "release" and data.as_usual
+        return usual_style and operations and self.full == full
 
     def cell(self):
         core = CORES.get(self.config.model.core)
@@ -961,6 +1045,9 @@ class Task(training.Task):
         size = f"{data.length} digits"
         if data.kind not in MEMORY:
             size += f", nesting {data.nesting}"
+        for name in ("operands", "answers"):
+            how = getattr(data, name)
+            size += f", {name} {how}" if how != "usual" else ""
         return (
             f"{data.kind}, {size}; {core}, decoder {self._testing_decoder}; wrong "
             "characters are marked"

@@ -78,7 +78,11 @@ def relational_memory_step(xp, P, setting, x, memory):
     z = list(memory) + rows
     for block in range(setting["num_blocks"]):
         own = below(P, f"blocks.{block}.")
-        qkv = [normed(xp, own, "qkv_norm", linear(xp, own, "qkv", row)) for row in z]
+        if setting.get("qkv_norm", True):
+            rows_of = [linear(xp, own, "qkv", row) for row in z]
+            qkv = [normed(xp, own, "qkv_norm", row) for row in rows_of]
+        else:
+            qkv = [xp.dot(row, own["qkv.weight"]) for row in z]
         heard = attended(xp, qkv, setting["num_heads"], setting["key_size"])
         z = [a + b for a, b in zip(z, heard, strict=True)]
         z = [normed(xp, own, "attention_norm", row) for row in z]

@@ -40,19 +40,12 @@ def copy(mine, other):
 
 def copy_attention(ours, block):
     """The released layout is head by head, with q, k and v of each side by side."""
-    H, V = 2, 4
-
-    def by_kind(values):  # (..., H 3V) -> (..., 3, H, V)
-        return np.moveaxis(values.reshape(*values.shape[:-1], H, 3, V), -2, -3)
-
-    qkv = by_kind(block["qkv"].weight.data)  # (F, 3, H, V)
+    qkv = block["qkv"].weight.data.reshape(8, 2, 3, 4)  # (F, H, 3, V)
     for kind, weight in enumerate((ours.W_q, ours.W_k, ours.W_v)):
-        weight.data[...] = np.moveaxis(qkv[:, kind], 0, 1)  # (H, F, V)
-    ours.qkv_bias.data[...] = by_kind(block["qkv"].bias.data).ravel()
-    ours.qkv_norm.gain.data[...] = by_kind(block["qkv_norm"].gain.data).ravel()
-    ours.qkv_norm.offset.data[...] = by_kind(block["qkv_norm"].offset.data).ravel()
-    copy(ours.attention_norm, block["attention_norm"])
-    copy(ours.mlp_norm, block["mlp_norm"])
+        weight.data[...] = np.moveaxis(qkv[:, :, kind], 0, 1)  # (H, F, V)
+    ours.qkv_bias.data[...] = block["qkv"].bias.data
+    for norm in ("qkv_norm", "attention_norm", "mlp_norm"):
+        copy(getattr(ours, norm), block[norm])
 
 
 def copy_gates(ours, theirs):

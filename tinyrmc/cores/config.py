@@ -104,6 +104,10 @@ class CoreConfig:
     """a ReLU also after the last layer of that MLP: not in the released code, where it
     is linear (rmc only)
     """
+    qkv_norm: Literal["usual", "layer", "none"] = field(default="usual", metadata=ADDED)
+    """a bias and a layer norm on queries, keys and values: layer, as rmc has it; none,
+    as rmc_paper; usual: as the core has it
+    """
     gate_style: Literal["unit", "memory", "none"] = "unit"
     """a gate for each unit, one for each slot, or no gates (section 3.3; rmc only)"""
     forget_bias: float = 1.0
@@ -214,7 +218,7 @@ def _check_sizes(owner: str, config: Any, *names: str) -> None:
 
 
 _UNITS = ("mem_slots", "head_size", "num_heads", "total_units")
-_PAPER = (*_UNITS, "key_size", "attention_mlp_layers", "forget_bias")
+_PAPER = (*_UNITS, "key_size", "attention_mlp_layers", "forget_bias", "qkv_norm")
 USED = {  # core -> the fields of CoreConfig that make a difference to it
     "rmc": (*_PAPER, "num_blocks", "activate_final", "gate_style", "input_bias"),
     "rmc_paper": _PAPER,
@@ -291,6 +295,7 @@ def _build_rmc(c: CoreConfig, input_size: int, seed: Seed) -> Core:
         attention_mlp_layers=c.attention_mlp_layers,
         key_size=c.key_size,
         activate_final=c.activate_final,
+        qkv_norm=c.qkv_norm != "none",
         seed=seed,
     )
 
@@ -304,6 +309,7 @@ def _build_rmc_paper(c: CoreConfig, input_size: int, seed: Seed) -> Core:
         forget_bias=c.forget_bias,
         attention_mlp_layers=c.attention_mlp_layers,
         key_size=c.key_size,
+        qkv_norm=c.qkv_norm == "layer",
         seed=seed,
     )
 

@@ -20,7 +20,8 @@ sqrt(2K + V) until November 2018, after the paper, whose experiments so had prob
 that one.
 
 On nth farthest the fourth row decides, in the one seed that was tried: without it
-neither form learns, with it both do (benchmarks/README.md, "Paper and release").
+neither form learns, with it both do (benchmarks/README.md, "Paper and release"). So
+each form can have that row as the other has it: `qkv_norm`.
 
 Why the identity? All slots share all weights, so slots that start equal stay equal for
 ever.
@@ -158,6 +159,8 @@ class RelationalMemory(_Memory):
         dtype, seed: of the parameters.
         input_rows: number of rows of a matrix input; None for a vector.
         activate_final: a ReLU also after the MLP's last layer (not in the release).
+        qkv_norm: False makes queries, keys and values linear, as in the paper: no bias
+            and no norm.
 
     Raises ValueError or TypeError naming the argument.
     """
@@ -179,6 +182,7 @@ class RelationalMemory(_Memory):
         *,
         input_rows: int | None = None,
         activate_final: bool = False,
+        qkv_norm: bool = True,
     ):
         """See the class. Long because of its arguments and their checks."""
         sizes = input_size, mem_slots, head_size, num_heads, attention_mlp_layers
@@ -193,9 +197,10 @@ class RelationalMemory(_Memory):
         self.forget_bias = check_number("RelationalMemory", "forget_bias", forget_bias)
         self.input_bias = check_number("RelationalMemory", "input_bias", input_bias)
         self.gate_style = gate_style
+        normed = check_switch("RelationalMemory", "qkv_norm", qkv_norm)
         rng, F = np.random.default_rng(seed), self.mem_size
         self.input_projection = Linear(input_size, F, dtype=dtype, seed=rng)
-        self.blocks = [self._block(dtype, rng) for _ in range(num_blocks)]
+        self.blocks = [self._block(dtype, rng, normed) for _ in range(num_blocks)]
         self.mlp = []
         for number in range(1, attention_mlp_layers + 1):
             relu = number < attention_mlp_layers or check_switch(
@@ -208,12 +213,14 @@ class RelationalMemory(_Memory):
             self.gate_inputs = Linear(rows * F, gates, dtype=dtype, seed=rng)
             self.gate_memory = Linear(F, gates, dtype=dtype, seed=rng)
 
-    def _block(self, dtype: np.dtype, rng: np.random.Generator) -> dict[str, Any]:
+    def _block(
+        self, dtype: np.dtype, rng: np.random.Generator, normed: bool
+    ) -> dict[str, Any]:
         """The layers of one attention block, by name."""
         F, width = self.mem_size, self.num_heads * (2 * self.key_size + self.head_size)
         return {
-            "qkv": Linear(F, width, dtype=dtype, seed=rng),
-            "qkv_norm": LayerNorm(width, dtype),
+            "qkv": Linear(F, width, bias=normed, dtype=dtype, seed=rng),
+            **({"qkv_norm": LayerNorm(width, dtype)} if normed else {}),
             "attention_norm": LayerNorm(F, dtype),
             "mlp_norm": LayerNorm(F, dtype),
         }
@@ -252,11 +259,12 @@ class RelationalMemory(_Memory):
     ) -> tuple[list[Tensor], State]:
         """T steps: inputs (B, T, ...) -> ([T outputs], last state).
 
-        On a GPU, with one block and gates, one entry on the tape: a step by itself asks
-        for many small operations there. See `Core.unroll`.
+        On a GPU, with one block, its norms and gates, one entry on the tape: a step by
+        itself asks for many small operations there. See `Core.unroll`.
         """
         asked = trace, lengths, fresh
         plain = len(self.blocks) == 1 and self.gate_style is not None
+        plain = plain and "qkv_norm" in self.blocks[0]
         weight = self.input_projection.weight.data
         there = kernels.usable(namespace(weight), weight)
         if not (plain and there) or any(a is not None for a in asked):
@@ -331,7 +339,9 @@ class RelationalMemory(_Memory):
         for number, block in enumerate(self.blocks):
             last = number == len(self.blocks) - 1
             z = p.concatenate([memory, rows], axis=1)  # (B, N + n, F)
-            qkv = block["qkv_norm"](block["qkv"](z))
+            qkv = block["qkv"](z)
+            if "qkv_norm" in block:
+                qkv = block["qkv_norm"](qkv)
             queries = self.mem_slots if last else None
             may = None if mask is None else mask[..., :queries, :]
             heard = attention(qkv, may, **sizes, num_queries=queries, trace=seen)
@@ -356,6 +366,8 @@ class PaperRelationalMemory(_Memory):
         forget_bias: b~f of eq 7, a constant.
         initial_memory: "random" (the paper; drawn from `seed`, the same for every
             example) or "identity" (the released code).
+        qkv_norm: True gives queries, keys and values a bias and a layer norm over
+            heads, as released: the one step that is not in the equations.
     """
 
     def __init__(
@@ -370,6 +382,8 @@ class PaperRelationalMemory(_Memory):
         initial_memory: Literal["random", "identity"] = "random",
         dtype: npt.DTypeLike = np.float32,
         seed: Seed = 0,
+        *,
+        qkv_norm: bool = False,
     ):
         """See the class. Long because of its arguments and their checks."""
         name = "PaperRelationalMemory"
@@ -400,6 +414,11 @@ class PaperRelationalMemory(_Memory):
         self.W_f, self.U_f, self.b_f = weight(F, F), weight(F, F), bias()
         self.W_i, self.U_i, self.b_i = weight(F, F), weight(F, F), bias()
         self.W_o, self.U_o, self.b_o = weight(F, F), weight(F, F), bias()
+        self.qkv_norm = None
+        if check_switch(name, "qkv_norm", qkv_norm):
+            width = H * (2 * self.key_size + head_size)
+            self.qkv_bias = Parameter(np.zeros(width, dtype))
+            self.qkv_norm = LayerNorm(width, dtype)
         # Drawn last and from the same stream, so that the weights do not depend on N.
         if initial_memory == "random":
             self._first = rng.standard_normal((mem_slots, F)).astype(dtype)
@@ -442,6 +461,9 @@ class PaperRelationalMemory(_Memory):
         x = self.input_projection(self._as_rows(inputs)[:, 0])  # (B, F)
         for array in state:
             self._check_memory(array, inputs)
+        if self.qkv_norm is not None:
+            hidden, state = self._normed_step(x, state, trace)
+            return p.reshape(hidden, (hidden.shape[0], -1)), state
         seen: dict[str, Any] | None = None if trace is None else {}
         hidden, state = equations.step(p, x, state, self.equation_parameters(), seen)
         if trace is not None and seen is not None:
@@ -450,3 +472,38 @@ class PaperRelationalMemory(_Memory):
             heads = namespace(weights[0]).stack(weights, axis=1)  # (B, H, N, N + 1)
             trace.append({"attention": heads, **gates})
         return p.reshape(hidden, (hidden.shape[0], -1)), state
+
+    def _normed_step(self, x: Tensor, state: State, trace: Trace) -> tuple:
+        """`equations.step`, but for its attention."""
+        (m, h), own = state, self.equation_parameters()
+        seen: dict[str, Any] = {}
+        attended = self._attend(m, x, seen)
+        candidate = equations.g_psi(p, attended, own["mlp"], own["gain"], own["offset"])
+        f, i, o = (
+            equations.gate(p, x, h, *(own[f"{kind}_{gate}"] for kind in "WUb"))
+            for gate in "fio"
+        )
+        m = equations.update_memory(p, f, i, m, candidate, self.forget_bias)
+        h = equations.output(p, o, m)
+        if trace is not None:
+            gates = {"input_gate": i, "forget_gate": f + self.forget_bias}
+            gates["output_gate"] = o
+            seen |= {name: p.sigmoid(gate).data for name, gate in gates.items()}
+            trace.append(seen)
+        return h, (m, h)
+
+    def _attend(self, m: Array | Tensor, x: Tensor, seen: dict | None = None) -> Tensor:
+        """Equation 2, (B, N, F).
+
+        With `qkv_norm` as released; its weights go into `seen` as "attention".
+        """
+        kinds = self.W_q, self.W_k, self.W_v
+        if self.qkv_norm is None:
+            return equations.multi_head_attention(p, m, x, *kinds)
+        by_head = p.swapaxes(p.concatenate(kinds, axis=-1), 0, 1)  # (F, H, 2K + V)
+        weight = p.reshape(by_head, (self.mem_size, -1))
+        qkv = linear(equations.append_rows(p, m, x), weight, self.qkv_bias)
+        sizes = {"num_heads": self.num_heads, "key_size": self.key_size}
+        return attention(
+            self.qkv_norm(qkv), **sizes, num_queries=self.mem_slots, trace=seen
+        )

@@ -1,0 +1,133 @@
+"""A ladder that opens by steps: the same for every core, to the step and to the bit."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from tinytasks import assert_same_arrays, stop_at, timeless
+
+from tinyrmc import sweep, training
+from tinyrmc.training.discovery import load_task
+
+nth_farthest = load_task("nth_farthest")
+SHARES = {"rungs": ((3, 1), (3, 2)), "rung_shares": (0.5, 0.25)}
+
+
+def by_steps(steps, every=100, core="rmc"):
+    """A task with the smallest network that will do."""
+    small = {"mem_slots": 2, "head_size": 2, "num_heads": 1, "hidden_size": 3}
+    train = {"steps": steps, "log_every": every, "evaluate_every": steps // every}
+    train["evaluate_every"] *= every
+    preset = nth_farthest.FAIR
+    config = dataclasses.replace(
+        preset,
+        model=dataclasses.replace(preset.model, core=core, **small),
+        data=nth_farthest.DataConfig(4, 2, **SHARES),
+        train=dataclasses.replace(preset.train, batch_size=8, **train),
+    )
+    return nth_farthest.Task(config)
+
+
+def rungs_told(task, accuracy, steps, every=100):
+    """The rung that each line of a run tells of."""
+    lines = range(every, steps + 1, every)
+    return [task.observe(step, {"accuracy": accuracy})["rung"] for step in lines]
+
+
+@pytest.mark.parametrize("accuracy", [0.0, 1.0, float("nan")])
+def test_rungs_open_for_every_core_alike(accuracy):
+    told = rungs_told(by_steps(800), accuracy, 800)
+    assert told == ["3x1"] * 4 + ["3x2"] * 2 + ["4x2"] * 2
+    # 450 and 675 steps: a rung ends with the first line after its own
+    told = rungs_told(by_steps(900), accuracy, 900)
+    assert told == ["3x1"] * 5 + ["3x2"] * 2 + ["4x2"] * 2
+
+
+def test_which_lines_are_of_the_task_itself():
+    task = by_steps(400)
+    told = rungs_told(task, 0.5, 400)
+    assert [task.is_final({"rung": rung}) for rung in told] == [False] * 3 + [True]
+
+
+@pytest.fixture
+def few_held_out(monkeypatch):
+    monkeypatch.setattr(nth_farthest.Task, "test_examples", 20)
+
+
+@pytest.mark.parametrize("stop, core", [(9, "rmc"), (14, "lstm")])
+def test_a_resumed_run_has_the_same_bits(
+    stop, core, make_trainer, new_run, few_held_out
+):
+    """Broken off on the second rung, once in the middle of a line."""
+
+    def task():
+        return by_steps(16, every=2, core=core)
+
+    whole, broken = new_run(), new_run()
+    reference = make_trainer(task(), 3)
+    assert training.run_training(reference, whole) == "finished"
+    training.run_training(make_trainer(stop_at(task(), stop), 3), broken)
+    again = make_trainer(task(), 3)
+    arrays, state = broken.load()
+    again.restore(arrays, state)
+    assert again.step == stop and again.task.rung == (1 if stop == 9 else 2)
+    broken.truncate_metrics(state["lines"])
+    assert training.run_training(again, broken) == "finished"
+    assert_same_arrays(again.arrays(), reference.arrays())
+    assert timeless(broken.metrics()) == timeless(whole.metrics())
+    rungs = [line["rung"] for line in whole.metrics() if "rung" in line]
+    assert rungs == ["3x1"] * 4 + ["3x2"] * 2 + ["4x2"] * 2
+
+
+def test_cores_see_the_same_examples(make_trainer, few_held_out):
+    """The rung of every step, and what is drawn for it, depend on the step alone."""
+    seen = {}
+    for core in "rmc", "lstm":
+        trainer = make_trainer(by_steps(16, every=2, core=core), 5)
+        for _ in range(16):
+            batch = trainer.stream.batch(trainer.step, 0, 8)
+            seen.setdefault(core, []).append(batch["inputs"])
+            trainer.advance()
+            if trainer.step % 2 == 0:
+                trainer.read()
+    for ours, theirs in zip(seen["rmc"], seen["lstm"], strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+def test_the_fair_ladder_leaves_the_task_half_of_the_steps():
+    task = nth_farthest.Task(nth_farthest.FAIR)
+    assert task.ends == [2400, 4200, 6000]
+    config = task.config
+    assert config.train.steps == 12_000 and config.data.rungs
+    data = dataclasses.replace(config.data, rung_shares=())
+    assert dataclasses.replace(config, data=data) == nth_farthest.QUICK
+
+
+def test_the_fair_grid_has_a_choice_of_rates_for_every_core():
+    preset, grid = sweep.read_grid(nth_farthest.Task, ["fair"])
+    assert preset == "fair" and list(grid) == ["model.core", "train.learning_rate"]
+    assert {"rmc", "lstm", "dnc", "entnet", "entnet_bank"} == {*grid["model.core"]}
+    rates = [*map(float, grid["train.learning_rate"])]
+    assert len(rates) == 3 and nth_farthest.FAIR.train.learning_rate in rates
+
+
+@pytest.mark.parametrize(
+    "values, says",
+    [
+        ({"rung_shares": (0.5,)}, "a share for each of data.rungs, which has 0, not 1"),
+        ({**SHARES, "rung_shares": (0.5,)}, "data.rungs, which has 2, not 1"),
+        ({**SHARES, "rung_shares": (0.5, 0.5)}, "below 1: the task .* not 0.5, 0.5"),
+        ({**SHARES, "rung_shares": (0.5, 0.0)}, "must be positive.*not 0.5, 0.0"),
+        ({**SHARES, "rung_shares": (0.5, float("nan"))}, "must be positive.*nan"),
+    ],
+)
+def test_impossible_shares_are_refused(values, says):
+    with pytest.raises(ValueError, match=rf"data\.rung_shares .*{says}"):
+        nth_farthest.DataConfig(**values)
+
+
+def test_a_rung_that_would_never_be_trained_on_is_refused():
+    says = "gives 3 x 2 fewer than the 100 steps of train.log_every.*0.25 of 300;"
+    with pytest.raises(ValueError, match=says):
+        by_steps(300)
+    assert by_steps(400).ends == [200, 300]
