@@ -11,6 +11,8 @@ from tinyrmc import Tape
 from tinyrmc import primitives as p
 from tinyrmc.cores import LSTM, DeepLSTM, Feedforward, RelationalMemory
 from tinyrmc.cores.core import state_arrays, state_of
+from tinyrmc.figures.curves import measured
+from tinyrmc.results import curves
 from tinyrmc.training import vtrace
 from tinyrmc.training.loop import run_training
 
@@ -185,6 +187,16 @@ def test_the_loss_is_that_of_the_formulas():
         expected += 0.03 * (np.exp(log_p) * log_p).sum()
     assert count == 96
     assert float(total.data) == pytest.approx(expected, rel=1e-4)
+
+
+def test_curves_stand_over_the_steps_in_the_world():
+    """As in the paper's figure 10; `steps` are updates there, as everywhere."""
+    a_task, line = task(), {"step": 3, "samples": 3 * 64, "test_score": 1.0}
+    shown = curves._counted([line], a_task)
+    (point,), (value,) = measured(shown, "test_score", "world_steps")
+    assert (point, value) == (3 * 64 * 8, 1.0)
+    assert point == a_task.observe(3, {})["world_steps"]
+    assert [*measured(shown, "test_score")[0]] == [3]
 
 
 def test_only_means_over_no_level_are_left_out():

@@ -151,6 +151,7 @@ class ActingTask(Task):
     """
 
     carries = True
+    row = "level"
     headline = "solved"
     lower = ("loss",)
     grids = {"rates": ("the paper's sweep of learning rates", "paper", RATES)}
@@ -239,7 +240,7 @@ class ActingTask(Task):
     @functools.cached_property
     def unit(self):
         """A row of a batch is so many steps in the world."""
-        return "steps", self.config.agent.unroll
+        return "world_steps", self.config.agent.unroll
 
     def draw(self, rng, count):
         """The random numbers of T steps, and before these of a start."""
