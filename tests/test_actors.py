@@ -14,6 +14,7 @@ from tinyrmc.cores.core import state_arrays, state_of
 from tinyrmc.figures.curves import measured
 from tinyrmc.results import curves
 from tinyrmc.training import vtrace
+from tinyrmc.training.actors import turned
 from tinyrmc.training.loop import run_training
 
 CONFIG = tinyworld.Config()
@@ -144,10 +145,24 @@ def test_acting_leaves_the_carry_it_was_given_as_it_was():
 
 
 def test_a_trajectory_waits_in_a_queue_as_many_updates_as_its_lag_says():
-    now = [batch for batch, _ in acted(task(), steps=6)[1]]
-    late = [batch for batch, _ in acted(task(agent={"lag": 2}), steps=6)[1]]
-    for k, batch in enumerate(late):
-        assert_same_arrays(batch, now[max(k - 2, 0)])
+    """Two are acted before the first update, and each is learnt from once."""
+    a_task = task(agent={"lag": 2})
+    model, found = acted(a_task, steps=4)
+    stream, carry = a_task.stream(model, 0), None
+    for k, (step, ahead) in enumerate([(0, 2), (0, 1), (0, 0), (1, 0)]):
+        batch = stream.batch(step, 0, 12)
+        trajectory, carry = a_task.play(model, batch, carry, ahead)
+        assert_same_arrays(found[k][0], trajectory)
+    played = [batch["taken"].tobytes() for batch, _ in found]
+    assert len({*played}) == len(played)
+
+
+def test_random_numbers_of_the_first_trajectories_are_fresh_and_below_one():
+    noise = np.array([[0, 0.25, 0.5, 1 - 2**-24]], np.float32)
+    for times in range(1, 8):
+        other = turned(noise, times)
+        assert other.dtype == np.float32 and (0 <= other).all() and (other < 1).all()
+        assert abs(other - noise).min() > 0.05
 
 
 # --- The loss -------------------------------------------------------------------------

@@ -160,7 +160,7 @@ def test_a_panel_for_each_axis():
 
 
 def test_a_core_has_the_same_colour_whatever_is_beside_it():
-    cores = typing.get_args(MapCore) + ("memn2n",)
+    cores = *typing.get_args(MapCore), "memn2n"
     of = dict(zip(cores, style.colours(cores), strict=True))
     assert len(set(of.values())) == len(cores)
     for beside in itertools.permutations(cores, 2):
