@@ -150,6 +150,7 @@ def test_a_run_under_mpiexec(tmp_path):
         timeout=60,
     )
     assert (done.returncode, done.stderr) == (0, "")
+    assert "on cpu, 2 ranks x 1 worker; rank 0 learns, rank 1 acts\n" in done.stdout
     run = Run.open(tmp_path / "run")
     assert [line["step"] for line in run.metrics()] == [10, 20, 30]
     assert "test_solved" in run.metrics()[-1]

@@ -495,6 +495,10 @@ class ActingTask(Task):
             for metric in ("score", "solved")
         }
 
+    def deviation(self, metric, label):
+        found = self.floors.get(label, {}).get(metric.removeprefix("test_"))
+        return None if found is None else float(found.std())
+
     def kinds(self) -> dict[str, np.ndarray]:
         """What sets held-out levels apart, as numbers: {its name: (levels,)}."""
         return {}
