@@ -69,6 +69,18 @@ class Communicator:
         everybodys = self._meet("Allgather", np.ascontiguousarray(own))
         gathered[...] = np.reshape(everybodys, gathered.shape)
 
+    def Gatherv(self, own, gathered):
+        assert own.dtype == np.uint8 and own.flags.c_contiguous
+        self.world.slots[self.rank] = own.copy()
+        self.world.meeting.wait()
+        everybodys = list(self.world.slots)
+        self.world.meeting.wait()
+        assert (gathered is None) == (self.rank > 0)
+        if gathered is not None:
+            whole, counts = gathered
+            assert counts == [*map(len, everybodys)]
+            whole[...] = np.concatenate(everybodys)
+
     def Allreduce(self, own, total):
         assert own == "in place"
         first, *others = self._meet("Allreduce", total)

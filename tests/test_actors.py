@@ -11,7 +11,10 @@ from tinyrmc import Tape
 from tinyrmc import primitives as p
 from tinyrmc.cores import LSTM, DeepLSTM, Feedforward, RelationalMemory
 from tinyrmc.cores.core import state_arrays, state_of
+from tinyrmc.figures.curves import measured
+from tinyrmc.results import curves
 from tinyrmc.training import vtrace
+from tinyrmc.training.actors import turned
 from tinyrmc.training.loop import run_training
 
 CONFIG = tinyworld.Config()
@@ -142,10 +145,24 @@ def test_acting_leaves_the_carry_it_was_given_as_it_was():
 
 
 def test_a_trajectory_waits_in_a_queue_as_many_updates_as_its_lag_says():
-    now = [batch for batch, _ in acted(task(), steps=6)[1]]
-    late = [batch for batch, _ in acted(task(agent={"lag": 2}), steps=6)[1]]
-    for k, batch in enumerate(late):
-        assert_same_arrays(batch, now[max(k - 2, 0)])
+    """Two are acted before the first update, and each is learnt from once."""
+    a_task = task(agent={"lag": 2})
+    model, found = acted(a_task, steps=4)
+    stream, carry = a_task.stream(model, 0), None
+    for k, (step, ahead) in enumerate([(0, 2), (0, 1), (0, 0), (1, 0)]):
+        batch = stream.batch(step, 0, 12)
+        trajectory, carry = a_task.play(model, batch, carry, ahead)
+        assert_same_arrays(found[k][0], trajectory)
+    played = [batch["taken"].tobytes() for batch, _ in found]
+    assert len({*played}) == len(played)
+
+
+def test_random_numbers_of_the_first_trajectories_are_fresh_and_below_one():
+    noise = np.array([[0, 0.25, 0.5, 1 - 2**-24]], np.float32)
+    for times in range(1, 8):
+        other = turned(noise, times)
+        assert other.dtype == np.float32 and (0 <= other).all() and (other < 1).all()
+        assert abs(other - noise).min() > 0.05
 
 
 # --- The loss -------------------------------------------------------------------------
@@ -185,6 +202,16 @@ def test_the_loss_is_that_of_the_formulas():
         expected += 0.03 * (np.exp(log_p) * log_p).sum()
     assert count == 96
     assert float(total.data) == pytest.approx(expected, rel=1e-4)
+
+
+def test_curves_stand_over_the_steps_in_the_world():
+    """As in the paper's figure 10; `steps` are updates there, as everywhere."""
+    a_task, line = task(), {"step": 3, "samples": 3 * 64, "test_score": 1.0}
+    shown = curves._counted([line], a_task)
+    (point,), (value,) = measured(shown, "test_score", "world_steps")
+    assert (point, value) == (3 * 64 * 8, 1.0)
+    assert point == a_task.observe(3, {})["world_steps"]
+    assert [*measured(shown, "test_score")[0]] == [3]
 
 
 def test_only_means_over_no_level_are_left_out():

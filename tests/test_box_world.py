@@ -392,6 +392,9 @@ NOISE = np.zeros((3, 1), np.float32)
         (FINE, NOISE[:2], "the state has 3 levels and noise 2 rows"),
         (FINE, NOISE.astype(float), "noise must be float32, not float64"),
         (FINE, NOISE[:, 0], "noise must be an array"),
+        (FINE, NOISE - 2, "noise must be from 0 to below 1, not -"),
+        (FINE, NOISE * 0 + 1, "noise must be from 0 to below 1, not 1.0"),
+        (FINE, NOISE * np.float32(np.nan), "noise must be from 0 to below 1, not nan"),
         (FINE, None, "noise must be an array"),
     ],
 )

@@ -1,12 +1,14 @@
 """Curves against steps, samples and hours, grids of curves, and tables as pictures."""
 
 import itertools
+import typing
 
 import numpy as np
 import pytest
 from test_figures import FLOORS, TEST, assert_words_are_apart_and_inside, drawn
 
 from tinyrmc import figures
+from tinyrmc.cores.config import MapCore
 from tinyrmc.figures import Reached, curves, grids, style, text
 
 
@@ -158,7 +160,7 @@ def test_a_panel_for_each_axis():
 
 
 def test_a_core_has_the_same_colour_whatever_is_beside_it():
-    cores = "rmc lstm dnc entnet entnet_bank rmc_paper rnn conv_lstm".split()
+    cores = *typing.get_args(MapCore), "memn2n"
     of = dict(zip(cores, style.colours(cores), strict=True))
     assert len(set(of.values())) == len(cores)
     for beside in itertools.permutations(cores, 2):

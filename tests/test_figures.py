@@ -638,9 +638,9 @@ def make_run(tmp_path):
     return make
 
 
-def words(core=""):
+def words():
     """What `small` is called."""
-    return f"quick{core} --model.head-size 2 --model.num-heads 2 --train.batch-size 8"
+    return "quick --model.head-size 2 --model.num-heads 2 --train.batch-size 8"
 
 
 def test_what_the_command_draws(make_run, tmp_path, monkeypatch, capsys):
@@ -664,10 +664,10 @@ def test_what_the_command_draws(make_run, tmp_path, monkeypatch, capsys):
     assert axes == ("steps",) and cores == ["rmc", "lstm"]
     assert capsys.readouterr().out == f"{out}\n"
     assert out == tmp_path / "all.png"
-    assert title == "nth_farthest"
+    assert title == f"nth_farthest {words()}".replace(" --", ", --")
     assert groups == {
-        f"{words()} (rmc)": [runs[0].metrics(), runs[1].metrics()],
-        words(" --model.core lstm"): [runs[2].metrics()],
+        "rmc": [runs[0].metrics(), runs[1].metrics()],
+        "lstm": [runs[2].metrics()],
     }
     assert metrics == [TEST, "test_accuracy_without_self"]
     assert references == nth_farthest.Task(small()).references()
@@ -711,16 +711,13 @@ def test_different_references_are_named_after_their_groups(
     run_curves.draw_curves(
         [make_run(), make_run(small(core="lstm")), make_run(large)], tmp_path / "a.png"
     )
-    name = (
-        "quick --model.head-size 2 --model.num-heads 2 --data.objects 8 "
-        "--data.dimensions 16 --train.batch-size 8 (rmc)"
-    )
+    name = "rmc, --data.objects 8, --data.dimensions 16"
     quick, large = (
         nth_farthest.Task(config).references()[TEST] for config in (small(), large)
     )
     floors = {
         label: {
-            f"{words()} (rmc) and 1 more: {label}": quick[label],
+            f"rmc and 1 more: {label}": quick[label],
             f"{name}: {label}": large[label],
         }
         for label in quick
@@ -732,7 +729,7 @@ def test_different_references_are_named_after_their_groups(
     }
 
 
-def test_a_picture_of_one_configuration_has_its_words_in_the_title(
+def test_what_configurations_have_in_common_is_in_the_title(
     make_run, tmp_path, monkeypatch
 ):
     titles = []
@@ -748,7 +745,7 @@ def test_a_picture_of_one_configuration_has_its_words_in_the_title(
     assert titles == [
         f"nth_farthest {words()}, seed 0",
         f"nth_farthest {words()}",
-        "nth_farthest",
+        f"nth_farthest {words()}".replace(" --", ", --"),
     ]
 
 

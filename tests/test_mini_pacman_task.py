@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from tinyrmc.environments.world import WorldError
+from tinyrmc.results.progress import Progress
 from tinyrmc.training.discovery import load_task
 
 mini_pacman = load_task("mini_pacman")
@@ -37,6 +38,18 @@ def test_floors_are_those_of_other_people_s_games():
     assert scores["paper, RMC"] == 677
     solved = a_task.references()["test_solved"]
     assert solved["at random"] < 0.05 < 0.9 < solved["a script that sees all"]
+
+
+def test_a_floor_is_passed_where_chance_would_not_do():
+    """A game at random deviates by 8 or so, and these are 24 games."""
+    a_task = task()
+    floor = a_task.references()["test_score"]["at random"]
+    off = 3 * a_task.floors["at random"]["score"].std() / np.sqrt(24)
+    progress = Progress(a_task)
+    assert 2 < off < 12
+    assert progress._notice({"step": 1, "test_score": floor + 0.9 * off}) == []
+    (news,) = progress._notice({"step": 2, "test_score": floor + 1.1 * off})
+    assert "past the floor 'at random'" in news
 
 
 @pytest.mark.parametrize("view, size", [("viewport", (5, 5)), ("whole", (15, 19))])

@@ -46,7 +46,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -62,7 +61,7 @@ from .flags import add_flags, from_flags
 from .results import attention, episodes, hops, probes
 from .results.curves import draw_curves, draw_run
 from .results.examinations import draw, is_small, names, side_by_side
-from .results.groups import command_words, find_runs
+from .results.groups import command_words, core_of, find_runs, parts
 from .results.text import aligned, paragraph, terminal_width
 from .training.checkpoints import open_checkpoint, restore_model
 from .training.examinations import Table
@@ -119,8 +118,8 @@ def _parser() -> Parser:
         default=("steps",),
         metavar="AXIS,AXIS",
         help="draw the curves against steps (the default), samples or hours, or what "
-        "the task counts its samples in (tokens), or against several of these; then of "
-        "the task's headline alone",
+        "the task counts its samples in (tokens, world_steps), or against several of "
+        "these; then of the task's headline alone",
     )
     add_data_dir(parser)
     return parser
@@ -421,7 +420,7 @@ def _examine(
         raise RunError(
             f"{first} and {second} are runs of different tasks; draw them one by one"
         )
-    cores = [_core(state["run"]) for *_, state in opened]
+    cores = [core_of(state["run"]) for *_, state in opened]
     common, own = names([_said(state) for *_, state in opened])
     found: dict[str, dict[str, Table]] = {}
     for path, core, name, (task, arrays, state) in zip(
@@ -438,20 +437,10 @@ def _examine(
     return found, cores, common
 
 
-def _core(run: dict) -> str | None:
-    return run["config"].get("model", {}).get("core")
-
-
 def _said(state: dict) -> list[str]:
-    """What a network is: its preset, its core, each flag with its values, seed and
-    step.
-    """
+    """What a network is: the parts of its command, its seed and its step."""
     run = state["run"]
-    core = _core(run)
-    preset, *flags = re.split(r" (?=--)", command_words(run))
-    flags = [flag for flag in flags if flag != f"--model.core {core}"]
-    last = f"seed {run['seed']}", f"step {state['step']:,}"
-    return [preset, *filter(None, [core]), *flags, *last]
+    return [*parts(run), f"seed {run['seed']}", f"step {state['step']:,}"]
 
 
 # --- A level of BoxWorld --------------------------------------------------------------

@@ -416,6 +416,9 @@ def _announce(trainer: Trainer, described: dict, options: Options) -> None:
     count, ranks = trainer.workers.count, trainer.ranks.size
     how = "1 worker" if count == 1 else f"{count} {kind}"
     how = f"{ranks} ranks x {how}" if ranks > 1 else how
+    if isinstance(trainer, Apart):
+        others = f"ranks 1 to {ranks - 1} act" if ranks > 2 else "rank 1 acts"
+        how = f"{how}; rank 0 learns, {others}"
     where = f"{options.device} in TF32" if options.tf32 else options.device
     steps = counted(t.steps - trainer.step, "step")
     rows = counted(t.batch_size, trainer.task.row)

@@ -29,6 +29,9 @@ from ..errors import UserError
 State: TypeAlias = dict[str, Array]
 
 
+ONE = np.float32(1).view(np.uint32)
+
+
 class WorldError(UserError, ValueError):
     """A world cannot be made, or not be played that way."""
 
@@ -208,7 +211,10 @@ def pick(noise: Array, count: Array | int) -> Array:
 
 
 def check_noise(noise: Array, width: int, method: str) -> None:
-    """WorldError unless this is float32 (B, width), with at least one level."""
+    """WorldError unless this is float32 (B, width), with at least one level.
+
+    Of NumPy's arrays also unless all is in [0, 1); a device's are not looked at.
+    """
     shape = getattr(noise, "shape", None)
     if shape is None or len(shape) != 2 or shape[1] != width or not shape[0]:
         found = repr(noise) if shape is None else f"an array {list(shape)}"
@@ -218,3 +224,7 @@ def check_noise(noise: Array, width: int, method: str) -> None:
         )
     if noise.dtype != np.float32:
         raise WorldError(f"{method}: noise must be float32, not {noise.dtype}")
+    # as bits, of which negative numbers and NaN have higher ones than 1
+    if namespace(noise) is np and noise.view(np.uint32).max() >= ONE:
+        wrong = noise[noise.view(np.uint32) >= ONE][0]
+        raise WorldError(f"{method}: noise must be from 0 to below 1, not {wrong}")

@@ -293,9 +293,9 @@ def label_axes(panel: Axes, metric: str, axis: str = "steps") -> None:
     panel.set_xlim(left=0)
     panel.margins(x=0)
     panel.locator_params(axis="x", nbins=6)
-    unit, name = 1, axis
+    unit, name = 1, axis.replace("_", " ")
     if panel.get_xlim()[1] >= 5e6:
-        unit, name = 10**6, f"millions of {axis}"
+        unit, name = 10**6, f"millions of {name}"
     if axis == "hours":  # the points are seconds
         unit, name = 60, "minutes of training"
         if panel.get_xlim()[1] > 2 * 3600:

@@ -29,13 +29,14 @@ COLOURS = (
     "#8C8C8C",
     "#7F4F24",
     "#000000",
+    "#882255",
 )
 MARK = "#C00000"  # the red of the marked time step
 GREY = "#555555"
 
 # Each core has its own colour, in every picture.
-_CORES = "rmc lstm dnc entnet entnet_bank rmc_paper rnn conv_lstm".split()
-CORES = dict(zip(_CORES, COLOURS, strict=False))
+_CORES = "rmc lstm dnc entnet entnet_bank rmc_paper rnn conv_lstm feedforward memn2n"
+CORES = dict(zip(_CORES.split(), COLOURS, strict=True))
 
 # Behind a label, so that lines do not cross it out.
 PLATE = {"facecolor": "white", "alpha": 0.75, "linewidth": 0, "pad": 0.5}
@@ -87,9 +88,14 @@ def save(figure: Figure, path: str | Path) -> Path:
 
 def wrap(text: str, characters: float) -> str:
     """The text with no line longer than that, broken between words; a flag and its
-    value, `--data.window 5`, stay together.
+    value, `--data.window 5`, stay together where they fit into a line.
     """
-    kept = re.sub(r"(--\S+) (?=[^\s(-])", "\\1\N{NO-BREAK SPACE}", text)
+
+    def whole(found: re.Match) -> str:
+        fits = len(found[0]) <= characters
+        return found[0].replace(" ", "\N{NO-BREAK SPACE}") if fits else found[0]
+
+    kept = re.sub(r"--\S+ [^\s(-]\S*", whole, text)
     lines = [
         textwrap.fill(line, int(characters), break_on_hyphens=False)
         for line in kept.splitlines()

@@ -9,7 +9,8 @@ from ..errors import RunError, UsageError
 from ..runs.run import Run
 from ..training.checkpoints import open_checkpoint, restore_model, task_from_dict
 from ..training.task import Task
-from .groups import group_runs
+from .examinations import names
+from .groups import core_of, group_runs, parts
 
 
 def draw_run(run: Run, against: Sequence[str] = ("steps",)) -> list[Path]:
@@ -45,7 +46,7 @@ def draw_curves(
             "ends in .png"
         )
     _require_one_task(runs)
-    groups = _with_cores(group_runs(runs))
+    title, groups = _named(group_runs(runs))
     tasks = {
         label: task_from_dict(members[0].config) for label, members in groups.items()
     }
@@ -59,9 +60,8 @@ def draw_curves(
     metrics = _metrics_to_draw(lines, tasks, references)
     if len(against) > 1:
         metrics = metrics[:1]
-    cores = [_core(members) for members in groups.values()]
+    cores = [core_of(members[0].config) for members in groups.values()]
     training = _training_lines(lines, tasks) if len(runs) == 1 else []
-    title = _title(groups)
     try:
         return figures.learning_curve(
             lines, references, metrics, out, title, against, cores, training
@@ -83,21 +83,21 @@ def _require_one_task(runs: list[Run]) -> None:
             )
 
 
-def _core(runs: list[Run]) -> str | None:
-    return runs[0].config["config"].get("model", {}).get("core")
-
-
-def _with_cores(groups: dict[str, list[Run]]) -> dict[str, list[Run]]:
-    """The groups; where they have several cores, each is called after its own too."""
-    cores = {label: _core(members) for label, members in groups.items()}
-    if len(set(cores.values())) == 1:
-        return groups
-    return {
-        label
-        if f"core {cores[label]}" in label
-        else f"{label} ({cores[label]})": members
-        for label, members in groups.items()
-    }
+def _named(groups: dict[str, list[Run]]) -> tuple[str, dict[str, list[Run]]]:
+    """(the title, the groups): what several groups have in common goes into the title,
+    and each is called after the rest. A single run's seed goes there too.
+    """
+    runs = [run for members in groups.values() for run in members]
+    task = runs[0].config["task"]
+    if len(groups) == 1:
+        seed = f", seed {runs[0].config['seed']}" if len(runs) == 1 else ""
+        return f"{task} {next(iter(groups))}{seed}", groups
+    configs = [members[0].config for members in groups.values()]
+    common, own = names([*map(parts, configs)])
+    labels = (
+        name or config["preset"] for name, config in zip(own, configs, strict=True)
+    )
+    return f"{task} {common}".strip(), dict(zip(labels, groups.values(), strict=True))
 
 
 def _require_axes(against: Sequence[str], task: Task) -> None:
@@ -147,17 +147,6 @@ def _training_lines(lines: Lines, tasks: Mapping[str, Task]) -> list[dict]:
     (task,) = tasks.values()
     ((run,),) = lines.values()
     return [line for line in run if task.is_final(line)]
-
-
-def _title(groups: Mapping[str, list[Run]]) -> str:
-    """The task; of a single configuration also its words, of a single run its seed."""
-    runs = [run for members in groups.values() for run in members]
-    title = runs[0].config["task"]
-    if len(groups) == 1:
-        title += f" {next(iter(groups))}"
-    if len(runs) == 1:
-        title += f", seed {runs[0].config['seed']}"
-    return title
 
 
 def _references(tasks: Mapping[str, Task]) -> References:

@@ -138,6 +138,21 @@ def group_runs(runs: Sequence[Run]) -> dict[str, list[Run]]:
     return groups
 
 
+def parts(run_config: dict[str, Any]) -> list[str]:
+    """The `command_words` one by one: the preset, the core, and each further flag with
+    its values.
+    """
+    core = core_of(run_config)
+    preset, *flags = re.split(r" (?=--)", command_words(run_config))
+    flags = [flag for flag in flags if flag != f"--model.core {core}"]
+    return [preset, *filter(None, [core]), *flags]
+
+
+def core_of(run_config: dict[str, Any]) -> str | None:
+    """The core of a run's network; None for a task that has no choice."""
+    return run_config["config"].get("model", {}).get("core")
+
+
 def command_words(run_config: dict[str, Any]) -> str:
     """What a run's configuration is called: "quick --model.core lstm".
 

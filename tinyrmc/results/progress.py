@@ -1,22 +1,27 @@
 """What you see of a run while it trains: a bar on a terminal, elsewhere some lines.
 
-Whenever the run passes a rung, a floor or a published result, a line says so.
+Whenever the run passes a rung, a floor or a published result, a line says so; not
+where it might be past it by chance.
 """
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence
 from typing import Any
 
 from ..training.loop import Listener
 from ..training.task import Task
-from .text import duration, in_words, number
+from .text import duration, in_words, is_share, number
 
 # Seconds without a line, where there is no terminal, after which one comes.
 QUIET = 30.0
 # Seconds from which on you are told what is being waited for.
 LONG = 2.0
+# Standard errors from a mark at which it counts as passed: a run is measured often, and
+# each time it might be by chance.
+ERRORS = 3
 
 
 class Progress(Listener):
@@ -118,13 +123,21 @@ class Progress(Listener):
             return news
         self.tested = value
         for label, mark in self.marks.items():
-            past = value < mark if self.lower else value > mark
-            if label not in self.passed and past:
+            ahead = mark - value if self.lower else value - mark
+            if label not in self.passed and ahead > self._by_chance(label, mark):
                 self.passed.add(label)
                 what = f"{in_words(self.task.watched)} {self._value(value)}"
                 kind = "result" if label.startswith("paper") else "floor"
                 news.append(f"{what}: past the {kind} {label!r}, {self._value(mark)}")
         return news
+
+    def _by_chance(self, label, mark):
+        """How far past a mark a network may come that is no better."""
+        deviation = self.task.deviation(self.task.watched, label)
+        if deviation is None:
+            share = is_share(self.headline) and 0 <= mark <= 1
+            deviation = math.sqrt(mark * (1 - mark)) if share else 0.0
+        return ERRORS * deviation / math.sqrt(self.task.test_examples)
 
     def _print(self, text):
         if self.bar is None:

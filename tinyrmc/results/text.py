@@ -32,13 +32,17 @@ def is_share(metric: str) -> bool:
 
 
 def number(metric: str, value: float | None) -> str:
-    """The value of a metric: a share in percent, a perplexity with two decimals,
-    anything else with four.
+    """The value of a metric: a share in percent, a perplexity with two decimals, a
+    score or a length with one, or with two below ten, anything else with four.
     """
     if is_share(metric):
         return percent(value)
+    if value is None:
+        return ""
     decimals = 2 if "perplexity" in metric else 4
-    return "" if value is None else f"{value:,.{decimals}f}"
+    if re.search("score|length", metric):
+        decimals = 1 if abs(value) >= 10 else 2
+    return f"{value:,.{decimals}f}"
 
 
 def in_words(metric: str) -> str:

@@ -16,6 +16,8 @@ this end is near.
 
 IMPALA's actors run behind its learner. With `agent.lag` L you learn from what was acted
 L updates ago: a queue of trajectories is part of the carry. V-trace corrects for it.
+Before the first update L trajectories are acted to fill the queue, so that none is
+learnt from twice.
 """
 
 from __future__ import annotations
@@ -52,6 +54,7 @@ __all__ = [
     "LearningConfig",
     "Player",
     "at_random",
+    "queued",
     "through",
 ]
 
@@ -60,6 +63,7 @@ __all__ = [
 Player: TypeAlias = Callable[[World, Batch, Array], Array]
 
 TESTED = 20  # steps that are played at once when testing
+GOLDEN = (math.sqrt(5) - 1) / 2  # multiples of it, modulo 1, lie well apart
 
 
 @dataclass(frozen=True)
@@ -151,6 +155,7 @@ class ActingTask(Task):
     """
 
     carries = True
+    row = "level"
     headline = "solved"
     lower = ("loss",)
     grids = {"rates": ("the paper's sweep of learning rates", "paper", RATES)}
@@ -239,7 +244,7 @@ class ActingTask(Task):
     @functools.cached_property
     def unit(self):
         """A row of a batch is so many steps in the world."""
-        return "steps", self.config.agent.unroll
+        return "world_steps", self.config.agent.unroll
 
     def draw(self, rng, count):
         """The random numbers of T steps, and before these of a start."""
@@ -339,16 +344,28 @@ class ActingTask(Task):
         carry = dict(carry or {})
         queue = under("queue/", carry)
         carry = {k: x for k, x in carry.items() if not k.startswith("queue/")}
+        lag = self.config.agent.lag
+        if lag and not queue:
+            first = []
+            for ahead in range(lag, 0, -1):
+                trajectory, carry = self.play(model, batch, carry, ahead)
+                first.append(trajectory)
+            queue = queued(first)
         trajectory, carry = self.play(model, batch, carry)
-        if lag := self.config.agent.lag:
-            oldest, queue = through(queue, trajectory, lag)
-            trajectory = oldest
+        if lag:
+            trajectory, queue = through(queue, trajectory)
             carry |= {f"queue/{name}": x for name, x in queue.items()}
         return trajectory, carry
 
-    def play(self, model, batch: Batch, carry: Batch | None) -> tuple[Batch, Batch]:
-        """The trajectory of a step, and the carry; levels begin where there is none."""
-        noise = batch["noise"]
+    def play(
+        self, model, batch: Batch, carry: Batch | None, ahead: int = 0
+    ) -> tuple[Batch, Batch]:
+        """The trajectory of a step, and the carry; levels begin where there is none.
+
+        ahead: it is not this step's own, but so many before that, of those with which
+            a queue begins.
+        """
+        noise = turned(batch["noise"], ahead) if ahead else batch["noise"]
         if not carry:
             levels = self.world.start(noise[:, 0, : self.world.start_noise])
             carry = self.begin(model, levels)
@@ -478,6 +495,10 @@ class ActingTask(Task):
             for metric in ("score", "solved")
         }
 
+    def deviation(self, metric, label):
+        found = self.floors.get(label, {}).get(metric.removeprefix("test_"))
+        return None if found is None else float(found.std())
+
     def kinds(self) -> dict[str, np.ndarray]:
         """What sets held-out levels apart, as numbers: {its name: (levels,)}."""
         return {}
@@ -554,17 +575,24 @@ def one_hot(codes: Array, count: int) -> Array:
     return xp.take(xp.eye(count + 1, count, dtype=np.float32), codes, axis=0)
 
 
-def through(queue: Batch, trajectory: Batch, lag: int) -> tuple[Batch, Batch]:
-    """The oldest trajectory (B, ...) of a queue (B, lag, ...), and the queue after.
-
-    An empty queue is filled with the first trajectory.
-    """
+def through(queue: Batch, trajectory: Batch) -> tuple[Batch, Batch]:
+    """The oldest trajectory (B, ...) of a queue (B, L, ...), and the queue after it."""
     xp = namespace(trajectory["taken"])
-    if not queue:
-        queue = {k: xp.stack([x] * lag, axis=1) for k, x in trajectory.items()}
     oldest = {name: x[:, 0] for name, x in queue.items()}
     after = {
         name: xp.concatenate([x[:, 1:], trajectory[name][:, None]], axis=1)
         for name, x in queue.items()
     }
     return oldest, after
+
+
+def queued(trajectories: list[Batch]) -> Batch:
+    """L trajectories (B, ...), the oldest first, as a queue (B, L, ...)."""
+    xp = namespace(trajectories[0]["taken"])
+    names = trajectories[0]
+    return {k: xp.stack([each[k] for each in trajectories], axis=1) for k in names}
+
+
+def turned(noise: Array, times: int) -> Array:
+    """Other random numbers, as uniform in [0, 1): all moved on, and around its end."""
+    return (noise + np.float32(times * GOLDEN % 1)) % 1

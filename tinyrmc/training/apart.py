@@ -17,8 +17,7 @@ takes twice as long as acting, ranks that all act and learn are faster: two rank
 Intel cores took 20 s for 80 updates of BoxWorld's `quick` with a lag of 0, and 26 s
 with a lag of 1.
 
-Every rank keeps the whole queue, although only the learner needs it: trajectories are
-small, and so each rank can save, restore and check what all have in common.
+Trajectories go to the learner alone, which keeps the queue and saves it.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ import numpy as np
 
 from ..engine import Tape
 from ..runs.arrays import under
-from .actors import ActingTask, through
+from .actors import ActingTask, queued, through
 from .checks import check_result
 from .ranks import Ranks
 from .streams import Batch
@@ -63,8 +62,8 @@ class Apart(Trainer):
     ):
         if ranks is None or ranks.size < 2 or not task.apart:
             raise ValueError("Apart needs two ranks or more, and a task with a lag")
-        self.learns = ranks.rank == 0
-        self.queue: Batch = {}  # whole batches, (B, lag, ...), on every rank
+        self.learns, self.lag = ranks.rank == 0, task.config.agent.lag
+        self.begun, self.queue = False, Batch()  # whole batches, (B, lag, ...)
         device = device if self.learns else "cpu"
         super().__init__(task, seed, workers, device, processes, ranks, ahead, graph)
 
@@ -73,10 +72,14 @@ class Apart(Trainer):
         super()._share_out(1 if self.learns else workers, processes)
         config, rank = self.task.config.train, self.ranks.rank
         self.counts: list[int] = self.ranks.each(lambda: self.workers.count)
-        everybody, first = sum(self.counts[1:]), sum(self.counts[1:rank])
-        pieces = pieces_of(config.batch_size, config.piece(np), everybody)
-        own = 0 if self.learns else self.workers.count
-        self.shares = Shares(pieces, first, own, everybody)
+        actors = [0, *self.counts[1:]]  # workers of each rank that act
+        pieces = pieces_of(config.batch_size, config.piece(np), sum(actors))
+        each = [
+            Shares(pieces, sum(actors[:k]), count, sum(actors))
+            for k, count in enumerate(actors)
+        ]
+        self.shares = each[rank]
+        self.rows = [rows_of(shares) for shares in each]
 
     def _make_ahead(self, ahead):
         return None
@@ -85,24 +88,32 @@ class Apart(Trainer):
 
     def advance(self, note: Callable[[], object] = lambda: None) -> list:
         """One step, as of a `Trainer`."""
-        lag, begins = self.task.config.agent.lag, not self.queue
-        if begins:
-            played = self._take_turns("act")[2]
-            self.queue = through({}, self._gathered(played), lag)[1]
-        do = "learn" if begins else "both"
-        replies, notes, played = self._take_turns(do, note)
+        if not self.begun:
+            first = [self._act_ahead(k) for k in range(self.lag, 0, -1)]
+            self.queue, self.begun = queued(first) if self.learns else {}, True
+        replies, notes, played = self._take_turns("both", note)
         step = added_up(replies)
         self._add_up_gradients()
         finite = self._update(step)
         self._take_notice(step, finite)
-        if not begins:
-            self.queue = through(self.queue, self._gathered(played), lag)[1]
+        trajectory = self._gathered(played)
+        if self.learns:
+            self.queue = through(self.queue, trajectory)[1]
         self.step += 1
         return notes
 
-    def _take_turns(self, do, note=lambda: None):
+    def _act_ahead(self, ahead: int) -> Batch:
+        """One of the trajectories with which the queue begins."""
+        return self._gathered(self._take_turns("act", ahead=ahead)[2])
+
+    def _take_turns(self, do, note=lambda: None, ahead=0):
         """(what the learner's workers reply, the ranks' notes, what our actors did)."""
-        request = {"do": do, "step": self.step, "task": self.task.state()}
+        request = {
+            "do": do,
+            "ahead": ahead,
+            "step": self.step,
+            "task": self.task.state(),
+        }
         played: list[Batch] = []
 
         def work():
@@ -118,25 +129,26 @@ class Apart(Trainer):
     def _share(self, worker: int, request: dict) -> Any:
         """A worker's part of a request: a learner learns, an actor acts."""
         do = request["do"]
-        if do not in ("act", "learn", "both"):
+        if do not in ("act", "both"):
             return super()._share(worker, request)
         if self.learns:
             return [] if do == "act" else self._learn()
         if self.workers.processes:
             self.task.load_state(request["task"])
         self._gradients[worker][...] = 0
-        return {} if do == "learn" else self._act(worker, request["step"])
+        return self._act(worker, request["step"], request["ahead"])
 
-    def _act(self, worker: int, step: int) -> Batch:
+    def _act(self, worker: int, step: int, ahead: int) -> Batch:
         """Play a worker's pieces on; the trajectories, one piece after the other."""
         parts, carried = [], {}
         for number in self.shares.of(worker):
             before = self.carry.before(number, step)
             batch = self.stream.batch(step, *self.shares.pieces[number])
-            trajectory, carried[number] = self.task.play(self.model, batch, before)
-            parts.append(trajectory)
+            played = self.task.play(self.model, batch, before, ahead)
+            parts.append(played[0])
+            carried[number] = played[1]
         for number, after in carried.items():
-            self.carry.keep(number, after, step + 1)
+            self.carry.keep(number, after, step if ahead else step + 1)
         names = parts[0] if parts else ()
         return {name: np.concatenate([x[name] for x in parts]) for name in names}
 
@@ -154,25 +166,28 @@ class Apart(Trainer):
             replies.append(self._plain(Totals({"loss": (loss.data, count), **metrics})))
         return replies
 
-    def _gathered(self, played: list[Batch]) -> Batch:
-        """The trajectories of all actors as a whole batch, on every rank."""
-        rows = [self.shares.of(worker) for worker in range(len(played))]
-        return self._whole(dict(zip(map(tuple, rows), played, strict=True)))
+    def _gathered(self, parts: list[Batch]) -> Batch:
+        """Of the parts that all actors' workers have the whole batch, on the learner.
 
-    def _whole(self, parts: dict[tuple[int, ...], Batch]) -> Batch:
-        """Whole arrays of parts {numbers of pieces: rows} that actors have."""
-        first = next(iter(parts.values()), {})
+        Elsewhere nothing.
+        """
+        own = [part for part in parts if part]
         told = self.ranks.each(
-            lambda: [[name, x.dtype.str, x.shape[1:]] for name, x in first.items()]
+            lambda: [
+                [k, x.dtype.str, x.shape[1:]]
+                for part in own[:1]
+                for k, x in part.items()
+            ]
         )[1]
+        counts = [*map(len, self.rows)]
+        order = np.argsort([row for rows in self.rows for row in rows])
         whole = {}
         for name, dtype, shape in told:
-            whole[name] = np.zeros((self.shares.pieces[-1][1], *shape), dtype)
-            for numbers, part in parts.items():
-                pieces = [self.shares.pieces[number] for number in numbers]
-                rows = np.concatenate([np.arange(*piece) for piece in pieces])
-                whole[name][rows] = part[name]
-            self.ranks.merge(whole[name])
+            none = np.zeros((0, *shape), dtype)
+            ours = np.concatenate([none, *(part[name] for part in own)])
+            found = self.ranks.gather(ours, counts)
+            if self.learns:
+                whole[name] = found[order]
         return whole
 
     # --- Testing, and going on --------------------------------------------------------
@@ -186,16 +201,24 @@ class Apart(Trainer):
         return self._plain(Totals(self._sums(split, number, sum(self.counts))))
 
     def _whole_carry(self) -> Batch:
+        """On the learner, which saves it."""
+
         def ours():
             self._fetch_carry()
-            return self.carry.joined(self.shares.ours)
+            workers = range(0 if self.learns else self.workers.count)
+            return [self.carry.joined(self.shares.of(worker)) for worker in workers]
 
-        joined = self.ranks.together(ours)
-        parts = {tuple(self.shares.ours): joined} if joined else {}
-        queue = {f"queue/{name}": x for name, x in self.queue.items()}
-        return self._whole(parts) | queue
+        whole = self._gathered(self.ranks.together(ours))
+        return whole | {f"queue/{name}": x for name, x in self.queue.items()}
 
     def _restore_carry(self, whole: dict) -> None:
-        self.queue = under("queue/", whole)
+        queue = under("queue/", whole)
+        self.begun, self.queue = bool(queue), queue if self.learns else {}
         rest = {k: x for k, x in whole.items() if not k.startswith("queue/")}
         super()._restore_carry(rest)
+
+
+def rows_of(shares: Shares) -> list[int]:
+    """The rows of a batch that a rank's workers have, one worker after the other."""
+    numbers = [n for worker in range(shares.workers) for n in shares.of(worker)]
+    return [row for number in numbers for row in range(*shares.pieces[number])]

@@ -75,6 +75,14 @@ class Presentation:
         """
         return {}
 
+    def deviation(self, metric: str, label: str) -> float | None:
+        """The standard deviation of one held-out example's value from a reference.
+
+        For a network that is as good as that. It decides from which value on a network
+        is past the reference. None: a share's own, if the metric is one, else 0.
+        """
+        return None
+
     def cell(self) -> str | None:
         """The name, in `published`, of the result to compare this configuration with.
 

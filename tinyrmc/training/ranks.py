@@ -113,6 +113,13 @@ class Ranks:
         its own and left zero the others', in place.
         """
 
+    def gather(self, rows: np.ndarray, counts: list[int]) -> np.ndarray:
+        """The rows of all ranks on rank 0, in order of rank; elsewhere those given.
+
+        counts: how many each rank gives. They are alike in all other axes.
+        """
+        return rows
+
     def launch(self, python: str = "python") -> str:
         """What comes before the name of a module on a command line that starts it on so
         many ranks.
@@ -196,6 +203,16 @@ class MpiRanks(Ranks):
     def merge(self, array):
         # as bytes: where one rank has a byte all others have zero
         self._comm.Allreduce(self._mpi.IN_PLACE, array.reshape(-1).view(np.uint8))
+
+    def gather(self, rows, counts):
+        own = np.ascontiguousarray(rows).reshape(-1).view(np.uint8)
+        if self.rank > 0:
+            self._comm.Gatherv(own, None)
+            return rows
+        whole = np.empty((sum(counts), *rows.shape[1:]), rows.dtype)
+        sizes = [count * (whole.nbytes // len(whole)) for count in counts]
+        self._comm.Gatherv(own, [whole.reshape(-1).view(np.uint8), sizes])
+        return whole
 
     def launch(self, python="python"):
         return f"mpiexec -n {self.size} {python} -m mpi4py -m"

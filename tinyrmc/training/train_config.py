@@ -49,7 +49,9 @@ class TrainConfig:
     steps: int = 10_000
     """optimizer steps"""
     batch_size: int = 256
-    """examples a step; of a language model, lanes of the text"""
+    """examples a step; of a language model lanes of the text, of an agent levels side
+    by side
+    """
     optimizer: Literal["adam", "sgd", "rmsprop"] = field(default="adam", metadata=ADDED)
     """what turns gradients into updates"""
     learning_rate: float = 1e-3
