@@ -368,15 +368,37 @@ def test_other_settings_and_other_files_are_read_anew(ptb):
 
 
 @pytest.mark.parametrize("name", ["train.int32", "test.int32", "corpus.json"])
-@pytest.mark.parametrize("how", ["cut", "gone", "empty"])
+@pytest.mark.parametrize("how", ["cut", "gone", "empty", "edited", "nested", "pipe"])
 def test_a_damaged_cache_is_made_again(name, how, ptb):
     (folder,) = written(ptb)
     file, data = folder / name, (folder / name).read_bytes()
-    file.write_bytes(data[:8] if how == "cut" else b"")
-    if how == "gone":
-        file.unlink()
-    assert decoded(corpora.load("ptb", ptb), "train") == by_hand(PTB["train"])
+    spoil(file, how)
+    for part, told in PTB.items():
+        assert decoded(corpora.load("ptb", ptb), SHORT[part]) == by_hand(told)
     assert file.read_bytes() == data and written(ptb) == [folder]
+
+
+def spoil(file, how):
+    """Cut a file of the cache short, say, or put another word into it."""
+    data = file.read_bytes()
+    edited = data.replace(b'"cat"', b'"cow"')
+    if edited == data:  # the ids: one of them is another
+        edited = bytes([data[0] ^ 1, *data[1:]])
+    contents = {"cut": data[:8], "empty": b"", "nested": b"[" * 100_000}
+    file.write_bytes({**contents, "edited": edited}.get(how, b""))
+    if how in ("gone", "pipe"):
+        file.unlink()
+    if how == "pipe":
+        os.mkfifo(file)
+
+
+@pytest.mark.parametrize("how", ["cut", "gone", "empty", "edited", "nested", "pipe"])
+def test_what_was_counted_is_counted_again_if_its_file_is_damaged(how, ptb):
+    corpus = corpora.load("ptb", ptb)
+    for _ in range(2):
+        assert cache.kept(corpus, "seen-1", lambda: {"word": "cat"}) == {"word": "cat"}
+    spoil(corpus.folder / "seen-1.json", how)
+    assert cache.kept(corpus, "seen-1", lambda: {"word": "dog"}) == {"word": "dog"}
 
 
 def test_the_faster_of_two_processes_wins(ptb, monkeypatch):

@@ -1,5 +1,7 @@
 """The bAbI stories: their format, where they are found, and what is missing."""
 
+import os
+
 import pytest
 from corpora_files import tarred, write
 
@@ -136,12 +138,26 @@ def test_a_truncated_archive_and_a_huge_member_are_refused(tmp_path, monkeypatch
     data = {path: text.encode() for path, text in files().items()}
     path = tarred(tmp_path / "tasks_1-20_v1-2.a.tar.gz", data)
     monkeypatch.setattr(stories, "LARGEST", len(TEXT) - 1)
-    with pytest.raises(CorpusError, match="more than any bAbI file has; delete it"):
+    says = r"_some-name_(train|test).txt has more than \d+ bytes"
+    with pytest.raises(CorpusError, match=says):
         corpora.babi(data_dir=tmp_path)
     path.write_bytes(path.read_bytes()[:-300])
     monkeypatch.undo()
     with pytest.raises(CorpusError, match="is damaged or cut short"):
         corpora.babi(data_dir=tmp_path)
+
+
+def test_a_huge_file_and_one_that_never_ends_are_not_read(tmp_path, monkeypatch):
+    write(tmp_path, files())
+    *_, path = tmp_path.rglob("qa1_*_train.txt")
+    with open(path, "wb") as file:
+        file.truncate(1 << 40)  # a TB of zeros, which take no room
+    with pytest.raises(CorpusError, match=r"qa1_\S+ has more than 67,108,864 bytes"):
+        corpora.babi(data_dir=tmp_path)
+    path.unlink()
+    os.mkfifo(path)
+    with pytest.raises(MissingCorpus, match=r"has no en/qa1_\*_train.txt"):
+        corpora.babi(data_dir=tmp_path).stories(1, "train")
 
 
 def test_an_official_archive_must_be_whole(tmp_path):

@@ -2,12 +2,13 @@
 
 import codecs
 import gzip
+import io
 
 import pytest
 from corpora_files import write
 
 from tinyrmc import corpora
-from tinyrmc.corpora import CorpusError, MissingCorpus
+from tinyrmc.corpora import CorpusError, MissingCorpus, loading, words
 from tinyrmc.corpora.finding import part_of
 from tinyrmc.corpora.known import BOOKS
 from tinyrmc.corpora.words import book, newswire, prose
@@ -227,9 +228,27 @@ STORY = "<P>\nAT&amp;T said it&AMP;s\nfine.\n</P>\n<P>\nSo 5 &lt; 6.\n</P>\n"
 def test_stories_of_newswire():
     file = document("A_1", STORY) + document("A_2", "1  2  3\n", "other")
     file += document("A_3", "<P>\nMore.\n</P>\n")
-    found = dict(newswire(file.encode().splitlines(keepends=True), "a.gz"))
+    found = dict(newswire(io.BytesIO(file.encode()), "a.gz"))
     assert list(found) == ["A_1", "A_3"]
     assert prose(found["A_1"]) == "AT & T said it & s fine .\nSo 5 < 6 .\n"
+
+
+@pytest.mark.parametrize("line", ["a", "<P>\n"])
+def test_newswire_without_end_is_refused(line, monkeypatch):
+    monkeypatch.setattr(words, "LARGEST_STORY", 1000)
+    file = io.BytesIO(document("A_1", STORY + line * 5000).encode())
+    with pytest.raises(CorpusError, match="document of over 1,000 bytes from byte 0"):
+        list(newswire(file, "a.gz"))
+    assert file.tell() < 3000
+
+
+def test_a_book_without_end_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(loading, "LARGEST_BOOK", 1000)
+    write(
+        tmp_path, {f"gutenberg/{k}.txt": "It was so.\n" * 100 for k in (1342, 2554, 76)}
+    )
+    with pytest.raises(CorpusError, match=r"\d+.txt has more than 1,000 bytes"):
+        corpora.load("gutenberg", tmp_path)
 
 
 @pytest.mark.parametrize("place", ["gigaword", "gigaword_eng_5", ""])

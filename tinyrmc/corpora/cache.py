@@ -2,11 +2,12 @@
 
     <data directory>/tinyrmc-cache/ptb-<key>/
         train.int32  validation.int32  test.int32      ids, nothing else
-        corpus.json                                    words, counts, sizes, notes
+        corpus.json                                    words, counts, checksums, notes
         <name>.json                                    what was counted (see `kept`)
 
 The key stands for the sizes and dates of the source files and for all settings: other
 files, or other settings, have another folder. A folder is written beside and renamed.
+Everything in it has a checksum; what does not match its own is made again.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import os
 import shutil
 import time
 import uuid
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -35,10 +37,12 @@ from .corpus import (
     require_words,
 )
 
-VERSION = 1
+VERSION = 2
 ABOUT = "corpus.json"
 PARTIAL = ".partial-"
 BLOCK = 1 << 22  # ids that are counted or renumbered at once: 16 MiB
+# what reading a file may raise that is not as it was written
+NOT_WHOLE = OSError, ValueError, KeyError, TypeError, RecursionError
 
 
 def key(settings: Any, paths: Sequence[Path]) -> str:
@@ -51,12 +55,12 @@ def key(settings: Any, paths: Sequence[Path]) -> str:
 def read(folder: Path, name: str) -> Corpus | None:
     """The corpus that `write` put there, memory-mapped; None if it is not whole."""
     try:
-        about = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
-        texts = {part: _mapped(folder, part, about["sizes"][part]) for part in PARTS}
+        about = _get(folder / ABOUT)
+        texts = {part: _mapped(folder, part, about["sums"][part]) for part in PARTS}
         counts = np.array(about["counts"], np.int64)
         vocabulary = Vocabulary(about["words"], counts)
         return Corpus(name, texts, vocabulary, tuple(about["notes"]), folder)
-    except (OSError, ValueError, KeyError, TypeError):
+    except NOT_WHOLE:
         return None
 
 
@@ -71,13 +75,13 @@ def kept(corpus: Corpus, name: str, compute: Callable[[], Any]) -> Any:
     if corpus.folder is None:
         return compute()
     path = corpus.folder / f"{name}.json"
-    with contextlib.suppress(OSError, ValueError):
-        return json.loads(path.read_text(encoding="utf-8"))
+    with contextlib.suppress(*NOT_WHOLE):
+        return _get(path)
     value = compute()
     partial = path.with_name(f"{PARTIAL}{uuid.uuid4().hex}")
     try:
         with contextlib.suppress(OSError):
-            partial.write_text(json.dumps(value), encoding="utf-8")
+            _put(partial, value)
             partial.replace(path)
     finally:
         with contextlib.suppress(OSError):
@@ -85,13 +89,36 @@ def kept(corpus: Corpus, name: str, compute: Callable[[], Any]) -> Any:
     return value
 
 
+def _put(path: Path, value: Any) -> None:
+    """Write what JSON can hold, with its checksum."""
+    whole = {"checksum": zlib.crc32(json.dumps(value).encode()), "value": value}
+    path.write_text(json.dumps(whole), encoding="utf-8")
+
+
+def _get(path: Path) -> Any:
+    """What `_put` wrote there; one of NOT_WHOLE if it is not what is there now."""
+    _require_file(path)
+    whole = json.loads(path.read_text(encoding="utf-8"))
+    if whole["checksum"] != zlib.crc32(json.dumps(whole["value"]).encode()):
+        raise ValueError(f"{path} is not whole")
+    return whole["value"]
+
+
+def _require_file(path: Path) -> None:
+    """A pipe or a device might never end."""
+    if not path.is_file():
+        raise ValueError(f"{path} is no file")
+
+
 def _file(folder: Path, part: str) -> Path:
     return folder / f"{part}.int32"
 
 
-def _mapped(folder: Path, part: str, size: int) -> np.ndarray:
+def _mapped(folder: Path, part: str, checksum: int) -> np.ndarray:
+    """The ids of a part; reads them all once, at some 4 GB a second."""
+    _require_file(_file(folder, part))
     ids = np.memmap(_file(folder, part), np.int32, mode="r")
-    if ids.size != size:
+    if zlib.crc32(ids) != checksum:
         raise ValueError(f"{part} is not whole")
     return ids.view(np.ndarray)  # a plain array to all who ask for its type
 
@@ -119,15 +146,13 @@ def write(
         for numbers in _blocks(partial, "train"):
             counts += np.bincount(numbers, minlength=len(words))
         table, vocabulary = order(words, counts, minimum_count, vocabulary_size)
-        for part in PARTS:
-            _renumber(partial, part, table)
         about = {
             "words": vocabulary.words,
             "counts": vocabulary.counts.tolist(),
-            "sizes": sizes,
+            "sums": {part: _renumber(partial, part, table) for part in PARTS},
             "notes": notes,
         }
-        (partial / ABOUT).write_text(json.dumps(about), encoding="utf-8")
+        _put(partial / ABOUT, about)
 
 
 def _number(folder: Path, pieces: Pieces) -> tuple[list[str], dict[str, int]]:
@@ -149,12 +174,16 @@ def _blocks(folder: Path, part: str) -> Iterator[np.ndarray]:
             yield block
 
 
-def _renumber(folder: Path, part: str, table: np.ndarray) -> None:
-    """First numbers become ids, in place."""
+def _renumber(folder: Path, part: str, table: np.ndarray) -> int:
+    """First numbers become ids, in place; their checksum."""
+    checksum = 0
     with open(_file(folder, part), "r+b") as file:
         while (block := np.fromfile(file, np.int32, BLOCK)).size:
             file.seek(-block.nbytes, os.SEEK_CUR)
-            file.write(table[block].data)
+            ids = table[block].data
+            file.write(ids)
+            checksum = zlib.crc32(ids, checksum)
+    return checksum
 
 
 @contextlib.contextmanager

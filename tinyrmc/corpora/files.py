@@ -128,6 +128,17 @@ def readable(path: Path) -> Iterator[None]:
         ) from error
 
 
+def read_whole(file: IO[bytes], name: str, largest: int) -> bytes:
+    """All bytes of a file; CorpusError if there are more than `largest`."""
+    data = file.read(largest + 1)
+    if len(data) > largest:
+        raise CorpusError(
+            f"{name} has more than {largest:,} bytes, which no file of this corpus "
+            "has; delete it"
+        )
+    return data
+
+
 def strings(file: IO[bytes], name: str, digests: tuple[Any, ...] = ()) -> Iterator[str]:
     """A UTF-8 text in pieces of BLOCK bytes or so that end at a space or a line end.
 

@@ -12,10 +12,12 @@ from pathlib import Path
 from ..errors import nearest
 from . import cache
 from .corpus import PARTS, Corpus, CorpusError, DamagedCorpus, Pieces, cut
-from .files import Text, digest_of, readable, strings
+from .files import Text, digest_of, read_whole, readable, strings
 from .finding import Found, data_directory, find, part_of, user_directory
 from .known import CORPORA, WHOLE, Archive
 from .words import book, newswire, prose
+
+LARGEST_BOOK = 256 << 20  # bytes, which are in memory at once
 
 
 def load(
@@ -180,7 +182,7 @@ def _split(pieces: Iterator[str], size: int) -> Pieces:
 def _books(found: Found) -> Pieces:
     for part, text in found.texts:
         with text.open() as (file, name, _):
-            yield part, cut(prose(book(file.read(), name)))
+            yield part, cut(prose(book(read_whole(file, name, LARGEST_BOOK), name)))
 
 
 def _newswire(found: Found) -> Pieces:
@@ -195,4 +197,5 @@ def _stories(text: Text) -> Iterator[tuple[str, str]]:
             with readable(text.path), gzip.open(file) as unpacked:
                 yield from newswire(unpacked, name)
         else:
-            yield text.path.stem, book(file.read(), name)
+            data = read_whole(file, name, LARGEST_BOOK)
+            yield text.path.stem, book(data, name)

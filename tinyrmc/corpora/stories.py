@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from .corpus import CorpusError, MissingCorpus
-from .files import decoded, entries, readable
+from .files import decoded, entries, read_whole, readable
 from .finding import archives_in, command, data_directory
 from .known import Archive
 from .loading import check_archives
@@ -208,29 +208,25 @@ def _task(name: str) -> tuple[int, str] | None:
 
 def _named(paths):
     for path in sorted(paths):
-        if key := _task(path.name):
+        if (key := _task(path.name)) and path.is_file():
             yield key, path
 
 
 def _read(path: Path) -> tuple[str, bytes]:
-    with readable(path):
-        return str(path), path.read_bytes()
+    with readable(path), open(path, "rb") as file:
+        return str(path), read_whole(file, str(path), LARGEST)
 
 
 def _unpacked(path: Path, variant: str) -> dict[tuple[int, str], tuple[str, bytes]]:
     files = {}
     with readable(path):
-        for name, size, opened in entries(path):
+        for name, _, opened in entries(path):
             folder, _, last = name.rpartition("/")
             key = _task(last)
             if key and folder.rpartition("/")[2] == variant:
-                if size > LARGEST:
-                    raise CorpusError(
-                        f"{path} declares {size:,} bytes for {name}, more than any "
-                        "bAbI file has; delete it"
-                    )
+                title = f"{path}:{name}"
                 with opened() as file:
-                    files[key] = f"{path}:{name}", file.read()
+                    files[key] = title, read_whole(file, title, LARGEST)
     return files
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import codecs
 import html
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from typing import IO
 
 from .corpus import CorpusError
 from .files import decoded
@@ -107,11 +108,22 @@ _TEXT = re.compile(r"<TEXT>(.*?)</TEXT>", re.S | re.I)
 _TAG = re.compile(r"</?\w+[^>]*>")
 
 
-def newswire(file: Iterable[bytes], name: str) -> Iterator[tuple[str, str]]:
-    """(id, text) of each document of type story in a file of the LDC's SGML."""
+LARGEST_STORY = 16 << 20  # bytes
+
+
+def newswire(file: IO[bytes], name: str) -> Iterator[tuple[str, str]]:
+    """(id, text) of each document of type story in a file of the LDC's SGML.
+
+    CorpusError for a document of more than LARGEST_STORY bytes.
+    """
     lines: list[bytes] = []
     offset = start = 0
-    for line in file:
+    while line := file.readline(LARGEST_STORY):
+        if offset - start > LARGEST_STORY:
+            raise CorpusError(
+                f"{name} has a document of over {LARGEST_STORY:,} bytes from byte "
+                f"{start:,}; it is no newswire"
+            )
         if line.startswith(b"<DOC"):
             lines, start = [], offset
         lines.append(line)
