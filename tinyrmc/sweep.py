@@ -116,7 +116,7 @@ def _parser() -> Parser:
         "--budget-minutes",
         type=_positive(float),
         metavar="M",
-        help="about how long it all may take, when resumed from then on",
+        help="about how long it may take in all; a resumed sweep counts anew",
     )
     add(
         "--jobs",
