@@ -10,6 +10,7 @@ from pathlib import Path
 import address
 import build
 import pytest
+from test_style import too_wide
 
 ROOT = Path(__file__).resolve().parent.parent
 NOTEBOOKS = sorted((ROOT / "chapters").glob("[0-9][0-9]_*.ipynb"))[:2]
@@ -127,6 +128,12 @@ def test_written_again_nothing_changes_and_another_takes_its_place(tree):
     assert not any(SECOND.encode() in text for text in contents(tree).values())
     address.write(SECOND, tree)
     assert contents(tree) == second
+
+
+def test_the_longest_address_that_there_can_be_keeps_the_texts_in_their_columns(tree):
+    address.write(f"{'o' * 39}/{'n' * 100}", tree)
+    for name in address.WRITERS:
+        assert too_wide((tree / name).read_text()) == [], name
 
 
 @pytest.mark.parametrize(

@@ -26,8 +26,11 @@ CHAPTERS = sorted((ROOT / "chapters" / "source").glob("*.py"))
 
 REASON = re.compile(r"\b(Long because|length of this)\b")
 # what must be one line: a cell's head with its alternative text, a table's row, an
-# equation, a picture or a link with nothing beside it
-UNBREAKABLE = re.compile(r"# %%|(# )?(\||\$\$|!?\[)|.*\]\([^)]*\)\S*$")
+# equation, a picture or a link with nothing beside it, a command that ends in an
+# address or a folder
+UNBREAKABLE = re.compile(
+    r"# %%|(# )?(\||\$\$|!?\[)|.*\]\([^)]*\)\S*$|.*://\S+$|cd \S+$"
+)
 
 
 def functions(source):
@@ -85,3 +88,4 @@ def test_what_is_too_long_or_too_wide_is_found():
     words = "word " * 20
     lines = [words, row, link, f"# {words}", f"# {row}", f'# %% alt="{words}"']
     assert too_wide("\n".join(lines)) == [1, 4]
+    assert too_wide(f"git clone https://{'a' * 90}\n{words}a://b c") == [2]
