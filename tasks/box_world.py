@@ -263,7 +263,8 @@ class Task(ActingTask):
     def cell(self):
         c, m = self.config.world, self.config.model
         paper = c.solution, c.distractors, c.distractor_length, c.view, c.viewport
-        if paper != ((1, 5), (0, 5), (1, 1), "viewport", 5) or m.core not in CORES:
+        usual = paper == ((1, 5), (0, 5), (1, 1), "viewport", 5)
+        if self.is_trial or not usual or m.core not in CORES:
             return None
         return f"viewport, {CORES[m.core]}"
 

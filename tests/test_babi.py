@@ -18,6 +18,7 @@ from tinyrmc import Tape, corpora, evaluate, report, train, training
 from tinyrmc.errors import UserError
 from tinyrmc.results.published_babi import HEADS
 from tinyrmc.runs.run import Run
+from tinyrmc.training import discovery
 
 TRAIN = dataclasses.replace(
     babi.QUICK.train, steps=24, batch_size=8, log_every=3, evaluate_every=6,
@@ -475,6 +476,7 @@ def test_runs_are_evaluated_and_stand_beside_what_was_published(
 ):
     write_babi(Path("data"))
     monkeypatch.setattr(train, "draw_run", lambda run: [])
+    monkeypatch.setattr(discovery.load_task("babi"), "TRIAL", 0)
     for chosen in ("16", "all"):
         words = [*WORDS, "--data.task", chosen, "--run", f"runs/{chosen}"]
         assert train.main(words) == 0
@@ -506,6 +508,16 @@ def test_runs_are_evaluated_and_stand_beside_what_was_published(
     )
     assert text.count("python -m tinyrmc.train babi joint\n") == 1
     assert "the paper says" not in text
+
+
+@pytest.mark.parametrize("words, steps", [("", 560), ("joint", 562 * 20)])
+def test_a_trial_of_a_few_epochs_stands_beside_no_published_error(words, steps):
+    preset = words or "quick"
+    usual = babi.Task.presets[preset][1]
+    for asked, some in ((steps, True), (int(0.9 * steps), False)):
+        train = dataclasses.replace(usual.train, steps=asked)
+        config = dataclasses.replace(usual, train=train)
+        assert bool(babi.Task(config).cells()) == some
 
 
 def test_every_published_column_reproduces_its_mean():

@@ -85,6 +85,9 @@ def test_what_was_published_stands_beside_the_paper_s_own_levels_alone():
     assert full.cell() == "viewport, RMC" and full.cell() in full.published
     assert full.references()["test_solved"]["paper, RMC"] == 0.98
     assert task().cell() is None
+    trial = dataclasses.replace(full.config.train, steps=100)
+    trial = box_world.Task(dataclasses.replace(full.config, train=trial))
+    assert trial.cell() is None and "paper, RMC" not in trial.references()
     assert 0 < task().references()["test_solved"]["at random"] < 0.6
 
 
