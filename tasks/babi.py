@@ -849,6 +849,24 @@ class Task(training.Task):
             words.append(f"for each of {len(self.materials)} tasks")
         return "; ".join(words)
 
+    @property
+    def batches(self):
+        """Held-out errors are those of the restart that is taken."""
+        several = self.restarts > 1
+        return f"batches, all {self.restarts} restarts," if several else "batches"
+
+    def idle(self):
+        m, found = self.config.model, {}
+        if m.core != "memn2n":
+            own = "hops", "tying", "temporal", "relu", "masked", "restarts"
+            names = [*(f"model.{name}" for name in own), "recipe.random_memories"]
+            found[f"on the core {m.core}"] = names
+        if m.encoding == "bag":
+            found["on a bag of words"] = ["model.pe_scale"]
+        if self.config.data.generated:
+            found["on generated stories"] = ["data.version"]
+        return found
+
     def notes(self):
         missing = {*map(int, TASKS)} - {*self._tasks}
         data, notes = self.config.data, []

@@ -260,6 +260,16 @@ class Task(ActingTask):
 
     # --- What it is set beside
 
+    def idle(self):
+        c, found = self.config.world, super().idle()
+        if c.view == "whole":
+            found["where all is seen"] = ["world.viewport"]
+        if c.distractors[1] == 0:
+            found["without distractors"] = ["world.distractor_length"]
+        if not c.stages:
+            found["without stages"] = ["world.passing"]
+        return found
+
     def cell(self):
         c, m = self.config.world, self.config.model
         paper = c.solution, c.distractors, c.distractor_length, c.view, c.viewport

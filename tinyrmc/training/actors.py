@@ -495,6 +495,10 @@ class ActingTask(Task):
             for metric in ("score", "solved")
         }
 
+    def idle(self):
+        linear = self.config.model.encoder == "linear"
+        return {"with a linear encoder": ["model.coordinates"]} if linear else {}
+
     def deviation(self, metric, label):
         found = self.floors.get(label, {}).get(metric.removeprefix("test_"))
         return None if found is None else float(found.std())
