@@ -254,6 +254,7 @@ CORES = replace(
 
 PARTS = ("train", "validation", "test")
 HELD_OUT = 0.1  # of the training questions, for validation
+TRIAL = 20  # epochs from which on a published result stands beside a run
 PATIENCE = 5  # evaluations without a better validation loss that end a linear start
 NOTHING = -1  # an answer that training never gives
 
@@ -527,8 +528,14 @@ def _seed_of(seed: int, material: Material) -> int:
 
 
 def column(config: Config) -> str | None:
-    """The head of the published column that a configuration belongs to."""
+    """The head of the published column that a configuration belongs to.
+
+    None, too, for a trial of less than `TRIAL` epochs.
+    """
     m, r, joint = config.model, config.recipe, config.data.task == "joint"
+    stories = 900 * (20 if joint else 1) * (10 if config.data.variant != "en" else 1)
+    if config.train.steps * config.train.batch_size < 0.95 * TRIAL * stories:
+        return None
     if m.core == "lstm" and not joint:
         return "LSTM"
     bag = m.encoding == "bag"
@@ -841,6 +848,24 @@ class Task(training.Task):
         if len(self.materials) > 1:
             words.append(f"for each of {len(self.materials)} tasks")
         return "; ".join(words)
+
+    @property
+    def batches(self):
+        """Held-out errors are those of the restart that is taken."""
+        several = self.restarts > 1
+        return f"batches, all {self.restarts} restarts," if several else "batches"
+
+    def idle(self):
+        m, found = self.config.model, {}
+        if m.core != "memn2n":
+            own = "hops", "tying", "temporal", "relu", "masked", "restarts"
+            names = [*(f"model.{name}" for name in own), "recipe.random_memories"]
+            found[f"on the core {m.core}"] = names
+        if m.encoding == "bag":
+            found["on a bag of words"] = ["model.pe_scale"]
+        if self.config.data.generated:
+            found["on generated stories"] = ["data.version"]
+        return found
 
     def notes(self):
         missing = {*map(int, TASKS)} - {*self._tasks}

@@ -260,10 +260,21 @@ class Task(ActingTask):
 
     # --- What it is set beside
 
+    def idle(self):
+        c, found = self.config.world, super().idle()
+        if c.view == "whole":
+            found["where all is seen"] = ["world.viewport"]
+        if c.distractors[1] == 0:
+            found["without distractors"] = ["world.distractor_length"]
+        if not c.stages:
+            found["without stages"] = ["world.passing"]
+        return found
+
     def cell(self):
         c, m = self.config.world, self.config.model
         paper = c.solution, c.distractors, c.distractor_length, c.view, c.viewport
-        if paper != ((1, 5), (0, 5), (1, 1), "viewport", 5) or m.core not in CORES:
+        usual = paper == ((1, 5), (0, 5), (1, 1), "viewport", 5)
+        if self.is_trial or not usual or m.core not in CORES:
             return None
         return f"viewport, {CORES[m.core]}"
 

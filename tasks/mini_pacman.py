@@ -142,7 +142,8 @@ class Task(ActingTask):
 
     def cell(self):
         world, core = self.config.world, self.config.model.core
-        if (world.mode, world.limit) != ("regular", 3000) or core not in CORES:
+        usual = (world.mode, world.limit) == ("regular", 3000)
+        if self.is_trial or not usual or core not in CORES:
             return None
         return f"{world.view}, {CORES[core]}"
 

@@ -15,9 +15,12 @@ from tinytasks import assert_same_arrays, stop_at, timeless
 
 from tasks import babi
 from tinyrmc import Tape, corpora, evaluate, report, train, training
+from tinyrmc.commands import Options, parse_words
 from tinyrmc.errors import UserError
 from tinyrmc.results.published_babi import HEADS
 from tinyrmc.runs.run import Run
+from tinyrmc.training import discovery
+from tinyrmc.training.ranks import Ranks
 
 TRAIN = dataclasses.replace(
     babi.QUICK.train, steps=24, batch_size=8, log_every=3, evaluate_every=6,
@@ -475,6 +478,7 @@ def test_runs_are_evaluated_and_stand_beside_what_was_published(
 ):
     write_babi(Path("data"))
     monkeypatch.setattr(train, "draw_run", lambda run: [])
+    monkeypatch.setattr(discovery.load_task("babi"), "TRIAL", 0)
     for chosen in ("16", "all"):
         words = [*WORDS, "--data.task", chosen, "--run", f"runs/{chosen}"]
         assert train.main(words) == 0
@@ -506,6 +510,34 @@ def test_runs_are_evaluated_and_stand_beside_what_was_published(
     )
     assert text.count("python -m tinyrmc.train babi joint\n") == 1
     assert "the paper says" not in text
+
+
+@pytest.mark.parametrize("words, steps", [("", 560), ("joint", 562 * 20)])
+def test_a_trial_of_a_few_epochs_stands_beside_no_published_error(words, steps):
+    preset = words or "quick"
+    usual = babi.Task.presets[preset][1]
+    for asked, some in ((steps, True), (int(0.9 * steps), False)):
+        train = dataclasses.replace(usual.train, steps=asked)
+        config = dataclasses.replace(usual, train=train)
+        assert bool(babi.Task(config).cells()) == some
+
+
+@pytest.mark.parametrize(
+    "words, says",
+    [
+        ("--model.core lstm --model.hops 2", "on the core lstm: model.hops"),
+        ("--model.hidden-size 3 --model.hops 2", "on the core memn2n: model.hidden_s"),
+        ("--model.encoding bag --model.pe-scale 1", "on a bag of words: model.pe_scal"),
+        ("--data.generated --data.version v1.1", "on generated stories: data.version"),
+        ("--model.hops 2 --model.pe-scale 1 --data.version v1.1", ""),
+    ],
+)
+def test_flags_without_effect_are_told_of(words, says, capsys):
+    flags = words.split()
+    config, _ = parse_words("babi", "quick", babi.QUICK, Options(), flags)
+    train._note_unused(babi.Task(config), "quick", Ranks())
+    err = capsys.readouterr().err
+    assert err.startswith(f"note: without effect {says}") if says else not err
 
 
 def test_every_published_column_reproduces_its_mean():

@@ -5,8 +5,11 @@ import dataclasses
 import numpy as np
 import pytest
 
+from tinyrmc import train
+from tinyrmc.commands import Options, parse_words
 from tinyrmc.environments.world import WorldError
 from tinyrmc.training.discovery import load_task
+from tinyrmc.training.ranks import Ranks
 
 box_world = load_task("box_world")
 SMALL = dataclasses.replace(
@@ -85,6 +88,9 @@ def test_what_was_published_stands_beside_the_paper_s_own_levels_alone():
     assert full.cell() == "viewport, RMC" and full.cell() in full.published
     assert full.references()["test_solved"]["paper, RMC"] == 0.98
     assert task().cell() is None
+    trial = dataclasses.replace(full.config.train, steps=100)
+    trial = box_world.Task(dataclasses.replace(full.config, train=trial))
+    assert trial.cell() is None and "paper, RMC" not in trial.references()
     assert 0 < task().references()["test_solved"]["at random"] < 0.6
 
 
@@ -109,3 +115,24 @@ def test_no_stage_is_harder_than_the_levels_themselves():
         problem = a_task.config.world.make(stage, levels=1).problem
         assert problem.solution_length == (1, 1) and problem.distractors == (0, 0)
         assert problem.room == ((6, 6), (5, 6), (6, 6))[stage]
+
+
+@pytest.mark.parametrize(
+    "words, says",
+    [
+        ("--world.view whole --world.viewport 7", "where all is seen: world.viewport"),
+        ("--world.viewport 7", ""),
+        ("--world.distractor-length 1 2", "without distractors: world.distractor_"),
+        ("--world.distractors 0 1 --world.distractor-length 1 2", ""),
+        ("--world.stages --world.passing 0.5", "without stages: world.passing"),
+        ("--model.coordinates", "with a linear encoder: model.coordinates"),
+        ("--model.coordinates --model.encoder conv", ""),
+        ("--model.core lstm --model.mem-slots 2", "on the core lstm: model.mem_slots"),
+    ],
+)
+def test_flags_without_effect_are_told_of(words, says, capsys):
+    flags = words.split()
+    config, _ = parse_words("box_world", "quick", box_world.QUICK, Options(), flags)
+    train._note_unused(box_world.Task(config), "quick", Ranks())
+    err = capsys.readouterr().err
+    assert err.startswith(f"note: without effect {says}") if says else not err

@@ -135,7 +135,7 @@ def test_a_failed_level_is_found(agent, agents, monkeypatch):
 def test_moments_with_rewards_come_first(rewards, count, expected):
     values = np.array(rewards, float)
     episode = episodes.Episode(
-        0, (), *[None] * 3, 5, values, values, *[None] * 3, True, False
+        0, (), "", *[None] * 3, 5, values, values, *[None] * 3, True, False
     )
     assert episodes.moments(episode, count) == expected
 

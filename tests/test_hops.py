@@ -386,14 +386,15 @@ def joint_page(runs, tmp_path_factory):
 
 
 @browser.needed
-@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize("width", [1280, 320])
 def test_it_fits_the_window(width, joint_page, window):
     page = joint_page
     window.size(width, 800)
     opened(window, page, "example=99")
     root = "document.documentElement"
     assert window.run(f"{root}.scrollWidth - {root}.clientWidth") == 0
-    assert window.run("$('read').getBoundingClientRect().right") <= width
+    for part in "read", "counts":
+        assert window.run(f"$('{part}').getBoundingClientRect().right") <= width
     groups = window.run("[...document.querySelectorAll('optgroup')].map(g => g.label)")
     assert {label.partition(",")[0] for label in groups} == {
         f"task {k}" for k in corpora.TOLD

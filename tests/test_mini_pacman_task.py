@@ -82,6 +82,14 @@ def test_the_paper_played_the_regular_game(model, world, cell):
     assert cell is None or cell in mini_pacman.Task.published
 
 
+def test_a_trial_stands_beside_no_published_score():
+    quick = mini_pacman.QUICK
+    for steps, cell in ((quick.train.steps - 1, None), (6000, "viewport, RMC")):
+        train = dataclasses.replace(quick.train, steps=steps)
+        a_task = mini_pacman.Task(dataclasses.replace(quick, train=train))
+        assert a_task.cell() == cell
+
+
 def test_an_unknown_mode_is_refused():
     with pytest.raises(WorldError, match="no mode 'huntt'"):
         task(mode="huntt")

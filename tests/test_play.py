@@ -35,7 +35,8 @@ def test_arrows_walk_and_the_screen_follows():
         assert game.press(f"\x1b[{key}")
         after = game.world.observe(game.state)["position"][0].astype(int)
         assert tuple(after - before) in (move, (0, 0))
-    assert "steps 4" in game.screen()
+    assert "steps 4" in game.screen() and game.world.signs in game.screen()
+    assert "space" not in game.screen()
     assert game.press(" ") and game.press("x") and game.steps == 4  # no such action
     assert not game.press("q")
 
@@ -61,6 +62,7 @@ def test_a_level_that_ends_is_told_of():
 
 def test_pacman_can_stay():
     game = play.Game(MiniPacman())
+    assert "space: stay" in game.screen()
     before = game.state["pacman"].copy()
     game.press(" ")
     assert game.steps == 1 and (game.state["pacman"] == before).all()
@@ -141,8 +143,8 @@ def test_a_picture_shows_the_level(tmp_path):
     "words, error, says",
     [
         (["--seed", "-1"], UsageError, "--seed must not be negative"),
-        (["--distractors", "20", "20"], WorldError, "25 boxes do not fit"),
-        (["--room", "4", "4"], WorldError, "room must be a range from 5"),
+        (["--world.distractors", "20", "20"], WorldError, "25 boxes do not fit"),
+        (["--world.room", "4"], WorldError, "room must be a range from 5"),
         (["--out", "nowhere/level.png"], RunError, "cannot write nowhere/level.png"),
     ],
 )

@@ -137,13 +137,16 @@ class _Field(argparse.Action):
         setattr(namespace, self.dest, value)
 
 
-def add_flags(parser: argparse.ArgumentParser, default: Any, title: str) -> None:
+def add_flags(
+    parser: argparse.ArgumentParser, default: Any, title: str, prefix: str = ""
+) -> None:
     """Give a parser a flag for every field of the dataclass instance `default`.
 
     Fields of the same dataclass stand together, under `title` and the first line of the
-    class's docstring. What was parsed is read by `from_flags`.
+    class's docstring. Each flag begins with the prefix: "world." makes `--world.room`.
+    What was parsed is read by `from_flags`, given the same one.
     """
-    _add_group(parser, default, title, "")
+    _add_group(parser, default, title, prefix)
 
 
 def _add_group(parser, default, title, prefix):

@@ -25,9 +25,9 @@ import numpy as np
 
 from .backend import blas_threads
 from .commands import Parser, program, run_main
-from .environments.box_world import VIEWS, BoxWorld
+from .environments.box_world import BoxWorld
 from .environments.pacman import MiniPacman
-from .environments.world import Outcome, World
+from .environments.world import VIEWS, Outcome, World
 from .errors import UsageError
 from .results.episodes import require_world, think
 from .runs.arrays import under
@@ -62,6 +62,8 @@ class Game:
     pause: float | None = None  # seconds until it goes on by itself
 
     def __init__(self, world: World, seed: int = 0, whole: bool = False):
+        if "stay" in world.action_names:
+            self.help = HELP.replace("walk", "walk   space: stay")
         self.world, self.whole = world, whole
         self.rng = np.random.default_rng(seed)
         self.last = ""  # how the level before this one went
@@ -99,7 +101,7 @@ class Game:
         """The level and the score, as lines for a terminal."""
         level = self.world.text(self.state, 0, self.whole)
         score = f"score {self.score:g}   steps {self.steps}"
-        lines = [self.help, "", level, score]
+        lines = [self.help, self.world.signs, "", level, score]
         return "\n".join(lines + ([f"last level: {self.last}"] if self.last else []))
 
 

@@ -48,13 +48,13 @@ import contextlib
 import json
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from .backend import blas_threads
 from .commands import Parser, add_data_dir, program, run_main
-from .environments.box_levels import Problem
 from .environments.box_world import BoxWorld
 from .errors import RunError, UsageError, UserError
 from .flags import add_flags, from_flags
@@ -446,9 +446,27 @@ def _said(state: dict) -> list[str]:
 # --- A level of BoxWorld --------------------------------------------------------------
 
 
+@dataclass(frozen=True)
+class LevelConfig:
+    """What is drawn for each level, as when training box_world."""
+
+    solution: tuple[int, int] = (1, 5)
+    """locks from the loose key to the gem: the least and the most"""
+    distractors: tuple[int, int] = (0, 5)
+    """branches that lead nowhere: the least and the most"""
+    distractor_length: tuple[int, int] = (1, 1)
+    """boxes in each of them"""
+    room: int = 12
+    """cells along a side of the room, without its wall: 12 is the paper's 14 x 14"""
+    colours: int = 20
+    """of keys and locks"""
+    viewport: int = 5
+    """side of the window around the player"""
+
+
 def level_main(argv: list[str]) -> int:
     """The command line after `level`; returns the exit code."""
-    default = Problem()
+    default = LevelConfig()
     parser = Parser(
         program("plot level"),
         "Draw a level of BoxWorld: board, view, and the tree of its keys and locks.",
@@ -463,12 +481,13 @@ def level_main(argv: list[str]) -> int:
         metavar="FILE",
         help="the PNG file, replaced if it exists (default: level.png)",
     )
-    add_flags(parser, default, "level")
+    add_flags(parser, default, "world", "world.")
     options = parser.parse_args(argv)
     if options.seed < 0:
         raise UsageError(f"--seed must not be negative, not {options.seed}")
-    problem = from_flags(default, options)
-    world = BoxWorld(**vars(problem), levels=1, seed=options.seed)
+    asked = vars(from_flags(default, options, "world."))
+    solution = asked.pop("solution")
+    world = BoxWorld(solution, **asked, levels=1, seed=options.seed)
     from .figures import draw_level
 
     try:

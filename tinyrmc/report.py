@@ -5,7 +5,7 @@
 
 Each configuration is a row, its seeds together: what the paper reports, what ours
 reached, the floors under which nothing has been learnt, and what it took. Beside it
-stand the paper's results, side by side, and which of them have not been run.
+stand the results of the paper, with ours where they were run.
 
 `--out results.md` writes that and the commands that would run them; results.json, which
 holds every seed's numbers and curve; and results.png, the tables as a picture. The same

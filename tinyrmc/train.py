@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import shlex
 import signal
 import sys
@@ -381,14 +382,23 @@ def _run(trainer: Trainer, run: Run, options: Options, interrupt: Interrupt) -> 
 
 def _note_unused(task: Task, preset: str, ranks: Ranks) -> None:
     """Tell of settings that were given and make no difference."""
-    model = getattr(task.config, "model", None)
-    if not isinstance(model, CoreConfig) or ranks.rank > 0:
-        return
-    unused = without_effect(model, task.presets[preset][1].model)
-    if unused:
-        names = ", ".join(f"model.{name}" for name in unused)
-        said = f"without effect on the core {model.core}: {names}"
-        print(f"note: {said}", file=sys.stderr)
+    model, usual = getattr(task.config, "model", None), task.presets[preset][1]
+    unused: dict[str, list[str]] = {}
+    if isinstance(model, CoreConfig):
+        names = [f"model.{name}" for name in without_effect(model, usual.model)]
+        unused[f"on the core {model.core}"] = names
+    for where, idle in task.idle().items():
+        given = [name for name in idle if _at(task.config, name) != _at(usual, name)]
+        unused[where] = [*unused.get(where, ()), *given]
+    for where, names in unused.items():
+        if names and ranks.rank == 0:
+            said = f"without effect {where}: {', '.join(names)}"
+            print(f"note: {said}", file=sys.stderr)
+
+
+def _at(config, name):
+    """The value of a field by its dotted name."""
+    return functools.reduce(getattr, name.split("."), config)
 
 
 def _note_roundings(trainer: Trainer, state: dict) -> None:

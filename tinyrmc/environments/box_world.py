@@ -21,6 +21,7 @@ So with a limit of 120 a level has up to 121 steps, as in the original.
 from __future__ import annotations
 
 import operator
+import string
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,7 @@ from ..backend import Array, namespace, to_host
 from . import box_levels, drawing
 from .box_levels import COLOUR, FLOOR, GEM, LOCK, SEEN, TRAP, WALL, Problem
 from .world import (
+    VIEWS,
     Codes,
     Outcome,
     State,
@@ -39,8 +41,7 @@ from .world import (
     renew,
 )
 
-VIEWS = ("viewport", "whole")
-LETTERS = ".#*" + "".join(map(chr, range(97, 123))) * 3  # of what you see
+LETTERS = ".#*" + string.ascii_letters + string.digits  # of what you see
 
 
 def palette(colours: int) -> np.ndarray:
@@ -83,6 +84,11 @@ class BoxWorld(World):
     """
 
     action_names = ("up", "down", "left", "right")
+    signs = "@ you   # wall   * gem   a: a key   ab: key a in a box, which key b opens"
+    legend = (
+        "Dark grey: the player. White: the gem. A single colour: a key. Two side by "
+        "side: a box, what is in it and its lock."
+    )
     noise = start_noise = 1  # which level
 
     def __init__(

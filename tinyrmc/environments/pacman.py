@@ -24,7 +24,7 @@ from ..backend import Array, namespace, to_host
 from ..errors import nearest
 from . import drawing, maze
 from .maze import CELLS, CHANCES, DIRECTIONS, FAR, GONE, HEIGHT, SIDES, VIEWPORT, WIDTH
-from .world import Codes, Outcome, State, World, WorldError, pick, renew
+from .world import VIEWS, Codes, Outcome, State, World, WorldError, pick, renew
 
 WALL, FLOOR, FOOD, PILL, GHOST, PACMAN = range(6)  # what `observe` shows of a cell
 # A board's numbers have the first four in two bits, and two more for what is beneath.
@@ -39,7 +39,6 @@ COLOURS = [
 ]
 _SIGNS = "#.·oMC"
 
-VIEWS = "viewport", "whole"
 GHOSTS = 12  # at most; see MiniPacman
 POWER = 20  # steps, the one that eats the pill included
 PILLS = 2
@@ -104,6 +103,11 @@ class MiniPacman(World):
     """
 
     action_names = ("stay", "right", "up", "left", "down")
+    signs = "C you   M ghost   · food   o pill   # wall"
+    legend = (
+        "Green: Pacman. Red: ghosts, yellower while they can be eaten. Blue: food. "
+        "Light blue: pills. White: walls."
+    )
     noise = GHOSTS + _START
     start_noise = _START
 

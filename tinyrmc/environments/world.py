@@ -29,6 +29,7 @@ from ..errors import UserError
 State: TypeAlias = dict[str, Array]
 
 
+VIEWS = "viewport", "whole"  # what a player may see: a window around it, or all
 ONE = np.float32(1).view(np.uint32)
 
 
@@ -64,6 +65,8 @@ class World:
 
     Attributes:
         action_names: an action is the position of its name.
+        signs: what the characters of `text` stand for.
+        legend: what the colours of `rgb` stand for.
         noise: how many random numbers a level takes up in a step, those for a new
             level included.
         start_noise: how many it takes to start.
@@ -72,6 +75,8 @@ class World:
     """
 
     action_names: ClassVar[tuple[str, ...]]
+    signs: ClassVar[str]
+    legend: ClassVar[str]
     noise: int
     start_noise: int
     observation: dict[str, Codes]

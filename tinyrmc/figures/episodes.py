@@ -61,10 +61,13 @@ def _draw_strip(episode: Episode, title: str) -> Figure:
     figure.suptitle(f"{title}\n{episode.says}".strip(), fontsize=10)
     notes = [
         "Above each picture: the steps taken before it, the action that follows, and "
-        "what that brings."
+        "what that brings.",
+        episode.legend,
+        "Value: the score that it still expects, later rewards counting less. Red "
+        "lines: rewards.",
     ]
     if _shows_a_key(episode):
-        notes[0] += " Above what it sees: the key it holds."
+        notes[1] += " Above what it sees: the key it holds."
     if episode.attention is not None:
         notes.append(
             "Attention: a row is a slot that asks, a column what it listens to, right "

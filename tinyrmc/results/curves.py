@@ -143,10 +143,14 @@ def _metrics_to_draw(
 
 
 def _training_lines(lines: Lines, tasks: Mapping[str, Task]) -> list[dict]:
-    """Of a single run the lines whose training batches were of the task itself."""
+    """Of a single run the lines whose training batches were of the task itself.
+
+    None where they are of other networks too than the one that is watched.
+    """
     (task,) = tasks.values()
     ((run,),) = lines.values()
-    return [line for line in run if task.is_final(line)]
+    alike = task.batches == Task.batches
+    return [line for line in run if alike and task.is_final(line)]
 
 
 def _references(tasks: Mapping[str, Task]) -> References:

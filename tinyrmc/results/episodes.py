@@ -92,6 +92,7 @@ class Episode:
 
     level: its number.
     names: what the actions are called.
+    legend: what the colours stand for.
     boards: (T + 1, h, w, 3) uint8, the whole board, a pixel a cell.
     views: (T + 1, v, v, 3) what the agent saw of it.
     corners: (T + 1, 2) row and column on the board where the window around the agent
@@ -104,6 +105,7 @@ class Episode:
 
     level: int
     names: tuple[str, ...]
+    legend: str
     boards: np.ndarray
     views: np.ndarray
     corners: np.ndarray | None
@@ -165,6 +167,7 @@ def record(task: ActingTask, model: Any, level: int, greedy: bool = False) -> Ep
     return Episode(
         level,
         world.action_names,
+        world.legend,
         boards,
         views,
         None if sees_all else corners - size[0] // 2,
@@ -257,6 +260,7 @@ def page(title: str, episode: Episode) -> str:
     data = {
         "title": title,
         "says": episode.says + ".",
+        "legend": episode.legend,
         "caveat": CAVEAT,
         "names": episode.names,
         "palette": palette.tolist(),

@@ -192,11 +192,12 @@ def page(title: str, reading: Reading, task: int | None = None) -> str:
     data = {
         "title": title,
         "caveat": CAVEAT,
-        "says": SAYS,
+        "says": f"{SAYS} In percent.",
         "unit": _unit(reading),
         "network": _network(reading),
         "examples": [*_examples(reading, tasks)],
-        "rows": table([reading], task),
+        # without the signs the table fits a phone
+        "rows": [[x.removesuffix(" %") for x in row] for row in table([reading], task)],
         "questions": counted(int(np.isin(reading.tasks, tasks).sum()), "question"),
     }
     return filled(TEMPLATE, data)

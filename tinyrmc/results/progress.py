@@ -99,7 +99,7 @@ class Progress(Listener):
         if self.tested is not None:
             words.append(f"{self.held_out}{self._value(self.tested)}")
         if self.headline in line:
-            of = f"rung {line['rung']}" if self._on_a_rung(line) else "batches"
+            of = f"rung {line['rung']}" if self._on_a_rung(line) else self.task.batches
             words.append(f"{of} {self._value(line[self.headline])}")
         if "loss" in line:
             words.append(f"loss {line['loss']:.4f}")

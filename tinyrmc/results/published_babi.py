@@ -82,6 +82,7 @@ WORDS_1K = {
 }
 # With 10,000 epochs have ten times the steps; joint training has 20 and a linear start.
 _LARGE = "large --data.task all --model.embedding-size 20 --model.relu 0"
+_PLAIN_LARGE = _PLAIN.replace("quick --data.task all", _LARGE).replace("2800", "28100")
 _LONG = (
     "--data.variant en-10k --train.steps 140625 --recipe.linear-epochs 5 "
     "--recipe.halve-every 5"
@@ -89,8 +90,8 @@ _LONG = (
 WORDS_10K = {
     "LSTM": "cores --data.task all --model.core lstm --data.variant en-10k "
     "--train.steps 28100",
-    "BoW": f"{_LARGE} {_PLAIN.partition('all ')[2]} --model.encoding bag",
-    "PE": f"{_LARGE} {_PLAIN.partition('all ')[2]}",
+    "BoW": f"{_PLAIN_LARGE} --model.encoding bag",
+    "PE": _PLAIN_LARGE,
     "PE LS": f"{_LARGE} {_WITHOUT_RN}",
     "PE LS RN": _LARGE,
     "PE LS RN ReLU": "large --data.task all",

@@ -26,8 +26,10 @@ LEGEND = (
     "single training batch of the task itself. *floor*: what you get without "
     "learning the task. *success*: how many seeds reached that. *ended on*: the rung "
     "on which a curriculum still stood at the end; such a network was never trained "
-    "on the task itself. *time*: mean over the seeds, evaluations included."
+    "on the task itself. *time*: mean over the seeds, evaluations included. What the "
+    "paper reports stands in a table of its own, and *ours* beside it where it was run."
 )
+FEW = 12  # rows of the paper's results, all of which are shown
 
 # Of what a run ran on, the part that stands beside its result.
 SURROUNDINGS = (
@@ -263,7 +265,7 @@ def tables(found: Summary) -> list[Table]:
     for task, groups in _by_task(found).items():
         shown.append(_ran(task, groups, letters))
         if not_run := [cell for cell in found["not_run"] if cell["task"] == task]:
-            shown.append(_published(task, groups, not_run))
+            shown += filter(None, [_published(task, groups, not_run)])
         if claims := [c for c in found.get("claims", ()) if c["task"] == task]:
             shown.append(_claimed(claims))
     return shown
@@ -376,27 +378,26 @@ def _beside(groups: list[Summary], headline: str) -> list[str]:
 
 
 def _published(task: str, groups: list[Summary], not_run: list[Summary]) -> Table:
-    """The paper's results side by side; their cells are called "row, column"."""
-    entries = {}
+    """The paper's results side by side; their cells are called "row, column".
+
+    Of many rows only those in which something was run, so there may be none at all.
+    """
+    entries: dict[str, str] = {}
+    ran: set[str] = set()
     for group in groups:
-        for cell, of in group.get("cells", {}).items():
+        own = {group["cell"]: {"metric": result_of(group), "paper": group["paper"]}}
+        for cell, of in (group.get("cells") or (own if group["cell"] else {})).items():
             ours = number(of["metric"], group["mean"].get(of["metric"]))
             entries[cell] = f"{of['paper']}; ours {ours}"
-        if group["cell"]:
-            entries[group["cell"]] = f"{group['paper']}; run"
-    for cell in not_run:
-        state = "; not run" if cell["command"] else ""
-        entries[cell["cell"]] = f"{cell['paper']}{state}"
+            ran.add(cell.rpartition(", ")[0])
+    entries |= {cell["cell"]: cell["paper"] for cell in not_run}
     placed = {cell.rpartition(", ")[::2]: entry for cell, entry in entries.items()}
     rows, columns = (dict.fromkeys(names) for names in zip(*placed, strict=True))
-    head = [f"{task} in the paper", *columns]
-    return [
-        head,
-        *(
-            [row, *(placed.get((row, column), "") for column in columns)]
-            for row in rows
-        ),
+    shown = [*rows] if len(rows) <= FEW else [row for row in rows if row in ran]
+    table = [
+        [row, *(placed.get((row, column), "") for column in columns)] for row in shown
     ]
+    return [[f"{task} in the paper", *columns], *table] if table else []
 
 
 def seed_tables(found: Summary) -> list[Table]:

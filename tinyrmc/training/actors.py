@@ -237,9 +237,9 @@ class ActingTask(Task):
 
     def observe(self, step, metrics):
         """Says how many steps in the world were learnt from so far."""
-        c = self.config
-        lag = {"lag": c.agent.lag} if c.agent.lag else {}
-        return {"world_steps": step * c.train.batch_size * c.agent.unroll, **lag}
+        lag = self.config.agent.lag
+        said = {"world_steps": world_steps(self.config, step)}
+        return said | ({"lag": lag} if lag else {})
 
     @functools.cached_property
     def unit(self):
@@ -495,9 +495,23 @@ class ActingTask(Task):
             for metric in ("score", "solved")
         }
 
+    def idle(self):
+        linear = self.config.model.encoder == "linear"
+        return {"with a linear encoder": ["model.coordinates"]} if linear else {}
+
     def deviation(self, metric, label):
         found = self.floors.get(label, {}).get(metric.removeprefix("test_"))
         return None if found is None else float(found.std())
+
+    @property
+    def is_trial(self) -> bool:
+        """Whether it learns from fewer steps in the world than the first preset.
+
+        Then no published result stands beside it.
+        """
+        config, usual = self.config, next(iter(self.presets.values()))[1]
+        steps, enough = (world_steps(c, c.train.steps) for c in (config, usual))
+        return steps < enough
 
     def kinds(self) -> dict[str, np.ndarray]:
         """What sets held-out levels apart, as numbers: {its name: (levels,)}."""
@@ -517,6 +531,11 @@ class ActingTask(Task):
         yield from scores.compared(agent | self.floors)
         for name, kinds in self.kinds().items():
             yield f"solved by {name}", scores.apart(agent, name, kinds)
+
+
+def world_steps(config: Any, steps: int) -> int:
+    """How many steps in the world so many updates learn from."""
+    return steps * config.train.batch_size * config.agent.unroll
 
 
 class Trajectory(dict[str, Array]):

@@ -34,6 +34,7 @@ class Presentation:
     unit: what the examples of a batch are counted in, and how many of them one is:
         ("tokens", 35), for windows of a text. Curves can be drawn against it.
     row: what a row of a batch is called: a lane, where each goes on with its text.
+    batches: what the metrics of training batches are of.
     success: the headline metric on the held-out examples from which on a run counts as
         a success; None: nothing is called one.
     """
@@ -44,6 +45,7 @@ class Presentation:
     claims: Mapping[str, tuple[str, str]] = {}
     unit: tuple[str, int] = ("samples", 1)
     row: str = "example"
+    batches: str = "batches"
     success: float | None = 0.9
 
     def __init_subclass__(cls, **keywords: Any):
@@ -64,6 +66,14 @@ class Presentation:
         Such as that a text is not the published one.
         """
         return ()
+
+    def idle(self) -> dict[str, Sequence[str]]:
+        """{where: the fields that make no difference there} of this configuration.
+
+        {"where all is seen": ["world.viewport"]}. You are told of them, if you set
+        them. Those that the core makes no use of go without saying.
+        """
+        return {}
 
     def references(self) -> dict[str, dict[str, float]]:
         """{metric: {label: value}}: floors and published numbers.
