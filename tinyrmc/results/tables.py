@@ -376,27 +376,41 @@ def _beside(groups: list[Summary], headline: str) -> list[str]:
 
 
 def _published(task: str, groups: list[Summary], not_run: list[Summary]) -> Table:
-    """The paper's results side by side; their cells are called "row, column"."""
-    entries = {}
+    """The paper's results, ours beside; their cells are called "row, column".
+
+    They stand side by side or, where most of such a table would be empty, in a list.
+    """
+    entries = {}  # cell -> what the paper says, ours
     for group in groups:
-        for cell, of in group.get("cells", {}).items():
+        for cell, of in _cells(group).items():
             ours = number(of["metric"], group["mean"].get(of["metric"]))
-            entries[cell] = f"{of['paper']}; ours {ours}"
-        if group["cell"]:
-            entries[group["cell"]] = f"{group['paper']}; run"
+            entries[cell] = of["paper"], ours
     for cell in not_run:
-        state = "; not run" if cell["command"] else ""
-        entries[cell["cell"]] = f"{cell['paper']}{state}"
-    placed = {cell.rpartition(", ")[::2]: entry for cell, entry in entries.items()}
+        state = "not run" if cell["command"] else ""
+        entries[cell["cell"]] = cell["paper"], state
+    placed = {cell.rpartition(", ")[::2]: both for cell, both in entries.items()}
     rows, columns = (dict.fromkeys(names) for names in zip(*placed, strict=True))
+    if len(placed) < len(rows) * len(columns) / 2:
+        head = [f"{task} in the paper", "it reports", "ours"]
+        return [head, *([cell, *both] for cell, both in entries.items())]
+
+    def said(row: str, column: str) -> str:
+        paper, ours = placed.get((row, column), ("", ""))
+        if ours and ours != "not run":
+            ours = f"ours {ours}"
+        return "; ".join(filter(None, (paper, ours)))
+
     head = [f"{task} in the paper", *columns]
-    return [
-        head,
-        *(
-            [row, *(placed.get((row, column), "") for column in columns)]
-            for row in rows
-        ),
-    ]
+    return [head, *([row, *(said(row, column) for column in columns)] for row in rows)]
+
+
+def _cells(group: Summary) -> dict[str, Summary]:
+    """The published cells that a group stands for; older summaries name one alone."""
+    if "cells" in group:
+        return group["cells"]
+    cell = group["cell"]
+    known = {"paper": group["paper"], "metric": result_of(group)}
+    return {} if cell is None else {cell: known}
 
 
 def seed_tables(found: Summary) -> list[Table]:
