@@ -382,12 +382,12 @@ def _published(task: str, groups: list[Summary], not_run: list[Summary]) -> Tabl
     """
     entries = {}  # cell -> what the paper says, ours
     for group in groups:
-        for cell, of in _cells(group).items():
+        for cell, of in cells_of(group).items():
             ours = number(of["metric"], group["mean"].get(of["metric"]))
             entries[cell] = of["paper"], ours
-    for cell in not_run:
-        state = "not run" if cell["command"] else ""
-        entries[cell["cell"]] = cell["paper"], state
+    for missing in not_run:
+        state = "not run" if missing["command"] else ""
+        entries[missing["cell"]] = missing["paper"], state
     placed = {cell.rpartition(", ")[::2]: both for cell, both in entries.items()}
     rows, columns = (dict.fromkeys(names) for names in zip(*placed, strict=True))
     if len(placed) < len(rows) * len(columns) / 2:
@@ -404,12 +404,12 @@ def _published(task: str, groups: list[Summary], not_run: list[Summary]) -> Tabl
     return [head, *([row, *(said(row, column) for column in columns)] for row in rows)]
 
 
-def _cells(group: Summary) -> dict[str, Summary]:
+def cells_of(group: Summary) -> dict[str, Summary]:
     """The published cells that a group stands for; older summaries name one alone."""
     if "cells" in group:
         return group["cells"]
-    cell = group["cell"]
-    known = {"paper": group["paper"], "metric": result_of(group)}
+    cell = group.get("cell")
+    known = {"paper": group.get("paper"), "metric": result_of(group)}
     return {} if cell is None else {cell: known}
 
 
