@@ -72,13 +72,18 @@ def reached(group: dict[str, Any], metric: str) -> Ours | None:
     value = group["mean"].get(metric)
     if value is None:
         return None
-    said = f"**{number(metric, value)}**"
+    said = f"**{plain(number(metric, value))}**"
     if any(run.get("ended_on") for run in group["runs"]):
         said += "†"
     whole = group["mean"].get("test_exact_match_accuracy")
     if whole is not None:
-        said += f"<br>{small(number('accuracy', whole))}"
+        said += f"<br>({plain(number('accuracy', whole))})"
     return Ours(value, said, len(group["runs"]))
+
+
+def plain(words: str) -> str:
+    """Without the unit, which stands above the table."""
+    return words.replace(" %", "")
 
 
 Place = tuple[str, str]  # row, column
@@ -128,7 +133,7 @@ def table(
     empty.
     """
     columns = list(columns)
-    lines = [[head, *columns], ["---"] * (1 + len(columns))]
+    lines = [[head, *columns], [":---"] * (1 + len(columns))]
     for row, name in rows.items():
         shown = []
         for column in columns:
@@ -137,11 +142,6 @@ def table(
             shown.append("<br>".join(part for part in parts if part))
         lines.append([name, *shown])
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
-
-
-def small(words: str) -> str:
-    """In small print."""
-    return f"<small>{words}</small>"
 
 
 def seeds(ours: dict[Place, Ours]) -> str:
@@ -165,7 +165,7 @@ def programs(groups: list[dict[str, Any]]) -> str:
     task = load_task("program_evaluation")
     own = [group for group in groups if group["task"] == "program_evaluation"]
     paper = {
-        (kind, core): f"{100 * score:.1f} %"
+        (kind, core): f"{100 * score:.1f}"
         for core, row in task.TABLE_1.items()
         for kind, score in row.items()
     }
@@ -177,11 +177,11 @@ def programs(groups: list[dict[str, Any]]) -> str:
         [
             "## Table 1: program evaluation and memorisation\n",
             paragraph(
-                "Characters that are right, of two operations on numbers of five "
-                "digits, and of one number to be copied, reversed, doubled. In small "
-                "print answers of ours that are right as a whole, which the paper does "
-                "not give. Nor does it say how long its numbers for copying, reversing "
-                "and doubling are; ours have five digits."
+                "Characters that are right, in percent, of two operations on numbers "
+                "of five digits, and of one number to be copied, reversed, doubled. In "
+                "brackets answers of ours that are right as a whole, which the paper "
+                "does not give. Nor does it say how long its numbers for copying, "
+                "reversing and doubling are; ours have five digits."
             ),
             table("", rows, columns, paper, ours) + seeds(ours),
         ]
@@ -212,7 +212,7 @@ def vectors(groups: list[dict[str, Any]]) -> str:
     task = load_task("nth_farthest").Task
     own = [group for group in groups if group["task"] == "nth_farthest"]
     paper = {
-        split(cell): reports.removesuffix(" on its best batch")
+        split(cell): plain(reports.removesuffix(" on its best batch"))
         for cell, (reports, _) in task.published.items()
     }
     ours = placed(own, of_cells) | placed(own, _small_vectors)
@@ -220,9 +220,9 @@ def vectors(groups: list[dict[str, Any]]) -> str:
     for row in sorted({row for row, _ in ours} - rows.keys()):
         rows[row] = f"{row}{_floors(own, row)}"
     about = paragraph(
-        "Right answers among so many vectors of so many dimensions; of the LSTM and "
-        "the DNC the paper tells the best training batch. In small print what you "
-        "reach without comparing two vectors."
+        "Right answers in percent, among so many vectors of so many dimensions; of "
+        "the LSTM and the DNC the paper tells the best training batch. In brackets "
+        "what you reach without comparing two vectors."
     )
     shown = table("", rows, CORES.values(), paper, ours) + seeds(ours)
     return "\n".join(["## Nth farthest\n", about, shown])
@@ -252,8 +252,8 @@ def _floors(groups: list[dict[str, Any]], row: str) -> str:
         if row.startswith(_size(group)):
             known = group["references"][result_of(group)].items()
             values = [x for label, x in known if not label.startswith("paper")]
-            shown = ", ".join(number("accuracy", x) for x in values)
-            return f"<br>{small(shown)}"
+            shown = ", ".join(plain(number("accuracy", x)) for x in values)
+            return f"<br>({shown})"
     return ""
 
 
@@ -288,14 +288,16 @@ def texts(groups: list[dict[str, Any]]) -> str:
 
 def worlds(groups: list[dict[str, Any]]) -> str:
     """The two worlds: scores of MiniPacman, solved levels of BoxWorld."""
-    parts = ["## Worlds\n\nMean score in MiniPacman, levels solved in BoxWorld.\n"]
+    parts = [
+        "## Worlds\n\nMean score in MiniPacman, percent of levels solved in BoxWorld.\n"
+    ]
     rows, paper = {}, {}
     ours: dict[Place, Ours] = {}
     for name, title in (("mini_pacman", "MiniPacman"), ("box_world", "BoxWorld")):
         own = [group for group in groups if group["task"] == name]
         for cell, (reports, _) in load_task(name).Task.published.items():
             row, column = split(cell)
-            paper[f"{title}, {row}", column] = reports
+            paper[f"{title}, {row}", column] = plain(reports)
             rows[f"{title}, {row}"] = f"{title}, {row}"
         for (row, column), each in placed(own, of_cells).items():
             ours[f"{title}, {row}", column] = each
@@ -391,7 +393,7 @@ def in_one_look(groups: list[dict[str, Any]], folder: Path) -> str:
     programs = load_task("program_evaluation").Task.published
     texts = [f"{name}, {core}" for name in TEXTS for core in ("RMC", "LSTM")]
     lines = [
-        f"table {k}: {len(cells & {*known})} of {len(known)} places"
+        f"table {k}: {len(cells & {*known})} of {len(known)} places run"
         for k, known in ((1, programs), (2, texts))
     ]
     there = {
