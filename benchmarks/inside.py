@@ -40,7 +40,8 @@ from tinyrmc import Tape, fused
 from tinyrmc import primitives as p
 from tinyrmc.backend import blas_threads
 from tinyrmc.errors import RunError, UsageError
-from tinyrmc.figures.style import COLOURS, GREY, in_percent, save, style
+from tinyrmc.figures.curves import label_log
+from tinyrmc.figures.style import COLOURS, GREY, in_percent, save, style, wrap
 from tinyrmc.runs.machine import environment
 from tinyrmc.training.discovery import load_task
 from tinyrmc.training.task import HELD_OUT_SEED
@@ -160,11 +161,12 @@ def draw(found: dict[str, Any], path: Path) -> Path:
         panels = figure.subplots(1, len(PANELS))
         for panel, (name, title) in zip(panels, PANELS.items(), strict=True):
             _draw_panel(panel, found["inside"], name)
-            panel.set_title(title, fontsize=10)
+            panel.set_title(wrap(title, 28), fontsize=10)
             panel.set_xlabel("steps")
             panel.locator_params(axis="x", nbins=4)
-        panels[0].set_yscale("log")
-        panels[2].set_yscale("log")
+        for panel in panels[0], panels[2]:
+            panel.set_yscale("log")
+            label_log(panel.yaxis)
         panels[3].yaxis.set_major_formatter(in_percent())
         lines = panels[0].get_legend_handles_labels()
         figure.legend(*lines, loc="outside lower center", ncols=4)

@@ -101,6 +101,8 @@ def _align_numbers(app, doctree, docname):
 
 
 def _is_number(cells: list[nodes.Element]) -> bool:
+    if any("text-left" in cell["classes"] for cell in cells):  # as its author wants it
+        return False
     texts = [text for cell in cells if (text := cell.astext().strip())]
     return bool(texts) and all(map(is_number, texts))
 

@@ -200,6 +200,35 @@ def test_published_cells_stand_side_by_side_with_ours_where_they_were_run(
     assert len(tables.tables(found)) == 1 and tables.commands(found) == ""
 
 
+def test_published_cells_that_leave_a_table_empty_are_a_list(larger, monkeypatch):
+    """Each of three rows with a column of its own: six of nine places would be empty,
+    and in a narrow terminal nobody would find the others.
+    """
+    published = {
+        "2 numbers, wide": ("99 %", "--model.width 8"),
+        "text, network of 3 hops, 25 memories": ("118", "three"),
+        "another, count": ("121", None),
+    }
+    monkeypatch.setattr(larger.Task, "published", published)
+    found = tables.summary([logged(larger, width=8)])
+    head = ["larger in the paper", "it reports", "ours"]
+    assert tables.tables(found)[1] == [
+        head,
+        ["2 numbers, wide", "99 %", "70.0 %"],
+        ["text, network of 3 hops, 25 memories", "118", "not run"],
+        ["another, count", "121", ""],  # nothing here trains it
+    ]
+
+
+def test_older_summaries_name_one_cell_alone(larger):
+    found = tables.summary([logged(larger, width=8)])
+    before = rows_of(found, 1)
+    (group,) = found["groups"]
+    for name in ("cells", "result"):
+        del group[name]
+    assert rows_of(found, 1) == before and before[0]["wide"] == "99 %; ours 70.0 %"
+
+
 def test_claims_are_held_against_our_own_results_where_there_are_both(
     larger, monkeypatch
 ):

@@ -378,26 +378,46 @@ def _beside(groups: list[Summary], headline: str) -> list[str]:
 
 
 def _published(task: str, groups: list[Summary], not_run: list[Summary]) -> Table:
-    """The paper's results side by side; their cells are called "row, column".
+    """The paper's results, ours beside; their cells are called "row, column".
 
-    Of many rows only those in which something was run, so there may be none at all.
+    Of many rows only those in which something was run, so there may be none at all. The
+    rest stand side by side or, where most of such a table would be empty, in a list.
     """
-    entries: dict[str, str] = {}
-    ran: set[str] = set()
+    entries = {}  # cell -> what the paper says, ours
     for group in groups:
-        own = {group["cell"]: {"metric": result_of(group), "paper": group["paper"]}}
-        for cell, of in (group.get("cells") or (own if group["cell"] else {})).items():
+        for cell, of in cells_of(group).items():
             ours = number(of["metric"], group["mean"].get(of["metric"]))
-            entries[cell] = f"{of['paper']}; ours {ours}"
-            ran.add(cell.rpartition(", ")[0])
-    entries |= {cell["cell"]: cell["paper"] for cell in not_run}
-    placed = {cell.rpartition(", ")[::2]: entry for cell, entry in entries.items()}
+            entries[cell] = of["paper"], ours
+    ran = {cell.rpartition(", ")[0] for cell in entries}
+    for missing in not_run:
+        state = "not run" if missing["command"] else ""
+        entries[missing["cell"]] = missing["paper"], state
+    placed = {cell.rpartition(", ")[::2]: both for cell, both in entries.items()}
     rows, columns = (dict.fromkeys(names) for names in zip(*placed, strict=True))
-    shown = [*rows] if len(rows) <= FEW else [row for row in rows if row in ran]
-    table = [
-        [row, *(placed.get((row, column), "") for column in columns)] for row in shown
-    ]
-    return [[f"{task} in the paper", *columns], *table] if table else []
+    shown = [row for row in rows if row in ran or len(rows) <= FEW]
+    if not shown:
+        return []
+    if len(placed) < len(rows) * len(columns) / 2:
+        head = [f"{task} in the paper", "it reports", "ours"]
+        listed = [cell for cell in entries if cell.rpartition(", ")[0] in shown]
+        return [head, *([cell, *entries[cell]] for cell in listed)]
+
+    def said(row: str, column: str) -> str:
+        paper, ours = placed.get((row, column), ("", ""))
+        return paper if ours in ("", "not run") else f"{paper}; ours {ours}"
+
+    head = [f"{task} in the paper", *columns]
+    table = [[row, *(said(row, column) for column in columns)] for row in shown]
+    return [head, *table]
+
+
+def cells_of(group: Summary) -> dict[str, Summary]:
+    """The published cells that a group stands for; older summaries name one alone."""
+    if "cells" in group:
+        return group["cells"]
+    cell = group.get("cell")
+    known = {"paper": group.get("paper"), "metric": result_of(group)}
+    return {} if cell is None else {cell: known}
 
 
 def seed_tables(found: Summary) -> list[Table]:

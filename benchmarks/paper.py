@@ -1,0 +1,434 @@
+"""The paper's results and ours in one look: writes results/paper.md.
+
+    python benchmarks/paper.py [--out FILE.md]
+
+The paper is Santoro et al. 2018. What it reports comes from the tasks themselves, ours
+from the committed summaries of runs that went to their end. A figure is shown when its
+picture lies in results/ under the name that `FIGURES` gives it; until then it says "not
+run". Run this again after each new summary or picture; a test holds the page to them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import textwrap
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tinyrmc.results.tables import cells_of, result_of
+from tinyrmc.results.text import number
+from tinyrmc.training.discovery import load_task
+
+RESULTS = Path(__file__).resolve().parent / "results"
+# Summaries of what was only tried on the way.
+TRIALS = ("nth_farthest_variations", "program_evaluation_trials")
+CORES = {  # as the paper's tables call them
+    "rmc": "RMC",
+    "lstm": "LSTM",
+    "dnc": "DNC",
+    "entnet_bank": "EntNet",
+}
+NOT_RUN = "*not run*"
+
+ABOUT = (
+    "In each place stands what [the paper](https://arxiv.org/abs/1806.01822) reports "
+    "and below, in bold, **ours**. The paper gives the top score of many settings for "
+    "each core, we give the mean over our seeds of one setting. A dagger † marks "
+    "networks that stayed on easier examples and never met the task itself. [The one "
+    "table](results.md) has every run with its command, seeds and time."
+)
+
+
+class Ours(NamedTuple):
+    """What one configuration of ours reached."""
+
+    value: float
+    said: str  # as a table shows it
+    seeds: int
+
+
+# --- What was run ---------------------------------------------------------------------
+
+
+def finished_groups(folder: Path = RESULTS) -> list[dict[str, Any]]:
+    """The groups of runs of all summaries, but for trials and runs broken off."""
+    found = []
+    for path in sorted(folder.glob("*.json")):
+        summary = json.loads(path.read_text(encoding="utf-8"))
+        if path.stem in TRIALS or not isinstance(summary, dict):
+            continue
+        for group in summary.get("groups", ()):
+            steps = group["config"]["train"]["steps"]
+            if all(run["step"] >= steps for run in group["runs"]):
+                found.append({"task": summary.get("task"), **group})
+    return found
+
+
+def reached(group: dict[str, Any], metric: str) -> Ours | None:
+    """The mean of a group's seeds; None where they lack that metric."""
+    value = group["mean"].get(metric)
+    if value is None:
+        return None
+    said = f"**{plain(number(metric, value))}**"
+    if any(run.get("ended_on") for run in group["runs"]):
+        said += "†"
+    whole = group["mean"].get("test_exact_match_accuracy")
+    if whole is not None:
+        said += f"<br>({plain(number('accuracy', whole))})"
+    return Ours(value, said, len(group["runs"]))
+
+
+def plain(words: str) -> str:
+    """Without the unit, which stands above the table."""
+    return words.replace(" %", "")
+
+
+Place = tuple[str, str]  # row, column
+
+
+def placed(
+    groups: Iterable[dict[str, Any]],
+    places: Callable[[dict[str, Any]], Iterable[tuple[Place, str]]],
+) -> dict[Place, Ours]:
+    """{place: the best of ours}, where `places` says for which places, by which metric,
+    a group counts.
+    """
+    best: dict[Place, Ours] = {}
+    for group in groups:
+        lower = group.get("lower", False)
+        for place, metric in places(group):
+            ours, other = reached(group, metric), best.get(place)
+            if ours is None:
+                continue
+            if other is None or (ours.value < other.value) == lower:
+                best[place] = ours
+    return best
+
+
+def of_cells(group: dict[str, Any]) -> list[tuple[Place, str]]:
+    """The paper's places that a group stands for."""
+    return [(split(cell), known["metric"]) for cell, known in cells_of(group).items()]
+
+
+def split(cell: str) -> Place:
+    """("8 x 16", "RMC") of "8 x 16, RMC"."""
+    row, _, column = cell.rpartition(", ")
+    return row, column
+
+
+# --- Tables ---------------------------------------------------------------------------
+
+
+def table(
+    head: str,
+    rows: dict[str, str],
+    columns: Iterable[str],
+    paper: dict[Place, str],
+    ours: dict[Place, Ours],
+) -> str:
+    """A Markdown table; `rows` gives each its name on the page. A place of neither is
+    empty.
+    """
+    columns = list(columns)
+    lines = [[head, *columns], [":---"] * (1 + len(columns))]
+    for row, name in rows.items():
+        shown = []
+        for column in columns:
+            reports, own = paper.get((row, column)), ours.get((row, column))
+            parts = [reports, own.said if own else NOT_RUN if reports else None]
+            shown.append("<br>".join(part for part in parts if part))
+        lines.append([name, *shown])
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def seeds(ours: dict[Place, Ours]) -> str:
+    """A sentence about how many there are; nothing where nothing was run."""
+    counts = sorted({each.seeds for each in ours.values()})
+    if not counts:
+        return ""
+    if counts == [1]:
+        return "\nOurs have one seed each.\n"
+    said = " to ".join(map(str, dict.fromkeys((counts[0], counts[-1]))))
+    return f"\nOurs have {said} seeds each.\n"
+
+
+def paragraph(*words: str) -> str:
+    """Running text, 88 columns wide."""
+    return textwrap.fill(" ".join(words), 88, break_on_hyphens=False) + "\n"
+
+
+def programs(groups: list[dict[str, Any]]) -> str:
+    """Table 1, and what we have of smaller programs."""
+    task = load_task("program_evaluation")
+    own = [group for group in groups if group["task"] == "program_evaluation"]
+    paper = {
+        (kind, core): f"{100 * score:.1f}"
+        for core, row in task.TABLE_1.items()
+        for kind, score in row.items()
+    }
+    columns = list(task.TABLE_1)
+    ours = placed(own, of_cells)
+    rows = {kind: kind.capitalize() for kind in task.KINDS}
+    smaller = placed(own, _smaller)
+    text = "\n".join(
+        [
+            "## Table 1: program evaluation and memorisation\n",
+            paragraph(
+                "Characters that are right, in percent, of two operations on numbers "
+                "of five digits, and of one number to be copied, reversed, doubled. In "
+                "brackets answers of ours that are right as a whole, which the paper "
+                "does not give. Nor does it say how long its numbers for copying, "
+                "reversing and doubling are; ours have five digits."
+            ),
+            table("", rows, columns, paper, ours) + seeds(ours),
+        ]
+    )
+    if smaller:
+        names = {row: row for row, _ in sorted(smaller)}
+        text += "\nSmaller programs, ours alone:\n\n"
+        text += table("", names, columns, {}, smaller) + seeds(smaller)
+    return text
+
+
+def _smaller(group: dict[str, Any]) -> list[tuple[Place, str]]:
+    """The place of programs of another size than the paper's."""
+    data, core = group["config"]["data"], CORES.get(group["config"]["model"]["core"])
+    programs = data["kind"] in ("addition", "control", "program")
+    if cells_of(group) or not programs or core is None or data["style"] != "release":
+        return []
+    operations = f"{data['nesting']} operation" + "s" * (data["nesting"] > 1)
+    row = f"{data['kind'].capitalize()}, {data['length']} digits, {operations}"
+    for name in ("operands", "answers"):
+        how = data.get(name, "usual")
+        row += f", {name} {how}" if how != "usual" else ""
+    return [((row, core), result_of(group))]
+
+
+def vectors(groups: list[dict[str, Any]]) -> str:
+    """Nth farthest: what the text and figures 4 and 5 tell, and our small version."""
+    task = load_task("nth_farthest").Task
+    own = [group for group in groups if group["task"] == "nth_farthest"]
+    paper = {
+        split(cell): plain(reports.removesuffix(" on its best batch"))
+        for cell, (reports, _) in task.published.items()
+    }
+    ours = placed(own, of_cells) | placed(own, _small_vectors)
+    rows = {row: f"{row}{_floors(own, row)}" for row, _ in paper}
+    for row in sorted({row for row, _ in ours} - rows.keys()):
+        rows[row] = f"{row}{_floors(own, row)}"
+    about = paragraph(
+        "Right answers in percent, among so many vectors of so many dimensions; of "
+        "the LSTM and the DNC the paper tells the best training batch. In brackets "
+        "what you reach without comparing two vectors."
+    )
+    shown = table("", rows, CORES.values(), paper, ours) + seeds(ours)
+    return "\n".join(["## Nth farthest\n", about, shown])
+
+
+def _size(group: dict[str, Any]) -> str:
+    data = group["config"]["data"]
+    return f"{data['objects']} x {data['dimensions']}"
+
+
+def _small_vectors(group: dict[str, Any]) -> list[tuple[Place, str]]:
+    """The place of a group that stands in no cell of the paper."""
+    core = CORES.get(group["config"]["model"]["core"])
+    if cells_of(group) or core is None:
+        return []
+    data, row = group["config"]["data"], _size(group)
+    if not data["rungs"]:
+        row += ", without a ladder"
+    elif data.get("rung_shares"):
+        row += ", the same steps on each rung"
+    return [((row, core), result_of(group))]
+
+
+def _floors(groups: list[dict[str, Any]], row: str) -> str:
+    """The floors of a row's task, in small print."""
+    for group in groups:
+        if row.startswith(_size(group)):
+            known = group["references"][result_of(group)].items()
+            values = [x for label, x in known if not label.startswith("paper")]
+            shown = ", ".join(plain(number("accuracy", x)) for x in values)
+            return f"<br>({shown})"
+    return ""
+
+
+TEXTS = {
+    "wikitext-103": "WikiText-103",
+    "gutenberg": "Project Gutenberg",
+    "gigaword": "GigaWord v5",
+}
+
+
+def texts(groups: list[dict[str, Any]]) -> str:
+    """Table 2, and what there is to say of table 3."""
+    task = load_task("language_modeling").Task
+    own = [group for group in groups if group["task"] == "language_modeling"]
+    paper = {split(cell): reports for cell, (reports, _) in task.published.items()}
+    ours = placed(own, of_cells)
+    columns = ("RMC", "LSTM")
+    return "\n".join(
+        [
+            "## Table 2: perplexity of the next word\n",
+            "On the test text; lower is better.\n",
+            table("", TEXTS, columns, paper, ours) + seeds(ours),
+            "## Table 3: perplexity by how frequent words are\n",
+            paragraph(
+                "Of GigaWord, which costs money: *not run*. "
+                "`python -m tinyrmc.evaluate RUN` measures the same of any language "
+                "model."
+            ),
+        ]
+    )
+
+
+def worlds(groups: list[dict[str, Any]]) -> str:
+    """The two worlds: scores of MiniPacman, solved levels of BoxWorld."""
+    parts = [
+        "## Worlds\n\nMean score in MiniPacman, percent of levels solved in BoxWorld.\n"
+    ]
+    rows, paper = {}, {}
+    ours: dict[Place, Ours] = {}
+    for name, title in (("mini_pacman", "MiniPacman"), ("box_world", "BoxWorld")):
+        own = [group for group in groups if group["task"] == name]
+        for cell, (reports, _) in load_task(name).Task.published.items():
+            row, column = split(cell)
+            paper[f"{title}, {row}", column] = plain(reports)
+            rows[f"{title}, {row}"] = f"{title}, {row}"
+        for (row, column), each in placed(own, of_cells).items():
+            ours[f"{title}, {row}", column] = each
+    columns = dict.fromkeys(column for _, column in paper)
+    return "\n".join([*parts, table("", rows, columns, paper, ours) + seeds(ours)])
+
+
+# --- Figures --------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A picture of ours: its file in results/, and how it differs from the paper's."""
+
+    file: str
+    says: str
+
+
+@dataclass(frozen=True)
+class Of:
+    """A figure of the paper."""
+
+    number: int
+    shows: str
+    ours: tuple[Shown, ...]
+
+
+FIGURES = (
+    Of(
+        4,
+        "nth farthest: slots x heads x gates",
+        (
+            Shown("nth_farthest_figure4.png", "the paper's sizes"),
+            Shown("nth_farthest_figure4_reduced.png", "4 vectors of 4 dimensions"),
+        ),
+    ),
+    Of(
+        5,
+        "nth farthest: the RMC and its rivals while they learn",
+        (
+            Shown("nth_farthest_ladder.png", "8 x 16, by the ladder"),
+            Shown("nth_farthest_fair.png", "4 x 4, the same steps on each rung"),
+            Shown("nth_farthest_models.png", "4 x 4, rungs that open by accuracy"),
+        ),
+    ),
+    Of(
+        8,
+        "programs: the cores while they learn",
+        (
+            Shown("program_evaluation.png", "two operations on five digits"),
+            Shown("program_evaluation_small.png", "programs of three digits"),
+        ),
+    ),
+    Of(10, "MiniPacman: score while agents learn", (Shown("mini_pacman.png", ""),)),
+    Of(
+        11,
+        "WikiText-103: perplexity while models learn",
+        (
+            Shown("wikitext_103.png", ""),
+            Shown("language_modeling.png", "a smaller text"),
+        ),
+    ),
+    Of(
+        12,
+        "perplexity by how many words the model has read",
+        (Shown("words_read.png", "a smaller text"),),
+    ),
+)
+
+
+def figures(folder: Path = RESULTS) -> str:
+    """A table of the figures, then our pictures of them."""
+    rows = ["| figure | what it shows | ours |\n| --- | --- | --- |\n"]
+    pictures = []
+    for of in FIGURES:
+        there = [shown for shown in of.ours if (folder / shown.file).exists()]
+        links = []
+        for shown in there:
+            title = f"Figure {of.number}" + f": {shown.says}" * bool(shown.says)
+            links.append(f"[{shown.says or 'run'}]({shown.file})")
+            words = f"{of.shows}, {shown.says}".removesuffix(", ")
+            pictures.append(f"### {title}\n\n![{words}]({shown.file})\n")
+        rows.append(f"| {of.number} | {of.shows} | {'<br>'.join(links) or NOT_RUN} |\n")
+    return "\n".join(["## Figures\n", "".join(rows), *pictures])
+
+
+# --- The page -------------------------------------------------------------------------
+
+
+def in_one_look(groups: list[dict[str, Any]], folder: Path) -> str:
+    """How much of the paper there is, in a line for each of its parts."""
+    cells = {cell for group in groups for cell in cells_of(group)}
+    programs = load_task("program_evaluation").Task.published
+    texts = [f"{name}, {core}" for name in TEXTS for core in ("RMC", "LSTM")]
+    lines = [
+        f"table {k}: {len(cells & {*known})} of {len(known)} places run"
+        for k, known in ((1, programs), (2, texts))
+    ]
+    there = {
+        of.number: [shown for shown in of.ours if (folder / shown.file).exists()]
+        for of in FIGURES
+    }
+    run = " and ".join(str(k) for k, found in there.items() if found)
+    missing = ", ".join(str(k) for k, found in there.items() if not found)
+    lines += ["table 3: not run"]
+    lines += [f"figures {run}: some of it, see below"] * bool(run)
+    lines += [f"figures {missing}: not run"] * bool(missing)
+    return "".join(f"- {line}\n" for line in lines)
+
+
+def page(folder: Path = RESULTS) -> str:
+    """The whole page in Markdown."""
+    groups = finished_groups(folder)
+    head = "# The paper's results, and ours\n", paragraph(ABOUT)
+    parts = [programs(groups), vectors(groups), texts(groups), worlds(groups)]
+    return "\n".join([*head, in_one_look(groups, folder), *parts, figures(folder)])
+
+
+def main(words=None) -> int:
+    """The command line; returns the exit code."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--out", type=Path, default=RESULTS / "paper.md")
+    out = parser.parse_args(words).out
+    out.write_text(page(), encoding="utf-8")
+    print(out)
+    return 0
+
+
+if __name__ == "__main__":
+    from tinyrmc.commands import run_main
+
+    run_main(main)
