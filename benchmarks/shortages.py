@@ -38,7 +38,15 @@ def tmpfs(folder: Path, size: int) -> Iterator[Callable[[int], object]]:
     """A file system of so many bytes in memory; gives what makes it larger."""
 
     def mount(how: str, size: int) -> None:
-        words = ["mount", "-t", "tmpfs", "-o", f"{how}size={size}", "tmpfs", folder]
+        words = [
+            "mount",
+            "-t",
+            "tmpfs",
+            "-o",
+            f"{how}size={size}",
+            "tmpfs",
+            str(folder),
+        ]
         subprocess.run(words, check=True, capture_output=True)
 
     mount("", size)

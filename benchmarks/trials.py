@@ -189,9 +189,9 @@ def _print_into(folder: Path) -> None:
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
         os.dup2(os.open(f"{folder}.{name}", flags), number)
     sys.stdout = io.TextIOWrapper(open(1, "wb", closefd=False), "utf-8")
-    errors = open(2, "wb", closefd=False)
-    how = {"errors": "backslashreplace", "write_through": True}
-    sys.stderr = io.TextIOWrapper(errors, "utf-8", **how)
+    sys.stderr = io.TextIOWrapper(
+        open(2, "wb", closefd=False), "utf-8", "backslashreplace", write_through=True
+    )
 
 
 def wait(pid: int, folder: Path) -> Ended:
