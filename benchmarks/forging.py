@@ -5,7 +5,6 @@ checksums are right.
 from __future__ import annotations
 
 import copy
-import io
 import json
 import os
 import random
@@ -121,27 +120,6 @@ def inflated(path: Path, rng: random.Random) -> None:
                 member.write(bytes(100_000_000))
 
 
-def bomb(path: Path, rng: random.Random) -> None:
-    """An npz file whose array declares far more than it has."""
-    content = io.BytesIO()
-    np.lib.format.write_array_header_1_0(
-        content, {"descr": "<f8", "fortran_order": False, "shape": (10**12,)}
-    )
-    arrays, meta = load_arrays(path)
-    save_arrays(path, {**arrays, "parameters/x": np.zeros(1)}, meta)
-    from tinyrmc.runs import arrays as npz
-
-    members = {}
-    with zipfile.ZipFile(path) as file:
-        members = {name: file.read(name) for name in file.namelist()}
-    members["parameters/x.npy"] = content.getvalue()
-    del members[npz.DIGEST]
-    members[npz.DIGEST] = npz._digest(members).encode()
-    with zipfile.ZipFile(path, "w") as file:
-        for name, data in members.items():
-            file.writestr(name, data)
-
-
 DAMAGES: tuple[Callable[[Path, random.Random], None], ...] = (
     cut,
     flip,
@@ -156,6 +134,7 @@ DAMAGES: tuple[Callable[[Path, random.Random], None], ...] = (
     another,
     inflated,
 )
+NO_FILES = gone, folder, pipe, device, loop
 
 # --- Forgeries ------------------------------------------------------------------------
 

@@ -199,7 +199,7 @@ def test_an_edited_configuration_is_believed_by_nobody(main, copy, refused, caps
 
 def test_lines_that_are_lost_are_told(half, refused, capsys):
     (half.path / "metrics.jsonl").write_text("")
-    says = "metrics.jsonl had 1 lines when half/checkpoint.npz was saved"
+    says = "metrics.jsonl had 1 line when half/checkpoint.npz was saved"
     assert says in refused(train.main, "--resume", "half")
     (half.path / "metrics.jsonl").unlink()  # as it says
     assert train.main(["--resume", "half"]) == 0

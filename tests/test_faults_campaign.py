@@ -7,8 +7,8 @@ import sys
 import forging
 import numpy as np
 import pytest
-from faults import Ended, judge
 from tinyruns import ROOT, python
+from trials import Ended, judge
 
 from tinyrmc.errors import RunError
 from tinyrmc.runs.arrays import load_arrays

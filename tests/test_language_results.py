@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import tinylanguage
 from matplotlib.image import imread
-from tinyruns import SURROUNDINGS
+from tinyruns import SURROUNDINGS, cut_short
 
 from tinyrmc import evaluate, figures, generate, plot, report, train, training
 from tinyrmc.figures import curves
@@ -76,11 +76,7 @@ def test_the_report_is_of_the_test_text_and_the_top_is_the_lowest(runs, capsys):
 
 
 def test_a_run_not_judged_yet_has_no_result(runs, capsys):
-    path = Path(runs[2], "metrics.jsonl")
-    lines = [json.loads(line) for line in path.read_text().splitlines()]
-    path.write_text("".join(json.dumps(line) + "\n" for line in lines[:2]))
-    for checkpoint in path.parent.glob("*.npz"):  # which would know of more lines
-        checkpoint.unlink()
+    cut_short(Run.open(runs[2]), 2)
     assert report.main([runs[2], "--out", "results.md"]) == 0
     (group,) = json.loads(Path("results.json").read_text())["groups"]
     assert [*group["mean"]] == ["validation_loss", "validation_perplexity"]

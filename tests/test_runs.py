@@ -162,8 +162,8 @@ except RunError as error:
 
 @posix_only
 def test_kill_minus_nine_while_saving(run):
-    """A child saves without pause and is killed at a random moment, 60 times; twice at
-    each of the two renames.
+    """A child saves without pause and is killed 30 times: at a random moment of a save,
+    once it has finished another. Four times more it is killed at one of the renames.
     """
     script = """
 import itertools, os, random, signal, sys, time
@@ -171,7 +171,10 @@ import numpy as np
 from tinyrmc.runs.run import Run
 run, random = Run.open(sys.argv[1]), random.Random(0)
 
-def save_for_ever(first, die_at):
+def save(step):
+    run.save({"weight": np.full(20_000, step, np.float32)}, {"step": step})
+
+def save_for_ever(first, die_at, tell):
     renames, replace = itertools.count(1), os.replace
     def replace_or_die(*paths):
         if next(renames) == die_at:
@@ -179,30 +182,40 @@ def save_for_ever(first, die_at):
         replace(*paths)
     os.replace = replace_or_die
     for step in itertools.count(first):
-        run.save({"weight": np.full(50_000, step, np.float32)}, {"step": step})
+        save(step)
+        os.write(tell, b"x")
 
-run.save({"weight": np.full(50_000, 1, np.float32)}, {"step": 1})
+def duration(step):
+    began = time.monotonic()
+    save(step)
+    return time.monotonic() - began
+
+long = max(duration(1) for _ in range(3))
 step, partial = 1, 0
-for trial in range(64):
+for trial in range(34):
+    heard, tell = os.pipe()
     child = os.fork()
     if child == 0:
-        save_for_ever(step + 1, die_at=trial + 1 if trial < 4 else None)
+        save_for_ever(step + 1, trial + 1 if trial < 4 else None, tell)
+    os.close(tell)
     if trial >= 4:
-        time.sleep(0.002 + random.random() * 0.02)
+        os.read(heard, 1)
+        time.sleep(random.uniform(0, long))
         os.kill(child, signal.SIGKILL)
+    os.close(heard)
     os.waitpid(child, 0)
     partial += os.path.exists(run.path / "checkpoint.npz.partial")
     arrays, state = run.load()
     assert np.all(arrays["weight"] == state["step"]), "not of one moment"
-    assert state["step"] >= step, "an older checkpoint than before"
+    assert state["step"] >= step + (trial >= 4), "an older checkpoint than before"
     step = state["step"]
 print(step, partial)
 """
     done = python(script, run.path)
     assert done.returncode == 0, done.stderr
     steps, left_behind = map(int, done.stdout.split())
-    # the kills did strike while files were being written
-    assert steps > 1 and left_behind >= 4
+    # kills did strike while files were being written, and not at the renames alone
+    assert steps > 30 and left_behind > 4
     save_step(run, steps + 1)
     assert loaded_step(run) == steps + 1
     assert not list(run.path.glob("*.partial"))

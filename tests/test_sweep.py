@@ -22,7 +22,14 @@ import pytest
 from owntask import dropped_in
 from processes import alive, soon
 from rankhelp import MPIEXEC, real
-from tinyruns import LONG, SURROUNDINGS, TINY, assert_same_run, contents
+from tinyruns import (
+    LONG,
+    SURROUNDINGS,
+    TINY,
+    assert_same_run,
+    contents,
+    cut_short,
+)
 
 from tinyrmc import sweep, train
 from tinyrmc.commands import run_main
@@ -293,10 +300,7 @@ def test_what_is_missing_or_was_cut_short_is_not_whole(larger, monkeypatch):
     run, _ = swept("larger", "--grid", "model.width=2,4,8,3", "--seeds", "0,1")
     for name in ("2,seed=1", "3,seed=0", "3,seed=1"):
         shutil.rmtree(run.path / f"model.width={name}")
-    cut = run.path / "model.width=4,seed=0" / "metrics.jsonl"
-    cut.write_text("".join(cut.read_text().splitlines(keepends=True)[:2]))
-    for checkpoint in cut.parent.glob("*.npz"):  # which would know of more lines
-        checkpoint.unlink()
+    cut_short(Run.open(run.path / "model.width=4,seed=0"), 2)
     swept("--show", run.path)
     assert {
         value: cell and (len(cell.values), cell.whole)

@@ -118,7 +118,7 @@ def _mapped(folder: Path, part: str, checksum: int) -> np.ndarray:
     """The ids of a part; reads them all once, at some 4 GB a second."""
     _require_file(_file(folder, part))
     ids = np.memmap(_file(folder, part), np.int32, mode="r")
-    if zlib.crc32(ids) != checksum:
+    if zlib.crc32(ids.data) != checksum:
         raise ValueError(f"{part} is not whole")
     return ids.view(np.ndarray)  # a plain array to all who ask for its type
 

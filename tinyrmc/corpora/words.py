@@ -6,6 +6,7 @@ import codecs
 import html
 import re
 from collections.abc import Iterator
+from gzip import GzipFile
 from typing import IO
 
 from .corpus import CorpusError
@@ -111,7 +112,7 @@ _TAG = re.compile(r"</?\w+[^>]*>")
 LARGEST_STORY = 16 << 20  # bytes
 
 
-def newswire(file: IO[bytes], name: str) -> Iterator[tuple[str, str]]:
+def newswire(file: IO[bytes] | GzipFile, name: str) -> Iterator[tuple[str, str]]:
     """(id, text) of each document of type story in a file of the LDC's SGML.
 
     CorpusError for a document of more than LARGEST_STORY bytes.

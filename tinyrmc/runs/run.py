@@ -172,7 +172,7 @@ class Run:
     ) -> None:
         """Write a checkpoint; the newest one so far becomes the previous one.
 
-        instead: the newest one is lost, and the one before it stays.
+        instead: replace the newest one, and keep the one before it.
 
         Raises as `save_arrays` does.
         """
@@ -262,8 +262,8 @@ class Run:
         write_whole(self._metrics_path, "".join(kept).encode())
 
     def checksum(self, lines: int) -> int | None:
-        """That of the first `lines` lines of metrics, for `require_metrics`; None if
-        there are fewer.
+        """A checksum of the first `lines` lines of metrics, which `require_metrics`
+        compares. None if there are fewer.
         """
         pieces = self._metrics_bytes().split(b"\n")[:-1]
         if len(pieces) < lines:
@@ -271,13 +271,15 @@ class Run:
         return zlib.crc32(b"\n".join(pieces[:lines]))
 
     def require_metrics(self, lines: int, checksum: int | None) -> None:
-        """RunError unless the first `lines` lines of metrics are those that there were
-        at a checkpoint; but a file that is gone may be.
+        """RunError unless the first `lines` lines of metrics are as they were when a
+        checkpoint was saved. A file that is gone is no error: its curve is lost, and no
+        weight.
         """
         found = self.checksum(lines)
         if not self.has_metrics or (found is not None and checksum in (None, found)):
             return
-        wrong = "is not as it was" if found is not None else f"had {lines} lines"
+        had = f"had {lines} line{'s'[: lines != 1]}"
+        wrong = "is not as it was" if found is not None else had
         raise RunError(
             f"{self._metrics_path} {wrong} when {self.checkpoint} was saved; {GO_ON}"
         )
@@ -293,9 +295,7 @@ class Run:
 
 
 class Onlooker(Run):
-    """A run whose directory another process writes, and whose metrics it reads: here
-    both are passed over.
-    """
+    """A run that another process writes and reads: all that does nothing here."""
 
     def writing(self) -> AbstractContextManager[None]:
         """Nothing."""

@@ -9,7 +9,7 @@ import contextlib
 import signal
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -42,8 +42,10 @@ class Listener:
 
 
 class _Heard(Listener):
-    """Passes everything on to a Listener, whose output may fail: that must not cost the
-    steps since the last checkpoint. It counts as the signal of a broken pipe.
+    """Passes everything on to a Listener whose output may fail.
+
+    A failure must not cost the steps since the last checkpoint, so it counts as the
+    signal of a broken pipe: the run is saved, and ends.
     """
 
     def __init__(self, show: Listener, interrupt: Interrupt):
@@ -51,28 +53,22 @@ class _Heard(Listener):
 
     def step(self, step: int) -> None:
         """As the Listener's."""
-        try:
-            self._show.step(step)
-        except OSError:
-            self._fall_silent()
+        self._tell(self._show.step, step)
 
     def line(self, line: dict) -> None:
         """As the Listener's."""
-        try:
-            self._show.line(line)
-        except OSError:
-            self._fall_silent()
+        self._tell(self._show.line, line)
 
     def testing(self, splits: Sequence[str], seconds: float | None) -> None:
         """As the Listener's."""
-        try:
-            self._show.testing(splits, seconds)
-        except OSError:
-            self._fall_silent()
+        self._tell(self._show.testing, splits, seconds)
 
-    def _fall_silent(self) -> None:
-        self._show = Listener()
-        self._interrupt.take(getattr(signal, "SIGPIPE", signal.SIGTERM))
+    def _tell(self, hear: Callable[..., None], *what: Any) -> None:
+        try:
+            hear(*what)
+        except OSError:
+            self._show = Listener()
+            self._interrupt.take(getattr(signal, "SIGPIPE", signal.SIGTERM))
 
 
 class _Stopped(BaseException):

@@ -110,12 +110,12 @@ class Shares:
 class Workers:
     """`count` workers, who all answer each request; the caller is worker 0.
 
-    share: share(worker, request) gives a worker's reply. A method is held weakly, so
-        that its object, which has these workers, is let go as soon as nobody else holds
-        it, and its processes end. With processes, requests must
-        be what JSON can hold, and replies too (numbers come back bit for bit), or dicts
-        of arrays. What it changes in memory then stays in its process, except for
-        arrays made by `shared_zeros`.
+    share: share(worker, request) gives a worker's reply. A method is held weakly: its
+        object owns these workers, and when nobody else holds that object, it goes and
+        their processes end. With processes, requests must be what JSON can hold, and
+        replies too (numbers come back bit for bit), or dicts of arrays. What `share`
+        changes in memory then stays in its process, except for arrays made by
+        `shared_zeros`.
     processes: fork the others when the first request comes; else they are threads.
     """
 
@@ -134,7 +134,7 @@ class Workers:
     def share(self) -> Callable[[int, Any], Any]:
         """What gives a worker's reply."""
         share = self._share()
-        assert share is not None  # whoever asks us is held by somebody
+        assert share is not None  # its owner, who is asking, still lives
         return share
 
     @property
