@@ -13,7 +13,7 @@ import ctypes
 import functools
 import math
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from types import ModuleType
 from typing import Any, TypeAlias
@@ -140,6 +140,39 @@ def column_sums(rows: Array, into: Array | None = None) -> Array:
         return sums
     into += sums
     return into
+
+
+def row_dots(a: Array, b: Array) -> Array:
+    """The dot product of each row with the other's: two (..., K) -> (...).
+
+    CuPy's einsum would ask for a cuBLAS that no CUDA graph can capture.
+    """
+    xp = namespace(a)
+    if xp is np:
+        return np.einsum("...i,...i->...", a, b)
+    return xp.sum(a * b, axis=-1)
+
+
+FEW_ARRAYS = 8  # of more, CuPy sends the addresses to the GPU
+
+
+def joined(xp: ModuleType, arrays: Sequence[Array], axis: int = 0) -> Array:
+    """xp.concatenate; on a GPU a few at a time, so that a CUDA graph can capture it."""
+    while xp is not np and len(arrays) > FEW_ARRAYS:
+        arrays = [xp.concatenate(few, axis=axis) for few in _few(arrays)]
+    return xp.concatenate(arrays, axis=axis)
+
+
+def stacked(xp: ModuleType, arrays: Sequence[Array], axis: int = 0) -> Array:
+    """xp.stack, in the same way."""
+    if xp is np or len(arrays) <= FEW_ARRAYS:
+        return xp.stack(arrays, axis=axis)
+    return joined(xp, [xp.stack(few, axis=axis) for few in _few(arrays)], axis)
+
+
+def _few(arrays: Sequence[Array]) -> Iterator[Sequence[Array]]:
+    for k in range(0, len(arrays), FEW_ARRAYS):
+        yield arrays[k : k + FEW_ARRAYS]
 
 
 def _transposed(b: Array) -> bool:
