@@ -192,6 +192,46 @@ def test_a_core_unrolled_by_it(gates, used, cublas):
         assert "rmc_gates" in run(there, lambda a: device(single(a)))[0]
 
 
+# --- Where parameters lie -------------------------------------------------------------
+
+
+def test_each_parameter_begins_where_16_bytes_are_read(cublas):
+    """With gaps, which no update fills and no checkpoint has."""
+
+    def made(put):
+        rng = np.random.default_rng(0)
+        shapes = (2, 3), (), (1, 3), (4,)
+        arrays = [single(rng.standard_normal(shape)) for shape in shapes]
+        return optim.Adam([optim.Parameter(put(a)) for a in arrays], 0.1)
+
+    ours, plain = made(device), made(np.asarray)
+    assert [p.offset for p in plain.parameters] == [0, 6, 7, 10]
+    assert [p.offset for p in ours.parameters] == [0, 8, 12, 16]
+    rng = np.random.default_rng(1)
+    for _ in range(3):
+        for p, other in zip(ours.parameters, plain.parameters, strict=True):
+            g = single(rng.standard_normal(p.shape))
+            p.grad[...], other.grad[...] = device(g), g
+        with no_sync():
+            ours.step()
+        plain.step()
+    assert np.count_nonzero(ours.data.get()) == plain.data.size == 14
+    close(ours.packed(ours.data), plain.data, 1e-5)
+    state = {name: x.get() for name, x in ours.state().items()}
+    for name, x in plain.state().items():
+        close(device(state[name]), x, 1e-5)
+    # each goes on from the other's state
+    plain.load_state(state)
+    np.testing.assert_array_equal(plain.first_moment, state["first_moment"])
+    plain.first_moment[...] = np.arange(14)
+    ours.load_state(plain.state())
+    there = ours.state()["first_moment"].get()
+    np.testing.assert_array_equal(there, np.arange(14))
+    assert ours.first_moment.get()[[5, 6, 7, 8]].tolist() == [5, 0, 0, 6]
+    with pytest.raises(ValueError, match="'first_moment' has shape"):
+        ours.load_state({**state, "first_moment": np.zeros(15)})
+
+
 # --- The whole step -------------------------------------------------------------------
 
 

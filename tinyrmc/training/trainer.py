@@ -305,7 +305,10 @@ class Trainer:
         """All workers' gradients into the optimizer's, in their order; all ranks'."""
         for gradient in self._gradients[1:]:
             self.optimizer.gradient += gradient
-        self.ranks.sum(self.optimizer.gradient)
+        if self.ranks.size > 1:  # which may have other devices
+            whole = self.optimizer.packed(self.optimizer.gradient)
+            self.ranks.sum(whole)
+            self.optimizer.unpack(whole, self.optimizer.gradient)
 
     def _update(self, step: Totals):
         """Move the parameters; the flag whether loss and gradient were finite."""
@@ -438,7 +441,8 @@ class Trainer:
 
     def _checksum(self) -> int:
         checksum = zlib.crc32(json.dumps([self.step, self.task.state()]).encode())
-        for array in (self.optimizer.data, *self.optimizer.state().values()):
+        optimizer = self.optimizer
+        for array in (optimizer.packed(optimizer.data), *optimizer.state().values()):
             checksum = zlib.crc32(to_host(array).tobytes(), checksum)
         return checksum
 
