@@ -71,7 +71,7 @@ class RawModule:
             source, library = Path(folder, "kernels.cpp"), Path(folder, "kernels.so")
             source.write_text("\n".join(['#include "cuda_shim.h"', self.code, *calls]))
             flags = (
-                "-std=c++20 -O1 -Wall -Werror -Wno-unused-function -Wno-unknown-pragmas "
+                "-std=c++20 -O1 -Wall -Werror -Wno-unknown-pragmas "
                 "-ffp-contract=off -shared -fPIC"
             )
             command = ["g++", *flags.split(), "-I", str(Path(__file__).parent)]

@@ -6,6 +6,7 @@ test_kernels.py.
 """
 
 import dataclasses
+from contextlib import nullcontext
 from typing import get_args, get_type_hints
 
 import cuda_shim
@@ -21,6 +22,7 @@ from tinyrmc import primitives as p
 from tinyrmc.backend import joined, stacked
 from tinyrmc.cores import CoreConfig
 from tinyrmc.errors import UsageError
+from tinyrmc.kernels.memory import all_steps
 from tinyrmc.training import captured
 from tinyrmc.training.discovery import load_task
 from tinyrmc.training.trainer import Trainer
@@ -163,6 +165,40 @@ def test_a_memory_gives_what_its_definition_gives(
         close(one, exact, 2e-5)
 
 
+def test_a_gradient_of_it_that_is_wrong_is_noticed(cublas, monkeypatch):
+    """By a thousandth, of each argument by itself."""
+    case, rule = memory_case(*MEMORIES[0]), all_steps.launch_backward
+    there, weights = case.map(single).map(device), output_weights(case)
+    exact = gradients(case, weights)
+    for position in case.floats:
+
+        def scaled(xp, needs, *saved, position=position):
+            total = needs[position]
+            start = total.copy()
+            rule(xp, needs, *saved)
+            total += np.float32(0.001) * (total - start)
+
+        monkeypatch.setattr(all_steps, "launch_backward", scaled)
+        found = gradients(there, [device(single(w)) for w in weights], case.floats)
+        for k, one, other in zip(case.floats, found, exact, strict=True):
+            wrong = pytest.raises(AssertionError) if k == position else nullcontext()
+            with wrong:
+                close(one, other, 2e-5)
+
+
+def test_it_gives_one_gradient_alone_and_changes_nothing(cublas):
+    case = memory_case(*MEMORIES[1])
+    there, weights = case.map(single).map(device), output_weights(case)
+    for position in case.floats:
+        arguments = there.arguments, [device(single(w)) for w in weights]
+        before = [[x.get() for x in arrays] for arrays in arguments]
+        (found,) = gradients(there, arguments[1], [position])
+        close(found, gradients(case, weights, [position])[0], 2e-5)
+        for arrays, copies in zip(arguments, before, strict=True):
+            for array, copy in zip(arrays, copies, strict=True):
+                np.testing.assert_array_equal(array.get(), copy)
+
+
 @pytest.mark.parametrize("used", ["outputs", "last", "state"])
 @pytest.mark.parametrize("gates", ["unit", "memory"])
 def test_a_core_unrolled_by_it(gates, used, cublas):
@@ -205,13 +241,13 @@ def test_each_parameter_begins_where_16_bytes_are_read(cublas):
         return optim.Adam([optim.Parameter(put(a)) for a in arrays], 0.1)
 
     ours, plain = made(device), made(np.asarray)
-    assert [p.offset for p in plain.parameters] == [0, 6, 7, 10]
-    assert [p.offset for p in ours.parameters] == [0, 8, 12, 16]
+    assert [one.offset for one in plain.parameters] == [0, 6, 7, 10]
+    assert [one.offset for one in ours.parameters] == [0, 8, 12, 16]
     rng = np.random.default_rng(1)
     for _ in range(3):
-        for p, other in zip(ours.parameters, plain.parameters, strict=True):
-            g = single(rng.standard_normal(p.shape))
-            p.grad[...], other.grad[...] = device(g), g
+        for one, other in zip(ours.parameters, plain.parameters, strict=True):
+            g = single(rng.standard_normal(one.shape))
+            one.grad[...], other.grad[...] = device(g), g
         with no_sync():
             ours.step()
         plain.step()
@@ -366,7 +402,9 @@ def test_a_step_that_waits_is_refused_or_taken_as_ever(cublas, capsys):
     assert told.startswith("note: steps go on without CUDA graphs (Refused: float()")
     assert told.count("note") == 1
     asked = trainer(True, task=Peeking)
-    with pytest.raises(UsageError, match=r"--graph: this step .* float\(\).*; say --no"):
+    with pytest.raises(
+        UsageError, match=r"--graph: this step .* float\(\).*; say --no"
+    ):
         for _ in range(3):
             asked.advance()
 

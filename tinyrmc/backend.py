@@ -304,7 +304,8 @@ def _import_cupy() -> ModuleType:
             ) from error
         raise DeviceError(
             f"--device cuda needs CuPy, which is not installed; pip install {_EXTRAS}, "
-            "the one whose CUDA version nvidia-smi shows"
+            "the one whose CUDA version nvidia-smi shows; Volta and older GPUs need "
+            "cuda12"
         ) from None
     except ImportError as error:
         raise DeviceError(
@@ -321,8 +322,8 @@ def _try_gpu(cupy: ModuleType) -> None:
     except Exception as error:
         raise DeviceError(
             f"--device cuda: the GPU is there, but {_wheel()} cannot compute on it "
-            f"({_first_line(error)}); install CuPy with the CUDA "
-            f"libraries it needs, {_EXTRAS}, or run with --device cpu"
+            f"({_first_line(error)}); install CuPy with the CUDA libraries it needs, "
+            f"{_EXTRAS} (cuda12 for Volta and older GPUs), or run with --device cpu"
         ) from error
 
 

@@ -234,7 +234,8 @@ class Options:
     """processes that share a batch (under mpiexec, of each rank); None: as many as the
     work is worth, one a core at most. The same number gives the same bits"""
     device: Literal["cpu", "cuda"] = "cpu"
-    """cuda needs CuPy: pip install 'tinyrmc[cuda12]' or 'tinyrmc[cuda13]'"""
+    """cuda needs CuPy: pip install 'tinyrmc[cuda12]' or 'tinyrmc[cuda13]'; Volta and
+    older GPUs need cuda12"""
     graph: bool | None = None
     """with cuda: capture whole steps as CUDA graphs, which spares the host; None: if
     they can be. The results are the same to the last bit"""
