@@ -5,13 +5,13 @@
 // pointer is not read. The residual's rows come in groups of `group`, `stride` floats
 // from one group to the next: so the slots of a larger array can be one. Besides its
 // arguments backward needs mean and scale, one number a row each. It computes n again,
-// which is cheaper than writing and reading it.
+// instead of writing and reading it.
 //
-// One warp a row. If all can be read by fours, and so 16 bytes at once, a thread has the
-// groups of four columns lane, lane + 32, ..., and keeps them in registers: up to two of
-// them, or up to six. What is wider, or lies elsewhere, goes in three sweeps over the
-// columns lane, lane + 32, ...: mean, variance, result. The second and the third find
-// the row in the cache.
+// One warp a row. If it can be read by fours, 16 bytes at once, a thread has the groups
+// of four columns lane, lane + 32, ..., and keeps them in registers: up to two groups,
+// or up to six. A row that is wider, or begins between two multiples of 16 bytes, is
+// read in three sweeps over the columns lane, lane + 32, ...: mean, variance, result.
+// The second and the third find it in the cache.
 
 #define NARROW 256  // columns: two groups for each thread of a warp
 #define WIDE 768    // six
@@ -65,7 +65,8 @@ struct Row {
         }
     }
 
-    __device__ bool by_fours(const float* a, const float* b, const float* c, int stride) const
+    __device__ bool by_fours(
+        const float* a, const float* b, const float* c, int stride) const
     {
         const size_t all = (size_t)x | (size_t)bias | (size_t)residual | (size_t)gain
                            | (size_t)a | (size_t)b | (size_t)c;
@@ -78,7 +79,8 @@ struct Row {
 struct Stats { float mean, scale; };
 
 template <int GROUPS>
-__device__ Stats norm_by_fours(const Row row, const float* offset, float* y, float epsilon)
+__device__ Stats norm_by_fours(
+    const Row row, const float* offset, float* y, float epsilon)
 {
     Four z[GROUPS];
     float sum = 0, squares = 0;
@@ -100,7 +102,8 @@ __device__ Stats norm_by_fours(const Row row, const float* offset, float* y, flo
     return {m, s};
 }
 
-__device__ Stats norm_in_sweeps(const Row row, const float* offset, float* y, float epsilon)
+__device__ Stats norm_in_sweeps(
+    const Row row, const float* offset, float* y, float epsilon)
 {
     float sum = 0, squares = 0;
     for (int c = row.lane; c < row.width; c += WARP) sum += row.z(c);
@@ -144,11 +147,11 @@ extern "C" __global__ void layer_norm_forward(
 // gx_below is not written.
 // ggain = sum over rows of g * n,  goffset = sum over rows of g.
 //
-// One warp a row again, by fours or in two sweeps. But a warp goes through several rows,
-// and adds up ggain and goffset for the columns of its threads, in shared memory that no
-// other warp touches: 2 * width floats a warp. At the end the block adds up its warps in
-// order: partial (blocks, 2 * width), each row ggain | goffset. `column_sums` adds up
-// the blocks. No atomics: the same bits every time.
+// One warp a row again, by fours or in two sweeps. But a warp goes through several
+// rows, and adds up ggain and goffset for the columns of its threads, in shared memory
+// that no other warp touches: 2 * width floats a warp. At the end the block adds up its
+// warps in order: partial (blocks, 2 * width), each row ggain | goffset. `column_sums`
+// adds up the blocks. No atomics: the same bits every time.
 
 struct Out {
     float *gx, *gx_below, *ggain, *goffset;
