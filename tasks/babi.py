@@ -580,6 +580,7 @@ class Task(training.Task):
     headline = "error"
     lower = ("loss", "error")
     splits = ("validation", "test")
+    phases = ("linear",)
     success = 0.05
 
     def __init__(self, config: Config):

@@ -538,6 +538,8 @@ class Task(training.Task):
             return stretches(text, lanes, data.window, before, seed)
         return Lanes(text, lanes, data.window, seed)
 
+    phases = ()  # the plateau moves the rate alone
+
     def loss(self, model, batch, carry):
         if self.memn2n:
             losses, _ = model(batch["tokens"], batch["targets"], batch["before"])

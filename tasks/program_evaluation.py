@@ -852,6 +852,8 @@ class Task(training.Task):
     def stream(self, model, seed):
         return training.Samples(self.draw_training, seed)
 
+    phases = ()  # the loss is the same at all levels
+
     def loss(self, model, batch, carry):
         return *self._measure(model, batch, self.config.model.decoder), None
 

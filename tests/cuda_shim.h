@@ -17,7 +17,7 @@
 #include <ucontext.h>
 
 #define __global__
-#define __device__ static
+#define __device__
 #define __shared__ thread_local  // `extern __shared__ float shared[]` is defined below
 
 struct Triple { int x, y, z; };
@@ -120,7 +120,7 @@ static bool run_block()
 
 }  // namespace shim
 
-thread_local float shared[(shim::BYTES + shim::GUARD) / sizeof(float)];
+alignas(16) thread_local float shared[(shim::BYTES + shim::GUARD) / sizeof(float)];
 
 extern "C" int shim_run(
     void (*kernel)(void**), void** values, const int* grid, const int* block,

@@ -60,6 +60,10 @@ COUNTING = frozenset(
     "place trim_zeros unique unique_counts "
     "unique_values".split()
 )
+# functions that CuPy leaves to cuBLAS, and its limit of arrays to join without telling
+# the device where they are
+CUBLAS = frozenset("dot einsum inner matmul tensordot vdot".split())
+JOINING, FEW = frozenset("concatenate stack".split()), 8
 # functions that need no device array; all others take one first, or a list of them, or
 # einsum's text
 MAKING = frozenset(
@@ -159,6 +163,17 @@ def _wait(what):
         raise Refused(f"{what} makes the host wait for the device")
 
 
+def _upload():
+    if _rules["capture"] is not None:
+        raise Refused("an upload while a stream is captured")
+    did("upload", None)
+
+
+def _refuse_cublas(name):
+    if name in CUBLAS and _rules["capture"] is not None:
+        raise Refused(f"{name}: cuBLAS while a stream is captured")
+
+
 def _host(value):
     """The NumPy array inside; whatever else a CuPy function takes, as it is."""
     if isinstance(value, ndarray):
@@ -209,6 +224,9 @@ def _call(name, function, args, keywords):
         raise Refused(f"{name}() got an unexpected keyword argument '{keyword}='")
     if name in COUNTING or (name == "where" and len(args) == 1):
         _wait(name)
+    _refuse_cublas(name)
+    if name in JOINING and len(args[0]) > FEW:
+        _upload()
     if name in WRAPPING:
         args = _wrapped_indices(name, args, keywords)
     args = [_host(a) for a in args]
@@ -333,10 +351,8 @@ class ndarray:
                 f"set() of {array.dtype}{list(array.shape)} into "
                 f"{self.dtype}{list(self.shape)}"
             )
-        if _rules["capture"] is not None:
-            raise Refused("an upload while a stream is captured")
+        _upload()
         self._array[...] = array
-        did("set", None)
 
     def item(self):
         _wait("item()")
@@ -409,6 +425,7 @@ def _note_result(name, function, args, result):
 
 
 def _computed(name, function, *args):
+    _refuse_cublas(name)
     with np.errstate(all="ignore"):
         result = np.asarray(function(*args))
     _note_result(name, function, args, result)
@@ -611,9 +628,7 @@ class _CuPy(types.ModuleType):
         if name in ("array", "asarray", "ascontiguousarray"):
             if isinstance(first, (np.ndarray, np.generic)):
                 # the one way from the host to the device
-                if _rules["capture"] is not None:
-                    raise Refused("an upload while a stream is captured")
-                did("upload", None)
+                _upload()
                 return _device(np.array(*args, **keywords))
         if name not in MAKING:
             if isinstance(first, (list, tuple)) and first:

@@ -6,6 +6,8 @@ test_kernels.py.
 """
 
 import dataclasses
+from contextlib import nullcontext
+from typing import get_args, get_type_hints
 
 import cuda_shim
 import fakecupy
@@ -17,7 +19,11 @@ from test_kernels import close
 
 from tinyrmc import RelationalMemory, Tape, backend, kernels, optim
 from tinyrmc import primitives as p
+from tinyrmc.backend import joined, stacked
+from tinyrmc.cores import CoreConfig
 from tinyrmc.errors import UsageError
+from tinyrmc.kernels.memory import all_steps
+from tinyrmc.training import captured
 from tinyrmc.training.discovery import load_task
 from tinyrmc.training.trainer import Trainer
 
@@ -159,6 +165,40 @@ def test_a_memory_gives_what_its_definition_gives(
         close(one, exact, 2e-5)
 
 
+def test_a_gradient_of_it_that_is_wrong_is_noticed(cublas, monkeypatch):
+    """By a thousandth, of each argument by itself."""
+    case, rule = memory_case(*MEMORIES[0]), all_steps.launch_backward
+    there, weights = case.map(single).map(device), output_weights(case)
+    exact = gradients(case, weights)
+    for position in case.floats:
+
+        def scaled(xp, needs, *saved, position=position):
+            total = needs[position]
+            start = total.copy()
+            rule(xp, needs, *saved)
+            total += np.float32(0.001) * (total - start)
+
+        monkeypatch.setattr(all_steps, "launch_backward", scaled)
+        found = gradients(there, [device(single(w)) for w in weights], case.floats)
+        for k, one, other in zip(case.floats, found, exact, strict=True):
+            wrong = pytest.raises(AssertionError) if k == position else nullcontext()
+            with wrong:
+                close(one, other, 2e-5)
+
+
+def test_it_gives_one_gradient_alone_and_changes_nothing(cublas):
+    case = memory_case(*MEMORIES[1])
+    there, weights = case.map(single).map(device), output_weights(case)
+    for position in case.floats:
+        arguments = there.arguments, [device(single(w)) for w in weights]
+        before = [[x.get() for x in arrays] for arrays in arguments]
+        (found,) = gradients(there, arguments[1], [position])
+        close(found, gradients(case, weights, [position])[0], 2e-5)
+        for arrays, copies in zip(arguments, before, strict=True):
+            for array, copy in zip(arrays, copies, strict=True):
+                np.testing.assert_array_equal(array.get(), copy)
+
+
 @pytest.mark.parametrize("used", ["outputs", "last", "state"])
 @pytest.mark.parametrize("gates", ["unit", "memory"])
 def test_a_core_unrolled_by_it(gates, used, cublas):
@@ -188,6 +228,46 @@ def test_a_core_unrolled_by_it(gates, used, cublas):
         assert "rmc_gates" in run(there, lambda a: device(single(a)))[0]
 
 
+# --- Where parameters lie -------------------------------------------------------------
+
+
+def test_each_parameter_begins_where_16_bytes_are_read(cublas):
+    """With gaps, which no update fills and no checkpoint has."""
+
+    def made(put):
+        rng = np.random.default_rng(0)
+        shapes = (2, 3), (), (1, 3), (4,)
+        arrays = [single(rng.standard_normal(shape)) for shape in shapes]
+        return optim.Adam([optim.Parameter(put(a)) for a in arrays], 0.1)
+
+    ours, plain = made(device), made(np.asarray)
+    assert [one.offset for one in plain.parameters] == [0, 6, 7, 10]
+    assert [one.offset for one in ours.parameters] == [0, 8, 12, 16]
+    rng = np.random.default_rng(1)
+    for _ in range(3):
+        for one, other in zip(ours.parameters, plain.parameters, strict=True):
+            g = single(rng.standard_normal(one.shape))
+            one.grad[...], other.grad[...] = device(g), g
+        with no_sync():
+            ours.step()
+        plain.step()
+    assert np.count_nonzero(ours.data.get()) == plain.data.size == 14
+    close(ours.packed(ours.data), plain.data, 1e-5)
+    state = {name: x.get() for name, x in ours.state().items()}
+    for name, x in plain.state().items():
+        close(device(state[name]), x, 1e-5)
+    # each goes on from the other's state
+    plain.load_state(state)
+    np.testing.assert_array_equal(plain.first_moment, state["first_moment"])
+    plain.first_moment[...] = np.arange(14)
+    ours.load_state(plain.state())
+    there = ours.state()["first_moment"].get()
+    np.testing.assert_array_equal(there, np.arange(14))
+    assert ours.first_moment.get()[[5, 6, 7, 8]].tolist() == [5, 0, 0, 6]
+    with pytest.raises(ValueError, match="'first_moment' has shape"):
+        ours.load_state({**state, "first_moment": np.zeros(15)})
+
+
 # --- The whole step -------------------------------------------------------------------
 
 
@@ -196,11 +276,11 @@ TINY = {"mem_slots": 2, "num_heads": 2, "head_size": 2}
 
 def trainer(graph=False, device="cuda", task="nth_farthest", model=TINY, **train):
     """A Trainer of the task's first preset, made small."""
-    kind = load_task(task).Task
+    kind = load_task(task).Task if isinstance(task, str) else task
     config = next(iter(kind.presets.values()))[1]
-    if task == "nth_farthest":
-        rungs = () if model is not TINY else ((2, 1),)
-        objects = 8 if model is not TINY else 3
+    if "mem_slots" in model and issubclass(kind, load_task("nth_farthest").Task):
+        rungs = () if model["mem_slots"] > 2 else ((2, 1),)
+        objects = 8 if model["mem_slots"] > 2 else 3
         data = dataclasses.replace(config.data, objects=objects, rungs=rungs)
         model = dataclasses.replace(config.model, **model)
         config = dataclasses.replace(config, data=data, model=model)
@@ -272,26 +352,104 @@ def test_a_graph_skips_what_is_not_finite(cublas):
     assert int(ours.optimizer.updates) == 6 and ours.read()["skipped_updates"] == 2
 
 
-@pytest.mark.parametrize(
-    ("asked", "says"),
-    [
-        ({"device": "cpu"}, "needs --device cuda"),
-        ({"piece_size": 2}, "needs the batch in one piece"),
-        ({"optimizer": "sgd"}, "is for Adam"),
-        ({"task": "language_modeling"}, "cannot repeat a step of Task, which carries"),
-        ({"task": "box_world"}, "cannot repeat a step of Task, which carries or acts"),
-    ],
-)
+CORES = [{"core": core} for core in get_args(get_type_hints(CoreConfig)["core"])]
+MORE = [{"num_blocks": 2}, {"gate_style": "memory"}, {"gate_style": "none"}]
+
+
+@pytest.mark.parametrize("asked", [*CORES, *MORE], ids=str)
+def test_every_core_can_be_captured(asked, cublas):
+    plain, graph = (trainer(on, model={**TINY, **asked}) for on in (False, True))
+    for each in plain, graph:
+        for _ in range(5):
+            with no_sync():
+                each.advance()
+    same(plain, graph)
+
+
+OBSTACLES = [
+    ({"device": "cpu"}, "needs --device cuda"),
+    ({"piece_size": 2}, "needs the batch in one piece"),
+    ({"optimizer": "sgd"}, "is for Adam"),
+    ({"task": "language_modeling"}, "cannot repeat a step of Task, which carries"),
+    ({"task": "box_world"}, "cannot repeat a step of Task, which carries or acts"),
+]
+
+
+@pytest.mark.parametrize(("asked", "says"), OBSTACLES)
 def test_what_no_graph_can_repeat_is_refused(asked, says, cublas):
     with pytest.raises(UsageError, match=f"--graph {says}"):
         trainer(graph=True, **asked)
+    assert trainer(graph=None, **asked)._captured is None
+
+
+class Peeking(load_task("nth_farthest").Task):
+    """Looks at its loss, for which a step would wait."""
+
+    def loss(self, *arguments):
+        total, *rest = super().loss(*arguments)
+        assert float(total.data) > 0
+        return total, *rest
+
+
+def test_a_step_that_waits_is_refused_or_taken_as_ever(cublas, capsys):
+    """Refused if graphs were asked for; else the steps go on, and a note says so."""
+    plain, other = (trainer(on, task=Peeking) for on in (False, None))
+    for each in plain, other:
+        for _ in range(4):
+            each.advance()
+    same(plain, other)
+    told = capsys.readouterr().err
+    assert told.startswith("note: steps go on without CUDA graphs (Refused: float()")
+    assert told.count("note") == 1
+    asked = trainer(True, task=Peeking)
+    with pytest.raises(
+        UsageError, match=r"--graph: this step .* float\(\).*; say --no"
+    ):
+        for _ in range(3):
+            asked.advance()
+
+
+def graphs_of(ours):
+    return [steps.captured for steps in ours._captured._steps.values()]
+
+
+def test_graphs_come_by_themselves_for_shapes_that_come_again(cublas):
+    """Not for one that comes once, and no more of them than are kept."""
+    ours = trainer(graph=None)
+    ours.task.phases = None  # all of its state is one
+    for number in 0, 0, 1, 0:
+        ours.task.rung = number
+        ours.advance()
+    assert graphs_of(ours) == [True]
+    for number in range(captured.KEPT + 1):
+        ours.task.state = lambda number=number: {"rung": number}
+        for _ in range(3):
+            ours.advance()
+    assert graphs_of(ours) == captured.KEPT * [True]
+
+
+@pytest.mark.parametrize("axis", [0, 1, -1])
+def test_joining_many_arrays_uploads_nothing(axis, cublas):
+    arrays = [normal(2, 3) + k for k in range(20)]
+    for ours, theirs in (joined, np.concatenate), (stacked, np.stack):
+        with fakecupy.recorded() as operations:
+            there = ours(cupy, [device(a) for a in arrays], axis)
+        np.testing.assert_array_equal(there.get(), theirs(arrays, axis=axis))
+        assert operations.count("upload") == len(arrays)  # those of the arrays
 
 
 def test_the_stand_in_refuses_in_a_capture_what_cupy_refuses():
     stream, x = cupy.cuda.Stream(non_blocking=True), device(np.ones(3))
     stream.begin_capture()
     try:
-        for wrong in x.get, lambda: float(x[0]), lambda: device(np.ones(3)):
+        for wrong in (
+            x.get,
+            lambda: float(x[0]),
+            lambda: device(np.ones(3)),
+            lambda: cupy.concatenate([x] * 9),
+            lambda: cupy.einsum("i,i->", x, x),
+            lambda: x @ x,
+        ):
             with pytest.raises(Refused, match="while a stream is captured"):
                 wrong()
     finally:

@@ -135,6 +135,32 @@ for _shape in (1, 2), (7, 8), (3, 33), (5,), (2, 3, 4), (4, 1), (6, 100):
 
 
 @shim
+@pytest.mark.parametrize("shift", [0, 1, 2])
+@pytest.mark.parametrize("shape", [(5, 8), (3, 256), (3, 260), (2, 768), (2, 772)])
+def test_a_norm_wherever_its_arrays_lie(shape, shift, gpu):
+    """Whether or not they can be read 16 bytes at once."""
+    arrays = normal(*shape) + 2, normal(shape[1]), normal(shape[1]), normal(*shape)
+
+    def moved(array):
+        flat = device(np.zeros(array.size + 4, np.float32))
+        start = -(flat.data.ptr // 4) % 4 + shift
+        flat[start : start + array.size] = device(single(array).reshape(-1))
+        place = flat[start : start + array.size].reshape(array.shape)
+        assert place.data.ptr % 16 == 4 * shift and place.flags.c_contiguous
+        return place
+
+    case = Case("layer_norm", arrays, {})
+    weights = output_weights(case)
+    there = case.map(moved)
+    with no_sync(), only(np.float32):
+        found = gradients(there, [moved(w) for w in weights], case.floats)
+        value = there().data
+    close(value, case().data)
+    for one, exact in zip(found, gradients(case, weights), strict=True):
+        close(one, exact, 5e-6)
+
+
+@shim
 @pytest.mark.parametrize(("case", "expected"), CASES)
 def test_gives_the_values_and_gradients_of_its_array_body(case, expected, gpu):
     with no_sync(), only(np.float32):

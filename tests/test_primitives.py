@@ -30,7 +30,8 @@ from tinyrmc.engine import TABLE, Product, Tape
 from tinyrmc.fused import KernelOnly
 
 every_primitive = pytest.mark.parametrize("name", TABLE)
-# without those whose derivative is that of their definition
+# without those whose derivative is that of their definition; their kernels, which run
+# on a GPU alone, are in test_gpu_step.py
 RULED = [name for name in TABLE if not isinstance(TABLE[name], KernelOnly)]
 every_rule = pytest.mark.parametrize("name", RULED)
 every_layout = pytest.mark.parametrize("layout", LAYOUTS)

@@ -13,7 +13,7 @@ import ctypes
 import functools
 import math
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from types import ModuleType
 from typing import Any, TypeAlias
@@ -140,6 +140,39 @@ def column_sums(rows: Array, into: Array | None = None) -> Array:
         return sums
     into += sums
     return into
+
+
+def row_dots(a: Array, b: Array) -> Array:
+    """The dot product of each row with the other's: two (..., K) -> (...).
+
+    CuPy's einsum would ask for a cuBLAS that no CUDA graph can capture.
+    """
+    xp = namespace(a)
+    if kernels.compiles(xp):
+        return xp.sum(a * b, axis=-1)
+    return xp.einsum("...i,...i->...", a, b)
+
+
+FEW_ARRAYS = 8  # of more, CuPy sends the addresses to the GPU
+
+
+def joined(xp: ModuleType, arrays: Sequence[Array], axis: int = 0) -> Array:
+    """xp.concatenate; on a GPU a few at a time, so that a CUDA graph can capture it."""
+    while xp is not np and len(arrays) > FEW_ARRAYS:
+        arrays = [xp.concatenate(few, axis=axis) for few in _few(arrays)]
+    return xp.concatenate(arrays, axis=axis)
+
+
+def stacked(xp: ModuleType, arrays: Sequence[Array], axis: int = 0) -> Array:
+    """xp.stack, in the same way."""
+    if xp is np or len(arrays) <= FEW_ARRAYS:
+        return xp.stack(arrays, axis=axis)
+    return joined(xp, [xp.stack(few, axis=axis) for few in _few(arrays)], axis)
+
+
+def _few(arrays: Sequence[Array]) -> Iterator[Sequence[Array]]:
+    for k in range(0, len(arrays), FEW_ARRAYS):
+        yield arrays[k : k + FEW_ARRAYS]
 
 
 def _transposed(b: Array) -> bool:
@@ -271,7 +304,8 @@ def _import_cupy() -> ModuleType:
             ) from error
         raise DeviceError(
             f"--device cuda needs CuPy, which is not installed; pip install {_EXTRAS}, "
-            "the one whose CUDA version nvidia-smi shows"
+            "the one whose CUDA version nvidia-smi shows; Volta and older GPUs need "
+            "cuda12"
         ) from None
     except ImportError as error:
         raise DeviceError(
@@ -288,8 +322,8 @@ def _try_gpu(cupy: ModuleType) -> None:
     except Exception as error:
         raise DeviceError(
             f"--device cuda: the GPU is there, but {_wheel()} cannot compute on it "
-            f"({_first_line(error)}); install CuPy with the CUDA "
-            f"libraries it needs, {_EXTRAS}, or run with --device cpu"
+            f"({_first_line(error)}); install CuPy with the CUDA libraries it needs, "
+            f"{_EXTRAS} (cuda12 for Volta and older GPUs), or run with --device cpu"
         ) from error
 
 

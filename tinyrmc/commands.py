@@ -234,10 +234,11 @@ class Options:
     """processes that share a batch (under mpiexec, of each rank); None: as many as the
     work is worth, one a core at most. The same number gives the same bits"""
     device: Literal["cpu", "cuda"] = "cpu"
-    """cuda needs CuPy: pip install 'tinyrmc[cuda12]' or 'tinyrmc[cuda13]'"""
-    graph: bool = False
-    """with cuda: capture whole steps as CUDA graphs, which spares the host; meant
-    for small batches. The results are the same to the last bit"""
+    """cuda needs CuPy: pip install 'tinyrmc[cuda12]' or 'tinyrmc[cuda13]'; Volta and
+    older GPUs need cuda12"""
+    graph: bool | None = None
+    """with cuda: capture whole steps as CUDA graphs, which spares the host; None: if
+    they can be. The results are the same to the last bit"""
     tf32: bool = False
     """with cuda: matrix products may round their operands to TF32, 10 bits of mantissa
     instead of 23, for speed on recent GPUs"""

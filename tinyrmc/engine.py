@@ -38,6 +38,7 @@ from typing import Any, TypeAlias, overload
 
 import numpy as np
 
+from . import kernels
 from .backend import NAMESPACES, Array, column_sums, gemm, namespace, to_host
 
 # what a forward rule may raise, and what a message then explains
@@ -653,7 +654,8 @@ class _Gradients:
         products.append(product)
         rows += len(product.g)
         self.deferred[id] = rows, products
-        if rows >= ENOUGH_ROWS:
+        # to a GPU, joining is as much work as the products
+        if rows >= ENOUGH_ROWS or kernels.compiles(namespace(product.g)):
             self.settle(id)
 
     def settle(self, id: int) -> None:

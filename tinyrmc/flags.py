@@ -170,7 +170,7 @@ def _add_group(parser, default, title, prefix):
 
 def _add_flag(group, name, hint, text):
     keywords = {"dest": name, "default": argparse.SUPPRESS, "help": text}
-    if hint is bool:
+    if hint in (bool, bool | None):
         flags = flag_of(name), flag_of(name, no=True)
         return group.add_argument(*flags, action=_Field, nargs=0, **keywords)
     reader = reader_of(hint)

@@ -27,7 +27,15 @@ import numpy as np
 
 from . import kernels
 from . import primitives as p
-from .backend import add_rows, as_rows, column_sums, gemm, multiplier, namespace
+from .backend import (
+    add_rows,
+    as_rows,
+    column_sums,
+    gemm,
+    multiplier,
+    namespace,
+    row_dots,
+)
 from .engine import Primitive, Product, Tensor
 from .kernels.memory import all_steps
 
@@ -416,7 +424,7 @@ def layer_norm(xp, x, gain, offset, residual=None, *, epsilon=1e-5):
     averaging = xp.full(width, 1 / width, z.dtype)
     mean = gemm(z, averaging)[..., None]  # (..., 1)
     d = xp.subtract(z, mean, out=None if residual is None else z)
-    variance = xp.einsum("...i,...i->...", d, d) / width
+    variance = row_dots(d, d) / width
     scale = 1 / xp.sqrt(variance + epsilon)[..., None]  # (..., 1)
     d *= scale
     return _plus(xp, d * gain, offset), (d, scale, gain, residual is not None)
@@ -519,7 +527,7 @@ def attention_vjp(xp, needs, g, qkv, weights, num_heads, key_size):
     queries = weights.shape[2]
     g = xp.swapaxes(g.reshape(*g.shape[:2], num_heads, -1), 1, 2)  # (B, H, Q, V)
     gw = gemm(g, xp.swapaxes(v, -1, -2))  # (B, H, Q, R)
-    gw -= xp.einsum("...i,...i->...", gw, weights)[..., None]
+    gw -= row_dots(gw, weights)[..., None]
     gw *= weights
     gw *= 1 / math.sqrt(key_size)
     # The three gradients are views: they are written where they belong.
@@ -617,8 +625,8 @@ def rmc_gates_vjp(xp, needs, g, gates, squashed, memory):
         xp.multiply(g, squashed, out=gz[..., :half])
         xp.multiply(g, memory, out=gz[..., half:])
     else:  # one gate a slot: it moved all F units
-        gz[..., 0] = xp.einsum("...i,...i->...", g, squashed)
-        gz[..., 1] = xp.einsum("...i,...i->...", g, memory)
+        gz[..., 0] = row_dots(g, squashed)
+        gz[..., 1] = row_dots(g, memory)
     slope = gates * gates
     gz *= xp.subtract(gates, slope, out=slope)
     gc = None
@@ -917,7 +925,7 @@ def memory_hop_vjp(xp, needs, g, u, A, C, rows, v, weights, found, linear):
     gfound = xp.swapaxes(gemm(g, xp.swapaxes(C, 1, 2)), 0, 1)  # (B, R, W)
     gw = gemm(gfound, xp.swapaxes(rows, 1, 2))  # (B, R, M)
     if not linear:
-        gw -= xp.einsum("...i,...i->...", gw, weights)[..., None]
+        gw -= row_dots(gw, weights)[..., None]
         gw *= weights
     gv = xp.swapaxes(gemm(gw, rows), 0, 1)  # (R, B, W)
     grows = None
@@ -978,7 +986,7 @@ def sliding_hop(xp, u, m, m_ages, c, c_ages, mask=None, *, trace=None):
 def sliding_hop_vjp(xp, needs, g, u, m, m_ages, c, c_ages, weights, spread):
     gw = gemm(g, c_ages.T)
     gw += _windows(xp, gemm(g, xp.swapaxes(c, 1, 2)))
-    gw -= xp.einsum("...i,...i->...", gw, weights)[..., None]
+    gw -= row_dots(gw, weights)[..., None]
     gw *= weights
     gspread = _spread(xp, gw)
     gu = gemm(gspread, m)
@@ -1039,9 +1047,9 @@ def content_weights(xp, keys, memory, strengths, *, epsilon=1e-6):
     m) = k . m / (|k| |m| + epsilon) with |k|^2 = k . k + epsilon, which is smooth where
     k or m is zero.
     """
-    key_norms = xp.sqrt(xp.einsum("bhw,bhw->bh", keys, keys) + epsilon)
+    key_norms = xp.sqrt(row_dots(keys, keys) + epsilon)
     key_norms = key_norms[..., None]  # (B, H, 1)
-    word_norms = xp.sqrt(xp.einsum("bnw,bnw->bn", memory, memory) + epsilon)
+    word_norms = xp.sqrt(row_dots(memory, memory) + epsilon)
     word_norms = word_norms[:, None]  # (B, 1, N)
     scale = 1 / (key_norms * word_norms + epsilon)  # (B, H, N)
     cosine = gemm(keys, xp.swapaxes(memory, -1, -2)) * scale
@@ -1379,7 +1387,7 @@ def categorical(xp, logits, actions):
     prob /= total
     logs -= xp.log(total)
     finite = xp.where(prob > 0, logs, xp.zeros((), logs.dtype))  # 0 log 0 is 0
-    entropy = -xp.einsum("...a,...a->...", prob, finite)
+    entropy = -row_dots(prob, finite)
     chosen = xp.take_along_axis(logs, actions[..., None], axis=-1)[..., 0]
     return (chosen, entropy), (prob, finite, entropy, actions)
 

@@ -16,12 +16,15 @@ from typing import Literal
 import numpy as np
 
 from . import kernels
-from .backend import Array, converted, namespace
+from .backend import Array, converted, joined, namespace
 from .engine import Parameter
 
 # Numbers that an update goes through at a time on NumPy, so that its dozen passes find
 # them in the processor's cache.
 PART = 1 << 15
+
+# Bytes that a GPU's fastest products and kernels read at once, from a multiple of that.
+ALIGNED = 16
 
 Allocate = Callable[[int, np.dtype], Array]  # allocate(count, dtype): zeros
 
@@ -120,7 +123,7 @@ class Optimizer:
         self.xp, self.dtype = namespace(first), first.dtype
         if epsilon is not None:
             _check_room(type(self).__name__, epsilon, first.dtype)
-        count = sum(p.size for p in self.parameters)
+        count = self._lay_out()
         allocate = allocate or self.xp.zeros
         self.data = allocate(count, self.dtype)
         self.gradient = allocate(count, self.dtype)
@@ -133,20 +136,48 @@ class Optimizer:
         self._parts = parts
         self._scratch = self.xp.empty_like(self.data[parts[0]])
 
+    def _lay_out(self) -> int:
+        """Choose a place in the buffers for each parameter; returns their length.
+
+        On a GPU each begins at a multiple of 16 bytes, with a gap before it if need be.
+        """
+        unit = ALIGNED // self.dtype.itemsize if kernels.compiles(self.xp) else 1
+        self._places, end, self._gaps = list[slice](), 0, False
+        for p in self.parameters:
+            start = -(-end // unit) * unit
+            self._gaps |= start > end
+            end = start + p.size
+            self._places.append(slice(start, end))
+        return end
+
     def _move_in(self) -> None:
         """Copy the parameters into `data`, and make them views of the two buffers."""
-        start = 0
-        for p in self.parameters:
-            place = slice(start, start + p.size)
+        for p, place in zip(self.parameters, self._places, strict=True):
             self.data[place] = p.data.reshape(-1)
-            p.bind(
-                self.data[place].reshape(p.shape),
-                self.gradient[place].reshape(p.shape),
-                start,
-                self.gradient,
+            data, grad = (
+                flat[place].reshape(p.shape) for flat in (self.data, self.gradient)
             )
-            start += p.size
+            p.bind(data, grad, place.start, self.gradient)
         self._views = [p.data for p in self.parameters]
+
+    def packed(self, flat: Array) -> Array:
+        """An array that is laid out as `data`, without the gaps: as on any machine.
+
+        The array itself if it has none.
+        """
+        if flat.ndim == 0 or not self._gaps:
+            return flat
+        return joined(self.xp, [flat[place] for place in self._places])
+
+    def unpack(self, packed: Array, flat: Array) -> None:
+        """Copy what `packed` gave, or what is like it, into a flat array."""
+        if flat.ndim == 0 or not self._gaps:
+            flat[...] = packed
+            return
+        start = 0
+        for place, p in zip(self._places, self.parameters, strict=True):
+            flat[place] = packed[start : start + p.size]
+            start += p.size
 
     def set_rate(self, learning_rate: float) -> None:
         """Let `rate`, on the device, be this learning rate: there kernels read it."""
@@ -248,7 +279,14 @@ class Optimizer:
         return self.xp.where(condition, self.dtype.type(x), self.dtype.type(y))
 
     def state(self) -> dict[str, Array]:
-        """The arrays that resuming needs, by name: the live ones, not copies."""
+        """The arrays that resuming needs, by name, `packed`.
+
+        On NumPy they are the live ones, not copies.
+        """
+        return {name: self.packed(x) for name, x in self._state().items()}
+
+    def _state(self) -> dict[str, Array]:
+        """The live arrays of `state`."""
         return {"updates": self.updates}
 
     def load_state(self, arrays: dict[str, np.ndarray]) -> None:
@@ -273,7 +311,7 @@ class Optimizer:
             what = f"optimizer state {name!r}"
             values[name] = converted(what, arrays[name], own.dtype)
         for name, value in values.items():
-            state[name][...] = self.xp.asarray(value)
+            self.unpack(self.xp.asarray(value), self._state()[name])
 
     def __reduce__(self):
         raise TypeError(
@@ -302,9 +340,9 @@ class SGD(Optimizer):
         self.momentum = momentum
         self.velocity = self.xp.zeros_like(self.data) if momentum else None
 
-    def state(self) -> dict[str, Array]:
+    def _state(self) -> dict[str, Array]:
         velocity = {} if self.velocity is None else {"velocity": self.velocity}
-        return super().state() | velocity
+        return super()._state() | velocity
 
     def _update(self, rate: Array, finite: Array) -> None:
         if self.velocity is None:  # it is the gradient
@@ -347,8 +385,8 @@ class RMSProp(Optimizer):
         if variant == "tensorflow":
             self.second_moment[...] = 1
 
-    def state(self) -> dict[str, Array]:
-        return super().state() | {"second_moment": self.second_moment}
+    def _state(self) -> dict[str, Array]:
+        return super()._state() | {"second_moment": self.second_moment}
 
     def _update(self, rate: Array, finite: Array) -> None:
         xp, keep = self.xp, self._keep(self.decay, finite)
@@ -397,12 +435,12 @@ class Adam(Optimizer):
         self.first_moment = self.xp.zeros_like(self.data)
         self.second_moment = self.xp.zeros_like(self.data)
 
-    def state(self) -> dict[str, Array]:
+    def _state(self) -> dict[str, Array]:
         moments = {
             "first_moment": self.first_moment,
             "second_moment": self.second_moment,
         }
-        return super().state() | moments
+        return super()._state() | moments
 
     def _apply(self, rate: float, max_norm, scale, valid) -> tuple[Array, Array]:
         """With kernels/adam.cu, where it can, and then the gradient stays as it is."""

@@ -17,7 +17,7 @@ import math
 
 import numpy as np
 
-from .backend import Array, as_rows, gemm, namespace
+from .backend import Array, as_rows, gemm, joined, namespace, stacked
 from .engine import TABLE, Product, Tensor, primitive
 
 BROADCAST = (
@@ -478,7 +478,7 @@ def broadcast_to_vjp(xp, needs, g):
 def concatenate(xp, *arrays, axis=0):
     """The arrays of a list joined along an axis they have."""
     sizes = [a.shape[axis] for a in arrays]
-    return xp.concatenate(arrays, axis=axis), (sizes, axis)
+    return joined(xp, arrays, axis), (sizes, axis)
 
 
 @concatenate.vjp
@@ -493,7 +493,7 @@ def concatenate_vjp(xp, needs, g, sizes, axis):
 @primitive(hint="All arrays must have the same shape.")
 def stack(xp, *arrays, axis=0):
     """The arrays of a list joined along a new axis."""
-    return xp.stack(arrays, axis=axis), (axis,)
+    return stacked(xp, arrays, axis), (axis,)
 
 
 @stack.vjp
@@ -517,7 +517,7 @@ def split(xp, x, *, indices_or_sections, axis=0):
 
 @split.vjp
 def split_vjp(xp, needs, g, axis):
-    return xp.concatenate(g, axis=axis)
+    return joined(xp, g, axis)
 
 
 @primitive
@@ -532,7 +532,7 @@ def unstack(xp, x, *, axis=0):
 
 @unstack.vjp
 def unstack_vjp(xp, needs, g, axis):
-    return xp.stack(g, axis=axis)
+    return stacked(xp, g, axis)
 
 
 @primitive

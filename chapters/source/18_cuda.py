@@ -324,11 +324,19 @@ ex.row_sum.check(row_sum)
 # ### The kernel
 #
 # Now you can read it. `__global__` marks a function that is launched. Its arguments are
-# addresses of arrays, and numbers. `x += row * width` moves an address to the beginning
-# of the row.
+# addresses of arrays, and numbers. Each warp finds its row, and `row.go_to` moves the
+# addresses to where that row begins:
 
 # %%
 cuda("layer_norm.cu", "layer_norm_forward")
+
+# %% [markdown]
+# The work is in here. `row.z(c)` is $z$ in column $c$, the sum of $x$ and the residual.
+# (`norm_by_fours` does the same for rows of up to 768 columns that lie so that a thread
+# can read four numbers at once. It keeps them in registers.)
+
+# %%
+cuda("layer_norm.cu", "norm_in_sweeps")
 
 # %% [markdown]
 # Compare it with the equation, line by line:

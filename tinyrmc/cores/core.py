@@ -68,6 +68,9 @@ class Core(Module):
         example b is the initial one again before each step t where fresh[b, t] holds:
         there an episode begins. `trace` as for a single step.
         """
+        if trace is None and lengths is None and fresh is None:
+            if (whole := self._unroll_at_once(inputs, state)) is not None:
+                return whole
         if lengths is not None:
             check_lengths(lengths, *inputs.shape[:2])
         begin = None
@@ -84,6 +87,12 @@ class Core(Module):
             state = after
             outputs.append(output)
         return outputs, state
+
+    def _unroll_at_once(
+        self, inputs: Array | Tensor, state: State
+    ) -> tuple[list[Tensor], State] | None:
+        """`unroll`, if the core has something better than one step after the other."""
+        return None
 
     def _prepare_all(self, inputs: Array | Tensor) -> Iterable[tuple]:
         """For each of the T steps a tuple of what `_step` wants before the state.

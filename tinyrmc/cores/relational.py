@@ -249,26 +249,18 @@ class RelationalMemory(_Memory):
         """
         return self._step(*self._prepare(self._as_rows(inputs)), state, trace, mask)
 
-    def unroll(
-        self,
-        inputs: Array | Tensor,
-        state: State,
-        trace: Trace = None,
-        lengths: Array | None = None,
-        fresh: Array | None = None,
-    ) -> tuple[list[Tensor], State]:
-        """T steps: inputs (B, T, ...) -> ([T outputs], last state).
+    def _unroll_at_once(
+        self, inputs: Array | Tensor, state: State
+    ) -> tuple[list[Tensor], State] | None:
+        """On a GPU, with one block, its norms and gates: one entry on the tape.
 
-        On a GPU, with one block, its norms and gates, one entry on the tape: a step by
-        itself asks for many small operations there. See `Core.unroll`.
+        A step by itself asks for many small operations there.
         """
-        asked = trace, lengths, fresh
         plain = len(self.blocks) == 1 and self.gate_style is not None
         plain = plain and "qkv_norm" in self.blocks[0]
         weight = self.input_projection.weight.data
-        there = kernels.usable(namespace(weight), weight)
-        if not (plain and there) or any(a is not None for a in asked):
-            return super().unroll(inputs, state, trace, lengths, fresh)
+        if not plain or not kernels.usable(namespace(weight), weight):
+            return None
         inputs = p.swapaxes(self._as_rows(inputs, leading=2), 0, 1)
         rows, from_input = self._prepare(inputs)  # (T, B, n, F), (T, B, 1, G)
         self._check_state(state, rows.shape[1], self.mem_slots, self.mem_size)

@@ -58,13 +58,18 @@ def off() -> Iterator[None]:
         _mode["on"] = before
 
 
+def compiles(xp: ModuleType) -> bool:
+    """Whether a namespace's arrays lie on a GPU, for which it compiles CUDA."""
+    return xp is not np and hasattr(xp, "RawModule")
+
+
 def usable(xp: ModuleType, *arrays: Any, indices: Collection[int] = ()) -> bool:
     """Whether kernels can work on all these arrays (None aside).
 
     Kernels must be on, `xp` able to compile them, and the arrays of a size and dtype
     that they take: float32, and int64 at the positions in `indices`.
     """
-    if xp is np or not (_mode["on"] and hasattr(xp, "RawModule")):
+    if not (_mode["on"] and compiles(xp)):
         return False
     fit = [
         a is None or _plain(a, np.int64 if k in indices else np.float32)

@@ -27,7 +27,8 @@ __device__ float dot(const float* a, const float* b, int count)
 }
 
 extern "C" __global__ void attention_forward(
-    const float* qkv, float* out, float* weights,
+    const float* __restrict__ qkv, float* __restrict__ out,
+    float* __restrict__ weights,
     int heads, int rows, int queries, int key_size, int value_size, float scale)
 {
     extern __shared__ float shared[];
@@ -74,7 +75,8 @@ extern "C" __global__ void attention_forward(
 // w in shared memory once w has been used.
 
 extern "C" __global__ void attention_backward(
-    const float* g, const float* qkv, const float* weights, float* gqkv,
+    const float* __restrict__ g, const float* __restrict__ qkv,
+    const float* __restrict__ weights, float* __restrict__ gqkv,
     int heads, int rows, int queries, int key_size, int value_size, float scale)
 {
     extern __shared__ float shared[];

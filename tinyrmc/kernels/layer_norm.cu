@@ -5,21 +5,115 @@
 // pointer is not read. The residual's rows come in groups of `group`, `stride` floats
 // from one group to the next: so the slots of a larger array can be one. Besides its
 // arguments backward needs mean and scale, one number a row each. It computes n again,
-// which is cheaper than writing and reading it.
+// instead of writing and reading it.
 //
-// One warp a row. Its threads take the columns lane, lane + 32, ... in three sweeps:
-// mean, variance, result. The second and the third find the row in the cache.
+// One warp a row. If it can be read by fours, 16 bytes at once, a thread has the groups
+// of four columns lane, lane + 32, ..., and keeps them in registers: up to two groups,
+// or up to six. A row that is wider, or begins between two multiples of 16 bytes, is
+// read in three sweeps over the columns lane, lane + 32, ...: mean, variance, result.
+// The second and the third find it in the cache.
 
-__device__ const float* row_of(const float* x, int row, int width, int group, int stride)
+#define NARROW 256  // columns: two groups for each thread of a warp
+#define WIDE 768    // six
+
+struct alignas(16) Four { float at[4]; };
+
+__device__ Four& four(float* x) { return *(Four*)x; }
+__device__ const Four& four(const float* x) { return *(const Four*)x; }
+
+// A row of z, for one thread of its warp.
+
+struct Row {
+    const float *x, *bias, *residual, *gain;
+    int width, lane, has_bias, has_residual;
+
+    // x is that of all rows. The residual's rows come in groups, see above.
+    __device__ void go_to(int row, int group, int stride)
+    {
+        x += (size_t)row * width;
+        if (has_residual)
+            residual += (size_t)(row / group) * stride + (size_t)(row % group) * width;
+    }
+
+    __device__ float z(int c) const
+    {
+        return x[c] + (has_bias ? bias[c] : 0) + (has_residual ? residual[c] : 0);
+    }
+
+    __device__ Four four_of_z(int c) const
+    {
+        Four z = four(x + c);
+        if (has_bias) {
+            const Four b = four(bias + c);
+            for (int i = 0; i < 4; i++) z.at[i] += b.at[i];
+        }
+        if (has_residual) {
+            const Four r = four(residual + c);
+            for (int i = 0; i < 4; i++) z.at[i] += r.at[i];
+        }
+        return z;
+    }
+
+    // what(k, c) for each group k of this thread, whose first column is c
+
+    template <int GROUPS, class Do> __device__ void each(Do what) const
+    {
+#pragma unroll
+        for (int k = 0; k < GROUPS; k++) {
+            const int c = 4 * (k * WARP + lane);
+            if (c < width) what(k, c);
+        }
+    }
+
+    __device__ bool by_fours(
+        const float* a, const float* b, const float* c, int stride) const
+    {
+        const size_t all = (size_t)x | (size_t)bias | (size_t)residual | (size_t)gain
+                           | (size_t)a | (size_t)b | (size_t)c;
+        return width <= WIDE && width % 4 == 0 && stride % 4 == 0 && all % 16 == 0;
+    }
+};
+
+// Both write y, and return the mean and the scale.
+
+struct Stats { float mean, scale; };
+
+template <int GROUPS>
+__device__ Stats norm_by_fours(
+    const Row row, const float* offset, float* y, float epsilon)
 {
-    return x + (size_t)(row / group) * stride + (size_t)(row % group) * width;
+    Four z[GROUPS];
+    float sum = 0, squares = 0;
+    row.each<GROUPS>([&](int k, int c) {
+        z[k] = row.four_of_z(c);
+        for (int i = 0; i < 4; i++) sum += z[k].at[i];
+    });
+    const float m = warp_sum(sum) / row.width;
+    row.each<GROUPS>([&](int k, int c) {
+        for (int i = 0; i < 4; i++) squares += (z[k].at[i] - m) * (z[k].at[i] - m);
+    });
+    const float s = 1 / sqrtf(warp_sum(squares) / row.width + epsilon);
+    row.each<GROUPS>([&](int k, int c) {
+        const Four a = four(row.gain + c), b = four(offset + c);
+        for (int i = 0; i < 4; i++)
+            z[k].at[i] = (z[k].at[i] - m) * s * a.at[i] + b.at[i];
+        four(y + c) = z[k];
+    });
+    return {m, s};
 }
 
-__device__ float normed(
-    const float* x, const float* bias, const float* residual, int c,
-    int has_bias, int has_residual)
+__device__ Stats norm_in_sweeps(
+    const Row row, const float* offset, float* y, float epsilon)
 {
-    return x[c] + (has_bias ? bias[c] : 0) + (has_residual ? residual[c] : 0);
+    float sum = 0, squares = 0;
+    for (int c = row.lane; c < row.width; c += WARP) sum += row.z(c);
+    const float m = warp_sum(sum) / row.width;
+    for (int c = row.lane; c < row.width; c += WARP)
+        squares += (row.z(c) - m) * (row.z(c) - m);
+    const float s = 1 / sqrtf(warp_sum(squares) / row.width + epsilon);
+    for (int c = row.lane; c < row.width; c += WARP)
+        y[c] = (row.z(c) - m) * s * row.gain[c] + offset[c];
+    return {m, s};
 }
 
 extern "C" __global__ void layer_norm_forward(
@@ -30,30 +124,20 @@ extern "C" __global__ void layer_norm_forward(
     int rows, int width, int has_bias, int has_residual, int group, int stride,
     float epsilon)
 {
-    const int row = blockIdx.x * (blockDim.x / WARP) + threadIdx.x / WARP;
+    const int number = blockIdx.x * (blockDim.x / WARP) + threadIdx.x / WARP;
     const int lane = threadIdx.x % WARP;
-    if (row >= rows) return;  // a whole warp leaves, so that no thread waits for it
-    x += (size_t)row * width;
-    y += (size_t)row * width;
-    if (has_residual) residual = row_of(residual, row, width, group, stride);
-
-    float sum = 0;
-    for (int c = lane; c < width; c += WARP)
-        sum += normed(x, bias, residual, c, has_bias, has_residual);
-    const float m = warp_sum(sum) / width;
-    float squares = 0;
-    for (int c = lane; c < width; c += WARP) {
-        const float d = normed(x, bias, residual, c, has_bias, has_residual) - m;
-        squares += d * d;
-    }
-    const float s = 1 / sqrtf(warp_sum(squares) / width + epsilon);
-    for (int c = lane; c < width; c += WARP) {
-        const float d = normed(x, bias, residual, c, has_bias, has_residual) - m;
-        y[c] = d * s * gain[c] + offset[c];
-    }
+    if (number >= rows) return;  // a whole warp leaves, so that no thread waits for it
+    Row row = {x, bias, residual, gain, width, lane, has_bias, has_residual};
+    const bool fours = row.by_fours(offset, y, y, stride);
+    row.go_to(number, group, stride);
+    y += (size_t)number * width;
+    Stats stats;
+    if (!fours) stats = norm_in_sweeps(row, offset, y, epsilon);
+    else if (width <= NARROW) stats = norm_by_fours<2>(row, offset, y, epsilon);
+    else stats = norm_by_fours<6>(row, offset, y, epsilon);
     if (lane == 0) {
-        mean[row] = m;
-        scale[row] = s;
+        mean[number] = stats.mean;
+        scale[number] = stats.scale;
     }
 }
 
@@ -63,11 +147,76 @@ extern "C" __global__ void layer_norm_forward(
 // gx_below is not written.
 // ggain = sum over rows of g * n,  goffset = sum over rows of g.
 //
-// One warp a row again. But a warp goes through several rows, and adds up ggain and
-// goffset for the columns of its threads, in shared memory that no other warp touches:
-// 2 * width floats a warp. At the end the block adds up its warps in order: partial
-// (blocks, 2 * width), each row ggain | goffset. `column_sums` adds up the blocks. No
-// atomics: the same bits every time.
+// One warp a row again, by fours or in two sweeps. But a warp goes through several
+// rows, and adds up ggain and goffset for the columns of its threads, in shared memory
+// that no other warp touches: 2 * width floats a warp. At the end the block adds up its
+// warps in order: partial (blocks, 2 * width), each row ggain | goffset. `column_sums`
+// adds up the blocks. No atomics: the same bits every time.
+
+struct Out {
+    float *gx, *gx_below, *ggain, *goffset;
+    int has_below, relu;
+};
+
+template <int GROUPS>
+__device__ void norm_backward_by_fours(
+    const Row row, const Stats stats, const float* g, const Out out)
+{
+    Four n[GROUPS];
+    float sum_h = 0, sum_hn = 0;
+    row.each<GROUPS>([&](int k, int c) {
+        n[k] = row.four_of_z(c);
+        const Four gy = four(g + c), gain = four(row.gain + c);
+        Four ggain = four(out.ggain + c), goffset = four(out.goffset + c);
+        for (int i = 0; i < 4; i++) {
+            n[k].at[i] = (n[k].at[i] - stats.mean) * stats.scale;
+            const float h = gy.at[i] * gain.at[i];
+            sum_h += h;
+            sum_hn += h * n[k].at[i];
+            ggain.at[i] += gy.at[i] * n[k].at[i];
+            goffset.at[i] += gy.at[i];
+        }
+        four(out.ggain + c) = ggain;
+        four(out.goffset + c) = goffset;
+    });
+    const float mean_h = warp_sum(sum_h) / row.width;
+    const float mean_hn = warp_sum(sum_hn) / row.width;
+    row.each<GROUPS>([&](int k, int c) {
+        const Four gy = four(g + c), gain = four(row.gain + c);
+        Four gx;
+        for (int i = 0; i < 4; i++)
+            gx.at[i] = stats.scale
+                       * (gy.at[i] * gain.at[i] - mean_h - n[k].at[i] * mean_hn);
+        four(out.gx + c) = gx;
+        if (!out.has_below) return;
+        const Four x = four(row.x + c);
+        for (int i = 0; i < 4; i++)
+            if (out.relu && !(x.at[i] > 0)) gx.at[i] = 0;
+        four(out.gx_below + c) = gx;
+    });
+}
+
+__device__ void norm_backward_in_sweeps(
+    const Row row, const Stats stats, const float* g, const Out out)
+{
+    float sum_h = 0, sum_hn = 0;
+    for (int c = row.lane; c < row.width; c += WARP) {
+        const float n = (row.z(c) - stats.mean) * stats.scale;
+        const float gy = g[c], h = gy * row.gain[c];
+        sum_h += h;
+        sum_hn += h * n;
+        out.ggain[c] += gy * n;
+        out.goffset[c] += gy;
+    }
+    const float mean_h = warp_sum(sum_h) / row.width;
+    const float mean_hn = warp_sum(sum_hn) / row.width;
+    for (int c = row.lane; c < row.width; c += WARP) {
+        const float n = (row.z(c) - stats.mean) * stats.scale;
+        const float all = stats.scale * (g[c] * row.gain[c] - mean_h - n * mean_hn);
+        out.gx[c] = all;
+        if (out.has_below) out.gx_below[c] = out.relu && !(row.x[c] > 0) ? 0 : all;
+    }
+}
 
 extern "C" __global__ void layer_norm_backward(
     const float* __restrict__ g, const float* __restrict__ x,
@@ -81,31 +230,21 @@ extern "C" __global__ void layer_norm_backward(
     extern __shared__ float shared[];
     const int warps = blockDim.x / WARP, warp = threadIdx.x / WARP;
     const int lane = threadIdx.x % WARP;
+    const Row first = {x, bias, residual, gain, width, lane, has_bias, has_residual};
+    const bool fours = first.by_fours(g, gx, gx_below, stride);
     float *ggain = shared + warp * 2 * width, *goffset = ggain + width;
-    for (int c = lane; c < width; c += WARP) ggain[c] = goffset[c] = 0;
+    for (int c = threadIdx.x; c < warps * 2 * width; c += blockDim.x) shared[c] = 0;
+    __syncthreads();
 
-    for (int row = blockIdx.x * warps + warp; row < rows; row += gridDim.x * warps) {
-        const size_t start = (size_t)row * width;
-        const float *xr = x + start, *rr = residual;
-        if (has_residual) rr = row_of(residual, row, width, group, stride);
-        const float m = mean[row], s = scale[row];
-        float sum_h = 0, sum_hn = 0;
-        for (int c = lane; c < width; c += WARP) {
-            const float n = (normed(xr, bias, rr, c, has_bias, has_residual) - m) * s;
-            const float gy = g[start + c], h = gy * gain[c];
-            sum_h += h;
-            sum_hn += h * n;
-            ggain[c] += gy * n;
-            goffset[c] += gy;
-        }
-        const float mean_h = warp_sum(sum_h) / width;
-        const float mean_hn = warp_sum(sum_hn) / width;
-        for (int c = lane; c < width; c += WARP) {
-            const float n = (normed(xr, bias, rr, c, has_bias, has_residual) - m) * s;
-            const float all = s * (g[start + c] * gain[c] - mean_h - n * mean_hn);
-            gx[start + c] = all;
-            if (has_below) gx_below[start + c] = relu && !(xr[c] > 0) ? 0 : all;
-        }
+    for (int r = blockIdx.x * warps + warp; r < rows; r += gridDim.x * warps) {
+        const size_t start = (size_t)r * width;
+        const Stats stats = {mean[r], scale[r]};
+        const Out out = {gx + start, gx_below + start, ggain, goffset, has_below, relu};
+        Row row = first;
+        row.go_to(r, group, stride);
+        if (!fours) norm_backward_in_sweeps(row, stats, g + start, out);
+        else if (width <= NARROW) norm_backward_by_fours<2>(row, stats, g + start, out);
+        else norm_backward_by_fours<6>(row, stats, g + start, out);
     }
 
     __syncthreads();

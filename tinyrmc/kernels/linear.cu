@@ -15,7 +15,7 @@ extern "C" __global__ void bias_relu(
 // The gradient before a ReLU whose result was y: g where y > 0. gx may be g.
 
 extern "C" __global__ void relu_backward(
-    const float* g, const float* y, float* gx, int count)
+    const float* g, const float* __restrict__ y, float* gx, int count)
 {
     const int e = blockIdx.x * blockDim.x + threadIdx.x;
     if (e < count) gx[e] = y[e] > 0 ? g[e] : 0;

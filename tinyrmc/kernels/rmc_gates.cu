@@ -5,7 +5,7 @@
 // (B, N, width). gates = width ("unit": a gate for each unit) or 1 ("memory": one for
 // each slot). From one example to the next memory and next have their own strides: they
 // may be the slots of [M; x']. Nothing is saved but the arguments: backward computes
-// the gates again, which is cheaper than writing and reading them. Forward writes them
+// the gates again, instead of writing and reading them. Forward writes them
 // out, (B, N, gates) each, only when asked to `keep` them, and tanh(next), of which the
 // next step's gates are made, when asked to `squash`.
 

@@ -23,7 +23,8 @@ __device__ void softmax_parts(
 }
 
 extern "C" __global__ void softmax_cross_entropy_forward(
-    const float* logits, const long long* targets, float* losses, int rows, int classes)
+    const float* __restrict__ logits, const long long* __restrict__ targets,
+    float* __restrict__ losses, int rows, int classes)
 {
     const int row = blockIdx.x * (blockDim.x / WARP) + threadIdx.x / WARP;
     const int lane = threadIdx.x % WARP;
@@ -40,7 +41,8 @@ extern "C" __global__ void softmax_cross_entropy_forward(
 // glogits = (exp(logits - top) / total - (class is target)) * g, with g (rows,).
 
 extern "C" __global__ void softmax_cross_entropy_backward(
-    const float* g, const float* logits, const long long* targets, float* glogits,
+    const float* __restrict__ g, const float* __restrict__ logits,
+    const long long* __restrict__ targets, float* __restrict__ glogits,
     int rows, int classes)
 {
     const int row = blockIdx.x * (blockDim.x / WARP) + threadIdx.x / WARP;

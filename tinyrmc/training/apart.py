@@ -58,7 +58,7 @@ class Apart(Trainer):
         processes: bool | None = None,
         ranks: Ranks | None = None,
         ahead: bool | None = None,
-        graph: bool = False,
+        graph: bool | None = None,
     ):
         if ranks is None or ranks.size < 2 or not task.apart:
             raise ValueError("Apart needs two ranks or more, and a task with a lag")

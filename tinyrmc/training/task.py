@@ -61,6 +61,8 @@ class Task(Presentation):
         its end, and the last gives its result. Metrics are named after their set:
         `validation_loss`.
     test_examples: how many held-out examples there are, in each set.
+    phases: the names in `state` of what the loss depends on: where one changes, the GPU
+        captures another CUDA graph of the step. None: all of it.
     carries: whether `loss` hands a carry from step to step, such as the state of a
         recurrent network in the middle of a long text.
     apart: whether, of several ranks, one learns while the others act (`apart.py`).
@@ -70,6 +72,7 @@ class Task(Presentation):
     lower: tuple[str, ...] = ("loss", "perplexity")
     splits: tuple[str, ...] = ("test",)
     test_examples: int = 10_240
+    phases: tuple[str, ...] | None = None
     carries: bool = False
     apart: bool = False
 

@@ -31,7 +31,7 @@ from ..engine import Tape
 from ..errors import RunError
 from ..runs.arrays import under
 from .ahead import Ahead
-from .captured import Captured
+from .captured import captured
 from .carry import Carry
 from .checkpoints import UNFIT, finite_parameters
 from .checks import check_references, check_result, telling
@@ -76,7 +76,8 @@ class Trainer:
             wait for each other.
         ahead: whether one worker has its batches drawn ahead by a process (see
             ahead.py); by default on a GPU, if the stream has random access.
-        graph: whether whole steps are captured as CUDA graphs (see captured.py).
+        graph: whether whole steps are captured as CUDA graphs (see captured.py); None:
+            if they can be.
     """
 
     def __init__(
@@ -88,7 +89,7 @@ class Trainer:
         processes: bool | None = None,
         ranks: Ranks | None = None,
         ahead: bool | None = None,
-        graph: bool = False,
+        graph: bool | None = None,
     ):
         _check_workers(workers, device)
         self.ranks = ranks or Ranks()
@@ -109,7 +110,7 @@ class Trainer:
         self.first_skipped = self.xp.full((), -1, np.int64)
         self._steps = self.xp.zeros((), np.int64)
         self._given: Batch | None = None  # instead of the stream's batch
-        self._captured = Captured(self) if graph else None
+        self._captured = captured(self, graph)
 
     # --- Who computes what ------------------------------------------------------------
 
@@ -226,7 +227,7 @@ class Trainer:
         return at_random and not self.task.carries and self.ranks.size == 1
 
     def take_step(self, batch: Batch) -> None:
-        """A step on this batch, in one piece by one worker; for `Captured`."""
+        """A step on this batch, in one piece by one worker; for `captured.py`."""
         self._given = batch
         try:
             self._conclude(added_up([self._differentiate(0, self.step)]))
@@ -304,7 +305,10 @@ class Trainer:
         """All workers' gradients into the optimizer's, in their order; all ranks'."""
         for gradient in self._gradients[1:]:
             self.optimizer.gradient += gradient
-        self.ranks.sum(self.optimizer.gradient)
+        if self.ranks.size > 1:  # which may have other devices
+            whole = self.optimizer.packed(self.optimizer.gradient)
+            self.ranks.sum(whole)
+            self.optimizer.unpack(whole, self.optimizer.gradient)
 
     def _update(self, step: Totals):
         """Move the parameters; the flag whether loss and gradient were finite."""
@@ -437,7 +441,8 @@ class Trainer:
 
     def _checksum(self) -> int:
         checksum = zlib.crc32(json.dumps([self.step, self.task.state()]).encode())
-        for array in (self.optimizer.data, *self.optimizer.state().values()):
+        optimizer = self.optimizer
+        for array in (optimizer.packed(optimizer.data), *optimizer.state().values()):
             checksum = zlib.crc32(to_host(array).tobytes(), checksum)
         return checksum
 
