@@ -258,12 +258,16 @@ def test_backward_writes_into_the_flat_gradient_or_another_one(xp):
     np.testing.assert_allclose(to_host(optimizer.packed(optimizer.gradient)), expected)
     tape, loss = record()
     tape.backward(loss)  # accumulates
-    np.testing.assert_allclose(to_host(optimizer.packed(optimizer.gradient)), 2 * expected)
+    np.testing.assert_allclose(
+        to_host(optimizer.packed(optimizer.gradient)), 2 * expected
+    )
     tape, loss = record()
     mine = xp.zeros_like(optimizer.gradient)
     tape.backward(loss, into=mine)
     np.testing.assert_allclose(to_host(optimizer.packed(mine)), expected)
-    np.testing.assert_allclose(to_host(optimizer.packed(optimizer.gradient)), 2 * expected)
+    np.testing.assert_allclose(
+        to_host(optimizer.packed(optimizer.gradient)), 2 * expected
+    )
 
 
 def test_buffers_can_be_allocated_elsewhere(xp):
