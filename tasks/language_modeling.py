@@ -74,7 +74,7 @@ import numpy as np
 from tinyrmc import corpora, fused, ngrams, nn, sampling, training
 from tinyrmc import primitives as p
 from tinyrmc.backend import to_device, to_host
-from tinyrmc.config import PLACE
+from tinyrmc.config import ADDED, PLACE
 from tinyrmc.cores import CoreConfig, build_core, describe
 from tinyrmc.cores.config import without_effect
 from tinyrmc.cores.core import select_state, state_arrays, state_of
@@ -159,11 +159,11 @@ class ModelConfig(CoreConfig):
     """whether a lane leaves out the same units at all steps of a window (Gal and
     Ghahramani 2016)
     """
-    hops: int = 6
+    hops: int = field(default=6, metadata=ADDED)
     """of memn2n: how often it looks at its memories"""
-    memories: int = 100
+    memories: int = field(default=100, metadata=ADDED)
     """of memn2n: the last so many words are its memories"""
-    relu: float = 0.5
+    relu: float = field(default=0.5, metadata=ADDED)
     """of memn2n: fraction of the units with a ReLU after each hop"""
 
     def __post_init__(self):
@@ -194,11 +194,11 @@ class PlateauConfig:
     """what the rate is multiplied by; None: it does not fall"""
     patience: int = 1
     """the rate falls after so many evaluations in a row without a better one"""
-    threshold: float = 0.0
+    threshold: float = field(default=0.0, metadata=ADDED)
     """better means by more than this fraction"""
-    against: typing.Literal["best", "last"] = "best"
+    against: typing.Literal["best", "last"] = field(default="best", metadata=ADDED)
     """better than the best loss so far, or than the last one"""
-    stop_below: float | None = None
+    stop_below: float | None = field(default=None, metadata=ADDED)
     """the run ends when the rate has fallen below this; None: it takes all its steps"""
 
     def __post_init__(self):
