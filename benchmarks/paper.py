@@ -24,7 +24,11 @@ from tinyrmc.training.discovery import load_task
 
 RESULTS = Path(__file__).resolve().parent / "results"
 # Summaries of what was only tried on the way.
-TRIALS = ("nth_farthest_variations", "program_evaluation_trials")
+TRIALS = (
+    "nth_farthest_fair_rates",
+    "nth_farthest_variations",
+    "program_evaluation_trials",
+)
 CORES = {  # as the paper's tables call them
     "rmc": "RMC",
     "lstm": "LSTM",

@@ -523,6 +523,13 @@ class Task(training.Task):
     def describe(self, model):
         return describe(self.config.model, model.core)
 
+    def idle(self):
+        data = self.config.data
+        if not data.rungs:
+            return {"without rungs": ["data.passing", "data.rehearsal"]}
+        by_steps = {"where rungs open by steps": ["data.passing"]}
+        return by_steps if data.rung_shares else {}
+
     def references(self):
         N, _ = self.layout
         all_questions, without_self = own_norm_accuracy(self.layout)

@@ -46,9 +46,9 @@ worth, and what the lower ones carry. As usual these stand at other places in nu
 other lengths, and the digit that is wanted first depends on all. Among numbers of up to
 five digits:
 
-    usual     512+489      -> 1001
-    aligned   00512+00489  -> 001001   every digit at the place of its worth
-    reversed  215+984      -> 1001     the lowest digit first
+    usual     512+489      =  1001
+    aligned   00512+00489  =  001001   every digit at the place of its worth
+    reversed  215+984      =  1001     the lowest digit first
 
 The paper has neither; a run with one of them stands in no cell of its table.
 
