@@ -206,6 +206,13 @@ def _levels(rows):
     return [head] + [[row["levels"], f"{row['per_second'] / 1e3:.0f}"] for row in rows]
 
 
+def _stories(rows):
+    head = ["120 epochs of bAbI on one core", "seconds"]
+    named = [f"{x['tasks']} tasks, restarts: {x['restarts']}" for x in rows]
+    speeds = [f"{x['seconds']:.0f}" for x in rows]
+    return [head, *map(list, zip(named, speeds, strict=True))]
+
+
 def _faults(groups):
     """A row for each group of faults, and one for all; their counts."""
     names = [*next(iter(groups.values()))]
@@ -230,4 +237,5 @@ PARTS = {
     "agents": _agents,
     "worlds": _worlds,
     "levels": _levels,
+    "stories": _stories,
 }

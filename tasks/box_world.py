@@ -14,7 +14,8 @@ baseline. Levels that end are replaced at once.
 goes through `stages`: rooms of all sides from the smallest to the largest, solutions no
 longer and distractors no more than so many. The next stage begins when `passing` of the
 levels that ended since the last line of metrics were solved; after all of them come the
-levels themselves. These are tested, whatever the stage.
+levels themselves. These are tested, whatever the stage: while it trains one held-out
+set, at its end another.
 
 *Where this departs from the paper* (the preset `paper` does not, as far as the paper
 tells):
@@ -77,7 +78,9 @@ class WorldConfig:
     viewport: int = 5
     """side of that window"""
     pool: int = 100_000
-    """levels of each stage to learn from; those to be tested on are others"""
+    """levels of each stage to learn from; those that are watched while it trains, and
+    those it is tested on at its end, are others
+    """
     position: bool = True
     """the agent is told where in the room it is"""
 
@@ -199,6 +202,7 @@ class Task(ActingTask):
             "full --model.core conv_lstm --model.encoder conv",
         ),
     }
+    splits = ("validation", "test")
     test_examples = 1024
     success = 0.95
 
@@ -219,7 +223,8 @@ class Task(ActingTask):
     @functools.cached_property
     def held_out_world(self):
         c = self.config.world
-        return c.make(len(c.stages), self.test_examples, HELD_OUT_SEED)
+        levels = self.test_examples * len(self.splits)
+        return c.make(len(c.stages), levels, HELD_OUT_SEED)
 
     def start_held_out(self, noise, start, stop):
         return self.held_out_world.start_levels(namespace(noise).arange(start, stop))
@@ -282,16 +287,18 @@ class Task(ActingTask):
         found = super().references()
         if cell := self.cell():
             name = f"paper, {CORES[self.config.model.core]}"
-            found["test_solved"][name] = REPORTED[cell]
+            for split in self.splits:
+                found[f"{split}_solved"][name] = REPORTED[cell]
         return found
 
     def kinds(self):
         """Locks to the gem, and distractors, where levels differ in how many."""
         levels, c = self.held_out_world.levels, self.config.world
         trunk = 1 + levels.problem.solution_length[1]
-        branches = levels.present[:, trunk :: c.distractor_length[1]]
+        present = levels.present[: self.test_examples]
+        branches = present[:, trunk :: c.distractor_length[1]]
         found = {
-            "solution length": levels.present[:, 1:trunk].sum(axis=1),
+            "solution length": present[:, 1:trunk].sum(axis=1),
             "distractors": branches.sum(axis=1),
         }
         return {name: x for name, x in found.items() if x.min() < x.max()}

@@ -11,9 +11,9 @@ batch, then learns from that (`training/actors.py`). An episode lasts until a gh
 catches Pacman, or 3,000 steps.
 
 *How it is tested.* Each held-out maze is played once, with the actions drawn from the
-policy. Beside the score: how many cleared at least one level (`solved`), and what
-players reach who learnt nothing: one who moves at random, and a script that sees the
-whole maze.
+policy: while it trains those of one set, at its end those of another. Beside the score:
+how many cleared at least one level (`solved`), and what players reach who learnt
+nothing: one who moves at random, and a script that sees the whole maze.
 
 *Where this departs from the paper*, as far as it tells: in `quick` a memory of 4 slots
 of 64 units, codes of cells instead of RGB through convolutions, a2c without a lag,
@@ -128,6 +128,7 @@ class Task(ActingTask):
     }
     headline = "score"
     success = None
+    splits = ("validation", "test")
     test_examples = 256
 
     @functools.cached_property
@@ -158,5 +159,6 @@ class Task(ActingTask):
         found = super().references()
         if cell := self.cell():
             name = f"paper, {CORES[self.config.model.core]}"
-            found["test_score"][name] = PUBLISHED[cell]
+            for split in self.splits:
+                found[f"{split}_score"][name] = PUBLISHED[cell]
         return found

@@ -5,9 +5,13 @@ import dataclasses
 import numpy as np
 import pytest
 
-from tinyrmc import train
+from tinyrmc import train, training
 from tinyrmc.commands import Options, parse_words
+from tinyrmc.config import to_json
 from tinyrmc.environments.world import WorldError
+from tinyrmc.results.groups import last_evaluation
+from tinyrmc.runs.run import Run
+from tinyrmc.training.checkpoints import task_of
 from tinyrmc.training.discovery import load_task
 from tinyrmc.training.ranks import Ranks
 
@@ -63,6 +67,42 @@ def test_held_out_levels_are_the_task_s_own_and_no_others():
     held_out = {board.tobytes() for board in a_task.held_out_world.levels.board}
     pool = {board.tobytes() for board in a_task.world.levels.board}
     assert not held_out & pool
+
+
+def test_levels_that_are_watched_are_others_than_those_tested_at_the_end():
+    """And these are the ones that older runs were tested on."""
+    a_task = task(room=12, stages=())
+    model = a_task.build(np.random.SeedSequence(0))
+    boards = a_task.held_out_world.levels.board
+    assert len({board.tobytes() for board in boards}) == len(boards) == 64
+    alone = a_task.config.world.make(0, 32, training.HELD_OUT_SEED).levels.board
+    np.testing.assert_array_equal(boards[:32], alone)
+    for split, first in (("validation", 32), ("test", 0)):
+        expected = a_task.played(model, first, first + 32)
+        assert a_task.evaluate(model, split=split) == expected
+    assert len(a_task.kinds()["solution length"]) == 32
+
+
+@pytest.mark.parametrize(
+    "names, splits",
+    [
+        (["validation_solved", "test_solved"], ("validation", "test")),
+        (["validation_solved"], ("validation", "test")),
+        (["test_solved"], ("test",)),
+        ([], ("validation", "test")),
+    ],
+)
+def test_an_older_run_watched_what_it_was_tested_on(names, splits, tmp_path):
+    """Its curve is of that; it is not taken for one of a validation set."""
+    config = {"task": "box_world", "preset": "quick", "seed": 0, **to_json(SMALL)}
+    run = Run.create("runs", "old", config, {}, tmp_path / "run")
+    with run.writing():
+        line = {"step": 1, "samples": 1, "seconds": 1.0, "loss": 0.5}
+        run.log(line)
+        run.log({**line, "step": 2, **dict.fromkeys(names, 0.5)})
+    assert task_of(run).splits == splits
+    last = last_evaluation(run, task_of(run))
+    assert (last is not None) == bool(names)
 
 
 def test_a_solved_level_is_one_whose_gem_was_taken():

@@ -47,8 +47,8 @@ def test_a_floor_is_passed_where_chance_would_not_do():
     off = 3 * a_task.floors["at random"]["score"].std() / np.sqrt(24)
     progress = Progress(a_task)
     assert 2 < off < 12
-    assert progress._notice({"step": 1, "test_score": floor + 0.9 * off}) == []
-    (news,) = progress._notice({"step": 2, "test_score": floor + 1.1 * off})
+    assert progress._notice({"step": 1, "validation_score": floor + 0.9 * off}) == []
+    (news,) = progress._notice({"step": 2, "validation_score": floor + 1.1 * off})
     assert "past the floor 'at random'" in news
 
 

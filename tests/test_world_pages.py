@@ -4,6 +4,7 @@ import json
 
 import pytest
 import report
+import stories
 import world_pages
 import worlds
 from make_site import table
@@ -24,6 +25,21 @@ def test_the_benchmark_measures_every_row_and_prints_its_tables(
     assert [row["world"] for row in found["worlds"]] == [*worlds.worlds()]
     for row in found["worlds"]:
         assert [*row["levels"]] == ["4", "8"] and min(row["levels"].values()) > 0
+
+
+def test_the_benchmark_of_stories_adds_up_epochs_of_both_kinds(
+    tmp_path, monkeypatch, capsys
+):
+    monkeypatch.setattr(stories, "RESTARTS", (2,))
+    out = tmp_path / "stories.json"
+    words = ["--generated", "--rounds", "1", "--out", str(out)]
+    assert stories.main(words) == 0
+    (found,) = json.loads(out.read_text())["stories"]
+    (linear,), (softmax,) = found["rounds"].values()
+    assert found["seconds"] == pytest.approx(20 * linear + 100 * softmax)
+    assert min(linear, softmax) > 0
+    said = f"| 5 tasks, restarts: 2 | {found['seconds']:.0f} |"
+    assert said in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("id", IDS)

@@ -97,6 +97,7 @@ def _draw_heat_maps(
         )  # fmt: skip
         panel.set_yticks(range(1, len(rows) + 1), table.columns[1:])
         panel.set(xlabel=table.columns[0])
+        panel.xaxis.get_major_locator().set_params(integer=True)
         panel.set_title(network, fontsize=10)
     label = f"{in_words(table.metric)}, as a part of the row's largest"
     figure.colorbar(image, ax=[*panels], label=label)

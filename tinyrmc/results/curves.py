@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ..errors import RunError, UsageError
 from ..runs.run import Run
-from ..training.checkpoints import open_checkpoint, restore_model, task_from_dict
+from ..training.checkpoints import open_checkpoint, restore_model, task_of
 from ..training.task import Task
 from .examinations import names
 from .groups import core_of, group_runs, parts
@@ -48,7 +48,8 @@ def draw_curves(
     _require_one_task(runs)
     title, groups = _named(group_runs(runs))
     tasks = {
-        label: task_from_dict(members[0].config) for label, members in groups.items()
+        label: min(map(task_of, members), key=lambda task: len(task.splits))
+        for label, members in groups.items()
     }
     for task in tasks.values():
         _require_axes(against, task)

@@ -15,7 +15,7 @@ from typing import Any
 from ..config import words_of
 from ..errors import RunError
 from ..runs.run import Run
-from ..training.checkpoints import lines_of, relocated, task_from_dict
+from ..training.checkpoints import lines_of, relocated, task_from_dict, task_of
 from ..training.discovery import UnknownTask
 from ..training.task import Task
 
@@ -80,7 +80,7 @@ def _evaluated(folder: Path, inside: bool, data_dir: Path | None) -> tuple[int, 
         run = Run.open(folder)
         if "places" in run.config:
             run = dataclasses.replace(run, config=relocated(run.config, data_dir))
-        last = last_evaluation(run, task_from_dict(run.config))
+        last = last_evaluation(run, task_of(run))
     except (RunError, UnknownTask) as error:
         if inside:
             raise _LeftOut(f": {error}") from error

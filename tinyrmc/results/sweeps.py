@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..runs.run import Run
-from ..training.checkpoints import relocated, task_from_dict
+from ..training.checkpoints import relocated, task_of
 from .groups import last_evaluation
 from .tables import (
     Summary,
@@ -81,7 +81,7 @@ def finished(cell: Cell) -> bool:
     """Whether a cell was trained, and evaluated, to its end."""
     if (run := cell.run()) is None:
         return False
-    task = task_from_dict(run.config)
+    task = task_of(run)
     last = last_evaluation(run, task)
     return last is not None and task.finished(last["step"])
 
@@ -116,7 +116,7 @@ def summary(
 def _evaluated(cell: Cell) -> list[Run]:
     """The run of a cell, if it has an evaluation."""
     run = cell.run()
-    if run and last_evaluation(run, task_from_dict(run.config)):
+    if run and last_evaluation(run, task_of(run)):
         return [run]
     return []
 

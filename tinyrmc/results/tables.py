@@ -13,7 +13,7 @@ import numpy as np
 
 from ..errors import RunError
 from ..runs.run import Run
-from ..training.checkpoints import task_from_dict
+from ..training.checkpoints import task_of
 from ..training.discovery import load_task_of
 from ..training.task import Task
 from .groups import group_runs, last_evaluation
@@ -164,7 +164,7 @@ def group_summary(label: str, runs: list[Run]) -> Summary:
     """Evaluated runs of one configuration: each as in `run_summary`, and the mean and
     the top of each number that all of them have.
     """
-    task = task_from_dict(runs[0].config)
+    task = min(map(task_of, runs), key=lambda task: len(task.splits))
     members = [run_summary(run, task) for run in runs]
     measured = {*task.held_out_metrics(members[0]), f"best_batch_{task.headline}"}
     values: dict[str, list[Any]] = {}

@@ -413,12 +413,17 @@ class ActingTask(Task):
 
     def evaluate(self, model, worker=0, workers=1, xp=np, split=None):
         """Plays each held-out level once; waits for the device now and then."""
-        totals = Totals()
+        totals, first = Totals(), self.first_level(split or self.splits[0])
         size = self.config.train.piece(xp)
         pieces = pieces_of(self.test_examples, size, workers)
         for start, stop in pieces[worker::workers]:
-            totals.add(self.played(model, start, stop, xp))
+            totals.add(self.played(model, first + start, first + stop, xp))
         return totals.sums
+
+    def first_level(self, split: str) -> int:
+        """The number of a set's first level; the last set has the lowest numbers."""
+        after = self.splits[self.splits.index(split) + 1 :]
+        return len(after) * self.test_examples
 
     def played(
         self, model, start: int, stop: int, xp=np, likeliest: bool = False
@@ -481,7 +486,7 @@ class ActingTask(Task):
 
     @functools.cached_property
     def floors(self) -> dict[str, dict[str, np.ndarray]]:
-        """The `results` of the `players` on all held-out levels."""
+        """The `results` of the `players` on all levels of the last set."""
         return {
             name: self.results(player, 0, self.test_examples)
             for name, player in self.players.items()
@@ -489,9 +494,10 @@ class ActingTask(Task):
 
     def references(self):
         return {
-            f"test_{metric}": {
+            f"{split}_{metric}": {
                 name: float(found[metric].mean()) for name, found in self.floors.items()
             }
+            for split in self.splits
             for metric in ("score", "solved")
         }
 
@@ -500,7 +506,7 @@ class ActingTask(Task):
         return {"with a linear encoder": ["model.coordinates"]} if linear else {}
 
     def deviation(self, metric, label):
-        found = self.floors.get(label, {}).get(metric.removeprefix("test_"))
+        found = self.floors.get(label, {}).get(metric.partition("_")[2])
         return None if found is None else float(found.std())
 
     @property

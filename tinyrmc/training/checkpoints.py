@@ -56,6 +56,21 @@ def task_from_dict(run_config: dict) -> Task:
     return kind(with_places(config, run_config.get("places", {})))
 
 
+def task_of(run: Run) -> Task:
+    """The task of a run.
+
+    An older run may have watched, while it trained, what it is tested on; then its task
+    has this one set.
+    """
+    task, names = (
+        task_from_dict(run.config),
+        {k for line in run.metrics() for k in line},
+    )
+    if task.result in names and task.watched not in names:
+        task.splits = task.splits[-1:]
+    return task
+
+
 def _require_types(kind: type, values: Any) -> None:
     """RunError unless the values of a configuration are of its fields' types.
 
