@@ -54,13 +54,14 @@ def world_page(id: str) -> str:
     return "\n".join(
         [
             f"# The world {short}\n",
+            f"![A level of {short}, the whole of it]({short}.png)\n",
+            rst(f".. automodule:: {module}", "   :no-members:", "   :no-index:"),
+            "## Gymnasium\n",
             f"```python\nimport gymnasium\nimport tinyrmc.environments\n\n"
             f'env = gymnasium.make("{id}")\n'
             f'envs = gymnasium.make_vec("{id}", num_envs=256)\n```\n',
             f"`pip install 'tinyrmc[rl]'` brings Gymnasium. The world is `{made}`, and "
-            "the arguments below can be given to `make` too.\n",
-            f"![A level of {short}, the whole of it]({short}.png)\n",
-            rst(f".. automodule:: {module}", "   :no-members:", "   :no-index:"),
+            "`make` takes the arguments below, too.\n",
             "## Actions\n",
             table(["action", "what you do"], enumerate(world.action_names)),
             "## Observations\n",

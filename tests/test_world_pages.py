@@ -28,7 +28,7 @@ def test_the_benchmark_measures_every_row_and_prints_its_tables(
 @pytest.mark.parametrize("id", IDS)
 def test_each_id_has_a_page_with_pictures(id, tmp_path):
     text, world = world_pages.world_page(id), world_pages.make(id)
-    parts = "Actions Observations Rewards Ends Arguments Film Versions"
+    parts = "Gymnasium Actions Observations Rewards Ends Arguments Film Versions"
     assert [line[3:] for line in text.splitlines() if line[:3] == "## "] == [
         *parts.split()
     ]
