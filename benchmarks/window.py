@@ -27,7 +27,8 @@ NAMES = {  # core -> its line's name
     "rmc_paper": "the paper's equations",
     "dnc": "Differentiable Neural Computer",
 }
-PICTURES = {  # name -> preset, its cores, what is asked
+# name -> preset, its cores, what is asked
+PICTURES: dict[str, tuple[str, tuple[str, ...], str]] = {
     "nth_farthest_quick": ("quick", ("rmc", "lstm"), "Four vectors arrive."),
     "nth_farthest_models": ("quick", (*NAMES,), "Four vectors arrive."),
     "nth_farthest_ladder": ("ladder", ("rmc", "lstm"), "Eight vectors arrive."),

@@ -26,6 +26,7 @@ from pathlib import Path
 from types import ModuleType
 
 import address
+from markup import rst, table
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
@@ -260,18 +261,11 @@ class Source:
         import world_pages
 
         for id in world_pages.IDS:
-            self.write(
-                f"{world_pages.page_of(id)}.md", world_pages.world_page(id, table)
-            )
+            self.write(f"{world_pages.page_of(id)}.md", world_pages.world_page(id))
             world_pages.draw(id, self.folder / "worlds")
 
 
 # --- Pages ----------------------------------------------------------------------------
-
-
-def rst(*lines: str) -> str:
-    """reStructuredText inside Markdown."""
-    return "\n".join(["```{eval-rst}", *lines, "```", ""])
 
 
 def first_sentence(module: str) -> str:
@@ -279,12 +273,6 @@ def first_sentence(module: str) -> str:
     text = inspect.getdoc(importlib.import_module(module)) or ""
     paragraph = text.partition("\n\n")[0].replace("\n", " ")
     return re.split(r"(?<=[.?]) (?=[A-Z`])", paragraph)[0].replace("|", r"\|")
-
-
-def table(head, rows) -> str:
-    """A Markdown table."""
-    lines = [head, ["---"] * len(head), *rows]
-    return "".join(f"| {' | '.join(map(str, line))} |\n" for line in lines)
 
 
 def module_page(name: str, path: str) -> str:

@@ -8,10 +8,11 @@ pictures are of levels that are played while the website is built.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
+from markup import rst, table
 from matplotlib import image
 
 from tinyrmc.environments import IDS, drawing
@@ -20,7 +21,6 @@ from tinyrmc.environments.pacman import MODES, MiniPacman
 from tinyrmc.environments.world import World
 
 FRAMES, COLUMNS, CELL = 12, 4, 8  # of a film strip; pixels along a side of a cell
-Table = Callable[[list[str], Iterable], str]  # head, rows -> Markdown
 
 ENDS = {
     BoxWorld: "The gem terminates a level, and so does opening a distractor. The step "
@@ -45,7 +45,7 @@ def make(id: str) -> World:
     return of_world(**arguments, **few)
 
 
-def world_page(id: str, table: Table) -> str:
+def world_page(id: str) -> str:
     """All about one id, in Markdown."""
     world, short = make(id), page_of(id).partition("/")[2]
     module, kind = type(world).__module__, type(world).__name__
@@ -54,25 +54,26 @@ def world_page(id: str, table: Table) -> str:
     return "\n".join(
         [
             f"# The world {short}\n",
+            f"![A level of {short}, the whole of it]({short}.png)\n",
+            rst(f".. automodule:: {module}", "   :no-members:", "   :no-index:"),
+            "## Gymnasium\n",
             f"```python\nimport gymnasium\nimport tinyrmc.environments\n\n"
             f'env = gymnasium.make("{id}")\n'
             f'envs = gymnasium.make_vec("{id}", num_envs=256)\n```\n',
             f"`pip install 'tinyrmc[rl]'` brings Gymnasium. The world is `{made}`, and "
-            "the arguments below can be given to `make` too.\n",
-            f"![A level of {short}, the whole of it]({short}.png)\n",
-            _rst(f".. automodule:: {module}", "   :no-members:", "   :no-index:"),
+            "`make` takes the arguments below, too.\n",
             "## Actions\n",
             table(["action", "what you do"], enumerate(world.action_names)),
             "## Observations\n",
-            _observations(world, table),
+            _observations(world),
             "## Rewards\n",
-            _rewards(world, table),
+            _rewards(world),
             "## Ends\n",
             f"{ENDS[type(world)]} `make_vec` begins a new level in the same step "
             "(`AutoresetMode.SAME_STEP`) and keeps the last observation of the old one "
             'in `info["final_obs"]`.\n',
             "## Arguments\n",
-            _rst(f".. autoclass:: {module}.{kind}", "   :no-members:", "   :no-index:"),
+            rst(f".. autoclass:: {module}.{kind}", "   :no-members:", "   :no-index:"),
             "## Film\n",
             f"![Some moments of a level, played by one who knows all of it]"
             f"({short}_film.png)\n",
@@ -82,11 +83,7 @@ def world_page(id: str, table: Table) -> str:
     )
 
 
-def _rst(*lines: str) -> str:
-    return "\n".join(["```{eval-rst}", *lines, "```", ""])
-
-
-def _observations(world: World, table: Table) -> str:
+def _observations(world: World) -> str:
     seen = world.observe(world.start(np.zeros((1, world.start_noise), np.float32)))
     shape = " x ".join(map(str, world.pixels(seen).shape[1:]))
     rows = [
@@ -100,7 +97,7 @@ def _observations(world: World, table: Table) -> str:
     )
 
 
-def _rewards(world: World, table: Table) -> str:
+def _rewards(world: World) -> str:
     if isinstance(world, MiniPacman):
         head = ["mode", "a step", "food", "pill", "ghost", "death"]
         return table(

@@ -407,6 +407,14 @@ def test_it_fits_the_window(width, joint_page, window):
     assert window.run("$('question').value") == last
 
 
+@browser.needed
+def test_the_counts_of_right_and_wrong_answers_fit_a_phone(page, window):
+    window.size(390, 800)
+    opened(window, page)
+    box = "$('counts').parentElement"
+    assert window.run(f"{box}.scrollWidth - {box}.clientWidth") == 0
+
+
 def test_nothing_in_a_story_ends_the_script():
     story = corpora.Story((("</script>",),), ("q",), "x", (), 0)
     network = babi.MemN2N(1, 2, 1)

@@ -7,7 +7,6 @@ import report
 import stories
 import world_pages
 import worlds
-from make_site import table
 
 from tinyrmc.environments import IDS
 
@@ -44,8 +43,8 @@ def test_the_benchmark_of_stories_adds_up_epochs_of_both_kinds(
 
 @pytest.mark.parametrize("id", IDS)
 def test_each_id_has_a_page_with_pictures(id, tmp_path):
-    text, world = world_pages.world_page(id, table), world_pages.make(id)
-    parts = "Actions Observations Rewards Ends Arguments Film Versions"
+    text, world = world_pages.world_page(id), world_pages.make(id)
+    parts = "Gymnasium Actions Observations Rewards Ends Arguments Film Versions"
     assert [line[3:] for line in text.splitlines() if line[:3] == "## "] == [
         *parts.split()
     ]
