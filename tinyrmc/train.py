@@ -148,7 +148,12 @@ def _resume_request(run, names, words):
                 f"--resume {run.path} alone"
             )
     before = {k: run.environment[k] for k in PLACES if k in run.environment}
-    options = Options(seed=have.get("seed", 0), **before)
+    try:
+        options = Options(seed=have.get("seed", 0), **before)
+    except ValueError as error:
+        raise RunError(
+            f"{run.path / 'environment.json'} is not as it was written: {error}"
+        ) from error
     config, options = parse_words(have["task"], have["preset"], usual, options, words)
     asked = have | {"seed": options.seed} | to_json(config)
     # an older run lacks the fields that came later, and places may change
