@@ -198,6 +198,18 @@ def test_names_that_are_too_long_are_refused(main, refused, empty_directory):
     assert left.value.code == 2
 
 
+@pytest.mark.parametrize("said", ["", "Unable to allocate 9 TiB"])
+def test_memory_that_does_not_suffice_is_one_line(said, capsys):
+    def main():
+        raise MemoryError(said)
+
+    with pytest.raises(SystemExit) as left:
+        commands.run_main(main)
+    assert left.value.code == 2
+    told = f"out of memory: {said}" if said else "out of memory"
+    assert capsys.readouterr().err == f"error: {told}; ask for less\n"
+
+
 # --- What is believed -----------------------------------------------------------------
 
 

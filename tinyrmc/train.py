@@ -306,10 +306,10 @@ def _switch_to_tf32(xp):
 def _too_large(task: Task, error: MemoryError) -> UserError:
     """Which flags ask for less, when memory does not suffice."""
     model, what = getattr(task.config, "model", None), str(error).rstrip(".")
-    network = f" ({sizes(model)})" if isinstance(model, CoreConfig) else ""
+    size = sizes(model) if isinstance(model, CoreConfig) else ""
     return UsageError(
-        f"out of memory: {what}; choose a smaller network{network}, or fewer "
-        f"{task.row}s at a time (--train.piece-size)"
+        f"out of memory{what and ': '}{what}; choose a smaller network"
+        f"{size and f' ({size})'}, or fewer {task.row}s at a time (--train.piece-size)"
     )
 
 
