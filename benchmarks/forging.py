@@ -175,17 +175,14 @@ def at(value: Any, path: tuple) -> Any:
 
 
 def other_kinds(value: Any) -> list[Any]:
-    """KINDS, but for those that could stand in this value's place."""
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    found = []
-    for new in KINDS:
-        if type(new) is type(value) or (number and isinstance(new, int | float)):
-            plain = isinstance(new, bool) and not isinstance(value, bool)
-            fraction = isinstance(value, int) and isinstance(new, float)
-            if not (plain or (fraction and not isinstance(value, bool))):
-                continue
-        found.append(new)
-    return found
+    """KINDS, but for those that could stand in this value's place.
+
+    Where there is nothing, a number or a text could.
+    """
+    if value is None:
+        return [new for new in KINDS if isinstance(new, bool | list | dict)]
+    alike = (float, int) if type(value) is float else (type(value),)
+    return [new for new in KINDS if type(new) not in alike]
 
 
 def forge_json(path: Path, rng: random.Random) -> str:
@@ -223,7 +220,8 @@ def forge_both(path: Path, rng: random.Random) -> str:
     """Put a value of another type into config.json and the checkpoint beside it."""
     arrays, state = load_arrays(path)
     place = rng.choice([*places(state["run"])])
-    new = rng.choice(other_kinds(at(state["run"], place)))
+    kinds = other_kinds(at(state["run"], place))
+    new = rng.choice([kind for kind in kinds if kind is not None])  # null may be right
     state["run"] = replaced(state["run"], place, new)
     save_arrays(path, arrays, state)
     path.with_name("config.json").write_text(json.dumps(state["run"]))

@@ -189,8 +189,9 @@ def _print_into(folder: Path) -> None:
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
         os.dup2(os.open(f"{folder}.{name}", flags), number)
     sys.stdout = io.TextIOWrapper(open(1, "wb", closefd=False), "utf-8")
+    unbuffered: Any = open(2, "wb", 0, closefd=False)  # os._exit flushes nothing
     sys.stderr = io.TextIOWrapper(
-        open(2, "wb", closefd=False), "utf-8", "backslashreplace", write_through=True
+        unbuffered, "utf-8", "backslashreplace", write_through=True
     )
 
 

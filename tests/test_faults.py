@@ -104,6 +104,18 @@ def test_values_of_another_type_are_refused(main, name, forge, copy, refused):
     assert name in said or "configuration" in said
 
 
+@pytest.mark.parametrize(
+    "forged",
+    [{"tf32": True}, {"graph": True}, {"graph": "x", "device": "cuda"}, {"device": 3}],
+    ids=str,
+)
+def test_settings_that_no_run_can_have_had_are_refused(forged, copy, refused):
+    path = copy.path / "environment.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | forged))
+    said = refused(train.main, "--resume", copy.path)
+    assert "environment.json is not as it was written: " in said
+
+
 @pytest.mark.parametrize("text", ["[" * 100_000, "", "\xff", "nonsense", "NaN"])
 def test_what_is_no_object_is_refused(text, copy, refused):
     (copy.path / "config.json").write_bytes(text.encode("latin-1"))
@@ -184,6 +196,18 @@ def test_names_that_are_too_long_are_refused(main, refused, empty_directory):
     with pytest.raises(SystemExit) as left:
         commands.run_main(lambda: main(["x" * 300]))
     assert left.value.code == 2
+
+
+@pytest.mark.parametrize("said", ["", "Unable to allocate 9 TiB"])
+def test_memory_that_does_not_suffice_is_one_line(said, capsys):
+    def main():
+        raise MemoryError(said)
+
+    with pytest.raises(SystemExit) as left:
+        commands.run_main(main)
+    assert left.value.code == 2
+    told = f"out of memory: {said}" if said else "out of memory"
+    assert capsys.readouterr().err == f"error: {told}; ask for less\n"
 
 
 # --- What is believed -----------------------------------------------------------------

@@ -122,9 +122,9 @@ MOST_TOLD = 390  # characters of an error
 def run_main(main: Callable[[], int]) -> NoReturn:
     """Run a command line's `main`: a user's error is one line on stderr, exit code 2.
 
-    So are what the system refuses (a full disk, too many open files, a name too long)
-    and any exception that has passed through a task's own code, with the place there;
-    elsewhere it is ours, and left whole. Ctrl-C is 130.
+    So are what the system refuses (memory, a full disk, too many open files, a name too
+    long) and any exception that has passed through a task's own code, with the place
+    there; elsewhere it is ours, and left whole. Ctrl-C is 130.
     """
     try:
         give_ctrl_c_back()
@@ -149,6 +149,8 @@ def run_main(main: Callable[[], int]) -> NoReturn:
     except Exception as error:
         if place_of(error):
             _refuse(told(error))
+        if isinstance(error, MemoryError):
+            _refuse(f"out of memory{str(error) and ': '}{error}; ask for less")
         if not isinstance(error, OSError):
             raise
         name = f": {error.filename}" if error.filename else ""

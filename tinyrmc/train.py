@@ -148,7 +148,12 @@ def _resume_request(run, names, words):
                 f"--resume {run.path} alone"
             )
     before = {k: run.environment[k] for k in PLACES if k in run.environment}
-    options = Options(seed=have.get("seed", 0), **before)
+    try:
+        options = Options(seed=have.get("seed", 0), **before)
+    except ValueError as error:
+        raise RunError(
+            f"{run.path / 'environment.json'} is not as it was written: {error}"
+        ) from error
     config, options = parse_words(have["task"], have["preset"], usual, options, words)
     asked = have | {"seed": options.seed} | to_json(config)
     # an older run lacks the fields that came later, and places may change
@@ -301,10 +306,10 @@ def _switch_to_tf32(xp):
 def _too_large(task: Task, error: MemoryError) -> UserError:
     """Which flags ask for less, when memory does not suffice."""
     model, what = getattr(task.config, "model", None), str(error).rstrip(".")
-    network = f" ({sizes(model)})" if isinstance(model, CoreConfig) else ""
+    size = sizes(model) if isinstance(model, CoreConfig) else ""
     return UsageError(
-        f"out of memory: {what}; choose a smaller network{network}, or fewer "
-        f"{task.row}s at a time (--train.piece-size)"
+        f"out of memory{what and ': '}{what}; choose a smaller network"
+        f"{size and f' ({size})'}, or fewer {task.row}s at a time (--train.piece-size)"
     )
 
 

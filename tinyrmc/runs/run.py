@@ -84,6 +84,7 @@ ENVIRONMENT = Expected(
         "ranks": Count,
         "device": str,
         "tf32": bool,
+        "graph": bool | None,
     }
 )
 LINE = Expected({"step": Count, "samples": Count, "seconds": float})
