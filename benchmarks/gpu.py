@@ -216,6 +216,18 @@ def check_step(name: str, step, moments, problem: dict, tf32: bool) -> dict:
     return errors
 
 
+def check_graph(name: str, work: Work, problem: dict, **more: Any) -> None:
+    """Wrong unless some steps give the same bits with a graph and without."""
+    ends = []
+    for graph in False, True:
+        with candidates.make_trainer(work, problem, graph=graph, **more) as trainer:
+            for _ in range(6):  # the first two are before any graph
+                trainer.advance()
+            ends.append(backend.to_host(trainer.optimizer.data))
+    if not np.array_equal(*ends):
+        raise Wrong(f"{name}: its steps are not those without a graph")
+
+
 # --- Time -----------------------------------------------------------------------------
 
 
@@ -267,7 +279,8 @@ class Plan:
     def take(self, rows: dict, name: str, measured: Callable[[], dict]) -> None:
         """Put a row among the others and write it, unless it is not to be measured.
 
-        A wrong one is told of and left out.
+        One that is wrong or does not run is told of and left out. PyTorch's may fail:
+        its compiler may be missing, or not know this GPU.
         """
         if self.rows is not None and not any(part in name for part in self.rows):
             return
@@ -279,6 +292,11 @@ class Plan:
         except Wrong as error:
             print(f"error: {error}; it is left out", file=sys.stderr)
             self.wrong = True
+            return
+        except Exception as error:
+            said = f"{type(error).__name__}: {error}".strip().splitlines()[0]
+            print(f"{name} fails and is left out: {said}", file=sys.stderr)
+            self.wrong |= name.startswith("ours")
             return
         single = f"(single {row['single_ms']:.2f})"
         print(f"    {name:42} {row['ms']:9.2f} ms a step  {single}", flush=True)
@@ -309,8 +327,13 @@ def _time_ours_as(xp, way, name, work, problem, seconds, tf32):
     wait, errors = xp.cuda.Device().synchronize, {}
     here = kernels.off() if way == "array bodies" else contextlib.nullcontext()
     graph, drawn = way.startswith("graph"), way.endswith("drawn")
-    more = {"device": "cuda", "graph": graph, "drawn": drawn}
-    with here, candidates.make_trainer(work, problem, **more) as trainer:
+    more = {"device": "cuda", "drawn": drawn}
+    if graph:
+        check_graph(name, work, problem, **more)
+    with (
+        here,
+        candidates.make_trainer(work, problem, graph=graph, **more) as trainer,
+    ):
         if not drawn:  # those examples are not the problem's
             step, moments = candidates.ours(trainer)
             errors = check_step(name, step, moments, problem, tf32)
@@ -355,15 +378,10 @@ def time_torch(
         for kind in KINDS:
             name = f"PyTorch {kind}{', TF32' * rounded}"
             torch.compiler.reset()
-            try:
-                measured = functools.partial(
-                    _time_torch_as, kind, name, work, problem, seconds, rounded
-                )
-                plan.take(rows, name, measured)
-            # its compiler is missing, say, or does not know this GPU
-            except Exception as error:
-                said = f"{type(error).__name__}: {error}".strip().splitlines()[0]
-                print(f"{name} fails at batch {work.batch} and is left out: {said}")
+            measured = functools.partial(
+                _time_torch_as, kind, name, work, problem, seconds, rounded
+            )
+            plan.take(rows, name, measured)
 
 
 def _time_torch_as(kind, name, work, problem, seconds, tf32):

@@ -140,14 +140,21 @@ def test_some_rows_some_sizes_some_minutes(gpu, cupy, capsys, tmp_path):
 
 
 @shim
-def test_a_row_that_is_wrong_leaves_the_others(
-    gpu, cupy, monkeypatch, capsys, tmp_path
+@pytest.mark.parametrize(
+    ("kind", "says"),
+    [
+        ("Wrong", "error: ours, kernels: off\nmore; it is left out\n"),
+        ("RuntimeError", "fails and is left out: RuntimeError: ours, kernels: off\n"),
+    ],
+)
+def test_a_row_that_is_wrong_or_fails_leaves_the_others(
+    kind, says, gpu, cupy, monkeypatch, capsys, tmp_path
 ):
-    check = gpu.check_step
+    check, error = gpu.check_step, getattr(gpu, kind, RuntimeError)
 
     def strict(name, *arguments):
         if name == "ours, kernels":
-            raise gpu.Wrong(f"{name}: its gradient is off")
+            raise error(f"{name}: off\nmore")
         return check(name, *arguments)
 
     monkeypatch.setattr(gpu, "check_step", strict)
@@ -156,8 +163,16 @@ def test_a_row_that_is_wrong_leaves_the_others(
     (path,) = tmp_path.iterdir()
     (work,) = json.loads(path.read_text())["works"]
     assert [*work["rows"]] == ["ours, array bodies", "ours, kernels, TF32"]
-    err = capsys.readouterr().err
-    assert err == "error: ours, kernels: its gradient is off; it is left out\n"
+    assert capsys.readouterr().err.endswith(says)
+
+
+@shim
+def test_a_graph_that_does_something_else_is_wrong(gpu, cupy, monkeypatch):
+    problem, more = gpu.make_problem(TINY), {"device": "cuda", "drawn": True}
+    gpu.check_graph("ours, graph", TINY, problem, **more)
+    monkeypatch.setattr(gpu.Graph, "replay", lambda self: None)
+    with pytest.raises(gpu.Wrong, match="ours, graph: its steps are not those without"):
+        gpu.check_graph("ours, graph", TINY, problem, **more)
 
 
 def break_a_kernel(monkeypatch):
@@ -250,10 +265,11 @@ def test_a_row_of_pytorch_that_does_not_run_is_left_out(torch, monkeypatch, caps
     assert [*rows] == names
     assert torch == ["highest", "high"]
     said = (
-        "PyTorch torch.compile, CUDA graphs, TF32 fails at batch 4 and is left out: "
+        "PyTorch torch.compile, CUDA graphs, TF32 fails and is left out: "
         "RuntimeError: no compiler for this GPU"
     )
-    assert capsys.readouterr().out.splitlines()[-1] == said
+    assert capsys.readouterr().err.splitlines()[-1] == said
+    assert not plan.wrong
     rows = {}
     benchmark.time_torch(TINY, problem, 0, False, rows, plan)
     assert [*rows] == names[:2]

@@ -13,6 +13,7 @@ CuPy refuses cuBLAS in a capture: see products.py.
 
 from __future__ import annotations
 
+import functools
 import gc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -23,10 +24,16 @@ from typing import Any
 def working_stream(xp: ModuleType) -> Any:
     """A stream that can be captured. It becomes the current one of this thread.
 
-    So what reads the results is asked for there too, and comes after them.
+    So what reads the results is asked for there too, and comes after them. There is one
+    for each GPU: on two of them, the work of two Trainers would not be in order.
     """
     xp.cuda.Device().synchronize()  # what was asked for elsewhere is done
-    return xp.cuda.Stream(non_blocking=True).use()
+    return _stream(xp, xp.cuda.Device().id).use()
+
+
+@functools.cache
+def _stream(xp: ModuleType, device: int) -> Any:
+    return xp.cuda.Stream(non_blocking=True)
 
 
 class Graph:
