@@ -55,7 +55,8 @@ W_q, W_k = rng.normal(size=(2, 3, 2))
 Q, K = M @ W_q, M @ W_k  # (4, 2) each
 scores = Q @ K.T  # (4, 4)
 
-# %% alt="Four query arrows and four key arrows in the plane, and the matrix of their dot products: large where arrows point the same way"
+# %% tags=["hide-input"] alt="Four query arrows and four key arrows in the plane, and the matrix of their dot products: large where arrows point the same way"
+# Draws queries, keys and scores
 figure, (plane, matrix) = plt.subplots(1, 2, figsize=(8.5, 3.6))
 for name, rows, colour in (("q", Q, "C0"), ("k", K, "C1")):
     for i, (x, y) in enumerate(rows):
@@ -144,7 +145,8 @@ for name, power in (("divided by √d_k", 0.5), ("not divided", 0.0)):
         largest.setdefault(name, []).append(a.max(axis=-1).mean())
         slope.setdefault(name, []).append(abs(jacobian).mean())
 
-# %% alt="Three panels against the width of a key: without the root scores spread like the root of the width, the largest share approaches 1 and derivatives vanish; with it all three stay where they are"
+# %% tags=["hide-input"] alt="Three panels against the width of a key: without the root scores spread like the root of the width, the largest share approaches 1 and derivatives vanish; with it all three stay where they are"
+# Draws the three panels
 figure, panels = plt.subplots(1, 3, figsize=(10, 3.2))
 panels[0].loglog(widths, raw, "o-", color="C1", label="not divided")
 panels[0].loglog(widths, scaled, "o-", color="C0", label="divided by √d_k")
@@ -204,36 +206,39 @@ ex.attention.check(attention)
 # %% [markdown]
 # A weighted mean cannot leave the values: every entry of the result lies between the
 # smallest and the largest entry of its column of $V$. Here three slots look at seven
-# values in the plane, $v_0$ to $v_6$. What they take home (diamonds) lies among the
-# values, drawn towards those they look at most. The slot whose scores are all 0 has
-# equal shares and takes home the plain mean:
+# values in the plane. The scores of the last slot are all 0.
+#
+# **Write down first:** where does a slot with scores of 0 end up?
 
-# %% alt="Seven values in the plane, joined to the results of three queries by lines as thick as the shares; each result lies among the values, that of a query of zeros at their mean"
-V = rng.normal(size=(7, 2))
+# %%
+angles = 2 * math.pi * (np.arange(7) + rng.uniform(0, 0.6, 7)) / 7
+V = rng.uniform(0.5, 1, (7, 1)) * np.c_[1.4 * np.cos(angles), np.sin(angles)]  # (7, 2)
 Q, K = 1.5 * rng.normal(size=(3, 2)), rng.normal(size=(7, 2))
 Q[2] = 0
 home, shares = ex.attention(Q, K, V), ex.attention_weights(Q, K)
-figure, panel = plt.subplots(figsize=(7, 3.8))
-panel.scatter(*V.T, color="0.3", zorder=3)
-for j, v in enumerate(V):
-    away = v - V.mean(axis=0)
-    away = 11 * away / np.linalg.norm(away)  # in points, away from the middle
-    look = {"color": "0.3", "ha": "center", "va": "center"}
-    panel.annotate(f"v{j}", v, xytext=away, textcoords="offset points", **look)
-for i in range(3):
-    colour = f"C{i}"
-    for j in range(7):
-        line = np.stack([home[i], V[j]]).T
-        panel.plot(*line, color=colour, lw=5 * shares[i, j], alpha=0.5)
-    name = f"slot {i}" + (", scores of 0" if i == 2 else "")
-    look = {"marker": "D", "s": 60, "zorder": 4}
-    panel.scatter(*home[i], color=colour, label=name, **look)
-panel.set(aspect="equal", title="lines as thick as the shares")
-panel.margins(0.1)
-panel.legend(loc="center left", bbox_to_anchor=(1, 0.5))
+
+# %% tags=["hide-input"] alt="The same seven values in three panels, as discs as large as a slot's shares, with the percents beside them; a diamond marks what the slot takes home. One slot looks most at a single value, one at two, and their diamonds lie drawn towards these; the last has seven equal discs and its diamond in the middle of all"
+# Draws what each slot looks at, and what it takes home
+figure, panels = plt.subplots(1, 3, figsize=(10, 3.6), sharex=True, sharey=True)
+names = ("slot 0", "slot 1", "slot 2, scores of 0")
+for i, (panel, name) in enumerate(zip(panels, names, strict=True)):
+    panel.scatter(*V.T, s=1800 * shares[i], color=f"C{i}", alpha=0.3, lw=0)
+    panel.scatter(*V.T, s=8, color="0.3")
+    for share, v in zip(shares[i], V, strict=True):
+        away = {"xytext": (6, 5), "textcoords": "offset points", "fontsize": 8}
+        panel.annotate(f"{share:.0%}", v, color="0.3", **away)
+    look = {"marker": "D", "s": 60, "color": f"C{i}", "edgecolor": "white"}
+    panel.scatter(*home[i], zorder=3, **look)
+    panel.set(title=name, aspect="equal", xticks=[], yticks=[])
+    panel.spines[:].set_visible(True)
+    panel.margins(0.2)
 plt.show()
 
 # %% [markdown]
+# A disc is as large as the slot's share of that value, and the diamond is what the slot
+# takes home. Slot 0 looks most at one value, slot 1 at two, and neither leaves the
+# others out. A slot with scores of 0 has equal shares: it takes home the plain mean.
+#
 # ## The way back
 #
 # How do $W^q$, $W^k$ and $W^v$ learn? Through queries, keys and values, and these get
@@ -280,21 +285,11 @@ centres = (0, 5, 12, 18.7, 25, 31.3)  # of the six matrices, in cells
 figure, panel = plt.subplots(figsize=(10, 4.6))
 for y, matrices in ((0, there), (9.5, back)):
     for x, (name, matrix) in zip(centres, matrices.items(), strict=True):
-        rows, columns = matrix.shape
-        place = (x - columns / 2, x + columns / 2, y + rows / 2, y - rows / 2)
-        most = abs(matrix).max()
-        look = {"cmap": "PRGn", "vmin": -most, "vmax": most, "zorder": 2}
-        panel.imshow(matrix, extent=place, **look)
-        edges = {"fill": False, "edgecolor": "0.5", "lw": 0.6, "zorder": 3}
-        for i in range(rows):
-            for j in range(columns):
-                panel.add_patch(
-                    plt.Rectangle((place[0] + j, place[3] + i), 1, 1, **edges)
-                )
-        panel.text(x, y - 2.8, name, ha="center", va="bottom")
+        _, _, _, bottom = course.draw_matrix(panel, x, y, matrix, name)
         if y == 0:
-            size = f"{rows} by {columns}"
-            panel.text(x, y + 2.8, size, ha="center", va="top", color="0.4")
+            size = "{} by {}".format(*matrix.shape)
+            look = {"ha": "center", "va": "top", "color": "0.4"}
+            panel.text(x, bottom + 0.3, size, **look)
 
 
 def arrow(start, end, colour, bend=0.0):
@@ -389,9 +384,12 @@ ex.multi_head.check(multi_head)
 # Here are two heads over the same five slots, with random weights: two ways to look at
 # the same memory.
 
-# %% alt="The attention weights of two heads over five slots: two different patterns, every row summing to 1"
+# %%
 M = rng.normal(size=(5, 8))
 W_q, W_k = rng.normal(size=(2, 2, 8, 4)) / math.sqrt(2)  # two heads each
+
+# %% tags=["hide-input"] alt="The attention weights of two heads over five slots: two different patterns, every row summing to 1"
+# Draws the weights of both heads
 figure, panels = plt.subplots(1, 2, figsize=(7, 3.3))
 for h, panel in enumerate(panels):
     weights = ex.attention_weights(M @ W_q[h], M @ W_k[h])
@@ -408,8 +406,8 @@ plt.show()
 # we can make are limited since even after a single round of attention the memory can
 # become highly distributed, making any interpretations about information
 # compartmentalisation potentially inaccurate" (section 5.1). After one step, slot 0 no
-# longer holds only what was slot 0's. The same goes for the lines of the picture
-# before. Chapter 10 tests what a trained network's maps are worth: it takes parts of
+# longer holds only what was slot 0's. The same goes for the discs further up.
+# Chapter 10 tests what a trained network's maps are worth: it takes parts of
 # the network away.
 #
 # ## In the package

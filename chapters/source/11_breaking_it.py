@@ -760,7 +760,7 @@ panel.axhline(1 / SYMBOLS, color="0.5", ls=":", label="guessing")
 panel.set(xlabel="size of the fourth slot at the start, as a multiple of training's")
 panel.set(ylabel="symbols right", ylim=(0, 1.03), xticks=LOUDNESS)
 panel.set_xticklabels(LOUDNESS)
-panel.legend(loc="center right", bbox_to_anchor=(1, 0.38))
+panel.legend(loc="center left", bbox_to_anchor=(1, 0.5))
 plt.show()
 
 # %% [markdown]

@@ -1204,9 +1204,61 @@ course.show(package_vtrace, docstring=False)
 # - Log the ratio: if actor and learner are the same, it must be 1. A state that was not
 #   reset shows there, and nowhere else.
 #
-# **Further.** Give the agent its position in the room, `seen["position"]`: how much of
-# the memory's work does that do? Let the learner lag behind: keep three trajectories in
-# a queue, learn from the oldest, and compare `my_vtrace` with plain returns. What
-# becomes of the maze if the corridor is longer than a trajectory, so that the sign lies
-# in the one before? Add one distractor to the tiny world. Reward the bandit's entropy:
-# can that save the runs without a baseline?
+# **Further.** What becomes of the maze if the corridor is longer than a trajectory, so
+# that the sign lies in the one before? Let the learner lag behind: learn from a
+# trajectory that was acted some updates ago. How far is $\pi / \mu$ from 1 then?
+# Reward the bandit's entropy: can that save the runs without a baseline?
+
+# %% tags=["hide-cell"]
+# Answer 1: the state comes across, but the gradient ends where the trajectory begins,
+# so it never reaches the sign. Some signs are near enough: a trajectory may begin
+# anywhere in an episode.
+
+
+class LongMaze(Maze):
+    length, limit = 10, 24  # trajectories of 8 steps
+
+
+for T in (8, 24):
+    settings = IN_THE_MAZE | {"T": T}
+    training = Training(LongMaze(), see_maze, CORES["LSTM"], settings)
+    training.go(training.updates)
+    print(f"T = {T}: {smooth(training.lines)[1][-1]:.0%} right turns")
+
+# %% tags=["hide-cell"]
+# Answer 2: the ratios move away from 1 with each update between acting and learning.
+# V-trace cuts them off at 1; plain returns would take each reward at face value.
+training = Training(Maze(), see_maze, CORES["LSTM"], IN_THE_MAZE)
+training.go(course.fast(40, 2))  # so that it learns quickly by now
+kept = training.act()
+for lag in range(4):
+    ratios = training.loss(*kept)[1]
+    print(f"{lag} updates ago: pi / mu from {ratios.min():.2f} to {ratios.max():.2f}")
+    training.update()
+
+# %% tags=["hide-cell"]
+# Answer 3: it helps if it is worth enough. The entropy's gradient pulls all logits
+# together, and the noise of rewards near 11 is large: a small reward changes nothing,
+# and a large one keeps the policy from ever choosing.
+
+
+def learnt_with(cost, seed, rate=0.1):
+    """The probability of the best arm at the end, without a baseline."""
+    random, z = np.random.default_rng(seed), np.zeros(3)
+    for _ in range(PULLS):
+        arms, paid = pulled(random, z, 1)
+        shares = np.exp(z - z.max()) / np.exp(z - z.max()).sum()
+        logs = np.log(np.maximum(shares, 1e-30))
+        of_entropy = -shares * (logs - (shares * logs).sum())
+        uphill = np.array(my_policy_gradient(z[None], arms, paid)[0])
+        z = z + rate * (uphill + cost * of_entropy)
+    return (np.exp(z - z.max()) / np.exp(z - z.max()).sum())[2]
+
+
+for cost in (0.0, 1.0, 10.0, 100.0):
+    best = np.array([learnt_with(cost, seed) for seed in range(20)])
+    print(
+        f"entropy's worth {cost:3.0f}: best arm ahead in {np.mean(best > 0.5):.0%}",
+        end="",
+    )
+    print(f", its probability {best.mean():.2f} on average")

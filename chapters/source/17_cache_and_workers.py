@@ -12,7 +12,6 @@
 # notebook does not keep it, so those cells have no output until you run them.
 
 # %%
-import time
 from collections import OrderedDict
 
 import matplotlib.pyplot as plt
@@ -21,25 +20,13 @@ import numpy as np
 from tinyrmc import RelationalMemory, Tape, backend, course, fused, nn, optim
 from tinyrmc import primitives as p
 from tinyrmc.course.exercises import cache_and_workers as ex
+from tinyrmc.course.measuring import held, least
 from tinyrmc.training import workers
 from tinyrmc.training.task import PIECE
 
 course.setup()  # it also puts matrix products on one thread; the reason comes below
 rng = np.random.default_rng(15)
 benchmark = course.summary("cpu")
-
-
-def least(rounds, **functions):
-    """The least seconds that each function takes. They take turns; and because a
-    disturbance can only add, the least is the best guess.
-    """
-    times = {name: [] for name in functions}
-    for _ in range(course.fast(rounds, 2)):
-        for name, function in functions.items():
-            began = time.perf_counter()
-            function()
-            times[name].append(time.perf_counter() - began)
-    return {name: min(each) for name, each in times.items()}
 
 
 # %% [markdown]
@@ -125,22 +112,7 @@ for name, seconds in least(3, **chains).items():
 # whole batch, in the three sizes above? How large are they for a piece of 128 examples,
 # which is what the package takes? And how much does the tape hold for backward?
 
-
 # %%
-def held(tape):
-    """Bytes of all arrays that a tape keeps for backward, parameters among them. Each
-    array counts once.
-    """
-    arrays = {}
-    for *_, saved, _ in tape.entries:
-        for array in saved:
-            while isinstance(array, np.ndarray) and isinstance(array.base, np.ndarray):
-                array = array.base  # a view keeps the whole array
-            if isinstance(array, np.ndarray):
-                arrays[id(array)] = array.nbytes
-    return sum(arrays.values())
-
-
 core = RelationalMemory(input_size=40, mem_slots=8, head_size=8, num_heads=8)
 readout = nn.Linear(512, 8)
 adam = optim.Adam(core.parameters() + readout.parameters())
