@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 1. Arrays: a memory and its axes
 #
-# **The notation of section 3.1.** Twenty-five minutes. You need Python and some NumPy.
+# **The notation of section 3.1.** About 55 minutes. You need Python and some NumPy.
 #
 # Everything in this course is an array, and most mistakes happen with axes: you sum
 # over the wrong one, or you stretch a number along another. This chapter is about axes,
@@ -87,6 +87,9 @@ plt.show()
 # other, **aligned from the right**, and fills up with 1 on the left. Where the sizes
 # agree, all is well. Where one of them is 1, that array is stretched along this axis,
 # as if it were repeated. Anything else is an error.
+#
+# **Write down first:** five pairs stand in the next cell. What does each make, and which
+# does not fit?
 
 # %%
 cases = [((3, 5), (5,)), ((3, 5), (3, 1)), ((3, 1), (5,))]

@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 2. A tape: all derivatives in one walk back
 #
-# **No equation of the paper: the chain rule.** Forty minutes. You need chapter 1 and
+# **No equation of the paper: the chain rule.** About 55 minutes. You need chapter 1 and
 # derivatives; partial derivatives are explained again below. In this chapter the
 # letters are not the paper's: $a$, $b$, $x$ and $y$ are any arrays, and $n$ is the
 # length of any row.

@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 3. Checking gradients: how to know that a derivative is right
 #
-# **No equation of the paper, but what every equation rests on.** Thirty minutes. You
+# **No equation of the paper, but what every equation rests on.** About 60 minutes. You
 # need chapter 2, and you need to know what a complex number is. In this chapter $h$ is
 # a small step, as in all books on derivatives, and not the output of the core.
 #
@@ -179,7 +179,9 @@ ex.complex_step.check(complex_step)
 
 # %% [markdown]
 # Now all three side by side, against the derivative by hand. The function is
-# $e^x \tanh 3x$ at $x = 0.4$. An error of 0 is drawn as $10^{-17}$:
+# $e^x \tanh 3x$ at $x = 0.4$. **Write down first:** how many right digits will each of
+# the three reach at best? (A float64 has sixteen. An error of 0 is drawn as
+# $10^{-17}$.)
 
 
 # %%
@@ -574,11 +576,12 @@ course.show(_Trial.tape_gradients, _Trial.complex_slope, _Trial.compare, gradche
 # Answer 1: at a millionth of the h. What counts is how far the function goes in a step.
 # So no single h suits all parameters of a network.
 for fast in (1.0, 1e6):
-    slope = fast * exact
-    found = [(f(fast * (x0 + h)) - f(fast * (x0 - h))) / (2 * h)
-             for x0 in (0.4 / fast,) for h in steps / fast]  # fmt: skip
-    best = np.argmin(abs(np.array(found) / slope - 1))
-    print(f"f({fast:.0e} x): best h = {steps[best] / fast:.0e}")
+    tried = [h for h in steps if h * fast < 1]
+    errors = []
+    for h in tried:
+        difference = f(0.4 + fast * h) - f(0.4 - fast * h)
+        errors.append(relative_error(difference / (2 * h * fast)))
+    print(f"f({fast:.0e} x): best h = {tried[np.argmin(errors)]:.0e}")
 
 # %% tags=["hide-cell"]
 # Answer 2: the softmax of x - c is the same for every c, so its derivative by c is 0.

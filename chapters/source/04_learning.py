@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 4. Learning: what to do with a gradient
 #
-# **No equation of the paper, but how all of its numbers came about.** Forty minutes.
+# **No equation of the paper, but how all of its numbers came about.** About 55 minutes.
 # You need the tape (chapter 2). In this chapter $g$ is a gradient, $w$ the weights, and
 # $v$ a velocity.
 #
@@ -82,8 +82,8 @@ print(f"the point nearest to the middle: {np.mean(middle == targets):.1%}")
 #
 # $$\ell = -\ln p_y = \ln \sum_j e^{z_j} - z_y$$
 #
-# It is called the *cross-entropy*. A sure and right answer costs 0. A guess among three
-# costs $\ln 3 = 1.10$. A sure and wrong answer costs as much as you like.
+# It is called the *cross-entropy*. A confident right answer costs next to nothing. A
+# guess among three costs $\ln 3 = 1.10$. A confident wrong answer has no upper limit.
 #
 # Now its gradient. The first term is a logarithm of a sum, so its derivative by $z_j$
 # is $e^{z_j}$ divided by that sum. That is $p_j$ again. The second term adds $-1$ at
@@ -91,7 +91,7 @@ print(f"the point nearest to the middle: {np.mean(middle == targets):.1%}")
 #
 # $$\frac{\partial \ell}{\partial z_j} = p_j - y_j$$
 #
-# where $y_j$ is 1 for the right answer and 0 for all others. What the network held for
+# where $y_j$ is 1 for the right answer and 0 for all others. What the network thought
 # likely, minus what came: this difference is all that an example has to teach.
 #
 # **Exercise 1.** The vjp of the cross-entropy. There is a loss for each row of logits,
@@ -182,7 +182,7 @@ print("gradients:", *(g.shape for g in gradients))
 # is twenty times as steep across as it is along: $\ell = (w_1^2 + 20 \, w_2^2) / 2$.
 #
 # In such a valley every rate is wrong. Across, a step larger than $2/20$ lands higher
-# on the other side than it started. Along, a step that small takes for ever. A rule
+# on the other side than it started. Along, a step that small takes forever. A rule
 # with a *velocity* helps, like a ball that rolls. It keeps a share $\mu$ of its
 # velocity, the *momentum*, and the gradient adds to it:
 #
@@ -311,8 +311,8 @@ plt.show()
 # You cannot have it, but you can draw some questions and take their mean. Such a draw
 # is a *batch*, and its gradient is an estimate. Chance moves it about.
 #
-# **Write down first:** how many times as many examples do you need for half of the
-# chance?
+# **Write down first:** how many times as many examples does it take to halve the
+# effect of chance?
 
 # %%
 weights, rng = fresh(), np.random.default_rng(5)
@@ -444,8 +444,8 @@ for scale in (0.0, 0.1, 1.0, 10.0):
     print(f"right after {STEPS} steps {accuracy(weights, *held_out):.1%}")
 
 # %% [markdown]
-# Look at the first loss. A fresh network should guess: its loss should be near
-# $\ln 3 = 1.10$. At $s = 10$ it begins sure and wrong, and spends its time on
+# Look at the first loss. A fresh network should guess: its loss should be near $\ln 3
+# = 1.10$. At $s = 10$ it begins confident and wrong, and spends its time on
 # unlearning. The first loss is the cheapest test there is.
 #
 # ## A safety belt: clipping
@@ -639,7 +639,8 @@ course.show(optim.SGD._update, optim.schedule)
 # **Further.** Adam's first step has length $\eta$ for every weight with a gradient,
 # however small. Why? Add `1e-3 * w` to each gradient: what does that do to weights that
 # the task does not need, under plain descent and under Adam? The best rate of plain
-# descent is about ten times that of momentum 0.9. Which formula above says so?
+# descent is larger than that of momentum 0.9. Which formula above says so, and by how
+# much should they differ?
 
 # %% tags=["hide-cell"]
 # Answer 1: at t = 1 the corrected means are g and g^2, so the step is g / |g| times the
@@ -650,8 +651,8 @@ for g in (1e-9, 1e-6, 1e-3, 1.0, 1e6):
 
 # %% tags=["hide-cell"]
 # Answer 2: under plain descent such a weight loses the same small share at each step.
-# Adam looks at the direction only: it takes a whole step each time, until the weight is
-# at 0. (So AdamW shrinks the weights outside of Adam.)
+# Adam looks at the direction only: it begins with whole steps of the rate, 0.01, and
+# after 200 of them the weight is nearly gone. (So AdamW shrinks weights outside Adam.)
 for name, rule in (("plain", momentum_rule(0.0)), ("Adam", adam_rule())):
     w, walked = np.array(1.0), []
     for t in range(1, 201):
@@ -664,7 +665,8 @@ for name, rule in (("plain", momentum_rule(0.0)), ("Adam", adam_rule())):
 
 # %% tags=["hide-cell"]
 # Answer 3: where gradients keep their direction, the velocity builds up to g / (1 - mu),
-# which is ten times g. So a tenth of the rate takes steps as long.
+# which is ten times g, so a tenth of the rate should do. We found about a third: in
+# this task gradients do not keep their direction for long (and our grid is coarse).
 velocity = 0.0
 for _ in range(100):
     _, velocity = my_sgd(0.0, 1.0, velocity, 0.1, 0.9)

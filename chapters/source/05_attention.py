@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 5. Attention: memories look at each other
 #
-# **Equation 1, section 3.1.** Forty minutes. You need matrix products and broadcasting
+# **Equation 1, section 3.1.** About 55 minutes. You need matrix products and broadcasting
 # (chapter 1), and for the way back chapter 2.
 #
 # A memory of the Relational Memory Core is a matrix $M$ of $N$ rows, its *slots*. So
@@ -133,6 +133,9 @@ for d_k in widths:
 # all shares at 0 or 1 it is 0 everywhere. Below you see, with the root and without: the
 # spread of the scores (their standard deviation), the largest share of eight keys, and
 # the mean size of these derivatives.
+#
+# **Write down first:** without the root, how large is the largest of eight shares at
+# $d_k = 2048$?
 
 # %%
 largest, slope, samples = {}, {}, course.fast(500, 50)
@@ -261,11 +264,11 @@ plt.show()
 #
 # In words: a value gets a share of the gradient of everyone who looked at it, as much
 # as they looked. And a score grows in importance if its value points along $g$ more
-# than the slot's mean value does; that is what the bracket $\bar A - r$ says. Here are
-# all these matrices for three queries and five keys, green where a number is positive
-# and purple where it is negative. Above is the way there, below the way back. Look at
-# the shapes: each gradient is as large as what it belongs to, and each product fits in
-# one way only.
+# than the slot's mean value does; that is what the bracket $\bar A - r$ says. Here
+# are all these matrices for three queries and five keys, green where a number is
+# positive and purple where it is negative. Above you go forward, below back. Look at
+# the shapes: each gradient is as large as what it belongs to, and each product fits
+# in one way only.
 
 # %% tags=["hide-input"] alt="Two rows of small matrices joined by arrows. Above, from left to right: Q, 3 by 2, and K transposed, 2 by 5, make S, 3 by 5; the softmax makes A of it; A and V, 5 by 4, make O, 3 by 4. Below, from right to left, each in the same shape: the gradient g of O, those of V and A, that of S, and those of K and Q"
 # Draws attention's matrices, the way there and the way back

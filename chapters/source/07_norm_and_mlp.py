@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 7. Layer norm and a row-wise MLP: what each slot does by itself
 #
-# **The $g_\psi$ of equation 7, section 3.3.** Forty-five minutes. You need axes and
+# **The $g_\psi$ of equation 7, section 3.3.** About 65 minutes. You need axes and
 # `keepdims` (chapter 1), chapter 6, and for the way back chapters 2 and 3.
 #
 # Attention has brought each slot something new, the row $\widetilde m_i$ of
@@ -185,9 +185,9 @@ print("part along the normalised row, nearly 0:    ", abs((by_hand * n).sum()) <
 print(f"length of the gradient, for comparison:      {np.linalg.norm(by_hand):.2f}")
 
 # %% [markdown]
-# And the factor $s$ in front? A row of large numbers has a small $s$. Multiply a row by
-# 10, and its gradient is a tenth: what the norm evens out on the way there, it evens
-# out on the way back in the other direction.
+# And the factor $s$ in front? A row of large numbers has a small $s$. Multiply a row
+# by 10, and its gradient is a tenth: the larger the row, the less a small step of one
+# number changes.
 #
 # Gain and offset learn as well. Every row uses them, so they get sums over all rows: of
 # $g \circ n$ for the gain, of $g$ for the offset.

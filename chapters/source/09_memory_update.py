@@ -1,15 +1,16 @@
 # %% [markdown]
 # # 9. The memory update: one whole step
 #
-# **Equations 7 to 9, section 3.3.** Seventy-five minutes. You need attention (chapter
+# **Equations 7 to 9, section 3.3.** About 95 minutes. You need attention (chapter
 # 5), the input among the rows (chapter 6), $g_\psi$ (chapter 7) and gates (chapter 8);
 # for the way back chapter 2, and for the training at the end chapter 4.
 #
-# All parts lie on the table. A memory $M$ of $N$ slots has looked at itself and at the
-# new input $x$, and attention has proposed $\widetilde{M}$, a matrix of the same size.
-# What becomes the next memory? In this chapter you write that update and put the whole
-# step together. We lay the paper beside the code that its authors released: they are
-# not the same network. And in the end a network learns with the step that you wrote.
+# You have all the parts. A memory $M$ of $N$ slots has looked at itself and at the
+# new input $x$, and attention has proposed $\widetilde{M}$, a matrix of the same
+# size. What becomes the next memory? In this chapter you write that update and put
+# the whole step together. We lay the paper beside the code that its authors released:
+# they are not the same network. And in the end a network learns with the step that
+# you wrote.
 #
 # The letters, once more:
 #
@@ -216,9 +217,8 @@ figure.colorbar(image, ax=panels, label="shut (0) to open (1)", shrink=0.8)
 plt.show()
 
 # %% [markdown]
-# In neither kind does a weight have an index for the slot. "Since parameters $W^f$,
-# $W^i$, $W^o$, $U^f$, $U^i$, $U^o$, and $\psi$ are shared for each $m_i$, we can modify
-# the number of memories without affecting the number of parameters" (section 3.3).
+# In neither kind does a weight have an index for the slot, so either works with any
+# number of slots (chapter 7).
 #
 # ## The whole step
 #
@@ -826,7 +826,7 @@ for bias in (1.0, 3.0):
     after = [f"{arrived[bias, name][19]:.0e}" for name in WAYS]
     print(f"forget bias {bias:.0f}, after 20 steps:", ", ".join(after))
 
-# %% tags=["hide-input"] alt="The size of the gradient against the steps that it has come back, for forget biases 1 and 3, logarithmic. All ways, and all but h, lie close together; with a bias of 1 they fall slowly, with a bias of 3 they grow. Equation 7 alone falls by its forget gate, below the others. Through h alone it falls to nothing within twenty steps"
+# %% tags=["hide-input"] alt="The size of the gradient against the steps that it has come back, for forget biases 1 and 3, logarithmic. All ways, and all but h, lie close together; with a bias of 1 they stay about level, with a bias of 3 they grow. Equation 7 alone falls by its forget gate, below the others. Through h alone it falls to nothing within twenty steps"
 # Draws the size of the gradient on each way
 figure, panels = plt.subplots(1, 2, figsize=(9.5, 3.4), sharey=True)
 back = np.arange(1, 41)

@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 10. Nth farthest: a task that asks for relations
 #
-# **Sections 4.1 and 5.1, figure 3.** Fifty minutes, of which the computer takes three
+# **Sections 4.1 and 5.1, figure 3.** About 100 minutes, of which the computer takes three
 # or four. You need attention (chapter 5), the gates and the whole step (chapters 8 and
 # 9), and learning (chapter 4).
 #
@@ -80,12 +80,12 @@ plt.show()
 
 # %% [markdown]
 # Beside each point stands its label and the time step at which it comes; the reference
-# is orange. Note what makes this hard for a memory. The reference may come last: then
-# the network could compare nothing before, and had to keep all vectors. It may come
-# first: then it could compare each vector at once, and keep only distances. It cannot
-# know in advance which of the two, because the question gives a *label*, and "labels
-# were sampled and hence did not correspond to the time-points at which the vectors were
-# presented to the model" (appendix A.1).
+# is orange. Note what makes this hard for a memory. The reference may come last: until
+# then the network can compare nothing, and must keep all vectors. It may come first:
+# then the network could compare each vector as it arrives, and keep only distances. It
+# cannot know in advance which it will be, because the question gives a *label*, and
+# "labels were sampled and hence did not correspond to the time-points at which the
+# vectors were presented to the model" (appendix A.1).
 #
 # **Exercise 1.** Answer one question. The distance is Euclidean. `x` has a vector in
 # each row, and `labels` has their labels in the same order.
@@ -473,12 +473,12 @@ curves = {"your step": climb(my.step)}
 told(*curves["your step"])
 
 # %% [markdown]
-# It sees one question in three through, the self query, and guesses the others. In
-# chapter 9 the same function learnt to compare two symbols without an error. Is it too
-# early to give up? `benchmarks/between.py` has trained longer and larger: the preset
-# `quick`, 3,000 steps. It has gone through the table of chapter 9, where paper and
-# release differ. Each line is a network of its own: the released form with one row as
-# in the paper, and the paper's form with one row as released. Rungs count from 0:
+# It has learnt one question in three, the self query, and guesses at the others. In
+# chapter 9 the same function learnt to compare two symbols without an error. Did we
+# give up too early? `benchmarks/between.py` trains longer, and a larger network: the
+# preset `quick`, 3,000 steps. It goes through the table of chapter 9, line by line.
+# Each row below is a network of its own: the released form with one line as in the
+# paper, or the paper's form with one line as released. Rungs count from 0:
 
 # %%
 between = course.summary("between")
@@ -486,12 +486,12 @@ for run in between["between"]:
     print(f"{run['name']:39} rung {run['rung']}   right {run['test_accuracy']:.0%}")
 
 # %% [markdown]
-# One row decides, both ways: the norm on queries, keys and values. With it the paper's
-# equations climb to the last rung. Without it the released form stays on the first.
-# (Only one other row gets the paper's form off the first rung, the identity as first
-# memory, and that one ends at the floor of the task itself. It is one seed each, and
-# differences of a few points say nothing.) The norm stands in none of the nine
-# equations.
+# One line of that table decides, both ways: the norm on queries, keys and values. With
+# it the paper's equations climb to the last rung. Without it the released form stays on
+# the first. (Only one other line gets the paper's form off the first rung, the identity
+# as first memory, and that one ends at the floor of the task itself. It is one seed
+# each, and differences of a few points say nothing.) The norm stands in none of the
+# nine equations.
 #
 # ## One row more
 #
@@ -820,8 +820,8 @@ for test, how, name in (*wiped, *cut):
 # %% [markdown]
 # Read them one by one ("controls" are the other slots, drawn at random):
 #
-# - Resetting the holders costs more than resetting as many others. Is the reference
-#   more in them, as their intake said?
+# - Resetting the holders costs more than resetting as many others. Do they hold more of
+#   the reference, as their intake suggests?
 # - Forbidding all slots to attend to the holders costs no more than forbidding
 #   attention to as many others. A map might suggest the story "all slots consult those
 #   that hold the reference". That story does not give the answers here.

@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 17. Cache and workers: going fast, second part
 #
-# **No equation of the paper: the same numbers, in another order.** Twenty minutes. You
+# **No equation of the paper: the same numbers, in another order.** About 20 minutes. You
 # need the tape (chapter 2) and batches (chapter 4).
 #
 # A processor computes faster than its memory can deliver, and it has several cores.
@@ -326,10 +326,10 @@ for piece in (32, 40, 64, 256):
     print(f"{piece:3} blocks a piece: {always:.2f} loads, {to_and_fro:.2f} to and fro")
 
 # %% tags=["hide-cell"]
-# Answer 2: fix the pieces and the order in which their gradients are added, whoever
-# computes them. Each piece then needs a buffer of its own until its turn comes, and
-# that is the price. One buffer for each worker takes less, and ties the bits to the
-# number of workers.
+# Answer 2: fix the pieces and the order in which their gradients are added, no matter
+# which worker computes them. Each piece then needs a buffer of its own until its turn
+# comes, and that is the price. One buffer for each worker takes less, and ties the bits
+# to the number of workers.
 
 
 def gradient_in_order(count):
