@@ -1,8 +1,8 @@
 # %% [markdown]
 # # 5. Attention: memories look at each other
 #
-# **Equation 1, section 3.1.** About 55 minutes. You need matrix products and broadcasting
-# (chapter 1), and for the way back chapter 2.
+# **Equation 1, section 3.1.** About 55 minutes. You need matrix products and
+# broadcasting (chapter 1), and for the way back chapter 2.
 #
 # A memory of the Relational Memory Core is a matrix $M$ of $N$ rows, its *slots*. So
 # far a slot is just a row of numbers. In this chapter the slots exchange what they

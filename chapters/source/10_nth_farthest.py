@@ -1,9 +1,9 @@
 # %% [markdown]
 # # 10. Nth farthest: a task that asks for relations
 #
-# **Sections 4.1 and 5.1, figure 3.** About 100 minutes, of which the computer takes three
-# or four. You need attention (chapter 5), the gates and the whole step (chapters 8 and
-# 9), and learning (chapter 4).
+# **Sections 4.1 and 5.1, figure 3.** About 100 minutes, of which the computer takes
+# three or four. You need attention (chapter 5), the gates and the whole step (chapters
+# 8 and 9), and learning (chapter 4).
 #
 # The memory is built. Is it good for anything? The paper's first task is made so that
 # remembering is not enough:

@@ -1,9 +1,9 @@
 # %% [markdown]
 # # 12. Program evaluation: reading and writing
 #
-# **Sections 4.1, 5.2 and A.2, figures 6 and 7, table 1.** About 55 minutes, of which the
-# computer takes one. You need one-hot vectors (chapter 1), learning (chapter 4) and a
-# core that reads step by step (chapter 9).
+# **Sections 4.1, 5.2 and A.2, figures 6 and 7, table 1.** About 55 minutes, of which
+# the computer takes one. You need one-hot vectors (chapter 1), learning (chapter 4) and
+# a core that reads step by step (chapter 9).
 #
 # In nth farthest the answer is one symbol. Here it is a text: the network reads a
 # little program, character by character, and writes what the program computes.
@@ -303,6 +303,9 @@ ex.score.check(score)
 # all digits by then. We measure each network as it was trained, and the one with the
 # teacher also on its own. (`Trainer` is the package's training, and `advance` is one
 # step of it. `HELD_OUT_SEED` draws examples that no training draws.)
+#
+# **Write down first:** the network trained with a teacher is measured twice. Will its
+# accuracy be higher with the teacher there? And its exact match?
 
 
 # %%
@@ -445,7 +448,8 @@ plt.show()
 # alike: a sum of numbers of $L$ digits often begins with 1, and no number begins
 # with 0. If you always write the most frequent character of each place, you are right
 # in some places. That is the floor here, the *constant answer*. The package finds it on
-# one set of examples and tests it on another:
+# one set of examples and tests it on another. **Write down first:** how many of the
+# characters does it get right in `copy`? And in which kind does it get the most?
 
 # %%
 course.show(programs.most_frequent, programs.judged)

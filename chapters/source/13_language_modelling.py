@@ -1,9 +1,9 @@
 # %% [markdown]
 # # 13. Language modelling: the next word
 #
-# **Sections 4.3, 5.4 and A.4, figure 12, tables 2 and 3.** About 90 minutes, of which the
-# computer takes two minutes. You need the tape (chapter 2), the cross-entropy (chapter
-# 4) and the LSTM (chapter 8).
+# **Sections 4.3, 5.4 and A.4, figure 12, tables 2 and 3.** About 90 minutes, of which
+# the computer takes two minutes. You need the tape (chapter 2), the cross-entropy
+# (chapter 4) and the LSTM (chapter 8).
 #
 # So far every task was made for the core. This one was not: the network reads a real
 # text, word by word, and always has to say what comes next.

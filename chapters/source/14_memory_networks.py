@@ -2,8 +2,9 @@
 # # 14. Memory networks: one question, many memories
 #
 # **End-To-End Memory Networks (Sukhbaatar, Szlam, Weston and Fergus 2015), equations 1
-# to 4, sections 4.1 and 4.2, table 1.** About 105 minutes, of which the computer takes a minute
-# or two. You need the tape (chapter 2), learning (chapter 4) and attention (chapter 5).
+# to 4, sections 4.1 and 4.2, table 1.** About 105 minutes, of which the computer takes
+# a minute or two. You need the tape (chapter 2), learning (chapter 4) and attention
+# (chapter 5).
 #
 # The Relational Memory Core reads as it goes and keeps what it can in a few slots. Here
 # is the opposite: keep everything that was said, and look when somebody asks. This

@@ -2,8 +2,8 @@
 # # 15. Partially observed worlds: acting on what you remember
 #
 # **Sections 4.2, 5.3 and A.3, figures 9 and 10.** About 85 minutes, of which the
-# computer takes two minutes. You need the tape (chapter 2), learning (chapter 4)
-# and the step of a core (chapters 8 and 9).
+# computer takes two minutes. You need the tape (chapter 2), learning (chapter 4) and
+# the step of a core (chapters 8 and 9).
 #
 # In all chapters so far somebody knew the right answer and told the network. Now nobody
 # does. The network acts in a world, and all that it is told is how well things went:

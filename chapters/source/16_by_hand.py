@@ -1,9 +1,9 @@
 # %% [markdown]
 # # 16. By hand: going fast, first part
 #
-# **Equation 4, section 3.** About 30 minutes. You need the tape (chapter 2), the complex
-# step (chapter 3), layer norm with its derivative (chapter 7) and the gates (chapter
-# 8).
+# **Equation 4, section 3.** About 30 minutes. You need the tape (chapter 2), the
+# complex step (chapter 3), layer norm with its derivative (chapter 7) and the gates
+# (chapter 8).
 #
 # The paper's equations say what to compute. They do not say in which order, in which
 # portions, or on how many cores. Three chapters are about that freedom. The numbers

@@ -1,8 +1,8 @@
 # %% [markdown]
 # # 17. Cache and workers: going fast, second part
 #
-# **No equation of the paper: the same numbers, in another order.** About 20 minutes. You
-# need the tape (chapter 2) and batches (chapter 4).
+# **No equation of the paper: the same numbers, in another order.** About 20 minutes.
+# You need the tape (chapter 2) and batches (chapter 4).
 #
 # A processor computes faster than its memory can deliver, and it has several cores.
 # This chapter cuts a batch into pieces that fit into a cache, and shares the pieces
