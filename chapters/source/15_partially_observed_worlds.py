@@ -1231,7 +1231,7 @@ for T in (8, 24):
 training = Training(Maze(), see_maze, CORES["LSTM"], IN_THE_MAZE)
 training.go(course.fast(40, 2))  # so that it learns quickly by now
 kept = training.act()
-for lag in range(4):
+for lag in range(course.fast(4, 2)):
     ratios = training.loss(*kept)[1]
     print(f"{lag} updates ago: pi / mu from {ratios.min():.2f} to {ratios.max():.2f}")
     training.update()
