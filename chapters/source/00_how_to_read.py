@@ -357,8 +357,8 @@ print(f"{right:.1%} of {count:,} new questions answered right")
 # %% [markdown]
 # ## How a chapter works
 #
-# The minutes at the head of a chapter are an estimate: 150 words and 15 lines of code in
-# each, and seven for an exercise. Some exercises take one, and some half an hour.
+# The minutes at the head of a chapter are an estimate: 150 words and 15 lines of code
+# in each, and seven for an exercise. Some exercises take one, and some half an hour.
 #
 # For each step you first read the paper's own sentence, then its equation with the
 # paper's number. Then comes an experiment or a picture, and then you write the step

@@ -88,8 +88,8 @@ plt.show()
 # agree, all is well. Where one of them is 1, that array is stretched along this axis,
 # as if it were repeated. Anything else is an error.
 #
-# **Write down first:** five pairs stand in the next cell. What does each make, and which
-# does not fit?
+# **Write down first:** five pairs stand in the next cell. What does each make, and
+# which does not fit?
 
 # %%
 cases = [((3, 5), (5,)), ((3, 5), (3, 1)), ((3, 1), (5,))]

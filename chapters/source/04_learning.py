@@ -664,9 +664,9 @@ for name, rule in (("plain", momentum_rule(0.0)), ("Adam", adam_rule())):
     )
 
 # %% tags=["hide-cell"]
-# Answer 3: where gradients keep their direction, the velocity builds up to g / (1 - mu),
-# which is ten times g, so a tenth of the rate should do. We found about a third: in
-# this task gradients do not keep their direction for long (and our grid is coarse).
+# Answer 3: where gradients keep their direction, the velocity builds up to g / (1 -
+# mu), which is ten times g, so a tenth of the rate should do. We found about a third:
+# in this task gradients do not keep their direction for long (and our grid is coarse).
 velocity = 0.0
 for _ in range(100):
     _, velocity = my_sgd(0.0, 1.0, velocity, 0.1, 0.9)

@@ -355,8 +355,8 @@ mean = attempt(
 
 # %% [markdown]
 # None of them would notice a missing root. The third says that attention is *linear in
-# the values*: exercise 5 took that on trust. The last says that attention does not care where the values' zero is, because
-# the weights sum to 1.
+# the values*: exercise 5 took that on trust. The last says that attention does not care
+# where the values' zero is, because the weights sum to 1.
 #
 # ### Order means nothing
 #

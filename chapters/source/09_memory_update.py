@@ -307,11 +307,11 @@ plt.show()
 # $N$ times.
 #
 # You can watch it. The *spread* is the distance of the slots from their mean as a share
-# of their size: near 1 where they have nothing in common, 0 where all are the same. Here
-# it is for both networks of this package, the paper's and the released one. (The next
-# section shows what sets them apart.) Both have fresh weights and read a hundred random
-# inputs, from four different first memories. **Write down first:** from which of the
-# four do the slots stay apart?
+# of their size: near 1 where they have nothing in common, 0 where all are the same.
+# Here it is for both networks of this package, the paper's and the released one. (The
+# next section shows what sets them apart.) Both have fresh weights and read a hundred
+# random inputs, from four different first memories. **Write down first:** from which of
+# the four do the slots stay apart?
 
 
 # %%

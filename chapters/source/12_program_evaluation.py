@@ -634,8 +634,8 @@ for measured, scores in train(trainer, every, ("teacher", "own_predictions")).it
 
 # %% tags=["hide-cell"]
 # Answer 3: for those that must keep many things until the end: copy, reverse, double.
-# But a slot is not a digit: a slot of 32 units can hold several. Here `reverse` of three
-# digits is learnt with one slot and with nine; one seed each.
+# But a slot is not a digit: a slot of 32 units can hold several. Here `reverse` of
+# three digits is learnt with one slot and with nine; one seed each.
 for slots in (1, 9):
     model = programs.ModelConfig(mem_slots=slots, num_heads=4, head_size=8)
     data = programs.DataConfig(kind="reverse", length=3)

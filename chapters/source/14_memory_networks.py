@@ -1021,8 +1021,8 @@ _, rows = train(readings[16], linear=60, scale=1.0)
 print(f"task 16, 60 linear epochs, as printed: test error {percent(rows[-1][2])} %")
 
 # %% tags=["hide-cell"]
-# Answer 2: in a sentence of task 16 the words have different roles by themselves: a name
-# is never a colour. So their order adds little.
+# Answer 2: in a sentence of task 16 the words have different roles by themselves: a
+# name is never a colour. So their order adds little.
 _, rows = train(readings[16], ordered=False)
 print(f"task 16, bags of words: test error {percent(rows[-1][2])} %")
 

@@ -51,6 +51,9 @@ def rms_norm_gradient(g, x, gain, epsilon):
 # --- the weight of all time steps -----------------------------------------------------
 
 
+_product_step = by_complex_step(lambda x, W: x @ W, "W")
+
+
 def _reshaped(x, g):
     return x.reshape(x.shape[-1], -1) @ g.reshape(-1, g.shape[-1])
 
@@ -99,6 +102,7 @@ def _reshaped(x, g):
         ),
     ],
     anysize="g",
+    exact=lambda x, g: _product_step(g, x, np.zeros((x.shape[-1], g.shape[-1]))),
 )
 def weight_gradient(x, g):
     """d loss / d W of y = x @ W at all T steps at once, given g = d loss / d y.
