@@ -1032,7 +1032,8 @@ for name, x in (("as drawn", drawn), ("on a sphere", on_sphere)):
 
 # %% tags=["hide-cell"]
 # Answer 3: the same cut at the same step, in questions whose reference comes elsewhere:
-# then equally much is cut, equally late. Only what stands at that step differs.
+# then equally much is cut, equally late. Only what stands at that step differs. The
+# network misses the others least where the reference itself arrives.
 at_step_2 = by_step("slots", lambda t: np.full(len(questions.marked), t == 1))
 for step, accuracy in enumerate(at_step_2, start=1):
     print(f"cut among slots at step 2, reference at step {step}: {accuracy:.1%}")

@@ -610,9 +610,9 @@ course.show(programs.write_program, programs.Network.__call__)
 # slots to help?
 
 # %% tags=["hide-cell"]
-# Answer 1: you would know the number of characters nearly always, and the first of them
-# in most cases: the carry from behind is all that you do not see. About the other
-# places you know no more than before.
+# Answer 1: you would know the first character in most cases, and the second in some:
+# whether a carry comes from behind is all that you do not see. From the third place on
+# you know no more than before.
 texts, answers = drawn(course.fast(20_000, 1000), "addition", 5)
 right = np.zeros((len(texts), 3), bool)
 for row, (text, answer) in enumerate(zip(texts, answers, strict=True)):

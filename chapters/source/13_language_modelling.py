@@ -913,7 +913,7 @@ plt.show()
 
 # %% [markdown]
 # With $T = 1$ a network is a bigram, and here a poorer one than ours that counted. Ten
-# words bring most of what is to be had. The paper's networks are far larger and were
+# words bring most of the gain. The paper's networks are far larger and were
 # trained on windows of 100 words, and still "both models incorporate little information
 # beyond 500 words". And what the paper saw between the cores, we see here too, in both
 # seeds: without its state the RMC loses much less than the LSTM. A state that matters
@@ -1045,7 +1045,7 @@ for name, each in both.items():
 # %% tags=["hide-cell"]
 # Answer 2: a state from the wrong place is a memory of something else. Three ways to
 # read the same windows of 25 words:
-count = course.fast(200, 5)
+count = course.fast(100, 5)
 read, follow = (TEST[k : k + 25 * count].reshape(count, 25) for k in (0, 1))
 mixed_up = np.random.default_rng(0).permutation(count)
 
