@@ -625,8 +625,8 @@ for place, share in enumerate(right.mean(axis=0), start=1):
     print(f"place {place}: {share:.0%} right")
 
 # %% tags=["hide-cell"]
-# Answer 2: train and see. Five digits are more to keep, and the teacher shows each of
-# them once more.
+# Answer 2: it does, after as many steps. Five digits are more to keep, and the teacher
+# shows each of them once more.
 trainer = trainer_of("double", 5, steps, "teacher")
 for measured, scores in train(trainer, every, ("teacher", "own_predictions")).items():
     accuracy, exact = scores[-1]

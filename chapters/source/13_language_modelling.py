@@ -1043,8 +1043,9 @@ for name, each in both.items():
     print(f"{name:10} {my_perplexity(each):6.1f}")
 
 # %% tags=["hide-cell"]
-# Answer 2: a state from the wrong place is a memory of something else. Three ways to
-# read the same windows of 25 words:
+# Answer 2: no better and no worse. A state from the wrong place is a memory of
+# something else, and a few words later it is written over. Three ways to read the same
+# windows of 25 words:
 count = course.fast(100, 5)
 read, follow = (TEST[k : k + 25 * count].reshape(count, 25) for k in (0, 1))
 mixed_up = np.random.default_rng(0).permutation(count)

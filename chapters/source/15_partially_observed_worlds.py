@@ -1204,8 +1204,8 @@ course.show(package_vtrace, docstring=False)
 # - Log the ratio: if actor and learner are the same, it must be 1. A state that was not
 #   reset shows there, and nowhere else.
 #
-# **Further.** What becomes of the maze if trajectories are shorter than the corridor, so
-# that the sign lies in the one before? Let the learner lag behind: learn from a
+# **Further.** What becomes of the maze if trajectories are shorter than the corridor,
+# so that the sign lies in the one before? Let the learner lag behind: learn from a
 # trajectory that was acted some updates ago. How far is $\pi / \mu$ from 1 then? Reward
 # the bandit's entropy: can that save the runs without a baseline?
 
@@ -1232,9 +1232,9 @@ for lag in range(course.fast(4, 2)):
     training.update()
 
 # %% tags=["hide-cell"]
-# Answer 3: it helps a little, and saves nothing. The entropy's gradient pulls the logits
-# together, but the noise of rewards near 11 stays as large as it was. And if entropy is
-# worth much, the policy never chooses.
+# Answer 3: it helps a little, and saves nothing. The entropy's gradient pulls the
+# logits together, but the noise of rewards near 11 stays as large as it was. And if
+# entropy is worth much, the policy never chooses.
 
 
 def learnt_with(cost, seed, rate=0.1):
