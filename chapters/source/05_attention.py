@@ -220,7 +220,7 @@ Q, K = 1.5 * rng.normal(size=(3, 2)), rng.normal(size=(7, 2))
 Q[2] = 0
 home, shares = ex.attention(Q, K, V), ex.attention_weights(Q, K)
 
-# %% tags=["hide-input"] alt="The same seven values in three panels, as discs as large as a slot's shares, with the percents beside them; a diamond marks what the slot takes home. One slot looks most at a single value, one at two, and their diamonds lie drawn towards these; the last has seven equal discs and its diamond in the middle of all"
+# %% tags=["hide-input"] alt="The same seven values in three panels, as discs as large as a slot's shares, with the percents beside them; a diamond marks what the slot takes home. One slot divides its attention, with more than half of it for a single value; one gives nearly all to one value, and its diamond lies there; the last has seven equal discs and its diamond in the middle of all"
 # Draws what each slot looks at, and what it takes home
 figure, panels = plt.subplots(1, 3, figsize=(10, 3.6), sharex=True, sharey=True)
 names = ("slot 0", "slot 1", "slot 2, scores of 0")
@@ -239,8 +239,9 @@ plt.show()
 
 # %% [markdown]
 # A disc is as large as the slot's share of that value, and the diamond is what the slot
-# takes home. Slot 0 looks most at one value, slot 1 at two, and neither leaves the
-# others out. A slot with scores of 0 has equal shares: it takes home the plain mean.
+# takes home. Slot 1 looks at one value and comes home with nearly that. Slot 0 looks
+# most at one, but the others pull, too. A slot with scores of 0 has equal shares: it
+# takes home the plain mean.
 #
 # ## The way back
 #
