@@ -111,6 +111,28 @@ def test_a_folded_cell_says_in_the_line_that_is_left_what_it_does(source):
         assert not folded or re.match("# [A-Z]", cell.source)
 
 
+def estimated(source: Path) -> float:
+    """The minutes that chapter 0 promises: 150 words and 15 lines of code in each, and
+    seven for an exercise. What is folded does not count.
+    """
+    words = lines = exercises = 0
+    for cell in committed(source).cells:
+        if cell.cell_type == "markdown":
+            words += len(re.sub(r"\$[^$]+\$", "formula", cell.source).split())
+            exercises += len(re.findall(r"\*\*Exercise \d", cell.source))
+        elif not cell.metadata.get("jupyter", {}).get("source_hidden"):
+            lines += sum(map(bool, cell.source.splitlines()))
+    lines += sum(text.count("\n") for _, text in shown(source))
+    return words / 150 + lines / 15 + 7 * exercises
+
+
+def test_the_time_at_the_head_is_the_one_that_chapter_0_explains(source):
+    if source.stem != "20_puzzles":  # as long as you like
+        text = "\n".join(cell.source for cell in committed(source).cells)
+        (told,) = re.findall(r"\*\* About (\d+)\sminutes", text)
+        assert abs(int(told) - estimated(source)) <= 5
+
+
 # --- The notebooks --------------------------------------------------------------------
 
 

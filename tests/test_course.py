@@ -4,10 +4,12 @@ import os
 import subprocess
 import sys
 
+import matplotlib.pyplot as plt
+import numpy as np
 import pytest
 
-from tinyrmc import course, equations, nn
-from tinyrmc.course import chapter
+from tinyrmc import Tape, course, equations, nn, primitives
+from tinyrmc.course import chapter, measuring
 
 
 def mine(x):
@@ -86,3 +88,44 @@ def test_a_summary_is_read_from_the_assets_and_may_be_missing(monkeypatch, tmp_p
 
 def test_a_summary_is_read_from_the_committed_results_too():
     assert course.summary("cpu")["benchmark"] == "cpu"
+
+
+def test_functions_take_turns_and_the_least_time_of_each_counts(monkeypatch):
+    called, clock = [], iter([0, 5, 5, 7, 7, 9, 9, 10])  # 5, 2, 2 and 1 seconds
+    monkeypatch.setattr(measuring.time, "perf_counter", lambda: next(clock))
+    monkeypatch.setattr(measuring, "fast", lambda full, brief: full)
+    functions = {name: lambda name=name: called.append(name) for name in "ab"}
+    assert measuring.least(2, **functions) == {"a": 2, "b": 1}
+    assert called == [*"abab"]
+
+
+def test_a_tape_holds_each_array_once_and_of_a_view_the_whole():
+    x = np.ones((10, 3))
+    with Tape() as tape:
+        copy = tape.watch(x[2:4])
+        y = primitives.multiply(copy, x[:2])  # a view of x
+        primitives.multiply(y, y)
+    assert measuring.held(tape) == copy.data.nbytes + x.nbytes + y.data.nbytes
+
+
+def test_a_matrix_is_drawn_around_its_middle_with_its_first_row_on_top():
+    _, panel = plt.subplots()
+    matrix = np.array([[0.1, 0.2, 0.7], [0.5, 0.5, 0.0]])
+    assert course.draw_matrix(panel, 3, 2, matrix, "W", shares=True) == (1.5, 4.5, 1, 3)
+    (cells,) = panel.collections
+    np.testing.assert_array_equal(cells.get_array(), matrix)
+    corners = cells.get_coordinates()
+    assert corners[0, 0].tolist() == [1.5, 1] and corners[-1, -1].tolist() == [4.5, 3]
+    *percents, name = panel.texts
+    assert [text.get_text() for text in percents] == ["10", "20", "70", "50", "50", "0"]
+    assert percents[2].get_position() == (4, 1.5)
+    assert name.get_text() == "W" and name.get_position() == (3, 0.65)
+    plt.close()
+
+
+def test_without_shares_the_colours_are_alike_for_a_number_and_its_opposite():
+    _, panel = plt.subplots()
+    course.draw_matrix(panel, 0, 0, np.array([[-2.0, 1.0]]))
+    (cells,) = panel.collections
+    assert cells.get_clim() == (-2, 2) and len(panel.texts) == 1
+    plt.close()

@@ -4,11 +4,13 @@ memory of results, limits to work, diagnoses, and what is remembered of the solv
 
 import importlib
 import json
+import re
 import sys
 import tracemalloc
 
 import numpy as np
 import pytest
+from test_exercises import ALL
 
 from tinyrmc import course
 from tinyrmc.course import record
@@ -117,6 +119,13 @@ def test_where_each_entry_counts_a_small_number_is_not_zero():
     assert loose.judge(lambda: np.array([1.0, 1e-13])).state == "right"
 
 
+def test_a_small_number_beside_a_large_one_may_have_the_rounding_of_both():
+    ex = made(lambda: np.array([1e12, 0.5]), ())
+    assert ex.judge(lambda: np.array([1e12, 0.5 + 1e-4])).state == "right"
+    assert ex.judge(lambda: np.array([1e12, 1.0])).state == "wrong"
+    assert made(lambda: 0.5, ()).judge(lambda: 0.5 + 1e-4).state == "wrong"
+
+
 def test_a_result_has_memory_of_its_own():
     turned = made(lambda x: x[::-1].copy(), (np.arange(3.0),))
     assert "a view of the argument x" in turned.judge(lambda x: x[::-1]).text
@@ -124,6 +133,8 @@ def test_a_result_has_memory_of_its_own():
     assert allowed.judge(lambda x: x[::-1]).state == "right"
     rows = made(lambda: np.ones((2, 3)), ())
     assert "read-only" in rows.judge(lambda: np.broadcast_to(1.0, (2, 3))).text
+    same = made(lambda x: np.tile(x, (2, 1)), (np.arange(3.0),), views=True)
+    assert "read-only" in same.judge(lambda x: np.broadcast_to(x, (2, 3))).text
 
 
 # --- What an answer must not do -------------------------------------------------------
@@ -311,6 +322,12 @@ def test_it_is_kept_where_the_system_keeps_data(
     monkeypatch.setattr(sys, "platform", platform)
     monkeypatch.setenv(variable, str(tmp_path))
     assert record.file() == tmp_path / within
+
+
+@pytest.mark.parametrize("ex", ALL.values(), ids=ALL.keys())
+def test_every_derivative_has_the_complex_step_for_a_judge(ex):
+    asked = re.search(r"_vjp$|_gradient$|_backward$|^through_time$", ex.name)
+    assert bool(ex.exact) == bool(asked)
 
 
 def test_where_a_derivative_is_asked_for_the_complex_step_is_the_judge():

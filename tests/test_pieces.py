@@ -68,6 +68,12 @@ def relu_mlp(z, layers):
     return z
 
 
+def mlp_by_names(z, layers):
+    (W1, b1), (W2, b2) = layers
+    z = np.add(np.dot(z, W1), b1)
+    return np.dot(np.multiply(z, np.greater(z, 0)), W2) + b2
+
+
 @pytest.mark.parametrize(
     ("mine", "theirs", "arguments"),
     [
@@ -78,6 +84,7 @@ def relu_mlp(z, layers):
         (append_rows, "append_rows", "append_rows"),
         (attention, "attention", "attention"),
         (relu_mlp, "mlp", "mlp"),
+        (mlp_by_names, "mlp", "mlp"),
         (attention_by_einsum, "attention", "attention"),
         (gate_by_einsum, "gate", "gate"),
     ],
@@ -145,6 +152,11 @@ def test_without_answers_every_piece_is_the_courses(place):
     assert [piece.name for piece in course.pieces(8)] == list(found)[:-3]
 
 
+def is_mine(function):
+    """Whether it was made of a kept text, not of the course's own."""
+    return function.__code__.co_filename.startswith("<your ")
+
+
 def test_a_right_answer_is_a_piece_from_then_on(place):
     normalisation.layer_norm.check(layer_norm)
     gates.sigmoid.yours(sigmoid)
@@ -153,6 +165,7 @@ def test_a_right_answer_is_a_piece_from_then_on(place):
     mine = [name for name, (owner, _) in found.items() if owner == "yours"]
     assert mine == ["layer_norm", "sigmoid"]
     my = course.pieces(8)
+    assert is_mine(my.sigmoid.__wrapped__)
     assert np.allclose(my.sigmoid(np, M), equations.sigmoid(np, M))
     assert "chapter 8  sigmoid                yours" in repr(my)
     with pytest.raises(AttributeError, match="no piece 'step'"):
@@ -170,6 +183,8 @@ def test_derivatives_are_yours_where_the_complex_step_takes_them(place):
     kept.keep("gates", "gate_vjp", gate_of_every_slot)  # no derivative
     found = {piece.name: piece for piece in course.vjps(8)}
     assert found["gated_vjp"].whose == "yours"
+    assert is_mine(found["gated_vjp"].function)
+    assert not is_mine(found["gate_vjp"].function)
     assert found["gate_vjp"].whose == "the course's"
     assert "takes the arguments" in found["gate_vjp"].why
     assert "state_vjp" not in found and "state_vjp" in repr(course.vjps())
@@ -234,6 +249,7 @@ def step(xp, x, m, h, p):
 def test_a_step_finds_the_pieces_and_the_functions_of_its_chapter(place):
     kept.keep("memory", "step", step)
     assert whose()["step"] == ("yours", "")
+    assert is_mine(course.pieces().step)
 
 
 # --- Exercises with xp ----------------------------------------------------------------

@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 0. How to read this
 #
-# **Figures 1 and 2 of the paper.** Fifteen minutes. You need Python and some NumPy.
+# **Figures 1 and 2 of the paper.** About 30 minutes. You need Python and some NumPy.
 #
 # These chapters rebuild one idea, the Relational Memory Core, from nothing but arrays:
 # its nine equations, the derivatives that train it, the tasks it was made for, and the
@@ -264,8 +264,8 @@ print("written of the new:                ", *written[:, 0].round(2))
 # %% [markdown]
 # ## What it is for
 #
-# The paper's figure 2 shows its tasks. Two of them are here so far. Below you see one
-# real example of each, from the code that also makes the training data:
+# The paper's figure 2 shows its tasks. Below you see a real example of two of them,
+# from the code that also makes the training data:
 #
 # - **Nth farthest.** Vectors arrive one after the other, each with a label, and always
 #   with the same question: which one is the nth farthest from vector m? Here n counts
@@ -279,8 +279,8 @@ print("written of the new:                ", *written[:, 0].round(2))
 #   network writes the number that the program computes. (`for[3]` does what follows it
 #   three times.)
 #
-# The paper also has language modelling, and worlds in which the network must act
-# (reinforcement learning). Those are still to come here.
+# The paper also has language modelling (chapter 13), and worlds in which the network
+# must act, reinforcement learning (chapter 15).
 
 # %%
 programs = load_task("program_evaluation")
@@ -357,6 +357,9 @@ print(f"{right:.1%} of {count:,} new questions answered right")
 # %% [markdown]
 # ## How a chapter works
 #
+# The minutes at the head of a chapter are an estimate: 150 words and 15 lines of code
+# in each, and seven for an exercise. Some exercises take one, and some half an hour.
+#
 # For each step you first read the paper's own sentence, then its equation with the
 # paper's number. Then comes an experiment or a picture, and then you write the step
 # yourself. The chapters do not copy the project's code: they show it from the very
@@ -368,22 +371,24 @@ print(f"{right:.1%} of {count:,} new questions answered right")
 course.show(equations.update_memory, equations.output)
 
 # %% [markdown]
-# To read, this page is enough. To work with it, run `make lab` in the project's folder:
-# it opens all chapters in JupyterLab. Run the cells from the top (Shift+Enter), change
-# what you like, and run them again. If you need more room, Ctrl+B hides the list of
-# files. Each chapter runs in less than two minutes on two cores, without a network or a
-# GPU.
+# To read, this page is enough. To work with it, run `make lab` in the project's
+# folder: it opens all chapters in JupyterLab. Run the cells from the top
+# (Shift+Enter), change what you like, and run them again. If you need more room,
+# Ctrl+B hides the list of files. Nothing needs the internet or a GPU. Most chapters
+# run in less than two minutes on two cores, and the longest in about four.
 #
-# **Exercises.** A cell holds a function whose body is three dots, with a `check` below
-# it. If you leave it as it is, the check says "not attempted" and the chapter goes on:
-# later cells never need your answer. What you have solved is kept on your machine, and
-# some of it is used again: in chapter 9 a network learns with the functions that you
-# wrote.
+# **Exercises.** A cell holds a function whose body is three dots, with a `check`
+# below it. If you leave it as it is, the check says "not attempted" and the chapter
+# goes on: later cells never need your answer. What you have solved is kept on your
+# machine and used again. `course.pieces()` fetches the parts of the core that you
+# wrote, and `course.vjps()` your derivatives of them. In chapter 9 a network learns
+# with the first, and the second take the gradient back through it. What you did not
+# write, the course adds.
 #
-# In many cells you see `course.fast(4000, 400)`. It is 4000. Only where somebody tries
-# whether a chapter runs at all, with TINYRMC_FAST=1, is it 400. And where it says
-# **Write down first**, do: a guess that turns out wrong teaches you more than a result
-# that you only read.
+# In many cells you see `course.fast(4000, 400)`. That is 4000. Only if you set
+# TINYRMC_FAST=1, to try whether a chapter runs at all, is it 400. And where it says
+# **Write down first**, do: a guess that turns out wrong teaches you more than a
+# result that you only read.
 #
 # Here is an exercise to try:
 #

@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 1. Arrays: a memory and its axes
 #
-# **The notation of section 3.1.** Twenty-five minutes. You need Python and some NumPy.
+# **The notation of section 3.1.** About 55 minutes. You need Python and some NumPy.
 #
 # Everything in this course is an array, and most mistakes happen with axes: you sum
 # over the wrong one, or you stretch a number along another. This chapter is about axes,
@@ -87,6 +87,9 @@ plt.show()
 # other, **aligned from the right**, and fills up with 1 on the left. Where the sizes
 # agree, all is well. Where one of them is 1, that array is stretched along this axis,
 # as if it were repeated. Anything else is an error.
+#
+# **Write down first:** five pairs stand in the next cell. What does each make, and
+# which does not fit?
 
 # %%
 cases = [((3, 5), (5,)), ((3, 5), (3, 1)), ((3, 1), (5,))]
@@ -104,9 +107,12 @@ for one, other in cases:
 # column of shape `(N, 1)` gives each slot a number of its own: that is what a gate does
 # when it opens or closes a whole slot (chapter 9). Nothing is copied for it.
 
-# %% alt="A bias, one row of five numbers, is stretched over all three slots; a gate, a column of three numbers, is stretched along the units: the stretched copies are drawn pale"
+# %%
 bias = np.linspace(-2, 2, 5)
 slot_gate = np.array([[1.0], [0.5], [0.0]])
+
+# %% tags=["hide-input"] alt="A bias, one row of five numbers, is stretched over all three slots; a gate, a column of three numbers, is stretched along the units: the stretched copies are drawn pale"
+# Draws both, the stretched copies pale
 figure, panels = plt.subplots(1, 2, figsize=(10, 3))
 for panel, small, name in (
     (panels[0], bias[None], "bias in M + bias: (5,) as (3, 5)"),
@@ -174,9 +180,12 @@ ex.squared_distances.check(squared_distances)
 # is 0, and the matrix is its own mirror image. Row 3, sorted, answers every question
 # about point 3:
 
-# %% alt="Eight numbered points in the plane, and beside them the symmetric matrix of their distances with zeros on the diagonal"
+# %%
 points = rng.uniform(-1, 1, size=(8, 2))
 distances = np.sqrt(ex.squared_distances(points))
+
+# %% tags=["hide-input"] alt="Eight numbered points in the plane, and beside them the symmetric matrix of their distances with zeros on the diagonal"
+# Draws the points and their distances
 figure, (plane, matrix) = plt.subplots(1, 2, figsize=(8.5, 3.6))
 plane.scatter(*points.T, s=140)
 for k, point in enumerate(points):
@@ -188,6 +197,8 @@ figure.colorbar(shown, ax=matrix)
 matrix.set(xlabel="slot", ylabel="slot", title="distance")
 matrix.set(xticks=range(8), yticks=range(8))
 plt.show()
+
+# %%
 nearest_first = distances[3].argsort()  # places of the entries, smallest entry first
 print("from 3, the nearest first:", nearest_first)
 
@@ -259,11 +270,14 @@ print("the same memory:", np.shares_memory(M, view))
 # axis, `(N, H, V)`, and then exchange two axes, `(H, N, V)`. If you reshape to
 # `(H, N, V)` at once, you get the right shape and the wrong contents:
 
-# %% alt="Twelve numbered squares in two slots, coloured by the head that made them. Cut and exchanged, each head holds the squares of its colour from both slots; reshaped at once, each head holds squares of two colours"
+# %%
 N, H, V = 2, 3, 2
 together = np.arange(N * H * V).reshape(N, H * V)
 good = together.reshape(N, H, V).swapaxes(0, 1)  # (H, N, V)
 bad = together.reshape(H, N, V)
+
+# %% tags=["hide-input"] alt="Twelve numbered squares in two slots, coloured by the head that made them. Cut and exchanged, each head holds the squares of its colour from both slots; reshaped at once, each head holds squares of two colours"
+# Draws the three arrays, a colour for each head
 figure, panels = plt.subplots(1, 3, figsize=(10, 3.3), width_ratios=[1.1, 1, 1])
 for panel, stack, title in (
     (panels[0], together[None], "side by side, (N, H V)"),

@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 2. A tape: all derivatives in one walk back
 #
-# **No equation of the paper: the chain rule.** Forty minutes. You need chapter 1 and
+# **No equation of the paper: the chain rule.** About 55 minutes. You need chapter 1 and
 # derivatives; partial derivatives are explained again below. In this chapter the
 # letters are not the paper's: $a$, $b$, $x$ and $y$ are any arrays, and $n$ is the
 # length of any row.
@@ -349,7 +349,8 @@ print(len(tape.entries), "entries on each tape")
 found = ", ".join(f"{step} steps: {value:.4f}" for step, value in losses.items())
 print("loss after", found)
 
-# %% alt="The sine and what the network makes of it at the start, after 50, 200 and 2000 steps: it comes closer until the two lines lie on each other"
+# %% tags=["hide-input"] alt="The sine and what the network makes of it at the start, after 50, 200 and 2000 steps: it comes closer until the two lines lie on each other"
+# Draws the sine and the four guesses
 figure, panel = plt.subplots(figsize=(7, 3.2))
 panel.plot(points, target, color="0.3", lw=5, alpha=0.3, label="sine")
 colours = {0: "C6", 50: "C4", 200: "C1", 2000: "C0"}

@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 3. Checking gradients: how to know that a derivative is right
 #
-# **No equation of the paper, but what every equation rests on.** Thirty minutes. You
+# **No equation of the paper, but what every equation rests on.** About 60 minutes. You
 # need chapter 2, and you need to know what a complex number is. In this chapter $h$ is
 # a small step, as in all books on derivatives, and not the output of the core.
 #
@@ -80,7 +80,8 @@ small, negative = np.mean(cosines < 1 / 3), np.mean(cosines < 0)
 print(f"cosine of the bent one below a third in {small:.0%} of the steps")
 print(f"and below 0 in {negative:.0%}")
 
-# %% alt="Above, two losses against steps on logarithmic axes: both fall, the one with the wrong derivative stays higher, has a bump after a thousand steps, and ends about ten times as high. Below, the cosine between the gradient that is followed and the true one: 1 for the right derivative; the wrong one falls from 0.9 towards 0 in the first hundred steps, and below 0 where the bump rises"
+# %% tags=["hide-input"] alt="Above, two losses against steps on logarithmic axes: both fall, the one with the wrong derivative stays higher, has a bump after a thousand steps, and ends about ten times as high. Below, the cosine between the gradient that is followed and the true one: 1 for the right derivative; the wrong one falls from 0.9 towards 0 in the first hundred steps, and below 0 where the bump rises"
+# Draws the losses and the cosines
 layout = {"figsize": (7, 4.4), "sharex": True, "height_ratios": [1.6, 1]}
 figure, (above, below) = plt.subplots(2, 1, **layout)
 for name, (losses, cosines) in {
@@ -178,7 +179,9 @@ ex.complex_step.check(complex_step)
 
 # %% [markdown]
 # Now all three side by side, against the derivative by hand. The function is
-# $e^x \tanh 3x$ at $x = 0.4$. An error of 0 is drawn as $10^{-17}$:
+# $e^x \tanh 3x$ at $x = 0.4$. **Write down first:** how many right digits will each of
+# the three reach at best? (A float64 has sixteen. An error of 0 is drawn as
+# $10^{-17}$.)
 
 
 # %%
@@ -212,7 +215,8 @@ for name, errors in curves.items():
     best = steps[np.argmin(errors)]
     print(f"{name:<28} smallest error {min(errors):.0e}, at h = {best:.0e}")
 
-# %% alt="Relative error against the step on logarithmic axes. Both differences fall to a lowest point and rise again as the step shrinks, the central one lower, in float32 much higher; the complex step falls to the last digit and stays there"
+# %% tags=["hide-input"] alt="Relative error against the step on logarithmic axes. Both differences fall to a lowest point and rise again as the step shrinks, the central one lower, in float32 much higher; the complex step falls to the last digit and stays there"
+# Draws the errors against the step
 figure, panel = plt.subplots(figsize=(8, 4))
 colours = ("C1", "C2", "C3", "C0")
 for (name, errors), colour in zip(curves.items(), colours, strict=True):
@@ -328,7 +332,8 @@ for name in names:
     difference = ex.central_difference(value, x, 1e-5)
     by_difference.append(abs(found - difference).max() / abs(found).max())
 
-# %% alt="For each of twelve operations the disagreement with central differences, around one part in ten thousand million, and with the complex step, at the last digits of a float64, about a million times smaller"
+# %% tags=["hide-input"] alt="For each of twelve operations the disagreement with central differences, around one part in ten thousand million, and with the complex step, at the last digits of a float64, about a million times smaller"
+# Draws both disagreements for each rule
 figure, panel = plt.subplots(figsize=(9, 3.2))
 by_differences = "by central differences, h = 1e-5"
 panel.semilogy(names, by_difference, "o", color="C2", label=by_differences)
@@ -561,8 +566,40 @@ course.show(_Trial.tape_gradients, _Trial.complex_slope, _Trial.compare, gradche
 #   whether this is the derivative of that function, not whether that is the right
 #   function.
 #
-# **Further.** Where in the picture of the two errors would the best $h$ be if $f$ were
-# a million times steeper? A softmax first subtracts its largest entry. Why does this
-# step leave the gradient as it is, though it is not differentiable where two entries
-# tie? A random point almost never meets the kink of a ReLU. What data would meet it
-# often?
+# **Further.** In the picture of the two errors, where would the best $h$ be for a
+# function that changes a million times as fast, $f(10^6 x)$? A softmax first subtracts
+# its largest entry. Why does this step leave the gradient as it is, though it is not
+# differentiable where two entries tie? A random point almost never meets the kink of a
+# ReLU. What data would meet it often?
+
+# %% tags=["hide-cell"]
+# Answer 1: at a millionth of the h. What counts is how far the function goes in a step.
+# So no single h suits all parameters of a network.
+for fast in (1.0, 1e6):
+    tried = [h for h in steps if h * fast < 1]
+    errors = []
+    for h in tried:
+        difference = f(0.4 + fast * h) - f(0.4 - fast * h)
+        errors.append(relative_error(difference / (2 * h * fast)))
+    print(f"f({fast:.0e} x): best h = {tried[np.argmin(errors)]:.0e}")
+
+# %% tags=["hide-cell"]
+# Answer 2: the softmax of x - c is the same for every c, so its derivative by c is 0.
+# Whatever the rule of the maximum says at a tie, it is multiplied by that 0: the
+# gradient that comes back from a softmax sums to 0.
+tied, weights = np.array([1.0, 3.0, 3.0]), rng.normal(size=3)
+for largest in (lambda x: primitives.max(x), lambda x: 3.0):
+    with Tape() as tape:
+        watched = tape.watch(tied)
+        e = primitives.exp(watched - largest(watched))
+        loss = primitives.sum(e / primitives.sum(e) * weights)
+    gradient = tape.gradient(loss, watched)
+    print(gradient.round(6), f"sum {abs(gradient.sum()):.0e}")
+
+# %% tags=["hide-cell"]
+# Answer 3: data with many exact zeros, such as padding or pixels that are off, in a
+# fresh network whose biases are 0: the row of zeros gives every unit exactly 0.
+W = rng.normal(size=(8, 100))
+images = rng.random((50, 8)) * (rng.random((50, 1)) < 0.5)  # half of them are blank
+for name, data in (("random", rng.normal(size=(50, 8))), ("half blank", images)):
+    print(f"{name}: {np.mean(data @ W == 0):.0%} of the units at the kink")

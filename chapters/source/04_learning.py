@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 4. Learning: what to do with a gradient
 #
-# **No equation of the paper, but how all of its numbers came about.** Forty minutes.
+# **No equation of the paper, but how all of its numbers came about.** About 55 minutes.
 # You need the tape (chapter 2). In this chapter $g$ is a gradient, $w$ the weights, and
 # $v$ a velocity.
 #
@@ -82,8 +82,8 @@ print(f"the point nearest to the middle: {np.mean(middle == targets):.1%}")
 #
 # $$\ell = -\ln p_y = \ln \sum_j e^{z_j} - z_y$$
 #
-# It is called the *cross-entropy*. A sure and right answer costs 0. A guess among three
-# costs $\ln 3 = 1.10$. A sure and wrong answer costs as much as you like.
+# It is called the *cross-entropy*. A confident right answer costs next to nothing. A
+# guess among three costs $\ln 3 = 1.10$. A confident wrong answer has no upper limit.
 #
 # Now its gradient. The first term is a logarithm of a sum, so its derivative by $z_j$
 # is $e^{z_j}$ divided by that sum. That is $p_j$ again. The second term adds $-1$ at
@@ -91,7 +91,7 @@ print(f"the point nearest to the middle: {np.mean(middle == targets):.1%}")
 #
 # $$\frac{\partial \ell}{\partial z_j} = p_j - y_j$$
 #
-# where $y_j$ is 1 for the right answer and 0 for all others. What the network held for
+# where $y_j$ is 1 for the right answer and 0 for all others. What the network thought
 # likely, minus what came: this difference is all that an example has to teach.
 #
 # **Exercise 1.** The vjp of the cross-entropy. There is a loss for each row of logits,
@@ -182,7 +182,7 @@ print("gradients:", *(g.shape for g in gradients))
 # is twenty times as steep across as it is along: $\ell = (w_1^2 + 20 \, w_2^2) / 2$.
 #
 # In such a valley every rate is wrong. Across, a step larger than $2/20$ lands higher
-# on the other side than it started. Along, a step that small takes for ever. A rule
+# on the other side than it started. Along, a step that small takes forever. A rule
 # with a *velocity* helps, like a ball that rolls. It keeps a share $\mu$ of its
 # velocity, the *momentum*, and the gradient adds to it:
 #
@@ -311,10 +311,10 @@ plt.show()
 # You cannot have it, but you can draw some questions and take their mean. Such a draw
 # is a *batch*, and its gradient is an estimate. Chance moves it about.
 #
-# **Write down first:** how many times as many examples do you need for half of the
-# chance?
+# **Write down first:** how many times as many examples does it take to halve the
+# effect of chance?
 
-# %% alt="The distance between a batch's gradient and the true one, as a share of the true one's length, against the batch size, on logarithmic axes: it falls along a straight line, a factor of two for four times the examples"
+# %%
 weights, rng = fresh(), np.random.default_rng(5)
 
 
@@ -329,6 +329,9 @@ for size in sizes:
     estimates = [whole(slopes(weights, *draw(rng, size))[1]) for _ in range(20)]
     away = [np.linalg.norm(g - true) for g in estimates]
     chance.append(np.mean(away) / np.linalg.norm(true))
+
+# %% tags=["hide-input"] alt="The distance between a batch's gradient and the true one, as a share of the true one's length, against the batch size, on logarithmic axes: it falls along a straight line, a factor of two for four times the examples"
+# Draws the error of the gradient against the batch size
 figure, panel = plt.subplots(figsize=(6, 3))
 panel.loglog(sizes, chance, "o-", label="measured")
 panel.loglog(sizes, chance[0] / np.sqrt(sizes), ":", label=r"falls like $1/\sqrt{B}$")
@@ -385,7 +388,8 @@ for name, (make, rates) in rules.items():
     best = max(rates, key=lambda rate, name=name: right[name, rate])
     print(f"{name:13} best rate {best:.1g}: {right[name, best]:.1%}")
 
-# %% alt="Accuracy after 400 steps against the learning rate, logarithmic, for plain gradient descent, momentum and Adam: each has a hill; outside of it accuracies fall to the floor of one third"
+# %% tags=["hide-input"] alt="Accuracy after 400 steps against the learning rate, logarithmic, for plain gradient descent, momentum and Adam: each has a hill; outside of it accuracies fall to the floor of one third"
+# Draws the accuracy against the rate
 figure, panel = plt.subplots(figsize=(7, 3.4))
 for name, (_, rates) in rules.items():
     panel.semilogx(rates, [right[name, rate] for rate in rates], "o-", label=name)
@@ -440,8 +444,8 @@ for scale in (0.0, 0.1, 1.0, 10.0):
     print(f"right after {STEPS} steps {accuracy(weights, *held_out):.1%}")
 
 # %% [markdown]
-# Look at the first loss. A fresh network should guess: its loss should be near
-# $\ln 3 = 1.10$. At $s = 10$ it begins sure and wrong, and spends its time on
+# Look at the first loss. A fresh network should guess: its loss should be near $\ln 3
+# = 1.10$. At $s = 10$ it begins confident and wrong, and spends its time on
 # unlearning. The first loss is the cheapest test there is.
 #
 # ## A safety belt: clipping
@@ -521,7 +525,8 @@ for name, rate in rates.items():
     print(f"{name:18} loss at first {first:.2f} at most, ", end="")
     print(f"in the end {last:.3f}, right {accuracy(weights, *held_out):.1%}")
 
-# %% alt="Left: three rates against steps: constant, falling in the second half, and rising at first and falling in the second half. Right: the loss with each of them; without decay it stays noisy, with decay it falls further and becomes calm"
+# %% tags=["hide-input"] alt="Left: three rates against steps: constant, falling in the second half, and rising at first and falling in the second half. Right: the loss with each of them; without decay it stays noisy, with decay it falls further and becomes calm"
+# Draws the rates and the losses
 figure, (left, panel) = plt.subplots(1, 2, figsize=(9.5, 3.2))
 for number, (name, rate) in enumerate(rates.items()):
     look = {"color": f"C{number}", "lw": 1.2}
@@ -572,7 +577,8 @@ print(
 )
 print("trained on new ones:     held out {:.1%}".format(kept["new ones"][-1][1]))
 
-# %% alt="Accuracy against steps: on the 200 examples it is trained on the network reaches 100 percent; held out it stays below 80; a network that sees new examples at each step reaches over 90 held out"
+# %% tags=["hide-input"] alt="Accuracy against steps: on the 200 examples it is trained on the network reaches 100 percent; held out it stays below 80; a network that sees new examples at each step reaches over 90 held out"
+# Draws the accuracies against the steps
 figure, panel = plt.subplots(figsize=(6.5, 3.2))
 steps = np.arange(1, 21) * EVERY
 seen, unseen = np.transpose(kept["200 examples"])
@@ -632,5 +638,39 @@ course.show(optim.SGD._update, optim.schedule)
 #
 # **Further.** Adam's first step has length $\eta$ for every weight with a gradient,
 # however small. Why? Add `1e-3 * w` to each gradient: what does that do to weights that
-# the task does not need? The best rate of plain descent is about ten times that of
-# momentum 0.9. Which formula above says so?
+# the task does not need, under plain descent and under Adam? The best rate of plain
+# descent is larger than that of momentum 0.9. Which formula above says so, and by how
+# much should they differ?
+
+# %% tags=["hide-cell"]
+# Answer 1: at t = 1 the corrected means are g and g^2, so the step is g / |g| times the
+# rate: only the sign is left. (Where g is about as small as epsilon it is less.)
+for g in (1e-9, 1e-6, 1e-3, 1.0, 1e6):
+    w, _, _ = my_adam_step(0.0, g, 0.0, 0.0, 1, 0.01, 0.9, 0.999)
+    print(f"gradient {g:.0e}: step {w:+.6f}")
+
+# %% tags=["hide-cell"]
+# Answer 2: under plain descent such a weight loses the same small share at each step.
+# Adam looks at the direction only: it begins with whole steps of the rate, 0.01, and
+# after 200 of them the weight is nearly gone. (So AdamW shrinks weights outside Adam.)
+for name, rule in (("plain", momentum_rule(0.0)), ("Adam", adam_rule())):
+    w, walked = np.array(1.0), []
+    for t in range(1, 201):
+        w = rule("w", w, 1e-3 * w, t, 0.01)
+        walked.append(float(w))
+    print(
+        f"{name:5} after 50, 100, 200 steps:",
+        *(f"{walked[t]:.4f}" for t in (49, 99, 199)),
+    )
+
+# %% tags=["hide-cell"]
+# Answer 3: where gradients keep their direction, the velocity builds up to g / (1 -
+# mu), which is ten times g, so a tenth of the rate should do. We found about a third:
+# in this task gradients do not keep their direction for long (and our grid is coarse).
+velocity = 0.0
+for _ in range(100):
+    _, velocity = my_sgd(0.0, 1.0, velocity, 0.1, 0.9)
+print(f"velocity after 100 gradients of 1: {velocity:.2f}")
+for name in ("plain", "momentum 0.9"):
+    tried = {rate: found for (rule, rate), found in right.items() if rule == name}
+    print(f"{name}: best rate {max(tried, key=tried.get):.2g}")

@@ -1,8 +1,8 @@
 # %% [markdown]
 # # 5. Attention: memories look at each other
 #
-# **Equation 1, section 3.1.** Forty minutes. You need matrix products and broadcasting
-# (chapter 1), and for the way back chapter 2.
+# **Equation 1, section 3.1.** About 55 minutes. You need matrix products and
+# broadcasting (chapter 1), and for the way back chapter 2.
 #
 # A memory of the Relational Memory Core is a matrix $M$ of $N$ rows, its *slots*. So
 # far a slot is just a row of numbers. In this chapter the slots exchange what they
@@ -55,7 +55,8 @@ W_q, W_k = rng.normal(size=(2, 3, 2))
 Q, K = M @ W_q, M @ W_k  # (4, 2) each
 scores = Q @ K.T  # (4, 4)
 
-# %% alt="Four query arrows and four key arrows in the plane, and the matrix of their dot products: large where arrows point the same way"
+# %% tags=["hide-input"] alt="Four query arrows and four key arrows in the plane, and the matrix of their dot products: large where arrows point the same way"
+# Draws queries, keys and scores
 figure, (plane, matrix) = plt.subplots(1, 2, figsize=(8.5, 3.6))
 for name, rows, colour in (("q", Q, "C0"), ("k", K, "C1")):
     for i, (x, y) in enumerate(rows):
@@ -132,6 +133,9 @@ for d_k in widths:
 # all shares at 0 or 1 it is 0 everywhere. Below you see, with the root and without: the
 # spread of the scores (their standard deviation), the largest share of eight keys, and
 # the mean size of these derivatives.
+#
+# **Write down first:** without the root, how large is the largest of eight shares at
+# $d_k = 2048$?
 
 # %%
 largest, slope, samples = {}, {}, course.fast(500, 50)
@@ -144,7 +148,8 @@ for name, power in (("divided by √d_k", 0.5), ("not divided", 0.0)):
         largest.setdefault(name, []).append(a.max(axis=-1).mean())
         slope.setdefault(name, []).append(abs(jacobian).mean())
 
-# %% alt="Three panels against the width of a key: without the root scores spread like the root of the width, the largest share approaches 1 and derivatives vanish; with it all three stay where they are"
+# %% tags=["hide-input"] alt="Three panels against the width of a key: without the root scores spread like the root of the width, the largest share approaches 1 and derivatives vanish; with it all three stay where they are"
+# Draws the three panels
 figure, panels = plt.subplots(1, 3, figsize=(10, 3.2))
 panels[0].loglog(widths, raw, "o-", color="C1", label="not divided")
 panels[0].loglog(widths, scaled, "o-", color="C0", label="divided by √d_k")
@@ -204,36 +209,40 @@ ex.attention.check(attention)
 # %% [markdown]
 # A weighted mean cannot leave the values: every entry of the result lies between the
 # smallest and the largest entry of its column of $V$. Here three slots look at seven
-# values in the plane, $v_0$ to $v_6$. What they take home (diamonds) lies among the
-# values, drawn towards those they look at most. The slot whose scores are all 0 has
-# equal shares and takes home the plain mean:
+# values in the plane. The scores of the last slot are all 0.
+#
+# **Write down first:** where does a slot with scores of 0 end up?
 
-# %% alt="Seven values in the plane, joined to the results of three queries by lines as thick as the shares; each result lies among the values, that of a query of zeros at their mean"
-V = rng.normal(size=(7, 2))
+# %%
+angles = 2 * math.pi * (np.arange(7) + rng.uniform(0, 0.6, 7)) / 7
+V = rng.uniform(0.5, 1, (7, 1)) * np.c_[1.4 * np.cos(angles), np.sin(angles)]  # (7, 2)
 Q, K = 1.5 * rng.normal(size=(3, 2)), rng.normal(size=(7, 2))
 Q[2] = 0
 home, shares = ex.attention(Q, K, V), ex.attention_weights(Q, K)
-figure, panel = plt.subplots(figsize=(7, 3.8))
-panel.scatter(*V.T, color="0.3", zorder=3)
-for j, v in enumerate(V):
-    away = v - V.mean(axis=0)
-    away = 11 * away / np.linalg.norm(away)  # in points, away from the middle
-    look = {"color": "0.3", "ha": "center", "va": "center"}
-    panel.annotate(f"v{j}", v, xytext=away, textcoords="offset points", **look)
-for i in range(3):
-    colour = f"C{i}"
-    for j in range(7):
-        line = np.stack([home[i], V[j]]).T
-        panel.plot(*line, color=colour, lw=5 * shares[i, j], alpha=0.5)
-    name = f"slot {i}" + (", scores of 0" if i == 2 else "")
-    look = {"marker": "D", "s": 60, "zorder": 4}
-    panel.scatter(*home[i], color=colour, label=name, **look)
-panel.set(aspect="equal", title="lines as thick as the shares")
-panel.margins(0.1)
-panel.legend(loc="center left", bbox_to_anchor=(1, 0.5))
+
+# %% tags=["hide-input"] alt="The same seven values in three panels, as discs as large as a slot's shares, with the percents beside them; a diamond marks what the slot takes home. One slot divides its attention, with more than half of it for a single value; one gives nearly all to one value, and its diamond lies there; the last has seven equal discs and its diamond in the middle of all"
+# Draws what each slot looks at, and what it takes home
+figure, panels = plt.subplots(1, 3, figsize=(10, 3.6), sharex=True, sharey=True)
+names = ("slot 0", "slot 1", "slot 2, scores of 0")
+for i, (panel, name) in enumerate(zip(panels, names, strict=True)):
+    panel.scatter(*V.T, s=1800 * shares[i], color=f"C{i}", alpha=0.3, lw=0)
+    panel.scatter(*V.T, s=8, color="0.3")
+    for share, v in zip(shares[i], V, strict=True):
+        away = {"xytext": (6, 5), "textcoords": "offset points", "fontsize": 8}
+        panel.annotate(f"{share:.0%}", v, color="0.3", **away)
+    look = {"marker": "D", "s": 60, "color": f"C{i}", "edgecolor": "white"}
+    panel.scatter(*home[i], zorder=3, **look)
+    panel.set(title=name, aspect="equal", xticks=[], yticks=[])
+    panel.spines[:].set_visible(True)
+    panel.margins(0.2)
 plt.show()
 
 # %% [markdown]
+# A disc is as large as the slot's share of that value, and the diamond is what the slot
+# takes home. Slot 1 looks at one value and comes home with nearly that. Slot 0 looks
+# most at one, but the others pull, too. A slot with scores of 0 has equal shares: it
+# takes home the plain mean.
+#
 # ## The way back
 #
 # How do $W^q$, $W^k$ and $W^v$ learn? Through queries, keys and values, and these get
@@ -256,11 +265,11 @@ plt.show()
 #
 # In words: a value gets a share of the gradient of everyone who looked at it, as much
 # as they looked. And a score grows in importance if its value points along $g$ more
-# than the slot's mean value does; that is what the bracket $\bar A - r$ says. Here are
-# all these matrices for three queries and five keys, green where a number is positive
-# and purple where it is negative. Above is the way there, below the way back. Look at
-# the shapes: each gradient is as large as what it belongs to, and each product fits in
-# one way only.
+# than the slot's mean value does; that is what the bracket $\bar A - r$ says. Here
+# are all these matrices for three queries and five keys, green where a number is
+# positive and purple where it is negative. Above you go forward, below back. Look at
+# the shapes: each gradient is as large as what it belongs to, and each product fits
+# in one way only.
 
 # %% tags=["hide-input"] alt="Two rows of small matrices joined by arrows. Above, from left to right: Q, 3 by 2, and K transposed, 2 by 5, make S, 3 by 5; the softmax makes A of it; A and V, 5 by 4, make O, 3 by 4. Below, from right to left, each in the same shape: the gradient g of O, those of V and A, that of S, and those of K and Q"
 # Draws attention's matrices, the way there and the way back
@@ -280,21 +289,11 @@ centres = (0, 5, 12, 18.7, 25, 31.3)  # of the six matrices, in cells
 figure, panel = plt.subplots(figsize=(10, 4.6))
 for y, matrices in ((0, there), (9.5, back)):
     for x, (name, matrix) in zip(centres, matrices.items(), strict=True):
-        rows, columns = matrix.shape
-        place = (x - columns / 2, x + columns / 2, y + rows / 2, y - rows / 2)
-        most = abs(matrix).max()
-        look = {"cmap": "PRGn", "vmin": -most, "vmax": most, "zorder": 2}
-        panel.imshow(matrix, extent=place, **look)
-        edges = {"fill": False, "edgecolor": "0.5", "lw": 0.6, "zorder": 3}
-        for i in range(rows):
-            for j in range(columns):
-                panel.add_patch(
-                    plt.Rectangle((place[0] + j, place[3] + i), 1, 1, **edges)
-                )
-        panel.text(x, y - 2.8, name, ha="center", va="bottom")
+        _, _, _, bottom = course.draw_matrix(panel, x, y, matrix, name)
         if y == 0:
-            size = f"{rows} by {columns}"
-            panel.text(x, y + 2.8, size, ha="center", va="top", color="0.4")
+            size = "{} by {}".format(*matrix.shape)
+            look = {"ha": "center", "va": "top", "color": "0.4"}
+            panel.text(x, bottom + 0.3, size, **look)
 
 
 def arrow(start, end, colour, bend=0.0):
@@ -389,9 +388,12 @@ ex.multi_head.check(multi_head)
 # Here are two heads over the same five slots, with random weights: two ways to look at
 # the same memory.
 
-# %% alt="The attention weights of two heads over five slots: two different patterns, every row summing to 1"
+# %%
 M = rng.normal(size=(5, 8))
 W_q, W_k = rng.normal(size=(2, 2, 8, 4)) / math.sqrt(2)  # two heads each
+
+# %% tags=["hide-input"] alt="The attention weights of two heads over five slots: two different patterns, every row summing to 1"
+# Draws the weights of both heads
 figure, panels = plt.subplots(1, 2, figsize=(7, 3.3))
 for h, panel in enumerate(panels):
     weights = ex.attention_weights(M @ W_q[h], M @ W_k[h])
@@ -408,8 +410,8 @@ plt.show()
 # we can make are limited since even after a single round of attention the memory can
 # become highly distributed, making any interpretations about information
 # compartmentalisation potentially inaccurate" (section 5.1). After one step, slot 0 no
-# longer holds only what was slot 0's. The same goes for the lines of the picture
-# before. Chapter 10 tests what a trained network's maps are worth: it takes parts of
+# longer holds only what was slot 0's. The same goes for the discs further up.
+# Chapter 10 tests what a trained network's maps are worth: it takes parts of
 # the network away.
 #
 # ## In the package

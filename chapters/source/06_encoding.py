@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 6. Encoding: a new input joins the memory
 #
-# **Equation 2, section 3.2.** Thirty-five minutes. You need chapter 5: queries, keys,
+# **Equation 2, section 3.2.** About 70 minutes. You need chapter 5: queries, keys,
 # values, softmax, heads.
 #
 # In chapter 5 the slots of a memory $M$ ($N$ rows of width $F$) looked at each other.
@@ -91,13 +91,13 @@ def encode(M, x, W_q, W_k, W_v):
 ex.encode.check(encode)
 
 # %% [markdown]
-# Here are all matrices of equation 2, for four slots of width six, keys of width three,
-# and random numbers. Blue is positive, red is negative, and grey is for weights, from 0
-# to 1. A green frame marks what comes from the input: a column of the keys (drawn
-# transposed, as the product needs them), a column of the weights, a row of the values,
-# and nothing in the result.
+# Here is equation 2 with numbers in it, for four slots of width six and keys of width
+# three. Above, slots and input become queries, keys and values. Below, queries and keys
+# make the shares, in percent, and the shares mix the values. All that comes from the
+# input has an orange frame. **Write down first:** which of these matrices will have no
+# such frame?
 
-# %% alt="Five matrices in a row: queries of four slots, keys of four slots and the input, weights with a fifth column for the input, values with a fifth row for it, and the result with four rows again"
+# %%
 N, F, d_k, d_v = 4, 6, 3, 6
 M, x = rng.normal(size=(N, F)), rng.normal(size=F)
 widths = (d_k, d_k, d_v)
@@ -105,33 +105,57 @@ W_q, W_k, W_v = (rng.normal(size=(F, width)) / math.sqrt(F) for width in widths)
 W_q = 2 * W_q  # so that the shares differ visibly
 Z = ex.append_rows(M, x)
 weights = ex.weights_behind(ex.attention, M @ W_q, Z @ W_k)  # exercise 5 explains it
-matrices = {
-    "queries\n$M W^q$": M @ W_q,
-    "keys\n$([M; x]\\, W^k)^\\top$": (Z @ W_k).T,
-    "weights\nsoftmax(... / $\\sqrt{d_k}$)": weights,
-    "values\n$[M; x]\\, W^v$": Z @ W_v,
-    "result\n$\\widetilde{M}$": ex.encode(M, x, W_q, W_k, W_v),
-}
-widths = [matrix.shape[1] for matrix in matrices.values()]
-figure, panels = plt.subplots(1, 5, figsize=(10, 2.8), width_ratios=widths)
-for panel, (title, matrix) in zip(panels, matrices.items(), strict=True):
-    style = {"cmap": "RdBu", "vmin": -2.5, "vmax": 2.5}
-    if matrix is weights:
-        style = {"cmap": "Greys", "vmin": 0, "vmax": 1}
-    panel.imshow(matrix, **style)
-    panel.set_title(title, fontsize=10)
-    panel.set_xlabel(f"{matrix.shape[0]} x {matrix.shape[1]}")
-    panel.set(xticks=[], yticks=[])
-for panel, corner, width, height in (
-    (panels[1], (3.5, -0.5), 1, 3),
-    (panels[2], (3.5, -0.5), 1, 4),
-    (panels[3], (-0.5, 3.5), 6, 1),
-):
-    frame = {"fill": False, "edgecolor": "C2", "lw": 3, "clip_on": False}
-    panel.add_patch(plt.Rectangle(corner, width, height, **frame))
+
+# %% tags=["hide-input"] alt="Two rows of matrices. Above: the memory with the input below it, five rows, leads to queries with four rows, to keys and to values with five. Below: queries times keys transposed lead to a table of shares, four by five, which times the values makes the result, four by six. The input's row of the memory, of keys and values and its column of the transposed keys and of the shares are framed; queries and result have no frame"
+# Draws equation 2 from left to right
+figure, panel = plt.subplots(figsize=(10, 5))
+slots = [f"slot {i}" for i in range(N)]
+
+
+def draw(x, y, matrix, name, rows=(), columns=(), **style):
+    """A matrix with names at its rows, and a frame around what comes from the input."""
+    left, right, top, bottom = course.draw_matrix(panel, x, y, matrix, name, **style)
+    for i, row in enumerate(rows):
+        look = {"ha": "right", "va": "center", "fontsize": 8, "color": "0.3"}
+        panel.text(left - 0.2, top + i + 0.5, row, **look)
+    corner, width, height = (left, bottom - 1), right - left, 1
+    if "x" in columns:
+        corner, width, height = (right - 1, top), 1, bottom - top
+    if "x" in (*rows, *columns):
+        frame = {"fill": False, "edgecolor": "C1", "lw": 2.5, "zorder": 3}
+        panel.add_patch(plt.Rectangle(corner, width, height, **frame))
+
+
+def arrow(start, end, name=""):
+    style = {"arrowstyle": "-|>", "color": "0.4"}
+    panel.annotate("", end, start, arrowprops=style)
+    middle = (start[0] + end[0]) / 2, start[1] - 0.25
+    panel.text(*middle, name, ha="center", va="bottom", fontsize=8, color="0.3")
+
+
+both = [*slots, "x"]
+draw(0, 0, Z, "$[M; x]$", both)
+arrow((3.4, 0), (6.6, 0), "each row\ntimes $W$")
+draw(10.5, -0.5, M @ W_q, "queries $M W^q$", slots)
+draw(18.5, 0, Z @ W_k, "keys $[M; x]\\, W^k$", both)
+draw(28, 0, Z @ W_v, "values $[M; x]\\, W^v$", both)
+draw(-1.5, 9, M @ W_q, "queries", slots)
+panel.text(0.7, 9, "@", ha="center", va="center")
+draw(4, 9, (Z @ W_k).T, "keys, transposed", columns=both)
+arrow((7, 9), (10, 9), "softmax of\nscores / $\\sqrt{d_k}$")
+draw(14.5, 9, weights, "shares", slots, both, shares=True)
+panel.text(18, 9, "@", ha="center", va="center")
+draw(22, 9, Z @ W_v, "values", ["", "", "", "", "x"])
+arrow((25.4, 9), (27.2, 9))
+draw(32, 9, ex.encode(M, x, W_q, W_k, W_v), "result $\\widetilde{M}$", slots)
+panel.set(xlim=(-6, 35.5), ylim=(12, -5), aspect="equal")
+panel.axis("off")
 plt.show()
 
 # %% [markdown]
+# The queries and the result have none: the input asks nothing, and it gets no row of
+# its own.
+#
 # (A map of weights shows who looked at whom, once. It says little about where
 # information *is*. In the paper's words: "the conclusions we can make are limited since
 # even after a single round of attention the memory can become highly distributed,
@@ -140,14 +164,18 @@ plt.show()
 #
 # Each slot decides how much of the input it takes in: it depends on how well the
 # input's key fits the slot's query. Below, the same input is multiplied by a factor,
-# $s \cdot x$ for $s$ from -4 to 4, and you see the share that each slot gives it. Where
-# the key fits, the share grows with $s$; where it does not, it falls.
+# $s \cdot x$ for $s$ from -4 to 4, and you see the share that each slot gives it.
+#
+# **Write down first:** which share does a slot give to an input of zeros, $s = 0$?
 
-# %% alt="The share that each of four slots gives to the input against the factor that multiplies the input: one falls from nearly 1 to 0, two rise to about a half and a third, one falls slowly; at factor 0 no share is zero"
+# %%
 lengths = np.linspace(-4, 4, 121)
 memories = np.broadcast_to(M, (len(lengths), N, F))  # one example for each length
 Z = ex.append_rows(memories, lengths[:, None] * x)
 share = ex.weights_behind(ex.attention, M @ W_q, Z @ W_k)[..., -1]  # (lengths, slots)
+
+# %% tags=["hide-input"] alt="The share that each of four slots gives to the input against the factor that multiplies the input: one falls from nearly 1 to 0, two rise to about a half and a third, one falls slowly; at factor 0 no share is zero"
+# Draws the input's share
 figure, panel = plt.subplots(figsize=(6.5, 3.2))
 for i in range(N):
     panel.plot(lengths, share[:, i], label=f"slot {i}")
@@ -157,9 +185,10 @@ panel.legend(loc="center left", bbox_to_anchor=(1, 0.5))
 plt.show()
 
 # %% [markdown]
-# Look at $s = 0$. The slots do not ignore an input of zeros: its score is 0, which is
-# as good as any other score, so it takes a share and gives back zeros. To say "nothing
-# has arrived", use a mask with $-\infty$ for its score, or leave the row out.
+# Where the key fits, the share grows with $s$; where it does not, it falls. And at
+# $s = 0$ the slots do not ignore the input: its score is 0, which is as good as any
+# other score, so it takes a share and gives back zeros. To say "nothing has arrived",
+# use a mask with $-\infty$ for its score, or leave the row out.
 #
 # ## Heads
 #
@@ -277,6 +306,9 @@ def attempt(function, *experiments):
 #
 # The trick of exercise 5 finds the weights: with the identity as values, the result
 # *is* the weights.
+#
+# **Write down first:** somebody forgets to divide by the root. Which of the seven
+# experiments below will notice?
 
 # %%
 weights_of = ex.weights_behind
@@ -322,9 +354,9 @@ mean = attempt(
 )
 
 # %% [markdown]
-# The third says that attention is *linear in the values*: exercise 5 took that on
-# trust. The last says that attention does not care where the values' zero is, because
-# the weights sum to 1.
+# None of them would notice a missing root. The third says that attention is *linear in
+# the values*: exercise 5 took that on trust. The last says that attention does not care
+# where the values' zero is, because the weights sum to 1.
 #
 # ### Order means nothing
 #
@@ -407,7 +439,8 @@ equation_2 = attempt(
     equal_slots_stay_equal,
 )
 
-# %% alt="Two maps of weights of four slots over four slots and the input: when the slots are shuffled, rows and columns of the map are shuffled in the same way, and the input's column keeps its place"
+# %% tags=["hide-input"] alt="Two maps of weights of four slots over four slots and the input: when the slots are shuffled, rows and columns of the map are shuffled in the same way, and the input's column keeps its place"
+# Draws the weights, before and after the shuffle
 figure, panels = plt.subplots(1, 2, figsize=(7, 3))
 orders = {"as they stood": [0, 1, 2, 3], "shuffled": [2, 0, 3, 1]}
 for panel, (title, slots) in zip(panels, orders.items(), strict=True):
@@ -423,9 +456,6 @@ for panel, (title, slots) in zip(panels, orders.items(), strict=True):
 plt.show()
 
 # %% [markdown]
-# (Here, too, the conclusions you can draw "are limited", as the paper said above: the
-# map shows one step.)
-#
 # The last experiment above the picture has a price. **Slots that are equal stay
 # equal**: they ask the same, so they hear the same. A memory that begins with zeros in
 # all slots has $N$ copies of one slot for good, so it is a memory with one slot. The
@@ -434,21 +464,30 @@ plt.show()
 # memory of zeros and once from a random one. The picture shows how far the slots lie
 # apart, relative to their size: the standard deviation over the slots, averaged over
 # the units, divided by the root of the mean square of the whole memory.
+#
+# **Write down first:** is a random beginning enough? How do you expect its curve to
+# look?
 
-# %% alt="How far slots lie apart, relative to their size, over eight inputs: exactly zero all the time for a memory that began with zeros; from a random memory it falls by orders of magnitude but is not zero"
+# %%
 steps = 8
 inputs, W = rng.normal(size=(steps, F)), rng.normal(size=(3, F, F)) / math.sqrt(F)
-figure, panel = plt.subplots(figsize=(6.5, 3))
 zeros, random = np.zeros((N, F)), rng.normal(size=(N, F))
+apart = {}
 for name, memory in {"began with zeros": zeros, "began at random": random}.items():
-    apart = []
+    apart[name] = []
     for t in range(steps):
         memory = ex.encode(memory, inputs[t], *W)
         size = np.sqrt((memory**2).mean())
-        apart.append(memory.std(axis=0).mean() / size)
-    panel.plot(range(1, steps + 1), apart, "o-", label=name)
-    first, last = f"{apart[0]:.2g} of their size at step 1", f"{apart[-1]:.2g}"
-    print(f"{name}: apart by {first}, {last} at step {steps}; size {size:.2g}")
+        apart[name].append(memory.std(axis=0).mean() / size)
+    first, last = apart[name][0], apart[name][-1]
+    print(f"{name}: apart by {first:.2g} of their size at step 1, ", end="")
+    print(f"{last:.2g} at step {steps}; size {size:.2g}")
+
+# %% tags=["hide-input"] alt="How far slots lie apart, relative to their size, over eight inputs: exactly zero all the time for a memory that began with zeros; from a random memory it falls by orders of magnitude but is not zero"
+# Draws how far the slots lie apart
+figure, panel = plt.subplots(figsize=(6.5, 3))
+for name, distances in apart.items():
+    panel.plot(range(1, steps + 1), distances, "o-", label=name)
 panel.set_yscale("symlog", linthresh=1e-8)
 panel.set(xlabel="inputs so far", ylim=(-2e-9, 10))
 panel.set_ylabel("how far slots lie apart,\nas a part of their size")
@@ -465,6 +504,7 @@ plt.show()
 # A softmax of scores does not change when all scores of a row change by the same
 # number. Adding one vector to *all keys* does exactly that. And scores are dot
 # products: turning all queries and keys by the same rotation leaves them as they are.
+# (And adding one vector to all *queries*? You will meet that question below.)
 
 
 # %%
@@ -496,7 +536,7 @@ differences = attempt(
 # as large. So the scores double, just as they do for queries twice as long. And if the
 # scaled scores are $\log c_j$ for whole numbers $c_j$, the weights are
 # $c_j / \sum_k c_k$. A third experiment has scores whose exponential no float64 can
-# hold.
+# hold. **Write down first:** which of the three notices a missing root?
 
 
 # %%
@@ -584,7 +624,7 @@ heads = attempt(
 # ### And what does not hold
 #
 # It is just as good to know what you may *not* count on. Here are three statements that
-# look like those above. Say what you expect of each before you run the cell:
+# look like those above. **Write down first**, for each, whether it holds:
 
 
 # %%
@@ -618,6 +658,8 @@ untrue = attempt(
 # Here are fourteen attention functions with one fault each, faults that are easily
 # made, and every experiment runs on each of them. A filled square is an experiment that
 # fails, and the number behind a name says how many do. The first column is yours.
+#
+# **Write down first:** which of the fourteen faults will the fewest experiments notice?
 
 
 # %%
@@ -676,7 +718,8 @@ for i, experiment in enumerate(experiments.values()):
     for j, function in enumerate(functions.values()):
         fails[i, j] = outcome(experiment, function) != "holds"
 
-# %% alt="A table of experiments against faulty functions: each fault is caught by at least one experiment, most by several; the missing root by two experiments about the right numbers, doubled scores only by the weights known by hand"
+# %% tags=["hide-input"] alt="A table of experiments against faulty functions: each fault is caught by at least one experiment, most by several; the missing root by two experiments about the right numbers, doubled scores only by the weights known by hand"
+# Draws the table: which experiment catches which fault
 figure, panel = plt.subplots(figsize=(9.5, 6.5))
 style = {"cmap": "Oranges", "vmin": -0.05, "vmax": 1.4}
 panel.pcolormesh(fails[::-1], edgecolors="white", linewidth=2, **style)

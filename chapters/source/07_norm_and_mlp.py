@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 7. Layer norm and a row-wise MLP: what each slot does by itself
 #
-# **The $g_\psi$ of equation 7, section 3.3.** Forty-five minutes. You need axes and
+# **The $g_\psi$ of equation 7, section 3.3.** About 65 minutes. You need axes and
 # `keepdims` (chapter 1), chapter 6, and for the way back chapters 2 and 3.
 #
 # Attention has brought each slot something new, the row $\widetilde m_i$ of
@@ -75,12 +75,15 @@ ex.layer_norm.check(layer_norm)
 # $\sqrt 3$ form a circle. Subtracting the mean is a projection into the plane. Dividing
 # by the standard deviation then moves every point along its ray onto the circle.
 
-# %% alt="A cloud of points in the plane of rows with sum zero, and where layer norm moves them: each along its ray onto a circle around the middle"
+# %%
 rows = rng.normal(size=(60, 3)) * [1.0, 0.8, 0.8] + [0.6, 0.0, -0.3]
 # Two unit vectors at right angles, both with the sum 0
 plane = np.array([[1, -1, 0], [1, 1, -2]]) / np.sqrt([[2], [6]])
 before = rows @ plane.T
 after = ex.layer_norm(rows, np.ones(3), np.zeros(3)) @ plane.T
+
+# %% tags=["hide-input"] alt="A cloud of points in the plane of rows with sum zero, and where layer norm moves them: each along its ray onto a circle around the middle"
+# Draws the points before and after
 figure, panel = plt.subplots(figsize=(5.6, 4))
 for start, end in zip(before, after, strict=True):
     panel.plot(*np.stack([start, end]).T, color="0.85", lw=0.8, zorder=1)
@@ -182,9 +185,9 @@ print("part along the normalised row, nearly 0:    ", abs((by_hand * n).sum()) <
 print(f"length of the gradient, for comparison:      {np.linalg.norm(by_hand):.2f}")
 
 # %% [markdown]
-# And the factor $s$ in front? A row of large numbers has a small $s$. Multiply a row by
-# 10, and its gradient is a tenth: what the norm evens out on the way there, it evens
-# out on the way back in the other direction.
+# And the factor $s$ in front? A row of large numbers has a small $s$. Multiply a row
+# by 10, and its gradient is a tenth: the larger the row, the less a small step of one
+# number changes.
 #
 # Gain and offset learn as well. Every row uses them, so they get sums over all rows: of
 # $g \circ n$ for the gain, of $g$ for the offset.
@@ -215,6 +218,8 @@ ex.who_notices.check(who_notices)
 # another row takes the place of slot 1, and the numbers are the largest changes. The
 # next section explains the MLPs. For now it is enough to know that one gets each row by
 # itself, and the other gets all slots side by side in one long row.
+#
+# **Write down first:** in which of the six do the slots 0, 2 and 3 notice?
 
 
 # %%
@@ -254,7 +259,8 @@ M, row = rng.normal(size=(N, F)), rng.normal(size=F)
 changes = [ex.who_notices(process, M, 1, row) for process in PROCESSES.values()]
 changes = np.array(changes)  # (processes, N)
 
-# %% alt="A table of six processes and four slots: with the first three, made row by row, only the replaced slot 1 changes and all others by exactly 0; with the joint norm, the wide MLP and attention all slots change"
+# %% tags=["hide-input"] alt="A table of six processes and four slots: with the first three, made row by row, only the replaced slot 1 changes and all others by exactly 0; with the joint norm, the wide MLP and attention all slots change"
+# Draws the table of changes
 figure, panel = plt.subplots(figsize=(7, 3.4))
 panel.imshow(changes > 0, cmap="Blues", vmin=0, vmax=2, aspect="auto")
 for (i, j), change in np.ndenumerate(changes):
@@ -275,11 +281,10 @@ plt.show()
 # mean and a common variance, and no map of attention weights will ever show it.
 #
 # How bad is that? Let slot 0 grow louder and look at how large the *other* slots come
-# out. With a norm for each row they do not care. With a joint norm, one loud slot takes
-# up the whole variance and presses the others down: to a fortieth when it is a hundred
-# times as loud:
+# out. **Write down first:** with a joint norm, how large are they when slot 0 is a
+# hundred times as loud?
 
-# %% alt="Size of the three other slots after the norm as slot 0 is multiplied by 1 to 100: with the norm of each row it stays at 1, with the joint norm it falls like one over the loudness"
+# %%
 loudness = np.geomspace(1, 100, 30)
 M = rng.normal(size=(N, 32))
 sizes = {"norm of each row": [], "joint norm": []}
@@ -288,6 +293,9 @@ for factor in loudness:
     by_row = ex.layer_norm(loud, np.ones(32), np.zeros(32))
     sizes["norm of each row"].append(by_row[1:].std())
     sizes["joint norm"].append(joint_norm(loud)[1:].std())
+
+# %% tags=["hide-input"] alt="Size of the three other slots after the norm as slot 0 is multiplied by 1 to 100: with the norm of each row it stays at 1, with the joint norm it falls like one over the loudness"
+# Draws the size of the other slots
 figure, panel = plt.subplots(figsize=(6.5, 3))
 for name, values in sizes.items():
     panel.loglog(loudness, values, label=name)
@@ -296,6 +304,9 @@ panel.legend()
 plt.show()
 
 # %% [markdown]
+# With a norm for each row the other slots do not care. With a joint norm, one loud slot
+# takes up the whole variance and presses them down, to a fortieth in the end.
+#
 # A joint norm is an easy mistake: some libraries' layer norm takes *all* axes but the
 # first unless you say otherwise. Chapter 11 shows what it does to a network that trains
 # with it.
@@ -331,13 +342,16 @@ ex.mlp.check(mlp)
 # several lines, one for each of the six columns of $W_1$: there the number that the
 # ReLU sees changes its sign.
 
-# %% alt="A square grid, the same grid after two layers without ReLU, a parallelogram with straight lines, and after two layers with ReLU, bent along several lines"
+# %%
 depth, line = np.linspace(-1, 1, 13), np.linspace(-1, 1, 101)
 grid = [np.stack([np.full_like(line, c), line], axis=1) for c in depth]
 grid += [points[:, ::-1] for points in grid]  # the lines across
 W1, b1 = rng.normal(size=(2, 6)), 0.5 * rng.normal(size=6)
 W2, b2 = rng.normal(size=(6, 2)) / 2, np.zeros(2)
 straight = W1 @ W2, b1 @ W2  # the same two layers without ReLU, as one
+
+# %% tags=["hide-input"] alt="A square grid, the same grid after two layers without ReLU, a parallelogram with straight lines, and after two layers with ReLU, bent along several lines"
+# Draws the grid and what becomes of it
 figure, panels = plt.subplots(1, 3, figsize=(9, 3.1))
 maps = {
     "slots that go in": lambda z: z,
@@ -376,6 +390,9 @@ ex.g_psi.check(g_psi)
 # averages over many draws. They show the size of a slot (the standard deviation of its
 # units), how like it is to its start (the correlation of its units with those of round
 # 0), and how alike two slots become that had nothing in common.
+#
+# **Write down first:** which of the two, norm or residual, keeps a slot from growing?
+# Which keeps two slots from becoming alike?
 
 # %%
 F, draws, rounds = 64, course.fast(60, 6), 10
@@ -409,7 +426,8 @@ for draw in range(draws):
             alike[name][draw, k] = correlation(*z)
             z = form(z, weights)
 
-# %% alt="Three panels over ten rounds: without the norm the size of a slot grows a hundredfold and more; with the residual more of the start is left; without it two slots become alike sooner"
+# %% tags=["hide-input"] alt="Three panels over ten rounds: without the norm the size of a slot grows a hundredfold and more; with the residual more of the start is left; without it two slots become alike sooner"
+# Draws sizes and likenesses
 figure, panels = plt.subplots(1, 3, figsize=(10, 3.1))
 titles = ("size of a slot", "likeness to its start", "likeness of two slots")
 # The first curve is broad and pale, because the others run over it.
@@ -457,9 +475,10 @@ ex.g_psi_parameters.check(g_psi_parameters)
 # %% [markdown]
 # Here it is for slots of width 64, beside what the two leaks above would cost. A joint
 # norm has as many gains and offsets as there are units in the whole memory. An MLP of
-# all slots side by side has a matrix of $N F$ by $N F$.
+# all slots side by side has a matrix of $N F$ by $N F$. **Write down first:** how much
+# does twice the number of slots cost each of the three?
 
-# %% alt="Parameters against the number of slots, both axes logarithmic: g_psi is a flat line, the joint norm rises slowly above it, the MLP of all slots rises with the square"
+# %%
 slots = 2 ** np.arange(8)
 F = 64
 by_row = np.array([ex.g_psi_parameters(N, F, 2) for N in slots])
@@ -468,6 +487,9 @@ counts = {
     "with a joint norm": by_row + 2 * (slots - 1) * F,
     "with an MLP of all slots": [ex.g_psi_parameters(1, N * F, 2) for N in slots],
 }
+
+# %% tags=["hide-input"] alt="Parameters against the number of slots, both axes logarithmic: g_psi is a flat line, the joint norm rises slowly above it, the MLP of all slots rises with the square"
+# Draws the numbers of parameters
 figure, panel = plt.subplots(figsize=(6.5, 3))
 for (name, values), style in zip(counts.items(), ("o-", "s-", "^-"), strict=True):
     panel.loglog(slots, values, style, ms=4, label=name)

@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 8. Gates: what is kept and what is written
 #
-# **Equations 3 to 6, section 3.3.** Fifty minutes. You need chapter 6, for the way
+# **Equations 3 to 6, section 3.3.** About 75 minutes. You need chapter 6, for the way
 # back chapter 2, and for one experiment chapter 4. A few words recall what comes from
 # chapter 7.
 #
@@ -85,9 +85,12 @@ def sigmoid(x):
 
 ex.sigmoid.check(sigmoid)
 
-# %% alt="The sigmoid rises from 0 to 1, with 0.5 at 0 and 0.73 at 1; its slope is a hump, 0.25 high at 0 and nearly 0 beyond 5"
+# %%
 x = np.linspace(-7, 7, 141)
 gates = ex.sigmoid(x)
+
+# %% tags=["hide-input"] alt="The sigmoid rises from 0 to 1, with 0.5 at 0 and 0.73 at 1; its slope is a hump, 0.25 high at 0 and nearly 0 beyond 5"
+# Draws the sigmoid and its slope
 figure, panel = plt.subplots(figsize=(6.5, 3))
 panel.plot(x, gates, label="$\\sigma(x)$")
 slope = gates * (1 - gates)
@@ -182,7 +185,7 @@ ex.gate_of_every_slot.check(gate_of_every_slot)
 # the input is the same in every row. What comes from $h$ is not. Together they make the
 # gates:
 
-# %% alt="Three tables of four slots and eight units: the input's part has four equal rows, the part of h four different ones, and the sigmoid of their sum are the gates between 0 and 1"
+# %%
 N, D, F = 4, 6, 8
 x, h = rng.normal(size=(1, D)), rng.normal(size=(1, N, F))
 W = rng.normal(size=(D, F)) / math.sqrt(D)
@@ -194,6 +197,9 @@ parts = {
     "from each slot, $h U$": h[0] @ U,
     "the gates, $\\sigma(x W + h U + b)$": gates[0],
 }
+
+# %% tags=["hide-input"] alt="Three tables of four slots and eight units: the input's part has four equal rows, the part of h four different ones, and the sigmoid of their sum are the gates between 0 and 1"
+# Draws the parts and the gates
 figure, panels = plt.subplots(1, 3, figsize=(10, 2.2))
 for panel, (title, part) in zip(panels, parts.items(), strict=True):
     style = {"cmap": "RdBu", "vmin": -2.5, "vmax": 2.5}
@@ -207,7 +213,7 @@ plt.show()
 # %% [markdown]
 # So a gate of slot $i$ knows the input and slot $i$, and nothing else. Give slot 2
 # another $h$, and `who_notices`, a tool from chapter 7, says for each slot how much its
-# gates change at most:
+# gates change at most. **Write down first:** which of the four numbers will be 0?
 
 
 # %%
@@ -251,24 +257,30 @@ ex.weights_of_the_past.check(weights_of_the_past)
 # %% [markdown]
 # The first of them, $a_0$, is the product of all forget gates. The forget bias moves
 # all of these gates at once. With pre-activations of 0, only this constant counts. Here
-# is what is left of a memory:
+# is what is left of a memory. **Write down first:** with a bias of 1, a gate of 0.73,
+# after how many steps is half of it left? And with a bias of 5, a gate of 0.993?
 
-# %% alt="What is left of a memory over 50 steps for five forget biases: on a linear axis the curves for 0 and 1 fall to nothing within ten steps and that for 5 is still above 0.7 at the end; on a logarithmic axis all are straight lines"
+# %%
 T = 50
-colours = {0.0: "C0", 1.0: "C1", 2.0: "C2", 3.0: "C3", 5.0: "C4"}
-figure, panels = plt.subplots(1, 2, figsize=(9.5, 3.2))
-for bias in colours:
-    left = []
+remains = {}
+for bias in (0.0, 1.0, 2.0, 3.0, 5.0):
+    remains[bias] = []
     for t in range(T + 1):
         nothing = np.zeros((t, 1))  # the pre-activations of t steps
-        left.append(ex.weights_of_the_past(nothing, nothing, bias)[0, 0])
-    for panel in panels:
-        panel.plot(left, color=colours[bias], label=f"{bias:.0f}")
+        remains[bias].append(ex.weights_of_the_past(nothing, nothing, bias)[0, 0])
     gate = ex.sigmoid(bias)
     half = math.log(0.5) / math.log(gate)
     print(f"forget bias {bias:.0f}: gate {gate:.3f}, ", end="")
-    print(f"half is left after {half:6.1f} steps, and {left[-1]:.1e} after {T}")
+    print(f"half is left after {half:6.1f} steps, ", end="")
+    print(f"and {remains[bias][-1]:.1e} after {T}")
+
+# %% tags=["hide-input"] alt="What is left of a memory over 50 steps for five forget biases: on a linear axis the curves for 0 and 1 fall to nothing within ten steps and that for 5 is still above 0.7 at the end; on a logarithmic axis all are straight lines"
+# Draws what is left, on both scales
+colours = {0.0: "C0", 1.0: "C1", 2.0: "C2", 3.0: "C3", 5.0: "C4"}
+figure, panels = plt.subplots(1, 2, figsize=(9.5, 3.2))
 for panel, scale in zip(panels, ("linear", "log"), strict=True):
+    for bias, left in remains.items():
+        panel.plot(left, color=colours[bias], label=f"{bias:.0f}")
     panel.set(xlabel="steps", ylabel="what is left of the memory", yscale=scale)
 panels[1].legend(title="forget bias", loc="center left", bbox_to_anchor=(1, 0.5))
 plt.show()
@@ -295,29 +307,42 @@ ex.forget_bias_for.check(forget_bias_for)
 # Fading is half of it. The other half is what gets written in the meantime. Below, a 1
 # is proposed at step 5, with the input gate wide open. Before and after it only noise
 # is proposed, and the input gate is shut (left) or half open (right), as in a fresh
-# network. It takes both gates to remember: one that keeps, and one that does not write
-# over it.
+# network.
+#
+# **Write down first:** for which of the four biases can you still read off at step 50
+# that there was a 1? And on the right?
 
-# %% alt="A memory over 50 steps into which a 1 is written at step 5: with the input gate otherwise shut it decays smoothly, the slower the larger the bias; with the input gate half open noise covers it"
+# %%
 noise = 0.5 * rng.normal(size=T)
 noise[4] = 1.0  # the one thing worth keeping, at step 5
-figure, panels = plt.subplots(1, 2, figsize=(9.5, 3.2), sharey=True)
-cases = {"otherwise shut": -np.inf, "otherwise half open": 0.0}
-for panel, (title, otherwise) in zip(panels, cases.items(), strict=True):
+traces = {}
+for title, otherwise in {"shut": -np.inf, "half open": 0.0}.items():
     for bias in (0.0, 1.0, 3.0, 5.0):
         trace, m = [0.0], 0.0
         for t in range(T):
             write = ex.sigmoid(np.inf if t == 4 else otherwise)
             m = ex.sigmoid(bias) * m + write * noise[t]
             trace.append(m)
-        panel.plot(trace, color=colours[bias], label=f"forget bias {bias:.0f}")
+        traces[title, bias] = trace
+
+# %% tags=["hide-input"] alt="A memory over 50 steps into which a 1 is written at step 5: with the input gate otherwise shut it decays smoothly, the slower the larger the bias; with the input gate half open noise covers it"
+# Draws the memory with both input gates
+figure, panels = plt.subplots(1, 2, figsize=(9.5, 3.2), sharey=True)
+panel_of = dict(zip(("shut", "half open"), panels, strict=True))
+for (title, bias), trace in traces.items():
+    label = f"forget bias {bias:.0f}"
+    panel_of[title].plot(trace, color=colours[bias], label=label)
+for title, panel in panel_of.items():
     panel.axvline(5, color="0.6", lw=1, ls=":")
-    panel.set(title=f"input gate {title}", xlabel="step")
+    panel.set(title=f"input gate otherwise {title}", xlabel="step")
 panels[0].set_ylabel("memory")
 panels[1].legend(loc="center left", bbox_to_anchor=(1, 0.5))
 plt.show()
 
 # %% [markdown]
+# It takes both gates to remember: one that keeps, and one that does not write over what
+# is kept.
+#
 # ## The way back through a gate
 #
 # How does a gate learn? Take equation 7 for one number, with $k$ for the gate that
@@ -477,7 +502,8 @@ for bias in (0.0, 1.0, 3.0, 5.0):
     last = np.mean(curves[bias][-10:])
     print(f"forget bias {bias:.0f}: mean loss of the last ten steps {last:.3f}")
 
-# %% alt="The loss over 300 training steps in four panels, one for each forget bias: for 0 and 1 it stays at 0.69, the loss of a guess; for 3 and 5 it falls to nearly 0"
+# %% tags=["hide-input"] alt="The loss over 300 training steps in four panels, one for each forget bias: for 0 and 1 it stays at 0.69, the loss of a guess; for 3 and 5 it falls to nearly 0"
+# Draws the four losses
 figure, panels = plt.subplots(1, 4, figsize=(10, 2.8), sharey=True)
 for panel, (bias, losses) in zip(panels, curves.items(), strict=True):
     panel.plot(losses)
@@ -508,6 +534,9 @@ print(f"{ex.sigmoid(1.0) ** 8:.3f}")
 # sequences, beside the gates of the same network with fresh weights. (It has the
 # released form: the gates see $\tanh(m)$ where the paper has $h$. Chapter 9 lays both
 # side by side.)
+#
+# **Write down first:** will the trained gates keep more than the fresh ones, or less?
+# Will they write more, or less?
 
 # %%
 from tinyrmc import RelationalMemory
@@ -525,7 +554,8 @@ for name, gates in seen.items():
     forget, write = gates.forget_gate.mean(), gates.input_gate.mean()
     print(f"{name}: forget gates {forget:.2f} on average, input gates {write:.2f}")
 
-# %% alt="Histograms of forget and input gates, fresh and trained: fresh forget gates stand around 0.7 and input gates around 0.5; after training both spread out, forget gates mostly above 0.8, input gates mostly below 0.5"
+# %% tags=["hide-input"] alt="Histograms of forget and input gates, fresh and trained: fresh forget gates stand around 0.7 and input gates around 0.5; after training both spread out, forget gates mostly above 0.8, input gates mostly below 0.5"
+# Draws the gates before and after training
 figure, panels = plt.subplots(1, 2, figsize=(9.5, 3))
 bins = np.linspace(0, 1, 51)
 for panel, name in zip(panels, ("forget_gate", "input_gate"), strict=True):

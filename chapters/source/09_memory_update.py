@@ -1,15 +1,16 @@
 # %% [markdown]
 # # 9. The memory update: one whole step
 #
-# **Equations 7 to 9, section 3.3.** Seventy-five minutes. You need attention (chapter
-# 5), the input among the rows (chapter 6), $g_\psi$ (chapter 7) and gates (chapter 8);
-# for the way back chapter 2, and for the training at the end chapter 4.
+# **Equations 7 to 9, section 3.3.** About 95 minutes. You need attention (chapter 5),
+# the input among the rows (chapter 6), $g_\psi$ (chapter 7) and gates (chapter 8); for
+# the way back chapter 2, and for the training at the end chapter 4.
 #
-# All parts lie on the table. A memory $M$ of $N$ slots has looked at itself and at the
-# new input $x$, and attention has proposed $\widetilde{M}$, a matrix of the same size.
-# What becomes the next memory? In this chapter you write that update and put the whole
-# step together. We lay the paper beside the code that its authors released: they are
-# not the same network. And in the end a network learns with the step that you wrote.
+# You have all the parts. A memory $M$ of $N$ slots has looked at itself and at the
+# new input $x$, and attention has proposed $\widetilde{M}$, a matrix of the same
+# size. What becomes the next memory? In this chapter you write that update and put
+# the whole step together. We lay the paper beside the code that its authors released:
+# they are not the same network. And in the end a network learns with the step that
+# you wrote.
 #
 # The letters, once more:
 #
@@ -84,78 +85,11 @@ my
 # A check then tries your values with NumPy and your gradient on the tape. (On the tape
 # there are no methods: write `xp.mean(x, axis=-1)`, not `x.mean(axis=-1)`.)
 #
-# ## The naive update, and why not
-#
-# The simplest update makes $\widetilde{M}$ the next memory. In chapter 6 you saw the
-# slots grow alike that way. Here it is beside the update of this chapter, with two
-# forget biases: six slots of 16 units, fresh weights, forty random inputs.
-#
-# The left panel shows the *spread*, the distance of the slots from their mean as a
-# share of their size: near 1 where they have nothing in common, 0 where all are the
-# same. For the right panel, two sequences differ in the first input alone. How far
-# apart are the two memories, again as a share of their size? **Write down first:** how
-# many naive steps does it take until all six slots hold the same?
-
-
-# %%
-def spread(m):
-    """How far the slots of m (..., N, F) lie apart: 0 where all are equal, near 1 where
-    they have nothing in common.
-    """
-    size = np.sqrt((m * m).mean())
-    away = m - m.mean(axis=-2, keepdims=True)
-    return np.sqrt((away**2).mean()) / size if size else 0.0
-
-
-def memories(weights, m, inputs, naive):
-    """The memory before the first and after each of the inputs (T, F)."""
-    h, found = np.zeros_like(m), [m]
-    projections = [weights[name] for name in ("W_q", "W_k", "W_v")]
-    for x in inputs[:, None]:
-        if naive:
-            m = equations.multi_head_attention(np, m, x, *projections)
-        else:
-            _, (m, h) = equations.step(np, x, (m, h), weights)
-        found.append(m)
-    return found
-
-
-weights, first = random_weights(N=6, F=16, H=2, G=16)
-inputs = rng.normal(size=(40, 16))
-others = inputs.copy()
-others[0] = rng.normal(size=16)  # another first input, then the same
-updates = {
-    "naive": (True, 0.0),
-    "gated, forget bias 1": (False, 1.0),
-    "gated, forget bias 3": (False, 3.0),
-}
-apart, remembered = {}, {}
-for name, (naive, forget_bias) in updates.items():
-    named = weights | {"forget_bias": forget_bias}
-    one = memories(named, first, inputs, naive)
-    other = memories(named, first, others, naive)
-    apart[name] = [spread(m) for m in one]
-    remembered[name] = []
-    for a, b in zip(one[1:], other[1:], strict=True):
-        remembered[name].append(np.linalg.norm(a - b) / np.linalg.norm(a))
-
-# %% alt="Two panels over forty steps, logarithmic. With the naive update the slots are copies of each other after five steps and the first input fades; with gates both fall much more slowly, the more slowly the larger the forget bias"
-figure, panels = plt.subplots(1, 2, figsize=(9.5, 3.4))
-for name in updates:
-    panels[0].semilogy(apart[name], ".-", label=name)
-    panels[1].semilogy(range(1, 41), remembered[name], ".-", label=name)
-panels[0].set(title="how far apart the slots are", xlabel="steps", ylim=(1e-6, 2))
-panels[1].set(title="what the first input still changes")
-panels[1].set(xlabel="steps", ylim=(1e-3, 2))
-panels[1].legend(loc="lower left")
-plt.show()
-
-# %% [markdown]
-# After a few naive steps all six slots hold the same vector, and after twenty next to
-# nothing of the first input is left. Gates delay both, a forget bias of 3 far more than
-# a bias of 1. An update needs a way *not* to follow attention.
-#
 # ## Equation 7: keep and take
+#
+# The simplest update would make $\widetilde{M}$ the next memory. Chapter 6 showed where
+# that leads: after a few inputs all slots hold nearly the same. An update needs a way
+# *not* to follow attention.
 #
 # $$m_{i,t} = \sigma(f_{i,t} + \tilde{b}^f) \circ m_{i,t-1}
 # + \sigma(i_{i,t}) \circ \underbrace{g_\psi(\widetilde{m}_{i,t})} \tag{7}$$
@@ -183,8 +117,7 @@ print(", ".join(shares))
 #
 # $\tilde{b}^f$ is the *forget bias* of chapter 8, a constant. In a fresh network $f$ is
 # near 0, so this constant decides which share the memory keeps at each step. The last
-# line of numbers has that share for a bias of 0, and for the 1 and the 3 of the
-# picture.
+# line of numbers has that share for three biases.
 #
 # **Exercise 1.** Equation 7. `f` and `i` are pre-activations, so applying the sigmoid
 # is up to you: `my.sigmoid(xp, f)`. They may be $\pm\infty$, for a gate that is nailed
@@ -226,18 +159,6 @@ def output(xp, o, m):
 ex.output.check(output)
 my_output = ex.output.yours(output)
 
-# %% alt="The hidden value against the memory for three output gates: an S between minus one and one, flatter the more the gate is shut"
-m = np.linspace(-6, 6, 200)
-figure, panel = plt.subplots(figsize=(6, 3))
-panel.plot(m, m, ":", color="0.5", label="the memory itself")
-for o in (40.0, 0.0, -2.0):
-    panel.plot(
-        m, my_output(np, o, m), label=f"h, with sigma(o) = {my.sigmoid(np, o):.2f}"
-    )
-panel.set(ylim=(-2, 2), xlabel="memory m", ylabel="shown")
-panel.legend(loc="lower right")
-plt.show()
-
 # %% [markdown]
 # The paper adds: "In practice we did not find output gates necessary". You will see
 # below what the released code made of that.
@@ -275,12 +196,15 @@ ex.memory_gate.check(memory_gate)
 # Here are both kinds on the same six slots, and what they cost: the number of weights
 # of all three gates.
 
-# %% alt="Two heat maps of gates, slots by units: with unit gating every cell has its own shade, with memory gating every row has one"
+# %%
 N, F = 6, 16
 x, h = rng.normal(size=(1, F)), rng.normal(size=(1, N, F))
 W, U = rng.normal(size=(2, F, F)) / np.sqrt(F)
 unit = my.sigmoid(np, my.gate(np, x, h, W, U, np.zeros(F)))  # (1, N, F)
 memory = ex.memory_gate(x, h, W[:, 0], U[:, 0], 0.0)  # (1, N, 1)
+
+# %% tags=["hide-input"] alt="Two heat maps of gates, slots by units: with unit gating every cell has its own shade, with memory gating every row has one"
+# Draws gates of both kinds
 figure, panels = plt.subplots(1, 2, figsize=(9, 2.8), sharey=True)
 for panel, gate, count, name in (
     (panels[0], unit, 3 * (2 * F * F + F), "unit"),
@@ -293,9 +217,8 @@ figure.colorbar(image, ax=panels, label="shut (0) to open (1)", shrink=0.8)
 plt.show()
 
 # %% [markdown]
-# In neither kind does a weight have an index for the slot. "Since parameters $W^f$,
-# $W^i$, $W^o$, $U^f$, $U^i$, $U^o$, and $\psi$ are shared for each $m_i$, we can modify
-# the number of memories without affecting the number of parameters" (section 3.3).
+# In neither kind does a weight have an index for the slot, so either works with any
+# number of slots (chapter 7).
 #
 # ## The whole step
 #
@@ -331,7 +254,7 @@ my_step = ex.step.yours(step)
 # row from left to right: slot 1 keeps what it held, slot 3 loses it, and the other two
 # mix.
 
-# %% alt="Six heat maps of four slots: the old memory, the candidate, forget gate, input gate, new memory and hidden state. The second row of the new memory equals the old one, the fourth is empty"
+# %%
 N, F = 4, 12
 weights, m = random_weights(N, F, H=2, G=F, seed=1)
 h, x = np.tanh(m), rng.normal(size=(1, F))
@@ -350,6 +273,9 @@ o = weighed(my.gate, x, h, names="W_o U_o b_o")
 i[0, [1, 3]] = -40  # shut
 f[0, 1], f[0, 3] = 40, -40  # open, shut
 after = my_update_memory(np, f, i, m, candidate, 1.0)
+
+# %% tags=["hide-input"] alt="Six heat maps of four slots: the old memory, the candidate, forget gate, input gate, new memory and hidden state. The second row of the new memory equals the old one, the fourth is empty"
+# Draws one step, from left to right
 figure, panels = plt.subplots(1, 6, figsize=(10, 2.1), sharey=True)
 values = {
     "memory m": m,
@@ -380,13 +306,22 @@ plt.show()
 # training can help. A memory of equal slots, zeros or others, is a memory of one slot,
 # $N$ times.
 #
-# Here is the spread again, for both networks of this package, the paper's and the
-# released one. (The next section shows what sets them apart.) Both have fresh weights
-# and read a hundred random inputs, from four different first memories. **Write down
-# first:** from which of the four do the slots stay apart?
+# You can watch it. The *spread* is the distance of the slots from their mean as a share
+# of their size: near 1 where they have nothing in common, 0 where all are the same.
+# Here it is for both networks of this package, the paper's and the released one. (The
+# next section shows what sets them apart.) Both have fresh weights and read a hundred
+# random inputs, from four different first memories. **Write down first:** from which of
+# the four do the slots stay apart?
 
 
 # %%
+def spread(m):
+    """How far the slots of m (..., N, F) lie apart, as a share of their size."""
+    size = np.sqrt((m * m).mean())
+    away = m - m.mean(axis=-2, keepdims=True)
+    return np.sqrt((away**2).mean()) / size if size else 0.0
+
+
 def state_of(core, m):
     """The state of a core whose memory is m and which has shown nothing yet."""
     return (m, np.zeros_like(m)) if isinstance(core, PaperRelationalMemory) else m
@@ -422,7 +357,8 @@ for name, core in cores.items():
     for beginning, m in beginnings.items():
         kept[name, beginning] = spreads(core, m, inputs)
 
-# %% alt="The slots' spread over a hundred steps for two networks and four first memories, logarithmic. Zeros stay at the level of rounding in both; from the identity and from random numbers slots grow alike quickly in the paper's network and slowly in the released one"
+# %% tags=["hide-input"] alt="The slots' spread over a hundred steps for two networks and four first memories, logarithmic. Zeros stay at the level of rounding in both; from the identity and from random numbers slots grow alike quickly in the paper's network and slowly in the released one"
+# Draws the slots' spread for both networks
 figure, panels = plt.subplots(1, 2, figsize=(9.5, 3.6), sharey=True)
 for panel, core in zip(panels, cores, strict=True):
     for name in beginnings:
@@ -505,10 +441,11 @@ print("after one step, slots 3 and 4 differ by", difference)
 # **A layer norm on queries, keys and values.** A memory can grow, and with it the
 # paper's scores, which are products of two things that grow. Then the softmax takes the
 # largest score and nothing else (chapter 5). The release first normalises every row of
-# q, k and v, whatever the memory's size. Here is the largest share, as a mean over the
-# slots, while we make the memory larger and larger:
+# q, k and v, whatever the memory's size. Below, the memory grows larger and larger, and
+# you see the largest share, as a mean over the slots. **Write down first:** how does it
+# go in each of the two networks?
 
-# %% alt="The largest share of attention against the size of the memory: for the paper's queries and keys it climbs to one, for the released ones, which are normalised, it stays where it was"
+# %%
 scales = 2.0 ** np.arange(-4, 9)
 largest = {"paper": [], "released": []}
 for scale in scales:
@@ -517,6 +454,9 @@ for scale in scales:
         trace = []
         core(x, state_of(core, m), trace)
         largest[name].append(trace[0]["attention"].max(axis=-1).mean())
+
+# %% tags=["hide-input"] alt="The largest share of attention against the size of the memory: for the paper's queries and keys it climbs to one, for the released ones, which are normalised, it stays where it was"
+# Draws the largest share
 figure, panel = plt.subplots(figsize=(6, 3))
 for name, shares in largest.items():
     panel.semilogx(scales, shares, "o-", base=2, label=name)
@@ -529,7 +469,8 @@ plt.show()
 # **A residual, inside a norm.** The paper's candidate is made only of what attention
 # brings, a mean of values: a slot's own content must come home through attention. The
 # release adds the slot itself, layer_norm(M + attention). What is that worth? We take
-# the residual out of a released core, and look at the slots' spread again.
+# the residual out of a released core, and look at the slots' spread again. **Write down
+# first:** will it be more like the paper's curve above, or like the released one?
 
 
 # %%
@@ -584,7 +525,8 @@ for forget_bias in (1.0, 3.0, 5.0):
             found.append((abs(memory_of(state)).max(), abs(shown.data).max()))
         sizes[name, forget_bias] = np.array(found)
 
-# %% alt="The largest entry of memory and of output over four hundred steps: memories of both networks grow, the further the larger the forget bias; the paper's output never passes one, the released output is the memory"
+# %% tags=["hide-input"] alt="The largest entry of memory and of output over four hundred steps: memories of both networks grow, the further the larger the forget bias; the paper's output never passes one, the released output is the memory"
+# Draws the largest entries
 figure, panels = plt.subplots(1, 2, figsize=(9.5, 3.8), sharey=True)
 for panel, name in zip(panels, ("paper", "released"), strict=True):
     for number, forget_bias in enumerate((1.0, 3.0, 5.0)):
@@ -884,7 +826,8 @@ for bias in (1.0, 3.0):
     after = [f"{arrived[bias, name][19]:.0e}" for name in WAYS]
     print(f"forget bias {bias:.0f}, after 20 steps:", ", ".join(after))
 
-# %% alt="The size of the gradient against the steps that it has come back, for forget biases 1 and 3, logarithmic. All ways, and all but h, lie close together; with a bias of 1 they fall slowly, with a bias of 3 they grow. Equation 7 alone falls by its forget gate, below the others. Through h alone it falls to nothing within twenty steps"
+# %% tags=["hide-input"] alt="The size of the gradient against the steps that it has come back, for forget biases 1 and 3, logarithmic. All ways, and all but h, lie close together; with a bias of 1 they stay about level, with a bias of 3 they grow. Equation 7 alone falls by its forget gate, below the others. Through h alone it falls to nothing within twenty steps"
+# Draws the size of the gradient on each way
 figure, panels = plt.subplots(1, 2, figsize=(9.5, 3.4), sharey=True)
 back = np.arange(1, 41)
 for panel, bias in zip(panels, (1.0, 3.0), strict=True):
@@ -978,7 +921,8 @@ for seed in range(3):
     print(f"seed {seed}: {held_out:.1%} of new examples right")
 
 
-# %% alt="Right answers against training steps for three seeds: all leave the dotted line of always saying yes within a hundred steps and are at nearly 1 after three hundred"
+# %% tags=["hide-input"] alt="Right answers against training steps for three seeds: all leave the dotted line of always saying yes within a hundred steps and are at nearly 1 after three hundred"
+# Draws the three learning curves
 def smoothed(curve):
     """At each step the mean of the last twenty, or of as many as there are."""
     return [np.mean(curve[max(0, t - 20) : t]) for t in range(1, len(curve) + 1)]
@@ -1042,6 +986,35 @@ plt.show()
 #
 # **Further.** With memory gates, which of the four corners of equation 7 can a slot
 # reach for one half of its units and not for the other? The identity is one memory with
-# all slots different. Is there one from which the slots move apart faster? Suppose the
-# input rows were allowed into the memory (as N + 1 slots, the oldest dropped): which of
-# the eight lines of the table would have to change?
+# all slots different. Is there one from which the slots of a fresh network stay apart
+# longer? Exchange two slots of $m$ and of $h$: what becomes of the new memory, and what
+# of the answer of a network that reads it?
+
+# %% tags=["hide-cell"]
+# Answer 1: none. All units of a slot share its two gates, so they are always in the
+# same corner. With unit gates each has its own.
+m, candidate = np.full((1, 1, 4), 5.0), np.full((1, 1, 4), 3.0)
+mixed = np.array([[[40.0, 40.0, -40.0, -40.0]]])  # half of the units open
+for name, f in (("unit", mixed), ("memory", mixed[..., :1])):
+    print(f"{name} gates:", my_update_memory(np, f, -f, m, candidate, 0.0)[0, 0])
+
+# %% tags=["hide-cell"]
+# Answer 2: a larger one, for a while. The same random memory, ten and a hundred times
+# as large, in the paper's network: gates forget a share at each step, so what is large
+# stays above what is written for longer. In the end all fall alike.
+for scale in (1.0, 10.0, 100.0):
+    found = spreads(cores["paper"], scale * beginnings["random"], inputs)
+    print(f"scale {scale:3.0f}:", *(f"{t} steps {found[t]:.0e}" for t in (5, 20, 50)))
+
+# %% tags=["hide-cell"]
+# Answer 3: the slots of the new memory are exchanged, and nothing else happens: no
+# weight knows a slot's number. But the layer that reads all slots side by side has
+# weights for each place, so its answer changes.
+order = np.array([1, 0, 2, 3])
+x, (m, h) = rng.normal(size=(2, F)), rng.normal(size=(2, 2, 4, F))
+new_m, new_h = my_step(np, x, m, h, weights)
+other_m, other_h = my_step(np, x, m[:, order], h[:, order], weights)
+print("exchanged, too:", np.allclose(other_m, new_m[:, order]))
+reader = rng.normal(size=(4 * F, 2))
+one, other = (shown.reshape(2, -1) @ reader for shown in (new_h, other_h))
+print("the reader's answers are the same:", np.allclose(one, other))

@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 11. Breaking it: six bugs that run
 #
-# **All equations, each a little wrong.** Thirty-five minutes. You need chapters 4 to 9.
+# **All equations, each a little wrong.** About 75 minutes. You need chapters 4 to 9.
 #
 # Every bug in this chapter is a line that is easy to write and looks right. None of
 # them raises an error. All arrays have the right shapes, the loss falls, and if you
@@ -760,7 +760,7 @@ panel.axhline(1 / SYMBOLS, color="0.5", ls=":", label="guessing")
 panel.set(xlabel="size of the fourth slot at the start, as a multiple of training's")
 panel.set(ylabel="symbols right", ylim=(0, 1.03), xticks=LOUDNESS)
 panel.set_xticklabels(LOUDNESS)
-panel.legend(loc="center right", bbox_to_anchor=(1, 0.38))
+panel.legend(loc="center left", bbox_to_anchor=(1, 0.5))
 plt.show()
 
 # %% [markdown]

@@ -1,9 +1,9 @@
 # %% [markdown]
 # # 13. Language modelling: the next word
 #
-# **Sections 4.3, 5.4 and A.4, figure 12, tables 2 and 3.** An hour, of which the
-# computer takes two minutes. You need the tape (chapter 2), the cross-entropy (chapter
-# 4) and the LSTM (chapter 8).
+# **Sections 4.3, 5.4 and A.4, figure 12, tables 2 and 3.** About 90 minutes, of which
+# the computer takes two minutes. You need the tape (chapter 2), the cross-entropy
+# (chapter 4) and the LSTM (chapter 8).
 #
 # So far every task was made for the core. This one was not: the network reads a real
 # text, word by word, and always has to say what comes next.
@@ -913,7 +913,7 @@ plt.show()
 
 # %% [markdown]
 # With $T = 1$ a network is a bigram, and here a poorer one than ours that counted. Ten
-# words bring most of what is to be had. The paper's networks are far larger and were
+# words bring most of the gain. The paper's networks are far larger and were
 # trained on windows of 100 words, and still "both models incorporate little information
 # beyond 500 words". And what the paper saw between the cores, we see here too, in both
 # seeds: without its state the RMC loses much less than the LSTM. A state that matters
@@ -1028,8 +1028,64 @@ course.show(load_task("language_modeling").Network.unroll)
 #   that gap.
 #
 # **Further.** Let the bigram and the RMC vote, with the mean of their probabilities: is
-# the perplexity below both? Train with windows of 5 and of 100 words: which of the
-# curves above changes? Carry the state, but mix up the order of the windows within each
-# lane: what must happen? Which words does the RMC predict much better than the LSTM,
-# and which worse? Sum the probabilities of your `sample` over many draws: how many
-# draws does it take to see a word of probability 0.001?
+# the perplexity below both? Carry the state, but mix up the order of the windows: is
+# that worse than a fresh state for each? Which words does the RMC predict much better
+# than the LSTM, and which worse? How many draws of your `sample` does it take to see a
+# word of probability 0.001?
+
+# %% tags=["hide-cell"]
+# Answer 1: yes. They err in different places, so their mean is seldom as wrong as
+# either: counting knows pairs that the network has not learnt, and the network knows
+# what stood further back.
+network, counted = given["RMC", 0, "test"], floors["bigram"]["test"]
+both = {"bigram": counted, "RMC": network, "their mean": (counted + network) / 2}
+for name, each in both.items():
+    print(f"{name:10} {my_perplexity(each):6.1f}")
+
+# %% tags=["hide-cell"]
+# Answer 2: no better and no worse. A state from the wrong place is a memory of
+# something else, and a few words later it is written over. Three ways to read the same
+# windows of 25 words:
+count = course.fast(100, 5)
+read, follow = (TEST[k : k + 25 * count].reshape(count, 25) for k in (0, 1))
+mixed_up = np.random.default_rng(0).permutation(count)
+
+
+def perplexity_of(order, carry):
+    """Of the RMC, reading the windows in this order."""
+    model, found = models["RMC", 0], []
+    state = begin = model.core.initial_state(1)
+    for k in order:
+        logits, state = model(read[k][None], state if carry else begin)
+        losses, _ = my_cross_entropy(logits.data, follow[k])
+        found.append(np.exp(-losses.astype(float)))
+        state = numbers_of(state)
+    return my_perplexity(np.concatenate(found))
+
+
+print(f"in order, carried:     {perplexity_of(range(count), True):.1f}")
+print(f"a fresh state for each:{perplexity_of(range(count), False):6.1f}")
+print(f"mixed up, carried:     {perplexity_of(mixed_up, True):.1f}")
+
+# %% tags=["hide-cell"]
+# Answer 3: the mean difference of the logarithms of both probabilities, for words that
+# come often enough to say something. It is one pair of networks and a short text: do
+# not read too much into single words.
+gain = np.log(given["RMC", 0, "test"]) - np.log(given["LSTM", 0, "test"])
+frequent = np.flatnonzero(np.bincount(after, minlength=V) > 20)
+by_gain = sorted(frequent, key=lambda word: gain[after == word].mean())
+for title, words in (("better", by_gain[::-1][:6]), ("worse", by_gain[:6])):
+    found = [f"{vocabulary.words[w]} {gain[after == w].mean():+.2f}" for w in words]
+    print(f"{title}:", ", ".join(found))
+
+# %% tags=["hide-cell"]
+# Answer 4: a thousand on average. But chance has no memory: half of all attempts need
+# fewer than 693.
+rare = np.log(np.array([0.001, 0.999]))
+firsts = []
+for attempt in range(course.fast(200, 5)):
+    uniform = np.random.default_rng([12, attempt]).random(20_000)
+    firsts.append(
+        1 + next(k for k, u in enumerate(uniform) if not my_sample(rare, 1, u))
+    )
+print(f"mean {np.mean(firsts):.0f}, median {np.median(firsts):.0f} draws")

@@ -1,9 +1,9 @@
 # %% [markdown]
 # # 15. Partially observed worlds: acting on what you remember
 #
-# **Sections 4.2, 5.3 and A.3, figures 9 and 10.** An hour and a half, of which the
-# computer takes two minutes. You need the tape (chapter 2), learning (chapter 4)
-# and the step of a core (chapters 8 and 9).
+# **Sections 4.2, 5.3 and A.3, figures 9 and 10.** About 85 minutes, of which the
+# computer takes two minutes. You need the tape (chapter 2), learning (chapter 4) and
+# the step of a core (chapters 8 and 9).
 #
 # In all chapters so far somebody knew the right answer and told the network. Now nobody
 # does. The network acts in a world, and all that it is told is how well things went:
@@ -1204,9 +1204,56 @@ course.show(package_vtrace, docstring=False)
 # - Log the ratio: if actor and learner are the same, it must be 1. A state that was not
 #   reset shows there, and nowhere else.
 #
-# **Further.** Give the agent its position in the room, `seen["position"]`: how much of
-# the memory's work does that do? Let the learner lag behind: keep three trajectories in
-# a queue, learn from the oldest, and compare `my_vtrace` with plain returns. What
-# becomes of the maze if the corridor is longer than a trajectory, so that the sign lies
-# in the one before? Add one distractor to the tiny world. Reward the bandit's entropy:
-# can that save the runs without a baseline?
+# **Further.** What becomes of the maze if trajectories are shorter than the corridor,
+# so that the sign lies in the one before? Let the learner lag behind: learn from a
+# trajectory that was acted some updates ago. How far is $\pi / \mu$ from 1 then? Reward
+# the bandit's entropy: can that save the runs without a baseline?
+
+# %% tags=["hide-cell"]
+# Answer 1: it is not learnt. The state comes across, but the gradient ends where the
+# trajectory begins. So nothing teaches the core to keep the sign.
+for T in (8, 2):
+    for seed in (0, 1):
+        settings = IN_THE_MAZE | {"T": T, "updates": course.fast(1600 // T, 4)}
+        training = Training(Maze(), see_maze, CORES["LSTM"], settings, seed)
+        training.go(training.updates)
+        right = smooth(training.lines)[1][-1]
+        print(f"trajectories of {T} steps, seed {seed}: {right:.0%} right turns")
+
+# %% tags=["hide-cell"]
+# Answer 2: the ratios move away from 1 with each update between acting and learning.
+# V-trace cuts them off at 1; plain returns would take each reward at face value.
+training = Training(Maze(), see_maze, CORES["LSTM"], IN_THE_MAZE)
+training.go(course.fast(40, 2))  # so that it learns quickly by now
+kept = training.act()
+for lag in range(course.fast(4, 2)):
+    ratios = training.loss(*kept)[1]
+    print(f"{lag} updates ago: pi / mu from {ratios.min():.2f} to {ratios.max():.2f}")
+    training.update()
+
+# %% tags=["hide-cell"]
+# Answer 3: it helps a little, and saves nothing. The entropy's gradient pulls the
+# logits together, but the noise of rewards near 11 stays as large as it was. And if
+# entropy is worth much, the policy never chooses.
+
+
+def learnt_with(cost, seed, rate=0.1):
+    """The probability of the best arm at the end, without a baseline."""
+    random, z = np.random.default_rng(seed), np.zeros(3)
+    for _ in range(PULLS):
+        arms, paid = pulled(random, z, 1)
+        shares = np.exp(z - z.max()) / np.exp(z - z.max()).sum()
+        logs = np.log(np.maximum(shares, 1e-30))
+        of_entropy = -shares * (logs - (shares * logs).sum())
+        uphill = np.array(my_policy_gradient(z[None], arms, paid)[0])
+        z = z + rate * (uphill + cost * of_entropy)
+    return (np.exp(z - z.max()) / np.exp(z - z.max()).sum())[2]
+
+
+for cost in (0.0, 1.0, 10.0, 100.0):
+    best = np.array([learnt_with(cost, seed) for seed in range(20)])
+    print(
+        f"entropy's worth {cost:3.0f}: best arm ahead in {np.mean(best > 0.5):.0%}",
+        end="",
+    )
+    print(f", its probability {best.mean():.2f} on average")

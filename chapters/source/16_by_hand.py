@@ -1,9 +1,9 @@
 # %% [markdown]
 # # 16. By hand: going fast, first part
 #
-# **Equation 4, section 3.** Twenty minutes. You need the tape (chapter 2), the complex
-# step (chapter 3), layer norm with its derivative (chapter 7) and the gates (chapter
-# 8).
+# **Equation 4, section 3.** About 35 minutes. You need the tape (chapter 2), the
+# complex step (chapter 3), layer norm with its derivative (chapter 7) and the gates
+# (chapter 8).
 #
 # The paper's equations say what to compute. They do not say in which order, in which
 # portions, or on how many cores. Three chapters are about that freedom. The numbers
@@ -16,7 +16,6 @@
 
 # %%
 import contextlib
-import time
 from collections import Counter
 from functools import partial
 
@@ -26,6 +25,7 @@ import numpy as np
 from tinyrmc import RelationalMemory, Tape, course, fused, gradcheck, nn
 from tinyrmc import primitives as p
 from tinyrmc.course.exercises import by_hand as ex
+from tinyrmc.course.measuring import held, least
 from tinyrmc.engine import primitive
 
 course.setup()
@@ -63,43 +63,16 @@ plt.show()
 #
 # Some cells below measure. What they print holds for your machine at this moment. This
 # notebook does not keep it, so those cells have no output until you run them. They all
-# use this clock:
-
+# use the clock `least`. A second tool, `held`, counts what a tape keeps for its walk
+# back:
 
 # %%
-def least(rounds, **functions):
-    """The least seconds that each function takes. They take turns; and because a
-    disturbance can only add, the least is the best guess.
-    """
-    times = {name: [] for name in functions}
-    for _ in range(course.fast(rounds, 2)):
-        for name, function in functions.items():
-            began = time.perf_counter()
-            function()
-            times[name].append(time.perf_counter() - began)
-    return {name: min(each) for name, each in times.items()}
-
+course.show(least, held)
 
 # %% [markdown]
-# And here is a network to look at: the one of the first panel, with a smaller batch. A
-# second tool counts what a tape keeps for its walk back.
-
+# And here is a network to look at: the one of the first panel, with a smaller batch.
 
 # %%
-def held(tape):
-    """Bytes of all arrays that a tape keeps for backward, parameters among them. Each
-    array counts once.
-    """
-    arrays = {}
-    for *_, saved, _ in tape.entries:
-        for array in saved:
-            while isinstance(array, np.ndarray) and isinstance(array.base, np.ndarray):
-                array = array.base  # a view keeps the whole array
-            if isinstance(array, np.ndarray):
-                arrays[id(array)] = array.nbytes
-    return sum(arrays.values())
-
-
 core = RelationalMemory(input_size=40, mem_slots=8, head_size=8, num_heads=8)
 readout = nn.Linear(512, 8)
 inputs = rng.standard_normal((128, 8, 40), dtype=np.float32)

@@ -1,8 +1,8 @@
 # %% [markdown]
 # # 17. Cache and workers: going fast, second part
 #
-# **No equation of the paper: the same numbers, in another order.** Twenty minutes. You
-# need the tape (chapter 2) and batches (chapter 4).
+# **No equation of the paper: the same numbers, in another order.** About 20 minutes.
+# You need the tape (chapter 2) and batches (chapter 4).
 #
 # A processor computes faster than its memory can deliver, and it has several cores.
 # This chapter cuts a batch into pieces that fit into a cache, and shares the pieces
@@ -12,7 +12,6 @@
 # notebook does not keep it, so those cells have no output until you run them.
 
 # %%
-import time
 from collections import OrderedDict
 
 import matplotlib.pyplot as plt
@@ -21,25 +20,13 @@ import numpy as np
 from tinyrmc import RelationalMemory, Tape, backend, course, fused, nn, optim
 from tinyrmc import primitives as p
 from tinyrmc.course.exercises import cache_and_workers as ex
+from tinyrmc.course.measuring import held, least
 from tinyrmc.training import workers
 from tinyrmc.training.task import PIECE
 
 course.setup()  # it also puts matrix products on one thread; the reason comes below
 rng = np.random.default_rng(15)
 benchmark = course.summary("cpu")
-
-
-def least(rounds, **functions):
-    """The least seconds that each function takes. They take turns; and because a
-    disturbance can only add, the least is the best guess.
-    """
-    times = {name: [] for name in functions}
-    for _ in range(course.fast(rounds, 2)):
-        for name, function in functions.items():
-            began = time.perf_counter()
-            function()
-            times[name].append(time.perf_counter() - began)
-    return {name: min(each) for name, each in times.items()}
 
 
 # %% [markdown]
@@ -125,22 +112,7 @@ for name, seconds in least(3, **chains).items():
 # whole batch, in the three sizes above? How large are they for a piece of 128 examples,
 # which is what the package takes? And how much does the tape hold for backward?
 
-
 # %%
-def held(tape):
-    """Bytes of all arrays that a tape keeps for backward, parameters among them. Each
-    array counts once.
-    """
-    arrays = {}
-    for *_, saved, _ in tape.entries:
-        for array in saved:
-            while isinstance(array, np.ndarray) and isinstance(array.base, np.ndarray):
-                array = array.base  # a view keeps the whole array
-            if isinstance(array, np.ndarray):
-                arrays[id(array)] = array.nbytes
-    return sum(arrays.values())
-
-
 core = RelationalMemory(input_size=40, mem_slots=8, head_size=8, num_heads=8)
 readout = nn.Linear(512, 8)
 adam = optim.Adam(core.parameters() + readout.parameters())
@@ -354,10 +326,10 @@ for piece in (32, 40, 64, 256):
     print(f"{piece:3} blocks a piece: {always:.2f} loads, {to_and_fro:.2f} to and fro")
 
 # %% tags=["hide-cell"]
-# Answer 2: fix the pieces and the order in which their gradients are added, whoever
-# computes them. Each piece then needs a buffer of its own until its turn comes, and
-# that is the price. One buffer for each worker takes less, and ties the bits to the
-# number of workers.
+# Answer 2: fix the pieces and the order in which their gradients are added, no matter
+# which worker computes them. Each piece then needs a buffer of its own until its turn
+# comes, and that is the price. One buffer for each worker takes less, and ties the bits
+# to the number of workers.
 
 
 def gradient_in_order(count):

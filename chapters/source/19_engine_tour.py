@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 19. The engine, a tour
 #
-# **Optional.** Half an hour. You need chapter 2.
+# **Optional.** About 55 minutes. You need chapter 2.
 #
 # In chapter 2 you built a tape in forty lines. `engine.py` is the same tape, grown up,
 # and this chapter reads it. There is nothing to solve. Come here when you want to know
@@ -141,8 +141,8 @@ course.show(
 #   `np.generic`) have no say, so a 2.0 does not turn a float32 program into a float64
 #   one. If NumPy complains, `_explained` adds the operation's name and the shapes.
 #
-# Here it is at work. Equation 1 is the text of `equations.py` that also runs on NumPy.
-# Give it `primitives` as its array library, and it leaves one entry for each operation:
+# Chapter 2 listed the entries that equation 1 leaves. Here is one of them in full, a
+# product of two matrices:
 
 # %%
 query, key = Parameter(rng.normal(size=(4, 2))), Parameter(rng.normal(size=(4, 2)))
@@ -151,23 +151,17 @@ with Tape() as tape:
     queries, keys = memory @ query, memory @ key
     blended = equations.attention(primitives, queries, keys, memory)  # (3, 4)
     loss = primitives.sum(primitives.square(blended))
-
-
-def place(spec):
-    """An argument or a result as the tape knows it: (number, shape, dtype), or None."""
-    if spec is None:
-        return "constant"
-    id, shape, _ = spec
-    return f"parameter {shape}" if id < 0 else f"#{id} {shape}"
-
-
-for rules, _, inputs, outputs, _, _ in tape.entries:
-    taken, made = (", ".join(map(place, specs)) for specs in (inputs, outputs))
-    print(f"{rules.name:<9}{taken:<32} -> {made}")
+rules, library, inputs, outputs, saved, several = tape.entries[0]
+print("the operation       ", rules.name)
+print("its array library   ", library.__name__)
+print("what went in        ", inputs)
+print("what came out       ", outputs)
+print("kept for its rule   ", [array.shape for array in saved])
+print("more than one result", several)
 
 # %% [markdown]
-# The memory is a plain array, not a parameter, so it appears as a constant, and nobody
-# computes a gradient for it.
+# The memory is a plain array, not a parameter, so its place says `None`, and nobody
+# computes a gradient for it. The query matrix is a parameter: its number is below 0.
 #
 # ## Recording: `Tape`
 

@@ -182,6 +182,31 @@ def more(x):
     return x + 1e-7
 
 
+def of_a_norm(grad):
+    """Wrong ones of any norm, made of the right one."""
+    return [
+        lambda *c: grad(*c, ddof=1),
+        lambda *c: grad(*c).astype(f32),
+        lambda *c: grad(*c, mean=lambda x: x.mean(axis=1, keepdims=True)),
+        lambda *c: grad(*c, mean=lambda x: x.mean(axis=-1)[:, None]),
+        lambda gr, x, gain, eps: grad(gr, x, gain, 1e-5),
+        lambda gr, x, gain, eps: grad(gr, x, gain, eps * eps),
+        lambda gr, x, gain, eps: -grad(gr, x, gain, eps),
+        lambda gr, x, gain, eps: grad(gr, x, gain, eps) + gr,
+        lambda gr, x, gain, eps: grad(gr, x, 1 / gain, eps),
+        lambda gr, x, gain, eps: grad(x, gr, gain, eps),
+        lambda gr, x, gain, eps: grad(np.ones_like(gr), x, gain, eps),
+        lambda gr, x, gain, eps: grad(gr, x, gain, eps).sum(-1),
+        lambda gr, x, gain, eps: grad(gr, x, gain, eps) * x.shape[-1],
+        lambda gr, x, gain, eps: grad(gr, x, gain, eps) + 1e-7,
+        lambda gr, x, gain, eps: (
+            np.stack([grad(a, y, gain, eps) for a, y in zip(gr, x, strict=True)])
+            if x.ndim < 4
+            else gr
+        ),
+    ]
+
+
 WRONG = {
     t.stacks_vjp: [
         one_leading_axis_only,
@@ -221,24 +246,9 @@ WRONG = {
         lambda gr, Q, K, V: attend(gr, Q, K, V - V.mean(-2, keepdims=True) + 1, keep=half),
     ],
     n.layer_norm_gradient: [
-        lambda *c: norm_grad(*c, ddof=1),
-        lambda *c: norm_grad(*c).astype(f32),
-        lambda *c: norm_grad(*c, mean=lambda x: x.mean(axis=1, keepdims=True)),
-        lambda *c: norm_grad(*c, mean=lambda x: x.mean(axis=-1)[:, None]),
-        lambda gr, x, gain, eps: norm_grad(gr, x, gain, 1e-5),
-        lambda gr, x, gain, eps: norm_grad(gr, x, gain, eps * eps),
-        lambda gr, x, gain, eps: -norm_grad(gr, x, gain, eps),
-        lambda gr, x, gain, eps: norm_grad(gr, x, gain, eps) + gr,
-        lambda gr, x, gain, eps: norm_grad(gr, x, 1 / gain, eps),
-        lambda gr, x, gain, eps: norm_grad(x, gr, gain, eps),
-        lambda gr, x, gain, eps: norm_grad(np.ones_like(gr), x, gain, eps),
-        lambda gr, x, gain, eps: norm_grad(gr, x, gain, eps).sum(-1),
-        lambda gr, x, gain, eps: norm_grad(gr, x, gain, eps) * x.shape[-1],
-        lambda gr, x, gain, eps: norm_grad(gr, x, gain, eps) + 1e-7,
+        *of_a_norm(norm_grad),
         lambda gr, x, gain, eps: norm_grad(gr, x + 1, gain, eps + 1e-3),
         lambda gr, x, gain, eps: gr * gain / np.sqrt(x.var(-1, keepdims=True) + eps),
-        lambda gr, x, gain, eps: np.stack([norm_grad(h, y, gain, eps) for h, y in zip(gr, x)])
-            if x.ndim < 4 else gr,
     ],
     g.gate_vjp: [
         lambda gr, x, h, W, U, b: affine(gr, x, h, U, W, b) if W.shape == U.shape else (x, h, W, U, b),
@@ -259,6 +269,7 @@ WRONG = {
     ],
     g.gated_vjp: [
         lambda *c: gated(*c, clip=5),
+        lambda *c: gated(*c, clip=30),
         lambda *c: gated(*c, slope=lambda y: np.maximum(y * (1 - y), 1e-9)),
         lambda *c: gated(*c, slope=lambda y: 0.25),
         lambda *c: gated(*c, slope=lambda y: 1 - y),
@@ -279,6 +290,7 @@ WRONG = {
             gr * c * np.exp(-i) / (1 + np.exp(-i)) ** 2, gr * sig(f + b), gr * sig(i)),
     ],
     m.state_vjp: [
+        lambda gm, gh, f, i, o, *c: shown(gm, gh, f, i, np.clip(o, -30, 30), *c),
         lambda *c: shown(*c, own=lambda y: 1 - y),
         lambda *c: shown(*c, own=lambda y: 1 + y * y),
         lambda *c: shown(*c, own=lambda y: y * (1 - y)),

@@ -12,6 +12,7 @@ course.book()                        the text of Alice's Adventures in Wonderlan
 course.pieces(8)                     the core in pieces, yours where you wrote them
 course.vjps(8)                       the derivatives of chapters 2 to 8, likewise
 course.draw_tape(loss)               a recorded expression as a graph
+course.draw_matrix(panel, 0, 0, M)   a matrix as a grid of cells
 course.progress()                    the exercises that you have solved
 course.forget()                      delete what is kept of that
 """
@@ -19,12 +20,14 @@ course.forget()                      delete what is kept of that
 from .assembly import pieces, vjps
 from .chapter import assets, book, fast, setup, show, summary
 from .drawing import draw_tape
+from .matrices import draw_matrix
 from .overview import progress
 from .record import forget
 
 __all__ = [
     "assets",
     "book",
+    "draw_matrix",
     "draw_tape",
     "fast",
     "forget",

@@ -11,7 +11,6 @@ from __future__ import annotations
 import inspect
 import linecache
 import math
-import textwrap
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -36,7 +35,7 @@ def keep(chapter: str, name: str, function: Callable[..., Any]) -> None:
     """Keep the text of a right answer. What has no text of its own is not kept."""
     file = _file(chapter, name)
     try:
-        text = textwrap.dedent(inspect.getsource(function))
+        text = inspect.getsource(function)
     except (OSError, TypeError):
         return
     if file is None or not text.startswith("def "):

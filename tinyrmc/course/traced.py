@@ -21,7 +21,7 @@ from .. import primitives
 from ..engine import Tensor
 
 # NumPy's names where ours differ.
-RENAMED = {"true_divide": "divide", "amax": "max", "dot": "matmul"}
+RENAMED = {"amax": "max", "dot": "matmul"}
 
 
 def on_tape(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -7,7 +7,7 @@ from functools import partial
 
 import numpy as np
 
-from .derived import by_complex_step
+from .derived import by_complex_step, log_shares
 from .exercise import Mistake, exercise, normal
 
 
@@ -268,8 +268,7 @@ def attention(Q, K, V):
 def _attended(Q, K, V):
     """Equation 1 for complex numbers, too: the complex step goes through it."""
     scores = Q @ np.swapaxes(K, -1, -2) / math.sqrt(Q.shape[-1])
-    powers = np.exp(scores - scores.real.max(axis=-1, keepdims=True))
-    return powers / powers.sum(axis=-1, keepdims=True) @ V
+    return np.exp(log_shares(scores)) @ V
 
 
 def _attention_gradients(g, Q, K, V, *, root=None, softmax_vjp=None, shares=None):

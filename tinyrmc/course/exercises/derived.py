@@ -19,6 +19,12 @@ Function = Callable[..., Any]
 STEP = 1e-30  # its square is no number beside 1, and nothing is subtracted
 
 
+def log_shares(x: np.ndarray) -> np.ndarray:
+    """ln softmax over the last axis, of complex numbers too."""
+    z = x - x.real.max(axis=-1, keepdims=True)
+    return z - np.log(np.exp(z).sum(axis=-1, keepdims=True))
+
+
 def by_complex_step(forward: Function, of: str, outputs: int = 1) -> Function:
     """f(g, *arguments), the gradients of the arguments whose names `of` lists.
 

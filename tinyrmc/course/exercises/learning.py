@@ -7,38 +7,87 @@ import math
 import numpy as np
 
 from .attention import softmax
+from .derived import by_complex_step, log_shares
 from .exercise import Mistake, exercise
 
 # --- Cross-entropy --------------------------------------------------------------------
 
 
-def _answers(rng):
-    def case(R, C, scale=1.0, offset=0.0):
-        g = rng.normal(size=R)
-        logits = scale * rng.normal(size=(R, C)) + offset * np.arange(R)[:, None]
-        return g, logits, rng.integers(C, size=R)
+def scores(rng):
+    """(logits, targets) of each case."""
 
-    _, logits, _ = case(3, 4)
+    def case(R, C, scale=1.0, offset=0.0):
+        logits = scale * rng.normal(size=(R, C)) + offset * np.arange(R)[:, None]
+        return logits, rng.integers(C, size=R)
+
     return [
-        case(5, 3),
-        case(4, 4),  # square: a forgotten axis of g fits
-        (np.full(3, 1 / 3), logits, np.array([2, 2, 0])),  # of a mean loss
+        case(5, 7),
+        case(4, 4),  # square: a forgotten axis fits
         case(3, 3, scale=1e3),
         case(4, 5, offset=2e3),  # each row at a height of its own
         case(1, 6),
-        (np.zeros(2), *case(2, 4)[1:]),
+        (np.zeros((2, 4)), np.array([3, 0])),
     ]
 
 
-def _hot(logits, targets):
+def _answers(rng):
+    cases = [(rng.normal(size=len(y)), z, y) for z, y in scores(rng)]
+    _, logits, targets = cases[0]
+    return [
+        *cases,
+        (np.full(5, 1 / 5), logits, targets),  # of a mean loss
+        (np.zeros(5), logits, targets),
+    ]
+
+
+def one_hot(logits, targets):
     return np.eye(logits.shape[1])[targets]
+
+
+# What people write in the place of p - y: (what is said, the gradient of p and y)
+INSTEAD_OF_P_MINUS_Y = [
+    (
+        "your gradient is y - p: it shows downhill, a gradient shows uphill",
+        lambda p, y: y - p,
+    ),
+    (
+        "you do not take the 1 of the right answer off: the gradient is p - y",
+        lambda p, y: p,
+    ),
+    (
+        "you divide by the number of rows: that is the gradient of the mean loss",
+        lambda p, y: (p - y) / len(p),
+    ),
+    (
+        "your gradient is -1 / p, that by the probability, not by the logits",
+        lambda p, y: -y / p,
+    ),
+    (
+        "your gradient is p (1 - p), the slope of a share alone",
+        lambda p, y: p * (1 - p),
+    ),
+    (
+        "you multiply p - y with p (1 - p): that is the gradient of a squared error "
+        "behind a sigmoid",
+        lambda p, y: (p - y) * p * (1 - p),
+    ),
+    (
+        "only the right answer's logit gets a gradient; the others must go down",
+        lambda p, y: (p - y) * y,
+    ),
+    (
+        "you take 1 off in every row for the targets of all rows: write "
+        "p[np.arange(R), targets] -= 1",
+        lambda p, y: p - y.max(axis=0),
+    ),
+]
 
 
 def _of(make):
     """The gradient make(p, y) of the losses, passed on as it should be."""
 
     def answer(g, logits, targets):
-        return g[:, None] * make(softmax(logits), _hot(logits, targets))
+        return g[:, None] * make(softmax(logits), one_hot(logits, targets))
 
     return answer
 
@@ -46,21 +95,15 @@ def _of(make):
 def _overflowing(g, logits, targets):
     e = np.exp(logits)
     p = e / e.sum(axis=1, keepdims=True)
-    return g[:, None] * (p - _hot(logits, targets))
-
-
-def _off_in_all_rows(g, logits, targets):
-    gradient = softmax(logits)
-    gradient[:, targets] -= 1
-    return g[:, None] * gradient
+    return g[:, None] * (p - one_hot(logits, targets))
 
 
 def _g_along_the_columns(g, logits, targets):
-    return g * (softmax(logits) - _hot(logits, targets))
+    return g * (softmax(logits) - one_hot(logits, targets))
 
 
 def _down_the_columns(g, logits, targets):
-    return g[:, None] * (softmax(logits.T).T - _hot(logits, targets))
+    return g[:, None] * (softmax(logits.T).T - one_hot(logits, targets))
 
 
 @exercise(
@@ -73,17 +116,10 @@ def _down_the_columns(g, logits, targets):
         "g has one number for each row, so it must meet the rows: g[:, None].",
     ],
     mistakes=[
-        Mistake(
-            "your gradient is y - p: it shows downhill, a gradient shows uphill",
-            _of(lambda p, y: y - p),
-        ),
-        Mistake(
-            "you do not take the 1 of the right answer off: the gradient is p - y",
-            _of(lambda p, y: p),
-        ),
+        *(Mistake(says, _of(make)) for says, make in INSTEAD_OF_P_MINUS_Y),
         Mistake(
             "you do not pass g on",
-            lambda g, logits, targets: softmax(logits) - _hot(logits, targets),
+            lambda g, logits, targets: softmax(logits) - one_hot(logits, targets),
         ),
         Mistake(
             "g lies along the columns; it has one number for each row, so write "
@@ -93,35 +129,8 @@ def _down_the_columns(g, logits, targets):
         Mistake(
             "you add up g; each row has its own",
             lambda g, logits, targets: (
-                g.sum() * (softmax(logits) - _hot(logits, targets))
+                g.sum() * (softmax(logits) - one_hot(logits, targets))
             ),
-        ),
-        Mistake(
-            "you divide by the number of rows; whoever takes the mean does that, and g "
-            "says so",
-            _of(lambda p, y: (p - y) / len(p)),
-        ),
-        Mistake(
-            "your gradient is -1 / p, that by the probability, not by the logits",
-            _of(lambda p, y: -y / p),
-        ),
-        Mistake(
-            "your gradient is p (1 - p), the slope of a share alone",
-            _of(lambda p, y: p * (1 - p)),
-        ),
-        Mistake(
-            "you multiply p - y with p (1 - p): that is the gradient of a squared "
-            "error behind a sigmoid",
-            _of(lambda p, y: (p - y) * p * (1 - p)),
-        ),
-        Mistake(
-            "only the right answer's logit gets a gradient; the others must go down",
-            _of(lambda p, y: (p - y) * y),
-        ),
-        Mistake(
-            "you take 1 off in every row for the targets of all rows: write "
-            "p[np.arange(R), targets] -= 1",
-            _off_in_all_rows,
         ),
         Mistake(
             "exp overflows: take each row's largest logit off the row first",
@@ -137,6 +146,10 @@ def _down_the_columns(g, logits, targets):
         ),
     ],
     anysize="logits",
+    exact=by_complex_step(
+        lambda logits, targets: -log_shares(logits)[np.arange(len(targets)), targets],
+        "logits",
+    ),
 )
 def cross_entropy_vjp(g, logits, targets):
     """The gradient of the logits, given g, that of the losses -ln softmax(z)[target].

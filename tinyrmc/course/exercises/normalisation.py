@@ -8,7 +8,8 @@ from functools import partial
 import numpy as np
 
 from .derived import by_complex_step
-from .exercise import Mistake, exercise, normal
+from .exercise import Mistake, exercise
+from .norms import LAYER_NORM, mean
 
 EPSILON = 1e-5
 
@@ -127,90 +128,14 @@ def layer_norm(x, gain, offset):
     return gain * d / np.sqrt(variance + 1e-5) + offset
 
 
-def _unit_rows(x, epsilon):
-    """(n, s) of layer norm, each row for itself."""
-    d = x - _mean(x)
-    s = 1 / np.sqrt(_mean(d * d) + epsilon)
-    return d * s, s
-
-
-def _mean(x):
-    return x.mean(axis=-1, keepdims=True)
-
-
-def _norm_gradient(
-    g, x, gain, epsilon, *, through_mean=True, through_scale=True, average=_mean
-):
-    """The solution and, by its arguments, ways to get it wrong."""
-    n, s = _unit_rows(x, epsilon)
-    h = g * gain
-    return s * (h - through_mean * average(h) - through_scale * n * average(h * n))
-
-
-def _without_s(g, x, gain, epsilon):
-    return layer_norm_gradient(g, x, gain, epsilon) / _unit_rows(x, epsilon)[1]
-
-
-def _d_for_n(g, x, gain, epsilon):
-    _, s = _unit_rows(x, epsilon)
-    d, h = x - _mean(x), g * gain
-    return s * (h - _mean(h) - d * _mean(h * d))
-
-
-def _gain_last(g, x, gain, epsilon):
-    return _gain_forgotten(g, x, gain, epsilon) * gain
-
-
-def _gain_forgotten(g, x, gain, epsilon):
-    return layer_norm_gradient(g, x, np.ones_like(gain), epsilon)
-
-
 def _down_the_columns(g, x, gain, epsilon):
     columns = (g * gain).swapaxes(0, -1), x.swapaxes(0, -1)
-    gradient = layer_norm_gradient(*columns, np.ones(len(x)), epsilon)
+    gradient = LAYER_NORM.gradient(*columns, np.ones(len(x)), epsilon)
     return gradient.swapaxes(0, -1)
 
 
-def _over_the_batch(g, x, gain, epsilon):
-    """As if mean and variance were those of all rows together."""
-    one_row = (g * gain).reshape(1, -1), x.reshape(1, -1)
-    gradient = layer_norm_gradient(*one_row, np.ones(x.size), epsilon)
-    return gradient.reshape(x.shape)
-
-
-def _epsilon_outside(g, x, gain, epsilon):
-    s = 1 / (x.std(axis=-1, keepdims=True) + epsilon)
-    n, h = s * (x - _mean(x)), g * gain
-    return s * (h - _mean(h) - n * _mean(h * n))
-
-
-def _norms(rng):
-    def case(*shape, scale=1.0, epsilon=1e-5):
-        g = rng.normal(size=shape)
-        x = scale * rng.normal(size=shape) + 3
-        return g, x, rng.normal(size=shape[-1]), epsilon
-
-    def without_variance_in_a_row():
-        g, gain = normal(rng, (2, 4), 4)
-        return g, np.array([[2.0, 2, 2, 2], [1, -1, 1, -1]]), gain, 1e-2
-
-    return [
-        case(3, 5),
-        case(4, 4),  # as many rows as columns
-        case(2, 3, 6, epsilon=0.5),  # an epsilon that counts
-        case(2, 8, scale=1e3),
-        without_variance_in_a_row(),
-        case(3, 1),  # a row of one number, which is always its own mean
-    ]
-
-
-def _norm_of_complex(x, gain, epsilon):
-    """Layer norm without its offset, which has no say in the gradient of x."""
-    return gain * _unit_rows(x, epsilon)[0]
-
-
 @exercise(
-    cases=_norms,
+    cases=LAYER_NORM.cases,
     hints=[
         "Go back the way the row came: y to n, n to d, d to x. First h = g * gain; and "
         "compute d, s, n once more.",
@@ -221,69 +146,32 @@ def _norm_of_complex(x, gain, epsilon):
     mistakes=[
         Mistake(
             "you treat the mean as a constant",
-            partial(_norm_gradient, through_mean=False),
-        ),
-        Mistake(
-            "you treat the scale s as a constant",
-            partial(_norm_gradient, through_scale=False),
+            partial(LAYER_NORM.gradient, of_mean=0),
         ),
         Mistake(
             "you treat both mean and scale as constants",
-            partial(_norm_gradient, through_mean=False, through_scale=False),
-        ),
-        Mistake(
-            "you forget the factor s before the bracket",
-            _without_s,
-        ),
-        Mistake(
-            "you take d, not divided by the standard deviation, in place of n",
-            _d_for_n,
-        ),
-        Mistake(
-            "you multiply by the gain at the end, behind the norm, and not where it "
-            "stands",
-            _gain_last,
+            partial(LAYER_NORM.gradient, of_mean=0, of_scale=0),
         ),
         Mistake(
             "means run over the first axis, not over the last",
             _down_the_columns,
         ),
-        Mistake(
-            "you forget the gain",
-            _gain_forgotten,
-        ),
-        Mistake(
-            "you take sums in place of means",
-            partial(_norm_gradient, average=lambda x: x.sum(axis=-1, keepdims=True)),
-        ),
-        Mistake(
-            "mean and variance run over all rows together",
-            _over_the_batch,
-        ),
-        Mistake(
-            "you add epsilon to the standard deviation, not to the variance under the "
-            "root",
-            _epsilon_outside,
-        ),
-        Mistake(
-            "you forget the epsilon",
-            lambda g, x, gain, epsilon: layer_norm_gradient(g, x, gain, 0.0),
-        ),
+        *LAYER_NORM.mistakes(),
     ],
     leading="g x",
     anysize="g",
-    exact=by_complex_step(_norm_of_complex, "x"),
+    exact=by_complex_step(LAYER_NORM.forward, "x"),
 )
 def layer_norm_gradient(g, x, gain, epsilon):
     """d loss / d x of y = layer_norm(x) * gain + offset, given g = d loss / d y.
 
     g, x (..., F), gain (F,), epsilon a number -> (..., F).
     """
-    d = x - _mean(x)
-    s = 1 / np.sqrt(_mean(d * d) + epsilon)
+    d = x - mean(x)
+    s = 1 / np.sqrt(mean(d * d) + epsilon)
     n = d * s
     h = g * gain
-    return s * (h - _mean(h) - n * _mean(h * n))
+    return s * (h - mean(h) - n * mean(h * n))
 
 
 def norm_of_rows(M):

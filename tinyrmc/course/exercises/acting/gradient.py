@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..attention import softmax
+from ..derived import by_complex_step, log_shares
 from ..exercise import Mistake, exercise
 
 
@@ -71,9 +72,11 @@ def _along_the_actions(logits, actions, advantages):
 
 
 def _log_pi(logits, actions):
-    z = logits - logits.max(axis=-1, keepdims=True)
-    logs = z - np.log(np.exp(z).sum(axis=-1, keepdims=True))
-    return np.take_along_axis(logs, np.asarray(actions)[..., None], axis=-1)[..., 0]
+    places = np.asarray(actions)[..., None]
+    return np.take_along_axis(log_shares(logits), places, axis=-1)[..., 0]
+
+
+_log_pi_step = by_complex_step(_log_pi, "logits")
 
 
 def _likeliest(logits, actions, advantages):
@@ -207,6 +210,7 @@ def _normalised(advantages):
     ],
     leading="logits actions advantages",
     anysize="logits",
+    exact=lambda logits, actions, g: _log_pi_step(g, logits, actions),
 )
 def policy_gradient(logits, actions, advantages):
     """The gradient, by the logits, of the sum of advantage * log pi(action).

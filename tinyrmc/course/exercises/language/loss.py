@@ -9,25 +9,7 @@ import numpy as np
 
 from ..attention import softmax
 from ..exercise import Mistake, exercise
-
-
-def _scores(rng):
-    def case(R, V, scale=1.0, offset=0.0):
-        logits = scale * rng.normal(size=(R, V)) + offset * np.arange(R)[:, None]
-        return logits, rng.integers(V, size=R)
-
-    return [
-        case(5, 7),
-        case(4, 4),
-        case(3, 3, scale=1e3),
-        case(4, 5, offset=2e3),  # each row at a height of its own
-        case(1, 6),
-        (np.zeros((2, 4)), np.array([3, 0])),
-    ]
-
-
-def _hot(logits, targets):
-    return np.eye(logits.shape[1])[targets]
+from ..learning import INSTEAD_OF_P_MINUS_Y, one_hot, scores
 
 
 def _losses(logits, targets):
@@ -38,7 +20,7 @@ def _gradient(make):
     """The right losses; the gradient make(p, y)."""
 
     def answer(logits, targets):
-        y = _hot(logits, targets)
+        y = one_hot(logits, targets)
         return _losses(logits, targets), make(softmax(logits), y)
 
     return answer
@@ -60,7 +42,7 @@ def _shifted_by(shift):
     def answer(logits, targets):
         e = np.exp(logits - shift(logits))
         p = e / e.sum(axis=1, keepdims=True)
-        y = _hot(logits, targets)
+        y = one_hot(logits, targets)
         return -np.log(p[np.arange(len(p)), targets]), p - y
 
     return answer
@@ -68,7 +50,7 @@ def _shifted_by(shift):
 
 def _down_the_columns(logits, targets):
     p = softmax(logits.T).T
-    y = _hot(logits, targets)
+    y = one_hot(logits, targets)
     return -np.log(p[np.arange(len(p)), targets]), p - y
 
 
@@ -76,24 +58,18 @@ def _twice(logits, targets):
     return cross_entropy(softmax(logits), targets)
 
 
-def _one_off_in_all_rows(logits, targets):
-    gradient = softmax(logits)
-    gradient[:, targets] -= 1
-    return _losses(logits, targets), gradient
-
-
 def _log_of_the_softmax(logits, targets):
     p = softmax(logits)
-    return -np.log(p[np.arange(len(p)), targets]), p - _hot(logits, targets)
+    return -np.log(p[np.arange(len(p)), targets]), p - one_hot(logits, targets)
 
 
 def _never_zero(logits, targets):
     p = softmax(logits)
-    return -np.log(p[np.arange(len(p)), targets] + 1e-9), p - _hot(logits, targets)
+    return -np.log(p[np.arange(len(p)), targets] + 1e-9), p - one_hot(logits, targets)
 
 
 @exercise(
-    cases=_scores,
+    cases=scores,
     hints=[
         "Take each row's largest logit off the row first. That changes neither the "
         "loss nor the gradient, and exp no longer overflows.",
@@ -103,40 +79,7 @@ def _never_zero(logits, targets):
         "places take 1 off the softmax, and you have the gradient.",
     ],
     mistakes=[
-        Mistake(
-            "your gradient is y - p: it shows downhill",
-            _gradient(lambda p, y: y - p),
-        ),
-        Mistake(
-            "you do not take the right word's 1 off: the gradient is p - y",
-            _gradient(lambda p, y: p),
-        ),
-        Mistake(
-            "your gradient is that of the mean loss; asked for is that of the sum",
-            _gradient(lambda p, y: (p - y) / len(p)),
-        ),
-        Mistake(
-            "your gradient is -1 / p, that by the probability, not by the logits",
-            _gradient(lambda p, y: -y / p),
-        ),
-        Mistake(
-            "your gradient is p (1 - p), the derivative of the softmax alone",
-            _gradient(lambda p, y: p * (1 - p)),
-        ),
-        Mistake(
-            "you multiply p - y with p (1 - p): that is the gradient of a squared "
-            "error behind a sigmoid",
-            _gradient(lambda p, y: (p - y) * p * (1 - p)),
-        ),
-        Mistake(
-            "your gradient is that of the right words alone",
-            _gradient(lambda p, y: (p - y) * y),
-        ),
-        Mistake(
-            "you take 1 off in every row for the targets of all rows: write "
-            "p[np.arange(R), targets] -= 1",
-            _one_off_in_all_rows,
-        ),
+        *(Mistake(says, _gradient(make)) for says, make in INSTEAD_OF_P_MINUS_Y),
         Mistake(
             "exp overflows: take each row's largest logit off first",
             _shifted_by(lambda logits: 0.0),

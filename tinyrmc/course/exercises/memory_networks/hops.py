@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 from ..attention import softmax, softmax_that_overflows
+from ..derived import by_complex_step, log_shares
 from ..exercise import Mistake, exercise, normal
 
 
@@ -224,6 +225,15 @@ def hop(u, m, c):
     return p, (p[..., None, :] @ c)[..., 0, :]
 
 
+def _found(u, m, c):
+    """o, of complex numbers too."""
+    p = np.exp(log_shares((m @ u[..., None])[..., 0]))
+    return (p[..., None, :] @ c)[..., 0, :]
+
+
+_hop_step = by_complex_step(_found, "u m c")
+
+
 def _gradients(rng):
     """(u, m, c, g) of each case: g is what comes back to o."""
     return [(u, m, c, rng.normal(size=u.shape)) for u, m, c in _questions(rng)]
@@ -397,6 +407,7 @@ def _summed(x):
     ],
     leading="u m c g",
     anysize="g",
+    exact=lambda u, m, c, g: _hop_step(g, u, m, c),
 )
 def hop_backward(u, m, c, g):
     """The gradients of u, m and c, when g is the gradient of the loss by o.
