@@ -30,13 +30,14 @@ COLOURS = (
     "#7F4F24",
     "#000000",
     "#882255",
+    "#999933",
 )
 MARK = "#C00000"  # the red of the marked time step
 GREY = "#555555"
 
 # Each core has its own colour, in every picture.
 _CORES = "rmc lstm dnc entnet entnet_bank rmc_paper rnn conv_lstm feedforward memn2n"
-CORES = dict(zip(_CORES.split(), COLOURS, strict=True))
+CORES = dict(zip(_CORES.split(), COLOURS, strict=False))  # one is left for others
 
 # Behind a label, so that lines do not cross it out.
 PLATE = {"facecolor": "white", "alpha": 0.75, "linewidth": 0, "pad": 0.5}
