@@ -17,7 +17,7 @@ from fakecupy import Refused, cupy, device, no_sync, only, single
 from samplers import Case, gradients, memory_arguments, output_weights
 from test_kernels import close
 
-from tinyrmc import RelationalMemory, Tape, backend, kernels, optim
+from tinyrmc import RelationalMemory, Tape, backend, fused, kernels, optim
 from tinyrmc import primitives as p
 from tinyrmc.backend import joined, stacked
 from tinyrmc.cores import CoreConfig
@@ -427,6 +427,18 @@ def test_graphs_come_by_themselves_for_shapes_that_come_again(cublas):
         for _ in range(3):
             ours.advance()
     assert graphs_of(ours) == captured.KEPT * [True]
+
+
+def test_the_steps_of_a_weight_are_added_one_by_one(cublas):
+    """Joining them first would be an operation for each, and more."""
+    weight = optim.Parameter(device(single(normal(3, 2))))
+    with Tape() as tape:
+        x = device(single(normal(5, 3)))
+        loss = sum((p.sum(fused.linear(x, weight)) for _ in range(12)), 0.0)
+    with fakecupy.recorded() as operations:
+        tape.backward(loss)
+    assert "concatenate" not in operations
+    close(weight.grad, 12 * normal(5, 3).sum(axis=0)[:, None] * np.ones(2), 1e-5)
 
 
 @pytest.mark.parametrize("axis", [0, 1, -1])
