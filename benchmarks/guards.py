@@ -1,6 +1,6 @@
 """What the checks in a training step cost.
 
-    python benchmarks/guards.py [--steps 300] [--out benchmarks/results/guards.json]
+    python benchmarks/guards.py [--steps 600] [--out benchmarks/results/guards.json]
 
 A step of nth farthest at 8 slots x 64, batch 128, on one core, with everything that
 watches for calls which would give a wrong result without a word, and with all of it
@@ -125,7 +125,7 @@ def measured(steps: int, batch: int = 128) -> dict:
 def main(argv: list[str] | None = None) -> int:
     """The command line; returns the exit code."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n\n")[0])
-    parser.add_argument("--steps", type=int, default=300)
+    parser.add_argument("--steps", type=int, default=600)
     parser.add_argument("--out", type=Path, help="the JSON file to write")
     options = parser.parse_args(argv)
     found = measured(options.steps)
