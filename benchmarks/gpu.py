@@ -218,13 +218,13 @@ def check_step(name: str, step, moments, problem: dict, tf32: bool) -> dict:
 
 def check_graph(name: str, work: Work, problem: dict, **more: Any) -> None:
     """Wrong unless some steps give the same bits with a graph and without."""
-    ends = []
+    ends: list[np.ndarray] = []
     for graph in False, True:
         with candidates.make_trainer(work, problem, graph=graph, **more) as trainer:
             for _ in range(6):  # the first two are before any graph
                 trainer.advance()
             ends.append(backend.to_host(trainer.optimizer.data))
-    if not np.array_equal(*ends):
+    if not np.array_equal(ends[0], ends[1]):
         raise Wrong(f"{name}: its steps are not those without a graph")
 
 

@@ -79,14 +79,14 @@ def test_the_book_is_the_whole_book_and_nothing_but_the_book():
     assert len(book) < 400_000
 
 
-def test_a_summary_is_read_from_the_assets_and_may_be_missing(monkeypatch, tmp_path):
-    monkeypatch.setattr(chapter, "ASSETS", tmp_path)
+def test_a_summary_may_be_missing(monkeypatch, tmp_path):
+    monkeypatch.setattr(chapter, "RESULTS", (tmp_path,))
     assert course.summary("measured") == {}
     (tmp_path / "measured.json").write_text('{"perplexity": [1.5]}', encoding="utf-8")
     assert course.summary("measured") == {"perplexity": [1.5]}
 
 
-def test_a_summary_is_read_from_the_committed_results_too():
+def test_a_summary_is_read_from_the_committed_results():
     assert course.summary("cpu")["benchmark"] == "cpu"
 
 

@@ -35,10 +35,10 @@ def assets() -> Path:
 
 
 def summary(name: str) -> dict[str, Any]:
-    """What NAME.json holds, among the assets or the committed results of
-    `benchmarks/results`; an empty dict if there is no such file.
+    """What NAME.json holds, among the committed results of `benchmarks/results`; an
+    empty dict if there is no such file.
     """
-    for folder in (ASSETS, *RESULTS):
+    for folder in RESULTS:
         file = folder / f"{name}.json"
         if file.exists():
             return json.loads(file.read_text(encoding="utf-8"))
