@@ -83,7 +83,8 @@ my
 #
 # From here on you write with `xp` yourself: `xp.tanh(m)` where you wrote `np.tanh(m)`.
 # A check then tries your values with NumPy and your gradient on the tape. (On the tape
-# there are no methods: write `xp.mean(x, axis=-1)`, not `x.mean(axis=-1)`.)
+# there are no methods: write `xp.mean(x, axis=-1)`, not `x.mean(axis=-1)`. And nothing
+# to loop over: write `W_q[h]` for each head `h`, not `for W in W_q`.)
 #
 # ## Equation 7: keep and take
 #
@@ -544,9 +545,11 @@ figure.legend(*lines, loc="outside lower center", ncols=4, fontsize=8)
 plt.show()
 
 # %% [markdown]
-# If you read a released memory, be ready for such numbers. If you read the paper's
-# output, you never see a number above 1, and you cannot tell whether a memory holds 5
-# or 50.
+# The released memory grows at least as far, although it takes in smaller numbers. Its
+# gates do not stand still: they see $\tanh(m)$, which stays near 1 or -1 where $m$ is
+# large, so a large entry can hold its own gate open. If you read a released memory, be
+# ready for such numbers. If you read the paper's output, you never see a number above
+# 1, and you cannot tell whether a memory holds 5 or 50.
 
 # %% [markdown]
 # ## The way back through a step
@@ -787,9 +790,9 @@ for name, mine, theirs in zip(("m", "h", "U_f"), by_hand, found, strict=True):
 # How much of the gradient is left after 40 steps, and which way did it take? The loss
 # is at the last step only. We let the gradient come back on all ways, and then shut
 # some: what a step hands back through $h$, or through $h$ and attention, so that only
-# the straight line at the top is left, or what it hands back along $m$. **Write down
-# first:** order the four by what arrives after 20 steps. And what does a forget bias of
-# 3 change?
+# the straight line at the top is left, or what it hands back along $m$. The cell prints
+# the four in this order. **Write down first:** order them by what arrives after 20
+# steps. And what does a forget bias of 3 change?
 
 # %%
 WAYS = {  # which are open: along m, through h, through g_psi and attention
@@ -975,8 +978,8 @@ plt.show()
 # - A gate (B, N, 1) is a memory gate, a gate (B, N, F) a unit gate. Broadcasting makes
 #   one equation of both.
 # - On the way back, the new memory gets two gradients, from the next step and through
-#   $h$. Through many steps the gradient comes along the memory, with a forget gate as
-#   its factor at each.
+#   $h$. Through many steps the gradient comes along the memory: straight, with a forget
+#   gate as its factor at each, and through attention, which lets far more of it arrive.
 # - Slots that are equal stay equal, whatever the weights. The first memory must tell
 #   them apart.
 # - The release is another network than the nine equations: no $h$, no output gate, a

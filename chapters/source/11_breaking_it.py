@@ -570,7 +570,7 @@ for key_size, curves in scaled.items():
         shares = [f"{np.mean(curve[-50:]):.0%}" for curve in seeds]
         print(f"d_k = {key_size:2}, {name + ':':23} right at the end", *shares)
 
-# %% tags=["hide-input"] alt="Right answers against training steps. With keys of width eight both scalings learn alike; with width sixty-four, the network with the root upside down stays far behind"
+# %% tags=["hide-input"] alt="Right answers against training steps. With keys of width eight the network with the root upside down is a little behind; with width sixty-four, it stays far behind"
 # Draws the curves for narrow and wide keys
 figure, panels = plt.subplots(1, 2, figsize=(9.5, 3.2), sharey=True)
 for panel, (key_size, curves) in zip(panels, scaled.items(), strict=True):
@@ -587,9 +587,9 @@ panels[0].legend(loc="lower right")
 plt.show()
 
 # %% [markdown]
-# With narrow keys the wrong scale does next to no harm here. With wide ones it does. If
-# you do not look at the symptom, you find such a bug only in the experiment with the
-# large sizes, after days.
+# With narrow keys the wrong scale costs a few answers in a hundred here. With wide ones
+# it costs far more. If you do not look at the symptom, you find such a bug only in the
+# experiment with the large sizes, after days.
 #
 # **Mended** by `scores / d ** 0.5`.
 #
@@ -909,7 +909,7 @@ plt.show()
 
 # %% [markdown]
 # You cannot tell two of the bugs from the right network here; they showed with a loud
-# slot, and without the rest of the core. And *compare* with narrow keys did not show a
+# slot, and without the rest of the core. And *compare* with narrow keys hardly showed a
 # third. The symptoms show them all:
 #
 # | bug | measure | right | broken |

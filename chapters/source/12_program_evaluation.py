@@ -240,10 +240,10 @@ for panel in (left, right):
 plt.show()
 
 # %% [markdown]
-# It grows, and turns away: after forty full stops hardly a fifth of each state points
-# where it pointed. So a program's memory would depend on how long the longest text of
-# its batch happens to be. The same program would get one answer alone and another in
-# company.
+# It grows, and turns away: after forty full stops the cosine is about a fifth, and the
+# states begin to settle far from where they were. So a program's memory would depend on
+# how long the longest text of its batch happens to be. The same program would get one
+# answer alone and another in company.
 #
 # In the package, `unroll` takes the lengths and does what `ex.read` does:
 

@@ -359,6 +359,13 @@ def _updated(rng):
             lambda g, f, i, m, c, bias: _by_gates(g, f, i, m, c, 0.0),
         ),
         Mistake(
+            "your slope leaves out the forget bias: it is that of sigmoid(f)",
+            lambda g, f, i, m, c, bias: (
+                *_by_gates(g, f, i, m, c, 0.0)[:2],
+                *_by_gates(g, f, i, m, c, bias)[2:],
+            ),
+        ),
+        Mistake(
             "you add the forget bias to the input gate, too",
             lambda g, f, i, m, c, bias: _by_gates(g, f, i + bias, m, c, bias),
         ),
