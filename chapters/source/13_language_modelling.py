@@ -3,7 +3,7 @@
 #
 # **Sections 4.3, 5.4 and A.4, figure 12, tables 2 and 3.** About 90 minutes, of which
 # the computer takes two minutes. You need the tape (chapter 2), the cross-entropy
-# (chapter 4) and the LSTM (chapter 8).
+# (chapter 4), the LSTM (chapter 8) and the RMC (chapter 9).
 #
 # So far every task was made for the core. This one was not: the network reads a real
 # text, word by word, and always has to say what comes next.
@@ -169,8 +169,8 @@ my_perplexity = ex.perplexity.yours(perplexity)
 
 # %% [markdown]
 # **Write down first:** the bigram with $k = 0.1$ almost believes its counts. It has
-# seen every pair of the training text, and few of the pairs of chapter 12. What are its
-# two perplexities? The unigram is printed for comparison. Put your guesses in place of
+# seen every pair of the training text, and few of the pairs of the book's chapter 11,
+# the validation text. What are its two perplexities? The unigram is printed for comparison. Put your guesses in place of
 # the dots.
 
 # %%
@@ -258,9 +258,9 @@ for name, on in floors.items():
 # Each training step reads the next $T$ words of every lane, a *window*. The state at
 # its end is where the next window begins; only gradients stop there.
 #
-# **Exercise 3.** Cut a text into lanes and windows. Every input has a target, the word
-# after it, so the last word of the text is only a target. Leave out what fills no lane
-# or no window.
+# **Exercise 3.** Cut a text into lanes, and then each lane into windows. Every input has
+# a target, the word after it, so the last word of the text is only a target. Leave out
+# what fills no lane, and then what fills no window.
 
 
 # %%
@@ -871,9 +871,10 @@ plt.show()
 # %% [markdown]
 # The network with neither knows its own text best and the test text worst: it overfits,
 # and its validation perplexity turns around while the training loss still falls.
-# Dropout and tying close part of the gap, each by itself and more so together. The win
-# on the test text is smaller than the gap suggests, because a network that is held back
-# also learns more slowly: with both, the curve is still falling in the end. The larger
+# Dropout and tying close part of the gap, each by itself and more so together. On the
+# test text each helps as well, but both together no more than one: a network that is
+# held back also learns more slowly, and with both the curve is still falling in the
+# end. The larger
 # the network and the longer the training, the more there is to win.
 #
 # ## How much of the past is used?

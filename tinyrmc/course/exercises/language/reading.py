@@ -48,6 +48,10 @@ def _row_by_row(ids, lanes, T):
     return ids[:n].reshape(K, lanes, T), ids[1 : n + 1].reshape(K, lanes, T)
 
 
+def _windows_before_lanes(ids, lanes, T):
+    return _cut(ids, lanes, T, (len(ids) - 1) // (lanes * T) * T)
+
+
 def _dealt_out(ids, lanes, T):
     length = _length(ids, lanes)
     both = ids[: lanes * length], ids[1 : lanes * length + 1]
@@ -105,6 +109,11 @@ def _both(change):
             "you cut the text row by row: then the second window of a lane does not go "
             "on where its first ended",
             _row_by_row,
+        ),
+        Mistake(
+            "you leave out what fills no window before you cut the lanes: first the "
+            "lanes, then the windows of each",
+            _windows_before_lanes,
         ),
         Mistake(
             "you deal the words out to the lanes like cards: a lane should be a piece "
