@@ -357,8 +357,9 @@ print(f"{right:.1%} of {count:,} new questions answered right")
 # %% [markdown]
 # ## How a chapter works
 #
-# The minutes at the head of a chapter are an estimate: 150 words and 15 lines of code
-# in each, and seven for an exercise. Some exercises take one, and some half an hour.
+# The minutes at the head of a chapter are an estimate: one for every 150 words, one for
+# every 15 lines of code, and seven for an exercise. Some exercises take one minute, and
+# some half an hour.
 #
 # For each step you first read the paper's own sentence, then its equation with the
 # paper's number. Then comes an experiment or a picture, and then you write the step
@@ -381,14 +382,14 @@ course.show(equations.update_memory, equations.output)
 # below it. If you leave it as it is, the check says "not attempted" and the chapter
 # goes on: later cells never need your answer. What you have solved is kept on your
 # machine and used again. `course.pieces()` fetches the parts of the core that you
-# wrote, and `course.vjps()` your derivatives of them. In chapter 9 a network learns
-# with the first, and the second take the gradient back through it. What you did not
+# wrote, and `course.vjps()` your derivatives of them. In chapter 9 a network runs on
+# your parts, and your derivatives carry the gradient back through it. What you did not
 # write, the course adds.
 #
-# In many cells you see `course.fast(4000, 400)`. That is 4000. Only if you set
-# TINYRMC_FAST=1, to try whether a chapter runs at all, is it 400. And where it says
-# **Write down first**, do: a guess that turns out wrong teaches you more than a
-# result that you only read.
+# In many cells you see `course.fast(4000, 400)`. It means 4000. If you set
+# TINYRMC_FAST=1, to find out quickly whether a chapter runs at all, it means 400. And
+# where it says **Write down first**, do: a guess that turns out wrong teaches you more
+# than a result that you only read.
 #
 # Here is an exercise to try:
 #

@@ -198,7 +198,7 @@ entries = [
     # value 4 = value 3 times a: the loss
     (4, [(3, a), (0, squashed)]),
 ]
-gradient = ex.backward(entries, 5)
+gradient = ex.backward(entries, 5)  # the walk back: exercise 5, below
 slope = 1 / math.cosh(product) ** 2  # of tanh
 print(f"by a: {gradient[0]:.6f}, by hand: {squashed + a * b * slope:.6f}")
 print(f"by b: {gradient[1]:.6f}, by hand: {a * a * slope:.6f}")

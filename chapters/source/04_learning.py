@@ -91,8 +91,9 @@ print(f"the point nearest to the middle: {np.mean(middle == targets):.1%}")
 #
 # $$\frac{\partial \ell}{\partial z_j} = p_j - y_j$$
 #
-# where $y_j$ is 1 for the right answer and 0 for all others. What the network thought
-# likely, minus what came: this difference is all that an example has to teach.
+# where $y$ is now one-hot: $y_j$ is 1 for the right answer and 0 for all others. What
+# the network thought likely, minus what came: this difference is all that an example
+# has to teach.
 #
 # **Exercise 1.** The vjp of the cross-entropy. There is a loss for each row of logits,
 # and `g` has one number for each loss. Logits may be large: $e^{1000}$ is more than a
@@ -134,9 +135,10 @@ gradcheck(lambda z: p.mean(cross_entropy(z, targets[:5])), z)
 print("the gradient is right to the last digits")
 
 # %% [markdown]
-# The network is an MLP with two hidden layers of 64 units (chapter 7 draws one). Its
-# weights are a list of arrays. `slopes` gives the mean loss of some examples, and the
-# gradient of each array:
+# The network is an MLP with two hidden layers of 64 units: a matrix and a bias three
+# times over, and after the first two of them a ReLU, $\max(x, 0)$, which gives the
+# hidden units. (Chapter 7 looks inside one.) Its weights are a list of arrays. `slopes`
+# gives the mean loss of some examples, and the gradient of each array:
 
 # %%
 WIDTHS = (8, 64, 64, 3)
@@ -244,7 +246,7 @@ my_adam_step = ex.adam_step.yours(adam_step)
 
 # %% [markdown]
 # Now let all of them go down the valley, thirty steps from the same place. **Write down
-# first:** which of the five do not arrive at the cross, and why?
+# first:** which of the five do not come near the cross, and why?
 
 
 # %%
@@ -288,7 +290,7 @@ for name, (rule, rate) in runs.items():
         w = rule("w", w, STEEPNESS * w, t, rate)
         paths[name].append(w)
 
-# %% tags=["hide-input"] alt="Five paths in a long valley. With the small rate it creeps and stops half way; with 0.09 it jumps from side to side and gets close; with 0.102 the jumps grow; with momentum it swings past the cross and comes back; Adam goes nearly straight to it"
+# %% tags=["hide-input"] alt="Five paths in a long valley. With the small rate it creeps and stops half way; with 0.09 it jumps from side to side and gets close; with 0.102 the jumps grow; with momentum it swings from side to side, runs past the cross and turns back; Adam does so in a wider and calmer swing"
 # Draws the paths
 figure, panels = plt.subplots(1, 5, figsize=(10, 2.6), sharey=True)
 across, along = np.meshgrid(np.linspace(-5, 3, 80), np.linspace(-2, 2, 80))
@@ -303,7 +305,9 @@ plt.show()
 
 # %% [markdown]
 # The first is too slow, and the third climbs out: its rate is larger than $2/20$. There
-# is no warning at that edge. 0.09 works, 0.102 does not.
+# is no warning at that edge. 0.09 works, 0.102 does not. The last two run past the
+# cross, as a ball does, and after thirty steps they are on their way back: Adam's $m$
+# is a velocity, too.
 #
 # ## Batches
 #
@@ -451,9 +455,9 @@ for scale in (0.0, 0.1, 1.0, 10.0):
 # ## A safety belt: clipping
 #
 # A network that reads step by step uses the same weights at every step. Take the
-# smallest one: a number that is multiplied by $w$ twenty times, and should become
-# $\frac12$. Its loss is $\frac12 (w^{20} - \frac12)^2$. Below 1 it is flat, and just
-# above 1 stands a wall. A single step at the wall throws $w$ far away.
+# smallest one: it begins with the number 1, multiplies it by $w$ twenty times, and
+# should end at $\frac12$. Its loss is $\frac12 (w^{20} - \frac12)^2$. Below 1 it is
+# flat, and just above 1 stands a wall. A single step at the wall throws $w$ far away.
 #
 # *Clipping* bounds the step and keeps its direction: if the gradient is longer than a
 # limit, shrink it to the limit. Its length is that of all arrays together. If you

@@ -264,12 +264,12 @@ plt.show()
 #   $\bar Q = \bar S K / \sqrt{d_k}$ and $\bar K = \bar S^\top Q / \sqrt{d_k}$.
 #
 # In words: a value gets a share of the gradient of everyone who looked at it, as much
-# as they looked. And a score grows in importance if its value points along $g$ more
-# than the slot's mean value does; that is what the bracket $\bar A - r$ says. Here
-# are all these matrices for three queries and five keys, green where a number is
-# positive and purple where it is negative. Above you go forward, below back. Look at
-# the shapes: each gradient is as large as what it belongs to, and each product fits
-# in one way only.
+# as they looked. And the gradient of a score is positive if its value points along $g$
+# more than the slot's weighted mean of all values does; that is what the bracket
+# $\bar A - r$ says. Here are all these matrices for three queries and five keys, green
+# where a number is positive and purple where it is negative. Above you go forward,
+# below back. Look at the shapes: each gradient is as large as what it belongs to, and
+# each product fits in one way only.
 
 # %% tags=["hide-input"] alt="Two rows of small matrices joined by arrows. Above, from left to right: Q, 3 by 2, and K transposed, 2 by 5, make S, 3 by 5; the softmax makes A of it; A and V, 5 by 4, make O, 3 by 4. Below, from right to left, each in the same shape: the gradient g of O, those of V and A, that of S, and those of K and Q"
 # Draws attention's matrices, the way there and the way back

@@ -733,10 +733,11 @@ panel.spines[:].set_visible(False)
 plt.show()
 
 # %% [markdown]
-# Look at the columns *no root* and *divided by d_k*: two experiments catch them, and
-# they pass all others. Only the weights known by hand catch *scores doubled*.
-# Symmetries say nothing about size: a list of invariants is not complete without a
-# number that somebody has worked out.
+# Three faults are noticed by one experiment each: *scores doubled*, *the maximum is not
+# taken off* and *K.T in a batch*. Now look at the columns *no root* and *divided by
+# d_k*: two experiments catch them, and they pass all others. And only the weights known
+# by hand catch *scores doubled*. Symmetries say nothing about size: a list of
+# invariants is not complete without a number that somebody has worked out.
 #
 # ## In the package
 #

@@ -305,7 +305,7 @@ plt.show()
 
 # %% [markdown]
 # With a norm for each row the other slots do not care. With a joint norm, one loud slot
-# takes up the whole variance and presses them down, to a fortieth in the end.
+# takes up the whole variance and presses them down, to a fiftieth in the end.
 #
 # A joint norm is an easy mistake: some libraries' layer norm takes *all* axes but the
 # first unless you say otherwise. Chapter 11 shows what it does to a network that trains

@@ -115,7 +115,7 @@ def _of_parts(pairs: list[Pair], cases: list[Case], same: _Same) -> Iterator[str
     ]
     for k in wrong[:1]:
         of_part = [(found[k], right[k]) for found, right in pairs]
-        others = " (the others are right)" if len(wrong) < count else ""
+        others = "; the other parts are right" if len(wrong) < count else ""
         for words in _of_arrays(of_part, cases, same, f"part [{k}] of your result"):
             yield words + others
 

@@ -42,6 +42,24 @@ def _entry_by_entry(difference):
     return gradient
 
 
+def _row_by_row(difference):
+    """The same, but a step of 1 in all that x[i] names, which may be a whole row."""
+
+    def gradient(f, x, *h):
+        found = np.zeros(x.shape)
+        for i in range(len(x)):
+            step = np.zeros(x.shape)
+            step[i] = 1
+            found[i] = difference(f, x, step, *h)
+        return found
+
+    return gradient
+
+
+def _imaginary(f, x, step):
+    return f(x + 1e-30j * step).imag / 1e-30
+
+
 def _difference(f, x, step, h=1e-5):
     return (f(x + h * step) - f(x - h * step)) / (2 * h)
 
@@ -89,6 +107,11 @@ def _difference(f, x, step, h=1e-5):
         Mistake(
             "you move all entries at once, and every place gets the same sum",
             lambda f, x, h: np.full(x.shape, _difference(f, x, 1, h)),
+        ),
+        Mistake(
+            "you go along the first axis only, so that a whole row moves at once; "
+            "np.ndindex(x.shape) goes through all entries",
+            _row_by_row(_difference),
         ),
         Mistake(
             "you reverse the sign: f(x - h) comes second",
@@ -152,6 +175,11 @@ def central_difference(f, x, h):
         Mistake(
             "you move all entries at once, and every place gets the same sum",
             lambda f, x: np.full(x.shape, f(x + 1e-30j).imag / 1e-30),
+        ),
+        Mistake(
+            "you go along the first axis only, so that a whole row moves at once; "
+            "np.ndindex(x.shape) goes through all entries",
+            _row_by_row(_imaginary),
         ),
     ],
     tolerance=1e-12,

@@ -202,6 +202,11 @@ def _one_softmax(M, x, W_q, W_k, W_v):
     mistakes=[
         *joined_wrongly(_every_head),
         Mistake(
+            "you multiply by the matrices of all heads at once, though M has no axis "
+            "for the heads: take one head after the other",
+            lambda *case: encode(*case),
+        ),
+        Mistake(
             "you add the scores of all heads, and one softmax serves them all",
             _one_softmax,
         ),

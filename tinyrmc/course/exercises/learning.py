@@ -379,6 +379,14 @@ def _old_moments(w, g, m, v, t, rate, beta1, beta2):
             _adam(debiased=_as_it_is, debiased_square=_as_it_is),
         ),
         Mistake(
+            "you leave out both corrections, 1 - beta**t, and the 1e-8",
+            _adam(
+                debiased=_as_it_is,
+                debiased_square=_as_it_is,
+                direction=lambda m, v: m / np.sqrt(v),
+            ),
+        ),
+        Mistake(
             "you leave out the correction of m",
             _adam(debiased=_as_it_is),
         ),
@@ -565,6 +573,20 @@ def _dropped(gradients, limit):
         Mistake(
             "you bring short gradients to the limit, too; only longer ones shrink",
             _to_length(_length, always=True),
+        ),
+        Mistake(
+            "you bring short gradients to the limit, too, and divide by a length that "
+            "may be 0; only longer ones shrink",
+            lambda gradients, limit: [
+                g * limit / _length(gradients) for g in gradients
+            ],
+        ),
+        Mistake(
+            "you divide by the length where it is 0; limit / max(length, limit) never "
+            "does",
+            lambda gradients, limit: [
+                g * min(1, limit / _length(gradients)) for g in gradients
+            ],
         ),
         Mistake(
             "you forget the root: the length is the root of the sum of squares",

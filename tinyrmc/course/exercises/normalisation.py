@@ -137,11 +137,11 @@ def _down_the_columns(g, x, gain, epsilon):
 @exercise(
     cases=LAYER_NORM.cases,
     hints=[
-        "Go back the way the row came: y to n, n to d, d to x. First h = g * gain; and "
+        "Go back the way the row came: y to n, n to d, d to x. First u = g * gain; and "
         "compute d, s, n once more.",
-        "From n to d: s * (h - n * mean(h * n)). From d to x: what comes back, less "
+        "From n to d: s * (u - n * mean(u * n)). From d to x: what comes back, less "
         "its mean. Means run over the last axis, keepdims=True.",
-        "mean(n) is 0, so the two together are s * (h - mean(h) - n * mean(h * n)).",
+        "mean(n) is 0, so the two together are s * (u - mean(u) - n * mean(u * n)).",
     ],
     mistakes=[
         Mistake(
@@ -170,8 +170,8 @@ def layer_norm_gradient(g, x, gain, epsilon):
     d = x - mean(x)
     s = 1 / np.sqrt(mean(d * d) + epsilon)
     n = d * s
-    h = g * gain
-    return s * (h - mean(h) - n * mean(h * n))
+    u = g * gain
+    return s * (u - mean(u) - n * mean(u * n))
 
 
 def norm_of_rows(M):

@@ -169,6 +169,10 @@ def _first_copy(g, shape):
             lambda g, shape: g.sum(axis=_in_front(g, shape)),
         ),
         Mistake(
+            "you always sum over the first axis; `shape` says which were stretched",
+            lambda g, shape: g.sum(axis=0),
+        ),
+        Mistake(
             "the axes that were stretched from 1 are gone (keepdims=True keeps them)",
             lambda g, shape: g.sum(axis=_copied(g, shape)),
         ),
