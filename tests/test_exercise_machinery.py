@@ -221,7 +221,7 @@ def test_an_answer_for_one_example_alone_is_told_where_it_goes_wrong():
         return M - M.mean(axis=-1, keepdims=True) if M.ndim < 4 else M
 
     text = arrays.centred.judge(flat).text
-    assert "\nIt is right but with two leading axes. It looks as if" in text
+    assert "\nIt is right except with two leading axes. It looks as if" in text
 
 
 def test_a_mistake_that_has_a_name_comes_first():

@@ -6,6 +6,8 @@ import pytest
 from tinyrmc.course.exercises import puzzles as ex
 from tinyrmc.course.oneline import check_one_line
 
+ALLOWED = "a puzzle allows T, arange, np, shape, where and operators"
+
 
 def comprehension(n):
     return np.where([k >= 0 for k in np.arange(n)], 1.0, 0.0)
@@ -60,10 +62,10 @@ def step_with_a_name(n):
         (comprehension, "it loops: a comprehension is a loop as well"),
         (loop, "it loops, in line 2 of the function"),
         (two_lines, "it takes more than one line"),
-        (forbidden_function, "it uses ones; a puzzle allows T, arange, np,"),
+        (forbidden_function, f"it uses ones; {ALLOWED}"),
         (forbidden_method, "it uses clip;"),
         (forbidden_builtin, "it uses int;"),
-        (helper, "it uses forbidden_function;"),
+        (helper, f"it uses forbidden_function; {ALLOWED}; copy the line of"),
         (branch, "it branches"),
         (by_a_list, "it looks up entries, in [[*np.arange(n)]]"),
         (by_an_array, "it looks up entries, in [np.arange(n)]"),

@@ -53,10 +53,11 @@ plt.show()
 # process for each core, which is the subject of chapter 17, it gains too. Then tinyrmc
 # takes 0.50 to 0.59 of its time, `benchmarks/results/cpu_processes.json`.)
 #
-# Four things help, and each chapter has its share of them:
+# Here is what helps, chapter by chapter:
 #
 # - The operations in which a step spends its time have derivatives worked out by hand,
-#   and what needs no memory moves out of the loop over time. That is this chapter.
+#   and what does not depend on the memory $M$ moves out of the loop over time. That is
+#   this chapter.
 # - Batches go through the network in pieces, shared among workers (chapter 17).
 # - The same code moves to a GPU, and one operation goes all the way from its equation
 #   to a CUDA kernel (chapter 18).
@@ -203,12 +204,12 @@ print(f"the price of an entry: {benchmark['engine']['overhead_microseconds']:.1f
 # $$\delta s = -s^3\, \mathrm{mean}(x \circ \delta x), \qquad
 # \delta n = s\,\delta x + x\,\delta s$$
 #
-# The loss changes by $\sum h \circ \delta n$ with $h = g \circ \gamma$. Sort that sum
-# by $\delta x$. Before you do: which of the two means of layer norm's formula do you
-# expect to be gone?
+# The loss changes by $\sum h \circ \delta n$ with $h = g \circ \gamma$. Collect what
+# multiplies $\delta x$ in that sum. Before you do: which of the two means of layer
+# norm's formula do you expect to be gone?
 #
-# **Exercise 1.** The derivative of RMS norm, in one line of array code or three. Rows
-# are the last axis, whatever stands before it.
+# **Exercise 1.** The derivative of RMS norm, in a few lines of array code. Rows are the
+# last axis, whatever stands before it.
 
 
 # %%
@@ -329,8 +330,8 @@ ex.weight_gradient.check(weight_gradient)
 # entries and memory, but no passes: each line of a rule still reads its arrays and
 # writes a result. Chapter 18 shows what a compiled kernel saves there.
 #
-# Out of the loop you can take only what needs no memory. That is a small part of a
-# step: attention and the MLP stay where they are.
+# Out of the loop you can take only what does not depend on $M$. That is a small part of
+# a step: attention and the MLP stay where they are.
 #
 # ## In the package
 #
@@ -339,15 +340,16 @@ ex.weight_gradient.check(weight_gradient)
 #
 # ## To take along
 #
-# - A derivative by hand is the change of the result, sorted by the change of the
-#   argument. It saves entries and memory, and you have to check it.
+# - For a derivative by hand, write down the change of the loss, and collect what
+#   multiplies the change of the argument. It saves entries and bytes on the tape, and
+#   you have to check it.
 # - Save for backward what the formula needs, and nothing else.
-# - Compute what needs no memory before the loop, for all steps at once.
+# - Compute what does not depend on $M$ before the loop, for all steps at once.
 #
-# **Further.** The queries, keys and values of the input row need no memory either, and
-# layer norm works row by row, so you could take them out of the loop too. Why might
-# that not be worth it? And RMS norm's derivative has no part along one direction. Which
-# one, and why?
+# **Further.** The queries, keys and values of the input row do not depend on $M$
+# either, and layer norm works row by row, so you could take them out of the loop too.
+# Why might that not be worth it? And RMS norm's derivative has no part along one
+# direction. Which one, and why?
 
 # %% tags=["hide-cell"]
 # Answer 1: it is one row of N + 1, so there is little to win: of all the

@@ -8,8 +8,10 @@
 # This chapter cuts a batch into pieces that fit into a cache, and shares the pieces
 # among workers. The gradients stay the same, up to rounding.
 #
-# Some cells below measure. What they print holds for your machine at this moment. This
-# notebook does not keep it, so those cells have no output until you run them.
+# Some cells below measure, with two tools of chapter 16: `least` is a clock, and `held`
+# counts the bytes that a tape keeps for its walk back. Times hold for your machine at
+# this moment. This notebook does not keep them, so the cells that take them have no
+# output until you run them.
 
 # %%
 from collections import OrderedDict
@@ -109,8 +111,9 @@ for name, seconds in least(3, **chains).items():
 # Training cuts a batch in the same way: each piece of examples goes through the whole
 # network, forward and backward, before the next one. The largest arrays of a step are
 # the queries, keys and values of all slots and the input. How large are they for the
-# whole batch, in the three sizes above? How large are they for a piece of 128 examples,
-# which is what the package takes? And how much does the tape hold for backward?
+# whole batch, in the three sizes that chapter 16 has timed? How large are they for a
+# piece of 128 examples, which is what the package takes? And how much does the tape
+# hold for backward?
 
 # %%
 core = RelationalMemory(input_size=40, mem_slots=8, head_size=8, num_heads=8)
@@ -243,7 +246,10 @@ panel.legend()
 plt.show()
 
 # %% [markdown]
-# Four processes are not four times as fast as one. They do not share adding up the
+# Four threads with the lock are even slower than one. (We have not looked into why. Our
+# guess is that the lock changes hands all the time, and each time somebody waits.)
+#
+# And four processes are not four times as fast as one. They do not share adding up the
 # gradients and updating the parameters; the pieces are smaller, so that calls weigh
 # more; and the cores share a memory. We have not measured how much each of the three
 # costs.
@@ -267,9 +273,9 @@ print(f"ratio {times[cores] / times[1]:.2f}")
 # %% [markdown]
 # ## What falls short
 #
-# The benchmark's file also compares a whole step with large matrix products. This is
-# the part that a step uses of what the processor can do in them. (Guess first: a half?
-# nine tenths?)
+# The benchmark's file also compares a whole step with large matrix products, which show
+# how fast the processor can multiply. Which share of that speed does a step reach?
+# (Guess first: a half? nine tenths?)
 
 # %%
 for row in benchmark["rows"]:

@@ -284,7 +284,7 @@ for level, step in reversed([*enumerate((16, 8, 4, 2, 1))]):
     heard |= {lane ^ step for lane in heard}
 wings.plot(5, 5, "o", color="C1")
 wings.set_xticks(range(6), ("own\nsums", "16", "8", "4", "2", "1"))
-wings.set(xlabel="after the exchange with the lane so far away")
+wings.set(xlabel="after the exchange with the lane this far away")
 wings.set(title="what lane 5 holds in the end comes from all")
 wings.set(yticks=shown, ylim=(31.7, -0.7))
 wings.spines[["left", "bottom"]].set_visible(False)
@@ -325,7 +325,8 @@ ex.row_sum.check(row_sum)
 #
 # Now you can read it. `__global__` marks a function that is launched. Its arguments are
 # addresses of arrays, and numbers. Each warp finds its row, and `row.go_to` moves the
-# addresses to where that row begins:
+# addresses to where that row begins. (`group` and `stride` are for a residual that is
+# part of a larger array, such as the slots without the input's row.)
 
 # %%
 cuda("layer_norm.cu", "layer_norm_forward")

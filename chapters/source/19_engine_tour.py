@@ -55,6 +55,10 @@ for attempt in (lambda: t.sum(), lambda: bool(t), lambda: t**2, lambda: np.exp(t
         print(f"{type(refusal).__name__}: {refusal}")
 
 # %% [markdown]
+# (The last one is NumPy's own message. In chapter 9 what you wrote with `np.exp` did
+# run on the tape: there the course wraps each Tensor in an object that answers NumPy.
+# It is in `course/traced.py`.)
+#
 # ## What is learnt: `Parameter`
 
 # %%

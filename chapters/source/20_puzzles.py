@@ -5,13 +5,15 @@
 # You need chapter 1.
 #
 # Here are fifteen small functions. Each is one line, and each occurs somewhere in this
-# course. What makes them puzzles is what you may not use:
+# course. The rules make puzzles of them:
 #
 # - **One line**: `return` and an expression.
 # - **No loop**, and no comprehension, which is one as well.
 # - **Few words**: operators, among them `@`, comparisons, `np.where`, `np.arange`,
 #   `.shape` and `.T`. No `sum`, no `eye`, no `cumsum`.
 # - **No looking up**: in brackets stand numbers, `None` and slices, but no arrays.
+# - **No calls of your own**: where an earlier puzzle helps, copy its line into the new
+#   one.
 #
 # What is left is broadcasting, comparing and multiplying. That is much: most of them
 # are a comparison of two aranges, one of them as a column, and a product.

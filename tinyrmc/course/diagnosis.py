@@ -237,4 +237,4 @@ def _only_made_cases(
     made = [case.about for found, wanted, case in pairs if not same(found, wanted)]
     if not made or not all(made):
         return ""
-    return f"It is right but {' and '.join(dict.fromkeys(made))}. "
+    return f"It is right except {' and '.join(dict.fromkeys(made))}. "

@@ -41,7 +41,10 @@ def check_one_line(answer: Callable[..., Any], words: Collection[str]) -> None:
         for name in _names(node):
             if name not in known:
                 allowed = ", ".join(sorted(words))
-                raise Wrong(f"it uses {name}; a puzzle allows {allowed} and operators")
+                instead = _instead(node, answer)
+                raise Wrong(
+                    f"it uses {name}; a puzzle allows {allowed} and operators{instead}"
+                )
         if isinstance(node, ast.Subscript) and not _is_plain(node):
             raise Wrong(
                 f"it looks up entries, in [{ast.unparse(node.slice)}]: numbers, None "
@@ -84,6 +87,14 @@ def _names(node: ast.AST) -> Iterator[str]:
         yield node.id
     elif isinstance(node, ast.Attribute):
         yield node.attr
+
+
+def _instead(node: ast.AST, answer: Callable[..., Any]) -> str:
+    """What to do where a name is one of the learner's own functions."""
+    known = getattr(answer, "__globals__", {})
+    if isinstance(node, ast.Name) and inspect.isfunction(known.get(node.id)):
+        return f"; copy the line of your {node.id} into this one"
+    return ""
 
 
 def _is_plain(node: ast.Subscript) -> bool:

@@ -13,13 +13,20 @@ from .norms import RMS_NORM, mean
 # --- RMS norm, backwards --------------------------------------------------------------
 
 
+def _without_keepdims(g, x, gain, epsilon):
+    s = 1 / np.sqrt(np.mean(x * x, axis=-1) + epsilon)
+    n = s * x
+    h = g * gain
+    return s * (h - n * np.mean(h * n, axis=-1))
+
+
 @exercise(
     cases=RMS_NORM.cases,
     hints=[
         "Go back the way the row came: y to n, n to x. First h = g * gain; and compute "
         "s and n once more.",
-        "In the sum of h * delta_n stands h * n * mean(n * delta_x). Sort it by "
-        "delta_x: it becomes n * mean(h * n).",
+        "In the sum of h * delta_n stands h * n * mean(n * delta_x). Collect what "
+        "multiplies delta_x: n * mean(h * n).",
         "s * (h - n * mean(h * n)). Means run over the last axis, keepdims=True.",
     ],
     mistakes=[
@@ -30,6 +37,11 @@ from .norms import RMS_NORM, mean
         Mistake(
             "you add the part that comes through s, and do not subtract it",
             partial(RMS_NORM.gradient, of_scale=-1),
+        ),
+        Mistake(
+            "the means lose their axis, so that rows and means do not fit "
+            "(keepdims=True keeps it)",
+            _without_keepdims,
         ),
         *RMS_NORM.mistakes(),
     ],

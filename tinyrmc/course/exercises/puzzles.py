@@ -51,6 +51,10 @@ def total(x):
         Mistake("the diagonal counts up", lambda n: np.diag(np.arange(n))),
         Mistake("the other diagonal is 1", lambda n: np.eye(n)[::-1].copy()),
         Mistake("all but the diagonal is 1", lambda n: 1 - np.eye(n)),
+        Mistake(
+            "two rows are compared, pair by pair: make one of them a column",
+            lambda n: np.arange(n) == np.arange(n),
+        ),
     ],
 )
 def identity(n):
@@ -80,6 +84,10 @@ def _labels(rng):
         Mistake("ones and zeros have changed places", lambda b, C: 1 - np.eye(C)[b]),
         Mistake(
             "you count how often each class occurs", lambda b, C: np.eye(C)[b].sum(0)
+        ),
+        Mistake(
+            "labels and classes are compared pair by pair: make the labels a column",
+            lambda b, C: b == np.arange(C),
         ),
     ],
 )
@@ -148,6 +156,10 @@ def causal_mask(T):
             "only the last step counts", lambda n, T: np.arange(T) == n[:, None] - 1
         ),
         Mistake("one step is missing", lambda n, T: np.arange(T) < n[:, None] - 1),
+        Mistake(
+            "times and lengths are compared pair by pair: make the lengths a column",
+            lambda n, T: np.arange(T) < n,
+        ),
     ],
 )
 def padding_mask(lengths, T):
@@ -270,10 +282,10 @@ def unshuffle(M, order):
     ],
     hints=["The rank of x[i] is how many x[j] are smaller: a comparison, then a sum."],
     mistakes=[
-        Mistake("the largest has rank 0", lambda x: (x > x[:, None]).sum(axis=1)),
+        Mistake("the largest has rank 0", lambda x: (x > x[:, None]) @ (0 * x + 1)),
         Mistake(
             "every number counts itself, so ranks begin at 1",
-            lambda x: (x <= x[:, None]).sum(axis=1),
+            lambda x: (x <= x[:, None]) @ (0 * x + 1),
         ),
         Mistake(
             "you give the order in which to take the numbers, not their ranks",
