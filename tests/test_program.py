@@ -138,6 +138,10 @@ def test_the_document_of_the_tasks_shows_the_template():
         ("../a", "'../a' cannot name a Python module; "),
         ("class", "'class' cannot name a Python module; "),
         ("", "'' cannot name a Python module; "),
+        ("numpy", "numpy is a module already, and Python would import numpy.py in its"),
+        ("tinyrmc", "tinyrmc is a module already"),
+        ("wave", "wave is a module already"),
+        ("__main__", "__main__ is a module already"),
     ],
 )
 def test_a_name_that_cannot_be_is_refused(name, says, empty_directory, refused):

@@ -7,6 +7,7 @@ The text is that of `template.py`, the example of `tasks/README.md`.
 
 from __future__ import annotations
 
+import importlib.util
 import keyword
 import shlex
 import sys
@@ -37,8 +38,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 def write_task(name: str, folder: Path = Path()) -> Path:
     """Write the example as `folder/name.py`; the path.
 
-    UsageError if the name is no identifier or a built-in task has it, or if there is
-    such a file already.
+    UsageError if the name is no identifier, if a built-in task or a module that Python
+    finds has it, or if there is such a file already.
     """
     if not name.isidentifier() or keyword.iskeyword(name):
         raise UsageError(
@@ -48,6 +49,11 @@ def write_task(name: str, folder: Path = Path()) -> Path:
     if name in task_files():
         raise UsageError(f"there is a task {name} already; choose another name")
     file = folder / f"{name}.py"
+    if not file.exists() and _is_module(name):
+        raise UsageError(
+            f"{name} is a module already, and Python would import {file} in its place; "
+            "choose another name"
+        )
     try:
         with open(file, "x", encoding="utf-8") as new:  # x: never over a file
             new.write(TEMPLATE.read_text(encoding="utf-8"))
@@ -58,6 +64,14 @@ def write_task(name: str, folder: Path = Path()) -> Path:
             f"cannot write {file} ({error.strerror}); go to a folder of your own"
         ) from error
     return file
+
+
+def _is_module(name: str) -> bool:
+    """Whether `import name` gives a module; a plain folder is none."""
+    if name in sys.modules:
+        return True
+    spec = importlib.util.find_spec(name)
+    return spec is not None and spec.origin is not None
 
 
 if __name__ == "__main__":
