@@ -56,6 +56,7 @@ FITS = [
 ]  # fmt: skip
 MISFITS = [
     (True, int), (1.0, int), (-1, Count), ("3", int), (True, float), ("x", float),
+    (10**400, int), (10**400, Count), (-(10**400), float),
     (3, str), (None, str), (0, None), (1, bool), ("ab", list[str]), ({}, list[int]),
     ([1, "2"], list[int]), ([1], tuple[int, int]), ([[1]], tuple[tuple[int, int], ...]),
     ({"a": "x"}, dict[str, float]), ([], dict[str, int]),
@@ -257,6 +258,17 @@ def test_lines_of_another_type_are_refused(change, copy, refused):
     *lines, last = path.read_text().splitlines()
     path.write_text("\n".join([*lines, json.dumps(json.loads(last) | change)]) + "\n")
     assert f"metrics.jsonl line {len(lines) + 1} is no" in refused(report.main, "copy")
+
+
+@pytest.mark.parametrize("step, says", [(99, "the end, step 12"), (1, "step 12")])
+def test_a_line_that_was_added_is_believed_by_nobody(step, says, copy, refused):
+    path = copy.path / "metrics.jsonl"
+    *_, last = path.read_text().splitlines()
+    added = json.loads(last) | {"step": step, "test_accuracy": 0.99}
+    with path.open("a") as file:
+        file.write(json.dumps(added) + "\n")
+    for main in (report.main, plot.main):
+        assert f"line 4 is of step {step}, after {says}" in refused(main, copy.path)
 
 
 # --- The machine gives out ------------------------------------------------------------

@@ -9,6 +9,7 @@ import errno
 import json
 import os
 import stat
+import sys
 import types
 import typing
 from collections.abc import Iterator, Mapping, Sequence
@@ -106,6 +107,8 @@ def _is_plain(value: Any, expected: Any) -> bool:
         return value is None or expected is Any
     if isinstance(value, bool):
         return expected is bool
+    if isinstance(value, int) and abs(value) > sys.float_info.max:
+        return False  # it would end in an OverflowError somewhere
     if expected is float:
         return isinstance(value, int | float)
     if expected in (int, Count):

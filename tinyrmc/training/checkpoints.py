@@ -6,6 +6,7 @@ weights file all hold the run's configuration, so each is enough.
 
 from __future__ import annotations
 
+import itertools
 import os
 from pathlib import Path
 from typing import Any
@@ -135,10 +136,23 @@ def lines_of(run: Run, task: Task) -> list[dict[str, Any]]:
         wrong = misfit(line, whole) or misfit(numbers, dict[str, float | None])
         if wrong:
             raise run.bad_line(number, f"is no line of metrics: {wrong}")
+    _require_order(run, task, lines)
     if (state := run.load_state()) is not None:
         _require_own(run, state)
         require_metrics(run, state)
     return lines
+
+
+def _require_order(run: Run, task: Task, lines: list[dict[str, Any]]) -> None:
+    """RunError for a line of a step before that of the last line, or after the end.
+
+    A checksum answers only for the lines up to a checkpoint.
+    """
+    for number, (last, line) in enumerate(itertools.pairwise(lines), start=2):
+        before, step = last["step"], line["step"]
+        if step < before or (step > before and task.finished(before)):
+            where = f"step {before}" if step < before else f"the end, step {before}"
+            raise run.bad_line(number, f"is of step {step}, after {where}")
 
 
 def require_metrics(run: Run, state: dict) -> None:
