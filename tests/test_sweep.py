@@ -659,6 +659,14 @@ BAD_WORDS = [
         "larger --grid model.width=2 --train.stpes 5",
         "unknown flag '--train.stpes'; did you mean '--train.steps'?",
     ),
+    (
+        "larger --grid model.width=2 --model.width 4",
+        "--grid gives model.width its values, and so does --model.width; leave one",
+    ),
+    (
+        "larger --grid model.linear=true --model.no-linear",
+        "--grid gives model.linear its values, and so does --model.no-linear",
+    ),
     ("larger --grid model.width=2 --train.steps x", "--train.steps takes INT, not 'x'"),
     (
         "larger --grid model.width=2 --seed 1",
@@ -891,7 +899,7 @@ def test_ranks_take_runs_from_rank_0(tmp_path, monkeypatch):
         "tinyrmc.sweep",
         *TINY,
         "--grid",
-        "model.mem_slots=1,2,3",
+        "head_units=1,2,3",
     ]
     cut = [MPIEXEC, "-n", "3", sys.executable, *words, "--budget-minutes", "1e-9"]
     done = subprocess.run(**command_line(*words) | {"args": cut}, timeout=300)

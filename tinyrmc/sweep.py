@@ -343,12 +343,19 @@ def combinations(described: dict) -> list[Combination]:
     task, preset, grid = described["task"], described["preset"], described["grid"]
     default = discovery.load_task_of(described).Task.presets[preset][1]
     known = fields_of(type(default))
+    given = {word.partition("=")[0] for word in described["words"]}
     for field in grid:
         if field not in known:
             near = nearest(field, known)
             raise UsageError(
                 f"--grid: {task} has no field {field!r}{near}; its --help-all lists "
                 "them"
+            )
+        both = {flag_of(field), flag_of(field, no=True)} & given
+        if both:
+            raise UsageError(
+                f"--grid gives {field} its values, and so does {min(both)}; leave one "
+                "of them out"
             )
     found: list[Combination] = []
     seen: dict[str, dict[str, str]] = {}
