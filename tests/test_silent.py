@@ -315,10 +315,21 @@ def test_an_optimizer_refuses_what_it_cannot_mean():
     with pytest.raises(ValueError, match="Parameters are empty"):
         optim.SGD([Parameter(np.ones(0))])
     optimizer = optim.SGD([Parameter(ones(2))])
-    for arguments in ({"scale": ones(2)}, {"valid": "False"}, {"valid": ones(2) > 0}):
+    with pytest.raises(ValueError, match="learning_rate must be"):
+        optim.SGD([Parameter(ones(2))], True)
+    for arguments in (
+        {"scale": ones(2)},
+        {"valid": "False"},
+        {"valid": ones(2) > 0},
+        {"learning_rate": True},
+        {"max_norm": np.True_},
+    ):
         (name,) = arguments
         with pytest.raises(ValueError, match=f"{name} must be"):
             optimizer.step(**arguments)
+    optimizer.clips = "Matrix"
+    with pytest.raises(ValueError, match=r"clips must be one of.*, not 'Matrix'"):
+        optimizer.step(max_norm=1.0)
     with pytest.raises(ValueError, match="'first_moment' is unknown to SGD"):
         optimizer.load_state(optim.Adam([Parameter(ones(2))]).state())
     with pytest.raises(ValueError, match="'updates' is float32, the array complex128"):

@@ -159,6 +159,14 @@ def test_arrays_with_rules_of_their_own_are_refused(make):
 
 REFUSED = {
     "a condition": lambda: p.where(ones(3), ones(3), 0.0),
+    "no condition": lambda: p.where(None, ones(3), 0.0),
+    "a number as a condition": lambda: p.where(3, ones(3), 0.0),
+    "a fraction as an index": lambda: p.take(ones(3), 1.7),
+    "no axis": lambda: p.cumprod(ones(2, 3), axis=None),
+    "exponents": lambda: p.power(ones(3), ones(3)),
+    "a mask for all": lambda: nn.Dropout(0.5, shared=True),
+    "an axis": lambda: nn.Dropout(0.5, axis=0.5),
+    "axes": lambda: nn.Dropout(0.5, shared="01"),
     "a mask as an index": lambda: Tensor(ones(3))[True],
     "a truth value as an index": lambda: p.take(ones(3), True),
     "bounds": lambda: p.clip(ones(3), 2.0, 1.0),

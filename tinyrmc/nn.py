@@ -530,7 +530,11 @@ class Dropout(Module):
                 f"{rate}"
             )
         self.rate, self.axis = rate, axis
-        self.shared = (shared,) if isinstance(shared, int) else tuple(shared)
+        self.shared = tuple(shared) if isinstance(shared, (tuple, list)) else (shared,)
+        for name, number in ("axis", axis), *[("shared", each) for each in self.shared]:
+            whole = isinstance(number, (int, np.integer))
+            if not whole or isinstance(number, bool):
+                raise TypeError(f"Dropout: {name} takes axes by number, not {number!r}")
 
     def __call__(
         self, x: Array | Tensor, noise: Noise | None = None, rows: Array | None = None

@@ -26,6 +26,8 @@ PART = 1 << 15
 # Bytes that a GPU's fastest products and kernels read at once, from a multiple of that.
 ALIGNED = 16
 
+CLIPS = "whole", "matrix"  # what a largest norm may bound
+
 Allocate = Callable[[int, np.dtype], Array]  # allocate(count, dtype): zeros
 
 
@@ -112,8 +114,9 @@ class Optimizer:
         allocate: Allocate | None = None,
         epsilon: float | None = None,
     ):
+        is_switch = isinstance(learning_rate, (bool, np.bool_))
         _require(
-            0 < learning_rate < math.inf,
+            not is_switch and 0 < learning_rate < math.inf,
             "learning_rate",
             learning_rate,
             "positive and finite",
@@ -211,6 +214,10 @@ class Optimizer:
         for name, number in ("scale", scale), ("valid", valid):
             shape = getattr(number, "shape", ())
             _require(shape == (), name, shape, "a number or an array of shape ()")
+        for name, number in ("learning_rate", learning_rate), ("max_norm", max_norm):
+            is_switch = isinstance(number, (bool, np.bool_))
+            _require(not is_switch, name, number, "a number")
+        _require(self.clips in CLIPS, "clips", self.clips, f"one of {CLIPS}")
         is_bool = isinstance(valid, bool) or str(getattr(valid, "dtype", "")) == "bool"
         _require(is_bool, "valid", valid, "True or False")
         rate = self.learning_rate if learning_rate is None else learning_rate

@@ -88,6 +88,8 @@ def negative_vjp(xp, needs, g):
 @primitive
 def power(xp, x, *, exponent):
     """x ** exponent, for a Python number as exponent."""
+    if getattr(exponent, "shape", ()) != ():
+        raise TypeError("the exponent is an array; write exp(exponent * log(x))")
     return xp.power(x, exponent), (x, exponent)
 
 
@@ -263,7 +265,7 @@ def where(xp, condition, x, y):
 
     An infinite value on the side not taken does no harm.
     """
-    if getattr(condition, "dtype", np.dtype(bool)).kind != "b":
+    if np.dtype(getattr(condition, "dtype", type(condition))).kind != "b":
         raise TypeError("the condition is not a bool array; write x > 0, or x != 0")
     return xp.where(condition, x, y), (condition,)
 
@@ -353,6 +355,8 @@ def softmax_vjp(xp, needs, g, y, axis):
 @primitive
 def cumprod(xp, x, *, axis):
     """The product of the entries so far along `axis` (an int), including each own."""
+    if axis is None:
+        raise TypeError("axis is None; reshape x to one axis first")
     y = xp.cumprod(x, axis=axis)
     return y, (x, y, axis)
 
@@ -567,8 +571,8 @@ def take(xp, x, indices, *, axis=None):
     An index used twice gets both gradients.
     """
     # NumPy would take a mask for zeros and ones.
-    kind = getattr(indices, "dtype", type(indices))
-    if kind is bool or (hasattr(indices, "dtype") and indices.dtype.kind not in "iu"):
+    kind = np.dtype(getattr(indices, "dtype", type(indices)))
+    if kind.kind not in "iu":
         raise TypeError(f"the indices are {kind}, not integers")
     return xp.take(x, indices, axis=axis), (x.shape, indices, axis)
 
