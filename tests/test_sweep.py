@@ -33,6 +33,7 @@ from tinyruns import (
 
 from tinyrmc import sweep, train
 from tinyrmc.commands import run_main
+from tinyrmc.errors import RunError
 from tinyrmc.results import sweeps
 from tinyrmc.runs.run import Run
 from tinyrmc.training import discovery, processes
@@ -416,6 +417,21 @@ def test_show_tells_what_there_is_by_now(larger, monkeypatch, capsys):
         if "results" not in path.name and "elsewhere" not in str(path)
     }
     assert after == before
+
+
+def test_the_run_of_another_combination_or_seed_is_not_taken_for_its_own(
+    larger, capsys
+):
+    run, _ = swept("larger", "--grid", "model.width=2,4", "--seeds", "0,1")
+    for wrong, says in (
+        ("model.width=4,seed=0", "config.model.width: 4 in the checkpoint, 2 asked"),
+        ("model.width=2,seed=1", "seed: 1 in the checkpoint, 0 asked"),
+    ):
+        shutil.rmtree(run.path / "model.width=2,seed=0")
+        shutil.copytree(run.path / wrong, run.path / "model.width=2,seed=0")
+        for flag in "--show", "--resume":
+            with pytest.raises(RunError, match=re.escape(says)):
+                sweep.main([flag, str(run.path)])
 
 
 # --- The budget -----------------------------------------------------------------------

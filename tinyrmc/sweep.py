@@ -421,7 +421,26 @@ def cells_of(described: dict, found: list[Combination], folder: Path) -> list[Ce
             start += ["--seed", str(seed)]
             start += ["--workers", str(workers)] if workers else []
             cells.append(Cell(values, seed, start, folder / name, data_dir))
+    for cell in cells:
+        _require_own(described, cell)
     return cells
+
+
+def _require_own(described: dict, cell: Cell) -> None:
+    """RunError if there is a run in a cell's directory, and it is that of another."""
+    if (run := cell.run()) is None:
+        return
+    task, preset = described["task"], described["preset"]
+    default = discovery.load_task_of(described).Task.presets[preset][1]
+    config, _ = parse_words(task, preset, default, Options(), cell.words[2:])
+    saved, asked = (
+        {"seed": seed, "config": to_json(each)["config"]}
+        for seed, each in (
+            (run.config["seed"], task_from_dict(run.config).config),
+            (cell.seed, config),
+        )
+    )
+    require_same(saved, asked, str(cell.path))
 
 
 # --- Training -------------------------------------------------------------------------
