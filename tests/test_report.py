@@ -128,7 +128,6 @@ def test_other_accuracies_stand_beside_the_headline_and_the_commit_beside_the_ru
         run.log(
             {
                 **run.metrics()[-1],
-                "step": 25,
                 "test_accuracy": 0.9,
                 "test_exact_match_accuracy": value,
             }
