@@ -104,6 +104,9 @@ def test_lines_without_the_metric_are_passed_over():
         ("patience", 0),
         ("threshold", -1),
         ("against", "first"),
+        ("floor", 2.0),
+        ("floor", -1),
+        ("larger", "no"),
     ],
 )
 def test_settings_that_cannot_be_are_refused(name, value):

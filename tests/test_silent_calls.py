@@ -277,6 +277,10 @@ def test_parameters_are_loaded_from_real_numbers(array):
     assert (module.gain.data == 1).all()
     with pytest.raises(ValueError, match="too small for a number"):
         module.load_parameters({"gain": 2 * ones(2), "offset": np.array([1e300, 0])})
+    with pytest.raises(TypeError, match="MaskedArray is an array with rules"):
+        masked = np.ma.masked_array(ones(2), mask=[0, 1])
+        module.load_parameters({"gain": 2 * ones(2), "offset": masked})
+    assert (module.gain.data == 1).all()
     module.load_parameters({"gain": np.ones(2), "offset": np.ones(2)})
     assert (module.offset.data == 1).all()
 

@@ -115,8 +115,10 @@ def converted(what: str, array: Array, dtype: np.dtype) -> Array:
     """An array that was stored, in another precision.
 
     ValueError if it holds something else than `dtype` does: texts, truth values, whole
-    numbers, or complex ones for real ones; or a number too large.
+    numbers, or complex ones for real ones; or a number too large. TypeError for an
+    array with rules of its own, see `namespace`.
     """
+    namespace(array)
     if array.dtype.kind not in ("fc" if dtype.kind == "c" else dtype.kind):
         raise ValueError(f"{what} is {dtype}, the array {array.dtype}")
     try:

@@ -57,6 +57,11 @@ class Plateau:
                 "Plateau: factor must be in (0, 1), patience at least 1 and threshold "
                 f"not negative, not {factor!r}, {patience!r} and {threshold!r}"
             )
+        if not 0 <= floor <= 1 or not isinstance(larger, bool):
+            raise ValueError(
+                "Plateau: floor must be from 0 to 1, the scale at the start, and "
+                f"larger True or False, not {floor!r} and {larger!r}"
+            )
         if against not in ("best", "last"):
             raise ValueError(
                 f'Plateau: against must be "best" or "last", not {against!r}'
