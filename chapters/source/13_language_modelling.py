@@ -170,8 +170,8 @@ my_perplexity = ex.perplexity.yours(perplexity)
 # %% [markdown]
 # **Write down first:** the bigram with $k = 0.1$ almost believes its counts. It has
 # seen every pair of the training text, and few of the pairs of the book's chapter 11,
-# the validation text. What are its two perplexities? The unigram is printed for comparison. Put your guesses in place of
-# the dots.
+# the validation text. What are its two perplexities? The unigram is printed for
+# comparison. Put your guesses in place of the dots.
 
 # %%
 guess = {"training text": ..., "validation text": ...}
@@ -258,9 +258,9 @@ for name, on in floors.items():
 # Each training step reads the next $T$ words of every lane, a *window*. The state at
 # its end is where the next window begins; only gradients stop there.
 #
-# **Exercise 3.** Cut a text into lanes, and then each lane into windows. Every input has
-# a target, the word after it, so the last word of the text is only a target. Leave out
-# what fills no lane, and then what fills no window.
+# **Exercise 3.** Cut a text into lanes, and then each lane into windows. Every input
+# has a target, the word after it, so the last word of the text is only a target. Leave
+# out what fills no lane, and then what fills no window.
 
 
 # %%
@@ -874,8 +874,7 @@ plt.show()
 # Dropout and tying close part of the gap, each by itself and more so together. On the
 # test text each helps as well, but both together no more than one: a network that is
 # held back also learns more slowly, and with both the curve is still falling in the
-# end. The larger
-# the network and the longer the training, the more there is to win.
+# end. The larger the network and the longer the training, the more there is to win.
 #
 # ## How much of the past is used?
 #
