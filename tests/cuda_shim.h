@@ -145,9 +145,9 @@ extern "C" int shim_run(
     return shim::FINE;
 }
 
-static void __syncthreads() { shim::wait(shim::AT_BLOCK); }
+inline void __syncthreads() { shim::wait(shim::AT_BLOCK); }
 
-static float __shfl_xor_sync(unsigned, float value, int lanes)
+inline float __shfl_xor_sync(unsigned, float value, int lanes)
 {
     const int me = shim::current, turn = shim::fibres[me].turn ^= 1;
     shim::exchanged[turn][me] = value;
@@ -155,7 +155,7 @@ static float __shfl_xor_sync(unsigned, float value, int lanes)
     return shim::exchanged[turn][me ^ lanes];
 }
 
-static float __int_as_float(unsigned bits)
+inline float __int_as_float(unsigned bits)
 {
     float value;
     memcpy(&value, &bits, sizeof value);

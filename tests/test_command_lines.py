@@ -70,6 +70,7 @@ def test_the_help_names_every_field_with_its_unit_and_default(capsys, monkeypatc
                 value = getattr(value, name)
             if flag == "--data.rungs":
                 value = " ".join(f"{k} {d}" for k, d in value)
+            value = "none" if value == () else value
             until = r"(?:(?! --(?![\w.]*no-)).)*?"  # not into the next flag
             given = re.escape(str(value))
             entry = re.search(rf" {flag}[ ,]{until}\(default: {given}\)", text)

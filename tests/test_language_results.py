@@ -112,11 +112,11 @@ def test_perplexity_against_tokens_and_hours(runs, monkeypatch, capsys):
     monkeypatch.setattr(figures, "learning_curve", lambda *w: seen.append(w) or w[3])
     assert plot.main(["runs", "--against", "tokens,hours"]) == 0
     ((lines, references, metrics, _, title, axes, cores, training_lines),) = seen
-    assert title == "tinylanguage" and training_lines == []
-    assert {*lines} == {"quick (rmc)", "quick --model.core lstm"}
+    assert title == "tinylanguage quick" and training_lines == []
+    assert {*lines} == {"rmc", "lstm"}
     assert sorted(cores) == ["lstm", "rmc"]
     assert metrics == ["validation_perplexity"] and axes == ("tokens", "hours")
-    first = lines["quick (rmc)"][0]
+    first = lines["rmc"][0]
     assert [line["tokens"] for line in first] == [5 * line["samples"] for line in first]
     assert references["validation_perplexity"] == {"guessing": 7.0, "paper's RMC": 2.5}
     figure = curves._draw_learning_curve(lines, references, metrics, axes=axes)

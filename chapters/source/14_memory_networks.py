@@ -1033,7 +1033,7 @@ print(f"task 16, bags of words: test error {percent(rows[-1][2])} %")
 # Answer 3: training is the only way to know.
 _, rows = train(readings[15], linear=0, copies=10)
 found = rows[-1][2]
-print(f"task 15 without the linear start: {percent(found)} %")
+print(f"task 15 without the linear start, errors in percent:\n{percent(found)}")
 print(f"below 5 %: {np.sum(found < 0.05)} of {len(found)} copies")
 
 # %% tags=["hide-cell"]
