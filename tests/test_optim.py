@@ -355,8 +355,11 @@ def test_an_optimizer_whose_parameters_have_moved_on_says_so(xp):
     weight = Parameter(xp.ones(3))
     first = Adam([weight])
     second = Adam([weight])
-    with pytest.raises(RuntimeError, match="moved to another optimizer's buffer"):
-        first.step()
+    state = first.state()
+    for call in first.step, first.zero_grad, lambda: first.load_state(state):
+        with pytest.raises(RuntimeError, match="moved to another optimizer's buffer"):
+            call()
+    second.zero_grad()
     second.step()
 
 

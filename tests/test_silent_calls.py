@@ -314,10 +314,11 @@ def test_gradcheck_names_what_is_not_used():
         gradcheck(lambda x, y: p.sum(x * x), np.ones(3), np.ones(3))
 
 
-def test_a_vector_has_the_shape_of_its_parameter():
+@pytest.mark.parametrize("vector", [np.ones(1), np.full(3, 1j)])
+def test_a_vector_is_real_and_has_the_shape_of_its_parameter(vector):
     w = Parameter(np.ones(3))
-    with pytest.raises(ValueError, match="a vector of shape"):
-        hessian_vector_product(lambda: p.sum(w * w * w), [w], [np.ones(1)])
+    with pytest.raises(ValueError, match=r"a vector \w+ of shape"):
+        hessian_vector_product(lambda: p.sum(w * w * w), [w], [vector])
 
 
 # --- What was wrong, and is right -----------------------------------------------------

@@ -235,11 +235,13 @@ def hessian_vector_product(
     """
     parameters = list(parameters)
     for parameter, vector in zip(parameters, vectors, strict=True):
-        if vector.shape != parameter.shape or parameter.dtype != np.float64:
+        fits = vector.shape == parameter.shape and parameter.dtype == np.float64
+        if not fits or np.iscomplexobj(vector):
             raise ValueError(
-                f"hessian_vector_product: a vector of shape {vector.shape} for a "
-                f"parameter {parameter.dtype} of shape {parameter.shape}; give one "
-                "shape to both, and float64 to the parameter"
+                f"hessian_vector_product: a vector {vector.dtype} of shape "
+                f"{vector.shape} for a parameter {parameter.dtype} of shape "
+                f"{parameter.shape}; give one shape to both, float64 to the parameter "
+                "and real numbers to the vector"
             )
     with _moved(parameters, vectors):
         with Tape() as tape:

@@ -189,7 +189,17 @@ class Optimizer:
 
     def zero_grad(self) -> None:
         """Set all gradients to zero."""
+        self._check_own()
         self.gradient[...] = 0
+
+    def _check_own(self) -> None:
+        """Else a call would change a buffer that no Parameter has any more."""
+        views = zip(self.parameters, self._views, strict=True)
+        if any(p.data is not view for p, view in views):
+            raise RuntimeError(
+                "a Parameter has moved to another optimizer's buffer or another "
+                "array library since; use that optimizer, or make a new one"
+            )
 
     def step(
         self,
@@ -205,12 +215,7 @@ class Optimizer:
         False if the norm is not finite or `valid` is False: then parameters and state
         stay. `gradient` is scratch: what it holds afterwards says nothing.
         """
-        views = zip(self.parameters, self._views, strict=True)
-        if any(p.data is not view for p, view in views):
-            raise RuntimeError(
-                "a Parameter has moved to another optimizer's buffer or another "
-                "array library since; step that optimizer, or make a new one"
-            )
+        self._check_own()
         for name, number in ("scale", scale), ("valid", valid):
             shape = getattr(number, "shape", ())
             _require(shape == (), name, shape, "a number or an array of shape ()")
@@ -302,6 +307,7 @@ class Optimizer:
         ValueError if an array is missing, unknown or does not fit; then nothing has
         changed.
         """
+        self._check_own()
         state, values = self.state(), {}
         if unknown := arrays.keys() - state.keys():
             raise ValueError(
