@@ -448,7 +448,7 @@ def measure_all(rounds: int, works=WORKS) -> list[dict]:
 
 def main(argv: list[str] | None = None) -> int:
     """The command line; returns the exit code."""
-    from report import markdown
+    from report import publish
 
     about = "Measure an agent that learns BoxWorld on one core of a CPU."
     parser = Parser("python benchmarks/agents.py", about)
@@ -462,9 +462,7 @@ def main(argv: list[str] | None = None) -> int:
     kept = ("date", "git_commit", "processor", "cores", "numpy")
     found: dict[str, Any] = {"benchmark": "agents", **{k: here[k] for k in kept}}
     found["agents"] = measure_all(options.rounds, options.works or WORKS)
-    if options.out:
-        options.out.write_text(json.dumps(found, indent=1) + "\n")
-    print(markdown(found), end="")
+    publish(found, options.out)
     return 0
 
 

@@ -35,9 +35,9 @@ import argparse
 import collections.abc
 import importlib
 import itertools
-import json
 import sys
 import types
+from pathlib import Path
 
 import numpy as np
 
@@ -183,23 +183,22 @@ def record_script(tf, snt, found):
 
 def compare(path, summary):
     """Print the largest differences, and write them as JSON."""
+    import report
+
     with np.load(path) as file:
         theirs = {name: file[name] for name in file.files}
     tensorflow, numpy = theirs["versions"].tolist()
     told = {"tensorflow": tensorflow, "their numpy": numpy, "sonnet": "1.36"}
     apart = [compare_core(theirs, k, how) for k, how in enumerate(configurations())]
-    told["cores"] = {
+    told["benchmark"], told["release"] = "authors_release", {}
+    told["release"]["cores"] = {
         "configurations": len(apart),
         "largest difference of an output": max(a for a, _ in apart),
         "largest relative difference of a gradient": max(b for _, b in apart),
     }
-    told["script"] = compare_script(theirs)
-    told["examples"] = compare_examples(theirs)
-    text = json.dumps(told, indent=2)
-    print(text)
-    if summary:
-        with open(summary, "w", encoding="utf-8") as file:
-            file.write(text + "\n")
+    told["release"]["script"] = compare_script(theirs)
+    told["release"]["examples"] = compare_examples(theirs)
+    report.publish(told, summary)
 
 
 def part_of(theirs, prefix):
@@ -329,7 +328,7 @@ def main():
     parser = argparse.ArgumentParser(description="The authors' release beside ours.")
     parser.add_argument("half", choices=["record", "compare"])
     parser.add_argument("file", help="authors.npz")
-    parser.add_argument("--json", help="where `compare` writes its summary")
+    parser.add_argument("--json", type=Path, help="where `compare` writes its summary")
     asked = parser.parse_args()
     if asked.half == "record":
         record(asked.file)

@@ -14,7 +14,6 @@ its accuracy on held-out examples of the task itself.
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import time
 from concurrent.futures import ProcessPoolExecutor
@@ -164,9 +163,7 @@ def main(words=None) -> int:
             {"name": name, **each} for name, each in zip(rows, results, strict=True)
         ],
     }
-    print(report.markdown(result), end="")
-    if options.out:
-        options.out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    report.publish(result, options.out)
     return 0
 
 

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
 import math
 import os
 import sys
@@ -30,6 +29,7 @@ os.environ["OPENBLAS_NUM_THREADS"] = "1"  # before NumPy comes
 
 import candidates
 import numpy as np
+import report
 
 import tinyrmc
 from tinyrmc import engine, fused
@@ -128,12 +128,9 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--steps", type=int, default=600)
     parser.add_argument("--out", type=Path, help="the JSON file to write")
     options = parser.parse_args(argv)
-    found = measured(options.steps)
-    print(json.dumps(found))
-    if options.out is not None:
-        kept = {"benchmark": "guards", **found}
-        kept["environment"] = environment(tinyrmc.__version__)
-        options.out.write_text(json.dumps(kept, indent=1) + "\n")
+    here = environment(tinyrmc.__version__)
+    found = {"benchmark": "guards", "guards": measured(options.steps)}
+    report.publish(found | {"environment": here}, options.out)
     return 0
 
 

@@ -1,4 +1,4 @@
-"""Faults of whoever uses it: command lines and calls that make no sense.
+"""Faults of those who use it: command lines and calls that make no sense.
 
 Each is a function of a random generator and an empty folder, as faults.py takes them.
 """

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import statistics
+from pathlib import Path
+from typing import Any
 
 
 def milliseconds(seconds: float) -> str:
@@ -37,6 +40,14 @@ def markdown(found: dict) -> str:
             lines = [head, ["---"] * len(head), *rows]
             tables.append("".join(f"| {' | '.join(line)} |\n" for line in lines))
     return "\n".join(tables)
+
+
+def publish(found: dict[str, Any], out: Path | None) -> None:
+    """Print the tables of what was found; write it to the JSON file `out`, if any."""
+    text = json.dumps(found, indent=1)
+    print(markdown(json.loads(text)), end="")  # as from the file
+    if out is not None:
+        out.write_text(text + "\n", encoding="utf-8")
 
 
 # --- A table for each part: its head, then its rows -----------------------------------
@@ -224,8 +235,40 @@ def _faults(groups):
     return [["faults", *names], *shown]
 
 
+def _guards(found):
+    """What the checks of a step cost."""
+    low, high = (f"{100 * (end - 1):.2f}" for end in found["interval"])
+    head = ["steps", "with checks, ms", "without, ms", "they cost", "95 % interval"]
+    times = f"{found['with_ms']:.2f}", f"{found['without_ms']:.2f}"
+    cost = f"{100 * (found['ratio'] - 1):.2f} %"
+    return [head, [str(found["steps"]), *times, cost, f"{low} to {high} %"]]
+
+
+def _release(found):
+    """How far the authors' release and ours are apart."""
+    cores, script, examples = (found[k] for k in ("cores", "script", "examples"))
+    output = cores["largest difference of an output"]
+    loss = abs(script["their loss"] - script["our loss"])
+    apart = f"{loss:.1e}" if loss else "equal"
+    slope = "largest relative difference of a gradient"
+    number, same = cores["configurations"], examples["identical"]
+    return [
+        ["what is compared", "largest difference"],
+        [f"{number} configurations of the core, float64: outputs", f"{output:.1e}"],
+        ["the same: gradients, relative", f"{cores[slope]:.1e}"],
+        ["network and loss of the script, float32: the loss", apart],
+        ["the same: gradients, relative", f"{script[slope]:.1e}"],
+        [
+            f"{examples['examples']:,} examples of nth farthest from equal draws",
+            f"{same:,} are identical",
+        ],
+    ]
+
+
 PARTS = {
     "faults": _faults,
+    "guards": _guards,
+    "release": _release,
     "between": _between,
     "inside": _inside,
     "rows": _libraries,

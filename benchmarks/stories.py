@@ -11,7 +11,6 @@ left out. `--generated` takes the five tasks that need no files.
 
 from __future__ import annotations
 
-import json
 import statistics
 import time
 from dataclasses import replace
@@ -81,10 +80,7 @@ def main(words: list[str] | None = None) -> int:
         measure(restarts, options.data_dir, options.generated, options.rounds)
         for restarts in RESTARTS
     ]
-    written = json.dumps(result, indent=1)
-    print(report.markdown(json.loads(written)), end="")
-    if options.out:
-        options.out.write_text(written + "\n", encoding="utf-8")
+    report.publish(result, options.out)
     return 0
 
 

@@ -13,7 +13,6 @@ file with `--out`, and the tables to the screen.
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 import sys
 import time
@@ -134,10 +133,7 @@ def main(words=None) -> int:
         "worlds": steps_per_second([*worlds()], options.rounds, options.seconds),
         "levels": levels_per_second(options.rounds),
     }
-    written = json.dumps(result, indent=1)
-    print(report.markdown(json.loads(written)), end="")
-    if options.out:
-        options.out.write_text(written + "\n", encoding="utf-8")
+    report.publish(result, options.out)
     return 0
 
 

@@ -63,10 +63,8 @@ def task_of(run: Run) -> Task:
     An older run may have watched, while it trained, what it is tested on; then its task
     has this one set.
     """
-    task, names = (
-        task_from_dict(run.config),
-        {k for line in run.metrics() for k in line},
-    )
+    task = task_from_dict(run.config)
+    names = {name for line in run.metrics() for name in line}
     if task.result in names and task.watched not in names:
         task.splits = task.splits[-1:]
     return task
