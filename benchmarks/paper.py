@@ -11,6 +11,7 @@ run". Run this again after each new summary or picture; a test holds the page to
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import textwrap
 from collections.abc import Callable, Iterable
@@ -29,12 +30,18 @@ TRIALS = (
     "nth_farthest_variations",
     "program_evaluation_trials",
 )
+# What `evaluate` measured of one language model of each core.
+EXAMINED = {
+    "RMC": "language_modeling_rmc.json",
+    "LSTM": "language_modeling_lstm.json",
+}
 CORES = {  # as the paper's tables call them
     "rmc": "RMC",
     "lstm": "LSTM",
     "dnc": "DNC",
     "entnet_bank": "EntNet",
 }
+OTHERS = {"conv_lstm": "ConvLSTM", "feedforward": "no memory", "memn2n": "MemN2N"}
 NOT_RUN = "*not run*"
 
 ABOUT = (
@@ -254,11 +261,34 @@ def _floors(groups: list[dict[str, Any]], row: str) -> str:
     """The floors of a row's task, in small print."""
     for group in groups:
         if row.startswith(_size(group)):
-            known = group["references"][result_of(group)].items()
-            values = [x for label, x in known if not label.startswith("paper")]
-            shown = ", ".join(plain(number("accuracy", x)) for x in values)
-            return f"<br>({shown})"
+            return floors(group)
     return ""
+
+
+def floors(group: dict[str, Any]) -> str:
+    """What a group's networks reach who learnt nothing, in small print."""
+    metric = result_of(group)
+    known = group["references"].get(metric, {}).items()
+    values = [x for label, x in known if not label.startswith("paper")]
+    shown = ", ".join(plain(number(metric, x)) for x in values)
+    return f"<br>({shown})" if shown else ""
+
+
+def beside(
+    groups: list[dict[str, Any]], row_of: Callable[[dict[str, Any]], str]
+) -> tuple[dict[str, str], dict[Place, Ours]]:
+    """Rows and places of groups that stand in no cell of the paper, by core."""
+    rows: dict[str, str] = {}
+
+    def place(group):
+        core = (CORES | OTHERS).get(group["config"]["model"]["core"])
+        if cells_of(group) or core is None:
+            return []
+        row = row_of(group)
+        rows.setdefault(row, f"{row}{floors(group)}")
+        return [((row, core), result_of(group))]
+
+    return rows, placed(groups, place)
 
 
 TEXTS = {
@@ -266,35 +296,83 @@ TEXTS = {
     "gutenberg": "Project Gutenberg",
     "gigaword": "GigaWord v5",
 }
+SMALLER_TEXTS = {
+    "ptb": "Penn Treebank",
+    "wikitext-2": "WikiText-2",
+    "text8": "Text8",
+}
 
 
-def texts(groups: list[dict[str, Any]]) -> str:
-    """Table 2, and what there is to say of table 3."""
+def texts(groups: list[dict[str, Any]], folder: Path) -> str:
+    """Tables 2 and 3, and what we have of smaller texts."""
     task = load_task("language_modeling").Task
     own = [group for group in groups if group["task"] == "language_modeling"]
     paper = {split(cell): reports for cell, (reports, _) in task.published.items()}
     ours = placed(own, of_cells)
     columns = ("RMC", "LSTM")
-    return "\n".join(
+    text = "\n".join(
         [
             "## Table 2: perplexity of the next word\n",
             "On the test text; lower is better.\n",
             table("", TEXTS, columns, paper, ours) + seeds(ours),
-            "## Table 3: perplexity by how frequent words are\n",
-            paragraph(
-                "Of GigaWord, which costs money: *not run*. "
-                "`python -m tinyrmc.evaluate RUN` measures the same of any language "
-                "model."
-            ),
         ]
     )
+    rows, smaller = beside(own, _smaller_text)
+    if smaller:
+        text += (
+            "\nSmaller texts, ours alone; in brackets words counted, alone and five "
+        )
+        text += "in a row:\n\n"
+        text += table("", rows, _columns(smaller), {}, smaller) + seeds(smaller)
+    return f"{text}\n{by_frequency(folder)}"
+
+
+def _smaller_text(group: dict[str, Any]) -> str:
+    corpus = group["config"]["data"]["corpus"]
+    return f"{SMALLER_TEXTS.get(corpus, corpus)}, `{group['preset']}`"
+
+
+def _columns(ours: dict[Place, Ours]) -> list[str]:
+    """The cores of these places, in the usual order."""
+    there = {column for _, column in ours}
+    return [core for core in (CORES | OTHERS).values() if core in there]
+
+
+def by_frequency(folder: Path) -> str:
+    """Table 3, of the text of which we have it."""
+    examined = {}
+    for core, path in EXAMINED.items():
+        if (folder / path).exists():
+            found = json.loads((folder / path).read_text(encoding="utf-8"))
+            rows = found["examinations"]["by frequency"]["rows"]
+            examined[core] = {row[0]: row for row in rows}
+    title = "## Table 3: perplexity by how frequent words are\n\n"
+    about = (
+        "Of GigaWord, which costs money: *not run*. `python -m tinyrmc.evaluate RUN` "
+        "measures the same of any language model."
+    )
+    if not examined:
+        return title + paragraph(about)
+    about += (
+        " Here it is of the Penn Treebank's test text, of `quick` with seed 0. The "
+        "rows go by how often the training text has a word; *share* is how much of the "
+        "test text such words are."
+    )
+    head = f"| in training | share | {' | '.join(examined)} |\n"
+    head += f"| --- {'| ---: ' * (1 + len(examined))}|\n"
+    lines = []
+    for often, row in next(iter(examined.values())).items():
+        values = [f"{known[often][3]:,.1f}" for known in examined.values()]
+        lines.append(f"| {' | '.join([often, row[2], *values])} |\n")
+    return title + paragraph(about) + "\n" + head + "".join(lines)
 
 
 def worlds(groups: list[dict[str, Any]]) -> str:
     """The two worlds: scores of MiniPacman, solved levels of BoxWorld."""
-    parts = [
-        "## Worlds\n\nMean score in MiniPacman, percent of levels solved in BoxWorld.\n"
-    ]
+    about = paragraph(
+        "Mean score in MiniPacman, percent of levels solved in BoxWorld. In brackets "
+        "what players reach who learnt nothing."
+    )
     rows, paper = {}, {}
     ours: dict[Place, Ours] = {}
     for name, title in (("mini_pacman", "MiniPacman"), ("box_world", "BoxWorld")):
@@ -305,8 +383,16 @@ def worlds(groups: list[dict[str, Any]]) -> str:
             rows[f"{title}, {row}"] = f"{title}, {row}"
         for (row, column), each in placed(own, of_cells).items():
             ours[f"{title}, {row}", column] = each
-    columns = dict.fromkeys(column for _, column in paper)
-    return "\n".join([*parts, table("", rows, columns, paper, ours) + seeds(ours)])
+        more, easier = beside(own, functools.partial(_easier, title))
+        rows, ours = rows | more, ours | easier
+    columns = dict.fromkeys(column for _, column in [*paper, *ours])
+    shown = table("", rows, columns, paper, ours) + seeds(ours)
+    return "\n".join(["## Worlds\n", about, shown])
+
+
+def _easier(title: str, group: dict[str, Any]) -> str:
+    """The row of levels that are not the paper's."""
+    return f"{title}, `{group['preset']}`"
 
 
 # --- Figures --------------------------------------------------------------------------
@@ -358,16 +444,16 @@ FIGURES = (
     Of(10, "MiniPacman: score while agents learn", (Shown("mini_pacman.png", ""),)),
     Of(
         11,
-        "WikiText-103: perplexity while models learn",
+        "language models: perplexity while they learn",
         (
-            Shown("wikitext_103.png", ""),
-            Shown("language_modeling.png", "a smaller text"),
+            Shown("wikitext_103.png", "WikiText-103"),
+            Shown("language_modeling_quick.png", "the Penn Treebank"),
         ),
     ),
     Of(
         12,
         "perplexity by how many words the model has read",
-        (Shown("words_read.png", "a smaller text"),),
+        (Shown("language_modeling_words_read.png", "the Penn Treebank"),),
     ),
 )
 
@@ -404,9 +490,11 @@ def in_one_look(groups: list[dict[str, Any]], folder: Path) -> str:
         of.number: [shown for shown in of.ours if (folder / shown.file).exists()]
         for of in FIGURES
     }
-    run = " and ".join(str(k) for k, found in there.items() if found)
+    *first, last = [str(k) for k, found in there.items() if found] or [""]
+    run = " and ".join([", ".join(first)] * bool(first) + [last])
     missing = ", ".join(str(k) for k, found in there.items() if not found)
-    lines += ["table 3: not run"]
+    other = any((folder / path).exists() for path in EXAMINED.values())
+    lines += [f"table 3: {'of another text' if other else 'not run'}"]
     lines += [f"figures {run}: some of it, see below"] * bool(run)
     lines += [f"figures {missing}: not run"] * bool(missing)
     return "".join(f"- {line}\n" for line in lines)
@@ -416,7 +504,8 @@ def page(folder: Path = RESULTS) -> str:
     """The whole page in Markdown."""
     groups = finished_groups(folder)
     head = "# The paper's results, and ours\n", paragraph(ABOUT)
-    parts = [programs(groups), vectors(groups), texts(groups), worlds(groups)]
+    parts = [programs(groups), vectors(groups), texts(groups, folder)]
+    parts.append(worlds(groups))
     return "\n".join([*head, in_one_look(groups, folder), *parts, figures(folder)])
 
 

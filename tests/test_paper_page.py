@@ -160,3 +160,33 @@ def test_a_figure_is_shown_when_its_picture_is_there(tmp_path):
         "mini_pacman.png",
     ]
     assert "figures 5 and 10: some of it" in text and "figures 4, 8, 11, 12" in text
+
+
+def test_other_texts_and_levels_have_rows_of_their_own(tmp_path):
+    floors = {"test_perplexity": {"counted": 600.0, "five in a row": 140.0}}
+    text = {"task": "language_modeling", "preset": "quick", "references": floors}
+    text |= {"curve_of": "test_perplexity", "lower": True, "data": {"corpus": "ptb"}}
+    means = {"rmc": 91.25, "lstm": 112.5, "memn2n": 120.0}
+    own = [
+        group(**text, core=core, mean={"test_perplexity": value})
+        for core, value in means.items()
+    ]
+    level = {"task": "box_world", "preset": "quick", "curve_of": "test_solved"}
+    level["references"] = {"test_solved": {"at random": 0.0125}}
+    own.append(group(**level, core="feedforward", mean={"test_solved": 0.75}))
+    write(tmp_path, "results", *own)
+    page = paper.page(tmp_path)
+    row = rows(page, "Smaller texts")["Penn Treebank, `quick`<br>(600.00, 140.00)"]
+    assert row == {"RMC": "**91.25**", "LSTM": "**112.50**", "MemN2N": "**120.00**"}
+    row = rows(page, "## Worlds")["BoxWorld, `quick`<br>(1.2)"]
+    assert row["no memory"] == "**75.0**" and row["RMC"] == ""
+
+
+def test_table_3_shows_what_was_examined(tmp_path):
+    assert "table 3: not run" in paper.page(tmp_path)
+    for core, value in ("rmc", 4000.0), ("lstm", 6000.0):
+        found = {"by frequency": {"rows": [["0 to 99", 150, "18.7 %", value]]}}
+        path = tmp_path / f"language_modeling_{core}.json"
+        path.write_text(json.dumps({"examinations": found}))
+    row = rows(paper.page(tmp_path), "## Table 3")["0 to 99"]
+    assert row == {"share": "18.7 %", "RMC": "4,000.0", "LSTM": "6,000.0"}
