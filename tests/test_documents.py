@@ -12,7 +12,7 @@ import make_site
 import pytest
 import report as benchmark_report
 
-from tinyrmc.results import sweeps, tables
+from tinyrmc.results import sweeps, tables, text
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
@@ -184,6 +184,33 @@ def test_the_results_of_a_document_are_those_of_the_one_table(name, fewest):
         assert row["paper"].startswith(paper) and bool(paper) == bool(row["paper"]), (
             command
         )
+
+
+def test_the_other_results_of_the_readme_are_those_of_the_summaries():
+    """Each row has the mean of a group of runs and, beside it, what that is set by."""
+    known = {}
+    for path in RESULTS.glob("*.json"):
+        summary = json.loads(path.read_text(encoding="utf-8"))
+        for group in summary.get("groups", ()):
+            task = group.get("task", summary.get("task"))
+            known[f"{task} {group['label']}"] = group
+    table = re.search(
+        r"^\| `python -m tinyrmc.train` \| measured .*\n\| ---.*\n((?:\|.*\n)+)",
+        read("README.md"),
+        re.MULTILINE,
+    )[1]
+    rows = [cells(line) for line in table.splitlines()]
+    assert len(rows) >= 4
+    for command, _, ours, seeds, beside in rows:
+        group = known[command.split("`")[1]]
+        metric = tables.result_of(group)
+        assert ours == text.number(metric, group["mean"][metric]), command
+        assert seeds == tables.ranges(run["seed"] for run in group["runs"]), command
+        values = group["references"].get(metric, {}).values()
+        reported = group["paper"] or ""
+        assert beside.split()[:1] == reported.split()[:1] or any(
+            beside.startswith(text.number(metric, value)) for value in values
+        ), command
 
 
 @pytest.mark.parametrize("path", committed(RESULTS), ids=lambda path: path.stem)

@@ -315,7 +315,7 @@ def test_columns_in_which_there_is_nothing_are_left_out(larger):
     ],
 )
 def test_seeds_in_a_row_are_told_by_their_ends(numbers, says):
-    assert tables._ranges(numbers) == says
+    assert tables.ranges(numbers) == says
 
 
 def test_only_batches_of_the_task_itself_count(larger, monkeypatch):

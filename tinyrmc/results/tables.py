@@ -346,7 +346,7 @@ def _row(
         steps(group),
         _listed(run.get("ended_on") for run in runs),
         f"{group['parameters']:,}",
-        _ranges(run["seed"] for run in runs),
+        ranges(run["seed"] for run in runs),
         _listed(letters[machine(run)] for run in runs),
         duration(statistics.fmean(run["seconds"] for run in runs)),
     ]
@@ -506,7 +506,7 @@ def steps(group: Summary) -> str:
     return said if done[0] >= asked else f"{said} of {asked:,}"
 
 
-def _ranges(numbers: Iterable[int]) -> str:
+def ranges(numbers: Iterable[int]) -> str:
     """Integers in words: "0 to 4, 7" for 0, 1, 2, 3, 4 and 7."""
     parts: list[list[int]] = []
     for n in sorted(numbers):
