@@ -22,6 +22,7 @@ import re
 import shutil
 
 import browser
+import cuda_shim
 import fakecupy
 import numpy as np
 import pytest
@@ -58,6 +59,14 @@ def xp(request):
     with NumPy's after `backend.to_host`.
     """
     return request.param
+
+
+@pytest.fixture
+def cublas(monkeypatch):
+    """The stand-in with kernels and with a cuBLAS, which it gives."""
+    fakecupy.installed(monkeypatch)
+    monkeypatch.setattr(kernels, "_JUDGES", 32)  # the shim is slow where many wait
+    return cuda_shim.installed(monkeypatch)
 
 
 @pytest.fixture(autouse=True, scope="session")

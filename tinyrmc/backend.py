@@ -241,7 +241,7 @@ def add_rows(total: Array, ids: Array, rows: Array) -> None:
         return
     # Rows of one id side by side. Each gets the sum of its id's rows from there on, by
     # doubling: of 1, 2, 4, ... rows.
-    order = xp.argsort(ids, kind="stable")
+    order = _sorting(xp, ids)
     ids, rows, step = ids[order], rows[order], 1
     while step < len(ids):
         same = (ids[step:] == ids[:-step])[:, None]
@@ -252,6 +252,25 @@ def add_rows(total: Array, ids: Array, rows: Array) -> None:
     # added in any order.
     again = xp.concatenate([xp.zeros_like(ids[:1], dtype=bool), ids[1:] == ids[:-1]])
     xp.add.at(total, ids, xp.where(again[:, None], xp.zeros((), rows.dtype), rows))
+
+
+_COUNTED = 1 << 14  # ids; their comparisons take 256 MiB
+
+
+def _sorting(xp: ModuleType, ids: Array) -> Array:
+    """What argsort gives for integers (R,) on a GPU; of equal ones the first first.
+
+    By counting how many come before each one. A sort may wait for the GPU, as CuPy's
+    long did (cupy/cupy#9126), and then no CUDA graph can capture it.
+    """
+    count = len(ids)
+    if count > _COUNTED:
+        return xp.argsort(ids, kind="stable")
+    numbers = xp.arange(count)
+    keys = ids.astype(np.int64) * count + numbers  # all different
+    order = xp.empty_like(numbers)
+    order[xp.sum(keys[:, None] > keys, axis=1)] = numbers
+    return order
 
 
 def to_device(array: np.ndarray, xp: ModuleType) -> Array:
