@@ -94,10 +94,10 @@ def nothing_left_on():
     """
     yield
     recording = engine._local.tape is not None
-    composed = fused._mode["reference"]
+    composed = fused.table._mode["reference"]
     kernels_on = kernels._mode["on"]
     engine._local.tape = None
-    fused._mode["reference"] = False
+    fused.table._mode["reference"] = False
     kernels._mode["on"] = True
     assert not recording, "the test left a Tape recording"
     assert not composed, "the test left fused.reference() on"
