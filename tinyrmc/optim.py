@@ -254,7 +254,9 @@ class Optimizer:
             g *= scale
         # what is not finite is dealt with here, not warned of
         with np.errstate(over="ignore", invalid="ignore"):
-            norm = xp.sqrt(xp.asarray(xp.dot(g, g) if xp is np else row_dots(g, g)))
+            # no graph can capture the cuBLAS of `dot`
+            dot = row_dots if kernels.compiles(xp) else xp.dot
+            norm = xp.sqrt(xp.asarray(dot(g, g)))
             finite = xp.logical_and(xp.isfinite(norm), valid)
             if max_norm is not None:
                 self._clip(norm, max_norm)
