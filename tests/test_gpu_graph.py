@@ -306,3 +306,8 @@ def test_graphs_come_by_themselves_for_shapes_that_come_again(cublas):
         for _ in range(3):
             ours.advance()
     assert graphs_of(ours) == captured.KEPT * [True]
+    kept = [*ours._captured._steps]
+    ours.task.state = lambda: {"rung": 0}  # lost its graph, and gets no other
+    for _ in range(3):
+        ours.advance()
+    assert [*ours._captured._steps] == kept
