@@ -153,7 +153,7 @@ def products(steps: int = 20, batch: int = 128) -> dict[str, float]:
 
     keep_freed_memory()
     with blas_threads(1), contextlib.ExitStack() as stack:
-        for module in engine, fused, p:
+        for module in engine, fused.layers, fused.relational, p:
             stack.enter_context(patch.object(module, "gemm", timed))
         trainer.advance()
         rounds = [once() for _ in range(steps)]

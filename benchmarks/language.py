@@ -379,7 +379,8 @@ def products(work: Work, steps: int = 7) -> dict[str, Any]:
 
     gemm, rounds = backend.gemm, []
     with blas_threads(1), contextlib.ExitStack() as stack:
-        for module in backend, engine, fused, p:
+        families = [x for x in vars(fused).values() if hasattr(x, "gemm")]
+        for module in backend, engine, p, *families:
             stack.enter_context(patch.object(module, "gemm", timed))
         step, (sgemm, flops) = ours(work, 1), candidates.sgemm(candidates.APART, 1)
         step()

@@ -86,12 +86,12 @@ FORMULAS: dict[str, tuple[str, ...]] = {
         r"C = A B, \qquad \bar A = \bar C B^\top, \qquad \bar B = A^\top \bar C",
     ),
     # Fused operations, with the derivatives worked out by hand
-    "tinyrmc.fused.linear": (
+    "tinyrmc.fused.layers.linear": (
         r"y = x W + b, \qquad \bar x = \bar y W^\top, \qquad "
         r"\bar W = x^\top \bar y, \qquad "
         r"\bar b = \textstyle\sum_{\text{rows}} \bar y",
     ),
-    "tinyrmc.fused.layer_norm": (
+    "tinyrmc.fused.layers.layer_norm": (
         r"n = \frac{z - \mathrm{mean}(z)}{\sqrt{\mathrm{var}(z) + \varepsilon}}, "
         r"\qquad z = x + \mathrm{residual}, "
         r"\qquad y = n \circ \mathrm{gain} + \mathrm{offset}",
@@ -100,46 +100,46 @@ FORMULAS: dict[str, tuple[str, ...]] = {
         r"{\sqrt{\mathrm{var}(z) + \varepsilon}}, "
         r"\qquad \bar n = \bar y \circ \mathrm{gain}",
     ),
-    "tinyrmc.fused.attention": (
+    "tinyrmc.fused.relational.attention": (
         r"A = \mathrm{softmax}\left(\frac{q k^\top}{\sqrt{K}}\right), \qquad y = A v",
         r"S = \frac"
         r"{A \circ (\bar y v^\top - \mathrm{rowsum}(\bar y v^\top \circ A))}"
         r"{\sqrt{K}}, \qquad "
         r"\bar q = S k, \quad \bar k = S^\top q, \quad \bar v = A^\top \bar y",
     ),
-    "tinyrmc.fused.rmc_gates": (
+    "tinyrmc.fused.relational.rmc_gates": (
         r"M' = \sigma(z_i + b_i) \circ \tanh(c) + \sigma(z_f + b_f) \circ M",
     ),
-    "tinyrmc.fused.lstm_gates": (
+    "tinyrmc.fused.recurrent.lstm_gates": (
         r"c' = \sigma(f + b_f) \circ c + \sigma(i) \circ \tanh(j), \qquad "
         r"h' = \sigma(o) \circ \tanh(c')",
     ),
-    "tinyrmc.fused.memory_hop": (
+    "tinyrmc.fused.hops.memory_hop": (
         r"p = \mathrm{softmax}\big(u A^\top x^\top\big), \qquad y = (p\, x)\, C",
     ),
-    "tinyrmc.fused.content_weights": (
+    "tinyrmc.fused.addressing.content_weights": (
         r"w_{hn} = \mathrm{softmax}_n\big(\beta_h \cos(k_h, m_n)\big), \qquad "
         r"\cos(k, m) = \frac{k \cdot m}{|k|\,|m| + \varepsilon}",
     ),
-    "tinyrmc.fused.erase_and_write": (
+    "tinyrmc.fused.addressing.erase_and_write": (
         r"M' = M \circ \prod_h \left(1 - w_h e_h^\top\right) + \sum_h w_h v_h^\top",
     ),
-    "tinyrmc.fused.temporal_links": (
+    "tinyrmc.fused.addressing.temporal_links": (
         r"L'_{ij} = (1 - w_i - w_j) L_{ij} + w_i p_j \quad (i \ne j), \qquad "
         r"L'_{ii} = 0",
     ),
-    "tinyrmc.fused.softmax_cross_entropy": (
+    "tinyrmc.fused.losses.softmax_cross_entropy": (
         r"\ell = \log \sum_k e^{x_k} - x_t, \qquad "
         r"\frac{\partial \ell}{\partial x_j} = \mathrm{softmax}(x)_j - [j = t]",
     ),
-    "tinyrmc.fused.categorical": (
+    "tinyrmc.fused.losses.categorical": (
         r"\frac{\partial \log \pi(a)}{\partial x_j} = [j = a] - \pi_j, \qquad "
         r"\frac{\partial H}{\partial x_j} = -\pi_j (\log \pi_j + H)",
     ),
-    "tinyrmc.fused.conv2d": (
+    "tinyrmc.fused.convolution.conv2d": (
         r"y_{ij} = \textstyle\sum_{uv} x_{i+u,\,j+v}\, W_{uv} + b",
     ),
-    "tinyrmc.fused.linear_cross_entropy": (
+    "tinyrmc.fused.losses.linear_cross_entropy": (
         r"\ell = \log \sum_k e^{x \cdot w_k + b_k} - (x \cdot w_t + b_t)",
     ),
     # Baselines

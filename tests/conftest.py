@@ -22,6 +22,7 @@ import re
 import shutil
 
 import browser
+import cuda_shim
 import fakecupy
 import numpy as np
 import pytest
@@ -60,6 +61,14 @@ def xp(request):
     return request.param
 
 
+@pytest.fixture
+def cublas(monkeypatch):
+    """The stand-in with kernels and with a cuBLAS, which it gives."""
+    fakecupy.installed(monkeypatch)
+    monkeypatch.setattr(kernels, "_JUDGES", 32)  # the shim is slow where many wait
+    return cuda_shim.installed(monkeypatch)
+
+
 @pytest.fixture(autouse=True, scope="session")
 def few_words(tmp_path_factory):
     """A text of the Penn Treebank's layout, and bAbI stories, where every command looks
@@ -85,10 +94,10 @@ def nothing_left_on():
     """
     yield
     recording = engine._local.tape is not None
-    composed = fused._mode["reference"]
+    composed = fused.table._mode["reference"]
     kernels_on = kernels._mode["on"]
     engine._local.tape = None
-    fused._mode["reference"] = False
+    fused.table._mode["reference"] = False
     kernels._mode["on"] = True
     assert not recording, "the test left a Tape recording"
     assert not composed, "the test left fused.reference() on"

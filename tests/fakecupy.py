@@ -60,6 +60,8 @@ COUNTING = frozenset(
     "place trim_zeros unique unique_counts "
     "unique_values".split()
 )
+# what some versions of CuPy wait for, so that it cannot be captured
+SORTING = frozenset("argpartition argsort lexsort partition sort".split())
 # functions that CuPy leaves to cuBLAS, and its limit of arrays to join without telling
 # the device where they are
 CUBLAS = frozenset("dot einsum inner matmul tensordot vdot".split())
@@ -224,11 +226,13 @@ def _call(name, function, args, keywords):
         raise Refused(f"{name}() got an unexpected keyword argument '{keyword}='")
     if name in COUNTING or (name == "where" and len(args) == 1):
         _wait(name)
+    if name in SORTING and _rules["capture"] is not None:
+        _wait(name)
     _refuse_cublas(name)
     if name in JOINING and len(args[0]) > FEW:
         _upload()
     if name in WRAPPING:
-        args = _wrapped_indices(name, args, keywords)
+        function = _wrapping(name, function, args, keywords)
     args = [_host(a) for a in args]
     keywords, out = {k: _host(v) for k, v in keywords.items()}, keywords.get("out")
     with np.errstate(all="ignore"):  # there are no floating-point warnings on a GPU
@@ -240,8 +244,8 @@ def _call(name, function, args, keywords):
     return result if out is None else out
 
 
-def _wrapped_indices(name, args, keywords):
-    """The arguments of a function with integer indices, these wrapped into range."""
+def _wrapping(name, function, args, keywords):
+    """A function with integer indices, these wrapped into range at each call."""
     position = WRAPPING[name]
     axis = keywords.get("axis", args[2] if len(args) > 2 else None)
     indices = np.asarray(_operand(args[position]))
@@ -251,8 +255,13 @@ def _wrapped_indices(name, args, keywords):
             "unscoped enum type"
         )
     size = args[0].size if axis is None else args[0].shape[axis]
-    wrapped = ndarray(np.asarray(_wrapped(indices, size)))
-    return [*args[:position], wrapped, *args[position + 1 :]]
+
+    def wrapping(*args, **keywords):
+        indices = np.asarray(_wrapped(np.asarray(args[position]), size))
+        others = args[position + 1 :]
+        return function(*args[:position], indices, *others, **keywords)
+
+    return wrapping
 
 
 def _wrapped(indices, size):
@@ -401,17 +410,25 @@ class ndarray:
         return f"device {self._array!r}"
 
     def __getitem__(self, key):
-        args = self._array, _key(key, self.shape)
-        result = np.asarray(operator.getitem(*args))
-        basic = isinstance(args[1], (int, slice, type(None), type(Ellipsis)))
-        if not basic and not np.may_share_memory(result, self._array):
-            _note_result("getitem", operator.getitem, args, result)
+        array, found = self._array, _key(key, self.shape)
+        result = np.asarray(array[found])
+        basic = isinstance(found, (int, slice, type(None), type(Ellipsis)))
+        if not basic and not np.may_share_memory(result, array):
+
+            def again():  # the indices may have changed, where they are arrays
+                return array[_key(key, array.shape)]
+
+            _note_result("getitem", again, (), result)
         return _device(result)
 
     def __setitem__(self, key, value):
-        args = self._array, _key(key, self.shape), _operand(value)
-        operator.setitem(*args)
-        did("setitem", lambda: operator.setitem(*args))
+        array, value = self._array, _operand(value)
+
+        def put():
+            array[_key(key, array.shape)] = value
+
+        put()
+        did("setitem", put)
 
 
 def _note_result(name, function, args, result):
@@ -501,9 +518,13 @@ class _Ufunc:
                 f"scatter_{self.__name__} only supports "
                 f"{', '.join(sorted(ADDABLE))}, not {array.dtype}"
             )
-        args = array._array, _key(indices, array.shape), _operand(values)
-        self.function.at(*args)
-        did(f"{self.__name__}.at", lambda: self.function.at(*args))
+        there, values = array._array, _operand(values)
+
+        def put():
+            self.function.at(there, _key(indices, there.shape), values)
+
+        put()
+        did(f"{self.__name__}.at", put)
 
     def reduce(self, *args, **keywords):
         return _call(self.__name__, self.function.reduce, args, keywords)

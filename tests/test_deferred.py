@@ -8,7 +8,7 @@ from fakecupy import no_sync
 
 from tinyrmc import Parameter, Tape, engine, fused, gradcheck, nn, optim
 from tinyrmc import primitives as p
-from tinyrmc.backend import add_rows, gemm, namespace, to_host
+from tinyrmc.backend import add_rows, gemm, namespace, sorting, to_host
 from tinyrmc.engine import ENOUGH_ROWS, Product
 
 
@@ -189,6 +189,17 @@ def test_add_rows_adds_every_row(xp, count, size):
     with no_sync():
         add_rows(there, *device)
     np.testing.assert_allclose(to_host(there), expected, rtol=1e-12, atol=1e-13)
+
+
+@pytest.mark.parametrize("shape", [(0,), (1,), (9,), (3, 7), (2, 4, 5)])
+@pytest.mark.parametrize("axis", [0, -1])
+def test_sorting_keeps_the_order_of_equal_numbers(xp, shape, axis):
+    rng = np.random.default_rng(len(shape))
+    for x in rng.integers(-2, 3, shape), rng.standard_normal(shape):
+        with no_sync():
+            order = sorting(xp.asarray(x), axis)
+        expected = np.argsort(x, axis=axis, kind="stable")
+        np.testing.assert_array_equal(to_host(order), expected)
 
 
 def test_add_rows_touches_no_other_row():

@@ -510,7 +510,7 @@ def test_evaluation_and_pictures_of_every_task(name, tmp_path):
 
 
 @pytest.mark.parametrize("name", task_files())
-def test_a_run_on_the_device_is_read_on_the_host(name, monkeypatch, tmp_path):
+def test_a_run_on_the_device_is_read_on_the_host(name, monkeypatch, tmp_path, capsys):
     """Trained by the command line with --device cuda: its files are loaded, evaluated
     and drawn without any device.
     """
@@ -527,6 +527,8 @@ def test_a_run_on_the_device_is_read_on_the_host(name, monkeypatch, tmp_path):
         words += ["--world.limit", "100"]
     for device_name in "cpu", "cuda":
         assert train.main([*words, "--device", device_name, "--run", device_name]) == 0
+    # neither CuPy's kernels here, nor graphs: that is said, and not of a CPU
+    assert capsys.readouterr().out.count("note      no CUDA graphs: --graph needs") == 1
     monkeypatch.setitem(sys.modules, "cupy", None)  # from here on there is no device
     host, there = load("cpu"), load("cuda")
     for (parameter, ours), theirs in zip(

@@ -1,13 +1,11 @@
-"""A training step on a GPU: how many operations it asks for, its products by cuBLAS,
-all steps of a memory in one entry, and the whole as a CUDA graph.
+"""What a training step asks of a GPU: its products by cuBLAS, all steps of a memory in
+one entry, buffers and sums that a CUDA graph can repeat.
 
 On the stand-in, with the kernels compiled by g++. What it cannot show is in
-test_kernels.py.
+test_kernels.py; whole steps are in test_gpu_graph.py.
 """
 
-import dataclasses
 from contextlib import nullcontext
-from typing import get_args, get_type_hints
 
 import cuda_shim
 import fakecupy
@@ -20,25 +18,11 @@ from test_kernels import close
 from tinyrmc import RelationalMemory, Tape, backend, fused, kernels, optim
 from tinyrmc import primitives as p
 from tinyrmc.backend import joined, stacked
-from tinyrmc.cores import CoreConfig
-from tinyrmc.errors import UsageError
 from tinyrmc.kernels.memory import all_steps
-from tinyrmc.training import captured
-from tinyrmc.training.discovery import load_task
-from tinyrmc.training.trainer import Trainer
 
 pytestmark = pytest.mark.skipif(
     not cuda_shim.available, reason="needs g++ to run CUDA kernels on a processor"
 )
-OPERATIONS = 250  # of a step of nth farthest at 8 slots and 8 time steps, at most
-
-
-@pytest.fixture
-def cublas(monkeypatch):
-    """The stand-in with kernels and with a cuBLAS, which it gives."""
-    fakecupy.installed(monkeypatch)
-    monkeypatch.setattr(kernels, "_JUDGES", 32)  # the shim is slow where many wait
-    return cuda_shim.installed(monkeypatch)
 
 
 def normal(*shape):
@@ -268,165 +252,7 @@ def test_each_parameter_begins_where_16_bytes_are_read(cublas):
         ours.load_state({**state, "first_moment": np.zeros(15)})
 
 
-# --- The whole step -------------------------------------------------------------------
-
-
-TINY = {"mem_slots": 2, "num_heads": 2, "head_size": 2}
-
-
-def trainer(graph=False, device="cuda", task="nth_farthest", model=TINY, **train):
-    """A Trainer of the task's first preset, made small."""
-    kind = load_task(task).Task if isinstance(task, str) else task
-    config = next(iter(kind.presets.values()))[1]
-    if "mem_slots" in model and issubclass(kind, load_task("nth_farthest").Task):
-        rungs = () if model["mem_slots"] > 2 else ((2, 1),)
-        objects = 8 if model["mem_slots"] > 2 else 3
-        data = dataclasses.replace(config.data, objects=objects, rungs=rungs)
-        model = dataclasses.replace(config.model, **model)
-        config = dataclasses.replace(config, data=data, model=model)
-    train = dataclasses.replace(config.train, **{"batch_size": 3, **train})
-    config = dataclasses.replace(config, train=train)
-    return Trainer(kind(config), seed=3, device=device, ahead=False, graph=graph)
-
-
-def test_the_operations_of_a_step(cublas):
-    """With as many slots and time steps as in the paper.
-
-    The number does not depend on widths, and hardly on the batch.
-    """
-    sizes = {"mem_slots": 8, "num_heads": 2, "head_size": 2}
-    ours = trainer(model={**sizes, "activate_final": False}, clip_norm=None)
-    ours.advance()
-    with no_sync(), only(np.float32), fakecupy.recorded() as operations:
-        ours.advance()
-    asked = [name for name in operations if name != "upload"]
-    assert 200 < len(asked) <= OPERATIONS, sorted(asked)
-    assert len(operations) - len(asked) == 5  # the batch and the rate, nothing else
-
-
-@pytest.mark.parametrize("clip", [None, 0.5])
-def test_a_graph_gives_the_same_bits(clip, cublas):
-    """Over new batches, a moving rate, other shapes, lines of metrics and a resume."""
-    plain, graph = (trainer(on, clip_norm=clip) for on in (False, True))
-    lines = []
-    for each in plain, graph:
-        for step in range(8):
-            each.task.rung = step // 4  # another shape
-            with no_sync():
-                each.advance()
-            if step in (3, 7):
-                lines.append(each.read())
-        again = trainer(each is graph, clip_norm=clip)
-        again.restore(each.arrays(), each.state())
-        for _ in range(3):
-            again.advance()
-            each.advance()
-        same(again, each)
-    same(plain, graph)
-    assert lines[:2] == lines[2:]
-    assert int(graph.skipped) == 0 and int(graph._steps) == graph.step == 11
-
-
-def same(one, other):
-    for name in "data", "first_moment", "second_moment", "updates":
-        np.testing.assert_array_equal(
-            getattr(one.optimizer, name).get(), getattr(other.optimizer, name).get()
-        )
-
-
-def test_a_graph_skips_what_is_not_finite(cublas):
-    """The count and the step of the first one are kept on the device."""
-    ours = trainer(graph=True)
-    draw = ours.stream.batch
-
-    def spoiled(step, start, stop):
-        batch = draw(step, start, stop)
-        if step in (5, 6):
-            batch["inputs"][0] = np.nan
-        return batch
-
-    ours.stream.batch = spoiled
-    for _ in range(8):
-        ours.advance()
-    assert (int(ours.skipped), int(ours.first_skipped)) == (2, 6)
-    assert int(ours.optimizer.updates) == 6 and ours.read()["skipped_updates"] == 2
-
-
-CORES = [{"core": core} for core in get_args(get_type_hints(CoreConfig)["core"])]
-MORE = [{"num_blocks": 2}, {"gate_style": "memory"}, {"gate_style": "none"}]
-
-
-@pytest.mark.parametrize("asked", [*CORES, *MORE], ids=str)
-def test_every_core_can_be_captured(asked, cublas):
-    plain, graph = (trainer(on, model={**TINY, **asked}) for on in (False, True))
-    for each in plain, graph:
-        for _ in range(5):
-            with no_sync():
-                each.advance()
-    same(plain, graph)
-
-
-OBSTACLES = [
-    ({"device": "cpu"}, "needs --device cuda"),
-    ({"piece_size": 2}, "needs the batch in one piece"),
-    ({"optimizer": "sgd"}, "is for Adam"),
-    ({"task": "language_modeling"}, "cannot repeat a step of Task, which carries"),
-    ({"task": "box_world"}, "cannot repeat a step of Task, which carries or acts"),
-]
-
-
-@pytest.mark.parametrize(("asked", "says"), OBSTACLES)
-def test_what_no_graph_can_repeat_is_refused(asked, says, cublas):
-    with pytest.raises(UsageError, match=f"--graph {says}"):
-        trainer(graph=True, **asked)
-    assert trainer(graph=None, **asked)._captured is None
-
-
-class Peeking(load_task("nth_farthest").Task):
-    """Looks at its loss, for which a step would wait."""
-
-    def loss(self, *arguments):
-        total, *rest = super().loss(*arguments)
-        assert float(total.data) > 0
-        return total, *rest
-
-
-def test_a_step_that_waits_is_refused_or_taken_as_ever(cublas, capsys):
-    """Refused if graphs were asked for; else the steps go on, and a note says so."""
-    plain, other = (trainer(on, task=Peeking) for on in (False, None))
-    for each in plain, other:
-        for _ in range(6):
-            each.advance()
-    same(plain, other)
-    told = capsys.readouterr().err
-    assert told.startswith("note: steps go on without CUDA graphs (Refused: float()")
-    assert told.count("note") == 1
-    asked = trainer(True, task=Peeking)
-    with pytest.raises(
-        UsageError, match=r"--graph: this step .* float\(\).*; say --no"
-    ):
-        for _ in range(3):
-            asked.advance()
-
-
-def graphs_of(ours):
-    return [steps.captured for steps in ours._captured._steps.values()]
-
-
-def test_graphs_come_by_themselves_for_shapes_that_come_again(cublas):
-    """Not for one that comes once, and no more of them than are kept."""
-    ours, other = trainer(graph=None), trainer(graph=None)
-    assert ours._captured.stream is other._captured.stream  # so they are in order
-    ours.task.phases = None  # all of its state is one
-    for number in 0, 0, 1, 0:
-        ours.task.rung = number
-        ours.advance()
-    assert graphs_of(ours) == [True]
-    for number in range(captured.KEPT + 1):
-        ours.task.state = lambda number=number: {"rung": number}
-        for _ in range(3):
-            ours.advance()
-    assert graphs_of(ours) == captured.KEPT * [True]
+# --- Joining and capturing ------------------------------------------------------------
 
 
 def test_the_steps_of_a_weight_are_added_one_by_one(cublas):

@@ -241,7 +241,7 @@ def add_rows(total: Array, ids: Array, rows: Array) -> None:
         return
     # Rows of one id side by side. Each gets the sum of its id's rows from there on, by
     # doubling: of 1, 2, 4, ... rows.
-    order = xp.argsort(ids, kind="stable")
+    order = sorting(ids)
     ids, rows, step = ids[order], rows[order], 1
     while step < len(ids):
         same = (ids[step:] == ids[:-step])[:, None]
@@ -252,6 +252,28 @@ def add_rows(total: Array, ids: Array, rows: Array) -> None:
     # added in any order.
     again = xp.concatenate([xp.zeros_like(ids[:1], dtype=bool), ids[1:] == ids[:-1]])
     xp.add.at(total, ids, xp.where(again[:, None], xp.zeros((), rows.dtype), rows))
+
+
+_COUNTED = 1 << 28  # comparisons, of which each is a byte
+
+
+def sorting(x: Array, axis: int = -1) -> Array:
+    """The indices that sort x along an axis; of equal numbers the first first.
+
+    On a GPU by counting, for each number, how many come before it. In some versions
+    CuPy's sort waits for the GPU (cupy/cupy#9126), and no CUDA graph can capture that.
+    """
+    xp = namespace(x)
+    if xp is np or x.size * x.shape[axis] > _COUNTED:
+        return xp.argsort(x, axis=axis, kind="stable")
+    x = xp.moveaxis(x, axis, -1)
+    count = x.shape[-1]
+    numbers, ours, others = xp.arange(count), x[..., :, None], x[..., None, :]
+    first = (others == ours) & (numbers < numbers[:, None])
+    ranks = xp.sum((others < ours) | first, axis=-1)
+    order = xp.zeros_like(ranks)
+    xp.put_along_axis(order, ranks, xp.broadcast_to(numbers, x.shape), axis=-1)
+    return xp.moveaxis(order, -1, axis)
 
 
 def to_device(array: np.ndarray, xp: ModuleType) -> Array:

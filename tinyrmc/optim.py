@@ -16,7 +16,7 @@ from typing import Literal
 import numpy as np
 
 from . import kernels
-from .backend import Array, converted, joined, namespace
+from .backend import Array, converted, joined, namespace, row_dots
 from .engine import Parameter
 
 # Numbers that an update goes through at a time on NumPy, so that its dozen passes find
@@ -132,7 +132,7 @@ class Optimizer:
         self.gradient = allocate(count, self.dtype)
         self._move_in()
         self.updates = self.xp.zeros((), self.dtype)  # steps taken, on the device
-        self.rate, self._set = self.xp.zeros((), self.dtype), 0.0  # for kernels
+        self.rate, self._set = self.xp.zeros((), self.dtype), 0.0  # on the device
         parts = [slice(None)]
         if self.xp is np:
             parts = [slice(k, k + PART) for k in range(0, count, PART)]
@@ -183,7 +183,7 @@ class Optimizer:
             start += p.size
 
     def set_rate(self, learning_rate: float) -> None:
-        """Let `rate`, on the device, be this learning rate: there kernels read it."""
+        """Let `rate`, on the device, be this learning rate: updates read it there."""
         if learning_rate != self._set:
             self.rate[...] = self._set = learning_rate
 
@@ -240,9 +240,11 @@ class Optimizer:
 
     def _apply(self, rate: float, max_norm, scale, valid) -> tuple[Array, Array]:
         """`step`, after its checks."""
+        self.set_rate(rate)
         norm, finite = self._clean(scale, max_norm, valid)
         self.updates += finite
-        self._update(self._scalar(finite, rate, 0), finite)
+        none = self.dtype.type(0)
+        self._update(self.xp.where(finite, self.rate, none), finite)
         return norm, finite
 
     def _clean(self, scale, max_norm: float | None, valid) -> tuple[Array, Array]:
@@ -252,7 +254,9 @@ class Optimizer:
             g *= scale
         # what is not finite is dealt with here, not warned of
         with np.errstate(over="ignore", invalid="ignore"):
-            norm = xp.sqrt(xp.asarray(xp.dot(g, g)))
+            # no graph can capture the cuBLAS of `dot`
+            dot = row_dots if kernels.compiles(xp) else xp.dot
+            norm = xp.sqrt(xp.asarray(dot(g, g)))
             finite = xp.logical_and(xp.isfinite(norm), valid)
             if max_norm is not None:
                 self._clip(norm, max_norm)

@@ -17,7 +17,7 @@ import math
 
 import numpy as np
 
-from .backend import Array, as_rows, gemm, joined, namespace, stacked
+from .backend import Array, as_rows, gemm, joined, sorting, stacked
 from .engine import TABLE, Product, Tensor, primitive
 
 BROADCAST = (
@@ -634,7 +634,7 @@ def argsort(x: Array | Tensor, axis: int = -1) -> Array:
     Equal values keep their order. Complex numbers are sorted by their real part.
     """
     data = x.data if isinstance(x, Tensor) else x
-    return namespace(data).argsort(data.real, axis=axis, kind="stable")
+    return sorting(data.real, axis)
 
 
 def stop_gradient(x: Array | Tensor) -> Tensor:

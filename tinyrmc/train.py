@@ -442,7 +442,10 @@ def _announce(trainer: Trainer, described: dict, options: Options) -> None:
     better = " (lower is better)" if lower else ""
     every = f"every {counted(t.evaluate_every, 'step')}"
     print(f"  measured  {in_words(trainer.task.watched)}{better}, {every}")
-    for note in trainer.task.notes():
+    notes = [*trainer.task.notes()]
+    if trainer.without_graphs:
+        notes.append(f"no CUDA graphs: --graph {trainer.without_graphs}")
+    for note in notes:
         print(f"  note      {note}")
     print(end="", flush=True)  # if that cannot be, there is no run yet
 

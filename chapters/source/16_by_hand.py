@@ -101,7 +101,7 @@ def loss_of(start, stop):
 #
 # with a gain $\gamma$ and an offset $\beta$, both $F$ wide, and a small $\epsilon$;
 # $\circ$ multiplies entry by entry. In the core a row is a sum, $z = x + {}$residual,
-# and the operation takes both. Its definition in `fused.py` is composed of basic
+# and the operation takes both. Its definition in `fused/` is composed of basic
 # operations. The tape records each of its steps, and keeps the arrays that each step's
 # derivative will need. How many entries will the composed one leave? How many the fused
 # one? Write down two numbers.
@@ -335,7 +335,7 @@ ex.weight_gradient.check(weight_gradient)
 #
 # ## In the package
 #
-# The operations by hand are in `fused.py`, each beside its composed definition. The
+# The operations by hand are in `fused/`, each beside its composed definition. The
 # loop is `unroll` in `memory.py`.
 #
 # ## To take along

@@ -13,9 +13,9 @@ them, in the simplex: not negative, sum at most 1. There are three ways to find 
 
 All of it is differentiable, so the controller learns to use its memory as you learn to
 use a computer. The functions below are the equations, in the order in which a step
-computes them; `DNC.__call__` is the step. The three large ones are in `fused.py`, each
-with its plain definition. Shapes: B examples, N words of W numbers, R read heads, H
-write heads.
+computes them; `DNC.__call__` is the step. The three large ones are in
+`fused/addressing.py`, each with its plain definition. Shapes: B examples, N words of W
+numbers, R read heads, H write heads.
 
 Where the paper and the released program differ, this is the program: strengths are
 softplus, not oneplus = 1 + softplus (`strength`); no gradient flows from usage into the

@@ -4,8 +4,9 @@
 
 Rank 0 learns, the others act. In each step the actors play on with the parameters they
 have, while the learner learns from the oldest trajectory in its queue, as long as the
-agent's lag. Then the gradient goes to the actors, the trajectories to the queue, and
-every rank takes the same update.
+agent's lag. Then it takes its update, the parameters go to the actors and the
+trajectories to the queue. The actors take the parameters as they come, to the last bit;
+a GPU and a CPU would round an update differently.
 
 So this is what one process with this lag does, only side by side: the same numbers, and
 the same checkpoints. What IMPALA leaves to chance, how far actors are behind, is fixed
@@ -27,6 +28,7 @@ from typing import Any
 
 import numpy as np
 
+from ..backend import to_host
 from ..engine import Tape
 from ..runs.arrays import under
 from .actors import ActingTask, queued, through
@@ -93,14 +95,33 @@ class Apart(Trainer):
             self.queue, self.begun = queued(first) if self.learns else {}, True
         replies, notes, played = self._take_turns("both", note)
         step = added_up(replies)
-        self._add_up_gradients()
-        finite = self._update(step)
-        self._take_notice(step, finite)
+        self._take_notice(step, self._update(step))
         trajectory = self._gathered(played)
         if self.learns:
             self.queue = through(self.queue, trajectory)[1]
         self.step += 1
         return notes
+
+    def _update(self, step: Totals):
+        """The learner moves the parameters, which the others take.
+
+        All of them know whether the step was finite. The actors' optimizers rest.
+        """
+        optimizer = self.optimizer
+        packed = optimizer.packed(optimizer.data)
+        whole = np.zeros(packed.size + 1, packed.dtype)
+        if self.learns:
+            finite = super()._update(step)
+            whole[:-1] = to_host(optimizer.packed(optimizer.data))
+            whole[-1] = to_host(finite)
+        self.ranks.merge(whole)
+        if not self.learns:
+            optimizer.unpack(whole[:-1], optimizer.data)
+            finite = whole[-1] != 0
+        return finite
+
+    def _alike(self) -> list:
+        return super()._alike()[:1]
 
     def _act_ahead(self, ahead: int) -> Batch:
         """One of the trajectories with which the queue begins."""

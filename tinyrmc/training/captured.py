@@ -2,8 +2,9 @@
 
 The same operations in the same order as without, so the same bits. What the host gives
 each step goes into arrays that stay where they are: the batch, and the learning rate.
-There is a graph for each shape of the batch and each phase of the task, since a
-curriculum may move the loss.
+So does what a step hands on to the next, the carry: a graph takes it up from there and
+puts it back. There is a graph for each shape of the batch and each phase of the task,
+since a curriculum may move the loss.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ from __future__ import annotations
 import json
 import sys
 from typing import Any
+
+import numpy as np
 
 from .. import optim
 from ..errors import UsageError
@@ -21,24 +24,32 @@ from .totals import OnDevice, Sums, Totals
 
 KEPT = 4  # graphs; each holds the memory of a whole step
 
+OPTIMIZERS = optim.Adam, optim.SGD, optim.RMSProp  # their rate lies on the device
 
-def captured(trainer: Any, graph: bool | None) -> Captured | None:
-    """What takes a Trainer's steps by graphs; None if they are taken as ever.
 
-    `graph`: whether they must be; None: if they can. UsageError where they must, and
+def captured(trainer: Any, graph: bool | None) -> tuple[Captured | None, str]:
+    """(what takes a Trainer's steps by graphs, or None if they are taken as ever; why).
+
+    `graph`: whether they must be; None: if they can. The reason is "" where there are
+    graphs, where none were wanted, and on the CPU. UsageError where they must be, and
     cannot.
     """
-    why = "" if graph is False else _obstacle(trainer)
+    if graph is False or (graph is None and trainer.xp is np):
+        return None, ""
+    why = _obstacle(trainer)
     if graph and why:
         raise UsageError(f"--graph {why}")
-    return None if graph is False or why else Captured(trainer, bool(graph))
+    return (None, why) if why else (Captured(trainer, bool(graph)), "")
 
 
 class Steps:
-    """The steps of one shape and phase: their batch, and their graph."""
+    """The steps of one shape and phase: what they are given, and their graph."""
 
-    def __init__(self, xp: Any, stream: Any, batch: Batch):
-        self.batch = {name: xp.empty(x.shape, x.dtype) for name, x in batch.items()}
+    def __init__(self, xp: Any, stream: Any, batch: Batch, carry: Batch):
+        self.batch, self.carry = (
+            {name: xp.empty(x.shape, x.dtype) for name, x in arrays.items()}
+            for arrays in (batch, carry)
+        )
         self.graph, self.warm, self.captured = Graph(xp, stream), False, False
         self.numbers: Sums = {}  # what each step adds up on the host
 
@@ -49,13 +60,14 @@ class Captured:
     The first step of a kind is taken as ever, the second one in the graph's memory: so
     all kernels are there, and all memory too. The third one is captured. If that cannot
     be, it is a UsageError where graphs are `required`; else all steps are taken as ever
-    from then on.
+    from then on. So are those of a kind that had a graph and lost it to later ones.
     """
 
     def __init__(self, trainer: Any, required: bool):
         self.trainer, self.required = trainer, required
         self.stream, self._possible = working_stream(trainer.xp), True
         self._seen: set[str] = set()  # kinds of steps
+        self._dropped: set[str] = set()
         self._steps: dict[str, Steps] = {}  # by kind; those last used come last
 
     def advance(self, batch: Batch) -> None:
@@ -66,14 +78,18 @@ class Captured:
             return
         for name, x in batch.items():
             steps.batch[name][...] = x
+        if (carry := self._carry) is not steps.carry:
+            for name, x in carry.items():
+                steps.carry[name][...] = x
         rate = self.trainer.task.learning_rate(self.trainer.step)
         self.trainer.optimizer.set_rate(rate)
         if steps.warm and (steps.captured or self._capture(steps)):
             steps.graph.replay()
             Totals.add(self.trainer.window, steps.numbers)
+            self._hand_on(steps.carry, 1)
             return
         with steps.graph.memory():
-            self.trainer.take_step(steps.batch)
+            self._take_step(steps)
         steps.warm = True
 
     def forget(self) -> None:
@@ -83,24 +99,50 @@ class Captured:
     def _steps_of(self, batch: Batch) -> Steps | None:
         """The steps of this batch's kind; None for the first one, or without graphs."""
         kind = self._kind(batch)
-        if kind not in self._seen or not self._possible:
+        if kind in self._dropped or not self._possible:
+            return None
+        if kind not in self._seen:
             self._seen.add(kind)
             return None
         steps = self._steps.pop(kind, None)
-        steps = steps or Steps(self.trainer.xp, self.stream, batch)
+        steps = steps or Steps(self.trainer.xp, self.stream, batch, self._carry)
         self._steps[kind] = steps
-        while len(self._steps) > KEPT:
-            del self._steps[next(iter(self._steps))]
+        if len(self._steps) > KEPT:
+            oldest = next(iter(self._steps))
+            del self._steps[oldest]
+            self._dropped.add(oldest)
         return steps
 
     def _kind(self, batch: Batch) -> str:
-        """The shapes and the phase of a step."""
-        task, shapes = self.trainer.task, {}
-        for name, x in batch.items():
-            shapes[name] = [x.dtype.str, *x.shape]
+        """The shapes of batch and carry, and the phase of a step."""
+        task = self.trainer.task
         state = task.state()
         names = state if task.phases is None else task.phases
+        shapes = [_shapes(batch), _shapes(self._carry)]
         return json.dumps([shapes, {name: state[name] for name in names}])
+
+    @property
+    def _carry(self) -> Batch:
+        """What the next step takes up: that of the one piece there is."""
+        return self.trainer.carry.get(0, {})
+
+    def _hand_on(self, carry: Batch, ahead: int) -> None:
+        """Let the step that is so many `ahead` take this up."""
+        if self.trainer.task.carries:
+            self.trainer.carry.keep(0, carry or None, self.trainer.step + ahead)
+
+    def _take_step(self, steps: Steps) -> None:
+        """A step that takes its carry up where it puts back the next one.
+
+        It works on copies, for what it hands on may be part of what it has taken up.
+        """
+        self._hand_on({name: x.copy() for name, x in steps.carry.items()}, 0)
+        self.trainer.take_step(steps.batch)
+        after = self._carry
+        if _shapes(after) == _shapes(steps.carry):
+            for name, x in after.items():
+                steps.carry[name][...] = x
+            self._hand_on(steps.carry, 1)
 
     def _capture(self, steps: Steps) -> bool:
         """Capture a step, which is thereby asked for but not taken.
@@ -110,12 +152,15 @@ class Captured:
         window = self.trainer.window
         before, window.sums = window.sums, {}
         try:
-            steps.graph.capture(lambda: self.trainer.take_step(steps.batch))
+            steps.graph.capture(lambda: self._take_step(steps))
             steps.numbers = window.sums
             sums = [x for pair in window.sums.values() for x in pair]
             if any(hasattr(x, "shape") for x in sums):
                 raise TypeError("a metric is neither float32 nor int64 on the GPU")
+            if _shapes(self._carry) != _shapes(steps.carry):
+                raise TypeError("the carry changes its shape")
         except Exception as error:  # CuPy and the driver have many kinds
+            self._hand_on(steps.carry, 0)
             self._give_up(error)
             return False
         finally:
@@ -135,6 +180,10 @@ class Captured:
         print(f"note: steps go on without CUDA graphs ({why})", file=sys.stderr)
 
 
+def _shapes(arrays: Batch) -> dict[str, list]:
+    return {name: [x.dtype.str, *x.shape] for name, x in arrays.items()}
+
+
 def _obstacle(trainer: Any) -> str:
     """The first thing that a graph could not repeat; "" if there is none."""
     task = trainer.task
@@ -144,9 +193,10 @@ def _obstacle(trainer: Any) -> str:
         return "is for one process, and ranks exchange numbers in each step"
     if len(trainer.shares.pieces) > 1:
         return "needs the batch in one piece; leave --train.piece-size out"
-    if task.carries or type(task).prepare is not Task.prepare:
-        return f"cannot repeat a step of {type(task).__name__}, which carries or acts"
-    adam = type(trainer.optimizer) is optim.Adam
-    if not adam or task.config.train.clips != "whole":
-        return "is for Adam, clipping the whole gradient if at all"
+    if type(task).prepare is not Task.prepare:
+        return f"cannot repeat a step of {type(task).__name__}, which acts"
+    if type(trainer.optimizer) not in OPTIMIZERS:
+        return (
+            f"knows the optimizers of optim.py, not {type(trainer.optimizer).__name__}"
+        )
     return ""

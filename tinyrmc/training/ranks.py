@@ -6,8 +6,9 @@ machine or on several.
 Every rank holds the whole network and takes every step. Each draws and differentiates
 its own pieces of a batch; one Allreduce adds up the flat gradients, and the same update
 follows everywhere. So there is no master, and nothing is sent but gradients and short
-messages. Only files are the business of rank 0: it reads what there is to go on from,
-tells the others (`from_first`, `share`), writes and prints.
+messages. (Where a learner and actors part, in apart.py, rank 0 takes the updates and
+sends its parameters.) Only files are the business of rank 0: it reads what there is to
+go on from, tells the others (`from_first`, `share`), writes and prints.
 
 MPI recommends, but does not promise, that all ranks get the same sums, and each
 computes the gradient's norm with its own BLAS. So before training, and whenever a

@@ -77,7 +77,7 @@ class Trainer:
         ahead: whether one worker has its batches drawn ahead by a process (see
             ahead.py); by default on a GPU, if the stream has random access.
         graph: whether whole steps are captured as CUDA graphs (see captured.py); None:
-            if they can be.
+            if they can be. `without_graphs` says why they cannot.
     """
 
     def __init__(
@@ -110,7 +110,7 @@ class Trainer:
         self.first_skipped = self.xp.full((), -1, np.int64)
         self._steps = self.xp.zeros((), np.int64)
         self._given: Batch | None = None  # instead of the stream's batch
-        self._captured = captured(self, graph)
+        self._captured, self.without_graphs = captured(self, graph)
 
     # --- Who computes what ------------------------------------------------------------
 
@@ -441,10 +441,14 @@ class Trainer:
 
     def _checksum(self) -> int:
         checksum = zlib.crc32(json.dumps([self.step, self.task.state()]).encode())
-        optimizer = self.optimizer
-        for array in (optimizer.packed(optimizer.data), *optimizer.state().values()):
+        for array in self._alike():
             checksum = zlib.crc32(to_host(array).tobytes(), checksum)
         return checksum
+
+    def _alike(self) -> list:
+        """What all ranks have alike: the parameters, and the optimizer's state."""
+        optimizer = self.optimizer
+        return [optimizer.packed(optimizer.data), *optimizer.state().values()]
 
     # --- Going on ---------------------------------------------------------------------
 

@@ -1,0 +1,313 @@
+"""Whole training steps on a GPU: how many operations they ask for, and CUDA graphs of
+them.
+
+On the stand-in, with the kernels compiled by g++: a graph there is the list of what was
+asked for, which is done again.
+"""
+
+import dataclasses
+from typing import get_args, get_type_hints
+
+import cuda_shim
+import fakecupy
+import numpy as np
+import pytest
+from fakecupy import no_sync, only
+
+from tinyrmc import primitives as p
+from tinyrmc.backend import namespace
+from tinyrmc.cores import CoreConfig
+from tinyrmc.errors import UsageError
+from tinyrmc.training import captured
+from tinyrmc.training.discovery import load_task
+from tinyrmc.training.trainer import Trainer
+
+pytestmark = pytest.mark.skipif(
+    not cuda_shim.available, reason="needs g++ to run CUDA kernels on a processor"
+)
+OPERATIONS = 250  # of a step of nth farthest at 8 slots and 8 time steps, at most
+TINY = {"mem_slots": 2, "num_heads": 2, "head_size": 2}
+
+
+def trainer(graph=False, device="cuda", task="nth_farthest", model=TINY, **train):
+    """A Trainer of the task's first preset, made small."""
+    kind = load_task(task).Task if isinstance(task, str) else task
+    config = next(iter(kind.presets.values()))[1]
+    if "mem_slots" in model and issubclass(kind, load_task("nth_farthest").Task):
+        rungs = () if model["mem_slots"] > 2 else ((2, 1),)
+        objects = 8 if model["mem_slots"] > 2 else 3
+        data = dataclasses.replace(config.data, objects=objects, rungs=rungs)
+        model = dataclasses.replace(config.model, **model)
+        config = dataclasses.replace(config, data=data, model=model)
+    train = dataclasses.replace(config.train, **{"batch_size": 3, **train})
+    config = dataclasses.replace(config, train=train)
+    return Trainer(kind(config), seed=3, device=device, ahead=False, graph=graph)
+
+
+def test_the_operations_of_a_step(cublas):
+    """With as many slots and time steps as in the paper.
+
+    The number does not depend on widths, and hardly on the batch.
+    """
+    sizes = {"mem_slots": 8, "num_heads": 2, "head_size": 2}
+    ours = trainer(model={**sizes, "activate_final": False}, clip_norm=None)
+    ours.advance()
+    with no_sync(), only(np.float32), fakecupy.recorded() as operations:
+        ours.advance()
+    asked = [name for name in operations if name != "upload"]
+    assert 200 < len(asked) <= OPERATIONS, sorted(asked)
+    assert len(operations) - len(asked) == 5  # the batch and the rate, nothing else
+
+
+@pytest.mark.parametrize("clip", [None, 0.5])
+def test_a_graph_gives_the_same_bits(clip, cublas):
+    """Over new batches, a moving rate, other shapes, lines of metrics and a resume."""
+    plain, graph = (trainer(on, clip_norm=clip) for on in (False, True))
+    lines = []
+    for each in plain, graph:
+        for step in range(8):
+            each.task.rung = step // 4  # another shape
+            with no_sync():
+                each.advance()
+            if step in (3, 7):
+                lines.append(each.read())
+        again = trainer(each is graph, clip_norm=clip)
+        again.restore(each.arrays(), each.state())
+        for _ in range(3):
+            again.advance()
+            each.advance()
+        same(again, each)
+    same(plain, graph)
+    assert lines[:2] == lines[2:]
+    assert int(graph.skipped) == 0 and int(graph._steps) == graph.step == 11
+
+
+def same(one, other):
+    """Parameters, the optimizer's state and the carry, to the last bit."""
+    ours, theirs = one.arrays(), other.arrays()
+    assert ours.keys() == theirs.keys()
+    for name, x in ours.items():
+        np.testing.assert_array_equal(x, theirs[name], err_msg=name)
+
+
+def test_a_graph_skips_what_is_not_finite(cublas):
+    """The count and the step of the first one are kept on the device."""
+    ours = trainer(graph=True)
+    draw = ours.stream.batch
+
+    def spoiled(step, start, stop):
+        batch = draw(step, start, stop)
+        if step in (5, 6):
+            batch["inputs"][0] = np.nan
+        return batch
+
+    ours.stream.batch = spoiled
+    for _ in range(8):
+        ours.advance()
+    assert (int(ours.skipped), int(ours.first_skipped)) == (2, 6)
+    assert int(ours.optimizer.updates) == 6 and ours.read()["skipped_updates"] == 2
+
+
+CORES = [{"core": core} for core in get_args(get_type_hints(CoreConfig)["core"])]
+MORE = [{"num_blocks": 2}, {"gate_style": "memory"}, {"gate_style": "none"}]
+
+
+@pytest.mark.parametrize("asked", [*CORES, *MORE], ids=str)
+def test_every_core_can_be_captured(asked, cublas):
+    plain, graph = (trainer(on, model={**TINY, **asked}) for on in (False, True))
+    for each in plain, graph:
+        for _ in range(5):
+            with no_sync():
+                each.advance()
+    same(plain, graph)
+
+
+UPDATES = [
+    {"optimizer": "sgd", "momentum": 0.9},
+    {"optimizer": "sgd", "clips": "matrix"},
+    {"optimizer": "rmsprop"},
+    {"clips": "matrix"},
+]
+
+
+@pytest.mark.parametrize("asked", UPDATES, ids=str)
+def test_every_update_can_be_captured(asked, cublas):
+    """While the rate moves: it rises in the first steps."""
+    plain, graph = (trainer(on, clip_norm=0.5, **asked) for on in (False, True))
+    for each in plain, graph:
+        for _ in range(6):
+            with no_sync():
+                each.advance()
+    assert graphs_of(graph) == [True] and graph.task.learning_rate(6) > 0
+    same(plain, graph)
+
+
+# --- Texts and stories ----------------------------------------------------------------
+
+SMALL = {"embedding_size": 4, "hidden_size": 4, "num_heads": 2, "head_size": 2}
+NETWORKS = [
+    ("language_modeling", "quick", {**SMALL, "core": "lstm"}),
+    ("language_modeling", "quick", {**SMALL, "core": "rmc"}),
+    ("language_modeling", "memn2n", {"embedding_size": 4, "memories": 5, "hops": 2}),
+    ("babi", "quick", {"embedding_size": 4, "restarts": 2}),
+    ("babi", "cores", {**SMALL, "core": "lstm"}),
+]
+
+
+def reader(graph, task, preset, model, window=3):
+    """A Trainer that reads: four windows of a short text are an epoch."""
+    kind = load_task(task).Task
+    config = kind.presets[preset][1]
+    train = dataclasses.replace(config.train, batch_size=3)
+    model = dataclasses.replace(config.model, **model)
+    config = dataclasses.replace(config, model=model, train=train)
+    if task == "babi":
+        return Trainer(kind(config), seed=3, device="cuda", ahead=False, graph=graph)
+    data = dataclasses.replace(config.data, window=window, lanes=3)
+    task = kind(dataclasses.replace(config, data=data))
+    text = task.corpus.texts["train"][: 3 * (4 * window + 1) + 1]
+    texts = {**task.corpus.texts, "train": text}
+    task.corpus = dataclasses.replace(task.corpus, texts=texts)
+    return Trainer(task, seed=3, device="cuda", ahead=False, graph=graph)
+
+
+@pytest.mark.parametrize(("task", "preset", "model"), NETWORKS)
+def test_what_reads_can_be_captured(task, preset, model, cublas):
+    """With dropout and a state that is carried on and begins anew; into the next phase,
+    and on from a checkpoint.
+    """
+    plain, graph = (reader(on, task, preset, model) for on in (False, True))
+    for each in plain, graph:
+        for step in range(10):
+            if step == 5 and task == "babi":
+                each.task.linear = not each.task.linear
+            with no_sync():
+                each.advance()
+        each.again = reader(each is graph, task, preset, model)
+        each.again.restore(each.arrays(), each.state())
+        for _ in range(5):
+            each.again.advance()
+            each.advance()
+        same(each.again, each)
+    phases = 2 if task == "babi" else 1
+    assert graphs_of(graph) == [True] * phases
+    same(plain, graph)
+    assert plain.read() == graph.read()
+
+
+class Handing(load_task("nth_farthest").Task):
+    """Hands on what it has seen in this step, and what was handed to it."""
+
+    carries, grows = True, False
+
+    def loss(self, model, batch, carry):
+        total, count, metrics, _ = super().loss(model, batch, None)
+        seen = namespace(batch["inputs"]).sum(batch["inputs"], axis=(1, 2))
+        before, shape = carry or {"now": seen, "then": seen}, (len(seen), 2)
+        total = total + p.sum(total * before["then"])
+        after = {"now": seen, "then": before["now"]}
+        if self.grows:
+            after["now"] = namespace(seen).broadcast_to(seen[:, None], shape).copy()
+        return total, count, metrics, after
+
+
+def test_what_was_handed_on_may_be_handed_on_again(cublas):
+    plain, graph = (trainer(on, task=Handing) for on in (False, True))
+    for each in plain, graph:
+        for _ in range(7):
+            with no_sync():
+                each.advance()
+    assert graphs_of(graph) == [True]
+    same(plain, graph)
+
+
+# operations for each word, and besides: two layers of an LSTM, and a memory
+PER_WORD = [("lstm", 68, 350), ("rmc", 60, 350)]
+
+
+@pytest.mark.parametrize(("core", "each", "besides"), PER_WORD)
+def test_the_operations_of_a_step_that_reads(core, each, besides, cublas):
+    """Of T words. The number does not depend on widths or the number of lanes."""
+    counts = []
+    for window in 4, 8:
+        model = {**SMALL, "core": core}
+        ours = reader(False, "language_modeling", "quick", model, window)
+        for _ in range(2):
+            with fakecupy.recorded() as operations:
+                ours.advance()
+        counts.append(len([name for name in operations if name != "upload"]))
+    assert (counts[1] - counts[0]) / 4 <= each
+    assert 2 * counts[0] - counts[1] <= besides, counts
+
+
+# --- What cannot be captured ----------------------------------------------------------
+
+
+OBSTACLES = [
+    ({"device": "cpu"}, "needs --device cuda"),
+    ({"piece_size": 2}, "needs the batch in one piece"),
+    ({"task": "box_world"}, "cannot repeat a step of Task, which acts"),
+]
+
+
+@pytest.mark.parametrize(("asked", "says"), OBSTACLES)
+def test_what_no_graph_can_repeat_is_refused(asked, says, cublas):
+    with pytest.raises(UsageError, match=f"--graph {says}"):
+        trainer(graph=True, **asked)
+    ours, on_cpu = trainer(graph=None, **asked), "device" in asked
+    assert ours._captured is None
+    assert ours.without_graphs.startswith("" if on_cpu else says)
+    assert bool(ours.without_graphs) != on_cpu
+    assert trainer(graph=False, **asked).without_graphs == ""
+
+
+class Peeking(load_task("nth_farthest").Task):
+    """Looks at its loss, for which a step would wait."""
+
+    def loss(self, *arguments):
+        total, *rest = super().loss(*arguments)
+        assert float(total.data) > 0
+        return total, *rest
+
+
+def test_a_step_that_waits_is_refused_or_taken_as_ever(cublas, capsys):
+    """Refused if graphs were asked for; else the steps go on, and a note says so."""
+    plain, other = (trainer(on, task=Peeking) for on in (False, None))
+    for each in plain, other:
+        for _ in range(6):
+            each.advance()
+    same(plain, other)
+    told = capsys.readouterr().err
+    assert told.startswith("note: steps go on without CUDA graphs (Refused: float()")
+    assert told.count("note") == 1
+    asked = trainer(True, task=Peeking)
+    with pytest.raises(
+        UsageError, match=r"--graph: this step .* float\(\).*; say --no"
+    ):
+        for _ in range(3):
+            asked.advance()
+
+
+def graphs_of(ours):
+    return [steps.captured for steps in ours._captured._steps.values()]
+
+
+def test_graphs_come_by_themselves_for_shapes_that_come_again(cublas):
+    """Not for one that comes once, and no more of them than are kept."""
+    ours, other = trainer(graph=None), trainer(graph=None)
+    assert ours._captured.stream is other._captured.stream  # so they are in order
+    ours.task.phases = None  # all of its state is one
+    for number in 0, 0, 1, 0:
+        ours.task.rung = number
+        ours.advance()
+    assert graphs_of(ours) == [True]
+    for number in range(captured.KEPT + 1):
+        ours.task.state = lambda number=number: {"rung": number}
+        for _ in range(3):
+            ours.advance()
+    assert graphs_of(ours) == captured.KEPT * [True]
+    kept = [*ours._captured._steps]
+    ours.task.state = lambda: {"rung": 0}  # lost its graph, and gets no other
+    for _ in range(3):
+        ours.advance()
+    assert [*ours._captured._steps] == kept

@@ -1,0 +1,57 @@
+"""Fused primitives: where a recurrent memory spends its time, with derivatives by hand.
+
+A fused primitive is one tape entry where a composition would be ten, and it saves the
+least that its backward needs. Each one carries its own definition in basic primitives,
+`op.reference(...)`. That is the text to read; it is the oracle in the tests; and inside
+`with reference():` it runs instead.
+
+All matrix products go through `backend.gemm`. The rest of each body is NumPy's
+vocabulary on `xp`, so the same lines run on CuPy. Where the head of a body names a
+kernel, that kernel takes the place of the body and its vjp on a GPU, if it supports the
+call.
+
+As in `primitives.py`, an operation, its derivative and its definition stand one under
+the other:
+
+    layers.py        linear, embedding, layer_norm
+    convolution.py   conv2d
+    relational.py    attention, rmc_gates, relational_memory
+    recurrent.py     lstm_gates, lstm
+    hops.py          memory_hop, sliding_hop, of memory networks
+    addressing.py    content_weights, erase_and_write, temporal_links, of the DNC
+    losses.py        softmax_cross_entropy, linear_cross_entropy, categorical
+    table.py         what they have in common
+"""
+
+from .addressing import content_weights, erase_and_write, temporal_links
+from .convolution import conv2d
+from .hops import memory_hop, sliding_hop
+from .layers import embedding, layer_norm, linear
+from .losses import categorical, linear_cross_entropy, softmax_cross_entropy
+from .recurrent import lstm, lstm_gates
+from .relational import attention, relational_memory, rmc_gates
+from .table import Fused, KernelOnly, fused, reference
+
+__all__ = [
+    "Fused",
+    "KernelOnly",
+    "attention",
+    "categorical",
+    "content_weights",
+    "conv2d",
+    "embedding",
+    "erase_and_write",
+    "fused",
+    "layer_norm",
+    "linear",
+    "linear_cross_entropy",
+    "lstm",
+    "lstm_gates",
+    "memory_hop",
+    "reference",
+    "relational_memory",
+    "rmc_gates",
+    "sliding_hop",
+    "softmax_cross_entropy",
+    "temporal_links",
+]

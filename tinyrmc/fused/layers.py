@@ -1,0 +1,134 @@
+"""What is done to each row by itself.
+
+linear       y = x W + b, with an optional ReLU
+embedding    y = W[id]
+layer_norm   y = (z - mean z) / sqrt(var z + epsilon) * gain + offset
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .. import kernels
+from .. import primitives as p
+from ..backend import add_rows, as_rows, column_sums, gemm, row_dots
+from ..engine import Product
+from .table import fused, plus
+
+# --- linear ---------------------------------------------------------------------------
+
+
+@fused("... in", "in out", "out")
+def linear(xp, x, weight, bias=None, *, relu=False):
+    """x @ weight + bias, with an optional ReLU.
+
+    x (..., in), weight (in, out), bias (out) or None -> (..., out).
+    """
+    y = gemm(x, weight)  # (..., out)
+    if bias is not None and kernels.usable(xp, y, bias):
+        kernels.bias_relu(xp, y, bias, relu)
+        return y, (x, weight, y if relu else None)
+    if bias is not None:
+        y = plus(xp, y, bias)
+    if relu:
+        zeros = xp.zeros(y.shape[-1], y.dtype)  # NumPy is slow with a scalar here
+        y = xp.maximum(y, zeros, out=y)
+    return y, (x, weight, y if relu else None)
+
+
+@linear.vjp
+def linear_vjp(xp, needs, g, x, weight, y):
+    if y is not None:
+        usable = kernels.usable(xp, g, y)
+        g = kernels.relu_backward(xp, g, y) if usable else g * (y > 0)
+    rows = as_rows(g)  # (R, out)
+    return (
+        gemm(g, weight.T) if needs[0] else None,
+        Product(as_rows(x), rows) if needs[1] else None,
+        Product(None, rows) if needs[2] else None,
+    )
+
+
+@linear.defined_by
+def linear_definition(x, weight, bias=None, relu=False):
+    y = p.matmul(x, weight)
+    y = y if bias is None else y + bias
+    return p.maximum(y, 0) if relu else y
+
+
+# --- rows of a table ------------------------------------------------------------------
+
+
+@fused("V d", "...", indices=(1,), hint="ids are integers from 0 to V - 1")
+def embedding(xp, weight, ids):
+    """The rows of weight (V, d) at integer `ids` (...): (..., d).
+
+    Backward touches only the rows that were used. An id out of range is an error on
+    NumPy. On a GPU, looking would make the host wait: there it wraps.
+    """
+    if ids.dtype.kind not in "iu":
+        raise TypeError(f"the ids are {ids.dtype}, not integers")
+    if isinstance(ids, np.ndarray) and ids.size:
+        low, high = ids.min(), ids.max()
+        if low < 0 or high >= len(weight):
+            wrong = low if low < 0 else high
+            raise IndexError(f"id {wrong} in a table of {len(weight)} rows")
+    return xp.take(weight, ids, axis=0), (ids,)
+
+
+@embedding.vjp_in_place
+def embedding_vjp(xp, needs, g, ids):
+    add_rows(needs[0], ids.reshape(-1), g.reshape(-1, g.shape[-1]))
+
+
+@embedding.defined_by
+def embedding_definition(weight, ids):
+    return p.take(weight, ids, axis=0)
+
+
+# --- layer norm -----------------------------------------------------------------------
+
+
+@fused("... F", "F", "F", "... F", kernel=kernels.layer_norm)
+def layer_norm(xp, x, gain, offset, residual=None, *, epsilon=1e-5):
+    """Layer normalisation of x + residual, or of x alone, over the last axis.
+
+    Each row is normalised by itself, with the biased variance. x and residual (..., F),
+    gain and offset (F).
+    """
+    if not epsilon >= 0:
+        raise ValueError(f"epsilon must not be negative, and is {epsilon}")
+    z = x if residual is None else x + residual  # (..., F)
+    width = z.shape[-1]
+    # A mean as a product with this is several times faster than `mean`.
+    averaging = xp.full(width, 1 / width, z.dtype)
+    mean = gemm(z, averaging)[..., None]  # (..., 1)
+    d = xp.subtract(z, mean, out=None if residual is None else z)
+    variance = row_dots(d, d) / width
+    scale = 1 / xp.sqrt(variance + epsilon)[..., None]  # (..., 1)
+    d *= scale
+    return plus(xp, d * gain, offset), (d, scale, gain, residual is not None)
+
+
+@layer_norm.vjp
+def layer_norm_vjp(xp, needs, g, normed, scale, gain, has_residual):
+    # With n = normed and h = g * gain: gx = scale * (h - mean(h) - n * mean(h * n)).
+    # What h has along the constants and along n is taken away.
+    weights = gain / normed.shape[-1]  # g @ weights is mean(h)
+    gn = g * normed
+    gx = g * gain
+    gx -= gemm(g, weights)[..., None]
+    ggain = column_sums(as_rows(gn)) if needs[1] else None
+    along = gemm(gn, weights)[..., None]
+    gx -= xp.multiply(normed, along, out=gn)
+    gx *= scale
+    goffset = column_sums(as_rows(g)) if needs[2] else None
+    gresidual = gx if has_residual and needs[3] else None
+    return gx if needs[0] else None, ggain, goffset, gresidual
+
+
+@layer_norm.defined_by
+def layer_norm_definition(x, gain, offset, residual=None, epsilon=1e-5):
+    z = x if residual is None else x + residual
+    d = z - p.mean(z, axis=-1, keepdims=True)
+    return d / p.sqrt(p.mean(d * d, axis=-1, keepdims=True) + epsilon) * gain + offset

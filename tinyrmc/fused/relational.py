@@ -1,0 +1,259 @@
+"""What makes a relational memory: attention over its slots, gates, and all its steps.
+
+attention           softmax(q k^T / sqrt(K)) v for each head (eq 1)
+rmc_gates           i * tanh(candidate) + f * memory
+relational_memory   T steps of the released memory, on a GPU one entry of the tape
+"""
+
+from __future__ import annotations
+
+import math
+
+from .. import kernels
+from .. import primitives as p
+from ..backend import gemm, row_dots
+from ..kernels.memory import all_steps
+from .layers import layer_norm, linear
+from .table import KernelOnly, check_mask, fused, plus, sigmoid
+
+# --- attention over a few slots -------------------------------------------------------
+
+
+def _heads(xp, qkv, num_heads, key_size):
+    """q (B, H, R, K), k (B, H, R, K) and v (B, H, R, V) as views of qkv.
+
+    qkv is (B, R, H * (2K + V)), where each head's q|k|v lie side by side.
+    """
+    batch, rows, width = qkv.shape
+    if (
+        min(num_heads, key_size) < 1
+        or width % num_heads
+        or width // num_heads <= 2 * key_size
+    ):
+        raise ValueError(
+            f"{width} columns do not hold {num_heads} heads of q|k|v with key_size "
+            f"{key_size}; need heads * (2 * key + value)"
+        )
+    heads = xp.swapaxes(qkv.reshape(batch, rows, num_heads, width // num_heads), 1, 2)
+    end_q, end_k = key_size, 2 * key_size
+    return heads[..., :end_q], heads[..., end_q:end_k], heads[..., end_k:]
+
+
+@fused(
+    "B rows columns",
+    kernel=kernels.attention,
+    indices=(1,),
+    hint="qkv is (B, rows, heads * (2 * key_size + value_size)), q|k|v contiguous "
+    "inside each head; a mask is bool and broadcasts to "
+    "(B, heads, queries, rows): mask[:, None] is one for each example",
+)
+def attention(xp, qkv, mask=None, *, num_heads, key_size, num_queries=None, trace=None):
+    """Multi-head dot-product attention (eq 1) from joint projections.
+
+    softmax(q k^T / sqrt(K)) v, the heads side by side: qkv (B, R, H * (2K + V)) -> (B,
+    Q, H * V). The first `num_queries` rows ask (default: all R), all rows answer. If
+    you give a dict `trace`, the weights (B, H, Q, R) go into it as "attention".
+
+    `mask` is bool and broadcasts to the weights. Where it is False they are zero, and
+    the others of the row still sum to 1. A row that may attend to nothing is an error
+    on NumPy; on a GPU, where looking would make the host wait, it is NaN.
+    """
+    q, k, v = _heads(xp, qkv, num_heads, key_size)
+    if num_queries is not None and not 1 <= num_queries <= qkv.shape[1]:
+        raise ValueError(f"{num_queries} queries of {qkv.shape[1]} rows")
+    q = q[:, :, :num_queries]
+    weights = gemm(q, xp.swapaxes(k, -1, -2))  # (B, H, Q, R)
+    weights *= 1 / math.sqrt(key_size)
+    if mask is not None:
+        check_mask(mask)
+        if mask.ndim == 3:
+            raise ValueError("the mask's first of three axes: examples, or heads?")
+        xp.copyto(weights, -math.inf, where=~mask)
+    # Over so few rows NumPy is many times faster with a maximum along the first axis,
+    # and with a sum as a product.
+    highest = xp.max(xp.ascontiguousarray(xp.moveaxis(weights, -1, 0)), axis=0)
+    weights -= highest[..., None]
+    weights = xp.exp(weights, out=weights)
+    weights /= gemm(weights, xp.ones(weights.shape[-1], weights.dtype))[..., None]
+    if trace is not None:
+        trace["attention"] = weights
+    shape = qkv.shape[0], q.shape[2], num_heads, v.shape[-1]  # (B, Q, H, V)
+    out = xp.empty(shape, weights.dtype)
+    gemm(weights, v, out=xp.swapaxes(out, 1, 2))
+    return out.reshape(*out.shape[:2], -1), (qkv, weights, num_heads, key_size)
+
+
+@attention.vjp
+def attention_vjp(xp, needs, g, qkv, weights, num_heads, key_size):
+    q, k, v = _heads(xp, qkv, num_heads, key_size)
+    queries = weights.shape[2]
+    g = xp.swapaxes(g.reshape(*g.shape[:2], num_heads, -1), 1, 2)  # (B, H, Q, V)
+    gw = gemm(g, xp.swapaxes(v, -1, -2))  # (B, H, Q, R)
+    gw -= row_dots(gw, weights)[..., None]
+    gw *= weights
+    gw *= 1 / math.sqrt(key_size)
+    # The three gradients are views: they are written where they belong.
+    gqkv = xp.empty(qkv.shape, gw.dtype)
+    gq, gk, gv = _heads(xp, gqkv, num_heads, key_size)
+    gemm(gw, k, out=gq[:, :, :queries])
+    gq[:, :, queries:] = 0
+    gemm(xp.swapaxes(gw, -1, -2), q[:, :, :queries], out=gk)
+    gemm(xp.swapaxes(weights, -1, -2), g, out=gv)
+    return gqkv, None
+
+
+@attention.defined_by
+def attention_definition(
+    qkv, mask=None, num_heads=None, key_size=None, num_queries=None, trace=None
+):
+    batch, rows, width = qkv.shape
+    heads = p.reshape(qkv, (batch, rows, num_heads, width // num_heads))
+    heads = p.swapaxes(heads, 1, 2)  # (B, H, R, 2K + V)
+    q = heads[..., :num_queries, :key_size]
+    k, v = heads[..., key_size : 2 * key_size], heads[..., 2 * key_size :]
+    scores = q @ p.swapaxes(k, -1, -2) / math.sqrt(key_size)  # (B, H, Q, R)
+    weights = p.softmax(scores if mask is None else p.where(mask, scores, -math.inf))
+    if trace is not None:
+        trace["attention"] = weights.data
+    out = p.swapaxes(weights @ v, 1, 2)  # (B, Q, H, V)
+    return p.reshape(out, (batch, out.shape[1], -1))
+
+
+# --- gates ----------------------------------------------------------------------------
+
+
+@fused(
+    "B 1 G",
+    "B N G",
+    "B N F",
+    "B N F",
+    kernel=kernels.rmc_gates,
+    hint="the gates have 2F columns ('unit') or 2 ('memory')",
+)
+def rmc_gates(
+    xp,
+    from_input,
+    from_memory,
+    candidate,
+    memory,
+    *,
+    input_bias=0.0,
+    forget_bias=1.0,
+    trace=None,
+):
+    """The gated memory update as released: i * tanh(candidate) + f * memory.
+
+    Pre-activations are from_input (B, 1, G) + from_memory (B, N, G), with the input
+    gate in the first half of the columns and the forget gate in the second; G = 2F, or
+    2 for one scalar gate a slot. i = sigmoid(. + input_bias), f = sigmoid(. +
+    forget_bias). candidate and memory (B, N, F) -> (B, N, F). If you give a dict
+    `trace`, the gates go into it.
+    """
+    half = from_input.shape[-1] // 2
+    if from_input.shape[-1] not in (2, 2 * memory.shape[-1]):
+        raise ValueError(f"gates of {from_input.shape[-1]} columns")
+    i, f = from_input[..., :half] + input_bias, from_input[..., half:] + forget_bias
+    from_input = xp.concatenate([i, f], axis=-1)  # small: one row
+    gates = sigmoid(xp, from_input + from_memory)  # (B, N, G)
+    i, f = gates[..., :half], gates[..., half:]
+    if trace is not None:
+        trace["input_gate"], trace["forget_gate"] = i, f
+    squashed = xp.tanh(candidate)
+    return plus(xp, i * squashed, f * memory), (gates, squashed, memory)
+
+
+@rmc_gates.vjp
+def rmc_gates_vjp(xp, needs, g, gates, squashed, memory):
+    half = gates.shape[-1] // 2
+    i, f = gates[..., :half], gates[..., half:]
+    gz = xp.empty(gates.shape, g.dtype)
+    if half == g.shape[-1]:
+        xp.multiply(g, squashed, out=gz[..., :half])
+        xp.multiply(g, memory, out=gz[..., half:])
+    else:  # one gate a slot: it moved all F units
+        gz[..., 0] = row_dots(g, squashed)
+        gz[..., 1] = row_dots(g, memory)
+    slope = gates * gates
+    gz *= xp.subtract(gates, slope, out=slope)
+    gc = None
+    if needs[2]:
+        slope = squashed * squashed
+        gc = g * i
+        gc *= xp.subtract(1, slope, out=slope)
+    return gz, gz, gc, g * f if needs[3] else None
+
+
+@rmc_gates.defined_by
+def rmc_gates_definition(
+    from_input,
+    from_memory,
+    candidate,
+    memory,
+    input_bias=0.0,
+    forget_bias=1.0,
+    trace=None,
+):
+    z = from_input + from_memory
+    half = z.shape[-1] // 2
+    i = p.sigmoid(z[..., :half] + input_bias)
+    f = p.sigmoid(z[..., half:] + forget_bias)
+    if trace is not None:
+        trace["input_gate"], trace["forget_gate"] = i.data, f.data
+    return i * p.tanh(candidate) + f * memory
+
+
+# --- all steps ------------------------------------------------------------------------
+
+
+def _relational_memory(
+    xp,
+    *arrays,
+    num_heads,
+    key_size,
+    input_bias=0.0,
+    forget_bias=1.0,
+    activate_final=False,
+):
+    """All T steps of a RelationalMemory with gates and one block: T memories (B, N, F).
+
+    arrays: the first memory (B, N, F); the projected inputs (T, B, n, F) and their part
+    of the gates, with all biases (T, B, 1, G); weight and bias of q|k|v, gain and
+    offset of their norm, of the norm after attention, and of the one after the MLP; the
+    memory's weight in the gates (F, G); weight and bias of each layer of the MLP.
+
+    There is no array body, only kernels/memory.py. Where it does not take the call, the
+    definition runs, an entry of the tape for each of its operations.
+    """
+
+
+_relational_memory.__name__ = "relational_memory"
+relational_memory = KernelOnly(_relational_memory, (), all_steps)
+
+
+@relational_memory.defined_by
+def relational_memory_definition(
+    arrays,
+    num_heads=None,
+    key_size=None,
+    input_bias=0.0,
+    forget_bias=1.0,
+    activate_final=False,
+):
+    memory, rows, from_input, weight, bias, gain, offset, *others = arrays
+    attention_norm, mlp_norm, (of_memory, *mlp) = others[:2], others[2:4], others[4:]
+    layers, slots, memories = len(mlp) // 2, memory.shape[1], []
+    for x, from_x in zip(p.unstack(rows), p.unstack(from_input), strict=True):
+        z = linear(p.concatenate([memory, x], axis=1), weight, bias)  # of [M; x']
+        qkv = layer_norm(z, gain, offset)
+        sizes = {"num_heads": num_heads, "key_size": key_size, "num_queries": slots}
+        z = layer_norm(attention(qkv, **sizes), *attention_norm, memory)
+        refined = z
+        for k in range(layers):
+            relu = k < layers - 1 or activate_final
+            refined = linear(refined, *mlp[2 * k : 2 * k + 2], relu=relu)
+        candidate = layer_norm(refined, *mlp_norm, z)
+        from_memory = p.matmul(p.tanh(memory), of_memory)
+        biases = {"input_bias": input_bias, "forget_bias": forget_bias}
+        memory = rmc_gates(from_x, from_memory, candidate, memory, **biases)
+        memories.append(memory)
+    return tuple(memories)

@@ -1,0 +1,165 @@
+"""What a fused primitive is, and a few lines that several of their bodies share."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from .. import kernels
+from ..engine import Primitive
+
+_mode = {"reference": False}
+
+
+class Fused(Primitive):
+    """A primitive that can say what it means.
+
+    `reference` is the same function composed of basic primitives. `kernel`, an override
+    from kernels/ or None, takes the place of the array body and its vjp on a GPU.
+
+    `shapes` are the shapes of the arrays, a text for each, such as "... in", "in out",
+    "out": what bears one name is of one length, "4H" four times as long as "H", "..."
+    stands for any axes, the same for all, and "_" for any length. A call that does not
+    fit is refused: what merely broadcasts would give numbers, and wrong ones.
+    """
+
+    composed: Callable[..., Any]  # the composition
+
+    def __init__(
+        self,
+        forward: Callable,
+        shapes: Iterable[str],
+        kernel: kernels.Override | None = None,
+        indices: Iterable[int] = (),
+        hint: str = "",
+    ):
+        super().__init__(forward, indices, hint)
+        self.kernel = kernel
+        names = list(inspect.signature(forward).parameters)[1:]  # all but xp
+        self.shapes = dict(zip(names, map(str.split, shapes), strict=False))
+        self._fitting: set[tuple] = set()  # the shapes of calls that have passed
+
+    def _run(self, xp: ModuleType, dtype, arrays: list, static: dict) -> tuple:
+        shapes = tuple([getattr(array, "shape", None) for array in arrays])
+        if shapes not in self._fitting:
+            self._check_shapes(arrays, shapes)
+            self._fitting.add(shapes)
+        return super()._run(xp, dtype, arrays, static)
+
+    def _check_shapes(self, arrays: list, shapes: tuple) -> None:
+        """ValueError unless these are as `shapes` says; numbers and None pass."""
+        sizes: dict[str, Any] = {}
+        for wanted, shape in zip(self.shapes.values(), shapes, strict=False):
+            if shape is not None and not _fits(wanted, shape, sizes):
+                told = [f"{name} ({', '.join(x)})" for name, x in self.shapes.items()]
+                error = ValueError(f"the shapes must be {', '.join(told)}")
+                raise self._explained(error, arrays)
+
+    def override(self, xp: ModuleType, arrays: list, static: dict) -> Any:
+        """The kernel, if there is one and it supports the call; else the array body."""
+        kernel = self.kernel
+        if kernel is None or not kernel.takes(xp, arrays, self.indices, static):
+            return self
+        return kernel
+
+    def reference(self, *args: Any, **static: Any) -> Any:
+        """The same values and gradients from basic primitives: slower, plainer."""
+        return self.composed(*args, **static)
+
+    def defined_by(self, composition: Callable) -> Callable:
+        """Decorator that sets `reference`."""
+        self.composed = composition
+        return composition
+
+    def __call__(self, *args: Any, **static: Any) -> Any:
+        if _mode["reference"]:
+            return self.composed(*args, **static)
+        return super().__call__(*args, **static)
+
+
+def _fits(wanted: list[str], shape: tuple[int, ...], sizes: dict) -> bool:
+    """Whether a shape is as wanted, given the `sizes` by name so far; adds to them."""
+    if wanted[0] == "...":
+        wanted, free = wanted[1:], len(shape) - len(wanted) + 1
+        if free < 0 or sizes.setdefault("...", shape[:free]) != shape[:free]:
+            return False
+        shape = shape[free:]
+    if len(wanted) != len(shape):
+        return False
+    for name, size in zip(wanted, shape, strict=True):
+        unit = name.lstrip("0123456789")
+        times = int(name.removesuffix(unit) or 1)
+        if not unit:  # a number
+            known = 1
+        elif size % times or unit == "_":
+            known = size // times if unit == "_" else -1
+        else:
+            known = sizes.setdefault(unit, size // times)
+        if size != times * known:
+            return False
+    return True
+
+
+class KernelOnly(Fused):
+    """A fused primitive of one list of arrays that has no array body.
+
+    Where its kernels do not take a call, its definition runs.
+    """
+
+    def __call__(self, arrays: Any, **static: Any) -> Any:  # type: ignore[override]
+        xp, _, data = self._unwrap(arrays)
+        if xp is np or self.override(xp, data, static) is self:
+            return self.composed(arrays, **static)
+        return super().__call__(arrays, **static)
+
+
+def fused(
+    *shapes: str,
+    kernel: kernels.Override | None = None,
+    indices: Iterable[int] = (),
+    hint: str = "",
+) -> Callable[[Callable], Fused]:
+    """Decorator: put a fused primitive into the table. See `Fused`."""
+    return lambda forward: Fused(forward, shapes, kernel, indices, hint)
+
+
+@contextmanager
+def reference() -> Iterator[None]:
+    """Fused primitives run as their compositions, in all threads, inside the block."""
+    before, _mode["reference"] = _mode["reference"], True
+    try:
+        yield
+    finally:
+        _mode["reference"] = before
+
+
+# --- what several bodies share --------------------------------------------------------
+
+
+def plus(xp, fresh, b):
+    """fresh + b, written over the array `fresh`.
+
+    Not if only b is complex, as in a complex step of b alone.
+    """
+    return xp.add(fresh, b, out=fresh if fresh.dtype == b.dtype else None)
+
+
+def sigmoid(xp, x):
+    """The logistic function of a scratch array, in place."""
+    x *= 0.5
+    x = xp.tanh(x, out=x)
+    x *= 0.5
+    x += 0.5
+    return x
+
+
+def check_mask(mask):
+    if mask.dtype != bool:
+        raise TypeError(f"the mask is {mask.dtype}, not bool")
+    if isinstance(mask, np.ndarray) and not mask.any(axis=-1).all():
+        raise ValueError("the mask leaves a row nothing to attend to")
