@@ -110,7 +110,7 @@ def test_lines_without_the_metric_are_passed_over():
     ],
 )
 def test_settings_that_cannot_be_are_refused(name, value):
-    with pytest.raises(ValueError, match=f"^Plateau: .*{name}"):
+    with pytest.raises((TypeError, ValueError), match=f"^Plateau: .*{name}"):
         Plateau(**{name: value})
 
 

@@ -12,7 +12,8 @@ from .. import primitives as p
 from ..backend import Array, namespace
 from ..engine import Tensor
 from ..fused import lstm_gates
-from ..nn import Conv2d, Seed, check_number, check_sizes
+from ..arguments import Seed, check_number, check_sizes
+from ..nn import Conv2d
 from .core import Core, State, Trace
 
 

@@ -7,7 +7,8 @@ import numpy.typing as npt
 
 from ..backend import Array
 from ..engine import Tensor
-from ..nn import Linear, Seed, check_sizes
+from ..arguments import Seed, check_sizes
+from ..nn import Linear
 from .core import Core, State, Trace
 
 
