@@ -458,7 +458,7 @@ class Reader(nn.Module):
     """A recurrent core that reads the sentences one by one, the question last."""
 
     def __init__(self, m: ModelConfig, words: int, encoding: Encoding, seed):
-        rng = np.random.default_rng(seed)
+        rng = nn.generator(seed)
         self.embedding = nn.Embedding(words, m.embedding_size, seed=rng)
         self.core = build_core(m, m.embedding_size, rng)
         self.answer = nn.Linear(self.core.output_size, words, seed=rng)

@@ -20,9 +20,13 @@ def is_integer(value: Any) -> bool:
 
 
 def is_number(value: Any) -> bool:
-    """Whether a value is a real number. It may be infinite."""
-    real = is_integer(value) or isinstance(value, (float, np.floating))
-    return real and not math.isnan(value)
+    """Whether a value is a real number that a float can hold. It may be infinite."""
+    if not (is_integer(value) or isinstance(value, (float, np.floating))):
+        return False
+    try:
+        return not math.isnan(value)
+    except OverflowError:
+        return False
 
 
 def check_sizes(owner: str, least: int = 1, **sizes: Any) -> None:

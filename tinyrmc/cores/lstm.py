@@ -12,10 +12,10 @@ import numpy as np
 import numpy.typing as npt
 
 from .. import primitives as p
+from ..arguments import Seed, check_number, check_sizes, generator
 from ..backend import Array, namespace
 from ..engine import Parameter, Tensor
 from ..fused import linear, lstm, lstm_gates
-from ..arguments import Seed, check_number, check_sizes, generator
 from ..nn import Linear, truncated_normal
 from .core import Core, State, Trace, check_fresh, check_lengths
 
