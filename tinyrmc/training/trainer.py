@@ -542,6 +542,11 @@ class Trainer:
 
     def _restore_carry(self, whole: dict) -> None:
         self.carry = Carry(self.shares.pieces, self.step)
+        for name, x in self.task.carried(self.model).items() if whole else ():
+            wanted = (self.shares.pieces[-1][1], *x.shape[1:]), x.dtype
+            found = whole.get(name)
+            if found is None or (found.shape, found.dtype) != wanted:
+                raise ValueError(f"it should carry {name} as {x.dtype}{[*wanted[0]]}")
         for number in self.shares.ours:
             rows = slice(*self.shares.pieces[number])
             part = move_batch(self.xp, {name: x[rows] for name, x in whole.items()})
