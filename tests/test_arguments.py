@@ -5,7 +5,7 @@ rates.
 import numpy as np
 import pytest
 
-from tinyrmc import Parameter, nn, optim
+from tinyrmc import Parameter, load, nn, optim
 from tinyrmc import primitives as p
 from tinyrmc.arguments import check_sizes, generator, is_integer, is_number
 from tinyrmc.checking import gradcheck
@@ -155,3 +155,9 @@ def test_mini_pacman_takes_integers():
                 MiniPacman(level_limit=bad)
         with pytest.raises(WorldError, match=f"no mode {bad!r}"):
             MiniPacman(mode=bad)
+
+
+@pytest.mark.parametrize("bad", [None, True, 10**30, 1.5, object()], ids=repr)
+def test_a_run_is_opened_by_its_path(bad):
+    with pytest.raises(TypeError, match="str"):  # a number is no open file either
+        load(bad)

@@ -186,7 +186,7 @@ def open_checkpoint(path, data_dir: Path | None = None) -> tuple[Task, dict, dic
 
     RunError says what is wrong with it.
     """
-    if isinstance(path, Run) or os.path.isdir(path):
+    if isinstance(path, Run) or os.path.isdir(Path(path)):
         run = path if isinstance(path, Run) else Run.open(path)
         if "grid" in run.config:
             raise RunError(f"{path} is a sweep; give one of its runs")
