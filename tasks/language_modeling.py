@@ -568,9 +568,11 @@ class Task(training.Task):
         return {}
 
     def state(self):
-        return self.plateau.state() if self.plateau else {}
+        kept = self.plateau.state() if self.plateau else {}
+        return kept | {"text": self.corpus.checksum}
 
     def load_state(self, state):
+        corpora.require_same(state.get("text"), self.corpus.checksum)
         if self.plateau:
             self.plateau.load_state(state)
 
