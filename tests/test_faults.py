@@ -285,6 +285,14 @@ def test_a_line_that_was_added_to_a_broken_run_has_a_possible_step(half, refused
     path.write_text(first)
 
 
+def test_a_backend_that_is_none_is_one_line(copy):
+    words = [sys.executable, "-m", "tinyrmc.plot", str(copy.path)]
+    around = {**os.environ, **SURROUNDINGS, "MPLBACKEND": "nonsense"}
+    done = subprocess.run(words, env=around, capture_output=True, text=True)
+    assert done.returncode == 2 and done.stderr.startswith("error: matplotlib refuses")
+    assert done.stderr.endswith("; unset the variable MPLBACKEND\n")
+
+
 # --- The machine gives out ------------------------------------------------------------
 
 
