@@ -107,7 +107,8 @@ class Optimizer:
 
     Args:
         parameters: all of one dtype and one array library; a Parameter belongs to one
-            optimizer.
+            optimizer. One that a module gets later, in place of another or beside it,
+            is not among them: make the optimizer last.
         learning_rate: used by `step` unless you give it another.
         allocate: allocate(count, dtype) makes the two buffers, zeroed; for buffers that
             other processes must see.
