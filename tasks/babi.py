@@ -611,7 +611,8 @@ class Task(training.Task):
     @functools.cached_property
     def checksum(self) -> int:
         """Of all that is learnt from and tested on."""
-        words, arrays = [], []
+        words: list[str] = []
+        arrays: list[np.ndarray] = []
         for material in self.materials:
             words += [*material.vocabulary, *map(" ".join, material.sentences)]
             for part in PARTS:
