@@ -37,6 +37,7 @@ from pathlib import Path
 
 os.environ["OPENBLAS_NUM_THREADS"] = "1"  # before NumPy comes
 
+import forging
 import misuse
 import report
 import shortages
@@ -151,6 +152,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         trials.prepare(Path(folder))
         trials.small_runs()
+        if {*names} & {"kills", "signals", "workers"}:
+            for task in TASKS:
+                trials.reference(task, workers=2)
+        if "damaged" in names:
+            forging.bomb()
         if "sweeps" in names:
             trials.small_sweep()
         if "ranks" in names:

@@ -5,6 +5,8 @@ checksums are right.
 from __future__ import annotations
 
 import copy
+import functools
+import io
 import json
 import os
 import random
@@ -111,13 +113,26 @@ def another(path: Path, rng: random.Random) -> None:
 
 def inflated(path: Path, rng: random.Random) -> None:
     """A small npz file that would unpack to 2 GB; other files grow long."""
-    if path.suffix != ".npz":
+    if path.suffix == ".npz":
+        path.write_bytes(bomb())
+    else:
         path.write_bytes(path.read_bytes() + b" " * 10_000_000)
-        return
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
+
+
+@functools.cache
+def bomb() -> bytes:
+    """An npz file of 2 MB with an array of 2 GB; takes seconds."""
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as file:
         with file.open("parameters/x.npy", "w", force_zip64=True) as member:
             for _ in range(20):
                 member.write(bytes(100_000_000))
+    return made.getvalue()
+
+
+def web_page(path: Path, rng: random.Random) -> None:
+    """What a server sent in place of the file."""
+    path.write_bytes(b"<!DOCTYPE html>\n<title>404 Not Found</title>\n")
 
 
 DAMAGES: tuple[Callable[[Path, random.Random], None], ...] = (
@@ -133,8 +148,9 @@ DAMAGES: tuple[Callable[[Path, random.Random], None], ...] = (
     nested,
     another,
     inflated,
+    web_page,
 )
-NO_FILES = gone, folder, pipe, device, loop
+NO_FILES = gone, folder, pipe, device, loop, web_page
 
 # --- Forgeries ------------------------------------------------------------------------
 

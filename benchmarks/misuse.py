@@ -151,7 +151,9 @@ def _calls_with(bad: Any) -> dict[str, Callable[[], object]]:
         "load": lambda: tinyrmc.load(bad),
         "load_arrays": lambda: load_arrays(bad),
         "save_arrays": lambda: save_arrays("x.npz", {"a": _no_array(bad)}, {}),
-        "save_arrays(name)": lambda: save_arrays("x.npz", {bad: np.ones(1)}, {}),
+        "save_arrays(name)": lambda: save_arrays(
+            "x.npz", {_but_not(bad, str): np.ones(1)}, {}
+        ),
         "Run.open": lambda: Run.open(bad),
         "Run.log": lambda: _a_run().log(_but_not(bad, dict)),
         "run_training(max_minutes)": lambda: run_training(

@@ -275,6 +275,7 @@ class Material:
 
     rows: (sentences + 1, columns), every sentence and question there is, each once, as
         the encoding has it. The first is empty.
+    sentences: {the words of each: its row}
     parts: {"train", "validation", "test": {name: array with a row a question}}:
         "memory" (., M), numbers of rows, the latest sentence first, 0 after the oldest;
         "question" (.), the number of a row; "answer" (.), a word; "task" (.).
@@ -294,9 +295,9 @@ class Material:
         longest = max(len(words) for story in known for words in _said(story))
         m = config.model
         self.encoding = Encoding(m.encoding, m.pe_scale, longest)
-        self._numbers: dict[tuple[str, ...], int] = {(): 0}
+        self.sentences: dict[tuple[str, ...], int] = {(): 0}
         self.parts = {part: self._arrays(part) for part in PARTS}
-        ids = [[self.ids[word] for word in words] for words in self._numbers]
+        ids = [[self.ids[word] for word in words] for words in self.sentences]
         self.rows = self.encoding.rows(ids, len(self.vocabulary))
         self.commonest = {task: self._commonest(task) for task in told}
 
@@ -333,7 +334,7 @@ class Material:
         }
 
     def _number(self, sentence) -> int:
-        return self._numbers.setdefault(sentence, len(self._numbers))
+        return self.sentences.setdefault(sentence, len(self.sentences))
 
     def _commonest(self, task) -> int:
         answers = self.parts["train"]["answer"][self.parts["train"]["task"] == task]
@@ -458,7 +459,7 @@ class Reader(nn.Module):
     """A recurrent core that reads the sentences one by one, the question last."""
 
     def __init__(self, m: ModelConfig, words: int, encoding: Encoding, seed):
-        rng = np.random.default_rng(seed)
+        rng = nn.generator(seed)
         self.embedding = nn.Embedding(words, m.embedding_size, seed=rng)
         self.core = build_core(m, m.embedding_size, rng)
         self.answer = nn.Linear(self.core.output_size, words, seed=rng)
@@ -607,6 +608,17 @@ class Task(training.Task):
             return [Material(told, self.config)]
         return [Material({task: parts}, self.config) for task, parts in told.items()]
 
+    @functools.cached_property
+    def checksum(self) -> int:
+        """Of all that is learnt from and tested on."""
+        words: list[str] = []
+        arrays: list[np.ndarray] = []
+        for material in self.materials:
+            words += [*material.vocabulary, *map(" ".join, material.sentences)]
+            for part in PARTS:
+                arrays += material.parts[part].values()
+        return corpora.checksum(words, arrays)
+
     def _told(self, task: int) -> dict[str, list[Story]]:
         learnt = split_off(self.source.stories(task, "train"))
         return learnt | {"test": self.source.stories(task, "test")}
@@ -674,9 +686,11 @@ class Task(training.Task):
             "linear": self.linear,
             "switched": self.switched,
             "plateau": self.plateau.state(),
+            "text": self.checksum,
         }
 
     def load_state(self, state):
+        corpora.require_same(state.get("text"), self.checksum)
         self.linear, self.switched = state["linear"], state["switched"]
         self.plateau.load_state(state["plateau"])
 

@@ -402,7 +402,7 @@ class Network(nn.Module):
     """Embeddings, layers of a core, and a softmax over all words."""
 
     def __init__(self, config: Config, words: int, seed):
-        m, rng = config.model, np.random.default_rng(seed)
+        m, rng = config.model, nn.generator(seed)
         E = m.embedding_size
         self.embedding = nn.Embedding(words, E, seed=rng)
         stacked = m.layers if m.core in ("lstm", "rnn") else 1
@@ -568,9 +568,11 @@ class Task(training.Task):
         return {}
 
     def state(self):
-        return self.plateau.state() if self.plateau else {}
+        kept = self.plateau.state() if self.plateau else {}
+        return kept | {"text": self.corpus.checksum}
 
     def load_state(self, state):
+        corpora.require_same(state.get("text"), self.corpus.checksum)
         if self.plateau:
             self.plateau.load_state(state)
 

@@ -348,7 +348,7 @@ class Network(nn.Module):
 
     def __init__(self, config: Config, seed):
         N, D = config.data.objects, config.data.dimensions
-        rng = np.random.default_rng(seed)
+        rng = nn.generator(seed)
         self.core = build_core(config.model, D + 3 * N, rng)
         sizes = [config.head_units] * 4 + [N]
         self.head = nn.MLP(self.core.output_size, sizes, seed=rng)

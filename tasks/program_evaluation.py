@@ -715,7 +715,7 @@ class Network(nn.Module):
     """
 
     def __init__(self, config: Config, seed):
-        rng, symbols = np.random.default_rng(seed), SYMBOLS[config.data.style]
+        rng, symbols = nn.generator(seed), SYMBOLS[config.data.style]
         self.start, self.symbols = symbols.index(START), len(symbols)
         self.core = build_core(config.model, self.symbols, rng)
         self.answering = None

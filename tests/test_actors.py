@@ -11,6 +11,7 @@ from tinyrmc import Tape
 from tinyrmc import primitives as p
 from tinyrmc.cores import LSTM, DeepLSTM, Feedforward, RelationalMemory
 from tinyrmc.cores.core import state_arrays, state_of
+from tinyrmc.errors import RunError
 from tinyrmc.figures.curves import measured
 from tinyrmc.results import curves
 from tinyrmc.training import vtrace
@@ -330,6 +331,24 @@ def test_a_run_goes_on_in_the_middle_of_its_levels(
     assert run_training(again, broken) == "finished"
     assert_same_arrays(again.arrays(), reference.arrays())
     assert timeless(broken.metrics()) == timeless(whole.metrics())
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda x: {},
+        lambda x: {"carry/fresh": x.astype(np.float32)},
+        lambda x: {"carry/fresh": x[:-1]},
+        lambda x: {"carry/fresh": x[:, None]},
+    ],
+    ids=["gone", "type", "rows", "shape"],
+)
+def test_levels_that_lack_something_are_not_gone_on_with(change, make_trainer):
+    trainer = make_trainer(task())
+    trainer.advance()
+    arrays, state = trainer.arrays(), trainer.state()
+    with pytest.raises(RunError, match=r"should carry fresh as bool\[\d+\]"):
+        trainer.restore(arrays | change(arrays.pop("carry/fresh")), state)
 
 
 @pytest.mark.parametrize("pieces", [(16, 1), (50, 1), (16, 3)])

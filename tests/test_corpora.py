@@ -213,6 +213,22 @@ def test_a_byte_order_mark_is_no_word(tmp_path):
     assert decoded(corpora.load("ptb", tmp_path), "test") == ["the", "cat"]
 
 
+@pytest.mark.parametrize(
+    "text, says",
+    [
+        (b"<!DOCTYPE html>\n<html>", r"line 1 begins a web page \(<!DOCTYPE html\)"),
+        (b"\n\n <HTML lang='en'>not found", r"line 3 begins a web page \(<HTML\)"),
+        (codecs.BOM_UTF8 + b"<?xml version='1.0'?>", "line 1 begins a web page"),
+        ("the cat".encode("utf-16-le"), "has a zero at byte 1, as UTF-16 has"),
+    ],
+)
+def test_what_a_failed_download_leaves_is_no_text(text, says, tmp_path):
+    path = "wikitext-2/wiki.train.tokens"
+    write(tmp_path, members("wikitext-2") | {path: text})
+    with pytest.raises(CorpusError, match=f"{path} {says}"):
+        corpora.load("wikitext-2", tmp_path)
+
+
 def test_a_last_line_without_an_end_has_no_eos(tmp_path):
     write(tmp_path, members("ptb") | {"simple-examples/data/ptb.test.txt": "a cat"})
     assert decoded(corpora.load("ptb", tmp_path), "test") == ["a", "cat"]

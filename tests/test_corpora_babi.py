@@ -1,5 +1,6 @@
 """The bAbI stories: their format, where they are found, and what is missing."""
 
+import codecs
 import os
 
 import pytest
@@ -55,6 +56,7 @@ def test_supporting_facts_may_be_left_out():
         ("2 Is it?\tyes\t7", 2),  # a later fact
         ("2 Is it?\tyes\tone", 2),
         ("", 2),
+        ("4 A line is missing.", 2),
     ],
 )
 def test_a_line_of_another_format_is_named(line, count):
@@ -62,6 +64,30 @@ def test_a_line_of_another_format_is_named(line, count):
         CorpusError, match=f"qa1.txt line {count}: .* is no line of bAbI"
     ):
         parse(f"1 It is so.\n{line}\n3 Is it?\tyes\t1\n", "qa1.txt")
+
+
+def test_a_story_begins_with_its_first_line():
+    with pytest.raises(CorpusError, match=r"qa1.txt line 1: '2 It is so.' is no line"):
+        parse("2 It is so.\n3 Is it?\tyes\t2\n", "qa1.txt")
+
+
+@pytest.mark.parametrize(
+    "data, says",
+    [
+        (codecs.BOM_UTF8 + b"1 It is so.\n2 Is it?\tyes\t1\n", None),
+        (b"<!doctype html>\n<title>403</title>", "line 1 begins a web page"),
+    ],
+)
+def test_a_mark_is_left_out_and_a_web_page_refused(data, says, tmp_path):
+    path = tmp_path / "tasks_1-20_v1-2" / "en" / "qa1_single-supporting-fact_train.txt"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(data)
+    found = corpora.babi(data_dir=tmp_path)
+    if says is None:
+        assert found.stories(1, "train")[0].answer == "yes"
+        return
+    with pytest.raises(CorpusError, match=f"{path.name} {says}"):
+        found.stories(1, "train")
 
 
 def test_a_file_without_questions_is_refused():

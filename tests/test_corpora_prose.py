@@ -132,6 +132,12 @@ def test_bytes_in_no_stated_encoding_are_named(stated):
         book(data, "11.txt")
 
 
+def test_a_book_as_a_web_page_is_refused():
+    data = b"<html>" + gutenberg(STARTS[0], "iso-8859-1", "ISO-8859-1", PLAIN)
+    with pytest.raises(CorpusError, match=r"11.txt line 1 begins a web page"):
+        book(data, "11.txt")
+
+
 def test_a_file_without_marks_is_taken_whole():
     data = b"[Emma by Jane Austen 1816]\n\nProduced by hand, she said.\n"
     whole = "[ Emma by Jane Austen 1816 ]\nProduced by hand , she said .\n"

@@ -25,7 +25,7 @@ from tinyrmc.runs.arrays import load_arrays, load_meta, save_arrays
 from tinyrmc.runs.files import Count, Expected, from_json, misfit
 from tinyrmc.runs.run import Run
 from tinyrmc.training import loop, workers
-from tinyrmc.training.checkpoints import require_metrics
+from tinyrmc.training.checkpoints import lines_of, require_metrics, task_of
 from tinyrmc.training.loop import Interrupt, Listener, run_training
 from tinyrmc.training.trainer import NonFinite, Trainer, most_workers
 from tinyrmc.training.workers import CAN_FORK, WorkerLost
@@ -269,6 +269,28 @@ def test_a_line_that_was_added_is_believed_by_nobody(step, says, copy, refused):
         file.write(json.dumps(added) + "\n")
     for main in (report.main, plot.main):
         assert f"line 4 is of step {step}, after {says}" in refused(main, copy.path)
+
+
+def test_a_line_that_was_added_to_a_broken_run_has_a_possible_step(half, refused):
+    path, task = half.path / "metrics.jsonl", task_of(half)
+    first = path.read_text()
+    for step, possible in (6, False), (7, True), (8, False), (10, True):
+        added = half.metrics()[0] | {"step": step, task.watched: 0.99}
+        path.write_text(first + json.dumps(added) + "\n")
+        if possible:
+            assert len(lines_of(half, task)) == 2
+            continue
+        for main in (report.main, plot.main):
+            assert f"line 2 is of step {step}; from step 7 on" in refused(main, "half")
+    path.write_text(first)
+
+
+def test_a_backend_that_is_none_is_one_line(copy):
+    words = [sys.executable, "-m", "tinyrmc.plot", str(copy.path)]
+    around = {**os.environ, **SURROUNDINGS, "MPLBACKEND": "nonsense"}
+    done = subprocess.run(words, env=around, capture_output=True, text=True)
+    assert done.returncode == 2 and done.stderr.startswith("error: matplotlib refuses")
+    assert done.stderr.endswith("; unset the variable MPLBACKEND\n")
 
 
 # --- The machine gives out ------------------------------------------------------------

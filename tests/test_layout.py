@@ -11,7 +11,7 @@ import pytest
 PACKAGE = Path(__file__).resolve().parent.parent / "tinyrmc"
 COMMANDS = {*"train evaluate plot generate play sweep report data new".split()}
 FLOORS = [
-    {"errors", "starting", "config", "flags", "backend", "kernels"},
+    {"errors", "arguments", "starting", "config", "flags", "backend", "kernels"},
     {"engine", "primitives", "checking"},
     {"fused"},
     {"nn", "optim", "equations", "sampling"},

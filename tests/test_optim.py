@@ -3,6 +3,7 @@
 And flat buffers, bad gradients, resuming, schedules.
 """
 
+import itertools
 import math
 from functools import partial
 
@@ -555,3 +556,13 @@ def test_schedule_without_its_parts():
         [(1 + math.cos(math.pi * k / 10)) / 2 for k in range(11)]
     )
     assert schedule(1.0, 10, warmup=4)(3) == 1.0
+
+
+@pytest.mark.parametrize("warmup", [30, 60, 99, 100, 300])
+@pytest.mark.parametrize("decay", [0.5, 1.0])
+def test_a_warm_up_that_overlaps_the_decay_does_not_jump(warmup, decay):
+    rate = schedule(1.0, 100, warmup, decay, floor=0.1)
+    rates = [rate(k) for k in range(101)]
+    steepest = max(1 / warmup, 0.9 * math.pi / 2 / (100 * decay))
+    assert max(abs(b - a) for a, b in itertools.pairwise(rates)) <= steepest + 1e-12
+    assert rates[0] == 1 / warmup and rates[100] == pytest.approx(0.1)

@@ -1,6 +1,7 @@
 """The program `tinyrmc COMMAND ...`, and its command that begins a task."""
 
 import importlib
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -152,4 +153,32 @@ def test_a_name_that_cannot_be_is_refused(name, says, empty_directory, refused):
 def test_a_folder_that_cannot_be_written_is_told(tmp_path, empty_directory):
     with pytest.raises(new.UsageError, match=r"^cannot write .*recall\.py \(No such"):
         new.write_task("recall", tmp_path / "gone")
+    assert contents() == {}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="no /dev/full")
+def test_a_file_that_cannot_be_told_of_or_written_whole_is_gone(
+    empty_directory, monkeypatch
+):
+    import resource  # which Windows has not
+
+    words = [sys.executable, "-m", "tinyrmc", "new", "mine"]
+    around = os.environ | {"PYTHONPATH": str(ROOT)}
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(words, env=around, stdout=full, stderr=subprocess.PIPE)
+    assert (done.returncode, done.stderr[:7]) == (2, b"error: ")
+    assert contents() == {}
+
+    class Long:
+        def read_text(self, encoding):
+            return "x" * 100_000
+
+    monkeypatch.setattr(new, "TEMPLATE", Long())
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, before[1]))
+    try:
+        with pytest.raises(new.UsageError, match=r"mine\.py \(File too large\)"):
+            new.write_task("mine")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert contents() == {}

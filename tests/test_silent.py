@@ -5,6 +5,7 @@ test_silent_calls.py.
 """
 
 import copy
+import math
 import pickle
 import threading
 
@@ -337,7 +338,18 @@ def test_an_optimizer_refuses_what_it_cannot_mean():
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"decay": 40}, {"peak": -1e-3}, {"floor": 2}, {"warmup": -1}]
+    "wrong",
+    [
+        {"decay": 40},
+        {"peak": -1e-3},
+        {"peak": True},
+        {"floor": 2},
+        {"warmup": -1},
+        {"warmup": 0.1},
+        {"steps": 0},
+        {"steps": math.inf},
+    ],
+    ids=str,
 )
 def test_a_schedule_of_percents_is_refused(wrong):
     with pytest.raises(ValueError, match=next(iter(wrong))):

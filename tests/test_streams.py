@@ -129,7 +129,7 @@ def test_noise_is_another_in_each_step_and_leaves_the_examples_alone():
     "make, says",
     [
         (lambda: numbered(5, 6), "5 examples do not fill a batch of 6; take a smaller"),
-        (lambda: numbered(5, 0), "5 examples do not fill a batch of 0"),
+        (lambda: numbered(5, 0), "batch_size must be an integer of at least 1, not 0"),
         (lambda: numbered(0, 1, last="fill"), "0 examples do not fill a batch of 1"),
         (lambda: numbered(5, 2, last="keep"), """last must be "drop" or "fill", not"""),
         (

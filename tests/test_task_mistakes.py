@@ -5,6 +5,7 @@ One line says where in its file, or what was expected, before there is a run dir
 
 import re
 import sys
+from pathlib import Path
 
 import pytest
 from owntask import LARGER
@@ -229,6 +230,12 @@ def test_an_unknown_keyword_in_the_presets_has_a_place(mistaken, refused):
     assert refused(train.main, "larger").endswith(
         f"tasks/larger.py, line {line}) cannot be imported: TypeError: {says}"
     )
+
+
+def test_a_script_that_leaves_is_no_task(empty_directory, refused):
+    Path("script.py").write_text("import sys\n\nsys.exit(0)\n")
+    says = "script.py, line 3) cannot be imported: SystemExit: 0"
+    assert refused(train.main, "script.py").endswith(says)
 
 
 def test_constants_and_properties_are_no_fields(mistaken, capsys):

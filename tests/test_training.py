@@ -372,6 +372,10 @@ REFUSED = [
     ({"beta2": 1.0}, "beta2 must be in [0, 1), not 1.0"),
     ({"rms_decay": 2.0}, "rms_decay must be in [0, 1), not 2.0"),
     (
+        {"epsilon": 1e-50},
+        "epsilon must be at least 1.2e-38, float32's least, not 1e-50",
+    ),
+    (
         {"optimizer": "adamw"},
         "optimizer must be one of ['adam', 'sgd', 'rmsprop'], not",
     ),

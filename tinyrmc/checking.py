@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from . import primitives
+from .arguments import generator, is_number
 from .engine import Parameter, Tape, Tensor
 
 STEP = 1e-30
@@ -111,7 +112,7 @@ class _Trial:
             raise ValueError(
                 "gradcheck has nothing to move; give float64 inputs, or `parameters`"
             )
-        rng = np.random.default_rng(seed)
+        rng = generator(seed)
         self.directions = [_direction(rng, x.shape) for x in self.variables.values()]
         self.weights = rng.integers(2**32)
 
@@ -206,6 +207,10 @@ def gradcheck(
     result does not depend on. TypeError: something is not float64, or no Tensor.
     ValueError: there is nothing to check.
     """
+    if not (is_number(tolerance) and 0 <= tolerance < 1):
+        raise ValueError(
+            f"gradcheck: tolerance must be from 0 to below 1, not {tolerance!r}"
+        )
     trial = _Trial(function, inputs, parameters, seed)
     gradients = trial.tape_gradients()
     error, *_ = trial.compare(gradients, trial.directions)

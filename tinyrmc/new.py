@@ -7,6 +7,7 @@ The text is that of `template.py`, the example of `tasks/README.md`.
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import keyword
 import shlex
@@ -29,9 +30,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         "name", metavar="NAME", help="the task's name; its file becomes NAME.py"
     )
     file = write_task(parser.parse_args(argv).name.removesuffix(".py"))
-    print(f"{file} is a task. It trains in half a minute:\n")
-    print(f"    {python()} -m tinyrmc.train {shlex.quote(str(file))}\n")
-    print("Change its data, its network, its loss: the file says what each is for.")
+    try:
+        print(f"{file} is a task. It trains in half a minute:\n")
+        print(f"    {python()} -m tinyrmc.train {shlex.quote(str(file))}\n")
+        print(
+            "Change its data, its network, its loss: the file says what each is for.",
+            flush=True,
+        )
+    except OSError:  # what fails leaves nothing
+        file.unlink()
+        raise
     return 0
 
 
@@ -60,6 +68,8 @@ def write_task(name: str, folder: Path = Path()) -> Path:
     except FileExistsError:
         raise UsageError(f"{file} exists already; choose another name") from None
     except OSError as error:
+        with contextlib.suppress(OSError):
+            file.unlink()  # a part of it
         raise UsageError(
             f"cannot write {file} ({error.strerror}); go to a folder of your own"
         ) from error

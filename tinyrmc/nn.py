@@ -20,18 +20,17 @@ import math
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence, ValuesView
 from types import ModuleType
-from typing import Any, Literal, Self, TypeAlias
+from typing import Any, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
 
+from .arguments import Seed, check_number, check_sizes, check_switch, generator
 from .backend import Array, converted, namespace, to_host
 from .engine import Parameter, Tensor
 from .fused import conv2d, embedding, layer_norm, linear
 
-Seed: TypeAlias = int | np.random.SeedSequence | np.random.Generator
-
-# --- Starting values, and checks of arguments -----------------------------------------
+# --- Starting values, and checks of dtypes and shapes ---------------------------------
 
 
 def truncated_normal(
@@ -52,16 +51,6 @@ def truncated_normal(
     return (std * values).astype(dtype)
 
 
-def check_sizes(owner: str, **sizes: Any) -> None:
-    """ValueError, naming the argument, unless all are integers of at least 1."""
-    for name, value in sizes.items():
-        integer = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
-        if not integer or value < 1:
-            raise ValueError(
-                f"{owner}: {name} must be an integer of at least 1, not {value!r}"
-            )
-
-
 def check_dtype(owner: str, dtype: Any) -> np.dtype:
     """The dtype, or a TypeError unless it is floating point or complex."""
     unknown = np.dtype("O")
@@ -76,21 +65,6 @@ def check_dtype(owner: str, dtype: Any) -> np.dtype:
             f"{dtype if dtype is None else checked}"
         )
     return checked
-
-
-def check_number(owner: str, name: str, value: Any) -> float:
-    """The value as a float, or a ValueError naming the argument. It may be infinite."""
-    number = isinstance(value, (int, float, np.integer, np.floating))
-    if not number or isinstance(value, bool) or value != value:
-        raise ValueError(f"{owner}: {name} must be a number, not {value!r}")
-    return float(value)
-
-
-def check_switch(owner: str, name: str, value: Any) -> bool:
-    """The value, or a TypeError naming the argument unless it is True or False."""
-    if not isinstance(value, (bool, np.bool_)):
-        raise TypeError(f"{owner}: {name} must be True or False, not {value!r}")
-    return bool(value)
 
 
 def check_array(
@@ -297,7 +271,7 @@ class Linear(Module):
     ):
         check_sizes("Linear", input_size=input_size, output_size=output_size)
         dtype = check_dtype("Linear", dtype)
-        rng, std = np.random.default_rng(seed), 1 / math.sqrt(input_size)
+        rng, std = generator(seed), 1 / math.sqrt(input_size)
         weight = truncated_normal(rng, (input_size, output_size), std, dtype)
         self.weight = Parameter(weight)
         bias = check_switch("Linear", "bias", bias)
@@ -345,7 +319,7 @@ class Conv2d(Module):
             )
         dtype = check_dtype("Conv2d", dtype)
         shape = *sides, input_channels, output_channels
-        rng, std = np.random.default_rng(seed), math.prod(shape[:3]) ** -0.5
+        rng, std = generator(seed), math.prod(shape[:3]) ** -0.5
         self.weight = Parameter(truncated_normal(rng, shape, std, dtype))
         bias = check_switch("Conv2d", "bias", bias)
         self.bias = Parameter(np.zeros(output_channels, dtype)) if bias else None
@@ -374,7 +348,7 @@ class Embedding(Module):
         check_sizes("Embedding", count=count, size=size)
         dtype = check_dtype("Embedding", dtype)
         std = size**-0.5 if std is None else check_number("Embedding", "std", std)
-        rng = np.random.default_rng(seed)
+        rng = generator(seed)
         self.weight = Parameter(np.zeros((count, size), dtype))
         # In parts: values are drawn in float64, and a vocabulary may be large.
         for part in np.split(self.weight.data, range(4096, count, 4096)):
@@ -417,7 +391,9 @@ class MLP(Module):
         dtype: npt.DTypeLike = np.float32,
         seed: Seed = 0,
     ):
-        rng, sizes = np.random.default_rng(seed), [input_size, *output_sizes]
+        rng, sizes = generator(seed), [input_size, *output_sizes]
+        if len(sizes) == 1:
+            raise ValueError("MLP: output_sizes must have one size at least, not []")
         check_switch("MLP", "activate_final", activate_final)
         self.layers = []
         for number, (size, next_size) in enumerate(itertools.pairwise(sizes), 1):

@@ -16,6 +16,7 @@ from typing import Literal
 import numpy as np
 
 from . import kernels
+from .arguments import is_integer, is_number
 from .backend import Array, converted, joined, namespace, row_dots
 from .engine import Parameter
 
@@ -34,6 +35,15 @@ Allocate = Callable[[int, np.dtype], Array]  # allocate(count, dtype): zeros
 def _require(within: bool, name: str, value: object, wanted: str) -> None:
     if not within:
         raise ValueError(f"{name} must be {wanted}, not {value!r}")
+
+
+def _require_positive(name: str, value: float) -> None:
+    within = is_number(value) and 0 < value < math.inf
+    _require(within, name, value, "positive and finite")
+
+
+def _require_decay(name: str, value: float) -> None:
+    _require(is_number(value) and 0 <= value < 1, name, value, "in [0, 1)")
 
 
 def _checked(parameters: Iterable[Parameter]) -> list[Parameter]:
@@ -97,7 +107,8 @@ class Optimizer:
 
     Args:
         parameters: all of one dtype and one array library; a Parameter belongs to one
-            optimizer.
+            optimizer. One that a module gets later, in place of another or beside it,
+            is not among them: make the optimizer last.
         learning_rate: used by `step` unless you give it another.
         allocate: allocate(count, dtype) makes the two buffers, zeroed; for buffers that
             other processes must see.
@@ -114,13 +125,7 @@ class Optimizer:
         allocate: Allocate | None = None,
         epsilon: float | None = None,
     ):
-        is_switch = isinstance(learning_rate, (bool, np.bool_))
-        _require(
-            not is_switch and 0 < learning_rate < math.inf,
-            "learning_rate",
-            learning_rate,
-            "positive and finite",
-        )
+        _require_positive("learning_rate", learning_rate)
         self.parameters, self.learning_rate = _checked(parameters), learning_rate
         first = self.parameters[0].data
         self.xp, self.dtype = namespace(first), first.dtype
@@ -352,7 +357,7 @@ class SGD(Optimizer):
         momentum: float = 0.0,
         allocate: Allocate | None = None,
     ):
-        _require(0 <= momentum < 1, "momentum", momentum, "in [0, 1)")
+        _require_decay("momentum", momentum)
         super().__init__(parameters, learning_rate, allocate)
         self.momentum = momentum
         self.velocity = self.xp.zeros_like(self.data) if momentum else None
@@ -394,8 +399,8 @@ class RMSProp(Optimizer):
     ):
         variants = "keras", "tensorflow", "pytorch"
         _require(variant in variants, "variant", variant, f"one of {variants}")
-        _require(0 <= decay < 1, "decay", decay, "in [0, 1)")
-        _require(0 < epsilon < math.inf, "epsilon", epsilon, "positive and finite")
+        _require_decay("decay", decay)
+        _require_positive("epsilon", epsilon)
         super().__init__(parameters, learning_rate, allocate, epsilon)
         self.decay, self.epsilon, self.variant = decay, epsilon, variant
         self.second_moment = self.xp.zeros_like(self.data)
@@ -444,9 +449,9 @@ class Adam(Optimizer):
         epsilon: float = 1e-8,
         allocate: Allocate | None = None,
     ):
-        _require(0 <= beta1 < 1, "beta1", beta1, "in [0, 1)")
-        _require(0 <= beta2 < 1, "beta2", beta2, "in [0, 1)")
-        _require(0 < epsilon < math.inf, "epsilon", epsilon, "positive and finite")
+        _require_decay("beta1", beta1)
+        _require_decay("beta2", beta2)
+        _require_positive("epsilon", epsilon)
         super().__init__(parameters, learning_rate, allocate, epsilon)
         self.beta1, self.beta2, self.epsilon = beta1, beta2, epsilon
         self.first_moment = self.xp.zeros_like(self.data)
@@ -517,20 +522,24 @@ def schedule(
 
     The rate rises linearly from peak / warmup to `peak` in `warmup` steps and stays
     there. In the last fraction `decay` of all steps it falls along half a cosine to
-    `floor` * peak. decay=0 is constant to the end, decay=1 a cosine schedule.
+    `floor` * peak. decay=0 is constant to the end, decay=1 a cosine schedule. Where the
+    two overlap it is the lower one, so that it never jumps.
     """
-    _require(0 < peak < math.inf, "peak", peak, "positive and finite")
-    _require(steps >= 0 and warmup >= 0, "steps and warmup", (steps, warmup), "from 0")
-    _require(0 <= decay <= 1, "decay", decay, "a fraction, from 0 to 1")
-    _require(0 <= floor <= 1, "floor", floor, "a fraction, from 0 to 1")
+    _require_positive("peak", peak)
+    for name, count, least in ("steps", steps, 1), ("warmup", warmup, 0):
+        wanted = f"an integer of at least {least}"
+        _require(is_integer(count) and count >= least, name, count, wanted)
+    for name, part in ("decay", decay), ("floor", floor):
+        within = is_number(part) and 0 <= part <= 1
+        _require(within, name, part, "a fraction, from 0 to 1")
     start = steps - round(decay * steps)
 
     def rate(step: int) -> float:
-        if step < warmup:
-            return peak * (step + 1) / warmup
+        rising = peak * (step + 1) / warmup if step < warmup else peak
         if step < start or start >= steps:
-            return peak
+            return rising
         progress = min(1.0, (step - start) / (steps - start))
-        return peak * (floor + (1 - floor) * 0.5 * (1 + math.cos(math.pi * progress)))
+        falling = floor + (1 - floor) * 0.5 * (1 + math.cos(math.pi * progress))
+        return min(rising, peak * falling)
 
     return rate

@@ -23,6 +23,7 @@ from pathlib import Path
 
 import numpy as np
 
+from .arguments import generator
 from .backend import blas_threads
 from .commands import Parser, program, run_main
 from .environments.box_world import BoxWorld
@@ -65,7 +66,7 @@ class Game:
         if "stay" in world.action_names:
             self.help = HELP.replace("walk", "walk   space: stay")
         self.world, self.whole = world, whole
-        self.rng = np.random.default_rng(seed)
+        self.rng = generator(seed)
         self.last = ""  # how the level before this one went
         self.begin()
 

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 
+from .arguments import check_sizes, is_number
 from .backend import to_host
 
 
@@ -27,11 +28,11 @@ def draw(
         raise ValueError(
             f"draw: logits must be a vector with a finite maximum, not {logits!r}"
         )
-    if not 0 <= temperature < math.inf or top_k < 0:
+    if not (is_number(temperature) and 0 <= temperature < math.inf):
         raise ValueError(
-            "draw: temperature must be finite and not negative, and so must top_k, not "
-            f"{temperature!r} and {top_k!r}"
+            f"draw: temperature must be finite and not negative, not {temperature!r}"
         )
+    check_sizes("draw", least=0, top_k=top_k)
     place = rng.random()
     largest = logits.max()
     if temperature == 0:

@@ -32,7 +32,7 @@ class Network(nn.Module):
     """A core that reads, and a linear layer that answers from its last output."""
 
     def __init__(self, config, seed):
-        rng = np.random.default_rng(seed)
+        rng = nn.generator(seed)
         self.core = build_core(config.model, SYMBOLS + config.length, rng)
         self.readout = nn.Linear(self.core.output_size, SYMBOLS, seed=rng)
 

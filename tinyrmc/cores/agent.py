@@ -15,10 +15,11 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from .. import primitives as p
+from ..arguments import Seed, generator
 from ..backend import Array, namespace, to_device
 from ..config import ADDED
 from ..engine import Tensor
-from ..nn import Conv2d, Linear, Module, Seed
+from ..nn import Conv2d, Linear, Module
 from .config import MapCoreConfig, build_core
 from .core import State, Trace
 
@@ -77,7 +78,7 @@ class Agent(Module):
         actions: int,
         seed: Seed = 0,
     ):
-        rng, size = np.random.default_rng(seed), config.features
+        rng, size = generator(seed), config.features
         height, width, channels = picture
         self.config, self.actions = config, actions
         self.convolutions: list[Conv2d] = []

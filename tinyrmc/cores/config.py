@@ -7,9 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, ClassVar, Literal, TypeAlias
 
+from ..arguments import Seed
 from ..config import ADDED, check_values
 from ..errors import UserError
-from ..nn import Seed
 from .conv_lstm import ConvLSTM
 from .core import Core
 from .dnc import DNC

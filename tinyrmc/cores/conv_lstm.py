@@ -9,10 +9,11 @@ import numpy as np
 import numpy.typing as npt
 
 from .. import primitives as p
+from ..arguments import Seed, check_number, check_sizes
 from ..backend import Array, namespace
 from ..engine import Tensor
 from ..fused import lstm_gates
-from ..nn import Conv2d, Seed, check_number, check_sizes
+from ..nn import Conv2d
 from .core import Core, State, Trace
 
 

@@ -195,7 +195,7 @@ class DNC(Core):
         columns = [math.prod(shape) for shape in self._told.values()]
         self._cuts = list(itertools.accumulate(columns))[:-1]
 
-        make: dict[str, Any] = {"dtype": dtype, "seed": np.random.default_rng(seed)}
+        make: dict[str, Any] = {"dtype": dtype, "seed": nn.generator(seed)}
         read = read_heads * word_size  # numbers read in a step, R W
         seen, width = input_size + read, hidden_size
         self.controller: DeepLSTM | nn.MLP

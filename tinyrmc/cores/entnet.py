@@ -76,7 +76,7 @@ class EntNet(Core):
             "EntNet", input_size=input_size, mem_slots=mem_slots, mem_size=mem_size
         )
         self.input_size, self.mem_slots, self.mem_size = input_size, mem_slots, mem_size
-        F, rng = mem_size, np.random.default_rng(seed)
+        F, rng = mem_size, nn.generator(seed)
         self.encoder = nn.Linear(input_size, F, dtype=dtype, seed=rng)
         keys = nn.truncated_normal(rng, (mem_slots, F), F**-0.5, dtype)
         self.keys = Parameter(keys)
@@ -164,7 +164,7 @@ class EntNetBank(Core):
         self.input_size, self.cells, self.hidden_size = input_size, cells, hidden_size
         self.forget_bias = nn.check_number("EntNetBank", "forget_bias", forget_bias)
         dtype = nn.check_dtype("EntNetBank", dtype)
-        rng, std = np.random.default_rng(seed), (input_size + hidden_size) ** -0.5
+        rng, std = nn.generator(seed), (input_size + hidden_size) ** -0.5
 
         def weight(rows, std):
             return Parameter(

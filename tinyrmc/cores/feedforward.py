@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from ..arguments import Seed, check_sizes
 from ..backend import Array
 from ..engine import Tensor
-from ..nn import Linear, Seed, check_sizes
+from ..nn import Linear
 from .core import Core, State, Trace
 
 

@@ -12,10 +12,11 @@ import numpy as np
 import numpy.typing as npt
 
 from .. import primitives as p
+from ..arguments import Seed, check_number, check_sizes, generator
 from ..backend import Array, namespace
 from ..engine import Parameter, Tensor
 from ..fused import linear, lstm, lstm_gates
-from ..nn import Linear, Seed, check_number, check_sizes, truncated_normal
+from ..nn import Linear, truncated_normal
 from .core import Core, State, Trace, check_fresh, check_lengths
 
 
@@ -43,7 +44,7 @@ class LSTM(Core):
         check_sizes("LSTM", input_size=input_size, hidden_size=hidden_size)
         self.input_size, self.hidden_size = input_size, hidden_size
         self.forget_bias = check_number("LSTM", "forget_bias", forget_bias)
-        rng = np.random.default_rng(seed)
+        rng = generator(seed)
         seen, gates = input_size + hidden_size, 4 * hidden_size
         self.gates = Linear(seen, gates, dtype=dtype, seed=rng)
         self.gates.bias = Parameter(truncated_normal(rng, gates, seen**-0.5, dtype))
@@ -162,7 +163,7 @@ class DeepLSTM(Core):
         check_sizes(
             "DeepLSTM", input_size=input_size, hidden_size=hidden_size, layers=layers
         )
-        rng = np.random.default_rng(seed)
+        rng = generator(seed)
         sizes = [input_size] + [input_size + hidden_size] * (layers - 1)
         self.layers = [
             LSTM(size, hidden_size, forget_bias, dtype, rng) for size in sizes

@@ -200,7 +200,7 @@ class MemN2N(nn.Module):
             raise ValueError(
                 f'MemN2N: tying must be "adjacent" or "layerwise", not {tying!r}'
             )
-        nn.check_sizes("MemN2N", **{"slots + 1": slots + 1})
+        nn.check_sizes("MemN2N", least=0, slots=slots)
         _check_std("MemN2N", std)
         self.words, self.size, self.slots, self.hops = words, size, slots, hops
         self.tying, self.networks = tying, networks
@@ -210,7 +210,7 @@ class MemN2N(nn.Module):
         self._of_age = Constant(self.encoding.of_age(size))
         self._floor = floor_of("MemN2N", size, relu)
         self.plain_units = size - round(relu * size)  # the first ones, without a ReLU
-        self._make(std, nn.check_dtype("MemN2N", dtype), np.random.default_rng(seed))
+        self._make(std, nn.check_dtype("MemN2N", dtype), nn.generator(seed))
 
     def _make(self, std, dtype, rng):
         """The parameters, each network's from a random stream of its own."""
@@ -353,7 +353,7 @@ class TextMemN2N(nn.Module):
         dtype = nn.check_dtype("TextMemN2N", dtype)
         self.slots, self.hops = slots, hops
         self._floor = floor_of("TextMemN2N", size, relu)
-        rng = np.random.default_rng(seed)
+        rng = nn.generator(seed)
 
         def normal(rows):
             return Parameter((std * rng.standard_normal((rows, size))).astype(dtype))

@@ -37,17 +37,20 @@ import numpy.typing as npt
 
 from .. import equations, kernels
 from .. import primitives as p
+from ..arguments import (
+    Seed,
+    check_number,
+    check_sizes,
+    check_switch,
+    generator,
+)
 from ..backend import Array, namespace
 from ..engine import Parameter, Tensor
 from ..fused import attention, linear, relational_memory, rmc_gates
 from ..nn import (
     LayerNorm,
     Linear,
-    Seed,
     check_dtype,
-    check_number,
-    check_sizes,
-    check_switch,
     truncated_normal,
 )
 from .core import Core, State, Trace
@@ -198,7 +201,7 @@ class RelationalMemory(_Memory):
         self.input_bias = check_number("RelationalMemory", "input_bias", input_bias)
         self.gate_style = gate_style
         normed = check_switch("RelationalMemory", "qkv_norm", qkv_norm)
-        rng, F = np.random.default_rng(seed), self.mem_size
+        rng, F = generator(seed), self.mem_size
         self.input_projection = Linear(input_size, F, dtype=dtype, seed=rng)
         self.blocks = [self._block(dtype, rng, normed) for _ in range(num_blocks)]
         self.mlp = []
@@ -388,7 +391,7 @@ class PaperRelationalMemory(_Memory):
                 f"{initial_memory!r}"
             )
         self.forget_bias = check_number(name, "forget_bias", forget_bias)
-        rng, H, F = np.random.default_rng(seed), num_heads, self.mem_size
+        rng, H, F = generator(seed), num_heads, self.mem_size
 
         def weight(*shape):
             return Parameter(truncated_normal(rng, shape, F**-0.5, dtype))

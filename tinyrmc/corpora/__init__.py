@@ -11,7 +11,16 @@ A text is read once and then memory-mapped. Nothing is downloaded unless you say
 from __future__ import annotations
 
 from .cache import kept
-from .corpus import PARTS, Corpus, CorpusError, MissingCorpus, Vocabulary, from_texts
+from .corpus import (
+    PARTS,
+    Corpus,
+    CorpusError,
+    MissingCorpus,
+    Vocabulary,
+    checksum,
+    from_texts,
+    require_same,
+)
 from .downloads import download
 from .known import CORPORA
 from .loading import load
@@ -32,9 +41,11 @@ __all__ = [
     "Vocabulary",
     "babi",
     "book",
+    "checksum",
     "download",
     "from_texts",
     "kept",
     "load",
     "prose",
+    "require_same",
 ]

@@ -9,6 +9,7 @@ read and cut into words once, however large it is.
 from __future__ import annotations
 
 import dataclasses
+import zlib
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
@@ -113,6 +114,29 @@ class Corpus:
     vocabulary: Vocabulary
     notes: tuple[str, ...] = ()
     folder: Path | None = None
+
+    @cached_property
+    def checksum(self) -> int:
+        """Of its words and texts: what a run keeps of what it learnt from."""
+        texts = (self.texts[part] for part in PARTS)
+        return checksum(self.vocabulary.words, texts)
+
+
+def checksum(words: Iterable[str], arrays: Iterable[np.ndarray]) -> int:
+    """Of a vocabulary and of texts as integers, some GB a second."""
+    found = zlib.crc32("\n".join(words).encode())
+    for array in arrays:
+        found = zlib.crc32(np.ascontiguousarray(array).data, found)
+    return found
+
+
+def require_same(kept: int | None, own: int) -> None:
+    """CorpusError unless a run has kept this checksum, or none."""
+    if kept not in (None, own):
+        raise CorpusError(
+            "the texts here are not those that the run learnt from; say with "
+            "--data-dir where those are"
+        )
 
 
 def from_texts(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from pathlib import Path
 
@@ -21,12 +22,16 @@ def download(name: str, data_dir: str | Path | None = None) -> Path:
     """
     archives = ARCHIVES["v1.2"] if name == "babi" else CORPORA[name].archives
     folder, failed = data_directory(data_dir), []
+    new = [each for each in (folder, *folder.parents) if not each.exists()]
     for archive in archives:
         for url in archive.urls:
             try:
                 return _fetched(archive, url, folder)
             except _Failed as error:
                 failed.append(f"{url} ({error})")
+    for each in new:
+        with contextlib.suppress(OSError):
+            each.rmdir()
     raise CorpusError(
         f"cannot download {name} from {', nor from '.join(failed)}; try again, or "
         f"fetch {archives[0].file} by other means into {folder}"

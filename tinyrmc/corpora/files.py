@@ -12,6 +12,7 @@ import dataclasses
 import functools
 import gzip
 import hashlib
+import re
 import tarfile
 import zipfile
 import zlib
@@ -24,6 +25,10 @@ from .corpus import CorpusError, DamagedCorpus
 BLOCK = 1 << 18  # bytes read at once: its words fit into a processor's cache
 LONGEST_WORD = 1 << 24  # bytes without a space: no text has so many
 Entry = tuple[str, int, Callable[[], Any]]
+
+# what servers send in place of a file
+WEB_PAGE = re.compile(rb"(\s*)(<(?:!doctype html|html|head|\?xml)\b)", re.I)
+NEWLINE = b"\n"
 
 LARGEST = 2 << 30  # declared bytes that `entries` accepts
 
@@ -166,10 +171,24 @@ def strings(file: IO[bytes], name: str, digests: tuple[Any, ...] = ()) -> Iterat
 
 
 def decoded(data: bytes, name: str, offset: int = 0) -> str:
-    """UTF-8 as text, without a byte order mark. `offset` is where in the file it is."""
-    if offset == 0 and data.startswith(codecs.BOM_UTF8):
-        offset = len(codecs.BOM_UTF8)
-        data = data[offset:]
+    """UTF-8 as text, without a byte order mark. `offset` is where in the file it is.
+
+    CorpusError for what is not UTF-8, and for a web page in place of a text.
+    """
+    if offset == 0:
+        if data.startswith(codecs.BOM_UTF8):
+            offset = len(codecs.BOM_UTF8)
+            data = data[offset:]
+        if page := WEB_PAGE.match(data):
+            raise CorpusError(
+                f"{name} line {page[1].count(NEWLINE) + 1} begins a web page "
+                f"({page[2].decode()}), as failed downloads leave it; fetch it again"
+            )
+    if (zero := data.find(0)) >= 0:
+        raise CorpusError(
+            f"{name} has a zero at byte {offset + zero:,}, as UTF-16 has; convert it "
+            "to UTF-8, or fetch it again"
+        )
     try:
         return data.decode()
     except UnicodeDecodeError as error:

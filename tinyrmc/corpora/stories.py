@@ -236,7 +236,7 @@ def parse(text: str, name: str) -> list[Story]:
     CorpusError, with the line, for what is not in the format.
     """
     stories: list[Story] = []
-    number = -1
+    number, last = -1, 0
     sentences: list[tuple[str, ...]] = []
     places: dict[int, int] = {}  # ID of a sentence -> its place in `sentences`
     for count, line in enumerate(text.splitlines(), start=1):
@@ -244,6 +244,9 @@ def parse(text: str, name: str) -> list[Story]:
             head, _, rest = line.partition(" ")
             if int(head) == 1:
                 number, sentences, places = number + 1, [], {}
+            elif int(head) != last + 1:
+                raise ValueError("a line is missing")
+            last = int(head)
             said, *answered = rest.split("\t")
             if not answered:
                 places[int(head)] = len(sentences)
@@ -253,8 +256,9 @@ def parse(text: str, name: str) -> list[Story]:
             facts = tuple(places[int(fact)] for fact in supporting.split())
         except (ValueError, KeyError):
             raise CorpusError(
-                f"{name} line {count}: {line[:60]!r} is no line of bAbI (ID sentence, "
-                "or ID question TAB answer TAB IDs of earlier sentences)"
+                f"{name} line {count}: {line[:60]!r} is no line of bAbI (the next ID, "
+                "or 1, and a sentence, or a question TAB answer TAB IDs of earlier "
+                "sentences)"
             ) from None
         question = _words(said)
         stories.append(

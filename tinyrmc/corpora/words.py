@@ -81,7 +81,9 @@ def _text(data: bytes, name: str) -> str:
     stated = re.search(rb"Character set encoding:[ \t]*([^\r\n]+)", data[:10_000])
     try:
         return decoded(data, name)
-    except CorpusError:
+    except CorpusError as error:
+        if not isinstance(error.__cause__, UnicodeDecodeError):
+            raise
         encoding = _codec(stated[1].decode("ascii", "replace")) if stated else ""
         if encoding in ("", "ascii", "utf-8"):
             raise

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from .. import nn
 from .. import primitives as p
+from ..arguments import generator
 from ..backend import Array
 from ..cores import PaperRelationalMemory
 from ..engine import Parameter, Tensor
@@ -44,7 +45,7 @@ class StepNetwork(nn.Module):
         seed: int = 0,
         dtype: npt.DTypeLike = np.float32,
     ):
-        rng = np.random.default_rng(seed)
+        rng = generator(seed)
         self.step = step
         self.core = PaperRelationalMemory(inputs, N, F // H, H, seed=rng, dtype=dtype)
         self.qkv_gain = Parameter(np.ones(3 * F, dtype))

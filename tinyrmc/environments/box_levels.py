@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .world import WorldError
+from .world import WorldError, check_count
 
 FLOOR, WALL, GEM = 0, 1, 2
 COLOUR = 2  # colour c, from 1 on, is seen as COLOUR + c
@@ -184,10 +184,8 @@ def make(problem: Problem, count: int, seed: int = 0) -> Levels:
     remembered. WorldError if there can be no such level, or too rarely.
     """
     problem.check()
-    if count < 1:
-        raise WorldError(f"levels must be at least 1, not {count}")
-    if seed < 0:
-        raise WorldError(f"the seed of levels must not be negative, not {seed}")
+    check_count("levels", count)
+    check_count("seed", seed, least=0)
     parts = [
         _make_some(problem, np.random.default_rng([seed, block]))
         for block in range(-(-count // _AT_ONCE))

@@ -20,12 +20,12 @@ So with a limit of 120 a level has up to 121 steps, as in the original.
 
 from __future__ import annotations
 
-import operator
 import string
 from typing import Any
 
 import numpy as np
 
+from ..arguments import is_integer
 from ..backend import Array, namespace, to_host
 from . import box_levels, drawing
 from .box_levels import COLOUR, FLOOR, GEM, LOCK, SEEN, TRAP, WALL, Problem
@@ -37,6 +37,7 @@ from .world import (
     World,
     WorldError,
     affected,
+    check_count,
     pick,
     renew,
 )
@@ -104,6 +105,9 @@ class BoxWorld(World):
         levels: int = 20_000,
         seed: int = 0,
     ):
+        for name, number in ("limit", limit), ("levels", levels), ("colours", colours):
+            check_count(name, number)
+        check_count("seed", seed, least=0)
         self.problem = Problem(
             _as_range("solution_length", solution_length),
             _as_range("distractors", distractors),
@@ -129,11 +133,10 @@ class BoxWorld(World):
         }
 
     def _check(self) -> None:
-        if self.limit < 1:
-            raise WorldError(f"limit must be at least 1, not {self.limit}")
         if self.view not in VIEWS:
             raise WorldError(f"view must be viewport or whole, not {self.view!r}")
-        if self.viewport < 1 or self.viewport % 2 == 0:
+        check_count("viewport", self.viewport)
+        if self.viewport % 2 == 0:
             raise WorldError(f"viewport must be an odd number, not {self.viewport}")
         if self.viewport > self.grid:
             raise WorldError(
@@ -351,10 +354,9 @@ class BoxWorld(World):
 
 def _as_range(name: str, value: Any) -> tuple[int, int]:
     """The least and the most. WorldError for anything but integers."""
-    try:
-        low, high = (value, value) if np.ndim(value) == 0 else value
-        return operator.index(low), operator.index(high)
-    except (TypeError, ValueError):
+    bounds = [value] * 2 if np.ndim(value) == 0 else [*value]
+    if len(bounds) != 2 or not all(map(is_integer, bounds)):
         raise WorldError(
             f"{name} must be an integer or two, such as (1, 5), not {value!r}"
-        ) from None
+        )
+    return int(bounds[0]), int(bounds[1])

@@ -29,7 +29,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
 from . import drawing
-from .world import Outcome, State, World, WorldError
+from .world import Outcome, State, World, WorldError, check_count
 
 OBSERVATIONS = ("pixels", "codes")
 CELL = 16  # pixels along a side of a cell in `rgb_array`
@@ -195,8 +195,7 @@ class LevelsEnv(VectorEnv):
         render_whole: bool = True,
         **arguments: Any,
     ):
-        if num_envs < 1:
-            raise WorldError(f"num_envs must be at least 1, not {num_envs}")
+        check_count("num_envs", num_envs)
         self._played = _Played(
             world, num_envs, observation, render_mode, render_whole, arguments
         )

@@ -24,7 +24,17 @@ from ..backend import Array, namespace, to_host
 from ..errors import nearest
 from . import drawing, maze
 from .maze import CELLS, CHANCES, DIRECTIONS, FAR, GONE, HEIGHT, SIDES, VIEWPORT, WIDTH
-from .world import VIEWS, Codes, Outcome, State, World, WorldError, pick, renew
+from .world import (
+    VIEWS,
+    Codes,
+    Outcome,
+    State,
+    World,
+    WorldError,
+    check_count,
+    pick,
+    renew,
+)
 
 WALL, FLOOR, FOOD, PILL, GHOST, PACMAN = range(6)  # what `observe` shows of a cell
 # A board's numbers have the first four in two bits, and two more for what is beneath.
@@ -118,16 +128,15 @@ class MiniPacman(World):
         limit: int = 3000,
         level_limit: int | None = None,
     ):
-        if mode not in MODES:
+        if mode not in [*MODES]:
             known = ", ".join(MODES)
-            raise WorldError(
-                f"MiniPacman has no mode {mode!r}; choose {known}{nearest(mode, MODES)}"
-            )
+            near = nearest(str(mode), MODES)
+            raise WorldError(f"MiniPacman has no mode {mode!r}; choose {known}{near}")
         if view not in VIEWS:
             raise WorldError(f"view must be viewport or whole, not {view!r}")
-        for name, steps in ("limit", limit), ("level_limit", level_limit):
-            if steps is not None and steps < 1:
-                raise WorldError(f"{name} must be at least 1, not {steps}")
+        check_count("limit", limit)
+        if level_limit is not None:
+            check_count("level_limit", level_limit)
         self.mode, self.view, self.limit = mode, view, limit
         self.rules = MODES[mode]
         self.level_limit = level_limit or self.rules.limit

@@ -18,10 +18,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import ModuleType
-from typing import ClassVar, NamedTuple, TypeAlias
+from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
 
+from ..arguments import is_integer
 from ..backend import Array, namespace, to_device
 from ..errors import UserError
 
@@ -213,6 +214,13 @@ def pick(noise: Array, count: Array | int) -> Array:
     scale = count if isinstance(count, int) else count.astype(np.float32)
     # rounding may bring the product up to count
     return xp.minimum((noise * scale).astype(np.int64), count - 1)
+
+
+def check_count(name: str, value: Any, least: int = 1) -> None:
+    """WorldError, naming the argument, unless this is an integer from `least` on."""
+    if not is_integer(value) or value < least:
+        wanted = f"at least {least}" if is_integer(value) else "an integer"
+        raise WorldError(f"{name} must be {wanted}, not {value!r}")
 
 
 def check_noise(noise: Array, width: int, method: str) -> None:

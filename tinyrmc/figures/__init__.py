@@ -11,6 +11,15 @@ matplotlibrc says.
 Colours are Okabe and Ito's, which colour-blind eyes tell apart too.
 """
 
+from ..errors import RunError
+
+try:
+    import matplotlib  # noqa: F401
+except ValueError as error:  # of MPLBACKEND
+    raise RunError(
+        f"matplotlib refuses to start ({error}); unset the variable MPLBACKEND"
+    ) from error
+
 from .curves import AXES, learning_curve, mean_and_range, rung_starts
 from .episodes import film, film_strip
 from .examinations import examined, heat_maps

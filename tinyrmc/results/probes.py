@@ -39,6 +39,7 @@ from typing import Any
 import numpy as np
 
 from .. import primitives as p
+from ..arguments import generator
 from ..backend import namespace, to_device, to_host
 from ..cores.relational import PaperRelationalMemory, RelationalMemory
 from ..engine import Tensor
@@ -225,7 +226,7 @@ def controls(held: np.ndarray, seed: int = HELD_OUT_SEED) -> np.ndarray:
     """(B, N) bool: for each example as many slots as it has holders, drawn from the
     others.
     """
-    lots = np.random.default_rng(seed).random(held.shape) + held  # holders come last
+    lots = generator(seed).random(held.shape) + held  # holders come last
     ranks = lots.argsort(axis=1).argsort(axis=1)
     return (ranks < held.sum(axis=1, keepdims=True)) & ~held
 

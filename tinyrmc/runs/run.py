@@ -20,6 +20,8 @@ checkpoint remains: the newest or the one before it. A run has one writer at a t
 *Nothing wrong is read.* A file of arrays is an ordinary npz (`numpy.load` opens it)
 with two text members besides the arrays: `tinyrmc.json` (format, version and the
 caller's `meta`) and `sha256`, the digest of every other member's name and bytes.
+A checkpoint also answers for config.json and for the lines of metrics so far. Nothing
+answers for the lines after the newest one, which only a run that was killed keeps.
 Nothing is ever pickled or unpickled, so a stranger's checkpoint brings no code. It may
 name a task file that lies on your disk already, and nothing else.
 

@@ -269,6 +269,11 @@ class ActingTask(Task):
             "solved": xp.zeros(B, bool),
         }
 
+    def carried(self, model):
+        """That of an agent at the start of a level."""
+        noise = np.zeros((1, self.world.start_noise), np.float32)
+        return self.begin(model, self.world.start(noise))
+
     def act(
         self,
         model,

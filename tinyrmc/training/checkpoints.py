@@ -138,19 +138,30 @@ def lines_of(run: Run, task: Task) -> list[dict[str, Any]]:
     if (state := run.load_state()) is not None:
         _require_own(run, state)
         require_metrics(run, state)
+        _require_possible(run, task, lines, state)
     return lines
 
 
 def _require_order(run: Run, task: Task, lines: list[dict[str, Any]]) -> None:
-    """RunError for a line of a step before that of the last line, or after the end.
-
-    A checksum answers only for the lines up to a checkpoint.
-    """
+    """RunError for a line of a step before that of the last line, or after the end."""
     for number, (last, line) in enumerate(itertools.pairwise(lines), start=2):
         before, step = last["step"], line["step"]
         if step < before or (step > before and task.finished(before)):
             where = f"step {before}" if step < before else f"the end, step {before}"
             raise run.bad_line(number, f"is of step {step}, after {where}")
+
+
+def _require_possible(run: Run, task: Task, lines: list[dict], state: dict) -> None:
+    """RunError for a line after those that the checkpoint answers for, which training
+    on from there would not have written. What else such a line says is believed.
+    """
+    saved, every = state["step"], task.config.train.log_every
+    known, _ = state.get("metrics", (len(lines), None))
+    for number, line in enumerate(lines[known:], start=known + 1):
+        step = line["step"]
+        if step != saved and (step < saved or step % every):
+            said = f"is of step {step}; from step {saved} on, where the checkpoint is, "
+            raise run.bad_line(number, f"{said}lines come every {every}")
 
 
 def require_metrics(run: Run, state: dict) -> None:
@@ -175,7 +186,7 @@ def open_checkpoint(path, data_dir: Path | None = None) -> tuple[Task, dict, dic
 
     RunError says what is wrong with it.
     """
-    if isinstance(path, Run) or os.path.isdir(path):
+    if isinstance(path, Run) or os.path.isdir(Path(path)):
         run = path if isinstance(path, Run) else Run.open(path)
         if "grid" in run.config:
             raise RunError(f"{path} is a sweep; give one of its runs")

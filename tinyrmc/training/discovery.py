@@ -205,7 +205,7 @@ def _imported(name: str, file: Path) -> ModuleType:
             raise ImportError(
                 "it has no docstring, whose first line says what the task is"
             )
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # a script's sys.exit() is none of ours
         del sys.modules[name]
         line = f", line {place[1]}" if (place := place_of(error)) else ""
         raise UnknownTask(

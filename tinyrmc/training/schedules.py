@@ -13,13 +13,18 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
+from ..arguments import check_number, check_sizes, check_switch
+
 
 def staircase(
     peak: float, every: float, factor: float = 0.5
 ) -> Callable[[float], float]:
     """rate(k) = peak * factor ** floor(k / every); k may count steps or epochs."""
-    if not every > 0:
-        raise ValueError(f"staircase: every must be positive, not {every!r}")
+    for name, value in ("peak", peak), ("every", every), ("factor", factor):
+        if not 0 < check_number("staircase", name, value) < math.inf:
+            raise ValueError(
+                f"staircase: {name} must be positive and finite, not {value!r}"
+            )
     return lambda k: peak * factor ** (k // every)
 
 
@@ -52,16 +57,23 @@ class Plateau:
         larger: bool = False,
         floor: float = 0.0,
     ):
-        if not (0 < factor < 1 and patience >= 1 and threshold >= 0):
+        numbers = {"factor": factor, "threshold": threshold, "floor": floor}
+        for name, value in numbers.items():
+            check_number("Plateau", name, value)
+        check_sizes("Plateau", patience=patience)
+        if not isinstance(metric, str):
+            raise TypeError(f"Plateau: metric must be a name, not {metric!r}")
+        if not (0 < factor < 1 and threshold >= 0):
             raise ValueError(
-                "Plateau: factor must be in (0, 1), patience at least 1 and threshold "
-                f"not negative, not {factor!r}, {patience!r} and {threshold!r}"
+                "Plateau: factor must be in (0, 1), and threshold not negative, not "
+                f"{factor!r} and {threshold!r}"
             )
-        if not 0 <= floor <= 1 or not isinstance(larger, bool):
+        if not 0 <= floor <= 1:
             raise ValueError(
-                "Plateau: floor must be from 0 to 1, the scale at the start, and "
-                f"larger True or False, not {floor!r} and {larger!r}"
+                "Plateau: floor must be from 0 to 1, the scale at the start, not "
+                f"{floor!r}"
             )
+        check_switch("Plateau", "larger", larger)
         if against not in ("best", "last"):
             raise ValueError(
                 f'Plateau: against must be "best" or "last", not {against!r}'

@@ -16,6 +16,8 @@ from typing import Any
 
 import numpy as np
 
+from ..arguments import check_sizes, check_switch, generator
+
 # Examples drawn from one random stream. To get a few of them, you draw the whole block.
 BLOCK = 64
 
@@ -48,11 +50,6 @@ class Stream:
 
     def load_state(self, state: dict) -> None:
         """Take back what `state` gave."""
-
-
-def generator(seed: int, *key: int) -> np.random.Generator:
-    """The random stream of one place, such as (step,) or (step, block)."""
-    return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=key))
 
 
 def from_blocks(make: Callable[[int], Batch], start: int, stop: int) -> Batch:
@@ -131,13 +128,15 @@ class Epochs(Stream):
         self.count, self.take = _examples(examples, take)
         if last not in ("drop", "fill"):
             raise ValueError(f'Epochs: last must be "drop" or "fill", not {last!r}')
-        if batch_size < 1 or self.count < (batch_size if last == "drop" else 1):
+        check_sizes("Epochs", batch_size=batch_size)
+        if self.count < (batch_size if last == "drop" else 1):
             raise ValueError(
                 f"Epochs: {self.count} examples do not fill a batch of {batch_size}; "
                 'take a smaller batch, or last="fill"'
             )
         self.batch_size, self.seed = batch_size, seed
-        self.last, self.shuffle, self.vary = last, shuffle, vary
+        self.last, self.vary = last, vary
+        self.shuffle = check_switch("Epochs", "shuffle", shuffle)
         # the examples of an epoch that are used
         self.used = self.count
         if last == "drop":

@@ -117,6 +117,12 @@ class Task(Presentation):
         """
         raise NotImplementedError
 
+    def carried(self, model) -> Batch:
+        """What one example may carry, its arrays (1, ...): those of a checkpoint must
+        be like them. What is not in here is not compared.
+        """
+        return {}
+
     # --- How it is learnt -------------------------------------------------------------
 
     def stream(self, model, seed: int) -> Stream:

@@ -108,6 +108,9 @@ class TrainConfig:
             value = getattr(self, name)
             allowed = value is None or 0 < value < math.inf
             _require(allowed, self, name, "positive or None")
+        least = float(np.finfo(np.float32).tiny)
+        within = self.epsilon is None or self.epsilon >= least
+        _require(within, self, "epsilon", f"at least {least:.1e}, float32's least")
         for name in ("momentum", "beta1", "beta2", "rms_decay"):
             _require(0 <= getattr(self, name) < 1, self, name, "in [0, 1)")
         _require(self.optimizer in _MAKE, self, "optimizer", f"one of {[*_MAKE]}")

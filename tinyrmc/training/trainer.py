@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 
 from .. import kernels
+from ..arguments import check_seed
 from ..backend import device_namespace, to_host
 from ..engine import Tape
 from ..errors import RunError
@@ -95,7 +96,7 @@ class Trainer:
         self.ranks = ranks or Ranks()
         self.task, self.seed = task, seed
         self.xp = device_namespace(device, self.ranks.local_rank)
-        model_seed, data_seed = np.random.SeedSequence(seed).spawn(2)
+        model_seed, data_seed = np.random.SeedSequence(check_seed(seed)).spawn(2)
         self.model = task.build(model_seed).to(self.xp)
         stream_seed = int(data_seed.generate_state(1, np.uint64)[0])
         self.stream = task.stream(self.model, stream_seed)
@@ -541,6 +542,11 @@ class Trainer:
 
     def _restore_carry(self, whole: dict) -> None:
         self.carry = Carry(self.shares.pieces, self.step)
+        for name, x in self.task.carried(self.model).items() if whole else ():
+            wanted = (self.shares.pieces[-1][1], *x.shape[1:]), x.dtype
+            found = whole.get(name)
+            if found is None or (found.shape, found.dtype) != wanted:
+                raise ValueError(f"it should carry {name} as {x.dtype}{[*wanted[0]]}")
         for number in self.shares.ours:
             rows = slice(*self.shares.pieces[number])
             part = move_batch(self.xp, {name: x[rows] for name, x in whole.items()})

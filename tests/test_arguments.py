@@ -1,0 +1,163 @@
+"""Public calls with None, NaN, truth values and numbers that cannot be: seeds, counts,
+rates.
+"""
+
+import numpy as np
+import pytest
+
+from tinyrmc import Parameter, load, nn, optim
+from tinyrmc import primitives as p
+from tinyrmc.arguments import check_sizes, generator, is_integer, is_number
+from tinyrmc.checking import gradcheck
+from tinyrmc.cores import CoreConfig, build_core
+from tinyrmc.cores.memn2n import MemN2N, TextMemN2N
+from tinyrmc.environments.box_world import BoxWorld
+from tinyrmc.environments.pacman import MiniPacman
+from tinyrmc.environments.world import WorldError
+from tinyrmc.play import Game
+from tinyrmc.sampling import draw
+from tinyrmc.training import Epochs, Plateau, Samples, Trainer, staircase
+from tinyrmc.training.discovery import load_task
+
+NAN, INF = float("nan"), float("inf")
+
+
+def test_what_is_an_integer_and_what_a_number():
+    for value in 3, np.int8(3), 10**400:
+        assert is_integer(value)
+    for value in 3, 0.5, np.float32(1), INF:
+        assert is_number(value)
+    for value in True, np.True_, None, "3", 2.0, NAN, np.ones(1), [3]:
+        assert not is_integer(value)
+    for value in True, np.False_, None, "3", NAN, np.float32(NAN), 10**400, np.ones(1):
+        assert not is_number(value)
+    check_sizes("Owner", least=0, a=0)
+    with pytest.raises(ValueError, match="Owner: b must be an integer of at least 1"):
+        check_sizes("Owner", a=1, b=0)
+
+
+# --- Seeds ----------------------------------------------------------------------------
+
+
+def test_a_seed_gives_the_same_numbers_again():
+    for seed in 3, np.random.SeedSequence(3):
+        assert generator(seed).random() == np.random.default_rng(3).random()
+    rng = np.random.default_rng(3)
+    assert generator(rng) is rng
+    of_place = np.random.SeedSequence(3, spawn_key=(5, 0))
+    assert generator(3, 5, 0).random() == np.random.default_rng(of_place).random()
+
+
+def samples(seed):
+    return Samples(lambda rng, count: {"x": rng.random(count)}, seed).batch(0, 0, 2)
+
+
+def trainer(seed):
+    kind = load_task("nth_farthest").Task
+    return Trainer(kind(kind.presets["quick"][1]), seed=seed)
+
+
+def core_of(name):
+    return lambda seed: build_core(CoreConfig(name, hidden_size=4), 3, seed)
+
+
+SEEDED = {
+    "Linear": lambda seed: nn.Linear(2, 3, seed=seed),
+    "Conv2d": lambda seed: nn.Conv2d(2, 3, seed=seed),
+    "Embedding": lambda seed: nn.Embedding(2, 3, seed=seed),
+    "MLP": lambda seed: nn.MLP(2, [3], seed=seed),
+    "MemN2N": lambda seed: MemN2N(5, 3, 2, seed=seed),
+    "TextMemN2N": lambda seed: TextMemN2N(5, 3, 2, 1, seed=seed),
+    **{name: core_of(name) for name in ("rmc", "rmc_paper", "lstm", "rnn", "dnc")},
+    "gradcheck": lambda seed: gradcheck(lambda x: p.sum(x * x), np.ones(3), seed=seed),
+    "Samples": samples,
+    "Epochs": lambda seed: Epochs({"x": np.arange(9)}, 2, seed).batch(0, 0, 2),
+    "Game": lambda seed: Game(MiniPacman(), seed),
+    "Trainer": trainer,
+}
+
+
+@pytest.mark.parametrize("call", SEEDED.values(), ids=SEEDED)
+def test_nothing_is_drawn_from_no_seed(call):
+    for seed in None, True:
+        with pytest.raises(TypeError, match=f"a seed must be an integer, .* {seed}"):
+            call(seed)
+
+
+@pytest.mark.parametrize(
+    "name", ["nth_farthest", "program_evaluation", "box_world", "mini_pacman"]
+)
+def test_no_task_builds_a_network_from_no_seed(name):
+    kind = load_task(name).Task
+    config = next(iter(kind.presets.values()))[1]
+    with pytest.raises(TypeError, match="seed"):
+        kind(config).build(None)
+
+
+# --- Counts and rates -----------------------------------------------------------------
+
+CALLS = {
+    "MLP's output_sizes": lambda _: nn.MLP(3, []),
+    "slots": lambda bad: MemN2N(5, 3, bad),
+    "batch_size": lambda bad: Epochs({"x": np.arange(9)}, bad, last="fill"),
+    "shuffle": lambda bad: Epochs({"x": np.arange(9)}, 2, shuffle=bad or None),
+    "tolerance": lambda bad: gradcheck(
+        lambda x: p.sum(x * x), np.ones(3), tolerance=bad or INF
+    ),
+    "top_k": lambda bad: draw(np.ones(3), np.random.default_rng(0), top_k=bad or 0.5),
+    "temperature": lambda bad: draw(np.ones(3), np.random.default_rng(0), bad or -1),
+    "staircase: peak": lambda bad: staircase(bad, 2),
+    "staircase: factor": lambda bad: staircase(0.1, 2, bad),
+    "metric": lambda bad: Plateau(bad),
+    "patience": lambda bad: Plateau(patience=bad or 1.5),
+    "threshold": lambda bad: Plateau(threshold=bad or -1),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_what_is_no_number_is_none(name):
+    for bad in None, NAN, True, 0:
+        if name == "slots" and bad == 0 and bad is not False:
+            continue
+        if name == "shuffle" and bad is True:
+            continue
+        with pytest.raises((TypeError, ValueError), match=name.replace("'s", ".*")):
+            CALLS[name](bad)
+
+
+@pytest.mark.parametrize("bad", [None, NAN, True, INF, "1"], ids=str)
+def test_optimizers_take_numbers(bad):
+    for kind, names in (
+        (optim.Adam, ("learning_rate", "beta1", "beta2", "epsilon")),
+        (optim.SGD, ("learning_rate", "momentum")),
+        (optim.RMSProp, ("learning_rate", "decay", "epsilon")),
+    ):
+        for name in names:
+            with pytest.raises(ValueError, match=f"{name} must be .*, not {bad!r}"):
+                kind([Parameter(np.ones(2))], **{name: bad})
+
+
+@pytest.mark.parametrize("bad", [None, NAN, True, 1.5, "5"], ids=str)
+@pytest.mark.parametrize(
+    "name", ["limit", "levels", "colours", "viewport", "seed", "room", "distractors"]
+)
+def test_a_box_world_takes_integers(name, bad):
+    with pytest.raises(WorldError, match=f"{name} must be an integer"):
+        BoxWorld(**{"levels": 2, name: bad})
+
+
+def test_mini_pacman_takes_integers():
+    for bad in None, NAN, True, 1.5:
+        with pytest.raises(WorldError, match="limit must be an integer"):
+            MiniPacman(limit=bad)
+        if bad is not None:
+            with pytest.raises(WorldError, match="level_limit must be an integer"):
+                MiniPacman(level_limit=bad)
+        with pytest.raises(WorldError, match=f"no mode {bad!r}"):
+            MiniPacman(mode=bad)
+
+
+@pytest.mark.parametrize("bad", [None, True, 10**30, 1.5, object()], ids=repr)
+def test_a_run_is_opened_by_its_path(bad):
+    with pytest.raises(TypeError, match="str"):  # a number is no open file either
+        load(bad)
