@@ -604,6 +604,7 @@ class _Stream:
         self.non_blocking = non_blocking
 
     def use(self):
+        _used[:] = [self]
         return self
 
     def begin_capture(self):
@@ -614,6 +615,13 @@ class _Stream:
     def end_capture(self):
         captured, _rules["capture"] = _rules["capture"], None
         return _Graph(captured)
+
+
+_used = [_Stream()]  # the current one
+
+
+class OutOfMemoryError(MemoryError):
+    """What a pool says when the device has no more."""
 
 
 class _CuPy(types.ModuleType):
@@ -627,8 +635,13 @@ class _CuPy(types.ModuleType):
         Stream=_Stream,
         MemoryPool=lambda: types.SimpleNamespace(malloc=None),
         using_allocator=lambda malloc: contextlib.nullcontext(),
-        get_current_stream=lambda: _Stream(),
+        get_current_stream=lambda: _used[-1],
+        memory=types.SimpleNamespace(OutOfMemoryError=OutOfMemoryError),
     )
+
+    @staticmethod
+    def get_default_memory_pool():
+        return types.SimpleNamespace(free_all_blocks=lambda: None)
 
     def __getattr__(self, name):
         if name in MISSING or not hasattr(np, name):

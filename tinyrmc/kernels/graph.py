@@ -41,6 +41,8 @@ class Graph:
 
     def __init__(self, xp: ModuleType, stream: Any):
         self.xp, self.stream = xp, stream
+        # what the common pool keeps for later, this one may need (waits, once)
+        xp.get_default_memory_pool().free_all_blocks()
         self._pool = xp.cuda.MemoryPool()
         self._graph: Any = None
 
