@@ -620,6 +620,15 @@ class _Stream:
 _used = [_Stream()]  # the current one
 
 
+class _Pool:
+    """A pool of memory; `freed` counts those that have given back theirs."""
+
+    malloc, freed = None, [0]
+
+    def free_all_blocks(self):
+        self.freed[0] += 1
+
+
 class OutOfMemoryError(MemoryError):
     """What a pool says when the device has no more."""
 
@@ -633,7 +642,7 @@ class _CuPy(types.ModuleType):
         Device=lambda: types.SimpleNamespace(id=0, synchronize=lambda: None),
         Event=_Event,
         Stream=_Stream,
-        MemoryPool=lambda: types.SimpleNamespace(malloc=None),
+        MemoryPool=_Pool,
         using_allocator=lambda malloc: contextlib.nullcontext(),
         get_current_stream=lambda: _used[-1],
         memory=types.SimpleNamespace(OutOfMemoryError=OutOfMemoryError),
@@ -641,7 +650,7 @@ class _CuPy(types.ModuleType):
 
     @staticmethod
     def get_default_memory_pool():
-        return types.SimpleNamespace(free_all_blocks=lambda: None)
+        return _Pool()
 
     def __getattr__(self, name):
         if name in MISSING or not hasattr(np, name):

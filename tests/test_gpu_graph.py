@@ -401,3 +401,13 @@ def test_totals_of_more_names_than_there_are_places(cublas):
     again = OnDevice(cupy, totals.plain())
     again.add({f"metric {k}": (one, one) for k in range(more)})
     assert again.plain() == {f"metric {k}": (3, 3) for k in range(more)}
+
+
+def test_the_memory_of_a_graph_goes_with_it(cublas):
+    """CuPy keeps that of a pool which nobody has any more."""
+    ours, freed = trainer(graph=True), fakecupy._Pool.freed
+    for _ in range(3):
+        ours.advance()
+    before = freed[0]
+    ours._captured.forget()
+    assert freed[0] == before + 1
