@@ -1,6 +1,6 @@
 """The training step of the Relational Memory Core on a GPU.
 
-    python benchmarks/gpu.py
+    python benchmarks/gpu.py --works 32 --minutes 8
 
 First each kernel is compared, on the GPU itself, with its array body in float64 on
 NumPy; a difference stops everything. Then steps are timed: ours with the array bodies
@@ -11,7 +11,9 @@ TF32. Before it is timed, each takes two steps of the problem of candidates.py: 
 gradient must be those of float64. A row that is wrong, or does not run, is left out.
 
 Last comes the time of each kernel. All of it goes to results/gpu-<GPU's name>.json,
-each row when it is measured. Without a GPU: one line, exit code 2.
+each row when it is measured. What the file holds already stays, if it is of the same
+GPU, program and versions: so each batch may have a call of its own. Without a GPU: one
+line, exit code 2.
 """
 
 from __future__ import annotations
@@ -263,7 +265,7 @@ class Plan:
 
     Args:
         rows: parts of names; a row whose name has one of them is measured. None: all.
-        minutes: no row is begun after these.
+        minutes: nothing is begun after these.
         write: called after each row.
     """
 
@@ -276,30 +278,44 @@ class Plan:
         self.rows, self.write, self.wrong = rows, write, False
         self._end = time.monotonic() + 60 * minutes
 
-    def take(self, rows: dict, name: str, measured: Callable[[], dict]) -> None:
-        """Put a row among the others and write it, unless it is not to be measured.
+    def over(self, name: str) -> bool:
+        """Whether no time is left for this, which is told."""
+        if time.monotonic() <= self._end:
+            return False
+        print(f"    {name:42} no time left", flush=True)
+        return True
 
-        One that is wrong or does not run is told of and left out. PyTorch's may fail:
-        its compiler may be missing, or not know this GPU.
+    def attempt(self, name: str, work: Callable[[], Any]) -> Any:
+        """What it gives; None if that is wrong or it does not run, which is told.
+
+        PyTorch's may fail: its compiler may be missing, or not know this GPU.
         """
-        if self.rows is not None and not any(part in name for part in self.rows):
-            return
-        if time.monotonic() > self._end:
-            print(f"    {name:42} no time left")
-            return
         try:
-            row = rows[name] = measured()
+            return work()
         except Wrong as error:
             print(f"error: {error}; it is left out", file=sys.stderr)
             self.wrong = True
-            return
         except Exception as error:
             said = f"{type(error).__name__}: {error}".strip().splitlines()[0]
             print(f"{name} fails and is left out: {said}", file=sys.stderr)
-            self.wrong |= name.startswith("ours")
+            self.wrong |= not name.startswith("PyTorch")
+        return None
+
+    def take(self, rows: dict, name: str, measured: Callable[[], dict]) -> None:
+        """Put a row among the others and write it, unless it is not to be measured.
+
+        It takes the place of an earlier one, also where it is left out.
+        """
+        if self.rows is not None and not any(part in name for part in self.rows):
             return
-        single = f"(single {row['single_ms']:.2f})"
-        print(f"    {name:42} {row['ms']:9.2f} ms a step  {single}", flush=True)
+        if self.over(name):
+            return
+        rows.pop(name, None)
+        row = self.attempt(name, measured)
+        if row is not None:
+            rows[name] = row
+            single = f"(single {row['single_ms']:.2f})"
+            print(f"    {name:42} {row['ms']:9.2f} ms a step  {single}", flush=True)
         self.write()
 
 
@@ -307,9 +323,17 @@ WAYS = "array bodies", "kernels", "graph", "graph, data drawn"
 
 
 def time_ours(
-    xp, work: Work, problem: dict, seconds: float, rows: dict, plan: Plan
-) -> None:
-    """Our step in four ways; all but the first in TF32 too, where there is that."""
+    xp,
+    work: Work,
+    problem: dict,
+    seconds: float,
+    rows: dict | None = None,
+    plan: Plan | None = None,
+) -> dict:
+    """Our step in four ways, added to `rows`; all but the first in TF32 too, where
+    there is that.
+    """
+    rows, plan = {} if rows is None else rows, plan or Plan()
     for tf32 in (False, True) if backend.has_tf32(xp) else (False,):
         for way in WAYS[tf32:]:
             name = f"ours, {way}{', TF32' * tf32}"
@@ -320,6 +344,7 @@ def time_ours(
             plan.take(rows, name, measured)
             xp.get_default_memory_pool().free_all_blocks()
     backend.use_tf32(xp, False)
+    return rows
 
 
 def _time_ours_as(xp, way, name, work, problem, seconds, tf32):
@@ -360,19 +385,25 @@ KINDS = (
 
 
 def time_torch(
-    work: Work, problem: dict, seconds: float, tf32: bool, rows: dict, plan: Plan
-) -> None:
-    """PyTorch's step, as its users write it, as one CUDA graph, and compiled; in TF32
-    too, if the GPU has it.
+    work: Work,
+    problem: dict,
+    seconds: float,
+    tf32: bool,
+    rows: dict | None = None,
+    plan: Plan | None = None,
+) -> dict:
+    """PyTorch's step, as its users write it, as one CUDA graph, and compiled, added to
+    `rows`; in TF32 too, if the GPU has it.
     """
+    rows, plan = {} if rows is None else rows, plan or Plan()
     if importlib.util.find_spec("torch") is None:
         print("PyTorch is not installed: no rows of it")
-        return
+        return rows
     import torch
 
     if not torch.cuda.is_available():
         print("this PyTorch cannot use the GPU: no rows of it")
-        return
+        return rows
     for rounded in (False, True) if tf32 else (False,):
         torch.set_float32_matmul_precision("high" if rounded else "highest")
         for kind in KINDS:
@@ -382,6 +413,7 @@ def time_torch(
                 _time_torch_as, kind, name, work, problem, seconds, rounded
             )
             plan.take(rows, name, measured)
+    return rows
 
 
 def _time_torch_as(kind, name, work, problem, seconds, tf32):
@@ -496,29 +528,67 @@ def _launches(trainer):
 
 # --- The command ----------------------------------------------------------------------
 
+NAMES = *[f"ours, {way}" for way in WAYS], *[f"PyTorch {kind}" for kind in KINDS]
+
 
 def measure(xp, works: list[Work], seconds: float, plan: Plan, result: dict) -> None:
     """Everything, into `result` as the file holds it: steps of all sizes, kernels
-    checked at the first and timed at the last.
+    checked at the first and timed at the last. What it holds of this program, and is
+    not measured again, stays.
     """
     versions = {name: _version(name) for name in ("torch", "triton")}
     here = environment(tinyrmc.__version__) | backend.describe_gpu(xp) | versions
     errors = check_kernels(xp, works[0])
     print(f"kernels are correct on {here['gpu']}: {json.dumps(errors)}", flush=True)
-    timed: list[dict] = []
-    result |= {"machine": here, "kernel_errors": errors, "works": timed}
+    earlier = earlier_result(here)
+    result |= earlier | {"machine": here, "kernel_errors": errors}
+    timed, problem = result.setdefault("works", []), None
     for work in works:
-        problem, rows = make_problem(work), dict[str, dict]()
-        timed.append({"size": str(work), **dataclasses.asdict(work), "rows": rows})
-        print(work)
+        print(work, flush=True)
+        if plan.over("the problem"):
+            return
+        problem = plan.attempt("the problem", functools.partial(make_problem, work))
+        if problem is None:
+            continue
+        rows = _rows_of(timed, work)
         time_ours(xp, work, problem, seconds, rows, plan)
-        time_torch(work, problem, seconds, backend.has_tf32(xp), rows, plan)
-    if plan.rows is not None:
+        sizes = work, problem, seconds, backend.has_tf32(xp)
+        plan.attempt("PyTorch", functools.partial(time_torch, *sizes, rows, plan))
+    if plan.rows is not None or problem is None or plan.over("each kernel"):
         return
-    result["kernels"] = time_kernels(xp, work, problem)
+    measured = functools.partial(time_kernels, xp, work, problem)
+    result["kernels"] = plan.attempt("each kernel", measured) or {}
     for name, row in result["kernels"].items():
         print(f"{name:80} {row['us']:9.1f} us {row['GB/s']:8.0f} GB/s")
     plan.write()
+
+
+def _rows_of(timed: list[dict], work: Work) -> dict[str, dict]:
+    """The rows of this size; an entry for it is made where there is none."""
+    sizes = {"size": str(work), **dataclasses.asdict(work)}
+    for entry in timed:
+        if entry | sizes == entry:
+            return entry["rows"]
+    timed.append(sizes | {"rows": {}})
+    return timed[-1]["rows"]
+
+
+def result_path(machine: dict) -> Path:
+    """The file of this GPU's results."""
+    return RESULTS / f"gpu-{'-'.join(machine['gpu'].split())}.json"
+
+
+def earlier_result(machine: dict) -> dict:
+    """What was written here before by this program in these versions; else {}."""
+
+    def lasting(machine):
+        return {k: x for k, x in machine.items() if k not in ("date", "command")}
+
+    with contextlib.suppress(OSError, ValueError, LookupError):
+        found = json.loads(result_path(machine).read_text(encoding="utf-8"))
+        if lasting(found["machine"]) == lasting(machine):
+            return found
+    return {}
 
 
 def _version(name):
@@ -547,13 +617,15 @@ def _parser() -> Parser:
         "--rows",
         nargs="+",
         metavar="PART",
-        help="only rows whose name has one of these parts, as in: graph eager",
+        help="only rows whose name has one of these parts, as in: ours eager. "
+        f"The rows: {'; '.join(NAMES)}; all but the first with ', TF32' too",
     )
     parser.add_argument(
         "--minutes",
         type=float,
         default=math.inf,
-        help="begin no row after so many minutes; what was measured is written",
+        help="begin nothing after so many minutes; what was measured is written. A row "
+        "takes twice --seconds, and more where something is compiled",
     )
     return parser
 
@@ -565,15 +637,21 @@ def main(argv: list[str] | None = None, works: list[Work] = WORKS) -> int:
         raise UsageError(
             f"--seconds must be finite and not negative, not {options.seconds}"
         )
-    chosen = [w for w in works if not options.works or w.batch in options.works]
-    if not chosen:
-        raise UsageError(f"--works {options.works}: no size has such a batch")
+    if not options.minutes >= 0:
+        raise UsageError(f"--minutes must not be negative, not {options.minutes}")
+    sizes = {work.batch for work in works}
+    for batch in options.works or ():
+        if batch not in sizes:
+            raise UsageError(f"--works {batch}: the batches are {sorted(sizes)}")
+    for part in options.rows or ():
+        if not any(part in f"{name}, TF32" for name in NAMES):
+            raise UsageError(f"--rows {part}: the rows are {'; '.join(NAMES)}")
+    chosen = [work for work in works if work.batch in (options.works or sizes)]
     xp = backend.device_namespace("cuda")
     result: dict[str, Any] = {}
 
     def write():
-        name = "-".join(result["machine"]["gpu"].split())
-        path = RESULTS / f"gpu-{name}.json"
+        path = result_path(result["machine"])
         path.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
         return path
 

@@ -604,6 +604,7 @@ class _Stream:
         self.non_blocking = non_blocking
 
     def use(self):
+        _used[:] = [self]
         return self
 
     def begin_capture(self):
@@ -616,6 +617,22 @@ class _Stream:
         return _Graph(captured)
 
 
+_used = [_Stream()]  # the current one
+
+
+class _Pool:
+    """A pool of memory; `freed` counts those that have given back theirs."""
+
+    malloc, freed = None, [0]
+
+    def free_all_blocks(self):
+        self.freed[0] += 1
+
+
+class OutOfMemoryError(MemoryError):
+    """What a pool says when the device has no more."""
+
+
 class _CuPy(types.ModuleType):
     """The module: NumPy's names, for device arrays."""
 
@@ -625,10 +642,15 @@ class _CuPy(types.ModuleType):
         Device=lambda: types.SimpleNamespace(id=0, synchronize=lambda: None),
         Event=_Event,
         Stream=_Stream,
-        MemoryPool=lambda: types.SimpleNamespace(malloc=None),
+        MemoryPool=_Pool,
         using_allocator=lambda malloc: contextlib.nullcontext(),
-        get_current_stream=lambda: _Stream(),
+        get_current_stream=lambda: _used[-1],
+        memory=types.SimpleNamespace(OutOfMemoryError=OutOfMemoryError),
     )
+
+    @staticmethod
+    def get_default_memory_pool():
+        return _Pool()
 
     def __getattr__(self, name):
         if name in MISSING or not hasattr(np, name):

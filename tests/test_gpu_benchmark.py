@@ -44,9 +44,7 @@ def gpu(monkeypatch, tmp_path):
 def cupy(monkeypatch):
     """The stand-in with kernels, and with what else of CuPy the benchmark uses."""
     cupy = fakecupy.installed(monkeypatch)
-    pool = types.SimpleNamespace(free_all_blocks=lambda: None)
     cuda_shim.installed(monkeypatch)
-    monkeypatch.setattr(cupy, "get_default_memory_pool", lambda: pool, raising=False)
     monkeypatch.setattr(backend, "use_tf32", lambda xp, on: None)
     return cupy
 
@@ -115,8 +113,7 @@ def test_adam_moves_seven_arrays(gpu, cupy):
 def test_no_rows_in_tf32_on_a_gpu_that_has_none(gpu, cupy, monkeypatch):
     older = {"name": b"Some GPU", "major": 7, "minor": 5}
     monkeypatch.setattr(cupy.cuda.runtime, "getDeviceProperties", lambda device: older)
-    rows, plan = {}, gpu.Plan()
-    gpu.time_ours(cupy, TINY, gpu.make_problem(TINY), 0, rows, plan)
+    rows = gpu.time_ours(cupy, TINY, gpu.make_problem(TINY), 0)
     assert [*rows] == ROWS[:4]
 
 
@@ -127,16 +124,87 @@ def test_some_rows_some_sizes_some_minutes(gpu, cupy, capsys, tmp_path):
     words = ["--seconds=0", "--works", "3", "--rows", "bodies", "graph"]
     assert gpu.main([*words, "--minutes", "0"], works) == 0
     (path,) = tmp_path.iterdir()
-    (work,) = json.loads(path.read_text())["works"]
-    assert (work["batch"], work["rows"]) == (3, {})
-    assert capsys.readouterr().out.count("no time left") == 5
+    assert json.loads(path.read_text())["works"] == []
+    assert "the problem" in capsys.readouterr().out.split("no time left")[0]
     written = []
     plan = gpu.Plan(["bodies", "drawn"], write=lambda: written.append(1))
     gpu.time_ours(cupy, TINY, gpu.make_problem(TINY), 0, {}, plan)
     assert written == [1] * 3
-    capsys.readouterr()
-    says = "error: --works [5]: no size has such a batch\n"
-    assert one_line_error(lambda: gpu.main(["--works", "5"]), capsys) == says
+    plan = gpu.Plan(minutes=-1)
+    assert gpu.time_ours(cupy, TINY, {}, 0, {}, plan) == {}
+    assert capsys.readouterr().out.count("no time left") == 7
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--works", "32", "5"], "--works 5: the batches are [32, 128, 1600]"),
+        (["--rows", "eager", "grahp"], "--rows grahp: the rows are ours, array bodies"),
+        (["--minutes=-1"], "--minutes must not be negative, not -1.0"),
+        (["--minutes=nan"], "--minutes must not be negative, not nan"),
+    ],
+)
+def test_words_that_mean_no_row_are_refused(words, says, gpu, cupy, capsys):
+    told = one_line_error(lambda: gpu.main(words), capsys)
+    assert told.startswith(f"error: {says}")
+
+
+@shim
+def test_a_second_call_keeps_what_the_first_has_measured(
+    gpu, cupy, monkeypatch, tmp_path
+):
+    """Unless the program is another; and what is now wrong takes its row along."""
+    works = [TINY, dataclasses.replace(TINY, batch=3)]
+
+    def rows_after(*words):
+        gpu.main(["--seconds=0", *words], works)
+        (path,) = tmp_path.iterdir()
+        found = json.loads(path.read_text())["works"]
+        return [(work["batch"], *work["rows"]) for work in found]
+
+    bodies, kernels = "ours, array bodies", "ours, kernels"
+    first = rows_after("--works", "4", "--rows", "bodies")
+    assert first == [(4, bodies)]
+    assert rows_after("--works", "3", "--rows", "bodies") == [*first, (3, bodies)]
+    both = rows_after("--works", "4", "--rows", "ours, kernels")
+    tf32 = f"{kernels}, TF32"
+    assert both == [(4, bodies, kernels, tf32), (3, bodies)]
+    with monkeypatch.context() as patch:
+        patch.setattr(gpu, "_time_ours_as", lambda *_: 1 / 0)
+        some = rows_after("--works", "4", "--rows", "bodies")
+    assert some == [(4, kernels, tf32), (3, bodies)]
+    monkeypatch.setattr(gpu, "environment", lambda version: {"git_commit": "another"})
+    assert rows_after("--works", "3", "--rows", "bodies") == [(3, bodies)]
+
+
+@shim
+def test_a_size_or_the_kernels_that_fail_leave_the_rest(
+    gpu, cupy, monkeypatch, capsys, tmp_path
+):
+    works = [TINY, dataclasses.replace(TINY, batch=3)]
+    problem = gpu.make_problem
+
+    def make(work):
+        if work.batch == 4:
+            raise ValueError("too large for that")
+        return problem(work)
+
+    def fail(*_):
+        raise RuntimeError("no such library")
+
+    monkeypatch.setattr(gpu, "make_problem", make)
+    monkeypatch.setattr(gpu, "WAYS", gpu.WAYS[:1])
+    monkeypatch.setattr(gpu, "time_torch", fail)
+    monkeypatch.setattr(gpu, "time_kernels", fail)
+    assert gpu.main(["--seconds=0"], works) == 1
+    (path,) = tmp_path.iterdir()
+    result = json.loads(path.read_text())
+    assert [(work["batch"], *work["rows"]) for work in result["works"]] == [
+        (3, "ours, array bodies")
+    ]
+    assert result["kernels"] == {}
+    told = [line.split(" fails")[0] for line in capsys.readouterr().err.splitlines()]
+    assert told == ["the problem", "PyTorch", "each kernel"]
 
 
 @shim

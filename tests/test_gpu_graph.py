@@ -5,21 +5,25 @@ On the stand-in, with the kernels compiled by g++: a graph there is the list of 
 asked for, which is done again.
 """
 
+import contextlib
 import dataclasses
+import functools
 from typing import get_args, get_type_hints
 
 import cuda_shim
 import fakecupy
 import numpy as np
 import pytest
-from fakecupy import no_sync, only
+from fakecupy import cupy, device, no_sync, only
 
 from tinyrmc import primitives as p
 from tinyrmc.backend import namespace
 from tinyrmc.cores import CoreConfig
 from tinyrmc.errors import UsageError
+from tinyrmc.kernels.graph import Graph
 from tinyrmc.training import captured
 from tinyrmc.training.discovery import load_task
+from tinyrmc.training.totals import OnDevice
 from tinyrmc.training.trainer import Trainer
 
 pytestmark = pytest.mark.skipif(
@@ -311,3 +315,99 @@ def test_graphs_come_by_themselves_for_shapes_that_come_again(cublas):
     for _ in range(3):
         ours.advance()
     assert [*ours._captured._steps] == kept
+
+
+@pytest.mark.parametrize("early", [True, False])
+def test_without_room_for_a_graph_the_steps_go_on(early, cublas, capsys, monkeypatch):
+    """Whether a step runs out of memory at its beginning or before its update.
+
+    Without graphs it does what it always did.
+    """
+    inside, memory = [], Graph.memory
+
+    @contextlib.contextmanager
+    def noted(graph):
+        inside.append(1)
+        try:
+            with memory(graph):
+                yield
+        finally:
+            inside.clear()
+
+    def short(kept, *arguments, **more):
+        if inside:
+            raise fakecupy.OutOfMemoryError("Out of memory allocating 9 bytes\nmore")
+        return kept(*arguments, **more)
+
+    monkeypatch.setattr(Graph, "memory", noted)
+    plain, other, asked = (trainer(on, task=Handing) for on in (False, None, True))
+    for each in other, asked:
+        owner, name = (each.task, "loss") if early else (each.optimizer, "step")
+        limited = functools.partial(short, getattr(owner, name))
+        monkeypatch.setattr(owner, name, limited)
+    for each in plain, other:
+        for _ in range(6):
+            each.advance()
+    same(plain, other)
+    told = capsys.readouterr().err
+    assert told.startswith("note: steps go on without CUDA graphs (OutOfMemoryError: O")
+    assert told.count("\n") == 1
+    with pytest.raises(UsageError, match=r"--graph: this step .*OutOfMemoryError"):
+        for _ in range(3):
+            asked.advance()
+    inside.append(1)
+    with pytest.raises(fakecupy.OutOfMemoryError):
+        other.advance()
+    inside.clear()
+    plain.advance()
+    other.advance()  # what it carries is still there
+    same(plain, other)
+
+
+def test_graphs_make_room_for_a_step_of_another_kind(cublas, capsys, monkeypatch):
+    plain, other = (trainer(on) for on in (False, None))
+    draw = other.task.loss
+
+    def short(*arguments):
+        if other._captured._steps and other.task.rung:
+            raise fakecupy.OutOfMemoryError("Out of memory allocating 9 bytes")
+        return draw(*arguments)
+
+    monkeypatch.setattr(other.task, "loss", short)
+    for each in plain, other:
+        for step in range(6):
+            each.task.rung = step // 4  # another shape
+            each.advance()
+    same(plain, other)
+    assert capsys.readouterr().err.count("OutOfMemoryError") == 1
+
+
+def test_every_thread_that_takes_a_step_works_on_the_graphs_stream(cublas):
+    """It makes the batch and the rate there, and reads there what came out."""
+    ours = trainer(graph=True)
+    cupy.cuda.Stream().use()  # that of a thread which has not made the Trainer
+    ours.advance()
+    assert cupy.cuda.get_current_stream() is ours._captured.stream
+
+
+def test_totals_of_more_names_than_there_are_places(cublas):
+    """Those beyond are added up as ever; and all go on from what was saved."""
+    more = OnDevice.MOST + 2
+    one = device(np.ones((), np.int64))
+    totals = OnDevice(cupy)
+    for _ in range(2):
+        totals.add({f"metric {k}": (one, one) for k in range(more)})
+    assert not totals.sums["metric 0"][0]
+    again = OnDevice(cupy, totals.plain())
+    again.add({f"metric {k}": (one, one) for k in range(more)})
+    assert again.plain() == {f"metric {k}": (3, 3) for k in range(more)}
+
+
+def test_the_memory_of_a_graph_goes_with_it(cublas):
+    """CuPy keeps that of a pool which nobody has any more."""
+    ours, freed = trainer(graph=True), fakecupy._Pool.freed
+    for _ in range(3):
+        ours.advance()
+    before = freed[0]
+    ours._captured.forget()
+    assert freed[0] == before + 1

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import functools
 import gc
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import ModuleType
@@ -41,7 +42,11 @@ class Graph:
 
     def __init__(self, xp: ModuleType, stream: Any):
         self.xp, self.stream = xp, stream
+        # what the common pool keeps for later, this one may need (waits, once)
+        xp.get_default_memory_pool().free_all_blocks()
         self._pool = xp.cuda.MemoryPool()
+        # a pool of CuPy's that goes by itself does not give back what it has
+        weakref.finalize(self, self._pool.free_all_blocks).atexit = False
         self._graph: Any = None
 
     @contextmanager

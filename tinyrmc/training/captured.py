@@ -9,6 +9,7 @@ since a curriculum may move the loss.
 
 from __future__ import annotations
 
+import gc
 import json
 import sys
 from typing import Any
@@ -59,8 +60,9 @@ class Captured:
 
     The first step of a kind is taken as ever, the second one in the graph's memory: so
     all kernels are there, and all memory too. The third one is captured. If that cannot
-    be, it is a UsageError where graphs are `required`; else all steps are taken as ever
-    from then on. So are those of a kind that had a graph and lost it to later ones.
+    be, or the GPU has no room for it, it is a UsageError where graphs are `required`;
+    else all steps are taken as ever from then on. So are those of a kind that had a
+    graph and lost it to later ones.
     """
 
     def __init__(self, trainer: Any, required: bool):
@@ -72,6 +74,21 @@ class Captured:
 
     def advance(self, batch: Batch) -> None:
         """One step of the Trainer on this batch."""
+        self.stream.use()  # each thread has a current stream of its own
+        before = self._carry
+        try:
+            self._advance(batch)
+            return
+        except self.trainer.xp.cuda.memory.OutOfMemoryError as error:
+            # No parameter has changed: what a step needs, it asks for before it does.
+            self._hand_on(before, 0)
+            if not self._possible:
+                raise
+            self._give_up(error)
+        gc.collect()  # frees the memory of all graphs
+        self.trainer.take_step(batch)
+
+    def _advance(self, batch: Batch) -> None:
         steps = self._steps_of(batch)
         if steps is None:
             self.trainer.take_step(batch)

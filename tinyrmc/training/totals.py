@@ -84,26 +84,32 @@ class OnDevice(Totals):
         self.xp, self._places = xp, dict[str, int]()
         start = np.zeros(2 * self.MOST)
         for name, pair in (saved or {}).items():
-            start[self._place(name) :][:2] = pair
+            if self._has_room(name):
+                start[self._place(name) :][:2] = pair
+            else:
+                self.sums[name] = pair
         self._totals = xp.asarray(start)  # float64: the sum after each count
 
     def _place(self, name: str) -> int:
         """Where a name's sum is; its count is behind it."""
         return self._places.setdefault(name, 2 * len(self._places))
 
-    def _takes(self, value: Any) -> bool:
+    def _has_room(self, name: str) -> bool:
+        return name in self._places or len(self._places) < self.MOST
+
+    def _takes(self, name: str, value: Any) -> bool:
         there = getattr(value, "shape", None) == () and value.dtype in (
             np.float32,
             np.int64,
         )
-        return there and len(self._places) < self.MOST
+        return there and self._has_room(name)
 
     def add(self, metrics: Mapping[str, Any]) -> None:
         there, others = [], {}
         for name, pair in metrics.items():
             rest = list(pair)
             for k, value in enumerate(pair):
-                if self._takes(value):
+                if self._takes(name, value):
                     there.append((value, self._place(name) + k))
                     rest[k] = 0
             others[name] = tuple(rest)
@@ -112,7 +118,8 @@ class OnDevice(Totals):
             kernels.add_up(self.xp, self._totals, there)
 
     def keep_largest(self, name: str, total, count, xp) -> None:
-        if not all(self._takes(x) and x.dtype == np.int64 for x in (total, count)):
+        pair = total, count
+        if not all(self._takes(name, x) and x.dtype == np.int64 for x in pair):
             super().keep_largest(name, total, count, xp)
             return
         place = self._place(name)
