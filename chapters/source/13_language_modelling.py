@@ -1004,9 +1004,9 @@ for core in ("lstm", "rmc"):
 # The paper's RMC has 2,500 units and read a hundred million words and more. Ours above
 # have 64 units and read twenty-nine thousand words ten times; on so little text the two
 # cores are level. On the Penn Treebank, with a million words and 256 units, the RMC is
-# ahead, and at every frequency, though that is one seed of each. Note also that the
-# paper's LSTM is not its own: it is that of another paper, with other settings. And in
-# a public port of the RMC to WikiText-2 the LSTM is ahead, with a test perplexity of
+# ahead: with each of three seeds, and at every frequency of the first. Note also that
+# the paper's LSTM is not its own: it is that of another paper, with other settings. And
+# in a public port of the RMC to WikiText-2 the LSTM is ahead, with a test perplexity of
 # 105.6 to the RMC's 107.2.
 #
 # ## In the package
