@@ -109,6 +109,9 @@ class Task(Presentation):
         The loop divides the sum by the count once, after adding up all pieces of the
         batch: give sums, not means.
 
+        It draws nothing: random numbers come with the batch. What it drew on the host,
+        a CUDA graph would repeat in every step.
+
         The carry is what the next step gets for the same rows: a dict of arrays, one
         row an example, detached (give a Tensor's `.data`); put nested states into one
         dict. None: the next step starts afresh. A piece of the batch has the same rows
