@@ -35,13 +35,11 @@ import numpy as np
 import peers
 from running import Broken, Candidate
 
-import tinyrmc
 from tinyrmc.backend import blas_threads, keep_freed_memory
 from tinyrmc.commands import Parser, run_main
 from tinyrmc.engine import Tensor
 from tinyrmc.errors import RunError
 from tinyrmc.nn import Module
-from tinyrmc.runs.machine import environment
 from tinyrmc.training.discovery import load_task
 from tinyrmc.training.totals import Totals
 from tinyrmc.training.trainer import Trainer
@@ -448,7 +446,7 @@ def measure_all(rounds: int, works=WORKS) -> list[dict]:
 
 def main(argv: list[str] | None = None) -> int:
     """The command line; returns the exit code."""
-    from report import publish
+    from report import heading, publish
 
     about = "Measure an agent that learns BoxWorld on one core of a CPU."
     parser = Parser("python benchmarks/agents.py", about)
@@ -458,9 +456,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--rounds", help=turns, type=int, default=ROUNDS, metavar="N")
     parser.add_argument("--out", help="a JSON file", type=Path, metavar="FILE.json")
     options = parser.parse_args(argv)
-    here = environment(tinyrmc.__version__)
-    kept = ("date", "git_commit", "processor", "cores", "numpy")
-    found: dict[str, Any] = {"benchmark": "agents", **{k: here[k] for k in kept}}
+    found = heading("agents")
     found["agents"] = measure_all(options.rounds, options.works or WORKS)
     publish(found, options.out)
     return 0

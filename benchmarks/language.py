@@ -517,7 +517,7 @@ def measure_all(rounds: int, names=tuple(WORKS)) -> list[dict]:
 
 def main(argv: list[str] | None = None) -> int:
     """The command line; returns the exit code."""
-    from report import markdown
+    from report import heading, publish
 
     about = "Measure the training step of language models on a CPU."
     parser = Parser("python benchmarks/language.py", about)
@@ -529,10 +529,9 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--rounds", help=turns, type=int, default=ROUNDS, metavar="N")
     parser.add_argument("--out", help="a JSON file", type=Path, metavar="FILE.json")
     options = parser.parse_args(argv)
-    found = {"language": measure_all(options.rounds, options.works or tuple(WORKS))}
-    if options.out:
-        options.out.write_text(json.dumps(found, indent=1) + "\n")
-    print(markdown(found), end="")
+    found = heading("language")
+    found["language"] = measure_all(options.rounds, options.works or tuple(WORKS))
+    publish(found, options.out)
     return 0
 
 

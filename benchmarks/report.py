@@ -7,6 +7,16 @@ import statistics
 from pathlib import Path
 from typing import Any
 
+import tinyrmc
+from tinyrmc.runs.machine import environment
+
+
+def heading(benchmark: str) -> dict[str, Any]:
+    """What a file of results begins with: its name, when and where it was measured."""
+    here = environment(tinyrmc.__version__)
+    kept = "date", "git_commit", "processor", "cores", "numpy"
+    return {"benchmark": benchmark, **{name: here[name] for name in kept}}
+
 
 def milliseconds(seconds: float) -> str:
     """Three digits, no exponent."""

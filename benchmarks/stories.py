@@ -15,14 +15,11 @@ import statistics
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import report
 
-import tinyrmc
 from tinyrmc.backend import blas_threads
 from tinyrmc.commands import Parser, add_data_dir, run_main
-from tinyrmc.runs.machine import environment
 from tinyrmc.training.discovery import load_task
 from tinyrmc.training.trainer import Trainer
 
@@ -73,9 +70,7 @@ def main(words: list[str] | None = None) -> int:
     add("--out", type=Path, metavar="FILE.json", help="also write the results there")
     add_data_dir(parser)
     options = parser.parse_args(words)
-    here = environment(tinyrmc.__version__)
-    kept = ("date", "git_commit", "processor", "cores", "numpy")
-    result: dict[str, Any] = {"benchmark": "stories", **{k: here[k] for k in kept}}
+    result = report.heading("stories")
     result["stories"] = [
         measure(restarts, options.data_dir, options.generated, options.rounds)
         for restarts in RESTARTS

@@ -22,12 +22,10 @@ from pathlib import Path
 import numpy as np
 import report
 
-import tinyrmc
 from tinyrmc.environments.box_levels import Problem, make
 from tinyrmc.environments.box_world import BoxWorld
 from tinyrmc.environments.pacman import MiniPacman
 from tinyrmc.environments.world import World
-from tinyrmc.runs.machine import environment
 
 LEVELS = 256, 1024, 4096
 MADE = 8192  # levels in a round of making them
@@ -125,11 +123,8 @@ def main(words=None) -> int:
     add("--seconds", type=float, default=0.2, help="of a round (default: %(default)s)")
     add("--out", type=Path, metavar="FILE.json", help="also write the results there")
     options = parser.parse_args(words)
-    here = environment(tinyrmc.__version__)
-    kept = ("date", "git_commit", "processor", "cores", "numpy")
     result = {
-        "benchmark": "worlds",
-        **{name: here[name] for name in kept},
+        **report.heading("worlds"),
         "worlds": steps_per_second([*worlds()], options.rounds, options.seconds),
         "levels": levels_per_second(options.rounds),
     }
