@@ -36,15 +36,13 @@ import tempfile
 import time
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import candidates
 import numpy as np
 import peers
 from running import Broken, Candidate, run_python
 
-from tinyrmc import backend, corpora, engine, fused
-from tinyrmc import primitives as p
+from tinyrmc import corpora
 from tinyrmc.backend import blas_threads, keep_freed_memory
 from tinyrmc.commands import Parser, run_main
 from tinyrmc.errors import RunError
@@ -366,22 +364,15 @@ def products(work: Work, steps: int = 7) -> dict[str, Any]:
     keep_freed_memory()
     spent: dict[str, list] = {"few": [0, 0.0], "many": [0, 0.0]}  # operations, seconds
 
-    def timed(a, b, out=None, add=False):
-        began = time.perf_counter()
-        product = gemm(a, b, out, add)
-        took = time.perf_counter() - began
+    def tell(a, b, product, seconds):
         if a.ndim > 1 and b.ndim > 1:  # others are sums
             rows = product.size // product.shape[-1] if b.ndim == 2 else a.shape[-2]
             of = spent["few" if min(rows, a.shape[-1]) <= FEW_ROWS else "many"]
             of[0] += 2 * product.size * a.shape[-1]
-            of[1] += took
-        return product
+            of[1] += seconds
 
-    gemm, rounds = backend.gemm, []
-    with blas_threads(1), contextlib.ExitStack() as stack:
-        families = [x for x in vars(fused).values() if hasattr(x, "gemm")]
-        for module in backend, engine, p, *families:
-            stack.enter_context(patch.object(module, "gemm", timed))
+    rounds = []
+    with blas_threads(1), candidates.products_told(tell):
         step, (sgemm, flops) = ours(work, 1), candidates.sgemm(candidates.APART, 1)
         step()
         for _ in range(steps):

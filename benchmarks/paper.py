@@ -226,10 +226,10 @@ def vectors(groups: list[dict[str, Any]]) -> str:
         split(cell): plain(reports.removesuffix(" on its best batch"))
         for cell, (reports, _) in task.published.items()
     }
-    ours = placed(own, of_cells) | placed(own, _small_vectors)
+    more, smaller = beside(own, _smaller_vectors)
+    ours = placed(own, of_cells) | smaller
     rows = {row: f"{row}{_floors(own, row)}" for row, _ in paper}
-    for row in sorted({row for row, _ in ours} - rows.keys()):
-        rows[row] = f"{row}{_floors(own, row)}"
+    rows |= dict(sorted(more.items()))
     about = paragraph(
         "Right answers in percent, among so many vectors of so many dimensions; of "
         "the LSTM and the DNC the paper tells the best training batch. In brackets "
@@ -244,17 +244,13 @@ def _size(group: dict[str, Any]) -> str:
     return f"{data['objects']} x {data['dimensions']}"
 
 
-def _small_vectors(group: dict[str, Any]) -> list[tuple[Place, str]]:
-    """The place of a group that stands in no cell of the paper."""
-    core = CORES.get(group["config"]["model"]["core"])
-    if cells_of(group) or core is None:
-        return []
+def _smaller_vectors(group: dict[str, Any]) -> str:
     data, row = group["config"]["data"], _size(group)
     if not data["rungs"]:
         row += ", without a ladder"
     elif data.get("rung_shares"):
         row += ", the same steps on each rung"
-    return [((row, core), result_of(group))]
+    return row
 
 
 def _floors(groups: list[dict[str, Any]], row: str) -> str:
@@ -320,9 +316,9 @@ def texts(groups: list[dict[str, Any]], folder: Path) -> str:
     rows, smaller = beside(own, _smaller_text)
     if smaller:
         text += (
-            "\nSmaller texts, ours alone; in brackets words counted, alone and five "
+            "\nSmaller texts, ours alone; in brackets what counting words reaches, "
+            "alone and five in a row:\n\n"
         )
-        text += "in a row:\n\n"
         text += table("", rows, _columns(smaller), {}, smaller) + seeds(smaller)
     return f"{text}\n{by_frequency(folder)}"
 
@@ -494,7 +490,7 @@ def in_one_look(groups: list[dict[str, Any]], folder: Path) -> str:
     run = " and ".join([", ".join(first)] * bool(first) + [last])
     missing = ", ".join(str(k) for k, found in there.items() if not found)
     other = any((folder / path).exists() for path in EXAMINED.values())
-    lines += [f"table 3: {'of another text' if other else 'not run'}"]
+    lines += [f"table 3: {'run on another text' if other else 'not run'}"]
     lines += [f"figures {run}: some of it, see below"] * bool(run)
     lines += [f"figures {missing}: not run"] * bool(missing)
     return "".join(f"- {line}\n" for line in lines)

@@ -25,7 +25,14 @@ from typing import Any, Literal, Self
 import numpy as np
 import numpy.typing as npt
 
-from .arguments import Seed, check_number, check_sizes, check_switch, generator
+from .arguments import (
+    Seed,
+    check_number,
+    check_sizes,
+    check_switch,
+    generator,
+    is_integer,
+)
 from .backend import Array, converted, namespace, to_host
 from .engine import Parameter, Tensor
 from .fused import conv2d, embedding, layer_norm, linear
@@ -508,8 +515,7 @@ class Dropout(Module):
         self.rate, self.axis = rate, axis
         self.shared = tuple(shared) if isinstance(shared, (tuple, list)) else (shared,)
         for name, number in ("axis", axis), *[("shared", each) for each in self.shared]:
-            whole = isinstance(number, (int, np.integer))
-            if not whole or isinstance(number, bool):
+            if not is_integer(number):
                 raise TypeError(f"Dropout: {name} takes axes by number, not {number!r}")
 
     def __call__(

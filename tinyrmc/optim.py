@@ -16,7 +16,7 @@ from typing import Literal
 import numpy as np
 
 from . import kernels
-from .arguments import is_integer, is_number
+from .arguments import is_integer, is_number, is_switch
 from .backend import Array, converted, joined, namespace, row_dots
 from .engine import Parameter
 
@@ -225,8 +225,7 @@ class Optimizer:
             shape = getattr(number, "shape", ())
             _require(shape == (), name, shape, "a number or an array of shape ()")
         for name, number in ("learning_rate", learning_rate), ("max_norm", max_norm):
-            is_switch = isinstance(number, (bool, np.bool_))
-            _require(not is_switch, name, number, "a number")
+            _require(not is_switch(number), name, number, "a number")
         _require(self.clips in CLIPS, "clips", self.clips, f"one of {CLIPS}")
         is_bool = isinstance(valid, bool) or str(getattr(valid, "dtype", "")) == "bool"
         _require(is_bool, "valid", valid, "True or False")
