@@ -1,6 +1,6 @@
 """How long a text takes to become integers, in how much memory, and to start from them.
 
-    python benchmarks/corpora.py [--tokens N] [--words V] [--folder FOLDER]
+    python benchmarks/corpora.py [--tokens N] [--words V] [--folder FOLDER] [--out FILE]
 
 Writes a text of the size of WikiText-103 into a temporary folder: 103,227,021 tokens of
 267,735 words, in lines of 57. Frequencies fall as 1/rank down to rank 10,000, and then
@@ -16,16 +16,18 @@ Peak memory is the largest resident set of the process, Python and NumPy include
 
 from __future__ import annotations
 
-import argparse
 import json
-import resource
-import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import report
+from large_vocabulary import peak_bytes
+from running import run_python
+
+from tinyrmc.commands import Parser, run_main
 
 TOKENS, WORDS = 103_227_021, 267_735  # of WikiText-103, with <eos>
 LINE = 57  # words
@@ -80,14 +82,14 @@ def measure(folder: str) -> dict[str, float]:
     lanes[:, :100].sum()  # reads from the disk
     return {
         "seconds": time.perf_counter() - began,
-        "processor seconds": time.process_time() - cpu,
+        "processor_seconds": time.process_time() - cpu,
         "tokens": sum(len(ids) for ids in corpus.texts.values()),
         "words": len(corpus.vocabulary),
-        "peak MiB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+        "peak_bytes": peak_bytes(),
     }
 
 
-def report(folder: Path, tokens: int, words: int) -> None:
+def both(folder: Path, tokens: int, words: int) -> dict[str, Any]:
     """Write the text and measure both."""
     place = folder / "wikitext-103"
     place.mkdir()
@@ -95,34 +97,32 @@ def report(folder: Path, tokens: int, words: int) -> None:
     sizes = {"train": tokens, "valid": HELD_OUT, "test": HELD_OUT}
     for seed, (part, size) in enumerate(sizes.items()):
         write_text(place / f"wiki.{part}.tokens", size, known, seed)
-    size = (place / "wiki.train.tokens").stat().st_size
-    print(f"{tokens:,} tokens of {words:,} words, {size / 1e6:,.0f} MB\n")
-    print("         seconds  processor s  tokens a second  peak MiB")
+    found: dict[str, Any] = {"tokens": tokens, "words": words}
+    found["bytes"] = (place / "wiki.train.tokens").stat().st_size
     for name in ("first", "later"):
-        code = [sys.executable, __file__, "--measure", str(folder)]
-        found = json.loads(subprocess.check_output(code))
-        rate = f"{found['tokens'] / found['seconds']:,.0f}" if name == "first" else ""
-        print(
-            f"{name:8}{found['seconds']:8.2f}{found['processor seconds']:13.2f}"
-            f"{rate:>17}{found['peak MiB']:10,.0f}"
-        )
+        found[name] = json.loads(run_python(Path(__file__), "--measure", str(folder)))
+    return found
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--tokens", type=int, default=TOKENS)
-    parser.add_argument("--words", type=int, default=WORDS)
-    parser.add_argument("--folder", help="where the text is written for a while")
-    parser.add_argument("--measure", help=argparse.SUPPRESS)
-    options = parser.parse_args()
+def main(argv: list[str] | None = None) -> int:
+    """The command line; returns the exit code."""
+    parser = Parser("python benchmarks/corpora.py", "Time the reading of a long text.")
+    add = parser.add_argument
+    add("--tokens", type=int, default=TOKENS, metavar="N")
+    add("--words", type=int, default=WORDS, metavar="V")
+    add("--folder", metavar="FOLDER", help="where the text is written for a while")
+    add("--out", type=Path, metavar="FILE.json", help="also write the results there")
+    add("--measure", metavar="FOLDER", help="only read the text there, as JSON")
+    options = parser.parse_args(argv)
     if options.measure:
         print(json.dumps(measure(options.measure)))
-        return
+        return 0
+    result = report.heading("corpora")
     with tempfile.TemporaryDirectory(dir=options.folder) as folder:
-        report(Path(folder), options.tokens, options.words)
+        result["corpora"] = both(Path(folder), options.tokens, options.words)
+    report.publish(result, options.out)
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    run_main(main)

@@ -2,6 +2,7 @@
 matrix products.
 
     python benchmarks/large_vocabulary.py [--words 267735] [--width 512] [--rows 6400]
+        [--out FILE]
 
 Forward and backward of `fused.linear_cross_entropy` on one core: the tied weight of
 267,735 words x 512 (WikiText-103 at the paper's size) and its gradient, 6,400 tokens.
@@ -30,6 +31,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+import report
 from running import run_python
 
 from tinyrmc import Parameter, Tape, fused
@@ -138,23 +140,26 @@ def main(argv: list[str] | None = None) -> int:
         "rounds": 3,
     }.items():
         parser.add_argument(f"--{name}", type=int, default=default, metavar="N")
+    parser.add_argument(
+        "--out", type=Path, metavar="FILE.json", help="results go there"
+    )
     parser.add_argument("--measure", choices=KINDS, help="only this, as JSON")
     options = parser.parse_args(argv)
     size = options.words, options.width, options.rows, options.rounds
     if options.measure:
         print(json.dumps(measure(options.measure, *size)))
         return 0
-    print("| tokens | peak memory / parameters and gradients | time / products |")
-    print("| --- | --- | --- |")
     names = ("--words", "--width", "--rows", "--rounds")
     flags = [word for pair in zip(names, map(str, size), strict=True) for word in pair]
-    for kind in KINDS:
-        found = json.loads(run_python(Path(__file__), "--measure", kind, *flags))
-        print(
-            f"| {kind} | {found['memory']:.2f} | {found['time']:.2f} "
-            f"({found['seconds']:.1f} s) |",
-            flush=True,
-        )
+    result = report.heading("large_vocabulary")
+    result["vocabulary"] = {
+        **{name: getattr(options, name) for name in ("words", "width", "rows")},
+        "kinds": {
+            kind: json.loads(run_python(Path(__file__), "--measure", kind, *flags))
+            for kind in KINDS
+        },
+    }
+    report.publish(result, options.out)
     return 0
 
 

@@ -9,19 +9,17 @@ perplexity. The first step, which fills caches and pages, is left out of the spe
 
 from __future__ import annotations
 
-import argparse
-import json
-import resource
 import time
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import report
+from large_vocabulary import peak_bytes
 
-import tinyrmc
 from tinyrmc import corpora
 from tinyrmc.backend import blas_threads, keep_freed_memory
-from tinyrmc.runs.machine import environment
+from tinyrmc.commands import Parser, run_main
 from tinyrmc.training import Trainer
 from tinyrmc.training.discovery import load_task
 
@@ -66,32 +64,31 @@ def measure(steps: int, workers: int, threads: int, core: str) -> dict:
         "workers": workers,
         "threads": threads,
         "seconds": [round(x, 2) for x in seconds],
+        "seconds_per_step": typical,
         "tokens_per_second": window / typical,
-        "peak_memory": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+        "peak_memory": peak_bytes(),
         "hours_per_epoch": TOKENS / window * typical / 3600,
         "loss": loss,
     }
 
 
-def main() -> None:
-    """The command line."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--steps", type=int, default=20)
-    parser.add_argument("--workers", type=int, default=1)
-    parser.add_argument("--threads", type=int, default=2, help="BLAS threads")
-    parser.add_argument("--core", default="rmc")
-    parser.add_argument("--out", type=Path, help="write the figures to this file")
-    words = parser.parse_args()
-    found = measure(words.steps, words.workers, words.threads, words.core)
-    found["environment"] = environment(tinyrmc.__version__)
-    print(
-        f"{found['parameters']:,} parameters, {found['tokens_per_second']:,.0f} tokens "
-        f"a second, {found['peak_memory'] / 2**30:.1f} GiB at most, an epoch of "
-        f"WikiText-103 would take {found['hours_per_epoch']:,.0f} hours"
-    )
-    if words.out:
-        words.out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+def main(argv: list[str] | None = None) -> int:
+    """The command line; returns the exit code."""
+    about = "Measure the paper's language model at its full size."
+    parser = Parser("python benchmarks/paper_size.py", about)
+    add = parser.add_argument
+    add("--steps", type=int, default=20, metavar="N")
+    add("--workers", type=int, default=1, metavar="N")
+    add("--threads", type=int, default=2, metavar="N", help="BLAS threads")
+    add("--core", default="rmc", metavar="NAME")
+    add("--out", type=Path, metavar="FILE.json", help="also write the results there")
+    options = parser.parse_args(argv)
+    how = options.steps, options.workers, options.threads, options.core
+    result = report.heading("paper_size")
+    result["paper_size"] = measure(*how)
+    report.publish(result, options.out)
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    run_main(main)

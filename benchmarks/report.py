@@ -234,6 +234,43 @@ def _stories(rows):
     return [head, *map(list, zip(named, speeds, strict=True))]
 
 
+def _corpora(found):
+    head = [f"a text of {found['tokens']:,} tokens, {found['words']:,} words"]
+    table = [[*head, "seconds", "tokens a second", "peak memory, GiB"]]
+    for name, what in ("first", "becomes integers"), ("later", "is there already"):
+        x = found[name]
+        rate = f"{x['tokens'] / x['seconds']:,.0f}" if name == "first" else ""
+        memory = f"{x['peak_bytes'] / 2**30:.2f}"
+        table.append([what, f"{x['seconds']:.2f}", rate, memory])
+    return table
+
+
+def _vocabulary(found):
+    size = f"{found['words']:,} words x {found['width']}, {found['rows']:,} tokens"
+    head = [f"softmax over {size}", "peak memory / parameters and gradients"]
+    table = [[*head, "time / plain products", "seconds"]]
+    for kind, x in found["kinds"].items():
+        shown = f"{x['memory']:.2f}", f"{x['time']:.2f}", f"{x['seconds']:.1f}"
+        table.append([kind, *shown])
+    return table
+
+
+def _paper_size(found):
+    head = ["language model of the paper", "steps", "tokens a second"]
+    head += ["a step, s", "peak memory, GiB", "an epoch of WikiText-103, hours"]
+    return [
+        head,
+        [
+            f"{found['core']}, {found['parameters']:,} parameters",
+            str(len(found["seconds"])),
+            f"{found['tokens_per_second']:,.0f}",
+            f"{found['seconds_per_step']:.1f}",
+            f"{found['peak_memory'] / 2**30:.1f}",
+            f"{found['hours_per_epoch']:,.0f}",
+        ],
+    ]
+
+
 def _faults(groups):
     """A row for each group of faults, and one for all; their counts."""
     names = [*next(iter(groups.values()))]
@@ -291,4 +328,7 @@ PARTS = {
     "worlds": _worlds,
     "levels": _levels,
     "stories": _stories,
+    "corpora": _corpora,
+    "vocabulary": _vocabulary,
+    "paper_size": _paper_size,
 }

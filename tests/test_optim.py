@@ -355,7 +355,7 @@ def test_bad_constants_are_named_before_anything_moves(make, name, bad, wanted):
 @pytest.mark.parametrize("make", [Adam, RMSProp])
 def test_an_epsilon_that_float32_would_round_to_zero_is_refused(make):
     make([Parameter(np.ones(2))], epsilon=1e-50)  # float64 holds it
-    with pytest.raises(ValueError, match="at least 1.2e-38, the least that float32"):
+    with pytest.raises(ValueError, match=r"at least 1\.2e-38, the least that float32"):
         make([Parameter(np.ones(2, np.float32))], epsilon=1e-50)
 
 
