@@ -526,6 +526,11 @@ def test_git_commit_is_that_of_the_checkout_itself(tmp_path):
     git("commit", "-m", "first")
     commit = git("rev-parse", "HEAD")
     assert machine._git_commit(tmp_path) == commit
+    results = tmp_path / "benchmarks" / "results"
+    results.mkdir(parents=True)
+    (results / "cpu.json").write_text("{}")
+    git("add", ".")  # what was measured before makes no other code
+    assert machine._git_commit(tmp_path) == commit
     (tmp_path / "file").write_text("b")
     assert machine._git_commit(tmp_path) == f"{commit}-dirty"
     # installed inside somebody else's repository

@@ -71,18 +71,21 @@ def _command() -> str:
 
 def _git_commit(root: Path) -> str | None:
     """The commit of the checkout whose top is `root`, with `-dirty` when files differ
-    from it; None elsewhere.
+    from it, but for results; None elsewhere.
     """
     # To ask git alone would also name a repository around somebody's .venv.
     if not (root / ".git").exists():
         return None
-    describe = ["describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
-    command = ["git", "--no-optional-locks", "-C", str(root), *describe]
+
+    def git(*words):
+        command = ["git", "--no-optional-locks", "-C", str(root), *words]
+        return subprocess.run(command, capture_output=True, text=True, timeout=10)
+
     with contextlib.suppress(OSError, subprocess.SubprocessError):
-        done = subprocess.run(
-            command, capture_output=True, text=True, timeout=10, check=True
-        )
-        return done.stdout.strip()
+        commit = git("rev-parse", "--verify", "HEAD")
+        same = git("diff", "--quiet", "HEAD", "--", ".", ":!benchmarks/results")
+        if commit.returncode == 0:
+            return commit.stdout.strip() + "-dirty" * bool(same.returncode)
     return None
 
 
