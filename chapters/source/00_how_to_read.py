@@ -489,7 +489,7 @@ ex.mean_slot.hint()
 # works, you may skip 2 and 3; if you have trained networks before, 4 as well. If you
 # have an implementation that does not learn, begin with 11.
 #
-# ## To take along
+# ## Takeaways
 #
 # - The core is a matrix of slots. They look at each other and at the input, and a gate
 #   decides before anything is written.

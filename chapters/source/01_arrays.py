@@ -391,7 +391,7 @@ course.show(equations.append_rows, load_task("nth_farthest").draw)
 # entry by entry and sums over `d`, which is missing on the right. Here that gives the
 # squared distances. `rng.permuted` shuffles every row by itself.
 #
-# ## To take along
+# ## Takeaways
 #
 # - Axis 0 of a memory walks over slots, axis 1 over units. Examples and heads stand in
 #   front, so count from the end.

@@ -464,7 +464,7 @@ print(cube, x.grad)
 # How do you know that a rule is right? Looking at it is not enough. Chapter 3 shows
 # what is.
 #
-# ## To take along
+# ## Takeaways
 #
 # - A vjp turns the gradient of a result into the gradients of its arguments. Nobody
 #   makes the table of all derivatives.

@@ -556,7 +556,7 @@ course.show(_Trial.tape_gradients, _Trial.complex_slope, _Trial.compare, gradche
 # derivatives) times a vector. You get second derivatives without a line of code for
 # them.
 #
-# ## To take along
+# ## Takeaways
 #
 # - A wrong derivative looks like slow learning.
 # - Differences have two errors that pull in opposite directions. The complex step has

@@ -631,7 +631,7 @@ course.show(optim.SGD._update, optim.schedule)
 # which you see in many cells, is 2000; only when we try whether a chapter runs at all
 # is it 40.
 #
-# ## To take along
+# ## Takeaways
 #
 # - Find the floor first: how far do you get without solving the task?
 # - The first loss should be that of a guess. Then try rates, a factor of three apart.

@@ -437,7 +437,7 @@ by_hand = fused.attention(together, num_heads=1, key_size=8).data
 np.allclose(by_hand, equations.attention(np, Q, K, V), rtol=1e-12)
 
 # %% [markdown]
-# ## To take along
+# ## Takeaways
 #
 # - A row of weights is a row of shares: not negative, and their sum is 1. The result is
 #   a weighted mean of the values.

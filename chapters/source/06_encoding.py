@@ -760,7 +760,7 @@ np.allclose(packaged, ex.encode_with_heads(M, x, W_q, W_k, W_v), rtol=1e-12)
 # the smallest one that fails, and more than twenty faulty functions make sure that
 # every check can fail.
 #
-# ## To take along
+# ## Takeaways
 #
 # - The input is one more row to look at. It does not look itself, so the memory keeps
 #   its size.

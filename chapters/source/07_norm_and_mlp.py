@@ -542,7 +542,7 @@ gain, offset = norm.gain.data, norm.offset.data
 np.allclose(packaged, ex.g_psi(z, layers, gain, offset), rtol=1e-12)
 
 # %% [markdown]
-# ## To take along
+# ## Takeaways
 #
 # - Layer norm keeps the direction of a slot without its mean, and with gain 1 it fixes
 #   the length. It gives the same for $x$, $10 x$ and $x + 3$.

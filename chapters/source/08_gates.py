@@ -593,7 +593,7 @@ np.allclose(ours, yours, rtol=1e-12)
 # of a sequence at once. It has no output gate: "In practice we did not find output
 # gates necessary", says the paper.
 #
-# ## To take along
+# ## Takeaways
 #
 # - A gate is a number between 0 and 1 that multiplies. The forget gate multiplies the
 #   old memory, the input gate the new.

@@ -970,7 +970,7 @@ course.draw_tape(shown, {"x": x, "memory": memory})
 plt.show()
 
 # %% [markdown]
-# ## To take along
+# ## Takeaways
 #
 # - Equation 7 keeps a share of the old memory and takes a share of the candidate. The
 #   two shares are independent, and the forget bias opens the first one at the

@@ -989,7 +989,7 @@ course.show(nth.draw, probes.cuts)
 # For a run of your own, `python -m tinyrmc.plot attention RUN --html look.html` makes
 # these pictures and a page to explore.
 #
-# ## To take along
+# ## Takeaways
 #
 # - Before you read an accuracy, find out how far you get without solving the task. Here
 #   it is $2/N$ for the self query, and more for ranking norms.

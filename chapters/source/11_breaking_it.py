@@ -944,7 +944,7 @@ course.show(
 )
 
 # %% [markdown]
-# ## To take along
+# ## Takeaways
 #
 # - A network with a bug is a network too, and training makes the best of it. The curve
 #   says how well that goes, not whether it is the network that you meant.

@@ -594,7 +594,7 @@ course.show(programs.write_program, programs.Network.__call__)
 # is a second style of programs, `--data.style lte`, the style of Learning to Execute
 # itself: Python with variables and loops.
 #
-# ## To take along
+# ## Takeaways
 #
 # - A batch of texts is an array plus lengths. Keep each state as it is at its text's
 #   own end; what lies beyond counts nowhere.

@@ -15,7 +15,7 @@
 # predicts it. You cut a text so that a network can read many parts of it side by side,
 # derive the gradient of its loss, and find out where the time and the memory go. Then a
 # small LSTM and a small Relational Memory Core read the book, trained on the functions
-# that you have written, and write on.
+# that you have written, and then write on by themselves.
 
 # %%
 import re
@@ -220,8 +220,8 @@ print(f"best k on the validation text: {best:.0f}")
 # %% [markdown]
 # Why stop at pairs? Most runs of five words in a text were never seen before, so all
 # depends on how you fall back on fewer. The best known recipe is that of Kneser and
-# Ney, and the package has it. These are the *floors*: a network above them has learnt
-# nothing that counting does not give.
+# Ney, and the package has it. These are the *floors*: a network with a higher
+# perplexity has learnt nothing that counting does not give.
 
 # %%
 five_words = ngrams.KneserNey(TRAIN, V, order=5)
@@ -372,8 +372,8 @@ plt.show()
 #
 # For one word, let $z$ be the row of logits, one for each word of the vocabulary, and
 # $y$ the word that came. The loss is the cross-entropy of chapter 4,
-# $\ell = \ln \sum_j e^{z_j} - z_y$, and its gradient by the logits is $p - y$: what the
-# network held for likely, minus what came. From there it goes on to
+# $\ell = \ln \sum_j e^{z_j} - z_y$, and its gradient with respect to the logits is
+# $p - y$: what the network held for likely, minus what came. From there it goes on to
 # the word vectors and to the core with two products:
 #
 # $$\frac{\partial \ell}{\partial h} = (p - y)\, E' \qquad
@@ -793,9 +793,9 @@ for name in guess:
 # Both cores are far below the bigram. Below five counted words they are, too, but not
 # by much: on so short a text good counting is hard to beat. Which core is the better
 # one, this run does not say. The LSTM's two seeds are as far apart as the cores are.
-# With one seed each, we might have told you a story. Besides, a step of the RMC
-# computes more than one of the LSTM, which could have been larger or read the book more
-# often in the same time.
+# With one seed each, we might have told you a story. Besides, a step of the RMC takes
+# more arithmetic than a step of the LSTM, which could have been larger or read the book
+# more often in the same time.
 #
 # What does a temperature do? Below are the RMC's probabilities for the word after "the
 # queen", and what it writes.
@@ -1004,10 +1004,10 @@ for core in ("lstm", "rmc"):
 # The paper's RMC has 2,500 units and read a hundred million words and more. Ours above
 # have 64 units and read twenty-nine thousand words ten times; on so little text the two
 # cores are level. On the Penn Treebank, with a million words and 256 units, the RMC is
-# ahead: with each of three seeds, and at every frequency of the first. Note also that
-# the paper's LSTM is not its own: it is that of another paper, with other settings. And
-# in a public port of the RMC to WikiText-2 the LSTM is ahead, with a test perplexity of
-# 105.6 to the RMC's 107.2.
+# ahead: with each of three seeds, and with seed 0 on frequent and rare words alike.
+# Note also that the RMC's paper did not train its LSTM: the figure is quoted from
+# another paper, with other settings. And in a public port of the RMC to WikiText-2 the
+# LSTM is ahead, with a test perplexity of 105.6 to the RMC's 107.2.
 #
 # ## In the package
 #
@@ -1025,7 +1025,7 @@ course.show(load_task("language_modeling").Network.unroll)
 # | `python -m tinyrmc.train language_modeling` | trains on the Penn Treebank |
 # | `python -m tinyrmc.generate RUN "The"` | writes, a word at a time |
 #
-# ## To take along
+# ## Takeaways
 #
 # - Perplexity is one over the geometric mean of the probabilities of what came. It
 #   belongs to a text, a vocabulary and a way of cutting words.

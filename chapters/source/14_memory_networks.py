@@ -14,7 +14,7 @@
 # You work out one look at the memories by hand, forward and backward. You give the
 # network a sense of where words stand in a sentence and sentences in a story, let it
 # look several times, and train it, on your own functions, to answer questions. Then you
-# take its parts away one by one. In the end you look at what it looks at, and find out
+# take its parts away one by one. Finally you look at what it looks at, and find out
 # how much that explains.
 
 # %%
@@ -62,8 +62,8 @@ for task in (1, 15, 16):
 
 # %% [markdown]
 # Task 1 needs one fact, but the right one: the *latest* about this person. Task 15
-# takes two steps: what is she, and what is that afraid of? Task 16 takes three: what is
-# he, who else is that, and what colour does that one have?
+# takes two steps: which animal is she, and what is that animal afraid of? Task 16 takes
+# three: what is he, who else is that, and what colour does that one have?
 #
 # ## One hop by hand
 #
@@ -166,7 +166,7 @@ np.allclose(my_hop(u, m, c)[1], one_query, rtol=1e-12)
 #
 # "Because the function from input to output is smooth, we can easily compute gradients
 # and back-propagate through it", says the paper. Let us do so. Say the gradient of the
-# loss by $o$ is $g$. From $o = \sum_i p_i c_i$ you read off
+# loss with respect to $o$ is $g$. From $o = \sum_i p_i c_i$ you read off
 #
 # $$\frac{\partial \ell}{\partial c_i} = p_i \, g \qquad
 # \frac{\partial \ell}{\partial p_i} = g \cdot c_i$$
@@ -187,9 +187,9 @@ np.allclose(my_hop(u, m, c)[1], one_query, rtol=1e-12)
 # $$\frac{\partial \ell}{\partial m_i} = \frac{\partial \ell}{\partial s_i} \, u \qquad
 # \frac{\partial \ell}{\partial u} = \sum_i \frac{\partial \ell}{\partial s_i} \, m_i$$
 #
-# Two things follow. The derivatives by the $s_i$ sum to zero, so what one memory gains
-# the others lose. And where $p_i$ is nearly 0, memory $i$ learns nearly nothing,
-# however right it is. Keep that in mind for the linear start.
+# Two things follow. The derivatives with respect to the $s_i$ sum to zero, so what one
+# memory gains the others lose. And where $p_i$ is nearly 0, memory $i$ learns nearly
+# nothing, however right it is. Keep that in mind for the linear start.
 #
 # **Exercise 2.** Write the backward pass.
 
@@ -815,9 +815,9 @@ beside("below 5 %", ", ".join(f"{t} with {k}" for t, k in passed))
 
 # %% [markdown]
 # With one hop fewer than facts the network fails, with as many it succeeds, and one
-# more does no harm. Task 16 with too few hops is again at naming any colour. The
-# paper's rows are those of one network for all twenty tasks, and of the real stories.
-# They show the same.
+# more does no harm. Task 16 with too few hops is back to naming any colour. The paper's
+# rows are those of one network for all twenty tasks, and of the real stories. They show
+# the same.
 #
 # ## What it looks at
 #
@@ -1000,9 +1000,9 @@ course.show(fused.memory_hop.forward, fused.memory_hop.rule, docstring=False)
 # | `python -m tinyrmc.train babi --data.task 16 --data.generated` | the same on made-up stories |
 # | `python -m tinyrmc.plot hops RUN --html hops.html` | what the hops of a run look at; on the page you type stories of your own |
 #
-# ## To take along
+# ## Takeaways
 #
-# - A hop is attention with one query. Its gradient by a match is
+# - A hop is attention with one query. Its gradient with respect to a match is
 #   $p_i \, g \cdot (c_i - o)$: what is better than the mean gains.
 # - The memory keeps everything, and the question alone changes. The RMC keeps little,
 #   and must decide before it is asked.

@@ -171,8 +171,8 @@ plt.show()
 # The right end is how you compute it: from the last step to the first. Two more things
 # belong to it. We act for some $T$ steps, a *trajectory*, and stop there to learn,
 # although the episode goes on. What is still to come is then an estimate, `after`. And
-# if an episode ends within the trajectory, a new one begins in the next step, which is
-# none of the old one's business.
+# if an episode ends within the trajectory, a new one begins in the next step, and has
+# nothing to do with the old one.
 #
 # By hand, with $\gamma = \frac12$, rewards 0, 0, 1, 0, 2 and 8 still to come, from the
 # right to the left:
@@ -201,7 +201,7 @@ my_returns = ex.returns.yours(returns)
 #
 # ## A world of one step: the bandit
 #
-# Take the smallest world there is. A machine has three arms, and each pays another
+# Take the smallest world there is. A machine has three arms, and each pays a different
 # amount on average, 10, 11 or 12, give or take 1. You pull one arm, get the reward, and
 # that is the whole episode. There is nothing to see and nothing to remember, only a
 # policy $\pi = \text{softmax}(z)$ with three logits $z$. How should the logits move so
@@ -242,7 +242,7 @@ my_returns = ex.returns.yours(returns)
 # choice of this *baseline* is the reward you expected. What is left,
 # $A = r - b$, is called the *advantage*: better than expected, or worse.
 #
-# **Exercise 2.** Write the gradient of $\sum A \ln \pi_a$ by the logits.
+# **Exercise 2.** Write the gradient of $\sum A \ln \pi_a$ with respect to the logits.
 
 
 # %%
@@ -376,8 +376,8 @@ for name, share in final.items():
 # \delta_{t+k}$$
 #
 # That is V-trace's *target* for the value of step $t$. As with returns, you compute it
-# from the back. Take $c_t$ out of the sum, and what is left behind the first term is
-# the same sum one step later:
+# backwards, from the end. Take $c_t$ out of the sum, and what is left behind the first
+# term is the same sum one step later:
 #
 # $$v_t - V_t = c_t \big( \delta_t + \gamma \, (v_{t+1} - V_{t+1}) \big)$$
 #
@@ -1131,8 +1131,8 @@ beside("without it", in_words(*play(agents["RMC"], forget=True)))
 # `benchmarks/results`, on levels that it has not seen in training. A score is the sum
 # of a level's rewards: 10 for the gem, 1 for each lock that is opened, -1 for a wrong
 # one. Mind that `quick` has smaller rooms and shorter solutions than the paper's levels
-# (`full`). Then come players that have learnt nothing, played here and now: one that
-# acts at random, and in MiniPacman a script that sees the whole maze and walks to the
+# (`full`). Then come two players that learn nothing, played here and now: one that acts
+# at random, and in MiniPacman a script that sees the whole maze and walks to the
 # nearest food.
 
 # %%
@@ -1205,10 +1205,11 @@ course.show(package_vtrace, docstring=False)
 # | `python -m tinyrmc.plot episode RUN` | the film of an agent that you have trained |
 # | `python -m tinyrmc.plot level --seed 3` | a level, and its tree of keys and locks |
 #
-# ## To take along
+# ## Takeaways
 #
-# - Where two moments look alike and want different actions, an agent needs a memory.
-# - A return is computed from the back, and stops where an episode does.
+# - Where two moments look alike and call for different actions, an agent needs a
+#   memory.
+# - A return is computed backwards, and stops where an episode does.
 # - The policy gradient is the mean of $A \, \nabla \ln \pi(a)$, and
 #   $\nabla_z \ln \pi_a = [a] - \pi$. A baseline changes its noise, not its mean.
 # - V-trace gives each surprise the product of ratios $\pi / \mu$, each cut off at 1. It

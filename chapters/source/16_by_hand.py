@@ -338,7 +338,7 @@ ex.weight_gradient.check(weight_gradient)
 # The operations by hand are in `fused/`, each beside its composed definition. The
 # loop is `unroll` in `memory.py`.
 #
-# ## To take along
+# ## Takeaways
 #
 # - For a derivative by hand, write down the change of the loss, and collect what
 #   multiplies the change of the argument. It saves entries and bytes on the tape, and

@@ -292,7 +292,7 @@ for row in benchmark["rows"]:
 #
 # Pieces and workers are in `training/workers.py`.
 #
-# ## To take along
+# ## Takeaways
 #
 # - An array program waits for memory and pays for each call. Pieces balance the two.
 # - Pieces hand on sums and counts, and one division comes at the end.

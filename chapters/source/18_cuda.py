@@ -431,7 +431,7 @@ course.show(
 # `_mode` is a switch for the tests; `RawModule` is what CuPy compiles kernels with, and
 # NumPy does not have.
 #
-# ## To take along
+# ## Takeaways
 #
 # - Code that asks an array for its library runs wherever the array lies.
 # - On a GPU every array operation is a launch, and moves its arrays once more.

@@ -341,7 +341,7 @@ for kind in (LittleTape, CarelessTape):
 # operation as it comes, and never looks at the whole: a compiler that sees the whole
 # could merge operations. Chapter 16 merges some of them by hand.
 #
-# ## To take along
+# ## Takeaways
 #
 # - Operators, rules and the walk know nothing of each other: a rule is a pair of
 #   functions in a table.

@@ -377,7 +377,7 @@ ex.gated.check(gated)
 # the thought: a mask, a sum, a shuffle and a look into a table are all a matrix, and so
 # is the derivative of each, its transpose.
 #
-# ## To take along
+# ## Takeaways
 #
 # - Comparing a column with a row gives a table of all pairs.
 # - A product with ones is a sum, with a one-hot row a look-up, with a mask a sum over
