@@ -394,19 +394,23 @@ class Task(training.Task):
             "8 x 16 with the paper's settings, as far as it tells them; not run here",
             PAPER,
         ),
-        "paper32": ("8 objects x 32 dimensions, the paper's harder variant", PAPER32),
+        "paper32": (
+            "8 objects x 32 dimensions, the harder variant; not run here",
+            PAPER32,
+        ),
         "paper_lstm": (
-            "paper with an LSTM of 2048 units, of the 64 to 4096 that the paper tried",
+            "paper with an LSTM of 2048 units, of the 64 to 4096 that the paper tried; "
+            "not run here",
             replace(PAPER, model=LSTM),
         ),
         "paper_dnc": (
             "paper with a DNC of 8 x 512, 4 read and 4 write heads, from the paper's "
-            "sweep",
+            "sweep; not run here",
             replace(PAPER, model=DNC),
         ),
         "paper_entnet": (
             "paper with an EntNet bank of 8 cells, 2048 units in all: not in the paper "
-            "for this task",
+            "for this task, and not run here",
             replace(PAPER, model=ENTNET),
         ),
     }

@@ -90,9 +90,8 @@ def test_a_run_tells_what_it_is_how_it_goes_and_what_to_do_next(capsys):
     assert "\r" not in out + err and err == ""
     run = Run.open("runs/nth_farthest-quick-1")
     model = load(run.path)
-    assert (
-        "nth_farthest quick, seed 5\n" in out
-    )  # the preset's promise is of its own settings
+    # with its flags; the preset's promise is of its own settings
+    assert re.match(r"nth_farthest quick --model\.mem-slots 2 .*, seed 5\n", out)
     assert (
         "rmc, 2 slots x 2 units, 1 head" in out
         and f"{model.num_parameters:,} parameters" in out
@@ -598,7 +597,7 @@ def test_a_file_dropped_in_is_trained_resumed_evaluated_and_loaded(
         )
         assert train.main(["--resume", "runs/parity-four-1"]) == 0
         assert Run.open("runs/parity-four-1").config["config"]["bits"] == 2
-        assert capsys.readouterr().out.count("parity four, seed 0\n") == 2
+        assert capsys.readouterr().out.count("parity four --bits 2, seed 0\n") == 2
         capsys.readouterr()
         assert (
             evaluated(capsys, run.path)["test_accuracy"]

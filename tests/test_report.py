@@ -109,7 +109,7 @@ def test_a_row_is_what_its_runs_have_come_to(larger):
         "top": "90.0 %",
         "best batch": "95.0 %",
         "floor: guessing": "50.0 %",
-        "success: 80.0 %": "2 of 3",
+        "success: at least 80.0 %": "2 of 3",
         "steps": "20",
         "parameters": str(2 * 4 + 4 + 4 * 2 + 2),
         "seeds": "0, 2, 4",

@@ -234,7 +234,7 @@ class Options:
     """seed of everything random in the run: first weights and data"""
     workers: int | None = None
     """processes that share a batch (under mpiexec, of each rank); None: as many as the
-    work is worth, one a core at most. The same number gives the same bits"""
+    work is worth, at most one a core. The same number gives the same bits"""
     device: Literal["cpu", "cuda"] = "cpu"
     """cuda needs CuPy: pip install 'tinyrmc[cuda12]' or 'tinyrmc[cuda13]'; Volta and
     older GPUs need cuda12"""

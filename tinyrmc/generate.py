@@ -1,4 +1,4 @@
-"""Let a trained language model go on with a text.
+"""Let a trained language model continue a text.
 
     python -m tinyrmc.generate RUN "The"
     python -m tinyrmc.generate RUN "The" --words 200 --temperature 0.8 --top-k 40

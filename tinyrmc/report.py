@@ -70,7 +70,9 @@ def _parser() -> Parser:
         help="run directories, and folders of them such as runs/",
     )
     parser.add_argument(
-        "--seeds", action="store_true", help="show every seed and every metric instead"
+        "--seeds",
+        action="store_true",
+        help="show every seed instead, by the main metrics",
     )
     parser.add_argument(
         "--out",
@@ -104,6 +106,8 @@ def _write(out: Path, found: dict, seeds: bool) -> None:
     write(out, by_seed(found) if seeds else whole, found)
     note = f"{machines_in_words(found)} {LEGEND.replace('*', '')}"
     picture(out, lambda path: figures.tables(tables(found), path, note))
+    for suffix in (".md", ".json", ".png"):
+        print(out.with_suffix(suffix))
 
 
 if __name__ == "__main__":

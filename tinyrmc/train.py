@@ -25,7 +25,7 @@ from pathlib import Path
 from . import __version__
 from .backend import describe_gpu, has_tf32, use_tf32
 from .commands import Options, leading_names, parse_words, program, python, run_main
-from .config import from_json, require_same, to_json
+from .config import from_json, require_same, to_json, words_of
 from .cores.config import CoreConfig, sizes, without_effect
 from .errors import RunError, UsageError, UserError, nearest
 from .results.curves import draw_run
@@ -424,7 +424,8 @@ def _announce(trainer: Trainer, described: dict, options: Options) -> None:
     configs = trainer.task.config, preset
     own, usual = (to_json(config)["config"] for config in configs)
     says = f": {promise}" if own == usual else ""
-    print(f"{described['task']} {described['preset']}, seed {options.seed}{says}")
+    words = shlex.join([described["preset"], *words_of(*configs)])
+    print(f"{described['task']} {words}, seed {options.seed}{says}")
     network = trainer.task.describe(model)
     print(f"  network   {network}, {model.num_parameters:,} parameters")
     kind = "processes" if trainer.workers.processes else "threads"

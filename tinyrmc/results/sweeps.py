@@ -19,6 +19,7 @@ from .tables import (
     picture,
     steps,
     success,
+    success_at,
     without_places,
     write,
 )
@@ -172,7 +173,7 @@ def table(found: Summary) -> Table:
     """A row for each combination: the fields that vary, and what they led to."""
     groups, fields = _groups(found), varied(found)
     headline = groups[0]["curve_of"] if groups else "result"
-    success_at = f": {number(headline, groups[0]['success'])}" if groups else ""
+    mark = f": {success_at(groups[0], headline)}" if groups else ""
     lower = bool(groups) and groups[0].get("lower", False)
     head = [
         *fields,
@@ -181,7 +182,7 @@ def table(found: Summary) -> Table:
         best_word(groups),
         "parameters",
         "best batch",
-        f"success{success_at}",
+        f"success{mark}",
         "steps",
         "time",
         "notes",

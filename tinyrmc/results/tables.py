@@ -24,7 +24,8 @@ LEGEND = (
     "this cell of its tables and figures. *mean* and *top* (*lowest*, where lower is "
     "better): ours, over the seeds, on held-out examples; *best batch*: on the best "
     "single training batch of the task itself. *floor*: what you get without "
-    "learning the task. *success*: how many seeds reached that. *ended on*: the rung "
+    "learning; a script may see more than the network does. *success*: how many seeds "
+    "reached that. *seeds*: which ones. *ended on*: the rung "
     "on which a curriculum still stood at the end; such a network was never trained "
     "on the task itself. *time*: mean over the seeds, evaluations included. What the "
     "paper reports stands in a table of its own, and *ours* beside it where it was run."
@@ -310,7 +311,7 @@ def _ran(task: str, groups: list[Summary], letters: dict[str, str]) -> Table:
         "best batch",
         *(f"floor: {floor}" for floor in floors),
         *(f"mean {in_words(name)}" for name in others),
-        f"success: {number(headline, groups[0]['success'])}",
+        f"success: {success_at(groups[0], headline)}",
         "steps",
         "ended on",
         "parameters",
@@ -482,6 +483,12 @@ def best_word(groups: Sequence[Summary]) -> str:
 def best_batch_of(group: Summary) -> str:
     """The name of the headline on the best training batch."""
     return f"best_batch_{group['curve_of'].partition('_')[2]}"
+
+
+def success_at(group: Summary, metric: str) -> str:
+    """From where on a run is a success, in words."""
+    least = "at most" if group.get("lower", False) else "at least"
+    return f"{least} {number(metric, group['success'])}"
 
 
 def success(group: Summary, metric: str) -> str:

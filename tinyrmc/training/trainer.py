@@ -68,7 +68,7 @@ class Trainer:
 
     Args:
         workers: how many share a batch, or with several ranks a rank's part of it (see
-            workers.py); None: as many as the work is worth, one a core at most.
+            workers.py); None: as many as the work is worth, at most one a core.
             ValueError for less than one, and for more on a GPU, which one worker feeds.
         device: "cpu" or "cuda".
         processes: whether the workers are processes; by default where that is possible.
