@@ -488,11 +488,12 @@ def in_one_look(groups: list[dict[str, Any]], folder: Path) -> str:
     }
     *first, last = [str(k) for k, found in there.items() if found] or [""]
     run = " and ".join([", ".join(first)] * bool(first) + [last])
-    missing = ", ".join(str(k) for k, found in there.items() if not found)
+    missing = [str(k) for k, found in there.items() if not found]
     other = any((folder / path).exists() for path in EXAMINED.values())
     lines += [f"table 3: {'run on another text' if other else 'not run'}"]
     lines += [f"figures {run}: some of it, see below"] * bool(run)
-    lines += [f"figures {missing}: not run"] * bool(missing)
+    plural = "s" * (len(missing) > 1)
+    lines += [f"figure{plural} {', '.join(missing)}: not run"] * bool(missing)
     return "".join(f"- {line}\n" for line in lines)
 
 

@@ -569,7 +569,7 @@ class Task(training.Task):
             "one task, ten restarts side by side; --data.task all: ten minutes or so",
             QUICK,
         ),
-        "joint": ("one network for all twenty tasks; not run to its end here", JOINT),
+        "joint": ("one network for all twenty tasks", JOINT),
         "large": (
             "10,000 questions to learn from, a wide network with ReLUs; not run here",
             LARGE,
