@@ -88,7 +88,7 @@ class BoxWorld(World):
     signs = "@ you   # wall   * gem   a: a key   ab: key a in a box, which key b opens"
     legend = (
         "Dark grey: the player. White: the gem. A single colour: a key. Two side by "
-        "side: a box, what is in it and its lock. In the board's upper left corner: "
+        "side: a box, what is in it and its lock.\nIn the board's upper left corner: "
         "the key held."
     )
     noise = start_noise = 1  # which level

@@ -15,7 +15,7 @@ from matplotlib.patches import Rectangle
 from PIL import Image
 
 from ..results.episodes import CAVEAT, Episode, moments
-from .style import COLOURS, GREY, MARK, save, style, wrap
+from .style import COLOURS, GREY, MARK, save, style
 
 SHOWN = 8  # moments of a film strip
 FRAMES = 300  # of a film; of a longer episode some steps are left out
@@ -67,9 +67,7 @@ def _draw_strip(episode: Episode, title: str) -> Figure:
         + ("the score so far." if _many_rewards(episode) else "rewards."),
     ]
     if _shows_a_key(episode):
-        notes[1:2] = wrap(f"{notes[1]} Above what it sees: that key too.", 150).split(
-            "\n"
-        )
+        notes[1] += " Above what it sees: that key too."
     if episode.attention is not None:
         notes.append(
             "Attention: a row is a slot that asks, a column what it listens to, right "

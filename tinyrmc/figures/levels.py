@@ -14,7 +14,7 @@ from matplotlib.patches import Rectangle
 
 from ..environments.box_levels import COLOUR, GEM, Box
 from ..environments.box_world import BoxWorld
-from .style import GREY, MARK, save, style, wrap
+from .style import GREY, MARK, save, style
 
 _WIDTH, _DROP = 2.6, 1.5  # from box to box along a branch, and down to the next one
 
@@ -33,7 +33,7 @@ def draw_level(world: BoxWorld, number: int, path: str | Path) -> Path:
         _draw_view(figure.add_subplot(grid[0, 1]), world, state)
         below, palette = figure.add_subplot(grid[1, :]), world.constants["palette"]
         _draw_tree(below, boxes, places, palette / 255)
-        figure.supxlabel(wrap(world.legend, 120), fontsize=9, color=GREY)
+        figure.supxlabel(world.legend, fontsize=9, color=GREY)
         return save(figure, path)
 
 
