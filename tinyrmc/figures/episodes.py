@@ -167,7 +167,7 @@ def _draw_values(panel: Axes, episode: Episode, shown: list[int]) -> None:
 
 def _many_rewards(episode: Episode) -> bool:
     """Whether lines for rewards would hide the values."""
-    return np.count_nonzero(episode.rewards) > LABELS
+    return bool(np.count_nonzero(episode.rewards) > LABELS)
 
 
 # --- A film ---------------------------------------------------------------------------
