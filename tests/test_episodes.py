@@ -263,6 +263,17 @@ def test_an_agent_plays_and_says_what_it_attends_to(agent):
     assert game.steps == 0 and "agent:" not in game.screen() and not game.press("q")
 
 
+def test_a_level_that_an_agent_solves_is_told_of(agent):
+    """By the step that ended it: the gem brings 10, and all else no more than 2."""
+    game, found = play.Watched(*agent, seed=3), set()
+    while found != {True, False}:
+        game.step()
+        if game.steps == 0:
+            how, score = game.last.split(", score ")
+            assert how.startswith("solved") == (float(score) > 9)
+            found.add(how.startswith("solved"))
+
+
 def test_an_agent_that_is_watched_keeps_its_memory(agent):
     """Two games of one seed are alike; without the carried state they would not be."""
     games = [play.Watched(*agent, seed=1) for _ in range(2)]
