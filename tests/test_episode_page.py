@@ -1,6 +1,7 @@
 """The page of an episode: what it holds, and what it shows in a real browser."""
 
 import base64
+import dataclasses
 import json
 import re
 
@@ -40,6 +41,8 @@ def test_the_page_holds_the_episode_and_asks_nobody(page, solved):
         assert (np.array(data["palette"])[codes] == pictures).all()
     assert data["corners"] == solved.corners.tolist()
     np.testing.assert_allclose(data["values"], solved.values, atol=1e-4)
+    assert "In the board's upper left corner: the key held." in data["legend"]
+    assert "send it" not in text and "A bookmark keeps the step" in text
 
 
 def opened(window, page, fragment=""):
@@ -116,6 +119,9 @@ def test_sliders_clicks_and_the_clock_move_the_page(page, solved, window):
         "[...$('matrix').querySelectorAll('td')].map(e => +e.textContent)"
     )
     np.testing.assert_allclose(cells, 100 * solved.attention[2, 0].ravel(), atol=0.8)
+    assert text_of(window, "head-says") == "head 1 of 2"
+    window.run("$('head').value = 3, $('head').dispatchEvent(new Event('input'))")
+    assert text_of(window, "head-says") == "mean of the heads"
     window.click("$('rewards').lastElementChild")
     assert text_of(window, "step-says").startswith(f"{last - 1} of")
     window.click("$('values')")  # its middle
@@ -125,6 +131,50 @@ def test_sliders_clicks_and_the_clock_move_the_page(page, solved, window):
     window.until(f"state.step > {middle}")
     window.until(f"state.step === {last}")
     assert text_of(window, "play") == "Play" and window.complaints == []
+
+
+@browser.needed
+@pytest.mark.parametrize(
+    "rewards, buttons, left",
+    [
+        ([1] * 30, [f"{t}: +1" for t in range(30)], ""),
+        ([1] * 31, [], "31 rewards, too many to list"),
+        (
+            [1] * 50 + [-5, 2, 3],
+            ["50: -5", "51: +2", "52: +3"],
+            "and 50 smaller rewards",
+        ),
+    ],
+)
+def test_many_rewards_leave_the_value_to_be_seen(
+    rewards, buttons, left, solved, tmp_path, window
+):
+    steps = len(rewards)
+    many = {
+        name: np.resize(
+            getattr(solved, name), (steps, *getattr(solved, name).shape[1:])
+        )
+        for name in ("actions", "values", "policy", "attention")
+    } | {
+        name: getattr(solved, name)[np.zeros(steps + 1, int)]
+        for name in ("boards", "views", "corners")
+    }
+    episode = dataclasses.replace(solved, rewards=np.array(rewards), **many)
+    path = tmp_path / "page.html"
+    path.write_text(episodes.page("t", episode), encoding="utf-8")
+    window.size(1280, 900)
+    opened(window, path)
+    shown = window.run("[...$('rewards').children].map(e => e.textContent)")
+    assert shown == buttons and text_of(window, "rewards") == "".join(buttons) + left
+    lines = window.run("document.querySelectorAll('#values .reward').length")
+    sums = window.run("document.querySelector('#values .score').points.length")
+    expected = (steps, 0) if steps == 30 else (0, steps + 1)
+    assert (lines, sums) == expected
+    total, top = sum(rewards), np.cumsum(rewards).max()
+    assert text_of(window, "red") == (
+        "rewards" if steps == 30 else f"the score so far, from 0 to {top}"
+    )
+    assert window.run("score(last)") == total
 
 
 @browser.needed

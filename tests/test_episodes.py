@@ -1,5 +1,6 @@
 """Agents that are watched: held-out levels one by one, as pictures, in the terminal."""
 
+import dataclasses
 import os
 import re
 import select
@@ -9,12 +10,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 from PIL import Image
 from tinyagents import LEVELS, restored
 
 from tinyrmc import figures, play, plot
 from tinyrmc.commands import run_main
 from tinyrmc.errors import UserError
+from tinyrmc.figures import episodes as drawing
+from tinyrmc.figures import style
 from tinyrmc.results import episodes
 from tinyrmc.training.policy import sample
 
@@ -65,7 +69,8 @@ def test_an_episode_is_what_a_plain_loop_sees(agent, solved):
         assert outcome.reward[0] == solved.rewards[t]
         assert outcome.ended[0] == (t == last - 1)
     assert (solved.boards[last] == world.rgb(outcome.final, whole=True)[0]).all()
-    assert solved.rewards[-1] == 10 and solved.solved and not solved.truncated
+    assert solved.rewards[-1] == 10 and solved.solved
+    assert solved.says == f"Episode {solved.level}: solved after {last} steps, score 11"
     assert not (solved.boards[last] == 255).all(axis=-1).any()  # the gem is gone
 
 
@@ -111,6 +116,21 @@ def test_pacmans_window_is_where_he_is(agents):
         assert (around[row + 5 : row + 10, column + 5 : column + 10] == view).all()
 
 
+def test_pacmans_end_is_told_by_levels_cleared_and_not_as_solved(agents):
+    """The tiny agent never clears a level, or lives as long as its 40 steps."""
+    task, model = restored(agents / "pacman")
+    found = {}
+    for level in range(LEVELS):
+        episode = episodes.record(task, model, level)
+        found[len(episode)] = episode.says.partition(": ")[2]
+    for steps, says in found.items():
+        how = (
+            "out of steps (limit 40)" if steps == 40 else f"caught after {steps} steps"
+        )
+        assert says.startswith(f"{how}, 0 levels cleared, score ")
+    assert 40 in found and min(found) < 40
+
+
 def test_a_failed_level_is_found(agent, agents, monkeypatch):
     task, model = agent
     episode = episodes.failed(task, model)
@@ -119,7 +139,7 @@ def test_a_failed_level_is_found(agent, agents, monkeypatch):
     monkeypatch.setattr(
         type(task), "results", lambda *_, **__: {"solved": np.ones(LEVELS)}
     )
-    with pytest.raises(UserError, match="it solves all 40 held-out levels"):
+    with pytest.raises(UserError, match=r"all 40 held-out levels.* leave --wrong out"):
         episodes.failed(task, model)
 
 
@@ -135,7 +155,7 @@ def test_a_failed_level_is_found(agent, agents, monkeypatch):
 def test_moments_with_rewards_come_first(rewards, count, expected):
     values = np.array(rewards, float)
     episode = episodes.Episode(
-        0, (), "", *[None] * 3, 5, values, values, *[None] * 3, True, False
+        0, (), "", *[None] * 3, 5, values, values, *[None] * 3, True, ""
     )
     assert episodes.moments(episode, count) == expected
 
@@ -164,6 +184,28 @@ def test_plot_episode_writes_a_strip_and_a_film(
         assert total == 200 * (len(episode) + 1 + 8)  # the last one stays
     again = figures.film_strip(episode, "again.png", title)
     assert again.read_bytes() == Path("episode_5.png").read_bytes()
+
+
+@pytest.mark.parametrize("count", [12, 13])
+def test_many_rewards_are_drawn_as_their_sum(count, solved):
+    """Lines for so many would hide the values."""
+    rewards = np.zeros(len(solved))
+    rewards = np.resize(rewards, 40)
+    rewards[3 : 3 + count] = 2
+    episode = dataclasses.replace(
+        solved, actions=np.zeros(40, int), rewards=rewards, values=np.ones(40)
+    )
+    figure = Figure()
+    drawing._draw_values(figure.subplots(), episode, [])
+    panel, *beside = figure.axes
+    marks = [line for line in panel.lines if line.get_color() == style.MARK]
+    assert len(marks) == (count if count == 12 else 0) and len(panel.texts) == len(
+        marks
+    )
+    if count == 13:
+        (line,) = beside[0].lines
+        np.testing.assert_array_equal(line.get_ydata(), np.cumsum([0, *rewards]))
+    assert (len(beside) == 1) == (count == 13)
 
 
 def test_the_film_shows_each_step(solved, tmp_path):
@@ -208,7 +250,9 @@ def test_an_agent_plays_and_says_what_it_attends_to(agent):
         assert sum(shares) == pytest.approx(100, abs=2)
     assert len(places) > 5
     assert ends > 1 and re.search(
-        r"last level: (not )?solved after \d+ steps", game.screen()
+        r"last time: (solved|not solved) after \d+ steps|"
+        r"last time: not solved, out of steps \(limit 50\), score",
+        game.screen(),
     )
     game.press(" ")
     assert game.pause is None
@@ -217,6 +261,17 @@ def test_an_agent_plays_and_says_what_it_attends_to(agent):
     assert game.press("\x1b[A") and game.press("v") and game.whole
     game.press("n")
     assert game.steps == 0 and "agent:" not in game.screen() and not game.press("q")
+
+
+def test_a_level_that_an_agent_solves_is_told_of(agent):
+    """By the step that ended it: the gem brings 10, and all else no more than 2."""
+    game, found = play.Watched(*agent, seed=3), set()
+    while found != {True, False}:
+        game.step()
+        if game.steps == 0:
+            how, score = game.last.split(", score ")
+            assert how.startswith("solved") == (float(score) > 9)
+            found.add(how.startswith("solved"))
 
 
 def test_an_agent_that_is_watched_keeps_its_memory(agent):

@@ -9,13 +9,15 @@ import sys
 from pathlib import Path
 
 import pytest
+from matplotlib.figure import Figure
 
 from tinyrmc import figures, play, plot
 from tinyrmc.environments.box_levels import Problem
 from tinyrmc.environments.box_world import BoxWorld
 from tinyrmc.environments.pacman import MiniPacman
-from tinyrmc.environments.world import WorldError
+from tinyrmc.environments.world import Outcome, WorldError
 from tinyrmc.errors import RunError, UsageError
+from tinyrmc.figures import levels
 from tinyrmc.figures.levels import tree
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -56,8 +58,35 @@ def test_the_view_is_switched_and_a_new_level_begins():
 def test_a_level_that_ends_is_told_of():
     game = play.Game(BoxWorld(levels=5, limit=1))
     game.press("\x1b[A"), game.press("\x1b[A")
-    assert game.screen().endswith("last level: out of steps after 2 steps, score 0")
-    assert game.steps == 0
+    ending = "last time: not solved, out of steps (limit 1), score 0"
+    assert game.screen().endswith(ending) and game.steps == 0
+
+
+def test_a_level_that_is_solved_is_told_of():
+    game = play.Game(BoxWorld(levels=5, solution_length=1, distractors=0))
+    plan = game.world.levels.solution(int(game.state["level"][0]))
+    for action in plan:
+        game.act(action)
+    assert game.last == f"solved after {len(plan)} steps, score 11"
+
+
+@pytest.mark.parametrize(
+    "level, says", [(1, "0 levels"), (2, "1 level"), (3, "2 level")]
+)
+def test_pacman_is_told_how_many_levels_he_cleared(level, says):
+    game = play.Game(MiniPacman(limit=2))
+    game.state["level"][0] = level
+    game.press(" "), game.press(" ")
+    assert game.last.startswith(f"out of steps (limit 2), {says}")
+    assert (
+        MiniPacman()
+        .ending(Outcome([0], [True], [False], {"level": [level]}), "5 steps")
+        .startswith(f"caught after 5 steps, {says}")
+    )
+
+
+def test_keys_have_names_that_one_can_press():
+    assert "right arrow: one step" in play.HELP_AGENT
 
 
 def test_pacman_can_stay():
@@ -131,6 +160,28 @@ def test_the_tree_has_the_solution_above_and_a_row_for_each_distractor():
                 # nothing is in the way of the line down from the key
                 between = [(column, y) for y in range(above + 1, row)]
                 assert not {*between} & {*places}
+
+
+def test_a_box_of_the_tree_lies_as_on_the_board():
+    """What is inside is left of its lock, which has a dot; a line goes to the lock."""
+    world = BoxWorld(levels=3, solution_length=3, distractors=2)
+    boxes, panel = world.levels.boxes(0), Figure().subplots()
+    levels._draw_tree(panel, boxes, tree(boxes), world.constants["palette"] / 255)
+    across = lambda x: panel.transData.transform((x, 0))[0]  # noqa: E731
+    dots = [line for line in panel.lines if line.get_marker() == "o"]
+    lines = [line for line in panel.lines if line.get_marker() != "o"]
+    patches = iter(panel.patches)
+    for box in boxes:
+        lock = next(patches) if box.lock else None
+        inside = next(patches)
+        if lock is None:
+            continue
+        assert across(inside.get_center()[0]) < across(lock.get_center()[0])
+        assert across(dots.pop(0).get_xdata()[0]) == across(lock.get_center()[0])
+        end = across(lines.pop(0).get_xdata()[-1])  # at the side away from the content
+        assert end == pytest.approx(across(lock.get_x()))
+        assert end > across(lock.get_center()[0])
+    assert not dots and not lines
 
 
 def test_a_picture_shows_the_level(tmp_path):

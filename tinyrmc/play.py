@@ -30,7 +30,8 @@ from .environments.box_world import BoxWorld
 from .environments.pacman import MiniPacman
 from .environments.world import VIEWS, Outcome, World
 from .errors import UsageError
-from .results.episodes import require_world, think
+from .results.episodes import once_more, require_world, think
+from .results.text import counted
 from .runs.arrays import under
 from .training.actors import ActingTask
 from .training.checkpoints import open_checkpoint, restore_model
@@ -46,7 +47,9 @@ KEYS = {
     " ": "stay",
 }
 HELP = "arrows: walk   v: view   n: new level   q: quit"
-HELP_AGENT = "space: stop and go   right: one step   v: view   n: new level   q: quit"
+HELP_AGENT = (
+    "space: stop and go   right arrow: one step   v: view   n: new level   q: quit"
+)
 PAUSE = 0.25  # seconds between the steps of an agent
 _HOME = "\x1b[H\x1b[J"  # to the upper left, and wipe what is there
 _ENTER, _LEAVE = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"  # a screen of its own
@@ -67,7 +70,7 @@ class Game:
             self.help = HELP.replace("walk", "walk   space: stay")
         self.world, self.whole = world, whole
         self.rng = generator(seed)
-        self.last = ""  # how the level before this one went
+        self.last = ""  # how the one before this went
         self.begin()
 
     def begin(self) -> None:
@@ -79,14 +82,19 @@ class Game:
     def act(self, action: int) -> Outcome:
         """One step of the world; after the last of a level the next one has begun."""
         noise = self.rng.random((1, self.world.noise), np.float32)
-        outcome = self.world.step(self.state, np.array([action]), noise)
+        taken = np.array([action])
+        outcome = self.world.step(self.state, taken, noise, keep_final=True)
         self.score += float(outcome.reward[0])
         self.steps += 1
         if outcome.ended[0]:
-            why = "over" if outcome.terminated[0] else "out of steps"
-            self.last = f"{why} after {self.steps} steps, score {self.score:g}"
-            self.score, self.steps = 0.0, 0
+            self.end(outcome)
         return outcome
+
+    def end(self, outcome: Outcome) -> None:
+        """The level is over, and the next one has begun."""
+        ending = self.world.ending(outcome, counted(self.steps, "step"))
+        self.last = f"{ending}, score {self.score:g}"
+        self.score, self.steps = 0.0, 0
 
     def press(self, key: str) -> bool:
         """What a key does. False: it ends the game."""
@@ -103,7 +111,7 @@ class Game:
         level = self.world.text(self.state, 0, self.whole)
         score = f"score {self.score:g}   steps {self.steps}"
         lines = [self.help, self.world.signs, "", level, score]
-        return "\n".join(lines + ([f"last level: {self.last}"] if self.last else []))
+        return "\n".join(lines + ([f"last time: {self.last}"] if self.last else []))
 
 
 class Watched(Game):
@@ -134,14 +142,12 @@ class Watched(Game):
         trajectory, self.carry = self.task.act(
             self.model, self.world, self.carry, noise, self.greedy
         )
-        self.state = under("levels/", self.carry)
+        before, self.state = self.state, under("levels/", self.carry)
         self.told = self._thoughts(trajectory)
         self.score += float(trajectory["gained"][0, 0])
         self.steps += 1
         if trajectory["ended"][0, 0]:
-            how = "solved" if trajectory["solved"][0, 0] else "not solved"
-            self.last = f"{how} after {self.steps} steps, score {self.score:g}"
-            self.score, self.steps = 0.0, 0
+            self.end(once_more(self.world, before, trajectory, noise))
 
     def _thoughts(self, trajectory) -> str:
         """What the agent did, how sure it was, and what its slots listened to then."""

@@ -88,7 +88,8 @@ class BoxWorld(World):
     signs = "@ you   # wall   * gem   a: a key   ab: key a in a box, which key b opens"
     legend = (
         "Dark grey: the player. White: the gem. A single colour: a key. Two side by "
-        "side: a box, what is in it and its lock."
+        "side: a box, what is in it and its lock.\nIn the board's upper left corner: "
+        "the key held."
     )
     noise = start_noise = 1  # which level
 
@@ -350,6 +351,12 @@ class BoxWorld(World):
         ]
         colours = self.constants["palette"]
         return f"{drawing.ansi(colours[codes], lines)}\nkey: {key}"
+
+    def ending(self, outcome: Outcome, steps: str) -> str:
+        """Whether a level was solved, in words."""
+        if outcome.truncated[0]:  # one step later than its limit, which would confuse
+            return f"not solved, out of steps (limit {self.limit})"
+        return f"{'solved' if outcome.reward[0] == 10 else 'not solved'} after {steps}"
 
 
 def _as_range(name: str, value: Any) -> tuple[int, int]:

@@ -364,6 +364,15 @@ class MiniPacman(World):
         picture = to_host(self.rgb(one, whole))[0]
         return f"{drawing.ansi(picture, lines)}\npower: {power}"
 
+    def ending(self, outcome: Outcome, steps: str) -> str:
+        """How an episode ended, in words, and how many levels were cleared in it."""
+        assert outcome.final is not None
+        cleared = int(outcome.final["level"][0]) - 1
+        levels = f"{cleared} level{'s' * (cleared != 1)} cleared"
+        if outcome.truncated[0]:
+            return f"out of steps (limit {self.limit}), {levels}"
+        return f"caught after {steps}, {levels}"
+
     # --- A player who sees it all -----------------------------------------------------
 
     def scripted(self, state: State) -> Array:

@@ -180,6 +180,14 @@ class World:
         """One level as lines of characters with ANSI colours."""
         raise NotImplementedError
 
+    def ending(self, outcome: Outcome, steps: str) -> str:
+        """How a level went, in words.
+
+        outcome: of its last step, one level and with `final`. steps: how many it took,
+        such as "12 steps".
+        """
+        return "out of steps" if outcome.truncated[0] else f"over after {steps}"
+
 
 def affected(mask: Array) -> Array | slice:
     """An index of the levels where `mask` (B,) holds.

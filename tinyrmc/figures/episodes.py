@@ -20,7 +20,7 @@ from .style import COLOURS, GREY, MARK, save, style
 SHOWN = 8  # moments of a film strip
 FRAMES = 300  # of a film; of a longer episode some steps are left out
 DURATION = 200  # milliseconds a frame
-LABELS = 12  # of rewards; of more there are lines alone
+LABELS = 12  # of rewards; of more there is the sum alone
 PAUSE = 8  # so many times longer for the end
 
 # --- A film strip ---------------------------------------------------------------------
@@ -63,11 +63,11 @@ def _draw_strip(episode: Episode, title: str) -> Figure:
         "Above each picture: the steps taken before it, the action that follows, and "
         "what that brings.",
         episode.legend,
-        "Value: the score that it still expects, later rewards counting less. Red "
-        "lines: rewards.",
+        "Value: the score that it still expects, later rewards counting less. Red: "
+        + ("the score so far." if _many_rewards(episode) else "rewards."),
     ]
     if _shows_a_key(episode):
-        notes[1] += " Above what it sees: the key it holds."
+        notes[1] += " Above what it sees: that key too."
     if episode.attention is not None:
         notes.append(
             "Attention: a row is a slot that asks, a column what it listens to, right "
@@ -141,24 +141,33 @@ def _bare(panel: Axes) -> None:
 
 
 def _draw_values(panel: Axes, episode: Episode, shown: list[int]) -> None:
-    """The values over time, and rewards where they came."""
+    """The values over time, and rewards where they came, or their sum."""
     for moment in shown:
         panel.axvline(moment, color="#E6E6E6", linewidth=0.8, zorder=0)
     panel.plot(episode.values, color=COLOURS[0], linewidth=1.4)
     low, high = panel.get_ylim()
     panel.set(ylim=(min(low, 0), high + 0.25 * (high - min(low, 0))))
-    rewarded = np.flatnonzero(episode.rewards).tolist()
+    panel.set(xlim=(-0.5, len(episode) + 0.5), xlabel="steps taken")
+    panel.set_ylabel("value", fontsize=9)
+    if _many_rewards(episode):
+        beside = panel.twinx()
+        beside.plot(np.cumsum([0, *episode.rewards]), color=MARK, linewidth=1)
+        beside.set_ylabel("score so far", fontsize=9, color=MARK)
+        beside.tick_params(colors=MARK)
+        beside.spines["right"].set(visible=True, color=MARK)
+        return
     top = panel.get_xaxis_transform()
-    for step in rewarded:
-        reward = ""
-        if len(rewarded) <= LABELS:
-            reward = f"{float(episode.rewards[step]):+g}"
+    for step in np.flatnonzero(episode.rewards).tolist():
+        reward = f"{float(episode.rewards[step]):+g}"
         panel.axvline(step, color=MARK, linewidth=1, alpha=0.6)
         panel.text(
             step, 1.02, reward, color=MARK, fontsize=8, transform=top, ha="center"
         )
-    panel.set(xlim=(-0.5, len(episode) + 0.5), xlabel="steps taken")
-    panel.set_ylabel("value", fontsize=9)
+
+
+def _many_rewards(episode: Episode) -> bool:
+    """Whether lines for rewards would hide the values."""
+    return bool(np.count_nonzero(episode.rewards) > LABELS)
 
 
 # --- A film ---------------------------------------------------------------------------

@@ -80,7 +80,8 @@ def _finish(axes: Axes, title: str) -> None:
 
 def _draw_tree(axes: Axes, boxes, places, palette) -> None:
     """Each item as two squares, its lock and what is inside, and a line from every key
-    to the locks it opens.
+    to the locks it opens. The axis of x points to the left, so that what is inside lies
+    left of its lock, as on the board.
     """
     for box, (x, y) in zip(boxes, places, strict=True):
         left, top = _WIDTH * x, _DROP * y
@@ -94,16 +95,17 @@ def _draw_tree(axes: Axes, boxes, places, palette) -> None:
         if box.after >= 0:
             before, above = places[box.after]
             start = _WIDTH * before + 2, _DROP * above + 0.5
-            if y != above:  # down first, then to the right
+            if y != above:  # down first, then along
                 start = start[0] - 0.5, start[1] + 0.5
             line = [start, (start[0], top + 0.5), (left, top + 0.5)]
             axes.plot(*zip(*line, strict=True), color=GREY, zorder=0)
     last = _WIDTH * max(x for x, _ in places) + 2
     axes.set(
-        xlim=(0.9, last + 0.1), ylim=(_DROP * max(y for _, y in places) + 1.1, -0.1)
+        xlim=(last + 0.1, 0.9), ylim=(_DROP * max(y for _, y in places) + 1.1, -0.1)
     )
     axes.set_aspect("equal")
     axes.set_axis_off()
     axes.set_title(
-        "keys, and the locks (dotted) they open: the solution above, distractors below"
+        "from right to left: keys, and the locks (dotted) they open; the solution "
+        "above, distractors below"
     )

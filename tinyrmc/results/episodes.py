@@ -18,7 +18,7 @@ import numpy as np
 from .. import primitives as p
 from ..backend import Array
 from ..cores.core import state_of
-from ..environments.world import World
+from ..environments.world import Outcome, World
 from ..errors import UserError
 from ..runs.arrays import under
 from ..training.actors import ActingTask
@@ -100,7 +100,8 @@ class Episode:
     window: side of that window.
     actions, rewards: (T,)
     policy, values, attention: as in `Thoughts`, without the axis B.
-    solved, truncated: how it ended.
+    solved: whether it ended as it should, or got as far.
+    ending: how it ended, in words.
     """
 
     level: int
@@ -116,7 +117,7 @@ class Episode:
     values: np.ndarray
     attention: np.ndarray | None
     solved: bool
-    truncated: bool
+    ending: str
 
     def __len__(self) -> int:
         return len(self.actions)
@@ -124,10 +125,7 @@ class Episode:
     @property
     def says(self) -> str:
         """How it went, in words."""
-        end = ", out of steps" if self.truncated else ""
-        verdict = "solved" if self.solved else "not solved"
-        steps, score = counted(len(self), "step"), float(self.rewards.sum())
-        return f"Level {self.level}: {verdict}{end} after {steps}, score {score:g}"
+        return f"Episode {self.level}: {self.ending}, score {self.rewards.sum():g}"
 
     def action(self, step: int) -> str:
         """What the agent did in a step, and what that brought."""
@@ -152,10 +150,7 @@ def record(task: ActingTask, model: Any, level: int, greedy: bool = False) -> Ep
     steps = [*_steps(task, model, level, greedy)]
     frames = [_frame(world, levels) for levels, _, _ in steps]
     thoughts = [think(task, model, trajectory) for _, trajectory, _ in steps]
-    # the last step once more, to see what it led to: the next level is there already
-    levels, trajectory, noise = steps[-1]
-    taken, noise = trajectory["taken"][:, 0], noise[:, 0, 1 : 1 + world.noise]
-    outcome = world.step(levels, taken, noise, keep_final=True)
+    outcome = once_more(world, *steps[-1])
     frames.append(_frame(world, outcome.final or {}))
     boards, views, corners = (np.stack(each) for each in zip(*frames, strict=True))
     attention = [x.attention[0, 0] for x in thoughts if x.attention is not None]
@@ -177,9 +172,17 @@ def record(task: ActingTask, model: Any, level: int, greedy: bool = False) -> Ep
         np.stack([each.policy[0, 0] for each in thoughts]),
         np.stack([each.values[0, 0] for each in thoughts]),
         np.stack(attention) if attention else None,
-        bool(trajectory["solved"][0, 0]),
-        bool(outcome.truncated[0]),
+        bool(steps[-1][1]["solved"][0, 0]),
+        world.ending(outcome, counted(len(steps), "step")),
     )
+
+
+def once_more(world: World, levels: Batch, trajectory: Batch, noise: Array) -> Outcome:
+    """What the last step of a level led to, as `_steps` gives it: after `act` the next
+    level is there already. CHANGES `levels`.
+    """
+    taken, noise = trajectory["taken"][:, 0], noise[:, 0, 1 : 1 + world.noise]
+    return world.step(levels, taken, noise, keep_final=True)
 
 
 def _steps(
@@ -211,7 +214,10 @@ def failed(task: ActingTask, model: Any, greedy: bool = False) -> Episode:
         episode = record(task, model, level, greedy)
         if not episode.solved:  # alone it might round otherwise than among others
             return episode
-    raise EpisodeError(f"it solves all {task.test_examples:,} held-out levels")
+    raise EpisodeError(
+        f"it solves all {task.test_examples:,} held-out levels, so there is none to "
+        "show; leave --wrong out"
+    )
 
 
 # --- Moments --------------------------------------------------------------------------
