@@ -45,6 +45,7 @@ output. The preset `cores` trains them with Adam.
 from __future__ import annotations
 
 import functools
+import statistics
 import typing
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
@@ -733,12 +734,7 @@ class Task(training.Task):
         if "error" in means:  # of batches
             return means
         tasks, restarts = self._tasks, range(self.restarts)
-        table = {
-            kind: np.array(
-                [[means[f"{kind} {k} {r}"] for r in restarts] for k in tasks]
-            )
-            for kind in ("wrong", "train wrong", "train loss")
-        }  # each (tasks, restarts)
+        table = self._of_restarts(means)
         chosen = self._choice(table["train wrong"], table["train loss"])
         rows = np.arange(len(tasks))
         found = {"loss": means["loss"]}
@@ -758,6 +754,18 @@ class Task(training.Task):
         found = super().named(split, sums)
         last = split == self.splits[-1]
         return {k: x for k, x in found.items() if last or "_restart_" not in k}
+
+    def _of_restarts(self, means) -> dict[str, np.ndarray]:
+        """Each (tasks, restarts)."""
+        return {
+            kind: np.array(
+                [
+                    [means[f"{kind} {k} {r}"] for r in range(self.restarts)]
+                    for k in self._tasks
+                ]
+            )
+            for kind in ("wrong", "train wrong", "train loss")
+        }
 
     def _choice(self, wrong, losses):
         """Which restart (tasks,) is taken for each task; one for all that is joint."""
@@ -793,21 +801,36 @@ class Task(training.Task):
     def lower_is_better(self, metric):
         return True
 
+    examines: typing.ClassVar = {
+        "restarts": "test errors; the restart with the lowest training error is taken"
+    }
+
     def examinations(self, model):
-        """What each restart came to, on each task."""
-        split = self.splits[-1]
-        sums = training.Totals(self.evaluate(model, split=split)).means()
+        """What each restart came to, on each task; in brief, a row for each task."""
+        split, restarts = self.splits[-1], self.restarts
+        means = training.Totals(self.evaluate(model, split=split)).means()
+        errors = self._of_restarts(means)
+        chosen = self._choice(errors["train wrong"], errors["train loss"]).tolist()
+        tested, trained = errors["wrong"].tolist(), errors["train wrong"].tolist()
+        metric, tasks = f"{split}_error", self._tasks
         rows = [
-            (
-                f"task {k}, restart {r}",
-                sums[f"train wrong {k} {r}"],
-                sums[f"wrong {k} {r}"],
-            )
-            for k in self._tasks
-            for r in range(self.restarts)
+            (f"task {k}, restart {r}", train, test, "yes" if r == taken else "")
+            for k, taken, *pair in zip(tasks, chosen, trained, tested, strict=True)
+            for r, (train, test) in enumerate(zip(*pair, strict=True))
         ]
-        columns = "", "training error", "test error"
-        yield "restarts", training.Table(f"{split}_error", columns, rows)
+        brief = None
+        if len(tasks) > 1 and restarts > 1:
+            spread = (
+                f"{part} of {restarts}" for part in ("lowest", "median", "highest")
+            )
+            each = [
+                (f"task {k}", r, own[r], min(own), statistics.median(own), max(own))
+                for k, r, own in zip(tasks, chosen, tested, strict=True)
+            ]
+            heads = "", "restart taken", "test error", *spread
+            brief = training.Table(metric, heads, each)
+        columns = "", "training error", "test error", "taken"
+        yield "restarts", training.Table(metric, columns, rows, brief)
 
     # --- What the hops look at
 

@@ -589,6 +589,18 @@ class Task(training.Task):
         mine = parts.some(np.arange(worker, data.lanes, workers))
         return {"loss": total(model, text, mine, data.window)}
 
+    @property
+    def examines(self):
+        forgets = "the perplexity if it forgets everything after so many words"
+        lanes = f"{self.config.data.lanes} lanes"
+        found = {
+            "by frequency": "the perplexity of rare and of common words",
+            "by words read": f"{forgets}, in {len(UNROLLS)} readings of the text",
+            "as one text": f"a check; it should come to about the same as in {lanes}",
+        }
+        hops = {"weights by hop": "how much each hop looks at each memory"}
+        return hops | found if self.memn2n else found
+
     def examinations(self, model):
         """Of a memory network, how much each hop looks at each memory, over the
         validation text (figure 3 of its paper).

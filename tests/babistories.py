@@ -1,6 +1,11 @@
-"""A story or two of each bAbI task, in the layout of its files, made by the tests."""
+"""A story or two of each bAbI task, in the layout of its files, made by the tests, and
+what networks that are none do with stories.
+"""
 
+import numpy as np
 from corpora_files import write
+
+from tinyrmc.results import hops
 
 # as the files have it, a space before the tab in some tasks, none in others
 STORIES = {
@@ -104,3 +109,14 @@ def write_babi(folder, changes=None, version="v1.2", variant="en", times=12):
         for part in ("train", "test")
     }
     return write(folder, {path: text for path, text in files.items() if text})
+
+
+def reading_of(weights, stories, slots, **more):
+    """A reading of made-up strengths; its network is not asked."""
+    usual = {
+        "network": None, "restart": 0, "vocabulary": [], "masked": False,
+        "linear": False, "tasks": np.ones(len(stories), int),
+        "answers": [story.answer for story in stories],
+    }  # fmt: skip
+    weights = np.array(weights)
+    return hops.Reading(**(usual | more), slots=slots, stories=stories, weights=weights)

@@ -17,6 +17,7 @@ from tasks import babi
 from tinyrmc import Tape, corpora, evaluate, report, train, training
 from tinyrmc.commands import Options, parse_words
 from tinyrmc.errors import UserError
+from tinyrmc.results import examinations
 from tinyrmc.results.published_babi import HEADS
 from tinyrmc.runs.run import Run
 from tinyrmc.training import discovery
@@ -227,6 +228,40 @@ def test_a_restart_is_taken_for_each_network(chosen):
     found = task.summary(means)
     assert [found[f"error_task_{k}"] for k in range(1, 21)] == pytest.approx(expected)
     assert found["error"] == pytest.approx(expected.mean())
+
+
+@pytest.mark.parametrize("chosen", ["all", "joint", "3"])
+def test_of_many_restarts_a_row_a_task_is_shown_and_all_are_kept(chosen, monkeypatch):
+    task = task_of(chosen, model={"restarts": 5})
+    tasks, rng = (range(1, 21) if chosen != "3" else [3]), np.random.default_rng(1)
+    kinds = "wrong", "train wrong", "train loss"
+    sums = {
+        f"{x} {k} {r}": (rng.random(), 1)
+        for x in kinds
+        for k in tasks
+        for r in range(5)
+    }
+    monkeypatch.setattr(task, "evaluate", lambda model, split: sums)
+    best = task.summary(
+        {name: value for name, (value, _) in sums.items()} | {"loss": 0}
+    )
+    ((name, table),) = task.examinations(None)
+    assert name in task.examines and len(table.rows) == 5 * len(tasks)
+    taken = [k % 5 for k, row in enumerate(table.rows) if row[-1] == "yes"]
+    assert len(taken) == len(tasks)
+    shown = examinations.cells(table)[1:]
+    if chosen == "3":
+        assert [row[0] for row in shown] == [f"task 3, restart {r}" for r in range(5)]
+        assert best["error"] == table.rows[taken[0]][2]
+        return
+    for k, r, row in zip(tasks, taken, shown, strict=True):
+        tested = [x for _, _, x, _ in table.rows[5 * (k - 1) : 5 * k]]
+        assert tested == [sums[f"wrong {k} {r}"][0] for r in range(5)]
+        low, _, middle, _, high = sorted(tested)
+        assert best[f"error_task_{k}"] == tested[r]
+        values = (f"{100 * x:.1f} %" for x in (tested[r], low, middle, high))
+        assert row == [f"task {k}", str(r), *values]
+    assert not examinations.is_small({"it": table})
 
 
 def test_errors_and_losses_are_those_of_a_count_by_hand():

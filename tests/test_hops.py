@@ -3,7 +3,7 @@ real browser, where the network computes once more.
 """
 
 import contextlib
-import dataclasses
+import itertools
 import json
 import re
 from pathlib import Path
@@ -11,12 +11,12 @@ from pathlib import Path
 import browser
 import numpy as np
 import pytest
+from babistories import reading_of
 from tinyruns import TINY
 
 from tasks import babi
 from tinyrmc import corpora, plot, train
 from tinyrmc.commands import run_main
-from tinyrmc.figures import stories
 from tinyrmc.results import hops
 from tinyrmc.runs.run import Run
 from tinyrmc.training.checkpoints import open_checkpoint, restore_model
@@ -132,60 +132,6 @@ def test_each_task_of_several_has_a_row_and_a_picture(
         for k in np.unique(reading.tasks):
             error = (~reading.right[reading.of(k)]).mean()
             assert error == pytest.approx(last[f"test_error_task_{k}"])
-
-
-def reading_of(weights, stories, slots, **more):
-    """A reading of made-up strengths; its network is not asked."""
-    usual = {
-        "network": None, "restart": 0, "vocabulary": [], "masked": False,
-        "linear": False, "tasks": np.ones(len(stories), int),
-        "answers": [story.answer for story in stories],
-    }  # fmt: skip
-    weights = np.array(weights)
-    return hops.Reading(**(usual | more), slots=slots, stories=stories, weights=weights)
-
-
-def test_an_empty_memory_is_no_fact_and_one_that_is_forgotten_is_not_found():
-    words = [(word,) for word in "abcd"]
-    short = corpora.Story(tuple(words[:1]), ("q",), "x", (0,), 0)
-    long = corpora.Story(tuple(words), ("q",), "y", (0, 2), 1)  # a is forgotten
-    strong = [[[0.2, 0.7, 0.1], [0.9, 0.05, 0.05]], [[0.1, 0.8, 0.1], [0, 0, 1.0]]]
-    reading = reading_of(strong, [short, long], 3)
-    rows = np.arange(2)
-    # a hop each, the last sentence, chance: 1 of 1 and, of b, c and d, c
-    assert hops.shares(reading, rows) == pytest.approx([0.5, 0.5, 0.5, 2 / 3])
-    assert np.isnan(hops.shares(reading, rows[:0])).all()
-    title, said, weights, facts = hops._looked(reading, 0)
-    assert title == "Q?\nAnswer x, right"
-    assert said == ["A.", "(2 empty memories)"] and facts == [True, False]
-    np.testing.assert_allclose(weights, [[0.2, 0.9], [0.8, 0.1]])
-    _, said, weights, facts = hops._looked(reading, 1)
-    assert said == ["B.", "C.", "D."] and facts == [False, True, False]
-    np.testing.assert_allclose(weights, [[0.1, 1], [0.8, 0], [0.1, 0]])
-    for how in "masked", "linear":
-        other = dataclasses.replace(reading, **{how: True})
-        assert hops._looked(other, 0)[1] == ["A."]
-
-
-def test_the_picture_marks_the_facts_and_writes_the_strengths():
-    looked = (
-        "Q?\nAnswer x, right",
-        ["A.", "B."],
-        np.array([[0.1], [0.9]]),
-        [False, True],
-    )
-    figure = stories._draw_hops([[looked], [looked, looked]], "Beware.", True)
-    first, second, empty, _ = figure.axes
-    for panel in first, second:
-        assert [t.get_text() for t in panel.texts] == ["10", "90"]
-        labels = panel.get_yticklabels()
-        assert [label.get_text() for label in labels] == ["A.", "● B."]
-        assert [label.get_color() for label in labels] == ["black", "#C00000"]
-    assert not empty.axison
-    assert figure.get_supxlabel() == "Beware."
-    raw = "Q?\nAnswer y, right", ["A."], np.array([[-2.0]]), [True]
-    (panel,) = stories._draw_hops([[raw]], "Beware.", False).axes
-    assert [t.get_text() for t in panel.texts] == ["-2.00"]
 
 
 # --- The page -------------------------------------------------------------------------
@@ -312,8 +258,8 @@ def test_what_you_choose_and_what_you_type_is_read_at_once(runs, page, window):
     (reading,) = task.readings(model)
     window.size(1280, 900)
     opened(window, page)
-    right, wrong = (np.flatnonzero(reading.right == which) for which in (True, False))
-    count = min(len(right), hops.IN_PAGE)
+    right, wrong = hops.chosen(reading, reading.of(1), hops.IN_PAGE)
+    count = len(right)
     assert_shown(window, reading, right[0])
     assert window.run("$('verdict').textContent") == "This is right."
     window.run(f"$('example').value = {count}")
@@ -327,8 +273,9 @@ def test_what_you_choose_and_what_you_type_is_read_at_once(runs, page, window):
     named = [hops.sentence(story.sentences[k]).rstrip(".") for k in story.supporting]
     assert facts == named
     # another story, as long at least, typed over the one that is there
-    long = [r for r in right[1:] if reading.told[r] >= reading.told[wrong[0]]]
-    other = reading.stories[long[0]]
+    long = np.flatnonzero(reading.told >= reading.told[wrong[0]])
+    other = reading.stories[long[-1]]
+    assert other != story
     for name, text in {
         "story": "  ".join(hops.sentence(words) for words in other.sentences),
         "question": " ".join(other.question).upper(),
@@ -336,7 +283,7 @@ def test_what_you_choose_and_what_you_type_is_read_at_once(runs, page, window):
         window.click(f"$('{name}')")
         window.run(f"$('{name}').select()")
         window.type(text)
-    assert_shown(window, reading, long[0])
+    assert_shown(window, reading, long[-1])
     assert window.run("$('verdict').textContent") == ""
     assert "nobody names" in window.run("$('facts-say').textContent")
     assert not window.run("document.querySelectorAll('#hops .fact').length")
@@ -405,6 +352,51 @@ def test_it_fits_the_window(width, joint_page, window):
     ]
     last = window.run("data.examples[data.examples.length - 1].question")
     assert window.run("$('question').value") == last
+
+
+@browser.needed
+def test_of_several_tasks_it_says_which_one_you_look_at(joint_page, page, window):
+    opened(window, joint_page)
+    marked = "[...$('counts').querySelectorAll('[aria-current]')]"
+    marked += ".map(row => row.cells[0].textContent)"
+    tasks = window.run("data.examples.map(each => each.task)")
+    names = window.run("[...$('example').options].map(each => each.textContent)")
+    for number, (task, name) in enumerate(zip(tasks, names, strict=True), start=1):
+        assert name.startswith(f"{number}. task {task}: ")
+    for number in (1, len(tasks)):
+        window.run(f"location.hash = '#example={number}'; choose()")
+        assert window.run(marked) == [f"task {tasks[number - 1]}"]
+    assert "In blue" in window.run("$('row-says').textContent")
+    opened(window, page)
+    assert window.run(marked) == [] and not window.run("$('row-says').textContent")
+    assert "task" not in window.run("$('example').options[0].textContent")
+
+
+@browser.needed
+def test_where_nothing_is_bold_it_says_that_an_empty_memory_is_strongest(
+    runs, joint_page, window
+):
+    task, model = restored(runs / "joint")
+    (reading,) = task.readings(model)
+    opened(window, joint_page)
+    rows = [
+        row
+        for k in corpora.TOLD
+        for row in itertools.chain(
+            *hops.chosen(reading, reading.of(k), hops.OF_SEVERAL)
+        )
+    ]
+    assert len(rows) == window.run("data.examples.length")
+    said = set()
+    for number, row in enumerate(rows, start=1):
+        window.run(f"location.hash = '#example={number}'; choose()")
+        told, strongest = reading.told[row], reading.weights[row].argmax(axis=-1)
+        bold = window.run("document.querySelectorAll('#hops .strongest').length")
+        assert bold == (strongest < told).sum()
+        says = window.run("$('empty-says').textContent")
+        assert bool(says) == (strongest >= told).any()
+        said.add(says)
+    assert len(said) == 2
 
 
 @browser.needed

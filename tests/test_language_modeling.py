@@ -356,6 +356,8 @@ def test_a_network_that_forgets_reads_each_stretch_anew(monkeypatch):
         ]
         expected.append((size, np.exp(np.concatenate(parts).mean())))
     np.testing.assert_allclose(tables["by words read"].rows, expected, rtol=1e-4)
+    assert [*task.examines] == [*tables]
+    assert task.examines["by words read"].endswith("in 3 readings of the text")
     ((lanes, whole),) = tables["as one text"].rows
     assert (lanes, whole) == (1, pytest.approx(expected[-1][1], rel=1e-5))
 

@@ -313,7 +313,45 @@ def test_an_evaluation_that_takes_long_says_that_more_will_come(
     assert capsys.readouterr().err == ""
     assert evaluate.main(["run", "--json"]) == 0
     out, err = capsys.readouterr()
-    assert json.loads(out) and err.startswith("examining it further, which --metrics-")
+    assert json.loads(out) and err == (
+        "examining it further, which --metrics-only leaves out\n"
+    )
+
+
+def test_each_examination_is_named_before_it_begins_and_explained(
+    here, monkeypatch, capsys
+):
+    trained()
+    explained = {
+        "By word frequency": "of rare words",
+        "By unroll length": "of stretches",
+    }
+    begun = []
+
+    def examinations(self, model):
+        for name, table in examined(self, model):
+            begun.append(capsys.readouterr().err)
+            yield name, table
+
+    task = discovery.load_task(FILE).Task
+    examined = task.examinations
+    monkeypatch.setattr(task, "examinations", examinations)
+    monkeypatch.setattr(task, "examines", explained)
+    monkeypatch.setattr(evaluate, "LONG", 0.0)
+    capsys.readouterr()
+    assert evaluate.main(["run", "--json"]) == 0
+    assert begun == [
+        "examining it further, which --metrics-only leaves out\n"
+        "  By word frequency: of rare words\n  By unroll length: of stretches\n"
+        "1 of 2: By word frequency\n",
+        "2 of 2: By unroll length\n",
+    ]
+    # one more than explained comes too
+    monkeypatch.setattr(task, "examines", {"By word frequency": "of rare words"})
+    monkeypatch.setattr(task, "examinations", examined)
+    assert evaluate.main(["run"]) == 0
+    headings = capsys.readouterr().out.split("\n\n")[1::2]
+    assert headings == ["By word frequency: of rare words", "By unroll length"]
 
 
 # --- Where the data are ---------------------------------------------------------------

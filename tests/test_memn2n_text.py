@@ -397,7 +397,9 @@ def test_the_rate_falls_against_the_last_loss_and_ends_the_run():
 def test_mean_weights_by_hop_are_those_of_a_count_by_hand():
     task = task_of()
     model, text = built(task), TEXTS.texts["validation"]
-    table = dict(task.examinations(model))["weights by hop"]
+    tables = dict(task.examinations(model))
+    assert [*tables] == [*task.examines]
+    table = tables["weights by hop"]
     P, read = arrays_of(model), [TEXTS.vocabulary.eos, *text]
     sums = np.zeros((HOPS, N))
     for k in range(len(text)):

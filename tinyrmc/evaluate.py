@@ -12,12 +12,13 @@ written to a small file that `tinyrmc.load` and this command read.
 
 from __future__ import annotations
 
+import itertools
 import math
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -28,7 +29,7 @@ from .errors import UsageError
 from .nn import Module
 from .results.examinations import cells
 from .results.groups import command_words
-from .results.text import aligned, results_table, terminal_width
+from .results.text import aligned, paragraph, results_table, terminal_width
 from .training.checkpoints import export_weights, open_checkpoint, restore_model
 from .training.examinations import Table
 from .training.ranks import require_alone
@@ -36,6 +37,8 @@ from .training.task import Task
 
 # Seconds of evaluation from which on you are told what comes next.
 LONG = 2.0
+
+Examinations: TypeAlias = Iterable[tuple[str, Table]]
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -70,13 +73,35 @@ def _evaluate(task: Task, model: Module, state: dict, options) -> None:
         print(results_table(metrics, task.references(), width), flush=True)
     examinations = () if options.metrics_only else task.examinations(model)
     if examinations and time.monotonic() - began > LONG:
-        says = "examining it further, which --metrics-only leaves out"
-        print(says, file=sys.stderr, flush=True)
+        examinations = _announced(task.examines, examinations)
     if options.json:
         print(_as_json(metrics, examinations))
         return
     for name, found in examinations:
-        print(f"\n{name}\n\n{aligned(cells(found), width)}", flush=True)
+        heading = paragraph(_heading(name, task.examines), width)
+        print(f"\n{heading}\n\n{aligned(cells(found), width)}", flush=True)
+
+
+def _heading(name: str, examines: Mapping[str, str]) -> str:
+    return f"{name}: {examines[name]}" if name in examines else name
+
+
+def _announced(examines: Mapping[str, str], examinations: Examinations) -> Examinations:
+    """The same, and on stderr what they will be and which one begins."""
+
+    def say(line: str) -> None:
+        print(line, file=sys.stderr, flush=True)
+
+    def begin() -> Iterator[None]:
+        for number, name in enumerate(examines, start=1):
+            say(f"{number} of {len(examines)}: {name}")
+            yield
+        yield from itertools.repeat(None)
+
+    says = "examining it further, which --metrics-only leaves out"
+    say("\n  ".join([says, *(_heading(name, examines) for name in examines)]))
+    for _, found in zip(begin(), examinations, strict=False):
+        yield found
 
 
 def _parser() -> Parser:
@@ -126,9 +151,7 @@ def _counted(task: Task, counts: dict[str, int]) -> str:
     return ", ".join(f"{n:,} {name} of {split}" for split, n in counts.items())
 
 
-def _as_json(
-    metrics: dict[str, float], examinations: Iterable[tuple[str, Table]]
-) -> str:
+def _as_json(metrics: dict[str, float], examinations: Examinations) -> str:
     """Strict JSON: NaN and infinities become null."""
 
     def finite(value):

@@ -49,7 +49,7 @@ def _draw_hops(columns: Sequence[Sequence[Looked]], note: str, shares: bool) -> 
             _draw_story(panel, columns[number][row], tallest[row], shares)
         else:
             panel.set_axis_off()
-    figure.supxlabel(wrap(note, 15 * width), fontsize=8, color=GREY)
+    figure.supxlabel(_evenly(note, int(15 * width)), fontsize=8, color=GREY)
     return figure
 
 
@@ -76,4 +76,16 @@ def _draw_story(panel: Axes, looked: Looked, rows: int, shares: bool) -> None:
     )
     panel.set(ylim=(rows, 0))  # as tall as its neighbours
     panel.spines[:].set_visible(False)
-    panel.set_title(title, fontsize=8.5, loc="right", ha="right")
+    # above the story; the layout leaves room for its width, which a title would not get
+    panel.annotate(
+        title, (0, 1), (-3.5, 3.5), "axes fraction", "offset points", fontsize=8.5,
+        ha="right", va="bottom",
+    )  # fmt: skip
+
+
+def _evenly(text: str, characters: int) -> str:
+    """In as few lines as these characters allow, and no last line much shorter."""
+    lines = wrap(text, characters).count("\n")
+    sizes = range(characters // 2, characters)
+    enough = (n for n in sizes if wrap(text, n).count("\n") == lines)
+    return wrap(text, next(enough, characters))

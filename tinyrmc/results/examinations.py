@@ -18,7 +18,10 @@ SHOWN = 20  # rows of a long heat map
 
 
 def cells(table: Table) -> text.Table:
-    """A table as words; of a long heat map some rows, ever farther apart."""
+    """A table, or its brief one, as words; of a long heat map some rows, ever farther
+    apart.
+    """
+    table = table.brief or table
 
     def words(value: Value) -> str:
         if value is None or isinstance(value, str):
@@ -37,7 +40,7 @@ def cells(table: Table) -> text.Table:
 def is_small(found: Found) -> bool:
     """Whether this is a row for each network, which needs no picture."""
     return all(
-        len(table.rows) == 1 and not isinstance(table, Curve)
+        len((table.brief or table).rows) == 1 and not isinstance(table, Curve)
         for table in found.values()
     )
 

@@ -7,6 +7,7 @@ weight p_i in the sum that the hop finds. A hop looks at the strongest one.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,8 +27,8 @@ CAVEAT = (
 )
 SAYS = (
     "How often the strongest memory of each hop is a sentence that the data name as a "
-    "supporting fact of the answer; an empty memory is none. Beside it: how often the "
-    "last sentence is one, and a sentence taken at random."
+    "supporting fact of the answer; an empty memory does not count as one. Beside it: "
+    "how often the last sentence is one, and a sentence taken at random."
 )
 
 # Of the page: examples of each task, answered right and answered wrong.
@@ -144,6 +145,32 @@ def _title(reading: Reading, row: int) -> str:
     return f"{sentence(story.question, '?')}\nAnswer {answer}, {verdict}"
 
 
+def chosen(reading: Reading, rows: np.ndarray, each: int) -> list[list[int]]:
+    """Of some rows the first `each` answered right, and as many answered wrong.
+
+    No two are of one story while there are others, and never are two the same question
+    about the same sentences.
+    """
+    right, seen = reading.right[rows], set[object]()
+    groups: list[list[int]] = [[], []]
+    for group, own in sorted(
+        # the rarer ones choose first
+        zip(groups, (rows[right], rows[~right]), strict=True),
+        key=lambda pair: len(pair[1]),
+    ):
+        for alike in (True, False):
+            for row in own.tolist():
+                story = reading.stories[row]
+                of_story = {story.number, story.sentences}
+                asked = story.sentences, story.question
+                if len(group) < each and seen.isdisjoint(
+                    of_story if alike else {asked}
+                ):
+                    group.append(row)
+                    seen |= {*of_story, asked}
+    return groups
+
+
 # --- Pictures -------------------------------------------------------------------------
 
 
@@ -153,11 +180,11 @@ def draw(reading: Reading, task: int, path: Path) -> Path:
     """
     from .. import figures
 
-    own, right, told = reading.of(task), reading.right, reading.told
+    own, told = reading.of(task), reading.told
     usual = int(np.median(told[own]))
     own = own[np.argsort(np.abs(told[own] - usual), kind="stable")]
     each = 2 if usual <= 20 else 1
-    columns = [own[right[own]][:each], own[~right[own]][:each]]
+    columns = chosen(reading, own, each)
     shown = [[_looked(reading, row) for row in column] for column in columns]
     note = f"{_unit(reading)} Red, with a dot: supporting facts. {CAVEAT}"
     shares = not reading.linear
@@ -176,8 +203,8 @@ def _looked(reading: Reading, row: int) -> tuple[str, list[str], np.ndarray, lis
     found = weights[:told][::-1]
     empty = reading.slots - told
     if empty and not (reading.masked or reading.linear):
-        noun = "memory" if empty == 1 else "memories"
-        sentences.append(f"({empty} empty {noun})")
+        says = "1 empty memory" if empty == 1 else f"{empty} empty memories, together"
+        sentences.append(f"({says})")
         found = np.concatenate([found, weights[told:].sum(axis=0, keepdims=True)])
         facts.append(False)
     return _title(reading, row), sentences, found, facts
@@ -206,9 +233,7 @@ def page(title: str, reading: Reading, task: int | None = None) -> str:
 def _examples(reading: Reading, tasks: list[int]) -> Iterator[dict[str, Any]]:
     most = IN_PAGE if len(tasks) == 1 else OF_SEVERAL
     for task in tasks:
-        own = reading.of(task)
-        right = reading.right[own]
-        for row in (*own[right][:most], *own[~right][:most]):
+        for row in itertools.chain(*chosen(reading, reading.of(task), most)):
             story = reading.stories[row]
             yield {
                 "task": task,

@@ -20,6 +20,7 @@ class Table:
     columns: the heads. The first says what a row is about.
     rows: a cell for each column: words, whole numbers, values of `metric`; None where
         there is nothing.
+    brief: of many rows, what is printed and drawn instead; `--json` keeps the rows.
 
     ValueError for a row of another length.
     """
@@ -27,6 +28,7 @@ class Table:
     metric: str
     columns: Sequence[str]
     rows: Sequence[Sequence[Value]]
+    brief: Table | None = None
 
     def __post_init__(self):
         for row in self.rows:

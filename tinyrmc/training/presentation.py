@@ -121,6 +121,14 @@ class Presentation:
         """
         raise UserError("it has no memory network that reads stories; give one of babi")
 
+    @property
+    def examines(self) -> Mapping[str, str]:
+        """{name: what it measures, in a few words} of `examinations`, in their order.
+
+        Said beforehand where they take long, and as headings. It may be left out.
+        """
+        return {}
+
     def examinations(self, model) -> Iterable[tuple[str, Table]]:
         """(name, what was found) of whatever else there is to measure.
 
