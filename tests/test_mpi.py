@@ -95,7 +95,7 @@ def test_two_ranks_train_what_one_process_trains(two_ranks, monkeypatch):
 def test_ranks_speak_with_one_voice(two_ranks):
     run, printed = two_ranks
     for once in (
-        "nth_farthest quick, seed 5",
+        ", seed 5\n",
         "2 ranks x 1 worker",
         "step      10/20",
         "step      20/20",

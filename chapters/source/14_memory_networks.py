@@ -957,7 +957,7 @@ print(aligned(table))
 # ## The paper's table, and what was run here
 #
 # Test errors in percent on the real bAbI, with 1,000 questions to learn from each task:
-# some of the paper's columns, and then those that this project has trained to the end
+# some of the paper's columns and, in brackets, what this project has trained to the end
 # (`benchmarks/results/babi.json`). BoW is a bag of words, PE position encoding, LS
 # linear start, RN random empty memories, and *joint* one network for all twenty tasks.
 
@@ -968,12 +968,17 @@ ours = {
     for group in course.summary("babi").get("groups", [])
     for cell, measured in group["cells"].items()
 }
-here = [head for head in heads if f"1k, mean, {head}" in ours]
-table = [["", *heads, *(f"ours: {head}" for head in here)]]
+
+
+def beside(cell):
+    """What the paper reports and, in brackets, ours."""
+    own = f" ({100 * ours[cell]:.1f})" if cell in ours else ""
+    return published[cell][0].removesuffix(" %") + own
+
+
+table = [["", *heads]]
 for row in [*(f"task {k}" for k in range(1, 21)), "mean"]:
-    cells = [published[f"1k, {row}, {head}"][0].removesuffix(" %") for head in heads]
-    measured = [f"{100 * ours[f'1k, {row}, {head}']:.1f}" for head in here]
-    table.append([row, *cells, *measured])
+    table.append([row, *(beside(f"1k, {row}, {head}") for head in heads)])
 print(aligned(table))
 
 # %% [markdown]
