@@ -24,8 +24,7 @@ from typing import Any
 
 import numpy as np
 import report
-from large_vocabulary import peak_bytes
-from running import run_python
+from running import peak_bytes, run_python
 
 from tinyrmc.commands import Parser, run_main
 

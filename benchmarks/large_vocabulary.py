@@ -24,15 +24,13 @@ from __future__ import annotations
 
 import itertools
 import json
-import resource
 import statistics
-import sys
 import time
 from pathlib import Path
 
 import numpy as np
 import report
-from running import run_python
+from running import peak_bytes, run_python
 
 from tinyrmc import Parameter, Tape, fused
 from tinyrmc import primitives as p
@@ -93,12 +91,6 @@ def parameter(rng: np.random.Generator, *shape: int) -> Parameter:
     return found
 
 
-def peak_bytes() -> int:
-    """The most memory that this process has had so far."""
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else 1024 * peak
-
-
 class Products:
     """The three products of the plain algorithm, a block at a time.
 
@@ -140,9 +132,8 @@ def main(argv: list[str] | None = None) -> int:
         "rounds": 3,
     }.items():
         parser.add_argument(f"--{name}", type=int, default=default, metavar="N")
-    parser.add_argument(
-        "--out", type=Path, metavar="FILE.json", help="results go there"
-    )
+    also = "also write the results there"
+    parser.add_argument("--out", type=Path, metavar="FILE.json", help=also)
     parser.add_argument("--measure", choices=KINDS, help="only this, as JSON")
     options = parser.parse_args(argv)
     size = options.words, options.width, options.rows, options.rounds

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import report
-from large_vocabulary import peak_bytes
+from running import peak_bytes
 
 from tinyrmc import corpora
 from tinyrmc.backend import blas_threads, keep_freed_memory

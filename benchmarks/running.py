@@ -8,6 +8,7 @@ import contextlib
 import itertools
 import json
 import os
+import resource
 import statistics
 import subprocess
 import sys
@@ -61,6 +62,12 @@ def surroundings(folder: str) -> dict[str, str]:
         "JAX_PLATFORMS": "cpu",
         "TORCHINDUCTOR_CACHE_DIR": folder,
     }
+
+
+def peak_bytes() -> int:
+    """The most memory that this process has had so far."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else 1024 * peak
 
 
 def run_python(*arguments: Any, python: str = sys.executable) -> str:

@@ -23,6 +23,7 @@ import report
 import running
 from candidates import Work
 
+from tinyrmc import backend, engine
 from tinyrmc.errors import RunError, UsageError
 from tinyrmc.training.trainer import Trainer
 from tinyrmc.training.workers import CAN_FORK, available_cores
@@ -64,6 +65,14 @@ def test_flops_are_those_of_the_matrix_products_that_run(work, tmp_path):
     with candidates.products_told(tell):
         step()
     assert sum(counted) == work.flops
+
+
+def test_a_product_that_is_added_is_told_of_once():
+    told, (a, b), out = [], np.ones((2, 3, 3)), np.ones((3, 3))
+    with candidates.products_told(lambda *each: told.append(each)):
+        engine.gemm(a, b, out=out, add=True)
+    assert len(told) == 1 and (out == 4).all() and (told[0][2] == 3).all()
+    assert engine.gemm is backend.gemm
 
 
 def test_the_large_step_is_the_papers():

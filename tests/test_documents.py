@@ -186,6 +186,19 @@ def test_the_results_of_a_document_are_those_of_the_one_table(name, fewest):
         )
 
 
+def test_the_means_of_babi_are_those_of_the_summary():
+    """Each published column has its row, ours and the paper's beside each other."""
+    found = json.loads((RESULTS / "babi.json").read_text(encoding="utf-8"))
+    page = read("benchmarks/README.md")
+    table = page.partition("| wrong answers, mean of twenty tasks |")[2]
+    rows = [cells(line)[1:] for line in table.partition("\n\n")[0].splitlines()[2:]]
+    wanted = [
+        [text.number("test_error", group["mean"]["test_error"]), group["paper"]]
+        for group in found["groups"]
+    ]
+    assert sorted(rows) == sorted(wanted)
+
+
 def test_the_other_results_of_the_readme_are_those_of_the_summaries():
     """Each row has the mean of a group of runs and, beside it, what that is set by."""
     known = {}

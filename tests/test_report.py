@@ -450,12 +450,15 @@ def test_the_command_shows_the_tables_as_wide_as_the_terminal(
     assert capsys.readouterr().out.startswith(aligned(rows, 200))
 
 
-def test_the_command_writes_the_table_its_numbers_and_its_picture(larger):
+def test_the_command_writes_the_table_its_numbers_and_its_picture(larger, capsys):
     logged(larger, 0)
     words = tables.markdown(tables.summary([Run.open("runs/larger-quick-1")]))
     assert words.count("\n") == 3 + 1 + 4 + 1 + 1
     for folder in ("one", "two"):
         assert report.main(["runs", "--out", f"{folder}/results.md"]) == 0
+        kinds = ".md", ".json", ".png"
+        wrote = "".join(f"{Path(folder) / 'results'}{kind}\n" for kind in kinds)
+        assert capsys.readouterr().out.endswith(wrote)
     first, second = (
         {path.name: path.read_bytes() for path in Path(folder).iterdir()}
         for folder in ("one", "two")

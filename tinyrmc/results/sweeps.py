@@ -173,7 +173,6 @@ def table(found: Summary) -> Table:
     """A row for each combination: the fields that vary, and what they led to."""
     groups, fields = _groups(found), varied(found)
     headline = groups[0]["curve_of"] if groups else "result"
-    mark = f": {success_at(groups[0], headline)}" if groups else ""
     lower = bool(groups) and groups[0].get("lower", False)
     head = [
         *fields,
@@ -182,7 +181,7 @@ def table(found: Summary) -> Table:
         best_word(groups),
         "parameters",
         "best batch",
-        f"success{mark}",
+        success_at(groups[0], headline) if groups else "success",
         "steps",
         "time",
         "notes",

@@ -25,10 +25,10 @@ LEGEND = (
     "better): ours, over the seeds, on held-out examples; *best batch*: on the best "
     "single training batch of the task itself. *floor*: what you get without "
     "learning; a script may see more than the network does. *success*: how many seeds "
-    "reached that. *seeds*: which ones. *ended on*: the rung "
-    "on which a curriculum still stood at the end; such a network was never trained "
-    "on the task itself. *time*: mean over the seeds, evaluations included. What the "
-    "paper reports stands in a table of its own, and *ours* beside it where it was run."
+    "reached that. *seeds*: which ones. *ended on*: the rung on which a curriculum "
+    "still stood at the end; such a network was never trained on the task itself. "
+    "*time*: mean over the seeds, evaluations included. What the paper reports stands "
+    "in a table of its own, and *ours* beside it where it was run."
 )
 FEW = 12  # rows of the paper's results, all of which are shown
 
@@ -311,7 +311,7 @@ def _ran(task: str, groups: list[Summary], letters: dict[str, str]) -> Table:
         "best batch",
         *(f"floor: {floor}" for floor in floors),
         *(f"mean {in_words(name)}" for name in others),
-        f"success: {success_at(groups[0], headline)}",
+        success_at(groups[0], headline),
         "steps",
         "ended on",
         "parameters",
@@ -486,9 +486,11 @@ def best_batch_of(group: Summary) -> str:
 
 
 def success_at(group: Summary, metric: str) -> str:
-    """From where on a run is a success, in words."""
+    """The head of a column of successes, which says from where on a run is one."""
+    if group["success"] is None:
+        return "success"
     least = "at most" if group.get("lower", False) else "at least"
-    return f"{least} {number(metric, group['success'])}"
+    return f"success: {least} {number(metric, group['success'])}"
 
 
 def success(group: Summary, metric: str) -> str:
