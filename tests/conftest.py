@@ -29,6 +29,7 @@ import pytest
 import tinyagents
 from babistories import write_babi
 from hypothesis import settings
+from rankhelp import ROOT
 from tinyruns import TINY, contents, nth_farthest, stop_at
 
 from tinyrmc import engine, fused, kernels, train
@@ -179,6 +180,7 @@ def refused(capsys):
     """
 
     def run(main, *words):
+        assert Path.cwd() != ROOT  # where others write at the same time
         before = contents()
         capsys.readouterr()
         with pytest.raises(SystemExit) as caught:

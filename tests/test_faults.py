@@ -313,7 +313,9 @@ def test_a_trainer_that_nobody_holds_leaves_no_process():
 
 
 @forks
-def test_workers_that_cannot_be_started_leave_no_run(refused, monkeypatch):
+def test_workers_that_cannot_be_started_leave_no_run(
+    refused, monkeypatch, empty_directory
+):
     started, child = [], workers.Child
 
     def full(*words):
@@ -330,7 +332,7 @@ def test_workers_that_cannot_be_started_leave_no_run(refused, monkeypatch):
     assert not any(alive(each.pid) for each in started)
 
 
-def test_workers_beyond_all_reason_are_refused(refused):
+def test_workers_beyond_all_reason_are_refused(refused, empty_directory):
     words = [*TINY, "--train.batch-size", "80000", "--workers", "70000"]
     assert f"use at most {most_workers()}" in refused(train.main, *words)
     with pytest.raises(ValueError, match="at most"):

@@ -73,7 +73,7 @@ def test_only_the_command_that_is_asked_for_is_imported():
 @pytest.mark.parametrize(
     "word, meant", [("trian", "; did you mean 'train'?"), ("x", ""), ("--verison", "")]
 )
-def test_an_unknown_command_is_refused(word, meant, refused):
+def test_an_unknown_command_is_refused(word, meant, refused, empty_directory):
     known = ", ".join(program.COMMANDS)
     says = f"unknown command {word!r} (commands: {known}){meant}"
     assert refused(program.main, word, "--seed", "1") == says
