@@ -1130,10 +1130,10 @@ beside("without it", in_words(*play(agents["RMC"], forget=True)))
 # What this project has trained to the end stands below, from the committed summaries in
 # `benchmarks/results`, on levels that it has not seen in training. A score is the sum
 # of a level's rewards: 10 for the gem, 1 for each lock that is opened, -1 for a wrong
-# one. Mind that `quick` has smaller rooms and shorter solutions than the paper's levels
-# (`full`). Then come two players that learn nothing, played here and now: one that acts
-# at random, and in MiniPacman a script that sees the whole maze and walks to the
-# nearest food.
+# one. Mind that the levels of `quick` are easier than the paper's (`full`): one or two
+# locks, and no distractors. Then come two players that learn nothing, played here and
+# now: one that acts at random, and in MiniPacman a script that sees the whole maze and
+# walks to the nearest food.
 
 # %%
 rows = [
