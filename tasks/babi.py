@@ -529,6 +529,9 @@ def _seed_of(seed: int, material: Material) -> int:
 # --- What was published: results/published_babi.py ------------------------------------
 
 
+OTHERS = {"lstm": "LSTM", "rmc": "RMC", "entnet": "EntNet"}  # cores with a column
+
+
 def column(config: Config) -> str | None:
     """The head of the published column that a configuration belongs to.
 
@@ -538,8 +541,8 @@ def column(config: Config) -> str | None:
     stories = 900 * (20 if joint else 1) * (10 if config.data.variant != "en" else 1)
     if config.train.steps * config.train.batch_size < 0.95 * TRIAL * stories:
         return None
-    if m.core == "lstm" and not joint:
-        return "LSTM"
+    if m.core in OTHERS and not joint:
+        return OTHERS[m.core]
     bag = m.encoding == "bag"
     usual = m.masked, m.temporal, m.tying == "adjacent" or joint, m.hops == 3 or joint
     position = bag or (m.encoding, m.pe_scale) == ("released", 2.0)

@@ -405,7 +405,8 @@ def _published(task: str, groups: list[Summary], not_run: list[Summary]) -> Tabl
 
     def said(row: str, column: str) -> str:
         paper, ours = placed.get((row, column), ("", ""))
-        return paper if ours in ("", "not run") else f"{paper}; ours {ours}"
+        own = "" if ours in ("", "not run") else f"ours {ours}"
+        return "; ".join(filter(None, [paper, own]))
 
     head = [f"{task} in the paper", *columns]
     table = [[row, *(said(row, column) for column in columns)] for row in shown]

@@ -26,9 +26,9 @@ class Presentation:
     grids: {name: (one line of description, preset, {field: values})}: sweeps worth a
         name, such as a figure of the paper's.
     published: {cell: (what the paper reports, the words that train it)}: the paper's
-        results, for `python -m tinyrmc.report`. The words follow the task's name on the
-        command line: "paper --model.core lstm"; None: nothing here trains it. See
-        `cell`.
+        results, for `python -m tinyrmc.report`; "" for a cell of ours alone. The words
+        follow the task's name on the command line: "paper --model.core lstm"; None:
+        nothing here trains it. See `cell`.
     claims: {what the paper says: (the cell that is better, the cell that is worse)}:
         reports hold them against our own results, where there are both.
     unit: what the examples of a batch are counted in, and how many of them one is:
