@@ -8,6 +8,7 @@ flattened, into the core; and from its output the policy's logits and the value.
 from __future__ import annotations
 
 import functools
+import math
 from dataclasses import dataclass, field
 from types import ModuleType
 from typing import ClassVar, Literal
@@ -92,10 +93,13 @@ class Agent(Module):
                 self.convolutions.append(Conv2d(channels, kernels, relu=True, seed=rng))
                 channels, height, width = kernels, height - 1, width - 1
             channels += 2 * config.coordinates
-            size = height * width * channels + numbers
-            maps = height, width, channels + numbers
-            in_maps = config.core == "conv_lstm"
-            self.core = build_core(config, maps if in_maps else size, rng)
+            if config.core == "conv_lstm":
+                maps = height, width, channels + numbers  # each number at every place
+                size = math.prod(maps)
+                self.core = build_core(config, maps, rng)
+            else:
+                size = height * width * channels + numbers
+                self.core = build_core(config, size, rng)
         seen = self.core.output_size + size * config.skip
         self.hidden = Linear(seen, config.features, relu=True, seed=rng)
         self.heads = Linear(config.features, actions + 1, seed=rng)

@@ -1,0 +1,56 @@
+"""An agent's parts fit together, whichever are chosen."""
+
+import itertools
+import typing
+
+import numpy as np
+import pytest
+
+from tinyrmc import Tape
+from tinyrmc import primitives as p
+from tinyrmc.cores.agent import Agent, AgentConfig
+
+ENCODERS = typing.get_args(typing.get_type_hints(AgentConfig)["encoder"])
+CORES = typing.get_args(typing.get_type_hints(AgentConfig)["core"])
+B, T, PICTURE, NUMBERS, ACTIONS = 2, 3, (5, 4, 3), 6, 4
+
+
+def chosen():
+    """Every combination that there can be."""
+    for core, encoder, skip in itertools.product(CORES, ENCODERS, (False, True)):
+        if (core, encoder) != ("conv_lstm", "linear"):  # maps, of which there are none
+            yield core, encoder, skip
+
+
+@pytest.mark.parametrize("core, encoder, skip", [*chosen()])
+def test_whatever_looks_and_remembers_acts_and_learns(core, encoder, skip):
+    config = AgentConfig(
+        core, mem_slots=2, head_size=4, num_heads=2, hidden_size=8, features=8,
+        encoder=encoder, skip=skip,
+    )  # fmt: skip
+    agent = Agent(config, PICTURE, NUMBERS, ACTIONS)
+    rng = np.random.default_rng(0)
+    pictures = rng.random((B, T, *PICTURE), np.float32)
+    numbers = rng.random((B, T, NUMBERS), np.float32)
+    with Tape() as tape:
+        logits, values, _ = agent(pictures, numbers, agent.initial_state(B))
+        loss = p.sum(p.square(logits)) + p.sum(p.square(values))
+    assert logits.shape == (B, T, ACTIONS) and values.shape == (B, T)
+    tape.backward(loss)
+    looks = agent.encoder or agent.convolutions[0]
+    assert np.abs(looks.weight.grad).max() > 0
+
+
+@pytest.mark.parametrize("core, encoder", [("conv_lstm", "conv"), ("lstm", "linear")])
+def test_with_skip_policy_and_value_see_past_the_core(core, encoder):
+    """A core that says nothing lets nothing through without it."""
+    apart = {}
+    for skip in (False, True):
+        config = AgentConfig(core, encoder=encoder, skip=skip, hidden_size=8)
+        agent = Agent(config, PICTURE, NUMBERS, ACTIONS)
+        agent.hidden.weight.data[: agent.core.output_size] = 0
+        pictures = np.random.default_rng(1).random((2, 1, *PICTURE), np.float32)
+        numbers = np.zeros((2, 1, NUMBERS), np.float32)
+        logits, _, _ = agent(pictures, numbers, agent.initial_state(2))
+        apart[skip] = np.abs(logits.data[0] - logits.data[1]).max()
+    assert apart[False] == 0 < apart[True]
