@@ -574,10 +574,7 @@ class Task(training.Task):
             QUICK,
         ),
         "joint": ("one network for all twenty tasks", JOINT),
-        "large": (
-            "10,000 questions to learn from, a wide network with ReLUs; not run here",
-            LARGE,
-        ),
+        "large": ("10,000 questions to learn from, a wide network with ReLUs", LARGE),
         "cores": ("another core, --model.core lstm, rmc, entnet ..., with Adam", CORES),
     }
     published = PUBLISHED
