@@ -105,7 +105,7 @@ PUBLISHED = {
     "whole, RMC": 1159,
     "whole, LSTM": 598,
 }
-CORES = {"rmc": "RMC", "lstm": "LSTM"}
+CORES = {"rmc": "RMC", "lstm": "LSTM", "feedforward": "no memory"}
 
 # --- The task -------------------------------------------------------------------------
 
@@ -125,6 +125,8 @@ class Task(ActingTask):
         "viewport, LSTM": ("550", "quick --model.core lstm"),
         "whole, RMC": ("1159", "quick --world.view whole"),
         "whole, LSTM": ("598", "quick --world.view whole --model.core lstm"),
+        # ours alone: whether the game asks for a memory
+        "viewport, no memory": ("", "quick --model.core feedforward"),
     }
     headline = "score"
     success = None
@@ -144,9 +146,8 @@ class Task(ActingTask):
     def cell(self):
         world, core = self.config.world, self.config.model.core
         usual = (world.mode, world.limit) == ("regular", 3000)
-        if self.is_trial or not usual or core not in CORES:
-            return None
-        return f"{world.view}, {CORES[core]}"
+        cell = f"{world.view}, {CORES.get(core)}"
+        return cell if usual and not self.is_trial and cell in self.published else None
 
     @property
     def players(self):
@@ -163,7 +164,8 @@ class Task(ActingTask):
 
     def references(self):
         found = super().references()
-        if cell := self.cell():
+        cell = self.cell()
+        if cell in PUBLISHED:
             name = f"paper, {CORES[self.config.model.core]}"
             for split in self.splits:
                 found[f"{split}_score"][name] = PUBLISHED[cell]

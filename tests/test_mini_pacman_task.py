@@ -72,6 +72,8 @@ def test_an_agent_plays_what_it_sees(view, size, sight):
     [
         ({}, {}, "viewport, RMC"),
         ({"core": "lstm"}, {"view": "whole"}, "whole, LSTM"),
+        ({"core": "feedforward"}, {}, "viewport, no memory"),
+        ({"core": "feedforward"}, {"view": "whole"}, None),
         ({"core": "rnn"}, {}, None),
         ({}, {"mode": "hunt"}, None),
         ({}, {"limit": 500}, None),
