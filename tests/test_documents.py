@@ -6,6 +6,7 @@ import contextlib
 import io
 import json
 import re
+import statistics
 from pathlib import Path
 
 import make_site
@@ -197,6 +198,29 @@ def test_the_means_of_babi_are_those_of_the_summary():
         for group in found["groups"]
     ]
     assert sorted(rows) == sorted(wanted)
+
+
+def test_levels_solved_by_drawing_and_by_the_likeliest_action_are_as_measured():
+    """A row for each core: means over the seeds, those of the summary among them."""
+    played = json.loads((RESULTS / "box_world_played.json").read_text(encoding="utf-8"))
+    summary = json.loads((RESULTS / "box_world.json").read_text(encoding="utf-8"))
+    ours = {group["label"]: group["mean"] for group in summary["groups"]}
+    page = read("benchmarks/README.md")
+    table = page.partition("| levels of `box_world` solved |")[2]
+    rows = [cells(line) for line in table.partition("\n\n")[0].splitlines()[2:]]
+    wanted = []
+    for label, runs in played["examinations"].items():
+        solved = [run["examinations"]["levels solved"]["rows"] for run in runs]
+        shares = [{player: share for player, share, *_ in each} for each in solved]
+        means = [
+            statistics.fmean(each[player] for each in shares)
+            for player in ("sampled", "greedy")
+        ]
+        assert means[0] == pytest.approx(ours[label]["test_solved"])
+        said = [text.number("test_solved", mean) for mean in means]
+        seeds = tables.ranges(run["seed"] for run in runs)
+        wanted.append([f"`{label}`", *said, seeds])
+    assert rows == wanted
 
 
 def test_the_other_results_of_the_readme_are_those_of_the_summaries():
