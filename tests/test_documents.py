@@ -200,27 +200,35 @@ def test_the_means_of_babi_are_those_of_the_summary():
     assert sorted(rows) == sorted(wanted)
 
 
-def test_levels_solved_by_drawing_and_by_the_likeliest_action_are_as_measured():
+@pytest.mark.parametrize(
+    "world, examination, metric, head",
+    [
+        ("box_world", "levels solved", "test_solved", "levels of `box_world` solved"),
+        ("mini_pacman", "score", "test_score", "score in `mini_pacman`"),
+    ],
+)
+def test_what_drawn_and_likeliest_actions_reach_is_as_measured(
+    world, examination, metric, head
+):
     """A row for each core: means over the seeds, those of the summary among them."""
-    played = json.loads((RESULTS / "box_world_played.json").read_text(encoding="utf-8"))
-    summary = json.loads((RESULTS / "box_world.json").read_text(encoding="utf-8"))
+    files = (RESULTS / f"{world}{which}.json" for which in ("_played", ""))
+    played, summary = (json.loads(f.read_text(encoding="utf-8")) for f in files)
     ours = {group["label"]: group["mean"] for group in summary["groups"]}
-    page = read("benchmarks/README.md")
-    table = page.partition("| levels of `box_world` solved |")[2]
-    rows = [cells(line) for line in table.partition("\n\n")[0].splitlines()[2:]]
+    table = read("benchmarks/README.md").partition(f"| {head} |")[2]
+    shown = [cells(line) for line in table.partition("\n\n")[0].splitlines()[2:]]
     wanted = []
     for label, runs in played["examinations"].items():
-        solved = [run["examinations"]["levels solved"]["rows"] for run in runs]
-        shares = [{player: share for player, share, *_ in each} for each in solved]
+        tables_of = [run["examinations"][examination]["rows"] for run in runs]
+        found = [{player: value for player, value, *_ in rows} for rows in tables_of]
         means = [
-            statistics.fmean(each[player] for each in shares)
+            statistics.fmean(each[player] for each in found)
             for player in ("sampled", "greedy")
         ]
-        assert means[0] == pytest.approx(ours[label]["test_solved"])
-        said = [text.number("test_solved", mean) for mean in means]
+        assert means[0] == pytest.approx(ours[label][metric])
+        said = [text.number(metric, mean) for mean in means]
         seeds = tables.ranges(run["seed"] for run in runs)
         wanted.append([f"`{label}`", *said, seeds])
-    assert rows == wanted
+    assert shown == wanted
 
 
 def test_the_other_results_of_the_readme_are_those_of_the_summaries():

@@ -538,6 +538,9 @@ def test_bad_words_get_one_line_and_exit_code_2(words, says, larger, capsys):
     assert Path("mine.md").read_text() == "mine"
 
 
+OURS_ALONE = {"babi": ("RMC", "EntNet"), "mini_pacman": ("no memory",)}  # columns
+
+
 @pytest.mark.parametrize("name", discovery.task_files())
 def test_every_tasks_published_cells_can_be_trained_and_are_recognised(
     name, monkeypatch, tmp_path
@@ -551,7 +554,8 @@ def test_every_tasks_published_cells_can_be_trained_and_are_recognised(
     for cell, (paper, words) in kind.published.items():
         if words is not None:
             cells.setdefault(words, []).append(cell)
-        assert paper or words
+        column = cell.rpartition(", ")[2]
+        assert bool(paper) == (column not in OURS_ALONE.get(name, ()))
     for words, own in cells.items():
         first, *rest = words.split() or [""]
         preset, flags = (

@@ -8,7 +8,6 @@ flattened, into the core; and from its output the policy's logits and the value.
 from __future__ import annotations
 
 import functools
-import math
 from dataclasses import dataclass, field
 from types import ModuleType
 from typing import ClassVar, Literal
@@ -93,14 +92,11 @@ class Agent(Module):
                 self.convolutions.append(Conv2d(channels, kernels, relu=True, seed=rng))
                 channels, height, width = kernels, height - 1, width - 1
             channels += 2 * config.coordinates
-            if config.core == "conv_lstm":
-                maps = height, width, channels + numbers  # each number at every place
-                size = math.prod(maps)
-                self.core = build_core(config, maps, rng)
-            else:
-                size = height * width * channels + numbers
-                self.core = build_core(config, size, rng)
-        seen = self.core.output_size + size * config.skip
+            in_a_row = height * width * channels + numbers
+            maps = height, width, channels + numbers  # each number at every place
+            in_maps = config.core == "conv_lstm"
+            self.core = build_core(config, maps if in_maps else in_a_row, rng)
+        seen = self.core.output_size + self.core.input_size * config.skip
         self.hidden = Linear(seen, config.features, relu=True, seed=rng)
         self.heads = Linear(config.features, actions + 1, seed=rng)
         # a policy that tries everything, and values near zero, to begin with
