@@ -25,7 +25,8 @@ WORDS = """
 babi --data.generated --model.restarts 3 --train.evaluate-every 336 --workers 1
 """.split()
 RUNS = {
-    "one": "--data.task 1 --train.steps 336 --recipe.linear-epochs 4",
+    # one epoch with the softmax: on any machine some answers are still wrong
+    "one": "--data.task 1 --train.steps 140 --recipe.linear-epochs 4",
     "all": "--data.task all --train.steps 6",
     "joint": "--data.task joint --train.steps 6 --recipe.linear-epochs 0",
     "lstm": "--data.task 1 --train.steps 2 --model.core lstm --model.hidden-size 4",
@@ -285,7 +286,9 @@ def test_what_you_choose_and_what_you_type_is_read_at_once(runs, page, window):
         window.type(text)
     assert_shown(window, reading, long[-1])
     assert window.run("$('verdict').textContent") == ""
-    assert "nobody names" in window.run("$('facts-say').textContent")
+    assert "changed the story or the question" in window.run(
+        "$('facts-say').textContent"
+    )
     assert not window.run("document.querySelectorAll('#hops .fact').length")
 
 
