@@ -57,6 +57,10 @@ def test_supporting_facts_may_be_left_out():
         ("2 Is it?\tyes\tone", 2),
         ("", 2),
         ("4 A line is missing.", 2),
+        ("2 .", 2),  # a sentence without a word would be an empty memory
+        ("2 ?\tyes\t1", 2),
+        ("2 Is it?\t \t1", 2),
+        ("2 Is it?\tyes\t1\t1", 2),
     ],
 )
 def test_a_line_of_another_format_is_named(line, count):

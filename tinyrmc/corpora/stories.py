@@ -247,12 +247,11 @@ def parse(text: str, name: str) -> list[Story]:
             elif int(head) != last + 1:
                 raise ValueError("a line is missing")
             last = int(head)
-            said, *answered = rest.split("\t")
-            if not answered:
-                places[int(head)] = len(sentences)
-                sentences.append(_words(said))
+            words, answer, supporting = _parts(rest)
+            if answer is None:
+                places[last] = len(sentences)
+                sentences.append(words)
                 continue
-            answer, supporting = (*answered, "")[:2]
             facts = tuple(places[int(fact)] for fact in supporting.split())
         except (ValueError, KeyError):
             raise CorpusError(
@@ -260,13 +259,19 @@ def parse(text: str, name: str) -> list[Story]:
                 "or 1, and a sentence, or a question TAB answer TAB IDs of earlier "
                 "sentences)"
             ) from None
-        question = _words(said)
-        stories.append(
-            Story(tuple(sentences), question, answer.strip().lower(), facts, number)
-        )
+        stories.append(Story(tuple(sentences), words, answer, facts, number))
     if not stories:
         raise CorpusError(f"{name} has no questions; fetch it again")
     return stories
+
+
+def _parts(rest: str) -> tuple[tuple[str, ...], str | None, str]:
+    """What follows an ID: words; the answer to them, None if they do not ask; IDs."""
+    said, *answered = rest.split("\t")
+    words, answer = _words(said), answered[0].strip().lower() if answered else None
+    if not words or answer == "" or len(answered) > 2:
+        raise ValueError("nothing is said, asked or answered, or too much is")
+    return words, answer, "".join(answered[1:])
 
 
 def _words(sentence: str) -> tuple[str, ...]:
