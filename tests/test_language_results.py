@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import tinylanguage
 from matplotlib.image import imread
+from test_figures import assert_words_are_apart_and_inside
 from tinyruns import SURROUNDINGS, cut_short
 
 from tinyrmc import evaluate, figures, generate, plot, report, train, training
@@ -331,6 +332,12 @@ def heat_map(rows, hops=2):
     return training.HeatMap("weight", heads, rows)
 
 
+def test_a_preset_that_is_called_as_its_core_is_named_once(monkeypatch):
+    monkeypatch.setattr(plot, "parts", lambda run: ["memn2n", "memn2n", "--a 2"])
+    said = plot._said({"run": {"seed": 3}, "step": 1200})
+    assert said == ["memn2n", "--a 2", "seed 3", "step 1,200"]
+
+
 def test_a_heat_map_is_drawn_with_each_rows_largest_in_white(tmp_path):
     one = heat_map([(1, 0.5, 0.1), (2, 0.25, 0.2), (3, 0.0, 0.4), (4, 0.0, 0.3)])
     figure = pictures._draw_heat_maps({"a": one, "b": one}, "title")
@@ -342,6 +349,10 @@ def test_a_heat_map_is_drawn_with_each_rows_largest_in_white(tmp_path):
     expected = [[0, 0, 0.5, 1], [0.75, 1, 0.5, 0.25]]
     np.testing.assert_allclose(shades, expected)
     assert panel.images[0].get_extent() == [4.5, 0.5, 2.5, 0.5]
+    few = heat_map([(1, 0.5), (2, 0.25)], hops=1)
+    words = " ".join(f"--model.hops {k}," for k in range(13))
+    drawn = pictures._draw_heat_maps({"a": few}, "title", words)
+    assert_words_are_apart_and_inside(drawn)
     path = examinations.draw("By hop", {"a": one}, tmp_path)
     assert path.name == "by_hop.png" and imread(path).ndim == 3
     nothing = heat_map([(1, 0.0, 0.0)])

@@ -440,7 +440,8 @@ def _examine(
 def _said(state: dict) -> list[str]:
     """What a network is: the parts of its command, its seed and its step."""
     run = state["run"]
-    return [*parts(run), f"seed {run['seed']}", f"step {state['step']:,}"]
+    words = dict.fromkeys(parts(run))  # a preset may be called as its core is
+    return [*words, f"seed {run['seed']}", f"step {state['step']:,}"]
 
 
 # --- A level of BoxWorld --------------------------------------------------------------

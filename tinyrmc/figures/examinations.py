@@ -100,6 +100,6 @@ def _draw_heat_maps(
         panel.xaxis.get_major_locator().set_params(integer=True)
         panel.set_title(network, fontsize=10)
     label = f"{in_words(table.metric)}, as a part of the row's largest"
-    figure.colorbar(image, ax=[*panels], label=label)
-    figure.suptitle("\n".join(filter(None, [title, wrap(common, 80)])))
+    figure.colorbar(image, ax=[*panels], label=wrap(label, 13 * sum(heights)))
+    figure.suptitle("\n".join(filter(None, [title, wrap(common, 80)])), fontsize=10)
     return figure

@@ -383,12 +383,15 @@ def _published(task: str, groups: list[Summary], not_run: list[Summary]) -> Tabl
 
     Of many rows only those in which something was run, so there may be none at all. The
     rest stand side by side or, where most of such a table would be empty, in a list.
+    Where several groups stand for a cell, as of two versions of the data, ours are all
+    of them.
     """
-    entries = {}  # cell -> what the paper says, ours
+    entries: dict[str, tuple] = {}  # cell -> what the paper says, ours
     for group in groups:
         for cell, of in cells_of(group).items():
             ours = number(of["metric"], group["mean"].get(of["metric"]))
-            entries[cell] = of["paper"], ours
+            _, *others = entries.get(cell, ("",))
+            entries[cell] = of["paper"], ", ".join(filter(None, [*others, ours]))
     ran = {cell.rpartition(", ")[0] for cell in entries}
     for missing in not_run:
         state = "not run" if missing["command"] else ""
