@@ -694,7 +694,8 @@ class Task(training.Task):
         m = self.config.model
         words = f"{len(self.corpus.vocabulary):,} words x {m.embedding_size}"
         if self.memn2n:
-            return f"memn2n, {m.hops} hops, {m.memories} memories, {words}"
+            hops = "1 hop" if m.hops == 1 else f"{m.hops} hops"
+            return f"memn2n, {hops}, {m.memories} memories, {words}"
         layers = f"{len(model.layers)} layers of " if len(model.layers) > 1 else ""
         tied = ", tied" if m.tied else ""
         return (

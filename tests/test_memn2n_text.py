@@ -439,6 +439,10 @@ def test_presets_are_the_papers_networks(preset, hops, memories, size, published
     assert (t.clip_norm, t.clips, t.warmup_steps, t.decay) == (50, "whole", 0, 0)
     assert t.steps == 100 * t.evaluate_every
     assert f"memn2n, {hops} hops, {memories} memories" in task.describe(model)
+    single = dataclasses.replace(
+        config, model=dataclasses.replace(config.model, hops=1)
+    )
+    assert "memn2n, 1 hop, " in Task(single).describe(model)
 
 
 @pytest.mark.parametrize("grid", ["hops", "memories"])
