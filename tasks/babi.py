@@ -16,14 +16,14 @@ training loss). They are trained side by side, as one network with one more axis
 same batches: a product of matrices serves them all, and a run with ten takes nothing
 like ten times as long. The twenty networks of `all` go side by side too, each with its
 own stories in each batch. Every network is the one that it would be if it were trained
-alone. The error of each restart stands in the last line of metrics, and
-`python -m tinyrmc.evaluate RUN` has a table of them.
+alone, but for rounding. The error of each restart stands in the last line of metrics,
+and `python -m tinyrmc.evaluate RUN` has a table of them.
 
 *Linear start.* For the first epochs the softmax over memories is left out. Then it is
 switched on: after `recipe.linear_epochs`, or once the validation loss no longer falls
-(the first value that is no better comes much too early, so it takes five).
-That is decided for all networks together, at a line of metrics, of which each epoch has
-one.
+(the first value that is no better comes much too early, so it takes five; for a value
+each epoch add `--train.evaluate-every 28`). That is decided for all networks together,
+at a line of metrics, of which each epoch has one.
 
 *Random memories.* In training, a story of n sentences may seem to have up to a tenth
 more, which were forgotten: the ages of its sentences leave gaps.
@@ -34,7 +34,10 @@ output. The preset `cores` trains them with Adam.
 
 *Where this departs from the authors' program:*
 
-    batches     an epoch brings every story once; there they are drawn with replacement
+    batches     an epoch brings a story once, and leaves out the few that fill no batch;
+                there they are drawn with replacement
+    clipping    the norm of a matrix is that of all its numbers; there it is its largest
+                singular value
     validation  the last tenth of the training questions of each task; there a random
                 tenth for `joint`
     null word   it has no embedding, and is no answer: a sentence is as long as it is.
@@ -63,6 +66,7 @@ from tinyrmc.corpora import Story
 from tinyrmc.errors import UserError
 from tinyrmc.results import hops
 from tinyrmc.results.published_babi import CLAIMS, PUBLISHED, row_of
+from tinyrmc.results.text import counted
 from tinyrmc.training.workers import pieces_of
 
 # --- What can be set ------------------------------------------------------------------
@@ -162,8 +166,8 @@ class RecipeConfig:
     common: typing.ClassVar = ("linear_epochs",)
 
     linear_epochs: int | None = 20
-    """epochs without the softmax over memories; None: until five evaluations have found
-    no better validation loss
+    """epochs without the softmax over memories; None: until five evaluations (see
+    train.evaluate_every) have found no better validation loss
     """
     halve_every: int | None = 25
     """the rate is halved after so many epochs with the softmax; None: it stays"""
@@ -535,14 +539,19 @@ OTHERS = {"lstm": "LSTM", "rmc": "RMC", "entnet": "EntNet"}  # cores with a colu
 def column(config: Config) -> str | None:
     """The head of the published column that a configuration belongs to.
 
-    None, too, for a trial of less than `TRIAL` epochs.
+    None, too, for a memory network of another size, and for a trial of less than
+    `TRIAL` epochs after the linear start.
     """
     m, r, joint = config.model, config.recipe, config.data.task == "joint"
     stories = 900 * (20 if joint else 1) * (10 if config.data.variant != "en" else 1)
-    if config.train.steps * config.train.batch_size < 0.95 * TRIAL * stories:
+    epochs = TRIAL + (r.linear_epochs or 0)
+    if config.train.steps * config.train.batch_size < 0.95 * epochs * stories:
         return None
     if m.core in OTHERS and not joint:
         return OTHERS[m.core]
+    units = 50 if joint else 100 if m.relu else 20
+    if (m.embedding_size, config.data.memories) != (units, 50):
+        return None
     bag = m.encoding == "bag"
     usual = m.masked, m.temporal, m.tying == "adjacent" or joint, m.hops == 3 or joint
     position = bag or (m.encoding, m.pe_scale) == ("released", 2.0)
@@ -678,9 +687,18 @@ class Task(training.Task):
             return {"linear": 0}
         epochs = self.config.recipe.linear_epochs
         stalled = self.plateau.observe(metrics)
-        if stalled if epochs is None else step >= epochs * self.epoch:
+        over = stalled if epochs is None else step >= epochs * self.epoch
+        # at the last step nobody could learn to do with the softmax any more
+        if over and step < self.config.train.steps:
             self.linear, self.switched = False, step
         return {"linear": int(self.linear)}
+
+    @property
+    def linear_steps(self) -> int:
+        """How long the linear start takes, or may take if it is that short."""
+        epochs, t = self.config.recipe.linear_epochs, self.config.train
+        shortest = (PATIENCE + 1) * t.evaluate_every
+        return shortest if epochs is None else epochs * self.epoch
 
     def state(self):
         return {
@@ -878,9 +896,8 @@ class Task(training.Task):
         m, words = self.config.model, []
         if m.core == "memn2n":
             many = f"{m.restarts} restarts of " if m.restarts > 1 else ""
-            words.append(
-                f"{many}memn2n, {m.hops} hops, {m.embedding_size} units, {m.tying}"
-            )
+            size = f"{counted(m.hops, 'hop')}, {counted(m.embedding_size, 'unit')}"
+            words.append(f"{many}memn2n, {size}, {m.tying}")
         else:
             words.append(describe(m, model.networks[0].reader.core))
         if len(self.materials) > 1:
@@ -917,6 +934,13 @@ class Task(training.Task):
                     f"task {material.name}: answers to be given that are never learnt, "
                     f"and count as errors: {', '.join(unknown)}"
                 )
+        steps, linear = self.config.train.steps, self.linear_steps
+        if self.config.model.core == "memn2n" and steps <= linear > 0:
+            notes.append(
+                f"there will be no softmax over memories: the linear start alone takes "
+                f"{linear:,} steps; give --train.steps more, or --recipe.linear-epochs "
+                "less"
+            )
         return notes
 
     def cells(self):

@@ -17,8 +17,8 @@ from tasks import babi
 from tinyrmc import Tape, corpora, evaluate, report, train, training
 from tinyrmc.commands import Options, parse_words
 from tinyrmc.errors import UserError
-from tinyrmc.results import examinations
-from tinyrmc.results.published_babi import HEADS
+from tinyrmc.results import examinations, tables
+from tinyrmc.results.published_babi import HEADS, WORDS_1K, WORDS_10K
 from tinyrmc.runs.run import Run
 from tinyrmc.training import discovery
 from tinyrmc.training.ranks import Ranks
@@ -325,7 +325,8 @@ def test_networks_side_by_side_are_those_trained_alone(make_trainer):
 
 
 def test_linear_start_ends_after_its_epochs_and_the_rate_is_halved():
-    task = told(recipe={"linear_epochs": 4, "halve_every": 5}, train={"batch_size": 9})
+    train = {"batch_size": 9, "steps": 200}
+    task = told(recipe={"linear_epochs": 4, "halve_every": 5}, train=train)
     assert task.epoch == 10
     rate = task.config.train.learning_rate
     for epoch in range(1, 5):
@@ -349,6 +350,40 @@ def test_linear_start_ends_when_validation_stalls():
         task.observe(step, {"validation_loss": loss, "loss": 9.0})
     assert not task.linear and task.switched == len(losses)
     assert not told(recipe={"linear_epochs": 0}).linear
+
+
+def test_the_softmax_does_not_come_at_the_very_end():
+    """The last line has the error without it, and evaluate is to say the same."""
+    task = told(train={"steps": 44, "batch_size": 9}, recipe={"linear_epochs": 4})
+    task.observe(44, {})
+    assert task.linear
+    task = told(train={"steps": 45, "batch_size": 9}, recipe={"linear_epochs": 4})
+    task.observe(44, {})
+    assert not task.linear
+
+
+@pytest.mark.parametrize(
+    "words, linear",
+    [
+        ("", None),
+        ("--train.steps 560", "560"),
+        ("--train.steps 561", None),
+        ("--data.variant en-10k", "5,620"),
+        ("--recipe.linear-epochs None --train.steps 1680", "1,680"),
+        ("--recipe.linear-epochs None", None),
+        ("--recipe.linear-epochs 0 --train.steps 28", None),
+        ("--model.core lstm --train.steps 28", None),
+    ],
+)
+def test_a_run_that_will_have_no_softmax_says_so(words, linear):
+    flags = f"{words} --data.generated".split()
+    config, _ = parse_words("babi", "quick", babi.QUICK, Options(), flags)
+    notes = babi.Task(config).notes()
+    if linear is None:
+        assert notes == []
+        return
+    (note,) = notes
+    assert "no softmax" in note and f"takes {linear} steps" in note
 
 
 def test_the_gradient_is_a_sum_each_matrix_of_which_is_clipped(make_trainer):
@@ -503,8 +538,9 @@ def test_bad_words_get_one_line(words, says, empty_directory, refused):
 # --- From the command line ------------------------------------------------------------
 
 WORDS = """
-babi --data-dir data --model.restarts 3 --model.embedding-size 4 --train.batch-size 8
---train.steps 6 --train.log-every 3 --train.evaluate-every 6 --workers 1
+babi --data-dir data --model.restarts 3 --train.batch-size 8
+--recipe.linear-epochs None --train.steps 6 --train.log-every 3
+--train.evaluate-every 6 --workers 1
 """.split()
 
 
@@ -547,14 +583,45 @@ def test_runs_are_evaluated_and_stand_beside_what_was_published(
     assert "the paper says" not in text
 
 
-@pytest.mark.parametrize("words, steps", [("", 560), ("joint", 562 * 20)])
+@pytest.mark.parametrize("words, steps", [("", 28 * 40), ("joint", 562 * 50)])
 def test_a_trial_of_a_few_epochs_stands_beside_no_published_error(words, steps):
+    """Of 20 with the softmax."""
     preset = words or "quick"
     usual = babi.Task.presets[preset][1]
     for asked, some in ((steps, True), (int(0.9 * steps), False)):
         train = dataclasses.replace(usual.train, steps=asked)
         config = dataclasses.replace(usual, train=train)
         assert bool(babi.Task(config).cells()) == some
+
+
+@pytest.mark.parametrize(
+    ("words", "head"),
+    [
+        *((words, head) for head, words in WORDS_1K.items()),
+        *((words, head) for head, words in WORDS_10K.items()),
+        # of another size than the published ones
+        ("quick --model.embedding-size 2", None),
+        ("quick --model.relu 1", None),
+        ("quick --data.memories 3", None),
+        ("joint --model.embedding-size 20", None),
+    ],
+)
+def test_the_words_of_a_column_train_it_and_no_other_size_does(words, head):
+    preset, *flags = words.split()
+    usual = babi.Task.presets[preset][1]
+    config, _ = parse_words("babi", preset, usual, Options(), flags)
+    assert babi.column(config) == head
+
+
+def test_of_two_runs_that_stand_for_one_cell_both_are_shown():
+    """As of task 16 in both versions: none hides the other."""
+    cell = {"paper": "1.3 %", "metric": "test_error"}
+    groups = [
+        {"cells": {"1k, task 16, PE LS RN": cell}, "mean": {"test_error": error}}
+        for error in (0.015, 0.003)
+    ]
+    _, (_, shown) = tables._published("babi", groups, [])
+    assert shown == "1.3 %; ours 1.5 %, 0.3 %"
 
 
 @pytest.mark.parametrize(

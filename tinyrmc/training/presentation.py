@@ -61,7 +61,7 @@ class Presentation:
         return type(model).__name__
 
     def notes(self) -> Sequence[str]:
-        """What you should know about the data of a run, a sentence each.
+        """What you should know about a run before it begins, a sentence each.
 
         Such as that a text is not the published one.
         """
