@@ -456,8 +456,8 @@ print(f"the same without a softmax: {abs(plain).mean():.3f}")
 #
 # All the sentences of a story have become *one* matrix of $d$ rows and $d$ columns, to
 # which each adds the product of its memory and its content. Such a matrix is one of the
-# oldest associative memories. It does not grow with the story, like the state of the
-# RMC. But it cannot choose: what fits a little is found a little, and so is what fits
+# oldest associative memories. Like the state of the RMC, it does not grow with the
+# story. But it cannot choose: what fits a little is found a little, and so is what fits
 # the wrong way, with a minus.
 #
 # **Exercise 7.** Write $G$.
