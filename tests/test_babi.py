@@ -435,19 +435,31 @@ def test_workers_agree(make_trainer):
 
 
 @pytest.mark.parametrize(
-    ("number", "restarts", "error"), [(1, 3, 0.0), (15, 3, 0.0), (16, 3, 0.01)]
+    ("number", "questions", "error"),
+    [(1, 1000, 0.0), (15, 1000, 0.0), (16, 3000, 0.01)],
 )
-def test_made_up_stories_are_learnt(number, restarts, error, make_trainer):
-    settings = dataclasses.replace(
-        babi.QUICK,
-        data=babi.DataConfig(task=str(number), generated=True),
-        model=babi.ModelConfig(restarts=restarts),
-        train=dataclasses.replace(babi.QUICK.train, evaluate_every=28 * 120),
+def test_made_up_stories_are_learnt(number, questions, error, make_trainer):
+    """In the steps of `quick`. Of task 16 a thousand questions have too few in which
+    several names share the animal: with them its error is about one percent.
+    """
+    times = questions // 1000  # epochs are longer by this, and there are fewer
+    epoch = 28 * times
+    task = babi.Task(
+        dataclasses.replace(
+            babi.QUICK,
+            data=babi.DataConfig(task=str(number), generated=True),
+            model=babi.ModelConfig(restarts=3),
+            recipe=babi.RecipeConfig(20 // times, 25 // times),
+            train=dataclasses.replace(
+                babi.QUICK.train, log_every=epoch, evaluate_every=28 * 120
+            ),
+        )
     )
-    trainer = make_trainer(babi.Task(settings))
+    task.source = corpora.Told(questions)
+    trainer = make_trainer(task)
     while not trainer.finished:
         trainer.advance()
-        if trainer.step % 28 == 0:
+        if trainer.step % epoch == 0:
             trainer.read()
     assert trainer.evaluate(("test",))["test_error"] <= error
 
