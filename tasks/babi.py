@@ -289,7 +289,6 @@ class Material:
     def __init__(self, told: dict[int, dict[str, list[Story]]], config: Config):
         self.tasks = [*told]
         self.told = told
-        self.name = str(self.tasks[0]) if len(told) == 1 else "joint"
         known = [story for parts in told.values() for story in _learnt(parts)]
         self.vocabulary = sorted(_words(known) | {story.answer for story in known})
         self.ids = {word: id for id, word in enumerate(self.vocabulary)}
@@ -345,10 +344,10 @@ class Material:
         answers = self.parts["train"]["answer"][self.parts["train"]["task"] == task]
         return int(np.bincount(answers).argmax())
 
-    def unanswerable(self) -> list[str]:
+    def unanswerable(self, task: int) -> list[str]:
         """The answers of test questions that no question to learn from has."""
-        stories = [s for parts in self.told.values() for s in parts["test"]]
-        return sorted({s.answer for s in stories} - self.ids.keys())
+        stories = self.told[task]["test"]
+        return sorted({story.answer for story in stories} - self.ids.keys())
 
     def take(self, part: str, rows) -> training.Batch:
         """Some of the questions, and "age": that of each memory, from 1; 0: empty."""
@@ -928,11 +927,11 @@ class Task(training.Task):
         if missing and data.task not in TASKS and not data.generated:
             which = ", ".join(map(str, sorted(missing)))
             notes.append(f"without task {which}, whose files are not all there")
-        for material in self.materials:
-            if unknown := material.unanswerable():
+        for material, k in [(m, k) for m in self.materials for k in m.tasks]:
+            if unknown := material.unanswerable(k):
                 notes.append(
-                    f"task {material.name}: answers to be given that are never learnt, "
-                    f"and count as errors: {', '.join(unknown)}"
+                    f"task {k}: answers to be given that are never learnt, and count "
+                    f"as errors: {', '.join(unknown)}"
                 )
         steps, linear = self.config.train.steps, self.linear_steps
         if self.config.model.core == "memn2n" and steps <= linear > 0:

@@ -297,9 +297,12 @@ def test_an_answer_never_learnt_is_wrong_and_said_so():
 
     class Strange(Made):
         def stories(self, task, part):
-            text = strange if part == "test" else STORIES[8]
+            text = strange if (task, part) == (8, "test") else STORIES[task]
             return corpora.stories.parse(f"{text}\n" * 12, "a")
 
+    at_once = {"linear_epochs": 0}
+    (note,) = task_of("joint", source=Strange(), recipe=at_once).notes()
+    assert note.startswith("task 8: ")  # of all twenty
     task = task_of("8", source=Strange())
     model = task.build(np.random.SeedSequence(0))
     (note,) = task.notes()
