@@ -168,6 +168,12 @@ def test_a_view_too_small_for_the_convolutions_is_refused():
             assert a_task.build(np.random.SeedSequence(0))
 
 
+def test_the_first_line_says_which_encoder_it_is():
+    a_task = task()
+    said = a_task.describe(a_task.build(np.random.SeedSequence(0)))
+    assert said == "rmc, 4 slots x 8 units, 4 heads, linear encoder"
+
+
 def test_no_stage_is_harder_than_the_levels_themselves():
     a_task = task(room=6, solution=(1, 1), stages=((9, 5, 3), (5, 2, 0)))
     for stage in range(3):

@@ -482,7 +482,8 @@ class ActingTask(Task):
     # --- What that is set beside ------------------------------------------------------
 
     def describe(self, model):
-        return f"{describe(self.config.model, model.core)}, {self.config.model.encoder}"
+        c = self.config.model
+        return f"{describe(c, model.core)}, {c.encoder} encoder"
 
     @property
     def players(self) -> dict[str, Player]:
