@@ -11,6 +11,7 @@ from tinyrmc.config import to_json
 from tinyrmc.environments.world import WorldError
 from tinyrmc.results.groups import last_evaluation
 from tinyrmc.runs.run import Run
+from tinyrmc.training import actors
 from tinyrmc.training.checkpoints import task_of
 from tinyrmc.training.discovery import load_task
 from tinyrmc.training.ranks import Ranks
@@ -81,6 +82,20 @@ def test_levels_that_are_watched_are_others_than_those_tested_at_the_end():
         expected = a_task.played(model, first, first + 32)
         assert a_task.evaluate(model, split=split) == expected
     assert len(a_task.kinds()["solution length"]) == 32
+
+
+def test_the_floors_of_a_set_are_those_of_its_own_levels():
+    a_task = task(stages=(), solution=(1, 1), room=6)
+    shares = a_task.references()
+    for split, first in (("validation", 32), ("test", 0)):
+        found = a_task.results(actors.at_random, first, first + 32)
+        for metric in "score", "solved":
+            mean = {"at random": found[metric].mean()}
+            assert shares[f"{split}_{metric}"] == mean
+            deviation = a_task.deviation(f"{split}_{metric}", "at random")
+            assert deviation == found[metric].std()
+    assert shares["validation_solved"] != shares["test_solved"]
+    assert a_task.deviation("test_solved", "paper, RMC") is None
 
 
 @pytest.mark.parametrize(
