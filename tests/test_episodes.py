@@ -335,6 +335,7 @@ def test_in_a_real_terminal_it_goes_on_by_itself(agents):
     "command, words, says",
     [
         (plot, "episode nowhere", "nowhere"),
+        (plot, "attention rmc", "tinyrmc.plot episode rmc shows what its memory"),
         (
             plot,
             "episode nth",
