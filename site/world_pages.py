@@ -28,6 +28,22 @@ ENDS = {
     MiniPacman: "A ghost that catches Pacman terminates an episode; its step number "
     "`limit` truncates it. A cleared level does neither, the next one begins.",
 }
+# what the pixels are, then each of the codes
+SEEN = {
+    BoxWorld: {
+        "pixels": "RGB, and three more channels of one colour, that of the key you "
+        "hold; black without one",
+        "view": "0 floor, 1 wall, 2 the gem, 2 + c a key or lock of colour c",
+        "held": "the colour of the key you hold, or 0",
+        "position": "your row and column on the board",
+    },
+    MiniPacman: {
+        "pixels": "RGB: white walls, blue food, light blue pills, green Pacman, red "
+        "ghosts, yellower while they can be eaten",
+        "view": "0 wall, 1 floor, 2 food, 3 pill, 4 ghost, 5 Pacman",
+        "power": "steps for which the pill still works",
+    },
+}
 VERSIONS = {id: [("v0", "the first one")] for id in IDS}
 
 
@@ -61,7 +77,9 @@ def world_page(id: str) -> str:
             f'env = gymnasium.make("{id}")\n'
             f'envs = gymnasium.make_vec("{id}", num_envs=256)\n```\n',
             f"`pip install 'tinyrmc[rl]'` brings Gymnasium. The world is `{made}`, and "
-            "`make` takes the arguments below, too.\n",
+            "`make` takes the arguments below, too. With `render_mode` `rgb_array` or "
+            "`ansi`, `render()` gives a picture or text of the whole board, and with "
+            "`render_whole=False` of what the player sees.\n",
             "## Actions\n",
             table(["action", "what you do"], enumerate(world.action_names)),
             "## Observations\n",
@@ -86,14 +104,20 @@ def world_page(id: str) -> str:
 def _observations(world: World) -> str:
     seen = world.observe(world.start(np.zeros((1, world.start_noise), np.float32)))
     shape = " x ".join(map(str, world.pixels(seen).shape[1:]))
+    says = SEEN[type(world)]
     rows = [
-        (f"`{name}`", " x ".join(map(str, codes.shape)) or "1", f"0 to {codes.highest}")
+        (
+            f"`{name}`",
+            " x ".join(map(str, codes.shape)) or "()",
+            f"0 to {codes.highest}",
+            says[name],
+        )
         for name, codes in world.observation.items()
     ]
     return (
-        f'`observation="pixels"`, the default: {shape}, `uint8`.\n\n'
+        f'`observation="pixels"`, the default: {shape}, `uint8`. {says["pixels"]}.\n\n'
         '`observation="codes"`: a dict of small `uint8` arrays.\n\n'
-        f"{table(['name', 'shape', 'values'], rows)}"
+        f"{table(['name', 'shape', 'values', 'what it is'], rows)}"
     )
 
 

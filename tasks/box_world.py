@@ -38,8 +38,9 @@ from dataclasses import dataclass, field, replace
 
 from tinyrmc import training
 from tinyrmc.backend import namespace
-from tinyrmc.cores.agent import AgentConfig
+from tinyrmc.cores.agent import KERNELS, AgentConfig
 from tinyrmc.environments.box_world import BoxWorld
+from tinyrmc.environments.world import WorldError
 from tinyrmc.training import HELD_OUT_SEED, actors
 from tinyrmc.training.actors import ActingTask, LearningConfig
 
@@ -65,7 +66,7 @@ class WorldConfig:
     stages: tuple[tuple[int, int, int], ...] = ()
     """easier levels to begin with: the smallest room, the longest solution, the most
     distractors, three numbers for each stage, no more than the levels themselves
-    have; without numbers these from the start
+    have; no numbers: those levels from the start
     """
     passing: float = 0.9
     """the next stage begins when so many of the levels that ended were solved"""
@@ -95,8 +96,13 @@ class WorldConfig:
                 )
         if self.pool < 1:
             raise ValueError(f"world.pool must be at least 1, not {self.pool}")
-        for stage in range(len(self.stages) + 1):
-            self.make(stage, levels=1)  # whether there can be any
+        self.make(len(self.stages), levels=1)  # whether there can be any
+        for stage in range(len(self.stages)):
+            try:
+                self.make(stage, levels=1)
+            except WorldError as error:
+                which = f"stage {stage + 1} of world.stages"
+                raise ValueError(f"{which}: {error}") from error
 
     def make(self, stage: int, levels: int, seed: int = 0) -> BoxWorld:
         """The world of a stage; the last one has the levels themselves."""
@@ -131,6 +137,14 @@ class Config:
     agent: LearningConfig = field(default_factory=LearningConfig)
     world: WorldConfig = field(default_factory=WorldConfig)
     train: training.TrainConfig = field(default_factory=training.TrainConfig)
+
+    def __post_init__(self):
+        side, sees = self.world.viewport, self.world.view == "viewport"
+        if sees and self.model.encoder == "conv" and side <= len(KERNELS):
+            raise ValueError(
+                "model.encoder conv needs a world.viewport of at least "
+                f"{len(KERNELS) + 1}, not {side}; or take the encoder linear"
+            )
 
 
 QUICK = Config(
@@ -217,7 +231,8 @@ class Task(ActingTask):
     def world(self):
         if self.stage not in self._worlds:
             c = self.config.world
-            self._worlds[self.stage] = c.make(self.stage, c.pool, seed=self.stage)
+            world = c.make(self.stage, c.pool, seed=self.stage)
+            self._worlds = {self.stage: world}  # no way leads back to the others
         return self._worlds[self.stage]
 
     @functools.cached_property
@@ -277,8 +292,9 @@ class Task(ActingTask):
 
     def cell(self):
         c, m = self.config.world, self.config.model
-        paper = c.solution, c.distractors, c.distractor_length, c.view, c.viewport
-        usual = paper == ((1, 5), (0, 5), (1, 1), "viewport", 5)
+        # the paper's levels, whatever comes before them and whatever else is told
+        own = {k: getattr(c, k) for k in ("stages", "passing", "pool", "position")}
+        usual = c == replace(WorldConfig(), **own)
         if self.is_trial or not usual or m.core not in CORES:
             return None
         return f"viewport, {CORES[m.core]}"

@@ -129,6 +129,7 @@ class Task(ActingTask):
         "viewport, no memory": ("", "quick --model.core feedforward"),
     }
     headline = "score"
+    row = "game"
     success = None
     splits = ("validation", "test")
     test_examples = 256
@@ -157,8 +158,11 @@ class Task(ActingTask):
         return super().players | script
 
     def examinations(self, model):
-        """Those of all agents, and what "solved" means here."""
-        says = {"levels solved": "solved: at least one level cleared"}
+        """Those of all agents, and what "solved" and "length" mean here."""
+        says = {
+            "levels solved": "solved: at least one level cleared",
+            "steps until a level ended": "steps until a game ended",
+        }
         for name, table in super().examinations(model):
             yield says.get(name, name), table
 

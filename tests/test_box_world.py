@@ -385,7 +385,11 @@ NOISE = np.zeros((3, 1), np.float32)
     [
         (FINE + 4, NOISE, "there is no action 4; there are 0 up, 1 down"),
         (np.array([0, -1, 0], np.int8), NOISE, "there is no action -1"),
-        (FINE.astype(float), NOISE, r"3 integers, one a level, not float64\[3\]"),
+        (
+            FINE.astype(float),
+            NOISE,
+            r"integers\[3\], one for each level, not float64\[3\]",
+        ),
         (FINE[:2], NOISE, r"not int64\[2\]"),
         (FINE[:, None], NOISE, r"not int64\[3, 1\]"),
         ([0, 0, 0], NOISE, "actions must be an array"),

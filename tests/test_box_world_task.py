@@ -11,6 +11,7 @@ from tinyrmc.config import to_json
 from tinyrmc.environments.world import WorldError
 from tinyrmc.results.groups import last_evaluation
 from tinyrmc.runs.run import Run
+from tinyrmc.training import actors
 from tinyrmc.training.checkpoints import task_of
 from tinyrmc.training.discovery import load_task
 from tinyrmc.training.ranks import Ranks
@@ -83,6 +84,20 @@ def test_levels_that_are_watched_are_others_than_those_tested_at_the_end():
     assert len(a_task.kinds()["solution length"]) == 32
 
 
+def test_the_floors_of_a_set_are_those_of_its_own_levels():
+    a_task = task(stages=(), solution=(1, 1), room=6)
+    shares = a_task.references()
+    for split, first in (("validation", 32), ("test", 0)):
+        found = a_task.results(actors.at_random, first, first + 32)
+        for metric in "score", "solved":
+            mean = {"at random": found[metric].mean()}
+            assert shares[f"{split}_{metric}"] == mean
+            deviation = a_task.deviation(f"{split}_{metric}", "at random")
+            assert deviation == found[metric].std()
+    assert shares["validation_solved"] != shares["test_solved"]
+    assert a_task.deviation("test_solved", "paper, RMC") is None
+
+
 @pytest.mark.parametrize(
     "names, splits",
     [
@@ -128,6 +143,10 @@ def test_what_was_published_stands_beside_the_paper_s_own_levels_alone():
     assert full.cell() == "viewport, RMC" and full.cell() in full.published
     assert full.references()["test_solved"]["paper, RMC"] == 0.98
     assert task().cell() is None
+    for change in {"room": 11}, {"colours": 19}, {"limit": 90}, {"viewport": 7}:
+        other = dataclasses.replace(full.config.world, **change)
+        other = box_world.Task(dataclasses.replace(full.config, world=other))
+        assert other.cell() is None, change
     trial = dataclasses.replace(full.config.train, steps=100)
     trial = box_world.Task(dataclasses.replace(full.config, train=trial))
     assert trial.cell() is None and "paper, RMC" not in trial.references()
@@ -141,12 +160,33 @@ def test_what_was_published_stands_beside_the_paper_s_own_levels_alone():
         ({"solution": (2, 1)}, "world.solution must be the least and the most"),
         ({"distractors": (3, 1)}, "world.distractors must be the least"),
         ({"pool": 0}, "world.pool must be at least 1"),
-        ({"distractors": (0, 20)}, "do not fit|colours must be"),
+        ({"distractors": (0, 20)}, "^22 boxes do not fit"),
+        ({"viewport": 11}, "^viewport 11 is larger than the map"),
+        ({"stages": ((5, 1, 0), (4, 1, 0))}, "^stage 2 of world.stages: room must be"),
     ],
 )
 def test_levels_that_cannot_be_are_refused(world, says):
     with pytest.raises((WorldError, ValueError), match=says):
         task(**world)
+
+
+def test_a_view_too_small_for_the_convolutions_is_refused():
+    model = dataclasses.replace(SMALL.model, encoder="conv")
+    for side, view in (1, "viewport"), (3, "viewport"), (1, "whole"):
+        world = dataclasses.replace(SMALL.world, viewport=side, view=view)
+        config = dict(model=model, world=world)
+        if (side, view) == (1, "viewport"):
+            with pytest.raises(ValueError, match=r"world\.viewport .* 3, not 1"):
+                dataclasses.replace(SMALL, **config)
+        else:
+            a_task = box_world.Task(dataclasses.replace(SMALL, **config))
+            assert a_task.build(np.random.SeedSequence(0))
+
+
+def test_the_first_line_says_which_encoder_it_is():
+    a_task = task()
+    said = a_task.describe(a_task.build(np.random.SeedSequence(0)))
+    assert said == "rmc, 4 slots x 8 units, 4 heads, linear encoder"
 
 
 def test_no_stage_is_harder_than_the_levels_themselves():

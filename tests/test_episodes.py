@@ -208,6 +208,17 @@ def test_many_rewards_are_drawn_as_their_sum(count, solved):
     assert (len(beside) == 1) == (count == 13)
 
 
+def test_a_command_with_many_flags_is_not_cut_off(solved):
+    flags = " ".join(f"--model.conv-lstm.channels {k}" for k in range(12))
+    title = f"box_world quick {flags}, seed 0, step 2,400"
+    strip = drawing._draw_strip(solved, title)
+    for figure in strip, drawing._set_up(solved, title)[0]:
+        figure.draw_without_rendering()
+        said = figure._suptitle.get_window_extent()
+        assert 0 <= said.x0 and said.x1 <= figure.bbox.x1
+        assert figure._suptitle.get_text().count("--model") == 12
+
+
 def test_the_film_shows_each_step(solved, tmp_path):
     """The frame around what is seen moves as the agent does."""
     columns = solved.corners[:, 1]
@@ -324,6 +335,7 @@ def test_in_a_real_terminal_it_goes_on_by_itself(agents):
     "command, words, says",
     [
         (plot, "episode nowhere", "nowhere"),
+        (plot, "attention rmc", "tinyrmc.plot episode rmc shows what its memory"),
         (
             plot,
             "episode nth",

@@ -205,11 +205,12 @@ def test_a_level_that_is_over_must_be_reset():
     env.step(0)
 
 
-@pytest.mark.parametrize("action", [4, -1, 1.0, [0], None, "up"])
+@pytest.mark.parametrize("action", [4, -1, 1.0, [0], None, "up", True])
 def test_an_action_that_is_none_is_refused(action):
     env = LevelEnv(BoxWorld(levels=10))
     env.reset()
-    with pytest.raises(WorldError, match="action"):
+    says = "there is no action" if type(action) is int else "an action is one integer"
+    with pytest.raises(WorldError, match=says):
         env.step(action)
 
 
@@ -226,7 +227,12 @@ def test_actions_that_do_not_fit_are_refused(actions):
     [
         (dict(observation="rgb"), "observation must be pixels or codes, not 'rgb'"),
         (dict(render_mode="human"), "render_mode must be rgb_array or ansi"),
-        (dict(rooms=3), "BoxWorld: .*unexpected keyword argument 'rooms'"),
+        (
+            dict(rooms=3),
+            "^BoxWorld got an unexpected keyword argument 'rooms'; its arguments are "
+            "solution_length, distractors, .*seed$",
+        ),
+        (dict(max_episode_steps=9), "give limit instead of max_episode_steps"),
         (dict(viewport=99), "viewport 99 is larger than the map"),
     ],
 )

@@ -43,8 +43,8 @@ def test_floors_are_those_of_other_people_s_games():
 def test_a_floor_is_passed_where_chance_would_not_do():
     """A game at random deviates by 8 or so, and these are 24 games."""
     a_task = task()
-    floor = a_task.references()["test_score"]["at random"]
-    off = 3 * a_task.floors["at random"]["score"].std() / np.sqrt(24)
+    floor = a_task.references()["validation_score"]["at random"]
+    off = 3 * a_task.floors_on["validation"]["at random"]["score"].std() / np.sqrt(24)
     progress = Progress(a_task)
     assert 2 < off < 12
     assert progress._notice({"step": 1, "validation_score": floor + 0.9 * off}) == []

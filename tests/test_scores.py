@@ -100,7 +100,7 @@ def test_pacmans_floors_have_a_script(agents):
     assert [*tables] == [
         "solved: at least one level cleared",
         "score",
-        "steps until a level ended",
+        "steps until a game ended",
     ]
     who = [row[0] for row in tables["score"].rows]
     assert who == ["sampled", "greedy", "at random", "a script that sees all"]

@@ -8,7 +8,9 @@ import stories
 import world_pages
 import worlds
 
-from tinyrmc.environments import IDS
+from tinyrmc.environments import IDS, pacman
+from tinyrmc.environments.box_levels import COLOUR, FLOOR, GEM, WALL
+from tinyrmc.environments.box_world import BoxWorld
 
 
 def test_the_benchmark_measures_every_row_and_prints_its_tables(
@@ -52,9 +54,20 @@ def test_each_id_has_a_page_with_pictures(id, tmp_path):
     for action, name in enumerate(world.action_names):
         assert f"| {action} | {name} |" in text
     for name, codes in world.observation.items():
-        assert f"| `{name}` |" in text and f"| 0 to {codes.highest} |" in text
+        shape = " x ".join(map(str, codes.shape)) or "()"
+        said = world_pages.SEEN[type(world)][name]
+        assert f"| `{name}` | {shape} | 0 to {codes.highest} | {said} |" in text
+    assert "render_mode" in text and "render_whole=False" in text
     world_pages.draw(id, tmp_path)
     pictures = {path.name for path in tmp_path.iterdir()}
     short = world_pages.page_of(id).partition("/")[2]
     assert pictures == {f"{short}.png", f"{short}_film.png"}
     assert all(f"({name})" in text for name in pictures)
+
+
+def test_pages_name_the_codes_of_what_is_seen():
+    box = f"{FLOOR} floor, {WALL} wall, {GEM} the gem, {COLOUR} + c a key or lock"
+    assert world_pages.SEEN[BoxWorld]["view"].startswith(box)
+    names = "wall", "floor", "food", "pill", "ghost", "pacman"
+    maze = ", ".join(f"{getattr(pacman, name.upper())} {name}" for name in names)
+    assert world_pages.SEEN[pacman.MiniPacman]["view"].lower() == maze

@@ -63,6 +63,7 @@ from .results.curves import draw_curves, draw_run
 from .results.examinations import draw, is_small, names, side_by_side
 from .results.groups import command_words, core_of, find_runs, parts
 from .results.text import aligned, paragraph, terminal_width
+from .training.actors import ActingTask
 from .training.checkpoints import open_checkpoint, restore_model
 from .training.examinations import Table
 from .training.ranks import require_alone
@@ -240,6 +241,11 @@ def _questions(task, model, name, path):
         raise UsageError(
             f"{path} has no attention to draw: its core, {core}, has no slots that "
             "attend; give one of rmc or rmc_paper"
+        )
+    if isinstance(task, ActingTask):
+        raise UsageError(
+            f"{path} is a run of {name!r}, whose agent acts; "
+            f"{program('plot')} episode {path} shows what its memory attends to"
         )
     try:
         return probes.held_out(task, attention.SHOWN)

@@ -180,8 +180,8 @@ def _walk(board: np.ndarray, start: int, goal: int, grid: int) -> list[int]:
 def make(problem: Problem, count: int, seed: int = 0) -> Levels:
     """`count` levels. Those of a smaller count are the first of a larger one.
 
-    Takes about 10 s for a million levels and 256 bytes for each; the last few sets are
-    remembered. WorldError if there can be no such level, or too rarely.
+    The last few sets are remembered. A level of the paper's takes a third of a
+    kilobyte. WorldError if there can be no such level, or too rarely.
     """
     problem.check()
     check_count("levels", count)

@@ -46,9 +46,7 @@ def ansi(picture: np.ndarray, letters: Sequence[str]) -> str:
     for pixels, line in zip(picture.tolist(), letters, strict=True):
         cells = []
         for (r, g, b), letter in zip(pixels, line, strict=True):
-            ink = (
-                30 if 2 * r + 5 * g + b > 1000 else 97
-            )  # black on light, white on dark
+            ink = 30 if 2 * r + 5 * g + b > 1000 else 97  # black on light, or white
             cells.append(f"\x1b[48;2;{r};{g};{b};{ink}m{letter} ")
         lines.append("".join(cells) + "\x1b[0m")
     return "\n".join(lines)

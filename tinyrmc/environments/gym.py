@@ -19,6 +19,7 @@ Gymnasium comes with the extra `rl`. Such an agent is, with Stable-Baselines3,
 from __future__ import annotations
 
 import importlib
+import inspect
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
@@ -154,7 +155,7 @@ class LevelEnv(gymnasium.Env):
         if self._over and not self._played.closed:
             raise WorldError("step: the level is over; call reset() first")
         actions = np.asarray(action)
-        if actions.shape:
+        if actions.shape or actions.dtype.kind not in "iu":
             raise WorldError(f"an action is one integer, not {action!r}")
         outcome = self._played.step(actions[None], self.np_random)
         reward, terminated, truncated = (x.item() for x in outcome[:3])
@@ -253,10 +254,18 @@ def _world(world: str | World, arguments: Mapping[str, Any]) -> World:
         return world
     module, _, name = world.partition(":")
     kind = getattr(importlib.import_module(module), name)
+    signature = inspect.signature(kind)
     try:
-        return kind(**arguments)
+        signature.bind(**arguments)
     except TypeError as error:
-        raise WorldError(f"{name}: {error}") from error
+        if "max_episode_steps" in arguments:  # make_vec hands it on
+            raise WorldError(
+                f"{name} counts its steps itself; give limit instead of "
+                "max_episode_steps"
+            ) from error
+        known = ", ".join(signature.parameters)
+        raise WorldError(f"{name} {error}; its arguments are {known}") from error
+    return kind(**arguments)
 
 
 def _row(seen: Any, row: int) -> Any:

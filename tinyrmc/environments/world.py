@@ -120,7 +120,7 @@ class World:
             raise WorldError(f"actions must be an array of integers, not {actions!r}")
         if actions.shape != (levels,) or actions.dtype.kind not in "iu":
             raise WorldError(
-                f"actions must be {levels} integers, one a level, not "
+                f"actions must be integers[{levels}], one for each level, not "
                 f"{actions.dtype}{list(actions.shape)}"
             )
         if namespace(actions) is not np:

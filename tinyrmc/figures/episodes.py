@@ -15,7 +15,7 @@ from matplotlib.patches import Rectangle
 from PIL import Image
 
 from ..results.episodes import CAVEAT, Episode, moments
-from .style import COLOURS, GREY, MARK, save, style
+from .style import COLOURS, GREY, MARK, save, style, wrap
 
 SHOWN = 8  # moments of a film strip
 FRAMES = 300  # of a film; of a longer episode some steps are left out
@@ -39,9 +39,8 @@ def _draw_strip(episode: Episode, title: str) -> Figure:
     shown = moments(episode, SHOWN)
     rows = 2 + (episode.attention is not None)
     heights = [1.35, 0.9, 0.7][:rows]
-    figure = Figure(
-        figsize=(0.6 + 1.45 * len(shown), 3.1 + sum(heights)), layout="constrained"
-    )
+    width = 0.6 + 1.45 * len(shown)
+    figure = Figure(figsize=(width, 3.1 + sum(heights)), layout="constrained")
     parts: Any = figure.subfigures(2, 1, height_ratios=[sum(heights) + 0.7, 1.7])
     above, below = parts
     panels = above.subplots(
@@ -58,7 +57,7 @@ def _draw_strip(episode: Episode, title: str) -> Figure:
     ):
         panel.set_ylabel(name, fontsize=9)
     _draw_values(below.subplots(), episode, shown)
-    figure.suptitle(f"{title}\n{episode.says}".strip(), fontsize=10)
+    figure.suptitle(_heading(episode, title, 11 * width), fontsize=10)
     notes = [
         "Above each picture: the steps taken before it, the action that follows, and "
         "what that brings.",
@@ -75,6 +74,11 @@ def _draw_strip(episode: Episode, title: str) -> Figure:
         )
     figure.supxlabel("\n".join(notes), fontsize=8, color=GREY)
     return figure
+
+
+def _heading(episode: Episode, title: str, characters: float) -> str:
+    """Which agent, and how it went. A command with many flags takes several lines."""
+    return wrap(f"{title}\n{episode.says}".strip(), characters)
 
 
 def _draw_board(panel: Axes, episode: Episode, moment: int) -> list[Any]:
@@ -229,7 +233,7 @@ def _set_up(
     """(figure, what changes in it, change(moment))."""
     attends = episode.attention is not None
     figure = Figure(figsize=(6.4, 5.4), dpi=100, layout="constrained")
-    figure.suptitle(f"{title}\n{episode.says}".strip(), fontsize=9)
+    figure.suptitle(_heading(episode, title, 12 * 6.4), fontsize=9)
     grid = figure.add_gridspec(
         3, 2, height_ratios=[1.6, 1.2, 0.9], width_ratios=[1.6, 1]
     )

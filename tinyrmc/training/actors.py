@@ -482,27 +482,37 @@ class ActingTask(Task):
     # --- What that is set beside ------------------------------------------------------
 
     def describe(self, model):
-        return f"{describe(self.config.model, model.core)}, {self.config.model.encoder}"
+        c = self.config.model
+        return f"{describe(c, model.core)}, {c.encoder} encoder"
 
     @property
     def players(self) -> dict[str, Player]:
         """Players who learnt nothing, by name."""
         return {"at random": at_random}
 
-    @functools.cached_property
+    @property
     def floors(self) -> dict[str, dict[str, np.ndarray]]:
         """The `results` of the `players` on all levels of the last set."""
+        return self.floors_on[self.splits[-1]]
+
+    @functools.cached_property
+    def floors_on(self) -> dict[str, dict[str, dict[str, np.ndarray]]]:
+        """Those of each set: chance alone makes the levels of one easier."""
+        firsts = {split: self.first_level(split) for split in self.splits}
         return {
-            name: self.results(player, 0, self.test_examples)
-            for name, player in self.players.items()
+            split: {
+                name: self.results(player, first, first + self.test_examples)
+                for name, player in self.players.items()
+            }
+            for split, first in firsts.items()
         }
 
     def references(self):
         return {
             f"{split}_{metric}": {
-                name: float(found[metric].mean()) for name, found in self.floors.items()
+                name: float(found[metric].mean()) for name, found in floors.items()
             }
-            for split in self.splits
+            for split, floors in self.floors_on.items()
             for metric in ("score", "solved")
         }
 
@@ -511,7 +521,8 @@ class ActingTask(Task):
         return {"with a linear encoder": ["model.coordinates"]} if linear else {}
 
     def deviation(self, metric, label):
-        found = self.floors.get(label, {}).get(metric.partition("_")[2])
+        split, _, measured = metric.partition("_")
+        found = self.floors_on.get(split, {}).get(label, {}).get(measured)
         return None if found is None else float(found.std())
 
     @property
