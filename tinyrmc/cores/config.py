@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, ClassVar, Literal, TypeAlias
 
@@ -73,6 +73,8 @@ class CoreConfig:
         "num_heads",
         "hidden_size",
     )
+    # core -> the fields that make a difference to it, where a task differs from `USED`
+    used: ClassVar[Mapping[str, tuple[str, ...]]] = {}
 
     core: Literal["rmc", "rmc_paper", "lstm", "dnc", "entnet", "entnet_bank", "rnn"] = (
         "rmc"
@@ -238,15 +240,20 @@ def without_effect(config: CoreConfig, default: CoreConfig) -> list[str]:
 
     Its core makes no use of them.
     """
-    others = {name for used in USED.values() for name in used} - {*USED[config.core]}
+    others = {name for used in USED.values() for name in used} - {*_used(config)}
     names = [field.name for field in fields(config) if field.name in others]
     return [name for name in names if getattr(config, name) != getattr(default, name)]
+
+
+def _used(config: CoreConfig) -> tuple[str, ...]:
+    """The fields that make a difference to its core."""
+    return {**USED, **config.used}[config.core]
 
 
 def sizes(config: CoreConfig) -> str:
     """The flags that say how large the core is, with their values."""
     values: dict[str, Any] = {}
-    for name in USED[config.core]:
+    for name in _used(config):
         value = getattr(config, name)
         if is_dataclass(value):
             parts = fields(value)
