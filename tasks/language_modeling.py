@@ -797,8 +797,9 @@ class Task(training.Task):
         are. UserError if it is unknown then too.
         """
         vocabulary = self.corpus.vocabulary
-        read = [w if w in vocabulary.ids else w.lower() for w in prompt.split()]
-        ids = vocabulary.encode(read)
+        read, known = prompt.split(), vocabulary.ids
+        lower = {w: w.lower() for w in read if w not in known and w.lower() in known}
+        ids = vocabulary.encode(lower.get(w, w) for w in read)
         if vocabulary.eos is not None:
             ids = np.concatenate([[vocabulary.eos], ids])
         if not len(ids):

@@ -505,8 +505,8 @@ def test_an_empty_prompt_begins_a_sentence():
 
 def test_a_prompt_of_unknown_words_is_refused():
     task = task_of()
-    with pytest.raises(UserError, match="'zebra' is not one of the vocabulary's 13"):
-        task.generate(built(task), "the zebra", np.random.default_rng(0))
+    with pytest.raises(UserError, match="'Zebra' is not one of the vocabulary's 13"):
+        task.generate(built(task), "The Zebra", np.random.default_rng(0))
 
 
 # --- Presets --------------------------------------------------------------------------
