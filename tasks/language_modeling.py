@@ -1,6 +1,6 @@
 """Language modelling: read a text word by word, always predict the next one.
 
-The task of section 4.4 of Santoro et al. 2018 (tables 2 and 3, figures 11 and 12). A
+The task of section 4.3 of Santoro et al. 2018 (tables 2 and 3, figures 11 and 12). A
 network that gives the words of a text the probabilities p_1 .. p_n has the perplexity
 
     exp(-(log p_1 + ... + log p_n) / n),
@@ -39,7 +39,7 @@ first reads the `data.context` words before it, uncounted, so that it begins wit
 state. With --data.lanes 1 the text is read in one piece; `python -m tinyrmc.evaluate`
 does that too, and shows what it changes.
 
-*Where this departs from the paper* (section 4.4 and appendix A.4):
+*Where this departs from the paper* (section 4.3 and appendix A.4):
 
     corpora    `quick` and `ptb` train on the Penn Treebank, `wikitext2` on WikiText-2,
                with the sizes of a public port of the RMC; `paper` on WikiText-103, or
