@@ -406,11 +406,16 @@ def describe(config: CoreConfig, core: Any) -> str:
     if c.core == "dnc":
         heads = f"{core.read_heads} read and {core.write_heads} write heads"
         return (
-            f"dnc, {c.mem_slots} words x {core.word_size}, {heads}, "
+            f"dnc, {_counted(c.mem_slots, 'word')} x {core.word_size}, {heads}, "
             f"{c.dnc.controller} controller of {layers}{c.hidden_size} units"
         )
     if c.core == "entnet_bank":
-        return f"entnet_bank, {c.mem_slots} cells of {core.hidden_size} units"
-    heads = "" if c.core == "entnet" else f", {c.num_heads} heads"
-    slots = "1 slot" if c.mem_slots == 1 else f"{c.mem_slots} slots"
+        cells = _counted(c.mem_slots, "cell")
+        return f"entnet_bank, {cells} of {core.hidden_size} units"
+    heads = "" if c.core == "entnet" else f", {_counted(c.num_heads, 'head')}"
+    slots = _counted(c.mem_slots, "slot")
     return f"{c.core}, {slots} x {core.mem_size} units{heads}"
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
