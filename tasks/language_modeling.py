@@ -1,6 +1,6 @@
 """Language modelling: read a text word by word, always predict the next one.
 
-The task of section 4.4 of Santoro et al. 2018 (tables 2 and 3, figures 11 and 12). A
+The task of section 4.3 of Santoro et al. 2018 (tables 2 and 3, figures 11 and 12). A
 network that gives the words of a text the probabilities p_1 .. p_n has the perplexity
 
     exp(-(log p_1 + ... + log p_n) / n),
@@ -39,7 +39,7 @@ first reads the `data.context` words before it, uncounted, so that it begins wit
 state. With --data.lanes 1 the text is read in one piece; `python -m tinyrmc.evaluate`
 does that too, and shows what it changes.
 
-*Where this departs from the paper* (section 4.4 and appendix A.4):
+*Where this departs from the paper* (section 4.3 and appendix A.4):
 
     corpora    `quick` and `ptb` train on the Penn Treebank, `wikitext2` on WikiText-2,
                with the sizes of a public port of the RMC; `paper` on WikiText-103, or
@@ -76,7 +76,7 @@ from tinyrmc import primitives as p
 from tinyrmc.backend import to_device, to_host
 from tinyrmc.config import ADDED, PLACE
 from tinyrmc.cores import CoreConfig, build_core, describe
-from tinyrmc.cores.config import without_effect
+from tinyrmc.cores.config import USED, without_effect
 from tinyrmc.cores.core import select_state, state_arrays, state_of
 from tinyrmc.cores.memn2n import TextMemN2N
 from tinyrmc.errors import UserError
@@ -138,6 +138,11 @@ class ModelConfig(CoreConfig):
     common: typing.ClassVar = (
         *CoreConfig.common, "layers", "embedding_size", "hops", "memories"
     )  # fmt: skip
+    # of all cores here the rnn too has layers, and the dnc has one
+    used: typing.ClassVar = {
+        "rnn": (*USED["rnn"], "layers"),
+        "dnc": tuple(name for name in USED["dnc"] if name != "layers"),
+    }
 
     core: Core = "rmc"  # type: ignore[assignment]
     """memn2n: the memory network of Sukhbaatar et al. 2015, which only embedding_size,
@@ -328,7 +333,8 @@ PAPER = Config(
         evaluate_every=5000,
     ),
 )
-# An epoch of the Penn Treebank has 7,263 batches of 128 words: 8 stretches of 16.
+# An epoch of the Penn Treebank has 7,262 batches of 128 words: 8 stretches of 16. In
+# its authors' program, which counts all words, it has 7,263.
 MEMN2N = Config(
     model=ModelConfig(core="memn2n", embedding_size=150),
     data=DataConfig(corpus="ptb", window=16),
@@ -398,6 +404,11 @@ FLOORS = "floors-1"  # the name under which they are kept
 # --- The network ----------------------------------------------------------------------
 
 
+def _stacked(model: ModelConfig) -> int:
+    """How many layers there are, each over the one below."""
+    return model.layers if model.core in ("lstm", "rnn") else 1
+
+
 class Network(nn.Module):
     """Embeddings, layers of a core, and a softmax over all words."""
 
@@ -405,9 +416,8 @@ class Network(nn.Module):
         m, rng = config.model, nn.generator(seed)
         E = m.embedding_size
         self.embedding = nn.Embedding(words, E, seed=rng)
-        stacked = m.layers if m.core in ("lstm", "rnn") else 1
         self.layers, width = [], E
-        for _ in range(stacked):
+        for _ in range(_stacked(m)):
             self.layers.append(build_core(replace(m, layers=1), width, rng))
             width = self.layers[-1].output_size
         self.projection = self.softmax = None
@@ -557,10 +567,10 @@ class Task(training.Task):
         return falls * super().learning_rate(step)
 
     def finished(self, step):
-        least = self.config.plateau.stop_below
-        fallen = self.plateau.scale if self.plateau else 1.0
-        over = least is not None and fallen * self.config.train.learning_rate < least
-        return over or super().finished(step)
+        least, rate = self.config.plateau.stop_below, self.config.train.learning_rate
+        if self.plateau and least is not None and self.plateau.scale * rate < least:
+            return True
+        return super().finished(step)
 
     def observe(self, step, metrics):
         if self.plateau:
@@ -705,6 +715,24 @@ class Task(training.Task):
     def notes(self):
         return self.corpus.notes
 
+    def idle(self):
+        m, found = self.config.model, {}
+        if self.memn2n:
+            own = "embedding", "between", "output", "shared"
+            names = ["model.tied", *(f"model.dropout_{name}" for name in own)]
+            found["on the core memn2n"] = [*names, "data.context"]
+        else:
+            names = [f"model.{name}" for name in ("hops", "memories", "relu")]
+            found[f"on the core {m.core}"] = names
+            if _stacked(m) == 1:
+                found["in a network of one layer"] = ["model.dropout_between"]
+            if not (m.dropout_embedding or m.dropout_between or m.dropout_output):
+                found["without dropout"] = ["model.dropout_shared"]
+        if self.plateau is None:
+            own = "patience", "threshold", "against", "stop_below"
+            found["without plateau.factor"] = [f"plateau.{name}" for name in own]
+        return found
+
     def references(self):
         """What counting reaches, if the training text is short enough to count."""
         if len(self.corpus.texts["train"]) > COUNTED:
@@ -771,8 +799,9 @@ class Task(training.Task):
         are. UserError if it is unknown then too.
         """
         vocabulary = self.corpus.vocabulary
-        read = [w if w in vocabulary.ids else w.lower() for w in prompt.split()]
-        ids = vocabulary.encode(read)
+        read, known = prompt.split(), vocabulary.ids
+        lower = {w: w.lower() for w in read if w not in known and w.lower() in known}
+        ids = vocabulary.encode(lower.get(w, w) for w in read)
         if vocabulary.eos is not None:
             ids = np.concatenate([[vocabulary.eos], ids])
         if not len(ids):

@@ -191,6 +191,8 @@ def test_every_parameter_takes_part(name):
             256,
         ),
         (CoreConfig("entnet_bank", 2), "entnet_bank, 2 cells of 64 units", 64),
+        (CoreConfig("entnet_bank", 1), "entnet_bank, 1 cell of 64 units", 64),
+        (CoreConfig("rmc", 1, num_heads=1), "rmc, 1 slot x 16 units, 1 head", 16),
         (CoreConfig("rnn", layers=2), "rnn of 256 units", 256),
         (CoreConfig("rnn", 3, total_units=10), "rnn of 10 units", 10),
     ],

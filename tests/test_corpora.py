@@ -216,7 +216,8 @@ def test_a_byte_order_mark_is_no_word(tmp_path):
 @pytest.mark.parametrize(
     "text, says",
     [
-        (b"<!DOCTYPE html>\n<html>", r"line 1 begins a web page \(<!DOCTYPE html\)"),
+        (b"<!DOCTYPE html>\n<html>", r"line 1 begins a web page \(<!DOCTYPE\)"),
+        (b"<!doctype html><html>404</html>", r"line 1 begins a web page \(<!doctype\)"),
         (b"\n\n <HTML lang='en'>not found", r"line 3 begins a web page \(<HTML\)"),
         (codecs.BOM_UTF8 + b"<?xml version='1.0'?>", "line 1 begins a web page"),
         ("the cat".encode("utf-16-le"), "has a zero at byte 1, as UTF-16 has"),

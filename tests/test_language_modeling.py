@@ -13,7 +13,9 @@ from tinytasks import assert_same_arrays, forks, stop_at, timeless
 
 from tasks import language_modeling as lm
 from tinyrmc import Tape, corpora, plot, train, training
+from tinyrmc.commands import Options, parse_words
 from tinyrmc.errors import UserError
+from tinyrmc.training.ranks import Ranks
 
 WORDS = "the cat sat on a mat and saw some other cats there".split()
 
@@ -118,6 +120,15 @@ def test_lanes_begin_with_the_words_before_them_and_workers_share_them():
     warm, _ = perplexity(task, model)
     exact = np.exp(surprises(model, ids, end).mean())
     assert abs(warm - exact) < abs(cold - exact)
+
+
+def test_workers_without_a_lane_have_nothing_to_add():
+    data = lm.DataConfig(window=5, lanes=1)
+    for core in ("lstm", "rmc", "memn2n"):
+        task = task_of(dataclasses.replace(CONFIG, data=data), core=core)
+        model = built(task)
+        assert task.evaluate(model, 1, 2)["loss"] == (0, 0)
+        assert task.evaluate(model, 0, 2) == task.evaluate(model)
 
 
 def test_a_text_without_sentences_has_one_word_less_to_predict():
@@ -305,6 +316,39 @@ def test_a_run_learns_and_ends_with_both_perplexities(make_trainer, new_run):
     assert lines[0]["perplexity"] == np.exp(lines[0]["loss"])
 
 
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ("--model.core rnn --model.layers 3", ""),
+        ("--model.core dnc --model.layers 3", "on the core dnc: model.layers"),
+        (
+            "--model.hops 2 --model.layers 3",
+            "on the core rmc: model.layers, model.hops",
+        ),
+        (
+            "--model.core memn2n --model.no-tied --model.dropout-output 0.5 "
+            "--data.context 3",
+            "on the core memn2n: model.tied, model.dropout_output, data.context",
+        ),
+        ("--model.core lstm --model.dropout-between 0.5", ""),
+        ("--model.dropout-between 0.5", "in a network of one layer: model.dropout_b"),
+        (
+            "--model.dropout-embedding 0 --model.dropout-output 0 "
+            "--model.dropout-shared --model.dropout-between 0 --model.core lstm",
+            "without dropout: model.dropout_shared",
+        ),
+        ("--plateau.patience 9", "without plateau.factor: plateau.patience"),
+        ("--plateau.patience 9 --plateau.factor 0.5", ""),
+    ],
+)
+def test_flags_without_effect_are_told_of(words, says, capsys):
+    named = "language_modeling", "quick", lm.QUICK, Options()
+    config, _ = parse_words(*named, words.split())
+    train._note_unused(lm.Task(config), "quick", Ranks())
+    err = capsys.readouterr().err
+    assert err.startswith(f"note: without effect {says}") if says else not err
+
+
 def test_the_rate_falls_when_validation_stalls():
     task = Task(dataclasses.replace(CONFIG, plateau=lm.PlateauConfig(0.5, 2)))
     usual = Task(CONFIG).learning_rate(0)
@@ -461,8 +505,8 @@ def test_an_empty_prompt_begins_a_sentence():
 
 def test_a_prompt_of_unknown_words_is_refused():
     task = task_of()
-    with pytest.raises(UserError, match="'zebra' is not one of the vocabulary's 13"):
-        task.generate(built(task), "the zebra", np.random.default_rng(0))
+    with pytest.raises(UserError, match="'Zebra' is not one of the vocabulary's 13"):
+        task.generate(built(task), "The Zebra", np.random.default_rng(0))
 
 
 # --- Presets --------------------------------------------------------------------------

@@ -400,6 +400,7 @@ def test_temperature_0_takes_the_likeliest_word(runs, capsys):
     text = written(capsys, runs[0], "cat", "--words", 5, "--temperature", 0)
     assert text == "cat sat on a mat\n"
     assert text == written(capsys, runs[0], "cat", "--words", 5, "--top-k", 1)
+    assert text == written(capsys, runs[0], " cat ", "--words", 5, "--top-k", 1)
 
 
 def test_words_come_as_they_are_drawn(runs, monkeypatch):

@@ -49,6 +49,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         raise UsageError(
             f"--vocabulary-size must be at least 2, got {options.vocabulary_size}"
         )
+    if options.vocabulary_size is not None and {*options.corpora} <= {"babi"}:
+        raise UsageError("--vocabulary-size is for a text; name one, such as ptb")
     if not options.corpora:
         _list(options.data_dir)
     for k, name in enumerate(options.corpora):

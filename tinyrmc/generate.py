@@ -54,7 +54,7 @@ def main(argv: list[str] | None = None) -> int:
             "text; give a run of a language model"
         ) from None
     with blas_threads(1), np.errstate(all="ignore"):
-        _write(options.prompt, words)
+        _write(options.prompt.strip(), words)
     return 0
 
 

@@ -474,7 +474,7 @@ ex.mean_slot.hint()
 # | [9. The memory update](09_memory_update.ipynb) | one whole step, and where the released code differs from the paper | equations 7-9 |
 # | [10. Nth farthest](10_nth_farthest.ipynb) | the task, its floors, training, and looking into a trained network | 4.1, 5.1, figure 3 |
 # | [11. Breaking it](11_breaking_it.ipynb) | mistakes that still run, each shown failing and mended | |
-# | [12. Program evaluation](12_program_evaluation.ipynb) | reading programs, writing their results | 4.2, 5.2, figures 6, 7 |
+# | [12. Program evaluation](12_program_evaluation.ipynb) | reading programs, writing their results | 4.1, 5.2, figures 6, 7 |
 # | [13. Language modelling](13_language_modelling.ipynb) | a book, word by word: counting, windows, writing | 4.3, 5.4, figure 12, tables 2, 3 |
 # | [14. Memory networks](14_memory_networks.ipynb) | another paper: keep everything, and look when somebody asks | Sukhbaatar et al. 2015 |
 # | [15. Partially observed worlds](15_partially_observed_worlds.ipynb) | acting, and learning from rewards, where you see only part of the world | 4.2, 5.3, A.3, figures 9, 10 |

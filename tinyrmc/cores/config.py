@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, ClassVar, Literal, TypeAlias
 
@@ -73,6 +73,8 @@ class CoreConfig:
         "num_heads",
         "hidden_size",
     )
+    # core -> the fields that make a difference to it, where a task differs from `USED`
+    used: ClassVar[Mapping[str, tuple[str, ...]]] = {}
 
     core: Literal["rmc", "rmc_paper", "lstm", "dnc", "entnet", "entnet_bank", "rnn"] = (
         "rmc"
@@ -238,15 +240,20 @@ def without_effect(config: CoreConfig, default: CoreConfig) -> list[str]:
 
     Its core makes no use of them.
     """
-    others = {name for used in USED.values() for name in used} - {*USED[config.core]}
+    others = {name for used in USED.values() for name in used} - {*_used(config)}
     names = [field.name for field in fields(config) if field.name in others]
     return [name for name in names if getattr(config, name) != getattr(default, name)]
+
+
+def _used(config: CoreConfig) -> tuple[str, ...]:
+    """The fields that make a difference to its core."""
+    return {**USED, **config.used}[config.core]
 
 
 def sizes(config: CoreConfig) -> str:
     """The flags that say how large the core is, with their values."""
     values: dict[str, Any] = {}
-    for name in USED[config.core]:
+    for name in _used(config):
         value = getattr(config, name)
         if is_dataclass(value):
             parts = fields(value)
@@ -399,11 +406,16 @@ def describe(config: CoreConfig, core: Any) -> str:
     if c.core == "dnc":
         heads = f"{core.read_heads} read and {core.write_heads} write heads"
         return (
-            f"dnc, {c.mem_slots} words x {core.word_size}, {heads}, "
+            f"dnc, {_counted(c.mem_slots, 'word')} x {core.word_size}, {heads}, "
             f"{c.dnc.controller} controller of {layers}{c.hidden_size} units"
         )
     if c.core == "entnet_bank":
-        return f"entnet_bank, {c.mem_slots} cells of {core.hidden_size} units"
-    heads = "" if c.core == "entnet" else f", {c.num_heads} heads"
-    slots = "1 slot" if c.mem_slots == 1 else f"{c.mem_slots} slots"
+        cells = _counted(c.mem_slots, "cell")
+        return f"entnet_bank, {cells} of {core.hidden_size} units"
+    heads = "" if c.core == "entnet" else f", {_counted(c.num_heads, 'head')}"
+    slots = _counted(c.mem_slots, "slot")
     return f"{c.core}, {slots} x {core.mem_size} units{heads}"
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -27,7 +27,7 @@ LONGEST_WORD = 1 << 24  # bytes without a space: no text has so many
 Entry = tuple[str, int, Callable[[], Any]]
 
 # what servers send in place of a file
-WEB_PAGE = re.compile(rb"(\s*)(<(?:!doctype html|html|head|\?xml)\b)", re.I)
+WEB_PAGE = re.compile(rb"(\s*)(<(?:!doctype|html|head|\?xml)\b)", re.I)
 NEWLINE = b"\n"
 
 LARGEST = 2 << 30  # declared bytes that `entries` accepts

@@ -18,9 +18,18 @@ GIGAWORD = ("gigaword", "gigaword_eng_5", "LDC2011T07")  # what its folder may b
 
 
 def data_directory(data_dir: str | Path | None = None) -> Path:
-    """`data_dir`, else $TINYRMC_DATA, else tinyrmc's folder among the user's caches."""
+    """`data_dir`, else $TINYRMC_DATA, else tinyrmc's folder among the user's caches.
+
+    CorpusError for a file.
+    """
     chosen = data_dir or os.environ.get("TINYRMC_DATA")
-    return Path(chosen).expanduser() if chosen else user_directory()
+    folder = Path(chosen).expanduser() if chosen else user_directory()
+    if folder.is_file():
+        raise CorpusError(
+            f"{folder} is a file, and texts are looked for in folders; give the folder "
+            "that it is in"
+        )
+    return folder
 
 
 def user_directory() -> Path:

@@ -69,7 +69,7 @@ def softmax_cross_entropy_definition(logits, targets):
 
 
 # The rows and words of a tile of logits. Those kept until backward may take 64 MiB (in
-# float32), or seven tenths of what the weight takes.
+# float32), or seven tenths of what the weight takes, if that is more.
 _TILE, _KEPT, _KEPT_OF_WEIGHT = 1024, 1 << 24, 0.7
 
 
@@ -87,9 +87,10 @@ def linear_cross_entropy(xp, x, weight, targets, bias=None, *, block=_TILE, keep
 
     The logits are made in tiles of `block` rows and words, so memory does not grow with
     rows x words. The first tiles are kept until backward, at most `keep` numbers: by
-    default 64 MiB of them in float32, or 0.7 of what the weight takes. The other tiles
-    are made again, and cost four matrix products in place of three. So a piece of up to
-    0.7 d rows, whatever V is, takes the time of the plain algorithm.
+    default 64 MiB of them in float32, or 0.7 of what the weight takes, whichever is
+    more. The other tiles are made again, and cost four matrix products in place of
+    three. So a piece of up to 0.7 d rows, whatever V is, takes the time of the plain
+    algorithm.
 
     A target out of range is an error on NumPy. On a GPU, where looking would make the
     host wait, the row's loss is NaN, with which an optimizer refuses the step.
