@@ -57,6 +57,7 @@ def test_alone_it_lists_what_is_here_and_what_to_do(tmp_path, capsys):
     out, _ = run(capsys, "--data-dir", tmp_path)
     found = rows(out)
     assert found["ptb"] == ["yes", "21", "7", "7", "12"]
+    assert "ptb.test.txt is not the published text" in " ".join(out.split())
     assert found["wikitext-2"] == ["not read yet"] and found["text8"] == ["no"]
     assert found["wikitext-103"] == ["in part"]
     lacks = "/wikitext-103 has no wiki.train.tokens and no wiki.valid.tokens"

@@ -8,6 +8,7 @@ import math
 import re
 import shutil
 import signal
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -426,7 +427,8 @@ def test_a_task_without_data_has_no_place_for_them(half, refused):
     assert said == "--data-dir .: nth_farthest reads no data; leave it out"
 
 
-def test_runs_are_the_same_wherever_their_data_lie(here, capsys):
+def test_runs_are_the_same_wherever_their_data_lie(here, capsys, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["pytest"])  # whatever files it was given
     for seed, place in enumerate(("data", "other")):
         trained("--data-dir", place, "--seed", str(seed), run=f"runs/{place}")
     capsys.readouterr()

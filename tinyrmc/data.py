@@ -234,7 +234,9 @@ def _state(name: str, data_dir: Path | None) -> tuple[str, Corpus | None, str, b
         return "damaged", None, str(error), False
     except CorpusError as error:
         return "not usable", None, str(error), False
-    return ("yes", corpus, "", False) if corpus else ("not read yet", None, "", True)
+    if corpus is None:
+        return "not read yet", None, "", True
+    return "yes", corpus, "; ".join(corpus.notes), False
 
 
 def _state_of_babi(
