@@ -154,6 +154,10 @@ class ModelConfig(CoreConfig):
     """width of the word embeddings"""
     tied: bool = True
     """whether the softmax has the embeddings for weights"""
+    scaled: bool = field(default=False, metadata=ADDED)
+    """whether the core reads the embeddings times the root of their width: numbers of
+    size 1 to begin with, as Vaswani et al. 2017 have it (section 3.4)
+    """
     dropout_embedding: float = 0.0
     """fraction of the embeddings' units that a step of training leaves out"""
     dropout_between: float = 0.0
@@ -416,6 +420,7 @@ class Network(nn.Module):
         m, rng = config.model, nn.generator(seed)
         E = m.embedding_size
         self.embedding = nn.Embedding(words, E, seed=rng)
+        self.scale = math.sqrt(E) if m.scaled else None
         self.layers, width = [], E
         for _ in range(_stacked(m)):
             self.layers.append(build_core(replace(m, layers=1), width, rng))
@@ -446,7 +451,10 @@ class Network(nn.Module):
 
         noise: for dropout, an `nn.Noise` with one seed a lane; None: there is none.
         """
-        x, after = self.after_embedding(self.embedding(tokens), noise), []
+        x, after = self.embedding(tokens), []
+        if self.scale is not None:
+            x = x * self.scale
+        x = self.after_embedding(x, noise)
         for number, (layer, before) in enumerate(zip(self.layers, state, strict=True)):
             x = self.between(x, noise) if number else x
             outputs, ended = layer.unroll(x, before)
@@ -719,7 +727,8 @@ class Task(training.Task):
         m, found = self.config.model, {}
         if self.memn2n:
             own = "embedding", "between", "output", "shared"
-            names = ["model.tied", *(f"model.dropout_{name}" for name in own)]
+            names = ["model.tied", "model.scaled"]
+            names += [f"model.dropout_{name}" for name in own]
             found["on the core memn2n"] = [*names, "data.context"]
         else:
             names = [f"model.{name}" for name in ("hops", "memories", "relu")]

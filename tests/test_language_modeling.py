@@ -4,6 +4,7 @@ The oracle is a network in plain NumPy, one word at a time.
 """
 
 import dataclasses
+import math
 import re
 from pathlib import Path
 
@@ -254,6 +255,16 @@ def test_dropout_falls_on_each_place(place):
     assert abs(trained - plain) > 1e-3
 
 
+def test_scaled_embeddings_are_larger_ones_for_the_core_and_not_for_the_softmax():
+    plain, scaled = (built(task_of(scaled=s, tied=False)) for s in (False, True))
+    plain.embedding.weight.data *= math.sqrt(MODEL.embedding_size)
+    tokens = window(0, 12)["tokens"]
+    seen = [m.logits(tokens, m.initial_state(2))[0].data for m in (plain, scaled)]
+    np.testing.assert_allclose(*seen, rtol=1e-5, atol=1e-6)
+    tied, other = (built(task_of(scaled=s)) for s in (False, True))
+    np.testing.assert_array_equal(tied._weight.data, other._weight.data)
+
+
 def test_dropout_may_leave_out_the_same_units_of_a_window():
     model = built(
         task_of(dropout_output=0.5, dropout_shared=True, core="rnn", layers=1)
@@ -326,9 +337,10 @@ def test_a_run_learns_and_ends_with_both_perplexities(make_trainer, new_run):
             "on the core rmc: model.layers, model.hops",
         ),
         (
-            "--model.core memn2n --model.no-tied --model.dropout-output 0.5 "
-            "--data.context 3",
-            "on the core memn2n: model.tied, model.dropout_output, data.context",
+            "--model.core memn2n --model.no-tied --model.scaled "
+            "--model.dropout-output 0.5 --data.context 3",
+            "on the core memn2n: model.tied, model.scaled, model.dropout_output, "
+            "data.context",
         ),
         ("--model.core lstm --model.dropout-between 0.5", ""),
         ("--model.dropout-between 0.5", "in a network of one layer: model.dropout_b"),
