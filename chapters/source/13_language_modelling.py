@@ -1012,9 +1012,9 @@ for core in ("lstm", "rmc"):
 # ## In the package
 #
 # The task is the file `tasks/language_modeling.py`. It has the same lanes and windows,
-# and nearly the same network: it may have several layers, and it has the factor
-# $\sqrt d$ on its word vectors only with `--model.scaled`. Its `noise` is where the masks
-# of dropout come from: a seed for each lane, so that they do not depend on the workers.
+# and nearly the same network: it may have several layers, and its word vectors have the
+# factor $\sqrt d$ only with `--model.scaled`. Its `noise` is where the masks of dropout
+# come from: a seed for each lane, so that they do not depend on the workers.
 
 # %%
 course.show(load_task("language_modeling").Network.unroll)
