@@ -43,6 +43,11 @@ settings.register_profile("ci", max_examples=50, deadline=None, derandomize=True
 settings.load_profile("ci" if os.environ.get("CI") else "dev")
 
 
+def pytest_collection_modifyitems(items):
+    """The website first: one worker builds it for minutes, while the others go on."""
+    items.sort(key=lambda item: item.path.name != "test_site.py")
+
+
 LIBRARIES = [pytest.param(np, id="numpy"), pytest.param(fakecupy.cupy, id="stand-in")]
 with contextlib.suppress(ImportError):
     import cupy
