@@ -63,10 +63,9 @@ from tinyrmc.config import PLACE
 from tinyrmc.cores import CoreConfig, build_core, describe
 from tinyrmc.cores.memn2n import Constant, Encoding, MemN2N
 from tinyrmc.corpora import Story
-from tinyrmc.errors import UserError
+from tinyrmc.errors import UserError, counted
 from tinyrmc.results import hops
 from tinyrmc.results.published_babi import CLAIMS, PUBLISHED, row_of
-from tinyrmc.results.text import counted
 from tinyrmc.training.workers import pieces_of
 
 # --- What can be set ------------------------------------------------------------------
@@ -687,14 +686,14 @@ class Task(training.Task):
         epochs = self.config.recipe.linear_epochs
         stalled = self.plateau.observe(metrics)
         over = stalled if epochs is None else step >= epochs * self.epoch
-        # at the last step nobody could learn to do with the softmax any more
+        # switched on at the last step, the softmax would be read but never trained
         if over and step < self.config.train.steps:
             self.linear, self.switched = False, step
         return {"linear": int(self.linear)}
 
     @property
     def linear_steps(self) -> int:
-        """How long the linear start takes, or may take if it is that short."""
+        """Steps of the linear start; where validation ends it, the fewest possible."""
         epochs, t = self.config.recipe.linear_epochs, self.config.train
         shortest = (PATIENCE + 1) * t.evaluate_every
         return shortest if epochs is None else epochs * self.epoch
@@ -934,7 +933,7 @@ class Task(training.Task):
                     f"as errors: {', '.join(unknown)}"
                 )
         steps, linear = self.config.train.steps, self.linear_steps
-        if self.config.model.core == "memn2n" and steps <= linear > 0:
+        if self.config.model.core == "memn2n" and steps <= linear:
             notes.append(
                 f"there will be no softmax over memories: the linear start alone takes "
                 f"{linear:,} steps; give --train.steps more, or --recipe.linear-epochs "

@@ -232,7 +232,7 @@ class Task(ActingTask):
         if self.stage not in self._worlds:
             c = self.config.world
             world = c.make(self.stage, c.pool, seed=self.stage)
-            self._worlds = {self.stage: world}  # no way leads back to the others
+            self._worlds = {self.stage: world}  # training never goes back to another
         return self._worlds[self.stage]
 
     @functools.cached_property

@@ -79,7 +79,7 @@ from tinyrmc.cores import CoreConfig, build_core, describe
 from tinyrmc.cores.config import USED, without_effect
 from tinyrmc.cores.core import select_state, state_arrays, state_of
 from tinyrmc.cores.memn2n import TextMemN2N
-from tinyrmc.errors import UserError
+from tinyrmc.errors import UserError, counted
 from tinyrmc.results import published_texts
 from tinyrmc.training.texts import (
     Lanes,
@@ -155,8 +155,8 @@ class ModelConfig(CoreConfig):
     tied: bool = True
     """whether the softmax has the embeddings for weights"""
     scaled: bool = field(default=False, metadata=ADDED)
-    """whether the core reads the embeddings times the root of their width: numbers of
-    size 1 to begin with, as Vaswani et al. 2017 have it (section 3.4)
+    """whether the core reads the embeddings times the square root of their width, so
+    that they are of size 1 at the start (Vaswani et al. 2017, section 3.4)
     """
     dropout_embedding: float = 0.0
     """fraction of the embeddings' units that a step of training leaves out"""
@@ -649,10 +649,10 @@ class Task(training.Task):
         """How much each hop looks at the last word, the last but one .."""
         text, window, words = self._text(self.splits[0]), self.config.data.window, 0
         hops, sums = [], 0.0
-        for *_, counted in score(model, text, self._lanes(text), window, trace=hops):
-            places = [to_host(seen["weights"])[counted] for seen in hops]  # (., N)
+        for *_, scored in score(model, text, self._lanes(text), window, trace=hops):
+            places = [to_host(seen["weights"])[scored] for seen in hops]  # (., N)
             sums += np.array([x.sum(axis=0, dtype=float) for x in places])
-            words += counted.sum()
+            words += scored.sum()
             hops.clear()
         heads = [f"hop {k + 1}" for k in range(len(sums))]
         rows = [(k + 1, *w) for k, w in enumerate((sums / words).T[::-1].tolist())]
@@ -663,8 +663,8 @@ class Task(training.Task):
         losses = np.empty(len(text.targets))
         data = self.config.data
         parts = self._lanes(text)
-        for places, found, counted in score(model, text, parts, data.window):
-            losses[places[counted]] = to_host(found)[counted]
+        for places, found, scored in score(model, text, parts, data.window):
+            losses[places[scored]] = to_host(found)[scored]
         counts = self.corpus.vocabulary.counts[text.targets]
         for least, below in itertools.pairwise(FREQUENCIES):
             chosen = (counts >= least) & (counts < below)
@@ -712,8 +712,7 @@ class Task(training.Task):
         m = self.config.model
         words = f"{len(self.corpus.vocabulary):,} words x {m.embedding_size}"
         if self.memn2n:
-            hops = "1 hop" if m.hops == 1 else f"{m.hops} hops"
-            return f"memn2n, {hops}, {m.memories} memories, {words}"
+            return f"memn2n, {counted(m.hops, 'hop')}, {m.memories} memories, {words}"
         layers = f"{len(model.layers)} layers of " if len(model.layers) > 1 else ""
         tied = ", tied" if m.tied else ""
         return (

@@ -158,11 +158,8 @@ class Task(ActingTask):
         return super().players | script
 
     def examinations(self, model):
-        """Those of all agents, and what "solved" and "length" mean here."""
-        says = {
-            "levels solved": "solved: at least one level cleared",
-            "steps until a level ended": "steps until a game ended",
-        }
+        """Those of all agents, and what "solved" means here."""
+        says = {"levels solved": "solved: at least one level cleared"}
         for name, table in super().examinations(model):
             yield says.get(name, name), table
 

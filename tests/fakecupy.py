@@ -709,8 +709,8 @@ def single(array):
 def installed(monkeypatch):
     """Let `import cupy` find the stand-in until the test ends; returns it.
 
-    And let products of a few rows be made here as there: on some processors they have
-    other bits the other way around.
+    Products of a few rows are then made on the host as on the device: on some
+    processors turning them around changes their last bits.
     """
     monkeypatch.setattr(backend, "FEW_ROWS", 0)
     monkeypatch.setitem(sys.modules, "cupy", cupy)

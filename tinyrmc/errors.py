@@ -35,6 +35,11 @@ def why(error: OSError) -> str:
     return error.strerror or str(error) or type(error).__name__
 
 
+def counted(number: int, noun: str) -> str:
+    """1 seed, 2 seeds."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
 def nearest(word: str, known: Iterable[str]) -> str:
     """'; did you mean ...?', if some known word is near enough, else ''.
 

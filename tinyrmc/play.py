@@ -29,9 +29,8 @@ from .commands import Parser, program, run_main
 from .environments.box_world import BoxWorld
 from .environments.pacman import MiniPacman
 from .environments.world import VIEWS, Outcome, World
-from .errors import UsageError
+from .errors import UsageError, counted
 from .results.episodes import once_more, require_world, think
-from .results.text import counted
 from .runs.arrays import under
 from .training.actors import ActingTask
 from .training.checkpoints import open_checkpoint, restore_model

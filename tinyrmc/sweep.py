@@ -52,9 +52,9 @@ from .commands import (
     run_main,
 )
 from .config import fields_of, flag_of, require_same, to_json
-from .errors import RunError, UsageError, nearest
+from .errors import RunError, UsageError, counted, nearest
 from .results.sweeps import Cell, finished, show
-from .results.text import counted, duration, number
+from .results.text import duration, number
 from .runs.machine import environment
 from .runs.run import Run
 from .training import discovery

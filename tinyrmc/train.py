@@ -27,10 +27,10 @@ from .backend import describe_gpu, has_tf32, use_tf32
 from .commands import Options, leading_names, parse_words, program, python, run_main
 from .config import from_json, require_same, to_json, words_of
 from .cores.config import CoreConfig, sizes, without_effect
-from .errors import RunError, UsageError, UserError, nearest
+from .errors import RunError, UsageError, UserError, counted, nearest
 from .results.curves import draw_run
 from .results.progress import Progress
-from .results.text import counted, duration, in_words, results_table, terminal_width
+from .results.text import duration, in_words, results_table, terminal_width
 from .runs.machine import environment
 from .runs.run import Onlooker, Run
 from .training import discovery

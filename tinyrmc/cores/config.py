@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal, TypeAlias
 
 from ..arguments import Seed
 from ..config import ADDED, check_values
-from ..errors import UserError
+from ..errors import UserError, counted
 from .conv_lstm import ConvLSTM
 from .core import Core
 from .dnc import DNC
@@ -406,16 +406,12 @@ def describe(config: CoreConfig, core: Any) -> str:
     if c.core == "dnc":
         heads = f"{core.read_heads} read and {core.write_heads} write heads"
         return (
-            f"dnc, {_counted(c.mem_slots, 'word')} x {core.word_size}, {heads}, "
+            f"dnc, {counted(c.mem_slots, 'word')} x {core.word_size}, {heads}, "
             f"{c.dnc.controller} controller of {layers}{c.hidden_size} units"
         )
     if c.core == "entnet_bank":
-        cells = _counted(c.mem_slots, "cell")
+        cells = counted(c.mem_slots, "cell")
         return f"entnet_bank, {cells} of {core.hidden_size} units"
-    heads = "" if c.core == "entnet" else f", {_counted(c.num_heads, 'head')}"
-    slots = _counted(c.mem_slots, "slot")
+    heads = "" if c.core == "entnet" else f", {counted(c.num_heads, 'head')}"
+    slots = counted(c.mem_slots, "slot")
     return f"{c.core}, {slots} x {core.mem_size} units{heads}"
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -19,14 +19,13 @@ from .. import primitives as p
 from ..backend import Array
 from ..cores.core import state_of
 from ..environments.world import Outcome, World
-from ..errors import UserError
+from ..errors import UserError, counted
 from ..runs.arrays import under
 from ..training.actors import ActingTask
 from ..training.streams import Batch
 from ..training.task import Task
 from .pages import filled
 from .probes import has_attention
-from .text import counted
 
 TEMPLATE = Path(__file__).with_suffix(".html")
 CAVEAT = "Attention shows where a slot looks, not what decided the action."

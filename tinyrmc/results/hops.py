@@ -18,8 +18,9 @@ import numpy as np
 from ..cores.memn2n import MemN2N
 from ..corpora import Story
 from ..engine import Tensor
+from ..errors import counted
 from .pages import filled, floats
-from .text import Table, counted, percent
+from .text import Table, percent
 
 CAVEAT = (
     "Attention is no explanation: it says where a hop looks, not what decided the "

@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import RunError
+from ..errors import RunError, counted
 from ..runs.run import Run
 from ..training.checkpoints import task_of
 from ..training.discovery import load_task_of
 from ..training.task import Task
 from .groups import group_runs, last_evaluation
-from .text import Table, counted, duration, markdown_table, number
+from .text import Table, duration, markdown_table, number
 
 LEGEND = (
     "A row is a command, but for --seed and --workers. *paper*: what it reports for "

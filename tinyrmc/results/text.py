@@ -50,11 +50,6 @@ def in_words(metric: str) -> str:
     return re.sub("^test_", "held-out ", metric).replace("_", " ")
 
 
-def counted(number: int, noun: str) -> str:
-    """1 seed, 2 seeds."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
-
-
 def duration(seconds: float) -> str:
     """Seconds as h:mm:ss or m:ss."""
     minutes, seconds = divmod(round(seconds), 60)

@@ -550,7 +550,7 @@ class ActingTask(Task):
             "sampled": self.results(model, 0, count),
             "greedy": self.results(model, 0, count, likeliest=True),
         }
-        yield from scores.compared(agent | self.floors)
+        yield from scores.compared(agent | self.floors, self.row)
         for name, kinds in self.kinds().items():
             yield f"solved by {name}", scores.apart(agent, name, kinds)
 

@@ -43,12 +43,14 @@ def of_mean(values: np.ndarray) -> Interval:
     return mean, mean - reach, mean + reach
 
 
-def compared(players: Mapping[str, Results]) -> Iterator[tuple[str, Table]]:
-    """Tables of what some players come to, by their names."""
+def compared(
+    players: Mapping[str, Results], row: str = "level"
+) -> Iterator[tuple[str, Table]]:
+    """Tables of what some players come to in levels, or games, by their names."""
     for name, metric, interval in (
         ("levels solved", "solved", of_share),
         ("score", "score", of_mean),
-        ("steps until a level ended", "length", of_mean),
+        (f"steps until a {row} ended", "length", of_mean),
     ):
         rows = [[who, *interval(found[metric])] for who, found in players.items()]
         yield name, Table(f"test_{metric}", ["player", metric, *BOUNDS], rows)
