@@ -291,6 +291,22 @@ def _guards(found):
     return [head, [str(found["steps"]), *times, cost, f"{low} to {high} %"]]
 
 
+def _falls(branches):
+    """From each start at each rate, the worst ten updates of all random numbers."""
+    head = ["from update", "learning rate", "fewest levels solved, of ten updates"]
+    head += ["largest change of the policy, KL", "parameters moved"]
+    rows = []
+    for start, rate in dict.fromkeys((x["start"], x["rate"]) for x in branches):
+        same = [x for x in branches if (x["start"], x["rate"]) == (start, rate)]
+        fewest = [f"{100 * min(x['solved']):.0f} %" for x in same]
+        change = [f"{max(x['change']):.4f}" for x in same]
+        moved = [f"{statistics.mean(x['moved']):.3f}" for x in same]
+        usual = "the preset's" if rate == 1 else f"times {rate:g}"
+        cells = (", ".join(each) for each in (fewest, change, moved))
+        rows.append([f"{start:,}", usual, *cells])
+    return [head, *rows]
+
+
 def _release(found):
     """How far the authors' release and ours are apart."""
     cores, script, examples = (found[k] for k in ("cores", "script", "examples"))
@@ -315,6 +331,7 @@ def _release(found):
 PARTS = {
     "faults": _faults,
     "guards": _guards,
+    "falls": _falls,
     "release": _release,
     "between": _between,
     "inside": _inside,

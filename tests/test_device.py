@@ -437,9 +437,13 @@ def smallest(kind):
     if hasattr(model, "embedding_size"):  # a language model
         sizes = {"embedding_size": 8, "head_size": 2, "hidden_size": 8}
         model = dataclasses.replace(model, **sizes)
+    config = dataclasses.replace(config, train=train)
     if hasattr(model, "features"):  # an agent
         model = dataclasses.replace(model, features=8, head_size=4, hidden_size=8)
-    return dataclasses.replace(config, model=model, train=train)
+        world = dataclasses.replace(config.world, limit=10)
+        agent = dataclasses.replace(config.agent, unroll=6)
+        config = dataclasses.replace(config, world=world, agent=agent)
+    return dataclasses.replace(config, model=model)
 
 
 @pytest.mark.parametrize(
@@ -526,8 +530,8 @@ def test_a_run_on_the_device_is_read_on_the_host(name, monkeypatch, tmp_path, ca
         *"--train.steps 4 --train.batch-size 10 --train.log-every 2 "
         "--train.evaluate-every 2 --train.piece-size 10 --seed 1 --workers 1".split(),
     ]
-    if name == "mini_pacman":  # games may be long
-        words += ["--world.limit", "100"]
+    if issubclass(kind, ActingTask):  # games may be long
+        words += ["--world.limit", "10", "--agent.unroll", "6"]
     for device_name in "cpu", "cuda":
         assert train.main([*words, "--device", device_name, "--run", device_name]) == 0
     # neither CuPy's kernels here, nor graphs: that is said, and not of a CPU
