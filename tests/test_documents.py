@@ -231,6 +231,20 @@ def test_what_drawn_and_likeliest_actions_reach_is_as_measured(
     assert shown == wanted
 
 
+def test_how_many_locks_agents_open_is_as_measured():
+    """Shares of solved levels, actions drawn, a row for each run of `full`."""
+    played = json.loads((RESULTS / "box_world_full_played.json").read_text("utf-8"))
+    head = "| levels of `box_world` solved, by locks on the way |"
+    table = read("benchmarks/README.md").partition(head)[2]
+    shown = [cells(line) for line in table.partition("\n\n")[0].splitlines()[2:]]
+    wanted = []
+    for label, (run,) in played["examinations"].items():
+        rows = run["examinations"]["solved by solution length"]["rows"]
+        shares = [text.number("test_solved", share) for _, _, share, *_ in rows]
+        wanted.append([f"`{label}`", *shares])
+    assert shown == wanted
+
+
 def test_the_other_results_of_the_readme_are_those_of_the_summaries():
     """Each row has the mean of a group of runs and, beside it, what that is set by."""
     known = {}
