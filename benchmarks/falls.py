@@ -3,9 +3,9 @@
     python benchmarks/falls.py [--out benchmarks/results/falls.json]
 
 `box_world quick` without a memory, seed 0, falls back several times on its way. Shortly
-before two of these falls we stop, and go on from there again and again: with the random
-numbers that were to come and with others, at the preset's learning rate and at a
-quarter of it. Of every ten updates we write down
+before two of these falls, which we knew from its curve, we stop. From there we go on
+again and again: with the random numbers that were to come and with others, at the
+preset's learning rate and at a quarter of it. Of every ten updates we write down
 
     solved  the share of levels that ended solved
     change  how far an update turned the policy: the Kullback-Leibler divergence of the
@@ -16,6 +16,7 @@ quarter of it. Of every ten updates we write down
 from __future__ import annotations
 
 import argparse
+import itertools
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -39,7 +40,7 @@ UPDATES, TOGETHER = 70, 10
 
 
 class Task(box_world.Task):  # type: ignore[name-defined]
-    """Keeps what an update learns from and the policy before it; slows down."""
+    """Keeps what an update learns from and the policy before it; can slow down."""
 
     factor = 1.0
 
@@ -73,10 +74,8 @@ def update(trainer: Any) -> np.ndarray:
     return np.array([solved, ended, np.mean(changes), moved])
 
 
-def branch(trainer: Any, numbers: int | None, rate: float, updates: int) -> dict:
+def branch(trainer: Any, rate: float, updates: int) -> dict:
     """Goes on from where the trainer is; the three measurements, of every ten."""
-    if numbers is not None:
-        trainer.stream = trainer.task.stream(trainer.model, numbers)
     trainer.task.factor = rate
     found = np.array([update(trainer) for _ in range(updates)])
     solved, ended, change, moved = found.reshape(-1, TOGETHER, 4).sum(1).T
@@ -85,31 +84,27 @@ def branch(trainer: Any, numbers: int | None, rate: float, updates: int) -> dict
         "change": change / TOGETHER,
         "moved": moved / TOGETHER,
     }
-    told = {k: [float(f"{y:.4g}") for y in x] for k, x in measured.items()}
-    return {"numbers": numbers, "rate": rate, **told}
+    return {k: [float(f"{y:.4g}") for y in x] for k, x in measured.items()}
 
 
 def measured(config, starts=STARTS, updates=UPDATES) -> list[dict]:
     """Each branch from each start."""
     keep_freed_memory()
     trainer: Any = Trainer(Task(config), seed=0)
-    found = []
-    own = trainer.stream
+    own, kept, found = trainer.stream, {}, []
     with blas_threads(1), np.errstate(all="ignore"):
         for start in starts:
-            trainer.task.factor, trainer.stream = 1.0, own
             while trainer.step < start:
-                trainer.task.learnt = []
-                trainer.advance()
-            kept = {k: x.copy() for k, x in trainer.arrays().items()}, trainer.state()
-            for numbers in NUMBERS:
-                for rate in RATES:
-                    trainer.restore(*kept)
-                    trainer.stream = own
-                    found.append(
-                        {"start": start} | branch(trainer, numbers, rate, updates)
-                    )
-            trainer.restore(*kept)
+                update(trainer)
+            arrays = {name: x.copy() for name, x in trainer.arrays().items()}
+            kept[start] = arrays, trainer.state()
+        for start, numbers, rate in itertools.product(starts, NUMBERS, RATES):
+            others = numbers is not None
+            stream = trainer.task.stream(trainer.model, numbers) if others else own
+            trainer.stream = stream
+            trainer.restore(*kept[start])
+            what = {"start": start, "numbers": numbers, "rate": rate}
+            found.append(what | branch(trainer, rate, updates))
     return found
 
 

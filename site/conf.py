@@ -59,8 +59,8 @@ html_show_sphinx = False
 html_domain_indices = False  # the reference begins with one
 html_last_updated_fmt = None
 html_context = {"default_mode": "auto"}  # light or dark, as the reader's system is
-# no list of all pages beside a module's source, which is in none of its places; the
-# list takes longer to make than the page
+# The source of a module has no place in the list of all pages, so it goes without that
+# list, which takes longer to make than the page.
 html_sidebars = {"_modules/**": ["navbar-logo.html", "search-button-field.html"]}
 html_theme_options = {
     "navbar_persistent": [],

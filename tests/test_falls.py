@@ -44,6 +44,8 @@ def test_branches_begin_where_the_run_was_and_differ_in_what_they_say(config):
     for full, quarter in zip(found[::2], found[1::2], strict=True):
         assert 0 < quarter["moved"][0] < full["moved"][0] / 2
         assert 0 < quarter["change"][0] < full["change"][0]
+    for branches in found[::2], found[1::2]:  # other numbers, other trajectories
+        assert len({x["moved"][0] for x in branches}) == len(branches)
     # the run itself is what the branches with its own numbers and rate are
     trainer = falls.Trainer(falls.Task(config), seed=0)
     run = [falls.update(trainer) for _ in range(13)]
