@@ -407,7 +407,7 @@ def build(out: Path) -> int:
     add_mathjax(out / "html")
     from sphinx.cmd.build import main as sphinx
 
-    words = ["-q", "-j", "auto", "-b", "html", "-c", str(HERE)]
+    words = ["-q", "-b", "html", "-c", str(HERE)]
     words += ["-d", str(out / "doctrees"), str(source.folder), str(out / "html")]
     failed = sphinx(words)
     if not failed:
