@@ -33,7 +33,7 @@ from tinyruns import (
 
 from tinyrmc import sweep, train
 from tinyrmc.commands import run_main
-from tinyrmc.errors import RunError
+from tinyrmc.errors import RunError, UserError
 from tinyrmc.results import sweeps
 from tinyrmc.runs.run import Run
 from tinyrmc.training import discovery, processes
@@ -381,6 +381,25 @@ def test_a_process_that_dies_without_a_word_is_told(larger, monkeypatch):
             found["combinations"][0]["notes"] == [f"seed 0 failed: {says}"]
             and not Path(f"swept{code}/results.png").exists()
         )
+
+
+def test_where_no_run_can_begin_no_more_are_tried(larger, monkeypatch, capsys):
+    """A text that is not there, say: one error, and not one for each of 1,000 runs."""
+    tried = []
+
+    def cannot(words, log):
+        tried.append(log)
+        Path(log).write_text("error: the text is not here\n")
+        return 2
+
+    monkeypatch.setattr(processes, "run_logged", cannot)
+    grid = ["--grid", "model.width=2,4,6,8,10", "--jobs", "1", "--run", "hopeless"]
+    with pytest.raises(UserError, match=r"^no run can begin: the text is not here$"):
+        sweep.main(["larger", *grid])
+    assert len(tried) == 3
+    monkeypatch.setattr(processes, "run_logged", in_this_process)
+    _, found = swept("--resume", "hopeless")
+    assert len(rows_of(found)) == 5 and all(row["steps"] for row in rows_of(found))
 
 
 def test_show_tells_what_there_is_by_now(larger, monkeypatch, capsys):

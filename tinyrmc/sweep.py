@@ -52,7 +52,7 @@ from .commands import (
     run_main,
 )
 from .config import fields_of, flag_of, require_same, to_json
-from .errors import RunError, UsageError, counted, nearest
+from .errors import RunError, UsageError, UserError, counted, nearest
 from .results.sweeps import Cell, finished, show
 from .results.text import duration, number
 from .runs.machine import environment
@@ -65,6 +65,9 @@ from .training.workers import available_cores
 
 # Minutes. For less, cells that the budget has cut are not started again.
 WORTHWHILE = 0.5
+
+# Where the first so many runs cannot begin, all for the same reason, no more are tried.
+HOPELESS = 3
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -522,9 +525,10 @@ def _new_sweep(described, places, options) -> Run:
 def _train_cells(todo: list[Cell], places: Places, budget: Budget) -> bool:
     """Train cells, and those that the budget has cut again as long as it lasts.
 
-    Returns whether some failed.
+    Returns whether some failed. UserError if none can begin.
     """
     total, ended, failed = len(todo), 0, set()
+    reasons: set[str | None] = set()
     width = len(str(total))
 
     def start(k, turns):
@@ -540,6 +544,11 @@ def _train_cells(todo: list[Cell], places: Places, budget: Budget) -> bool:
                 failed.add(cell.path)
             place = f"{min(ended, total):>{width}}/{total}"
             print(f"{place}  {cell.name}: {_outcome(cell, code)}", flush=True)
+            reasons.add(cell.failure() if code and cell.run() is None else None)
+            if ended >= HOPELESS and len(reasons) == 1 and None not in reasons:
+                places.enough = True
+        if places.enough:
+            raise UserError(f"no run can begin: {reasons.pop()}")
         todo = [c for c in todo if not finished(c) and c.path not in failed]
         turns = -(-len(todo) // places.count)
         if places.stopped or budget.left() < WORTHWHILE * turns:

@@ -102,6 +102,7 @@ class Places:
     """
 
     def __init__(self, count: int):
+        self.enough = False
         started = " ".join(sys.orig_argv)
         self.on_ranks = bool(re.search(r" -m ?mpi4py\.futures\b", started))
         if self.on_ranks:
@@ -133,16 +134,20 @@ class Places:
         each place takes them in turn.
 
         After a signal no more are started, and those that run end in their own way; it
-        is then to be found in `stopped`.
+        is then to be found in `stopped`. Set `enough` for the same without a signal.
         """
         global _signal
         running: dict[Future, int] = {}
         next_one, turns, _signal = 0, -(-number // self.count), 0
+
+        def more() -> bool:
+            return next_one < number and not _signal and not self.enough
+
         before = {name: signal.getsignal(name) for name in SIGNALS}
         try:
             listen()
-            while running or (next_one < number and not _signal):
-                while len(running) < self.count and next_one < number and not _signal:
+            while running or more():
+                while len(running) < self.count and more():
                     words, log = words_of(next_one, turns - next_one // self.count)
                     running[self.executor.submit(run_logged, words, log)] = next_one
                     next_one += 1
