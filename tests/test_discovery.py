@@ -426,7 +426,7 @@ def test_a_run_directory_cannot_bring_code_with_it(own, stored):
     [
         ("recall.py", "there is no file recall.py; `tinyrmc new NAME` writes"),
         ("../recall.py", "there is no file ../recall.py; "),
-        ("../work", "../work is no task; give a Python file, or a name (babi"),
+        ("../work", "../work is not a task; give a Python file, or a name (babi"),
     ],
 )
 def test_a_word_that_is_no_file_is_told(own, word, says):

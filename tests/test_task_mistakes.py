@@ -198,14 +198,14 @@ TRAIN = LARGER[
         (
             '"""how many numbers"""',
             '"""how many numbers"""\n    bits = 6',
-            "Config.bits has no type, so it is no flag; write bits: int = 6, or "
-            "bits: typing.ClassVar = 6 if it is no setting",
+            "Config.bits has no type, so it is not a flag; write bits: int = 6, or "
+            "bits: typing.ClassVar = 6 if it is not a setting",
         ),
         (
             "    linear: bool = False",
             "    linear = False",
-            "Model.linear has no type, so it is no flag; write linear: bool = False, "
-            "or linear: typing.ClassVar = False if ",
+            "Model.linear has no type, so it is not a flag; write linear: bool = False"
+            ", or linear: typing.ClassVar = False if ",
         ),
         (
             TRAIN,

@@ -79,11 +79,11 @@ class LearningConfig:
     unroll: int = 40
     """steps in the world that a trajectory has, T (appendix A.3)"""
     lag: int = 0
-    """an update learns from what was acted so many updates before"""
+    """an update learns from what was acted this many updates before"""
     discount: float = 0.99
     """what a reward is worth one step later, gamma"""
     gae_lambda: float = 1.0
-    """what further steps count in a return: 1, all of them; 0, the value after one"""
+    """how far a return looks: 1, over all steps; 0, over one and the value after it"""
     entropy_cost: float = 0.005
     """weight of the policy's entropy, which keeps it trying"""
     value_cost: float = 0.5
@@ -243,15 +243,15 @@ class ActingTask(Task):
 
     @functools.cached_property
     def unit(self):
-        """A row of a batch is so many steps in the world."""
+        """What a row of a batch is: T steps in the world."""
         return "world_steps", self.config.agent.unroll
 
     def draw(self, rng, count):
-        """The random numbers of T steps, and before these of a start."""
+        """The random numbers of T steps, after those of a start."""
         return self._noise(self.config.agent.unroll, rng, count)
 
     def _noise(self, steps, rng, count):
-        world = self.held_out_world  # which needs as many as the other
+        world = self.held_out_world  # it needs as many as the other
         width = max(1 + world.noise, world.start_noise)
         return {"noise": rng.random((count, steps + 1, width), np.float32)}
 
@@ -270,7 +270,7 @@ class ActingTask(Task):
         }
 
     def carried(self, model):
-        """That of an agent at the start of a level."""
+        """The carry of an agent at the start of a level."""
         noise = np.zeros((1, self.world.start_noise), np.float32)
         return self.begin(model, self.world.start(noise))
 
@@ -282,7 +282,8 @@ class ActingTask(Task):
         noise: Array,
         likeliest: bool = False,
     ) -> tuple[Batch, Batch]:
-        """Acts as often as the noise (B, T, K) reaches; a trajectory, the next carry.
+        """Acts for the T steps of the noise (B, T, K): a trajectory, and the next
+        carry.
 
         The trajectory has T + 1 moments, (B, T + 1, ...): what is seen, and in "action"
         and "reward" what the step before did and brought, unless the level is "fresh".
@@ -291,7 +292,7 @@ class ActingTask(Task):
         "score" and whether "solved". The core's state at its beginning is part of it.
 
         model: the network; or another `Player`, of whose state nothing is kept.
-        likeliest: each action is that, not drawn.
+        likeliest: take the likeliest action each time, instead of drawing one.
 
         Long because it is one loop, in the order in which things happen.
         """
@@ -341,7 +342,7 @@ class ActingTask(Task):
         return self.config.agent.lag > 0
 
     def prepare(self, model, batch, carry):
-        """Acts; what to learn from is that, or with a lag what was acted before it.
+        """Acts, to learn from that or, with a lag, from what was acted before it.
 
         The learner goes through the trajectory again, encoder and heads for all moments
         at once. Recording while acting would save the repetition, but not the time.
@@ -367,8 +368,8 @@ class ActingTask(Task):
     ) -> tuple[Batch, Batch]:
         """The trajectory of a step, and the carry; levels begin where there is none.
 
-        ahead: it is not this step's own, but so many before that, of those with which
-            a queue begins.
+        ahead: for the trajectories with which a queue begins: how many steps before
+            this step's own.
         """
         noise = turned(batch["noise"], ahead) if ahead else batch["noise"]
         if not carry:
@@ -455,7 +456,7 @@ class ActingTask(Task):
             ended, score, solved = (
                 to_host(trajectory[name]) for name in ("ended", "score", "solved")
             )
-            # of each level only until it ends for the first time
+            # each level counts only until it ends for the first time
             over = np.logical_or.accumulate(ended, axis=1)[:, :-1]
             alive = running & ~np.pad(over, ((0, 0), (1, 0)))
             found += [np.sum(x * alive, axis=1) for x in (score, solved, 1)]
@@ -467,19 +468,19 @@ class ActingTask(Task):
     def held_out_noise(self, chunk: int, start: int, stop: int) -> np.ndarray:
         """The random numbers with which held-out levels start .. stop - 1 are played.
 
-        (B, 1 + TESTED, K): for the next so many steps, and before these for a start.
-        They depend on the level and the step alone: all agents play the same levels,
-        whatever their own unroll is.
+        (B, 1 + TESTED, K): for a start, and then for the next TESTED steps. They depend
+        on the level and the step alone: all agents play the same levels, whatever their
+        own unroll is.
         """
         stream = Samples(functools.partial(self._noise, TESTED), HELD_OUT_SEED)
         return stream.batch(chunk, start, stop)["noise"]
 
     def begin_held_out(self, model, noise: Array, start: int, stop: int) -> Batch:
-        """The carry at the start of held-out levels; noise as of chunk 0."""
+        """The carry at the start of held-out levels; noise: that of chunk 0."""
         first = noise[:, 0, : self.held_out_world.start_noise]
         return self.begin(model, self.start_held_out(first, start, stop))
 
-    # --- What that is set beside ------------------------------------------------------
+    # --- What results are compared with -----------------------------------------------
 
     def describe(self, model):
         c = self.config.model
@@ -497,7 +498,7 @@ class ActingTask(Task):
 
     @functools.cached_property
     def floors_on(self) -> dict[str, dict[str, dict[str, np.ndarray]]]:
-        """Those of each set: chance alone makes the levels of one easier."""
+        """The `floors` of each set: by chance alone, one set's levels are easier."""
         firsts = {split: self.first_level(split) for split in self.splits}
         return {
             split: {
@@ -540,7 +541,7 @@ class ActingTask(Task):
         return {}
 
     def examinations(self, model):
-        """What the agent comes to beside the floors, with 95 % confidence intervals.
+        """What the agent reaches, beside the floors, with 95 % confidence intervals.
 
         Sampled: its actions are drawn from its policy, as in training; greedy: it takes
         the likeliest.
@@ -556,7 +557,7 @@ class ActingTask(Task):
 
 
 def world_steps(config: Any, steps: int) -> int:
-    """How many steps in the world so many updates learn from."""
+    """How many steps in the world `steps` updates learn from."""
     return steps * config.train.batch_size * config.agent.unroll
 
 
@@ -568,7 +569,7 @@ class Trajectory(dict[str, Array]):
         self.examples, self.xp = examples, xp
 
     def note(self, moment: int, moments: int, arrays: Batch) -> None:
-        """Write arrays (B, ...) at a moment, one of so many."""
+        """Write arrays (B, ...) at a moment, one of `moments`."""
         for name, x in arrays.items():
             if name not in self:
                 shape = self.examples, moments, *x.shape[1:]
@@ -582,13 +583,13 @@ def at_random(world: World, levels: Batch, u: Array) -> Array:
 
 
 def _initial_state(model: Any, examples: int) -> State:
-    """The core's for a network, nothing for another player."""
+    """The core's state for a network, nothing for another player."""
     starts = getattr(model, "initial_state", None)
     return starts(examples) if starts else ()
 
 
 def _result(taken, outcome: Outcome, score, solved) -> Batch:
-    """What a step of a trajectory says of what came of an action."""
+    """What a trajectory notes of a step: the action, and what came of it."""
     return {
         "taken": taken,
         "gained": outcome.reward,
@@ -635,5 +636,5 @@ def queued(trajectories: list[Batch]) -> Batch:
 
 
 def turned(noise: Array, times: int) -> Array:
-    """Other random numbers, as uniform in [0, 1): all moved on, and around its end."""
+    """Other random numbers, as uniform in [0, 1): all shifted, wrapping around at 1."""
     return (noise + np.float32(times * GOLDEN % 1)) % 1

@@ -57,7 +57,7 @@ class Ring:
         self._release: Callable[[], object] = lambda: None
 
     def lock(self) -> None:
-        """Page-lock the memory, if there is a GPU; after the child was forked."""
+        """Page-lock the memory, if there is a GPU; only after the child was forked."""
         unlock = backend.page_lock(self._memory, self.xp)
         if unlock is not None:
             self._locked = True
@@ -143,9 +143,9 @@ class Drawer:
         self._turn = 0  # counts what was asked for
 
     def ask(self, piece: Any) -> None:
-        """Have this piece drawn, unless it is already asked for, and what comes after.
+        """Have this piece drawn, unless it is already asked for, and those after it.
 
-        What was asked for before and is another piece is thrown away.
+        If another piece was asked for instead, that is thrown away.
         """
         if self._asked and self._asked[0][0] != piece:
             self._forget()

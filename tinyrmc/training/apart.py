@@ -3,10 +3,10 @@
     mpiexec -n 4 python -m mpi4py -m tinyrmc.train box_world paper
 
 Rank 0 learns, the others act. In each step the actors play on with the parameters they
-have, while the learner learns from the oldest trajectory in its queue, as long as the
-agent's lag. Then it takes its update, the parameters go to the actors and the
-trajectories to the queue. The actors take the parameters as they come, to the last bit;
-a GPU and a CPU would round an update differently.
+have, while the learner learns from the oldest trajectory in its queue, whose length is
+the agent's lag. Then it takes its update, the parameters go to the actors and the
+trajectories to the queue. The actors copy the parameters bit for bit, since a GPU and a
+CPU would round an update differently.
 
 So this is what one process with this lag does, only side by side: the same numbers, and
 the same checkpoints. What IMPALA leaves to chance, how far actors are behind, is fixed
@@ -89,7 +89,7 @@ class Apart(Trainer):
     # --- A step -----------------------------------------------------------------------
 
     def advance(self, note: Callable[[], object] = lambda: None) -> list:
-        """One step, as of a `Trainer`."""
+        """One step, as a `Trainer` takes it."""
         if not self.begun:
             first = [self._act_ahead(k) for k in range(self.lag, 0, -1)]
             self.queue, self.begun = queued(first) if self.learns else {}, True
@@ -188,7 +188,7 @@ class Apart(Trainer):
         return replies
 
     def _gathered(self, parts: list[Batch]) -> Batch:
-        """Of the parts that all actors' workers have the whole batch, on the learner.
+        """The whole batch, on the learner, from the parts of all actors' workers.
 
         Elsewhere nothing.
         """
@@ -222,7 +222,7 @@ class Apart(Trainer):
         return self._plain(Totals(self._sums(split, number, sum(self.counts))))
 
     def _whole_carry(self) -> Batch:
-        """On the learner, which saves it."""
+        """The whole carry, on the learner, which saves it."""
 
         def ours():
             self._fetch_carry()

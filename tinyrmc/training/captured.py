@@ -29,11 +29,11 @@ OPTIMIZERS = optim.Adam, optim.SGD, optim.RMSProp  # their rate lies on the devi
 
 
 def captured(trainer: Any, graph: bool | None) -> tuple[Captured | None, str]:
-    """(what takes a Trainer's steps by graphs, or None if they are taken as ever; why).
+    """(what takes a Trainer's steps by graphs, or None; why there is none).
 
-    `graph`: whether they must be; None: if they can. The reason is "" where there are
-    graphs, where none were wanted, and on the CPU. UsageError where they must be, and
-    cannot.
+    `graph`: whether there must be graphs; None: if there can be. The reason is "" where
+    there are graphs, where none were wanted, and on the CPU. UsageError where there
+    must be graphs, and cannot be.
     """
     if graph is False or (graph is None and trainer.xp is np):
         return None, ""
@@ -58,11 +58,11 @@ class Steps:
 class Captured:
     """Takes a Trainer's steps by graphs.
 
-    The first step of a kind is taken as ever, the second one in the graph's memory: so
-    all kernels are there, and all memory too. The third one is captured. If that cannot
-    be, or the GPU has no room for it, it is a UsageError where graphs are `required`;
-    else all steps are taken as ever from then on. So are those of a kind that had a
-    graph and lost it to later ones.
+    The first step of a kind is taken as usual, the second one in the graph's memory;
+    after that all kernels are there, and all memory too. The third one is captured. If
+    that fails, or the GPU has no room for it, it is a UsageError where graphs are
+    `required`; else all steps are taken as usual from then on. So are those of a kind
+    whose graph had to make room for later ones.
     """
 
     def __init__(self, trainer: Any, required: bool):
@@ -80,7 +80,7 @@ class Captured:
             self._advance(batch)
             return
         except self.trainer.xp.cuda.memory.OutOfMemoryError as error:
-            # No parameter has changed: what a step needs, it asks for before it does.
+            # No parameter has changed: a step asks for memory before it changes any.
             self._hand_on(before, 0)
             if not self._possible:
                 raise
@@ -140,11 +140,11 @@ class Captured:
 
     @property
     def _carry(self) -> Batch:
-        """What the next step takes up: that of the one piece there is."""
+        """What the next step takes up: the carry of the one piece there is."""
         return self.trainer.carry.get(0, {})
 
     def _hand_on(self, carry: Batch, ahead: int) -> None:
-        """Let the step that is so many `ahead` take this up."""
+        """Let the step that is `ahead` steps from here take this up."""
         if self.trainer.task.carries:
             self.trainer.carry.keep(0, carry or None, self.trainer.step + ahead)
 
@@ -162,9 +162,9 @@ class Captured:
             self._hand_on(steps.carry, 1)
 
     def _capture(self, steps: Steps) -> bool:
-        """Capture a step, which is thereby asked for but not taken.
+        """Capture a step, which records its work on the GPU but does not do it.
 
-        False if that cannot be.
+        False if that fails.
         """
         window = self.trainer.window
         before, window.sums = window.sums, {}

@@ -1,7 +1,7 @@
 """What training has left in files, as objects again.
 
-The configuration, the task, the trained network. A run directory, its checkpoint and a
-weights file all hold the run's configuration, so each is enough.
+They are the configuration, the task and the trained network. A run directory, its
+checkpoint and a weights file all hold the run's configuration, so each is enough.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ def task_from_dict(run_config: dict) -> Task:
 def task_of(run: Run) -> Task:
     """The task of a run.
 
-    An older run may have watched, while it trained, what it is tested on; then its task
-    has this one set.
+    An older run may have watched the set that it is tested on while it trained; its
+    task then has that one set.
     """
     task = task_from_dict(run.config)
     names = {name for line in run.metrics() for name in line}
@@ -133,7 +133,7 @@ def lines_of(run: Run, task: Task) -> list[dict[str, Any]]:
         numbers = {name: line[name] for name in names}
         wrong = misfit(line, whole) or misfit(numbers, dict[str, float | None])
         if wrong:
-            raise run.bad_line(number, f"is no line of metrics: {wrong}")
+            raise run.bad_line(number, f"is not a line of metrics: {wrong}")
     _require_order(run, task, lines)
     if (state := run.load_state()) is not None:
         _require_own(run, state)
@@ -143,7 +143,7 @@ def lines_of(run: Run, task: Task) -> list[dict[str, Any]]:
 
 
 def _require_order(run: Run, task: Task, lines: list[dict[str, Any]]) -> None:
-    """RunError for a line of a step before that of the last line, or after the end."""
+    """RunError for a line of a step before that of the line above, or after the end."""
     for number, (last, line) in enumerate(itertools.pairwise(lines), start=2):
         before, step = last["step"], line["step"]
         if step < before or (step > before and task.finished(before)):
@@ -152,7 +152,7 @@ def _require_order(run: Run, task: Task, lines: list[dict[str, Any]]) -> None:
 
 
 def _require_possible(run: Run, task: Task, lines: list[dict], state: dict) -> None:
-    """RunError for a line after those that the checkpoint answers for, which training
+    """RunError for a line, after those that the checkpoint answers for, that training
     on from there would not have written. What else such a line says is believed.
     """
     saved, every = state["step"], task.config.train.log_every
@@ -182,7 +182,7 @@ def _require_run(state: Any, path: str | Path) -> None:
 def open_checkpoint(path, data_dir: Path | None = None) -> tuple[Task, dict, dict]:
     """(task, arrays, state) of a run, its directory, a checkpoint or a weights file.
 
-    data_dir: where its data are by now, if they have moved.
+    data_dir: where its data are now, if they have moved.
 
     RunError says what is wrong with it.
     """
@@ -212,7 +212,7 @@ def restore_model(task: Task, arrays: dict, state: dict) -> Module:
     return model
 
 
-# What code may raise that takes in what a file says, and finds something else there.
+# What code may raise when a file does not say what it expects.
 UNFIT = (KeyError, ValueError, TypeError, IndexError, AttributeError, OverflowError)
 
 

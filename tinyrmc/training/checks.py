@@ -25,7 +25,7 @@ CALLED_WITH = {
 }
 
 
-# and a task's with several sets of held-out examples
+# and those of a task with several sets of held-out examples
 TOLD_WHICH = {
     "held_out": ("split",),
     "evaluate": ("model", "worker", "workers", "xp", "split"),
@@ -62,7 +62,7 @@ def check_splits(kind: Any) -> None:
 def check_preset(name: str, preset: Any) -> None:
     """TaskError unless a preset is (description, config).
 
-    The config must be a dataclass that can be trained with.
+    The config must be a dataclass with a field `train`.
     """
     pair = isinstance(preset, (tuple, list)) and len(preset) == 2
     kind = type(preset[1]) if pair else None
@@ -88,9 +88,9 @@ def _check_fields(config: Any) -> None:
     for name, value in vars(kind).items():
         if _looks_like_a_field(kind, name, value):
             raise TaskError(
-                f"{kind.__name__}.{name} has no type, so it is no flag; write "
+                f"{kind.__name__}.{name} has no type, so it is not a flag; write "
                 f"{name}: {type(value).__name__} = {value!r}, or {name}: "
-                f"typing.ClassVar = {value!r} if it is no setting"
+                f"typing.ClassVar = {value!r} if it is not a setting"
             )
     for field in dataclasses.fields(config):
         if dataclasses.is_dataclass(value := getattr(config, field.name)):
@@ -154,7 +154,7 @@ def _check_carry(task: Any, carry: Any, examples: int) -> None:
 
 
 def check_references(task: Any, given: Mapping[str, float]) -> None:
-    """TaskError if a task has references of a metric that evaluation has not given."""
+    """TaskError if a task has references for a metric that evaluation does not give."""
     for name in task.references():
         if name not in given:
             raise TaskError(
@@ -167,7 +167,7 @@ def check_references(task: Any, given: Mapping[str, float]) -> None:
 def telling(examples: int) -> Iterator[None]:
     """Adds to an exception that its shapes are those of a single example.
 
-    Its reader might look for those of a batch.
+    Its reader might expect those of a batch.
     """
     try:
         yield

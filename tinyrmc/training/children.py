@@ -116,7 +116,7 @@ class Child:
 def _live(answer: Callable[[Any], Any], name: str, pipe: Connection) -> None:
     """A child's life: answer until the pipe ends.
 
-    It ends when the parent closes it, or dies in whatever way.
+    The pipe ends when the parent closes it, or dies in whatever way.
     """
     # while we held copies of these ends, no pipe would end with the parent
     for other in _pipes:
@@ -138,7 +138,7 @@ def _live(answer: Callable[[Any], Any], name: str, pipe: Connection) -> None:
 
 
 def _packed(reply: Any) -> list:
-    """An answer as messages: JSON; of arrays what they are, then the bytes of each."""
+    """An answer as messages: JSON; for arrays what they are, then the bytes of each."""
     if not _is_arrays(reply):
         return [json.dumps(reply).encode()]
     what = [[name, x.dtype.str, x.shape] for name, x in reply.items()]
@@ -157,7 +157,7 @@ def _is_arrays(reply: Any) -> bool:
 def _end(parent: int, process: Any, pipe: Connection) -> None:
     if os.getpid() != parent:
         return  # a child's copy of what the parent will end
-    # closing the pipe would not do: it would be waited for until its work is done
+    # closing the pipe would not do: we would wait until the child's work is done
     process.kill()
     process.join()
     pipe.close()
@@ -165,6 +165,6 @@ def _end(parent: int, process: Any, pipe: Connection) -> None:
 
 @atexit.register
 def _end_all() -> None:
-    """Else multiprocessing would wait at exit for children that ignore its SIGTERM."""
+    """Without this, multiprocessing would wait for children that ignore its SIGTERM."""
     for child in list(_children):
         child.close()

@@ -33,7 +33,7 @@ from ..errors import UserError, nearest
 
 GROUP = "tinyrmc.tasks"
 
-# the modules' names begin with this, which is nobody's package
+# what the modules' names begin with: no package is called that
 PACKAGE = "tinyrmc_tasks"
 
 # an environment variable: folders in which to look for a task file that has moved
@@ -116,7 +116,7 @@ def stored(word: str) -> dict[str, str]:
 
 
 def load_task(word: str) -> ModuleType:
-    """The module of a task, named or by its file; imported once.
+    """The module of a task, by its name or its file; imported once.
 
     It defines `Task`. UnknownTask if there is none, or if importing it fails.
     """
@@ -132,7 +132,7 @@ def load_task(word: str) -> ModuleType:
     file = _place(word)
     if file.suffix != ".py":
         raise UnknownTask(
-            f"{word} is no task; give a Python file, or a name ({', '.join(files)})"
+            f"{word} is not a task; give a Python file, or a name ({', '.join(files)})"
         )
     if not file.is_file():
         raise UnknownTask(
@@ -178,8 +178,8 @@ def word_of(config: dict) -> str:
 
 
 def _place(word: str) -> Path:
-    """The absolute path of a file. Symbolic links of folders are followed, that of the
-    file is not: it may be what gives the task its name.
+    """The absolute path of a file. Symbolic links to folders are followed, but not the
+    file itself if it is one: that may give the task its name.
     """
     path = Path(os.path.expanduser(word))
     return path.parent.resolve() / path.name

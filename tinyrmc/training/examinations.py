@@ -16,11 +16,11 @@ Value = str | int | float | None
 class Table:
     """A metric taken apart, in rows: perplexity by how rare a word is.
 
-    metric: what the fractions are, for how to show them: "test_perplexity".
+    metric: what the fractions are, which says how to show them: "test_perplexity".
     columns: the heads. The first says what a row is about.
     rows: a cell for each column: words, whole numbers, values of `metric`; None where
         there is nothing.
-    brief: of many rows, what is printed and drawn instead; `--json` keeps the rows.
+    brief: instead of many rows, the table to print and draw; `--json` keeps the rows.
 
     ValueError for a row of another length.
     """
@@ -48,5 +48,5 @@ class Curve(Table):
 
 class HeatMap(Table):
     """A Table of numbers, to be drawn as shades: a column over the first one is a row
-    of the picture, as bright as its largest number allows.
+    of the picture, whose largest number is white.
     """

@@ -25,7 +25,7 @@ class Listener:
     """Hears how a run goes: a progress bar is one. This one does nothing."""
 
     def step(self, step: int) -> None:
-        """So many steps are done.
+        """`step` steps are done.
 
         Called after every step, in the loop: take microseconds, and ask nothing of a
         GPU.
@@ -37,7 +37,7 @@ class Listener:
     def testing(self, splits: Sequence[str], seconds: float | None) -> None:
         """The last evaluation begins, on all held-out sets.
 
-        seconds: what it may take, after the one before; None: there was none.
+        seconds: how long it may take, judged by the last one; None: there was none.
         """
 
 
@@ -80,8 +80,8 @@ class Interrupt:
     once.
 
     So the step is finished and saved. Of several ranks none stops at once by itself:
-    mpiexec does that, which passes on to all ranks what it is sent, perhaps twice. If
-    nobody is left who waits for this process, that counts as a SIGHUP. To enter it
+    mpiexec sees to that, and passes on to all ranks what it is sent, perhaps twice. If
+    nobody is left who waits for this process, that counts as a SIGHUP. Entering it
     again changes nothing.
     """
 
@@ -152,7 +152,7 @@ def run_training(
     only evaluated. BLAS runs on one thread, since the workers are the parallelism. Of
     several ranks one has the `Run`, the others an `Onlooker`.
 
-    interrupt: one that has stood since before there was a run. Leaves it.
+    interrupt: one that was entered before there was a run. It is left at the end.
     """
     if max_minutes is not None and not max_minutes > 0:
         raise ValueError(f"max_minutes must be positive, not {max_minutes}")
@@ -267,7 +267,7 @@ class _Loop:
     def test(self, interrupt: Interrupt) -> bool:
         """A last line with all held-out metrics, unless the last line has them.
 
-        Whether it came.
+        Returns whether it was needed.
         """
         trainer = self.trainer
         if self.tested == trainer.step:
@@ -281,7 +281,7 @@ class _Loop:
     def steady(self) -> bool:
         """Whether no update was skipped since the last line (waits for the device).
 
-        Where they are, what is saved may be as bad as what comes.
+        Where some were, what is saved may be as bad as what comes.
         """
         return int(self.trainer.skipped) == self.skipped
 
@@ -290,8 +290,8 @@ class _Loop:
 
         One of the two that are kept was taken in a steady state.
 
-        last: so many lines came after the newest checkpoint, which this one replaces,
-            and are cut off when the run goes on.
+        last: how many lines came after the newest checkpoint. This one replaces that,
+            and they are cut off when the run goes on.
         """
         # so that a bad state never replaces a good one
         self.ranks.each(self.trainer.require_finite)

@@ -13,8 +13,8 @@ def sample(logits: Array, uniforms: Array) -> Array:
     """Actions (...) drawn with probability softmax(logits), integers.
 
     logits (..., A), uniforms (...) in [0, 1). The inverse of the distribution function:
-    the action is that on whose share of the interval the number falls. An action whose
-    probability is zero is never drawn.
+    each action has a share of the interval, and the number falls on the share of the
+    one that is drawn. An action whose probability is zero is never drawn.
     """
     if uniforms.shape != logits.shape[:-1]:
         raise ValueError(

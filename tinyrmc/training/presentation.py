@@ -31,12 +31,12 @@ class Presentation:
         nothing here trains it. See `cell`.
     claims: {what the paper says: (the cell that is better, the cell that is worse)}:
         reports hold them against our own results, where there are both.
-    unit: what the examples of a batch are counted in, and how many of them one is:
+    unit: what the examples of a batch are counted in, and how many of those one is:
         ("tokens", 35), for windows of a text. Curves can be drawn against it.
     row: what a row of a batch is called: a lane, where each goes on with its text.
-    batches: what the metrics of training batches are of.
-    success: the headline metric on the held-out examples from which on a run counts as
-        a success; None: nothing is called one.
+    batches: what the metrics of training batches are about, in a word or two.
+    success: a run counts as a success from this value of the headline metric on the
+        held-out examples; None: none does.
     """
 
     presets: dict[str, tuple[str, Any]] = {}
@@ -63,15 +63,15 @@ class Presentation:
     def notes(self) -> Sequence[str]:
         """What you should know about a run before it begins, a sentence each.
 
-        Such as that a text is not the published one.
+        For example, that a text is not the published one.
         """
         return ()
 
     def idle(self) -> dict[str, Sequence[str]]:
         """{where: the fields that make no difference there} of this configuration.
 
-        {"where all is seen": ["world.viewport"]}. You are told of them, if you set
-        them. Those that the core makes no use of go without saying.
+        {"where all is seen": ["world.viewport"]}. If you set one of them, you are told.
+        Leave out those that the core does not use: they are known.
         """
         return {}
 
@@ -88,8 +88,8 @@ class Presentation:
     def deviation(self, metric: str, label: str) -> float | None:
         """The standard deviation of one held-out example's value from a reference.
 
-        For a network that is as good as that. It decides from which value on a network
-        is past the reference. None: a share's own, if the metric is one, else 0.
+        It is that of a network as good as the reference, and decides how far a network
+        must come to be past it. None: a share's own, if the metric is one, else 0.
         """
         return None
 
@@ -117,7 +117,7 @@ class Presentation:
     def readings(self, model, task: int | None = None) -> Iterable[Any]:
         """What memory networks do with stories, as `results.hops.Reading`s.
 
-        task: of this one alone. UserError if there is no such task, or no hops.
+        task: this one alone. UserError if there is no such task, or no hops.
         """
         raise UserError("it has no memory network that reads stories; give one of babi")
 
@@ -125,7 +125,7 @@ class Presentation:
     def examines(self) -> Mapping[str, str]:
         """{name: what it measures, in a few words} of `examinations`, in their order.
 
-        Said beforehand where they take long, and as headings. It may be left out.
+        Shown beforehand where they take long, and as headings. It may be left out.
         """
         return {}
 
@@ -151,7 +151,7 @@ class Presentation:
 
         "\\n" ends a line. Each is drawn by `sampling.draw` with the temperature and
         the `top_k`; without `unk` never <unk>, which stands for all rare words. A task
-        may leave that one out. UserError if the model does not know a word of the
+        may leave out that argument. UserError if the model does not know a word of the
         prompt.
         """
         raise NotImplementedError

@@ -6,8 +6,8 @@ ranks of `mpiexec -n 5 python -m mpi4py.futures` (where the words of a command a
 the name of a file are all that passes between ranks). The command itself is always a
 process of its own, so that nothing one of them does can harm another, and what it
 prints goes to a file. A signal that would stop us is passed on once to all of them, and
-no more are started. Of a SIGKILL we could pass nothing on: so each command is told
-whose child it is, and looks itself (see `workers.orphaned`).
+no more are started. A SIGKILL we cannot pass on, so each command is told whose child it
+is, and watches for itself (see `workers.orphaned`).
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ SIGNALS = [
 ]
 
 _children: set[subprocess.Popen] = set()
-_signal = 0  # that has come; this process starts no more commands
+_signal = 0  # the one that has come; after it this process starts no more commands
 _lock = threading.Lock()
 
 
 def run_logged(words: Sequence[str], log: str) -> int:
-    """Run `python words`, what it prints being appended to the file `log`.
+    """Run `python words`, and append what it prints to the file `log`.
 
-    Its exit code, negative for the signal that ended it.
+    Returns its exit code, negative for the signal that ended it.
     """
     ours = {name for pair in LAUNCHERS.items() for name in pair}  # the child is no rank
     around = {name: value for name, value in os.environ.items() if name not in ours}
@@ -98,7 +98,7 @@ class Places:
     """Where commands run: `count` at a time. A context manager, which lets the ranks or
     threads go at its end.
 
-    count: so many here; on ranks, as many as there are beside rank 0.
+    count: how many here; on ranks, as many as there are beside rank 0.
     """
 
     def __init__(self, count: int):
@@ -133,8 +133,8 @@ class Places:
         start; left is how many turns the places need for it and all that follow, if
         each place takes them in turn.
 
-        After a signal no more are started, and those that run end in their own way; it
-        is then to be found in `stopped`. Set `enough` for the same without a signal.
+        After a signal no more are started, and those that run end in their own way;
+        `stopped` then has its number. Set `enough` for the same without a signal.
         """
         global _signal
         running: dict[Future, int] = {}

@@ -15,8 +15,8 @@ computes the gradient's norm with its own BLAS. So before training, and whenever
 checkpoint is saved, the ranks compare their parameters, to the last bit
 (`Trainer.require_agreement`).
 
-The training code talks to `Ranks`, which is a single process, where all of this is
-nothing. `MpiRanks` is the same over MPI: NumPy buffers and JSON, never pickle. An
+The training code talks to `Ranks`, which is a single process, for which all of this
+does nothing. `MpiRanks` is the same over MPI: NumPy buffers and JSON, never pickle. An
 exception on one rank must not leave the others waiting for it. Hence the rule: compute
 what can fail on one rank alone inside `from_first`, `each` or `together`. Afterwards
 either all ranks go on or all stop.
@@ -58,8 +58,8 @@ class Ranks:
 
     rank, size: which one this is, and how many there are. Rank 0 writes and prints.
     local_rank: how many ranks before this one are on the same machine.
-    cores: how many cores each rank has, on the machine where they have fewest; what
-        launchers let several ranks use is divided by them.
+    cores: how many cores each rank has, on the machine where they have fewest; cores
+        that several ranks may use are divided among them.
     mpi: name and version of the MPI library, if there is one.
     """
 
@@ -74,9 +74,9 @@ class Ranks:
         What it returns must be what JSON can hold, and it must not talk to other ranks.
 
         If it raises an exception on some ranks, the first of them raises it here and
-        all others leave with SystemExit: it is told once. They leave with code 0,
-        because some launchers end everybody at the first other one, which might be
-        before it is told.
+        all others leave with SystemExit: so it is told once. They leave with code 0,
+        because some launchers end everybody at the first other code, perhaps before it
+        is told.
         """
         return [compute()]
 
@@ -110,8 +110,8 @@ class Ranks:
         """
 
     def merge(self, array: np.ndarray) -> None:
-        """Give every rank the whole of an array of which each has filled in a part of
-        its own and left zero the others', in place.
+        """Give every rank the whole of an array, in place: each has filled in a part of
+        its own, and left the others' parts zero.
         """
 
     def gather(self, rows: np.ndarray, counts: list[int]) -> np.ndarray:
@@ -122,7 +122,7 @@ class Ranks:
         return rows
 
     def launch(self, python: str = "python") -> str:
-        """What comes before the name of a module on a command line that starts it on so
+        """What comes before the name of a module on a command line that starts it on as
         many ranks.
         """
         return f"{python} -m"
@@ -302,7 +302,7 @@ def require_alone(
 def _started():
     """How many ranks a launcher says it has started.
 
-    If there are several, all but the first leave: it says why.
+    If there are several, all but the first leave: the first says why.
     """
     size = max(int(os.environ.get(name, 0)) for name in LAUNCHERS)
     rank = max(int(os.environ.get(name, 0)) for name in LAUNCHERS.values())

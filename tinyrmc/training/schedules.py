@@ -39,7 +39,7 @@ class Plateau:
             held-out metric counts once an evaluation. Take one of the set that is
             watched while training: "validation_loss" for a task with that set.
         factor: what `scale` is multiplied by.
-        patience: after so many values in a row without an improvement.
+        patience: after how many values in a row without an improvement.
         threshold: an improvement is a change by more than this fraction of the value
             to be improved on. MemN2N's language model has 1e-4.
         against: what must be improved on: the best value so far, or the last one.
@@ -86,7 +86,7 @@ class Plateau:
         self.stalled = 0  # values in a row without an improvement
 
     def observe(self, metrics: Mapping[str, Any]) -> bool:
-        """Take notice of a line of metrics; whether `scale` has fallen."""
+        """Take notice of a line of metrics; returns whether `scale` has fallen."""
         if self.metric not in metrics:
             return False
         value = metrics[self.metric]

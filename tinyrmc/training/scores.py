@@ -1,4 +1,4 @@
-"""What players come to on the same levels, and how sure that is.
+"""How well players do on the same levels, and how sure that is.
 
 Levels are a sample of all there could be, so each figure has its 95 % confidence
 interval: Wilson's for a share, which holds for few levels and near 0 and 1 too, and the
@@ -22,7 +22,7 @@ Interval = tuple[float, float | None, float | None]
 
 
 def of_share(hits: np.ndarray) -> Interval:
-    """(share, lower, upper bound) of which of some levels (B,) were solved.
+    """(share, lower bound, upper bound) from whether each level (B,) was solved.
 
     Wilson's interval: the shares p for which what was found is less than Z standard
     deviations, sqrt(p (1 - p) / B), away. Wilson 1927.
@@ -35,7 +35,7 @@ def of_share(hits: np.ndarray) -> Interval:
 
 
 def of_mean(values: np.ndarray) -> Interval:
-    """(mean, lower, upper bound) of a number for each level (B,); bounds take two."""
+    """(mean, lower bound, upper bound) of one number a level (B,); bounds need two."""
     mean = float(np.mean(values))
     if len(values) < 2:
         return mean, None, None
@@ -46,7 +46,7 @@ def of_mean(values: np.ndarray) -> Interval:
 def compared(
     players: Mapping[str, Results], row: str = "level"
 ) -> Iterator[tuple[str, Table]]:
-    """Tables of what some players come to in levels, or games, by their names."""
+    """(name, table) of how well some players do in levels, or games."""
     for name, metric, interval in (
         ("levels solved", "solved", of_share),
         ("score", "score", of_mean),
@@ -59,7 +59,7 @@ def compared(
 def apart(players: Mapping[str, Results], name: str, kinds: np.ndarray) -> Table:
     """The share of levels that players solve, for each kind of levels by itself.
 
-    kinds: (levels,) a number for each; what it is has the name.
+    kinds: (levels,) a number for each; `name` says what it is.
     """
     columns = [part for who in players for part in (who, *BOUNDS)]
     rows = []

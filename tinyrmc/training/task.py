@@ -55,10 +55,10 @@ class Task(Presentation):
         held-out examples it is `test_<headline>`. If it is an accuracy, each line of
         metrics also has that of the best single training batch since the line before,
         `best_batch_<headline>`.
-    lower: the metrics that are the better the lower they are.
+    lower: the metrics for which lower is better.
     splits: the sets of held-out examples, a word each: `("validation", "test")`. The
-        first is watched while a run trains, and decides about it; all are measured at
-        its end, and the last gives its result. Metrics are named after their set:
+        first is watched while a run trains, and guides it; all are measured at its end,
+        and the last gives its result. Metrics are named after their set:
         `validation_loss`.
     test_examples: how many held-out examples there are, in each set.
     phases: the names in `state` of what the loss depends on: where one changes, the GPU
@@ -98,8 +98,8 @@ class Task(Presentation):
     ) -> tuple[Batch, Batch | None]:
         """What `loss` gets for a batch and a carry; called before recording begins.
 
-        By default these themselves. Here a network may have its say about what it
-        learns from: an agent acts.
+        By default, these two unchanged. Here a network may have a say in what it learns
+        from: an agent acts.
         """
         return batch, carry
 
@@ -121,8 +121,8 @@ class Task(Presentation):
         raise NotImplementedError
 
     def carried(self, model) -> Batch:
-        """What one example may carry, its arrays (1, ...): those of a checkpoint must
-        be like them. What is not in here is not compared.
+        """What one example may carry, as arrays (1, ...): those of a checkpoint must be
+        like them. What is not in here is not compared.
         """
         return {}
 
@@ -159,7 +159,7 @@ class Task(Presentation):
         return {}
 
     def finished(self, step: int) -> bool:
-        """Whether a run that has done so many steps is over: asked before each step."""
+        """Whether a run is over after this many steps; asked before each step."""
         return step >= self.config.train.steps
 
     def state(self) -> dict:
@@ -198,15 +198,15 @@ class Task(Presentation):
     def measure(self, model, batch: Batch) -> tuple:
         """What `evaluate` adds up: (sum, count, metrics), as from `loss`.
 
-        A task may test otherwise than it trains.
+        A task may test differently from how it trains.
         """
         return check_result(self, self.loss(model, batch, None))[:3]
 
     def summary(self, means: dict[str, float]) -> dict[str, float]:
         """What is reported of the means of metrics, in training and on held-out sets.
 
-        For what is no mean itself: the perplexity is exp(mean loss), which is not the
-        mean of the perplexities of batches.
+        For what is not a mean itself: the perplexity is exp(mean loss), which is not
+        the mean of the perplexities of batches.
         """
         return means
 
@@ -225,7 +225,8 @@ class Task(Presentation):
     def cells(self) -> dict[str, str]:
         """{cell: the metric to compare it with}: the published results for a run.
 
-        One that stands for several, such as a network for many tasks, has its own.
+        A run that stands for several cells, such as a network for many tasks, has its
+        own.
         """
         cell = self.cell()
         return {} if cell is None else {cell: self.result}
@@ -243,7 +244,7 @@ class Task(Presentation):
         return {f"{split}_{name}": value for name, value in means.items()}
 
     def held_out_metrics(self, line: Mapping[str, Any]) -> dict[str, Any]:
-        """Of a line of metrics those on held-out examples."""
+        """Those metrics of a line that are on held-out examples."""
         splits = tuple(f"{split}_" for split in self.splits)
         return {name: line[name] for name in line if name.startswith(splits)}
 

@@ -22,7 +22,7 @@ from .streams import BLOCK, Epochs, Stream, from_blocks
 
 
 class Lanes(Stream):
-    """Windows of a text, read in so many lanes at once, epoch after epoch.
+    """Windows of a text, read in several lanes at once, epoch after epoch.
 
     A batch has tokens (B, T) and targets (B, T), each target the token that follows;
     fresh (B,), whether an epoch begins; and noise (B,), the seed of each lane's dropout
@@ -67,8 +67,9 @@ def stretches(text, lanes: int, window: int, before: int, seed: int) -> Epochs:
 
     A batch has tokens (B, T), targets (B, T), each the token that follows, and
     `before` (B, before), the tokens that come first. So a model that looks back no
-    further needs no state from elsewhere. An epoch brings all places that have so much
-    before them, once; the last stretch, which may be cut off, begins a bit earlier.
+    further needs no state from elsewhere. An epoch brings all places that have this
+    much before them, once; the last stretch begins a bit earlier where it would be cut
+    off.
 
     UserError if the text is too short for one stretch.
     """
@@ -143,11 +144,11 @@ def score(model, text: Text, parts: Parts, window: int, **how: Any) -> Iterator[
     """(places, losses, counted), window after window, each (B, T) of all parts.
 
     The losses, -log p of the tokens at these places, are where the model is; the other
-    two are on the host. Of all windows together every place of a part is counted once.
-    Every part begins with a fresh state, which is carried to its end. Records no tape.
-    `how` goes to the model.
+    two are on the host. Over all windows, every place of a part is counted once. Every
+    part begins with a fresh state, which is carried to its end. Records no tape. `how`
+    goes to the model.
     """
-    if not len(parts.end):  # of few lanes some workers get none
+    if not len(parts.end):  # with few lanes, some workers get none
         return
     xp = library(model)
     state = model.initial_state(len(parts.end))

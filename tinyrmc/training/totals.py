@@ -73,8 +73,8 @@ class OnDevice(Totals):
     """Totals in one array on the GPU, added up in place by kernels/counters.cu.
 
     So a step costs one launch instead of an addition each, and may be captured in a
-    CUDA graph. What is a number of the host's, or neither float32 nor int64, is in
-    `sums` as ever.
+    CUDA graph. Numbers of the host's, and those that are neither float32 nor int64,
+    stay in `sums`.
     """
 
     MOST = 64  # names
@@ -88,7 +88,7 @@ class OnDevice(Totals):
                 start[self._place(name) :][:2] = pair
             else:
                 self.sums[name] = pair
-        self._totals = xp.asarray(start)  # float64: the sum after each count
+        self._totals = xp.asarray(start)  # float64: a count after each sum
 
     def _place(self, name: str) -> int:
         """Where a name's sum is; its count is behind it."""

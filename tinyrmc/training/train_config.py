@@ -13,7 +13,7 @@ from .. import optim
 from ..config import ADDED
 from ..engine import Parameter
 
-# Examples that one worker takes at a time on a CPU: more are no faster, and hold more
+# Examples that one worker takes at a time on a CPU: more are no faster, and take more
 # memory.
 PIECE = 128
 
@@ -40,7 +40,7 @@ BELONG = {
 class TrainConfig:
     """How to train; the same fields for every task.
 
-    Training is measured in steps, also where the examples are a finite set: for 100
+    Training is measured in steps, even where the examples are a finite set: for 100
     epochs a preset says steps=100 * 28 (see `Epochs.steps_per_epoch`).
     """
 
@@ -49,7 +49,7 @@ class TrainConfig:
     steps: int = 10_000
     """optimizer steps"""
     batch_size: int = 256
-    """examples a step; of a language model lanes of the text, of an agent levels side
+    """examples a step: for a language model lanes of the text, for an agent levels side
     by side
     """
     optimizer: Literal["adam", "sgd", "rmsprop"] = field(default="adam", metadata=ADDED)
@@ -63,17 +63,17 @@ class TrainConfig:
     cosine
     """
     momentum: float = field(default=0.0, metadata=ADDED)
-    """of sgd: fraction of the last update that is added to the next"""
+    """for sgd: fraction of the last update that is added to the next"""
     beta1: float = field(default=0.9, metadata=ADDED)
-    """of adam: decay of the running mean of gradients, a step"""
+    """for adam: decay of the running mean of gradients, per step"""
     beta2: float = field(default=0.999, metadata=ADDED)
-    """of adam: decay of the running mean of squared gradients, a step"""
+    """for adam: decay of the running mean of squared gradients, per step"""
     rms_decay: float = field(default=0.9, metadata=ADDED)
-    """of rmsprop: decay of the running mean of squared gradients, a step"""
+    """for rmsprop: decay of the running mean of squared gradients, per step"""
     rms_variant: Literal["keras", "tensorflow", "pytorch"] = field(
         default="keras", metadata=ADDED
     )
-    """of rmsprop: keras divides by sqrt(v + epsilon), where the mean v starts at 0; in
+    """for rmsprop: keras divides by sqrt(v + epsilon), where the mean v starts at 0; in
     tensorflow (1.x) v starts at 1; pytorch divides by sqrt(v) + epsilon
     """
     epsilon: float | None = field(default=None, metadata=ADDED)
@@ -81,14 +81,14 @@ class TrainConfig:
     under it by rmsprop (None: 1e-10; but see rms_variant)
     """
     objective: Literal["mean", "sum"] = field(default="mean", metadata=ADDED)
-    """what is made small: the mean of a batch's losses, or their sum"""
+    """what is minimised: the mean of a batch's losses, or their sum"""
     clip_norm: float | None = 1.0
     """largest L2 norm of the gradient; None: not clipped"""
     clips: Literal["whole", "matrix"] = field(default="whole", metadata=ADDED)
-    """what has that norm at most: the whole gradient, or each matrix of it"""
+    """what is clipped to that norm: the whole gradient, or each matrix of it"""
     piece_size: int | None = None
-    """at most so many examples go through the network at once, the pieces being shared
-    among the workers; None: 128, on a GPU the batch
+    """at most this many examples go through the network at once, in pieces that the
+    workers share; None: 128, on a GPU the batch
     """
     log_every: int = 100
     """steps between lines of metrics.jsonl; a task's curriculum looks at each line"""
@@ -97,8 +97,8 @@ class TrainConfig:
     checkpoint_minutes: float = 2.0
     """minutes between checkpoints"""
     nonfinite_limit: int = 10
-    """updates skipped for a loss or gradient that is not finite, after which the run
-    stops
+    """the run stops after this many updates skipped for a loss or gradient that is not
+    finite
     """
 
     def __post_init__(self):

@@ -160,13 +160,13 @@ class Trainer:
     def _numbers_of_one_example(self) -> int:
         """How many numbers the forward pass computes for one more example.
 
-        What it computes of the parameters alone, every worker would compute.
+        What it computes from the parameters alone does not count: every worker would.
         """
         one = self._numbers(1)
         return one if self.task.config.train.batch_size == 1 else self._numbers(2) - one
 
     def _numbers(self, examples: int) -> int:
-        """How many numbers the forward pass of so many examples computes."""
+        """How many numbers the forward pass of this many examples computes."""
         before = self.stream.state()
         batch = self.stream.batch(0, 0, examples)
         self.stream.load_state(before)
@@ -182,8 +182,8 @@ class Trainer:
     def require_metrics(self) -> None:
         """TaskError unless evaluation gives every metric that the task refers to.
 
-        Tries it with one held-out example of each set; but not an `evaluate` of the
-        task's own, which may have no examples that it could share out so finely.
+        Tries it with one held-out example of each set; but not if the task has its own
+        `evaluate`, which may be unable to share out its examples so finely.
         """
         task = self.task
         if type(task).evaluate is not Task.evaluate:
@@ -295,7 +295,7 @@ class Trainer:
         return move_batch(self.xp, self.stream.batch(step, *self.shares.pieces[number]))
 
     def _plain(self, totals: Totals) -> Sums:
-        """The sums as numbers, which other processes can be told.
+        """The sums as numbers, which can be sent to other processes.
 
         On a GPU they stay there, since nothing in a step may wait for it, unless other
         ranks must hear them.
@@ -303,7 +303,7 @@ class Trainer:
         return totals.plain() if self.xp is np or self.ranks.size > 1 else totals.sums
 
     def _add_up_gradients(self) -> None:
-        """All workers' gradients into the optimizer's, in their order; all ranks'."""
+        """Add the workers' gradients to the optimizer's, in order; then all ranks'."""
         for gradient in self._gradients[1:]:
             self.optimizer.gradient += gradient
         if self.ranks.size > 1:  # which may have other devices
@@ -312,7 +312,7 @@ class Trainer:
             self.optimizer.unpack(whole, self.optimizer.gradient)
 
     def _update(self, step: Totals):
-        """Move the parameters; the flag whether loss and gradient were finite."""
+        """Move the parameters; the flag tells whether loss and gradient were finite."""
         total, count = step.sums["loss"]
         config = self.task.config.train
         norm, finite = self.optimizer.step(
@@ -348,10 +348,10 @@ class Trainer:
 
         The task observes it. Waits for the device; NonFinite as in `require_finite`.
 
-        test: with the metrics on the held-out examples, as from `evaluate`: on those
-            of the first set or, if the run is over, of all.
+        test: add the metrics on held-out examples, as from `evaluate`: on the first set
+            or, if the run is over, on all.
         """
-        # rank 0's for all: curricula must move in step, and others may round otherwise
+        # rank 0's for all: curricula must move in step, and rounding may differ
         line = self.ranks.each(self._line)[0]
         self.window.clear()
         tested = {}
@@ -470,7 +470,7 @@ class Trainer:
         }
 
     def _fetch_carry(self) -> None:
-        """Have the carry of workers that are processes, where it stays otherwise."""
+        """Fetch the carry of workers that are processes; else it stays with them."""
         if not self.workers.apart:
             return
         request = {"do": "carry", "step": self.step, "task": self.task.state()}
@@ -480,7 +480,7 @@ class Trainer:
     def _whole_carry(self) -> Batch:
         """The carry of a whole batch, example-first.
 
-        So another number of workers or ranks can cut it otherwise.
+        So another number of workers or ranks can cut it differently.
         """
 
         def ours():
@@ -573,7 +573,7 @@ class Trainer:
 
 
 def most_workers() -> int:
-    """More workers than this no machine gains by, and few could hold."""
+    """The most workers allowed: no machine gains from more, and few could hold them."""
     return max(256, 4 * available_cores())
 
 

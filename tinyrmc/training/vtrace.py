@@ -14,7 +14,7 @@ where g_t is the discount, 0 where the episode ended at step t. With lambda = 1,
 paper's case, q is v. On policy (rho = 1) v is the T-step return for lambda = 1, and the
 advantage is that of Schulman et al. 2016 (GAE) for any lambda.
 
-A loss of these, all sums over time and batch:
+A loss made of these, with sums over time and batch:
 
     log_probs, entropies = fused.categorical(logits, actions)
     vs, advantages = vtrace.targets(log_probs.data - mu, discounts, ...)
@@ -49,9 +49,9 @@ def targets(
     Args:
         log_rhos: log pi(a_t) - log mu(a_t), (T, B); zeros where the policy that acted
             is the one that learns.
-        discounts: g_t, (T, B): 0 where the episode ended with step t. An episode that
-            was only cut off there may go on in thought: leave its discount at 0 and add
-            discount * V(its last observation) to the reward.
+        discounts: g_t, (T, B): 0 where the episode ended with step t. If an episode was
+            only cut off there, you may let it go on in thought: leave its discount at 0
+            and add discount * V(its last observation) to the reward.
         rewards: r_t, (T, B), that of action a_t.
         values: V_t, (T, B), of what was seen before action a_t.
         bootstrap: V_T, (B,), of what was seen after the last action.

@@ -1,6 +1,6 @@
 """Workers that share a batch.
 
-A batch is cut into pieces, so that only a part's activations are in memory at once;
+A batch is cut into pieces, so that only a piece's activations are in memory at once;
 piece i belongs to worker i mod n. Each worker runs one tape at a time and adds into one
 flat gradient buffer of its own, and the buffers are added in worker order: no locks, no
 lost updates, and the same bits every time for a given number of workers, whether these
@@ -182,7 +182,7 @@ class Workers:
     def try_out(self) -> None:
         """Start the others and end them: WorkerLost if they cannot be started.
 
-        They are started anew, with what then holds, by the first request.
+        The first request starts them anew, with everything as it then is.
         """
         self.start()
         self.close()
