@@ -65,13 +65,13 @@ def test_supporting_facts_may_be_left_out():
 )
 def test_a_line_of_another_format_is_named(line, count):
     with pytest.raises(
-        CorpusError, match=f"qa1.txt line {count}: .* is no line of bAbI"
+        CorpusError, match=f"qa1.txt line {count}: .* is not a line of bAbI"
     ):
         parse(f"1 It is so.\n{line}\n3 Is it?\tyes\t1\n", "qa1.txt")
 
 
 def test_a_story_begins_with_its_first_line():
-    with pytest.raises(CorpusError, match=r"qa1.txt line 1: '2 It is so.' is no line"):
+    with pytest.raises(CorpusError, match=r"qa1.txt line 1: '2 It is so.' is not a"):
         parse("2 It is so.\n3 Is it?\tyes\t2\n", "qa1.txt")
 
 

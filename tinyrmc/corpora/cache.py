@@ -6,8 +6,9 @@
         <name>.json                                    what was counted (see `kept`)
 
 The key stands for the sizes and dates of the source files and for all settings: other
-files, or other settings, have another folder. A folder is written beside and renamed.
-Everything in it has a checksum; what does not match its own is made again.
+files, or other settings, have another folder. A folder is written beside its place,
+then renamed. Everything in it has a checksum; what does not match its own is made
+again.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ VERSION = 2
 ABOUT = "corpus.json"
 PARTIAL = ".partial-"
 BLOCK = 1 << 22  # ids that are counted or renumbered at once: 16 MiB
-# what reading a file may raise that is not as it was written
+# what reading a file may raise if it is not as it was written
 NOT_WHOLE = OSError, ValueError, KeyError, TypeError, RecursionError
 
 
@@ -69,8 +70,8 @@ def kept(corpus: Corpus, name: str, compute: Callable[[], Any]) -> Any:
 
     name: give it a number that changes whenever `compute` would give something else
 
-    Of a corpus that is nowhere kept, or where one may not write, it is computed each
-    time.
+    If the corpus is not kept anywhere, or its folder cannot be written, it is computed
+    each time.
     """
     if corpus.folder is None:
         return compute()
@@ -96,7 +97,7 @@ def _put(path: Path, value: Any) -> None:
 
 
 def _get(path: Path) -> Any:
-    """What `_put` wrote there; one of NOT_WHOLE if it is not what is there now."""
+    """What `_put` wrote there. Raises one of NOT_WHOLE if the file is not whole."""
     _require_file(path)
     whole = json.loads(path.read_text(encoding="utf-8"))
     if whole["checksum"] != zlib.crc32(json.dumps(whole["value"]).encode()):
@@ -105,7 +106,7 @@ def _get(path: Path) -> Any:
 
 
 def _require_file(path: Path) -> None:
-    """A pipe or a device might never end."""
+    """ValueError unless it is a plain file: a pipe or a device might never end."""
     if not path.is_file():
         raise ValueError(f"{path} is no file")
 
@@ -120,7 +121,7 @@ def _mapped(folder: Path, part: str, checksum: int) -> np.ndarray:
     ids = np.memmap(_file(folder, part), np.int32, mode="r")
     if zlib.crc32(ids.data) != checksum:
         raise ValueError(f"{part} is not whole")
-    return ids.view(np.ndarray)  # a plain array to all who ask for its type
+    return ids.view(np.ndarray)  # a plain array, for all who ask its type
 
 
 def write(
@@ -156,7 +157,7 @@ def write(
 
 
 def _number(folder: Path, pieces: Pieces) -> tuple[list[str], dict[str, int]]:
-    """Write first numbers; (the words in that order, how many of each part)."""
+    """Write first numbers; returns (the words in that order, how many in each part)."""
     numbering, sizes = Numbering(), dict.fromkeys(PARTS, 0)
     with contextlib.ExitStack() as stack:
         files = {

@@ -117,13 +117,13 @@ class Corpus:
 
     @cached_property
     def checksum(self) -> int:
-        """Of its words and texts: what a run keeps of what it learnt from."""
+        """Of its words and texts: by this a run knows what it learnt from."""
         texts = (self.texts[part] for part in PARTS)
         return checksum(self.vocabulary.words, texts)
 
 
 def checksum(words: Iterable[str], arrays: Iterable[np.ndarray]) -> int:
-    """Of a vocabulary and of texts as integers, some GB a second."""
+    """The checksum of a vocabulary and of texts as integers, at some GB a second."""
     found = zlib.crc32("\n".join(words).encode())
     for array in arrays:
         found = zlib.crc32(np.ascontiguousarray(array).data, found)
@@ -152,7 +152,7 @@ def from_texts(
 
     Words are what stands between spaces, and each line end is the word <eos>.
 
-    vocabulary_size: at most so many words, <eos> and <unk> among them. The most
+    vocabulary_size: at most this many words, <eos> and <unk> among them. The most
         frequent ones of the training text stay, the others become <unk>. None: all
     minimum_count: words seen fewer times in the training text become <unk> too
 
@@ -201,11 +201,11 @@ def order(
     """(table, vocabulary): the id of each word, from counts in the training text.
 
     words, counts: all words by first appearance, and how often the training text has
-        them, 0 for words that only others have
+        them, 0 for words that only the other texts have
     table: (len(words),) int32; words that are left out have the id of <unk>
 
-    <eos> always stays, and <unk> counts for all that it stands for. An <unk> that the
-    text does not have is added only where some word needs it.
+    <eos> always stays, and <unk> has the count of all that it stands for. If the text
+    has no <unk>, one is added only if some word needs it.
     """
     if vocabulary_size is not None and vocabulary_size < 2:
         raise CorpusError(

@@ -11,14 +11,14 @@ from .finding import data_directory
 from .known import CORPORA, Archive
 from .stories import ARCHIVES
 
-SECONDS = 30  # without a byte, and a server counts as gone
+SECONDS = 30  # without a byte, until a server counts as gone
 
 
 def download(name: str, data_dir: str | Path | None = None) -> Path:
-    """Get the official archive of a corpus into the data directory; its path.
+    """Get the official archive of a corpus into the data directory; returns its path.
 
-    What comes is written beside, checked against the recorded checksum, and renamed.
-    Addresses are tried in turn. CorpusError if none of them has it.
+    It is written under another name, checked against the recorded checksum, and
+    renamed. Addresses are tried in turn. CorpusError if none of them has it.
     """
     archives = ARCHIVES["v1.2"] if name == "babi" else CORPORA[name].archives
     folder, failed = data_directory(data_dir), []
@@ -54,13 +54,13 @@ def _fetched(archive: Archive, url: str, folder: Path) -> Path:
     try:
         return Path(pooch.retrieve(url, archive.hash, archive.file, folder, None, get))
     except OSError as error:
-        if hasattr(error, "request"):  # one of the library requests: the network's
+        if hasattr(error, "request"):  # from the library requests: the network failed
             raise _Failed(_reason(error)) from error
         raise CorpusError(
             f"cannot write {folder / archive.file}: {error.strerror}; free some space "
             "there, or give another --data-dir"
         ) from error
-    except ValueError as error:  # pooch's word for another checksum
+    except ValueError as error:  # how pooch reports another checksum
         raise _Failed("what came has another checksum") from error
     finally:
         log.setLevel(level)

@@ -22,8 +22,8 @@ from typing import IO, Any
 
 from .corpus import CorpusError, DamagedCorpus
 
-BLOCK = 1 << 18  # bytes read at once: its words fit into a processor's cache
-LONGEST_WORD = 1 << 24  # bytes without a space: no text has so many
+BLOCK = 1 << 18  # bytes read at once: their words fit into a processor's cache
+LONGEST_WORD = 1 << 24  # bytes without a space: no text has as many
 Entry = tuple[str, int, Callable[[], Any]]
 
 # what servers send in place of a file
@@ -35,7 +35,7 @@ LARGEST = 2 << 30  # declared bytes that `entries` accepts
 
 @dataclasses.dataclass(frozen=True)
 class Text:
-    """A file or, with `members`, the member of an archive whose path ends in one."""
+    """A file or, with `members`, an archive's member whose path ends in one of them."""
 
     path: Path
     members: tuple[str, ...] = ()
@@ -102,7 +102,7 @@ def _refuse_a_bomb(path: Path, member: str, size: int) -> None:
     if size > LARGEST:
         raise CorpusError(
             f"{path} declares {size:,} bytes of text at {member!r}, more than any "
-            "corpus has; it is no archive of one: delete it"
+            "corpus has; it is not an archive of one: delete it"
         )
 
 
@@ -118,7 +118,7 @@ DAMAGE = (
 
 @contextlib.contextmanager
 def readable(path: Path) -> Iterator[None]:
-    """What goes wrong while a file is read, as a CorpusError that names it."""
+    """Turns what goes wrong while a file is read into a CorpusError that names it."""
     try:
         yield
     except DAMAGE as error:
@@ -164,7 +164,7 @@ def strings(file: IO[bytes], name: str, digests: tuple[Any, ...] = ()) -> Iterat
         if len(rest) > LONGEST_WORD:
             raise CorpusError(
                 f"{name} has no space or line end for {LONGEST_WORD:,} bytes from byte "
-                f"{offset:,}; it is no text of words"
+                f"{offset:,}; it is not a text of words"
             )
     if rest:
         yield decoded(rest, name, offset)

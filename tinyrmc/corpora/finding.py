@@ -20,7 +20,7 @@ GIGAWORD = ("gigaword", "gigaword_eng_5", "LDC2011T07")  # what its folder may b
 def data_directory(data_dir: str | Path | None = None) -> Path:
     """`data_dir`, else $TINYRMC_DATA, else tinyrmc's folder among the user's caches.
 
-    CorpusError for a file.
+    CorpusError if that is a file.
     """
     chosen = data_dir or os.environ.get("TINYRMC_DATA")
     folder = Path(chosen).expanduser() if chosen else user_directory()
@@ -116,7 +116,7 @@ def _layout(layout: str) -> dict[str, str]:
 
 
 def _laid_out(known: Known, folder: Path) -> Iterator[dict[str, Path]]:
-    """The places where the files may be. `folder` itself may be the one they are in."""
+    """The places where the files may be, which may be `folder` itself."""
     for layout in known.layouts:
         paths = _layout(layout)
         for root in (folder, folder / "data"):
@@ -127,7 +127,7 @@ def _laid_out(known: Known, folder: Path) -> Iterator[dict[str, Path]]:
 
 
 def archives_in(folder: Path, patterns: tuple[str, ...]) -> Iterator[Path]:
-    """The files with such names in `folder` and in its folder `data`."""
+    """The files that match a pattern in `folder` and in its folder `data`."""
     for root in (folder, folder / "data"):
         for pattern in patterns:
             yield from sorted(path for path in root.glob(pattern) if path.is_file())

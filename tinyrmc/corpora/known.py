@@ -38,7 +38,7 @@ class Known:
     remedy: what to do where nothing can be downloaded
     layouts: paths below the data directory where its files may be, with {} for train,
         valid and test; the first is the path inside the official archive
-    patterns: of names of files that may be an archive of it
+    patterns: what the file name of an archive of it may look like
     archives: those with published checksums
     hashes, sizes: of the official text of a part
     tokens, vocabulary: the published counts, with <eos> where the corpus has it
@@ -58,7 +58,7 @@ class Known:
     minimum_count: int = 1
 
 
-# Of Project Gutenberg, a book for each part: Pride and Prejudice, Crime and Punishment,
+# A book of Project Gutenberg for each part: Pride and Prejudice, Crime and Punishment,
 # Adventures of Huckleberry Finn.
 BOOKS = {"train": 1342, "validation": 2554, "test": 76}
 
@@ -141,7 +141,7 @@ CORPORA = {
         vocabulary=33_278,
     ),
     "wikitext-103": Known(
-        "WikiText-103, fifty times as many of them",
+        "WikiText-103, fifty times as many good articles",
         f"{LINES} Blank lines count.",
         layouts=("wikitext-103/wiki.{}.tokens", "wikitext-103/{}.txt"),
         patterns=("wikitext-103-v1*.zip",),
@@ -184,18 +184,18 @@ CORPORA = {
     ),
     "gutenberg": Known(
         "books of Project Gutenberg",
-        f"{PROSE} The licence around a book is left out. The number of a book decides "
-        "its part, so another book moves none: of a hundred books, about 80 are for "
-        "training, 10 for validation and 10 for testing.",
+        f"{PROSE} The licence around a book is left out. A book's number decides its "
+        "part, so another book moves none of the others: of a hundred books, about 80 "
+        "are for training, 10 for validation and 10 for testing.",
         remedy="put books as .txt files into {folder}, at least one for each part, "
         f"such as {books_for(SHORT)}; they are at www.gutenberg.org",
         minimum_count=3,
     ),
     "gigaword": Known(
         "English Gigaword, newswire (LDC2011T07)",
-        f"{PROSE} Of the .gz files all stories are taken; without any, each .txt file "
-        "is one. Its name decides the part of a story: of a hundred, about 98 are for "
-        "training, 1 for validation and 1 for testing.",
+        f"{PROSE} All stories in the .gz files are taken; if there are none, each .txt "
+        "file is a story. A story's name decides its part: of a hundred, about 98 are "
+        "for training, 1 for validation and 1 for testing.",
         remedy="the LDC sells it (LDC2011T07); put its data folder at {folder}",
         minimum_count=3,
     ),

@@ -17,21 +17,21 @@ from .finding import Found, data_directory, find, part_of, user_directory
 from .known import CORPORA, WHOLE, Archive
 from .words import book, newswire, prose
 
-LARGEST_BOOK = 256 << 20  # bytes, which are in memory at once
+LARGEST_BOOK = 256 << 20  # bytes, all in memory at once
 
 
 def load(
     name: str, data_dir: str | Path | None = None, vocabulary_size: int | None = None
 ) -> Corpus:
-    """The corpus of this name, memory-mapped. The first time its text is read.
+    """The corpus of this name, memory-mapped. The first time, its text is read.
 
     data_dir: where its files or an archive of it are; None: $TINYRMC_DATA, else
         tinyrmc's folder among the user's caches
-    vocabulary_size: at most so many words, <eos> and <unk> among them; the rarest
+    vocabulary_size: at most this many words, <eos> and <unk> among them; the rarest
         become <unk>. None: all
 
     MissingCorpus, with the command that gets it, if it is not there; CorpusError if it
-    cannot be read, or is no official archive though it has the name of one.
+    cannot be read, or has the name of an official archive and is not it.
     """
     corpus = cached(name, data_dir, vocabulary_size)
     if corpus is not None:
@@ -69,7 +69,7 @@ def cached(
 
 
 def check_quickly(name: str, data_dir: str | Path | None = None) -> None:
-    """DamagedCorpus if an archive of this corpus is, as far as its size and the
+    """DamagedCorpus if an archive of this corpus is damaged, as far as its size and the
     directory of a zip tell. MissingCorpus if there is none.
     """
     paths = find(name, data_dir).paths
@@ -85,8 +85,8 @@ def cache_directory(data_dir: str | Path | None = None) -> Path:
 
 
 def _writable(folder: Path) -> bool:
-    """Whether one may write there. To root, whom nothing stops, a folder that is
-    read-only for all is not meant to be written to either.
+    """Whether one may write there. Nothing stops root, but a folder that is read-only
+    for all is not meant to be written by root either.
     """
     return os.access(folder, os.W_OK) and bool(folder.stat().st_mode & 0o222)
 
@@ -94,7 +94,7 @@ def _writable(folder: Path) -> bool:
 def check_archives(
     paths: list[Path], official: tuple[Archive, ...], quickly: bool = False
 ) -> None:
-    """DamagedCorpus for a file that has the name of an official archive and is not it.
+    """DamagedCorpus for a file that has an official archive's name but is not it.
 
     quickly: look at sizes, and whether a zip has its directory, but read nothing
     """
@@ -162,7 +162,7 @@ def _official(name: str, found: Found, notes: list[str]) -> Pieces:
 
 
 def _split(pieces: Iterator[str], size: int) -> Pieces:
-    """text8 by characters: 93.3 %, 5.7 %, 1 %; a word goes where it begins."""
+    """text8 by characters: 93.3 %, 5.7 %, 1 %; a word goes to the part it begins in."""
     ends = [*(round(size * share) for share in (0.933, 0.99)), size]
     start = 0
     for piece in pieces:

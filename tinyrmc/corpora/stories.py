@@ -62,8 +62,8 @@ ARCHIVES = {
 # no checksum of it is known, so nothing downloads it for you
 _BY_HAND = {"v1.1": f"fetch {_SITE}tasks_1-20_v1-1.tar.gz into {{folder}}"}
 
-# `digest` of the official files; of en-10k, without the training text of task 3, which
-# nobody has recorded
+# SHA-256 of the official files' own SHA-256s; for en-10k without the training text of
+# task 3, which nobody has recorded
 _DIGESTS = {
     ("v1.2", "en"): "88a54f67671b431d18708f67648a239c9761ebc00e6b74410a0f365541771fa7",
     ("v1.2", "en-10k"): (
@@ -80,9 +80,9 @@ class Story:
 
     sentences: the words of each sentence, first to last
     question: its words
-    answer: one class, also where it lists several: football,apple
+    answer: one class, even where it lists several things: football,apple
     supporting: which of the sentences answer it, counted from 0
-    number: of the story in its file; a story's questions follow each other
+    number: the story's number in its file; its questions follow each other
     """
 
     sentences: tuple[tuple[str, ...], ...]
@@ -111,7 +111,7 @@ class Babi:
 
         part: "train" or "test"
 
-        MissingCorpus if just this file is not there.
+        MissingCorpus if just this file is missing.
         """
         if task not in TASKS or part not in PARTS:
             raise CorpusError(
@@ -133,7 +133,7 @@ class Babi:
 
     @property
     def complete(self) -> list[int]:
-        """The tasks of which there are both texts."""
+        """The tasks that have both texts."""
         return [k for k in TASKS if all((k, part) in self.files for part in PARTS)]
 
     @property
@@ -255,8 +255,8 @@ def parse(text: str, name: str) -> list[Story]:
             facts = tuple(places[int(fact)] for fact in supporting.split())
         except (ValueError, KeyError):
             raise CorpusError(
-                f"{name} line {count}: {line[:60]!r} is no line of bAbI (the next ID, "
-                "or 1, and a sentence, or a question TAB answer TAB IDs of earlier "
+                f"{name} line {count}: {line[:60]!r} is not a line of bAbI (the next "
+                "ID, or 1, and a sentence, or a question TAB answer TAB IDs of earlier "
                 "sentences)"
             ) from None
         stories.append(Story(tuple(sentences), words, answer, facts, number))
@@ -266,7 +266,7 @@ def parse(text: str, name: str) -> list[Story]:
 
 
 def _parts(rest: str) -> tuple[tuple[str, ...], str | None, str]:
-    """What follows an ID: words; the answer to them, None if they do not ask; IDs."""
+    """What follows an ID: words; the answer, None if they are no question; IDs."""
     said, *answered = rest.split("\t")
     words, answer = _words(said), answered[0].strip().lower() if answered else None
     if not words or answer == "" or len(answered) > 2:

@@ -4,14 +4,14 @@
     told.stories(1, "train")[0]
 
 They need no files. Words, rules and supporting facts are those of the published files,
-and so are lengths and frequencies, nearly: a network that has learnt one kind answers
+and so, nearly, are lengths and frequencies: a network that has learnt one kind answers
 the other.
 
     1   people walk between rooms. Where is one of them?
     2   they also take things along and leave them. Where is a thing?
     6   as 2. Is somebody in this room?
     15  mice are afraid of wolves, and Gertrude is a mouse. What is she afraid of?
-    16  Lily is a swan, Lily is white, and Greg is a swan. Which colour has Greg?
+    16  Lily is a swan, Lily is white, and Greg is a swan. What colour is Greg?
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ KINDS = {"mouse": "mice", "wolf": "wolves", "cat": "cats", "sheep": "sheep"}
 COLOURED = "lily", "bernhard", "brian", "julius", "greg"
 ANIMALS = "frog", "lion", "rhino", "swan"
 COLOURS = "gray", "green", "white", "yellow"
-# How many of the five names share an animal, the one asked for first, and how often, in
-# the published task 16 of version 1.2.
+# How many of the five names share each animal, beginning with that of the name asked
+# for; and how often, in the published task 16 of version 1.2.
 SHARED = {
     (2, 2, 1): 0.598,
     (2, 1, 1, 1): 0.197,
@@ -46,19 +46,19 @@ SHARED = {
     (2, 3): 0.096,
     (5,): 0.013,
 }
-ALIKE = 0.55  # so often two of them, a pair, have one colour; else each has any
-DECIDED = 0.85  # so often, where several have that animal, the last colour is told last
+ALIKE = 0.55  # how often two of them, a pair, share a colour; else each has any
+DECIDED = 0.85  # how often, if several have that animal, the answer's colour is last
 
 QUESTIONS = 5  # of a story of tasks 1, 2 and 6
-DO = {"walk": 1.0, "take": 1.5, "leave": 1.2}  # how often, of what is possible
-RECENT = 5  # sentences: what is asked for was said, or done to the thing, in these
-CARRIED = 0.5  # of the questions of task 2 that could be about a thing that is carried
-THERE = 0.21  # so often "left the milk there"
+DO = {"walk": 1.0, "take": 1.5, "leave": 1.2}  # weights, among what is possible
+RECENT = 5  # last sentences; what is asked for was said, or done to the thing, there
+CARRIED = 0.5  # how often a carried thing is among those that task 2 may ask for
+THERE = 0.21  # how often it says "left the milk there"
 
 
 @dataclass
 class Told:
-    """So many questions for each task, from a seed; `stories` as `Babi` has it."""
+    """This many questions for each task, from a seed; `stories` is as in `Babi`."""
 
     questions: int = 1000
     seed: int = 0
@@ -67,8 +67,8 @@ class Told:
     def stories(self, task: int, part: str) -> list[Story]:
         """The questions of a task, in the order in which they are asked.
 
-        Training and test text are of different seeds. ValueError for a task that is not
-        made up here.
+        Training and test text come from different seeds. ValueError for a task that is
+        not made up here.
         """
         if task not in TOLD:
             raise ValueError(f"stories of task {task} are not made up; {TOLD} are")
@@ -91,7 +91,7 @@ def _one(rng, things):
 class _World:
     """Who is where, what has been said, and which sentence said so.
 
-    People and things are in rooms from the start, which nobody is told.
+    People and things are in rooms from the start, but nobody is told which.
     """
 
     def __init__(self, rng):
@@ -99,8 +99,8 @@ class _World:
         self.room = {each: _one(rng, ROOMS) for each in (*PEOPLE, *THINGS)}
         self.holder: dict[str, str] = {}  # of things
         self.walked: dict[str, int] = {}  # person -> the sentence of the last walk
-        # thing -> the sentences that say where it is: what was done to it last, and
-        # the walk of who left it; None: it is not known
+        # thing -> the sentences that say where it is: what was done to it last, and the
+        # last walk of the one who left it; None: it is not known
         self.left: dict[str, tuple[int, int] | None] = {}
         self.taken: dict[str, int] = {}
 
@@ -145,7 +145,7 @@ class _World:
         self.said.append(tuple(" ".join(parts).split()))
 
     def is_recent(self, fact):
-        """Whether a sentence is one of the last, about which questions are."""
+        """Whether a sentence is one of the last few, which questions are about."""
         return fact >= len(self.said) - RECENT
 
     def somebody(self):
@@ -214,7 +214,7 @@ def _what_is_feared(rng, number):
         what = _one(rng, waiting)
         kind = being.get(what, what)
         fact = KINDS[kind], "are", "afraid", "of", KINDS[fears[kind]]
-        if fact not in said:  # before who somebody is comes what that kind fears
+        if fact not in said:  # what a kind fears is told before who is of that kind
             said.append(fact)
             waiting.remove(kind)
         elif what in being:
@@ -236,7 +236,7 @@ def _which_colour(rng, number):
     while True:
         said, asked, facts = _induction(rng, shares)
         fact, _, colour = facts
-        # others that share the animal, and have another colour, which is said later
+        # others that share the animal, but have another colour, which is said later
         like = {words[0] for words in said if words[3:] == said[fact][3:]}
         later = any(
             words[0] in like and words[2] not in ("a", said[colour][2])
@@ -267,7 +267,7 @@ def _induction(rng, shares):
         animal = name, "is", "a", being[name]
         said.append((name, "is", colours[name]) if animal in said else animal)
     fact = said.index((asked, "is", "a", being[asked]))
-    # of several that share the animal, the one of whom that is said last
+    # among those that share the animal, the one of whom it is said last
     like = [k for k, words in enumerate(said) if words[3:] == (being[asked],)]
     other = max(k for k in like if k != fact)
     name = said[other][0]

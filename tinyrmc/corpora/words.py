@@ -14,7 +14,7 @@ from .files import decoded
 
 # --- Words ----------------------------------------------------------------------------
 
-# Encodings differ in what they have for quotation marks and dashes; _..._ is italics.
+# Encodings differ in their quotation marks and dashes; _..._ is italics.
 _PLAIN = str.maketrans(
     {
         "\u2018": "'",
@@ -125,7 +125,7 @@ def newswire(file: IO[bytes] | GzipFile, name: str) -> Iterator[tuple[str, str]]
         if offset - start > LARGEST_STORY:
             raise CorpusError(
                 f"{name} has a document of over {LARGEST_STORY:,} bytes from byte "
-                f"{start:,}; it is no newswire"
+                f"{start:,}; it is not newswire"
             )
         if line.startswith(b"<DOC"):
             lines, start = [], offset
@@ -140,5 +140,5 @@ def newswire(file: IO[bytes] | GzipFile, name: str) -> Iterator[tuple[str, str]]
 
 
 def _untagged(text: str) -> str:
-    """Paragraphs, which <P> begins, as such."""
+    """The text without tags; each, such as <P>, begins a paragraph."""
     return html.unescape(_TAG.sub("\n\n", text))

@@ -1,6 +1,6 @@
 """Worlds as array programs: thousands of levels at once, on NumPy and CuPy alike.
 
-Where Gymnasium is installed (the extra `rl`), importing this registers them there.
+Where Gymnasium is installed (the extra `rl`), importing this registers them with it.
 """
 
 from importlib.util import find_spec

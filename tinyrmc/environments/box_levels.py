@@ -6,9 +6,9 @@ lock, and so on to the gem. A distractor is a branch: its lock takes a key of th
 solution, and what its box holds leads nowhere.
 
 On the board a box is two cells, its content on the left and its lock on the right. A
-cell is one byte. The low six bits say what you see: floor, wall, the gem, or a colour,
-where keys and locks of a colour look alike. Two bits above say whether it is a lock,
-and whether opening it is the mistake that ends the level.
+cell is one byte. The low six bits say what you see: floor, wall, the gem, or a colour;
+a key and a lock of one colour look alike. Two bits above say whether it is a lock, and
+whether opening it is the mistake that ends the level.
 
 The rules follow DeepMind's public original (pycolab, `box_world`), except that boxes
 may lie in every cell with room around it, and that a level which does not fit is placed
@@ -198,7 +198,7 @@ def make(problem: Problem, count: int, seed: int = 0) -> Levels:
 
 
 def _make_some(problem: Problem, rng: np.random.Generator) -> tuple[np.ndarray, ...]:
-    """The arrays of so many levels as are made at once, in the order of `Levels`."""
+    """The arrays of the levels that are made at once, in the order of `Levels`."""
     present, lock, content = _trees(problem, rng, _AT_ONCE)
     place, start, room = _places(problem, rng, present)
     grid = problem.room[1] + 2
@@ -223,8 +223,8 @@ def _trees(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Who opens what: present, lock and content (count, K), see `Levels`.
 
-    Keys are numbered along the solution, n of them; distractors hold others. Then the
-    numbers are dealt colours.
+    Keys are numbered along the solution, n of them; distractors hold others. Then each
+    number is dealt a colour.
     """
     longest, most = problem.solution_length[1], problem.distractors[1]
     deepest = problem.distractor_length[1]
@@ -288,10 +288,10 @@ def _places(
 def _place(
     priority: np.ndarray, sides: np.ndarray, present: np.ndarray, grid: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Whether all items of a level found a place (count,), and these (count, K).
+    """Whether all items of a level found a place (count,), and the places (count, K).
 
-    priority (count, G * G): random numbers. An item takes the free cell of the highest
-    one, which is a uniform draw among all that are free. OVERWRITTEN.
+    priority (count, G * G): random numbers. An item takes the free cell with the
+    highest one: a uniform draw among all that are free. OVERWRITTEN.
     """
     count, items = present.shape
     row, column = np.divmod(np.arange(grid * grid), grid)
@@ -299,7 +299,7 @@ def _place(
     # the content's cell: floor on its left, above, below, and right of its lock
     free = (row >= 2) & (row <= side - 1) & (column >= 2) & (column <= side - 2)
     priority[~free] = -1
-    # Items too near lie a row or less above or below, and two columns or less beside.
+    # Too near is a row or less above or below, and two columns or less to a side.
     near = (np.arange(-1, 2)[:, None] * grid + np.arange(-2, 3)).reshape(-1)
     every, found = np.arange(count), np.ones(count, bool)
     place = np.zeros((count, items), np.int64)

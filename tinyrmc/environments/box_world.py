@@ -2,8 +2,8 @@
 
 Santoro et al. 2018, section 4.2 and appendix A.3; the rules are those of DeepMind's
 public original (pycolab, `box_world`), levels those of `box_levels`. You walk up, down,
-left and right through a room. Walking onto a loose key takes it, and puts down for good
-the one you held. Walking onto a lock opens it, if you hold its key: lock and key are
+left and right through a room. Walking onto a loose key takes it, and the one you held
+is gone for good. Walking onto a lock opens it, if you hold its key: lock and key are
 gone, and the content of the box, to the left of the lock, lies loose. The gem ends the
 level, and so does opening a distractor.
 
@@ -71,11 +71,11 @@ class BoxWorld(World):
         view: "viewport" shows a window around you, "whole" the board.
         viewport: side of that window, an odd number.
         levels: how many levels there are. Each new one is drawn from among these.
-        seed: which levels. Others have none in common except by chance.
+        seed: which levels. Two seeds have none in common except by chance.
 
     An observation has `view`, (V, V) of what you see (`box_levels` has the codes; lock
-    and key look alike, and you are in it only if it is the whole board), `held`, the
-    colour of your key or 0, and `position`, your row and column on the board.
+    and key look alike, and you are shown only on the whole board), `held`, the colour
+    of your key or 0, and `position`, your row and column on the board.
 
     The state has `board` (B, S, S), with walls added around for the viewport, `place`
     (B,), your cell on it, `held` and `steps` (B,), and `level` (B,), the number of the
@@ -167,8 +167,8 @@ class BoxWorld(World):
     def start_levels(self, numbers: Array) -> State:
         """Begin the levels of these numbers (B,), instead of drawing some.
 
-        That is how each of a held-out set is played once. What follows a level that has
-        ended is drawn again.
+        So each level of a held-out set can be played once. What follows a level that
+        has ended is drawn, as ever.
         """
         xp = namespace(numbers)
         if numbers.ndim != 1 or not len(numbers) or numbers.dtype.kind not in "iu":
@@ -178,8 +178,8 @@ class BoxWorld(World):
             )
         if xp is np and not 0 <= numbers.min() <= numbers.max() < len(self.levels):
             raise WorldError(
-                f"levels are numbered 0 to {len(self.levels) - 1}, and there is none "
-                f"for {numbers.min()} to {numbers.max()}"
+                f"levels are numbered 0 to {len(self.levels) - 1}, and those asked for "
+                f"are from {numbers.min()} to {numbers.max()}"
             )
         return self._begin(numbers.astype(np.int64))
 
@@ -238,7 +238,7 @@ class BoxWorld(World):
         reward: Array,
         terminated: Array,
     ) -> Array:
-        """Who walks on (R,), in levels where content or a lock may be in the way.
+        """Which players walk on (R,), where content or a lock may be in the way.
 
         Changes the board, the held key, the reward and the end of these levels.
         """

@@ -25,7 +25,7 @@ def enlarge(pictures: Array, size: int) -> Array:
 def strip(
     pictures: Sequence[np.ndarray], columns: int, gap: int = 1, colour: int = 255
 ) -> np.ndarray:
-    """A film strip: pictures (h, w, 3) of one size in rows of so many, with gaps."""
+    """A film strip: pictures (h, w, 3) of one size in rows of `columns`, with gaps."""
     height, width, channels = pictures[0].shape
     rows = -(-len(pictures) // columns)
     shape = rows * (height + gap) - gap, columns * (width + gap) - gap, channels

@@ -7,7 +7,7 @@
     envs = gymnasium.make_vec("tinyrmc/BoxWorld-v0", num_envs=256)
 
 Training does not come through here: this is for the agents of other libraries.
-Gymnasium comes with the extra `rl`. Such an agent is, with Stable-Baselines3,
+Gymnasium comes with the extra `rl`. With Stable-Baselines3, for example:
 
     import tinyrmc.environments
     from sb3_contrib import RecurrentPPO

@@ -48,7 +48,7 @@ GONE = NOWHERE * DIRECTIONS  # the heading of a ghost that is not there
 VIEWPORT = 5  # its rows and columns, with Pacman in the centre
 NEAR = 5  # ghosts begin a level at least so far from Pacman, in rows or in columns
 FAR = 1000  # steps: farther than anything
-CHANCES = 6  # all alike, for a ghost that strays; it has two or three ways
+CHANCES = 6  # equally likely, for a ghost that strays among two or three ways
 
 
 def neighbour(cell: int, way: int) -> int:
@@ -74,7 +74,7 @@ def options(cell: int, direction: int) -> list[int]:
 
 @functools.cache
 def tables() -> dict[str, np.ndarray]:
-    """All tables, flat; the first axes of each are named beside it."""
+    """All tables, flat; the axes of each are named beside it."""
     turns, wanders = _ghost_tables()
     steps = [[c, *(neighbour(c, way) for way in range(4))] for c in range(CELLS)]
     safe = [_safe(cell) for cell in range(CELLS)]

@@ -7,9 +7,9 @@ pill works, 20 steps, the ghosts flee, slowly, and can be eaten.
 
 Where the order of things matters, a step goes: power counts down; Pacman moves and eats
 the food and one pill; then the ghosts in turn, each of which meets him before it moves
-or after it. Passing each other is no meeting. Only one ghost can be eaten a step, and
-those after it then wait. When a level is cleared the next one begins at once, in the
-midst of the step.
+or after it. Passing each other does not count as meeting. Only one ghost can be eaten a
+step, and those after it then wait. When a level is cleared the next one begins at once,
+in the midst of the step.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from .world import (
 )
 
 WALL, FLOOR, FOOD, PILL, GHOST, PACMAN = range(6)  # what `observe` shows of a cell
-# A board's numbers have the first four in two bits, and two more for what is beneath.
+# A board's numbers hold the first four in two bits; two more tell what is beneath.
 SEEN, SECOND_PILL, HIDDEN_FOOD = 3, 4, 8
 COLOURS = [
     (255, 255, 255),
@@ -94,7 +94,7 @@ class MiniPacman(World):
 
     An observation has `view`, the codes WALL .. PACMAN of the cells, where what is in
     front hides the rest and outside the maze all is wall; and `power`, the steps that
-    are left of it. `pixels` makes the colours of them.
+    are left of it. `pixels` turns them into colours.
 
     The state has `board` (B, 17 * 21), what lies on each place; `pacman` (B,), his
     cell; `ghosts` (B, 12), their headings; `food` and `pills` (B,), how many are left;
@@ -102,11 +102,11 @@ class MiniPacman(World):
     level. `maze` says how cells and headings are numbered.
 
     Random numbers of a step: one a ghost, then those of a level that may begin. A
-    ghost's, u, is its whole turn: it moves if u is below its speed, and if u is below
-    5 % of its speed, and it does not flee, it takes a random way at a junction. Those
-    of a level are the cells of two pills and of Pacman, then for each ghost one of its
-    cells and directions. If a step both begins a level and ends the episode, the next
-    episode begins with the same numbers.
+    ghost's number u decides its whole turn: it moves if u is below its speed, and if u
+    is below 5 % of its speed, and it does not flee, it takes a random way at a
+    junction. Those of a level are the cells of two pills and of Pacman, then for each
+    ghost one of its cells and directions. If a step both begins a level and ends the
+    episode, the next episode begins with the same numbers.
 
     One thing differs from the released game: there are never more than 12 ghosts. In
     modes regular and avoid the 23 levels that fit into 3000 steps have no more.
@@ -188,7 +188,7 @@ class MiniPacman(World):
     def _step(
         self, state: State, actions: Array, noise: Array, keep_final: bool
     ) -> Outcome:
-        if self.level_limit:  # now, for a level that ran out is seen to its end
+        if self.level_limit:  # only now: a level that ran out is seen to its end
             self._next_level(state, state["timer"] == self.level_limit, noise)
         state["frame"] += 1
         state["timer"] += 1
@@ -378,9 +378,9 @@ class MiniPacman(World):
     def scripted(self, state: State) -> Array:
         """Actions (B,) of a simple player who sees the whole maze, as a yardstick.
 
-        It goes for the nearest food, in modes where food is worth nothing for the
-        nearest pill, in avoid for neither; and it keeps 2 cells away from ghosts. While
-        a pill works it goes for the nearest ghost, if ghosts are worth something.
+        It goes for the nearest food; where food is worth nothing, for the nearest pill;
+        in avoid, for neither. It keeps 2 cells away from ghosts. While a pill works it
+        goes for the nearest ghost, if ghosts are worth something.
         """
         xp, pacman = namespace(state["pacman"]), state["pacman"]
         tables = self.on(xp)

@@ -35,7 +35,7 @@ ONE = np.float32(1).view(np.uint32)
 
 
 class WorldError(UserError, ValueError):
-    """A world cannot be made, or not be played that way."""
+    """A world cannot be made, or cannot be played that way."""
 
 
 class Codes(NamedTuple):
@@ -52,7 +52,7 @@ class Outcome(NamedTuple):
     terminated: Array  # (B,) bool: the rules ended the level
     truncated: Array  # (B,) bool: it ran out of steps
     # The state before ended levels were replaced, if you asked for it. It has all B
-    # rows; of levels that go on they equal the state.
+    # rows; those of levels that go on equal the state.
     final: State | None = None
 
     @property
@@ -183,7 +183,7 @@ class World:
     def ending(self, outcome: Outcome, steps: str) -> str:
         """How a level went, in words.
 
-        outcome: of its last step, one level and with `final`. steps: how many it took,
+        outcome: of its last step, for one level, with `final`. steps: how many it took,
         such as "12 steps".
         """
         return "out of steps" if outcome.truncated[0] else f"over after {steps}"
@@ -234,7 +234,7 @@ def check_count(name: str, value: Any, least: int = 1) -> None:
 def check_noise(noise: Array, width: int, method: str) -> None:
     """WorldError unless this is float32 (B, width), with at least one level.
 
-    Of NumPy's arrays also unless all is in [0, 1); a device's are not looked at.
+    NumPy's numbers must be in [0, 1) too; a device's are not looked at.
     """
     shape = getattr(noise, "shape", None)
     if shape is None or len(shape) != 2 or shape[1] != width or not shape[0]:
@@ -245,7 +245,7 @@ def check_noise(noise: Array, width: int, method: str) -> None:
         )
     if noise.dtype != np.float32:
         raise WorldError(f"{method}: noise must be float32, not {noise.dtype}")
-    # as bits, of which negative numbers and NaN have higher ones than 1
+    # as integers, the bits of negative numbers and of NaN are above those of 1
     if namespace(noise) is np and noise.view(np.uint32).max() >= ONE:
         wrong = noise[noise.view(np.uint32) >= ONE][0]
         raise WorldError(f"{method}: noise must be from 0 to below 1, not {wrong}")

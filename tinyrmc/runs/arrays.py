@@ -17,14 +17,14 @@ from .files import explained, from_json, opened, write_whole
 
 FORMAT, VERSION = "tinyrmc arrays", 1
 
-# Members of the file besides the arrays; those are called <name>.npy, so that these two
+# Members of the file besides the arrays, which are called <name>.npy, so that these two
 # names stay free.
 HEADER, DIGEST = "tinyrmc.json", "sha256"
 
 ZIP_MAGIC = b"PK\x03\x04"
 
-# Ours are stored as they are. A tool may have compressed them since: weights hardly
-# shrink, and what an optimizer has not yet moved is zero.
+# We store members uncompressed. A tool may have compressed them since, by this factor
+# at most: weights hardly shrink, but what an optimizer has not yet moved is zero.
 MOST_PACKED = 30
 
 Arrays = dict[str, np.ndarray]
@@ -67,7 +67,7 @@ def load_arrays(
 
 
 def load_meta(path: str | Path, if_damaged: str = "make or fetch it again") -> Any:
-    """The `meta` of what `save_arrays` wrote, without its arrays and without a look at
+    """The `meta` of what `save_arrays` wrote, without its arrays and without checking
     the checksum over all.
 
     Raises FileNotFoundError, and RunError as `load_arrays`.
@@ -150,7 +150,7 @@ def unpack(file: BinaryIO, path: str | Path, if_damaged: str) -> tuple[Arrays, A
             name.removesuffix(".npy"): np.load(io.BytesIO(content), allow_pickle=False)
             for name, content in members.items()
         }
-    # A digest that is right over content that is not: somebody made it so on purpose.
+    # The digest is right and the content is not: somebody made it so on purpose.
     except Exception as error:
         raise _foreign(path) from error
     return arrays, meta
@@ -159,7 +159,7 @@ def unpack(file: BinaryIO, path: str | Path, if_damaged: str) -> tuple[Arrays, A
 def _as_zip(file: BinaryIO, path: str | Path, if_damaged: str) -> zipfile.ZipFile:
     """An open file as a zip file, of which nothing has been read yet.
 
-    RunError if it declares far more than weights can be compressed from. Bytes that no
+    RunError if it declares far more than could have been packed so small. Bytes that no
     longer make sense can end in almost any exception.
     """
     try:

@@ -1,5 +1,5 @@
-"""Files written whole or not at all, read only where that ends, and held to what they
-should say; and the error that says why one cannot be used.
+"""Files that are written whole or not at all, read only if they are regular, and
+checked for what they should say; and the error that tells why one cannot be used.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def opened(path: str | Path) -> Iterator[BinaryIO]:
 
     OSError for anything else: a pipe or a device might never end.
     """
-    # without O_NONBLOCK, to open a pipe would wait for somebody who writes to it
+    # without O_NONBLOCK, opening a pipe would wait for somebody to write to it
     flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
     with open(os.open(path, flags), "rb") as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
@@ -46,20 +46,20 @@ def opened(path: str | Path) -> Iterator[BinaryIO]:
 
 
 def read_whole(path: str | Path) -> bytes:
-    """The bytes of a regular file. OSError as of `opened`."""
+    """The bytes of a regular file. OSError as from `opened`."""
     with opened(path) as file:
         return file.read()
 
 
 def from_json(text: bytes | str) -> Any:
-    """What JSON says. ValueError, also where it is nested too deeply to be read."""
+    """What a JSON text says. ValueError for other text, or JSON nested too deeply."""
     try:
         return json.loads(text)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
 
 
-# --- Holding to what a file should say ------------------------------------------------
+# --- Checking what a file says --------------------------------------------------------
 
 
 Count = typing.NewType("Count", int)
@@ -79,11 +79,11 @@ class Expected(dict[str, Any]):
 
 
 def misfit(value: Any, expected: Any, where: str = "") -> str | None:
-    """Where a value that JSON gave is not of a type, in words; None if it is.
+    """Where a value from JSON does not fit a type, in words; None if it fits.
 
     expected: int, `Count` (not negative), float, str, bool, None, Any, a Literal, a
         union of these, list[...], dict[str, ...], a tuple as dataclasses have it, or an
-        `Expected`. Whole numbers pass as float, and True is no number.
+        `Expected`. Whole numbers pass as float, and True is not a number.
     """
     if isinstance(expected, Expected):
         return _object_misfit(value, expected, where)
@@ -102,7 +102,7 @@ def misfit(value: Any, expected: Any, where: str = "") -> str | None:
 
 
 def _is_plain(value: Any, expected: Any) -> bool:
-    """Whether a value is of a type that is made of no others."""
+    """Whether a value is of a simple type, which is not made of others."""
     if expected in (None, types.NoneType, Any):
         return value is None or expected is Any
     if isinstance(value, bool):

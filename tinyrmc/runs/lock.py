@@ -25,17 +25,17 @@ except ImportError:  # Windows
 
     fcntl = None
 
-# Whether a writer still lives is for the system to say: it drops the locks of a process
-# that has ended in whatever way. A number in a file would have to be believed, though
-# another process may have been given it since. The lock is lockf's, which belongs to a
-# process: flock's would pass to forked workers, and the workers of a killed process
-# would keep it as long as they live. (So two threads of one process are not kept
-# apart.)
+# Whether a writer still lives is for the system to say: it drops the locks of a
+# process, however it ended. A process number in a file would have to be believed,
+# though another process may have been given it since. The lock is lockf's, which
+# belongs to a process: flock's would pass to forked workers, and the workers of a
+# killed process would keep it as long as they live. (So two threads of one process are
+# not kept apart.)
 #
 # What stands in the file tells others whom to ask. It also serves where locks do not
 # reach from machine to machine: what another machine has left may be in use there, and
 # only a person can know. On a file system that has no locks at all nothing more is
-# checked: to refuse to train there would be worse.
+# checked: refusing to train there would be worse.
 
 
 @contextlib.contextmanager

@@ -70,10 +70,10 @@ def _command() -> str:
 
 
 def _git_commit(root: Path) -> str | None:
-    """The commit of the checkout whose top is `root`, with `-dirty` when files differ
-    from it, but for results; None elsewhere.
+    """The commit of the checkout whose top is `root`, with `-dirty` when files other
+    than results differ from it; None elsewhere.
     """
-    # To ask git alone would also name a repository around somebody's .venv.
+    # Asking git alone would also name a repository around somebody's .venv.
     if not (root / ".git").exists():
         return None
 

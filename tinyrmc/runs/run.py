@@ -21,7 +21,7 @@ checkpoint remains: the newest or the one before it. A run has one writer at a t
 with two text members besides the arrays: `tinyrmc.json` (format, version and the
 caller's `meta`) and `sha256`, the digest of every other member's name and bytes.
 A checkpoint also answers for config.json and for the lines of metrics so far. Nothing
-answers for the lines after the newest one, which only a run that was killed keeps.
+answers for lines after the newest checkpoint, which only a run that was killed keeps.
 Nothing is ever pickled or unpickled, so a stranger's checkpoint brings no code. It may
 name a task file that lies on your disk already, and nothing else.
 
@@ -91,8 +91,8 @@ ENVIRONMENT = Expected(
 )
 LINE = Expected({"step": Count, "samples": Count, "seconds": float})
 GO_ON = (
-    "restore the file, or move it away (a run goes on without it, its curve then "
-    "begins where it goes on)"
+    "restore the file, or move it away (the run goes on without it, and its curve "
+    "then begins there)"
 )
 
 
@@ -142,7 +142,7 @@ class Run:
     def moved(self, config: Mapping[str, Any]) -> Run:
         """The run with another configuration, in its file too.
 
-        For one that says anew where things lie.
+        For one that says anew where things are.
         """
         if config == self.config:
             return self
@@ -196,7 +196,7 @@ class Run:
             with contextlib.suppress(FileNotFoundError):
                 with opened(newest) as file:
                     return unpack(file, newest, go_back)
-            # The writer was killed between two renames, or is just there.
+            # The writer was killed between two renames, or is between them now.
             with contextlib.suppress(FileNotFoundError):
                 with opened(older) as file:
                     return unpack(file, older, restart)
@@ -240,7 +240,7 @@ class Run:
             except ValueError as error:
                 raise self.bad_line(number, f"is not JSON ({error})") from None
             if wrong := misfit(parsed[-1], LINE):
-                raise self.bad_line(number, f"is no line of metrics: {wrong}")
+                raise self.bad_line(number, f"is not a line of metrics: {wrong}")
         with contextlib.suppress(ValueError):
             if not misfit(last := from_json(rest), LINE):
                 parsed.append(last)
@@ -275,7 +275,7 @@ class Run:
 
     def require_metrics(self, lines: int, checksum: int | None) -> None:
         """RunError unless the first `lines` lines of metrics are as they were when a
-        checkpoint was saved. A file that is gone is no error: its curve is lost, and no
+        checkpoint was saved. A missing file is no error: the curve is lost, but no
         weight.
         """
         found = self.checksum(lines)
@@ -298,7 +298,7 @@ class Run:
 
 
 class Onlooker(Run):
-    """A run that another process writes and reads: all that does nothing here."""
+    """A run that another process writes and reads; here those methods do nothing."""
 
     def writing(self) -> AbstractContextManager[None]:
         """Nothing."""
@@ -317,7 +317,7 @@ class Onlooker(Run):
         """Nothing."""
 
     def metrics(self) -> list[dict[str, Any]]:
-        """None."""
+        """No lines."""
         return []
 
     def truncate_metrics(self, lines: int) -> None:
@@ -325,7 +325,7 @@ class Onlooker(Run):
 
     @property
     def has_metrics(self) -> bool:
-        """Not for it."""
+        """Never."""
         return False
 
 
