@@ -518,7 +518,7 @@ def test_a_sweeps_heading_stays_above_its_caption(tmp_path):
         ("nowhere", "cannot read nowhere/config.json"),
         ("empty", "there is no evaluated run in empty; train one, or give other paths"),
         ("empty --out results.txt", "--out results.txt: give a name that ends in .md"),
-        ("run --out mine.md", "--out mine.md exists and is no table of ours"),
+        ("run --out mine.md", "--out mine.md exists and is not one of our tables"),
         ("run --out file/results.md", "cannot write file/results.md"),
         ("run --sead", "unknown flag '--sead'"),
     ],

@@ -245,7 +245,7 @@ class Holder:
 def test_parameters_where_nobody_looks_are_refused(hide):
     module = nn.Module()
     module.hidden = hide(Parameter(ones(3)))
-    with pytest.raises(TypeError, match=r"hidden is a .* in which no parameters"):
+    with pytest.raises(TypeError, match=r"hidden is a .*, which is not searched"):
         module.parameters()
 
 

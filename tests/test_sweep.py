@@ -708,11 +708,11 @@ BAD_WORDS = [
     ("larger --grid model.width=2 --train.steps x", "--train.steps takes INT, not 'x'"),
     (
         "larger --grid model.width=2 --seed 1",
-        "--seed is of a single run; a sweep takes --seeds",
+        "--seed is for a single run; a sweep takes --seeds",
     ),
     (
         "larger --grid model.width=2 --max-minutes 1",
-        "--max-minutes is of a single run; a sweep takes --budget-minutes",
+        "--max-minutes is for a single run; a sweep takes --budget-minutes",
     ),
     (
         "larger --grid model.width=2 --seeds 0,a",

@@ -57,7 +57,7 @@ def load(path: str | Path, data_dir: Path | None = None) -> nn.Module:
 
     For example `tinyrmc.load("runs/nth_farthest-quick-1")`.
 
-    data_dir: where the data of its task are by now, if they have moved.
+    data_dir: where the data of its task are now, if they have moved.
     """
     from .training.checkpoints import load_model
 

@@ -1,7 +1,7 @@
 """What many constructors ask of their arguments, and where random numbers begin.
 
-Each check names the owner, the argument and the value. None, NaN and truth values are
-no numbers.
+Each check names the owner, the argument and the value. None, NaN and truth values do
+not count as numbers.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ Seed: TypeAlias = int | np.random.SeedSequence | np.random.Generator
 
 
 def is_integer(value: Any) -> bool:
-    """Whether a value is an integer, of Python or NumPy, and no truth value."""
+    """Whether a value is an integer, Python's or NumPy's, and not a truth value."""
     return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
 
 
 def is_switch(value: Any) -> bool:
-    """Whether a value is True or False, of Python or NumPy."""
+    """Whether a value is True or False, Python's or NumPy's."""
     return isinstance(value, (bool, np.bool_))
 
 
@@ -60,7 +60,7 @@ def check_switch(owner: str, name: str, value: Any) -> bool:
 def check_seed(seed: Any) -> Any:
     """The seed.
 
-    TypeError for None, from which NumPy would make other numbers every time, and for
+    TypeError for None, with which NumPy would give other numbers every time, and for
     True and False.
     """
     if seed is None or is_switch(seed):
@@ -69,9 +69,9 @@ def check_seed(seed: Any) -> Any:
 
 
 def generator(seed: Seed, *key: int) -> np.random.Generator:
-    """The random numbers of a seed; with a key, such as (step, block), of one place.
+    """A seed's random numbers; with a key, such as (step, block), those of one place.
 
-    A Generator comes back as it is. TypeError as of `check_seed`.
+    A Generator comes back as it is. TypeError as from `check_seed`.
     """
     if key:
         return np.random.default_rng(

@@ -3,8 +3,8 @@
 The engine never asks "am I on a GPU?". It asks the array in its hand for its namespace
 `xp`, and calls NumPy's names on that. Only this module and `kernels/` know that CuPy
 exists, and CuPy is imported only when you ask for a GPU: if you hold a CuPy array, you
-have imported CuPy already. You register a further backend, as the tests do, by its
-array type.
+have imported CuPy already. To add another backend, register its array type, as the
+tests do.
 """
 
 from __future__ import annotations
@@ -58,14 +58,15 @@ def _discover(array_type: type) -> ModuleType:
     """The namespace of an array type seen for the first time; it is remembered.
 
     The type is a subclass of a known one, or CuPy's. Of NumPy's own subclasses only
-    np.memmap is the same array: others mean something else by the same words.
+    np.memmap behaves like a plain array: to the others the same words mean something
+    else.
     """
     for base in array_type.__mro__:
         if base in NAMESPACES:
             if base is np.ndarray and array_type is not np.memmap:
                 raise TypeError(
                     f"{array_type.__name__} is an array with rules of its own; pass "
-                    "np.asarray(x), of a masked one x.filled(value) and the mask"
+                    "np.asarray(x), or for a masked one x.filled(value) and the mask"
                 )
             register(array_type, NAMESPACES[base])
             return NAMESPACES[base]
@@ -78,7 +79,7 @@ def _discover(array_type: type) -> ModuleType:
     )
 
 
-FEW_ROWS = 40  # products of so few rows need a care of their own
+FEW_ROWS = 40  # products of this many rows or fewer need special care
 
 
 def gemm(a: Array, b: Array, out: Array | None = None, add: bool = False) -> Array:
@@ -86,7 +87,7 @@ def gemm(a: Array, b: Array, out: Array | None = None, add: bool = False) -> Arr
 
     Every matrix product of the project comes through here. A stack of matrices times
     one matrix (or vector) is a single large product; `matmul` alone would run a small
-    one per matrix. On a GPU see kernels/products.py.
+    one per matrix. For GPUs see kernels/products.py.
     """
     xp = namespace(a)
     if xp is not np and (multiply := products(xp)) is not None:
@@ -98,7 +99,7 @@ def gemm(a: Array, b: Array, out: Array | None = None, add: bool = False) -> Arr
         return xp.matmul(a, b, out=out)
     rows = as_rows(a)
     if xp is np and len(rows) <= FEW_ROWS and b.size >= 1 << 16 and _transposed(b):
-        # OpenBLAS needs half as long again for these, and does not the other way around
+        # OpenBLAS takes half as long again for these, but not the other way around
         product = (b.T @ np.ascontiguousarray(rows.T)).T
         product = np.ascontiguousarray(product)
     else:
@@ -107,16 +108,16 @@ def gemm(a: Array, b: Array, out: Array | None = None, add: bool = False) -> Arr
 
 
 def as_rows(x: Array) -> Array:
-    """x as a matrix, all axes but the last in one: a view where x is contiguous."""
+    """x as a matrix, all axes but the last merged: a view where x is contiguous."""
     return x if x.ndim == 2 else x.reshape(math.prod(x.shape[:-1]), x.shape[-1])
 
 
 def converted(what: str, array: Array, dtype: np.dtype) -> Array:
-    """An array that was stored, in another precision.
+    """A stored array in another precision.
 
-    ValueError if it holds something else than `dtype` does: texts, truth values, whole
-    numbers, or complex ones for real ones; or a number too large. TypeError for an
-    array with rules of its own, see `namespace`.
+    ValueError if it holds anything but the numbers of `dtype`: texts, truth values,
+    whole numbers, or complex numbers in place of real ones; or if a number is too
+    large. TypeError for an array with rules of its own, see `namespace`.
     """
     namespace(array)
     if array.dtype.kind not in ("fc" if dtype.kind == "c" else dtype.kind):
@@ -125,7 +126,7 @@ def converted(what: str, array: Array, dtype: np.dtype) -> Array:
         with np.errstate(over="raise"):
             return array.astype(dtype)
     except FloatingPointError:
-        raise ValueError(f"{what} is {dtype}, too small for a number of it") from None
+        raise ValueError(f"{what} is {dtype}, too small for a number in it") from None
 
 
 def column_sums(rows: Array, into: Array | None = None) -> Array:
@@ -145,7 +146,7 @@ def column_sums(rows: Array, into: Array | None = None) -> Array:
 
 
 def row_dots(a: Array, b: Array) -> Array:
-    """The dot product of each row with the other's: two (..., K) -> (...).
+    """The dot product of each row of a with that of b: two (..., K) -> (...).
 
     CuPy's einsum would ask for a cuBLAS that no CUDA graph can capture.
     """
@@ -155,7 +156,7 @@ def row_dots(a: Array, b: Array) -> Array:
     return xp.einsum("...i,...i->...", a, b)
 
 
-FEW_ARRAYS = 8  # of more, CuPy sends the addresses to the GPU
+FEW_ARRAYS = 8  # with more, CuPy sends their addresses to the GPU
 
 
 def joined(xp: ModuleType, arrays: Sequence[Array], axis: int = 0) -> Array:
@@ -186,7 +187,7 @@ def _transposed(b: Array) -> bool:
 # others are rearranged first, and for a few rows that takes as long as the product.
 _SMALL_KERNELS = {"SkylakeX", "Cooperlake", "SapphireRapids"}
 _SMALL = 1_000_000  # multiplications
-_COLUMNS = 32  # of a block, for which these kernels are fast
+_COLUMNS = 32  # in a block: a width for which these kernels are fast
 
 
 @functools.cache
@@ -198,14 +199,14 @@ def _knows_small_products() -> bool:
 
 
 def multiplier(weight: Array, rows: int, times: int) -> Callable[[Array], Array]:
-    """x -> x @ weight for x (rows, K) and weight (K, N), to be called so many `times`.
+    """x -> x @ weight for x (rows, K) and weight (K, N), to be called `times` times.
 
-    Where it pays, the weight is copied once: a transposed one is slow, and one that is
-    cut into blocks of columns makes small products. Each result may be overwritten by
-    the next one.
+    Where it pays, the weight is copied once: it is slow when transposed, and fast when
+    cut into blocks of columns, which make small products. Each result may be
+    overwritten by the next one.
     """
-    # Measured: more rows, fewer of them in all, or a weight beyond the caches gain
-    # nothing.
+    # Measured: nothing is gained with more rows, with fewer of them in all, or with a
+    # weight larger than the caches.
     pays = rows <= FEW_ROWS and rows * times >= 256 and weight.nbytes <= 8 << 20
     if namespace(weight) is not np or not pays:
         return lambda x: gemm(x, weight)
@@ -229,18 +230,18 @@ def multiplier(weight: Array, rows: int, times: int) -> Callable[[Array], Array]
 
 
 def add_rows(total: Array, ids: Array, rows: Array) -> None:
-    """total[ids[k]] += rows[k] for every k, also where an id comes several times.
+    """total[ids[k]] += rows[k] for every k, even where an id comes several times.
 
-    total (V, d), integers ids (R,), rows (R, d). The same bits every time; on a GPU
-    nothing waits.
+    total (V, d), integers ids (R,), rows (R, d). It gives the same bits every time, and
+    does not wait for a GPU.
     """
     xp = namespace(total)
     if xp is np:  # this loop is up to four times as fast as np.add.at and reduceat
         for id, row in zip(ids.tolist(), rows, strict=True):
             total[id] += row
         return
-    # Rows of one id side by side. Each gets the sum of its id's rows from there on, by
-    # doubling: of 1, 2, 4, ... rows.
+    # Bring the rows of one id side by side. Then give each the sum of its id's rows
+    # from there on, by doubling: the sums of 1, 2, 4, ... rows.
     order = sorting(ids)
     ids, rows, step = ids[order], rows[order], 1
     while step < len(ids):
@@ -254,11 +255,11 @@ def add_rows(total: Array, ids: Array, rows: Array) -> None:
     xp.add.at(total, ids, xp.where(again[:, None], xp.zeros((), rows.dtype), rows))
 
 
-_COUNTED = 1 << 28  # comparisons, of which each is a byte
+_COUNTED = 1 << 28  # the most comparisons held at once, a byte each
 
 
 def sorting(x: Array, axis: int = -1) -> Array:
-    """The indices that sort x along an axis; of equal numbers the first first.
+    """The indices that sort x along an axis; equal numbers keep their order.
 
     On a GPU by counting, for each number, how many come before it. In some versions
     CuPy's sort waits for the GPU (cupy/cupy#9126), and no CUDA graph can capture that.
@@ -287,7 +288,7 @@ def to_device(array: np.ndarray, xp: ModuleType) -> Array:
 def to_host(array: Array) -> np.ndarray:
     """Any backend's array as a NumPy array.
 
-    Waits for the device (syncs), unless it is one already.
+    Waits for the device (syncs), unless it is a NumPy array already.
     """
     return array.get() if hasattr(array, "get") else np.asarray(array)
 

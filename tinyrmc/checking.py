@@ -121,7 +121,7 @@ class _Trial:
         return _scalar(self.function(*inputs), np.random.default_rng(self.weights))
 
     def tape_gradients(self) -> list[np.ndarray]:
-        """The gradient by each variable: this is what is on trial."""
+        """The gradient with respect to each variable: this is what is on trial."""
         inputs = list(self.inputs)
         with Tape() as tape:
             for k in self.moving:
@@ -203,9 +203,9 @@ def gradcheck(
         seed: of the random directions and weights.
         tolerance: the largest relative error that passes.
 
-    AssertionError names the worst argument, both numbers and the seed, or one that the
-    result does not depend on. TypeError: something is not float64, or no Tensor.
-    ValueError: there is nothing to check.
+    AssertionError names the worst argument, both numbers and the seed, or an argument
+    that the result does not depend on. TypeError: something is not float64, or not a
+    Tensor. ValueError: there is nothing to check.
     """
     if not (is_number(tolerance) and 0 <= tolerance < 1):
         raise ValueError(

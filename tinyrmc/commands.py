@@ -105,7 +105,7 @@ class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
 
     def _format_args(self, action, default_metavar):
         if action.nargs == "*" and isinstance(action.metavar, str):
-            return action.metavar  # which says itself what is repeated
+            return action.metavar  # it says itself what is repeated
         return super()._format_args(action, default_metavar)
 
 
@@ -122,9 +122,10 @@ MOST_TOLD = 390  # characters of an error
 def run_main(main: Callable[[], int]) -> NoReturn:
     """Run a command line's `main`: a user's error is one line on stderr, exit code 2.
 
-    So are what the system refuses (memory, a full disk, too many open files, a name too
-    long) and any exception that has passed through a task's own code, with the place
-    there; elsewhere it is ours, and left whole. Ctrl-C is 130.
+    The same goes for what the system refuses (memory, a full disk, too many open files,
+    a name too long), and for any exception that has passed through a task's own code,
+    told with the place there. Any other is a bug of ours, and keeps its traceback.
+    Ctrl-C ends with exit code 130.
     """
     try:
         give_ctrl_c_back()
@@ -132,7 +133,7 @@ def run_main(main: Callable[[], int]) -> NoReturn:
         try:
             code = main()
         finally:
-            print(end="", flush=True)  # what this refuses is told here, not at the exit
+            print(end="", flush=True)  # if this fails, it is told here, not at the exit
         sys.exit(code)
     except UserError as error:
         _refuse(" ".join([str(error), *getattr(error, "__notes__", ())]))
@@ -178,7 +179,7 @@ def _drop_output() -> None:
 
 
 def _stand_in_for_streams() -> None:
-    """Let closed streams go nowhere, and what a terminal cannot show be question marks.
+    """Let closed streams go nowhere, and print ? for what a terminal cannot show.
 
     Python has no object for a closed stream, and a file opened later would get its
     number.
@@ -203,7 +204,7 @@ def add_data_dir(
 
 
 def python() -> str:
-    """How to call this Python from here: `python` where that is it, else its path."""
+    """How to call this Python from here: `python` if that is it, else its path."""
     found, here = shutil.which("python"), Path.cwd()
     if found and Path(found).parent == Path(sys.executable).parent:
         return "python"
@@ -226,21 +227,21 @@ def leading_names(words: Sequence[str], most: int = 2) -> tuple[list[str], list[
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """How and where to run; the task's own configuration is apart."""
+    """How and where to run; what is computed is the task's own configuration."""
 
     common: ClassVar = ("seed", "workers", "device", "run", "max_minutes")
 
     seed: int = 0
     """seed of everything random in the run: first weights and data"""
     workers: int | None = None
-    """processes that share a batch (under mpiexec, of each rank); None: as many as the
+    """processes that share a batch (under mpiexec, for each rank); None: as many as the
     work is worth, at most one a core. The same number gives the same bits"""
     device: Literal["cpu", "cuda"] = "cpu"
     """cuda needs CuPy: pip install 'tinyrmc[cuda12]' or 'tinyrmc[cuda13]'; Volta and
     older GPUs need cuda12"""
     graph: bool | None = None
-    """with cuda: capture whole steps as CUDA graphs, which spares the host; None: if
-    they can be. The results are the same to the last bit"""
+    """with cuda: capture whole steps as CUDA graphs, which spares the host; None: where
+    that is possible. The results are the same to the last bit"""
     tf32: bool = False
     """with cuda: matrix products may round their operands to TF32, 10 bits of mantissa
     instead of 23, for speed on recent GPUs"""
@@ -248,7 +249,7 @@ class Options:
     """the run directory, which must not exist yet; None: the next free
     runs/<task>-<preset>-<n>"""
     max_minutes: float | None = None
-    """stop, save and evaluate after so many minutes of training"""
+    """stop, save and evaluate after this many minutes of training"""
 
     def __post_init__(self):
         if self.seed < 0:
@@ -290,8 +291,8 @@ def parse_words(
 ) -> tuple[Any, Options]:
     """(the task's configuration, the options) from flags: --train.steps 100 --seed 1.
 
-    `default` and `options` say what holds where the words say nothing. UsageError for
-    words that cannot be.
+    `default` and `options` hold where the words say nothing. UsageError for words that
+    make no valid configuration.
     """
     parser = train_parser(task, preset, default, options)
     flags = parser.parse_args(words)

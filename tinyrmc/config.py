@@ -14,8 +14,8 @@ see `flags.py`. Every configuration can be written to JSON and read back. A data
 may name its `common` fields, the ones that `--help` shows; `--help-all` has the rest.
 
 A field of the outermost dataclass may say where something lies instead of what is
-computed: it is a `PLACE`. Runs that differ in a place alone are the same, so it stands
-apart from the rest of the configuration in what JSON holds.
+computed: it is a `PLACE`. Runs that differ only in a place are the same, so JSON holds
+places apart from the rest of the configuration.
 """
 
 from __future__ import annotations
@@ -91,8 +91,8 @@ def descriptions(kind: type) -> dict[str, str]:
 def check_values(config: Any, where: str = "") -> None:
     """ValueError, naming the field, for a value that no command line would let through.
 
-    It goes by the types of the fields, those of dataclasses in them too. `where` begins
-    the names: "model" makes them "model.core".
+    It goes by the types of the fields, and of the fields of nested dataclasses. `where`
+    begins the names: "model" makes them "model.core".
     """
     if not dataclasses.is_dataclass(config):
         return
@@ -110,7 +110,7 @@ def check_values(config: Any, where: str = "") -> None:
 
 
 def _choices(hint: Any) -> tuple:
-    """What a type that is a choice, or a choice or None, lets choose; else nothing."""
+    """The values of a type that is a choice, or a choice or None; else none."""
     if typing.get_origin(hint) is typing.Literal:
         return typing.get_args(hint)
     if typing.get_origin(hint) in _UNIONS:
@@ -129,7 +129,7 @@ _KINDS: dict[Any, tuple] = {
 
 
 def _is_of(value: Any, hint: Any) -> bool:
-    """Whether a value is of a field's type; types that no flag has let all pass."""
+    """Whether a value is of a field's type; one that no flag has lets all pass."""
     origin, parts = typing.get_origin(hint), typing.get_args(hint)
     if origin is typing.Literal:
         return any(value == part and type(value) is type(part) for part in parts)
@@ -171,7 +171,7 @@ def flag_of(field: str, no: bool = False) -> str:
 
 
 def words_of(config: Any, usual: Any, prefix: str = "") -> list[str]:
-    """The flags that make `config` out of the `usual` configuration, but for places."""
+    """The flags that turn the `usual` configuration into `config`; places aside."""
     words = []
     for field in dataclasses.fields(config):
         if is_place(field):
@@ -227,9 +227,9 @@ def stored_path(path: str | Path) -> str:
 
 
 def with_places(config: Any, places: Mapping[str, str | None]) -> Any:
-    """The configuration with places as `to_json` has kept them.
+    """The configuration with its places as `to_json` kept them.
 
-    Places that it does not have are passed over.
+    Places that it does not have are skipped.
     """
     known = {field.name for field in dataclasses.fields(config) if is_place(field)}
     changes = {

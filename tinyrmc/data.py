@@ -4,14 +4,14 @@
     python -m tinyrmc.data ptb          get, check and read the Penn Treebank
 
 A corpus may lie in the data directory as its official archive, or unpacked: archives
-are read as they are. What is not there is downloaded, checked against its recorded
+are read as they are. What is not there is downloaded, and checked against its recorded
 checksum. Then the text is read once, and kept as integers that training maps into
 memory. Training itself downloads nothing.
 
 Books of Project Gutenberg are .txt files in the folder gutenberg of the data directory.
-The number of a book decides its part, so that another book moves none: of a hundred,
-about 80 are for training, 10 for validation and 10 for testing. Three can be enough,
-such as 1342 for training, 2554 for validation and 76 for testing.
+A book's number decides its part, so another book moves none of the others: of a
+hundred, about 80 are for training, 10 for validation and 10 for testing. Three can be
+enough, such as 1342 for training, 2554 for validation and 76 for testing.
 """
 
 from __future__ import annotations
@@ -76,14 +76,14 @@ def _parser() -> Parser:
         "--data-dir",
         type=Path,
         metavar="FOLDER",
-        help="where texts are and come to; without it, the folder that TINYRMC_DATA "
-        "names, else tinyrmc's folder among your caches",
+        help="where texts are, and downloads go; without it, the folder that "
+        "TINYRMC_DATA names, else tinyrmc's folder among your caches",
     )
     parser.add_argument(
         "--vocabulary-size",
         type=int,
         metavar="WORDS",
-        help="at most so many words, <eos> and <unk> among them; the most frequent "
+        help="at most this many words, <eos> and <unk> among them; the most frequent "
         "ones of the training text stay, the others become <unk> (default: all)",
     )
     return parser

@@ -41,7 +41,7 @@ import numpy as np
 from . import kernels
 from .backend import NAMESPACES, Array, column_sums, gemm, namespace, to_host
 
-# what a forward rule may raise, and what a message then explains
+# what a forward rule may raise, to be told again with an explanation
 _WORDED = ValueError, TypeError, IndexError, AttributeError, ZeroDivisionError
 _NOT_ARRAYS = (bool, int, float, complex, type(None))
 # Parameters live on every tape, so their ids are permanent: -1, -2, ...
@@ -55,7 +55,7 @@ class _Local(threading.local):
     tape: Tape | None = None  # the tape recording in this thread
 
     def __init__(self) -> None:
-        self.mark = object()  # stands in each Tensor that was made here on no tape
+        self.mark = object()  # marks each Tensor made in this thread on no tape
 
 
 _local = _Local()
@@ -299,8 +299,8 @@ class Primitive:
     sums it back. It may also be a `Product`, which the tape computes later.
 
     `vjp_in_place` is for a rule whose gradients are too large to be made beside the
-    arrays that take them. It returns nothing: `needs[i]` is the array to add to. Of
-    several outputs those that were not used have None for a gradient.
+    arrays that take them. It returns nothing: `needs[i]` is the array to add to. Where
+    there are several outputs, an unused one has None for a gradient.
 
     indices: positions of integer or mask arguments, which have no gradient and no say
         in the dtype.
@@ -342,9 +342,9 @@ class Primitive:
         """Compute, and record if a tape is open and knows one of the arguments.
 
         Takes arrays, Tensors and Python numbers, then the static arguments by name or
-        in order. Returns a Tensor, or a tuple of them. All time goes through here, so
-        the steps are few: as four methods they take 0.6 microseconds longer than
-        written in one piece, 0.2 % of a training step.
+        in order. Returns a Tensor, or a tuple of them. Every operation comes through
+        here, so the steps are few: as four methods they take 0.6 microseconds longer
+        than written in one piece, 0.2 % of a training step.
         """
         if static or self.variadic or len(args) != self.arity:
             args, static = self._bind(args, static)
@@ -357,9 +357,9 @@ class Primitive:
         return tape._record(rules, xp, inputs, out, saved)
 
     def override(self, xp: ModuleType, arrays: list, static: dict) -> Any:
-        """Whose `forward` and `rule` serve this call, on arrays that are not NumPy's.
+        """The object whose `forward` and `rule` serve this call, anywhere but on NumPy.
 
-        By default our own. A kernel for GPUs may take their place, see `fused.Fused`.
+        By default this one. A kernel for GPUs may take its place, see `fused.Fused`.
         """
         return self
 
@@ -392,7 +392,7 @@ class Primitive:
         return (*args, *[None] * (self.arity - len(args))), static
 
     def _statics_in_order(self, args: tuple) -> dict[str, Any]:
-        """The static arguments by name that stand in order after the arrays."""
+        """The static arguments that follow the arrays in order, by name."""
         values = args[self.arity :]
         if len(values) > len(self.statics):
             arrays = f"{self.arity} array argument{'s' * (self.arity != 1)}"
@@ -405,8 +405,9 @@ class Primitive:
     def _unwrap(self, args: Iterable) -> tuple[ModuleType, np.dtype | None, list]:
         """The arrays in the arguments, their library and their dtype.
 
-        There is one of each: TypeError if the arguments do not agree. Numbers (NumPy's
-        scalars become Python's) and None pass, and have no say; nor have indices.
+        There is one library and one dtype: TypeError if the arguments do not agree.
+        Numbers (NumPy's scalars become Python's) and None pass, and have no say.
+        Indices have no say in the dtype.
         """
         xp, dtype, known = np, None, None
         arrays = []
@@ -442,7 +443,7 @@ class Primitive:
         return own
 
     def _agreed(self, dtype, own, position: int) -> np.dtype | None:
-        """The dtype of a call so far, and of one more array.
+        """The dtype of a call, given that of its arrays so far and one more array's.
 
         They may be equal; the new one may be a mask; or one is complex and the other
         the dtype of its real part, since the complex step mixes float64 constants in.
@@ -490,7 +491,7 @@ class Primitive:
         """The error again, saying which operation, on what, and what to do.
 
         An IndexError or ValueError stays one. All else becomes a TypeError: NumPy's own
-        kinds cannot be made from a text.
+        kinds cannot be made from a message alone.
         """
         kind: type[Exception] = TypeError
         if isinstance(error, IndexError):
@@ -508,7 +509,7 @@ class Primitive:
 def _constant(out, mark):
     """A primitive's answer as a Tensor, or several, on no tape.
 
-    `mark`: that of the thread, if it has no tape.
+    `mark`: the thread's, if it has no tape.
     """
     if isinstance(out, tuple):
         return tuple([_constant(array, mark) for array in out])
@@ -543,15 +544,15 @@ def unbroadcast(g: Array, shape: tuple[int, ...]) -> Array:
     return g.sum(axis=stretched, keepdims=True) if stretched else g
 
 
-# Rows that a value's products gather before they are computed. A product over so many
-# is about as fast as one over more, and memory stays bounded.
+# How many rows a value's products gather before they are computed. A product over this
+# many is about as efficient as one over more, and memory stays bounded.
 ENOUGH_ROWS = 256
 
 
 class Product:
     """A gradient that is still to be computed: x^T g, of this `shape` and `dtype`.
 
-    It is that of a weight by which rows x (R, in) were multiplied; g (R, out) is the
+    It belongs to a weight by which rows x (R, in) were multiplied; g (R, out) is the
     gradient of the result. If x is None, it is the sum of the rows of g: the gradient
     of a bias. Nobody may write into x or g any more.
     """
@@ -572,7 +573,7 @@ class Product:
 
 
 def _joined(products: list[Product]) -> Product:
-    """The sum of several as one, with the rows of all. Copies them."""
+    """The sum of several products as one, with the rows of all, which are copied."""
     if len(products) == 1:
         return products[0]
     join = namespace(products[0].g).concatenate
@@ -607,9 +608,9 @@ class _Gradients:
     Parameters add straight into their buffers (`sinks`), which are ours from the start.
     Gradients of the ids in `keep` are remembered in `kept` once they are complete.
 
-    Products wait in `deferred`, by id: how many rows they have, and they. They are
-    computed, as one, as soon as there are ENOUGH_ROWS, or when the gradient is asked
-    for: that of an inner value when its entry's turn comes, that of a parameter at the
+    Products wait in `deferred`, by id, as (how many rows they have, the products). They
+    are computed, as one, as soon as there are ENOUGH_ROWS, or when the gradient is
+    asked for: for an inner value when its entry's turn comes, for a parameter at the
     end of backward.
     """
 
@@ -654,7 +655,7 @@ class _Gradients:
         products.append(product)
         rows += len(product.g)
         self.deferred[id] = rows, products
-        # to a GPU, joining is as much work as the products
+        # on a GPU, joining is as much work as the products
         if rows >= ENOUGH_ROWS or kernels.compiles(namespace(product.g)):
             self.settle(id)
 
@@ -704,7 +705,7 @@ class _Gradients:
 def _places_in(into: Array, parameters: list[Parameter]) -> dict[int, Array]:
     """The place of each Parameter's gradient in a flat array, by id.
 
-    The array is laid out as the gradients of the optimizer that has them all.
+    The array is laid out like the gradients of the optimizer that has all of them.
     """
     home = parameters[0].buffer if parameters else None
     if home is None or any(p.buffer is not home for p in parameters):
@@ -780,7 +781,7 @@ class Tape:
     outputs, saved, several):
 
         rules     the primitive, or the override whose `forward` ran in its place; what
-                  was saved is for that one's `rule`, so backward goes through the same
+                  it saved is for its own `rule`, so backward uses the same one
         inputs    (id, shape, dtype) of each argument, None for a constant
         outputs   the same for each result
         saved     what the forward rule returned for the vjp
@@ -793,13 +794,13 @@ class Tape:
     no array that you give it may change before backward. On NumPy most changes are
     noticed: the results' arrays are read-only, and of each Parameter, and each array
     that a rule has saved, backward compares up to 64 numbers with those at the time of
-    recording. A buffer that you refill does not get through; a change of a few numbers
-    in a large array may, and so does any on a GPU, where looking would make the host
-    wait.
+    recording. They catch a buffer that you refill; a change of a few numbers in a large
+    array may slip through, and on a GPU any change does, since looking would make the
+    host wait.
 
-    What is computed from Parameters on no tape is a constant for all tapes. That goes
-    for another thread too: its results are refused on this thread's tape, unless you
-    say with `.detach()` that you mean a constant.
+    What is computed from Parameters on no tape is a constant for all tapes. If another
+    thread computed it so, this thread's tape refuses it, unless you say with
+    `.detach()` that you mean a constant.
     """
 
     def __init__(self) -> None:
@@ -874,7 +875,7 @@ class Tape:
     def _place(self, tensor: Tensor, primitive: Primitive) -> int:
         """The id under which this tape knows `tensor`.
 
-        Meets parameters; refuses Tensors of other tapes.
+        Takes note of a Parameter; refuses Tensors of other tapes.
         """
         id = tensor.id
         if isinstance(tensor, Parameter):
@@ -908,7 +909,7 @@ class Tape:
         return tuple(tensors) if several else tensors[0]
 
     def _borrow(self, array: Array, whose: str) -> None:
-        """Remember what the array is like, to see before backward that it still is."""
+        """Remember what the array holds, so that backward can see if it changed."""
         if type(array) is np.ndarray and id(array) not in self._borrowed:
             self._borrowed[id(array)] = array, _glimpse(array), whose
 

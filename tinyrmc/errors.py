@@ -1,7 +1,7 @@
 """Errors that are the user's to mend.
 
 A command line prints the text of a `UserError` as one line and exits with code 2; any
-other exception is ours, and left whole.
+other exception is a bug of ours, and keeps its traceback.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ class UserError(Exception):
 
 
 class UsageError(UserError):
-    """The words of a command line are wrong; `hint` says who explains them."""
+    """The words of a command line are wrong; `hint` says where to look."""
 
     def __init__(self, reason: str, hint: str = ""):
         super().__init__(f"{reason} ({hint})" if hint else reason)
@@ -31,7 +31,7 @@ class ConfigError(RunError):
 
 
 def why(error: OSError) -> str:
-    """What the system says of an OSError; its own text, where it has no number."""
+    """The system's words for an OSError; for one without a number, its own text."""
     return error.strerror or str(error) or type(error).__name__
 
 
@@ -43,7 +43,7 @@ def counted(number: int, noun: str) -> str:
 def nearest(word: str, known: Iterable[str]) -> str:
     """'; did you mean ...?', if some known word is near enough, else ''.
 
-    Of --model.core it is core that counts.
+    Only the last part counts: of --model.core it is `core`.
     """
     own_part = {}
     for name in reversed(list(known)):

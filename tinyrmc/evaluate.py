@@ -3,11 +3,11 @@
     python -m tinyrmc.evaluate RUN
 
 RUN is a run directory, a checkpoint.npz, or a weights file. Beside the metrics it
-prints what else the task has to examine: of a language model the perplexity of rare and
-of common words, and how much of the text before them it makes use of; of an agent how
-well it plays, sampled and greedy, beside players who learnt nothing, with 95 %
-confidence intervals. With `--export FILE` the weights and the configuration are also
-written to a small file that `tinyrmc.load` and this command read.
+prints what else the task examines: for a language model, the perplexity of rare and of
+common words, and how much of the preceding text it uses; for an agent, how well it
+plays, sampled and greedy, beside players who learnt nothing, with 95 % confidence
+intervals. With `--export FILE` the weights and the configuration are also written to a
+small file that `tinyrmc.load` and this command read.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from .training.examinations import Table
 from .training.ranks import require_alone
 from .training.task import Task
 
-# Seconds of evaluation from which on you are told what comes next.
+# After this many seconds of evaluation you are told what comes next.
 LONG = 2.0
 
 Examinations: TypeAlias = Iterable[tuple[str, Table]]
@@ -57,7 +57,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _evaluate(task: Task, model: Module, state: dict, options) -> None:
-    """Measure, examine and print, each when it is there."""
+    """Measure, examine, and print each result as soon as it is there."""
     run, width, began = state["run"], terminal_width(), time.monotonic()
     if not options.json:
         name = f"{run['task']} {command_words(run)}, seed {run['seed']}"
@@ -87,7 +87,7 @@ def _heading(name: str, examines: Mapping[str, str]) -> str:
 
 
 def _announced(examines: Mapping[str, str], examinations: Examinations) -> Examinations:
-    """The same, and on stderr what they will be and which one begins."""
+    """The same examinations; stderr tells what they will be, and which one begins."""
 
     def say(line: str) -> None:
         print(line, file=sys.stderr, flush=True)
@@ -144,7 +144,7 @@ def _check_export(path: Path | None) -> None:
 
 
 def _counted(task: Task, counts: dict[str, int]) -> str:
-    """How many examples there were, or where losses are counted in tokens how many."""
+    """How many examples there were, or how many tokens if losses count those."""
     name, _ = task.unit
     if name == Task.unit[0] or not any(counts.values()):
         return f"{task.test_examples:,} examples"

@@ -144,7 +144,7 @@ def add_flags(
 
     Fields of the same dataclass stand together, under `title` and the first line of the
     class's docstring. Each flag begins with the prefix: "world." makes `--world.room`.
-    What was parsed is read by `from_flags`, given the same one.
+    `from_flags`, given the same prefix, reads what was parsed.
     """
     _add_group(parser, default, title, prefix)
 
@@ -181,7 +181,7 @@ def _add_flag(group, name, hint, text):
 def from_flags(default: Any, flags: argparse.Namespace, prefix: str = "") -> Any:
     """The configuration `default` with the values that were given as flags.
 
-    ValueError, from the dataclass itself, if these cannot be.
+    ValueError, from the dataclass itself, if it refuses them.
     """
     changes: dict[str, Any] = {}
     for field in dataclasses.fields(default):

@@ -7,10 +7,10 @@ RUN is a run directory, a checkpoint.npz, or a weights file. Words appear as the
 drawn. A temperature below 1 keeps to what the model expects, 0 takes the likeliest word
 each time; the same seed gives the same text.
 
-Write the words of the prompt with spaces between them, as the text has them. One that
-the text does not have is read in lower case: the Penn Treebank has no capitals. An
-empty prompt, "", begins a new sentence. In texts whose rare words are all written <unk>
-that is a frequent word, which --no-unk leaves out.
+Write the words of the prompt with spaces between them, as the text has them. A word
+that the text does not have is read in lower case: the Penn Treebank has no capitals. An
+empty prompt, "", begins a new sentence. Some texts write all their rare words as <unk>,
+which makes that a frequent word; --no-unk leaves it out.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _without_unk(task: Task, name: str, options) -> dict[str, bool]:
-    """What says so to a task; UsageError for one that has no such word."""
+    """The argument that leaves <unk> out; UsageError for a task without that word."""
     if not options.no_unk:
         return {}
     if "unk" not in inspect.signature(task.generate).parameters:
@@ -69,7 +69,7 @@ def _without_unk(task: Task, name: str, options) -> dict[str, bool]:
 
 def _write(prompt: str, words: Iterator[str]) -> None:
     """The prompt and the words, each as it comes, with spaces between them."""
-    first = [*itertools.islice(words, 1)]  # or what is wrong with the prompt
+    first = [*itertools.islice(words, 1)]  # it may raise what is wrong with the prompt
     print(prompt, end="", flush=True)
     begins_line = not prompt
     for word in itertools.chain(first, words):
@@ -81,7 +81,7 @@ def _write(prompt: str, words: Iterator[str]) -> None:
 
 
 def _parser() -> Parser:
-    """Long because it is a list: a flag after the other, with its help."""
+    """Long because it is a list: one flag after another, with its help."""
     parser = Parser(program("generate"), (__doc__ or "").strip())
     add = parser.add_argument
     add(

@@ -37,17 +37,17 @@ def main(argv: Sequence[str] | None = None) -> int:
             "Change its data, its network, its loss: the file says what each is for.",
             flush=True,
         )
-    except OSError:  # what fails leaves nothing
+    except OSError:  # a failure leaves nothing behind
         file.unlink()
         raise
     return 0
 
 
 def write_task(name: str, folder: Path = Path()) -> Path:
-    """Write the example as `folder/name.py`; the path.
+    """Write the example as `folder/name.py`; returns the path.
 
-    UsageError if the name is no identifier, if a built-in task or a module that Python
-    finds has it, or if there is such a file already.
+    UsageError if the name is no identifier, if it is that of a built-in task or of a
+    module that Python finds, or if there is such a file already.
     """
     if not name.isidentifier() or keyword.iskeyword(name):
         raise UsageError(
@@ -69,7 +69,7 @@ def write_task(name: str, folder: Path = Path()) -> Path:
         raise UsageError(f"{file} exists already; choose another name") from None
     except OSError as error:
         with contextlib.suppress(OSError):
-            file.unlink()  # a part of it
+            file.unlink()  # it may be half written
         raise UsageError(
             f"cannot write {file} ({error.strerror}); go to a folder of your own"
         ) from error
@@ -77,7 +77,7 @@ def write_task(name: str, folder: Path = Path()) -> Path:
 
 
 def _is_module(name: str) -> bool:
-    """Whether `import name` gives a module; a plain folder is none."""
+    """Whether `import name` gives a module; a plain folder does not count."""
     if name in sys.modules:
         return True
     spec = importlib.util.find_spec(name)

@@ -50,9 +50,9 @@ class KneserNey:
         vocabulary_size: how many words there are, seen or not.
         order: words of the longest n-grams; 5 looks at four words before.
         boundary: the id of the end of a sentence. With it a context does not reach
-            back over one, and a text begins as if after one: each sentence stands for
-            itself, as it does where figures for the Penn Treebank are published.
-            Without it (None) a context is whatever stands before.
+            back over one, and a text begins as if after one: each sentence stands
+            alone, as in the published figures for the Penn Treebank. Without it (None)
+            a context is whatever stands before.
 
     ValueError if an argument is out of range, or a text is empty.
     """
@@ -99,7 +99,7 @@ class KneserNey:
     def log_probabilities(self, ids: np.ndarray) -> np.ndarray:
         """ln p of each word of a text after the words before it, (N,).
 
-        The whole text is one: its first words alone have shorter contexts.
+        The text is one whole: only its first words have shorter contexts.
         """
         text, reach = self._prepared(ids)
         p = np.full(len(text), 1 / self.vocabulary_size)
@@ -151,7 +151,7 @@ class KneserNey:
         return text, np.minimum(reach, self.order - 1)
 
     def _fitted(self, keys, counts, contexts: int) -> _Order:
-        """The model of n-grams that came so many times, after so many contexts."""
+        """The model of n-grams that came `counts` times, in `contexts` contexts."""
         context = keys // self.vocabulary_size
         discount = _discounts(counts)[np.minimum(counts, 3)]
         total = np.bincount(context, counts, contexts)

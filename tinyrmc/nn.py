@@ -1,13 +1,12 @@
 """Layers: parameters with names, and the functions that use them.
 
-A `Module` is a plain object. Its parameters are whatever Parameters and Modules, or
-lists and dicts of these, it has as attributes, in the order they were assigned; what
-other objects hold, such as generators or closures, nobody finds. The
-path of attributes is the name (`blocks.0.qkv.weight`), and the name is the key in a
-checkpoint. Weights are laid out (in, out). As in Sonnet, they start as a normal
-distribution of standard deviation 1 / sqrt(fan in), cut off at two standard deviations,
-and biases start at zero. All randomness comes from `seed`: an int, a SeedSequence, or a
-Generator to share.
+A `Module` is a plain object. Its parameters are found in its attributes: Parameters,
+Modules, and lists and dicts of these, in the order they were assigned. What other
+objects hold, such as generators or closures, is not found. The path of attributes is
+the name (`blocks.0.qkv.weight`), and the name is the key in a checkpoint. Weights are
+laid out (in, out). As in Sonnet, they start as a normal distribution of standard
+deviation 1 / sqrt(fan in), cut off at two standard deviations, and biases start at
+zero. All randomness comes from `seed`: an int, a SeedSequence, or a Generator to share.
 """
 
 from __future__ import annotations
@@ -130,8 +129,8 @@ class Module:
     def named_parameters(self) -> Iterator[tuple[str, Parameter]]:
         """(name, Parameter) in a fixed order; a tied Parameter comes once.
 
-        ValueError if two would have one name, TypeError if there are some where nobody
-        looks for them.
+        ValueError if two would share a name, TypeError if some are where no one looks
+        for them.
         """
         names: set[str] = set()
         for name, parameter in _walk("", self, set()):
@@ -185,7 +184,7 @@ class Module:
         """Copy arrays by name into the parameters.
 
         ValueError names the first one that is missing, unknown, of another shape or of
-        another kind, and then nothing has changed. The precision may be another.
+        another kind; nothing has changed then. The precision may differ.
         """
         own, values = dict(self.named_parameters()), {}
         for name in [*own, *arrays]:
@@ -205,9 +204,9 @@ class Module:
 
 
 def _walk(prefix: str, value: Any, seen: set) -> Iterator[tuple[str, Parameter]]:
-    """(name, Parameter) of all Parameters below `value`, a name beginning `prefix`.
+    """(name, Parameter) of all Parameters below `value`, named from `prefix` on.
 
-    `seen` has the ids of the objects that were passed; none is passed twice.
+    `seen` has the ids of the objects visited so far; none is visited twice.
     """
     children: Any
     if isinstance(value, Parameter):
@@ -243,7 +242,7 @@ def _refuse_shared(kind: type) -> None:
 
 
 def _refuse_hidden(name: str, value: Any) -> None:
-    """TypeError for what holds Parameters and is no list, tuple or dict."""
+    """TypeError for a holder of Parameters that is not a list, tuple or dict."""
     held: Any = ()
     if isinstance(value, (set, frozenset, deque, ValuesView)):
         held = value
@@ -253,8 +252,8 @@ def _refuse_hidden(name: str, value: Any) -> None:
         held = *value.args, *value.keywords.values()
     if any(isinstance(x, (Parameter, Module)) for x in held):
         raise TypeError(
-            f"{name} is a {type(value).__name__}, in which no parameters are looked "
-            "for; use a list, a tuple, a dict or a Module"
+            f"{name} is a {type(value).__name__}, which is not searched for "
+            "parameters; use a list, a tuple, a dict or a Module"
         )
 
 
@@ -400,7 +399,7 @@ class MLP(Module):
     ):
         rng, sizes = generator(seed), [input_size, *output_sizes]
         if len(sizes) == 1:
-            raise ValueError("MLP: output_sizes must have one size at least, not []")
+            raise ValueError("MLP: output_sizes must have at least one size, not []")
         check_switch("MLP", "activate_final", activate_final)
         self.layers = []
         for number, (size, next_size) in enumerate(itertools.pairwise(sizes), 1):
@@ -439,7 +438,7 @@ def _told(value: Any) -> str:
 
 
 class Noise:
-    """Where the masks of dropout come from: one seed an example.
+    """Where the masks of dropout come from: one seed for each example.
 
         noise = Noise(batch["noise"])    # (B,) integers, drawn by the stream
         x = dropout(embedded, noise)     # the first mask
@@ -466,7 +465,7 @@ class Noise:
     def draw(self, shape: tuple[int, ...], axis: int, rows: Array | None = None):
         """Numbers from 0 to 65535, uint16 of this shape, for the next use.
 
-        `axis`, not the last one, is that of the examples. `rows` is as for `Dropout`.
+        `axis` is that of the examples, never the last one. `rows` is as for `Dropout`.
         """
         xp = namespace(self.seeds[0])
         count, ndim = len(self.seeds[0]), len(shape)

@@ -24,7 +24,7 @@ from .engine import Parameter
 # them in the processor's cache.
 PART = 1 << 15
 
-# Bytes that a GPU's fastest products and kernels read at once, from a multiple of that.
+# Bytes that a GPU's fastest products and kernels read at once, from a multiple of 16.
 ALIGNED = 16
 
 CLIPS = "whole", "matrix"  # what a largest norm may bound
@@ -103,12 +103,12 @@ class Optimizer:
 
     `data` and `gradient` hold all parameters and all gradients, in order. `clips` says
     what `max_norm` bounds: the norm of the "whole" gradient, or that of each "matrix"
-    by itself. The last two axes of a parameter are a matrix; others hold several.
+    by itself. The last two axes of a parameter are a matrix; further axes hold several.
 
     Args:
         parameters: all of one dtype and one array library; a Parameter belongs to one
             optimizer. One that a module gets later, in place of another or beside it,
-            is not among them: make the optimizer last.
+            is not included, so make the optimizer last.
         learning_rate: used by `step` unless you give it another.
         allocate: allocate(count, dtype) makes the two buffers, zeroed; for buffers that
             other processes must see.
@@ -169,16 +169,16 @@ class Optimizer:
         self._views = [p.data for p in self.parameters]
 
     def packed(self, flat: Array) -> Array:
-        """An array that is laid out as `data`, without the gaps: as on any machine.
+        """An array laid out like `data`, without its gaps: the same on every machine.
 
-        The array itself if it has none.
+        The array itself if there are none.
         """
         if flat.ndim == 0 or not self._gaps:
             return flat
         return joined(self.xp, [flat[place] for place in self._places])
 
     def unpack(self, packed: Array, flat: Array) -> None:
-        """Copy what `packed` gave, or what is like it, into a flat array."""
+        """Copy an array such as `packed` gives into a flat one, with the gaps."""
         if flat.ndim == 0 or not self._gaps:
             flat[...] = packed
             return
@@ -198,7 +198,7 @@ class Optimizer:
         self.gradient[...] = 0
 
     def _check_own(self) -> None:
-        """Else a call would change a buffer that no Parameter has any more."""
+        """RuntimeError if a Parameter has moved away: our buffers are then nobody's."""
         views = zip(self.parameters, self._views, strict=True)
         if any(p.data is not view for p, view in views):
             raise RuntimeError(
@@ -218,7 +218,7 @@ class Optimizer:
         The gradient is multiplied by `scale`, then its L2 norm is clipped at
         `max_norm` (see `clips`). `scale` and `valid` may be 0-d arrays. The flag is
         False if the norm is not finite or `valid` is False: then parameters and state
-        stay. `gradient` is scratch: what it holds afterwards says nothing.
+        stay as they are. `gradient` is scratch: what it holds afterwards means nothing.
         """
         self._check_own()
         for name, number in ("scale", scale), ("valid", valid):
@@ -366,7 +366,7 @@ class SGD(Optimizer):
         return super()._state() | velocity
 
     def _update(self, rate: Array, finite: Array) -> None:
-        if self.velocity is None:  # it is the gradient
+        if self.velocity is None:  # v is the gradient itself
             for scratch, data, g in self._in_parts():
                 self.xp.multiply(g, rate, out=scratch)
                 data -= scratch
@@ -464,7 +464,7 @@ class Adam(Optimizer):
         return super()._state() | moments
 
     def _apply(self, rate: float, max_norm, scale, valid) -> tuple[Array, Array]:
-        """With kernels/adam.cu, where it can, and then the gradient stays as it is."""
+        """Use kernels/adam.cu where possible; the gradient then stays as it is."""
         xp, plain = self.xp, not hasattr(scale, "shape") and self.clips == "whole"
         if not (plain and kernels.usable(xp, self.data)):
             return super()._apply(rate, max_norm, scale, valid)
@@ -521,8 +521,8 @@ def schedule(
 
     The rate rises linearly from peak / warmup to `peak` in `warmup` steps and stays
     there. In the last fraction `decay` of all steps it falls along half a cosine to
-    `floor` * peak. decay=0 is constant to the end, decay=1 a cosine schedule. Where the
-    two overlap it is the lower one, so that it never jumps.
+    `floor` * peak. decay=0 is constant to the end, decay=1 a cosine schedule. Where
+    warm-up and decay overlap, the lower rate holds, so it never jumps.
     """
     _require_positive("peak", peak)
     for name, count, least in ("steps", steps, 1), ("warmup", warmup, 0):

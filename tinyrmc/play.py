@@ -8,7 +8,7 @@ You see what an agent sees, a window around you; `v` switches to the whole board
 back. The world waits for you: nothing moves until you press a key.
 
 With `--agent` a trained agent plays in the world of its run, four steps a second, and
-below the level stands what it did and what its memory attended to then.
+below the level you read what it did and what its memory attended to.
 """
 
 from __future__ import annotations
@@ -55,10 +55,10 @@ _ENTER, _LEAVE = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"  # a screen of i
 
 
 class Game:
-    """One level after the other of a world.
+    """A world's levels, one after another.
 
     To play, call `act`, or `press` with what a keyboard sent, and print `screen()`.
-    `state` has the one level.
+    `state` holds the level that is being played.
     """
 
     help = HELP
@@ -69,7 +69,7 @@ class Game:
             self.help = HELP.replace("walk", "walk   space: stay")
         self.world, self.whole = world, whole
         self.rng = generator(seed)
-        self.last = ""  # how the one before this went
+        self.last = ""  # how the level before this one went
         self.begin()
 
     def begin(self) -> None:
@@ -79,7 +79,7 @@ class Game:
         self.score, self.steps = 0.0, 0
 
     def act(self, action: int) -> Outcome:
-        """One step of the world; after the last of a level the next one has begun."""
+        """One step of the world; after a level's last step the next level has begun."""
         noise = self.rng.random((1, self.world.noise), np.float32)
         taken = np.array([action])
         outcome = self.world.step(self.state, taken, noise, keep_final=True)
@@ -96,7 +96,7 @@ class Game:
         self.score, self.steps = 0.0, 0
 
     def press(self, key: str) -> bool:
-        """What a key does. False: it ends the game."""
+        """Do what a key asks for. False: the game is over."""
         if key == "v":
             self.whole = not self.whole
         elif key == "n":
@@ -167,7 +167,7 @@ class Watched(Game):
         return "\n".join(lines)
 
     def press(self, key: str) -> bool:
-        """As in a game of yours; no key at all: the agent goes on."""
+        """As in a game that you play; without a key, the agent goes on."""
         if key == " ":
             self.pause = None if self.pause else PAUSE
         elif key in ("", "\x1b[C"):
@@ -177,7 +177,7 @@ class Watched(Game):
         return True
 
     def screen(self) -> str:
-        """The level, and what the agent made of the one before this step."""
+        """The level, and what the agent thought when it took its last step."""
         return f"{super().screen()}\n{self.told}"
 
 
@@ -280,8 +280,8 @@ def _keyboard(game: Game) -> Iterator[Iterator[str]]:
 
 
 def _keys(file: int, game: Game) -> Iterator[str]:
-    """The keys pressed, one by one, until the terminal closes; "" when the game is to
-    go on by itself.
+    """The keys pressed, one by one, until the terminal closes; "" when the game goes on
+    by itself.
     """
     while True:
         if not select.select([file], [], [], game.pause)[0]:

@@ -12,7 +12,7 @@ the lowest to the highest; other configurations make other lines, and each core 
 same colour in every picture. A single run also gets the pictures its task draws of a
 trained network, such as attention maps. With `--against samples` or `--against hours`
 the curves stand over the examples seen, or over the time it took on the machine that
-trained them; `--against steps,samples,hours` draws three panels side by side, as the
+trained them; `--against steps,samples,hours` draws three panels side by side, like the
 paper's figure 5.
 
 `attention` draws, measures and tests what a memory attends to. RUN is a run directory,
@@ -20,20 +20,20 @@ a checkpoint.npz or a weights file of a core whose slots attend. It draws the pa
 figure 3 (the reference first, in the middle, last) and the gates of the same examples.
 It measures over held-out sequences how much attention goes to the input and to the
 slots that took in the reference. It tests how often the answer is still right when
-slots are wiped or attention is cut. What each of these means exactly,
-`results/probes.py` says at its top. `--html FILE` also writes a page to look at, which
-needs no network.
+slots are wiped or attention is cut. The top of `results/probes.py` says exactly what
+each of these means. `--html FILE` also writes a page to look at, which needs no
+network.
 
 `hops` draws what the hops of a memory network look at, in stories that it answers right
 and wrong, beside the sentences that the data name as supporting facts. It counts how
-often the strongest memory of each hop is one. `--task 2` takes one of a run's tasks.
-`--html FILE` also writes a page that holds the network and reads what you type, without
-a server.
+often the strongest memory of each hop is such a fact. `--task 2` takes one of a run's
+tasks. `--html FILE` also writes a page that holds the network and reads what you type,
+without a server.
 
 `examinations` draws what `python -m tinyrmc.evaluate` prints below the metrics, for
-several networks side by side. What is but a row for each is printed here too.
+several networks side by side. Results of one row per network are printed instead.
 
-`level` draws a level of BoxWorld as the paper's figure 9: the board, what the player
+`level` draws a level of BoxWorld like the paper's figure 9: the board, what the player
 sees of it, and the tree of its keys and locks.
 
 `episode` draws a level as a trained agent plays it, one of those that `evaluate`
@@ -119,8 +119,8 @@ def _parser() -> Parser:
         default=("steps",),
         metavar="AXIS,AXIS",
         help="draw the curves against steps (the default), samples or hours, or what "
-        "the task counts its samples in (tokens, world_steps), or against several of "
-        "these; then of the task's headline alone",
+        "the task counts its samples in (tokens, world_steps); against several of "
+        "these, only the task's headline is drawn",
     )
     add_data_dir(parser)
     return parser
@@ -191,7 +191,7 @@ def _of_one_run(name: str, says: str, files: str, page: str = "") -> Parser:
         type=Path,
         metavar="FOLDER",
         help=f"existing folder for {files}, replaced if they exist (default: the "
-        "run's directory, or for a file that lies in none "
+        "run's directory, or, for a file outside of any, "
         f"runs/<its name>-{name})",
     )
     parser.add_argument(
@@ -337,7 +337,7 @@ def _hops_parser() -> Parser:
     parser = _of_one_run(
         "hops",
         "Draw and count what the hops of a memory network look at.",
-        "hops_task_K.png, one of each task",
+        "hops_task_K.png, one for each task",
         page="that reads what you type ",
     )
     parser.add_argument(
@@ -446,7 +446,7 @@ def _examine(
 def _said(state: dict) -> list[str]:
     """What a network is: the parts of its command, its seed and its step."""
     run = state["run"]
-    words = dict.fromkeys(parts(run))  # a preset may be called as its core is
+    words = dict.fromkeys(parts(run))  # a preset may have its core's name
     return [*words, f"seed {run['seed']}", f"step {state['step']:,}"]
 
 

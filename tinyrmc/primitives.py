@@ -354,7 +354,7 @@ def softmax_vjp(xp, needs, g, y, axis):
 
 @primitive
 def cumprod(xp, x, *, axis):
-    """The product of the entries so far along `axis` (an int), including each own."""
+    """The running product along `axis` (an int): of each entry and all before it."""
     if axis is None:
         raise TypeError("axis is None; reshape x to one axis first")
     y = xp.cumprod(x, axis=axis)
@@ -541,10 +541,10 @@ def unstack_vjp(xp, needs, g, axis):
 
 @primitive
 def getitem(xp, x, *, key):
-    """x[key] for integers, slices, ... and None. Rows by an integer array: `take`."""
+    """x[key] for integers, slices, ... and None. For an integer array use `take`."""
     for part in key if isinstance(key, tuple) else (key,):
         integer = hasattr(part, "__index__") and getattr(part, "shape", ()) == ()
-        integer = integer and not isinstance(part, bool)  # a mask, and no 0 or 1
+        integer = integer and not isinstance(part, bool)  # a bool is a mask, not 0 or 1
         if not (part is None or part is Ellipsis or isinstance(part, slice) or integer):
             raise TypeError(
                 f"an index of type {type(part).__name__} is not basic; write "

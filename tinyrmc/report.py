@@ -7,9 +7,9 @@ Each configuration is a row, its seeds together: what the paper reports, what ou
 reached, the floors under which nothing has been learnt, and what it took. Beside it
 stand the results of the paper, with ours where they were run.
 
-`--out results.md` writes that and the commands that would run them; results.json, which
-holds every seed's numbers and curve; and results.png, the tables as a picture. The same
-runs always give the same bytes.
+`--out results.md` writes that, and the commands that would train what was not run;
+results.json, which holds every seed's numbers and curve; and results.png, the tables as
+a picture. The same runs always give the same bytes.
 
 A folder stands for the runs in it. A sweep's directory stands for the sweep's runs, but
 the sweeps of a folder are left out: they have tables of their own.
@@ -93,8 +93,8 @@ def _check_out(out: Path) -> None:
         )
     if out.exists() and not out.with_suffix(".json").exists():
         raise UsageError(
-            f"--out {out} exists and is no table of ours (there is no .json beside "
-            "it); choose another name"
+            f"--out {out} exists and is not one of our tables (there is no .json "
+            "beside it); choose another name"
         )
 
 

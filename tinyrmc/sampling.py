@@ -1,4 +1,4 @@
-"""How the next word is drawn from what a language model expects of each."""
+"""How the next word is drawn from a language model's expectations."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def draw(
     top_k: draw among the k largest logits, and those equal to the last of them; 0:
         among all.
 
-    ValueError for logits of another shape, or of which none is finite.
+    ValueError for logits of another shape, or without a finite maximum.
     """
     logits = np.asarray(to_host(logits), np.float64)
     if logits.ndim != 1 or not np.isfinite(logits.max(initial=-np.inf)):

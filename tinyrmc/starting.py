@@ -1,7 +1,7 @@
 """Ctrl-C while a command of ours is still being imported: an end without a traceback.
 
-Nothing has been begun by then. `commands.run_main` gives Ctrl-C back to Python. A
-program that imports tinyrmc keeps what it does.
+Nothing has been begun by then. `commands.run_main` gives Ctrl-C back to Python. In a
+program that imports tinyrmc, Ctrl-C stays as it was.
 """
 
 import os

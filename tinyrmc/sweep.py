@@ -7,8 +7,8 @@
     python -m tinyrmc.sweep --show runs/nth_farthest-sweep-1
     mpiexec -n 9 python -m mpi4py.futures -m tinyrmc.sweep ...
 
-A grid is a list of fields with their values, or the name of one that the task has.
-`--show` trains nothing and shows what is there by now. Under mpiexec rank 0 hands out
+A grid is a list of fields with their values, or the name of a grid that the task has.
+`--show` trains nothing and shows what is there so far. Under mpiexec rank 0 hands out
 the work and the others train, on one machine or several.
 
 A combination under a seed is a cell. A cell is an ordinary run directory inside the
@@ -20,9 +20,9 @@ other. With fewer cells, each has several workers.
 The budget is divided so that every cell gets the same time. What some do not need goes
 to those still to come, and then once more to those that were cut. A cell that stays cut
 is evaluated as it is, and the table says how far it came. --resume goes on with such
-cells, and with those that were broken off, bit for bit; what has finished stays. The
-table tells of a cell that failed and of a combination that cannot be, and the others go
-on. Beside the table, results.png shows what was reached over the values of the grid's
+cells, and with those that were broken off, bit for bit; what has finished stays. If a
+cell fails, or a combination is impossible, the table says so and the others go on.
+Beside the table, results.png shows what was reached over the values of the grid's
 second field, with a line for each of the first, and results_curves.png the learning
 curves.
 """
@@ -63,17 +63,18 @@ from .training.processes import Places
 from .training.ranks import require_alone
 from .training.workers import available_cores
 
-# Minutes. For less, cells that the budget has cut are not started again.
+# Minutes. With less left, cells that the budget has cut are not started again.
 WORTHWHILE = 0.5
 
-# Where the first so many runs cannot begin, all for the same reason, no more are tried.
+# If this many runs at the start cannot begin, all for the same reason, no more are
+# tried.
 HOPELESS = 3
 
 
 def main(argv: list[str] | None = None) -> int:
     """The command line; returns the exit code.
 
-    That is 0, 1 if cells failed, or 128 and the number of a signal that stopped it.
+    That is 0; 1 if cells failed; or 128 plus the number of a signal that stopped it.
     """
     words = list(sys.argv[1:] if argv is None else argv)
     if not words:
@@ -97,14 +98,14 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _parser() -> Parser:
-    """Long because it is a list: a flag after the other, with its help."""
+    """Long because it is a list: one flag after another, with its help."""
     parser = Parser(
         program("sweep"),
         "Train every combination of the values of some fields, under several seeds.",
         usage="%(prog)s TASK [PRESET] --grid FIELD=VALUE,VALUE ... [--flags]",
         epilog="Flags of the task, such as --train.steps, and --device and --tf32 go\n"
-        f"to every run. `{program('train')} TASK --help-all` shows them, and so the\n"
-        "fields for --grid.",
+        f"to every run. `{program('train')} TASK --help-all` shows them, and with\n"
+        "them the fields for --grid.",
     )
     add = parser.add_argument
     add(
@@ -166,7 +167,7 @@ def _parser() -> Parser:
     add_data_dir(
         parser,
         "the folder with the data of the task, for all runs (default: where the task "
-        "looks for them); of an earlier sweep, where they are by now",
+        "looks for them); for an earlier sweep, where they are now",
     )
     return parser
 
@@ -222,7 +223,7 @@ def _check_options(options, rest):
     single = (("--seed", "--seeds"), ("--max-minutes", "--budget-minutes"))
     for flag, instead in single:
         if any(word.split("=")[0] == flag for word in rest):
-            raise UsageError(f"{flag} is of a single run; a sweep takes {instead}")
+            raise UsageError(f"{flag} is for a single run; a sweep takes {instead}")
     if options.out is not None and options.out.suffix != ".md":
         raise UsageError(
             f"--out {options.out}: give a name that ends in .md; a .json and a .png "
@@ -340,8 +341,9 @@ class Combination(NamedTuple):
 def combinations(described: dict) -> list[Combination]:
     """All combinations of a sweep's grid, in order.
 
-    UsageError for a grid that is wrong. A value that goes with none of the others' is
-    wrong; one that goes with some makes bad combinations of the rest.
+    UsageError for a grid that is wrong. A value that goes with none of the others is
+    wrong. One that goes with only some of them is not: its other combinations get a
+    `refusal`.
     """
     task, preset, grid = described["task"], described["preset"], described["grid"]
     default = discovery.load_task_of(described).Task.presets[preset][1]
@@ -430,7 +432,7 @@ def cells_of(described: dict, found: list[Combination], folder: Path) -> list[Ce
 
 
 def _require_own(described: dict, cell: Cell) -> None:
-    """RunError if there is a run in a cell's directory, and it is that of another."""
+    """RunError if the run in a cell's directory is that of another cell."""
     if (run := cell.run()) is None:
         return
     task, preset = described["task"], described["preset"]
@@ -450,13 +452,13 @@ def _require_own(described: dict, cell: Cell) -> None:
 
 
 class Budget:
-    """So many minutes for all cells, or None for as many as they take."""
+    """The minutes for all cells together, or None for as many as they take."""
 
     def __init__(self, minutes: float | None):
         self.minutes, self.began = minutes, time.monotonic()
         # when a cell was started, and for how long
         self.given: dict[Path, tuple[float, float]] = {}
-        # what a start and a last evaluation took at most, beyond the given minutes
+        # the most that a start and a last evaluation took beyond the given minutes
         self.extra = 0.0
 
     def left(self) -> float:
@@ -523,7 +525,7 @@ def _new_sweep(described, places, options) -> Run:
 
 
 def _train_cells(todo: list[Cell], places: Places, budget: Budget) -> bool:
-    """Train cells, and those that the budget has cut again as long as it lasts.
+    """Train cells, and go on with those that the budget has cut, as long as it lasts.
 
     Returns whether some failed. UserError if none can begin.
     """

@@ -52,7 +52,7 @@ def main(argv: list[str] | None = None) -> int:
         return _train(words, ranks)
 
 
-# of a run's environment, what it is resumed with
+# what a resumed run takes from its environment.json
 PLACES = "device", "graph", "tf32"
 USAGE = f"""\
 usage: {program("train")} TASK [PRESET] [--flags]     (TASK --help: its flags)
@@ -83,7 +83,7 @@ def listing() -> str:
 def requested(words: list[str]) -> tuple[dict, Options, Run | None]:
     """(what config.json says, the options, the run to go on with or None).
 
-    UsageError or RunError for what cannot be.
+    UsageError or RunError for a request that cannot be met.
     """
     resumed, words = _take_resumed(words)
     names, words = leading_names(words)
@@ -212,7 +212,7 @@ def _train(words: list[str], ranks: Ranks) -> int:
 
 
 def _everybody(words, ranks, held):
-    """What rank 0 reads off the words and the files, for all ranks.
+    """What rank 0 reads off the words and the files, passed on to all ranks.
 
     (config.json's content, the options, the run to go on with or None, the arrays and
     the state of its checkpoint). Rank 0 keeps the run locked until `held` is closed, so
@@ -246,7 +246,8 @@ def _everybody(words, ranks, held):
 def _trainer(task: Task, options: Options, arrays, state, ranks: Ranks) -> Trainer:
     """A Trainer, which goes on from the checkpoint if there is one.
 
-    It has as many workers as before, unless told otherwise. UsageError if it cannot be.
+    It has as many workers as before, unless told otherwise. UsageError if none is
+    possible.
     """
     alike = options.device == "cpu" and state.get("ranks", 1) == ranks.size
     workers = options.workers or (state.get("workers") if alike else None)
@@ -270,7 +271,7 @@ def _trainer(task: Task, options: Options, arrays, state, ranks: Ranks) -> Train
 
 
 def _check_workers(workers, rows, batch, device, ranks):
-    """UsageError for more workers than a batch has `rows`, which says that in words."""
+    """UsageError for more workers than a batch has rows (`rows`, in words)."""
     if workers not in (None, 1) and device == "cuda":
         raise UsageError(
             f"--workers {workers} with --device cuda: a GPU is fed by one worker; "
@@ -288,7 +289,7 @@ def _check_workers(workers, rows, batch, device, ranks):
         )
     if (workers or 1) > most_workers():
         raise UsageError(
-            f"--workers {workers} is more than any machine gains by; use at most "
+            f"--workers {workers} is more than any machine gains from; use at most "
             f"{most_workers()}"
         )
 
@@ -304,7 +305,7 @@ def _switch_to_tf32(xp):
 
 
 def _too_large(task: Task, error: MemoryError) -> UserError:
-    """Which flags ask for less, when memory does not suffice."""
+    """The error for too little memory; it names the flags that ask for less."""
     model, what = getattr(task.config, "model", None), str(error).rstrip(".")
     size = sizes(model) if isinstance(model, CoreConfig) else ""
     return UsageError(
@@ -344,7 +345,7 @@ def _finished(trainer: Trainer, run: Run) -> bool:
 
 
 def _cut_back(run: Run, state: dict) -> None:
-    """The lines of metrics as they were at the checkpoint; says if they are gone."""
+    """Cut the metrics to the lines of the checkpoint; say so if they are gone."""
     lines = state["lines"]
     if lines and not run.has_metrics:
         gone = f"{run.path / 'metrics.jsonl'} is gone, and its {counted(lines, 'line')}"
@@ -407,7 +408,7 @@ def _at(config, name):
 
 
 def _note_roundings(trainer: Trainer, state: dict) -> None:
-    """Tell if other processes than at the run's beginning share the batches."""
+    """Tell if the batches are shared by another number of processes than before."""
     now = trainer.ranks.size, trainer.workers.count
     before = state.get("ranks", 1), state["workers"]
     if before != now:
@@ -448,7 +449,7 @@ def _announce(trainer: Trainer, described: dict, options: Options) -> None:
         notes.append(f"no CUDA graphs: --graph {trainer.without_graphs}")
     for note in notes:
         print(f"  note      {note}")
-    print(end="", flush=True)  # if that cannot be, there is no run yet
+    print(end="", flush=True)  # if this fails, there is no run yet
 
 
 def _report(trainer: Trainer, run: Run, end: str, resume: str) -> None:
