@@ -415,7 +415,7 @@ def test_a_step_that_does_not_fit_is_refused_and_changes_nothing(actions, noise,
     "numbers, says",
     [
         (np.array([0, 10]), "numbered 0 to 9, and those asked for are from 0 to 10"),
-        (np.array([-1]), "none for -1"),
+        (np.array([-1]), "are from -1"),
         (np.array([], int), "numbers of one level or more"),
         (np.array([0.5]), "integers, not float64"),
     ],
