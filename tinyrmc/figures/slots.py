@@ -1,5 +1,5 @@
 """What the slots of a memory attend to, their gates, and what becomes of the answers
-when some of it is taken away.
+when parts of the memory are taken away.
 """
 
 from __future__ import annotations
