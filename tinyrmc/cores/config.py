@@ -387,7 +387,7 @@ _BUILDERS: dict[str, Callable[[CoreConfig, int, Seed], Core]] = {
 
 
 def describe(config: CoreConfig, core: Any) -> str:
-    """A core that `build_core` made of `config`, in a few words.
+    """A core that `build_core` made from `config`, in a few words.
 
     For the first lines of a run and the rows of a table.
     """

@@ -35,8 +35,9 @@ def draw_curves(
 
     against: names in figures.AXES, or what the task counts its examples in.
 
-    Shown are the task's headline and, against one axis, whatever else has reference
-    values and was measured in every group. RunError says what does not go together.
+    They show the task's headline and, against a single axis, whatever else has
+    reference values and was measured in every group. RunError says what does not go
+    together.
     """
     from .. import figures
 

@@ -56,7 +56,7 @@ Table = dict[str, dict[str, float | None]]  # place -> period -> fraction
 
 @dataclass(frozen=True)
 class Questions:
-    """A batch as the probes see it, example-first; `Task.questions` makes it of what
+    """A batch as the probes see it, example-first; `Task.questions` makes it from what
     the task drew.
     """
 

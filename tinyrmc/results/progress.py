@@ -27,9 +27,9 @@ ERRORS = 3
 class Progress(Listener):
     """Told of every step and every line of metrics: a bar on a terminal, or lines.
 
-    task: what is learnt: its headline's held-out value comes first, and its floors and
-        published results are there to be passed.
-    done: the steps that a run has done before.
+    task: what is learnt. Its headline's held-out value comes first, and its floors and
+        published results are the marks to pass.
+    done: the steps that the run had done before.
     """
 
     def __init__(self, task: Task, done: int = 0):

@@ -57,8 +57,8 @@ def summary(runs: list[Run]) -> Summary:
 
     A group is a configuration, whatever the seed (see `group_summary`). `not_run` are
     the published cells of these runs' tasks that none of them stands for: {"task",
-    "cell", "paper", "command"}. `claims` are those of the paper that they test: see
-    `_claims`.
+    "cell", "paper", "command"}. `claims` are the paper's claims that these runs test:
+    see `_claims`.
     """
     groups: list[Summary] = []
     not_run: list[Summary] = []
@@ -547,7 +547,7 @@ def machine(run: Summary) -> str:
 
 
 def _letters(found: Summary) -> dict[str, str]:
-    """{machine: its letter}, which is empty where there is one machine alone."""
+    """{machine: its letter}, which is empty if there is only one machine."""
     names = dict.fromkeys(
         machine(run) for group in found["groups"] for run in group["runs"]
     )
