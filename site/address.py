@@ -1,9 +1,9 @@
 """Writes the project's public address: `make address REPOSITORY=owner/name`.
 
 The address stands in one place, the table `project.urls` of pyproject.toml. While that
-is empty, nothing links to it. This writes it there, and what follows from it: the
-badges and the install command of the README, the links of CITATION.cff, and the first
-two cells of every notebook, which open it in Colab and Binder. The website asks
+is empty, nothing links to it. This script writes it there, and what follows from it:
+the badges and the install command of the README, the links of CITATION.cff, and the
+first two cells of every notebook, which open it in Colab and Binder. The website asks
 `repository()` when it is built. Another address takes the place of the old one.
 """
 
@@ -86,7 +86,7 @@ def opening(repository: str, notebook: str) -> list[dict[str, Any]]:
     """The cells that a notebook begins with, in the format of .ipynb files; none while
     the address is not decided.
 
-    The second is run by hand alone, so it has no number.
+    The second is only ever run by hand, so it has no number.
     """
     if not repository:
         return []

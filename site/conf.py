@@ -74,7 +74,7 @@ html_theme_options = {
     "pygments_dark_style": "a11y-high-contrast-dark",
 }
 
-if repository := address.repository():  # else nothing leads to it
+if repository := address.repository():  # else no page links to it
     html_baseurl = address.pages(repository)
     html_theme_options |= {
         "repository_url": f"{address.HOST}{repository}",
@@ -98,6 +98,6 @@ def forget_modules(app, doctree):
 
 
 def setup(app):
-    """Before `viewcode` looks, whose priority is 500."""
+    """Connects `forget_modules` to run before `viewcode`, whose priority is 500."""
     app.add_config_value("tagline", "", "html")
     app.connect("doctree-read", forget_modules, priority=400)

@@ -248,7 +248,7 @@ def _keep_together(app, doctree):
 
 def _set_commands(app, doctree):
     """Commands wrap where they are too long, with a hanging indent and never inside a
-    flag: a block is a line each, a line is a word each (see tinyrmc.css).
+    flag: each line becomes a span, and each word in it an element (see tinyrmc.css).
     """
     for block in list(doctree.findall(nodes.literal_block)):
         if COMMAND.search(text := block.astext()):

@@ -17,7 +17,7 @@ USED = re.compile(r'class="[^"]*\bfa-(?:solid|brands|regular) ([^"]*)"')
 NAME = re.compile(r"\bfa-([a-z0-9-]+)")
 SHAPE = r'[,{{]"?{}"?:\[(\d+),(\d+),\[[^\]]*\],"[0-9a-f]+","([^"]+)"\]'
 CREDIT = "/* Icons: Font Awesome Free, https://fontawesome.com, CC BY 4.0 */"
-# Were it the icons' font, the browser would load it to know how high a line is.
+# With the icons' own font, the browser would load it only to know a line's height.
 BASE = """
 :is(.fa-solid, .fa-brands, .fa-regular) { font-family: inherit; }
 :is(.fa-solid, .fa-brands, .fa-regular)::before {
@@ -51,7 +51,7 @@ def replace(html: Path) -> None:
 
 
 def style(script: str, names: set[str]) -> str:
-    """The rules for those names that are icons; others, as fa-lg, are sizes."""
+    """The rules for those names that are icons; others, such as fa-lg, are sizes."""
     rules = [CREDIT + BASE]
     for name in sorted(names):
         # the last of its name is the solid one

@@ -27,7 +27,7 @@ PLACES = ((-0.75, 0.7), (0.35, -0.2), (0.0, -0.8), (0.45, 0.65))  # at first
 
 
 def figure(network: Path = NETWORK) -> str:
-    """The figure as HTML, which holds the network and asks nobody for anything."""
+    """The figure as HTML, which holds the network and loads nothing from elsewhere."""
     return pages.filled(HERE / "points.html", data(network))
 
 
@@ -47,7 +47,7 @@ def data(network: Path = NETWORK) -> dict[str, Any]:
 
 
 def inside(network: Path = NETWORK) -> str:
-    """The page of `python -m tinyrmc.plot attention`, of this network."""
+    """The page of `python -m tinyrmc.plot attention` for this network."""
     task, arrays, state = open_checkpoint(network)
     model = restore_model(task, arrays, state)
     found = probes.analyse(model, probes.held_out(task, SEQUENCES))

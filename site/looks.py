@@ -17,7 +17,7 @@ from sphinx import addnodes
 
 LONGEST = 160  # characters of a description: what search engines show
 NUMBER = re.compile(r"[<>~±+-]?\s?\d[\d,.]*(?:\s?(?:%|ms|s|kB|MB|GB|x|h|min))?\b.*")
-PLAIN = re.compile(r"[A-Za-z]{3,}")  # a word: then a cell is no number
+PLAIN = re.compile(r"[A-Za-z]{3,}")  # a word: a cell that has one is no number
 CHARTS = "benchmarks/results/"
 
 
@@ -113,8 +113,8 @@ def is_number(text: str) -> bool:
 
 
 def _mark_charts(app, doctree, docname):
-    """Charts are lines on white, so a dark page may turn them dark. Nobody may do that
-    to pictures whose colours mean something.
+    """Charts are lines on white, so a dark page may turn them dark. Pictures whose
+    colours mean something must stay as they are.
     """
     for image in doctree.findall(nodes.image):
         if CHARTS in image["uri"]:

@@ -1,11 +1,10 @@
-"""Builds the website: `make site`, or `python site/make_site.py [--out FOLDER]`. It
+"""Builds the website. Run `make site`, or `python site/make_site.py [--out FOLDER]`. It
 does not use the network.
 
 No text is kept here a second time. First this script fills a source folder: with the
 few pages of `pages/`, with the documents and notebooks of the repository, whose links
 it turns to the website's pages, and with a page for each module, each task and each
-world. Then
-Sphinx makes the website. MathJax comes out of the Python package
+world. Then Sphinx makes the website. MathJax comes from the Python package
 sphinx-mathjax-offline, which is used for nothing else.
 """
 
@@ -163,7 +162,7 @@ def pages() -> dict[str, str]:
 @functools.cache
 def edited() -> dict[str, str]:
     """Page without its ending -> the file of the repository that you edit to change it.
-    Pages that commands make, as those of results, have none.
+    Pages that commands make, such as those of results, have none.
     """
     found = {f"{path.stem}.md": f"site/pages/{path.name}" for path in PAGES.glob("*")}
     found |= {page: path for path, page in pages().items()}
@@ -192,8 +191,8 @@ class Source:
         path.write_text(text, encoding="utf-8")
 
     def relink(self, text: str, name: str) -> str:
-        """Markdown that stands in the repository's file `name`, its links to other
-        files turned to pages, or to copies of the files.
+        """The Markdown of the repository's file `name`, with links to pages, or to
+        copies of files, in place of its links to other files.
         """
         parts = re.split(r"(^```.*?^```)", text, flags=re.DOTALL | re.MULTILINE)
         for k in range(0, len(parts), 2):  # the others are code
@@ -390,7 +389,7 @@ def add_mathjax(out: Path) -> None:
 
 
 def build(out: Path) -> int:
-    """Build the website in a folder that holds nothing else; Sphinx's exit code."""
+    """Build the website in a folder of its own; returns Sphinx's exit code."""
     for name in PARTS:
         shutil.rmtree(out / name, ignore_errors=True)
     import icons
@@ -428,7 +427,7 @@ def refusal(out: Path) -> str | None:
     strange = sorted({path.name for path in out.glob("[!.]*")} - {*PARTS})
     if strange:  # such as the notebooks beside chapters/source
         return (
-            f"{out} holds {strange[0]}, which is no part of a website; --out takes a "
+            f"{out} holds {strange[0]}, which is no part of a website; give --out a "
             "folder for nothing else"
         )
     return None

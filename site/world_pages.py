@@ -26,7 +26,7 @@ ENDS = {
     BoxWorld: "The gem terminates a level, and so does opening a distractor. The step "
     "after the `limit` truncates it.",
     MiniPacman: "A ghost that catches Pacman terminates an episode; its step number "
-    "`limit` truncates it. A cleared level does neither, the next one begins.",
+    "`limit` truncates it. A cleared level does neither; the next one begins.",
 }
 # what the pixels are, then each of the codes
 SEEN = {
@@ -93,7 +93,7 @@ def world_page(id: str) -> str:
             "## Arguments\n",
             rst(f".. autoclass:: {module}.{kind}", "   :no-members:", "   :no-index:"),
             "## Film\n",
-            f"![Some moments of a level, played by one who knows all of it]"
+            f"![Some moments of a level, played by somebody who knows all of it]"
             f"({short}_film.png)\n",
             "## Versions\n",
             table(["version", "what it changed"], VERSIONS[id]),
@@ -156,7 +156,7 @@ def draw(id: str, folder: Path) -> None:
 
 
 def _play(world: World) -> Iterator[np.ndarray]:
-    """Pictures of the whole board while somebody plays who sees it all."""
+    """Pictures of the whole board while it is played by somebody who sees all of it."""
     rng = np.random.default_rng(0)
     state = world.start(rng.random((1, world.start_noise), np.float32))
     plan: list[int] = []

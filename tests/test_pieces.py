@@ -113,7 +113,7 @@ def test_float32_stays_float32():
     [
         (lambda x: np.sort(x), "no derivative for np.sort"),
         (lambda x: np.einsum("...i,...i", x, x), "cannot record np.einsum with"),
-        (lambda x: np.add(x, 1, out=np.zeros(x.shape)), "written into an array"),
+        (lambda x: np.add(x, 1, out=np.zeros(x.shape)), "into an existing array"),
         (lambda x: np.add.reduce(x), "cannot record np.add.reduce"),
         (lambda x: np.array(x), "cannot follow into an array that you fill"),
     ],

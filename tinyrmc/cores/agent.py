@@ -1,8 +1,9 @@
-"""An agent: what it sees, through a core, becomes a policy and a value.
+"""An agent: a core turns what it sees into a policy and a value.
 
 Appendix A.3 of Santoro et al. 2018: two convolutions of 12 and 24 kernels, 2 x 2 with
-stride 1, each with a ReLU; two maps of coordinates from -1 to 1 beside them; all of it
-flattened, into the core; and from its output the policy's logits and the value.
+stride 1, each with a ReLU; two maps of coordinates from -1 to 1 beside their output.
+All of it, flattened, goes into the core, whose output gives the policy's logits and the
+value.
 """
 
 from __future__ import annotations
@@ -41,11 +42,11 @@ class AgentConfig(MapCoreConfig):
     coordinates: bool = field(default=True, metadata=ADDED)
     """two maps of coordinates beside the convolutions' output"""
     skip: bool = field(default=False, metadata=ADDED)
-    """policy and value see the encoder's output beside the core's"""
+    """policy and value see the encoder's output and the core's"""
     sight: Literal["codes", "rgb"] = field(default="codes", metadata=ADDED)
     """codes: what each cell holds, one-hot; rgb: its colour (appendix A.3)"""
     last: bool = field(default=True, metadata=ADDED)
-    """the agent is told what it did last, and what that brought"""
+    """the agent is told its last action and the reward for it"""
 
     def __post_init__(self):
         super().__post_init__()
@@ -103,7 +104,7 @@ class Agent(Module):
         self.heads.weight.data *= np.float32(0.1)
 
     def initial_state(self, batch_size: int) -> State:
-        """The core's."""
+        """The core's initial state."""
         return self.core.initial_state(batch_size)
 
     def __call__(
@@ -129,7 +130,7 @@ class Agent(Module):
         return both[..., : self.actions], both[..., self.actions], state
 
     def encode(self, picture: Array, numbers: Array) -> Tensor:
-        """What the core gets, (B, T, E), of pictures (B, T, h, w, c)."""
+        """The core's input (B, T, E) for pictures (B, T, h, w, c)."""
         xp, lead = namespace(picture), picture.shape[:2]
         if self.encoder is not None:
             flat = picture.reshape(*lead, -1)
@@ -140,7 +141,7 @@ class Agent(Module):
         if self.config.coordinates:
             x = p.concatenate([x, coordinates(x)], axis=4)
         if self.config.core == "conv_lstm":
-            # what is no map, at each place
+            # the numbers are no map, so each place gets all of them
             shape = *x.shape[:4], numbers.shape[2]
             everywhere = xp.broadcast_to(numbers[:, :, None, None], shape)
             x = p.concatenate([x, everywhere], axis=4)
@@ -149,9 +150,9 @@ class Agent(Module):
 
 
 def coordinates(x: Tensor) -> Array:
-    """Of maps (..., h, w, c) the row and column of each place: (..., h, w, 2), -1 to 1.
+    """The row and column of each place in maps (..., h, w, c): (..., h, w, 2), -1 to 1.
 
-    A place inside the picture, not in the world.
+    They are places in the picture, not in the world.
     """
     *lead, h, w, _ = x.shape
     xp = namespace(x.data)

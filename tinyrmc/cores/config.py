@@ -23,7 +23,7 @@ class SettingsError(UserError, ValueError):
     """No core has these settings."""
 
 
-# cores that are so many units wide, and have no slots
+# cores that have a width in units, but no slots
 PLAIN = "lstm", "rnn", "feedforward"
 
 # --- The settings ---------------------------------------------------------------------
@@ -33,13 +33,13 @@ PLAIN = "lstm", "rnn", "feedforward"
 class DNCConfig:
     """What only the Differentiable Neural Computer has.
 
-    Its words number model.mem_slots, its controller is model.layers x hidden_size.
+    It has model.mem_slots words, and its controller is model.layers x hidden_size.
     """
 
     common: ClassVar = ()
 
     word_size: int = 64
-    """numbers in a word of memory W, unless model.total_units says"""
+    """numbers W in a word of memory, unless model.total_units decides that"""
     read_heads: int = 4
     """read heads R"""
     write_heads: int = 1
@@ -81,7 +81,7 @@ class CoreConfig:
     )
     """rmc: the Relational Memory Core as released; rmc_paper: equations 1-9 to the
     letter; the baselines: lstm; dnc, the Differentiable Neural Computer; entnet, the
-    Recurrent Entity Network; entnet_bank, what the paper calls so: LSTM cells with
+    Recurrent Entity Network; entnet_bank, which the paper calls EntNet: LSTM cells with
     shared weights, summed; and rnn, a plain recurrent network without a memory
     """
     mem_slots: int = 4
@@ -93,8 +93,8 @@ class CoreConfig:
     num_heads: int = 4
     """attention heads H (section 3.2)"""
     total_units: int | None = field(default=None, metadata=ADDED)
-    """units of all slots, words or cells together, of each layer of the lstm, of the
-    rnn; None: as head_size, dnc.word_size or hidden_size says
+    """units of all slots, words or cells together, of each layer of the lstm, or of the
+    rnn; None: head_size, dnc.word_size or hidden_size decides
     """
     key_size: int | None = None
     """units of a query and of a key K; None: as head_size"""
@@ -238,7 +238,7 @@ USED = {  # core -> the fields of CoreConfig that make a difference to it
 def without_effect(config: CoreConfig, default: CoreConfig) -> list[str]:
     """The fields in which `config` differs from `default` without any effect.
 
-    Its core makes no use of them.
+    Its core does not use these fields.
     """
     others = {name for used in USED.values() for name in used} - {*_used(config)}
     names = [field.name for field in fields(config) if field.name in others]
@@ -276,9 +276,9 @@ def build_core(
 ) -> Core:
     """The core that `config` describes for inputs of `input_size`.
 
-    That is the width of a vector, or the (height, width, channels) of a map. Only a
-    `conv_lstm` must know a map's shape; the others take it in a row, (B, height * width
-    * channels). SettingsError names a bad value.
+    `input_size` is the width of a vector, or the (height, width, channels) of a map.
+    Only a `conv_lstm` must know a map's shape; the others take it in a row, (B, height
+    * width * channels). SettingsError names a bad value.
     """
     width = input_size if isinstance(input_size, int) else math.prod(input_size)
     try:
@@ -333,8 +333,8 @@ def _build_conv_lstm(
 ) -> Core:
     if isinstance(input_size, int):
         raise ValueError(
-            "model.core conv_lstm reads maps (height, width, channels), and here are "
-            f"vectors of {input_size} numbers; choose another core"
+            "model.core conv_lstm reads maps (height, width, channels), but its inputs "
+            f"are vectors of {input_size} numbers; choose another core"
         )
     own = c.conv_lstm
     sizes = *input_size, own.channels, own.kernel
@@ -387,7 +387,7 @@ _BUILDERS: dict[str, Callable[[CoreConfig, int, Seed], Core]] = {
 
 
 def describe(config: CoreConfig, core: Any) -> str:
-    """A core that `build_core` made of `config`, in a few words.
+    """A core that `build_core` made from `config`, in a few words.
 
     For the first lines of a run and the rows of a table.
     """

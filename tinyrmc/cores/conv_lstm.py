@@ -81,7 +81,7 @@ class ConvLSTM(Core):
     ) -> tuple[Tensor, State]:
         """One step: inputs (B, height, width, in_channels), state (h, c) -> output.
 
-        And the next (h, c). `trace` receives an empty dict.
+        Also returns the next (h, c). `trace` receives an empty dict.
         """
         in_a_row = len(getattr(inputs, "shape", ())) == 2
         shape = (self.input_size,) if in_a_row else self.input_shape

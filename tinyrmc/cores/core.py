@@ -40,7 +40,7 @@ class Core(Module):
         raise NotImplementedError
 
     def initial_state(self, batch_size: int) -> State:
-        """Where a sequence begins, for a batch of so many examples."""
+        """The state that a sequence begins with, for `batch_size` examples."""
         raise NotImplementedError
 
     def __call__(
@@ -91,18 +91,18 @@ class Core(Module):
     def _unroll_at_once(
         self, inputs: Array | Tensor, state: State
     ) -> tuple[list[Tensor], State] | None:
-        """`unroll`, if the core has something better than one step after the other."""
+        """The result of `unroll`, if the core knows a faster way than step by step."""
         return None
 
     def _prepare_all(self, inputs: Array | Tensor) -> Iterable[tuple]:
-        """For each of the T steps a tuple of what `_step` wants before the state.
+        """A tuple for each of the T steps: what `_step` takes before the state.
 
         A core may compute here, for all steps at once, what needs no state.
         """
         return ((x,) for x in p.unstack(inputs, axis=1))
 
     def _step(self, *arguments: Any) -> tuple[Tensor, State]:
-        """One step: what `_prepare_all` has given, then the state and the trace."""
+        """One step: of what `_prepare_all` gave for it, the state and the trace."""
         return self(*arguments)
 
     def _check_inputs(
@@ -110,7 +110,7 @@ class Core(Module):
     ) -> None:
         """TypeError or ValueError unless these are inputs of this shape and precision.
 
-        A size of None may have any length.
+        An axis of size None may have any length.
         """
         name = type(self).__name__
         check_array(name, "inputs", inputs, shape, self.dtype, hint)
@@ -122,9 +122,9 @@ class Core(Module):
 
 
 def check_lengths(lengths: Any, examples: int, steps: int) -> None:
-    """ValueError unless these are as many integers as examples.
+    """ValueError unless there is one integer for each example.
 
-    On NumPy also unless they are from 0 to `steps`; on a GPU looking would wait.
+    On NumPy they must also be from 0 to `steps`; on a GPU, looking would mean waiting.
     """
     shape = getattr(lengths, "shape", None)
     if shape != (examples,) or lengths.dtype.kind not in "iu":
@@ -143,15 +143,15 @@ def check_lengths(lengths: Any, examples: int, steps: int) -> None:
 
 
 def check_fresh(fresh: Any, shape: tuple[int, ...]) -> None:
-    """ValueError unless this says of each example and step whether it begins anew."""
+    """ValueError unless `fresh` holds a bool for each example and step."""
     if getattr(fresh, "shape", None) != shape or fresh.dtype != bool:
         got = f"{fresh.dtype}{list(fresh.shape)}" if hasattr(fresh, "dtype") else fresh
         raise ValueError(f"unroll: fresh must be bool {list(shape)}, not {got}")
 
 
 def _renews(fresh: Array | None, steps: int) -> list[bool]:
-    """In which steps an example may begin anew: on a device in all, for looking would
-    wait.
+    """The steps in which an example may begin anew. On a device these are all steps,
+    since looking would mean waiting.
     """
     if fresh is None or namespace(fresh) is not np:
         return [fresh is not None] * steps
@@ -159,14 +159,14 @@ def _renews(fresh: Array | None, steps: int) -> list[bool]:
 
 
 def select_state(mask: Array, one: State, other: State) -> State:
-    """The state `one` of the examples where the mask (B,) holds, else `other`."""
+    """The state `one` for examples where the mask (B,) holds, `other` for the rest."""
     if isinstance(one, (tuple, list)):
         return tuple(select_state(mask, *pair) for pair in zip(one, other, strict=True))
     return p.where(mask.reshape(-1, *[1] * (one.ndim - 1)), one, other)
 
 
 def state_arrays(state: State, name: str = "state") -> dict[str, Array]:
-    """The arrays of a state under names, detached: what a task can carry on."""
+    """The arrays of a state by name, detached, so that a task can carry them on."""
     if isinstance(state, (tuple, list)):
         found: dict[str, Array] = {}
         for number, part in enumerate(state):
@@ -176,7 +176,9 @@ def state_arrays(state: State, name: str = "state") -> dict[str, Array]:
 
 
 def state_of(arrays: Mapping[str, Array], like: State, name: str = "state") -> State:
-    """The state that `state_arrays` took apart, in the form of another one."""
+    """The state that `state_arrays` took apart, put together again in the form of
+    `like`.
+    """
     if isinstance(like, (tuple, list)):
         parts = enumerate(like)
         return tuple(state_of(arrays, part, f"{name}.{k}") for k, part in parts)

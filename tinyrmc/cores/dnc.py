@@ -17,12 +17,12 @@ computes them; `DNC.__call__` is the step. The three large ones are in
 `fused/addressing.py`, each with its plain definition. Shapes: B examples, N words of W
 numbers, R read heads, H write heads.
 
-Where the paper and the released program differ, this is the program: strengths are
+Where the paper and the released program differ, this follows the program: strengths are
 softplus, not oneplus = 1 + softplus (`strength`); no gradient flows from usage into the
 write weightings it counts; usage is kept `EPSILON` above zero in the allocation; and
 everything that leaves the controller and the core is clipped (`clip`; 20 there, none in
-the paper). The interface is the program's in another order of columns. The program has
-no feed-forward controller: here it is a stack of ReLU layers.
+the paper). The interface is the program's, with its columns in another order. The
+program has no feed-forward controller: here it is a stack of ReLU layers.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def allocations(usage, gates) -> Tensor:
 def follow_links(links, read) -> Tensor:
     """Where last step's read weightings lead, (B, R, 2 H, N).
 
-    First by each head's links back in time, L^T w, then by each forward, L w.
+    First along each head's links back in time, L^T w, then forward, L w.
     """
     read = p.expand_dims(read, 1)  # (B, 1, R, N)
     ways = [read @ links, read @ p.swapaxes(links, -1, -2)]  # each (B, H, R, N)

@@ -3,7 +3,7 @@
 `EntNet` is the Recurrent Entity Network of Henaff et al. (2017), "Tracking the World
 State with Recurrent Entity Networks": N slots with shared weights, each with a key and
 a gate that opens where the input has to do with slot or key. `EntNetBank` is the
-baseline that the RMC paper calls so in its appendix: a bank of 2 to 8 LSTM cells whose
+baseline that the RMC paper's appendix calls EntNet: a bank of 2 to 8 LSTM cells whose
 states are summed.
 """
 
@@ -51,10 +51,10 @@ class EntNet(Core):
     question q = s.
 
     The slots start as their keys. The keys are learned, and so is phi's slope for each
-    unit, 1 at first. Three things differ from the paper. Its last layer R is the task's
-    own here. Its encoder, a masked sum of words, is a linear layer, since a step's
-    input is a vector. And q, which is separate there, is the input of the step, since
-    the tasks show the question with each. State (B, N, F); output (B, F).
+    unit, 1 at first. Three things differ from the paper. Its last layer R is left to
+    the task here. Its encoder, a masked sum of words, is a linear layer here, since a
+    step's input is a vector. And q, which is separate there, is the step's input, since
+    the tasks show the question at every step. State (B, N, F); output (B, F).
 
     Args:
         input_size: width of an input.
@@ -106,8 +106,8 @@ class EntNet(Core):
     ) -> tuple[Tensor, State]:
         """One step: inputs (B, input_size), state (B, N, F) -> output (B, F).
 
-        And the next state (B, N, F). `trace`, a list, receives one dict of arrays for
-        the step: "gates" and "answers", p, both (B, N).
+        Also returns the next state (B, N, F). `trace`, a list, receives one dict of
+        arrays for the step: "gates" and "answers", p, both (B, N).
         """
         self._check_inputs(inputs, None, self.input_size)
         self._check_state(state, inputs.shape[0], self.mem_slots, self.mem_size)
@@ -133,12 +133,12 @@ class EntNetBank(Core):
         output sum_j h_j
 
     The paper says that the cells are LSTMs, how many, how wide, and that their states
-    are summed. The rest is chosen here, after the network it is named for. The cells
-    share W and U. Each has a key, appended to its input; that amounts to a bias b_j of
-    its own and is written so, of standard deviation 1 at first, or the cells would
-    hardly differ. There is no further gate, since an LSTM has them. And of the two
-    states the hidden ones are summed. State (h, c), each (B, J, F), starting at zero;
-    output (B, F).
+    are summed. The rest is our choice, modelled on the network that it is named after.
+    The cells share W and U. Each has a key, appended to its input. That amounts to a
+    bias b_j of its own, and is written as one. Its standard deviation is 1 at first, or
+    the cells would hardly differ. There is no further gate, since an LSTM has them. Of
+    the two states, the hidden ones are summed. State (h, c), each (B, J, F), starting
+    at zero; output (B, F).
 
     Args:
         input_size: width of an input.

@@ -71,7 +71,7 @@ class LSTM(Core):
     ) -> tuple[Tensor, State]:
         """One step: inputs (B, input_size), state (h, c) -> output (B, hidden_size).
 
-        And the next (h, c). `trace` receives an empty dict.
+        Also returns the next (h, c). `trace` receives an empty dict.
         """
         self._check_inputs(inputs, None, self.input_size)
         for array in state:
@@ -93,7 +93,7 @@ class LSTM(Core):
     ) -> tuple[list[Tensor], State]:
         """T steps: inputs (B, T, input_size) -> ([T outputs], last state).
 
-        One entry on the tape: what the inputs give all steps is one product, and so is
+        One entry on the tape: the inputs' part of all steps is one product, and so is
         the gradient of the weight. See `Core.unroll`.
         """
         if _acts(inputs, fresh):
@@ -113,7 +113,7 @@ class LSTM(Core):
     ) -> tuple[Tensor, State]:
         """`unroll` with time first: inputs (T, B, input_size) -> (T, B, hidden_size).
 
-        And the last state. `fresh` is still (B, T).
+        Also returns the last state. `fresh` is still (B, T).
         """
         steps, batch = inputs.shape[:2]
         for array in state:
@@ -131,7 +131,7 @@ class LSTM(Core):
 
 
 def _acts(inputs: Array | Tensor, fresh: Array | None) -> bool:
-    """Whether this is one step of many, as when acting: quicker by itself."""
+    """Whether this is a single step, as when acting, which is quicker by itself."""
     return fresh is not None and inputs.shape[1] == 1
 
 
@@ -146,9 +146,9 @@ class DeepLSTM(Core):
 
     This is Sonnet's DeepRNN with skip connections, the deep LSTM of Graves: the first
     layer sees the input, every further one the input and the output of the layer below,
-    and the output is that of all layers side by side, (B, layers * hidden_size). The
-    state is ((h, c), ...), one pair a layer. Parameters `layers.{k}.gates.weight`, ...
-    Arguments as for `LSTM`.
+    and the output joins those of all layers side by side, (B, layers * hidden_size).
+    The state is ((h, c), ...), one pair a layer. Parameters `layers.{k}.gates.weight`,
+    ... Arguments as for `LSTM`.
     """
 
     def __init__(
@@ -189,7 +189,7 @@ class DeepLSTM(Core):
     ) -> tuple[Tensor, State]:
         """One step: inputs (B, input_size) -> output (B, layers * hidden_size).
 
-        And the next state. `trace` receives an empty dict.
+        Also returns the next state. `trace` receives an empty dict.
         """
         self._check_pairs(state)
         outputs, after, seen = [], [], inputs
@@ -278,7 +278,7 @@ class RNN(Core):
     ) -> tuple[Tensor, State]:
         """One step: inputs (B, input_size), state h -> output (B, hidden_size).
 
-        And the next h, which is the output. `trace` receives an empty dict.
+        Also returns the next h, which is the output. `trace` receives an empty dict.
         """
         self._check_inputs(inputs, None, self.input_size)
         ((row, weight),) = self._prepare_all(p.expand_dims(inputs, 1))

@@ -61,7 +61,7 @@ class Constant:
 
 
 def floor_of(owner: str, size: int, relu: float) -> Constant | None:
-    """What `size` units are never below: 0 for this fraction of them, the last ones.
+    """The least value of each of `size` units: 0 for the last ones, a fraction `relu`.
 
     None if there are no such units. ValueError names the owner of a bad `relu`.
     """
@@ -85,11 +85,11 @@ class Encoding:
     """What a word's place in its sentence does to it: l_kj, for unit k and word j.
 
     kind: "bag": nothing, l = 1. "printed": the paper's equation, (1 - j/J) - (k/d)
-        (1 - 2j/J), where J is the number of words of the sentence. "released": that of
-        the authors' program, centred, and with one J for all sentences: the `longest`
-        one and its age, which is the last word there.
-    scale: times so much. The program has twice what is printed, which looks harmless,
-        but with the printed one training fails on task 16 of bAbI.
+        (1 - 2j/J), where J is the number of words of the sentence. "released": the one
+        in the authors' program, centred, with one J for all sentences: the `longest`
+        one and its age, which counts as its last word.
+    scale: a factor for all of it. The program has twice what is printed, which looks
+        harmless, but with the printed scale training fails on task 16 of bAbI.
     longest: words of the longest sentence; "released" needs it.
     """
 
@@ -161,8 +161,8 @@ class MemN2N(nn.Module):
                     (R, d, d) for u <- u H + o; `questions` B and `answers` W of their
                     own, (R, V, d) each
 
-    The last N rows of a table are its T. All start as normal values of deviation `std`.
-    A table is one matrix with its T, as in the authors' program.
+    The last N rows of a table are its T. All start as normal values with standard
+    deviation `std`. A table and its T are one matrix, as in the authors' program.
 
     Args:
         words: V, the number of words; the answers are among them.
@@ -251,7 +251,8 @@ class MemN2N(nn.Module):
         linear: without the softmax over memories, which is how training may start.
         empty: bool (B, M), the memories that must not be looked at. Without it, those
             whose row is zero have the score 0 and say nothing, but take their share of
-            the softmax, as in the authors' program. A story must have one that is not.
+            the softmax, as in the authors' program. A story must have one that is not
+            empty.
         trace: a list that receives a dict for each hop: "weights" p (B, R, M).
         """
         tables = self._matrices()
@@ -321,10 +322,10 @@ class TextMemN2N(nn.Module):
     from u = 0.1. After each hop a part of the units go through a ReLU, and the next
     word is softmax(W u). No biases.
 
-    It is called as a recurrent network is. But its state is not computed: it is the
-    N - 1 words before, (B, N - 1), the oldest first, and -1 where there is no word yet.
-    Such memories are not looked at. T words in a row share their memories but for one,
-    so N + T - 1 words are embedded, not T N.
+    It is called like a recurrent network, but its state is not computed: it is the last
+    N - 1 words, (B, N - 1), the oldest first, and -1 where there is no word yet. Such
+    memories are not looked at. Each word shares all memories but one with the next, so
+    for T words in a row N + T - 1 are embedded, not T N.
 
     Args:
         words: V, the number of words.
@@ -332,7 +333,7 @@ class TextMemN2N(nn.Module):
         slots: N.
         hops: K.
         relu: which fraction of the units, the last ones, goes through a ReLU.
-        std: deviation of the normal values that all parameters start with.
+        std: standard deviation of the normal values that all parameters start with.
 
     Raises ValueError or TypeError naming the argument.
     """

@@ -16,8 +16,8 @@ in brackets are equations.
     | candidate (7)      | g_psi(m~)              | tanh of it                         |
 
 The scale of attention, 1 / sqrt(K), is equation 1's. The authors' module had 1 /
-sqrt(2K + V) until November 2018, after the paper, whose experiments so had probably
-that one.
+sqrt(2K + V) until November 2018, after the paper, so the paper's experiments probably
+used that one.
 
 On nth farthest the fourth row decides, in the one seed that was tried: without it
 neither form learns, with it both do (benchmarks/README.md, "Paper and release"). So
@@ -128,7 +128,7 @@ class _Memory(Core):
         return inputs if rows else p.expand_dims(inputs, leading)
 
     def _check_memory(self, array: Any, inputs: Array | Tensor) -> None:
-        """Every array of the state is (B, N, F) for these inputs."""
+        """TypeError or ValueError unless an array of the state fits, (B, N, F)."""
         self._check_state(array, inputs.shape[0], self.mem_slots, self.mem_size)
 
 
@@ -255,9 +255,9 @@ class RelationalMemory(_Memory):
     def _unroll_at_once(
         self, inputs: Array | Tensor, state: State
     ) -> tuple[list[Tensor], State] | None:
-        """On a GPU, with one block, its norms and gates: one entry on the tape.
+        """On a GPU, all steps of one block with norms and gates: one entry on the tape.
 
-        A step by itself asks for many small operations there.
+        Step by step, they would be many small operations.
         """
         plain = len(self.blocks) == 1 and self.gate_style is not None
         plain = plain and "qkv_norm" in self.blocks[0]
@@ -469,7 +469,7 @@ class PaperRelationalMemory(_Memory):
         return p.reshape(hidden, (hidden.shape[0], -1)), state
 
     def _normed_step(self, x: Tensor, state: State, trace: Trace) -> tuple:
-        """`equations.step`, but for its attention."""
+        """`equations.step`, but with the attention of `_attend`."""
         (m, h), own = state, self.equation_parameters()
         seen: dict[str, Any] = {}
         attended = self._attend(m, x, seen)
@@ -490,7 +490,7 @@ class PaperRelationalMemory(_Memory):
     def _attend(self, m: Array | Tensor, x: Tensor, seen: dict | None = None) -> Tensor:
         """Equation 2, (B, N, F).
 
-        With `qkv_norm` as released; its weights go into `seen` as "attention".
+        With `qkv_norm` it is the released one; its weights go to `seen["attention"]`.
         """
         kinds = self.W_q, self.W_k, self.W_v
         if self.qkv_norm is None:

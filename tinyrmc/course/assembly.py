@@ -120,7 +120,8 @@ def exercises(module: str) -> ModuleType:
 def written(module: str, name: str, **known: Any) -> Function | None:
     """Your answer to an exercise, which may call your other answers of that chapter.
 
-    Those that you have not written are the course's. So is what is `known`.
+    Where you have not written one, the course's stands in. Your answer may also call
+    what is `known`.
     """
     theirs = {
         key: value
@@ -148,14 +149,14 @@ def _piece(name: str, chapter: int, module: str, exercise: str) -> Piece:
 
 
 def _whole(my: Pieces) -> list[Piece]:
-    """The pieces of chapter 9, which take xp as they are, and call `my` others."""
+    """The pieces of chapter 9, which take xp themselves and call `my` other pieces."""
     return _judged(*WHOLE, {"my": my, "equations": equations})
 
 
 def _judged(
     chapter: int, module: str, names: Sequence[str], known: dict[str, Any]
 ) -> list[Piece]:
-    """Your answers to the exercises of these names where their checks take them."""
+    """Your answers to these exercises, or the course's where a check refuses them."""
     found = []
     for name in names:
         solution = getattr(exercises(module), name)
@@ -210,8 +211,8 @@ def check(function: Function, right: Function, arguments: list[Any]) -> None:
 def gradients(function: Function, arguments: list[Any]) -> list[np.ndarray]:
     """The gradients of the arrays among `arguments`, also those in lists and dicts.
 
-    Each entry of what f(primitives, *arguments) returns counts with another weight.
-    Wrong if the tape has lost its track.
+    Each entry of what f(primitives, *arguments) returns counts with a weight of its
+    own. Wrong if the tape has lost track of a result.
     """
     watched: list[Any] = []
     with Tape() as tape:

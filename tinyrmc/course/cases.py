@@ -1,4 +1,4 @@
-"""The cases of an exercise: those its author wrote, and those that are made of them."""
+"""The cases of an exercise: those its author wrote, and those made from them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .compare import short, unchanged
 WIDTH = 88  # columns that a cell of a notebook shows without scrolling
 LONGEST = 160  # characters of an argument that are shown
 LEAD = (2, 3)  # the leading axes of the cases that are stacked
-LARGE = 3e3  # what numbers "of any size" are multiplied with: exp(3000) overflows
+LARGE = 3e3  # what numbers "of any size" are multiplied by: exp(3000) overflows
 
 Make = Callable[[np.random.Generator], Sequence[tuple]]
 
@@ -29,7 +29,7 @@ class Case:
     arguments: dict[str, Any]
     """by name, in the order of the call"""
     about: str = ""
-    """what is special in a case that is made of another one"""
+    """what is special about a case that is made from another one"""
 
     def copies(self) -> list[Any]:
         """The arguments anew: a function may spoil what it is given."""
@@ -50,11 +50,11 @@ def all_cases(
     leading: Sequence[str] = (),
     anysize: Sequence[str] = (),
 ) -> list[Case]:
-    """The author's cases, then those made of the first of them.
+    """The author's cases, then those made from the first of them.
 
     names: of the arguments; rng(k) for k = 0, 1, .. gives independent generators.
     leading: arguments that may have any leading axes. Six cases like the first are
-    stacked to one with two leading axes; all other arguments are the first one's.
+    stacked into one with two leading axes; all other arguments are the first one's.
     anysize: arguments that may be of any size; they come some thousand times as large.
     "The first" is the first that is drawn at random.
     """
@@ -77,7 +77,7 @@ def all_cases(
 
 
 def _first_drawn(draws: Sequence[Sequence[tuple]]) -> list[tuple]:
-    """The first of the cases that differs from one draw to the other, in each draw."""
+    """From each draw, the first of the cases that differ from draw to draw."""
     for alike in zip(*draws, strict=True):
         if not unchanged(alike[0], alike[1]):
             return list(alike)

@@ -35,8 +35,8 @@ def compare(
     """Raise `Wrong` unless `found` is `expected`.
 
     Both may be numbers, arrays, Tensors or texts, or tuples, lists and dicts of these.
-    Shapes must agree; so must the kind of number, but for whole numbers and truth
-    values in the place of real numbers. NaN agrees with NaN.
+    Shapes must agree; so must the kind of number, except that whole numbers and truth
+    values may stand for real numbers. NaN agrees with NaN.
     """
     if isinstance(expected, str):
         _compare_texts(found, expected, where)
@@ -254,9 +254,9 @@ def _errors(
 ) -> np.ndarray:
     """The error of each entry, relative to the expected one.
 
-    Unless it must be `precise`, to the larger of that, 1, and a ten-thousandth of the
-    largest: in a sum of large numbers a small result has their rounding. NaN where
-    only one of the two is not finite.
+    Unless it must be `precise`, relative to the largest of that, 1, and a
+    ten-thousandth of the largest entry: a small sum of large numbers carries their
+    rounding. NaN where only one of the two is not finite.
     """
     with np.errstate(all="ignore"):
         size = abs(expected)

@@ -9,8 +9,8 @@
 - are they off by a factor or by an addend that the sizes explain;
 - are some entries right, and where; are some cases right, and which.
 
-The first that holds in every case is named. It is a likeness, not a proof, and is
-worded as one.
+The first that holds in every case is named. It is a likeness, not a proof, and the
+words say so.
 """
 
 from __future__ import annotations
@@ -169,7 +169,7 @@ def _of_arrays(
 
 
 def _all(pairs: Iterable[Pair], same: _Same, change: Function) -> bool:
-    """Whether `change` makes the first of each pair of the second."""
+    """Whether `change` turns the second of each pair into the first."""
     for one, other in pairs:
         try:
             if not same(one, change(other)):
@@ -191,7 +191,7 @@ def _of_arguments(
                 changed = change(dict(zip(names, arguments, strict=True)))
                 if not same(found, solution(*changed.values())):
                     return False
-            except Exception:  # not every argument can be changed so
+            except Exception:  # not every argument can be changed that way
                 return False
         return True
 
@@ -232,7 +232,7 @@ def _which_cases(
 def _only_made_cases(
     given: Sequence[Any], right: Sequence[Any], cases: Sequence[Case], same: _Same
 ) -> str:
-    """That only cases go wrong that were made of others, and what they have; or ""."""
+    """Says that only cases made from others go wrong, and what these have; or ""."""
     pairs = zip(given, right, cases, strict=True)
     made = [case.about for found, wanted, case in pairs if not same(found, wanted)]
     if not made or not all(made):

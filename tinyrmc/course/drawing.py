@@ -21,7 +21,7 @@ from ..engine import Tensor
 Key = tuple[str, int]  # ("entry", its number), ("leaf", an id), ("bend", any)
 SWEEPS = 24  # back and forth, after which places hardly change
 HIGH = 0.55  # inches from row to row
-LETTER, AROUND, BEND = 0.072, 0.4, 0.3  # of a label, of a box around it, of a line
+LETTER, AROUND, BEND = 0.072, 0.4, 0.3  # inches across: a letter, a box's rim, a line
 
 
 @dataclass
@@ -34,7 +34,7 @@ class Graph:
     """each from an input to an operation, with a bend in every row between them"""
 
     def width(self, key: Key) -> float:
-        """In inches, of a box, or of a line that passes."""
+        """The width in inches of a box, or of a line that passes."""
         return BEND if key[0] == "bend" else AROUND + LETTER * len(self.labels[key])
 
     def layers(self) -> list[list[Key]]:
@@ -158,8 +158,8 @@ def _places(graph: Graph) -> dict[Key, float]:
 
 
 def _middle(keys: list[Key], x: dict[Key, float], otherwise: float) -> float:
-    """Of their places; inputs count only where there is nothing else, so that a chain
-    of operations stands upright.
+    """The middle of the places of `keys`; inputs count only where there is nothing
+    else, so that a chain of operations stands upright.
     """
     keys = [key for key in keys if key[0] != "leaf"] or keys
     return sum(x[key] for key in keys) / len(keys) if keys else otherwise
@@ -189,7 +189,7 @@ def _apart(
 
 
 def _offsets(keys: list[Key], width: Callable[[Key], float]) -> list[float]:
-    """From the left end of a group to the middle of each."""
+    """The distance from the left end of a group to the middle of each."""
     ends = accumulate(map(width, keys))
     return [end - width(key) / 2 for end, key in zip(ends, keys, strict=True)]
 

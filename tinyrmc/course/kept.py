@@ -1,9 +1,9 @@
 """The functions that you wrote, kept from one chapter to the next.
 
-A chapter runs by itself, so what you wrote in another one is gone when it begins. So
-`check` keeps the text of every right answer, a file for each, beside your progress.
-`answer` makes a function of such a text again. Nothing is sent anywhere, and with
-TINYRMC_PROGRESS set to nothing, nothing is kept.
+A chapter runs by itself, so what you wrote in another one is gone when it begins. That
+is why `check` keeps the text of every right answer, a file for each, beside your
+progress. `answer` makes a function of such a text again. Nothing is sent anywhere, and
+with TINYRMC_PROGRESS set to nothing, nothing is kept.
 """
 
 from __future__ import annotations
@@ -43,15 +43,15 @@ def keep(chapter: str, name: str, function: Callable[..., Any]) -> None:
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text, encoding="utf-8")
-    except OSError:  # a place where nothing can be written; the course's own serve
+    except OSError:  # nothing can be written there; the course's answers will do
         return
 
 
 def answer(chapter: str, name: str, **known: Any) -> Callable[..., Any] | None:
     """What you wrote for an exercise; None if nothing is kept.
 
-    Its text may use np, math and what is `known`. Other names it does not find when it
-    is called, and so it raises NameError then.
+    Its text may use np, math and what is `known`. With any other name it raises
+    NameError when it is called.
     """
     file = _file(chapter, name)
     try:

@@ -179,7 +179,7 @@ def _fitted(found: Any, right: Any) -> Any:
     return np.reshape(found, np.shape(right))
 
 
-# (what is said of a text, what would make the right one of it)
+# (what is said of a text, what would turn it into the right one)
 OF_TEXTS: list[tuple[str, Change]] = [
     ("you give the right number, but not as a text", str),
     (
@@ -194,7 +194,7 @@ OF_TEXTS: list[tuple[str, Change]] = [
     ("your number is 1 too small", lambda x: str(int(x) + 1)),
 ]
 
-# (what is said of a result, what makes it of the right one)
+# (what is said of a result, what turns the right one into it)
 OF_RESULTS: list[tuple[str, Change]] = [
     (f"{{what}} is the right one {words}", change)
     for changes in (_pointwise(), _moved(), _cuts(), _along(), _reductions())
@@ -210,7 +210,7 @@ OF_RESULTS: list[tuple[str, Change]] = [
     ("{what} is there for each of several rows, all alike", lambda x: _like(x, x[:1])),
 ]  # fmt: skip
 
-# (what is said of a result, what would make the right one of it)
+# (what is said of a result, what would turn it into the right one)
 UNFINISHED: list[tuple[str, Change]] = [
     (f"a step is missing: the right result is yours {words}", change)
     for changes in (_pointwise(), _along(), _reductions(), _cuts())
@@ -312,7 +312,7 @@ def _sizes(case: Case, right: np.ndarray) -> dict[str, float]:
 def _explained(
     numbers: Sequence[float], pairs: Pairs, cases: Sequence[Case]
 ) -> Iterator[tuple[str, str]]:
-    """Which size each number is, in every case: ("{}", name) in words, to be filled."""
+    """The sizes that explain the numbers in every case: (words to fill, name)."""
     sizes = [_sizes(case, right) for case, (_, right) in zip(cases, pairs, strict=True)]
     forms: dict[str, Callable[[float], float]] = {
         "{}": lambda n: n,
@@ -386,7 +386,7 @@ def factors(pairs: Pairs, cases: Sequence[Case], what: str) -> Iterator[str]:
 
 
 def _tell(pairs: Pairs) -> bool:
-    """Whether there are entries enough to see a pattern in."""
+    """Whether there are enough entries to see a pattern in."""
     return sum(right.size > 2 and right.dtype.kind != "b" for _, right in pairs) > 1
 
 
@@ -445,7 +445,7 @@ def _off_by_an_argument(
 
 
 def same_numbers(pairs: Pairs, what: str) -> Iterator[str]:
-    """The entries are right, and stand in the wrong places; or an axis is not there."""
+    """The entries are right but in the wrong places; or an axis is missing."""
     right = [each for _, each in pairs]
     if max((each.size for each in right), default=0) > 3 and all(
         one.size == other.size

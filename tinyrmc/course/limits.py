@@ -15,9 +15,9 @@ from .compare import Wrong
 def at_most(calls: int | None, memory: int | None) -> Any:
     """`Wrong` where what runs inside makes more calls, or takes more bytes.
 
-    Counted are calls of Python's and of C's functions, on this thread: a walk along
-    every path of a graph makes one for each path, and is stopped long before its end.
-    Bytes are the most at one time beyond what there was. None is no limit.
+    It counts the calls of Python's and C's functions on this thread: a walk along every
+    path of a graph makes one for each path, and is stopped long before its end. Bytes
+    are the most in use at one time, beyond what was in use before. None is no limit.
     """
     with _few_calls(calls), _little_memory(memory):
         yield

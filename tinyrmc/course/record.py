@@ -18,7 +18,7 @@ _complained = False
 
 
 def file() -> Path | None:
-    """Where it is kept, or would be; None where nothing is."""
+    """The file that is kept, or would be; None where nothing is kept."""
     chosen = os.environ.get("TINYRMC_PROGRESS")
     if chosen is not None:
         return Path(chosen).expanduser() / "progress.json" if chosen else None
@@ -43,7 +43,7 @@ def read() -> set[str]:
 
 
 def solved(chapter: str, name: str) -> None:
-    """Remember this one. Where nothing can be written it says so, once."""
+    """Remember this exercise. Where nothing can be written, it says so, once."""
     global _complained
     place, before = file(), read()
     now = before | {f"{chapter}.{name}"}

@@ -64,7 +64,7 @@ def _wrap(value: Any) -> Any:
 
 
 def _fitting(values: tuple, dtype: np.dtype) -> tuple:
-    """Tensors of the Traced; arrays of real numbers get the Tensors' dtype."""
+    """The Tensors of Traced values; arrays of real numbers get the Tensors' dtype."""
 
     def fit(value: Any) -> Any:
         if isinstance(value, np.ndarray) and value.dtype.kind == "f":
@@ -95,7 +95,7 @@ def _flat(values: Any) -> list:
 
 
 class _Own:
-    """Functions of NumPy that the table has not, made of those that it has."""
+    """NumPy's functions that the table lacks, made from those that it has."""
 
     @staticmethod
     def absolute(x):
@@ -167,8 +167,8 @@ class Traced:
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **named: Any):
         if method != "__call__" or named.get("out") is not None:
             raise TypeError(
-                f"the tape cannot record np.{ufunc.__name__}.{method} or what is "
-                "written into an array that exists; write y = x + 1, not x += 1"
+                f"the tape cannot record np.{ufunc.__name__}.{method}, or writing into "
+                "an existing array; write y = x + 1, not x += 1"
             )
         if ufunc.__name__ in _COMPARISONS:
             return ufunc(*(_values(each) for each in inputs))

@@ -15,7 +15,7 @@ from ..errors import RunError
 
 try:
     import matplotlib  # noqa: F401
-except ValueError as error:  # of MPLBACKEND
+except ValueError as error:  # a bad MPLBACKEND
     raise RunError(
         f"matplotlib refuses to start ({error}); unset the variable MPLBACKEND"
     ) from error

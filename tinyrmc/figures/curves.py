@@ -66,7 +66,7 @@ def measured(
 
 
 def mean_and_range(runs: Sequence[Run], metric: str, axis: str = "steps") -> Curve:
-    """What some runs have of `metric` at every point at which any of them was measured.
+    """The values of `metric` in some runs, at every point where any was measured.
 
     A run is a straight line from one of its measurements to the next, and counts from
     its first to its last. So one that was stopped early counts up to there; and against
@@ -157,7 +157,7 @@ def _draw_learning_curve(
 ) -> Figure:
     shown = [*itertools.product(metrics, axes)]
     wide = 5.2 if len(shown) < 3 else 4.2
-    # Lines are named beside the panel, unless on some axis they end inside of it.
+    # Lines are named beside the panel, unless they end inside it on some axis.
     names_beside = len(axes) == 1 and 1 < len(groups) < 7
     size = 0.6 + wide * len(shown), 4.2 + 0.2 * len(groups)
     if names_beside:
@@ -206,7 +206,7 @@ def _label_panels(
 def draw_legend(
     figure: Figure, panel: Axes, ncols: int, characters: float, title: str | None
 ) -> None:
-    """The lines of a panel below a figure, in so many columns of so many characters."""
+    """A legend of a panel's lines below a figure: `ncols` columns of `characters`."""
     handles, labels = panel.get_legend_handles_labels()
     figure.legend(
         handles,
@@ -262,7 +262,7 @@ def draw_group(
 
 
 def _where_fewer(counts: np.ndarray) -> str:
-    """What to add to a label for numbers of runs that are not all."""
+    """What to add to a label, given how many runs count where not all do."""
     if not len(counts):
         return ""
     ends = dict.fromkeys((counts.min(), counts.max()))
@@ -475,11 +475,11 @@ def _spread(
 
 def _mark_rungs(panel: Axes, starts: Sequence[tuple[float, str]]) -> None:
     """A tick at the bottom where each rung began, its name above; early rungs pass
-    quickly, so names are moved apart and led to.
+    quickly, so names are moved apart, and lines lead to them.
     """
     left, right = panel.get_xlim()
     across = panel.get_xaxis_transform()
-    gap = (right - left) * _line_height(panel, points=7, along="width")  # they stand
+    gap = (right - left) * _line_height(panel, points=7, along="width")  # upright
     wanted = [point for point, _ in starts]
     places = _spread(wanted, gap, left + 0.6 * gap, right - 0.6 * gap)
     for (point, rung), x in zip(starts, places, strict=True):

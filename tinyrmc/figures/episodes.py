@@ -20,8 +20,8 @@ from .style import COLOURS, GREY, MARK, save, style, wrap
 SHOWN = 8  # moments of a film strip
 FRAMES = 300  # of a film; of a longer episode some steps are left out
 DURATION = 200  # milliseconds a frame
-LABELS = 12  # of rewards; of more there is the sum alone
-PAUSE = 8  # so many times longer for the end
+LABELS = 12  # of rewards; for more, only their sum is drawn
+PAUSE = 8  # frames by which the end lasts longer
 
 # --- A film strip ---------------------------------------------------------------------
 
@@ -115,14 +115,14 @@ def _draw_view(panel: Axes, episode: Episode, moment: int) -> list[Any]:
 
 
 def _shows_a_key(episode: Episode) -> bool:
-    """Whether there is a row more than the window has."""
+    """Whether the view has a row more than the window: that of the key."""
     return episode.views.shape[1] > episode.window
 
 
 def _draw_attention(panel: Axes, episode: Episode, moment: int) -> list[Any]:
     """Slots by slots and input, and a line between these: [picture, line].
 
-    At the end there is none.
+    At the end there is no attention.
     """
     if moment == len(episode):
         panel.set_axis_off()

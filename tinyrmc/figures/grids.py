@@ -1,5 +1,5 @@
-"""Pictures of a sweep: what was reached in the end over the values of a field, and the
-curves on the way, a panel for some combinations.
+"""Pictures of a sweep: what was reached in the end, over the values of a field, and the
+curves on the way there, some combinations in each panel.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ def value_grid(
     Args:
         panels: {panel: {line: {value of `field`: Reached, or None where there is
             none}}}, every panel with as many lines, every line with the same values. A
-            line joins the means; beside it stand the runs, from the lowest to the
-            highest; hollow is a mean that is not `whole`.
+            line joins the means, which are hollow unless `whole`; beside it stand the
+            runs, from the lowest to the highest.
         references: {label: value}, drawn in each panel and named in the first.
         cores: the core of each line, for its colour.
     """
@@ -220,7 +220,7 @@ def _draw_curve_grid(
         palette = _palette(cores, len(lines))
         whole &= _draw_panel(panel, lines, metric, axis, palette, handles)
         draw_references(panel, references)
-    for panel, name, _ in filled:  # when all is drawn, for the panels share their axes
+    for panel, name, _ in filled:  # once all is drawn: the panels share their axes
         label_axes(panel, metric, axis)
         panel.set_title(name, fontsize=10)
         panel.label_outer()

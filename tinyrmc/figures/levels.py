@@ -80,7 +80,7 @@ def _finish(axes: Axes, title: str) -> None:
 
 def _draw_tree(axes: Axes, boxes, places, palette) -> None:
     """Each item as two squares, its lock and what is inside, and a line from every key
-    to the locks it opens. The axis of x points to the left, so that what is inside lies
+    to the locks it opens. The x axis points to the left, so that what is inside lies
     left of its lock, as on the board.
     """
     for box, (x, y) in zip(boxes, places, strict=True):

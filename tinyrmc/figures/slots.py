@@ -1,5 +1,5 @@
 """What the slots of a memory attend to, their gates, and what becomes of the answers
-when some of it is taken away.
+when parts of the memory are taken away.
 """
 
 from __future__ import annotations
@@ -252,8 +252,8 @@ def gates(
     Examples stand side by side, slots below each other.
 
     Args:
-        values: {name: (E, T, N, G)}: G gates, in [0, 1], of each slot. Drawn are their
-            mean and the band from the 10th to the 90th percentile.
+        values: {name: (E, T, N, G)}: G gates, in [0, 1], of each slot. Their mean is
+            drawn, and the band from the 10th to the 90th percentile.
         marked_steps, titles, mark, held: as for `attention`; the names of the slots in
             `held` are red.
     """

@@ -84,7 +84,7 @@ def _draw_story(panel: Axes, looked: Looked, rows: int, shares: bool) -> None:
 
 
 def _evenly(text: str, characters: int) -> str:
-    """In as few lines as these characters allow, and no last line much shorter."""
+    """The text in as few lines as `characters` allow, the last not much shorter."""
     lines = wrap(text, characters).count("\n")
     sizes = range(characters // 2, characters)
     enough = (n for n in sizes if wrap(text, n).count("\n") == lines)

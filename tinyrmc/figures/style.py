@@ -57,8 +57,8 @@ def style() -> AbstractContextManager[None]:
 
 
 def colours(cores: Sequence[str | None]) -> list[str]:
-    """A colour for each of some lines, which may be a core's: the first of a core has
-    the core's own, others have what is left.
+    """A colour for each line: the first line of a core has the core's own colour, the
+    others have what is left.
     """
     own = {core: CORES.get(core or "", COLOURS[0]) for core in cores}
     free = [colour for colour in reversed(COLOURS) if colour not in own.values()]
@@ -88,8 +88,8 @@ def save(figure: Figure, path: str | Path) -> Path:
 
 
 def wrap(text: str, characters: float) -> str:
-    """The text with no line longer than that, broken between words; a flag and its
-    value, `--data.window 5`, stay together where they fit into a line.
+    """The text with no line longer than `characters`, broken between words; a flag and
+    its value, `--data.window 5`, stay together where they fit into a line.
     """
 
     def whole(found: re.Match) -> str:

@@ -161,7 +161,7 @@ def answers(
         rows: {heading: [(question, right answer, the network's answer)]}, the two
             answers being of equal length.
         by_place: {label: accuracies (T,)} at each place of the answers, drawn as bars
-            beside; NaN where there is no such place.
+            beside them; NaN where there is no such place.
     """
     with style():
         return save(_draw_answers(rows, by_place, title), path)
@@ -184,7 +184,7 @@ class _Sheet:
         self.figure.text(*at, text, va="center", fontsize=fontsize, **look)
 
     def spell(self, x: float, y: float, text: str, right: str) -> None:
-        """Characters; those that are not as in `right` are marked."""
+        """Characters; those that differ from `right` are marked."""
         for k, (character, wanted) in enumerate(zip(text, right, strict=True)):
             left, wrong = x + PITCH * k, character != wanted
             if wrong:

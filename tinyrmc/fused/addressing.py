@@ -41,7 +41,7 @@ def content_weights_vjp(xp, needs, g, keys, memory, strengths, *saved):
     gw -= weights * xp.sum(gw, axis=-1, keepdims=True)  # of strength * cosine
     gcosine = gw * strengths[..., None]
     gdot = gcosine * scale
-    # d cosine / d |k| = -cosine * scale * |m|, and d |k| / d k = k / |k|; so for m.
+    # d cosine / d |k| = -cosine * scale * |m|, and d |k| / d k = k / |k|; same for m.
     along = gdot * cosine
     of_keys = xp.sum(along * word_norms, axis=-1, keepdims=True) / key_norms
     of_words = xp.sum(along * key_norms, axis=1, keepdims=True) / word_norms

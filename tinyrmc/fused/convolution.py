@@ -19,12 +19,12 @@ def conv2d(xp, x, weight, bias=None, *, padding="VALID", relu=False):
     y[i, j] = sum_uv x[i + u, j + v] @ weight[u, v] + bias: x (..., H, W, C), weight (h,
     w, C, out), bias (out) or None -> (..., H - h + 1, W - w + 1, out). With "SAME"
     padding the result is as large as x: zeros stand around it, (h - 1) // 2 rows of
-    them above and h // 2 below, and so for the columns, as in TensorFlow.
+    them above and h // 2 below, and likewise for the columns, as in TensorFlow.
 
-    A strip of the result, up to 8 places side by side, is one product: that of h rows
-    of x, as they lie in memory, and the convolution of such rows as a matrix. It
-    multiplies by some zeros, and copies no patches. With few channels that is faster. A
-    map no larger than what a strip sees is a single product.
+    A strip of the result, up to 8 places side by side, is one product: h rows of x, as
+    they lie in memory, times a matrix that convolves such rows. That multiplies by some
+    zeros, but copies no patches, and with few channels it is faster. A map no larger
+    than what a strip sees is a single product.
     """
     maps, shape, strips = _plan(xp, x, weight, padding)
     y, matrices = xp.empty(shape, xp.result_type(maps, weight)), {}
@@ -69,7 +69,7 @@ _STRIP = 8  # places
 def _plan(xp, x, weight, padding):
     """(maps, shape of the result, strips) of a convolution.
 
-    The maps are x in a row (N, H, W, C), with zeros around if need be. A strip is (kind
+    The maps are x as (N, H, W, C), with zeros around them if need be. A strip is (kind
     of its matrix, what it sees of the maps, its place in the result): the arguments of
     `_as_matrix`, and two indices.
     """
@@ -131,7 +131,7 @@ def _as_matrix(xp, weight, H, W, padding):
 
 
 def _from_matrices(xp, gmatrices, weight, dtype):
-    """The gradient of the weight from those of `_as_matrix`, by their kinds."""
+    """The gradient of the weight, from {kind: gradient of its `_as_matrix`}."""
     (h, w, C, out), gweight = weight.shape, xp.zeros(weight.shape, dtype)
     for (H, W, padding), gmatrix in gmatrices.items():
         _, _, down, across = _zeros(weight, padding)
@@ -142,7 +142,7 @@ def _from_matrices(xp, gmatrices, weight, dtype):
 
 
 def _pairs(matrix, weight, padding):
-    """(part of the matrix, part of the weight) of each place of a result, as views.
+    """(part of the matrix, part of the weight) for each place of a result, as views.
 
     The matrix is (H, W, C, H', W', out). What would lie in the padding is left out.
     """

@@ -77,7 +77,7 @@ def sliding_hop(xp, u, m, m_ages, c, c_ages, mask=None, *, trace=None):
     """What each of T words in a row finds in the N memories up to it: (B, T, d).
 
     Word t sees the memories t .. t + N - 1, the oldest first, so that neighbours share
-    all but one: p_ti = softmax_i(u_t . (m_{t+i} + m_ages_i)), of which it takes
+    all but one. With p_ti = softmax_i(u_t . (m_{t+i} + m_ages_i)) it finds
     sum_i p_ti (c_{t+i} + c_ages_i). Where `mask` is False p is 0. A dict `trace`
     receives p (B, T, N) as "weights".
     """
@@ -135,9 +135,9 @@ def sliding_hop_definition(u, m, m_ages, c, c_ages, mask=None, trace=None):
 
 
 def _windows(xp, whole):
-    """Of each row t of (B, T, L) what stands at t .. t + L - T: (B, T, L - T + 1).
+    """What stands at t .. t + L - T in each row t of (B, T, L): (B, T, L - T + 1).
 
-    In rows that are longer by one, these are the beginnings.
+    If the rows are laid out anew, each longer by one, these are their beginnings.
     """
     B, T, L = whole.shape
     flat = xp.concatenate(

@@ -1,4 +1,4 @@
-"""What is done to each row by itself.
+"""Operations on each row by itself.
 
 linear       y = x W + b, with an optional ReLU
 embedding    y = W[id]
@@ -64,7 +64,7 @@ def embedding(xp, weight, ids):
     """The rows of weight (V, d) at integer `ids` (...): (..., d).
 
     Backward touches only the rows that were used. An id out of range is an error on
-    NumPy. On a GPU, looking would make the host wait: there it wraps.
+    NumPy. On a GPU, looking would make the host wait, so there it wraps.
     """
     if ids.dtype.kind not in "iu":
         raise TypeError(f"the ids are {ids.dtype}, not integers")

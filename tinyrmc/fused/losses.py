@@ -1,4 +1,4 @@
-"""What a network is judged by, from its logits.
+"""What a network is judged by, computed from its logits.
 
 softmax_cross_entropy   -log softmax(logits)[target]
 linear_cross_entropy    the same of x W^T + b, with many words and little memory
@@ -32,8 +32,8 @@ def softmax_cross_entropy(xp, logits, targets):
     logits (..., C), integer targets (...) -> (...). It takes logits: a softmax before
     this one would flatten the gradients. A target out of range is an error on NumPy. On
     a GPU, looking would make the host wait. There the kernel gives the row a loss and a
-    gradient of NaN, with which an optimizer refuses the step; this array body wraps the
-    target silently.
+    gradient of NaN, and an optimizer refuses the step; this array body wraps the target
+    silently.
     """
     _refuse_negative(targets)
     shifted = logits - xp.max(logits, axis=-1, keepdims=True)
@@ -45,7 +45,7 @@ def softmax_cross_entropy(xp, logits, targets):
 
 
 def _refuse_negative(targets):
-    """On NumPy, where looking costs nothing."""
+    """ValueError for a negative target: on NumPy, where looking costs nothing."""
     if isinstance(targets, np.ndarray) and targets.size and targets.min() < 0:
         raise ValueError(
             f"target {targets.min()} is negative; leave padding out with a weight of "
@@ -68,8 +68,8 @@ def softmax_cross_entropy_definition(logits, targets):
     return p.log(p.sum(p.exp(shifted), axis=-1)) - chosen
 
 
-# The rows and words of a tile of logits. Those kept until backward may take 64 MiB (in
-# float32), or seven tenths of what the weight takes, if that is more.
+# The rows and words of a tile of logits. The tiles kept until backward may take 64 MiB
+# (in float32), or seven tenths of what the weight takes, if that is more.
 _TILE, _KEPT, _KEPT_OF_WEIGHT = 1024, 1 << 24, 0.7
 
 
@@ -82,8 +82,8 @@ def linear_cross_entropy(xp, x, weight, targets, bias=None, *, block=_TILE, keep
     """-log softmax(x weight^T + bias)[target] in nats, one value a row.
 
     x (..., d), weight (V, d), integer targets (...), bias (V,) or None -> (...). The
-    weight is laid out as an embedding's, one row a word, so that both can be one and
-    the same: then the weights are tied.
+    weight is laid out like an embedding's, one row a word, so that one array can be
+    both: then the weights are tied.
 
     The logits are made in tiles of `block` rows and words, so memory does not grow with
     rows x words. The first tiles are kept until backward, at most `keep` numbers: by
@@ -93,7 +93,7 @@ def linear_cross_entropy(xp, x, weight, targets, bias=None, *, block=_TILE, keep
     algorithm.
 
     A target out of range is an error on NumPy. On a GPU, where looking would make the
-    host wait, the row's loss is NaN, with which an optimizer refuses the step.
+    host wait, the row's loss is NaN, and an optimizer refuses the step.
     """
     own = _checked_targets(targets, len(weight))
     rows = as_rows(x)  # (R, d)
@@ -159,8 +159,8 @@ def _row_losses(xp, x, weight, targets, bias, block, room):
     """(losses, highest logit, sum of exp(logit - highest), kept tiles) of some rows.
 
     Tile after tile: where a higher logit comes, the sum so far is scaled down. A tile
-    is kept as exp(logit - highest so far), with that highest; all of them have at most
-    `room` numbers.
+    is kept as exp(logit - highest so far), together with that highest logit; the kept
+    tiles have at most `room` numbers in all.
     """
     top, total, chosen, kept = -math.inf, 0.0, math.nan, []
     for w in _tiles(len(weight), block):
@@ -213,8 +213,8 @@ def _checked_targets(targets, words):
 def categorical(xp, logits, actions):
     """log pi(action) and the entropy of pi = softmax(logits), in nats, of each row.
 
-    logits (..., A), integer actions (...) -> two of shape (...). A policy gradient is
-    that of sum(log pi(a) * advantage). A logit of -inf forbids an action. An
+    logits (..., A), integer actions (...) -> two of shape (...). The policy gradient is
+    the gradient of sum(log pi(a) * advantage). A logit of -inf forbids an action. An
     action out of range is an error on NumPy; on a GPU, where looking would make the
     host wait, it wraps.
     """

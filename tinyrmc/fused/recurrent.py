@@ -119,7 +119,7 @@ def _by_gate(xp, z):
 
 
 def _before(states, kept, t):
-    """What step t has of the states (T + 1, B, H): all, or zeros where `kept` is 0."""
+    """The states (T + 1, B, H) as step t finds them: zeros where `kept` is 0."""
     return states[t] if kept is None else states[t] * kept[t]
 
 

@@ -221,8 +221,8 @@ def _relational_memory(
     offset of their norm, of the norm after attention, and of the one after the MLP; the
     memory's weight in the gates (F, G); weight and bias of each layer of the MLP.
 
-    There is no array body, only kernels/memory.py. Where it does not take the call, the
-    definition runs, an entry of the tape for each of its operations.
+    There is no array body, only kernels/memory.py. Where that does not take the call,
+    the definition runs, with an entry of the tape for each of its operations.
     """
 
 

@@ -22,10 +22,11 @@ class Fused(Primitive):
     `reference` is the same function composed of basic primitives. `kernel`, an override
     from kernels/ or None, takes the place of the array body and its vjp on a GPU.
 
-    `shapes` are the shapes of the arrays, a text for each, such as "... in", "in out",
-    "out": what bears one name is of one length, "4H" four times as long as "H", "..."
-    stands for any axes, the same for all, and "_" for any length. A call that does not
-    fit is refused: what merely broadcasts would give numbers, and wrong ones.
+    `shapes` has a text for the shape of each array, such as "... in", "in out", "out".
+    Axes with the same name have the same length, "4H" is four times as long as "H",
+    "..." stands for any axes, the same for all arrays, and "_" for any length. A call
+    that does not fit is refused: if it merely broadcast, it would give numbers, but
+    wrong ones.
     """
 
     composed: Callable[..., Any]  # the composition
@@ -106,7 +107,7 @@ def _fits(wanted: list[str], shape: tuple[int, ...], sizes: dict) -> bool:
 
 
 class KernelOnly(Fused):
-    """A fused primitive of one list of arrays that has no array body.
+    """A fused primitive that takes one list of arrays and has no array body.
 
     Where its kernels do not take a call, its definition runs.
     """
@@ -144,7 +145,7 @@ def reference() -> Iterator[None]:
 def plus(xp, fresh, b):
     """fresh + b, written over the array `fresh`.
 
-    Not if only b is complex, as in a complex step of b alone.
+    A new array if only b is complex, as in a complex step of b alone.
     """
     return xp.add(fresh, b, out=fresh if fresh.dtype == b.dtype else None)
 

@@ -1,6 +1,6 @@
 """CUDA kernels that take the place of array bodies on a GPU.
 
-What is one tape entry then also is one launch, or two.
+One tape entry is then also one launch, or two.
 
 `@fused(kernel=kernels.layer_norm)` at the head of an array body names its override. The
 array body and its vjp have counterparts of the same form here, `forward` and `rule`.
@@ -8,8 +8,8 @@ Each launches kernels of `layer_norm.cu`, whose first lines say, in the body's n
 what they compute. A call takes the override if all its arrays are float32 (targets
 int64), if their sizes are supported, and if their namespace can compile CUDA, as CuPy
 can. Otherwise the array body runs, and says what was wrong with the call. An override
-may save something else than the body does, so backward runs with the rules that forward
-ran with.
+may save other things than the body does, so backward uses the rules of whichever ran
+forward.
 
 Nothing here waits for the GPU, and no sum depends on the order in which blocks run: you
 get the same bits every time.
@@ -27,7 +27,7 @@ from typing import Any
 
 import numpy as np
 
-# files of this folder; the first one is for the others
+# files of this folder; the others need the first one
 SOURCES = (
     "warp",
     "linear",
@@ -59,7 +59,7 @@ def off() -> Iterator[None]:
 
 
 def compiles(xp: ModuleType) -> bool:
-    """Whether a namespace's arrays lie on a GPU, for which it compiles CUDA."""
+    """Whether a namespace's arrays lie on a GPU that it compiles CUDA for."""
     return xp is not np and hasattr(xp, "RawModule")
 
 
@@ -95,8 +95,8 @@ class Override:
 
     They are `forward` and `rule`, and get contiguous arrays. `condition`, set by the
     decorator `fits`, tells from the arguments whether the kernels support their shapes.
-    It has a default for each static argument, so that the array body is the one to miss
-    an argument, and says so.
+    It has a default for each static argument, so that if one is missing, it is the
+    array body that says so.
     """
 
     condition: Callable[..., bool]
@@ -150,10 +150,10 @@ class Override:
 
 @functools.cache
 def _function(xp, name):
-    """A kernel.
+    """A kernel by its name.
 
-    The first one asked for compiles them all: seconds, once. CuPy loads them on each
-    GPU in use and keeps them on disk.
+    The first one asked for compiles them all, once, which takes seconds. CuPy loads
+    them on each GPU in use and keeps them on disk.
     """
     return _module(xp).get_function(name)
 
@@ -170,7 +170,7 @@ def source() -> str:
 
 
 def _launch(xp, name, blocks, threads, *args, shared=0):
-    """Run a kernel in so many blocks of so many threads.
+    """Run a kernel in `blocks` blocks of `threads` threads each.
 
     A kernel knows the types of its arguments only from us: Python's numbers go as int
     and float, arrays as pointers. Each block gets `shared` bytes of shared memory.
@@ -218,7 +218,7 @@ _ROWS_OF_A_BLOCK = 2048  # that a block of column_sums adds up, or more
 def column_sums(xp, matrix, *outs, add: bool = True) -> None:
     """Add the sums of a matrix's columns to one vector, or one half to each of two.
 
-    With `add=False` they are written there.
+    With `add=False` the sums replace what was there.
     """
     rows, columns = matrix.shape
     slices = min(-(-rows // _ROWS_OF_A_BLOCK), 64)
@@ -266,10 +266,10 @@ def normalise(xp, x, bias, residual, gain, offset, y, stats, epsilon=1e-5) -> No
 def normalise_backward(
     xp, g, x, bias, residual, gain, stats, gx, partial, below=None, relu=False
 ) -> None:
-    """The gradient of x, bias and residual, gx; and `partial` (blocks, 2 * width).
+    """Write the gradient of x, bias and residual, gx; and partial (blocks, 2 * width).
 
-    `column_sums` makes of partial the gradients of gain and offset. `below` receives
-    gx as it is before the ReLU that gave x, if `relu`, else gx once more.
+    `column_sums` turns `partial` into the gradients of gain and offset. `below`
+    receives the gradient before the ReLU that gave x, if `relu`, else gx once more.
     """
     width = x.shape[-1]
     warps = _norm_warps(width)
@@ -286,7 +286,7 @@ def norm_blocks(rows: int, width: int) -> int:
 
 
 def _or(array, other):
-    """A kernel wants an array also where it reads none."""
+    """`array`, or `other` for None: a kernel needs an array even if it reads none."""
     return other if array is None else array
 
 
@@ -450,9 +450,9 @@ def update(
     kept=None,
     squashed=None,
 ) -> None:
-    """The gated update, written to `new`; on request the gates, and tanh(new).
+    """The gated update, written to `new`; if asked for, also the gates and tanh(new).
 
-    memory and new are (B, N, F) as the candidate is, or [M; x'], of which the slots
+    memory and new are (B, N, F) like the candidate, or [M; x'], of which only the slots
     count.
     """
     _, slots, width = candidate.shape
@@ -471,9 +471,9 @@ def update_backward(
     """The gradients of `update`: of from_input, from_memory, candidate and memory.
 
     g: what flows into the new memory; None for nothing. `later`: (gresidual, gjoined,
-    gsquashed, tanh(new)) of the step after this one, beside gm, where its kernel has
-    left its part: see rmc_gates.cu; None if there is none. gx is not written for gates
-    of a slot.
+    gsquashed, tanh(new)) of the step after this one, whose kernel has left its own part
+    in gm: see rmc_gates.cu; None if there is no such step. gx is not written for one
+    gate a slot.
     """
     batch, slots, width = candidate.shape
     some = from_memory
@@ -552,7 +552,7 @@ def softmax_cross_entropy_fits(logits, targets):
 # --- adam.cu --------------------------------------------------------------------------
 
 
-_JUDGES = 256  # threads; blocks that share the squares
+_JUDGES = 256  # threads of a block, and the most blocks that share the squares
 
 
 def judge(xp, gradient, valid, updates, scale, max_norm) -> tuple[Any, Any, Any]:
@@ -623,7 +623,7 @@ def _nothing(xp, dtype):
 
 
 def keep_largest(xp, totals, total, count, place: int) -> None:
-    """Let totals[place:place + 2] be the pair with the larger mean; others int64."""
+    """Keep the pair of larger mean in totals[place:place + 2]; total, count int64."""
     _launch(xp, "keep_largest", 1, 1, totals, total, count, place)
 
 

@@ -2,7 +2,7 @@
 // training/totals.py and Trainer._take_notice. One thread does all: these are few.
 
 // totals[place] += value, for up to four floats and eight integers; a place below zero
-// is none. Double precision counts to 2^53 without an error.
+// is left out. Double precision counts to 2^53 without an error.
 
 extern "C" __global__ void add_up(
     double* totals,

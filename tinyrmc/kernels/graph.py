@@ -6,7 +6,7 @@ graph it is one call. What a graph holds are addresses and numbers, not names:
     what changes from step to step must lie in arrays that stay where they are;
     what a step keeps must be changed in place, for a new array would be a new address;
     nothing may wait for the GPU, or come from the host;
-    its memory comes from a pool of its own, which nobody else gets anything from.
+    its memory comes from a pool of its own, from which nobody else gets anything.
 
 CuPy refuses cuBLAS in a capture: see products.py.
 """
@@ -25,10 +25,10 @@ from typing import Any
 def working_stream(xp: ModuleType) -> Any:
     """A stream that can be captured. It becomes the current one of this thread.
 
-    So what reads the results is asked for there too, and comes after them. There is one
-    for each GPU: on two of them, the work of two Trainers would not be in order.
+    So whatever reads the results is asked for there too, and comes after them. There is
+    one stream for each GPU: with two, the work of two Trainers would not be in order.
     """
-    xp.cuda.Device().synchronize()  # what was asked for elsewhere is done
+    xp.cuda.Device().synchronize()  # waits for what was asked for elsewhere
     return _stream(xp, xp.cuda.Device().id).use()
 
 
@@ -42,10 +42,10 @@ class Graph:
 
     def __init__(self, xp: ModuleType, stream: Any):
         self.xp, self.stream = xp, stream
-        # what the common pool keeps for later, this one may need (waits, once)
+        # this pool may need what the common one keeps for later (waits, once)
         xp.get_default_memory_pool().free_all_blocks()
         self._pool = xp.cuda.MemoryPool()
-        # a pool of CuPy's that goes by itself does not give back what it has
+        # a pool of CuPy's that is merely dropped does not give back its memory
         weakref.finalize(self, self._pool.free_all_blocks).atexit = False
         self._graph: Any = None
 
@@ -56,10 +56,10 @@ class Graph:
             yield
 
     def capture(self, work: Callable[[], object]) -> None:
-        """Note what `work` asks of the GPU, which `replay` does.
+        """Record what `work` asks of the GPU, so that `replay` can do it.
 
-        Do it once or twice before, inside `memory`: kernels are compiled and loaded
-        then, which cannot be captured.
+        Do the work once or twice before, inside `memory`: that compiles and loads its
+        kernels, which cannot be captured.
         """
         gc.collect()
         gc.disable()  # it might free what belongs to another graph in between
@@ -75,5 +75,5 @@ class Graph:
         self._graph.upload(self.stream)
 
     def replay(self) -> None:
-        """Do it; the host does not wait."""
+        """Do the recorded work; the host does not wait."""
         self._graph.launch(self.stream)

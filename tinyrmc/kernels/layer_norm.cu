@@ -1,11 +1,11 @@
 // fused.layer_norm: z = x + bias + residual,  d = z - mean(z),
 // scale = 1 / sqrt(mean(d * d) + epsilon),  n = d * scale,  y = n * gain + offset.
 //
-// x, y (rows, width); bias, gain and offset (width,). Without a bias or a residual that
+// x, y (rows, width); bias, gain and offset (width,). Without a bias or a residual, its
 // pointer is not read. The residual's rows come in groups of `group`, `stride` floats
-// from one group to the next: so the slots of a larger array can be one. Besides its
-// arguments backward needs mean and scale, one number a row each. It computes n again,
-// instead of writing and reading it.
+// from one group to the next: so the slots of a larger array can be the residual.
+// Besides its arguments backward needs mean and scale, one number a row each. It
+// computes n again, instead of writing and reading it.
 //
 // One warp a row. If it can be read by fours, 16 bytes at once, a thread has the groups
 // of four columns lane, lane + 32, ..., and keeps them in registers: up to two groups,
@@ -27,7 +27,7 @@ struct Row {
     const float *x, *bias, *residual, *gain;
     int width, lane, has_bias, has_residual;
 
-    // x is that of all rows. The residual's rows come in groups, see above.
+    // x begins with the first row. The residual's rows come in groups, see above.
     __device__ void go_to(int row, int group, int stride)
     {
         x += (size_t)row * width;

@@ -1,4 +1,4 @@
-// What fused.linear does beside its products, and sums over rows for all.
+// What fused.linear does besides its products, and sums over rows for all kernels.
 
 // y (rows, width) += bias, then max(y, 0) with `relu`. One thread an element.
 
@@ -24,8 +24,8 @@ extern "C" __global__ void relu_backward(
 // matrix (rows, columns) -> the sums of its columns, for each slice of its rows by
 // itself. A block takes 32 columns of a slice, a column a lane; the slices' blocks come
 // one after the other. Its warps take the rows in turn; then the first warp adds up
-// their sums, in order. The first `width` columns go to a, others to b, each slice to a
-// row of its own; with `add` they are added to what is there.
+// their sums, in order. The first `width` columns go to a, the others to b, each slice
+// to a row of its own; with `add` they are added to what is there.
 
 extern "C" __global__ void column_sums(
     const float* __restrict__ matrix, float* a, float* b,

@@ -40,7 +40,7 @@ Array = Any
 
 
 def _multiply(xp) -> Products:
-    """cuBLAS: where kernels can be compiled, there it is."""
+    """cuBLAS, which is there wherever kernels can be compiled."""
     multiply = products(xp)
     assert multiply is not None
     return multiply
@@ -152,7 +152,7 @@ def all_steps_vjp(xp, needs, g, w, s):
 
 
 def _step_backward(xp, multiply, w, s, d, g, t) -> None:
-    """One time step back. g: what comes from outside for its memory, or None."""
+    """One time step back. g: its memory's gradient from outside, or None."""
     later = None
     if t + 1 < len(s.qkv):
         later = d.heard, d.joined[t + 1], d.squashed, s.squashed[t + 1]

@@ -7,7 +7,7 @@ through ctypes: with a workspace of its own (without one cuBLAS allocates, and t
 cannot be captured), and with a compute type that says outright what may be rounded.
 
 cuBLAS counts by columns. A matrix that we store by rows is, to cuBLAS, its transpose;
-so we ask for out^T = b^T a^T, and what we pass is b first.
+so we ask for out^T = b^T a^T, and pass b first.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class Products:
             raise RuntimeError(f"{name} of cuBLAS has failed with status {status}")
 
     def _follow_stream(self) -> None:
-        """Work on the current stream. A handle told of a stream forgets its memory."""
+        """Work on the current stream. On a new one, a handle forgets its workspace."""
         stream = self.xp.cuda.get_current_stream().ptr
         if stream != self._stream:
             self._ask("cublasSetStream_v2", self._handle, stream)
@@ -106,7 +106,7 @@ class Products:
     def __call__(
         self, a: Array, b: Array, out: Array | None = None, add: bool = False
     ) -> Array:
-        """a @ b as NumPy's matmul has it; `add`: out + a @ b. Both written into `out`.
+        """a @ b as in NumPy's matmul, or with `add` out + a @ b; written into `out`.
 
         A stack times one matrix is a single product. What cuBLAS cannot read where it
         lies is copied first.
@@ -197,7 +197,7 @@ def _place(xp: ModuleType, product: Array, out: Array, add: bool) -> Array:
 
 
 def _regular(x: Array) -> bool:
-    """Whether each matrix lies row after row, and the stack at one distance."""
+    """Whether each matrix lies row after row, and the stack in equal steps."""
     rows, columns = x.strides[-2:]
     together = x.shape[-1] == 1 or columns == x.itemsize
     apart = x.shape[-2] == 1 or rows >= x.shape[-1] * x.itemsize

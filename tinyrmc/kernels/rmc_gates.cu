@@ -5,9 +5,9 @@
 // (B, N, width). gates = width ("unit": a gate for each unit) or 1 ("memory": one for
 // each slot). From one example to the next memory and next have their own strides: they
 // may be the slots of [M; x']. Nothing is saved but the arguments: backward computes
-// the gates again, instead of writing and reading them. Forward writes them
-// out, (B, N, gates) each, only when asked to `keep` them, and tanh(next), of which the
-// next step's gates are made, when asked to `squash`.
+// the gates again, instead of writing and reading them. Forward writes them out, (B, N,
+// gates) each, only when asked to `keep` them. Asked to `squash`, it also writes
+// tanh(next), from which the next step's gates are made.
 
 __device__ float logistic(float x) { return 0.5f * tanhf(0.5f * x) + 0.5f; }
 
@@ -40,8 +40,8 @@ extern "C" __global__ void rmc_gates_forward(
     }
 }
 
-// What flows back into next. With `own` it is g. With `later`, as inside of a sequence,
-// come the four ways in which the step after this one has used it: through its forget
+// What flows back into next. With `own` it is g. With `later`, as inside a sequence,
+// add the four ways in which the step after this one has used it: through its forget
 // gate (gmemory, which that step's kernel has written), as a residual (gresidual), in
 // [M; x'] (gjoined, with its own stride), and through tanh (gsquashed).
 

@@ -1,3 +1,3 @@
-"""What runs have left, read again: probes of trained memories, groups of runs, tables
-and curves.
+"""What runs leave behind, read again: probes of trained memories, groups of runs,
+tables and curves.
 """

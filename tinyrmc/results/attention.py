@@ -19,7 +19,7 @@ from .text import Table, percent
 
 SHOWN = 256  # held-out examples among which those to show are chosen
 
-# Of the page: examples, wrongly answered ones besides, bytes of data at most.
+# Limits of the page: examples, wrongly answered ones besides, bytes of data.
 IN_PAGE = 16
 WRONG_IN_PAGE = 8
 PAGE_BYTES = 1_000_000
@@ -252,8 +252,8 @@ def page(
     tables.
 
     If `model` is given, and is one that `pages.network` can write, the page holds it
-    and computes all that itself, also where its reader wipes slots or cuts attention.
-    As many examples are kept as fit into PAGE_BYTES, but at least the first.
+    and computes all that itself, even when its reader wipes slots or cuts attention. As
+    many examples are kept as fit into PAGE_BYTES, but at least the first.
     """
     questions, seen, _ = examples
     network = pages.network(model)
@@ -298,7 +298,7 @@ def _that_fit(
 def _example(
     questions: Questions, seen: Traces, held: np.ndarray, row: int
 ) -> dict[str, Any]:
-    """One example in words, as the page wants it."""
+    """One example in words, as the page needs it."""
     question, steps = questions.describe(row)
     return {
         "question": question,

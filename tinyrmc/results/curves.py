@@ -35,8 +35,9 @@ def draw_curves(
 
     against: names in figures.AXES, or what the task counts its examples in.
 
-    Shown are the task's headline and, against one axis, whatever else has reference
-    values and was measured in every group. RunError says what does not go together.
+    They show the task's headline and, against a single axis, whatever else has
+    reference values and was measured in every group. RunError says what does not go
+    together.
     """
     from .. import figures
 
@@ -86,7 +87,7 @@ def _require_one_task(runs: list[Run]) -> None:
 
 def _named(groups: dict[str, list[Run]]) -> tuple[str, dict[str, list[Run]]]:
     """(the title, the groups): what several groups have in common goes into the title,
-    and each is called after the rest. A single run's seed goes there too.
+    and each is named by the rest. A single run's seed goes there too.
     """
     runs = [run for members in groups.values() for run in members]
     task = runs[0].config["task"]
@@ -144,9 +145,9 @@ def _metrics_to_draw(
 
 
 def _training_lines(lines: Lines, tasks: Mapping[str, Task]) -> list[dict]:
-    """Of a single run the lines whose training batches were of the task itself.
+    """The lines of a single run whose training batches were of the task itself.
 
-    None where they are of other networks too than the one that is watched.
+    None if the batches' metrics also come from networks other than the watched one.
     """
     (task,) = tasks.values()
     ((run,),) = lines.values()

@@ -1,7 +1,7 @@
 """A level as an agent plays it: pictures, and what goes on in the agent.
 
-The levels are the held-out ones, with the random numbers that testing plays them with.
-So what you see here is what `python -m tinyrmc.evaluate` counts.
+The levels are the held-out ones, with the random numbers that are used in testing. So
+what you see here is what `python -m tinyrmc.evaluate` counts.
 """
 
 from __future__ import annotations
@@ -94,12 +94,12 @@ class Episode:
     legend: what the colours stand for.
     boards: (T + 1, h, w, 3) uint8, the whole board, a pixel a cell.
     views: (T + 1, v, v, 3) what the agent saw of it.
-    corners: (T + 1, 2) row and column on the board where the window around the agent
-        begins, which is square; None where it sees all of the board.
+    corners: (T + 1, 2) row and column on the board where the square window around the
+        agent begins; None where the agent sees all of the board.
     window: side of that window.
     actions, rewards: (T,)
     policy, values, attention: as in `Thoughts`, without the axis B.
-    solved: whether it ended as it should, or got as far.
+    solved: whether the agent solved the level, as `ActingTask.succeeds` has it.
     ending: how it ended, in words.
     """
 
@@ -177,8 +177,8 @@ def record(task: ActingTask, model: Any, level: int, greedy: bool = False) -> Ep
 
 
 def once_more(world: World, levels: Batch, trajectory: Batch, noise: Array) -> Outcome:
-    """What the last step of a level led to, as `_steps` gives it: after `act` the next
-    level is there already. CHANGES `levels`.
+    """What the last step of a level, as `_steps` gives it, led to: after `act` the next
+    level is already there. CHANGES `levels`.
     """
     taken, noise = trajectory["taken"][:, 0], noise[:, 0, 1 : 1 + world.noise]
     return world.step(levels, taken, noise, keep_final=True)
@@ -187,7 +187,7 @@ def once_more(world: World, levels: Batch, trajectory: Batch, noise: Array) -> O
 def _steps(
     task: ActingTask, model: Any, level: int, greedy: bool
 ) -> Iterator[tuple[Batch, Batch, np.ndarray]]:
-    """(the world before it, the trajectory of it, its random numbers) of each step."""
+    """For each step: (the world before it, its trajectory, its random numbers)."""
     carry: Batch = {}
     for chunk in itertools.count():
         noise = task.held_out_noise(chunk, level, level + 1)
@@ -211,7 +211,7 @@ def failed(task: ActingTask, model: Any, greedy: bool = False) -> Episode:
     results = task.results(model, 0, task.test_examples, likeliest=greedy)
     for level in np.flatnonzero(results["solved"] == 0).tolist():
         episode = record(task, model, level, greedy)
-        if not episode.solved:  # alone it might round otherwise than among others
+        if not episode.solved:  # played alone it may be rounded differently
             return episode
     raise EpisodeError(
         f"it solves all {task.test_examples:,} held-out levels, so there is none to "
@@ -223,7 +223,7 @@ def failed(task: ActingTask, model: Any, greedy: bool = False) -> Episode:
 
 
 def moments(episode: Episode, count: int) -> list[int]:
-    """So many of the moments 0 .. T to show: the first and the last, those before a
+    """`count` of the moments 0 .. T to show: the first and the last, those before a
     reward, or some of these, and others where the gaps between them are widest.
     """
     last, rewarded = len(episode), np.flatnonzero(episode.rewards)
@@ -283,7 +283,7 @@ def page(title: str, episode: Episode) -> str:
 
 
 def _coded(codes: np.ndarray, pictures: np.ndarray) -> dict[str, Any]:
-    """Numbers of colours, for pictures (T + 1, h, w, 3)."""
+    """Pictures (T + 1, h, w, 3) for the page, by the numbers of their colours."""
     _, height, width, _ = pictures.shape
     return {"height": height, "width": width, "bytes": _text(codes)}
 

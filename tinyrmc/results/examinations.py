@@ -18,7 +18,7 @@ SHOWN = 20  # rows of a long heat map
 
 
 def cells(table: Table) -> text.Table:
-    """A table, or its brief one, as words; of a long heat map some rows, ever farther
+    """A table, or its brief form, in words; of a long heat map some rows, ever farther
     apart.
     """
     table = table.brief or table
@@ -54,8 +54,8 @@ def side_by_side(found: Found) -> text.Table:
 
 
 def names(runs: Sequence[Sequence[str]]) -> tuple[str, list[str]]:
-    """(what all runs have in common, what each has besides), of the words that say
-    what each of them is.
+    """(the words that all runs have in common, those that each has besides), from the
+    words that describe each run.
 
     A single run has everything in common with itself.
     """

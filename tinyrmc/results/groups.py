@@ -53,7 +53,7 @@ def find_runs(
 
 
 class _LeftOut(Exception):
-    """A folder does not count; the text goes on from its name."""
+    """A folder does not count; the text goes on after the folder's name."""
 
 
 def _folders(path: Path) -> list[Path]:
@@ -71,8 +71,8 @@ def _numbers_as_numbers(folder: Path) -> list[int | str]:
 
 
 def _evaluated(folder: Path, inside: bool, data_dir: Path | None) -> tuple[int, Run]:
-    """(step of the last evaluation, the run); `inside`: of a folder of runs, where one
-    that cannot be read is left out.
+    """(step of the last evaluation, the run); `inside`: it is in a folder of runs,
+    where one that cannot be read is left out.
     """
     if inside and is_sweep(folder):
         raise _LeftOut(" is a sweep: give its own path")
@@ -91,8 +91,8 @@ def _evaluated(folder: Path, inside: bool, data_dir: Path | None) -> tuple[int, 
 
 
 def _farthest(evaluated: list[tuple[int, Run]], left_out: list[str]) -> list[Run]:
-    """Of each configuration and seed the run that came farthest, of equals the last; a
-    line for every other one is added to `left_out`.
+    """For each configuration and seed, the run that came farthest, or the last of
+    equals; a line for every other one is added to `left_out`.
     """
     best: dict[tuple, tuple[int, Run]] = {}
     for step, run in evaluated:
@@ -119,7 +119,7 @@ def is_sweep(path: Path) -> bool:
 
 def last_evaluation(run: Run, task: Task) -> dict[str, Any] | None:
     """The last line of a run's metrics with the task's headline on the held-out
-    examples that are watched; a whole run's has it on all held-out examples.
+    examples that are watched; in a finished run, on all held-out examples.
     """
     lines = reversed(lines_of(run, task))
     return next((line for line in lines if task.watched in line), None)

@@ -34,7 +34,7 @@ SAYS = (
 
 # Of the page: examples of each task, answered right and answered wrong.
 IN_PAGE = 12
-OF_SEVERAL = 3  # tasks in one page
+OF_SEVERAL = 3  # the same, where one page has several tasks
 TEMPLATE = Path(__file__).with_suffix(".html")
 
 # --- What a network does with stories -------------------------------------------------
@@ -44,11 +44,11 @@ TEMPLATE = Path(__file__).with_suffix(".html")
 class Reading:
     """What one memory network does with the Q stories on which it is tested.
 
-    network, restart: that of a `MemN2N` which is meant.
+    network, restart: a `MemN2N`, and which of its restarts is meant.
     vocabulary: the words that its rows belong to.
     slots: M, how many sentences it remembers, the latest ones.
     masked, linear: whether empty memories are kept out of the softmax, and whether
-        there is none yet.
+        there is no softmax yet.
     tasks: (Q,) the task each story is of.
     weights: (Q, K, M) the strength of each memory in each of K hops, the latest
         sentence first.
@@ -93,8 +93,8 @@ class Reading:
 
 
 def shares(reading: Reading, rows: np.ndarray) -> list[float]:
-    """Of some stories, the share in which these are supporting facts: the strongest
-    memory of each hop, the last sentence, one at random. NaN for no stories.
+    """The shares of some stories in which each of these is a supporting fact: the
+    strongest memory of each hop, the last sentence, one at random. NaN for no stories.
     """
     if not len(rows):
         return [np.nan] * (reading.weights.shape[1] + 2)
@@ -106,7 +106,7 @@ def shares(reading: Reading, rows: np.ndarray) -> list[float]:
 
 
 def table(readings: Sequence[Reading], task: int | None = None) -> Table:
-    """The `shares` of every task; of one alone, also where it is right and wrong."""
+    """The `shares` of every task; of a single one, also for right and wrong answers."""
     tasks = {k: each for each in readings for k in np.unique(each.tasks).tolist()}
     if task is not None:
         tasks = {task: tasks[task]}
@@ -149,8 +149,8 @@ def _title(reading: Reading, row: int) -> str:
 def chosen(reading: Reading, rows: np.ndarray, each: int) -> list[list[int]]:
     """Of some rows the first `each` answered right, and as many answered wrong.
 
-    No two are of one story while there are others, and never are two the same question
-    about the same sentences.
+    No two are of one story while there are others, and no two ever ask the same
+    question about the same sentences.
     """
     right, seen = reading.right[rows], set[object]()
     groups: list[list[int]] = [[], []]
@@ -177,7 +177,7 @@ def chosen(reading: Reading, rows: np.ndarray, each: int) -> list[list[int]]:
 
 def draw(reading: Reading, task: int, path: Path) -> Path:
     """Stories of a task answered right and answered wrong, with what each hop looks at,
-    as the PNG file `path`; returns it. They are as long as usual.
+    as the PNG file `path`; returns it. The stories are of about the usual length.
     """
     from .. import figures
 
@@ -193,7 +193,7 @@ def draw(reading: Reading, task: int, path: Path) -> Path:
 
 
 def _looked(reading: Reading, row: int) -> tuple[str, list[str], np.ndarray, list]:
-    """(title, sentences, their weights (S, K), which are facts), the first told first.
+    """(title, sentences, their weights (S, K), which are facts), in the order told.
 
     Empty memories, if they have a share, are one more row, together.
     """

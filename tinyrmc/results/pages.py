@@ -1,4 +1,4 @@
-"""Pages that ask nobody for anything: a template, what they share, and data.
+"""Pages that load nothing from elsewhere: a template, what they share, and data.
 
 `core.js` computes in a page what a trained network computes. `network` gives it the
 weights, and `floats` writes any array so that its `numbers` can read it.
@@ -41,7 +41,7 @@ def _included(name: str, template: Path) -> str:
 
 
 def floats(values: Any) -> str:
-    """Numbers, of whichever device, as base64 of float32."""
+    """Numbers from any device, as base64 of float32."""
     return base64.b64encode(np.asarray(to_host(values), "<f4").tobytes()).decode()
 
 

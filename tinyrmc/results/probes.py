@@ -1,9 +1,9 @@
 """Where a trained memory looks, and whether that matters.
 
 Maps of attention mislead: a slot may hear what it knew already, and what it hears must
-still pass the gates. So how much attention goes where is set beside what attention to
-everything alike would give, and then tested: parts of the memory are taken away,
-attention is cut, and the right answers counted again.
+still pass the gates. So we compare how much attention goes where with what attention to
+everything alike would give, and then test it: we take parts of the memory away, cut
+attention, and count the right answers again.
 
 All figures rest on these definitions. The marked step of an example is the one at which
 the item came that its question is about.
@@ -56,7 +56,7 @@ Table = dict[str, dict[str, float | None]]  # place -> period -> fraction
 
 @dataclass(frozen=True)
 class Questions:
-    """A batch as the probes see it, example-first; `Task.questions` makes it of what
+    """A batch as the probes see it, example-first; `Task.questions` makes it from what
     the task drew.
     """
 
@@ -160,7 +160,7 @@ def _arrays(state: Any) -> State:
 def answer(model: Any, state: State) -> Array:
     """The logits (B, C) that the network gives from a state of `read`.
 
-    Either core's output is its state's last array, flattened.
+    The output of either core is the last array of its state, flattened.
     """
     memory = state[-1]
     return model.head(p.reshape(memory, (memory.shape[0], -1))).data
@@ -363,8 +363,8 @@ def _right(
 def analyse(model: Any, questions: Questions) -> dict[str, Any]:
     """Everything there is to measure, as JSON can hold it.
 
-    The network must be one that `has_attention`, with two examples at least. "cut" is
-    empty for a core that takes no mask.
+    The network must be one that `has_attention`; there must be at least two examples.
+    "cut" is empty for a core that takes no mask.
 
         "examples", "slots", "heads"    B, N, H
         "mark"       what the marked step is called
@@ -434,8 +434,8 @@ def _accuracies(right: Hits, kinds: dict[str, np.ndarray]) -> dict[str, Any]:
 
 
 def cases(questions: Questions) -> np.ndarray:
-    """Rows of figure 3's three cases, the marked step first, in the middle, last: each
-    the first of the examples that are of all kinds.
+    """The rows of figure 3's three cases: the marked step comes first, in the middle or
+    last. Each is the first such example that is of all kinds.
     """
     steps = questions.inputs.shape[1]
     telling = np.logical_and.reduce([*questions.kinds.values()])

@@ -1,7 +1,7 @@
 """What you see of a run while it trains: a bar on a terminal, elsewhere some lines.
 
-Whenever the run passes a rung, a floor or a published result, a line says so; not
-where it might be past it by chance.
+Whenever the run passes a rung, a floor or a published result, a line says so, unless it
+may be past it by chance.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from ..training.loop import Listener
 from ..training.task import Task
 from .text import duration, in_words, is_share, number
 
-# Seconds without a line, where there is no terminal, after which one comes.
+# Where there is no terminal, a line comes after this many seconds without one.
 QUIET = 30.0
-# Seconds from which on you are told what is being waited for.
+# If a wait takes longer than this many seconds, you are told what it is for.
 LONG = 2.0
-# Standard errors from a mark at which it counts as passed: a run is measured often, and
-# each time it might be by chance.
+# How many standard errors past a mark a run must be to count: it is measured often, and
+# each time it might be past the mark by chance.
 ERRORS = 3
 
 
 class Progress(Listener):
     """Told of every step and every line of metrics: a bar on a terminal, or lines.
 
-    task: what is learnt: its headline's held-out value comes first, and its floors and
-        published results are there to be passed.
-    done: the steps that a run has done before.
+    task: what is learnt. Its headline's held-out value comes first, and its floors and
+        published results are the marks to pass.
+    done: the steps that the run had done before.
     """
 
     def __init__(self, task: Task, done: int = 0):
@@ -75,7 +75,7 @@ class Progress(Listener):
         for news in self._notice(line):
             self._print(f"step {line['step']:>7,}  {news}")
         if self.bar is not None:
-            headlines = ", ".join(self._words(line)[:2])  # fits beside it in 80 columns
+            headlines = ", ".join(self._words(line)[:2])  # fits 80 columns with the bar
             self.bar.set_description_str(f"{headlines} ", refresh=False)
             return
         now = time.monotonic()
@@ -132,7 +132,7 @@ class Progress(Listener):
         return news
 
     def _by_chance(self, label, mark):
-        """How far past a mark a network may come that is no better."""
+        """How far past a mark a network that is no better may come by chance."""
         deviation = self.task.deviation(self.task.watched, label)
         if deviation is None:
             share = is_share(self.headline) and 0 <= mark <= 1

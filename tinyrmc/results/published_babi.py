@@ -1,7 +1,7 @@
 """What was published about bAbI: test errors by task, and the commands that train them.
 
 For the report of the task `babi`, whose file says which column a configuration belongs
-to. Here because numbers of two hundred lines would hide the experiment there.
+to. They are here because so many lines of numbers would hide the experiment there.
 """
 
 from __future__ import annotations
@@ -84,7 +84,8 @@ WORDS_1K = {
     "joint RN": "joint",
     "joint layerwise": f"joint {_WITHOUT_RN} --model.tying layerwise",
 }
-# With 10,000 epochs have ten times the steps; joint training has 20 and a linear start.
+# With 10,000 questions, an epoch has ten times the steps; joint training has 20 epochs
+# and a linear start.
 _LARGE = "large --data.task all --model.embedding-size 20 --model.relu 0"
 _PLAIN_LARGE = _PLAIN.replace("quick --data.task all", _LARGE).replace("2800", "28100")
 _LONG = (
@@ -132,7 +133,7 @@ PUBLISHED = _published()
 
 
 def _claims() -> dict[str, tuple[str, str]]:
-    """Section 4.4 of the paper, of its table of 1,000 questions."""
+    """The claims of section 4.4 of the paper about its table of 1,000 questions."""
     claims = [
         *(("position encoding helps", k, "PE", "BoW") for k in ("4", "5", "15", "18")),
         ("linear start helps", "16", "PE LS", "PE"),

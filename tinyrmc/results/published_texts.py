@@ -1,4 +1,4 @@
-"""Test perplexities that were published about language models.
+"""Published test perplexities of language models.
 
 Each is a cell, `corpus, model`, with the words for `python -m tinyrmc.train
 language_modeling` that train such a model, or None.

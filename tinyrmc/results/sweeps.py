@@ -36,7 +36,7 @@ Combination = tuple[dict[str, str], list[str], str | None]
 
 @dataclasses.dataclass(frozen=True)
 class Cell:
-    """A combination under a seed."""
+    """A combination with one of the seeds."""
 
     values: dict[str, str]
     """field -> the word for its value"""
@@ -135,7 +135,7 @@ def _missing(cell: Cell) -> list[str]:
 
 
 def varied(found: Summary) -> list[str]:
-    """The fields of which a sweep's grid has several values."""
+    """The fields that have several values in a sweep's grid."""
     return [field for field, values in found["grid"].items() if len(values) > 1]
 
 
@@ -197,7 +197,7 @@ def table(found: Summary) -> Table:
 
 
 def _reached(group: Summary) -> list[str]:
-    """From the mean to the time."""
+    """The cells of a row from the mean to the time."""
     name, runs = group["curve_of"], group["runs"]
     worst = max if group.get("lower") else min
     values = [run[name] for run in runs if run[name] is not None]
@@ -335,7 +335,7 @@ def _short(values: dict[str, str], fields: Sequence[str]) -> str:
 
 
 def _cores(found: Summary, field: str | None) -> list[str] | None:
-    """The values of a field that is the core, for their colours."""
+    """The values of the field if it is the core, for their colours."""
     return found["grid"][field] if field == "model.core" else None
 
 
@@ -343,8 +343,8 @@ def _cores(found: Summary, field: str | None) -> list[str] | None:
 
 
 def save(found: Summary, out: Path, against: str = "steps") -> list[Path]:
-    """Write a sweep's `summary`: the table to `out`, what it was made of and, if there
-    is an evaluated run, pictures beside it. Returns their paths.
+    """Write a sweep's `summary`: the table to `out`, and beside it what it was made of
+    and, if there is an evaluated run, pictures. Returns their paths.
 
     What stands in `out` above the caption stays.
     """

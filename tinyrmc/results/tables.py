@@ -30,9 +30,9 @@ LEGEND = (
     "*time*: mean over the seeds, evaluations included. What the paper reports stands "
     "in a table of its own, and *ours* beside it where it was run."
 )
-FEW = 12  # rows of the paper's results, all of which are shown
+FEW = 12  # rows of the paper's results, up to which all are shown
 
-# Of what a run ran on, the part that stands beside its result.
+# The parts of a run's environment that stand beside its result.
 SURROUNDINGS = (
     "date",
     "git_commit",
@@ -57,8 +57,8 @@ def summary(runs: list[Run]) -> Summary:
 
     A group is a configuration, whatever the seed (see `group_summary`). `not_run` are
     the published cells of these runs' tasks that none of them stands for: {"task",
-    "cell", "paper", "command"}. `claims` are those of the paper that they test: see
-    `_claims`.
+    "cell", "paper", "command"}. `claims` are the paper's claims that these runs test:
+    see `_claims`.
     """
     groups: list[Summary] = []
     not_run: list[Summary] = []
@@ -82,14 +82,14 @@ def _alike_together(groups: list[Summary]) -> list[Summary]:
 
 
 def _word(config: dict) -> str:
-    """What a run was asked for by: the name of its task, or its file."""
+    """The word that stands for a run's task in a command: its name, or its file."""
     return config.get("task_file", config["task"])
 
 
 def _missing(config: dict, cells: set[str]) -> list[Summary]:
-    """The published cells of a run's task but for these.
+    """The published cells of a run's task, without `cells`.
 
-    The command of those that nothing here trains is None.
+    The command is None for those that nothing here trains.
     """
     begin = f"python -m tinyrmc.train {_word(config)}"
     return [
@@ -105,12 +105,12 @@ def _missing(config: dict, cells: set[str]) -> list[Summary]:
 
 
 def _claims(config: dict, groups: list[Summary]) -> list[Summary]:
-    """The claims of a run's task of which these groups have both sides: {"task",
+    """The claims of a run's task for which these groups have both sides: {"task",
     "claim", "better", "worse", "holds"}, each side {"cell", "metric", "value",
     "label"}.
 
-    A group is held against the one most like it: a version of the data against the
-    same version.
+    A group is compared with the one most like it, and so with one on the same version
+    of the data.
     """
     found = []
     for claim, cells in load_task_of(config).Task.claims.items():
@@ -236,7 +236,7 @@ def run_summary(run: Run, task: Task) -> Summary:
 
 def _command(run: Run, finished: bool) -> str:
     """The command without what the result does not depend on: where the run and its
-    data lay, and a limit of time that was not met.
+    data lay, and a time limit that was not reached.
     """
     command = without_places(run.environment.get("command", ""))
     return re.sub(r" --max-minutes[ =]\S+", "", command) if finished else command
@@ -379,12 +379,12 @@ def _beside(groups: list[Summary], headline: str) -> list[str]:
 
 
 def _published(task: str, groups: list[Summary], not_run: list[Summary]) -> Table:
-    """The paper's results, ours beside; their cells are called "row, column".
+    """The paper's results, with ours beside them; cells are called "row, column".
 
-    Of many rows only those in which something was run, so there may be none at all. The
-    rest stand side by side or, where most of such a table would be empty, in a list.
-    Where several groups stand for a cell, as of two versions of the data, ours are all
-    of them.
+    Of many rows only those are shown in which something was run, so there may be none
+    at all. Cells stand side by side or, where most of that table would be empty, in a
+    list. Where several groups stand for a cell, as with two versions of the data, all
+    of them count as ours.
     """
     entries: dict[str, tuple] = {}  # cell -> what the paper says, ours
     for group in groups:
@@ -490,7 +490,7 @@ def best_batch_of(group: Summary) -> str:
 
 
 def success_at(group: Summary, metric: str) -> str:
-    """The head of a column of successes, which says from where on a run is one."""
+    """The head of a column of successes, which says what a run must reach to be one."""
     if group["success"] is None:
         return "success"
     least = "at most" if group.get("lower", False) else "at least"
@@ -498,8 +498,8 @@ def success_at(group: Summary, metric: str) -> str:
 
 
 def success(group: Summary, metric: str) -> str:
-    """How many runs of a group reached what its task calls a success: "4 of 5"; nothing
-    if it calls nothing one.
+    """How many runs of a group reached what its task calls a success: "4 of 5"; empty
+    if it names no such value.
     """
     mark, lower = group["success"], group.get("lower", False)
     if mark is None:
@@ -547,7 +547,7 @@ def machine(run: Summary) -> str:
 
 
 def _letters(found: Summary) -> dict[str, str]:
-    """{machine: its letter}, which is empty where there is one machine alone."""
+    """{machine: its letter}, which is empty if there is only one machine."""
     names = dict.fromkeys(
         machine(run) for group in found["groups"] for run in group["runs"]
     )
@@ -579,10 +579,10 @@ def commands(found: Summary) -> str:
 
 def write(out: Path, words: str, found: Summary, begins: str = "|") -> None:
     """Write a table's words to `out`, and what it was made of to the JSON file beside
-    it. RunError if that cannot be.
+    it. RunError if they cannot be written.
 
     What was written by hand above the words stays: all of the file's lines before the
-    first that begins as the words do. So begins a table, if nothing else is said.
+    first one that starts with `begins`, which by default is how a table begins.
     """
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
@@ -593,8 +593,8 @@ def write(out: Path, words: str, found: Summary, begins: str = "|") -> None:
 
 
 def _above(out: Path, begins: str) -> str:
-    """The text of a file before the first line that begins so; none if there is no such
-    line, or no file.
+    """The text of a file before the first line that starts with `begins`; empty if
+    there is no such line, or no file.
     """
     if not out.exists():
         return ""

@@ -94,7 +94,7 @@ def aligned(rows: Table, width: int | None = None, keys: int = 1) -> str:
         wrapping   cells end their lines between words
         dealing    the columns go to several tables below each other, each with the keys
         blocks     each row by itself: its keys, and a line for each cell with something
-                   in it. So it is where the keys would take more than half of a line
+                   in it. Used where the keys would take more than half of a line
     """
     rows = [[_plain(cell) for cell in row] for row in _without_empty(rows, keys)]
     if width is None:
@@ -141,7 +141,7 @@ def _without_empty(rows: Table, keys: int) -> Table:
 
 def _pieces(cell: str, names: bool = False) -> list[str]:
     """The parts between which a line may end: after a space, but not within 9 %; if
-    `names`, also after the dot and the bar of model.mem_slots.
+    `names`, also after the dot and the underscore of model.mem_slots.
     """
     after_a_space = "(?<= )(?!%)"
     inside_a_name = "(?<=[a-z][._])(?=[a-z])"
