@@ -33,7 +33,7 @@ answers of six digits. There are 45 symbols, of which programs use 28.
 `lte` is the task that `release` descends from, Learning to Execute (Zaremba & Sutskever
 2014): Python with variables, numbers from 1 to 10^L, factors and rounds from 1 to 4 L,
 the result so far at a random place. The answer is the value itself, perhaps negative,
-and a stop:
+and a full stop:
 
     j=8584#for x in range(8):j+=920#b=(1500+j)#print((b+7567))@  -> 25011.
 
