@@ -9,12 +9,12 @@ paper    two convolutions over pixels, memory 4 x 256, 32 levels, 40 steps in th
 quick    one layer over codes, memory 4 x 64, 256 levels, 20 steps in the world
 
 Both libraries have the same worlds, weights, random numbers and optimizer, and both act
-without recording, then go through the trajectory again. PyTorch's agent stands here,
-its memory in peers.py. First both learn a few times from one trajectory; their losses
-must agree. Then they take turns, each in a process of its own, and go on acting and
-learning as they would in a run. Times are processor time, so that other work of the
-machine counts less. The worlds' share is the rules and what they show; acting is the
-network's part until the trajectory is there.
+without recording, then go through the trajectory again. PyTorch's agent is written
+here, its memory in peers.py. First both learn a few times from one trajectory; their
+losses must agree. Then they take turns, each in a process of its own, and go on acting
+and learning as they would in a run. Times are processor time, so that other work of the
+machine counts less. The worlds' share is that of their rules and observations; acting
+is the network's part until the trajectory is complete.
 """
 
 from __future__ import annotations
@@ -60,7 +60,9 @@ SEED = 0
 
 
 def make_task(work: str) -> Any:
-    """`box_world` with this preset, at a constant rate, PyTorch's RMSProp if any."""
+    """`box_world` with this preset, at a constant rate; RMSProp, if any, in PyTorch's
+    form.
+    """
     task = load_task("box_world").Task
     config = task.presets[work][1]
     settings: dict[str, Any] = {"decay": 0.0}
@@ -189,7 +191,7 @@ def _torch_linear(w, picture, numbers):
 
 
 def _torch_convolutions(w, picture, numbers):
-    """And the maps of coordinates."""
+    """Two convolutions, and the maps of coordinates."""
     import torch
     import torch.nn.functional as F
 
@@ -342,7 +344,7 @@ def median_parts(step: Callable, spent: dict[str, float], seconds: float) -> dic
 
 def serve(name: str, make: Callable[[], Any], requests, answer) -> None:
     """A candidate's life: it says its first losses, and then, for every line of
-    `requests`, a number of seconds, the `median_parts` of its steps.
+    `requests` (a number of seconds), the `median_parts` of its steps.
     """
     keep_freed_memory()
     with np.errstate(all="ignore"), blas_threads(1):
@@ -415,7 +417,7 @@ def row_of(work: str, rounds: dict[str, list[dict[str, float]]]) -> dict[str, An
 
 @contextlib.contextmanager
 def _left_out(name: str):
-    """A list that is not empty afterwards if PyTorch broke, which is said.
+    """Gives a list, which is not empty afterwards if PyTorch broke; that is said too.
 
     RunError if ours did.
     """

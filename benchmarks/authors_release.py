@@ -25,8 +25,8 @@ The first half must stay readable for Python 3.7. Under a TensorFlow 2 `record` 
 stand-ins where Sonnet looks for parts of TensorFlow 1 that are gone; the numbers still
 come from Sonnet's own modules. The file says which TensorFlow it was.
 
-results/authors_release.json is the summary of both halves, Python 3.7 and TensorFlow
-1.15.5 for theirs.
+results/authors_release.json is the summary of both halves, with Python 3.7 and
+TensorFlow 1.15.5 for theirs.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ def record_core(tf, snt, how, number, found):
 
 
 def record_examples(found):
-    """Their examples at their paper's size."""
+    """Their examples, at the paper's size."""
     made = importlib.import_module("sonnet.examples.dataset_nth_farthest")
     np.random.seed(0)  # noqa: NPY002  # theirs draws from it
     source = made.NthFarthest(EXAMPLES, OBJECTS, FEATURES)

@@ -5,10 +5,10 @@ farthest need?
 
 `PaperRelationalMemory` does not leave the first rung of the ladder, `RelationalMemory`
 climbs it; the table at the top of `tinyrmc/cores/relational.py` says where they differ.
-This trains the released form, and the same with one row as in the paper; the paper's
-form, and the same with one row as released. Each has one seed, the preset `quick` and
-one core. It tells which rung a core has reached, 0 being three numbers on a line, and
-its accuracy on held-out examples of the task itself.
+This trains the released form, and the same with one row at a time as in the paper; then
+the paper's form, and the same with one row at a time as released. Each has one seed,
+the preset `quick` and one core of the CPU. The table says which rung it has reached, 0
+being three numbers on a line, and its accuracy on held-out examples of the task itself.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Between(PaperRelationalMemory):
 
 
 class Task(nth_farthest.Task):  # type: ignore[name-defined]
-    """Nth farthest with such a core; with no row as released it is the run of
+    """Nth farthest with the core `Between`; with no row as released it is the run of
     `--model.core rmc_paper`.
     """
 
@@ -112,8 +112,8 @@ def combinations() -> dict[str, tuple[str, ...]]:
 
 
 def train(released, steps, seed) -> dict:
-    """Train the core with these rows as released for so many steps; the rung that it
-    has reached, and its held-out accuracy.
+    """Train the core with these rows as released; says which rung it has reached, and
+    its held-out accuracy.
     """
     preset = nth_farthest.Task.presets["quick"][1]
     task = Task(replace(preset, model=replace(preset.model, core="rmc_paper")))

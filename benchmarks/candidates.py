@@ -1,4 +1,4 @@
-"""What is timed, one candidate in a process of its own.
+"""What is timed: candidates, each in a process of its own.
 
     python benchmarks/candidates.py NAME [PROBLEM]
 
@@ -310,7 +310,7 @@ def sgemm(name: str, cores: int):
 
 @contextlib.contextmanager
 def products_told(tell):
-    """Meanwhile every matrix product of tinyrmc calls tell(a, b, product, seconds)."""
+    """Inside, every matrix product of tinyrmc calls tell(a, b, product, seconds)."""
     gemm = backend.gemm
 
     def telling(a, b, out=None, add=False):
@@ -332,8 +332,8 @@ def first_errors(step, moments, problem: dict) -> dict[str, float]:
     """The relative errors of the first step: of its loss, its gradient, and the loss
     after its update.
 
-    The gradient's is the norm of the difference, over all parameters, relative to the
-    norm of the whole gradient.
+    The gradient's error is the norm of the difference, over all parameters, relative to
+    the norm of the whole gradient.
     """
     loss, found = float(step()), moments()
     off = [
@@ -364,7 +364,7 @@ def median_time(step, seconds: float) -> float:
 
 def serve(name: str, path: str | None, requests, answer) -> None:
     """A candidate's life: answer({...}) once it is ready, and answer(median_time) for
-    every line of `requests`, a number of seconds.
+    every line of `requests` (a number of seconds).
 
     path: of the problem; SGEMM has none.
     """

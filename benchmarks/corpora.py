@@ -1,11 +1,11 @@
-"""How long a text takes to become integers, in how much memory, and to start from them.
+"""The time and memory that it takes to make integers of a text, and to start from them.
 
     python benchmarks/corpora.py [--tokens N] [--words V] [--folder FOLDER] [--out FILE]
 
 Writes a text of the size of WikiText-103 into a temporary folder: 103,227,021 tokens of
 267,735 words, in lines of 57. Frequencies fall as 1/rank down to rank 10,000, and then
-faster, so that the rarest words come about three times, as they do there. Then, each in
-a fresh process:
+faster, so that the rarest words occur about three times, as they do there. Then, each
+in a fresh process:
 
 first    the text is read, numbered and written as integers, as
          `python -m tinyrmc.data wikitext-103` does it
@@ -49,7 +49,7 @@ def vocabulary(count: int) -> np.ndarray:
 
 
 def write_text(path: Path, tokens: int, words: np.ndarray, seed: int) -> None:
-    """So many tokens, line ends among them, in WikiText's format."""
+    """Write this many tokens, line ends among them, in WikiText's format."""
     rng = np.random.default_rng(seed)
     ranks = np.arange(len(words))
     weights = 1 / ((ranks + 2.7) * np.maximum(ranks / 10_000, 1) ** 0.7)
@@ -89,7 +89,7 @@ def measure(folder: str) -> dict[str, float]:
 
 
 def both(folder: Path, tokens: int, words: int) -> dict[str, Any]:
-    """Write the text and measure both."""
+    """Write the text and measure `first` and `later`."""
     place = folder / "wikitext-103"
     place.mkdir()
     known = vocabulary(words - 1)  # and <eos>

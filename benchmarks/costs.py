@@ -1,4 +1,4 @@
-"""What the engine costs beside the arithmetic, each in a fresh process.
+"""What the engine costs beside the arithmetic, each measured in a fresh process.
 
     python benchmarks/costs.py COST [STEPS]
 
@@ -16,7 +16,7 @@ programs: milliseconds that drawing a batch of the task program_evaluation takes
 composed: how much longer a step takes on one core when a fused operation is composed of
     primitives, and when all of them are: of the Relational Memory Core at 8 slots x 64,
     and of the Differentiable Neural Computer at 80 words x 64.
-products: which part of a step of 8 slots x 256 its matrix products take on one core,
+products: what share of a step of 8 slots x 256 its matrix products take on one core,
     and how fast they run relative to large SGEMMs there.
 """
 

@@ -6,13 +6,13 @@ beside SGEMM.
 Every candidate (candidates.py, peers.py) runs in a process of its own, on as many cores
 as it may use. Its loss and gradient are compared before it is timed, and one that
 differs stops everything. First each is tried on all cores, then on ..., 4, 2, 1, until
-that is much slower than its best. What remains is timed in turn, over several rounds,
+it is much slower than at its best. What remains is timed in turn, over several rounds,
 so that a disturbance hits all. A round's time is the median of its steps, a candidate's
 the median of its rounds at its best setting. SGEMM, what NumPy's BLAS reaches in matrix
-products, has a turn in every round at every size, and is the median of them all.
+products, has a turn in every round at every size; its figure is the median of them all.
 
 Results go to a JSON file and a picture beside it. The tables that a document shows are
-printed, and are `markdown` of the file (report.py).
+printed; `markdown` in report.py makes them from the file.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def on_cores(count: int) -> str:
 
 
 def leave_out(name: str, cores: int, broken: Broken) -> None:
-    """Say that a peer fails on so many cores.
+    """Say that a peer fails on this many cores.
 
     RunError if the name is not one of a peer: without ours or SGEMM there is nothing to
     compare.
@@ -229,8 +229,8 @@ def row_of(work: Work, best: dict[str, Candidate]) -> dict:
 
 
 def relate(rows: list[dict], products: list[Candidate]) -> None:
-    """Give each row SGEMM's speed in floating-point operations a second, the faster
-    form's, and the fraction of it that ours reaches.
+    """Give each row SGEMM's speed (floating-point operations a second, in its faster
+    form) and the fraction of it that ours reaches.
     """
     sgemm = max(candidate.hello["flops"] / candidate.seconds for candidate in products)
     for row in rows:
@@ -258,7 +258,7 @@ def sweep_works() -> list[tuple[str, Work]]:
 
 
 def engine_costs(steps: int) -> dict:
-    """What costs.py measures, memory over so many steps."""
+    """What costs.py measures; the growth of memory over this many steps."""
 
     def cost(*words):
         return json.loads(run_python(HERE / "costs.py", *words))
@@ -346,7 +346,7 @@ print(platform.python_version(), workers.GIL)
 
 
 def free_threaded_version(python: str) -> str:
-    """Its version.
+    """The version of this Python.
 
     UsageError if it is not a Python that runs NumPy's threads without the GIL.
     """
@@ -491,7 +491,7 @@ def parser() -> Parser:
     usual = f"{RESULTS.relative_to(HERE.parent)} for all works, else nowhere"
     out = f"write the results here, and a .png beside it (default: {usual})"
     flag("--out", out, type=Path, metavar="FILE.json")
-    free = "one without the GIL, for another column of `sharing`"
+    free = "a Python without the GIL, for another column of `sharing`"
     flag("--free-threaded", free, metavar="PYTHON")
     table = "measure nothing: print the tables of these results"
     flag("--table", table, type=Path, metavar="FILE.json")

@@ -5,7 +5,7 @@
 `box_world quick` without a memory, seed 0, falls back several times on its way. Shortly
 before two of these falls, which we knew from its curve, we stop. From there we go on
 again and again: with the random numbers that were to come and with others, at the
-preset's learning rate and at a quarter of it. Of every ten updates we write down
+preset's learning rate and at a quarter of it. Over every ten updates we write down
 
     solved  the share of levels that ended solved
     change  how far an update turned the policy: the Kullback-Leibler divergence of the
@@ -40,7 +40,7 @@ UPDATES, TOGETHER = 70, 10
 
 
 class Task(box_world.Task):  # type: ignore[name-defined]
-    """Keeps what an update learns from and the policy before it; can slow down."""
+    """Keeps what an update learns from and the policy before it; can lower the rate."""
 
     factor = 1.0
 
@@ -75,7 +75,7 @@ def update(trainer: Any) -> np.ndarray:
 
 
 def branch(trainer: Any, rate: float, updates: int) -> dict:
-    """Goes on from where the trainer is; the three measurements, of every ten."""
+    """Goes on from where the trainer is; the measurements of every ten updates."""
     trainer.task.factor = rate
     found = np.array([update(trainer) for _ in range(updates)])
     solved, ended, change, moved = found.reshape(-1, TOGETHER, 4).sum(1).T

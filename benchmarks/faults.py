@@ -1,5 +1,4 @@
-"""Faults, many of them: what runs, files and command lines can meet, and what becomes
-of it.
+"""Many faults that runs, files and command lines can meet, and what becomes of them.
 
     make faults                             minutes on two cores
     make faults ARGS=--quick                a first look
@@ -12,12 +11,12 @@ changed. It was *silent*: something else came out, or something was lost, withou
 word. Or it ended in a *traceback*, in an exit code of no meaning, or not at all. The
 last two are our mistakes, and are listed.
 
-What the groups of cases are is said where they are made: stopping.py, shortages.py,
+The groups of cases are described where they are made: in stopping.py, shortages.py,
 spoiling.py and misuse.py.
 
 The seed decides everything but the moments of kills and signals, which depend on the
-machine too. One file has no checksum: a text in environment.json that is another text
-is believed, and not tried here.
+machine too. One file has no checksum: if a text in environment.json is replaced by
+another, it is believed; that is not tried here.
 """
 
 from __future__ import annotations
@@ -100,7 +99,7 @@ def campaign(
 ) -> tuple[dict[str, dict[str, int]], list[str]]:
     """({group: {outcome: how many}}, what went wrong).
 
-    The cases come in an order of the seed's, until so many minutes are over.
+    The seed decides the order of the cases. None begins after `minutes`.
     """
     cases = [
         (name, number, seed)

@@ -49,7 +49,7 @@ def cut(path: Path, rng: random.Random) -> None:
 
 
 def flip(path: Path, rng: random.Random) -> None:
-    """One bit of a file is another."""
+    """One bit of a file is flipped."""
     data = bytearray(path.read_bytes())
     data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
     path.write_bytes(bytes(data))
@@ -156,7 +156,7 @@ NO_FILES = gone, folder, pipe, device, loop, web_page
 
 
 def places(value: Any, path: tuple = ()) -> Iterator[tuple]:
-    """Where the values in what JSON gave are, containers and what they hold."""
+    """The places of all values in what JSON gave, containers included."""
     if path:
         yield path
     inside = (
@@ -171,7 +171,7 @@ def places(value: Any, path: tuple = ()) -> Iterator[tuple]:
 
 
 def replaced(value: Any, path: tuple, new: Any) -> Any:
-    """A copy with another value at this place; without it, for `gone`."""
+    """A copy with another value at this place; for `gone`, without the place."""
     changed = copy.deepcopy(value)
     inner = changed
     for key in path[:-1]:
@@ -245,8 +245,8 @@ def forge_both(path: Path, rng: random.Random) -> str:
 
 
 def forge_arrays(path: Path, rng: random.Random) -> str:
-    """Let an array of a checkpoint not be finite, or have another shape, type or name,
-    or be gone; says which.
+    """Make an array of a checkpoint not finite, or give it another shape, type or name,
+    or take it away; says which.
     """
     arrays, state = load_arrays(path)
     name = rng.choice([*arrays])

@@ -4,16 +4,16 @@
 
 First each kernel is compared, on the GPU itself, with its array body in float64 on
 NumPy; a difference stops everything. Then steps are timed: ours with the array bodies
-alone, with kernels, as a CUDA graph, and as one with data that are drawn; PyTorch
-eager, its whole step as a CUDA graph, through torch.compile, and through that with CUDA
-graphs (what its mode "reduce-overhead" turns on). All but the first in float32 and in
+alone, with kernels, as a CUDA graph, and as one with freshly drawn data; PyTorch eager,
+its whole step as a CUDA graph, through torch.compile, and through that with CUDA graphs
+(what its mode "reduce-overhead" turns on). All but the first run in float32 and in
 TF32. Before it is timed, each takes two steps of the problem of candidates.py: loss and
 gradient must be those of float64. A row that is wrong, or does not run, is left out.
 
-Last comes the time of each kernel. All of it goes to results/gpu-<GPU's name>.json,
-each row when it is measured. What the file holds already stays, if it is of the same
-GPU, program and versions: so each batch may have a call of its own. Without a GPU: one
-line, exit code 2.
+Last comes the time of each kernel. All results go to results/gpu-<GPU's name>.json,
+each row as soon as it is measured. What the file already holds stays, if it is of the
+same GPU, program and versions: so you can measure each batch in a call of its own.
+Without a GPU: one line, exit code 2.
 """
 
 from __future__ import annotations
@@ -279,14 +279,14 @@ class Plan:
         self._end = time.monotonic() + 60 * minutes
 
     def over(self, name: str) -> bool:
-        """Whether no time is left for this, which is told."""
+        """Whether no time is left for this; says so if none is."""
         if time.monotonic() <= self._end:
             return False
         print(f"    {name:42} no time left", flush=True)
         return True
 
     def attempt(self, name: str, work: Callable[[], Any]) -> Any:
-        """What it gives; None if that is wrong or it does not run, which is told.
+        """What `work` gives; None, and a message, if that is wrong or does not run.
 
         PyTorch's may fail: its compiler may be missing, or not know this GPU.
         """
@@ -304,7 +304,7 @@ class Plan:
     def take(self, rows: dict, name: str, measured: Callable[[], dict]) -> None:
         """Put a row among the others and write it, unless it is not to be measured.
 
-        It takes the place of an earlier one, also where it is left out.
+        An earlier row of that name goes, even if the new one is left out.
         """
         if self.rows is not None and not any(part in name for part in self.rows):
             return
@@ -330,8 +330,8 @@ def time_ours(
     rows: dict | None = None,
     plan: Plan | None = None,
 ) -> dict:
-    """Our step in four ways, added to `rows`; all but the first in TF32 too, where
-    there is that.
+    """Our step in four ways, added to `rows`; all but the first in TF32 too, where the
+    GPU has it.
     """
     rows, plan = {} if rows is None else rows, plan or Plan()
     for tf32 in (False, True) if backend.has_tf32(xp) else (False,):
@@ -432,7 +432,8 @@ def _time_torch_as(kind, name, work, problem, seconds, tf32):
 
 
 def torch_graph(work: Work, problem: dict):
-    """(step, moments) of PyTorch's whole step as one CUDA graph: what ours is like.
+    """(step, moments) of PyTorch's whole step as one CUDA graph, the counterpart of
+    ours.
 
     Adam counts its steps on the GPU. What the steps before the capture have changed is
     put back: the first step that is asked for is the first one.
@@ -480,9 +481,9 @@ def time_kernels(xp, work: Work, problem: dict) -> dict[str, dict[str, float]]:
     launches it.
 
     Each launch of one step is repeated with its own arguments, in a CUDA graph: so no
-    time goes into launching. What fits there stays in the GPU's cache. GB/s are those
-    of a kernel that moves each of its arrays once, and three of Adam's twice; they may
-    exceed what the memory can do.
+    time goes into launching. What fits into the GPU's cache stays there. GB/s are
+    counted as if a kernel moved each of its arrays once, and three of Adam's twice;
+    they may exceed what the memory can do.
     """
     trainer = candidates.make_trainer(work, problem, device="cuda")
     wait, stream = xp.cuda.Device().synchronize, working_stream(xp)
@@ -532,9 +533,9 @@ NAMES = *[f"ours, {way}" for way in WAYS], *[f"PyTorch {kind}" for kind in KINDS
 
 
 def measure(xp, works: list[Work], seconds: float, plan: Plan, result: dict) -> None:
-    """Everything, into `result` as the file holds it: steps of all sizes, kernels
-    checked at the first and timed at the last. What it holds of this program, and is
-    not measured again, stays.
+    """Measure everything into `result`, as the file holds it: steps of all sizes,
+    kernels checked at the first size and timed at the last. Earlier rows of this
+    program that are not measured again stay.
     """
     versions = {name: _version(name) for name in ("torch", "triton")}
     here = environment(tinyrmc.__version__) | backend.describe_gpu(xp) | versions
@@ -658,7 +659,7 @@ def main(argv: list[str] | None = None, works: list[Work] = WORKS) -> int:
     plan = Plan(options.rows, options.minutes, write)
     try:
         measure(xp, chosen, options.seconds, plan, result)
-    except Wrong as error:  # a kernel is, and so all that follows
+    except Wrong as error:  # a kernel is wrong, and so is all that follows
         print(f"error: {error}; nothing was written", file=sys.stderr)
         return 1
     print(f"written to {write()}")

@@ -2,15 +2,15 @@
 
     python benchmarks/guards.py [--steps 600] [--out benchmarks/results/guards.json]
 
-A step of nth farthest at 8 slots x 64, batch 128, on one core, with everything that
-watches for calls which would give a wrong result without a word, and with all of it
+We time a step of nth farthest at 8 slots x 64, batch 128, on one core, with everything
+that watches for calls that would silently give a wrong result, and with all of it
 turned off: arrays that change between forward and backward (glimpses of what a tape has
 borrowed, results that cannot be written), arrays of other threads, two threads in one
 backward, shapes that would broadcast, and a listener whose output may fail.
 
-Steps with and without take turns, in processor time, and each pair gives one ratio.
-Reported are the median of the ratios and an interval that has the true median with 95 %
-confidence. What other processes do to the cache is in it.
+Steps with and without take turns, in processor time, and each pair gives one ratio. We
+report the median of the ratios and an interval that holds the true median with 95 %
+confidence. What other processes do to the cache is included.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def turns(trainer: Trainer, steps: int) -> np.ndarray:
 
 
 def interval(values: np.ndarray) -> tuple[float, float]:
-    """What has the true median with 95 % confidence: two order statistics."""
+    """What holds the true median with 95 % confidence: two order statistics."""
     ordered, n = np.sort(values), len(values)
     reach = 0.98 * math.sqrt(n)  # 1.96 standard deviations of a count of heads
     low, high = math.floor(n / 2 - reach), math.ceil(n / 2 + reach)

@@ -1,10 +1,10 @@
-"""Why does nth farthest need a norm on queries, keys and values? Looks inside the two
+"""Why does nth farthest need a norm on queries, keys and values? We look inside the two
 forms of the memory, each with and without it, while they learn.
 
     python benchmarks/inside.py [--seeds 0,1,2] [--steps 3000] [--out FILE.json]
 
-Thirty times while it trains a copy in float64 reads 256 fresh examples of the rung that
-is being learnt, and we measure:
+Thirty times during training, a copy in float64 reads 256 fresh examples of the rung
+that is being learnt, and we measure:
 
     score_size      how far apart the scores of attention are: their standard deviation
                     over what a slot may listen to. Softmax sees nothing else of them.
@@ -17,8 +17,9 @@ The first two are means over examples, steps, heads and slots, the third is of s
 averaged over examples. Rungs open by steps (the preset `fair`, with fewer of them), so
 all four see the same examples.
 
-It trains one after the other and writes FILE.json after each, with FILE.png beside it.
-Started again with the same --out, it goes on with those that are missing.
+The networks train one after the other. FILE.json is written after each, and FILE.png
+beside it at the end. Started again with the same --out, it goes on with those that are
+missing.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ def size_and_entropy(weights: np.ndarray) -> tuple[float, float]:
     """Of attention (..., R): the standard deviation over R of the scores it came from,
     and its entropy as a fraction of log R; means over all else.
 
-    Softmax forgets one constant a row, which a standard deviation does not contain. A
+    Softmax forgets a constant added to a whole row, and so does a standard deviation. A
     weight of 0 had a score at least 700 below the highest, and counts as that.
     """
     scores = np.log(np.maximum(weights, np.finfo(np.float64).tiny))
@@ -108,7 +109,7 @@ def task_of(form: str, steps: int):
 
 
 def points(trainer: Trainer) -> Iterator[dict[str, Any]]:
-    """Train to the end; what is measured before, and at each line of metrics."""
+    """Train to the end; gives what is measured before, and at each line of metrics."""
     task: Any = trainer.task
     rng = np.random.default_rng(HELD_OUT_SEED)
     while True:

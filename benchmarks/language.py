@@ -2,9 +2,9 @@
 
     python benchmarks/language.py [--works NAME ...] [--rounds N] [--out FILE.json]
 
-A step reads a window of 35 words in 20 lanes, of 10,000 words, carries the state on,
-goes back, clips the gradient and takes a step of Adam. The softmax has its own weights,
-as wide as the core's output; nothing is dropped out. The networks:
+A step reads a window of 35 words in 20 lanes (of a vocabulary of 10,000), carries the
+state on, goes back, clips the gradient and takes a step of Adam. The softmax has its
+own weights, as wide as the core's output; nothing is dropped out. The networks:
 
 lstm 2 x 256, lstm 2 x 650        two layers, one over the other
 rmc 1024                          the Relational Memory Core: one slot, four heads
@@ -12,14 +12,14 @@ memn2n 6 x 100, memn2n 7 x 200    memory networks of 6 hops over the last 100 wo
                                   7 over 200; they predict 8 x 16 words a step, and take
                                   a step of SGD as in their paper
 
-Both libraries go two ways: with threads inside of products, and with a process for each
-core. They have the same weights and read the same window again and again; their first
-losses must agree. A candidate is a process of its own, as in cpu.py, and all take
-turns, on one core and on all. PyTorch's LSTM is `torch.nn.LSTM`; its RMC is that of
-peers.py; its memory network is written as the equations are, and looks up each word's
-memories for itself.
+Both libraries are tried in two ways: with threads inside products, and with a process
+for each core. They have the same weights and read the same window again and again;
+their first losses must agree. A candidate is a process of its own, as in cpu.py, and
+all take turns, on one core and on all. PyTorch's LSTM is `torch.nn.LSTM`; its RMC is
+that of peers.py; its memory network is written as the equations are, and looks up the
+memories of each word separately.
 
-`products` is measured in one process on one core: which part of a step of ours its
+`products` is measured in one process on one core: what share of a step of ours its
 matrix products take, and how fast they run: those of few rows (the steps of a recurrent
 network, at most 40), the others, and a large SGEMM.
 """
@@ -102,7 +102,7 @@ def say(text: str) -> None:
 
 
 def make_task(work: Work) -> Any:
-    """Language modelling at this size, of a text that nobody reads."""
+    """Language modelling at this size, with a text that nobody reads."""
     lm = load_task("language_modeling")
     if work.core == "memn2n":
         sizes = {"hops": work.hops, "memories": work.memories}
@@ -344,7 +344,7 @@ def candidate(name: str, work: Work, cores: int):
 
 def serve(name: str, work: Work, requests, answer) -> None:
     """A candidate's life, as in candidates.py: it says its first losses, and then the
-    median time of a step for every line of `requests`, a number of seconds.
+    median time of a step for every line of `requests` (a number of seconds).
     """
     cores = available_cores()
     keep_freed_memory()
@@ -476,7 +476,7 @@ def compare(running: list[Candidate]) -> None:
 
 @contextlib.contextmanager
 def _left_out(name: str, cores: int):
-    """A list that is not empty afterwards if a peer broke, which is said.
+    """Gives a list, which is not empty afterwards if a peer broke; that is said too.
 
     RunError if it was ours that broke.
     """

@@ -1,4 +1,4 @@
-"""Faults of those who use it: command lines and calls that make no sense.
+"""Faults of users: command lines and calls that make no sense.
 
 Each is a function of a random generator and an empty folder, as faults.py takes them.
 """
@@ -64,7 +64,7 @@ HOW = "flag", "flag", "flag", "more", "less", "other"
 
 
 def words(rng: random.Random, folder: Path) -> Verdict:
-    """A command line with a word that cannot be, or is not wanted."""
+    """A command line with a word that cannot be right, or is not wanted."""
     task = rng.choice([*TASKS])
     with_run(task, "whole", folder)
     line = _spoilt_line(rng, task)
@@ -122,7 +122,7 @@ def _flags(command: str, task: str) -> list[str]:
 
 
 def calls(rng: random.Random, folder: Path) -> Verdict:
-    """A call of the library with something that cannot be: the error says so."""
+    """A call of the library with a value that cannot be right: the error says so."""
     bad = rng.choice([*forging.KINDS, 2.5, b"x", object(), np.zeros(2), -1])
     name, call = rng.choice([*_calls_with(bad).items()])
 
@@ -138,7 +138,7 @@ def calls(rng: random.Random, folder: Path) -> Verdict:
 
 
 def _calls_with(bad: Any) -> dict[str, Callable[[], object]]:
-    """Calls by name, each with this value, or with -3 where it would be right."""
+    """Calls by name, each with this value, or with -3 where this one would be right."""
     kind = load_task("nth_farthest").Task
     config = next(iter(kind.presets.values()))[1]
     count, minutes = _but_not(bad, int), _but_not(bad, int, float, type(None))

@@ -104,8 +104,8 @@ def placed(
     groups: Iterable[dict[str, Any]],
     places: Callable[[dict[str, Any]], Iterable[tuple[Place, str]]],
 ) -> dict[Place, Ours]:
-    """{place: the best of ours}, where `places` says for which places, by which metric,
-    a group counts.
+    """{place: the best of ours}, where `places` says for which places a group counts,
+    and by which metric.
     """
     best: dict[Place, Ours] = {}
     for group in groups:
@@ -140,8 +140,8 @@ def table(
     paper: dict[Place, str],
     ours: dict[Place, Ours],
 ) -> str:
-    """A Markdown table; `rows` gives each its name on the page. A place of neither is
-    empty.
+    """A Markdown table; `rows` gives each its name on the page. A place that neither
+    has is empty.
     """
     columns = list(columns)
     lines = [[head, *columns], [":---"] * (1 + len(columns))]
@@ -335,7 +335,7 @@ def _columns(ours: dict[Place, Ours]) -> list[str]:
 
 
 def by_frequency(folder: Path) -> str:
-    """Table 3, of the text of which we have it."""
+    """Table 3, for the text that we have it of."""
     examined = {}
     for core, path in EXAMINED.items():
         if (folder / path).exists():
@@ -474,7 +474,7 @@ def figures(folder: Path = RESULTS) -> str:
 
 
 def in_one_look(groups: list[dict[str, Any]], folder: Path) -> str:
-    """How much of the paper there is, in a line for each of its parts."""
+    """How much of the paper has been run, in a line for each of its parts."""
     cells = {cell for group in groups for cell in cells_of(group)}
     programs = load_task("program_evaluation").Task.published
     texts = [f"{name}, {core}" for name in TEXTS for core in ("RMC", "LSTM")]

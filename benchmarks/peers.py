@@ -5,14 +5,14 @@ The network is a core and a head of four ReLU layers. The core is the released
 Relational Memory Core with one block and unit gates, or a Differentiable Neural
 Computer with one write head. The optimizer is Adam at a constant rate, unclipped.
 
-`loss_of` says it once, in the vocabulary of a `Library`, and each library answers with
-what its users would write: with its own fused operations where they are faster. Every
-library gets the savings that ours has: what needs no memory is computed for all time
-steps at once, and the input row asks nothing, since its result would never be used.
-Attention is two products and a softmax in all of them. On nine keys PyTorch's fused
-attention (scaled_dot_product_attention) made a step a tenth slower, compiled a sixth;
-JAX's (jax.nn.dot_product_attention) made it a tenth slower at 64 units and no faster at
-256.
+`loss_of` defines it once, in the vocabulary of a `Library`, and each library answers
+with what its users would write: with its own fused operations where they are faster.
+Every library gets the savings that ours has: what needs no memory is computed for all
+time steps at once, and the input row asks nothing, since its result would never be
+used. Attention is two products and a softmax in all of them. On nine keys PyTorch's
+fused attention (scaled_dot_product_attention) made a step a tenth slower, compiled a
+sixth; JAX's (jax.nn.dot_product_attention) made it a tenth slower at 64 units and no
+faster at 256.
 
 A peer is `make(weights, inputs, targets, sizes) -> (step, moments)`. `step()` trains
 once and returns the loss before the update, a scalar of the library's own; on a CPU all
@@ -32,8 +32,8 @@ from tinyrmc.training.workers import CAN_FORK, Workers, available_cores, pieces_
 
 RATE, BETA1, BETA2, EPSILON = 1e-3, 0.9, 0.999, 1e-8
 TORCH_PROCESSES = "PyTorch eager, processes"
-# examples that one of these processes takes at a time, at most: in `large` more gain
-# nothing, and 64 take 5 % longer
+# the most examples that one of these processes takes at a time: in `large`, larger
+# pieces gain nothing, and pieces of 64 take 5 % longer
 TORCH_PIECE = 256
 
 
@@ -394,7 +394,7 @@ def torch_processes(weights, inputs, targets, sizes):
         if address:
             return meet(worker, address)
         gradient.zero_()
-        total = 0.0  # of the mean loss, what is this process's
+        total = 0.0  # this process's part of the mean loss
         for start, stop in pieces[worker::count]:
             loss = forward(w, x[start:stop], y[start:stop]) * ((stop - start) / len(x))
             loss.backward()

@@ -25,7 +25,7 @@ def milliseconds(seconds: float) -> str:
 
 
 def whole_percent(fraction: float | None) -> str:
-    """None of these figures is exact to more than that. None was not counted: ''."""
+    """These figures are exact to no more than that. '' for None: it was not counted."""
     return "" if fraction is None else f"{100 * fraction:.0f} %"
 
 

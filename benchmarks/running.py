@@ -1,5 +1,5 @@
-"""The processes of cpu.py: a Python with nothing tuned, and a candidate's, which is
-timed whenever it is asked.
+"""The processes of cpu.py: a Python with nothing tuned, and that of a candidate, which
+times its steps whenever it is asked.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from tinyrmc.errors import RunError
 HERE = Path(__file__).resolve().parent
 CPUS = Path("/sys/devices/system/cpu")
 
-# what a shell may hold that makes BLAS or a library faster or slower: candidates do
-# not get it
+# environment variables that make BLAS or a library faster or slower: candidates do not
+# get them
 TUNING = (
     "OPENBLAS_",
     "GOTO_",
@@ -100,7 +100,7 @@ def limited_to(cores: int) -> Iterator[None]:
 
 
 def spread_out(cpus: set[int]) -> list[int]:
-    """CPU numbers, one of each physical core first: two threads of one core are no two
+    """CPU numbers, one of each physical core first: two threads of one core are not two
     cores. In order where Linux does not tell.
     """
     threads: dict[Any, list[int]] = {}  # those of each core

@@ -3,10 +3,10 @@
     python benchmarks/scaling.py [--ranks 1 2 4] [--steps 30]
 
 Each rank has one worker and always the same 128 examples a step, so the batch grows
-with the ranks and a step should take as long as on one rank. What it takes longer is
-the price of adding up gradients, of waiting for each other and, on one machine, of
-sharing its memory and caches. The step is that of 8 slots x 64 units with 8 heads on 8
-vectors of 16 dimensions; gradient, clipping and update are included.
+with the ranks and a step should take as long as on one rank. Any extra time is the
+price of adding up gradients, of waiting for each other and, on one machine, of sharing
+its memory and caches. The step is that of 8 slots x 64 units with 8 heads on 8 vectors
+of 16 dimensions; gradient, clipping and update are included.
 
 It prints one JSON object a line: ranks, seconds_per_step (the median), efficiency (the
 time on the first number of ranks over this).
@@ -64,7 +64,7 @@ def scaling(counts: list[int] | None = None, steps: int = 30) -> list[dict]:
     """[{ranks, seconds_per_step, efficiency}], a program under mpiexec for each number
     of ranks; by default 1, 2, 4 as far as cores go.
 
-    UsageError if there is no mpiexec, or with what a program says that fails.
+    UsageError if there is no mpiexec; if a program fails, with what it says.
     """
     counts = counts or [count for count in (1, 2, 4) if count <= available_cores()]
     beside = shutil.which("mpiexec", path=Path(sys.executable).parent)

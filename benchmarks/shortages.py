@@ -1,4 +1,4 @@
-"""Faults of the machine: a disk that is full, and streams that are, or that are closed.
+"""Faults of the machine: a disk that is full, and streams that are full or closed.
 
 Each is a function of a random generator and an empty folder, as faults.py takes them.
 """
@@ -99,7 +99,7 @@ def _to_file(path: Path) -> None:
 
 
 def _closed(*numbers: int) -> None:
-    """Let these streams be closed."""
+    """Close these streams."""
     for number in numbers:
         os.close(number)
         setattr(sys, ("stdin", "stdout", "stderr")[number], None)

@@ -1,4 +1,4 @@
-"""Faults of files: those of runs, of sweeps and of texts are damaged, or forged.
+"""Faults of files: those of runs, sweeps and texts are damaged or forged.
 
 Each is a function of a random generator and an empty folder, as faults.py takes them.
 """
@@ -49,7 +49,7 @@ def reading(task: str, path: str) -> list[list[str]]:
 
 
 def _told(ended: Ended, folder: Path) -> tuple:
-    """What counts of what a command has said and written."""
+    """What a command has said and written, so far as it counts."""
     said = re.sub(r"\d+:\d\d(:\d\d)?", "", ended.out)
     weights = folder / "weights.npz"
     return said, weights.exists() and weights.read_bytes()
@@ -111,7 +111,7 @@ FORGERIES: list[tuple[Callable[..., str], str]] = [
 
 
 def forged(rng: random.Random, folder: Path) -> Verdict:
-    """A file of a run says something of another type, with a checksum that is right."""
+    """A file of a run holds a value of another type, with a checksum that is right."""
     forge, name = rng.choice(FORGERIES)
     return _harmed(rng, folder, lambda path: forge(path, rng), name)
 
@@ -145,7 +145,7 @@ def sweeps(rng: random.Random, folder: Path) -> Verdict:
 
 
 def texts(rng: random.Random, folder: Path) -> Verdict:
-    """A file of a text is none any more, or the integers kept of it are damaged."""
+    """A text's file is no file any more, or the integers made from it are damaged."""
     path = folder / "texts"
     path.mkdir()
     for source in data_folder().glob("ptb.*"):

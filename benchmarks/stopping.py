@@ -1,4 +1,4 @@
-"""Faults that end a run in the middle: kills and signals, of all its processes or one.
+"""Faults that end a run in the middle: kills and signals, to all its processes or one.
 
 Each is a function of a random generator and an empty folder, as faults.py takes them.
 """
@@ -88,7 +88,7 @@ def starts(rng: random.Random, folder: Path) -> Verdict:
     child.send_signal(signal.SIGINT)
     ended = _ended(child)
     ours = "tinyrmc" in ended.err.replace(str(folder), "")
-    # before Python has come to us, it has its own words
+    # before Python reaches our code, it has a message of its own
     if ended.code in (0, 130, -2) or not ours:
         return "survived", ""
     return "traceback", f"{name}: exit code {ended.code}: {ended.err[-200:]}"

@@ -3,10 +3,11 @@
     python benchmarks/stories.py [--data-dir FOLDER] [--out FILE.json]
 
 All twenty tasks, each with a network of its own, by `babi quick --data.task all`: 20
-epochs with a linear start, then 100 with the softmax. Of each kind some epochs are
-timed, and the recipe's time is that of as many medians; with one restart and with ten,
-side by side. Time is that of the processor. Evaluations, of which there are twelve, are
-left out. `--generated` takes the five tasks that need no files.
+epochs with a linear start, then 100 with the softmax. Some epochs of each kind are
+timed, and the recipe's time is the median of each kind times its number of epochs; once
+with one restart, once with ten side by side. Time is that of the processor.
+Evaluations, of which there are twelve, are left out. `--generated` takes the five tasks
+that need no files.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """What each case of faults.py is made of: a small run of a task, a command in a process
-of its own, and a verdict on how that has ended.
+of its own, and a verdict on how it ended.
 """
 
 from __future__ import annotations
@@ -70,13 +70,13 @@ def prepare(folder: Path) -> None:
     os.environ["TINYRMC_DATA"] = str(folder)
     _write_text(folder)
     for command in COMMANDS:
-        importlib.import_module(f"tinyrmc.{command}")  # for few files may be open then
+        importlib.import_module(f"tinyrmc.{command}")  # later few files may be open
     for name in task_files():
         kind = load_task(name).Task
         if isinstance(getattr(kind, "test_examples", None), int):
             kind.test_examples = 40
         kind.pictures = lambda *_: []
-    # of a curve only what is drawn
+    # curves are read, but not drawn
     setattr(curves, "draw_curves", _drawn)  # noqa: B010
     setattr(train, "draw_run", lambda run: [])  # noqa: B010
 
@@ -158,7 +158,7 @@ def command(words: Sequence[str]) -> Callable[[], int]:
 
 
 def start(work: Callable[[], int], folder: Path, setting: Setting = nothing) -> int:
-    """Begin to do it as a command, in a forked child and in `folder`; its process id.
+    """Begin this work as a command, in a forked child and in `folder`; its process id.
 
     What it prints goes to the files out and err beside the folder.
     """
@@ -286,7 +286,7 @@ def result_of(folder: Path) -> Result:
 
 
 def came_to(wanted: Result, ended: Ended, folder: Path) -> bool:
-    """Whether a run that went on came to this, but for lines that it said were gone."""
+    """Whether a resumed run came to this, but for lines that it said were gone."""
     if ended.code:
         return False
     found = result_of(folder)
@@ -312,7 +312,7 @@ def _whole_run(task: str, workers: int) -> tuple[Result, float]:
 def go_on(task: str, workers: int, folder: Path, kept: bool = False) -> Verdict:
     """Finish a run that was broken off, and compare it with one that was not.
 
-    kept: whether the run said that it can be resumed; else it may begin again.
+    kept: whether the run said that it can be resumed; if not, it may begin again.
     """
     path = folder / "run"
     if not (path / "config.json").exists() and not kept:

@@ -2,7 +2,7 @@
 benchmarks/window.py`.
 
     results/nth_farthest_quick.png      the curves of `quick`, two cores
-    results/nth_farthest_models.png     and all six
+    results/nth_farthest_models.png     the same, all six cores
     results/nth_farthest_ladder.png     the curves of `ladder`
     results/nth_farthest_attention.png  where the network of the course looks while it
                                         reads one example
@@ -27,7 +27,7 @@ NAMES = {  # core -> its line's name
     "rmc_paper": "the paper's equations",
     "dnc": "Differentiable Neural Computer",
 }
-# name -> preset, its cores, what is asked
+# name -> preset, its cores, how the title begins
 PICTURES: dict[str, tuple[str, tuple[str, ...], str]] = {
     "nth_farthest_quick": ("quick", ("rmc", "lstm"), "Four vectors arrive."),
     "nth_farthest_models": ("quick", (*NAMES,), "Four vectors arrive."),

@@ -90,7 +90,7 @@ def steps_per_second(names: list[str], rounds: int, seconds: float) -> list[dict
 
 
 def levels_per_second(rounds: int) -> list[dict]:
-    """The same of making levels, none of which was made before."""
+    """The same for making levels, none of which was made before."""
     problems = {
         "lengths 1 to 5, 0 to 5 distractors": Problem(),
         "lengths 1 and 2 in rooms of 5 to 12": Problem((1, 2), (0, 0), room=(5, 12)),

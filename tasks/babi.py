@@ -11,19 +11,19 @@ wrong answers, `error`.
     python -m tinyrmc.train babi cores --model.core lstm
 
 *Restarts.* Some first weights lead nowhere, so the paper trains ten networks and takes
-the one with the lowest training error (here, of equals, the one with the lowest
+the one with the lowest training error (here, among equals, the one with the lowest
 training loss). They are trained side by side, as one network with one more axis, on the
 same batches: a product of matrices serves them all, and a run with ten takes nothing
 like ten times as long. The twenty networks of `all` go side by side too, each with its
-own stories in each batch. Every network is the one that it would be if it were trained
-alone, but for rounding. The error of each restart stands in the last line of metrics,
-and `python -m tinyrmc.evaluate RUN` has a table of them.
+own stories in each batch. Every network comes out as if it had been trained alone, but
+for rounding. The error of each restart stands in the last line of metrics, and
+`python -m tinyrmc.evaluate RUN` has a table of them.
 
 *Linear start.* For the first epochs the softmax over memories is left out. Then it is
 switched on: after `recipe.linear_epochs`, or once the validation loss no longer falls
 (the first value that is no better comes much too early, so it takes five; for a value
 each epoch add `--train.evaluate-every 28`). That is decided for all networks together,
-at a line of metrics, of which each epoch has one.
+at a line of metrics; each epoch has one.
 
 *Random memories.* In training, a story of n sentences may seem to have up to a tenth
 more, which were forgotten: the ages of its sentences leave gaps.
@@ -40,8 +40,8 @@ output. The preset `cores` trains them with Adam.
                 singular value
     validation  the last tenth of the training questions of each task; there a random
                 tenth for `joint`
-    null word   it has no embedding, and is no answer: a sentence is as long as it is.
-                Nor are the ages of sentences answers
+    null word   it has no embedding and is no answer, for sentences are not padded. Nor
+                are the ages of sentences answers
     test        all 1,000 questions; there the first 992
 """
 
@@ -86,13 +86,13 @@ class DataConfig:
     ] = "1"  # fmt: skip
     """one task; all: a network for each; joint: one network for all"""
     version: typing.Literal["v1.1", "v1.2"] = "v1.2"
-    """of the files; the paper had v1.1, and task 16 changed after it"""
+    """of the files; the paper used v1.1, and task 16 changed after it"""
     variant: typing.Literal["en", "en-10k"] = "en"
     """1,000 or 10,000 questions to learn from, for each task"""
     generated: bool = False
     """stories made up on the spot, which need no files: tasks 1, 2, 6, 15 and 16"""
     memories: int = 50
-    """at most so many sentences of a story are kept, the latest"""
+    """the most sentences of a story that are kept: its latest ones"""
 
     def __post_init__(self):
         _require_positive("data", self, "memories")
@@ -130,8 +130,8 @@ class ModelConfig(CoreConfig):
     memories, or those of all hops
     """
     encoding: typing.Literal["released", "printed", "bag"] = "released"
-    """where words stand in their sentence: as in the authors' program, as in the
-    paper's equation, or it makes no difference
+    """how a word's place in its sentence counts: as in the authors' program, as in the
+    paper's equation, or not at all
     """
     pe_scale: float = 2.0
     """what a position encoding is multiplied by; 1: as printed, with which task 16 is
@@ -169,9 +169,10 @@ class RecipeConfig:
     train.evaluate_every) have found no better validation loss
     """
     halve_every: int | None = 25
-    """the rate is halved after so many epochs with the softmax; None: it stays"""
+    """epochs with the softmax from one halving of the rate to the next; None: it stays
+    """
     random_memories: float = 0.1
-    """at most so many memories are forgotten in training, as a share of the story"""
+    """the most memories that are forgotten in training, as a share of the story"""
 
     def __post_init__(self):
         if self.linear_epochs is not None and self.linear_epochs < 0:
@@ -267,11 +268,11 @@ class Source(typing.Protocol):
     """Where stories come from."""
 
     def stories(self, task: int, part: str) -> list[Story]:
-        """Of a task 1 to 20; part: "train" or "test"."""
+        """The stories of a task, 1 to 20; part: "train" or "test"."""
 
     @property
     def complete(self) -> list[int]:
-        """The tasks of which there are both."""
+        """The tasks that have both parts."""
 
 
 class Material:
@@ -349,7 +350,7 @@ class Material:
         return sorted({story.answer for story in stories} - self.ids.keys())
 
     def take(self, part: str, rows) -> training.Batch:
-        """Some of the questions, and "age": that of each memory, from 1; 0: empty."""
+        """Some of the questions, and "age", that of each memory: from 1; 0: empty."""
         batch = {name: x[rows] for name, x in self.parts[part].items()}
         ages = np.arange(1, self.slots + 1, dtype=np.int32)
         return batch | {"age": np.where(batch["memory"] > 0, ages, 0)}
@@ -381,7 +382,7 @@ def forgetful(share: float, rng: np.random.Generator, batch) -> training.Batch:
     """A batch in which stories seem longer than they are, by up to a share.
 
     A story of n memories gets n of the ages 1 .. n + k, for a k from 0 to share * n,
-    rounded up. Ages beyond the oldest one there is are taken for that.
+    rounded up. An age beyond the oldest that there is counts as that one.
     """
     memory = batch["memory"]
     n = (memory > 0).sum(axis=1)
@@ -405,7 +406,7 @@ class SideBySide(training.Stream):
         self.streams = streams
 
     def batch(self, step, start, stop):
-        """Of each stream, its examples start .. stop - 1 of this step's batch."""
+        """Examples start .. stop - 1 of each stream's batch at this step."""
         return {
             f"{number}.{name}": x
             for number, stream in enumerate(self.streams)
@@ -503,7 +504,7 @@ def in_order(memory, question):
 
 
 class Networks(nn.Module):
-    """One for each `Material`."""
+    """A network for each `Material`."""
 
     def __init__(self, config: Config, materials: list[Material], seed):
         self.networks = [
@@ -517,13 +518,13 @@ class Networks(nn.Module):
 
 
 def _of_task(seed: np.random.SeedSequence, material: Material):
-    """A task's own seed, the same alone and beside others."""
+    """A task's own seed, the same whether it is trained alone or beside others."""
     place = material.tasks[0] if len(material.tasks) == 1 else 0
     return np.random.SeedSequence(seed.entropy, spawn_key=(*seed.spawn_key, place))
 
 
 def _seed_of(seed: int, material: Material) -> int:
-    """The same of a seed that is a number."""
+    """The same for a seed that is a number."""
     own = _of_task(np.random.SeedSequence(seed), material)
     return int(own.generate_state(1, np.uint64)[0])
 
@@ -618,7 +619,7 @@ class Task(training.Task):
 
     @functools.cached_property
     def checksum(self) -> int:
-        """Of all that is learnt from and tested on."""
+        """A checksum of all that is learnt from and tested on."""
         words: list[str] = []
         arrays: list[np.ndarray] = []
         for material in self.materials:
@@ -742,10 +743,11 @@ class Task(training.Task):
             yield _judged(part, logits, batch["answer"], tasks)
 
     def summary(self, means):
-        """With the error of the restart of the lowest training error, for each network.
+        """With the error of the restart chosen for each network: the one with the
+        lowest training error.
 
-        Of equals, that of the lowest training loss. `error_restart_3` is the mean of
-        restart 3 over all tasks, `error_task_16` the chosen one's on a task.
+        Among equals the lowest training loss decides. `error_restart_3` is the mean of
+        restart 3 over all tasks, `error_task_16` that of the chosen restart on task 16.
         """
         if "error" in means:  # of batches
             return means
@@ -766,13 +768,13 @@ class Task(training.Task):
         return found
 
     def named(self, split, sums):
-        """Each restart by itself only of the last set."""
+        """Single restarts are shown for the last set alone."""
         found = super().named(split, sums)
         last = split == self.splits[-1]
         return {k: x for k, x in found.items() if last or "_restart_" not in k}
 
     def _of_restarts(self, means) -> dict[str, np.ndarray]:
-        """Each (tasks, restarts)."""
+        """Errors and losses by kind, each (tasks, restarts)."""
         return {
             kind: np.array(
                 [
@@ -784,7 +786,7 @@ class Task(training.Task):
         }
 
     def _choice(self, wrong, losses):
-        """Which restart (tasks,) is taken for each task; one for all that is joint."""
+        """Which restart (tasks,) is taken for each task; if joint, the same for all."""
         if self.config.data.task == "joint":
             wrong, losses = wrong.mean(axis=0)[None], losses.mean(axis=0)[None]
         best = [np.lexsort(pair)[0] for pair in zip(losses, wrong, strict=True)]
@@ -851,7 +853,7 @@ class Task(training.Task):
     # --- What the hops look at
 
     def readings(self, model, task=None):
-        """One of each network, of the restart that is taken."""
+        """A reading for each network, by the restart that is taken."""
         if (core := self.config.model.core) != "memn2n":
             raise UserError(
                 f"its core, {core}, has no hops; give a run with --model.core memn2n"
@@ -888,7 +890,7 @@ class Task(training.Task):
             answers=answers,
         )
 
-    # --- What it is set beside
+    # --- What to compare it with
 
     def describe(self, model):
         m, words = self.config.model, []
@@ -929,8 +931,8 @@ class Task(training.Task):
         for material, k in [(m, k) for m in self.materials for k in m.tasks]:
             if unknown := material.unanswerable(k):
                 notes.append(
-                    f"task {k}: answers to be given that are never learnt, and count "
-                    f"as errors: {', '.join(unknown)}"
+                    f"task {k}: some answers are never learnt, and count as errors: "
+                    f"{', '.join(unknown)}"
                 )
         steps, linear = self.config.train.steps, self.linear_steps
         if self.config.model.core == "memn2n" and steps <= linear:
@@ -978,7 +980,7 @@ def _without(prefix: str, batch: training.Batch) -> training.Batch:
 
 def _judged(part, logits, answers, tasks) -> dict[str, tuple]:
     """Sums of some questions' logits (R, B, V): by task and restart, wrong answers and,
-    of the training stories, losses. Nothing waits.
+    of the training stories, losses. Nothing waits for the device.
 
     An answer that training never gives is wrong, and has no loss.
     """

@@ -11,11 +11,11 @@ learns from that (`training/actors.py`): V-trace, an entropy bonus, and the valu
 baseline. Levels that end are replaced at once.
 
 *Levels grow.* In small rooms even a random walk finds a gem now and then. So training
-goes through `stages`: rooms of all sides from the smallest to the largest, solutions no
-longer and distractors no more than so many. The next stage begins when `passing` of the
-levels that ended since the last line of metrics were solved; after all of them come the
-levels themselves. These are tested, whatever the stage: while it trains one held-out
-set, at its end another.
+goes through `stages`. Each has a smallest room (larger ones come too), a longest
+solution and a greatest number of distractors. The next stage begins when a share of
+`passing` of the levels that ended since the last line of metrics were solved; after all
+stages come the levels themselves. Tests always use these: one held-out set during
+training, another at its end.
 
 *Where this departs from the paper* (the preset `paper` does not, as far as the paper
 tells):
@@ -24,8 +24,8 @@ tells):
                  to 5 distractors in `full`
     sight        codes of what a cell holds, one-hot, not RGB through convolutions
     memory       4 slots of 64 units instead of 256, unit gates, not one for each slot
-    more to see  where it is, what it did and what that brought; policy and value see
-                 the encoder's output beside the memory's
+    more to see  where the agent is, what it did and what that brought; policy and value
+                 see the encoder's output beside the memory's
     learning     Adam (the paper names no optimizer), a2c, without a lag; rewards times
                  0.1; lambda 0.95
 """
@@ -46,7 +46,7 @@ from tinyrmc.training.actors import ActingTask, LearningConfig
 
 # --- What can be set ------------------------------------------------------------------
 
-GEM = 10  # what it brings: a level is solved
+GEM = 10  # the reward for it, which means that a level is solved
 
 
 @dataclass(frozen=True)
@@ -64,23 +64,23 @@ class WorldConfig:
     room: int = 12
     """cells along a side of the room, without its wall: 12 is the paper's 14 x 14"""
     stages: tuple[tuple[int, int, int], ...] = ()
-    """easier levels to begin with: the smallest room, the longest solution, the most
-    distractors, three numbers for each stage, no more than the levels themselves
-    have; no numbers: those levels from the start
+    """easier levels to begin with, three numbers for each stage: the smallest room, the
+    longest solution and the most distractors, none beyond the levels themselves; no
+    numbers: those levels from the start
     """
     passing: float = 0.9
-    """the next stage begins when so many of the levels that ended were solved"""
+    """the next stage begins when this fraction of the levels that ended were solved"""
     colours: int = 20
     """of keys and locks"""
     limit: int = 120
-    """steps after which one more ends a level"""
+    """steps that a level may take; one more ends it"""
     view: typing.Literal["viewport", "whole"] = "viewport"
     """a window around the agent, or the whole board"""
     viewport: int = 5
     """side of that window"""
     pool: int = 100_000
-    """levels of each stage to learn from; those that are watched while it trains, and
-    those it is tested on at its end, are others
+    """levels of each stage to learn from; the levels watched during training, and those
+    tested at its end, are others
     """
     position: bool = True
     """the agent is told where in the room it is"""
@@ -171,8 +171,8 @@ QUICK = Config(
         steps=2400,
         batch_size=256,
         learning_rate=1e-3,
-        # with 0.999 and twice the rate the policy fell after 0.8 M steps, and stayed
-        # there; each of the two by itself has not been tried to the end
+        # with 0.999 and twice the rate the policy collapsed after 0.8 M steps, and
+        # never recovered; neither change by itself has been tried to the end
         beta2=0.99,
         warmup_steps=0,
         decay=1.0,
@@ -278,7 +278,7 @@ class Task(ActingTask):
     def load_state(self, state):
         self.stage, self.since = state["stage"], state["since"]
 
-    # --- What it is set beside
+    # --- What to compare it with
 
     def idle(self):
         c, found = self.config.world, super().idle()
@@ -308,7 +308,7 @@ class Task(ActingTask):
         return found
 
     def kinds(self):
-        """Locks to the gem, and distractors, where levels differ in how many."""
+        """Locks to the gem, and distractors, where levels differ in their number."""
         levels, c = self.held_out_world.levels, self.config.world
         trunk = 1 + levels.problem.solution_length[1]
         present = levels.present[: self.test_examples]

@@ -5,7 +5,7 @@ network that gives the words of a text the probabilities p_1 .. p_n has the perp
 
     exp(-(log p_1 + ... + log p_n) / n),
 
-as if it had to choose among so many equally likely words each time.
+as if it had to choose among that many equally likely words each time.
 
 *Lanes and windows.* The training text is cut into as many equal parts as a batch has
 rows, the lanes. A step reads the next `window` words of every lane and goes back
@@ -17,20 +17,21 @@ each epoch at another place.
 *The network.* Word embeddings, one or more layers of a core, a projection to the width
 of the embeddings if that is another, and a softmax over the whole vocabulary whose
 weights are the embeddings again (Inan et al. 2017; --model.no-tied gives it its own).
-Layers of the lstm and the rnn are stacked plainly, each over the one below. The rnn is
-the floor without a memory cell. Dropout, in training alone, falls on embeddings,
-between layers, and on the output.
+Layers of the lstm and the rnn are stacked plainly, each over the one below. The rnn
+shows what is reached without a memory cell. Dropout, in training alone, acts on
+embeddings, between layers, and on the output.
 
 *A memory network*, `--model.core memn2n`, is the language model of Sukhbaatar et al.
-2015 (section 5): its memories are the last `model.memories` words, and what the other
-cores have between embeddings and softmax it has not. It learns from stretches of
+2015 (section 5): its memories are the last `model.memories` words, and it has nothing
+of what other cores have between embeddings and softmax. It learns from stretches of
 `window` words, each with the words before it, from all over the text in a random order:
 
     python -m tinyrmc.train language_modeling memn2n         6 hops, 100 words
     python -m tinyrmc.train language_modeling memn2n_large   7 hops, 200 words
 
-Stochastic gradient descent without dropout; the rate falls after each epoch whose
-validation loss is not better than the last one's, and the run ends when it is tiny.
+These presets use stochastic gradient descent without dropout. The rate falls after each
+epoch whose validation loss is not better than the last one's, and the run ends when the
+rate is tiny.
 
 *Every word counts once.* Each word of the validation and test text is predicted once,
 the first as if a sentence had just ended (in text8, which has no sentences, the first
@@ -43,15 +44,15 @@ does that too, and shows what it changes.
 
     corpora    `quick` and `ptb` train on the Penn Treebank, `wikitext2` on WikiText-2,
                with the sizes of a public port of the RMC; `paper` on WikiText-103, or
-               --data.corpus gutenberg, gigaword (which book or story is for what,
-               its name decides; `python -m tinyrmc.data --help` has examples)
+               --data.corpus gutenberg, gigaword (the name of a book or story
+               decides what it is for: see `python -m tinyrmc.data --help`)
     batch      64 lanes in `paper`; the paper had six GPUs with 64 each
     lstm       the paper's own figures for an LSTM come from Rae et al. 2018
     memn2n     its authors' program draws single words, not stretches of them, and with
-               replacement. Neighbours share memories, so that a stretch takes a third
-               of the time or less. It trains and tests on words that have all their
-               memories; here the first words of the validation and the test text
-               count too, with the memories that they have
+               replacement. Neighbours share memories, so a stretch takes a third of
+               the time or less. That program trains and tests only on words that
+               have all their memories; here the first words of the validation and
+               the test text count too, with the memories that they have
 
 *Two floors*, drawn beside the curves where the training text is small enough to count:
 the unigram, which always answers with the frequencies of words, and an interpolated
@@ -106,8 +107,8 @@ class DataConfig:
     ] = "ptb"
     """the text; `python -m tinyrmc.data` lists them and gets them"""
     vocabulary_size: int | None = None
-    """the most frequent words of the training text, the others being <unk>; None: all
-    of them
+    """how many words of the training text are kept, the most frequent ones; the others
+    become <unk>; None: all
     """
     window: int = 35
     """words of each lane in a step, through which gradients go back"""
@@ -138,22 +139,22 @@ class ModelConfig(CoreConfig):
     common: typing.ClassVar = (
         *CoreConfig.common, "layers", "embedding_size", "hops", "memories"
     )  # fmt: skip
-    # of all cores here the rnn too has layers, and the dnc has one
+    # here the rnn may have several layers too, and the dnc has just one
     used: typing.ClassVar = {
         "rnn": (*USED["rnn"], "layers"),
         "dnc": tuple(name for name in USED["dnc"] if name != "layers"),
     }
 
     core: Core = "rmc"  # type: ignore[assignment]
-    """memn2n: the memory network of Sukhbaatar et al. 2015, which only embedding_size,
-    hops, memories and relu say more about. The others: see `nth_farthest --help`
+    """memn2n: the memory network of Sukhbaatar et al. 2015, set by embedding_size,
+    hops, memories and relu alone. The others: see `nth_farthest --help`
     """
     layers: int = 1
     """layers of the lstm or rnn, each over the one below"""
     embedding_size: int = 256
     """width of the word embeddings"""
     tied: bool = True
-    """whether the softmax has the embeddings for weights"""
+    """whether the softmax uses the embeddings as its weights"""
     scaled: bool = field(default=False, metadata=ADDED)
     """whether the core reads the embeddings times the square root of their width, so
     that they are of size 1 at the start (Vaswani et al. 2017, section 3.4)
@@ -171,7 +172,7 @@ class ModelConfig(CoreConfig):
     hops: int = field(default=6, metadata=ADDED)
     """of memn2n: how often it looks at its memories"""
     memories: int = field(default=100, metadata=ADDED)
-    """of memn2n: the last so many words are its memories"""
+    """of memn2n: how many of the last words are its memories"""
     relu: float = field(default=0.5, metadata=ADDED)
     """of memn2n: fraction of the units with a ReLU after each hop"""
 
@@ -202,7 +203,7 @@ class PlateauConfig:
     factor: float | None = None
     """what the rate is multiplied by; None: it does not fall"""
     patience: int = 1
-    """the rate falls after so many evaluations in a row without a better one"""
+    """evaluations in a row without a better one after which the rate falls"""
     threshold: float = field(default=0.0, metadata=ADDED)
     """better means by more than this fraction"""
     against: typing.Literal["best", "last"] = field(default="best", metadata=ADDED)
@@ -337,8 +338,8 @@ PAPER = Config(
         evaluate_every=5000,
     ),
 )
-# An epoch of the Penn Treebank has 7,262 batches of 128 words: 8 stretches of 16. In
-# its authors' program, which counts all words, it has 7,263.
+# An epoch of the Penn Treebank has 7,262 batches of 128 words: 8 stretches of 16. The
+# authors' program counts all words, and has 7,263.
 MEMN2N = Config(
     model=ModelConfig(core="memn2n", embedding_size=150),
     data=DataConfig(corpus="ptb", window=16),
@@ -368,7 +369,7 @@ MEMN2N_TEXT8 = replace(
     ),
 )
 
-# --- What it is set beside, and swept over ------------------------------------------
+# --- What to compare it with, and what to sweep over ----------------------------------
 
 CORES = {"rmc": "RMC", "rmc_paper": "RMC", "lstm": "LSTM"}
 
@@ -397,11 +398,11 @@ MEMORIES = {"model.memories": published_texts.MEMORIES}
 FREQUENCIES = (0, 100, 1_000, 10_000, math.inf)
 # After how many words the network is made to forget: the paper's figure 12.
 UNROLLS = (1, 2, 5, 10, 20, 50, 100, 200, 500)
-AT_ONCE = 2_000  # words that are read at once, meanwhile
+AT_ONCE = 2_000  # words that are read at once in doing so
 
-# A training text of at most so many tokens is counted for floors: ten seconds, 1 GB.
+# A training text of at most this many tokens is counted for floors: ten seconds, 1 GB.
 COUNTED = 5_000_000
-TOLD = 500_000  # from so many on you are told, for it takes a second or more
+TOLD = 500_000  # from this many on you are told, for it takes a second or more
 FLOORS = "floors-1"  # the name under which they are kept
 
 
@@ -508,11 +509,11 @@ class Task(training.Task):
     grids = {
         "a4": ("the sweep of the paper's appendix A.4", "paper", SWEEP),
         "hops": ("a memory network of 2 to 7 hops", "memn2n", HOPS),
-        "memories": ("one of 25 to 150 memories", "memn2n", MEMORIES),
+        "memories": ("a memory network of 25 to 150 memories", "memn2n", MEMORIES),
     }
     published = published_texts.PUBLISHED
     headline = "perplexity"
-    success = None  # no perplexity is one
+    success = None  # no perplexity counts as one
     lower = ("loss", "perplexity")
     splits = ("validation", "test")
     carries = True
@@ -620,7 +621,7 @@ class Task(training.Task):
         return hops | found if self.memn2n else found
 
     def examinations(self, model):
-        """Of a memory network, how much each hop looks at each memory, over the
+        """For a memory network, how much each hop looks at each memory, over the
         validation text (figure 3 of its paper).
 
         Then perplexity of the last split, by how frequent the words are in training (as
@@ -646,7 +647,7 @@ class Task(training.Task):
         )
 
     def _weights_by_hop(self, model):
-        """How much each hop looks at the last word, the last but one .."""
+        """How much each hop looks at the last word, the one before it, and so on."""
         text, window, words = self._text(self.splits[0]), self.config.data.window, 0
         hops, sums = [], 0.0
         for *_, scored in score(model, text, self._lanes(text), window, trace=hops):
@@ -684,7 +685,7 @@ class Task(training.Task):
             yield size, self._perplexity(model, text, parts)
 
     def _perplexity(self, model, text, parts):
-        """Of the places that the parts count, some of the parts at a time."""
+        """The perplexity of the places that the parts count, some parts at a time."""
         longest = int((parts.end - parts.reading).max())
         window, loss, count = min(self.config.data.window, longest), 0.0, 0
         some = max(1, AT_ONCE // window)
@@ -706,7 +707,7 @@ class Task(training.Task):
     def _text(self, split) -> Text:
         return Text.of(self.corpus.texts[split], self.corpus.vocabulary.eos)
 
-    # --- What it is set beside
+    # --- What to compare it with
 
     def describe(self, model):
         m = self.config.model
@@ -768,7 +769,7 @@ class Task(training.Task):
         }
 
     def cell(self):
-        """Of a network that is the published one in size, on the published text."""
+        """For a network of the published size, on the published text."""
         model, data = self.config.model, self.config.data
         cell = f"{data.corpus}, {CORES.get(model.core)}"
         usual = WIKITEXT2 if data.corpus == "wikitext-2" else PAPER

@@ -11,9 +11,9 @@ batch, then learns from that (`training/actors.py`). An episode lasts until a gh
 catches Pacman, or 3,000 steps.
 
 *How it is tested.* Each held-out maze is played once, with the actions drawn from the
-policy: while it trains those of one set, at its end those of another. Beside the score:
-how many cleared at least one level (`solved`), and what players reach who learnt
-nothing: one who moves at random, and a script that sees the whole maze.
+policy: one set of mazes during training, another at its end. Beside the score: how many
+cleared at least one level (`solved`), and what players reach who learnt nothing: one
+who moves at random, and a script that sees the whole maze.
 
 *Where this departs from the paper*, as far as it tells: in `quick` a memory of 4 slots
 of 64 units, codes of cells instead of RGB through convolutions, a2c without a lag,
@@ -142,7 +142,7 @@ class Task(ActingTask):
         """A level was cleared."""
         return levels["level"] > 1
 
-    # --- What it is set beside
+    # --- What to compare it with
 
     def cell(self):
         world, core = self.config.world, self.config.model.core

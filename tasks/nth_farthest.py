@@ -1,31 +1,31 @@
 """Nth farthest: "what is the nth farthest vector from vector m?"
 
-The task of section 4.1 and appendix A.1 of Santoro et al. 2018. A sequence of k vectors
-x_t, uniform in [-1, 1]^D, each with a label l_t; every step also carries the question
-(n, m) as one-hot vectors, so the input is (x_t; l_t; n; m). After the last step the
-network answers with the label of the vector that is nth farthest from the one labelled
-m. It must keep all vectors, compare all distances to one of them, and sort.
+The task of section 4.1 and appendix A.1 of Santoro et al. 2018. A sequence has k
+vectors x_t, uniform in [-1, 1]^D, each with a label l_t. Every step also carries the
+question (n, m) as one-hot vectors, so the input is (x_t; l_t; n; m). After the last
+step the network answers with the label of the vector that is nth farthest from the one
+labelled m. It must keep all vectors, compare all distances to one of them, and sort.
 
 *Where the paper leaves room.* n counts from 0. The released generator counts from the
 nearest, so that n = 0 asks for m itself, whose distance is zero, and k - 1 for the
 farthest; so do we (--data.count-from farthest turns it round, as the task's name would
 have it). With all N vectors that is the same task under other names. With fewer, only
-the released count lets n mean the same again when one more vector comes. Labels do not
+the released count keeps the meaning of n when one more vector is added. Labels do not
 follow the order of presentation.
 
-*Beside the published program.* It has the question the other way round, (x_t; l_t; m;
-n): to compare inputs, exchange the last two blocks of N columns. Its rate decays from
-1e-4 to 8e-5, by 0.9 every 10,000 steps, and its Adam adds epsilon
-before the bias is corrected (see `optim.Adam`); here the rate of `paper` is constant.
-And it hands `num_mems`, 4, to the core as the number of heads and of blocks too, which
-with 2048 units a head makes 1.2 billion parameters; `--model.num-heads` and
-`--model.num-blocks` say what its flags do not.
+*Compared with the published program.* It has the question the other way round, (x_t;
+l_t; m; n): to compare inputs, exchange the last two blocks of N columns. Its rate
+decays from 1e-4 to 8e-5, by 0.9 every 10,000 steps, and its Adam adds epsilon before
+the bias is corrected (see `optim.Adam`); here the rate of `paper` is constant. And it
+hands `num_mems`, 4, to the core as the number of heads and of blocks too, which with
+2048 units a head makes 1.2 billion parameters; `--model.num-heads` and
+`--model.num-blocks` set what its flags do not.
 
 *Two floors.* Read any accuracy against them. If you answer m when asked for the vector
 nearest to m, and guess otherwise, you are right 2/k of the time (25 % at 8 vectors,
 50 % at 4) without comparing anything. If you rank the vectors by their own norm,
 without looking at m, you do still better (30.8 %, 59.5 %). Accuracy "without self"
-leaves the questions out whose answer is m.
+leaves out the questions whose answer is m.
 
 *The ladder.* Trained directly at 8 x 16, or even at 4 x 4, a network sits on the first
 floor for a very long time. So training climbs `rungs` of (objects, dimensions). A rung
@@ -36,13 +36,13 @@ steps. Some of the steps, `rehearsal`, go back to an earlier rung.
 
 A core that never passes the first rung never meets the task, and its result says
 nothing about it. With `rung_shares` rungs open by steps instead, whatever the accuracy,
-so every core sees the same examples. The preset `fair` has that; compare cores there.
+so every core sees the same examples. The preset `fair` does so; compare cores with it.
 
 *Where this departs from the paper* (appendix A.1; the preset `paper` does not, as far
 as the paper tells):
 
-    ladder       easier rungs first. It decides: at 4 x 4 without it, 12,000 steps end
-                 on the first floor (benchmarks/README.md)
+    ladder       easier rungs first. It is decisive: at 4 x 4 without it, 12,000 steps
+                 end on the first floor (benchmarks/README.md)
     batches      256 examples instead of 1600
     Adam's rate  1e-3 instead of 1e-4, warmed up, and falling to zero at the end
     clipping     the gradient's norm is clipped at 1
@@ -51,14 +51,14 @@ as the paper tells):
                  (--model.no-activate-final takes it away)
     forget bias  2 in `ladder`, else 1
 
-*The paper's baselines*, which it reports below 30 % as their best batch: an LSTM of 64
-to 4096 units (sizes between are not listed), and a Differentiable Neural Computer of 1,
-8 or 16 words of 128, 512 or 1024, its controller an LSTM of two layers as wide as a
-word, with 1, 2 or 4 read heads and as many write heads. `paper_lstm` and `paper_dnc`
-take one size of each. There is no EntNet for this task in the paper; `paper_entnet` has
-a size from its program evaluation (2 to 8 cells of 1024 or 2048 units in all). Each
-`--model.core` works with the other presets too: slots are then the DNC's words or the
-EntNets' slots and cells.
+*The paper's baselines*, reported below 30 % on their best batch: an LSTM of 64 to 4096
+units (sizes between are not listed), and a Differentiable Neural Computer of 1, 8 or 16
+words of 128, 512 or 1024, its controller an LSTM of two layers as wide as a word, with
+1, 2 or 4 read heads and as many write heads. `paper_lstm` and `paper_dnc` take one size
+of each. There is no EntNet for this task in the paper; `paper_entnet` has a size from
+its program evaluation (2 to 8 cells of 1024 or 2048 units in all). Each `--model.core`
+works with the other presets too: slots are then the DNC's words or the EntNets' slots
+and cells.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ class Config:
     model: CoreConfig = field(default_factory=CoreConfig)
     data: DataConfig = field(default_factory=DataConfig)
     head_units: int = field(default=256, metadata=ADDED)
-    """units in each of the head's four layers, which answer"""
+    """units in each of the four layers of the head that answers"""
     train: training.TrainConfig = field(default_factory=training.TrainConfig)
 
     def __post_init__(self):
@@ -324,8 +324,8 @@ def own_norm_answer(
 
 @functools.cache
 def own_norm_accuracy(layout: tuple[int, int]) -> tuple[float, float]:
-    """How often that is right, of all questions and of those without self: to within
-    0.2 %, from whichever end n counts.
+    """How often that is right, over all questions and over those without self: to
+    within 0.2 %, whichever end n counts from.
     """
     rng = np.random.default_rng(training.HELD_OUT_SEED)
     right = others = 0.0
@@ -416,8 +416,8 @@ class Task(training.Task):
     }
     grids = {
         "fair": (
-            "the rates from which each core gets its own; choose them by other seeds "
-            "than those you report",
+            "rates to choose from for each core; choose by other seeds than those you "
+            "report",
             "fair",
             {
                 "model.core": ("rmc", "lstm", "dnc", "entnet", "entnet_bank"),
@@ -458,7 +458,7 @@ class Task(training.Task):
         self.layout = (data.objects, data.dimensions)
         self.rungs = [*data.rungs, self.layout]
         self.rung = 0
-        # the steps after which rungs end, where it is steps that end them
+        # the steps after which rungs end, where steps decide that
         shares = np.cumsum(data.rung_shares)
         self.ends = np.rint(shares * config.train.steps).astype(int).tolist()
 
@@ -522,7 +522,7 @@ class Task(training.Task):
     def load_state(self, state):
         self.rung = state["rung"]
 
-    # --- What it is set beside, and what there is to see
+    # --- What to compare it with, and what there is to see
 
     def describe(self, model):
         return describe(self.config.model, model.core)

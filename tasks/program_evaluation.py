@@ -21,8 +21,8 @@ For example:
     double     19079                                -> 1907919079
 
 `length` is the number of digits of every number written in a program, `nesting` the
-number of its operations, each of which but the innermost has the result so far as one
-operand.
+number of its operations, each of which, except the innermost, takes the result so far
+as one operand.
 
 *Two styles.* `release` is the generator that the paper's authors published: numbers of
 exactly L digits, loops of 1 to 9 rounds, the result so far always the first operand
@@ -30,10 +30,10 @@ exactly L digits, loops of 1 to 9 rounds, the result so far always the first ope
 is the value modulo 10^(L+1), from 0 on; the figure says 10^L, but with L = 5 it prints
 answers of six digits. There are 45 symbols, of which programs use 28.
 
-`lte` is the task from which that one descends, Learning to Execute (Zaremba & Sutskever
+`lte` is the task that `release` descends from, Learning to Execute (Zaremba & Sutskever
 2014): Python with variables, numbers from 1 to 10^L, factors and rounds from 1 to 4 L,
 the result so far at a random place. The answer is the value itself, perhaps negative,
-and a stop:
+and a full stop:
 
     j=8584#for x in range(8):j+=920#b=(1500+j)#print((b+7567))@  -> 25011.
 
@@ -42,7 +42,7 @@ the number, the number backwards, or the number twice, and always writes the num
 
 *How numbers are written* (--data.operands for those of the program, --data.answers for
 the answer; style `release`). Each digit of a sum needs the two digits of the same
-worth, and what the lower ones carry. As usual these stand at other places in numbers of
+worth, and what the lower ones carry. Usually these stand at other places in numbers of
 other lengths, and the digit that is wanted first depends on all. Among numbers of up to
 five digits:
 
@@ -50,7 +50,8 @@ five digits:
     aligned   00512+00489  =  001001   every digit at the place of its worth
     reversed  215+984      =  1001     the lowest digit first
 
-The paper has neither; a run with one of them stands in no cell of its table.
+The paper has neither of the last two; a run with one of them stands in no cell of its
+table.
 
 *Sequence to sequence.* A core reads the characters, and its state stays as it is at the
 end of each example. From there a core, the same or another, takes one step for each
@@ -73,18 +74,18 @@ have full length and nesting:
               paper's choice, and the default)
     combine   mix, up to the level that `naive` would have reached
 
-In the published example nothing ever calls the test that ends a level, so that
-`combine`, its default, stays with one digit and one operation. Here it climbs. And that
-test, if it were called, has the opposite sign: it ends a level unless the loss rises by
-a tenth of itself from line to line, so also in the middle of its fall. You can have it
-(--data.level-ends released); what makes sense is to wait until the loss has settled,
-and that is the default.
+In the published example nothing ever calls the test that ends a level, so `combine`,
+its default, stays with one digit and one operation. Here it climbs. Besides, that test
+has the opposite sign: if it were called, it would end a level unless the loss rose by a
+tenth of itself from line to line, so also in the middle of its fall. You can have that
+(--data.level-ends released). By default we do what makes sense, and wait until the loss
+has settled.
 
 *The floor.* Read an accuracy against it: if you write the most frequent character at
 each place, whatever the program, you have 20 % of the characters right in addition,
 13 % in control and programs, 10 % in copying. Accuracy counts characters, exact match
 whole answers. Published numbers are the top scores of the paper's sweeps, at L = 5 and
-N = 2; for the memory tasks it does not tell the length.
+N = 2; for the memory tasks the paper does not tell the length.
 
 *Where this departs from the paper*:
 
@@ -93,13 +94,13 @@ N = 2; for the memory tasks it does not tell the length.
               mean is over the released number of places all the same
               (--model.loss-mean)
     products  figure 6 shows none, the published generator makes some. Accuracy is also
-              given on the programs without one; to train without, say
+              given on the programs without one; to train without products, say
               `--data.operations add subtract if for`
     Adam      the published program adds epsilon before the bias is corrected; see
               `optim.Adam`
-    presets   those for minutes have small memories with a gate for each unit, a ReLU
-              after the attention MLP, clipped gradients, a warm-up, and a rate that
-              falls at the end
+    presets   those that train in minutes have small memories with a gate for each
+              unit, a ReLU after the attention MLP, clipped gradients, a warm-up, and
+              a rate that falls at the end
 """
 
 from __future__ import annotations
@@ -251,9 +252,9 @@ class DataConfig:
     remembered
     """
     length: int = 5
-    """digits of each number L, at most 18; a curriculum begins with fewer"""
+    """digits of each number, L, at most 18; a curriculum begins with fewer"""
     nesting: int = 1
-    """operations of a program N, one inside the other; a curriculum begins with fewer
+    """operations of a program, N, one inside the other; a curriculum begins with fewer
     """
     style: Literal["release", "lte"] = "release"
     """the generator that the paper's authors published, or the original Learning to
@@ -276,12 +277,12 @@ class DataConfig:
     curriculum: Literal["baseline", "naive", "mix", "combine"] = "mix"
     """how difficult the training examples are; see the module's text"""
     patience: int = 10
-    """lines of metrics, one every train.log_every steps, for which a level lasts at
-    least (naive, combine)
+    """a level lasts at least this many lines of metrics, one every train.log_every
+    steps (naive, combine)
     """
     threshold: float = 0.1
-    """the fraction of the loss by which it falls, or rises, from line to line; see
-    level_ends (naive, combine)
+    """the least that the loss falls, or rises, from line to line, as a fraction of
+    itself; see level_ends (naive, combine)
     """
     level_ends: Literal["settled", "released"] = field(
         default="settled", metadata=ADDED
@@ -503,7 +504,8 @@ def layout(data: DataConfig) -> Layout:
     forms = [form for name in data.in_use for form in FORMS[data.style][name]]
     largest, rounds = (10**L, 4 * L) if lte else (10**L - 1, 9)
     # What the longest operation adds to a program does not depend on the others; each
-    # but the first has the text so far for a number, in style release in brackets.
+    # but the first has the text so far in place of a number, in style release in
+    # brackets.
     longest = max(
         len((form.lines + form.text).format(*[largest] * 4, k=rounds, v="a"))
         for form in forms
@@ -519,8 +521,8 @@ def layout(data: DataConfig) -> Layout:
 
 
 def _furthest_from_zero(form: Form, k: int, largest: int) -> int:
-    """How far from 0 a value can be whose operands are that far at most: values are
-    linear in each operand, so the furthest is at a corner.
+    """How far from 0 a value can be, if its operands are at most `largest` from 0:
+    values are linear in each operand, so the furthest is at a corner.
     """
     corners = product((-largest, largest), repeat=form.operands)
     return max(abs(form.value(k, *corner)) for corner in corners)
@@ -770,8 +772,8 @@ class Network(nn.Module):
         return self.head.layers[0].weight.dtype
 
     def _one_hot(self, symbols):
-        """Made on the device, where it costs next to nothing: what travels there is the
-        symbols' numbers.
+        """Made on the device, where it costs next to nothing: only the symbols' numbers
+        travel there.
         """
         return namespace(symbols).eye(self.symbols, dtype=self._dtype)[symbols]
 
@@ -910,8 +912,8 @@ class Task(training.Task):
         return {"rung": f"{length}x{nesting}"}
 
     def _level_ends(self):
-        """Whether the loss's mean fall from line to line is a small part of its mean:
-        or, as released, its mean rise.
+        """Whether the loss's mean fall from line to line (as released, its mean rise)
+        is a small part of its mean.
         """
         data = self.config.data
         if len(self.losses) < data.patience:
@@ -933,7 +935,7 @@ class Task(training.Task):
     def load_state(self, state):
         self.level, self.losses = tuple(state["level"]), list(state["losses"])
 
-    # --- What it is set beside
+    # --- What to compare it with
 
     def describe(self, model):
         return describe(self.config.model, model.core)
