@@ -71,7 +71,7 @@ def check_seed(seed: Any) -> Any:
 def generator(seed: Seed, *key: int) -> np.random.Generator:
     """A seed's random numbers; with a key, such as (step, block), those of one place.
 
-    A Generator comes back as it is. TypeError as from `check_seed`.
+    A Generator comes back as it is; it takes no key. TypeError as from `check_seed`.
     """
     if key:
         return np.random.default_rng(

@@ -99,7 +99,8 @@ class KneserNey:
     def log_probabilities(self, ids: np.ndarray) -> np.ndarray:
         """ln p of each word of a text after the words before it, (N,).
 
-        The text is one whole: only its first words have shorter contexts.
+        The text is one whole: only its first words, and with a `boundary` those of a
+        sentence, have shorter contexts.
         """
         text, reach = self._prepared(ids)
         p = np.full(len(text), 1 / self.vocabulary_size)

@@ -74,7 +74,7 @@ def floor_of(owner: str, size: int, relu: float) -> Constant | None:
 
 def _check_std(owner: str, std: float) -> None:
     if not 0 <= nn.check_number(owner, "std", std) < np.inf:
-        raise ValueError(f"{owner}: std must be from 0 on, not {std!r}")
+        raise ValueError(f"{owner}: std must be finite and not negative, not {std!r}")
 
 
 # --- Sentences ------------------------------------------------------------------------

@@ -2,11 +2,11 @@
 comes of it, what the hops of a memory network look at, levels of BoxWorld, what agents
 do there, and answers character by character.
 
-Nothing else imports matplotlib, and nothing imports this before there is something to
-draw. It uses figures as objects, never pyplot, whose current figure and backend would
-belong to the caller's notebook as much as to us; matplotlib's own defaults are put in
-place while we draw, so the same numbers give the same bytes whatever a reader's
-matplotlibrc says.
+Beside it only the course imports matplotlib, and nothing imports this before there is
+something to draw. It uses figures as objects, never pyplot, whose current figure and
+backend would belong to the caller's notebook as much as to us; matplotlib's own
+defaults are put in place while we draw, so the same numbers give the same bytes
+whatever a reader's matplotlibrc says.
 
 Colours are Okabe and Ito's, which colour-blind eyes tell apart too.
 """

@@ -1,6 +1,6 @@
 """What all pictures share: colours, sizes, and how they are saved.
 
-Only the modules of this package import matplotlib.
+Beside the modules of this package only the course imports matplotlib.
 """
 
 from __future__ import annotations

@@ -67,9 +67,9 @@ def stretches(text, lanes: int, window: int, before: int, seed: int) -> Epochs:
 
     A batch has tokens (B, T), targets (B, T), each the token that follows, and
     `before` (B, before), the tokens that come first. So a model that looks back no
-    further needs no state from elsewhere. An epoch brings all places that have this
-    much before them, once; the last stretch begins a bit earlier where it would be cut
-    off.
+    further needs no state from elsewhere. An epoch brings every place that has this
+    much before it, once; but where the last stretch would be cut off, it begins a bit
+    earlier, so that some places come twice.
 
     UserError if the text is too short for one stretch.
     """
