@@ -50,7 +50,9 @@ def truncated_normal(
     This is TensorFlow's initializer, which Sonnet uses.
     """
     if not 0 <= std < math.inf:
-        raise ValueError(f"truncated_normal: std must be finite and not negative, not {std!r}")
+        raise ValueError(
+            f"truncated_normal: std must be finite and not negative, not {std!r}"
+        )
     values = rng.standard_normal(shape)
     while (outside := np.abs(values) > 2).any():
         values[outside] = rng.standard_normal(int(outside.sum()))
