@@ -21,7 +21,7 @@
 # $W^q$, $W^k$ and $W^v$ are the matrices that a network learns, and $\theta$ is their
 # common name. We take the equation apart from the inside out: dot products, softmax,
 # the root, the weighted mean, and last the heads. In the code, capital letters that
-# stand alone, `M`, `Q`, `K`, `V`, are matrices. In the shapes behind them `N` is the
+# stand alone, `M`, `Q`, `K`, `V`, are matrices. In the shapes after them `N` is the
 # number of slots, `F` the width of a slot, `d_k` the width of a key or query, and `d_v`
 # the width of a value.
 

@@ -658,7 +658,7 @@ untrue = attempt(
 #
 # Here are fourteen attention functions, each with one fault that is easily made. Every
 # experiment on attention itself runs on each of them. A filled square is an experiment
-# that fails, and the number behind a name says how many do. The first column is yours.
+# that fails, and the number after a name says how many do. The first column is yours.
 #
 # **Write down first:** which of the fourteen faults will the fewest experiments notice?
 
