@@ -434,10 +434,10 @@ for scale in (0.5, 1.0, math.sqrt(2), 2.0):
     print(*(f"{sizes[k]:10.3g}" for k in (0, 4, 9)))
 
 # %% [markdown]
-# A ReLU throws half away, so $s = \sqrt 2$ keeps the size (He and others, 2015), and
-# $s = 1$ suits layers without one. Where signals vanish on the way forward, gradients
-# vanish on the way back, and where the ones explode, so do the others. Layer norm
-# (chapter 7) and gates (chapter 8) make networks less touchy here.
+# A ReLU throws half away, so $s = \sqrt 2$ keeps the size on average (He and others,
+# 2015), and $s = 1$ suits layers without one. Where signals vanish on the way forward,
+# gradients vanish on the way back, and where signals explode, gradients do so, too.
+# Layer norm (chapter 7) and gates (chapter 8) make networks less touchy here.
 #
 # And $s = 0$, all weights zero? Then all units of a layer are equal, get equal
 # gradients and stay equal: the layer is one unit, many times. The same will happen to
