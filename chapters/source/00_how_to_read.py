@@ -60,7 +60,7 @@ your_answer = None
 if your_answer is not None:
     print("right" if your_answer == example["target"][0] else "no, try again")
 
-# %% tags=["hide-input"] alt="Four labelled points in a square, one of them orange: the one from which distances are asked"
+# %% tags=["hide-input"] alt="Four labelled points in a square, one of them orange: the one that the question measures distances from"
 # Draws the four points
 figure, panel = plt.subplots(figsize=(3.2, 3.2))
 for label, point in zip(labels, points, strict=True):
@@ -72,10 +72,10 @@ panel.set(xticks=[-1, 0, 1], yticks=[-1, 0, 1])
 plt.show()
 
 # %% [markdown]
-# What did you keep in mind, the four points, or how far they lie from each other? With
-# the picture it is easy: it shows all distances at once. A network has no picture. It
-# has what its memory has kept, and the paper is about how the things in a memory can
-# look at each other.
+# What did you keep in mind: the four points, or the distances between them? With the
+# picture the question is easy, because you see all distances at once. A network has no
+# picture. It has only what its memory has kept, and the paper is about how the things
+# in a memory can look at each other.
 #
 # ## The whole thing in one picture
 #
@@ -87,12 +87,12 @@ plt.show()
 # and in all chapters; click to open it.
 #
 # - **(a)** The memory and the input go into the box A, which is attention. Its result
-#   passes through a small network, the MLP, and a second path leads around it (the
-#   residual). Then each row is brought to a common scale (the norm). Gates, numbers
-#   between 0 and 1, decide how much of the old memory stays and how much of the new is
-#   written. Out come the next memory and the output.
-# - **(b)** Inside A, the same three matrices multiply every row. The slots get queries;
-#   the slots and the input get keys and values.
+#   passes through a small network, the MLP, and a second path (the residual) leads
+#   around that network. Then each row is brought to a common scale (the norm). Gates,
+#   numbers between 0 and 1, decide how much of the old memory stays and how much of the
+#   new is written. Out come the next memory and the output.
+# - **(b)** Inside A, all rows share the same three matrices. The slots get queries; the
+#   slots and the input get keys and values.
 # - **(c)** Every query is compared with every key. The softmax turns each row of
 #   comparisons into shares that sum to 1, and the shares mix the values. So the rows
 #   that come out are *blends*: the shares that mix their numbers also mix their colours
@@ -264,23 +264,23 @@ print("written of the new:                ", *written[:, 0].round(2))
 # %% [markdown]
 # ## What it is for
 #
-# The paper's figure 2 shows its tasks. Below you see a real example of two of them,
-# from the code that also makes the training data:
+# The paper's figure 2 shows its tasks. Below are real examples of two of them, from the
+# code that also makes the training data:
 #
 # - **Nth farthest.** Vectors arrive one after the other, each with a label, and always
 #   with the same question: which one is the nth farthest from vector m? Here n counts
 #   from the nearest: number 0 is m itself, number 1 the nearest other vector, and so
 #   on. "We emphasize that the model must sort distance relations between vectors, and
-#   not the vectors themselves" (section 4.1). The upper right shows what the network
-#   gets to see (blue is above 0, red below). Each time step is one row of numbers: the
-#   vector, and then its label, n and m. Each of these three is a row of zeros with a
-#   single 1 (*one-hot*, chapter 1).
+#   not the vectors themselves" (section 4.1). The upper right panel shows what the
+#   network gets to see (blue is above 0, red below). Each time step is one row of
+#   numbers: the vector, and then its label, n and m. Each of these three is a row of
+#   zeros with a single 1 (*one-hot*, chapter 1).
 # - **Program evaluation.** A small program arrives character by character, and the
 #   network writes the number that the program computes. (`for[3]` does what follows it
 #   three times.)
 #
-# The paper also has language modelling (chapter 13), and worlds in which the network
-# must act, reinforcement learning (chapter 15).
+# The paper also has language modelling (chapter 13) and reinforcement learning: worlds
+# in which the network must act (chapter 15).
 
 # %%
 programs = load_task("program_evaluation")
@@ -342,9 +342,10 @@ strip.axis("off")
 plt.show()
 
 # %% [markdown]
-# And this is where it leads. The course brings a small core that was trained on nth
+# And this is where the course leads. It comes with a small core that was trained on nth
 # farthest with four vectors of four dimensions. (In chapter 10 you train one yourself.)
-# It answers questions that it has never seen. Guessing would get 25 %:
+# Here this core answers questions that it has never seen. Guessing would get 25 % of
+# them right:
 
 # %%
 network = tinyrmc.load(course.assets() / "nth_farthest_4x4.npz")
@@ -357,9 +358,9 @@ print(f"{right:.1%} of {count:,} new questions answered right")
 # %% [markdown]
 # ## How a chapter works
 #
-# The minutes at the head of a chapter are an estimate: one for every 150 words, one for
-# every 15 lines of code, and seven for an exercise. Some exercises take one minute, and
-# some half an hour.
+# The minutes at the head of a chapter are an estimate: one minute for every 150 words,
+# one for every 15 lines of code, and seven for each exercise. Some exercises take one
+# minute, and some half an hour.
 #
 # For each step you first read the paper's own sentence, then its equation with the
 # paper's number. Then comes an experiment or a picture, and then you write the step
@@ -372,24 +373,24 @@ print(f"{right:.1%} of {count:,} new questions answered right")
 course.show(equations.update_memory, equations.output)
 
 # %% [markdown]
-# To read, this page is enough. To work with it, run `make lab` in the project's
-# folder: it opens all chapters in JupyterLab. Run the cells from the top
-# (Shift+Enter), change what you like, and run them again. If you need more room,
-# Ctrl+B hides the list of files. Nothing needs the internet or a GPU. Most chapters
-# run in less than two minutes on two cores, and the longest in about four.
+# If you only want to read, this page is enough. To work with the chapters, run
+# `make lab` in the project's folder: it opens all of them in JupyterLab. Run the cells
+# from the top (Shift+Enter), change what you like, and run them again. If you need more
+# room, Ctrl+B hides the list of files. Nothing needs the internet or a GPU. Most
+# chapters run in less than two minutes on two cores, and the longest in about four.
 #
-# **Exercises.** A cell holds a function whose body is three dots, with a `check`
-# below it. If you leave it as it is, the check says "not attempted" and the chapter
-# goes on: later cells never need your answer. What you have solved is kept on your
-# machine and used again. `course.pieces()` fetches the parts of the core that you
-# wrote, and `course.vjps()` your derivatives of them. In chapter 9 a network runs on
-# your parts, and your derivatives carry the gradient back through it. What you did not
-# write, the course adds.
+# **Exercises.** A cell holds a function whose body is three dots, with a `check` below
+# it. If you leave it as it is, the check says "not attempted" and the chapter goes on:
+# later cells never need your answer. What you have solved is kept on your machine and
+# used again. `course.pieces()` fetches the parts of the core that you wrote, and
+# `course.vjps()` your derivatives of them. In chapter 9 a network runs on your parts,
+# and your derivatives carry the gradient back through it. The course adds what you did
+# not write.
 #
 # In many cells you see `course.fast(4000, 400)`. It means 4000. If you set
 # TINYRMC_FAST=1, to find out quickly whether a chapter runs at all, it means 400. And
-# where it says **Write down first**, do: a guess that turns out wrong teaches you more
-# than a result that you only read.
+# where a chapter says **Write down first**, do so: a guess that turns out wrong teaches
+# you more than a result that you only read.
 #
 # Here is an exercise to try:
 #
@@ -410,7 +411,8 @@ ex.mean_slot.check(mean_slot)
 # them are there to catch you out. When an answer is wrong, the check says in which case
 # and where, and how you get that case to try it yourself: `ex.mean_slot.case(1)`. If it
 # is a mistake that many people make, it names the mistake. If not, it looks for a
-# likeness: a result that is transposed, shifted, scaled, right for one example only.
+# likeness: a result that is transposed, shifted or scaled, or right for one example
+# only.
 
 # %%
 ex.mean_slot.check(lambda M: M.mean(axis=1))
@@ -491,9 +493,10 @@ ex.mean_slot.hint()
 #
 # ## Takeaways
 #
-# - The core is a matrix of slots. They look at each other and at the input, and a gate
-#   decides before anything is written.
-# - Sentence, equation, experiment, exercise: read the first two slowly.
+# - The core is a matrix of slots. They look at each other and at the input, and gates
+#   decide what is kept and what is written.
+# - Each step goes from sentence to equation, experiment and exercise. Read the first
+#   two slowly.
 # - A check tells you which case went wrong. A shape that fits is not yet a right
 #   answer.
 #

@@ -4,8 +4,8 @@
 # **The notation of section 3.1.** About 55 minutes. You need Python and some NumPy.
 #
 # Everything in this course is an array, and most mistakes happen with axes: you sum
-# over the wrong one, or you stretch a number along another. This chapter is about axes,
-# on the arrays that matter here: memories. The paper begins with
+# over the wrong one, or you stretch numbers along the wrong one. This chapter is about
+# axes, on the arrays that matter here: memories. The paper begins with
 #
 # > some stored memories in matrix $M$, with row-wise compartmentalized memories $m_i$.
 # > (Section 3.1)
@@ -37,9 +37,10 @@ print("unit 4     ", M[:, 4].round(2), "of every slot")
 #
 # A shape is a list of sizes, and each place in it is an *axis*. In `(3, 5)` axis 0 is 3
 # long and walks from slot to slot; axis 1 is 5 long and walks from unit to unit. A sum,
-# a mean or a maximum *along* an axis removes that axis, and one number remains for
-# everything else. With `keepdims=True` the axis stays, with size 1. (The cell that
-# draws the next picture is folded to one line. You can always skip code that draws.)
+# a mean or a maximum *along* an axis removes that axis: one number remains for each
+# place along the other axes. With `keepdims=True` the axis stays, with size 1. (The
+# cell that draws the next picture is folded to one line. You can always skip code that
+# draws.)
 
 
 # %% tags=["hide-input"] alt="A matrix of three rows and five columns; below it the means along axis 0, one for each of the five columns, and to its right the means along axis 1, one for each of the three rows"
@@ -77,19 +78,19 @@ panel.axis("off")
 plt.show()
 
 # %% [markdown]
-# Negative numbers count axes from the end: the last is -1. Nearly everything here is
-# written that way. What stands in front of the slots will change, as you will soon see;
+# Negative numbers count axes from the end: the last is -1. Nearly all code here counts
+# axes that way. What stands in front of the slots will change, as you will soon see;
 # what stands at the end does not.
 #
 # ## Broadcasting: small arrays are stretched
 #
 # You can add two arrays even if their shapes differ. NumPy writes the shapes below each
-# other, **aligned from the right**, and fills up with 1 on the left. Where the sizes
-# agree, all is well. Where one of them is 1, that array is stretched along this axis,
-# as if it were repeated. Anything else is an error.
+# other, **aligned from the right**, and fills up the shorter one with 1s on the left.
+# Where the sizes agree, all is well. Where one of them is 1, that array is stretched
+# along this axis, as if it were repeated. Anything else is an error.
 #
-# **Write down first:** five pairs stand in the next cell. What does each make, and
-# which does not fit?
+# **Write down first:** five pairs of shapes stand in the next cell. What shape does
+# each pair make, and which pair does not fit?
 
 # %%
 cases = [((3, 5), (5,)), ((3, 5), (3, 1)), ((3, 1), (5,))]
@@ -105,7 +106,7 @@ for one, other in cases:
 # %% [markdown]
 # So a vector of `F` numbers is added to *every slot*: that is what a bias does. A
 # column of shape `(N, 1)` gives each slot a number of its own: that is what a gate does
-# when it opens or closes a whole slot (chapter 9). Nothing is copied for it.
+# when it opens or closes a whole slot (chapter 9). NumPy copies nothing to do this.
 
 # %%
 bias = np.linspace(-2, 2, 5)
@@ -159,7 +160,7 @@ ex.centred.check(centred)
 # `None` in an index makes a new axis of size 1. With it, broadcasting can pair things.
 # `M[:, None]` has the shape `(N, 1, F)`, and `M[None]` has `(1, N, F)`. Their
 # difference has the shape `(N, N, F)`, and its entry `[i, j]` is slot `i` minus slot
-# `j`. One line, no loop.
+# `j`. It takes one line and no loop.
 #
 # **Exercise 2.** The squared distance of every slot from every other. This is what nth
 # farthest asks for, if the slots are the vectors. The check also tries it with examples
@@ -223,16 +224,16 @@ print(projected.shape, "- the same as slot by slot:", same)
 # %% [markdown]
 # The same `W` multiplied every slot of every example. The paper calls this *row-wise
 # shared weights* (figure 1). It is why the paper can say that "we can modify the number
-# of memories without affecting the number of parameters" (section 3.3): no axis of `W`
-# is as long as the memory has slots.
+# of memories without affecting the number of parameters" (section 3.3): the number of
+# slots is not the size of any axis of `W`.
 #
 # Weights have the shape `(in, out)` and multiply from the right, because examples and
 # slots lie in rows. Where the paper writes $W x$ for a column $x$, the code says
 # `x @ W`.
 #
 # **Exercise 3.** Attention has several heads, each with a matrix of its own. Multiply
-# every slot of every example by the matrix of every head. The leading axes are `(B,)`
-# and `(H,)`, and the result wants `(B, H)`.
+# every slot of every example by the matrix of every head. The leading axes of `M` and
+# `W` are `(B,)` and `(H,)`; those of the result are `(B, H)`.
 
 
 # %%
@@ -264,11 +265,12 @@ print("the same memory:", np.shares_memory(M, view))
 
 # %% [markdown]
 # `reshape` cuts the row of numbers in order, the last axis fastest, and knows nothing
-# about what the numbers mean. Exchanging axes is something else: it walks in another
-# order. Here are two slots of six units, which hold the results of three heads side by
-# side. You want to give the heads an axis of their own. First you must cut the last
-# axis, `(N, H, V)`, and then exchange two axes, `(H, N, V)`. If you reshape to
-# `(H, N, V)` at once, you get the right shape and the wrong contents:
+# about what the numbers mean. Exchanging axes is something else: it walks through the
+# same row in another order. Here are two slots of six units, which hold the results of
+# three heads side by side. You want to give the heads an axis of their own. First you
+# must cut the last axis in two, which gives `(N, H, V)`. Then you exchange two axes,
+# which gives `(H, N, V)`. If you reshape to `(H, N, V)` at once, you get the right
+# shape and the wrong contents:
 
 # %%
 N, H, V = 2, 3, 2
@@ -298,7 +300,7 @@ for panel, stack, title in (
 plt.show()
 
 # %% [markdown]
-# **Exercise 4.** The same for a batch.
+# **Exercise 4.** Do the same for a batch.
 
 
 # %%
@@ -329,9 +331,9 @@ def one_hot(labels, size):
 ex.one_hot.check(one_hot)
 
 # %% [markdown]
-# Multiply a one-hot row with a memory, and it *picks* a slot. A row with one half at
-# two places gives the mean of two slots. A row of shares that sum to 1 is a softer way
-# of pointing. Attention (chapter 5) computes such rows.
+# Multiply a one-hot row by a memory, and it *picks* a slot. A row with one half at two
+# places gives the mean of two slots. A row of shares that sum to 1 is a softer way of
+# pointing. Attention (chapter 5) computes such rows.
 
 # %%
 M = rng.normal(size=(3, 4)).round(1) + 0.0
@@ -343,8 +345,8 @@ print(pointers @ M)
 # %% [markdown]
 # Put the one-hot rows of all slots into another order, and you have a matrix that
 # reorders the slots. Nothing in the paper's equations depends on which slot stands
-# where: you may reorder the memory before attention or its result afterwards, and the
-# same comes out. Chapter 6 holds you to it. Here is a first look:
+# where: you may reorder the memory before attention, or the result after it, and you
+# get the same. In chapter 6 you test this. Here is a first look:
 
 # %%
 order = np.array([2, 0, 1])
@@ -357,10 +359,10 @@ print("the same either way:", np.allclose(before, after))
 # %% [markdown]
 # ## Several arrays as an index
 #
-# In `M[order]` one array of integers picked rows. *Two* arrays stand for the first two
+# In `M[order]` one array of integers picked rows. *Two* arrays index the first two
 # axes. They are broadcast together like any other arrays, and each pair of integers
-# names one place: in a matrix, a single entry. On the left of `=`, such an index
-# writes.
+# names one place: in a matrix, a single entry. On the left of `=`, such an index says
+# where to write.
 
 # %%
 batch = rng.normal(size=(4, 3, 2)).round(1)  # four examples of three slots

@@ -6,14 +6,17 @@
 # letters are not the paper's: $a$, $b$, $x$ and $y$ are any arrays, and $n$ is the
 # length of any row.
 #
-# The paper gives its core freedom and leaves the rest to learning:
+# The paper does not say what should travel between the slots. It leaves that to
+# learning:
 #
 # > it is up to the model to learn (via parameters $W^q$, $W^k$, and $W^v$) how to
 # > shuttle information from memory to memory. (Section 3.1)
 #
 # Learning means this. One number, the *loss*, says how wrong the answers were. You
 # change every parameter a little, in the direction in which the loss falls. So you need
-# the derivative of one number by each of very many. How many are there in a small core?
+# the derivative of one number, the loss, with respect to each of very many parameters.
+# (From here on we just say *by*: the derivative of the loss by a parameter.) How many
+# parameters does a small core have?
 
 # %%
 import math
@@ -31,10 +34,10 @@ network = tinyrmc.load(course.assets() / "nth_farthest_4x4.npz")
 print(f"{sum(parameter.size for parameter in network.parameters()):,} parameters")
 
 # %% [markdown]
-# You could move them one at a time and look at the loss, but that takes as many runs of
-# the network. *Reverse mode* gets all derivatives from one run and one walk back
-# through it. You build it from nothing, in five steps, each an exercise. At the end it
-# stands beside the project's engine.
+# You could move the parameters one at a time and look at the loss, but that takes one
+# run of the network for each of them. *Reverse mode* gets all derivatives from one run
+# and one walk back through it. You build it from nothing, in five steps, each an
+# exercise. At the end it stands beside the project's engine.
 #
 # ## One link of the chain
 #
@@ -71,14 +74,15 @@ print(f"and the table of derivatives {numbers**2:,}")
 # | $y = \tanh x$ | $g \, (1 - y^2)$ | the slope of tanh |
 # | $y = \sum_k x_k$ | $g$ for every $x_k$ | each counts once |
 #
-# Two more make up most of attention. In a product $y = a b$ of matrices,
-# $y_{ij} = \sum_k a_{ik} b_{kj}$, so $a_{ik}$ acts on row $i$ of $y$ only.
+# Two more operations, the matrix product and the softmax, make up most of attention. In
+# a product $y = a b$ of matrices, $y_{ij} = \sum_k a_{ik} b_{kj}$, so $a_{ik}$ acts on
+# row $i$ of $y$ only.
 #
-# **Exercise 1.** The vjp of the matrix product. It takes two matrix products where
-# forward took one. This is why the walk back costs about twice as much as the way
-# there. (How does the check know the right gradient? It takes no formula: it moves each
-# entry of `a` and `b` by a tiny amount and sees what comes of it. Chapter 3 shows the
-# trick, the *complex step*. From here on it judges every derivative that you write.)
+# **Exercise 1.** The vjp of the matrix product. It takes two matrix products where the
+# way there took one. This is why the walk back costs about twice as much. (How does the
+# check know the right gradient? It needs no formula: it moves each entry of `a` and `b`
+# by a tiny amount and sees what comes of it. Chapter 3 shows the trick, the *complex
+# step*. From here on it judges every derivative that you write.)
 
 
 # %%
@@ -122,9 +126,9 @@ ex.softmax_vjp.check(softmax_vjp)
 # derivatives add up. For $L = x \cdot x$ each factor contributes $x$, and the sum is
 # $2x$.
 #
-# Broadcasting (chapter 1) is such a use. A bias that is added to every slot is used
-# once per slot, so its gradient is the sum over the slots. This is the one place on the
-# way back where shapes must be put right again.
+# Broadcasting (chapter 1) uses one array many times. A bias that is added to every slot
+# is used once per slot, so its gradient is the sum over the slots. This is the one
+# place on the way back where shapes must be put right again.
 #
 # **Exercise 3.** You have the gradient of the stretched array. Find the gradient of the
 # original.
@@ -233,17 +237,18 @@ plt.show()
 
 # %% [markdown]
 # When is the derivative by a value complete? When all its uses have paid in. Here $a$
-# has two: it gets 2.00 times 0.210 from one and 0.76 times 1.000 from the other.
+# has two uses: it gets 2.00 times 0.210 from one and 0.76 times 1.000 from the other.
 # Nothing can be used before it is made, so all uses of a value stand *later in the
-# list*. Walk the list from its end, and when you come to the entry that made a value,
-# its derivative is complete. You search no graph and visit nothing twice.
+# list* than the entry that made it. Walk the list from its end. When you come to that
+# entry, the derivative by its value is complete. You search no graph and visit nothing
+# twice.
 #
 # **Exercise 5.** The walk. Values are numbered in the order in which they were made.
 # The last is the loss, whose derivative by itself is 1. One of the cases adds a number
 # to itself, then the sum to itself, and so on, sixteen times: 16 entries, but $2^{16}$
 # or 65,536 paths from the number to the loss. The derivative is a sum over all of them.
-# If you followed every path, you would have that much to do, and with forty such steps
-# you would never finish. The walk handles each entry once.
+# If you followed each path by itself, you would walk 65,536 of them, and with forty
+# such steps you would never finish. The walk handles each entry once.
 
 
 # %%
@@ -321,9 +326,9 @@ class LittleTape:
 
 
 # %% [markdown]
-# That is enough to train a network. Sixteen hidden units learn the sine from 64 points.
-# In every step a new tape records the run, the walk gives four gradients, and each
-# array moves a little against its own.
+# That is enough to train a network. Sixteen *hidden units*, the numbers between its two
+# matrices, learn the sine from 64 points. In every step a new tape records the run, the
+# walk gives four gradients, and each array moves a little against its own gradient.
 #
 # **Write down first:** how many entries does each tape have? Count the operations in
 # the lines of `guess`, `error` and `loss`.
@@ -363,9 +368,9 @@ plt.show()
 # %% [markdown]
 # ### The tape as a graph
 #
-# A tape is a list, but what it says is a graph: who was made of whom. The project's
-# engine keeps such a tape, too, and `course.draw_tape` draws it. Here is the same
-# network, recorded by the engine. Time runs downwards, to the loss. The walk back
+# A tape is a list, but it describes a graph: which value was made from which. The
+# project's engine keeps such a tape, too, and `course.draw_tape` draws it. Here is the
+# same network, recorded by the engine. Time runs downwards, to the loss. The walk back
 # starts at the bottom and climbs along the same lines, and the rounded boxes are where
 # it ends: the four arrays that learn. Points and targets are constants, so no line
 # leads to them.
@@ -395,12 +400,12 @@ plt.show()
 # | `softmax_vjp`, the vjp of the matrix product, the lambdas | `primitives.py` | a table of rules, each tested by itself; for any leading axes, on NumPy and on a GPU |
 # | `LittleTape.record` | `Primitive.__call__` | arguments that need no gradient cost nothing; one dtype for all |
 # | `unbroadcast` | `engine.unbroadcast` | nothing: it is called in one place, for all rules |
-# | `backward`, `LittleTape.gradient` | `Tape.backward`, `Tape.gradient` | a used entry is gone, with the arrays that only it remembered |
+# | `backward`, `LittleTape.gradient` | `Tape.backward`, `Tape.gradient` | an entry is gone once it has been used, with the arrays that only it remembered |
 #
-# Here it is at work. Equation 1 is the text of `equations.py` that also runs on NumPy.
-# Give it `primitives` as its array library, and it leaves one entry for each operation.
-# Which of the arguments below will be constants, for which nobody needs a gradient?
-# Write them down.
+# Here the engine is at work on equation 1, which is attention (chapter 5). The function
+# `equations.attention` also runs on NumPy. Give it `primitives` as its array library,
+# and it leaves one entry for each operation. **Write down first:** which of the
+# arguments below will be constants, for which nobody needs a gradient?
 
 # %%
 query, key = Parameter(rng.normal(size=(4, 2))), Parameter(rng.normal(size=(4, 2)))
@@ -425,7 +430,8 @@ for rules, _, inputs, outputs, _, _ in tape.entries:
 
 # %% [markdown]
 # The memory is a plain array, not a parameter, so it appears as a constant, and nobody
-# computes a gradient for it. The walk back pays into the parameters' `grad`:
+# computes a gradient for it. The other constant is a number, the root $\sqrt{d_k}$ that
+# scores are divided by. The walk back pays into the parameters' `grad`:
 
 # %%
 tape.backward(loss)
@@ -458,8 +464,8 @@ tape.backward(loss)
 print(cube, x.grad)
 
 # %% [markdown]
-# That is all you need of it to go on. If you want to read it line by line, there is a
-# tour in [chapter 19](19_engine_tour.ipynb).
+# That is all you need to know about the engine for now. If you want to read it line by
+# line, there is a tour in [chapter 19](19_engine_tour.ipynb).
 #
 # How do you know that a rule is right? Looking at it is not enough. Chapter 3 shows
 # what is.
@@ -469,7 +475,7 @@ print(cube, x.grad)
 # - A vjp turns the gradient of a result into the gradients of its arguments. Nobody
 #   makes the table of all derivatives.
 # - A value that is used several times gets the sum of what its uses pay in.
-#   Broadcasting is such a use, so its way back is a sum.
+#   Broadcasting uses a value many times, so its way back is a sum.
 # - The tape records entries in the order they ran. On the walk back, each value is
 #   complete when you reach its entry.
 #

@@ -99,13 +99,13 @@ plt.show()
 
 # %% [markdown]
 # If you saw only the upper orange curve, you would take it for learning. The lower
-# panel shows what is wrong with it. A cosine of 1 is the same direction, 0 a right
-# angle. For most of the way, the gradient that the network follows has little in common
-# with the true one. Where the outputs $y$ of tanh are negative, $y (1 - y)$ even has
-# the wrong sign. After about a thousand steps this wins for a while: the cosine falls
-# well below 0, and the network walks uphill. That is the bump. Later the two come
-# closer again. So you check derivatives, each by itself, against something that cannot
-# share their mistakes.
+# panel shows what is wrong with it. A cosine of 1 means the same direction, and 0 a
+# right angle. For most of the way, the gradient that the network follows has little in
+# common with the true one. Where the outputs $y$ of tanh are negative, $y (1 - y)$ even
+# has the wrong sign. After about a thousand steps the wrong signs win for a while: the
+# cosine falls well below 0, and the network walks uphill. That is the bump. Later the
+# two gradients agree better again. The lesson: check every derivative by itself,
+# against something that cannot share its mistakes.
 #
 # ## Differences, and their two errors
 #
@@ -147,8 +147,8 @@ print(f"divided by 2h {slope:.12f}; f'(x) is {math.exp(x):.12f}")
 
 # %% [markdown]
 # The rounding error is about $10^{-16} f(x)$, and it is divided by $h$: it *grows* as
-# $h$ shrinks. Somewhere in between the sum of both errors is smallest, and it is not
-# small.
+# $h$ shrinks. Somewhere in between, the sum of both errors is smallest, but even there
+# it is not small.
 #
 # ## The complex step: nothing is subtracted
 #
@@ -163,7 +163,7 @@ print(f"divided by 2h {slope:.12f}; f'(x) is {math.exp(x):.12f}")
 # $$f'(x) \approx \frac{\operatorname{Im} f(x + ih)}{h}$$
 #
 # The computer keeps real and imaginary parts apart, so nothing cancels. And $h$ may be
-# so small that $h^2$ is lost next to 1. Here it is $10^{-30}$, and the first error is
+# so small that $h^2$ is lost next to 1. Here $h$ is $10^{-30}$, and the first error is
 # gone as well.
 #
 # **Exercise 2.** The gradient by the complex step.
@@ -235,13 +235,14 @@ plt.show()
 # thirds. In float32 four or five digits are left, one lucky point aside: this is why
 # you check gradients in float64. And the best $h$ differs from function to function.
 # The complex step gives all digits, at any $h$ that is small enough. A rule that is
-# wrong by one part in a million passes many a check by differences. It does not pass
+# wrong by one part in a million passes many checks by differences. It does not pass
 # this one.
 #
 # ## What the complex step asks for
 #
-# It works only if every operation on the way follows the rules of complex analysis. An
-# absolute value does not: $|x + ih| = \sqrt{x^2 + h^2}$ has no imaginary part at all.
+# It works only if every operation on the way follows the rules of complex analysis (is
+# *analytic*). An absolute value does not: $|x + ih| = \sqrt{x^2 + h^2}$ has no
+# imaginary part at all.
 
 # %%
 functions = {"x * x": lambda x: x * x, "abs(x) ** 2": lambda x: abs(x) ** 2}
@@ -252,10 +253,11 @@ for name, function in functions.items():
     print(f"{name:<12} at 3: value {value:g}, slope by the complex step {slope:g}")
 
 # %% [markdown]
-# Each pair is one function on the real line, and its derivative there is 6, or 1. Where
-# it is written with `abs`, the complex step says 0, and the check would reject a rule
-# that is right. Absolute values also hide inside other functions: in `np.var`, in
-# norms, in a square root of $|x|^2$. So the equations of this project use none of them.
+# Each pair of lines is one function on the real line. Its slope at 3 is 6 for the first
+# pair and 1 for the second. Where the function is written with `abs`, the complex step
+# says 0, and the check would reject a rule that is right. Absolute values also hide
+# inside other functions: in `np.var`, in norms, in a square root of $|x|^2$. So the
+# equations of this project use none of them.
 #
 # **Exercise 3.** The variance of every row, as layer norm needs it (chapter 7). Write
 # it so that it is also right for complex numbers. It is the *biased* variance: the mean
@@ -273,9 +275,9 @@ ex.variance.check(variance)
 # %% [markdown]
 # ## All entries at once
 #
-# Entry by entry, you pay a call for each. To *check* a gradient one call is enough:
-# move all entries together, along a random direction $v$. You get the slope in that
-# direction, and it must be
+# Entry by entry, you pay one call of the function for each. To *check* a gradient, one
+# call is enough: move all entries together, along a random direction $v$. You get the
+# slope in that direction, and it must be
 #
 # $$\frac{\operatorname{Im} f(x + ihv)}{h}
 # = \sum_k \frac{\partial f}{\partial x_k} \, v_k$$
@@ -305,7 +307,7 @@ ex.rule_is_right.check(rule_is_right)
 # The project's judge is `tinyrmc.gradcheck`: the same idea, for functions of several
 # arrays and for whole networks. Here it judges a dozen rules of `primitives.py`, with
 # central differences beside it. The errors that the differences show are not the rules'
-# errors, but their own. (No error is again drawn as $10^{-17}$.)
+# errors, but their own. (Again, an error of 0 is drawn as $10^{-17}$.)
 
 # %%
 rng = np.random.default_rng(7)
@@ -355,8 +357,8 @@ plt.show()
 # code nor method. HIPS autograd is such a witness: an engine that others wrote long
 # before this one. It differentiates programs that use its copy of NumPy,
 # `autograd.numpy`. The equations of this project take their array library as an
-# argument, so *the same text* runs under both. Here is one whole step of the core,
-# equations 2 to 9, which chapters 5 to 9 explain. For now it is a function with
+# argument, so *the same text* runs under both engines. Here is one whole step of the
+# core, equations 2 to 9, which chapters 5 to 9 explain. For now it is a function with
 # many parameters. We take three time steps of it:
 
 # %%
@@ -406,15 +408,15 @@ for name, weight in weights.items():
     print(f"{name:<12}{weight.size:>8}{witness:>20.0e}{step:>28.0e}")
 
 # %% [markdown]
-# Three ways to a derivative have nothing in common but the equations, and they agree to
-# the last digits. The project's tests do the same with either kind of gate and with
-# several rows of input.
+# These three ways to a derivative have nothing in common but the equations, and yet
+# they agree to the last digits. The project's tests do the same with either kind of
+# gate and with several rows of input.
 #
 # ## Catching a bug
 #
-# Now we plant the mistake of the first page in the real table: tanh gets the rule of
-# the sigmoid. `gradcheck` runs the step. It says which argument is worst, what backward
-# gave, what the complex step gave, and which seed repeats it:
+# Now we plant the mistake from the beginning of this chapter in the real table: tanh
+# gets the rule of the sigmoid. `gradcheck` runs the step. It says which argument is
+# worst, what backward gave, what the complex step gave, and which seed repeats it:
 
 
 # %%
@@ -445,9 +447,9 @@ judge(one_step)
 primitives.tanh.rule = right_rule
 
 # %% [markdown]
-# Both times the worst is the bias of a gate. A gate is a sigmoid, and `equations.py`
-# makes the sigmoid from tanh (chapter 8). So the check finds the wrong rule wherever it
-# does harm, not only where tanh is written.
+# Both times the worst error is at the bias of a gate. A gate is a sigmoid, and
+# `equations.py` makes the sigmoid from tanh (chapter 8). So the check finds the wrong
+# rule wherever it does harm, not only where tanh is written.
 #
 # Another common mistake needs no wrong rule: the memory is cut off the tape between
 # steps, so that the gradient does not reach what was written before. The outputs are
@@ -471,9 +473,9 @@ judge(cut)
 # %% [markdown]
 # ## What a gradient check does not see
 #
-# It compares the derivative of what you wrote with the slope of what you wrote. It does
-# not know whether you wrote what you meant. Attention without the root (chapter 5) is a
-# different function, and it has a perfectly good gradient:
+# A gradient check compares the derivative of what you wrote with the slope of what you
+# wrote. It does not know whether you wrote what you meant. Attention without the root
+# (chapter 5) is a different function, and it has a perfectly good gradient:
 
 
 # %%
@@ -485,13 +487,13 @@ error = gradcheck(attention_without_root, *rng.normal(size=(3, 4, 6)))
 print(f"relative error {error:.0e}, and yet not equation 1")
 
 # %% [markdown]
-# For that you need other witnesses: values worked out by hand, properties that must
-# hold, a second implementation. They come with the chapters.
+# To find such a mistake you need other witnesses: values worked out by hand, properties
+# that must hold, a second implementation. They come with the chapters.
 #
 # The check also looks at one point only, and asks for a slope there. The ReLU,
 # $\max(x, 0)$, has the slope 0 on one side of 0 and 1 on the other. At the kink itself
-# there is none: every witness says something else, and none of them is wrong. Check on
-# both sides, and stay away from kinks.
+# there is no slope: every witness says something different, and none of them is wrong.
+# Check on both sides, and stay away from kinks.
 
 
 # %%
@@ -540,9 +542,9 @@ from tinyrmc.checking import _Trial
 course.show(_Trial.tape_gradients, _Trial.complex_slope, _Trial.compare, gradcheck)
 
 # %% [markdown]
-# - A `_Trial` has sorted out beforehand what can move: float64 arrays and Parameters.
-#   Integers and masks go through unchanged; float32 is refused. It has also drawn a
-#   random direction for everything that moves.
+# - A `_Trial` is one gradient check. It has sorted out beforehand what can move:
+#   float64 arrays and Parameters. Integers and masks go through unchanged; float32 is
+#   refused. It has also drawn a random direction for everything that moves.
 # - `tape_gradients` is one run on a tape. If the result is not a single number, `loss`
 #   weighs it, with the same random weights every time.
 # - `complex_slope` moves everything that can move, all at once, by $ih$ along
@@ -552,9 +554,9 @@ course.show(_Trial.tape_gradients, _Trial.complex_slope, _Trial.compare, gradche
 # - If the error is too large, `gradcheck` moves each argument alone, to name the worst.
 #
 # `checking.py` has one thing more. Run the complex step through the walk back itself,
-# and the imaginary part of the gradient is the Hessian (the table of all second
-# derivatives) times a vector. You get second derivatives without a line of code for
-# them.
+# and the imaginary part of the gradient, divided by $h$, is the Hessian (the table of
+# all second derivatives) times a vector. You get second derivatives without a line of
+# code for them.
 #
 # ## Takeaways
 #

@@ -7,10 +7,10 @@
 #
 # The tape gives you a gradient, and chapter 3 made sure that it is right. A gradient
 # points uphill. So you step the other way, again and again, and a network learns. That
-# is nearly all, but the rest of it decides whether you wait a minute or an hour, and
-# whether what has been learnt is worth anything. You write that rest here: a loss,
-# three rules for a step, and a safety belt. From then on, every network of the course
-# learns in this way.
+# is nearly all there is to it. The rest decides whether you wait a minute or an hour,
+# and whether what the network has learnt is worth anything. You write that rest here: a
+# loss, three rules for a step, and a safety belt. From then on, every network of the
+# course learns in this way.
 #
 # ## A task, and its floor
 #
@@ -59,8 +59,8 @@ plt.show()
 
 # %% [markdown]
 # Before you train anything, find out how far you get without solving the task. Such a
-# number is a *floor*. A guess is right once in three. There is a better one: the point
-# nearest to the *middle* of the square is often the nearest to the question, too.
+# number is a *floor*. A guess is right one time in three. There is a better one: the
+# point nearest to the *middle* of the square is often the nearest to the question, too.
 #
 # **Write down first:** how often is that second guess right?
 
@@ -69,8 +69,8 @@ middle = np.linalg.norm(points[:, :3], axis=-1).argmin(axis=1)
 print(f"the point nearest to the middle: {np.mean(middle == targets):.1%}")
 
 # %% [markdown]
-# So a network that is right in 45 % of the cases has learnt something. But it has not
-# begun to compare points. Without the floor you would not know.
+# So a network that is right in 45 % of the cases has learnt something. But it need not
+# have begun to compare points. Without the floor you would not know.
 #
 # ## A loss: the cross-entropy
 #
@@ -111,8 +111,9 @@ my_vjp = ex.cross_entropy_vjp.yours(cross_entropy_vjp)
 
 # %% [markdown]
 # `yours` hands back your function if it is right, and the solution if it is not, and
-# says which. What follows runs on it. Here it becomes an operation of the engine, as at
-# the end of chapter 2, and the complex step of chapter 3 judges it:
+# says which. The cells below run on what it hands back. Here that function becomes an
+# operation of the engine, as at the end of chapter 2, and the complex step of chapter 3
+# judges it:
 
 
 # %%
@@ -135,8 +136,8 @@ gradcheck(lambda z: p.mean(cross_entropy(z, targets[:5])), z)
 print("the gradient is right to the last digits")
 
 # %% [markdown]
-# The network is an MLP with two hidden layers of 64 units: a matrix and a bias three
-# times over, and after the first two of them a ReLU, $\max(x, 0)$, which gives the
+# The network is an MLP with two hidden layers of 64 units. Three times it multiplies by
+# a matrix and adds a bias. After the first two times a ReLU, $\max(x, 0)$, gives the
 # hidden units. (Chapter 7 looks inside one.) Its weights are a list of arrays. `slopes`
 # gives the mean loss of some examples, and the gradient of each array:
 
@@ -180,19 +181,19 @@ print("gradients:", *(g.shape for g in gradients))
 # ## Gradient descent, and a velocity
 #
 # The rule of chapter 2 was $w \leftarrow w - \eta \, g$. The number $\eta$ is the
-# *learning rate*. What it does, you see best in two dimensions. Here is a valley that
-# is twenty times as steep across as it is along: $\ell = (w_1^2 + 20 \, w_2^2) / 2$.
+# *learning rate*. Two dimensions show best what it does. Here is a valley that is
+# twenty times as steep across as it is along: $\ell = (w_1^2 + 20 \, w_2^2) / 2$.
 #
-# In such a valley every rate is wrong. Across, a step larger than $2/20$ lands higher
-# on the other side than it started. Along, a step that small takes forever. A rule
-# with a *velocity* helps, like a ball that rolls. It keeps a share $\mu$ of its
-# velocity, the *momentum*, and the gradient adds to it:
+# In such a valley no rate is good. With a rate above $2/20$, a step across the valley
+# lands higher on the other side than it started. With a rate below that, the way along
+# the valley is long. A rule with a *velocity* helps, like a ball that rolls. It keeps a
+# share $\mu$ of its velocity, the *momentum*, and the gradient adds to it:
 #
 # $$v \leftarrow \mu v + g \qquad\qquad w \leftarrow w - \eta \, v$$
 #
 # Where gradients keep their direction, the velocity builds up to $g / (1 - \mu)$, ten
 # times the gradient for $\mu = 0.9$. Where they change their sign at every step, they
-# cancel.
+# partly cancel.
 #
 # **Exercise 2.** This step. With $\mu = 0$ it is plain gradient descent. Return the new
 # arrays, and leave those that you were given as they are.
@@ -210,20 +211,21 @@ my_sgd = ex.sgd.yours(sgd)
 # %% [markdown]
 # ## Adam: a scale for each weight
 #
-# Look at the valley again. If you could stretch the paper, it would be round, and the
-# gradient would point straight at the bottom. Adam (Kingma and Ba, 2015) stretches each
-# direction by itself. It keeps two running means for each weight, one of the gradient
-# and one of its square:
+# Look at the valley again. If you could stretch the paper, the valley would be round,
+# and the gradient would point straight at the bottom. Adam (Kingma and Ba, 2015)
+# stretches each direction by itself. It keeps two running means for each weight, one of
+# the gradient and one of its square:
 #
 # $$m \leftarrow \beta_1 m + (1 - \beta_1) \, g \qquad\qquad
 # v \leftarrow \beta_2 v + (1 - \beta_2) \, g^2$$
 #
-# $\sqrt{v}$ is how large this weight's gradient usually is. Divide by it, and what is
-# left of $m$ is about 1 where the gradients agree, and less where they do not. So a
+# $\sqrt{v}$ is how large this weight's gradient usually is. Divide $m$ by it, and what
+# is left is about 1 in size where the gradients agree, and less where they do not. So a
 # step is about as long as the rate, whatever the units of the loss.
 #
-# Both means begin at 0, and after $t$ steps they are too small: of gradients that are
-# all $g$, $m$ has collected only $(1 - \beta_1^t) \, g$. Divide that out:
+# Both means begin at 0, so at first they are too small. If all gradients were equal to
+# $g$, then after $t$ steps $m$ would be only $(1 - \beta_1^t) \, g$. Divide that factor
+# out:
 #
 # $$\hat m = \frac{m}{1 - \beta_1^t} \qquad \hat v = \frac{v}{1 - \beta_2^t} \qquad
 # w \leftarrow w - \eta \, \frac{\hat m}{\sqrt{\hat v} + \epsilon}$$
@@ -245,8 +247,9 @@ ex.adam_step.check(adam_step)
 my_adam_step = ex.adam_step.yours(adam_step)
 
 # %% [markdown]
-# Now let all of them go down the valley, thirty steps from the same place. **Write down
-# first:** which of the five do not come near the cross, and why?
+# Now send five runs down the valley, thirty steps each from the same place. A cross
+# marks the bottom. **Write down first:** which of the five do not come near the cross,
+# and why?
 
 
 # %%
@@ -413,11 +416,11 @@ plt.show()
 # ## Where to begin
 #
 # `fresh` draws weights and divides them by the root of the width, $\sqrt{n}$. Why? A
-# sum of $n$ independent numbers of size 1 has size $\sqrt{n}$. Without the division
-# each layer would make its input $\sqrt{n}$ times as large. So set weights to size
-# $s / \sqrt{n}$. What is the best $s$? In a deep network you see it. **Write down
-# first:** what is left of a signal after ten layers with $s = 1$ if a ReLU
-# ($\max(x, 0)$) follows each of them?
+# sum of $n$ independent numbers of typical size 1 has the typical size $\sqrt{n}$.
+# Without the division each layer would make its input $\sqrt{n}$ times as large. So
+# give the weights the size $s / \sqrt{n}$. What is the best $s$? A deep network shows
+# it. **Write down first:** what is left of a signal after ten layers with $s = 1$ if a
+# ReLU ($\max(x, 0)$) follows each of them?
 
 # %%
 signal = np.random.default_rng(3).normal(size=(200, 64))
@@ -431,10 +434,10 @@ for scale in (0.5, 1.0, math.sqrt(2), 2.0):
     print(*(f"{sizes[k]:10.3g}" for k in (0, 4, 9)))
 
 # %% [markdown]
-# A ReLU throws half away, so $s = \sqrt 2$ keeps the size (He and others, 2015), and
-# $s = 1$ suits layers without one. What vanishes forward vanishes backward as well, and
-# what explodes explodes. Layer norm (chapter 7) and gates (chapter 8) make networks
-# less touchy here.
+# A ReLU throws half away, so $s = \sqrt 2$ keeps the size on average (He and others,
+# 2015), and $s = 1$ suits layers without one. Where signals vanish on the way forward,
+# gradients vanish on the way back, and where signals explode, gradients do so, too.
+# Layer norm (chapter 7) and gates (chapter 8) make networks less touchy here.
 #
 # And $s = 0$, all weights zero? Then all units of a layer are equal, get equal
 # gradients and stay equal: the layer is one unit, many times. The same will happen to
@@ -455,13 +458,15 @@ for scale in (0.0, 0.1, 1.0, 10.0):
 # ## A safety belt: clipping
 #
 # A network that reads step by step uses the same weights at every step. Take the
-# smallest one: it begins with the number 1, multiplies it by $w$ twenty times, and
-# should end at $\frac12$. Its loss is $\frac12 (w^{20} - \frac12)^2$. Below 1 it is
-# flat, and just above 1 stands a wall. A single step at the wall throws $w$ far away.
+# smallest such network: it begins with the number 1, multiplies it by $w$ twenty times,
+# and should end at $\frac12$. Its loss is $\frac12 (w^{20} - \frac12)^2$. Well below
+# $w = 1$ this loss is flat, and just above 1 stands a wall. A single step at the wall
+# throws $w$ far away.
 #
 # *Clipping* bounds the step and keeps its direction: if the gradient is longer than a
-# limit, shrink it to the limit. Its length is that of all arrays together. If you
-# shrank each by itself, the gradient would point elsewhere afterwards.
+# limit, shrink it to the limit. The length that counts is that of all arrays together.
+# If you shrank each array by itself, the gradient would point in another direction
+# afterwards.
 #
 # **Exercise 4.** Clip a list of gradients.
 
@@ -476,8 +481,9 @@ ex.clip.check(clip)
 my_clip = ex.clip.yours(clip)
 
 # %% [markdown]
-# Down from the wall, at $w = 1.1$ with a rate of 0.01, without a limit and with one of
-# 1. **Write down first:** where is $w$ after one step without it?
+# Now climb down from the wall. Start at $w = 1.1$ with a rate of 0.01, once without a
+# limit and once with a limit of 1. **Write down first:** where is $w$ after one step
+# without a limit?
 
 
 # %%
@@ -505,10 +511,10 @@ print(f"the goal: {0.5 ** (1 / 20):.3f}")
 # ## Warm-up and decay
 #
 # The rate need not stay the same. At the end, chance keeps the weights moving around
-# the bottom, the more the larger the rate. So let the rate fall at the end: *decay*. At
-# the beginning, Adam knows little of the usual size of a gradient, and the weights
-# stand in a place where nothing fits. So let the rate grow from 0 over the first steps:
-# *warm-up*. `optim.schedule` makes such a rate:
+# the bottom, and the larger the rate, the more they move. So let the rate fall at the
+# end: *decay*. At the beginning, Adam knows little of the usual size of a gradient, and
+# the fresh weights do not fit together yet. So let the rate grow from 0 over the first
+# steps: *warm-up*. `optim.schedule` makes such a rate:
 
 # %%
 LONG = course.fast(2000, 40)
@@ -544,17 +550,17 @@ panel.set(xlabel="step", title="loss, means of 40 parts")
 plt.show()
 
 # %% [markdown]
-# Decay is worth more here than anything since the rate itself. Warm-up changes little
-# in so small a network; in the paper's experiments, and in the large networks of our
-# day, training often fails without it.
+# Only the choice of the rate itself was worth more here than decay. Warm-up changes
+# little in so small a network. In today's large networks, training often fails without
+# it.
 #
 # ## Held-out examples
 #
 # So far every batch was new. What if you have only 200 examples? Then the same ones
-# come again and again. The only test is with examples that training never uses: they
-# are *held out*. (We chose rates by our held-out examples above. So they are not quite
-# unseen any more. Where it matters, you hold out two sets: one to choose with, one to
-# report.) **Write down first:** how many of its 200 examples will the network
+# come again and again. The only honest test uses examples that training never sees:
+# they are *held out*. (We chose rates by our held-out examples above. So they are not
+# quite unseen any more. Where it matters, you hold out two sets: one to choose with,
+# one to report.) **Write down first:** how many of its 200 examples will the network
 # get right in the end, and how many of the others?
 
 # %%
@@ -602,8 +608,8 @@ plt.show()
 #
 # ## In the package
 #
-# `optim.py` has the same rules on all parameters at once, in one long array. Here they
-# are beside yours, on the same gradients:
+# `optim.py` applies the same rules to all parameters at once, in one long array. Here
+# its rules run beside yours, on the same gradients:
 
 # %%
 w0, gradients = np.array([1.0, -2.0, 3.0]), np.random.default_rng(0).normal(size=(9, 3))
@@ -627,9 +633,9 @@ course.show(optim.SGD._update, optim.schedule)
 # %% [markdown]
 # From here on a training loop reads like this: record the loss on a tape, `zero_grad`,
 # `tape.backward(loss)`, `step(max_norm=1.0)`. The loss is
-# `fused.softmax_cross_entropy`, which is your exercise 1. And `course.fast(2000, 40)`,
-# which you see in many cells, is 2000; only when we try whether a chapter runs at all
-# is it 40.
+# `fused.softmax_cross_entropy`, and its derivative is your exercise 1. And
+# `course.fast(2000, 40)`, which you see in many cells, is 2000. It is 40 only in a
+# quick trial of whether a chapter runs at all.
 #
 # ## Takeaways
 #

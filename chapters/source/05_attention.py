@@ -21,7 +21,7 @@
 # $W^q$, $W^k$ and $W^v$ are the matrices that a network learns, and $\theta$ is their
 # common name. We take the equation apart from the inside out: dot products, softmax,
 # the root, the weighted mean, and last the heads. In the code, capital letters that
-# stand alone, `M`, `Q`, `K`, `V`, are matrices. In the shapes behind them `N` is the
+# stand alone, `M`, `Q`, `K`, `V`, are matrices. In the shapes after them `N` is the
 # number of slots, `F` the width of a slot, `d_k` the width of a key or query, and `d_v`
 # the width of a value.
 
@@ -130,9 +130,9 @@ for d_k in widths:
 # the largest score takes everything, and if you move a score a little, nothing changes.
 # By the quotient rule, the derivative of share $a_j$ by score $x_k$ is
 # $a_j (\delta_{jk} - a_k)$, where $\delta_{jk}$ is 1 if $j = k$ and 0 otherwise. With
-# all shares at 0 or 1 it is 0 everywhere. Below you see, with the root and without: the
-# spread of the scores (their standard deviation), the largest share of eight keys, and
-# the mean size of these derivatives.
+# all shares at 0 or 1 this derivative is 0 everywhere. Below you see three things, with
+# the root and without it: the spread of the scores (their standard deviation), the
+# largest share of eight keys, and the mean size of these derivatives.
 #
 # **Write down first:** without the root, how large is the largest of eight shares at
 # $d_k = 2048$?
@@ -174,8 +174,9 @@ plt.show()
 # gradients.
 #
 # **Exercise 2.** The weights of attention: scores, root, softmax. Leading axes are
-# examples or heads and stay as they are. There are `R` keys. Here there are as many as
-# slots, $R = N$, but your function need not know that: in chapter 6 there is one more.
+# examples or heads and stay as they are. There are `R` keys. Here there are as many
+# keys as slots, $R = N$, but your function must not count on that: in chapter 6 there
+# is one key more.
 
 
 # %%
@@ -239,16 +240,16 @@ plt.show()
 
 # %% [markdown]
 # A disc is as large as the slot's share of that value, and the diamond is what the slot
-# takes home. Slot 1 looks at one value and comes home with nearly that. Slot 0 looks
-# most at one, but the others pull, too. A slot with scores of 0 has equal shares: it
-# takes home the plain mean.
+# takes home. Slot 1 looks at one value and comes home with nearly that value. Slot 0
+# looks most at one, but the others pull, too. A slot with scores of 0 has equal shares:
+# it takes home the plain mean.
 #
 # ## The way back
 #
 # How do $W^q$, $W^k$ and $W^v$ learn? Through queries, keys and values, and these get
 # their gradients from the result. You know the three kinds of vjp that it takes: of a
-# product, of a softmax, and of a division by a number (chapter 2). Give names to what
-# forward makes on its way, for one head of one example:
+# product, of a softmax, and of a division by a number (chapter 2). First name what you
+# meet on the way there, for one head of one example:
 #
 # $$S = \frac{Q K^\top}{\sqrt{d_k}}, \qquad A = \mathrm{softmax}(S), \qquad O = A V$$
 #
@@ -263,13 +264,13 @@ plt.show()
 # - $S$ is a product again, divided by the root. So
 #   $\bar Q = \bar S K / \sqrt{d_k}$ and $\bar K = \bar S^\top Q / \sqrt{d_k}$.
 #
-# In words: a value gets a share of the gradient of everyone who looked at it, as much
-# as they looked. And the gradient of a score is positive if its value points along $g$
-# more than the slot's weighted mean of all values does; that is what the bracket
-# $\bar A - r$ says. Here are all these matrices for three queries and five keys, green
-# where a number is positive and purple where it is negative. Above you go forward,
-# below back. Look at the shapes: each gradient is as large as what it belongs to, and
-# each product fits in one way only.
+# In words: a value gets a part of the gradient of every slot that looked at it, as
+# large as the share that the slot gave it. And the gradient of a score is positive if
+# its value points along $g$ more than the slot's weighted mean of all values does; that
+# is what the bracket $\bar A - r$ says. Here are all these matrices for three queries
+# and five keys, green where a number is positive and purple where it is negative. Above
+# you go forward, below back. Look at the shapes: each gradient has the shape of what it
+# belongs to, and each product fits in one way only.
 
 # %% tags=["hide-input"] alt="Two rows of small matrices joined by arrows. Above, from left to right: Q, 3 by 2, and K transposed, 2 by 5, make S, 3 by 5; the softmax makes A of it; A and V, 5 by 4, make O, 3 by 4. Below, from right to left, each in the same shape: the gradient g of O, those of V and A, that of S, and those of K and Q"
 # Draws attention's matrices, the way there and the way back
@@ -316,8 +317,8 @@ panel.axis("off")
 plt.show()
 
 # %% [markdown]
-# **Write down first:** suppose one slot is all but certain, its largest share is 1 and
-# the others are 0. What is its row of $\bar S$, whatever $g$ is?
+# **Write down first:** suppose one slot is certain: its largest share is 1 and the
+# others are 0. What is its row of $\bar S$, whatever $g$ is?
 #
 # **Exercise 4.** Write all of it, with any leading axes. What you wrote in chapter 2
 # may help: `course.vjps(2)` fetches it, and `vjps.softmax_vjp(g, y)` and
@@ -406,19 +407,18 @@ for h, panel in enumerate(panels):
 plt.show()
 
 # %% [markdown]
-# It is tempting to read such maps, and the paper itself warns of it: "the conclusions
-# we can make are limited since even after a single round of attention the memory can
-# become highly distributed, making any interpretations about information
+# It is tempting to read such maps, and the paper itself warns against it: "the
+# conclusions we can make are limited since even after a single round of attention the
+# memory can become highly distributed, making any interpretations about information
 # compartmentalisation potentially inaccurate" (section 5.1). After one step, slot 0 no
-# longer holds only what was slot 0's. The same goes for the discs further up.
-# Chapter 10 tests what a trained network's maps are worth: it takes parts of
-# the network away.
+# longer holds only what was slot 0's. The same goes for the discs further up. Chapter
+# 10 tests what a trained network's maps are worth: it takes parts of the network away.
 #
 # ## In the package
 #
-# The same stands in `equations.py`, in the words of the paper. Every function there
-# takes the array library `xp` as its first argument, so that it runs on NumPy, on a
-# GPU, and on our tape (the engine of chapter 2, which computes gradients):
+# The same functions stand in `equations.py`, with the paper's names. Every function
+# there takes the array library `xp` as its first argument, so that it runs on NumPy, on
+# a GPU, and on our tape (the engine of chapter 2, which computes gradients):
 
 # %%
 course.show(equations.softmax, equations.attention_weights, equations.attention)
@@ -443,16 +443,17 @@ np.allclose(by_hand, equations.attention(np, Q, K, V), rtol=1e-12)
 #   a weighted mean of the values.
 # - The root keeps the scores' spread at 1, whatever the width of the keys. So it keeps
 #   the gradient from vanishing.
-# - The way back is three more products and the softmax's vjp. A value gets from all who
-#   looked at it; a slot that is certain learns nothing about whom to look at.
+# - The way back is four products and the softmax's vjp. A value gets a gradient from
+#   every slot that looked at it; a slot that is certain learns nothing about whom to
+#   look at.
 # - Heads are the same equation several times over, side by side, each with projections
 #   of its own.
 # - Nothing here knows in which order the slots stand. Chapter 6 shows what follows from
 #   that, and how a new input gets in.
 #
 # **Further.** What happens to the orange curves if queries and keys are twice as long?
-# With how many keys does the largest share with the root fall below one half? Which of
-# exercises 1, 2, 3 and 5 would still work if $M$ had no rows?
+# With the root, from how many keys on is the largest share below one half on average?
+# Which of exercises 1, 2, 3 and 5 would still work if $M$ had no rows?
 
 # %% tags=["hide-cell"]
 # Answer 1: the scores become four times as large, as if the keys were sixteen times as

@@ -52,8 +52,8 @@ ex.attention.check(attention)
 #
 # The paper writes "$[M; x]$ to denote the row-wise concatenation of $M$ and $x$": the
 # input becomes a row below the $N$ slots. For that it must be as wide as a slot. Inputs
-# rarely are, so a matrix first brings them to the width $F$. Here $x$ is what comes out
-# of that.
+# rarely are, so a matrix first brings them to the width $F$. Here $x$ is the input
+# after that matrix.
 #
 # **Exercise 2.** Write it. Leading axes are examples, as always: each example has a
 # memory and an input of its own.
@@ -153,8 +153,8 @@ panel.axis("off")
 plt.show()
 
 # %% [markdown]
-# The queries and the result have none: the input asks nothing, and it gets no row of
-# its own.
+# The queries and the result have no frame: the input asks nothing, and it gets no row
+# of its own.
 #
 # (A map of weights shows who looked at whom, once. It says little about where
 # information *is*. In the paper's words: "the conclusions we can make are limited since
@@ -162,11 +162,11 @@ plt.show()
 # making any interpretations about information compartmentalisation potentially
 # inaccurate" (section 5.1). That holds for all maps of this chapter.)
 #
-# Each slot decides how much of the input it takes in: it depends on how well the
+# Each slot decides how much of the input it takes in. That depends on how well the
 # input's key fits the slot's query. Below, the same input is multiplied by a factor,
 # $s \cdot x$ for $s$ from -4 to 4, and you see the share that each slot gives it.
 #
-# **Write down first:** which share does a slot give to an input of zeros, $s = 0$?
+# **Write down first:** what share does a slot give to an input of zeros, $s = 0$?
 
 # %%
 lengths = np.linspace(-4, 4, 121)
@@ -211,15 +211,15 @@ ex.encode_with_heads.check(encode_with_heads)
 # %% [markdown]
 # ## The laboratory
 #
-# How do you test a function if you have no second copy of it? You test what must hold
-# for it. "Shuffle the keys together with their values, and nothing may change": this
-# needs no table of right numbers, and it is true for all sizes.
+# How do you test a function if you have no other version to compare it with? You test
+# what must be true of it. "Shuffle the keys together with their values, and nothing may
+# change": this needs no table of right numbers, and it is true for all sizes.
 #
 # **Exercise 5** is a puzzle, and the tool for what follows. You get a function
-# `attention(Q, K, V)` that you cannot look into. It need not be the one of equation 1.
-# But it is linear in the values: its result is a matrix of weights times $V$, and the
-# weights depend on $Q$ and $K$ alone. Find them. You may call the function with any
-# values you like.
+# `attention(Q, K, V)` that you cannot look into. It need not compute equation 1. But it
+# is linear in the values: its result is a matrix of weights times $V$, and the weights
+# depend on $Q$ and $K$ alone. Find them. You may call the function with any values you
+# like.
 
 
 # %%
@@ -233,13 +233,13 @@ def weights_behind(attention, Q, K):
 ex.weights_behind.check(weights_behind)
 
 # %% [markdown]
-# An experiment below is a small function. It takes an attention function `A` and
+# Each experiment below is a small function. It takes an attention function `A` and
 # queries, keys and values. It returns two arrays that must be the same: what it found,
 # and what to expect. Each experiment runs on four cases. In one of them all sizes are
 # equal, so that a forgotten transpose does not show in the shapes; another has a single
-# key. And it runs on *your* functions of exercises 1, 3 and 4, right or wrong, once you
-# have written them. Until then the solutions stand in, and a line tells you so. (When
-# you have written one, run the cells from here on again.)
+# key. The experiments run on *your* functions of exercises 1, 3 and 4, right or wrong,
+# once you have written them. Until then the solutions stand in, and a line tells you
+# so. (When you have written one, run the cells from here on again.)
 
 
 # %%
@@ -408,8 +408,8 @@ order = attempt(
 # In equation 2 the slots are on both sides: they look and are looked at. So shuffled
 # slots shuffle the result, while the input's column stays where it is. The equation
 # does not know how many slots there are, either. Try it on your `encode`, with the
-# matrix of queries as a memory and the first key as an input. Below that you see it in
-# a picture.
+# matrix of queries as a memory and the first key as an input. The picture below the
+# results shows such a shuffle.
 
 
 # %%
@@ -456,14 +456,14 @@ for panel, (title, slots) in zip(panels, orders.items(), strict=True):
 plt.show()
 
 # %% [markdown]
-# The last experiment above the picture has a price. **Slots that are equal stay
-# equal**: they ask the same, so they hear the same. A memory that begins with zeros in
-# all slots has $N$ copies of one slot for good, so it is a memory with one slot. The
-# paper's "suppose then that $M$ is some randomly initialised memory" avoids it. Below
-# we apply equation 2 again and again, to a new random input each time, once from a
-# memory of zeros and once from a random one. The picture shows how far the slots lie
-# apart, relative to their size: the standard deviation over the slots, averaged over
-# the units, divided by the root of the mean square of the whole memory.
+# What the last experiment before the picture shows has a price. **Slots that are equal
+# stay equal**: they ask the same, so they hear the same. A memory that begins with
+# zeros in all slots has $N$ copies of one slot for good, so it is a memory with one
+# slot. The paper's "suppose then that $M$ is some randomly initialised memory" avoids
+# it. Below we apply equation 2 again and again, to a new random input each time, once
+# from a memory of zeros and once from a random one. The picture shows how far the slots
+# lie apart, relative to their size: the standard deviation over the slots, averaged
+# over the units, divided by the root of the mean square of the whole memory.
 #
 # **Write down first:** is a random beginning enough? How do you expect its curve to
 # look?
@@ -504,7 +504,8 @@ plt.show()
 # A softmax of scores does not change when all scores of a row change by the same
 # number. Adding one vector to *all keys* does exactly that. And scores are dot
 # products: turning all queries and keys by the same rotation leaves them as they are.
-# (And adding one vector to all *queries*? You will meet that question below.)
+# (And what does adding one vector to all *queries* do? You will meet that question
+# below.)
 
 
 # %%
@@ -531,10 +532,10 @@ differences = attempt(
 # ### The right numbers, for once
 #
 # All of this is true of *many* functions. Two experiments pin down the size of the
-# scores: the root of $d_k$, and weights known by hand. Write every entry of queries and
-# keys down four times: the dot product becomes four times as large and the root twice
-# as large. So the scores double, just as they do for queries twice as long. And if the
-# scaled scores are $\log c_j$ for whole numbers $c_j$, the weights are
+# scores: the root of $d_k$, and weights known by hand. Let every entry of the queries
+# and keys appear four times: the dot product becomes four times as large and the root
+# twice as large. So the scores double, just as they do for queries twice as long. And
+# if the scaled scores are $\log c_j$ for whole numbers $c_j$, the weights are
 # $c_j / \sum_k c_k$. A third experiment has scores whose exponential no float64 can
 # hold. **Write down first:** which of the three notices a missing root?
 
@@ -565,8 +566,8 @@ numbers = attempt(
 # %% [markdown]
 # ### What lies side by side does not mix
 #
-# A batch gives what its examples give one by one, and so do heads. And a function
-# leaves its arguments as they were.
+# A batch gives what its examples give one by one, and several heads give what each head
+# gives alone. And a function should leave its arguments as they were.
 
 
 # %%
@@ -649,15 +650,15 @@ untrue = attempt(
 
 # %% [markdown]
 # A vector $v$ added to all queries adds $v \cdot k_j$ to the scores of key $j$. That is
-# a different number for every key, and a softmax sees it. A key that stands there twice
-# gets two shares. And with queries and keys twice as long, the scores lie four times as
-# far apart, which makes the shares sharper.
+# a different number for every key, and a softmax sees it. A key that appears twice gets
+# two shares. And with queries and keys twice as long, the scores lie four times as far
+# apart, which makes the shares sharper.
 #
 # ## Which experiment catches what
 #
-# Here are fourteen attention functions with one fault each, faults that are easily
-# made, and every experiment runs on each of them. A filled square is an experiment that
-# fails, and the number behind a name says how many do. The first column is yours.
+# Here are fourteen attention functions, each with one fault that is easily made. Every
+# experiment on attention itself runs on each of them. A filled square is an experiment
+# that fails, and the number after a name says how many do. The first column is yours.
 #
 # **Write down first:** which of the fourteen faults will the fewest experiments notice?
 
@@ -755,7 +756,7 @@ packaged = equations.multi_head_attention(np, M, x, W_q, W_k, W_v)
 np.allclose(packaged, ex.encode_with_heads(M, x, W_q, W_k, W_v), rtol=1e-12)
 
 # %% [markdown]
-# You find the experiments of this chapter, a little stricter, in
+# You will find the experiments of this chapter, a little stricter, in
 # `tests/test_attention_invariants.py`. There a program draws the cases and looks for
 # the smallest one that fails, and more than twenty faulty functions make sure that
 # every check can fail.
@@ -768,13 +769,13 @@ np.allclose(packaged, ex.encode_with_heads(M, x, W_q, W_k, W_v), rtol=1e-12)
 #   a shuffled result.
 # - So slots that start equal stay equal, and the first memory must tell them apart.
 # - An input of zeros takes its share like any other.
-# - Invariants test a function without a second copy of it. But only a number known by
-#   hand says that its scale is right.
+# - Invariants test a function without another version to compare it with. But only a
+#   number known by hand says that its scale is right.
 #
 # **Further.** The released code lets the input ask as well and then drops its row. Does
 # that change the result of one step? Of two attention steps in a row? Which experiment
 # would catch a function that adds a small number to the diagonal of the scores? Write a
-# faulty attention function that passes all of them.
+# faulty attention function that passes all the experiments.
 
 # %% tags=["hide-cell"]
 # Answer 1: not that of one step. A query makes a row of its own and touches no other,

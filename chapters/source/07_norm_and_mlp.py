@@ -12,9 +12,9 @@
 # + \sigma(i_{i,t}) \circ \underbrace{g_\psi(\widetilde m_{i,t})} \tag{7}$$
 #
 # Here $m_{i,t}$ is slot $i$ at time $t$, and $\circ$ multiplies entry by entry. Each
-# $\sigma(\dots)$ is a *gate*, numbers between 0 and 1: the first says how much of the
-# old stays, the second how much of the new is written. Chapters 8 and 9 are about
-# gates. About $g_\psi$ the paper says no more than this (section 3.3):
+# $\sigma(\dots)$ is a *gate*, a row of numbers between 0 and 1: the first says how much
+# of the old stays, the second how much of the new is written. Chapters 8 and 9 are
+# about gates. About $g_\psi$ the paper says no more than this (section 3.3):
 #
 # > The underbrace denotes the modification to a standard LSTM. [...] (briefly, we found
 # > a row/memory-wise MLP with layer normalisation to work best)
@@ -69,11 +69,12 @@ def layer_norm(x, gain, offset):
 ex.layer_norm.check(layer_norm)
 
 # %% [markdown]
-# What does it keep of a row? With gain 1 and offset 0, every row comes out with a sum
-# of 0 and a length of $\sqrt F$ (up to $\varepsilon$). For rows of three numbers you
-# can see it. The rows whose sum is 0 lie in a plane, and in this plane those of length
-# $\sqrt 3$ form a circle. Subtracting the mean is a projection into the plane. Dividing
-# by the standard deviation then moves every point along its ray onto the circle.
+# What does layer norm keep of a row? With gain 1 and offset 0, every row comes out with
+# a sum of 0 and a length of $\sqrt F$ (up to $\varepsilon$). For rows of three numbers
+# you can see it. The rows whose sum is 0 lie in a plane, and in this plane those of
+# length $\sqrt 3$ form a circle. Subtracting the mean is a projection into the plane.
+# Dividing by the standard deviation then moves every point along its ray onto the
+# circle.
 
 # %%
 rows = rng.normal(size=(60, 3)) * [1.0, 0.8, 0.8] + [0.6, 0.0, -0.3]
@@ -107,7 +108,8 @@ plt.show()
 #
 # Let $L$ be the loss, and write $y$ for the result. Somebody hands you
 # $g = \partial L / \partial y$. (In this section $g$ is that gradient, and the gain is
-# $\gamma$.) What is the gradient of the row $x$? Give names to the stations of forward:
+# $\gamma$.) What is the gradient of the row $x$? First name the stations on the way
+# there:
 #
 # $$d = x - \mathrm{mean}(x), \qquad
 # s = \frac{1}{\sqrt{\mathrm{mean}(d \circ d) + \varepsilon}}, \qquad
@@ -127,8 +129,8 @@ plt.show()
 # $$\delta n = s\, \delta d + d\, \delta s
 # = s \left(\delta d - n\, \mathrm{mean}(n \circ \delta d)\right)$$
 #
-# Here $s^3 d$ became $s^2 n$, and $s d$ once more $n$. The loss changes by
-# $\sum u \circ \delta n$. Sorted by $\delta d$, that is
+# Here $s^3 d$ is $s^2 n$. One of these two $s$ then went into the mean, where $s d$ is
+# $n$ again. The loss changes by $\sum u \circ \delta n$. Sorted by $\delta d$, that is
 # $\sum s\,(u - n\, \mathrm{mean}(u \circ n)) \circ \delta d$, so
 #
 # $$\frac{\partial L}{\partial d} = s \left(u - n\, \mathrm{mean}(u \circ n)\right)$$
@@ -137,8 +139,8 @@ plt.show()
 # subtracting the mean do to a gradient on its way back? And what is the mean of $n$?
 #
 # **Write down first:** from the picture of the circle, name two directions in which you
-# can move a row and nothing changes in the result. What part does the gradient have in
-# these directions?
+# can move a row without changing the result. How large is the gradient's part in these
+# directions?
 #
 # **Exercise 2.** Take the last step, and write it all as code. Rows are the last axis,
 # whatever stands before it. The check compares with the complex step (chapter 3).
@@ -166,8 +168,8 @@ my_layer_norm_gradient = ex.layer_norm_gradient.yours(layer_norm_gradient)
 # You can understand this without a calculation. If you move a row along the row of
 # ones, off the plane of the circle, nothing changes in the result. If you move it along
 # its ray $n$, nothing changes either (up to $\varepsilon$). So the gradient has no part
-# in these two directions: the formula takes out of $u$ the part that it has in them.
-# Here is that for a row of sixteen, and beside it what the tape finds:
+# in these two directions: the formula removes from $u$ its part in each of them. Here
+# is that for a row of sixteen, and beside it what the tape finds:
 
 # %%
 x, gain = rng.normal(size=(1, 16)), 1 + 0.1 * rng.normal(size=16)
@@ -185,9 +187,9 @@ print("part along the normalised row, nearly 0:    ", abs((by_hand * n).sum()) <
 print(f"length of the gradient, for comparison:      {np.linalg.norm(by_hand):.2f}")
 
 # %% [markdown]
-# And the factor $s$ in front? A row of large numbers has a small $s$. Multiply a row
-# by 10, and its gradient is a tenth: the larger the row, the less a small step of one
-# number changes.
+# And the factor $s$ in front? A row of large numbers has a small $s$. Multiply a row by
+# 10, and its gradient is a tenth: the larger the row, the less the result changes when
+# one number moves a little.
 #
 # Gain and offset learn as well. Every row uses them, so they get sums over all rows: of
 # $g \circ n$ for the gain, of $g$ for the offset.
@@ -215,11 +217,11 @@ ex.who_notices.check(who_notices)
 
 # %% [markdown]
 # Here are several things that a network might do with a memory of four slots. Each time
-# another row takes the place of slot 1, and the numbers are the largest changes. The
-# next section explains the MLPs. For now it is enough to know that one gets each row by
-# itself, and the other gets all slots side by side in one long row.
+# another row takes the place of slot 1, and the table shows the largest change of every
+# slot. The next section explains the MLPs. For now it is enough to know that one gets
+# each row by itself, and the other gets all slots side by side in one long row.
 #
-# **Write down first:** in which of the six do the slots 0, 2 and 3 notice?
+# **Write down first:** in which of the six do slots 0, 2 and 3 notice the change?
 
 
 # %%
@@ -259,7 +261,7 @@ M, row = rng.normal(size=(N, F)), rng.normal(size=F)
 changes = [ex.who_notices(process, M, 1, row) for process in PROCESSES.values()]
 changes = np.array(changes)  # (processes, N)
 
-# %% tags=["hide-input"] alt="A table of six processes and four slots: with the first three, made row by row, only the replaced slot 1 changes and all others by exactly 0; with the joint norm, the wide MLP and attention all slots change"
+# %% tags=["hide-input"] alt="A table of six processes and four slots: with the first three, made row by row, only the replaced slot 1 changes, and the others stay exactly as they are; with the joint norm, the wide MLP and attention all slots change"
 # Draws the table of changes
 figure, panel = plt.subplots(figsize=(7, 3.4))
 panel.imshow(changes > 0, cmap="Blues", vmin=0, vmax=2, aspect="auto")
@@ -304,8 +306,8 @@ panel.legend()
 plt.show()
 
 # %% [markdown]
-# With a norm for each row the other slots do not care. With a joint norm, one loud slot
-# takes up the whole variance and presses them down, to a fiftieth in the end.
+# With a norm for each row the other slots stay as they are. With a joint norm, one loud
+# slot takes up the whole variance and presses them down, to a fiftieth in the end.
 #
 # A joint norm is an easy mistake: some libraries' layer norm takes *all* axes but the
 # first unless you say otherwise. Chapter 11 shows what it does to a network that trains
@@ -319,9 +321,9 @@ plt.show()
 # $$\mathrm{MLP}(z) = \max(z W_1 + b_1,\ 0)\, W_2 + b_2$$
 #
 # The bend is the *ReLU* (rectified linear unit), the maximum with 0, entry by entry.
-# With more layers there is one between each two, and none after the last, so that the
-# result may be negative. Row-wise costs no effort: `z @ W` multiplies every row by the
-# same $W$.
+# With more layers there is a ReLU between each two, and none after the last, so that
+# the result may be negative. Row-wise costs no effort: `z @ W` multiplies every row by
+# the same $W$.
 #
 # **Exercise 4.** Write it. `layers` is a list of pairs, weight and bias, with at least
 # one pair.
@@ -367,10 +369,10 @@ plt.show()
 # %% [markdown]
 # ## The residual
 #
-# The release adds $z$ to what the MLP makes of it, *before* the norm. This is called a
-# *residual*. A fresh MLP has random weights: on its own it would scramble everything
-# that a slot holds. With $z$ added, a slot starts out much as it was, and the MLP
-# learns what to change.
+# The released code adds $z$ to what the MLP makes of it, *before* the norm. This is
+# called a *residual*. A fresh MLP has random weights: on its own it would scramble
+# everything that a slot holds. With $z$ added, a slot starts out much as it was, and
+# the MLP learns what to change.
 #
 # **Exercise 5.** The whole of it:
 # $g_\psi(z) = \mathrm{LayerNorm}(\mathrm{MLP}(z) + z)$.
@@ -385,11 +387,11 @@ def g_psi(z, layers, gain, offset):
 ex.g_psi.check(g_psi)
 
 # %% [markdown]
-# You see what both are for when you apply $g_\psi$ again and again, as a recurrent
-# network does. The weights are fresh, the same in every round, and the curves are
-# averages over many draws. They show the size of a slot (the standard deviation of its
-# units), how like it is to its start (the correlation of its units with those of round
-# 0), and how alike two slots become that had nothing in common.
+# You see what norm and residual are for when you apply $g_\psi$ again and again, as a
+# recurrent network does. The weights are fresh, the same in every round, and the curves
+# are averages over many draws. They show the size of a slot (the standard deviation of
+# its units), how similar it still is to its start (the correlation of its units with
+# those of round 0), and how alike two slots become that began with nothing in common.
 #
 # **Write down first:** which of the two, norm or residual, keeps a slot from growing?
 # Which keeps two slots from becoming alike?
@@ -459,7 +461,8 @@ plt.show()
 # $\psi$ is what $g_\psi$ learns: the matrices and biases of the MLP, the gain and the
 # offset.
 #
-# **Exercise 6.** Count them. Here `layers` is the number of the MLP's layers.
+# **Exercise 6.** Count the numbers in $\psi$. Here `layers` is the number of the MLP's
+# layers.
 
 
 # %%
@@ -473,10 +476,10 @@ def g_psi_parameters(N, F, layers):
 ex.g_psi_parameters.check(g_psi_parameters)
 
 # %% [markdown]
-# Here it is for slots of width 64, beside what the two leaks above would cost. A joint
-# norm has as many gains and offsets as there are units in the whole memory. An MLP of
-# all slots side by side has a matrix of $N F$ by $N F$. **Write down first:** how much
-# does twice the number of slots cost each of the three?
+# Here is that count for slots of width 64, beside what the two leaks above would cost.
+# A joint norm has as many gains and offsets as there are units in the whole memory. An
+# MLP of all slots side by side has a matrix of $N F$ by $N F$. **Write down first:**
+# how much does twice the number of slots cost each of the three?
 
 # %%
 slots = 2 ** np.arange(8)
@@ -546,10 +549,10 @@ np.allclose(packaged, ex.g_psi(z, layers, gain, offset), rtol=1e-12)
 #
 # - Layer norm keeps the direction of a slot without its mean, and with gain 1 it fixes
 #   the length. It gives the same for $x$, $10 x$ and $x + 3$.
-# - So the gradient that comes back has no part along the row of ones and along the
-#   normalised row.
-# - It runs over the units of one slot. Over all slots jointly it would let them see
-#   each other past attention, and tie the parameters to their number.
+# - So the gradient that comes back has no part along the row of ones, and none along
+#   the normalised row.
+# - The norm runs over the units of one slot. Over all slots jointly it would let them
+#   see each other past attention, and tie its parameters to the number of slots.
 # - Two layers without a bend between them are one layer.
 # - With the residual inside the norm, a slot starts out much as it was.
 # - All slots share everything in $g_\psi$, so its size does not depend on how many

@@ -6,7 +6,7 @@
 # chapter 7.
 #
 # From a memory $M$ and an input, attention makes another memory $\widetilde M$ of the
-# same size. You could leave it at that:
+# same size. You could simply keep that as the next memory:
 #
 # > Since $M$ and $\widetilde M$ are the same dimensionality, we can naively introduce
 # > recurrence by first randomly initialising $M$, and then updating it with
@@ -35,8 +35,8 @@
 # $$o_{i,t} = W^o x_t + U^o h_{i,t-1} + b^o \tag{6}$$
 #
 # (The index $i$ counts slots, and the letter $i$ is the input gate: the paper's
-# choice.) The gate itself is the sigmoid of such a row of numbers; the row is called
-# its *pre-activation*. Equation 7 says what the gates do:
+# choice.) Such a row of numbers is called a *pre-activation*, and the gate itself is
+# its sigmoid. Equation 7 says what the gates do:
 #
 # $$m_{i,t} = \sigma(f_{i,t} + \tilde b^f) \circ m_{i,t-1}
 # + \sigma(i_{i,t}) \circ g_\psi(\widetilde m_{i,t}) \tag{7}$$
@@ -69,7 +69,7 @@ rng = np.random.default_rng(1997)
 # ## Open and shut: the sigmoid
 #
 # A gate must lie between 0, shut, and 1, open. Pre-activations can be any numbers. The
-# sigmoid turns one into the other:
+# sigmoid turns a pre-activation into a gate:
 #
 # $$\sigma(x) = \frac{1}{1 + e^{-x}}$$
 #
@@ -168,8 +168,8 @@ np.allclose(next_m, cell.data[0]) and np.allclose(next_h, hidden.data[0])
 # not at $W$, $U$ and $b$: all slots have the same weights, and they all get the same
 # input. They differ only in their own $h_i$.
 #
-# **Exercise 3.** The same for a batch of memories. Watch out for the case with as many
-# examples as slots.
+# **Exercise 3.** Equations 4, 5 and 6 for a batch of memories. Watch out for the case
+# with as many examples as slots.
 
 
 # %%
@@ -198,7 +198,7 @@ parts = {
     "the gates, $\\sigma(x W + h U + b)$": gates[0],
 }
 
-# %% tags=["hide-input"] alt="Three tables of four slots and eight units: the input's part has four equal rows, the part of h four different ones, and the sigmoid of their sum are the gates between 0 and 1"
+# %% tags=["hide-input"] alt="Three tables of four slots and eight units: the input's part has four equal rows, the part of h four different ones, and the sigmoid of their sum gives the gates, between 0 and 1"
 # Draws the parts and the gates
 figure, panels = plt.subplots(1, 3, figsize=(10, 2.2))
 for panel, (title, part) in zip(panels, parts.items(), strict=True):
@@ -235,9 +235,9 @@ normalisation.who_notices(gates_of, h[0], 2, rng.normal(size=F)).round(2)
 #
 # $$m_t = \sigma(f_t + \tilde b^f)\, m_{t-1} + \sigma(i_t)\, c_t$$
 #
-# where $c_t$ stands for whatever attention proposes at step $t$. Put in $m_{t-1}$, then
-# $m_{t-2}$, down to $m_0$. Out comes a weighted sum of the first memory and of
-# everything that was ever proposed:
+# where $c_t$ stands for whatever attention proposes at step $t$. Put the same formula
+# in for $m_{t-1}$, then for $m_{t-2}$, and so on down to $m_0$. Out comes a weighted
+# sum of the first memory and of everything that was ever proposed:
 #
 # $$m_T = a_0 m_0 + a_1 c_1 + a_2 c_2 + \dots + a_T c_T$$
 #
@@ -257,8 +257,8 @@ ex.weights_of_the_past.check(weights_of_the_past)
 # %% [markdown]
 # The first of them, $a_0$, is the product of all forget gates. The forget bias moves
 # all of these gates at once. With pre-activations of 0, only this constant counts. Here
-# is what is left of a memory. **Write down first:** with a bias of 1, a gate of 0.73,
-# after how many steps is half of it left? And with a bias of 5, a gate of 0.993?
+# is what is left of a memory. **Write down first:** with a bias of 1 (a gate of 0.73),
+# after how many steps is half of it left? And with a bias of 5 (a gate of 0.993)?
 
 # %%
 T = 50
@@ -291,7 +291,7 @@ plt.show()
 # half-life. From a bias of 1 to a bias of 5 the half-life grows from two steps to a
 # hundred.
 #
-# **Exercise 5.** The other way round: which bias leaves a given share after a given
+# **Exercise 5.** Now the other way round: which bias leaves a given share after a given
 # number of steps?
 
 
@@ -304,13 +304,13 @@ def forget_bias_for(share, steps):
 ex.forget_bias_for.check(forget_bias_for)
 
 # %% [markdown]
-# Fading is half of it. The other half is what gets written in the meantime. Below, a 1
-# is proposed at step 5, with the input gate wide open. Before and after it only noise
-# is proposed, and the input gate is shut (left) or half open (right), as in a fresh
-# network.
+# Fading is half of the story. The other half is what gets written in the meantime.
+# Below, a 1 is proposed at step 5, with the input gate wide open. Before and after it
+# only noise is proposed, and the input gate is shut (left) or half open (right), as in
+# a fresh network.
 #
-# **Write down first:** for which of the four biases can you still read off at step 50
-# that there was a 1? And on the right?
+# **Write down first:** on the left, for which of the four biases can you still see at
+# step 50 that there was a 1? And on the right?
 
 # %%
 noise = 0.5 * rng.normal(size=T)
@@ -341,8 +341,9 @@ plt.show()
 
 # %% [markdown]
 # On the left a bias of 5 still has most of the 1 at step 50, and a bias of 3 a tenth of
-# it. On the right you cannot read it off any of the four: the noise covers it. It takes
-# both gates to remember: one that keeps, and one that does not write over what is kept.
+# it. On the right you cannot see the 1 in any of the four: the noise covers it. It
+# takes both gates to remember: one that keeps, and one that does not write over what is
+# kept.
 #
 # ## The way back through a gate
 #
@@ -352,16 +353,17 @@ plt.show()
 # $$m_t = k \, m_{t-1} + w \, c, \qquad
 # k = \sigma(f + \tilde b^f), \qquad w = \sigma(i)$$
 #
-# Somebody hands you $g$, the gradient of $m_t$. Two products and a sum: $m_{t-1}$ gets
-# $g\,k$ and $c$ gets $g\,w$. The gates themselves get what they multiply: $k$ gets
-# $g\,m_{t-1}$ and $w$ gets $g\,c$. From a gate to its pre-activation it takes the slope
-# of the sigmoid, the dashed hump of the first picture:
+# Somebody hands you $g$, the gradient of $m_t$. The formula is two products and a sum,
+# so $m_{t-1}$ gets $g\,k$ and $c$ gets $g\,w$. The gates themselves get what they
+# multiply: $k$ gets $g\,m_{t-1}$ and $w$ gets $g\,c$. On the way from a gate to its
+# pre-activation, the gradient is multiplied by the slope of the sigmoid, the dashed
+# hump of the first picture:
 #
 # $$\sigma'(x) = \frac{e^{-x}}{(1 + e^{-x})^2}
 # = \frac{1}{1 + e^{-x}} \cdot \frac{e^{-x}}{1 + e^{-x}} = \sigma(x)\,(1 - \sigma(x))$$
 #
-# You need no $x$ for it, only the gate: $k\,(1 - k)$. In the fraction on the left
-# $e^{-x}$ may overflow, and in the product on the right nothing can.
+# You need no $x$ for this slope, only the gate: $k\,(1 - k)$. In the fraction on the
+# left $e^{-x}$ may overflow, and in the product on the right nothing can.
 #
 # **Exercise 6.** The vjp of equation 7, for arrays of any shape, all alike. One case
 # has pre-activations in the thousands. Here as elsewhere, the complex step is the judge
@@ -381,8 +383,8 @@ my_gated_vjp = ex.gated_vjp.yours(gated_vjp)
 
 # %% [markdown]
 # A forget gate that is wide open keeps the memory well. **Write down first:** does it
-# learn well, too? Below, the same $g$, memory and candidate for six biases, with $f$
-# and $i$ at 0.
+# learn well, too? Below are the gradients for six biases, with the same $g$, memory and
+# candidate, and with $f$ and $i$ at 0.
 
 # %%
 one, nothing = np.ones(1), np.zeros(1)
@@ -392,14 +394,14 @@ for bias in (-5.0, -1.0, 0.0, 1.0, 3.0, 5.0):
     print(f"to the gate's pre-activation {by_f[0]:.3f}")
 
 # %% [markdown]
-# What goes to the memory before rises with the bias, up to 1. What goes to the gate is
-# the hump: a quarter at most, and next to nothing at both ends. A gate that is nailed
-# open passes gradients on, and hardly hears them itself.
+# The gradient of the memory before rises with the bias, up to 1. The gradient of the
+# gate's pre-activation is the hump: a quarter at most, and next to nothing at both
+# ends. A gate that is nailed open passes gradients on, and hardly hears them itself.
 #
-# From the pre-activation it goes on to the weights, and here all slots meet. Equation 4
-# is two products and a sum, $x W + h U + b$. All slots of all examples use the same $U$
-# and the same $b$. All slots of an example use the same $x$. What is used many times
-# gets a sum (chapter 2).
+# From the pre-activation the gradient goes on to the weights, and here all slots meet.
+# Equation 4 is two products and a sum, $x W + h U + b$. All slots of all examples use
+# the same $W$, $U$ and $b$. All slots of an example use the same $x$. What is used many
+# times gets a sum of gradients (chapter 2).
 #
 # **Exercise 7.** The vjp of exercise 3. Watch which sum runs over what: slots,
 # examples, or both.
@@ -417,8 +419,8 @@ ex.gate_vjp.check(gate_vjp)
 my_gate_vjp = ex.gate_vjp.yours(gate_vjp)
 
 # %% [markdown]
-# Both together lead from a memory to everything its forget gates were made of. Does the
-# tape find the same?
+# The two vjps together lead from a memory to everything its forget gates were made of.
+# Does the tape find the same?
 
 # %%
 x, h = rng.normal(size=(2, 3)), rng.normal(size=(2, 4, 5))
@@ -462,8 +464,8 @@ np.allclose(tape.gradient(loss, c), ex.weights_of_the_past(f, i, 1.0)[1:], rtol=
 # After 50 steps at a bias of 1 this factor has fallen to about $10^{-7}$, as printed
 # above. The network cannot learn from what happened so long ago. Let us try it. At step
 # 1 the network sees a bit, then come 49 steps of noise, and at the end it has to say
-# which bit it was. There is one slot and no attention: the LSTM with 16 units, trained
-# from the same seed with four forget biases.
+# which bit it was. There is one slot and no attention: this is an LSTM with 16 units,
+# trained from the same seed with four forget biases.
 #
 # The loss is the cross-entropy of the two bits, and Adam takes the steps (chapter 4). A
 # guess costs $\ln 2 = 0.69$. **Write down first:** with which of the four biases, 0, 1,
@@ -521,8 +523,9 @@ plt.show()
 # where the gates begin too far shut it gets next to none.
 #
 # The paper gives no value for $\tilde b^f$. The released code has 1, and so does ours
-# by default. The paper's "Nth farthest" has 8 steps. Over 8 steps a gate of 0.73 leaves
-# about as much as 0.95, the gate of a bias of 3, leaves over 50, and that was enough:
+# by default. The paper's "Nth farthest" has 8 steps. A bias of 1, a gate of 0.73,
+# leaves about as much over 8 steps as a bias of 3, a gate of 0.95, leaves over 50. And
+# that was enough:
 
 # %%
 print(f"{ex.sigmoid(1.0) ** 8:.3f}")
@@ -597,8 +600,8 @@ np.allclose(ours, yours, rtol=1e-12)
 #
 # - A gate is a number between 0 and 1 that multiplies. The forget gate multiplies the
 #   old memory, the input gate the new.
-# - All slots share the gates' weights and get the same input. A slot's gates see
-#   nothing of other slots.
+# - All slots share the gates' weights and get the same input. The gates of a slot do
+#   not see the other slots.
 # - After many steps a memory is a weighted sum of all that was proposed, and the
 #   weights are products of forget gates. The gradient is multiplied by the same
 #   products.
@@ -607,9 +610,9 @@ np.allclose(ours, yours, rtol=1e-12)
 # - The forget bias decides, before anything has been learnt, over how many steps there
 #   is something to learn from.
 #
-# **Further.** Train again from another seed, and with a bias of 2. How large can a
-# memory become, if all proposals lie between -1 and 1, the input gate is half open and
-# the forget bias is 1? Would the last network have learnt with a bias of 1 over 10
+# **Further.** Train the LSTM again from another seed, and with a bias of 2. How large
+# can a memory become, if all proposals lie between -1 and 1, the input gate is half
+# open and the forget bias is 1? Would the LSTM have learnt with a bias of 1 over 10
 # steps? What happens to a memory, and to the gradient, if the forget gate is exactly 1?
 
 # %% tags=["hide-cell"]

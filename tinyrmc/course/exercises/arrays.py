@@ -33,12 +33,12 @@ from .exercise import Mistake, exercise, normal
             lambda M: M - M.mean(axis=-2, keepdims=True),
         ),
         Mistake(
-            "you count the axis from the front: axis=0 are the slots of a single "
+            "you count the axis from the front: axis 0 holds the slots of a single "
             "memory, but the examples of a batch",
             lambda M: M - M.mean(axis=0, keepdims=True),
         ),
         Mistake(
-            "you count the axis from the front: axis=1 are the units of a single "
+            "you count the axis from the front: axis 1 holds the units of a single "
             "memory, but the slots of a batch",
             lambda M: M - M.mean(axis=1, keepdims=True),
         ),
@@ -123,7 +123,7 @@ def _memories_and_projections(rng):
     cases=_memories_and_projections,
     hints=[
         "@ multiplies the last two axes, and broadcasts those before. Before them M "
-        "has (B,) and W has (H,); the result wants (B, H).",
+        "has (B,) and W has (H,); the result needs (B, H).",
         "If M had the shape (B, 1, N, F), its leading axes (B, 1) and those of W, "
         "(H,), would make (B, H).",
         "M[:, None] has that shape.",
@@ -149,7 +149,7 @@ def _memories_and_projections(rng):
     anysize="M",
 )
 def project(M, W):
-    """Every slot of every example, multiplied with the matrix of every head.
+    """Every slot of every example, multiplied by the matrix of every head.
 
     M (B, N, F), W (H, F, K) -> (B, H, N, K).
     """
@@ -208,7 +208,7 @@ def _take_every_hth(x, H):
             lambda x, H: _cut(x, H).transpose(2, 0, 1, 3),
         ),
         Mistake(
-            "the heads still stand behind the slots",
+            "the heads still stand after the slots",
             _cut,
         ),
         Mistake(

@@ -461,7 +461,7 @@ def joined_wrongly(every_head):
         ),
         Mistake(
             "you reshape the axis of the heads away where it stands, before the slots: "
-            "move it behind them first",
+            "move it after them first",
             joined(_reshaped),
         ),
         Mistake(

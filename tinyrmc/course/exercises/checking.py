@@ -95,8 +95,8 @@ def _difference(f, x, step, h=1e-5):
             ),
         ),
         Mistake(
-            "your step is not the h that you were given, whose error belongs to the "
-            "answer",
+            "your step is not the h that you were given; the error of that h belongs "
+            "to the answer",
             _entry_by_entry(lambda f, x, step, h: _difference(f, x, step)),
         ),
         Mistake(
@@ -154,8 +154,8 @@ def central_difference(f, x, h):
             _entry_by_entry(lambda f, x, step: f(x + 1e-30j * step).real / 1e-30),
         ),
         Mistake(
-            "you do not divide the imaginary part by h, or it never got into x, which "
-            "still is an array of real numbers",
+            "you do not divide the imaginary part by h, or the step never got into x, "
+            "which is still an array of real numbers",
             _entry_by_entry(lambda f, x, step: f(x + 1e-30j * step).imag),
         ),
         Mistake(
@@ -437,7 +437,7 @@ def _shape_g_like_x(forward, vjp, x):
         ),
         Mistake(
             "you take np.isclose as it is: with rtol=1e-5 a rule that is off by a "
-            "millionth passes, with atol=1e-8 any that is tiny",
+            "millionth passes, with atol=1e-8 any rule with tiny slopes",
             partial(_judge, tolerance=1e-5, floor=1e-3),
         ),
         Mistake(
@@ -446,11 +446,11 @@ def _shape_g_like_x(forward, vjp, x):
         ),
         Mistake(
             "your g or v is 1 everywhere: shares always sum to 1, and all scores may "
-            "move alike, so of a softmax you compare rounding alone",
+            "move alike, so for a softmax you compare nothing but rounding",
             _weigh_by_one,
         ),
         Mistake(
-            "your g has the shape of x, not that of forward(x), which may be another",
+            "your g has the shape of x, not that of forward(x), which may differ",
             _shape_g_like_x,
         ),
         Mistake(

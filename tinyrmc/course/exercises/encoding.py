@@ -50,7 +50,7 @@ def _row(x):
         ),
         Mistake(
             "you think of a single memory: with examples, x needs an axis for its row "
-            "behind theirs",
+            "after theirs",
             lambda M, x: np.vstack([M, x]),
         ),
         Mistake(
@@ -150,7 +150,7 @@ def _x_is_added(M, x, W_q, W_k, W_v):
             _x_asks_for_all,
         ),
         Mistake(
-            "you add the input to the slots and do not join it to them",
+            "you add the input to the slots instead of joining it to them",
             _x_is_added,
         ),
         Mistake(
@@ -259,8 +259,8 @@ def plain_mean(Q, K, V):
         (right_attention, *normal(rng, (3, 2), (3, 2))),  # as many keys as queries
     ],
     hints=[
-        "The result is weights times values. You may choose the values: with which "
-        "does a product give back what it was multiplied with?",
+        "The result is weights times values. You may choose the values: which matrix "
+        "can you multiply by without changing anything?",
         "The identity, np.eye(...). How many rows do the values have?",
     ],
     mistakes=[

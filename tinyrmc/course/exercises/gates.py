@@ -22,8 +22,8 @@ from .exercise import Mistake, exercise, normal
     hints=[
         "1 / (1 + exp(-x)) is right for all x, though NumPy warns where exp(-x) is too "
         "large to hold.",
-        "Without the warning: halve and raise a tanh, and you have the sigmoid. "
-        "tanh(x / 2) runs from -1 to 1.",
+        "tanh(x / 2) runs from -1 to 1 and never warns. Add 1 and halve the sum, and "
+        "you have the sigmoid.",
     ],
     mistakes=[
         Mistake(
@@ -463,7 +463,7 @@ def _by_division(*case):
     cases=_history,
     hints=[
         "Take T = 2 and put equation 7 for m_1 into equation 7 for m_2. What is c_1 "
-        "multiplied with, what c_2, what m_0?",
+        "multiplied by, what c_2, what m_0?",
         "What is written at step t meets the forget gates of all later steps, t + 1 to "
         "T, and not its own.",
         "Go backwards, with `left` = 1: the weight of c_t is left * sigmoid(i[t]); "

@@ -59,7 +59,8 @@ INSTEAD_OF_P_MINUS_Y = [
         lambda p, y: (p - y) / len(p),
     ),
     (
-        "your gradient is -1 / p, that by the probability, not by the logits",
+        "your gradient is -1 / p, which is the one by the probability, not by the "
+        "logits",
         lambda p, y: -y / p,
     ),
     (
@@ -67,8 +68,8 @@ INSTEAD_OF_P_MINUS_Y = [
         lambda p, y: p * (1 - p),
     ),
     (
-        "you multiply p - y with p (1 - p): that is the gradient of a squared error "
-        "behind a sigmoid",
+        "you multiply p - y by p (1 - p): that is the gradient of a squared error "
+        "after a sigmoid",
         lambda p, y: (p - y) * p * (1 - p),
     ),
     (

@@ -78,7 +78,7 @@ class Norm:
                 self.with_d_for_n,
             ),
             Mistake(
-                "you multiply by the gain at the end, behind the norm, and not where "
+                "you multiply by the gain at the end, after the norm, and not where "
                 "it stands",
                 self.gain_last,
             ),

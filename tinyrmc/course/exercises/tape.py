@@ -177,7 +177,7 @@ def _first_copy(g, shape):
             lambda g, shape: g.sum(axis=_copied(g, shape)),
         ),
         Mistake(
-            "all axes of size 1 are gone, also those that were 1 long before "
+            "all axes of size 1 are gone, even those that broadcasting left alone "
             "(keepdims=True keeps them)",
             lambda g, shape: g.sum(axis=_in_front(g, shape) + _of_size_one(g, shape)),
         ),
@@ -356,7 +356,7 @@ def _add_unmultiplied(gradient, output, value, derivative):
             lambda entries, count: _walk(entries[::-1], count, _replace),
         ),
         Mistake(
-            "nothing stands on the loss to begin with; its derivative by itself is 1",
+            "the loss starts without a derivative; its derivative by itself is 1",
             lambda entries, count: np.zeros(count),
         ),
         Mistake(
