@@ -181,8 +181,8 @@ np.allclose(my_hop(u, m, c)[1], one_query, rtol=1e-12)
 #
 # Training goes against the gradient, so $o$ is to move along $-g$. With that in mind,
 # read the last form aloud: memory $i$ gains attention if its content lies in that
-# direction, seen from what was found, and it gains the more, the more it had. The rest
-# is a product:
+# direction, seen from what was found, and the more attention it has already, the more
+# it gains. What remains is the product $s_i = u \cdot m_i$:
 #
 # $$\frac{\partial \ell}{\partial m_i} = \frac{\partial \ell}{\partial s_i} \, u \qquad
 # \frac{\partial \ell}{\partial u} = \sum_i \frac{\partial \ell}{\partial s_i} \, m_i$$
@@ -205,7 +205,7 @@ my_backward = ex.hop_backward.yours(hop_backward)
 
 # %% [markdown]
 # That is all it takes for an operation of your own (chapter 2). `gradcheck` holds it
-# against the complex step (chapter 3). The networks below are trained on it.
+# against the complex step (chapter 3). The networks below use it in their training.
 
 
 # %%
@@ -278,9 +278,9 @@ plt.show()
 #
 # $$l_{kj} = \frac12 + 2 \Big(\frac kd - \frac12\Big) \Big(\frac jJ - \frac12\Big)$$
 #
-# a constant plus a product, one factor for the unit and one for the word. The package
-# uses that to go without embedding anything at all. It counts words, once as they are
-# and once weighted by $j/J - \frac12$, and the rest is a matrix product.
+# a constant plus a product, one factor for the unit and one for the word. Thanks to
+# this form the package need not embed the words one by one. It counts them, once as
+# they are and once weighted by $j/J - \frac12$, and the rest is a matrix product.
 #
 # **Write down first:** here are three pairs of sentences. How far apart are the two
 # memories of each pair, compared with the length of one: not at all, a little, much?
@@ -312,8 +312,9 @@ for name, pair in pairs.items():
     beside(name, f"bag {apart[0]:.2f}, with position encoding {apart[1]:.2f}")
 
 # %% [markdown]
-# The bag cannot tell who is afraid of whom. With position encoding the two ways around
-# are as different as two animals are. The network has something to learn from.
+# The bag cannot tell who is afraid of whom. With position encoding, the turned
+# sentences are about as far apart as those with two different animals. Now the network
+# has something to learn from.
 #
 # ## From sentences to a story
 #
@@ -328,8 +329,8 @@ for name, pair in pairs.items():
 # > Note that sentences are indexed in reverse order, reflecting their relative distance
 # > from the question so that $x_1$ is the last sentence of the story.
 #
-# Counted that way, "just now" has the same number in stories of any length. The rest of
-# the memory is filled up with an empty sentence, number 0, and only the latest $N$
+# Counted that way, "just now" has the same number in stories of any length. Places that
+# are left over get an empty sentence, number 0. Of a longer story only the latest $N$
 # sentences are kept.
 #
 # **Exercise 4.** Put the sentences of a story into the memory.
@@ -348,8 +349,8 @@ my_newest_first = ex.newest_first.yours(newest_first)
 # ## More hops
 #
 # Task 15 needs two facts, and the second one cannot be found before the first: "What is
-# Gertrude afraid of?" does not mention mice. So the network looks again, with a
-# question that knows what was found:
+# Winona afraid of?" does not mention mice. So the network looks again, with a question
+# that knows what was found:
 #
 # $$u^{k+1} = u^k + o^k \tag{4}$$
 #
@@ -403,7 +404,8 @@ my_layerwise = ex.layerwise.yours(layerwise)
 
 # %% [markdown]
 # The package's network, `MemN2N`, computes the same. It holds several networks side by
-# side, so its arrays have one more axis in front, and its $H$ is made for rows.
+# side, so its arrays have one more axis in front. Its $u$ is a row, so its $H$ is the
+# transpose of yours.
 
 # %%
 V, bags = 12, rng.integers(3, size=(4, 6, 12)).astype(float)  # four stories
@@ -424,8 +426,9 @@ print(np.allclose(theirs(bags, asked).data[0], found))
 # ## Without the softmax
 #
 # Small random tables make small matches, and a softmax of small matches is nearly even.
-# Here are a thousand questions to ten memories, about as large as those of an untrained
-# network, and what comes back to the matches with the softmax and without:
+# Here are a thousand questions, each to ten memories, with vectors about as long as
+# those of an untrained network. How much gradient comes back to the matches, with the
+# softmax and without?
 
 # %%
 u, m, c, g = 0.25 * rng.normal(size=(4, 1000, 10, 20))
@@ -439,9 +442,10 @@ print(f"mean size of the matches' derivatives: {abs(through).mean():.3f}")
 print(f"the same without a softmax: {abs(plain).mean():.3f}")
 
 # %% [markdown]
-# Whatever is asked, the hop finds nearly the plain mean of all contents, and a tenth of
-# what could come back does: of ten memories, each has a tenth of the attention. (With
-# fifty it would be a fiftieth.) So the paper lets some of its networks begin without:
+# Whatever is asked, the hop finds nearly the plain mean of all contents. And only a
+# tenth of the gradient comes back, because each of the ten memories has a tenth of the
+# attention. (With fifty it would be a fiftieth.) So the paper lets some of its networks
+# begin without the softmax:
 #
 # > some of our experiments explored commencing training with the softmax in each memory
 # > layer removed, making the model entirely linear except for the final softmax for
@@ -457,8 +461,8 @@ print(f"the same without a softmax: {abs(plain).mean():.3f}")
 # All the sentences of a story have become *one* matrix of $d$ rows and $d$ columns, to
 # which each adds the product of its memory and its content. Such a matrix is one of the
 # oldest associative memories. Like the state of the RMC, it does not grow with the
-# story. But it cannot choose: what fits a little is found a little, and so is what fits
-# the wrong way, with a minus.
+# story. But it cannot choose. What fits a little is found a little, and what points the
+# opposite way is found, too, with a minus sign.
 #
 # **Exercise 7.** Write $G$.
 
@@ -477,8 +481,8 @@ my_association = ex.association.yours(association)
 # in random directions, and we ask with the first of them: how much of its content comes
 # back, and how much of the others'?
 #
-# **Write down first:** all vectors have the same length. From which length on is nine
-# tenths of what comes back right, with the softmax and without it?
+# **Write down first:** all vectors have the same length. From what length on does the
+# right content make up nine tenths of what comes back, with the softmax and without it?
 
 # %%
 guess = {"with the softmax": ..., "linear": ...}
@@ -621,10 +625,10 @@ class MemoryNetwork(nn.Module):
 # The recipe is that of the authors' program: plain gradient descent in batches of 32,
 # the losses of a batch summed, the gradient of each matrix cut off at a length of 40, a
 # learning rate of 0.005 that is halved every 25 epochs, and 20 epochs without the
-# softmax to begin with. (We stop after 40 epochs with it, where they have 100, and
-# leave out the random empty memories.) One more thing is theirs: position encodings are
-# *twice* what the paper prints. That is the `scale` above, and we shall see what it is
-# for.
+# softmax to begin with. (We stop after 40 epochs with the softmax; they go on to 100.
+# They also strew in empty memories at random, which we leave out.) One more thing is
+# theirs: position encodings are about *twice* what the paper prints. That is the
+# `scale` above, and we shall see what it is for.
 
 
 # %%
@@ -716,7 +720,7 @@ plt.show()
 # |---|---|---|
 # | order | position encoding: bags of words | 15 |
 # | time | $T_A$ and $T_C$ | 1 |
-# | linear start | no epochs without a softmax; a rate of 0.01, as the paper has it then | 16 |
+# | linear start | no epochs without a softmax; a rate of 0.01, the paper's for this case | 16 |
 # | factor 2 | position encoding as printed | 16 |
 #
 # **Write down first:** the test error without each, in percent.
@@ -756,22 +760,23 @@ print(f"task 1, any room to which this person went: {rooms} %")
 print(f"task 16, any colour that was told: {colours} %")
 
 # %% [markdown]
-# All four are needed, and each failure has its own face. Without order, the bags of
-# task 15 still say which animals were named together, and that is enough for most
+# All four are needed, and the errors tell you what each is for. Without order, the bags
+# of task 15 still say which animals were named together, and that is enough for most
 # questions. Without time, the network is hardly better than someone who names any of
 # the rooms to which this person went: it finds them all, and mixes them, as you did
 # with Mary.
 #
-# The last two look alike, and they are. All copies answer task 16 as someone does who
-# names any colour that was told. They know what a colour is, and no more. The training
-# error falls on, because they begin to learn the thousand stories by heart, and the
-# test error does not follow. No copy finds the way out. With the linear start, all
-# three do.
+# The last two look alike, and they are. All copies are about as often wrong on task 16
+# as someone who names any of the colours in the story. They know what a colour is, and
+# no more. The training error keeps falling, because they begin to learn the thousand
+# stories by heart, and the test error does not follow. No copy finds the way out. With
+# the linear start, all three do.
 #
-# And the factor 2, which looks so harmless? With $l$ half as large, memories, contents
-# and question are half as large. So the matches are a quarter, and without the softmax
-# what is found is an eighth. Small numbers also make small gradients. After twenty
-# linear epochs that network still stands where it began, and then the softmax comes too
+# And the factor 2, which looks so harmless? Look at the words alone, without the ages.
+# With $l$ half as large, memories, contents and question are half as large. So the
+# matches are a quarter as large, and without the softmax what is found is an eighth as
+# large. Small numbers also make small gradients. After twenty linear epochs that
+# network still does no better than naming any colour, and so the softmax comes too
 # early:
 
 # %%
@@ -814,10 +819,9 @@ print(aligned(table))
 beside("below 5 %", ", ".join(f"{t} with {k}" for t, k in passed))
 
 # %% [markdown]
-# With one hop fewer than facts the network fails, with as many it succeeds, and one
-# more does no harm. Task 16 with too few hops is back to naming any colour. The paper's
-# rows are those of one network for all twenty tasks, and of the real stories. They show
-# the same.
+# With fewer hops than facts the network fails. With as many it succeeds, and more do no
+# harm. With too few hops, task 16 is back to naming any colour. The paper trained one
+# network on the real stories of all twenty tasks, and its rows show the same.
 #
 # ## What it looks at
 #
@@ -826,7 +830,7 @@ beside("below 5 %", ", ".join(f"{t} with {k}" for t, k in passed))
 # supporting facts, as before.
 
 
-# %% alt="Two stories as tables of shares, sentences by hops. On task 15 the first hop looks at what winona is, the second at several fears, the third at what mice are afraid of. On task 16 each hop looks at one of the three supporting facts"
+# %% alt="Two stories as tables of shares, sentences by hops. On task 15 the first hop looks at what winona is, the second at several sentences about fears, the third at what mice are afraid of. On task 16 each hop looks at one of the three supporting facts"
 def shares_of(task, part="test"):
     """(R, B, K, N) of all copies."""
     network, trace = trained[task][0], []
@@ -855,7 +859,8 @@ plt.show()
 # One story proves nothing. So count.
 #
 # **Exercise 8.** How often is the strongest memory of each hop a supporting fact? Mind
-# that facts are numbered as they were told, and memories from the newest on.
+# that facts are numbered in the order of telling, but memories from the newest to the
+# oldest.
 
 
 # %%
@@ -889,21 +894,22 @@ for task, (_, rows) in trained.items():
 print(aligned(table))
 
 # %% [markdown]
-# The network was never told which sentences matter. It was told answers, and has found
-# out. On task 16 each of the three hops looks at one of the three facts in nearly all
-# questions. On task 1, which has a single fact, all three look at that.
+# The network was never told which sentences matter. It was told only the answers, and
+# found out the rest. On task 16 each of the three hops looks at one of the three facts
+# in nearly all questions. On task 1, which has a single fact, all three look at that
+# one.
 #
 # But look at task 15. It has two facts for three hops. Copies 0 and 1 look at facts in
 # the first hop and in the last, and mostly in the second as well. Copy 2 has looked at
-# both after two hops, and its third hop mostly looks elsewhere. Its answers are as
-# right as theirs.
+# both after two hops, and its third hop mostly looks elsewhere. It answers as well as
+# the other two.
 #
 # ## Looking is not explaining
 #
 # It is tempting to say: it answers "green" *because* it looked there. Two experiments
-# tell you how far that goes. In the first, one hop of the trained network is made
-# blind: it takes the plain mean of all sentences. In the second, we ask whether two
-# copies that give the same right answer look at the same sentence.
+# tell you how far you may trust that "because". In the first, one hop of the trained
+# network is made blind: it takes the plain mean of all sentences. In the second, we ask
+# whether two copies that give the same right answer look at the same sentence.
 #
 # **Write down first:** with two facts and three hops, task 15 has one hop too many. For
 # each of the three copies: which hop's blindness does the least harm?
@@ -939,20 +945,20 @@ for task, (network, _) in trained.items():
 print(aligned(table))
 
 # %% [markdown]
-# On task 16 all is as the maps suggest: each hop looks at a fact, and without it the
-# answers are hardly better than any colour. On task 1 it is not. All three hops look at
-# the same fact, but without the second or the third the network errs far less often
-# than without the first: the others find the fact as well. On task 15 the second hop of
-# copies 0 and 1 looks at a fact in most questions, and matters least, while copy 2 does
-# in two hops what the others do in the first and the third. And copies that are right,
-# and right on the same questions, often look at different sentences with the hop that
-# they need least. A map of that hop would have told you a story, and another one for
-# each copy.
+# On task 16 all is as the maps suggest: each hop looks at a fact, and with any hop
+# blind the answers are little or no better than naming any colour. Task 1 is different.
+# All three hops look at the same fact, but without the second or the third the network
+# errs far less often than without the first, because the other hops still find the
+# fact. On task 15 the second hop of copies 0 and 1 looks at a fact in most questions,
+# and matters least, while copy 2 does in two hops what the others do in the first and
+# the third. And copies that are right, and right on the same questions, often look at
+# different sentences with the hop that they need least. A map of that hop would have
+# told you a story, and a different one for each copy.
 #
 # So there are three questions, and a map answers only the first. Where does the network
 # look? Does it need what it sees there? Would another network, just as good, look
 # there, too? For the other two you must take something away, or train again. Chapter 10
-# did so with an RMC.
+# took something away from an RMC in this way.
 #
 # ## The paper's table, and what was run here
 #
@@ -960,8 +966,9 @@ print(aligned(table))
 # some of the paper's columns and, in brackets, what this project has trained to the end
 # (`benchmarks/results/babi.json`). BoW is a bag of words, PE position encoding, LS
 # linear start, RN random empty memories, and *joint* one network for all twenty tasks.
-# The last three columns are cores as in the chapters before: they read a story sentence
-# by sentence, and what they have not kept is gone when the question comes.
+# The last three columns are recurrent cores like those of the chapters before: they
+# read a story sentence by sentence, and what they have not kept is gone when the
+# question comes.
 
 # %%
 heads = "BoW", "PE", "PE LS RN", "joint RN", "LSTM", "RMC", "EntNet"
@@ -986,8 +993,8 @@ print(aligned(table))
 # %% [markdown]
 # The column PE has no linear start, and fails on task 16 as ours did. BoW fails on task
 # 15, where order counts. Tasks 17 and 19, which are about where things lie in the
-# plane, stay hard for all. Each number of a memory network is that of one out of ten,
-# the one with the lowest *training* error. To choose by the test error would give
+# plane, stay hard for all. Each number of a memory network comes from one copy out of
+# ten, the one with the lowest *training* error. To choose by the test error would give
 # better numbers, and they would mean less.
 #
 # The RMC does no better here than the LSTM: both learn the thousand questions of a task
@@ -996,9 +1003,9 @@ print(aligned(table))
 #
 # ## In the package
 #
-# The package's hop is yours, with two differences. It goes through the rows of word
-# counts, so that memories and contents never exist, and it takes several networks at
-# once. Its gradient is the one that you derived.
+# The package's hop is yours, with two differences. It works on the rows of word counts
+# directly, so that memories and contents are never made. And it takes several networks
+# at once. Its gradient is the one that you derived.
 
 # %%
 course.show(fused.memory_hop.forward, fused.memory_hop.rule, docstring=False)
@@ -1014,11 +1021,12 @@ course.show(fused.memory_hop.forward, fused.memory_hop.rule, docstring=False)
 # ## Takeaways
 #
 # - A hop is attention with one query. Its gradient with respect to a match is
-#   $p_i \, g \cdot (c_i - o)$: what is better than the mean gains.
+#   $p_i \, g \cdot (c_i - o)$: a content that is better than what was found gains
+#   attention.
 # - The memory keeps everything, and the question alone changes. The RMC keeps little,
 #   and must decide before it is asked.
-# - A sum forgets order. Position encoding brings back that of the words, temporal
-#   encoding that of the sentences.
+# - A sum forgets order. Position encoding brings back the order of the words, temporal
+#   encoding the order of the sentences.
 # - A softmax over small matches teaches little. Without it the hop is one matrix,
 #   which cannot choose but can learn; then the softmax learns to choose.
 # - What a network looks at is a hint, not a reason. Take it away, and see.

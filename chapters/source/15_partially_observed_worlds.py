@@ -15,8 +15,8 @@
 # > observable, since the agent must navigate the space and take in information through
 # > this viewport.
 #
-# In this chapter you see why such a world needs a memory. You compute what a step has
-# brought in the end, derive how a reward can train a network, and correct for actions
+# In this chapter you see why such a world needs a memory. You compute what a step
+# brings in the end, derive how a reward can train a network, and correct for actions
 # that an older network has chosen. Then your own functions train three agents in a
 # maze, and an agent with a Relational Memory Core in a small world of keys and locks.
 # You watch it play, look at what it attends to, and take its memory away.
@@ -54,8 +54,8 @@ rng = np.random.default_rng(14)
 # cell is a key. Two cells side by side are a box: on the right its lock, on the left
 # what is in it. You take a key by walking onto it, and with the key of its colour you
 # can walk onto a lock. That uses the key up and opens the box. In one of the boxes is
-# the white *gem*, which brings a reward of 10 and ends the level. A right box brings 1.
-# A box that leads nowhere, a *distractor*, costs 1 and ends the level, too.
+# the white *gem*, which brings a reward of 10 and ends the level. Opening a right box
+# brings 1. A box that leads nowhere, a *distractor*, costs 1 and ends the level, too.
 #
 # You see what is in the frame, 5 x 5 cells around you, and the key that you hold.
 
@@ -84,9 +84,9 @@ plt.show()
 # %% [markdown]
 # Our own world is tiny, so that an agent can learn it while you wait: a room of 6 x 6
 # cells with one key, one lock and the gem, seen through 3 x 3 cells. A level is over
-# after 61 steps at the latest, the first beyond its limit of 60.
-# `levels.solution` knows the shortest way through each of its levels. We walk it 500
-# times, and sort the moments by what is seen: the window and the key.
+# after 61 steps at the latest, the first beyond its limit of 60. `levels.solution`
+# knows the shortest way through each of its levels. We walk that way in 500 levels, and
+# sort the moments by what is seen: the window and the key.
 #
 # **Write down first:** you see the window and the key that you hold, and nothing else.
 # At best, in what share of the moments do you guess the next step of the shortest way?
@@ -145,7 +145,7 @@ for panel, action in zip(panels, two, strict=True):
 plt.show()
 
 # %% [markdown]
-# This is the pair that occurs most often: two moments that look alike, and want
+# This is the pair that occurs most often: two moments that look alike, and call for
 # different actions. Nothing in the window tells them apart. But the *past* does: which
 # part of the room have you seen, and where was that lock? So an agent needs a state
 # $h_t$ that is made of all that it has seen so far, and the policy, the rule by which
@@ -161,14 +161,14 @@ plt.show()
 # A level from its beginning to its end is an *episode*. In step $t$ the agent sees
 # $x_t$, takes the action $a_t$ and gets the reward $r_t$. A good step may bring nothing
 # at once: you walk to a key, so that you can open a lock, so that you get the gem. What
-# it has brought in the end is the *return*, the sum of all rewards from then on.
-# Rewards that are $k$ steps away count $\gamma^k$, where the *discount* $\gamma$ is a
-# little below 1: the sooner, the better.
+# it has brought in the end is the *return*, the sum of all rewards from then on. A
+# reward that is $k$ steps away counts only $\gamma^k$ times, where the *discount*
+# $\gamma$ is a little below 1: the sooner, the better.
 #
 # $$G_t = r_t + \gamma \, r_{t+1} + \gamma^2 r_{t+2} + \dots
 # = r_t + \gamma \, G_{t+1}$$
 #
-# The right end is how you compute it: from the last step to the first. Two more things
+# The last form is how you compute it: from the last step to the first. Two more things
 # belong to it. We act for some $T$ steps, a *trajectory*, and stop there to learn,
 # although the episode goes on. What is still to come is then an estimate, `after`. And
 # if an episode ends within the trajectory, a new one begins in the next step, and has
@@ -203,9 +203,9 @@ my_returns = ex.returns.yours(returns)
 #
 # Take the smallest world there is. A machine has three arms, and each pays a different
 # amount on average, 10, 11 or 12, give or take 1. You pull one arm, get the reward, and
-# that is the whole episode. There is nothing to see and nothing to remember, only a
-# policy $\pi = \text{softmax}(z)$ with three logits $z$. How should the logits move so
-# that the mean reward $J$ grows?
+# that is the whole episode. There is nothing to see and nothing to remember. There is
+# only a policy $\pi = \text{softmax}(z)$ with three logits $z$. How should the logits
+# move so that the mean reward $J$ grows?
 #
 # Let $q_a$ be the mean reward of arm $a$. Then $J = \sum_a \pi_a q_a$, and since
 # $\nabla \pi_a = \pi_a \nabla \ln \pi_a$,
@@ -221,8 +221,9 @@ my_returns = ex.returns.yours(returns)
 #
 # $$\ln \pi_a = z_a - \ln \sum_j e^{z_j}$$
 #
-# The derivative of the first term by $z_j$ is 1 for $j = a$ and 0 for the others, and
-# that of the second is the softmax. Let $[a]$ be the one-hot vector of the action:
+# The derivative of the first term with respect to $z_j$ is 1 for $j = a$ and 0 for the
+# others, and the derivative of the second is the softmax. Let $[a]$ be the one-hot
+# vector of the action:
 #
 # $$\nabla_z \ln \pi_a = [a] - \pi$$
 #
@@ -238,8 +239,8 @@ my_returns = ex.returns.yours(returns)
 # $$\mathbb{E}\big[\, b \, \nabla \ln \pi_a \,\big] = b \sum_a \pi_a \nabla \ln \pi_a
 # = b \, \nabla \sum_a \pi_a = b \, \nabla 1 = 0$$
 #
-# It does not, whatever $b$ is, as long as it does not depend on the action. A good
-# choice of this *baseline* is the reward you expected. What is left,
+# The mean stays the same, whatever $b$ is, as long as $b$ does not depend on the
+# action. A good choice of this *baseline* is the reward you expected. What is left,
 # $A = r - b$, is called the *advantage*: better than expected, or worse.
 #
 # **Exercise 2.** Write the gradient of $\sum A \ln \pi_a$ with respect to the logits.
@@ -321,23 +322,24 @@ for name, share in final.items():
 #
 # ## Many steps: every step is a bandit
 #
-# The probability of a whole episode is a product: that of each action, and that of
-# what the world makes of it. In the logarithm that is a sum, and the world's part does
-# not depend on our network. So in the gradient only the policy is left, once for each
-# step:
+# The probability of a whole episode is a product with two factors for each step: how
+# likely the action is, and how likely the world's answer to it. The logarithm turns the
+# product into a sum, and the world's part of it does not depend on our network. So in
+# the gradient only the policy is left, once for each step:
 #
 # $$\nabla J = \mathbb{E}\Big[ \sum_t G_t \, \nabla \ln \pi(a_t \mid h_t) \Big]$$
 #
 # Each step is a pull of a bandit, paid with its return $G_t$. It is not paid with all
-# rewards of the episode: those before an action do not depend on it, and like a
-# baseline they would add only noise. (A factor $\gamma^t$ belongs there, too. Like
-# nearly everybody we leave it out: late steps should learn as much as early ones.)
+# rewards of the episode: those before an action do not depend on it. Like a baseline
+# they would leave the mean as it is, but they would add noise. (A factor $\gamma^t$
+# belongs there, too. Like nearly everybody we leave it out: late steps should learn as
+# much as early ones.)
 #
 # And the baseline? The reward to be expected is different in each moment. So the
 # network gets a second output, the *value* $V(h_t)$, its own guess of $G_t$. It learns
-# by regression: the gradient of $\frac12 (V - G)^2$ by $V$ is $V - G$. Policy and value
-# together are called *actor and critic*. The value has two jobs: it is the baseline,
-# and where a trajectory stops before its episode does, it is `after`.
+# by regression: the gradient of $\frac12 (V - G)^2$ with respect to $V$ is $V - G$.
+# Policy and value together are called *actor and critic*. The value has two jobs: it is
+# the baseline, and where a trajectory stops before its episode does, it is `after`.
 #
 # ## Learning from an older self: V-trace
 #
@@ -349,7 +351,7 @@ for name, share in final.items():
 #
 # While the trajectories are on their way, the learner moves on. When they arrive, they
 # tell what *another* policy $\mu$ did, one that is some updates old, and the mean above
-# is over the wrong actions. V-trace corrects for that. It takes three thoughts.
+# is over the wrong actions. V-trace corrects for that. It takes three ideas.
 #
 # **1. A return is a value and its surprises.** The *surprise* of step $t$ is what the
 # step brought beyond what was expected:
@@ -392,7 +394,7 @@ for name, share in final.items():
 # the action is as good as $v_t - V_t$ says.
 #
 # Five steps by hand, with $\gamma = \frac12$, and 4 for `after`. The last two columns
-# are filled in from below. Do the three others yourself, on paper:
+# are filled in from below. Do the other three rows yourself, on paper:
 #
 # | $t$ | $\rho_t$ | $r_t$ | $V_t$ | $c_t$ | $\delta_t$ | $v_t - V_t$ | $v_t$ |
 # |---|---|---|---|---|---|---|---|
@@ -430,17 +432,17 @@ print(aligned(table))
 
 # %% [markdown]
 # **What does the cut cost?** Suppose that $V$ has become what its targets are on
-# average. Then $\mathbb{E}_\mu[c \, \delta] = 0$ in every state, which is
-# $\sum_a \min(\mu(a), \pi(a)) \, \delta(a) = 0$: a mean over a third policy,
-# proportional to $\min(\mu, \pi)$. So V-trace learns the values of a policy between the
-# actor's and the learner's. The nearer the two are, the less there is to correct, and
-# the less is lost.
+# average. Then $\mathbb{E}_\mu[c \, \delta] = 0$ in every state. Since
+# $\mu c = \min(\mu, \pi)$, that is $\sum_a \min(\mu(a), \pi(a)) \, \delta(a) = 0$: a
+# mean over a third policy, proportional to $\min(\mu, \pi)$. So V-trace learns the
+# values of a policy between the actor's and the learner's. The nearer the two are, the
+# less there is to correct, and the less is lost.
 #
-# Let us try that. There are ten steps, and in each a good action that brings 1 and one
-# that brings 0. The actor takes the good one half of the time, the learner nine times
-# out of ten. So from the start the actor's value is 5 and the learner's is 9. A table
-# of ten values learns from what the actor does, with three kinds of targets: plain
-# returns, returns with the full products of ratios, and V-trace.
+# Let us try that. There are ten steps, and in each there is a good action that brings 1
+# and a bad one that brings 0. The actor takes the good one half of the time, the
+# learner nine times out of ten. So the value of the start is 5 for the actor and 9 for
+# the learner. A table of ten values learns from what the actor does, with three kinds
+# of targets: plain returns, returns with the full products of ratios, and V-trace.
 #
 # **Write down first:** where does the value of the start settle with each of the three?
 
@@ -491,7 +493,8 @@ print(f"the policy between them takes the good action with {both[1] / both.sum()
 # %% [markdown]
 # Plain returns answer another question: what the *actor* will get. The full products
 # are right on average, but what use is that if the next update may double the value?
-# V-trace settles at $10 \cdot \frac56$, where we said it would, and calmly.
+# V-trace settles calmly at $10 \cdot \frac56$, the value of the policy between them:
+# here $\min(\mu, \pi)$ is 0.5 for the good action and 0.1 for the other.
 #
 # This learner and this actor are far apart. In practice they differ by a few updates,
 # nearly all ratios are near 1, and V-trace is near the truth.
@@ -510,7 +513,8 @@ print(f"the policy between them takes the good action with {both[1] / both.sum()
 # formula sums, our trainings take the mean over all steps, which scales the loss.
 #
 # The first term becomes an operation of its own, with your gradient for its backward
-# pass. From the logits on the tape takes over, back through the core and through time.
+# pass. From the logits on, the tape takes the gradient further back, through the core
+# and through time.
 
 
 # %%
@@ -546,9 +550,10 @@ np.allclose(mine, theirs, rtol=1e-9)
 # ## A new episode, a new state
 #
 # We act in many levels at once, and they end at different times. Where one has ended, a
-# new one has begun in its place, and its agent must not remember the old one's room.
-# So in these levels, and in no others, the core's state must be again what it was at
-# the beginning. Where step $t$ has ended a level, step $t + 1$ begins anew.
+# new one has begun in its place, and its agent must not remember the old one's room. So
+# in the levels that have just begun, and in no others, the core's state must go back to
+# what it was at the very start. Where step $t$ has ended a level, step $t + 1$ begins
+# anew.
 #
 # It is easy to get this almost right. If the numbers of levels, slots and units happen
 # to agree, `np.where` takes a mask along the wrong axis, and resets the wrong things.
@@ -573,7 +578,8 @@ my_begin_anew = ex.begin_anew.yours(begin_anew)
 # ## An agent
 #
 # Here is the whole agent. One layer looks at what is seen, the core remembers, another
-# layer decides. It sees the core's output and, past the core, what is before its eyes.
+# layer decides. The deciding layer gets the core's output and also, past the core, what
+# is before the agent's eyes.
 
 
 # %%
@@ -610,12 +616,12 @@ def numbers_of(state):
 
 
 # %% [markdown]
-# `act` plays $T$ steps in all levels. Where the levels and the core's state are
-# afterwards is where the next trajectory begins. `update` goes through the trajectory
-# again, on the tape, and makes one step of Adam. `loss` also gives the ratios
-# $\pi / \mu$. Here the actor *is* the learner, so every ratio must be 1, up to
-# rounding: the learner repeats what the actor thought. If it does not, something in the
-# repetition differs, and the usual suspect is a state that was not reset. We will try.
+# `act` plays $T$ steps in all levels. The next trajectory begins where this one has
+# left the levels and the core's state. `update` goes through the trajectory again, on
+# the tape, and makes one step of Adam. `loss` also gives the ratios $\pi / \mu$. Here
+# the actor *is* the learner, so every ratio must be 1, up to rounding: the learner
+# repeats what the actor thought. If some ratio is not 1, something in the repetition
+# differs, and the usual suspect is a state that was not reset. We will try that.
 
 
 # %%
@@ -832,8 +838,8 @@ plt.show()
 # does walking on the spot until the time is up.
 #
 # Nobody told the core to keep that bit. The gradient of $\ln \pi$ at the junction goes
-# back through three steps of the core to the sign, as that of a loss did in chapter 13,
-# with the advantage for its weight.
+# back through three steps of the core to the sign, just as the gradient of the loss did
+# in chapter 13. Only now it is weighted by the advantage.
 #
 # Now the test that we promised. One and the same trajectory, once as it was, once
 # without a reset when the learner repeats it:
@@ -850,16 +856,16 @@ for name in ("LSTM", "RMC"):
         print(f"{name}, {what}: pi / mu from {ends}")
 
 # %% [markdown]
-# A trajectory that does not repeat itself trains on wrong ratios, and nothing crashes.
-# It only learns worse. So a training run should log this number.
+# When the learner does not repeat what the actor thought, it trains on wrong ratios,
+# and nothing crashes. It only learns worse. So a training run should log the ratios.
 #
 # ## Keys and locks, live
 #
 # Now the tiny BoxWorld from above, seen through 3 x 3 cells. The agent gets one-hot
 # codes of the nine cells and of the key that it holds, and nothing else: not where it
-# is, and not what it did last. The core is an RMC with four slots. Beside it the same
-# agent learns with an LSTM and without a memory, for equally many steps. Rewards are
-# multiplied by 0.1, so that values stay about 1.
+# is, and not what it did last. The core is an RMC with four slots. For comparison, the
+# same agent learns with an LSTM and without a memory, for equally many steps. Rewards
+# are multiplied by 0.1, so that values stay about 1.
 #
 # **Write down first:** what share of the levels does each of the three solve in the
 # end, and in how many steps on average? The next cell prints how long the shortest ways
@@ -1007,15 +1013,15 @@ for name in guess:
     beside(name, in_words(*played[name]))
 
 # %% [markdown]
-# With a memory, an LSTM's or an RMC's, an agent solves nearly every level. The
-# agent without one gets far, too: it has learnt to roam the room so that sooner or
-# later it meets the key and then the lock. It takes more steps, and some levels it does
-# not finish in time. One seed of each says nothing about which of the two memories is
-# the better one. Nor is there anything to relate in a room with one key and one lock.
+# With a memory, an LSTM's or an RMC's, an agent solves nearly every level. The agent
+# without one gets far, too: it has learnt to roam the room so that sooner or later it
+# meets the key and then the lock. It takes more steps, and does not finish some levels
+# in time. One seed of each says nothing about which of the two memories is the better
+# one. Nor is there anything to relate in a room with one key and one lock.
 #
-# All three are far above the shortest way (the dashed line), and must be: they have to
-# look for what `levels.solution` knows. Here is a typical level: sort all of them by
-# the steps that the RMC needed, and it is the one in the middle.
+# All three take far more steps than the shortest way (the dashed line), and they must:
+# they have to look for what `levels.solution` knows. Here is a typical level: sort all
+# of them by the steps that the RMC needed, and it is the one in the middle.
 
 # %% alt="Boards in rows of ten: the agent walks through the room, takes the key, goes to the lock, opens it and takes the gem"
 steps = played["RMC"][1]
@@ -1070,11 +1076,11 @@ means.legend()
 plt.show()
 
 # %% [markdown]
-# Most of the attention goes to the input, and all four slots do nearly the same. It is
-# not more attention when there is something to see, rather a little less. If you had
-# told a story about slots that wake up at the sight of a key, the numbers would not
-# have borne it out. Chapter 10 has the same lesson: a map of attention is a place to
-# look for hypotheses.
+# Most of the attention goes to the input, and all four slots do nearly the same. They
+# do not attend more when there is something to see, but if anything a little less. If
+# you had told a story about slots that wake up at the sight of a key, the numbers would
+# not have borne it out. Chapter 10 has the same lesson: a map of attention is a place
+# to look for hypotheses.
 #
 # Why do the slots agree? All of them go through the same weights and hear the same
 # input. Only one thing sets them apart: a fresh memory is an identity matrix, with a
@@ -1095,11 +1101,11 @@ for after in (5, 10, 20):
     beside(f"{after} steps", f"{np.sqrt((own**2).sum() / (memory**2).sum()):.0%}")
 
 # %% [markdown]
-# With every step the gates forget a part of the identity, and nothing puts anything in
-# its place. After twenty steps the four slots hold the same, and slots that are equal
-# stay equal. You have met this in chapter 4: units that begin alike stay alike. So in a
-# long episode this agent remembers as much as one slot would. Where sequences are as
-# short as chapter 10's, slots still differ at the end.
+# With every step the gates forget a part of the identity, and nothing new comes in that
+# would differ from slot to slot. After twenty steps the four slots hold the same, and
+# slots that are equal stay equal. You have met this in chapter 4: units that begin
+# alike stay alike. So in a long episode this agent remembers as much as one slot would.
+# Where sequences are as short as chapter 10's, slots still differ at the end.
 #
 # Does the memory matter, then? To find out, take it away. We let the trained RMC begin
 # with a fresh state in *every* step: it still sees all that it sees, and remembers
@@ -1194,23 +1200,23 @@ for name, preset, metric in floors:
 
 # %% [markdown]
 # Our levels do not show what the paper's show. An LSTM does better than the RMC in both
-# worlds. An agent without a memory does nearly as well, in the maze even better. What
-# a memory is worth you see in BoxWorld when agents take the likeliest action instead of
-# drawing one: without a memory they then solve far fewer levels, and with one nearly as
-# many as before. In the maze even that makes no difference.
+# worlds. An agent without a memory does nearly as well as the RMC, and in the maze even
+# better. What a memory is worth you see in BoxWorld when agents take the likeliest
+# action instead of drawing one: without a memory they then solve far fewer levels, and
+# with one nearly as many as before. In the maze even that makes no difference.
 #
 # Three things to keep in mind. The script sees the whole maze, and agents with a
-# viewport do not; but it shows what a score of 500 or 600 means. The paper gives one
-# number for each agent, without a spread over seeds. And its BoxWorld agents took
-# $10^9$ steps, a thousand times as many as our tiny ones.
+# viewport do not. Still, it gives you an idea of what a score of 500 or 600 means. The
+# paper gives one number for each agent, without a spread over seeds. And its BoxWorld
+# agents took $10^9$ steps, a thousand times as many as our tiny ones.
 #
 # ## In the package
 #
 # `training/actors.py` has the same two halves, `act` and the loss of a trajectory, for
 # any world and any core. What `Training` keeps between updates, levels, state and
-# `fresh`, is called the *carry* there, and a checkpoint has it, too. With `agent.lag`
-# an update learns from a trajectory that is so many updates old, and V-trace has
-# something to correct. Here are its targets:
+# `fresh`, is called the *carry* there, and a checkpoint has it, too. The setting
+# `agent.lag` says how many updates old a trajectory is when an update learns from it.
+# Then V-trace has something to correct. Here are its targets:
 
 # %%
 course.show(package_vtrace, docstring=False)
@@ -1238,9 +1244,9 @@ course.show(package_vtrace, docstring=False)
 #   reset shows there, and nowhere else.
 #
 # **Further.** What becomes of the maze if trajectories are shorter than the corridor,
-# so that the sign lies in the one before? Let the learner lag behind: learn from a
-# trajectory that was acted some updates ago. How far is $\pi / \mu$ from 1 then? Reward
-# the bandit's entropy: can that save the runs without a baseline?
+# so that sign and junction never lie in the same one? Let the learner lag behind: learn
+# from a trajectory that was acted some updates ago. How far is $\pi / \mu$ from 1 then?
+# Reward the bandit's entropy: can that save the runs without a baseline?
 
 # %% tags=["hide-cell"]
 # Answer 1: it is not learnt. The state comes across, but the gradient ends where the

@@ -48,10 +48,10 @@ plt.show()
 
 # %% [markdown]
 # (That machine was a virtual one, and its host gave it sometimes more and sometimes
-# less speed, so the bars' lengths are not good to two digits. The other libraries run
-# as you would usually run them, with a thread for each core. If you give PyTorch a
-# process for each core, which is the subject of chapter 17, it gains too. Then tinyrmc
-# takes 0.50 to 0.59 of its time, `benchmarks/results/cpu_processes.json`.)
+# less speed, so do not trust the bars to two digits. The other libraries run as you
+# would usually run them, with a thread for each core. If you give PyTorch a process for
+# each core, which is the subject of chapter 17, it gains too. Then tinyrmc takes 0.50
+# to 0.59 of its time, `benchmarks/results/cpu_processes.json`.)
 #
 # Here is what helps, chapter by chapter:
 #
@@ -101,10 +101,10 @@ def loss_of(start, stop):
 #
 # with a gain $\gamma$ and an offset $\beta$, both $F$ wide, and a small $\epsilon$;
 # $\circ$ multiplies entry by entry. In the core a row is a sum, $z = x + {}$residual,
-# and the operation takes both. Its definition in `fused/` is composed of basic
-# operations. The tape records each of its steps, and keeps the arrays that each step's
-# derivative will need. How many entries will the composed one leave? How many the fused
-# one? Write down two numbers.
+# and the operation takes both. `fused/` also defines it as a composition of basic
+# operations. There the tape records each step and keeps the arrays that each step's
+# derivative will need. How many entries will the composed operation leave? How many the
+# fused one? Write down two numbers.
 
 # %%
 rows = (128 * 9, 64)  # of 128 examples, each with 8 slots and an input
@@ -136,15 +136,15 @@ course.show(fused.layer_norm.forward, fused.layer_norm.rule)
 # %% [markdown]
 # The forward rule does not call `mean`: it writes a mean as a matrix product with a
 # vector of $1/F$, because BLAS is faster at it. The rule saves $n$ and $s$ for
-# backward, and nothing else of the row's size. Two words above the rule have to wait
-# until chapter 18: `kernel` names what runs in its place on a GPU, and `hint` is what
-# an error message adds.
+# backward, and no other array as large as $x$. One word above the rule has to wait
+# until chapter 18: `kernel` names what runs in its place on a GPU.
 #
 # A derivative by hand is a place for mistakes. So every fused operation carries its
 # composed definition, and the tests hold it against this definition and against the
-# complex step of chapter 3. Here we do so in float64. Then we measure what it brings:
-# forward and backward, composed and by hand. Where will the ratio be larger, for 8 rows
-# or for 1,152? Write down your guess, and why.
+# complex step of chapter 3. Here we hold both versions against the complex step, in
+# float64. Then we measure what working by hand brings: forward and backward, composed
+# and by hand. Where will the ratio be larger, for 8 rows or for 1,152? Write down your
+# guess, and why.
 
 # %%
 some_gain = 1 + 0.1 * rng.standard_normal(64)
@@ -173,9 +173,10 @@ for rows in (8, 64 * 5, 128 * 9):
     print(f"{rows:4} rows: {told}, ratio {times['composed'] / times['by hand']:.2f}")
 
 # %% [markdown]
-# The gain has two sources. NumPy makes fewer passes over the arrays. And there are
-# fewer entries, each of which costs some Python beside NumPy's own work. How many are
-# there in a whole step, and how much does one cost, according to the benchmark's file?
+# The time is saved in two places. NumPy makes fewer passes over the arrays. And there
+# are fewer entries, each of which costs some Python on top of NumPy's own work. How
+# many entries are there in a whole step, and how much does one cost, according to the
+# benchmark's file?
 
 # %%
 for name, mode in (("composed", fused.reference), ("by hand", contextlib.nullcontext)):
@@ -226,7 +227,8 @@ ex.rms_norm_gradient.check(rms_norm_gradient)
 # %% [markdown]
 # Now make an operation of it, as the engine's own are made: a forward rule, which says
 # what to save, and its derivative, which is yours if it is right. (The gain is one
-# everywhere here.) What does the tape hold this time, beside the composed one?
+# everywhere here.) What does the tape hold this time, compared with the composed
+# version?
 
 # %%
 derivative = ex.rms_norm_gradient.yours(rms_norm_gradient)
@@ -257,9 +259,9 @@ for name, operation in (("composed", composed), ("by hand", rms_norm)):
     print("  differs from the complex step by less than 1e-12:", close)
 
 # %% [markdown]
-# It saves $x$, which is there anyway, and computes $s$ and $n$ once more on the way
-# back. To save $n$ instead costs an array and spares a pass: that is the choice which
-# the package's layer norm has made.
+# Your operation saves $x$, which is there anyway, and computes $s$ and $n$ once more on
+# the way back. Saving $n$ instead costs an array and spares a pass: the package's layer
+# norm has made that choice.
 
 # %% [markdown]
 # ## Out of the loop
@@ -274,8 +276,9 @@ for name, operation in (("composed", composed), ("by hand", rms_norm)):
 # inputs, and these are all there before the loop begins. So you can compute them for
 # all $T$ steps at once: one product over $T B$ rows in place of $T$ products over $B$.
 # `unroll` does so with the projection of the inputs and their part of the gates. Here
-# it is beside a core that is called at each step. Eight steps, two layers moved out:
-# how many of the linear layers will be left? Write it down.
+# it is beside a core that is called at each step. Such a call runs six linear layers,
+# so eight steps run 48. Two of the six move out: how many linear layers will `unroll`
+# run? Write it down.
 
 
 # %%
@@ -302,9 +305,9 @@ print("the same outputs:", np.allclose(step_by_step().data, unrolled().data, ato
 # %% [markdown]
 # This does not save arithmetic: the multiplications are the same, in fewer and larger
 # products. It saves calls. That matters where pieces are small, and on a GPU, where
-# each call has a price that does not shrink with the arrays. Backward gains the same.
-# If each of $T$ steps uses a weight, its $T$ gradients must be added up: $T$ products
-# and $T - 1$ additions of whole matrices. Out of the loop, it is one product.
+# each call has a price that does not shrink with the arrays. Backward gains in the same
+# way. If each of $T$ steps uses a weight, its $T$ gradients must be added up: $T$
+# products and $T - 1$ additions of whole matrices. Out of the loop, it is one product.
 #
 # **Exercise 2.** Find the gradient of a weight over all steps, from the inputs and the
 # derivatives of all steps.
@@ -325,10 +328,11 @@ ex.weight_gradient.check(weight_gradient)
 # %% [markdown]
 # ## What falls short
 #
-# A derivative by hand can be wrong, and it stays wrong when somebody changes the
-# forward rule and forgets it. The tests catch that only where they look. And it saves
-# entries and memory, but no passes: each line of a rule still reads its arrays and
-# writes a result. Chapter 18 shows what a compiled kernel saves there.
+# A derivative by hand can be wrong, and it becomes wrong when somebody changes the
+# forward rule and forgets the derivative. The tests catch that only where they look.
+# And working by hand saves entries, memory and some passes, but many passes remain:
+# each line of a rule still reads its arrays and writes a result. Chapter 18 shows what
+# a compiled kernel saves there.
 #
 # Out of the loop you can take only what does not depend on $M$. That is a small part of
 # a step: attention and the MLP stay where they are.

@@ -35,7 +35,7 @@ benchmark = course.summary("cpu")
 # ## Pieces
 #
 # Because memory is slow, a processor keeps what it has used last in a *cache*, which is
-# small and quick. When something new needs room, it drives out what was not used for
+# small and quick. When something new needs room, it drives out what has gone unused the
 # longest. Now let a chain of operations, such as norm, ReLU and gate, go over a large
 # array, one after the other. Each operation ends at the far end of the array. The next
 # begins at the near end, which was driven out long ago.
@@ -143,11 +143,11 @@ for count in (8, 32, 128):
     print(f"the tape holds {held(tape) / 2**20:6.2f} MiB")
 
 # %% [markdown]
-# So one operation hands a few MiB at most to the next, and a server's last cache has
-# room for that. Few caches have room for the whole batch of the first line. We also
-# tried smaller pieces, for the cache before the last, and they were not faster
-# (`benchmarks/README.md`). And the memory that the tape needs grows with the piece, not
-# with the batch.
+# So with pieces, one operation hands the next a few MiB at most, and a server's last
+# cache has room for that. Few caches have room for the whole batch of the first line.
+# We also tried smaller pieces, for the smaller cache before the last, and they were not
+# faster (`benchmarks/README.md`). And the memory that the tape needs grows with the
+# piece, not with the batch.
 #
 # ### Sums and counts
 #
@@ -249,16 +249,17 @@ plt.show()
 # Four threads with the lock are even slower than one. (We have not looked into why. Our
 # guess is that the lock changes hands all the time, and each time somebody waits.)
 #
-# And four processes are not four times as fast as one. They do not share adding up the
-# gradients and updating the parameters; the pieces are smaller, so that calls weigh
-# more; and the cores share a memory. We have not measured how much each of the three
+# And four processes are not four times as fast as one. Adding up the gradients and
+# updating the parameters is not shared; the pieces are smaller, so that calls weigh
+# more; and the cores share one memory. We have not measured how much each of the three
 # costs.
 #
 # One thing must be switched off. A library, BLAS, does the matrix products, and it can
 # use all cores by itself. Handing out the work and waiting for the last core takes
 # time, and with a worker on each core every core is busy already. So in training BLAS
 # has one thread, and we share the cores where there is more to share: whole pieces.
-# Here it is on your machine (do not be surprised by a ratio far above 1):
+# Here is one small product on your machine, with one thread and with all (do not be
+# surprised by a ratio far above 1):
 
 # %% tags=["varies"]
 square = rng.standard_normal((128, 128), dtype=np.float32)
@@ -274,7 +275,7 @@ print(f"ratio {times[cores] / times[1]:.2f}")
 # ## What falls short
 #
 # The benchmark's file also compares a whole step with large matrix products, which show
-# how fast the processor can multiply. Which share of that speed does a step reach?
+# how fast the processor can multiply. What share of that speed does a step reach?
 # (Guess first: a half? nine tenths?)
 
 # %%
@@ -282,11 +283,11 @@ for row in benchmark["rows"]:
     print(f"{row['size']:34}: {row['sgemm_fraction']:.0%}")
 
 # %% [markdown]
-# The rest goes into three things. One is the passes over arrays, which a compiled
-# kernel would save and an array program cannot (chapter 18). Another is matrix products
-# that are smaller, and so slower, than those that set the mark. The third, where arrays
-# are small, is the price of the calls. (`benchmarks/README.md` has figures for one
-# size.)
+# The rest of the time goes into three things. One is the passes over arrays, which a
+# compiled kernel would save and an array program cannot (chapter 18). Another is matrix
+# products that are smaller, and so slower, than those that set the mark. The third,
+# where arrays are small, is the price of the calls. (`benchmarks/README.md` has figures
+# for one size.)
 #
 # ## In the package
 #

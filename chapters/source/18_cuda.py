@@ -40,8 +40,9 @@ targets = rng.integers(8, size=128)
 # ## The same function on other arrays
 #
 # A GPU has a memory of its own. CuPy is a library whose arrays lie there, and whose
-# functions have NumPy's names and arguments. Code that says `np.exp(x)` cannot run on
-# both. Code that first asks the array for its library can:
+# functions have NumPy's names and arguments. Code that names NumPy, as in
+# `np.zeros(3)`, makes its arrays in one memory only. Code that first asks an array for
+# its library runs on both:
 
 # %%
 course.show(backend.namespace, backend.register)
@@ -121,8 +122,8 @@ print(backend.namespace(np.ones(3).view(Far)) is far)
 
 # %% [markdown]
 # Now comes a whole training step of the Relational Memory Core on far arrays. Not a
-# line of it knows of them. How many launches will backward and the update take? Write
-# down a guess: tens, hundreds, thousands?
+# line of it knows that they are far. How many launches will backward and the update
+# take? Write down a guess: tens, hundreds, thousands?
 
 
 # %%
@@ -227,7 +228,8 @@ course.show(
 # and again it gives a result and what backward will need. `@Override` turns it into
 # what stands in for that rule on a GPU. It calls `normalise`, which launches. `_launch`
 # takes a kernel's name, the number of blocks and of threads in each, and the kernel's
-# arguments; CuPy compiles the kernel the first time. (`bias` belongs to other callers.)
+# arguments; CuPy compiles the kernel the first time. (`bias` is there for other
+# callers.)
 #
 # Every thread then finds out which row is its warp's, from its own numbers. With ten
 # rows:
@@ -347,17 +349,17 @@ cuda("layer_norm.cu", "norm_in_sweeps")
 # - **First sweep:** each thread adds up its columns, `warp_sum` makes the sum of all,
 #   and `m` is $\mathrm{mean}(z)$. Every thread now holds it in a register.
 # - **Second sweep:** the same for $d \circ d$, and `s` is $s$. Why not add up
-#   $z \circ z$ in the first sweep and save this one? The variance is
-#   $\mathrm{mean}(z \circ z) - \mathrm{mean}(z)^2$, but where the mean is large that is
-#   a small difference of two large numbers. The cell below shows what float32 leaves of
-#   it.
+#   $z \circ z$ in the first sweep and spare the second? The variance is
+#   $\mathrm{mean}(z \circ z) - \mathrm{mean}(z)^2$, but where the mean is large, this
+#   is a small difference of two large numbers. The cell below shows what float32 leaves
+#   of it.
 # - **Third sweep:** $y = d\,s \circ \gamma + \beta$. The warp reads the row three
 #   times, but it should come from the memory only once: it is small enough that the
 #   second and the third sweep find it in the cache.
 # - **What backward needs:** one thread writes mean and scale, two numbers for each row.
 #   The rule on arrays keeps $n$, which is as large as $x$. The kernel computes $n$
-#   again instead of writing and reading it. We expect this to be cheaper; nobody has
-#   measured it yet.
+#   again instead of writing and reading it. We expect computing it again to be cheaper;
+#   nobody has measured it yet.
 
 # %%
 z = (1000 + rng.standard_normal(64)).astype(np.float32)
@@ -410,17 +412,17 @@ np.allclose(layer_norm_by_warps(*some, *scales), packaged, rtol=1e-12)
 #
 # ## What falls short
 #
-# A kernel is a third text of the same equation, after the composed one and the one by
-# hand, and the only one that the complex step cannot read. It pays where an operation
-# moves much and computes little. For a matrix product the GPU's own library is hard to
-# beat, so the package has no kernel for it. And whatever has no kernel still takes a
-# launch for each array operation.
+# A kernel states the same equation a third time, after the composed version and the one
+# by hand, and it is the only version that the complex step cannot check. It pays where
+# an operation moves much and computes little. For a matrix product the GPU's own
+# library is hard to beat, so the package has no kernel for it. And whatever has no
+# kernel still takes a launch for each array operation.
 #
 # ## In the package
 #
 # The kernels are in `kernels/`. `backend.py` knows which library an array belongs to.
-# The last link is the choice between arrays and kernel. The engine asks a fused
-# operation for it at each call:
+# One link is still missing: who chooses between the rule on arrays and the kernel? The
+# engine asks a fused operation at each call:
 
 # %%
 course.show(
@@ -428,8 +430,8 @@ course.show(
 )
 
 # %% [markdown]
-# `_mode` is a switch for the tests; `RawModule` is what CuPy compiles kernels with, and
-# NumPy does not have.
+# `_mode` is a switch for the tests. `compiles` says whether a library can compile
+# kernels: CuPy can, NumPy cannot.
 #
 # ## Takeaways
 #

@@ -55,9 +55,9 @@ for attempt in (lambda: t.sum(), lambda: bool(t), lambda: t**2, lambda: np.exp(t
         print(f"{type(refusal).__name__}: {refusal}")
 
 # %% [markdown]
-# (The last one is NumPy's own message. In chapter 9 what you wrote with `np.exp` did
-# run on the tape: there the course wraps each Tensor in an object that answers NumPy.
-# It is in `course/traced.py`.)
+# (The last one is NumPy's own message. In chapter 9 the functions that you wrote with
+# `np.exp` did run on the tape: there the course wraps each Tensor in an object that
+# answers NumPy. It is in `course/traced.py`.)
 #
 # ## What is learnt: `Parameter`
 
@@ -65,11 +65,11 @@ for attempt in (lambda: t.sum(), lambda: bool(t), lambda: t**2, lambda: np.exp(t
 course.show(Parameter)
 
 # %% [markdown]
-# - A Parameter is a Tensor with a second array, `grad`. Every walk back *adds* into it:
-#   several tapes may pay in before you take a step, and you clear it by hand between
-#   steps.
-# - Its number is negative and stays the same, because it appears on every tape.
-#   `next(_parameter_ids)` counts -1, -2, ...
+# - A Parameter is a Tensor with a second array, `grad`. Every walk back *adds* into
+#   `grad`: several tapes may pay in before you take a step, and you clear it by hand
+#   between steps.
+# - Its number is negative and stays the same, because a parameter appears on many
+#   tapes. `next(_parameter_ids)` counts -1, -2, ...
 # - `data` is a property: when you set it, the new values are copied *into* the array
 #   that is there, after a check of shape and dtype. The optimizer keeps all parameters
 #   in one long array, and each parameter is a view of a part of it (chapter 1).
@@ -127,9 +127,8 @@ course.show(
 # - **Compute.** `_run` calls the forward rule, `rules.forward(xp, *arrays, **static)`.
 # - **Who asks?** If a tape is recording, its `_find` looks for Tensors with a number.
 #   It gives, for each argument, `(number, shape, dtype)`, or `None` for a constant. If
-#   all are constants, the call returns what came out as another constant, and that is
-#   all.
-# - **Record.** Otherwise `_record` gives what came out a new number, and
+#   all are constants, the call returns the result as another constant, and that is all.
+# - **Record.** Otherwise `_record` gives the result a new number, and
 #   `self.entries.append(...)` adds *one entry*. That is all the recording there is.
 #
 # On a first reading you can skip the rest. It does not change what is computed. It is
@@ -144,6 +143,8 @@ course.show(
 #   `_run` wants the same dtype for the result. Plain numbers (`_NOT_ARRAYS`,
 #   `np.generic`) have no say, so a 2.0 does not turn a float32 program into a float64
 #   one. If NumPy complains, `_explained` adds the operation's name and the shapes.
+#   `_locked` makes results read-only, and `_borrow` takes samples of other arrays that
+#   a rule will need, so that the walk back refuses if they have changed.
 #
 # Chapter 2 listed the entries that equation 1 leaves. Here is one of them in full, a
 # product of two matrices:
@@ -178,8 +179,8 @@ course.show(Tape.__init__, Tape.__enter__, Tape.__exit__, Tape.watch, Tape._plac
 #   its own tape. Outside, the same functions compute and record nothing.
 # - `watch` gives an input a number, so that you can ask for its gradient later.
 # - When `_place` meets a parameter (number below 0) for the first time, it notes its
-#   version. It refuses a Tensor of another tape, because its number means something
-#   else here.
+#   version. It refuses a Tensor of another tape, because that Tensor's number means
+#   something else here.
 #
 # ## Walking back
 
@@ -258,7 +259,7 @@ course.show(engine.unbroadcast, engine._fit, engine._Gradients)
 # array each time. But for $y = a + b$ the rule hands *the same* array to both
 # arguments. What goes wrong if you write into one of the two gradients? Write down what
 # you expect for $L = \mathrm{mean}(a + b + 2a)$ with two numbers in each array. Here is
-# the little tape once more, and then with that mistake:
+# the little tape once more, first as it was, and then with that mistake:
 
 
 # %% tags=["hide-input"]
@@ -328,12 +329,13 @@ for kind in (LittleTape, CarelessTape):
 # which is then its own (`owned`). Only from the third on does it add in place.
 # Parameters have arrays of their own from the start.
 #
-# What a rule has left uncomputed waits in `deferred`. A recurrent network multiplies by
-# one weight $W$ at every step, so $W$ receives $X_1^\top G_1 + \dots + X_T^\top G_T$.
-# That is a single product, $X^\top G$ with the steps' rows one below the other. For
-# steps of few rows it is up to three times as fast as $T$ small products, each of which
-# goes through the whole of $W$'s gradient once more. It is computed when there are
-# enough rows, or when the gradient is asked for.
+# The products that rules have left uncomputed wait in `deferred`. A recurrent network
+# multiplies by one weight $W$ at every step, so $W$ receives
+# $X_1^\top G_1 + \dots + X_T^\top G_T$. That is a single product, $X^\top G$ with the
+# steps' rows one below the other. For steps of few rows it is up to three times as fast
+# as $T$ small products, each of which goes through the whole of $W$'s gradient once
+# more. The engine computes it when enough rows have gathered, or when somebody asks for
+# the gradient.
 # %% [markdown]
 # ## What falls short
 #

@@ -11,18 +11,19 @@
 # - **No loop**, and no comprehension, which is one as well.
 # - **Few words**: operators, among them `@`, comparisons, `np.where`, `np.arange`,
 #   `.shape` and `.T`. No `sum`, no `eye`, no `cumsum`.
-# - **No looking up**: in brackets stand numbers, `None` and slices, but no arrays.
+# - **No looking up**: square brackets may hold numbers, `None` and slices, but no
+#   arrays.
 # - **No calls of your own**: where an earlier puzzle helps, copy its line into the new
 #   one.
 #
-# What is left is broadcasting, comparing and multiplying. That is much: most of them
-# are a comparison of two aranges, one of them as a column, and a product.
+# What is left is broadcasting, comparing and multiplying. That is a lot: most of the
+# puzzles are a comparison of two aranges, one of them as a column, and a product.
 #
 # `check` first looks at your numbers, and then reads your line. The puzzles build on
 # each other, so take them in order. Each picture shows what goes in, and what comes
 # out. Before you write, say what shapes stand on the two sides of your comparison.
-# (Large Python programs are not written like this. GPUs and compilers are fond of it:
-# there is no loop, and no branch.)
+# (Large Python programs are not written like this. But GPUs and compilers are fond of
+# such lines: there is no loop, and no branch.)
 
 # %%
 import matplotlib.pyplot as plt
@@ -132,7 +133,7 @@ ex.identity.check(identity)
 # %% [markdown]
 # ## 4. One-hot
 #
-# Labels become rows with a single 1, as every symbol in this course.
+# Labels become rows with a single 1, as every symbol does in this course.
 
 # %% alt="Three labels, 2, 0 and 1, and beside them three rows of four cells with a 1 in column 2, 0 and 1"
 picture(ex.one_hot, labels=np.array([2, 0, 1]), C=4)
@@ -150,7 +151,7 @@ ex.one_hot.check(one_hot)
 # ## 5. Look up
 #
 # An embedding (chapter 13) is a table, and each word takes its row from it. As array
-# code that would be `table[labels]`; as a product it is a line you have just written,
+# code that would be `table[labels]`. As a product it is the line you have just written,
 # times the table.
 
 # %% alt="Labels 2, 0 and 2, a table of three rows, and the rows 2, 0 and 2 of the table"
@@ -322,8 +323,8 @@ ex.head_mask.check(head_mask)
 # %% [markdown]
 # ## 14. Last step
 #
-# A batch of sequences went through a network. You want the output where each of them
-# ended, and not behind it.
+# A batch of sequences went through a network. You want the output of each sequence's
+# last step, and not what stands behind its end.
 
 # %% alt="Three sequences of three steps, their lengths 2, 3 and 1, and the steps 2, 5 and 6"
 picture(
@@ -374,19 +375,20 @@ ex.gated.check(gated)
 # A line that you cannot read a week later is no gain. And a matrix of zeros and ones is
 # a costly way to move rows: `shuffle` multiplies $N^2 F$ times to move $N F$ numbers.
 # So use the library's `cumsum` and `take` where there is one. What is worth keeping is
-# the thought: a mask, a sum, a shuffle and a look into a table are all a matrix, and so
-# is the derivative of each, its transpose.
+# the idea: a mask, a sum, a shuffle and a look into a table are each a product with a
+# matrix, and the gradient goes back through its transpose.
 #
 # ## Takeaways
 #
 # - Comparing a column with a row gives a table of all pairs.
 # - A product with ones is a sum, with a one-hot row a look-up, with a mask a sum over
 #   what the mask allows.
-# - The transpose of a shuffle undoes it, and it is also the way back of its gradient.
+# - The transpose of a shuffle undoes it, and it also takes the gradient back.
 #
-# **Further.** Why does `look_up` have a derivative by the table, but none by the
-# labels? What does `changes` do to a gradient on its way back? Which of the fifteen
-# could attention do, with a softmax of large scores in the place of a one-hot row?
+# **Further.** Why does `look_up` have a derivative with respect to the table, but none
+# with respect to the labels? What does `changes` do to a gradient on its way back?
+# Which of the fifteen could attention do, with a softmax of large scores in the place
+# of a one-hot row?
 
 # %% tags=["hide-cell"]
 # Answer 1: the result is linear in the table, and each row's gradient is the sum of

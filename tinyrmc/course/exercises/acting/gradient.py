@@ -139,7 +139,8 @@ def _normalised(advantages):
             ),
         ),
         Mistake(
-            "your gradient is 1 / pi(a), that by the probability, not by the logits",
+            "your gradient is 1 / pi(a): that is the one with respect to pi(a), not to "
+            "the logits",
             _from(lambda pi, hot, adv: adv * hot / pi),
         ),
         Mistake(
@@ -180,7 +181,8 @@ def _normalised(advantages):
             _advantages(_normalised),
         ),
         Mistake(
-            "you divide by the number of steps: asked for is the gradient of the sum",
+            "you divide by the number of steps: the task asks for the gradient of the "
+            "sum",
             lambda z, a, adv: policy_gradient(z, a, adv) / adv.size,
         ),
         Mistake(

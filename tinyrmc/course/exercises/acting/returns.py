@@ -134,7 +134,7 @@ def _only_the_first(rewards, ended, gamma, after):
             _with(lambda r, end, gamma, after: (r, end, 1 - gamma, after)),
         ),
         Mistake(
-            "you look back, not ahead: a step's return is of what comes after it",
+            "you look back, not ahead: a return adds up rewards from its step on",
             _from_the_front,
         ),
         Mistake(

@@ -114,8 +114,8 @@ def _product_cut(log_rhos, discounts, rewards, values, after):
     hints=[
         "c = np.minimum(1, np.exp(log_rhos)) is all you need of the ratios. The value "
         "of what comes after step t is values[t + 1], and `after` for the last step.",
-        "Go from the last step to the first, and keep v - V of the step behind, which "
-        "is 0 at first.",
+        "Go from the last step to the first. Keep v - V of the step that follows, "
+        "which is 0 at first.",
         "further = c[t] * (rewards[t] + discounts[t] * next_value - values[t]) + "
         "discounts[t] * c[t] * further. Then v is values[t] + further.",
     ],

@@ -111,7 +111,7 @@ def _any_hop(p, counts, supporting):
     hints=[
         "p.argmax(axis=-1) is (B, K): the strongest memory of each hop, counted from "
         "the newest. `supporting` counts from the oldest.",
-        "Of n sentences, that which is told as number t (from 0) is memory n - 1 - t.",
+        "Of n sentences, the one told as number t (from 0) is memory n - 1 - t.",
         "Go through the questions: np.isin(looked, facts) says for each hop whether "
         "it looks at a fact. Then take the mean over the questions.",
     ],
@@ -169,8 +169,8 @@ def _any_hop(p, counts, supporting):
             _looking(facts=lambda supporting: supporting[1:] + supporting[:1]),
         ),
         Mistake(
-            "you add up the weights of the facts; asked for is how often the strongest "
-            "is one",
+            "you add up the weights of the facts; the task asks how often the "
+            "strongest memory is one",
             lambda *case: _weights(*case).mean(axis=0),
         ),
         Mistake(

@@ -160,8 +160,8 @@ def _relu(u, o, q):
             _adjacent(update=lambda u, o, q: u + 2 * o),
         ),
         Mistake(
-            "you cut off what is negative after each hop: that is a variant, which "
-            "comes later",
+            "you cut off what is negative after each hop: that is a variant, not "
+            "equation 4",
             _adjacent(update=_relu),
         ),
         Mistake(
@@ -345,11 +345,11 @@ def _from_the_question(A, C, B, W, H, K, memories, question):
             _layerwise(lambda u, o, H: np.maximum(u @ H.T + o, 0)),
         ),
         Mistake(
-            "you hop once too often",
+            "you make one hop too many",
             _layerwise(extra=1),
         ),
         Mistake(
-            "you hop once too little",
+            "you make one hop too few",
             _layerwise(extra=-1),
         ),
         Mistake(
@@ -497,7 +497,7 @@ def _turned(x):
             lambda m, c: -_turned(m) @ c,
         ),
         Mistake(
-            "it is made symmetric: who asks and what is found are different things",
+            "you make it symmetric: who asks and what is found are different things",
             lambda m, c: (_turned(m) @ c + _turned(c) @ m) / 2,
         ),
     ],

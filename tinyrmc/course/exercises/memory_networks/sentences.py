@@ -200,8 +200,8 @@ def _minus_one(told, N):
 @exercise(
     cases=_stories,
     hints=[
-        "told[::-1] has the newest sentence first. What [:N] keeps of it are the "
-        "latest N.",
+        "told[::-1] has the newest sentence first. Its first N, [:N], are the latest "
+        "N.",
         "Begin with np.zeros(N, int), and write the sentences over its beginning.",
     ],
     mistakes=[
@@ -276,8 +276,8 @@ def _minus_one(told, N):
             lambda told, N: _filled(np.arange(1, len(told) + 1), N),
         ),
         Mistake(
-            "you number the sentences from the newest on; asked for are those that "
-            "were told",
+            "you number the sentences anew, from the newest on; keep the numbers that "
+            "you were given",
             lambda told, N: _filled(np.arange(len(told))[::-1], N),
         ),
         Mistake(
