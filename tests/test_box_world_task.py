@@ -138,6 +138,40 @@ def test_a_solved_level_is_one_whose_gem_was_taken():
         assert score == 10 + sum(b.lock > 0 and not b.trap for b in levels.boxes(k))
 
 
+@pytest.mark.parametrize("length", [(1, 1), (1, 2)])
+def test_opening_any_box_is_one_of_the_floors(length):
+    """The chance of a player who takes any box that the key in hand opens."""
+    a_task = task(
+        room=12,
+        solution=(1, 4),
+        distractors=(0, 4),
+        distractor_length=length,
+        stages=(),
+    )
+    levels = a_task.held_out_world.levels
+
+    def chance(boxes, key):
+        """To come from this key to the gem, which has no colour."""
+        fitting = [box for box in boxes if box.lock == key]
+        right = [box for box in fitting if not box.trap]
+        if key == 0:
+            return 1.0
+        return sum(chance(boxes, box.content) for box in right) / len(fitting)
+
+    chances = []
+    for row in range(len(levels)):
+        loose, *boxes = levels.boxes(row)
+        chances.append(chance(boxes, loose.content))
+    np.testing.assert_allclose(levels.guessed(), chances)
+    shares = a_task.references()
+    for split, first in (("validation", 32), ("test", 0)):
+        share = shares[f"{split}_solved"]["opening any box"]
+        assert share == pytest.approx(np.mean(chances[first : first + 32]))
+    assert 0.3 < np.mean(chances) < 0.8
+    alone = task(room=12, solution=(1, 4), distractors=(0, 0), stages=())
+    assert list(alone.references()["test_solved"]) == ["at random"]
+
+
 def test_what_was_published_stands_beside_the_paper_s_own_levels_alone():
     full = box_world.Task(box_world.FULL)
     assert full.cell() == "viewport, RMC" and full.cell() in full.published

@@ -140,6 +140,18 @@ class Levels:
             found.append(Box(lock, content, at[0], at[1], k >= trunk, after))
         return found
 
+    def guessed(self) -> np.ndarray:
+        """The chance (P,) to solve a level by opening any box that can be opened.
+
+        With time enough. Such a player takes each box with the right lock for the next
+        one, as often as any other with this lock; one of them is the solution's.
+        """
+        same = self.lock[:, :, None] == self.lock[:, None, :]  # (P, K, K)
+        alike = (same & self.present[:, None, :]).sum(2)  # boxes with this lock
+        solution = slice(1, 1 + self.problem.solution_length[1])
+        passed = np.where(self.present, 1 / np.maximum(alike, 1), 1.0)
+        return passed[:, solution].prod(1)
+
     def solution(self, row: int) -> list[int]:
         """The actions of a player who knows the tree: from lock to lock to the gem, the
         shortest way each time, and touching nothing else.
