@@ -300,7 +300,7 @@ plt.show()
 # ## Where a memory begins
 #
 # "Suppose then that M is some randomly initialised memory", says section 3.2. It does
-# not say why it should be random. An LSTM begins with zeros. Why not here?
+# not say why random. An LSTM begins with zeros. Why not here?
 #
 # In equation 2, slots that are equal stay equal (chapter 6). The rest of the step does
 # not separate them: $g_\psi$ treats equal rows alike, and gates that see the same $x_t$
@@ -309,11 +309,11 @@ plt.show()
 # $N$ times.
 #
 # You can watch it. The *spread* is the distance of the slots from their mean as a share
-# of their size: near 1 where they have nothing in common, 0 where all are the same. We
-# measure it in both networks of this package, the paper's and the released one. (The
-# next section shows how they differ.) Both have fresh weights and read a hundred random
-# inputs, once from each of four first memories. **Write down first:** from which of the
-# four do the slots stay apart?
+# of their size: near 1 where they have nothing in common, 0 where all are the same.
+# Here it is for both networks of this package, the paper's and the released one. (The
+# next section shows what sets them apart.) Both have fresh weights and read a hundred
+# random inputs, from four different first memories. **Write down first:** from which of
+# the four do the slots stay apart?
 
 
 # %%
@@ -382,10 +382,10 @@ plt.show()
 # the released one. The next section finds out why. As long as the slots are not exactly
 # equal, training can change this.)
 #
-# The released code takes the identity: row $i$ is 1 at unit $i$ and 0 elsewhere. The
-# identity tells the slots apart just as well, and nobody has to draw, store or seed it.
-# If there are more units than slots, it gets additional columns of zeros. If there are
-# fewer, it loses its last columns.
+# The released code takes the identity: row $i$ is 1 at unit $i$ and 0 elsewhere. It
+# tells the slots apart just as well, and nobody has to draw, store or seed it. If there
+# are more units than slots, it gets additional columns of zeros; if there are fewer, it
+# loses its last columns.
 #
 # **Exercise 5.** The first memory of the release, for a batch.
 
@@ -996,8 +996,8 @@ plt.show()
 # **Further.** With memory gates, which of the four corners of equation 7 can a slot
 # reach for one half of its units and not for the other? The identity is one memory with
 # all slots different. Is there one from which the slots of a fresh network stay apart
-# longer? Exchange two slots of $m$ and of $h$: what happens to the new memory, and what
-# to the answer of a network that reads it?
+# longer? Exchange two slots of $m$ and of $h$: what becomes of the new memory, and what
+# of the answer of a network that reads it?
 
 # %% tags=["hide-cell"]
 # Answer 1: none. All units of a slot share its two gates, so they are always in the

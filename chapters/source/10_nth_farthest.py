@@ -45,7 +45,7 @@ nth = load_task("nth_farthest")  # the file tasks/nth_farthest.py
 # %% [markdown]
 # ## The question
 #
-# $N$ vectors $x_t$ arrive, one at each time step $t$. Their $D$ coordinates are drawn
+# $N$ vectors $x_t$ arrive, one at each time step $t$, their $D$ coordinates drawn
 # evenly from $[-1, 1]$. With each comes a label $l_t$, one of the numbers $0$ to
 # $N - 1$. The question is: *which vector is number $n$ in distance from the vector
 # labelled $m$*, the *reference*? We count as the authors' released code does, from 0
@@ -218,9 +218,9 @@ print(f"simulation  {accuracy:.3f}  {without_self:.3f}")
 #
 # $$|x - r|^2 = |x|^2 + |r|^2 - 2\, x \cdot r$$
 #
-# You know the first of these three terms without $r$; the second is the same for all
-# $x$; and the third is positive as often as negative. So if you sort the vectors by
-# their own *norm* $|x|$, the distance from the origin, you are often right about their
+# Of its three terms you know the first without $r$, the second is the same for all $x$,
+# and the third is positive as often as negative. So if you sort the vectors by their
+# own *norm* $|x|$, the distance from the origin, you are often right about their
 # distances from the reference. This needs no relation at all: you can take each norm
 # when its vector comes.
 
@@ -238,9 +238,8 @@ plt.show()
 
 # %% [markdown]
 # How many answers does that get right? There is no short formula, so we measure. The
-# package ranks the vectors by their norms, and puts $m$ itself first. **Write down
-# first:** what will it reach at $8 \times 16$, where a guess gets 12.5 % and the self
-# query 25 %?
+# package does the ranking, with $m$ itself put first. **Write down first:** what will
+# it reach at $8 \times 16$, where a guess gets 12.5 % and the self query 25 %?
 
 # %%
 course.show(nth.own_norm_answer)
@@ -607,8 +606,8 @@ for group in course.summary("nth_farthest_ladder")["groups"]:
     print(f", last rung {runs[0]['curve'][-1][2]} ({len(runs)} seed)")
 
 # %% [markdown]
-# Here, too, the LSTM never left the first rung, so in the test eight vectors were new
-# to it.
+# The LSTM never left the first rung here either, so eight vectors were new to it in the
+# test.
 #
 # Does the network of $4 \times 4$ measure distances, or has it found a third trick? If
 # it measures them, up to some error, it must fail where two distances are nearly equal,
@@ -647,8 +646,8 @@ plt.show()
 #
 # ## Figure 3: where it looks
 #
-# The paper draws the attention of a trained core for three questions, in which the
-# reference comes first, in the middle, and last. It describes what it sees:
+# The paper draws the attention of a trained core for three questions: the reference
+# comes first, in the middle, and last. The paper describes what it sees:
 #
 # > Before $m$ is seen the model seems to shuttle input information into one or two
 # > memory slots, as shown by the high attention weights from these slots' queries to
@@ -699,8 +698,8 @@ plt.show()
 # %% [markdown]
 # The red edges need a definition. A slot's *intake* is its attention to the input at
 # the reference's step, times its input gate there: how much of the reference it can
-# have taken in. The *holders* are the smallest group of slots that together have half
-# of the intake. From the reference's step on, their columns have a red edge.
+# have taken in. The *holders* are the fewest slots that together have half of the
+# intake. From the reference's step on, their columns have a red edge.
 #
 # The eye finds this: the input's column is the darkest, most of all where the reference
 # comes, and head 2 sometimes looks at single slots. Does anything change after the
@@ -810,7 +809,7 @@ for slot in range(4):
 #   this sequence.
 # - **cut**: no slot may attend to something (everything, all slots, the input, the
 #   holders, as many other slots), at all steps before the reference or after it. A slot
-#   may always attend to itself, and the gates go on seeing the input.
+#   may always attend to itself, and the gates see the input as before.
 #
 # **Write down first:** which costs more, wiping the two holders once or cutting all
 # attention among slots?
@@ -861,10 +860,10 @@ for label in range(4):
     print(f"vectors with label {label}: {shares}")
 
 # %% [markdown]
-# The slots have divided the labels among them: their shares of the intake differ
-# little, but in the same way each time. So *which slot* we reset and *which vector* it
-# holds go together. Slot 2, which the network misses most, takes in nearly everything
-# that is labelled 1.
+# The slots have shared out the labels: their shares of the intake differ little, but in
+# the same way each time. So *which slot* we reset and *which vector* it holds go
+# together. Slot 2, which the network misses most, takes in nearly everything that is
+# labelled 1.
 #
 # A fairer comparison takes *the same two slots after the same step*: how many fewer
 # answers are right if they took in that step's vector than if it went to other slots?

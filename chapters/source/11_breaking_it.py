@@ -4,14 +4,14 @@
 # **All equations, each a little wrong.** About 75 minutes. You need chapters 4 to 9.
 #
 # Every bug in this chapter is a line that is easy to write and looks right. None of
-# them raises an error. All arrays have the right shapes and the loss falls. If you look
-# at the curve alone, you may think that the task is simply hard.
+# them raises an error. All arrays have the right shapes, the loss falls, and if you
+# look at the curve alone you may think that the task is hard.
 #
 # So here you break the core on purpose, each time in four moves: what stands in the
 # code; a *symptom* that you can measure in a second, on a fresh network; what the bug
 # costs; and how to mend it. Four of the six cost something in training on a small task.
-# Two cost nothing there, so we look for a place where they do. That is a result, too: a
-# falling loss is no test. Before each part on what a bug costs, write down what you
+# Two cost nothing there, and we look for a place where they do. That is a result, too:
+# a falling loss is no test. Before each part on what a bug costs, write down what you
 # expect: much, little or nothing?
 #
 # We break the package's own `RelationalMemory`, one part at a time.
@@ -506,9 +506,9 @@ panels[1].legend(loc="upper left")
 plt.show()
 
 # %% [markdown]
-# A softmax of large scores is flat nearly everywhere, and steep where it switches from
-# one row to another. So a fresh network looks at one row, picked by chance, and a small
-# step of its weights makes it look at a different one.
+# A softmax of large scores is flat nearly everywhere, and steep where it changes its
+# mind. So a fresh network looks at one row, picked by chance, and a small step of its
+# weights makes it look at another.
 #
 # **Exercise 3.** Equation 2 with one head. This version has three bugs, and the root is
 # one of them. Find the others by their symptoms before you read the code closely: print
@@ -925,9 +925,9 @@ plt.show()
 # | joint norm | what moves when attention is cut and one slot is changed | that slot | all slots |
 # | shared layer | number of parameters, as layers are added | grows | stays |
 #
-# Each row of the table becomes a test of a few lines, and none of them needs training.
-# The package has such tests for its own core, and `tests/test_attention_invariants.py`
-# takes any attention function, including yours.
+# Each row is a test of a few lines that needs no training. The package has such tests
+# for its own core, and `tests/test_attention_invariants.py` takes any attention
+# function, including yours.
 #
 # ## In the package
 #

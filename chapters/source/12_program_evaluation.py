@@ -54,8 +54,8 @@ def drawn(count, kind, length, nesting=1, **more):
 # ## Six kinds of task
 #
 # Three kinds are programs. Two numbers give their difficulty: the *length* $L$ is the
-# number of digits of every number in the program, and the *nesting* $N$ is the number
-# of operations, one inside the other. Here is figure 6 of the paper, "Samples of
+# number of digits of every number in them, and the *nesting* $N$ is the number of
+# operations, one inside the other. Here is figure 6 of the paper, "Samples of
 # programmatic tasks", redrawn from our generator at $L = 5$ and $N = 2$:
 
 # %% tags=["hide-input"] alt="Two sample programs with their answers for each of the kinds addition, control and full program"
@@ -129,9 +129,9 @@ def evaluate(program, length):
 ex.evaluate.check(evaluate)
 
 # %% [markdown]
-# Does the generator follow the table? Python can be the witness, because a program
-# needs little to become a Python expression: put spaces around `if` and `else`, and
-# write $a + k \cdot b$ for a loop.
+# Does the generator keep to the table? Python can be the witness, because a program
+# needs little to become a Python expression: spaces around `if` and `else`, and
+# $a + k \cdot b$ for a loop.
 
 
 # %%
@@ -405,7 +405,7 @@ plt.show()
 # pretend that the loss falls and levels off, again and again.
 
 
-# %% alt="Four columns of small maps, nesting against length: baseline always in the last corner, naive in one cell that moves, mix evenly everywhere, combine evenly over a growing rectangle"
+# %% alt="Four columns of small maps, nesting against length: baseline always in the last corner, naive in one cell that wanders, mix evenly everywhere, combine evenly over a growing rectangle"
 def shares_drawn(task):
     """Which share of the examples has each nesting and length (2, 5)."""
     batch = task.draw_training(rng, course.fast(4000, 400))

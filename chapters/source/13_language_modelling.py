@@ -6,7 +6,7 @@
 # (chapter 4), the LSTM (chapter 8) and the RMC (chapter 9).
 #
 # So far every task was made for the core. This one was not: the network reads a real
-# text, word by word, and at every word has to say what comes next.
+# text, word by word, and always has to say what comes next.
 #
 # > We model the conditional probability $p(w_t \mid w_{<t})$ of a word $w_t$ given a
 # > sequence of observed words $w_{<t} = (w_{t-1}, w_{t-2}, \dots, w_1)$.
@@ -53,7 +53,7 @@ rng = np.random.default_rng(12)
 # the first ten and choose settings on the eleventh, the *validation text*. The twelfth
 # is for the *test*. Words and punctuation marks both count as words, in lower case, and
 # `<eos>` stands at the end of each paragraph. A network cannot learn much about a word
-# that it sees only once. So words that the first ten chapters have only once, or not at
+# that it sees only once: words that the first ten chapters have only once, or not at
 # all, become `<unk>`, for unknown. The rest are numbered, the most frequent first.
 
 
@@ -660,8 +660,8 @@ def probabilities(model, ids, T=100):
 #
 # $$p_j \propto e^{z_j / \tau}$$
 #
-# At $\tau = 1$ you draw from the model's own probabilities. Towards 0 only the
-# likeliest word is left, and for large $\tau$ all words become equally likely.
+# At $\tau = 1$ the model speaks as it believes. Towards 0 only the likeliest word is
+# left, and for large $\tau$ all words become equally likely.
 #
 # **Exercise 6.** Draw a word. So that your draw can be checked, you get the random
 # number $u$. Lay the probabilities side by side on a line from 0 to 1, and see in which
@@ -931,7 +931,7 @@ plt.show()
 # information beyond 500 words". And what the paper saw between the cores, we see here
 # too, in both seeds: without its state the RMC loses much less than the LSTM. A state
 # that matters less for the prediction can be a strength or a weakness. Only the right
-# end of the curves says which core predicts better, and there the curves meet.
+# end of the curves says which core predicts better, and there they meet.
 #
 # ## Rare words
 #
@@ -1015,12 +1015,12 @@ for core in ("lstm", "rmc"):
         print(aligned([[core, *table["columns"][1:]], *rows]), "\n")
 
 # %% [markdown]
-# The paper's RMC has 2,500 units, and it read a hundred million words and more. Ours
-# above have 64 units and read twenty-nine thousand words ten times; on so little text
-# the two cores are level. On the Penn Treebank, with a million words and 256 units, the
-# RMC is ahead: with each of three seeds, and with seed 0 on frequent and rare words
-# alike. Note also that the paper did not train the LSTMs in its table: their figures
-# are quoted from other papers, with other settings. And in a public port of the RMC to
+# The paper's RMC has 2,500 units and read a hundred million words and more. Ours above
+# have 64 units and read twenty-nine thousand words ten times; on so little text the two
+# cores are level. On the Penn Treebank, with a million words and 256 units, the RMC is
+# ahead: with each of three seeds, and with seed 0 on frequent and rare words alike.
+# Note also that the paper did not train the LSTMs in its table: their figures are
+# quoted from other papers, with other settings. And in a public port of the RMC to
 # WikiText-2 the LSTM is ahead, with a test perplexity of 105.6 to the RMC's 107.2.
 #
 # ## In the package
