@@ -3,14 +3,13 @@
 #
 # **Equations 7 to 9, section 3.3.** About 95 minutes. You need attention (chapter 5),
 # the input among the rows (chapter 6), $g_\psi$ (chapter 7) and gates (chapter 8); for
-# the way back chapter 2, and for the training at the end chapter 4.
+# the way back also chapter 2, and for the training at the end chapter 4.
 #
-# You have all the parts. A memory $M$ of $N$ slots has looked at itself and at the
-# new input $x$, and attention has proposed $\widetilde{M}$, a matrix of the same
-# size. What becomes the next memory? In this chapter you write that update and put
-# the whole step together. We lay the paper beside the code that its authors released:
-# they are not the same network. And in the end a network learns with the step that
-# you wrote.
+# You have all the parts. A memory $M$ of $N$ slots has looked at itself and at the new
+# input $x$, and attention has proposed $\widetilde{M}$, a matrix of the same size. What
+# becomes the next memory? In this chapter you write that update and put the whole step
+# together. We lay the paper beside the code that its authors released: they are not the
+# same network. At the end, a network learns with the step that you wrote.
 #
 # The letters, once more:
 #
@@ -21,7 +20,7 @@
 # | $h_{i,t}$ | (B, N, F) | the *hidden state*: what the outside and the gates see of the memory |
 # | $\widetilde{m}_{i,t}$ | (B, N, F) | what attention proposes (equation 2) |
 # | $g_\psi(\widetilde{m}_{i,t})$ | (B, N, F) | the same, processed row by row: the *candidate* |
-# | $f, i, o$ | (B, N, G) | *pre-activations* of the forget, input and output gate, any numbers (equations 4 to 6); G is F or 1 |
+# | $f, i, o$ | (B, N, G) | *pre-activations* of the forget, input and output gates: any numbers (equations 4 to 6); G is F or 1 |
 # | $\sigma(f + \tilde{b}^f), \sigma(i), \sigma(o)$ | (B, N, G) | the *gates* themselves, between 0 (shut) and 1 (open) |
 #
 # (As in the paper, the index $i$ counts the slots, and the letter $i$ by itself belongs
@@ -67,8 +66,8 @@ def random_weights(N, F, H, G, seed=0):
 # ## Your pieces
 #
 # What you wrote in chapters 5 to 8 comes back here. `check` has kept each right answer,
-# and `course.pieces(8)` fetches those up to chapter 8. Where there is none, the
-# course's own serves:
+# and `course.pieces(8)` fetches those up to chapter 8. Where you have none yet, you get
+# the course's own:
 
 # %%
 my = course.pieces(8)
@@ -78,13 +77,13 @@ my
 # Every piece now takes the array library `xp` as its first argument.
 # `my.sigmoid(np, x)` computes. `my.sigmoid(primitives, x)` computes the same and
 # records it on the tape, so a gradient follows. You wrote for NumPy, and need not
-# change a line: when NumPy's functions meet an object that is no array, they ask it
+# change a line: when NumPy's functions meet an object that is not an array, they ask it
 # what to do. Ours answers with the operation of the same name from `primitives`.
 #
 # From here on you write with `xp` yourself: `xp.tanh(m)` where you wrote `np.tanh(m)`.
-# A check then tries your values with NumPy and your gradient on the tape. (On the tape
-# there are no methods: write `xp.mean(x, axis=-1)`, not `x.mean(axis=-1)`. And nothing
-# to loop over: write `W_q[h]` for each head `h`, not `for W in W_q`.)
+# A check then tries your values with NumPy and your gradient on the tape. (What is on
+# the tape has no methods: write `xp.mean(x, axis=-1)`, not `x.mean(axis=-1)`. And you
+# cannot loop over it: write `W_q[h]` for each head `h`, not `for W in W_q`.)
 #
 # ## Equation 7: keep and take
 #
@@ -99,8 +98,9 @@ my
 #
 # Read it slot by slot; $\circ$ multiplies entry by entry. The first product is what the
 # slot keeps of the old memory, the second what it takes from the candidate. The two
-# gates are independent: nothing forces them to add up to 1. With $m = 5$, a candidate
-# of 3 and $\tilde{b}^f = 0$, these are the corners:
+# gates are independent: nothing forces them to add up to 1. Open or shut each gate
+# completely, and you have four *corners*. Here they are for $m = 5$, a candidate of 3
+# and $\tilde{b}^f = 0$:
 
 # %%
 for f in (40.0, -40.0):
@@ -114,11 +114,12 @@ shares = [f"sigma({bias:.0f}) = {my.sigmoid(np, bias):.3f}" for bias in (0.0, 1.
 print(", ".join(shares))
 
 # %% [markdown]
-# In this order: both add up, the old stays, the new replaces it, the slot is cleared.
+# From the top: old and new add up; the old stays; the new replaces it; the slot is
+# cleared.
 #
 # $\tilde{b}^f$ is the *forget bias* of chapter 8, a constant. In a fresh network $f$ is
-# near 0, so this constant decides which share the memory keeps at each step. The last
-# line of numbers has that share for three biases.
+# near 0, so this constant decides what share of itself the memory keeps at each step.
+# The last line of numbers gives that share for three biases.
 #
 # **Exercise 1.** Equation 7. `f` and `i` are pre-activations, so applying the sigmoid
 # is up to you: `my.sigmoid(xp, f)`. They may be $\pm\infty$, for a gate that is nailed
@@ -167,7 +168,7 @@ my_output = ex.output.yours(output)
 # ## One gate for each unit, or for each slot
 #
 # So far every unit of every slot has gates of its own, G = F. The paper calls this
-# "unit" gating, and names another:
+# "unit" gating, and describes another kind:
 #
 # > Instead of producing scalar gates for each individual unit ('unit' gating), we can
 # > produce scalar gates for each memory row by converting $W^f$, $W^i$, $W^o$, $U^f$,
@@ -181,8 +182,8 @@ my_output = ex.output.yours(output)
 # an array (B, N, F), so equation 7 needs no change.
 #
 # **Exercise 3.** Write such a gate: not the pre-activation, but its sigmoid. Watch the
-# axes. The input's part is one number for each *example*; the other part is one number
-# for each *slot* of each example. (This is a side way, for NumPy alone, without `xp`.)
+# axes. The input's part is one number for each *example*; the part of $h$ is one number
+# for each *slot* of each example. (This is a detour, for NumPy alone, without `xp`.)
 
 
 # %%
@@ -223,7 +224,7 @@ plt.show()
 #
 # ## The whole step
 #
-# Now everything is there:
+# Now you have everything:
 #
 # 1. attention over slots and input, $\widetilde{M}$ (equation 2):
 #    `my.multi_head_attention(xp, m, x, W_q, W_k, W_v)`;
@@ -248,12 +249,12 @@ ex.step.check(step)
 my_step = ex.step.yours(step)
 
 # %% [markdown]
-# Now look at one step. There are four slots of 12 units, counted from 0. We have set
-# some gates by hand: the input gates of slots 1 and 3 are shut, the forget gate of slot
-# 1 is open, and the forget gate of slot 3 is shut. Gates are white where they are shut
-# and dark where they are open; elsewhere blue is positive and red negative. Follow a
-# row from left to right: slot 1 keeps what it held, slot 3 loses it, and the other two
-# mix.
+# Now look at one step. It has four slots of 12 units; we count slots from 0. We have
+# set some gates by hand: the input gates of slots 1 and 3 are shut, the forget gate of
+# slot 1 is open, and the forget gate of slot 3 is shut. Gates are white where they are
+# shut and dark where they are open. In the other panels blue is positive and red
+# negative. Follow a row from left to right: slot 1 keeps what it held, slot 3 loses it,
+# and the other two mix.
 
 # %%
 N, F = 4, 12
@@ -358,7 +359,7 @@ for name, core in cores.items():
     for beginning, m in beginnings.items():
         kept[name, beginning] = spreads(core, m, inputs)
 
-# %% tags=["hide-input"] alt="The slots' spread over a hundred steps for two networks and four first memories, logarithmic. Zeros stay at the level of rounding in both; from the identity and from random numbers slots grow alike quickly in the paper's network and slowly in the released one"
+# %% tags=["hide-input"] alt="The slots' spread over a hundred steps for two networks and four first memories, logarithmic. Zeros stay at the level of rounding in both; from the identity and from random numbers the slots become alike quickly in the paper's network and slowly in the released one"
 # Draws the slots' spread for both networks
 figure, panels = plt.subplots(1, 2, figsize=(9.5, 3.6), sharey=True)
 for panel, core in zip(panels, cores, strict=True):
@@ -373,13 +374,13 @@ plt.show()
 
 # %% [markdown]
 # From zeros the slots stay equal up to rounding errors (the dotted line), and the
-# rounding errors do not grow into anything either. A millionth of random numbers has a
-# spread near 1 at first, because the spread is a share of the size. But the first step
-# writes numbers of ordinary size, nearly the same for all slots. Beside these the
-# differences are tiny, and the fresh networks do not make them larger again. (In the
-# long run they make all differences smaller, the paper's network faster than the
-# released one. The next section finds the line that decides it. Training can change
-# that, for slots that are not equal.)
+# rounding errors do not grow into anything either. Random numbers times a millionth
+# have a spread near 1 at first, because the spread is a share of the size. But the
+# first step writes numbers of ordinary size, nearly the same for all slots. Beside
+# these the differences are tiny, and the fresh networks do not make them larger again.
+# (In the long run they make all differences smaller, the paper's network faster than
+# the released one. The next section finds out why. As long as the slots are not exactly
+# equal, training can change this.)
 #
 # The released code takes the identity: row $i$ is 1 at unit $i$ and 0 elsewhere. It
 # tells the slots apart just as well, and nobody has to draw, store or seed it. If there
@@ -398,8 +399,8 @@ def first_memory(batch_size, N, F):
 ex.first_memory.check(first_memory)
 
 # %% [markdown]
-# This cut has a price: with more slots than units, some rows have no 1. They are zero,
-# so they are equal, so they are one slot:
+# This cut has a price: with more slots than units, some rows have no 1. These rows are
+# all zeros, so they are equal, and together they are worth one slot:
 
 # %%
 core = RelationalMemory(D, mem_slots=5, head_size=3, dtype=np.float64)  # three units
@@ -412,8 +413,8 @@ print("after one step, slots 3 and 4 differ by", difference)
 # ## Paper and release, line by line
 #
 # The authors have released the formulation that they used in their experiments, as
-# code. It differs from the nine equations in more than details. Here are our two
-# classes, from the head of `cores/relational.py`:
+# code. It differs from the nine equations in more than details. This table compares our
+# two classes; a shorter form of it stands at the head of `cores/relational.py`:
 #
 # | | `PaperRelationalMemory`: equations 1-9 | `RelationalMemory`: as released |
 # |---|---|---|
@@ -426,25 +427,26 @@ print("after one step, slots 3 and 4 differ by", difference)
 # | output (eqs 6, 8) | $h = \sigma(o) \tanh(m)$ | $m$ itself |
 # | candidate (eq 7) | $g_\psi(\widetilde{m})$ | tanh of it |
 #
-# You have seen the first memory. Now the other lines, one after the other:
+# You have seen the first memory. Now we go through the other rows:
 #
 # **The input is projected.** Equation 2 multiplies slots and input by the same $W^k$,
-# so they must be equally wide. The paper does not say how they become so. The release
-# begins with a linear layer, $x' = xW + b$, that turns an input of any width into a row
-# of F numbers. Everything behind it, including the gates, sees $x'$ and not $x$. Both
-# our classes have that layer: where equations 2 to 6 say $x_t$, we give $x'$.
+# so these must be equally wide. The paper does not say how it makes them so. The
+# release begins with a linear layer, $x' = xW + b$, that turns an input of any width
+# into a row of F numbers. Everything after it, including the gates, sees $x'$ and not
+# $x$. Both our classes have that layer: where equations 2 to 6 say $x_t$, we give $x'$.
 #
 # **Who asks.** The release lets all rows of $[M; x']$ ask, and cuts off the input's row
-# afterwards. A row's answer depends on its own query and on all keys, not on who else
-# asks, so with one round of attention in a step nothing changes. (With several, called
-# *blocks*, the slots would look at an input that has itself looked around.)
+# afterwards. A row's answer depends on its own query and on all keys and values, not on
+# who else asks. So with one round of attention in a step, the slots get the same
+# answers either way. (With several rounds, called *blocks*, the slots of the second
+# would look at an input that has itself looked around.)
 #
 # **A layer norm on queries, keys and values.** A memory can grow, and with it the
 # paper's scores, which are products of two things that grow. Then the softmax takes the
 # largest score and nothing else (chapter 5). The release first normalises every row of
-# q, k and v, whatever the memory's size. Below, the memory grows larger and larger, and
-# you see the largest share, as a mean over the slots. **Write down first:** how does it
-# go in each of the two networks?
+# q, k and v, whatever the memory's size. Below, we make the memory larger and larger,
+# and draw a slot's largest share of attention, as a mean over slots and heads. **Write
+# down first:** how does this share change in each of the two networks?
 
 # %%
 scales = 2.0 ** np.arange(-4, 9)
@@ -468,10 +470,11 @@ plt.show()
 
 # %% [markdown]
 # **A residual, inside a norm.** The paper's candidate is made only of what attention
-# brings, a mean of values: a slot's own content must come home through attention. The
-# release adds the slot itself, layer_norm(M + attention). What is that worth? We take
-# the residual out of a released core, and look at the slots' spread again. **Write down
-# first:** will it be more like the paper's curve above, or like the released one?
+# brings, a mean of values. A slot's own content gets into it only if the slot attends
+# to itself. The release adds the slot itself, layer_norm(M + attention). What is that
+# worth? We take the residual out of a released core, and look at the slots' spread
+# again. **Write down first:** will it be more like the paper's curve above, or like the
+# released one?
 
 
 # %%
@@ -493,24 +496,24 @@ for name, found in rows.items():
     print(f"{name:22}", *(f"{found[t]:8.1e}" for t in after))
 
 # %% [markdown]
-# So this is the line that kept the slots apart in the right panel above.
+# So it was the residual that kept the slots apart in the right panel above.
 #
 # **What the gates see.** Equations 4 and 5 see $h_{t-1}$. The release has no $h$; its
 # gates see $\tanh(m_{t-1})$. By equation 8 that is $h$ in a network whose output gates
-# are open. And the release has two biases, one in each linear layer, of which only the
-# sum matters. Otherwise its gates are the paper's.
+# are open. And the release has two biases, one in each linear layer; only their sum
+# matters. Otherwise its gates are the paper's.
 #
 # **The output is the memory itself**, and **the candidate goes through a tanh.** "In
 # practice we did not find output gates necessary": the release drops equation 6, and
 # with it the tanh of equation 8. The numbers that leave the core are the numbers that
 # it keeps. They are bounded in another way: what a step writes lies in $(-1, 1)$,
 # because the candidate first goes through tanh. The paper's candidate is the result of
-# a layer norm, and single entries of it may be as large as $\sqrt{F - 1}$. With gates
-# that stand still, a memory settles within
-# $\pm \, \sigma(i) / (1 - \sigma(f + \tilde{b}^f))$ times the largest candidate; with a
-# forget gate near 1 that is far away. Here are both networks on four hundred inputs,
-# with three forget biases. **Write down first:** which of the two memories grows
-# further, and how large will the largest output be?
+# a layer norm, and single entries of it may be as large as $\sqrt{F - 1}$. If the gates
+# stood still, a memory would settle within
+# $\pm \, \sigma(i) / (1 - \sigma(f + \tilde{b}^f))$ times the largest candidate. With a
+# forget gate near 1 that is a wide bound. Here are both networks on four hundred
+# inputs, with three forget biases. **Write down first:** which of the two memories
+# grows further, and how large will the largest output be?
 
 # %%
 long = rng.normal(size=(course.fast(400, 20), D))
@@ -555,10 +558,10 @@ plt.show()
 # ## The way back through a step
 #
 # The next section trains a network with your step. The tape will find the gradients.
-# What does it do there? You have all parts of the answer, so put them together once by
-# hand.
+# How does it do that? You have all the parts of the answer, so put them together once
+# by hand.
 #
-# From the steps behind it, a step gets two gradients: $\bar m$ of its new memory, and
+# From the steps after it, a step gets two gradients: $\bar m$ of its new memory, and
 # $\bar h$ of its new hidden state. (A bar means "the gradient of".) The new memory is
 # used twice. The next step reads it, and equation 8 shows it,
 # $h = \sigma(o) \circ \tanh(m)$. What is used twice is paid twice, so its whole
@@ -567,7 +570,8 @@ plt.show()
 # $$\bar m + \bar h \circ \sigma(o) \circ (1 - \tanh^2 m)$$
 #
 # This is the $g$ of chapter 8, and `gated_vjp` takes it on through equation 7. The
-# output gate gets what it multiplies, times its slope:
+# output gate multiplies $\tanh m$, so its pre-activation $o$ gets $\bar h$ times that,
+# times the slope of the sigmoid:
 # $\bar h \circ \tanh m \circ \sigma(o)\,(1 - \sigma(o))$.
 #
 # **Exercise 6.** Equations 7 and 8 backwards. `vjps` has your functions of chapters 2
@@ -590,10 +594,11 @@ ex.state_vjp.check(state_vjp)
 my_state_vjp = ex.state_vjp.yours(state_vjp)
 
 # %% [markdown]
-# The rest of the step you have already, piece by piece. Here is all of it backwards,
-# equation by equation, made of the functions in the table above. Read it from "back":
-# it is the list of "The whole step", from its end. Of the weights it gives the gradient
-# of $U^f$ alone. The others come out of the same calls, where you see a `_`.
+# You already have the rest of the step, piece by piece. Here is all of it backwards,
+# equation by equation, made of the functions in the table above. Begin to read at the
+# comment "back": from there it follows the list of "The whole step" from its end to its
+# beginning. Of the weights, it returns the gradient of $U^f$ alone. The gradients of
+# the other matrices come out of the same calls, where you see a `_` or a `[0]`.
 
 
 # %%
@@ -663,10 +668,10 @@ print(operations, "operations on the tape")
 # ## Back through time
 #
 # A sequence is the same step again and again, each with the state that the one before
-# has left. Written side by side, the steps make one long computation: the core is
+# it left. Written side by side, the steps make one long computation: the core is
 # *unrolled*. The walk back goes through it from the last step to the first. This is
 # called *back-propagation through time*, and it is nothing new: it is the tape's walk,
-# with whole steps for entries.
+# with a whole step in place of each entry.
 
 # %% tags=["hide-input"] alt="Three steps of the core side by side. Grey arrows lead forward: the memory goes along the top through equation 7, and down through equation 8 to h; attention and gates feed equation 7. Orange arrows lead back from the loss at the last h: along the memory's line with the factor k, through attention with the factor w, and through the gates to h"
 # Draws the unrolled core, and the ways on which the gradient comes back
@@ -720,22 +725,22 @@ panel.axis("off")
 plt.show()
 
 # %% [markdown]
-# Grey leads there, orange leads back. (From $x$ an arrow goes to attention as well. It
-# is left out here, and so are the ways back into the inputs.) Follow the orange arrows
-# from the loss. There are three ways from a memory to the one before:
+# Grey arrows lead forward, orange ones lead back. (From $x$ an arrow goes to attention
+# as well. We have left it out, and the ways back into the inputs, too.) Follow the
+# orange arrows from the loss. There are three ways from a memory to the one before:
 #
 # - along the top, straight through equation 7. The factor is the forget gate, $k$;
-# - through the candidate: the input gate $w$, then $g_\psi$ and attention. On this way
-#   a slot's gradient reaches the *other* slots, too;
+# - through the candidate: the input gate $w$, then $g_\psi$ and attention. This way, a
+#   slot's gradient reaches the *other* slots, too;
 # - through the gates into $h$, and by equation 8 up into the memory.
 #
-# Wherever two of them meet, they add up. The weights are the same in every step, so
-# their gradient is the sum of what all steps pay in.
+# Wherever two ways meet, their gradients add up. The weights are the same in every
+# step, so their gradient is the sum of what all the steps pay in.
 #
-# **Exercise 7.** The walk. `step_vjp` is given, and so are the states that each step
-# began with. The loss may use the $h$ of every step: `g[t]` is what it gives to the $h$
-# that step `t` shows. The judge moves the first state, and the weights of a whole
-# sequence, by a complex step.
+# **Exercise 7.** Write this walk. `step_vjp` is given, and so are the states that each
+# step began with. The loss may use the $h$ of every step: `g[t]` is the gradient that
+# it gives to the $h$ of step `t`. The judge moves the first state, and the weights of a
+# whole sequence, by a complex step (chapter 3).
 
 
 # %%
@@ -751,9 +756,9 @@ ex.through_time.check(through_time)
 my_through_time = ex.through_time.yours(through_time)
 
 # %% [markdown]
-# Now all of it together, on ten steps of the whole core: your walk, with the step
-# backwards from above, which is made of your derivatives. The tape does the same with
-# your step alone.
+# Now put everything together, on ten steps of the whole core. By hand, your walk calls
+# the step backwards from above, and that is made of your derivatives. The tape needs
+# nothing but your step.
 
 # %%
 T = 10
@@ -788,11 +793,11 @@ for name, mine, theirs in zip(("m", "h", "U_f"), by_hand, found, strict=True):
 
 # %% [markdown]
 # How much of the gradient is left after 40 steps, and which way did it take? The loss
-# is at the last step only. We let the gradient come back on all ways, and then shut
-# some: what a step hands back through $h$, or through $h$ and attention, so that only
-# the straight line at the top is left, or what it hands back along $m$. The cell prints
-# the four in this order. **Write down first:** order them by what arrives after 20
-# steps. And what does a forget bias of 3 change?
+# is at the last step only. First the gradient comes back on all ways. Then we shut some
+# of them: the way through $h$; the ways through $h$ and attention, which leaves only
+# the straight line at the top; and last everything that a step hands back along $m$,
+# which leaves only $h$. The cell prints the four in this order. **Write down first:**
+# order them by what arrives after 20 steps. And what does a forget bias of 3 change?
 
 # %%
 WAYS = {  # which are open: along m, through h, through g_psi and attention
@@ -843,20 +848,20 @@ panels[1].legend(loc="center right", fontsize=8)
 plt.show()
 
 # %% [markdown]
-# The straight line of equation 7 alone falls by a forget gate at each step, as a single
-# slot did in chapter 8. Through $h$ alone next to nothing arrives: at every step that
-# way passes the slope of a gate and a matrix $U$ of a fresh network, and both make it
-# small. But with attention open, far more arrives after 40 steps than the forget gates
-# let through. Attention is a second way along the memory, and an LSTM has none like it.
-# With a bias of 3 the gradient even grows on its way back. This is one reason why
-# training clips it (chapter 4).
+# On the straight line of equation 7 alone, the gradient shrinks by a forget gate at
+# each step, as it did for a single slot in chapter 8. Through $h$ alone next to nothing
+# arrives. At every step that way passes the slope of a gate and a matrix $U$ of a fresh
+# network, and both make the gradient smaller. But with attention open, far more arrives
+# after 40 steps than the forget gates let through. Attention is a second way along the
+# memory, and an LSTM has none like it. With a bias of 3 the gradient even grows on its
+# way back. This is one reason why training clips it (chapter 4).
 #
 # ## Your core learns
 #
-# Four symbols out of eight arrive. Was the last one the same as the first? In half of
-# each batch we make it so, and among the others it happens in one of eight. So if you
-# always say yes, you are right in 9 of 16: that is the floor. To do better, a network
-# must keep the first symbol and compare. We call the task *compare*.
+# Four symbols arrive, each one of eight. Is the last one the same as the first? In half
+# of each batch we make it so, and in the other half it happens by chance once in eight.
+# So if you always say yes, you are right in 9 cases of 16: that is the floor. To do
+# better, a network must keep the first symbol and compare. We call the task *compare*.
 
 
 # %%
@@ -877,10 +882,10 @@ def compared(rng, count=64):
 course.show(StepNetwork.__call__)
 
 # %% [markdown]
-# First the list of what is in use. Then three seeds, 400 steps of Adam each, the
-# gradient clipped at 1.
+# First comes the list of what is in use. Then we train three seeds with 400 steps of
+# Adam each, and clip the gradient at 1.
 #
-# **Write down first:** which share of right answers will the three reach? And how many
+# **Write down first:** what share of right answers will the three reach? And how many
 # steps does it take them to leave the floor?
 
 # %%
@@ -941,23 +946,23 @@ plt.show()
 
 # %% [markdown]
 # The nine equations, as you wrote them down, learn to keep a symbol and to compare it
-# with another. That is not enough for every task: in chapter 10 the same step meets one
-# on which it does not get off the floor, and you find out which line of the table above
-# it lacks.
+# with another. That is not enough for every task: in chapter 10 the same step meets a
+# task on which it does not get off the floor, and you find out which row of the table
+# above it lacks.
 #
 # ## In the package
 #
 # Your functions stand in `equations.py`, in the same words (chapter 0 shows two of
 # them). Here is the released core. Its gates are one operation, `fused.rmc_gates`, with
 # a derivative worked out by hand. (In its text `i` and `f` are the gates, after the
-# sigmoid.) In `_attend` you find who asks, and the norms:
+# sigmoid.) `_attend` shows who asks, and where the norms are:
 
 # %%
 course.show(RelationalMemory._step, RelationalMemory._attend, fused.rmc_gates.composed)
 
 # %% [markdown]
-# **Write down first:** your step left the number of operations on the tape that you saw
-# above. How many does the released core leave, with `fused` operations?
+# **Write down first:** above you saw how many operations your step left on the tape.
+# How many does the released core leave, with its `fused` operations?
 
 # %% alt="One step of the released core as a graph: the input is projected, joined to the memory, and goes through linear, layer_norm, attention, layer_norm, two linear and a layer_norm; gates are made of the input and of tanh of the memory; all meet in rmc_gates"
 core = RelationalMemory(12, mem_slots=4, head_size=6, num_heads=2)
@@ -979,7 +984,8 @@ plt.show()
 #   one equation of both.
 # - On the way back, the new memory gets two gradients, from the next step and through
 #   $h$. Through many steps the gradient comes along the memory: straight, with a forget
-#   gate as its factor at each, and through attention, which lets far more of it arrive.
+#   gate as its factor at each step, and through attention, which lets far more of it
+#   arrive.
 # - Slots that are equal stay equal, whatever the weights. The first memory must tell
 #   them apart.
 # - The release is another network than the nine equations: no $h$, no output gate, a

@@ -81,11 +81,11 @@ plt.show()
 # %% [markdown]
 # Beside each point stands its label and the time step at which it comes; the reference
 # is orange. Note what makes this hard for a memory. The reference may come last: until
-# then the network can compare nothing, and must keep all vectors. It may come first:
-# then the network could compare each vector as it arrives, and keep only distances. It
-# cannot know in advance which it will be, because the question gives a *label*, and
-# "labels were sampled and hence did not correspond to the time-points at which the
-# vectors were presented to the model" (appendix A.1).
+# then the network can compare nothing, and must keep all vectors. Or the reference may
+# come first: then the network could compare each vector as it arrives, and keep only
+# distances. The network cannot know in advance which it will be, because the question
+# gives a *label*, and "labels were sampled and hence did not correspond to the
+# time-points at which the vectors were presented to the model" (appendix A.1).
 #
 # **Exercise 1.** Answer one question. The distance is Euclidean. `x` has a vector in
 # each row, and `labels` has their labels in the same order.
@@ -161,7 +161,7 @@ plt.show()
 # An accuracy alone means nothing. Guessing gets $1/N$. But there is an easy question
 # among the hard ones: $n = 0$ asks for $m$ itself. If you see that, you answer $m$ and
 # compare nothing. We call it the *self query*. For the other questions you then guess
-# among the $N - 1$ other labels, which in all gives
+# among the $N - 1$ other labels. In all, your accuracy is
 #
 # $$\frac{1}{N} \cdot 1 + \frac{N - 1}{N} \cdot \frac{1}{N - 1} = \frac{2}{N}$$
 #
@@ -185,7 +185,7 @@ ex.self_query_floor.check(self_query_floor)
 # %% [markdown]
 # The accuracy *without self* tells you more, because it leaves out the easy questions.
 #
-# **Exercise 4.** Write it.
+# **Exercise 4.** Write this accuracy.
 
 
 # %%
@@ -283,10 +283,10 @@ plt.show()
 # ## The plateau
 #
 # A network that trains on the task itself from the start soon learns the self query,
-# and then stops. Below are committed runs (`benchmarks/results`) of four vectors of
-# four dimensions, with twelve thousand steps each, tested on held-out examples. Beside
-# them are runs that began with easier tasks, the *rungs* of a *ladder*; more about
-# these in a moment.
+# and then stops. Below are runs that come with the project (`benchmarks/results`), on
+# four vectors of four dimensions, with twelve thousand steps each, tested on held-out
+# examples. Beside them are runs that began with easier tasks, the *rungs* of a
+# *ladder*; more about these in a moment.
 
 # %%
 direct = course.summary("nth_farthest_direct")["groups"]
@@ -335,9 +335,9 @@ plt.show()
 # test a fourth vector is new to them. (We found the ladder with the Relational Memory
 # Core, and did not tune it for the LSTM.)
 #
-# Why is the step up from the plateau so high? Nobody has shown it, but you can compute
-# one part of an answer. Suppose a network knew every distance from the reference, but
-# only up to a relative error. How many questions would it answer right? **Write down
+# Why is it so hard to leave the plateau? Nobody has shown it, but you can compute one
+# part of an answer. Suppose a network knew every distance from the reference, but only
+# up to a relative error. How many questions would it answer right? **Write down
 # first:** what does an error of 10 % cost at 3 x 2, and what at 8 x 16?
 
 # %%
@@ -370,14 +370,15 @@ panel.legend(loc="center left", bbox_to_anchor=(1, 0.5))
 plt.show()
 
 # %% [markdown]
-# With eight vectors in sixteen dimensions all distances are alike, and a network that
-# begins to feel them gains little: at an error of 30 %, a few points. That may well be
-# why the paper's task is slow to learn. At 4 x 4 it does not explain the plateau,
-# because there the same error would still be worth nearly twenty points. There we can
-# only guess. Keeping the vectors, finding the one that is labelled $m$, comparing and
-# sorting: none of these is of use without the others, and with fewer vectors of fewer
-# dimensions each is easier to learn. We do not test the guess here. We do test the
-# remedy that it suggests: begin with an easier task.
+# With eight vectors in sixteen dimensions all distances are nearly the same, and a
+# network that begins to measure them gains little: at an error of 30 %, a few points.
+# That may well be why the paper's task is slow to learn. At 4 x 4 it does not explain
+# the plateau, because there a network with the same error would still stand nearly
+# twenty points above the floor. So at 4 x 4 we can only guess. Keeping the vectors,
+# finding the one that is labelled $m$, comparing and sorting: none of these is of use
+# without the others, and with fewer vectors of fewer dimensions each is easier to
+# learn. We do not test the guess here. We do test the remedy that it suggests: begin
+# with an easier task.
 #
 # ## The ladder
 #
@@ -390,8 +391,8 @@ plt.show()
 #
 # $$\frac{a - 2/k}{1 - 2/k} > \text{passing}$$
 #
-# And in a certain share of the steps, `rehearsal`, it trains on earlier rungs again, so
-# that it does not forget them. In the package:
+# And in a certain share of the steps, called `rehearsal`, it trains on earlier rungs
+# again, so that it does not forget them. In the package:
 
 # %%
 course.show(nth.Task.observe, nth.Task._choose)
@@ -410,10 +411,10 @@ for name in ("quick", "ladder"):
 # %% [markdown]
 # ## Your step on the ladder
 #
-# Now the nine equations, as you wrote them in chapter 9. Two rungs will do, three
+# Now train the nine equations, as you wrote them in chapter 9. Two rungs will do: three
 # numbers on a line ($3 \times 1$) and three points in a plane ($3 \times 2$). The
 # network is small: three slots of 32 units, four heads, and a head of two layers of 64.
-# Each step draws 128 new examples. Here is what goes into it:
+# Each training step draws 128 new examples. These are the pieces in use:
 
 # %%
 my = course.pieces()
@@ -464,9 +465,9 @@ def told(lines, held_out):
 
 
 # %% [markdown]
-# **Write down first:** after two thousand steps, on which rung will it be, and at which
-# accuracy? (The floor of both rungs is 2/3. The second floor of 3 x 2 stands above,
-# among the bars.)
+# **Write down first:** after two thousand steps, on which rung will it be, and with
+# what accuracy? (The floor of both rungs is 2/3. You find the second floor of 3 x 2
+# above, with the bars.)
 
 # %%
 curves = {"your step": climb(my.step)}
@@ -475,10 +476,10 @@ told(*curves["your step"])
 # %% [markdown]
 # It has learnt one question in three, the self query, and guesses at the others. In
 # chapter 9 the same function learnt to compare two symbols without an error. Did we
-# give up too early? `benchmarks/between.py` trains longer, and a larger network: the
-# preset `quick`, 3,000 steps. It goes through the table of chapter 9, line by line.
-# Each row below is a network of its own: the released form with one line as in the
-# paper, or the paper's form with one line as released. Rungs count from 0:
+# give up too early? `benchmarks/between.py` trains a larger network, and for longer:
+# the preset `quick`, 3,000 steps. It goes through the table of chapter 9, row by row.
+# Each line below is a network of its own: the released form with one row as in the
+# paper, or the paper's form with one row as released. Rungs count from 0:
 
 # %%
 between = course.summary("between")
@@ -486,12 +487,12 @@ for run in between["between"]:
     print(f"{run['name']:39} rung {run['rung']}   right {run['test_accuracy']:.0%}")
 
 # %% [markdown]
-# One line of that table decides, both ways: the norm on queries, keys and values. With
+# One row of that table decides, both ways: the norm on queries, keys and values. With
 # it the paper's equations climb to the last rung. Without it the released form stays on
-# the first. (Only one other line gets the paper's form off the first rung, the identity
-# as first memory, and that one ends at the floor of the task itself. It is one seed
-# each, and differences of a few points say nothing.) The norm stands in none of the
-# nine equations.
+# the first. (Only one other row gets the paper's form off the first rung, the identity
+# as first memory, and with that one the network ends at the floor of the task itself.
+# Each is one seed, and differences of a few points say nothing.) The norm stands in
+# none of the nine equations.
 #
 # ## One row more
 #
@@ -516,8 +517,9 @@ ex.normed_attention.check(normed_attention)
 my_normed_attention = ex.normed_attention.yours(normed_attention)
 
 # %% [markdown]
-# **Exercise 6.** Your step of chapter 9 with it. Copy the step and change the line with
-# equation 2, nothing else. `p` also has `qkv_gain` and `qkv_offset`.
+# **Exercise 6.** Write your step of chapter 9 with this attention. Copy the step and
+# change the line with equation 2, nothing else. `p` also has `qkv_gain` and
+# `qkv_offset`.
 
 
 # %%
@@ -553,12 +555,13 @@ panel.legend(loc="upper left")
 plt.show()
 
 # %% [markdown]
-# That is the whole difference: one line of your own. It ends above the second floor, so
-# it has begun to compare. It takes a while to work, and how long differs from seed to
-# seed. `climb(my_normed_step, seed=1)`, the second seed that we tried, is only leaving
-# the floor after 2,000 steps: 70 % held out, still on the first rung. Without the norm
-# it stands at 66 %. We chose sizes and rate so that a run takes a minute or so; the
-# runs above of 3,000 larger steps have more room.
+# That is the whole difference: one line of your own. The network ends above the second
+# floor, so it has begun to compare. The norm takes a while to work, and how long
+# differs from seed to seed. `climb(my_normed_step, seed=1)`, the second seed that we
+# tried, is only just leaving the floor after 2,000 steps: 70 % held out, still on the
+# first rung. Without the norm, seed 1 stands at 66 %. We chose the sizes and the
+# learning rate so that a run takes a minute or so. The runs of `between.py` had 3,000
+# steps and a larger network.
 #
 # Why does it help? The norm keeps the scores from growing with the memory (chapter 9
 # has a picture of that). We have not shown that this is the reason. The paper is
@@ -566,8 +569,8 @@ plt.show()
 # to the causal influence of our design choices on the model's capacity for relational
 # reasoning" (section 6).
 #
-# What the network learns with three vectors is of use with four. The green curves above
-# come from such a ladder, 3 x 1, 3 x 2, 3 x 4 and then 4 x 4.
+# What the network learns with three vectors is of use with four. The green curves far
+# above, the RMC with a ladder, climbed the rungs 3 x 1, 3 x 2, 3 x 4 and 4 x 4.
 #
 # ## What a longer run reaches
 #
@@ -610,8 +613,8 @@ for group in course.summary("nth_farthest_ladder")["groups"]:
 # it measures them, up to some error, it must fail where two distances are nearly equal,
 # and be right where they are far apart. For each question we take the *gap*: how far
 # the right vector's distance is from the nearest other distance. **Write down first:**
-# how many answers are right where the gap is nearly 0? A coin between two would have
-# one half.
+# how many answers are right where the gap is nearly 0? If you tossed a coin between the
+# two, you would get one half.
 
 # %%
 labels, n, m = nth.decode(inputs, task.layout)
@@ -704,9 +707,9 @@ plt.show()
 # see what you wish to see. (`attention.draw_maps(*cases, folder)` draws all heads for
 # all three questions.) So we count, over many questions. How much attention goes to the
 # input, to the holders and to the other slots, before, at and after the reference's
-# step? The grey dashes show what attention to everything alike would give; without them
-# such a number says nothing. **Write down first:** after the reference, do its holders
-# get more than that?
+# step? The grey dashes show what you would get if attention went to everything alike;
+# without this comparison the numbers say nothing. **Write down first:** after the
+# reference, do its holders get more than the dashes?
 
 # %%
 with blas_threads(1):
@@ -733,28 +736,29 @@ def shown(draw):
 shown(lambda folder: attention.draw_measures(found, floors, folder)[0])
 
 # %% [markdown]
-# In this network no slot takes in the reference for itself: the shares of the intake
-# are nearly equal. And after the reference the slots do not turn to its holders; these
-# get less attention than attention to everything alike would give them. (They get two
-# points more than the other slots, but so they did before the reference came.) What the
-# paper saw in its network of eight slots, you do not see in ours of four. That
-# contradicts nothing: it is another network, and the paper's warning above says why you
-# should not expect otherwise.
+# In this network no slot keeps the reference to itself: the shares of the intake are
+# nearly equal. And after the reference the slots do not turn to its holders: these get
+# less attention than they would if all were alike. (They get two points more than the
+# other slots, but so they did before the reference came.) What the paper saw in its
+# network of eight slots, you do not see in ours of four. That contradicts nothing: it
+# is another network, and the paper's warning above says why you should not expect
+# otherwise.
 #
 # ## The gates
 #
-# Attention proposes, the gates decide (chapter 8). Here are the same three questions,
-# now with the mean of each slot's input and forget gates. The holders' names are red:
+# Attention proposes, the gates decide (chapter 8). Here are the three questions, the
+# one that you saw in the maps and two others, with the mean of each slot's input and
+# forget gates. The names of the holders are red:
 
 # %% alt="Input and forget gates of four slots over four time steps for three questions: forget gates near 0.8 and input gates near 0.4 throughout, the bands around them wide, no difference between holders and others"
 shown(lambda folder: attention.draw_gates(*cases, folder)[0])
 
 # %% [markdown]
-# Nothing happens at the red line; holders and others look alike. The band shows where
-# most of a slot's units lie, from the 10th to the 90th percentile. It is wide: within
-# one slot, at the same step, some units are written and others are not. This is a
-# second reason why "this slot holds that vector" is the wrong picture. Units can divide
-# the work as well as slots can.
+# Nothing happens at the red line, where the reference comes; holders and others look
+# alike. The band shows where most of a slot's units lie, from the 10th to the 90th
+# percentile. It is wide: within one slot, at the same step, some units are written and
+# others are not. This is a second reason why "this slot holds that vector" is the wrong
+# picture. Units can divide the work as well as slots can.
 #
 # ## Does it matter? Taking parts away
 #
@@ -767,8 +771,9 @@ course.show(probes.read, probes.put)
 
 # %% [markdown]
 # First we do it by hand. Right after the reference we set one slot back to the row with
-# which it began, which the network knows well, and read on. **Write down first:** how
-# much does the network lose with one slot of four? The same with each?
+# which it began, and read on. (The network knows that row well: every sequence begins
+# with it.) **Write down first:** how much does the network lose with one slot of four?
+# Is it the same for each?
 
 # %%
 questions = probes.held_out(task, course.fast(10_000, 200))
@@ -793,14 +798,15 @@ for slot in range(4):
     print(f"slot {slot + 1}: {without([slot], questions.marked).mean():.1%}")
 
 # %% [markdown]
-# The network misses every slot, but none of them fatally. Now the whole set, over all
-# held-out questions:
+# The network misses every slot, but none of them fatally. Now we make all the tests,
+# over all held-out questions:
 #
 # - **wiped**: the four slots one by one, then the holders, then *as many other slots at
 #   random*; with two holders of four these are always the other two. Without that last
-#   row you could not say whether the holders mattered, or any slots. They are *reset*
-#   right after the reference. Or they are *swapped*, at the end, for the same slot's
-#   row from another sequence, which looks as usual but says nothing about this one.
+#   row you could not say whether the holders matter, or just any two slots. Slots are
+#   *reset* right after the reference. Or they are *swapped*, at the end, for the same
+#   slot's row from another sequence. Such a row looks as usual but says nothing about
+#   this sequence.
 # - **cut**: no slot may attend to something (everything, all slots, the input, the
 #   holders, as many other slots), at all steps before the reference or after it. A slot
 #   may always attend to itself, and the gates see the input as before.
@@ -808,7 +814,7 @@ for slot in range(4):
 # **Write down first:** which costs more, wiping the two holders once or cutting all
 # attention among slots?
 
-# %% alt="Accuracies with slots wiped and with attention cut: wiping the holders costs more than wiping others, cutting attention to the holders no more than to others, cutting the input falls to the second floor"
+# %% alt="Accuracies with slots wiped and with attention cut: wiping the holders costs more than wiping others, cutting attention to the holders no more than to others, cutting the input brings it down to about the second floor"
 shown(lambda folder: attention.draw_measures(found, floors, folder)[1])
 
 # %%
@@ -826,7 +832,7 @@ for test, how, name in (*wiped, *cut):
 #   the reference, as their intake suggests?
 # - Forbidding all slots to attend to the holders costs no more than forbidding
 #   attention to as many others. A map might suggest the story "all slots consult those
-#   that hold the reference". That story does not give the answers here.
+#   that hold the reference". Here that is not how the answers come about.
 # - Forbidding attention among slots costs much, but what remains is far above the
 #   floors.
 # - Forbidding attention to the input brings the network down to 55 %, between the
@@ -859,10 +865,11 @@ for label in range(4):
 # together. Slot 2, which the network misses most, takes in nearly everything that is
 # labelled 1.
 #
-# A fairer comparison takes *the same two slots after the same step*: how much less is
-# right when they took in that step's vector than when it went to others? And does it
-# matter that the vector was the reference? To see that, we do so at all steps, and
-# separate those at which the reference came from those at which another vector came:
+# A fairer comparison takes *the same two slots after the same step*: how many fewer
+# answers are right if they took in that step's vector than if it went to other slots?
+# And does it matter that the vector was the reference? To see that, we reset slots
+# after every step, and separate the steps at which the reference came from those at
+# which another vector came:
 
 # %%
 differences = {"the reference": [], "another vector": []}
@@ -885,17 +892,18 @@ for name, measured in differences.items():
 
 # %% [markdown]
 # Of the ten points between holders and controls less than half is left, and a part of
-# that is lost with any vector. About three points are the reference's own. So there is
-# something in the first line of the list above, but much less than it seemed. One doubt
-# stays. The label decides so much that "these slots took it in" says nearly the same
-# here as "it has one of these labels", and our tests cannot tell the two apart.
+# these is lost with any vector. About three points belong to the reference alone. So
+# there is something in the first point of the list above, but much less than it seemed.
+# One doubt stays. The label decides so much that "these slots took it in" says nearly
+# the same here as "it has one of these labels", and our tests cannot tell the two
+# apart.
 #
-# **What does the average hide?** Where the reference comes first, nothing comes before
-# it, and where it comes last, nothing comes after it: there nothing was cut at all. So
-# we cut once more by hand, separately for each step at which the reference may come. To
-# cut, you give the core a *mask*: a matrix with a row for each that asks and a column
-# for each that is asked, slots first and then the $n$ rows of input. Where it says
-# `False`, the score becomes $-\infty$ and the share 0.
+# **What does the average hide?** If the reference comes first, nothing comes before it,
+# and if it comes last, nothing comes after it: in these cases nothing was cut at all.
+# So we cut once more by hand, separately for each step at which the reference may come.
+# To cut, you give the core a *mask*: a matrix with a row for each slot or input that
+# asks, and a column for each that is asked: slots first and then the $n$ rows of input.
+# Where it says `False`, the score becomes $-\infty$ and the share 0.
 #
 # **Exercise 7.** Write the mask with which no slot hears of another. Every row that
 # asks, slot or input, may attend to itself and to the rows of input, and to nothing
@@ -912,8 +920,7 @@ ex.cut_among_slots.check(cut_among_slots)
 
 # %% [markdown]
 # `probes.cuts` gives it and the other masks. The dashed lines below are the two floors.
-# **Write down first:** where will the network stand that never lets a slot look at
-# another?
+# **Write down first:** where will the network stand if no slot ever looks at another?
 
 # %%
 nobody = np.zeros((1, 4), bool)
@@ -960,22 +967,22 @@ panels[0].legend(fontsize=9, loc="lower left")
 plt.show()
 
 # %% [markdown]
-# Where the cut to the input cuts much, the network falls far below the first floor, and
-# where it always cuts, to little above chance. But that is how the machine is built,
-# not how this network thinks. A vector enters the memory through attention to the input
-# and in no other way; the gates see it, but they only weigh. A slot that may not attend
-# to the input does not see the vectors that come. A cut that takes the question away
-# tells you nothing about how the network answers it.
+# Where attention to the input is cut at several steps, the network falls far below the
+# first floor, and where it is always cut, to little above chance. But that comes from
+# how the machine is built, not from how this network thinks. A vector enters the memory
+# through attention to the input and in no other way; the gates see it, but they only
+# weigh. A slot that may not attend to the input does not see the vectors that come. A
+# cut that takes the question away tells you nothing about how the network answers it.
 #
 # The cut among slots is the telling one. Even when no slot ever looks at another, the
 # network answers most questions right. Vectors can still meet in two places: a slot
 # that holds something can ask the vector that is coming in, and the layers after the
-# last step see all slots side by side. And yet the whole network is better by far: what
-# slots tell each other is not decoration.
+# last step see all slots side by side. And yet the network without cuts is better by
+# far: what slots tell each other is not decoration.
 #
-# This is one network, one seed, one way of cutting. A network that we cut sees what it
-# never saw in training. So a fall says that it *relies* on something, not that no
-# network could do without.
+# This is one network, one seed, one way of cutting. When we cut a network, it meets
+# what it never met in training. So if its accuracy falls, it *relies* on what we took
+# away; that does not mean that no network could do without it.
 #
 # ## In the package
 #
@@ -992,9 +999,9 @@ course.show(nth.draw, probes.cuts)
 # ## Takeaways
 #
 # - Before you read an accuracy, find out how far you get without solving the task. Here
-#   it is $2/N$ for the self query, and more for ranking norms.
-# - A plateau can be a solution: of the easy part. Its loss, compared with a formula,
-#   says which.
+#   that is $2/N$ with the self query, and more if you rank norms.
+# - A plateau can be the solution of an easy part of the task. Compare its loss with a
+#   formula, and you see of which part.
 # - A ladder begins with an easier task. What the network learns there is of use further
 #   up.
 # - A map of attention is a place to look for hypotheses. To find causes, take something

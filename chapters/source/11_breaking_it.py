@@ -10,9 +10,9 @@
 # So here you break the core on purpose, each time in four moves: what stands in the
 # code; a *symptom* that you can measure in a second, on a fresh network; what the bug
 # costs; and how to mend it. Four of the six cost something in training on a small task.
-# Two cost nothing there, and we look for the place where they do. That is a result,
-# too: a falling loss is no test. Before each part on what a bug costs, write down what
-# you expect: much, little or nothing?
+# Two cost nothing there, and we look for a place where they do. That is a result, too:
+# a falling loss is no test. Before each part on what a bug costs, write down what you
+# expect: much, little or nothing?
 #
 # We break the package's own `RelationalMemory`, one part at a time.
 
@@ -39,11 +39,11 @@ rng = np.random.default_rng(10)
 # %% [markdown]
 # ## A task to break it on
 #
-# The task is *repeat*. Four symbols out of eight arrive, one at a time, each with its
-# place. After the last one the network names all four, in their order. It must store
-# them side by side and keep the first for three steps. We give it little room: four
-# slots of eight units, and a linear layer that reads them. Guessing is right one time
-# in eight.
+# The task is *repeat*. Four symbols arrive, one at a time, each one of eight and each
+# with its place. After the last one the network names all four, in their order. It must
+# store them side by side, and keep the first one for three steps. We give it little
+# room: four slots of eight units, and a linear layer that reads them. Guessing is right
+# one time in eight.
 
 # %%
 SYMBOLS, PLACES = 8, 4
@@ -164,17 +164,17 @@ plt.show()
 # %% [markdown]
 # The first symbol is nearly always right, although the network has to keep it the
 # longest. After five hundred steps it still misses the third or the fourth, depending
-# on the seed. So keeping is not what is hard to learn here. Perhaps it is storing one
-# more symbol beside those that are already there; no experiment here tests that.
+# on the seed. So the hard part to learn is not to keep a symbol. Perhaps it is to store
+# one more symbol beside those that are already there; no experiment here tests that.
 #
 # ## 1. A memory of zeros
 #
 # **In the code.** The memory begins as `zeros(batch, slots, units)`, as an LSTM's state
 # does.
 #
-# **The symptom.** All slots are equal, to the last digits, and stay equal (chapter 9
-# says why). Here is the memory after one sequence, in a fresh network that began with
-# the identity, and in one that began with zeros:
+# **The symptom.** All slots are equal, up to rounding, and stay equal (chapter 9 says
+# why). Here is the memory after one sequence, in a fresh network that began with the
+# identity, and in one that began with zeros:
 
 
 # %% alt="Two memories as heat maps of four slots: begun with the identity all rows differ, begun with zeros all rows are the same"
@@ -198,7 +198,8 @@ for name, memory in found.items():
     print(f"as a share of the largest entry: {apart / size:.2g}")
 
 # %% [markdown]
-# **What it costs.** Four slots are one slot, so the network has a quarter of the room.
+# **What it costs.** Four equal slots hold no more than one, so the network has a
+# quarter of the room.
 
 # %%
 runs["zeros"] = train_all(begin=zeros)
@@ -209,7 +210,7 @@ draw("right", "zeros")
 plt.show()
 
 # %% [markdown]
-# The bug does not stop learning: a task that fits into one slot hides it. It shows
+# The bug does not stop learning: a task that fits into one slot hides it. The bug shows
 # where room is short, as here, or where slots must hold different things for a
 # comparison.
 #
@@ -218,19 +219,20 @@ plt.show()
 #
 # ## 2. A memory that is cut off
 #
-# **In the code.** After each step the memory is copied into a plain array, or detached,
-# so that the tape does not grow. (Cutting between *pieces* of a long text is common
-# practice. Cutting at every step is something else.)
+# **In the code.** After each step the memory is copied into a plain array, or detached
+# (taken off the tape), so that the tape does not grow. (Cutting between *pieces* of a
+# long text is common practice. Cutting at every step is something else.)
 #
-# **The symptom.** The gradient of the loss by every input but the last is exactly zero.
-# So nothing ever tells the network that it should have stored something: the weights
-# learn only from what the very last step did.
+# **The symptom.** The gradient of the loss with respect to every input but the last is
+# exactly zero. So nothing ever tells the network that it should have stored something:
+# the weights learn only from what the very last step did.
 #
-# **Exercise 1.** Write the instrument that finds this. For a step of any recurrent
-# network and a sequence of inputs it says how far each input reaches: the norm of the
-# gradient of the last memory's sum. Here it is with the very bug in it, so that it
-# finds nothing anywhere but at the end. (`tape.watch` marks an input so that you can
-# ask for its gradient. `strict=False` gives zeros for inputs without influence.)
+# **Exercise 1.** Write the instrument that finds this. You give it a step of any
+# recurrent network and a sequence of inputs. It says how strongly each input acts on
+# the last memory: take the gradient of the last memory's sum with respect to that
+# input, and its norm. Here the instrument has the very bug in it, so it finds nothing
+# anywhere but at the end. (`tape.watch` marks an input so that you can ask for its
+# gradient. With `strict=False` you get zeros for inputs without influence.)
 
 
 # %%
@@ -290,15 +292,15 @@ print("influence of the first eleven, cut off:", *cut[:-1])
 runs["cut off"] = train_all(between=p.stop_gradient)
 report("right", "cut off")
 
-# %% alt="Symbols right against training steps: cut off, far fewer are right; by place, the last symbol is as often right as in the whole network, the earlier ones are not"
+# %% alt="Symbols right against training steps: cut off, far fewer are right; by place, the last symbol is right as often as in the right network, the earlier ones are not"
 draw("right", "cut off")
 plt.show()
 
 # %% [markdown]
-# Look at the places. The last symbol is right as often as in the whole network; those
-# before it are not. But they are not lost altogether: even weights that never learnt to
-# store something carry traces of the past, and the readout learns to read them. This is
-# why such a bug survives: on an easy task the traces are enough.
+# Look at the places. The last symbol is right as often as in the right network; the
+# earlier ones are not. But they are not lost altogether: even weights that never learnt
+# to store something carry traces of the past, and the readout learns to read these
+# traces. This is why such a bug survives: on an easy task the traces are enough.
 #
 # **Mended** by handing on the Tensor. The tape grows with the sequence: that is its
 # job.
@@ -310,15 +312,15 @@ plt.show()
 # were logits. Nothing in their shape or type says that they are not.
 #
 # **The symptom.** Probabilities lie between 0 and 1, so the second softmax sees numbers
-# that are hardly different. Even a network that is certain and right cannot go below a
-# floor. With $C$ classes:
+# that hardly differ. Even when a network is certain and right, its loss cannot go below
+# a floor. With $C$ classes the floor is
 #
 # $$-\log \frac{e^1}{e^1 + (C - 1)\, e^0} = \log(e + C - 1) - 1$$
 #
-# The other end is worse. Below is a network whose logit for the right class is larger
-# than all others by some *margin*. On the left of each panel it is certain that the
-# right class is wrong. Cross-entropy pulls there with full force. With the second
-# softmax the pull is gone: a saturated softmax passes no gradient on.
+# The other end is worse. Below, the logit of the right class is larger than all others
+# by some *margin*, and on the left of each panel that margin is negative: the network
+# is certain that the right class is wrong. There, cross-entropy pulls with full force.
+# With the second softmax the pull is gone: a saturated softmax passes no gradient on.
 
 
 # %%
@@ -390,8 +392,8 @@ draw("right", "two softmaxes")
 plt.show()
 
 # %% [markdown]
-# It learns, but more slowly. The loss gives the bug away: with all symbols right it
-# would still be far from 0.
+# It learns, but more slowly. The loss gives the bug away: even with all symbols right
+# it would be far from 0.
 #
 # **Mended** by giving the loss what it asks for, logits.
 #
@@ -400,13 +402,13 @@ plt.show()
 # **In the code.** `scores / d ** -0.5`: the minus sign and the division undo each
 # other, so the scores are multiplied by $\sqrt{d_k}$ where they should be divided by
 # it. (It is easy to get such a root wrong. At first the released code took the root of
-# the width of query, key and value together; google-deepmind/sonnet, pull request 105,
+# the width of query, key and value together. Pull request 105 of google-deepmind/sonnet
 # mended it.)
 #
 # **The symptom.** The wider the keys, the more certain is the attention of a fresh
-# network, and the more it jumps. To break the core from outside, we multiply its
-# queries. A factor of $d_k$ turns the division into a multiplication; a factor of
-# $\sqrt{d_k}$ undoes it.
+# network, and the more it jumps from one training step to the next. To break the core
+# from outside, we multiply its queries. A factor of $d_k$ turns the division by the
+# root into a multiplication; a factor of $\sqrt{d_k}$ cancels the division.
 
 
 # %%
@@ -458,8 +460,8 @@ def answers(core, readout, inputs, trace=None):
 # %% [markdown]
 # For each width of a key and each of three scalings we measure two things: the largest
 # share of attention in a fresh network, and how much attention moves in the first step
-# of training (half the sum of all changes of shares, as a mean over slots and
-# examples). The curves are means of three seeds.
+# of training (half the sum of all the changes in a slot's shares, as a mean over slots
+# and examples). The curves are means of three seeds.
 
 # %%
 widths = 2 ** np.arange(1, course.fast(8, 4))
@@ -532,7 +534,7 @@ ex.attend.check(attend)
 
 # %% [markdown]
 # **What it costs.** We train *compare* with narrow keys and with wide ones, with the
-# root right and upside down, three seeds each.
+# root the right way up and upside down, three seeds each.
 
 
 # %%
@@ -588,8 +590,8 @@ plt.show()
 
 # %% [markdown]
 # With narrow keys the wrong scale costs a few answers in a hundred here. With wide ones
-# it costs far more. If you do not look at the symptom, you find such a bug only in the
-# experiment with the large sizes, after days.
+# it costs far more. If you do not look for the symptom, you find such a bug only in the
+# large experiment, after days.
 #
 # **Mended** by `scores / d ** 0.5`.
 #
@@ -597,7 +599,7 @@ plt.show()
 #
 # **In the code.** Layer normalisation "over the last two axes": mean and variance of
 # the whole memory, slots and units together, with a gain and an offset for each unit of
-# each slot. This happens easily where a library's layer norm asks you which shape to
+# each slot. This happens easily when a library's layer norm asks you which shape to
 # normalise.
 
 
@@ -628,7 +630,7 @@ def jointly(core):
 
 
 # %% [markdown]
-# **The first symptom.** Slots hear of each other without attention. To see it, cut
+# **The first symptom.** Slots influence each other without attention. To see it, cut
 # attention: with a mask, every slot may look at itself and at the input, and at nothing
 # else. Now nothing that one slot holds should reach another. We change slot $j$ and see
 # how far slot $i$ moves:
@@ -700,14 +702,15 @@ runs["joint norm"] = train_all(lambda seed: jointly(small_core(seed)))
 report("right", "joint norm")
 
 # %% [markdown]
-# If anything, it does better here: a gain for each slot is one more thing that tells
-# slots apart. All slots are of about the same size in this training, so a common mean
-# and a common variance suit them all. What if one of them is loud?
+# If anything, the joint norm does better here, perhaps because a gain for each slot is
+# one more thing that tells slots apart. All slots are of about the same size in this
+# training, so a common mean and a common variance suit them all. What if one of them is
+# loud?
 #
 # Now the readout looks at the first three slots only, and we train both networks as
-# before. Then, in the test alone, the fourth slot begins several times as large. Nobody
-# reads it. What do you expect for a slot ten times as large: how many symbols are right
-# with the norm of each row, how many with the joint norm?
+# before. Then, in the test alone, the fourth slot begins several times as large. The
+# readout never sees it. What do you expect when it is ten times as large: how many
+# symbols are right with a norm for each row, and how many with the joint norm?
 
 # %%
 LOUDNESS = (1, 3, 10, 30, 100)
@@ -764,25 +767,25 @@ panel.legend(loc="center left", bbox_to_anchor=(1, 0.5))
 plt.show()
 
 # %% [markdown]
-# There it is. Jointly, one loud slot makes all the others small, and hardly a symbol
-# survives that. The right network loses something as well, but its other slots can
-# still be read.
+# There it is. Under a joint norm, one loud slot makes all the others small, and hardly
+# a symbol survives that. The right network loses something as well, but its other slots
+# can still be read.
 #
-# And even where it costs nothing, it is not the network that you describe. Whatever you
-# then say about how slots learn from each other through attention, you say about
-# something else.
+# And even where the bug costs nothing, you do not run the network that you describe.
+# Whatever you say about how its slots learn from each other through attention, you say
+# about a different network.
 #
 # **Mended** by `axis=-1`.
 #
 # ## 6. An MLP that is one layer, several times
 #
 # **In the code.** `[layer] * layers`: in Python, a list times a number holds the *same*
-# object several times. And in the loop over the list, there is a ReLU after each layer,
+# object several times. And the loop over the list puts a ReLU after each layer,
 # including the last.
 #
 # **The symptom.** The number of parameters does not grow with the number of layers. The
-# other symptom is the sign. After a ReLU nothing is below zero, so the MLP can add to a
-# unit but never take from it:
+# second symptom is in the signs. After a ReLU nothing is below zero, so the MLP can add
+# to a unit but never take from it:
 
 
 # %% alt="Histogram of what the MLP adds to a unit: with two layers values on both sides of zero, with one layer used twice none below zero and most of them zero"
@@ -812,8 +815,9 @@ report("right", "one layer twice")
 
 # %% [markdown]
 # So *repeat* can do without a second layer. But one layer twice is a smaller family of
-# functions. Ask both for what an MLP of two layers can do: let them imitate a random
-# one, with nothing around them. How large an error will be left?
+# functions. So ask both for something that an MLP of two layers can do: without the
+# rest of the core around them, let them imitate a random MLP. How large an error will
+# be left?
 
 
 # %%
@@ -857,14 +861,14 @@ for name, make in {"two layers": two_layers, "one layer twice": Twice}.items():
     print(f"{name:16} error at the end, as a share:", *last)
 
 # %% [markdown]
-# There the bug costs most of what there is to learn. Of its two halves, nobody ever
-# means the sharing. A ReLU after the last layer can be a choice: `activate_final` makes
-# it, and the preset `quick` of nth farthest trains with it. It is a bug if nobody knows
-# of it.
+# There the bug costs most of what there is to learn. It has two halves. Nobody ever
+# means to share the layer. But a ReLU after the last layer can be a choice:
+# `activate_final` turns it on, and the preset `quick` of nth farthest trains with it.
+# It is a bug if nobody knows of it.
 #
 # **Exercise 4.** Here is $g_\psi$ with the three bugs of the last two sections. One of
-# them is the ReLU after the *last* layer; those between two layers belong there. Mend
-# it.
+# them is the ReLU after the *last* layer; a ReLU between two layers belongs there. Mend
+# the function.
 
 
 # %%
@@ -908,17 +912,17 @@ panel.legend(loc="lower left", bbox_to_anchor=(0.15, 0))
 plt.show()
 
 # %% [markdown]
-# You cannot tell two of the bugs from the right network here; they showed with a loud
-# slot, and without the rest of the core. And *compare* with narrow keys hardly showed a
-# third. The symptoms show them all:
+# You cannot tell two of the bugs from the right network here: the joint norm showed
+# with a loud slot, and the shared layer without the rest of the core. And *compare*
+# with narrow keys hardly showed a third, the wrong scale. The symptoms show them all:
 #
 # | bug | measure | right | broken |
 # |---|---|---|---|
 # | memory of zeros | difference between slots after a step | above 0 | exactly 0, or rounding |
-# | memory cut off | gradient by the first input | above 0 | exactly 0 |
+# | memory cut off | gradient with respect to the first input | above 0 | exactly 0 |
 # | two softmaxes | smallest loss that logits of 1000 can reach | 0 | $\log(e + C - 1) - 1$ |
 # | wrong scale | largest share of a fresh network, as keys get wider | stays | climbs |
-# | joint norm | what moves when attention is cut and one slot changed | that slot | all slots |
+# | joint norm | what moves when attention is cut and one slot is changed | that slot | all slots |
 # | shared layer | number of parameters, as layers are added | grows | stays |
 #
 # Each row is a test of a few lines that needs no training. The package has such tests
@@ -949,14 +953,15 @@ course.show(
 # - A network with a bug is a network too, and training makes the best of it. The curve
 #   says how well that goes, not whether it is the network that you meant.
 # - Look for symptoms that are exact: equal or not, zero or not, a number of parameters.
-#   They take a second, no seeds and no patience.
+#   They take a second, and need no seeds and no patience.
 # - Test at the sizes that you will use. Some bugs grow with the width of a key, with
 #   the number of slots, or with the length of a sequence.
 #
 # **Further.** Which of the six would a test of gradients find (chapter 3)? Which of
-# them would you find by running the same weights with the slots in another order? How
-# small does a slot of 100 make the others, jointly? Train the right network for three
-# times as many steps: which of the four symbols get better?
+# them would you find by running the same weights with the slots in another order? Under
+# a joint norm, how small does one slot make the others if it is a hundred times as
+# large as they are? Train the right network for three times as many steps: which of the
+# four symbols get better?
 
 # %% tags=["hide-cell"]
 # Answer 1: the memory that is cut off, and no other. A test of gradients asks whether

@@ -74,8 +74,9 @@ for panel, (kind, name) in zip(panels, kinds.items(), strict=True):
 plt.show()
 
 # %% [markdown]
-# The other three are not programs but a single number, to keep and to give back. Here
-# is figure 7, "Memorization tasks. Each sub-task takes the form of a list permutation":
+# The other three are not programs. The network gets a single number, which it must keep
+# and give back. Here is figure 7, "Memorization tasks. Each sub-task takes the form of
+# a list permutation":
 
 # %% tags=["hide-input"] alt="A number and its answer in copy, reverse and double, lines leading from each digit of the number to its places in the answer: straight, crossed, and to two places each"
 # Draws where each digit goes
@@ -106,13 +107,13 @@ plt.show()
 # | `x=afor[k]x+=b` | $a$ plus $k$ times $b$, with $k$ from 1 to 9 |
 #
 # Each of $a$, $b$, $c$, $d$ is a number or a program in brackets. The answer is the
-# value modulo $10^{L+1}$. So it has at most $L + 1$ digits and no sign: below zero,
-# counting goes on from the other end. (The paper's figure writes `x % 10**length`, but
-# its answers have one digit more than that allows. The authors' released generator
-# takes $10^{L+1}$, and so do we.)
+# value modulo $10^{L+1}$. So it has at most $L + 1$ digits and no sign: below zero, you
+# count on downwards from $10^{L+1}$, and $-1$ becomes $10^{L+1} - 1$. (The paper's
+# figure writes `x % 10**length`, but its answers have one digit more than that allows.
+# The authors' released generator takes $10^{L+1}$, and so do we.)
 #
-# **Exercise 1.** Evaluate a program. Take the remainder of its value alone, not of its
-# parts. So that you need not read text, the program comes as nested tuples:
+# **Exercise 1.** Evaluate a program. Take the remainder of the whole value only, not of
+# its parts. So that you need not read text, the program comes as nested tuples:
 # `("+", 12, 34)`; `("if>", a, b, c, d)`, which is $a$ if $b > c$ and else $d$; and
 # `("for", k, a, b)`.
 
@@ -198,12 +199,12 @@ def read(step, inputs, lengths, state):
 ex.read.check(read)
 
 # %% [markdown]
-# What happens otherwise? Let an untrained core read one of four programs, and then more
-# and more full stops. If the state is kept at its end, nothing moves. If it goes on
-# reading, what do you expect after forty full stops: does it fade, settle, or grow? And
-# does it still point where it pointed?
+# What happens if you do not? Let an untrained core read each of four programs, and then
+# more and more full stops. If the state is kept at the end of the program, nothing
+# moves. If the core goes on reading, what do you expect after forty full stops: does
+# the memory fade, settle, or grow? And does it still point where it pointed?
 
-# %% alt="Left, how far the memory of each of four programs has moved against the number of full stops: two and a half times its size after forty. Right, the cosine between each memory and what it was at the end of its program: it falls from one to about a fifth"
+# %% alt="Left, how far the memory of each of four programs has moved, against the number of full stops: more than twice its size after forty. Right, the cosine between each memory and what it was at the end of its program: it falls from one to about a fifth"
 vocabulary = len(programs.SYMBOLS["release"])
 core = RelationalMemory(vocabulary, mem_slots=4, head_size=16, num_heads=4, seed=0)
 N, F = core.mem_slots, core.mem_size
@@ -240,10 +241,11 @@ for panel in (left, right):
 plt.show()
 
 # %% [markdown]
-# It grows, and turns away: after forty full stops the cosine is about a fifth, and the
-# states begin to settle far from where they were. So a program's memory would depend on
-# how long the longest text of its batch happens to be. The same program would get one
-# answer alone and another in company.
+# The memory grows, and turns away. After forty full stops it has moved by more than
+# twice its own size, the cosine is about a fifth, and the states begin to settle far
+# from where they were. So what the memory holds of a program would depend on how long
+# the longest text of its batch happens to be. The same program would get one answer
+# alone and another in company.
 #
 # In the package, `unroll` takes the lengths and does what `ex.read` does:
 
@@ -257,12 +259,12 @@ np.allclose(kept.data.reshape(2, -1), by_hand, atol=1e-5)
 # %% [markdown]
 # ## What counts as right
 #
-# Answers have different lengths, too. A character counts if it belongs to the right
-# answer; what the network writes beyond that does not. *Accuracy* is the fraction of
-# the characters that are right, over all answers together. *Exact match* is the
-# fraction of the answers that are right as a whole.
+# Answers have different lengths, too. Only as many characters count as the right answer
+# has; what the network writes after them does not. *Accuracy* is the fraction of these
+# characters that are right, over all answers together. *Exact match* is the fraction of
+# the answers that are right as a whole.
 #
-# **Exercise 3.** Both.
+# **Exercise 3.** Compute both.
 
 
 # %%
@@ -287,11 +289,11 @@ ex.score.check(score)
 # |---|---|
 # | `zeros` | nothing: zeros, zeros, zeros |
 # | `teacher` | the right character from the step before: `~`, `9`, `7` |
-# | `own_predictions` | the character that the network itself wrote in the step before: `~`, then whatever that was |
+# | `own_predictions` | the character that the network itself wrote in the step before: first `~`, then its own characters |
 #
 # (`~` means: begin.) With `zeros` the whole answer must come out of the memory. With a
 # teacher the network hears at each step what it should have written before. In real use
-# there is no teacher, so there you would feed the network its own characters. The paper
+# there is no teacher, so then you would feed the network its own characters. The paper
 # chose the first:
 #
 # > we observed better results when we trained in a non-auto-regressive fashion - that
@@ -299,10 +301,11 @@ ex.score.check(score)
 #
 # A teacher is not bad for training, but it must not be there in the test. We train the
 # same small core three times, to *double* a number of three digits: `970` becomes
-# `970970`. In the second half a teacher tells the network much, because it has shown
-# all digits by then. We measure each network as it was trained, and the one with the
-# teacher also on its own. (`Trainer` is the package's training, and `advance` is one
-# step of it. `HELD_OUT_SEED` draws examples that no training draws.)
+# `970970`. In the second half of the answer a teacher tells the network much, because
+# by then it has shown all the digits. We measure each network as it was trained, and
+# the one trained with a teacher also without. (`Trainer` is the package's training, and
+# `advance` is one step of it. With `HELD_OUT_SEED` you draw examples that no training
+# draws.)
 #
 # **Write down first:** the network trained with a teacher is measured twice. Will its
 # accuracy be higher with the teacher there? And its exact match?
@@ -377,28 +380,29 @@ plt.show()
 # The gap between the two orange lines on the left is the teacher's merit, not the
 # network's: when you feed the right character, one mistake does not lead to the next.
 # Note two things. Exact match is the same with and without the teacher, and must be: as
-# long as all characters were right, the network's own are the teacher's. And here the
-# network with a teacher learns fastest. The paper's finding is about its own tasks at
-# the end of long training; one seed and four hundred steps do not contradict it.
+# long as the network makes no mistake, its own characters are the teacher's. And here
+# the network that was trained with a teacher learns fastest. The paper's finding is
+# about its own tasks at the end of long training; one seed and four hundred steps do
+# not contradict it.
 #
 # ## From easy to difficult: four curricula
 #
-# Programs of full length and nesting are hard to begin with. A *curriculum* decides how
-# difficult the training examples are. The test examples always have full length and
+# It is hard to begin with programs of full length and nesting. A *curriculum* decides
+# how difficult the training examples are. The test examples always have full length and
 # nesting.
 #
 # - `baseline`: full length and nesting from the start.
 # - `naive`: length 1 to $L$ at nesting 1, then nesting 2 to $N$ at length $L$. A level
 #   ends when the loss hardly falls any more.
-# - `mix`: every example draws its own length and nesting. This is the paper's: "Within
-#   each batch the literal length and nesting value was sampled uniformly up to the
-#   maximum value for each - this is consistent with the Mix curriculum strategy"
+# - `mix`: every example draws its own length and nesting. This is the paper's choice:
+#   "Within each batch the literal length and nesting value was sampled uniformly up to
+#   the maximum value for each - this is consistent with the Mix curriculum strategy"
 #   (appendix A.2).
-# - `combine`: mix, up to the level that naive would have reached.
+# - `combine`: like `mix`, but only up to the level that `naive` would have reached.
 #
-# Below you see which additions each of them draws at the beginning, in the middle and
-# at the end. For the two that climb we pretend that the loss falls and levels off,
-# again and again:
+# Below you see which additions each curriculum draws at the beginning, in the middle
+# and at the end. Nothing is trained here: for `naive` and `combine`, which climb, we
+# pretend that the loss falls and levels off, again and again.
 
 
 # %% alt="Four columns of small maps, nesting against length: baseline always in the last corner, naive in one cell that wanders, mix evenly everywhere, combine evenly over a growing rectangle"
@@ -445,11 +449,11 @@ plt.show()
 # ## Floors
 #
 # How far do you get without reading the program? The answers' characters are not all
-# alike: a sum of numbers of $L$ digits often begins with 1, and no number begins
-# with 0. If you always write the most frequent character of each place, you are right
-# in some places. That is the floor here, the *constant answer*. The package finds it on
-# one set of examples and tests it on another. **Write down first:** how many of the
-# characters does it get right in `copy`? And in which kind does it get the most?
+# alike: a sum of numbers of $L$ digits often begins with 1, and never with 0. If at
+# each place you always write its most frequent character, you are sometimes right. That
+# is the floor here, the *constant answer*. The package finds it on one set of examples
+# and tests it on another. **Write down first:** how many of the characters does it get
+# right in `copy`? And in which kind does it get the most?
 
 # %%
 course.show(programs.most_frequent, programs.judged)
@@ -481,9 +485,9 @@ plt.show()
 # %% [markdown]
 # ## A small task, live
 #
-# The task: reverse a number of three digits. Lengths are mixed, and the network gets
-# nothing while it writes the answer. It takes about ten seconds. We look at each place
-# of the answer separately:
+# The task: reverse a number of three digits. In training, lengths are mixed, and while
+# the network writes the answer it gets zeros. Training takes about ten seconds. We look
+# at each place of the answer separately:
 
 # %%
 trainer = trainer_of("reverse", 3, course.fast(1000, 20))
@@ -516,10 +520,10 @@ panel.legend()
 plt.show()
 
 # %% [markdown]
-# The network learns the digit that it reads first the fastest, though it writes it
-# last. A guess: only this digit always meets the same memory, the one with which every
-# text begins. Is it the reading that counts, or the place in the answer? You can find
-# out: train `copy`, where the network writes the first digit first.
+# The network is fastest to learn the digit that it reads first, though it writes that
+# digit last. A guess: only this digit always meets the same memory, the one with which
+# every text begins. Is it the reading that counts, or the place in the answer? You can
+# find out: train `copy`, where the network writes the first digit first.
 #
 # Here is the package's own picture of a trained network, with some answers:
 
@@ -533,12 +537,13 @@ with tempfile.TemporaryDirectory() as folder, blas_threads(1):
 # ## What has been measured
 #
 # The paper's table 1 gives the accuracy of the characters at $L = 5$ and $N = 2$: for
-# each core the top score among many sizes and settings (a *sweep*). Three other cores
-# stand beside the RMC. The LSTM is the one of chapter 8. The DNC, Differentiable Neural
-# Computer, reads and writes a table of vectors. EntNet is here a bank of LSTMs that all
-# get the same input. Beside each of the paper's scores stands what this project has
-# trained to the end so far (`benchmarks/results/results.json`). Copy, reverse and
-# double have five digits here.
+# each core it is the top score among many sizes and settings (a *sweep*). Three other
+# cores stand beside the RMC. The LSTM is the one of chapter 8. The DNC, Differentiable
+# Neural Computer, reads and writes a table of vectors. What the paper calls EntNet here
+# is a bank of LSTMs that all get the same input. Beside each of the paper's scores
+# stands the accuracy of what this project has trained to the end so far
+# (`benchmarks/results/results.json`). In our runs, copy, reverse and double have five
+# digits.
 
 # %%
 results = course.summary("results")["groups"]
@@ -556,8 +561,8 @@ for kind in KINDS:
 print(aligned(rows))
 
 # %% [markdown]
-# We have not run programs of the paper's size. We have run smaller ones, of three
-# digits and one operation:
+# We have not trained on programs of the paper's size. We have trained on smaller ones,
+# of three digits and one operation:
 
 # %%
 for group in runs:
@@ -581,9 +586,10 @@ print("seeds of each run:", {len(group["runs"]) for group in runs})
 #
 # ## In the package
 #
-# The forms of the operations are a table, and a program is written level by level. The
-# network reads, keeps each state at its end, and writes. (`self.answering` is None, or
-# a second core that writes; `trace` can collect attention weights.)
+# The forms of the operations stand in a table, and `write_program` writes a program
+# level by level. The network reads, keeps each state at its end, and writes.
+# (`self.answering` is None, or a second core that writes; `trace` can collect attention
+# weights.)
 
 # %%
 course.show(programs.write_program, programs.Network.__call__)
@@ -591,23 +597,23 @@ course.show(programs.write_program, programs.Network.__call__)
 # %% [markdown]
 # `python -m tinyrmc.train program_evaluation --data.kind reverse` trains the memory
 # tasks of five digits; `--help-all` lists the curricula, decoders and operations. There
-# is a second style of programs, `--data.style lte`, the style of Learning to Execute
+# is a second style of programs, `--data.style lte`, the style of *Learning to Execute*
 # itself: Python with variables and loops.
 #
 # ## Takeaways
 #
 # - A batch of texts is an array plus lengths. Keep each state as it is at its text's
-#   own end; what lies beyond counts nowhere.
+#   own end; nothing after that end may count.
 # - What you feed while the network writes is a choice, in training and in the test. A
-#   teacher in the test flatters.
+#   teacher in the test flatters the network.
 # - Accuracy by characters and exact match say different things. Give both, and the
 #   floor.
 # - A curriculum changes what is trained on, never what is tested.
 #
 # **Further.** The constant answer knows no program, but a better guesser could look at
 # the first digits of an addition. How far would that get you? Train `double` with a
-# teacher and five digits: does the gap grow? For which kinds would you expect more
-# slots to help?
+# teacher and five digits: does the gap between with and without the teacher grow? For
+# which kinds would you expect more slots to help?
 
 # %% tags=["hide-cell"]
 # Answer 1: you would know the first character in most cases, and the second in some:

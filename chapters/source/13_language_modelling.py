@@ -13,9 +13,9 @@
 #
 # In this chapter you turn a book into numbers, and measure by hand how well counting
 # predicts it. You cut a text so that a network can read many parts of it side by side,
-# derive the gradient of its loss, and find out where the time and the memory go. Then a
-# small LSTM and a small Relational Memory Core read the book, trained on the functions
-# that you have written, and then write on by themselves.
+# derive the gradient of its loss, and find out where the time and the memory go. Then
+# you train a small LSTM and a small Relational Memory Core on the book, with the
+# functions that you have written, and the two go on writing by themselves.
 
 # %%
 import re
@@ -53,8 +53,8 @@ rng = np.random.default_rng(12)
 # the first ten and choose settings on the eleventh, the *validation text*. The twelfth
 # is for the *test*. Words and punctuation marks both count as words, in lower case, and
 # `<eos>` stands at the end of each paragraph. A network cannot learn much about a word
-# that it sees once: words that the first ten chapters have only once, or not at all,
-# become `<unk>`, for unknown. The rest are numbered, the most frequent first.
+# that it sees only once: words that the first ten chapters have only once, or not at
+# all, become `<unk>`, for unknown. The rest are numbered, the most frequent first.
 
 
 # %%
@@ -109,22 +109,22 @@ plt.show()
 # $$p(w_1, \dots, w_n) = \prod_{t=1}^{n} p(w_t \mid w_{<t})$$
 #
 # This is no assumption, it is how conditional probabilities are defined. The simplest
-# model forgets all of $w_{<t}$ and answers with the share $p(b)$ that each word $b$ has
-# of the text, the *unigram*. The next one, the *bigram*, remembers one word, $a$, and
-# answers with how often $b$ came after it. In `a b a b a c`, what comes after `a` is
-# `b` two times out of three.
+# model, the *unigram*, forgets all of $w_{<t}$ and answers with the share $p(b)$ that
+# each word $b$ has of the text. The next one, the *bigram*, remembers one word, $a$,
+# and answers with how often $b$ came after it. In `a b a b a c`, a `b` comes after `a`
+# two times out of three.
 #
-# But what of a pair that the text does not have? Counting gives it the probability 0,
-# and one such pair makes the whole product 0. So we mix in $k$ imagined words after
+# But what about a pair that the text does not have? Counting gives it the probability
+# 0, and one such pair makes the whole product 0. So we mix in $k$ imagined words after
 # each $a$, drawn from the unigram:
 #
 # $$p(b \mid a) = \frac{\#(a\,b) + k \, p(b)}{\#(a\,\cdot) + k}$$
 #
 # where $\#(a\,b)$ is how often $b$ comes right after $a$, and $\#(a\,\cdot)$ how often
-# anything does. A word $a$ that is frequent speaks for itself; after a rare one the
-# unigram decides.
+# anything does. After a frequent word $a$ its own counts decide; after a rare one the
+# unigram does.
 #
-# **Exercise 1.** Count.
+# **Exercise 1.** Count the pairs, and make this table of probabilities.
 
 
 # %%
@@ -142,8 +142,8 @@ my_bigram = ex.bigram.yours(bigram)
 # ## Perplexity, by hand
 #
 # How good is a model? Give it a text that it has not seen. It should have given high
-# probabilities to the words that came. Say that there are three, and that it gave them
-# $\frac12$, $\frac14$ and $\frac18$. Their product is $\frac1{64}$. Three times
+# probabilities to the words that came. Say that there are three words, and that it gave
+# them $\frac12$, $\frac14$ and $\frac18$. The product is $\frac1{64}$. Three times
 # $\frac14$ would have been as good, so on average the model did as well as someone who
 # chooses among 4 equally likely words each time. That number is its *perplexity*: one
 # over the geometric mean of the probabilities.
@@ -152,7 +152,7 @@ my_bigram = ex.bigram.yours(bigram)
 # = \exp \Big( -\frac1n \sum_{t=1}^{n} \ln p(w_t \mid w_{<t}) \Big)$$
 #
 # The sum on the right, divided by $n$, is the mean *cross-entropy*, in nats. Perplexity
-# 1 would be perfect foresight, and someone who holds all $V$ words for equally likely
+# 1 would be perfect foresight, and someone who takes all $V$ words for equally likely
 # has perplexity $V$.
 #
 # **Exercise 2.** Compute it, also for long texts and small probabilities.
@@ -168,10 +168,10 @@ ex.perplexity.check(perplexity)
 my_perplexity = ex.perplexity.yours(perplexity)
 
 # %% [markdown]
-# **Write down first:** the bigram with $k = 0.1$ almost believes its counts. It has
-# seen every pair of the training text, and few of the pairs of the book's chapter 11,
-# the validation text. What are its two perplexities? The unigram is printed for
-# comparison. Put your guesses in place of the dots.
+# **Write down first:** the bigram with $k = 0.1$ believes its counts almost entirely.
+# It has seen every pair of the training text, but only four in five of the pairs in the
+# book's chapter 11, the validation text. What are its perplexities on the two texts?
+# The unigram is printed for comparison. Put your guesses in place of the dots.
 
 # %%
 guess = {"training text": ..., "validation text": ...}
@@ -220,8 +220,8 @@ print(f"best k on the validation text: {best:.0f}")
 # %% [markdown]
 # Why stop at pairs? Most runs of five words in a text were never seen before, so all
 # depends on how you fall back on fewer. The best known recipe is that of Kneser and
-# Ney, and the package has it. These are the *floors*: a network with a higher
-# perplexity has learnt nothing that counting does not give.
+# Ney, and the package has it. Now you have the *floors*: a network with a higher
+# perplexity than these has learnt nothing that counting does not give.
 
 # %%
 five_words = ngrams.KneserNey(TRAIN, V, order=5)
@@ -237,30 +237,34 @@ for name, on in floors.items():
 
 # %% [markdown]
 # Two warnings. A perplexity belongs to a vocabulary: `<unk>` is easy to predict, and
-# without it this text would be harder. And it belongs to a way of cutting words: every
-# `,` that we count as a word is an easy one, too.
+# without it this text would be harder. (This is one reason why the unigram does better
+# on the validation text, which has more of it, than on the training text.) And a
+# perplexity belongs to a way of cutting words: every `,` that we count as a word is an
+# easy one, too.
 #
 # ## Reading with a state
 #
 # A bigram remembers one word. A recurrent network has a *state* $s$ that can hold
-# something of all words before. With $E$ for the table of word vectors, a row a word,
-# it computes
+# something of all words before. Let $E$ be the table of word vectors, one row for each
+# word, and let a second table $E'$ and a bias $b$ make the logits. The network computes
 #
 # $$h_t, s_t = \text{core}(E_{w_t}, s_{t-1}) \qquad
 # p(w_{t+1} = j \mid w_{\le t}) = \text{softmax}_j(E' h_t + b)$$
 #
-# How do you train it on one long text? You can neither unroll it over thirty thousand
-# words nor show them one by one. The paper says what everybody does:
+# How do you train it on one long text? You cannot unroll it over thirty thousand words,
+# and if you show them one by one, no gradient reaches back. The paper says what
+# everybody does:
 #
 # > Backpropagation-through-time was truncated to a window-length of 100.
 #
 # Cut the text into equal pieces, the *lanes*, which are read side by side as a batch.
-# Each training step reads the next $T$ words of every lane, a *window*. The state at
-# its end is where the next window begins; only gradients stop there.
+# Each training step reads the next $T$ words of every lane, a *window*. The next window
+# begins with the state in which this one ended; only gradients stop there.
 #
 # **Exercise 3.** Cut a text into lanes, and then each lane into windows. Every input
-# has a target, the word after it, so the last word of the text is only a target. Leave
-# out what fills no lane, and then what fills no window.
+# has a target, the word after it, so the last word of the text is only a target. At the
+# end, leave out the words that no longer fill up the lanes, and then those that no
+# longer fill a window.
 
 
 # %%
@@ -302,9 +306,10 @@ plt.show()
 # %% [markdown]
 # ## What the state carries, and what it does not
 #
-# What do you lose when you cut? Take an untrained LSTM and 60 words. It reads them in
-# one go; in windows of 15 with the state carried over; and in windows of 15 that each
-# begin with a fresh state. `numbers_of` takes the state's numbers off the tape.
+# What do you lose when you cut? Take an untrained LSTM and 60 words. It reads them
+# three times: in one go; in windows of 15 with the state carried over; and in windows
+# of 15 that each begin with a fresh state. `numbers_of` takes the state off the tape
+# and keeps its numbers.
 
 
 # %%
@@ -363,18 +368,20 @@ for panel in (values, gradients):
 plt.show()
 
 # %% [markdown]
-# The values are those of one long unroll, exactly: nothing is lost forward. Backward,
-# the gradient is right inside the window and ends where it begins. So the network can
-# *use* what it read a thousand words ago, if its state still holds it. But it does not
-# *learn* to keep it from an error that comes more than a window later.
+# With the state carried over, the values are exactly those of one long unroll: nothing
+# is lost forward. Backward, the gradient is right inside the window and ends where the
+# window begins. So the network can *use* what it read a thousand words ago, if its
+# state still holds it. But an error that comes more than a window later does not
+# *teach* it to keep something.
 #
 # ## The loss and its gradient
 #
 # For one word, let $z$ be the row of logits, one for each word of the vocabulary, and
 # $y$ the word that came. The loss is the cross-entropy of chapter 4,
-# $\ell = \ln \sum_j e^{z_j} - z_y$, and its gradient with respect to the logits is
-# $p - y$: what the network held for likely, minus what came. From there it goes on to
-# the word vectors and to the core with two products:
+# $\ell = \ln \sum_j e^{z_j} - z_y$. With $p = \text{softmax}(z)$, and with $y$ now as a
+# one-hot row, its gradient with respect to the logits is $p - y$: what the network
+# expected, minus what came. From there the gradient goes on to the word vectors and to
+# the core with two products:
 #
 # $$\frac{\partial \ell}{\partial h} = (p - y)\, E' \qquad
 # \frac{\partial \ell}{\partial E'} = (p - y)^\top h$$
@@ -425,9 +432,10 @@ np.allclose(mine, gradient_of(fused.softmax_cross_entropy, logits, targets), rto
 # ## Where the time goes
 #
 # The softmax asks every word of the vocabulary at every word of the text. An LSTM with
-# $d$ inputs and $d$ units multiplies $8 d^2$ pairs of numbers a word; the product
-# $E' h$ multiplies $V d$. (Backward it is twice as much again, for both.) The paper's
-# vocabulary is "approximately 250,000"; WikiText-103, to be exact, has 267,735 words.
+# $d$ inputs and $d$ units multiplies $8 d^2$ pairs of numbers for each word; the
+# product $E' h$ multiplies $V d$. (Backward, both take twice as much again.) The
+# paper's vocabulary is "approximately 250,000"; WikiText-103, to be exact, has 267,735
+# words.
 
 # %% alt="The softmax's share of all multiplications against the size of the vocabulary for LSTMs of 64, 512 and 2,500 units: each rises from near 0 to near 1, and at 267,735 words all are above nine tenths"
 PAPER_WORDS, PAPER_WIDTH = 267_735, 512
@@ -450,19 +458,21 @@ print(f"logits of one step of the paper: {rows:,} x {PAPER_WORDS:,}, {size:.1f} 
 print(f"the word vectors themselves: {parameters:.2f} GB")
 
 # %% [markdown]
-# For the time there is no trick that keeps the full softmax. For the memory there is.
-# The logits are used for one number a row, $\ln \sum_j e^{z_j}$, and a sum can be taken
-# in pieces. Make the logits of a *block* of words, add up, throw them away, make the
-# next block. Only the largest logit $m$, which must be taken off before `exp`, is not
-# known in advance. So keep the largest so far, and when a larger one comes, rescale:
+# As long as you keep the full softmax, no trick saves the time. But one saves the
+# memory. The logits are used for one number in each row, $\ln \sum_j e^{z_j}$, and a
+# sum can be taken in pieces. Make the logits of a *block* of words, add up, throw them
+# away, make the next block. There is one difficulty: you must take the largest logit
+# $m$ off before `exp`, and you do not know it in advance. So keep the largest so far,
+# and the sum $s$ so far; when a larger one comes, rescale the sum:
 #
 # $$m' = \max(m, \max_{j \in \text{block}} z_j) \qquad
 # s' = s \, e^{m - m'} + \sum_{j \in \text{block}} e^{z_j - m'}$$
 #
 # In the end $\ln \sum_j e^{z_j} = m + \ln s$.
 #
-# **Exercise 5.** Do that. The function `logits_of(start, stop)` makes the logits of the
-# words from `start` to before `stop`, and refuses more than `size` of them.
+# **Exercise 5.** Take the sum in blocks. The function `logits_of(start, stop)` makes
+# the logits of the words from `start` to before `stop`, and refuses more than `size` of
+# them.
 
 
 # %%
@@ -477,7 +487,7 @@ my_log_sum_exp = ex.log_sum_exp_in_blocks.yours(log_sum_exp_in_blocks)
 # %% [markdown]
 # Backward, $p - y$ is as large as the logits. But with $\ln \sum_j e^{z_j}$ in hand you
 # can make any block of $p$ again, use it for its two products, and throw it away. That
-# costs one more product, four where there were three:
+# costs one more product of this size, four where there were three:
 
 
 # %%
@@ -554,10 +564,11 @@ theirs = tape.gradient(total, list(watched))
 # > We used 512 (with 0.5 dropout) as the word embedding sizes, and tied the word
 # > embedding matrix parameters to the output softmax.
 #
-# **Dropout** makes each number 0 with a probability $r$, anew at each training step. A
-# network that may lose any of its units at any time cannot rely on a few of them that
-# happen to know the text by heart. What stays is divided by $1 - r$, so that the mean
-# is what it was; in the test nothing is dropped. With a mask $m$ of zeros and ones:
+# **Dropout** makes each number 0 with a probability $r$, and draws anew at each
+# training step. A network that may lose any of its units at any time cannot rely on a
+# few of them that happen to know the text by heart. The numbers that stay are divided
+# by $1 - r$, so that the mean is what it was. In the test nothing is dropped. With a
+# mask $m$ of zeros and ones:
 #
 # $$\tilde x = \frac{m \circ x}{1 - r} \qquad
 # \frac{\partial \ell}{\partial x} = \frac{m}{1 - r} \circ
@@ -565,11 +576,12 @@ theirs = tape.gradient(total, list(watched))
 #
 # **Tying** uses one table for two things: $E' = E$. A word's vector says what the word
 # means to the core when it is read, and which outputs of the core predict it. Backward,
-# the table gets the sum of both gradients, as any value that is used twice (chapter 2).
-# The vectors must be as wide as the output, and there are far fewer parameters.
+# the table gets the sum of both gradients, like any value that is used twice (chapter
+# 2). Tying needs vectors as wide as the output, and saves many parameters.
 #
-# Here is the whole network. The output wants small vectors, or its first guesses would
-# be wild. The core wants inputs of about size 1. One factor, $\sqrt d$, serves both.
+# Here is the whole network. The output needs small word vectors, or its first guesses
+# would be wild. The core needs inputs of about size 1. One factor on the inputs,
+# $\sqrt d$, serves both.
 
 
 # %%
@@ -623,8 +635,8 @@ print(f"LSTM, not tied: {lstm(0, tied=False).num_parameters:,}")
 # > memory slot), and the inability to quickly run a model with both a large number of
 # > parameters and multiple memory slots.
 #
-# Now the measure, over the whole of a text, each word once, the state carried all the
-# way:
+# Next comes the measure. It reads the whole of a text, each word once, and carries the
+# state all the way:
 
 
 # %%
@@ -649,11 +661,11 @@ def probabilities(model, ids, T=100):
 # $$p_j \propto e^{z_j / \tau}$$
 #
 # At $\tau = 1$ the model speaks as it believes. Towards 0 only the likeliest word is
-# left, and for large $\tau$ all words become alike.
+# left, and for large $\tau$ all words become equally likely.
 #
 # **Exercise 6.** Draw a word. So that your draw can be checked, you get the random
-# number $u$: lay the probabilities side by side on a line from 0 to 1, and see in whose
-# piece $u$ lies.
+# number $u$. Lay the probabilities side by side on a line from 0 to 1, and see in which
+# word's piece $u$ lies.
 
 
 # %%
@@ -690,11 +702,11 @@ def write(model, prompt, count, temperature=0.8, seed=0):
 # %% [markdown]
 # ## Training, live
 #
-# Both cores are 64 wide, with about as many parameters, and get the same treatment: 20
-# lanes, windows of 25 words, Adam, a learning rate that falls from 0.01 to a tenth of
-# that, ten times through the text (ten *epochs*). There are two seeds of each, and all
-# four runs are shown. `hear` lets the first seeds write a line before, during and after
-# the training, each time with the same random numbers.
+# Both cores are 64 wide, have about the same number of parameters, and get the same
+# treatment: 20 lanes, windows of 25 words, Adam with a learning rate that falls from
+# 0.01 to a tenth of that, and ten times through the text (ten *epochs*). There are two
+# seeds of each, and we show all four runs. `hear` lets seed 0 of each write a line
+# before, during and after the training, each time with the same random numbers.
 #
 # **Write down first:** which core has the lower perplexity on the validation text in
 # the end, and how low is it? The floors are printed above.
@@ -790,12 +802,12 @@ for name in guess:
     beside(name, f"{my_perplexity(given[name, 0, 'validation']):.1f}")
 
 # %% [markdown]
-# Both cores are far below the bigram. Below five counted words they are, too, but not
-# by much: on so short a text good counting is hard to beat. Which core is the better
-# one, this run does not say. The LSTM's two seeds are as far apart as the cores are.
+# Both cores are far below the bigram. They are also below the count of five words, but
+# not by much: on so short a text good counting is hard to beat. These runs do not say
+# which core is the better one: the LSTM's two seeds are as far apart as the cores are.
 # With one seed each, we might have told you a story. Besides, a step of the RMC takes
-# more arithmetic than a step of the LSTM, which could have been larger or read the book
-# more often in the same time.
+# more arithmetic than a step of the LSTM. In the same time, the LSTM could have been
+# larger or could have read the book more often.
 #
 # What does a temperature do? Below are the RMC's probabilities for the word after "the
 # queen", and what it writes.
@@ -826,8 +838,8 @@ for temperature in (0, 0.5, 1.0, 2.0):
 #
 # ## Do dropout and tying help?
 #
-# Above, both were on. Now the LSTM without one, without the other, and without both,
-# from seed 0.
+# Above, both were on. Now we train the LSTM without one, without the other, and without
+# both, from seed 0.
 #
 # **Write down first:** which of the four has the lowest perplexity on the *training*
 # text, and which on the test text? (Here nothing is dropped, not even on the training
@@ -869,12 +881,13 @@ panel.legend()
 plt.show()
 
 # %% [markdown]
-# The network with neither knows its own text best and the test text worst: it overfits,
-# and its validation perplexity turns around while the training loss still falls.
-# Dropout and tying close part of the gap, each by itself and more so together. On the
-# test text each helps as well, but both together no more than one: a network that is
-# held back also learns more slowly, and with both the curve is still falling in the
-# end. The larger the network and the longer the training, the more there is to win.
+# The network without either knows its own text best and the test text worst. It
+# overfits: its validation perplexity turns around and rises while the training loss
+# still falls. Dropout and tying close part of the gap between training and test, each
+# by itself and more so together. On the test text each helps as well, but both together
+# help no more than one. A network that is held back also learns more slowly, and with
+# both the curve is still falling at the end. The larger the network and the longer the
+# training, the more there is to win.
 #
 # ## How much of the past is used?
 #
@@ -886,7 +899,7 @@ plt.show()
 # > suggests it is focusing on more recent words in the text.
 #
 # **Write down first:** our networks were trained on windows of 25 words. From which $T$
-# on is a fresh state no worse than a carried one, to within one perplexity?
+# on does a fresh state cost less than one perplexity?
 
 # %%
 guess = {"LSTM": ..., "RMC": ...}
@@ -912,13 +925,13 @@ panel.legend()
 plt.show()
 
 # %% [markdown]
-# With $T = 1$ a network is a bigram, and here a poorer one than ours that counted. Ten
-# words bring most of the gain. The paper's networks are far larger and were
-# trained on windows of 100 words, and still "both models incorporate little information
-# beyond 500 words". And what the paper saw between the cores, we see here too, in both
-# seeds: without its state the RMC loses much less than the LSTM. A state that matters
-# less for the prediction can be a strength or a weakness. Only the right end of the
-# curves says which core predicts better, and there they meet.
+# With $T = 1$ a network is a bigram, and here a poorer one than the bigram that
+# counted. Ten words bring most of the gain. The paper's networks are far larger and
+# were trained on windows of 100 words, and still "both models incorporate little
+# information beyond 500 words". And what the paper saw between the cores, we see here
+# too, in both seeds: without its state the RMC loses much less than the LSTM. A state
+# that matters less for the prediction can be a strength or a weakness. Only the right
+# end of the curves says which core predicts better, and there they meet.
 #
 # ## Rare words
 #
@@ -953,17 +966,18 @@ for bucket, where in buckets.items():
 print(aligned(table))
 
 # %% [markdown]
-# Frequent words are easy, rare ones hopeless: what has been read less than ten times
-# leaves little to go by. The mean goes over the words of the text, and most of these
-# are frequent. So a model can win in the upper rows and lose in a lower one without
-# anyone noticing. At `<unk>` the networks are behind both ways of counting.
+# Frequent words are easy, rare ones hopeless: a word that has been read ten times at
+# most leaves little to go by. The mean is taken over the words of the text, and most of
+# these are frequent. So a model can win in the upper rows and lose in a lower one, and
+# the mean does not show it. On `<unk>` the networks do worse than both ways of
+# counting.
 #
 # ## What has been measured
 #
-# The paper's table 2, validation and test perplexity, and below it what this project
-# has trained to the end (`benchmarks/results/language_modeling.json`), each the mean of
-# its seeds. Perplexities of different texts, or of different vocabularies, cannot be
-# compared.
+# Here is the paper's table 2, with validation and test perplexity. Below it stands what
+# this project has trained to the end (`benchmarks/results/language_modeling.json`),
+# each number the mean of its seeds. Perplexities of different texts, or of different
+# vocabularies, cannot be compared.
 
 # %%
 # Validation and test on WikiText-103, the same on Gutenberg, test on GigaWord
@@ -1005,16 +1019,17 @@ for core in ("lstm", "rmc"):
 # have 64 units and read twenty-nine thousand words ten times; on so little text the two
 # cores are level. On the Penn Treebank, with a million words and 256 units, the RMC is
 # ahead: with each of three seeds, and with seed 0 on frequent and rare words alike.
-# Note also that the RMC's paper did not train its LSTM: the figure is quoted from
-# another paper, with other settings. And in a public port of the RMC to WikiText-2 the
-# LSTM is ahead, with a test perplexity of 105.6 to the RMC's 107.2.
+# Note also that the paper did not train the LSTMs in its table: their figures are
+# quoted from other papers, with other settings. And in a public port of the RMC to
+# WikiText-2 the LSTM is ahead, with a test perplexity of 105.6 to the RMC's 107.2.
 #
 # ## In the package
 #
 # The task is the file `tasks/language_modeling.py`. It has the same lanes and windows,
-# and nearly the same network: it may have several layers, and its word vectors have the
-# factor $\sqrt d$ only with `--model.scaled`. Its `noise` is where the masks of dropout
-# come from: a seed for each lane, so that they do not depend on the workers.
+# and nearly the same network. That network may have several layers, and its word
+# vectors have the factor $\sqrt d$ only with `--model.scaled`. The masks of dropout
+# come from its `noise`, which has a seed for each lane, so that they do not depend on
+# the number of workers.
 
 # %%
 course.show(load_task("language_modeling").Network.unroll)
@@ -1022,7 +1037,7 @@ course.show(load_task("language_modeling").Network.unroll)
 # %% [markdown]
 # | | |
 # |---|---|
-# | `python -m tinyrmc.data` | which texts are here, and how to get them |
+# | `python -m tinyrmc.data` | says which texts are here, and how to get others |
 # | `python -m tinyrmc.train language_modeling` | trains on the Penn Treebank |
 # | `python -m tinyrmc.generate RUN "The"` | writes, a word at a time |
 #
@@ -1031,18 +1046,19 @@ course.show(load_task("language_modeling").Network.unroll)
 # - Perplexity is one over the geometric mean of the probabilities of what came. It
 #   belongs to a text, a vocabulary and a way of cutting words.
 # - Lanes and windows let a network read one long text in parallel. Forward nothing is
-#   lost as long as the state is carried; backward all ends at the window.
+#   lost as long as the state is carried; backward everything stops at the beginning of
+#   the window.
 # - The gradient of softmax and cross-entropy is $p - y$.
 # - The full softmax costs time in proportion to the vocabulary. Its memory need not
 #   grow: what is cheap to make again need not be kept.
-# - Look at the training text's perplexity beside the others'. Dropout and tying close
-#   that gap.
+# - Look at the training text's perplexity beside the others'. Dropout and tying make
+#   the gap between them smaller.
 #
 # **Further.** Let the bigram and the RMC vote, with the mean of their probabilities: is
-# the perplexity below both? Carry the state, but mix up the order of the windows: is
-# that worse than a fresh state for each? Which words does the RMC predict much better
-# than the LSTM, and which worse? How many draws of your `sample` does it take to see a
-# word of probability 0.001?
+# its perplexity below those of both? Carry the state, but mix up the order of the
+# windows: is that worse than a fresh state for each window? Which words does the RMC
+# predict much better than the LSTM, and which worse? How many draws of your `sample`
+# does it take to see a word of probability 0.001?
 
 # %% tags=["hide-cell"]
 # Answer 1: yes. They err in different places, so their mean is seldom as wrong as

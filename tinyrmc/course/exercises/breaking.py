@@ -114,7 +114,7 @@ def _one_shift_for_all(logits, targets):
             lambda logits, targets: cross_entropy(logits, targets) * len(targets),
         ),
         Mistake(
-            "your sign is wrong: it grows with the probability of the right class",
+            "your sign is wrong: the loss grows with the right class's probability",
             lambda logits, targets: -cross_entropy(logits, targets),
         ),
     ],
@@ -337,8 +337,8 @@ def _always_from_the_first(step, inputs, memory):
 @exercise(
     cases=_sequences,
     hints=[
-        "Which line takes the memory off the tape? No gradient reaches what lies "
-        "behind it.",
+        "Which line takes the memory off the tape? No gradient reaches what came "
+        "before it.",
         "`.data` is a plain array, which the tape does not know. Keep the Tensor that "
         "`step` returns.",
     ],

@@ -207,8 +207,8 @@ def _own_part_missing(x, h, w, u, b):
     ],
     mistakes=[
         Mistake(
-            "the last axis is missing: (B, N) instead of (B, N, 1), which meets the "
-            "units of a slot",
+            "the last axis is missing: (B, N) instead of (B, N, 1), so your slots "
+            "would meet the memory's units",
             lambda x, h, w, u, b: sigmoid((x @ w)[:, None] + h @ u + b),
         ),
         Mistake(
@@ -556,8 +556,8 @@ def _state_gradients(
             ),
         ),
         Mistake(
-            "you add g_m and g_h first and send both through equation 8: g_m comes "
-            "from behind it",
+            "you add g_m and g_h first and send both through equation 8: g_m does not "
+            "pass it",
             lambda g_m, g_h, *others: _state_gradients(0 * g_m, g_m + g_h, *others),
         ),
         Mistake(

@@ -263,7 +263,7 @@ def _all_with_the_shortest(step, inputs, lengths, state):
     cases=_batches,
     hints=[
         "All examples take every step together. Which of them still have a character "
-        "at step t? A comparison of t with lengths says it.",
+        "at step t? Compare t with lengths.",
         "np.where(condition, new, old), with a condition of shape (B, 1), takes whole "
         "rows of one or the other.",
     ],
@@ -294,8 +294,8 @@ def _all_with_the_shortest(step, inputs, lengths, state):
             partial(_read, late=1),
         ),
         Mistake(
-            "you multiply old and new by 1 and 0 and add them: 0 times what is not a "
-            "number is not a number",
+            "you multiply old and new by 1 and 0 and add them: 0 times NaN is still "
+            "NaN",
             _mixed,
         ),
         Mistake(

@@ -111,7 +111,7 @@ def _half_and_half(counts, ids, unigram, k):
             ),
         ),
         Mistake(
-            "you leave the k below out: your rows sum to more than 1",
+            "you leave out the k in the denominator: your rows sum to more than 1",
             _with_counts(
                 lambda c, ids, u, k: (
                     (c + k * u) / np.maximum(c.sum(axis=1, keepdims=True), 1)
@@ -190,7 +190,7 @@ def _without_zeros(probabilities):
     hints=[
         "The product of many probabilities is too small to hold. The sum of their "
         "logarithms is not.",
-        "The mean of ln p, its sign changed, and back from the logarithm with exp.",
+        "Take the mean of ln p, change its sign, and undo the logarithm with exp.",
     ],
     mistakes=[
         Mistake(

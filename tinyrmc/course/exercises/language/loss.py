@@ -337,7 +337,7 @@ def _highest_of_the_last(logits_of, words, size):
             partial(_running, end=lambda top, total: top + total),
         ),
         Mistake(
-            "you go back from the logarithm",
+            "you undo the logarithm with exp",
             partial(_running, end=lambda top, total: np.exp(top) * total),
         ),
     ],

@@ -296,7 +296,7 @@ def _last_of_the_likeliest(logits, temperature, u):
             lambda logits, temperature, u: int(np.argmax(logits)),
         ),
         Mistake(
-            "you multiply with the temperature: a high one should make the choice "
+            "you multiply by the temperature: a high one should make the choice "
             "freer, not stricter",
             _at(lambda z, t: z * t),
         ),
@@ -321,7 +321,7 @@ def _last_of_the_likeliest(logits, temperature, u):
             _at(lambda z, t: softmax(z / t)),
         ),
         Mistake(
-            "you divide by 0 at temperature 0: there the likeliest word is meant",
+            "you divide by 0 at temperature 0: take the likeliest word there",
             lambda logits, t, u: _chosen(softmax(np.divide(logits, t)), u),
         ),
         Mistake(
