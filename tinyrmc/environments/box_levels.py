@@ -141,10 +141,10 @@ class Levels:
         return found
 
     def guessed(self) -> np.ndarray:
-        """The chance (P,) to solve a level by opening any box that can be opened.
+        """The chance (P,) that a player solves a level by opening boxes at random.
 
-        With time enough. Such a player takes each box with the right lock for the next
-        one, as often as any other with this lock; one of them is the solution's.
+        The player has all the time it takes. Of the boxes that the key in hand opens,
+        each is as likely as the others to be opened; one of them is the solution's.
         """
         same = self.lock[:, :, None] == self.lock[:, None, :]  # (P, K, K)
         alike = (same & self.present[:, None, :]).sum(2)  # boxes with this lock
