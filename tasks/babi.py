@@ -618,8 +618,8 @@ class Task(training.Task):
         return [Material({task: parts}, self.config) for task, parts in told.items()]
 
     @functools.cached_property
-    def checksum(self) -> int:
-        """A checksum of all that is learnt from and tested on."""
+    def text_checksum(self) -> int:
+        """The checksum of all that is learnt from and tested on."""
         words: list[str] = []
         arrays: list[np.ndarray] = []
         for material in self.materials:
@@ -704,11 +704,11 @@ class Task(training.Task):
             "linear": self.linear,
             "switched": self.switched,
             "plateau": self.plateau.state(),
-            "text": self.checksum,
+            "text": self.text_checksum,
         }
 
     def load_state(self, state):
-        corpora.require_same(state.get("text"), self.checksum)
+        corpora.require_same(state.get("text"), self.text_checksum)
         self.linear, self.switched = state["linear"], state["switched"]
         self.plateau.load_state(state["plateau"])
 

@@ -586,12 +586,16 @@ class Task(training.Task):
             self.plateau.observe(metrics)
         return {}
 
+    @property
+    def text_checksum(self):
+        return self.corpus.checksum
+
     def state(self):
         kept = self.plateau.state() if self.plateau else {}
-        return kept | {"text": self.corpus.checksum}
+        return kept | {"text": self.text_checksum}
 
     def load_state(self, state):
-        corpora.require_same(state.get("text"), self.corpus.checksum)
+        corpora.require_same(state.get("text"), self.text_checksum)
         if self.plateau:
             self.plateau.load_state(state)
 

@@ -115,9 +115,7 @@ def test_a_row_is_what_its_runs_have_come_to(larger):
         "seeds": "0, 2, 4",
         "time": "1:02",
     }
-    assert (
-        tables.machines_in_words(found) == "Trained on A processor, 4 cores, 2 workers."
-    )
+    assert tables.trained_on(found) == "Trained on A processor, 4 cores, 2 workers."
 
 
 def test_other_accuracies_stand_beside_the_headline_and_the_commit_beside_the_run(
@@ -294,7 +292,7 @@ def test_machines_have_letters_where_there_are_several(larger, monkeypatch):
     found = tables.summary(runs)
     assert [row["machine"] for row in rows_of(found)] == ["A, B", "B"]
     assert (
-        tables.machines_in_words(found)
+        tables.trained_on(found)
         == "Trained on A: A processor, 4 cores, 2 workers; B: A processor, 4 cores, "
         "1 worker."
     )

@@ -1,12 +1,19 @@
-"""A run goes on with the texts that it learnt from, and is tested on no others."""
+"""A run goes on with the texts that it learnt from, and is tested on no others;
+runs on different texts are not taken for seeds of one experiment.
+"""
+
+import json
+import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
 from babistories import STORIES, texts
 
 from tasks import babi, language_modeling
-from tinyrmc import corpora
+from tinyrmc import corpora, evaluate, plot, report, sweep, train
 from tinyrmc.corpora import CorpusError
+from tinyrmc.errors import RunError
 from tinyrmc.training.checkpoints import restore_model
 
 SAYS = "the texts here are not those that the run learnt from; say with --data-dir"
@@ -69,3 +76,98 @@ def test_a_reader_of_stories_knows_them():
     of_stories().load_state(task.state())
     with pytest.raises(CorpusError, match=SAYS):
         of_stories((word, f"{word}s")).load_state(task.state())
+
+
+# --- Runs beside each other -----------------------------------------------------------
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    """The current directory, with two texts that are called the Penn Treebank."""
+    monkeypatch.setattr(train, "draw_run", lambda run: [])
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("COLUMNS", "300")
+    monkeypatch.chdir(tmp_path)
+    for name, word in (("one", "cat"), ("two", "dog sat and a cat")):
+        Path(name).mkdir()
+        for part in ("train", "valid", "test"):
+            lines = (f"the {word} saw the mat and {number}\n" for number in range(9))
+            Path(name, f"ptb.{part}.txt").write_text("".join(lines))
+    return tmp_path
+
+
+SMALL = (
+    "--model.head-size=2 --model.num-heads=1 --model.embedding-size=4 --data.window=4 "
+    "--data.lanes=2 --train.batch-size=2 --train.steps=4 --train.log-every=2 "
+    "--train.evaluate-every=4 --train.warmup-steps=0"
+).split()
+
+
+def trained(text, run, seed=0):
+    words = ["--data-dir", text, "--seed", str(seed), "--run", run, "--workers", "1"]
+    assert train.main(["language_modeling", "quick", *SMALL, *words]) == 0
+
+
+def reported(*words):
+    assert report.main([*words, "--out", "results.md"]) == 0
+    return json.loads(Path("results.json").read_text())["groups"]
+
+
+def test_runs_on_two_texts_are_two_groups(here, capsys):
+    trained("one", "runs/a")
+    trained("two", "runs/b")
+    trained("two", "runs/c", seed=1)
+    shutil.copytree("two", "moved")
+    trained("moved", "runs/d", seed=2)
+    groups = reported("runs")
+    assert [group["label"].rpartition(" ")[2] for group in groups] == ["~/one", "~/two"]
+    assert [len(group["runs"]) for group in groups] == [1, 3]
+    sizes = [group["parameters"] for group in groups]
+    assert sizes[0] < sizes[1]  # each with its own vocabulary
+    floors = [group["references"]["test_perplexity"] for group in groups]
+    assert floors[0] != floors[1]
+    for group in groups:
+        assert "is not the published text" in " ".join(group["notes"])
+    written = Path("results.md").read_text()
+    assert written.count("Note on quick") == 2
+    assert plot.main(["runs", "--out", "curves.png"]) == 0
+
+
+def test_a_run_whose_text_is_another_by_now_or_gone_is_left_out(here, capsys):
+    trained("one", "a")
+    trained("two", "b")
+    shutil.move("two", "moved")
+    assert len(reported("a", "b")) == 1
+    assert "left out: b: ptb is not in" in capsys.readouterr().err
+    shutil.copytree("one", "two")
+    assert len(reported("a", "b")) == 1
+    assert f"left out: b: {SAYS}" in capsys.readouterr().err
+    with pytest.raises(RunError, match=SAYS):
+        report.main(["b"])
+    assert len(reported("b", "--data-dir", "moved")) == 1
+
+
+def test_resuming_with_another_text_names_the_text(here):
+    trained("one", "a")
+    with pytest.raises(CorpusError, match=SAYS):
+        train.main(["--resume", "a", "--data-dir", "two"])
+
+
+def test_evaluation_says_that_a_text_is_not_the_published_one(here, capsys):
+    trained("one", "a")
+    capsys.readouterr()
+    assert evaluate.main(["a"]) == 0
+    assert "is not the published text" in capsys.readouterr().out
+
+
+def test_a_sweep_does_not_go_on_with_another_text(here):
+    grid = ["--grid", "model.core=rmc,lstm", "--run", "sweep", "--jobs", "1"]
+    words = ["language_modeling", "quick", *grid, *SMALL, "--data-dir", "one"]
+    assert sweep.main(words) == 0
+    shutil.rmtree("sweep/model.core=lstm,seed=0")
+    with pytest.raises(CorpusError, match=SAYS):
+        sweep.main(["--resume", "sweep", "--data-dir", "two"])
+    assert not Path("sweep/model.core=lstm,seed=0").exists()
+    with pytest.raises(CorpusError, match=SAYS):
+        sweep.main(["--show", "sweep", "--data-dir", "two"])

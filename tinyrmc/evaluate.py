@@ -70,6 +70,8 @@ def _evaluate(task: Task, model: Module, state: dict, options) -> None:
         counts[split] = int(sums["loss"][1]) if "loss" in sums else 0
     if not options.json:
         print(_counted(task, counts), flush=True)
+        for note in task.notes():
+            print(f"note: {note}", flush=True)
         print(results_table(metrics, task.references(), width), flush=True)
     examinations = () if options.metrics_only else task.examinations(model)
     if examinations and time.monotonic() - began > LONG:

@@ -27,12 +27,12 @@ from .results.tables import (
     LEGEND,
     by_seed,
     commands,
-    machines_in_words,
     markdown,
     picture,
     seed_tables,
     summary,
     tables,
+    trained_on,
     write,
 )
 from .results.text import aligned, paragraph, terminal_width
@@ -53,7 +53,7 @@ def main(argv: list[str] | None = None) -> int:
     for rows in shown:
         print(f"{aligned(rows, width)}\n")
     if not options.seeds:
-        print(paragraph(machines_in_words(found), width))
+        print(paragraph(trained_on(found), width))
         print(f"\n{paragraph(LEGEND, width)}")
     if options.out is not None:
         _write(options.out, found, options.seeds)
@@ -104,7 +104,7 @@ def _write(out: Path, found: dict, seeds: bool) -> None:
 
     whole = f"{markdown(found)}\n{LEGEND}\n{commands(found)}"
     write(out, by_seed(found) if seeds else whole, found)
-    note = f"{machines_in_words(found)} {LEGEND.replace('*', '')}"
+    note = f"{trained_on(found)} {LEGEND.replace('*', '')}"
     picture(out, lambda path: figures.tables(tables(found), path, note))
     for suffix in (".md", ".json", ".png"):
         print(out.with_suffix(suffix))

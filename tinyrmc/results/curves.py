@@ -95,7 +95,7 @@ def _named(groups: dict[str, list[Run]]) -> tuple[str, dict[str, list[Run]]]:
         seed = f", seed {runs[0].config['seed']}" if len(runs) == 1 else ""
         return f"{task} {next(iter(groups))}{seed}", groups
     configs = [members[0].config for members in groups.values()]
-    common, own = names([*map(parts, configs)])
+    common, own = names([parts(*each) for each in zip(configs, groups, strict=True)])
     labels = (
         name or config["preset"] for name, config in zip(own, configs, strict=True)
     )

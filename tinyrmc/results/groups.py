@@ -13,9 +13,16 @@ from pathlib import Path
 from typing import Any
 
 from ..config import words_of
-from ..errors import RunError
+from ..errors import RunError, UserError
 from ..runs.run import Run
-from ..training.checkpoints import lines_of, relocated, task_from_dict, task_of
+from ..training.checkpoints import (
+    lines_of,
+    relocated,
+    require_own_data,
+    task_from_dict,
+    task_of,
+    text_of,
+)
 from ..training.discovery import UnknownTask
 from ..training.task import Task
 
@@ -28,9 +35,10 @@ def find_runs(
     """The evaluated runs that `paths` stand for, and a line for each one left out.
 
     A folder stands for the runs in it, but not for the sweeps (see sweep.py): a sweep's
-    own path stands for its runs. Of several runs with the same configuration and seed,
-    the one that came farthest counts. RunError for a path that is not there, or if no
-    run is left.
+    own path stands for its runs. Of several runs with the same configuration, text and
+    seed, the one that came farthest counts. A run is left out if the text that it
+    learnt from is not where it was. RunError for a path that is not there, or if no run
+    is left.
 
     data_dir: where the runs' data are by now, if they have moved.
     """
@@ -80,24 +88,29 @@ def _evaluated(folder: Path, inside: bool, data_dir: Path | None) -> tuple[int, 
         run = Run.open(folder)
         if "places" in run.config:
             run = dataclasses.replace(run, config=relocated(run.config, data_dir))
-        last = last_evaluation(run, task_of(run))
+        task = task_of(run)
+        last = last_evaluation(run, task)
     except (RunError, UnknownTask) as error:
         if inside:
             raise _LeftOut(f": {error}") from error
         raise
     if last is None:
         raise _LeftOut(" has not been evaluated yet")
+    try:  # floors and sizes are those of the text that is here
+        require_own_data(run, task)
+    except UserError as error:
+        raise _LeftOut(f": {error}") from error
     return last["step"], run
 
 
 def _farthest(evaluated: list[tuple[int, Run]], left_out: list[str]) -> list[Run]:
-    """For each configuration and seed, the run that came farthest, or the last of
-    equals; a line for every other one is added to `left_out`.
+    """For each configuration, text and seed, the run that came farthest, or the last
+    of equals; a line for every other one is added to `left_out`.
     """
     best: dict[tuple, tuple[int, Run]] = {}
     for step, run in evaluated:
         task = run.config.get("task_file", run.config["task"])
-        key = task, command_words(run.config), run.config["seed"]
+        key = task, command_words(run.config), text_of(run), run.config["seed"]
         kept, worse = (step, run), best.get(key)
         if worse and worse[0] > step:
             kept, worse = worse, kept
@@ -130,20 +143,38 @@ def last_evaluation(run: Run, task: Task) -> dict[str, Any] | None:
 
 def group_runs(runs: Sequence[Run]) -> dict[str, list[Run]]:
     """{command_words: runs} of each configuration of one task, the seed aside, in the
-    order given.
+    order given. Where a configuration was trained on several texts, each is a group,
+    and says with --data-dir where its text lies.
     """
-    groups: dict[str, list[Run]] = {}
+    of_words: dict[str, dict[Any, list[Run]]] = {}
     for run in runs:
-        groups.setdefault(command_words(run.config), []).append(run)
+        of_texts = of_words.setdefault(command_words(run.config), {})
+        of_texts.setdefault(text_of(run), []).append(run)
+    groups: dict[str, list[Run]] = {}
+    for words, of_texts in of_words.items():
+        for members in of_texts.values():
+            place = _place(members[0]) if len(of_texts) > 1 else ""
+            groups.setdefault(f"{words}{place}", []).extend(members)
     return groups
 
 
-def parts(run_config: dict[str, Any]) -> list[str]:
-    """The `command_words` one by one: the preset, the core, and each further flag with
-    its values.
+def _place(run: Run) -> str:
+    """The flag that says where a run's data lie; nothing if they are where they are
+    looked for without it.
+    """
+    folder = run.config.get("places", {}).get("data_dir")
+    if not folder:
+        return ""
+    home = "~/" if folder.startswith("~/") else ""  # a shell must still expand it
+    return f" --data-dir {home}{shlex.quote(folder.removeprefix(home))}"
+
+
+def parts(run_config: dict[str, Any], words: str | None = None) -> list[str]:
+    """The `command_words`, or those that are given, one by one: the preset, the core,
+    and each further flag with its values.
     """
     core = core_of(run_config)
-    preset, *flags = re.split(r" (?=--)", command_words(run_config))
+    preset, *flags = re.split(r" (?=--)", words or command_words(run_config))
     flags = [flag for flag in flags if flag != f"--model.core {core}"]
     return [preset, *filter(None, [core]), *flags]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..runs.run import Run
-from ..training.checkpoints import relocated, task_of
+from ..training.checkpoints import relocated, require_own_data, task_of
 from .groups import last_evaluation
 from .tables import (
     Summary,
@@ -79,10 +79,14 @@ def _label(values: dict[str, str]) -> str:
 
 
 def finished(cell: Cell) -> bool:
-    """Whether a cell was trained, and evaluated, to its end."""
+    """Whether a cell was trained, and evaluated, to its end.
+
+    CorpusError if it was on another text than the one that is here.
+    """
     if (run := cell.run()) is None:
         return False
     task = task_of(run)
+    require_own_data(run, task)  # else others would be trained on another text
     last = last_evaluation(run, task)
     return last is not None and task.finished(last["step"])
 
@@ -108,6 +112,7 @@ def summary(
                 runs += _evaluated(cell)
                 notes += _missing(cell)
         group = group_summary(_label(values), runs) if runs else None
+        notes += group.get("notes", []) if group else []
         found.append({"values": values, "notes": notes, "group": group})
     command = without_places(run.environment.get("command", ""))
     config = {key: run.config[key] for key in run.config if key != "places"}

@@ -182,6 +182,7 @@ def group_summary(label: str, runs: list[Run]) -> Summary:
     }
     own = [cell for cell in cells if cells[cell]["metric"] == task.result]
     cell = own[0] if own else None
+    notes = [*task.notes()]
     return {
         "task": runs[0].config["task"],
         "preset": runs[0].config["preset"],
@@ -202,6 +203,7 @@ def group_summary(label: str, runs: list[Run]) -> Summary:
         "curve_of": task.watched,
         "result": task.result,
         "lower": task.lower_is_better(task.headline),
+        **({"notes": notes} if notes else {}),
     }
 
 
@@ -253,7 +255,7 @@ def without_places(command: str) -> str:
 
 def markdown(found: Summary) -> str:
     """The `tables` of a summary in Markdown, and what its runs were trained on."""
-    words = [*map(markdown_table, tables(found)), f"{machines_in_words(found)}\n"]
+    words = [*map(markdown_table, tables(found)), f"{trained_on(found)}\n"]
     return "\n".join(words)
 
 
@@ -556,13 +558,22 @@ def _letters(found: Summary) -> dict[str, str]:
     return {name: chr(ord("A") + k) for k, name in enumerate(names)}
 
 
-def machines_in_words(found: Summary) -> str:
-    """What the runs of a summary were trained on."""
+def trained_on(found: Summary) -> str:
+    """What the runs of a summary were trained on: the machines, and what to know of
+    their texts.
+    """
     named = [
         f"{letter}: {name}" if letter else name
         for name, letter in _letters(found).items()
     ]
-    return f"Trained on {'; '.join(named)}."
+    notes = {g["label"]: "; ".join(g.get("notes", ())) for g in found["groups"]}
+    shared = len({*notes.values()}) == 1
+    said = {
+        f" Note: {note}." if shared else f" Note on {label}: {note}.": None
+        for label, note in notes.items()
+        if note
+    }
+    return f"Trained on {'; '.join(named)}.{''.join(said)}"
 
 
 def commands(found: Summary) -> str:

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from .. import corpora
 from ..config import fields_of, from_json, require_same, stored_path, with_places
 from ..errors import RunError, UsageError
 from ..nn import Module
@@ -162,6 +163,22 @@ def _require_possible(run: Run, task: Task, lines: list[dict], state: dict) -> N
         if step != saved and (step < saved or step % every):
             said = f"is of step {step}; from step {saved} on, where the checkpoint is, "
             raise run.bad_line(number, f"{said}lines come every {every}")
+
+
+def text_of(run: Run) -> int | None:
+    """The checksum of the text that a run learnt from, as its newest checkpoint knows
+    it; None if it reads none.
+    """
+    kept = (run.load_state() or {}).get("task", {}).get("text")
+    return kept if isinstance(kept, int) else None
+
+
+def require_own_data(run: Run, task: Task) -> None:
+    """CorpusError unless a run's text is still the one that it learnt from."""
+    if (kept := text_of(run)) is None:
+        return
+    if (own := task.text_checksum) is not None:
+        corpora.require_same(kept, own)
 
 
 def require_metrics(run: Run, state: dict) -> None:

@@ -162,6 +162,15 @@ class Task(Presentation):
         """Whether a run is over after this many steps; asked before each step."""
         return step >= self.config.train.steps
 
+    @property
+    def text_checksum(self) -> int | None:
+        """The checksum of what is read from files; None if nothing is.
+
+        `state` should keep it as "text": runs on different texts then count as
+        different, and none goes on with another text.
+        """
+        return None
+
     def state(self) -> dict:
         """What `observe` has changed, as JSON can hold it."""
         return {}

@@ -519,6 +519,8 @@ class Trainer:
 
     def _restore(self, arrays: dict, state: dict) -> None:
         self.close()  # processes must start from the restored state
+        # first of all: another text would not fit the parameters either
+        self.task.load_state(state["task"])
         self.model.load_parameters(finite_parameters(arrays))
         self._restore_optimizer(under("optimizer/", arrays))
         self.step, self.seconds = state["step"], state["seconds"]
@@ -529,7 +531,6 @@ class Trainer:
         if self._captured:
             self._captured.forget()
         self.stream.load_state(state["stream"])
-        self.task.load_state(state["task"])
 
     def _restore_optimizer(self, arrays: dict) -> None:
         own = self.optimizer.state()
