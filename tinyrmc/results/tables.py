@@ -182,7 +182,6 @@ def group_summary(label: str, runs: list[Run]) -> Summary:
     }
     own = [cell for cell in cells if cells[cell]["metric"] == task.result]
     cell = own[0] if own else None
-    notes = [*task.notes()]
     return {
         "task": runs[0].config["task"],
         "preset": runs[0].config["preset"],
@@ -203,7 +202,7 @@ def group_summary(label: str, runs: list[Run]) -> Summary:
         "curve_of": task.watched,
         "result": task.result,
         "lower": task.lower_is_better(task.headline),
-        **({"notes": notes} if notes else {}),
+        **({"notes": [*notes]} if (notes := task.notes()) else {}),
     }
 
 
