@@ -11,6 +11,7 @@ import pytest
 from tinyrmc import Parameter, Tape, Tensor, fused, gradcheck
 from tinyrmc import primitives as p
 from tinyrmc.checking import hessian_vector_product
+from tinyrmc.engine import TABLE, primitive
 
 random = np.random.default_rng(0)
 X, Y = random.standard_normal((3, 4)), random.standard_normal((4, 2))
@@ -30,6 +31,9 @@ X, Y = random.standard_normal((3, 4)), random.standard_normal((4, 2))
             (random.standard_normal((2, 12)), random.standard_normal((2, 3))),
         ),
         (lambda x: p.square(x), (np.array(3.0),)),  # 0-d
+        (lambda x: x * x, (np.array(3.0),)),
+        (lambda x: x[0] * x[1], (np.array([2.0, 3.0]),)),
+        (lambda x: p.where(x.data.real > 0, x, 0.0), (X,)),
         (
             lambda x, y: p.multiply(x, 2.0) + p.multiply(y, np.ones(3)),
             (np.array(3.0), np.ones(1)),
@@ -42,6 +46,9 @@ X, Y = random.standard_normal((3, 4)), random.standard_normal((4, 2))
         "tuple",
         "fused tuple",
         "0-d",
+        "0-d and an operator",
+        "elements",
+        "data",
         "0-d and constants",
         "zero gradient",
     ],
@@ -164,6 +171,25 @@ def test_a_single_wrong_element_is_found(monkeypatch):
     monkeypatch.setattr(p.tanh, "rule", broken)
     with pytest.raises(AssertionError, match="worst at input 0"):
         gradcheck(lambda x: p.tanh(x), X)
+
+
+def test_scalar_results_are_not_interchangeable(monkeypatch):
+    """With equal weights a rule that swaps their gradients would pass."""
+
+    @primitive
+    def both(xp, x):
+        return (xp.sin(x), xp.cos(x)), (x,)
+
+    monkeypatch.delitem(TABLE, "both")
+
+    def rule(xp, needs, g, x):
+        return g[0] * xp.cos(x) - g[1] * xp.sin(x)
+
+    both.vjp(rule)
+    gradcheck(lambda x: both(x), np.array(0.7))
+    both.vjp(lambda xp, needs, g, x: rule(xp, needs, g[::-1], x))
+    with pytest.raises(AssertionError, match="worst at input 0"):
+        gradcheck(lambda x: both(x), np.array(0.7))
 
 
 def test_a_result_that_depends_on_nothing_is_an_error():

@@ -66,7 +66,7 @@ def _scalar(result: Any, rng: np.random.Generator) -> Any:
     """A function's result contracted with fixed random weights."""
     total = None
     for r in _tensors(result):
-        part = primitives.sum(r * _direction(rng, r.shape)) if r.shape else r * 1.0
+        part = primitives.sum(r * _direction(rng, r.shape))
         total = part if total is None else total + part
     return total
 
@@ -156,7 +156,8 @@ class _Trial:
         """The derivative along all directions at once: this is the witness."""
         inputs = list(self.inputs)
         for k, v in zip(self.moving, directions, strict=False):
-            inputs[k] = np.asarray(inputs[k] + 1j * STEP * v)
+            # a Tensor, as on the tape: x * x of NumPy's own would make an array
+            inputs[k] = Tensor(np.asarray(inputs[k] + 1j * STEP * v))
         with _moved(self.parameters, directions[len(self.moving) :]):
             return float(self.loss(inputs).data.imag / STEP)
 
