@@ -76,6 +76,16 @@ def test_what_shares_memory_is_not_copied(copied):
 # --- Where gradients land -------------------------------------------------------------
 
 
+def test_a_gradient_from_before_the_optimizer_counts():
+    weight = Parameter(ones(3))
+    tape, loss = recorded(lambda: p.sum(weight * 2.0))
+    tape.backward(loss)
+    optimizer = optim.SGD([weight], 1.0)
+    assert optimizer.gradient.tolist() == weight.grad.tolist() == [2, 2, 2]
+    optimizer.step()
+    assert weight.data.tolist() == [-1, -1, -1]
+
+
 def test_assigning_a_gradient_reaches_the_optimizer():
     weight = Parameter(ones(3))
     optimizer = optim.SGD([weight], 1.0)

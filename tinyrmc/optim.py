@@ -159,9 +159,13 @@ class Optimizer:
         return end
 
     def _move_in(self) -> None:
-        """Copy the parameters into `data`, and make them views of the two buffers."""
+        """Copy the parameters and their gradients into the two buffers.
+
+        From then on both are views of these.
+        """
         for p, place in zip(self.parameters, self._places, strict=True):
             self.data[place] = p.data.reshape(-1)
+            self.gradient[place] = p.grad.reshape(-1)
             data, grad = (
                 flat[place].reshape(p.shape) for flat in (self.data, self.gradient)
             )
