@@ -38,6 +38,7 @@ import numpy.typing as npt
 
 from .. import nn
 from .. import primitives as p
+from ..arguments import Seed, check_number, check_sizes, generator
 from ..backend import Array, namespace
 from ..engine import Tensor
 from ..fused import content_weights, erase_and_write, temporal_links
@@ -168,11 +169,11 @@ class DNC(Core):
         output_size: int | None = None,
         forget_bias: float = 1.0,
         dtype: npt.DTypeLike = np.float32,
-        seed: nn.Seed = 0,
+        seed: Seed = 0,
     ):
         """See the class. Long because of its arguments and their checks."""
         output_size = hidden_size if output_size is None else output_size
-        nn.check_sizes(
+        check_sizes(
             "DNC",
             input_size=input_size,
             mem_slots=mem_slots,
@@ -185,7 +186,7 @@ class DNC(Core):
         )
         _check_choice("controller", controller, CONTROLLERS)
         _check_choice("strength", strength, STRENGTHS)
-        if clip is not None and not nn.check_number("DNC", "clip", clip) > 0:
+        if clip is not None and not check_number("DNC", "clip", clip) > 0:
             raise ValueError(f"DNC: clip must be positive or None, not {clip!r}")
         self.input_size = input_size
         self.mem_slots, self.word_size = mem_slots, word_size
@@ -195,7 +196,7 @@ class DNC(Core):
         columns = [math.prod(shape) for shape in self._told.values()]
         self._cuts = list(itertools.accumulate(columns))[:-1]
 
-        make: dict[str, Any] = {"dtype": dtype, "seed": nn.generator(seed)}
+        make: dict[str, Any] = {"dtype": dtype, "seed": generator(seed)}
         read = read_heads * word_size  # numbers read in a step, R W
         seen, width = input_size + read, hidden_size
         self.controller: DeepLSTM | nn.MLP
@@ -228,7 +229,7 @@ class DNC(Core):
 
     def initial_state(self, batch_size: int) -> State:
         """An empty memory, for a batch: zeros of the shapes of the state."""
-        nn.check_sizes("DNC", batch_size=batch_size)
+        check_sizes("DNC", batch_size=batch_size)
         xp = namespace(self.interface.weight.data)
         zeros = [xp.zeros(shape, self.dtype) for shape in self._shapes(batch_size)]
         controller: State = ()

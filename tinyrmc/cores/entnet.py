@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from .. import nn
 from .. import primitives as p
+from ..arguments import Seed, check_number, check_sizes, generator
 from ..backend import Array, namespace
 from ..engine import Parameter, Tensor
 from ..fused import lstm_gates
@@ -70,13 +71,13 @@ class EntNet(Core):
         mem_slots: int,
         mem_size: int,
         dtype: npt.DTypeLike = np.float32,
-        seed: nn.Seed = 0,
+        seed: Seed = 0,
     ):
-        nn.check_sizes(
+        check_sizes(
             "EntNet", input_size=input_size, mem_slots=mem_slots, mem_size=mem_size
         )
         self.input_size, self.mem_slots, self.mem_size = input_size, mem_slots, mem_size
-        F, rng = mem_size, nn.generator(seed)
+        F, rng = mem_size, generator(seed)
         self.encoder = nn.Linear(input_size, F, dtype=dtype, seed=rng)
         keys = nn.truncated_normal(rng, (mem_slots, F), F**-0.5, dtype)
         self.keys = Parameter(keys)
@@ -98,7 +99,7 @@ class EntNet(Core):
 
     def initial_state(self, batch_size: int) -> Tensor:
         """The keys, for each example: (B, N, F)."""
-        nn.check_sizes("EntNet", batch_size=batch_size)
+        check_sizes("EntNet", batch_size=batch_size)
         return p.broadcast_to(self.keys, (batch_size, self.mem_slots, self.mem_size))
 
     def __call__(
@@ -156,15 +157,15 @@ class EntNetBank(Core):
         hidden_size: int,
         forget_bias: float = 1.0,
         dtype: npt.DTypeLike = np.float32,
-        seed: nn.Seed = 0,
+        seed: Seed = 0,
     ):
-        nn.check_sizes(
+        check_sizes(
             "EntNetBank", input_size=input_size, cells=cells, hidden_size=hidden_size
         )
         self.input_size, self.cells, self.hidden_size = input_size, cells, hidden_size
-        self.forget_bias = nn.check_number("EntNetBank", "forget_bias", forget_bias)
+        self.forget_bias = check_number("EntNetBank", "forget_bias", forget_bias)
         dtype = nn.check_dtype("EntNetBank", dtype)
-        rng, std = nn.generator(seed), (input_size + hidden_size) ** -0.5
+        rng, std = generator(seed), (input_size + hidden_size) ** -0.5
 
         def weight(rows, std):
             return Parameter(
@@ -187,7 +188,7 @@ class EntNetBank(Core):
 
     def initial_state(self, batch_size: int) -> tuple[Array, Array]:
         """(h, c) of zeros, each (B, J, F)."""
-        nn.check_sizes("EntNetBank", batch_size=batch_size)
+        check_sizes("EntNetBank", batch_size=batch_size)
         shape = batch_size, self.cells, self.hidden_size
         zeros = namespace(self.W.data).zeros(shape, self.dtype)
         return zeros, zeros

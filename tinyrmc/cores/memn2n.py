@@ -34,6 +34,7 @@ import numpy.typing as npt
 
 from .. import nn
 from .. import primitives as p
+from ..arguments import Seed, check_number, check_sizes, generator
 from ..backend import Array, namespace, to_device
 from ..config import check_values
 from ..engine import Parameter, Tensor
@@ -65,7 +66,7 @@ def floor_of(owner: str, size: int, relu: float) -> Constant | None:
 
     None if there are no such units. ValueError names the owner of a bad `relu`.
     """
-    if not 0 <= nn.check_number(owner, "relu", relu) <= 1:
+    if not 0 <= check_number(owner, "relu", relu) <= 1:
         raise ValueError(f"{owner}: relu must be from 0 to 1, not {relu}")
     linear = size - round(relu * size)
     floor = np.where(np.arange(size) < linear, -np.inf, 0.0)
@@ -73,7 +74,7 @@ def floor_of(owner: str, size: int, relu: float) -> Constant | None:
 
 
 def _check_std(owner: str, std: float) -> None:
-    if not 0 <= nn.check_number(owner, "std", std) < np.inf:
+    if not 0 <= check_number(owner, "std", std) < np.inf:
         raise ValueError(f"{owner}: std must be finite and not negative, not {std!r}")
 
 
@@ -193,14 +194,14 @@ class MemN2N(nn.Module):
         networks: int = 1,
         std: float = 0.1,
         dtype: npt.DTypeLike = np.float32,
-        seed: nn.Seed = 0,
+        seed: Seed = 0,
     ):
-        nn.check_sizes("MemN2N", words=words, size=size, hops=hops, networks=networks)
+        check_sizes("MemN2N", words=words, size=size, hops=hops, networks=networks)
         if tying not in ("adjacent", "layerwise"):
             raise ValueError(
                 f'MemN2N: tying must be "adjacent" or "layerwise", not {tying!r}'
             )
-        nn.check_sizes("MemN2N", least=0, slots=slots)
+        check_sizes("MemN2N", least=0, slots=slots)
         _check_std("MemN2N", std)
         self.words, self.size, self.slots, self.hops = words, size, slots, hops
         self.tying, self.networks = tying, networks
@@ -210,7 +211,7 @@ class MemN2N(nn.Module):
         self._of_age = Constant(self.encoding.of_age(size))
         self._floor = floor_of("MemN2N", size, relu)
         self.plain_units = size - round(relu * size)  # the first ones, without a ReLU
-        self._make(std, nn.check_dtype("MemN2N", dtype), nn.generator(seed))
+        self._make(std, nn.check_dtype("MemN2N", dtype), generator(seed))
 
     def _make(self, std, dtype, rng):
         """The parameters, each network's from a random stream of its own."""
@@ -347,14 +348,14 @@ class TextMemN2N(nn.Module):
         relu: float = 0.5,
         std: float = 0.05,
         dtype: npt.DTypeLike = np.float32,
-        seed: nn.Seed = 0,
+        seed: Seed = 0,
     ):
-        nn.check_sizes("TextMemN2N", words=words, size=size, slots=slots, hops=hops)
+        check_sizes("TextMemN2N", words=words, size=size, slots=slots, hops=hops)
         _check_std("TextMemN2N", std)
         dtype = nn.check_dtype("TextMemN2N", dtype)
         self.slots, self.hops = slots, hops
         self._floor = floor_of("TextMemN2N", size, relu)
-        rng = nn.generator(seed)
+        rng = generator(seed)
 
         def normal(rows):
             return Parameter((std * rng.standard_normal((rows, size))).astype(dtype))
