@@ -4,12 +4,13 @@ One interface for all, their sizes, and what a configuration refuses.
 """
 
 import dataclasses
+import itertools
 import typing
 
 import numpy as np
 import pytest
 
-from tinyrmc import Tape, gradcheck
+from tinyrmc import Tape, Tensor, gradcheck
 from tinyrmc import primitives as p
 from tinyrmc.backend import to_host
 from tinyrmc.commands import Parser
@@ -85,6 +86,18 @@ def test_every_core_has_the_one_interface(xp, name):
         np.testing.assert_allclose(
             to_host(ours.data), to_host(theirs.data), rtol=1e-5, atol=1e-6
         )
+
+
+@every_core
+def test_the_arrays_of_a_first_state_are_several(name):
+    """Who writes into one of them changes no other, nor a Parameter."""
+    core = build_core(small(name), 5, seed=1)
+    state = [
+        x.data if isinstance(x, Tensor) else x for x in leaves(core.initial_state(2))
+    ]
+    parts = state + [parameter.data for parameter in core.parameters()]
+    for one, other in itertools.combinations(parts, 2):
+        assert not np.shares_memory(one, other)
 
 
 @every_core

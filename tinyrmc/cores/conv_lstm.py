@@ -74,7 +74,7 @@ class ConvLSTM(Core):
         check_sizes("ConvLSTM", batch_size=batch_size)
         shape = batch_size, *self.input_shape[:2], self.channels
         zeros = namespace(self.gates.weight.data).zeros(shape, self.dtype)
-        return zeros, zeros
+        return zeros, zeros.copy()  # two, or who writes into h changes c
 
     def __call__(
         self, inputs: Array | Tensor, state: State, trace: Trace = None

@@ -40,7 +40,10 @@ class Core(Module):
         raise NotImplementedError
 
     def initial_state(self, batch_size: int) -> State:
-        """The state that a sequence begins with, for `batch_size` examples."""
+        """The state that a sequence begins with, for `batch_size` examples.
+
+        A core may have learned it, as `EntNet` has: call this inside the Tape.
+        """
         raise NotImplementedError
 
     def __call__(

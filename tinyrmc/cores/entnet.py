@@ -98,9 +98,13 @@ class EntNet(Core):
         return self.mem_size
 
     def initial_state(self, batch_size: int) -> Tensor:
-        """The keys, for each example: (B, N, F)."""
+        """The keys, for each example: (B, N, F).
+
+        They are learned: call this inside the Tape, or nothing flows back to them here.
+        """
         check_sizes("EntNet", batch_size=batch_size)
-        return p.broadcast_to(self.keys, (batch_size, self.mem_slots, self.mem_size))
+        none = namespace(self.keys.data).zeros((batch_size, 1, 1), self.dtype)
+        return self.keys + none  # of its own: `broadcast_to` shows the Parameter's
 
     def __call__(
         self, inputs: Array | Tensor, state: State, trace: Trace = None
@@ -191,7 +195,7 @@ class EntNetBank(Core):
         check_sizes("EntNetBank", batch_size=batch_size)
         shape = batch_size, self.cells, self.hidden_size
         zeros = namespace(self.W.data).zeros(shape, self.dtype)
-        return zeros, zeros
+        return zeros, zeros.copy()  # two, or who writes into h changes c
 
     def __call__(
         self, inputs: Array | Tensor, state: State, trace: Trace = None

@@ -64,7 +64,7 @@ class LSTM(Core):
         check_sizes("LSTM", batch_size=batch_size)
         xp = namespace(self.gates.weight.data)
         zeros = xp.zeros((batch_size, self.hidden_size), self.dtype)
-        return zeros, zeros
+        return zeros, zeros.copy()  # two, or who writes into h changes c
 
     def __call__(
         self, inputs: Array | Tensor, state: State, trace: Trace = None
