@@ -238,6 +238,11 @@ def test_what_is_not_an_array_is_refused_by_name(xp, value):
             r"getitem\(float32\[3\]\): [iI]ndex 7 is out of bounds",
         ),
         (
+            lambda xp: p.sum(xp.ones((2, 3)), 0, axis=1),
+            TypeError,
+            r"sum: 'axis' is given in order and by name",
+        ),
+        (
             lambda xp: p.negative(xp.ones(2, bool)),
             TypeError,
             r"negative\(bool\[2\]\): ",

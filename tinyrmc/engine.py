@@ -366,7 +366,13 @@ class Primitive:
     def _bind(self, args: tuple, static: dict) -> tuple[tuple, dict]:
         """Split a call into array arguments and static ones, as NumPy does."""
         if len(args) > self.arity:
-            static = {**self._statics_in_order(args), **static}
+            in_order = self._statics_in_order(args)
+            if twice := in_order.keys() & static.keys():
+                raise TypeError(
+                    f"{self.name}: {min(twice)!r} is given in order and by name; give "
+                    "it once"
+                )
+            static = in_order | static
             args = args[: self.arity]
         for name, value in static.items():
             if name not in self.statics or isinstance(value, Tensor):
