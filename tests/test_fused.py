@@ -362,6 +362,19 @@ def test_layer_norm_residual_is_a_sum_before(xp):
     )
 
 
+@pytest.mark.parametrize("name", "attention rmc_gates memory_hop sliding_hop".split())
+def test_a_trace_cannot_be_written(name):
+    """Backward needs these very arrays."""
+    for function in getattr(fused, name), getattr(fused, name).reference:
+        case, trace = CASES[name][0], {}
+        with Tape() as tape:
+            args = [tape.watch(case.arguments[0]), *case.arguments[1:]]
+            function(*args, **case.static, trace=trace)
+        for values in trace.values():
+            with pytest.raises(ValueError, match="read-only"):
+                values[...] = 0
+
+
 def test_relu_has_slope_zero_at_zero(xp):
     arrays = xp.zeros((1, 2)), xp.ones((2, 3)), xp.zeros(3)
     gx, *_ = gradients(Case("linear", arrays, {"relu": True}), [xp.ones((1, 3))])

@@ -79,6 +79,14 @@ def _discover(array_type: type) -> ModuleType:
     )
 
 
+def locked(xp: ModuleType, array: Array) -> Array:
+    """The array for others to see: on NumPy a view that nobody can write into."""
+    if xp is np:
+        array = array.view()
+        array.setflags(write=False)
+    return array
+
+
 FEW_ROWS = 40  # products of this many rows or fewer need special care
 
 

@@ -40,6 +40,7 @@ import numpy as np
 
 from . import kernels
 from .backend import NAMESPACES, Array, column_sums, gemm, namespace, to_host
+from .backend import locked as _locked
 
 # what a forward rule may raise, to be told again with an explanation
 _WORDED = ValueError, TypeError, IndexError, AttributeError, ZeroDivisionError
@@ -735,14 +736,6 @@ _NOT_RECORDED = {  # the state of a tape that cannot be walked back -> what to d
     "recording": "is still recording; leave the with-block first",
     "consumed": "is consumed; record again",
 }
-
-
-def _locked(xp: ModuleType, array: Array) -> Array:
-    """The array for a Tensor to show: on NumPy a view that nobody can write into."""
-    if xp is np:
-        array = array.view()
-        array.setflags(write=False)
-    return array
 
 
 def _glimpse(array: np.ndarray) -> bytes:

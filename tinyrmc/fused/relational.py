@@ -11,7 +11,7 @@ import math
 
 from .. import kernels
 from .. import primitives as p
-from ..backend import gemm, row_dots
+from ..backend import gemm, locked, row_dots
 from ..kernels.memory import all_steps
 from .layers import layer_norm, linear
 from .table import KernelOnly, check_mask, fused, plus, sigmoid
@@ -76,7 +76,7 @@ def attention(xp, qkv, mask=None, *, num_heads, key_size, num_queries=None, trac
     weights = xp.exp(weights, out=weights)
     weights /= gemm(weights, xp.ones(weights.shape[-1], weights.dtype))[..., None]
     if trace is not None:
-        trace["attention"] = weights
+        trace["attention"] = locked(xp, weights)  # backward needs them as they are
     shape = qkv.shape[0], q.shape[2], num_heads, v.shape[-1]  # (B, Q, H, V)
     out = xp.empty(shape, weights.dtype)
     gemm(weights, v, out=xp.swapaxes(out, 1, 2))
@@ -157,7 +157,7 @@ def rmc_gates(
     gates = sigmoid(xp, from_input + from_memory)  # (B, N, G)
     i, f = gates[..., :half], gates[..., half:]
     if trace is not None:
-        trace["input_gate"], trace["forget_gate"] = i, f
+        trace["input_gate"], trace["forget_gate"] = locked(xp, i), locked(xp, f)
     squashed = xp.tanh(candidate)
     return plus(xp, i * squashed, f * memory), (gates, squashed, memory)
 
