@@ -240,6 +240,29 @@ def test_gradients_of_unroll_with_every_end_are_the_complex_steps(lengths):
     gradcheck(everything, batch_first, *arrays, parameters=core.parameters())
 
 
+def test_a_beginning_forgets_even_what_is_no_number(xp):
+    """0 times NaN is NaN, and so is 0 times infinity."""
+    core, inputs, *_ = lstm_and_inputs()
+    core, steps = core.to(xp), xp.asarray(np.swapaxes(inputs, 0, 1))
+    fresh = xp.asarray(np.arange(T) == [[0]] * B)
+
+    def outputs_and_gradient(number):
+        state = core.initial_state(B)
+        for array in state:
+            array[...] = number
+        with Tape() as tape:
+            outputs, _ = core.unroll(steps, state, fresh=fresh)
+            loss = primitives.sum(outputs[-1])
+        gradient = tape.gradient(loss, core.gates.weight)
+        return to_host(outputs[-1].data), to_host(gradient)
+
+    for number in np.nan, np.inf:
+        for ours, theirs in zip(
+            outputs_and_gradient(number), outputs_and_gradient(0), strict=True
+        ):
+            np.testing.assert_array_equal(ours, theirs)
+
+
 def test_steps_after_an_examples_end_change_nothing_of_its_last_state():
     core, inputs, state = deep_and_arrays(2)
     ends = np.array([4, 0, T])

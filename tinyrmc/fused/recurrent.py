@@ -93,18 +93,18 @@ def lstm(
     hiddens = xp.empty((steps + 1, batch, size), kind)
     cells, squashed = xp.empty_like(hiddens), xp.empty((steps, batch, size), kind)
     hiddens[0], cells[0] = hidden, cell
-    kept = None if fresh is None else (~fresh).astype(kind)[..., None]  # (T, B, 1)
+    kept = None if fresh is None else ~fresh[..., None]  # (T, B, 1)
     recurrent = scaled[wide:].astype(kind, copy=False)
     multiply = multiplier(recurrent, batch, steps)
     for t in range(steps):
-        of_hidden = _by_gate(xp, multiply(_before(hiddens, kept, t)))
+        of_hidden = _by_gate(xp, multiply(_before(xp, hiddens, kept, t)))
         xp.add(_by_gate(xp, z[t]), of_hidden, out=gates[t])
         xp.tanh(gates[t], out=gates[t])
         i, j, f, o = gates[t]
         for gate in i, gates[t, 2:]:
             gate *= 0.5
             gate += 0.5
-        new = xp.multiply(f, _before(cells, kept, t), out=cells[t + 1])
+        new = xp.multiply(f, _before(xp, cells, kept, t), out=cells[t + 1])
         new += i * j
         xp.multiply(o, xp.tanh(new, out=squashed[t]), out=hiddens[t + 1])
     last = steps if lengths is None else xp.clip(lengths, 0, steps)
@@ -118,9 +118,14 @@ def _by_gate(xp, z):
     return xp.swapaxes(z.reshape(len(z), 4, -1), 0, 1)
 
 
-def _before(states, kept, t):
-    """The states (T + 1, B, H) as step t finds them: zeros where `kept` is 0."""
-    return states[t] if kept is None else states[t] * kept[t]
+def _before(xp, states, kept, t):
+    """The states (T + 1, B, H) as step t finds them: zeros where not `kept`.
+
+    They are not multiplied, since 0 times NaN is NaN.
+    """
+    if kept is None:
+        return states[t]
+    return xp.where(kept[t], states[t], states.dtype.type(0))
 
 
 @lstm.vjp
@@ -145,7 +150,7 @@ def lstm_vjp(xp, needs, g, inputs, weight, gates, hiddens, cells, squashed, ends
         gc += through
         xp.multiply(gc, j, out=of_gates[0])
         xp.multiply(gc, i, out=of_gates[1])
-        xp.multiply(gc, _before(cells, kept, t), out=of_gates[2])
+        xp.multiply(gc, _before(xp, cells, kept, t), out=of_gates[2])
         xp.multiply(gh, squashed[t], out=of_gates[3])
         xp.multiply(gates[t], gates[t], out=slopes)
         xp.subtract(gates[t], slopes, out=slopes)
@@ -159,7 +164,7 @@ def lstm_vjp(xp, needs, g, inputs, weight, gates, hiddens, cells, squashed, ends
         ghiddens[t] += of_hidden
         gcells[t] += gc
     rows = as_rows(gz)
-    before = hiddens[:-1] if kept is None else hiddens[:-1] * kept
+    before = _before(xp, hiddens[:-1], kept, slice(None))
     seen = xp.concatenate([inputs, before], axis=-1)
     return (
         gemm(gz, weight[:-size].T) if needs[0] else None,
