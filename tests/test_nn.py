@@ -65,6 +65,14 @@ def test_dtypes_are_checked():
             TypeError, match=f"Thing: dtype must be floating point .*{np.dtype(bad)}"
         ):
             nn.check_dtype("Thing", bad)
+    with pytest.raises(TypeError, match="Thing: dtype must have 32 bits .*not float16"):
+        nn.check_dtype("Thing", np.float16)
+    for make in (
+        lambda: nn.LayerNorm(1024, np.float16),
+        lambda: nn.Linear(2, 3).astype(np.float16),
+    ):
+        with pytest.raises(TypeError, match=r"take np\.float32"):
+            make()
 
 
 def test_free_axes_are_told_apart():

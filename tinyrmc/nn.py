@@ -60,7 +60,10 @@ def truncated_normal(
 
 
 def check_dtype(owner: str, dtype: Any) -> np.dtype:
-    """The dtype, or a TypeError unless it is floating point or complex."""
+    """The dtype, or a TypeError unless it is floating point or complex.
+
+    Half precision is refused too.
+    """
     unknown = np.dtype("O")
     try:
         # NumPy would take None for float64
@@ -71,6 +74,11 @@ def check_dtype(owner: str, dtype: Any) -> np.dtype:
         raise TypeError(
             f"{owner}: dtype must be floating point (np.float32) or complex, not "
             f"{dtype if dtype is None else checked}"
+        )
+    if checked.itemsize < 4:
+        raise TypeError(
+            f"{owner}: dtype must have 32 bits or more, not {checked}, in which sums "
+            "and squares overflow; take np.float32"
         )
     return checked
 

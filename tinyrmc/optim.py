@@ -66,6 +66,11 @@ def _checked(parameters: Iterable[Parameter]) -> list[Parameter]:
     for p in checked:
         if p.dtype.kind != "f":
             raise TypeError(f"an optimizer takes real parameters, not {p.dtype}")
+        if p.dtype.itemsize < 4:
+            raise TypeError(
+                f"an optimizer needs float32 or wider: in {p.dtype} squares of "
+                "gradients overflow or become zero; use Parameter(x.astype(np.float32))"
+            )
     if not any(p.size for p in checked):
         raise ValueError("an optimizer needs numbers, and these Parameters are empty")
     if len({p.id for p in checked}) < len(checked):
@@ -86,13 +91,8 @@ def _checked(parameters: Iterable[Parameter]) -> list[Parameter]:
     return checked
 
 
-def _check_room(owner: str, epsilon: float, dtype: np.dtype) -> None:
-    """An error unless squares of gradients and epsilon have room in this dtype."""
-    if dtype.itemsize < 4:
-        raise TypeError(
-            f"{owner} needs float32 or wider: in {dtype} squares of gradients become "
-            "zero; use module.astype(np.float32), or SGD"
-        )
+def _check_room(epsilon: float, dtype: np.dtype) -> None:
+    """ValueError unless this dtype has room for epsilon."""
     least = float(np.finfo(dtype).tiny)
     wanted = f"at least {least:.1e}, the least that {dtype} holds"
     _require(epsilon >= least, "epsilon", epsilon, wanted)
@@ -113,7 +113,7 @@ class Optimizer:
         allocate: allocate(count, dtype) makes the two buffers, zeroed; for buffers that
             other processes must see.
         epsilon: of an update that divides by the root of a mean of squares; the dtype
-            must have room for both.
+            must have room for it.
     """
 
     clips: Literal["whole", "matrix"] = "whole"
@@ -130,7 +130,7 @@ class Optimizer:
         first = self.parameters[0].data
         self.xp, self.dtype = namespace(first), first.dtype
         if epsilon is not None:
-            _check_room(type(self).__name__, epsilon, first.dtype)
+            _check_room(epsilon, first.dtype)
         count = self._lay_out()
         allocate = allocate or self.xp.zeros
         self.data = allocate(count, self.dtype)
