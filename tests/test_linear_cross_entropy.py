@@ -114,6 +114,20 @@ def test_logits_of_ten_thousand(tiling, dtype):
     np.testing.assert_allclose(gweight[:, 0], [-1e4, 0, 0, 0, 1e4], atol=1e-3)
 
 
+@pytest.mark.parametrize("keep", [0, None])
+@pytest.mark.parametrize("forbidden", [slice(0, 4), slice(2, 4), slice(0, 3)], ids=str)
+def test_words_that_are_forbidden(forbidden, keep):
+    """A bias of -inf for a whole tile of them, or for more or fewer."""
+    x, weight, targets, bias = problem()
+    bias[forbidden], targets = -np.inf, np.full(ROWS, 5)
+    row_weights = np.arange(1.0, ROWS + 1)
+    results = ours(x, weight, targets, bias, row_weights, block=2, keep=keep)
+    with fused.reference():
+        expected = ours(x, weight, targets, bias, row_weights)
+    for one, other in zip(results, expected, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-15)
+
+
 def test_without_bias_and_with_more_axes():
     x, weight, targets, _ = problem(6)
     flat = fused.linear_cross_entropy(x, weight, targets, block=2)

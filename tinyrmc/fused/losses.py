@@ -162,7 +162,8 @@ def _row_losses(xp, x, weight, targets, bias, block, room):
     is kept as exp(logit - highest so far), together with that highest logit; the kept
     tiles have at most `room` numbers in all.
     """
-    top, total, chosen, kept = -math.inf, 0.0, math.nan, []
+    # Not -inf: where biases of -inf forbid the first tile, -inf - -inf would be NaN.
+    top, total, chosen, kept = float(np.finfo(x.dtype).min), 0.0, math.nan, []
     for w in _tiles(len(weight), block):
         e = _logits(xp, x, weight, bias, w)
         inside = (targets >= w.start) & (targets < w.stop)
