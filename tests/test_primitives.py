@@ -396,6 +396,16 @@ def test_nothing_overflows(xp):
     assert primitives.sigmoid(xp.array([np.inf, -np.inf])).data.tolist() == [1.0, 0.0]
 
 
+def test_softplus_keeps_the_digits_of_a_tiny_slope(xp):
+    """Of very negative x it is e^x, where 1 + tanh(x / 2) has nothing left."""
+    x = np.array([-80, -20, -10, -1, 0, 1, 20], np.float32)
+    with Tape() as tape:
+        watched = tape.watch(xp.asarray(x))
+        loss = primitives.sum(primitives.softplus(watched))
+    slope = 1 / (1 + np.exp(-x.astype(np.float64)))
+    np.testing.assert_allclose(to_host(tape.gradient(loss, watched)), slope, rtol=1e-6)
+
+
 def test_where_keeps_an_infinite_side_out(xp):
     def first(a, b):
         return primitives.where(xp.array([True, False]), a, b)

@@ -200,13 +200,14 @@ def softplus(xp, x):
     It is about x for large x, and about e^x for very negative x.
     """
     positive = xp.maximum(x, xp.zeros((), x.dtype))
-    minus_abs = x - 2 * positive
-    return positive + xp.log1p(xp.exp(minus_abs)), (x,)
+    small = xp.exp(x - 2 * positive)  # e^-|x|
+    return positive + xp.log1p(small), (positive != 0, small)
 
 
 @softplus.vjp
-def softplus_vjp(xp, needs, g, x):
-    return g * (0.5 * xp.tanh(0.5 * x) + 0.5)
+def softplus_vjp(xp, needs, g, positive, small):
+    # sigmoid(x), but not by tanh, which loses all digits of a very small one
+    return g * xp.where(positive, small.dtype.type(1), small) / (1 + small)
 
 
 @primitive
