@@ -101,6 +101,13 @@ def test_the_arrays_of_a_first_state_are_several(name):
 
 
 @every_core
+def test_no_steps_are_refused_in_words(xp, name):
+    core = build_core(small(name), 5, seed=1).to(xp)
+    with pytest.raises(ValueError, match="no steps"):
+        core.unroll(xp.zeros((2, 0, 5), np.float32), core.initial_state(2))
+
+
+@every_core
 def test_examples_do_not_see_each_other(name):
     core, rng = build_core(small(name), 5, seed=1), np.random.default_rng(0)
     x = rng.standard_normal((4, 6, 5)).astype(np.float32)

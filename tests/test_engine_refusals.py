@@ -243,6 +243,16 @@ def test_what_is_not_an_array_is_refused_by_name(xp, value):
             r"sum: 'axis' is given in order and by name",
         ),
         (
+            lambda xp: p.unstack(xp.ones((3, 0)), axis=1),
+            ValueError,
+            r"unstack\(float64\[3, 0\]\): axis 1 has length 0",
+        ),
+        (
+            lambda xp: p.exp(np.ones(3, ">f8")),
+            TypeError,
+            r"exp: >f8 arguments .*; convert such foreign bytes with .*np\.float64",
+        ),
+        (
             lambda xp: p.negative(xp.ones(2, bool)),
             TypeError,
             r"negative\(bool\[2\]\): ",

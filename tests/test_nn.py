@@ -65,7 +65,7 @@ def test_dtypes_are_checked():
             TypeError, match=f"Thing: dtype must be floating point .*{np.dtype(bad)}"
         ):
             nn.check_dtype("Thing", bad)
-    with pytest.raises(TypeError, match="Thing: dtype must have 32 bits .*not float16"):
+    with pytest.raises(TypeError, match=r"Thing: dtype must have 32 bits .*float16"):
         nn.check_dtype("Thing", np.float16)
     for make in (
         lambda: nn.LayerNorm(1024, np.float16),

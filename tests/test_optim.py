@@ -380,6 +380,17 @@ def test_only_parameters_are_taken(xp):
         Adam([np.ones(3)])
 
 
+def test_each_parameter_is_clipped_whatever_its_axes(xp):
+    params = [Parameter(xp.ones(shape)) for shape in ((), (4,), (2, 2), (3, 2, 2))]
+    optimizer = SGD(params, 1.0)
+    optimizer.clips = "matrix"
+    for p in params:
+        p.grad = xp.full(p.shape, -6.0)
+    optimizer.step(max_norm=2.0)
+    moved = [np.unique(to_host(p.data)).tolist() for p in params]
+    assert moved == [[3.0], [2.0], [2.0], [2.0]]
+
+
 def test_clipping_a_zero_gradient_is_harmless(xp):
     params = parameters(xp)
     optimizer = SGD(params, 0.5)

@@ -421,6 +421,22 @@ def test_take_adds_up_repeated_indices(xp):
     )[0].tolist() == [1.0, 3.0, 0.0]
 
 
+@pytest.mark.parametrize("kind", [np.uint8, np.int8, np.uint64])
+def test_take_along_axis_takes_integers_of_any_width(kind):
+    indices = np.array([[2], [100]], kind)
+    taken = gradient(
+        np, lambda x: primitives.take_along_axis(x, indices), np.zeros((2, 300))
+    )[0]
+    assert np.argwhere(taken).tolist() == [[0, 2], [1, 100]]
+
+
+@pytest.mark.parametrize("axis", [0, -1])
+@pytest.mark.parametrize("name", ["sum", "max"])
+def test_a_number_has_a_first_and_a_last_axis_as_in_numpy(name, axis):
+    function = getattr(primitives, name)
+    assert gradient(np, lambda x: function(x, axis=axis), 3.0)[0].tolist() == 1.0
+
+
 def test_take_refuses_what_is_not_an_index(xp):
     for wrong in xp.array([1.0]), xp.array([True, False, True]):
         with pytest.raises(

@@ -239,6 +239,17 @@ def test_what_another_thread_computed_is_no_silent_constant():
             p.sum(w) + other.detach()
 
 
+def test_a_copied_constant_is_a_constant():
+    w, constant = Parameter(ones(3)), p.sin(ones(3))
+    with Tape() as tape:
+        recorded_one = w * 2.0
+        loss = p.sum(w * copy.deepcopy(constant))
+    tape.backward(loss)
+    np.testing.assert_array_equal(w.grad, constant.data)
+    with pytest.raises(TypeError, match="Tape cannot be copied"):
+        copy.deepcopy(recorded_one)
+
+
 def test_what_this_thread_computed_before_is_a_constant():
     w = Parameter(ones(3))
     before = p.sum(w * w)

@@ -122,6 +122,9 @@ class Tensor:
             remedy = f"write primitives.{name}(t)"
         raise AttributeError(f"{type(self).__name__} has no {name!r}; {remedy}")
 
+    def __reduce__(self):  # a copied constant belongs to no thread
+        return type(self), (self._data, *((self.id, self.tape) if self.id else ()))
+
     def __repr__(self) -> str:
         name = type(self).__name__
         values = np.array2string(
@@ -488,9 +491,12 @@ class Primitive:
             raise self._explained(error, arrays) from error
         own = out[0].dtype if isinstance(out, tuple) else out.dtype
         if own is not dtype and dtype is not None and own != dtype:
+            reason = "some constant has a wider dtype"
+            if not dtype.isnative:
+                native = dtype.newbyteorder("=")
+                reason = f"convert such foreign bytes with .astype(np.{native})"
             raise TypeError(
-                f"{self.name}: {dtype} arguments gave a {own} result; some "
-                "constant has a wider dtype"
+                f"{self.name}: {dtype} arguments gave a {own} result; {reason}"
             )
         return rules, out, saved
 

@@ -347,7 +347,8 @@ class Optimizer:
 
 def _norms(xp, g: Array) -> Array:
     """The L2 norm of each matrix of g, with axes of length 1."""
-    return xp.sqrt(xp.sum(xp.square(g), axis=(-2, -1)[-g.ndim :], keepdims=True))
+    axes = tuple(range(g.ndim))[-2:]
+    return xp.sqrt(xp.sum(xp.square(g), axis=axes, keepdims=True))
 
 
 class SGD(Optimizer):

@@ -286,7 +286,7 @@ def where_vjp(xp, needs, g, condition):
 
 def _keep(g, x_shape, axis, keepdims):
     """g with the reduced axes back at size 1, so that it broadcasts against x."""
-    if axis is None:
+    if axis is None or not x_shape:
         return g.reshape((1,) * len(x_shape))
     if keepdims:
         return g
@@ -532,7 +532,10 @@ def unstack(xp, x, *, axis=0):
     Over T time steps this costs O(T) backward, where T separate slices would cost
     O(T^2).
     """
-    return tuple(xp.moveaxis(x, axis, 0)), (axis,)
+    slices = xp.moveaxis(x, axis, 0)
+    if not len(slices):
+        raise ValueError(f"axis {axis} has length 0: there is nothing to take apart")
+    return tuple(slices), (axis,)
 
 
 @unstack.vjp
@@ -618,6 +621,7 @@ def take_along_axis(xp, x, indices, *, axis=-1):
 def take_along_axis_vjp(xp, needs, g, shape, indices, axis):
     # Rows one after the other in a flat array; `add.at` is unbuffered, as in `take`.
     columns, size = xp.moveaxis(indices, axis, -1), shape[axis]
+    columns = columns.astype(np.int64, copy=False)  # 8 bits cannot hold the size
     rows = math.prod(columns.shape[:-1])
     flat = xp.zeros(rows * size, g.dtype)
     starts = size * xp.arange(rows).reshape(*columns.shape[:-1], 1)

@@ -71,6 +71,8 @@ class Core(Module):
         example b is the initial one again before each step t where fresh[b, t] holds:
         there an episode begins. `trace` as for a single step.
         """
+        if inputs.shape[1:2] == (0,):
+            raise ValueError(f"unroll: inputs {inputs.shape} have no steps")
         if trace is None and lengths is None and fresh is None:
             if (whole := self._unroll_at_once(inputs, state)) is not None:
                 return whole

@@ -78,6 +78,8 @@ def lstm(
     size = cell.shape[-1]
     if len(weight) != wide + size:
         raise ValueError(f"a weight of {len(weight)} rows")
+    if not steps:
+        raise ValueError("inputs of no steps")
     if fresh is not None and fresh.dtype != bool:
         raise TypeError(f"fresh is {fresh.dtype}, not bool")
     if isinstance(lengths, np.ndarray) and ((lengths < 0) | (lengths > steps)).any():
