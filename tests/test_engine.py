@@ -421,6 +421,17 @@ def test_saved_arrays_die_in_backward(xp, no_collector):
     assert tape.entries == []
 
 
+def test_a_constant_dies_in_backward_too(no_collector):
+    w, constant = Parameter(np.ones(3)), np.full(3, 2.0)
+    freed = weakref.ref(constant)
+    with Tape() as tape:
+        loss = p.matmul(w, constant)
+    del constant
+    assert freed() is not None
+    tape.backward(loss)
+    assert freed() is None
+
+
 def test_a_dropped_tape_frees_everything(xp, no_collector):
     weight = Parameter(xp.ones((10, 10)))
     with Tape() as tape:

@@ -745,7 +745,7 @@ _NOT_RECORDED = {  # the state of a tape that cannot be walked back -> what to d
 
 
 def _glimpse(array: np.ndarray) -> bytes:
-    """Up to 64 numbers of an array; the odd step does not stay in one column."""
+    """Some 64 numbers of an array; the odd step does not stay in one column."""
     return array.flat[:: array.size // 64 | 1].tobytes()
 
 
@@ -758,7 +758,8 @@ def _alone(into: Array | None) -> Iterator[None]:
     """Hold what backward adds into; two threads at once would lose what one adds.
 
     For the Parameters' own gradients a second thread waits. A buffer that is given is
-    meant for one thread, so there a second one is an error.
+    meant for one thread, so a second one that gives the same array gets an error. That
+    another array shows the same memory goes unnoticed.
     """
     if into is None:
         with _adding:
@@ -798,7 +799,7 @@ class Tape:
     It borrows what it needs for backward, and copies nothing but what you `watch`. So
     no array that you give it may change before backward. On NumPy most changes are
     noticed: the results' arrays are read-only, and of each Parameter, and each array
-    that a rule has saved, backward compares up to 64 numbers with those at the time of
+    that a rule has saved, backward compares some 64 numbers with those at the time of
     recording. They catch a buffer that you refill; a change of a few numbers in a large
     array may slip through, and on a GPU any change does, since looking would make the
     host wait.
@@ -975,6 +976,8 @@ class Tape:
         """
         self._check(loss)
         self._state = "consumed"
+        self._borrowed.clear()  # from here on only the entries hold arrays
+        self._constants.clear()
         gradients.add(loss.id, namespace(loss.data).ones((), loss.dtype))
         while self.entries:
             rules, xp, inputs, outputs, saved, several = self.entries.pop()
