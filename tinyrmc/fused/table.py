@@ -69,7 +69,10 @@ class Fused(Primitive):
         return kernel
 
     def reference(self, *args: Any, **static: Any) -> Any:
-        """The same values and gradients from basic primitives: slower, plainer."""
+        """The same values and gradients from basic primitives: slower, plainer.
+
+        It looks at no shapes: what a call refuses may broadcast here.
+        """
         return self.composed(*args, **static)
 
     def defined_by(self, composition: Callable) -> Callable:
