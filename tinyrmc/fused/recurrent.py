@@ -78,12 +78,7 @@ def lstm(
     size = cell.shape[-1]
     if len(weight) != wide + size:
         raise ValueError(f"a weight of {len(weight)} rows")
-    if not steps:
-        raise ValueError("inputs of no steps")
-    if fresh is not None and fresh.dtype != bool:
-        raise TypeError(f"fresh is {fresh.dtype}, not bool")
-    if isinstance(lengths, np.ndarray) and ((lengths < 0) | (lengths > steps)).any():
-        raise ValueError(f"lengths are from 0 to {steps}, not {lengths.tolist()}")
+    _check_steps(steps, lengths, fresh)
     # sigmoid(x) is (1 + tanh(x / 2)) / 2: with halves here, one tanh does all gates
     half = xp.full(4 * size, 0.5, bias.dtype)
     half[size : 2 * size] = 1
@@ -113,6 +108,16 @@ def lstm(
     ends = (last,) if lengths is None else (last, xp.arange(batch))
     saved = inputs, weight, gates, hiddens, cells, squashed, ends, kept
     return (hiddens[1:], hiddens[ends], cells[ends]), saved
+
+
+def _check_steps(steps, lengths, fresh):
+    """An error unless there are steps, and lengths and beginnings fit them."""
+    if not steps:
+        raise ValueError("inputs of no steps")
+    if fresh is not None and fresh.dtype != bool:
+        raise TypeError(f"fresh is {fresh.dtype}, not bool")
+    if isinstance(lengths, np.ndarray) and ((lengths < 0) | (lengths > steps)).any():
+        raise ValueError(f"lengths are from 0 to {steps}, not {lengths.tolist()}")
 
 
 def _by_gate(xp, z):
