@@ -64,13 +64,7 @@ def _checked(parameters: Iterable[Parameter]) -> list[Parameter]:
     if not checked:
         raise ValueError("an optimizer needs at least one Parameter")
     for p in checked:
-        if p.dtype.kind != "f":
-            raise TypeError(f"an optimizer takes real parameters, not {p.dtype}")
-        if p.dtype.itemsize < 4:
-            raise TypeError(
-                f"an optimizer needs float32 or wider: in {p.dtype} squares of "
-                "gradients overflow or become zero; use Parameter(x.astype(np.float32))"
-            )
+        _check_dtype(p.dtype)
     if not any(p.size for p in checked):
         raise ValueError("an optimizer needs numbers, and these Parameters are empty")
     if len({p.id for p in checked}) < len(checked):
@@ -89,6 +83,17 @@ def _checked(parameters: Iterable[Parameter]) -> list[Parameter]:
             "them with module.to(xp)"
         )
     return checked
+
+
+def _check_dtype(dtype: np.dtype) -> None:
+    """TypeError unless gradients of this dtype are real and have room to be squared."""
+    if dtype.kind != "f":
+        raise TypeError(f"an optimizer takes real parameters, not {dtype}")
+    if dtype.itemsize < 4:
+        raise TypeError(
+            f"an optimizer needs float32 or wider: in {dtype} squares of gradients "
+            "overflow or become zero; use Parameter(x.astype(np.float32))"
+        )
 
 
 def _check_room(epsilon: float, dtype: np.dtype) -> None:
