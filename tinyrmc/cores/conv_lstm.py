@@ -72,9 +72,9 @@ class ConvLSTM(Core):
     def initial_state(self, batch_size: int) -> tuple[Array, Array]:
         """(h, c) of zeros, each (B, height, width, channels)."""
         check_sizes("ConvLSTM", batch_size=batch_size)
-        shape = batch_size, *self.input_shape[:2], self.channels
-        zeros = namespace(self.gates.weight.data).zeros(shape, self.dtype)
-        return zeros, zeros.copy()  # two, or who writes into h changes c
+        shape = 2, batch_size, *self.input_shape[:2], self.channels
+        h, c = namespace(self.gates.weight.data).zeros(shape, self.dtype)
+        return h, c
 
     def __call__(
         self, inputs: Array | Tensor, state: State, trace: Trace = None

@@ -193,9 +193,9 @@ class EntNetBank(Core):
     def initial_state(self, batch_size: int) -> tuple[Array, Array]:
         """(h, c) of zeros, each (B, J, F)."""
         check_sizes("EntNetBank", batch_size=batch_size)
-        shape = batch_size, self.cells, self.hidden_size
-        zeros = namespace(self.W.data).zeros(shape, self.dtype)
-        return zeros, zeros.copy()  # two, or who writes into h changes c
+        shape = 2, batch_size, self.cells, self.hidden_size
+        h, c = namespace(self.W.data).zeros(shape, self.dtype)
+        return h, c
 
     def __call__(
         self, inputs: Array | Tensor, state: State, trace: Trace = None

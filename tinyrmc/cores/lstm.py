@@ -63,8 +63,8 @@ class LSTM(Core):
         """(h, c) of zeros, each (B, hidden_size)."""
         check_sizes("LSTM", batch_size=batch_size)
         xp = namespace(self.gates.weight.data)
-        zeros = xp.zeros((batch_size, self.hidden_size), self.dtype)
-        return zeros, zeros.copy()  # two, or who writes into h changes c
+        h, c = xp.zeros((2, batch_size, self.hidden_size), self.dtype)
+        return h, c
 
     def __call__(
         self, inputs: Array | Tensor, state: State, trace: Trace = None
