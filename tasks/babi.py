@@ -944,14 +944,19 @@ class Task(training.Task):
         return notes
 
     def cells(self):
+        """Of tasks that there are stories of alone, and the mean only if that is all of
+        them: means over fewer tasks are not to be compared.
+        """
         if self.config.data.generated or (head := column(self.config)) is None:
             return {}
         size = "10k" if self.config.data.variant == "en-10k" else "1k"
         chosen, result = self.config.data.task, self.result
         if chosen in TASKS:
             return {f"{row_of(size, chosen)}, {head}": result}
-        each = {f"{row_of(size, k)}, {head}": f"{result}_task_{k}" for k in TASKS}
-        return {f"{row_of(size, 'mean')}, {head}": result} | each
+        tasks = [*map(str, self.source.complete)]
+        each = {f"{row_of(size, k)}, {head}": f"{result}_task_{k}" for k in tasks}
+        mean = {f"{row_of(size, 'mean')}, {head}": result}
+        return mean | each if len(tasks) == len(TASKS) else each
 
     def references(self):
         """What the commonest answer of the training stories gives."""

@@ -605,8 +605,23 @@ def test_a_trial_of_a_few_epochs_stands_beside_no_published_error(words, steps):
     usual = babi.Task.presets[preset][1]
     for asked, some in ((steps, True), (int(0.9 * steps), False)):
         train = dataclasses.replace(usual.train, steps=asked)
-        config = dataclasses.replace(usual, train=train)
-        assert bool(babi.Task(config).cells()) == some
+        task = babi.Task(dataclasses.replace(usual, train=train))
+        task.source = Made()
+        assert bool(task.cells()) == some
+
+
+@pytest.mark.parametrize("chosen", ["all", "joint"])
+def test_a_mean_over_fewer_than_twenty_tasks_stands_beside_none(chosen):
+    """And a task that there are no stories of beside no published error."""
+    usual = babi.Task.presets["joint" if chosen == "joint" else "quick"][1]
+    task = babi.Task(
+        dataclasses.replace(usual, data=dataclasses.replace(usual.data, task=chosen))
+    )
+    for missing, mean in ((), ["1k, mean"]), ((3,), []):
+        task.source = Made()
+        task.source.complete = [k for k in STORIES if k not in missing]
+        rows = [f"1k, task {k}" for k in task.source.complete]
+        assert [cell.rpartition(", ")[0] for cell in task.cells()] == mean + rows
 
 
 @pytest.mark.parametrize(

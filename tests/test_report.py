@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from owntask import dropped_in
 
-from tinyrmc import report
+from tinyrmc import corpora, report
 from tinyrmc.commands import run_main
 from tinyrmc.errors import RunError
 from tinyrmc.results import sweeps, tables
@@ -548,6 +548,9 @@ def test_every_tasks_published_cells_can_be_trained_and_are_recognised(
 
     monkeypatch.setenv("TINYRMC_DATA", str(tmp_path))  # not the tests' few words
     kind = discovery.load_task(name).Task
+    if name == "babi":  # all twenty tasks are there
+        every = corpora.Told(complete=[*range(1, 21)])
+        monkeypatch.setattr(kind, "source", every)
     cells: dict = {}  # of the same words
     for cell, (paper, words) in kind.published.items():
         if words is not None:
