@@ -904,6 +904,10 @@ class Task(training.Task):
             words.append(f"for each of {len(self.materials)} tasks")
         return "; ".join(words)
 
+    def parameters(self, model):
+        """Those of the restarts that are taken, one for each network."""
+        return model.num_parameters // self.restarts
+
     @property
     def batches(self):
         """Held-out errors are those of the restart that is taken."""

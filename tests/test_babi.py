@@ -583,6 +583,9 @@ def test_runs_are_evaluated_and_stand_beside_what_was_published(
     groups = {
         g["label"]: g for g in json.loads(Path("results.json").read_text())["groups"]
     }
+    built = training.checkpoints.task_of(Run.open("runs/16")).build
+    all_restarts = built(np.random.SeedSequence(0)).num_parameters
+    assert all_restarts // 3 in {g["parameters"] for g in groups.values()}
     every = Run.open("runs/all").metrics()[-1]
     cells = next(g for g in groups.values() if len(g["cells"]) > 1)["cells"]
     assert cells["1k, task 20, PE LS RN"] == {
@@ -608,6 +611,16 @@ def test_a_trial_of_a_few_epochs_stands_beside_no_published_error(words, steps):
         task = babi.Task(dataclasses.replace(usual, train=train))
         task.source = Made()
         assert bool(task.cells()) == some
+
+
+@pytest.mark.parametrize("chosen", ["16", "all", "joint"])
+def test_a_report_counts_the_parameters_of_one_restart(chosen):
+    """The others are not what its error is that of."""
+    counts = []
+    for restarts in (1, 3):
+        task = task_of(chosen, model={"restarts": restarts})
+        counts.append(task.parameters(task.build(np.random.SeedSequence(0))))
+    assert counts[0] == counts[1]
 
 
 @pytest.mark.parametrize("chosen", ["all", "joint"])

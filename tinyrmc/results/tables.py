@@ -190,7 +190,7 @@ def group_summary(label: str, runs: list[Run]) -> Summary:
         "paper": None if cell is None else cells[cell]["paper"],
         "cells": cells,
         "config": runs[0].config["config"],
-        "parameters": task.build(np.random.SeedSequence(0)).num_parameters,
+        "parameters": task.parameters(task.build(np.random.SeedSequence(0))),
         "references": task.references(),
         "success": task.success,
         "mean": mean,

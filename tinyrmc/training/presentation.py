@@ -60,6 +60,13 @@ class Presentation:
         """The network in a few words, for the first lines of a run."""
         return type(model).__name__
 
+    def parameters(self, model) -> int:
+        """How many parameters the network has that reports tell of.
+
+        By default all of the model's. Of several networks side by side one may count.
+        """
+        return model.num_parameters
+
     def notes(self) -> Sequence[str]:
         """What you should know about a run before it begins, a sentence each.
 
