@@ -448,7 +448,7 @@ class Task(training.Task):
     published = {
         "8 x 16, RMC": ("91 %", "paper"),
         "8 x 16, LSTM": ("< 30 % on its best batch", "paper --model.core lstm"),
-        "8 x 16, DNC": ("< 30 % on its best batch", "paper --model.core dnc"),
+        "8 x 16, DNC": ("< 30 % on its best batch", "paper_dnc"),
         "8 x 32, RMC": ("like 8 x 16, few seeds", "paper32"),
     }
 

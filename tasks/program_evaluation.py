@@ -477,8 +477,13 @@ SIZES = {
 
 def _words_of_cell(kind: str, core: str) -> str:
     """The words that train what stands in a cell of the table."""
-    nesting = " --data.nesting 1" if kind in MEMORY else ""
-    return f"paper --data.kind {kind}{nesting}{SIZES[core]}"
+    words = f"paper --data.kind {kind}"
+    if kind in MEMORY:
+        words += " --data.nesting 1"
+    words += SIZES[core]
+    if kind in MEMORY and core == "DNC":  # there its controller has no memory
+        words += " --model.dnc.controller feedforward"
+    return words
 
 
 # --- The examples ---------------------------------------------------------------------
