@@ -549,6 +549,10 @@ class Task(training.Task):
         }
 
     def cell(self):
+        """None for a trial: for fewer examples than `ladder` learns from."""
+        t, least = self.config.train, LADDER.train
+        if t.steps * t.batch_size < least.steps * least.batch_size:
+            return None
         objects, dimensions = self.layout
         core = self.config.model.core.removesuffix("_paper").upper()
         return f"{objects} x {dimensions}, {core}"

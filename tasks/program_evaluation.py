@@ -989,10 +989,16 @@ class Task(training.Task):
         return usual_style and operations and self.full == full
 
     def cell(self):
+        """None for a trial, for fewer examples than `quick` learns from, and for what
+        is measured with the right answer at hand.
+        """
+        t, least = self.config.train, QUICK.train
+        if t.steps * t.batch_size < least.steps * least.batch_size:
+            return None
         core = CORES.get(self.config.model.core)
-        return (
-            f"{self.config.data.kind}, {core}" if core and self._as_published else None
-        )
+        if self._testing_decoder == "teacher" or not (core and self._as_published):
+            return None
+        return f"{self.config.data.kind}, {core}"
 
     # --- What there is to see
 

@@ -432,6 +432,22 @@ def test_the_network_is_the_paper_s():
     assert nth_farthest.PAPER32.data.dimensions == 32
 
 
+@pytest.mark.parametrize("core, preset", [("rmc", "paper"), ("dnc", "paper_dnc")])
+def test_only_a_whole_training_stands_beside_the_paper_s_result(core, preset):
+    """And the command of the DNC's cell trains the paper's DNC."""
+    cell = f"8 x 16, {core.upper()}"
+    assert nth_farthest.Task.published[cell][1] == preset
+    usual = nth_farthest.Task.presets[preset][1]
+    assert usual.model.core == core
+    assert nth_farthest.Task(usual).cell() == cell
+    least = nth_farthest.LADDER.train.steps * nth_farthest.LADDER.train.batch_size
+    steps = least // usual.train.batch_size  # enough, and one too few
+    for few, stands in ((steps, cell), (steps - 1, None)):
+        train = dataclasses.replace(usual.train, steps=few)
+        short = dataclasses.replace(usual, train=train)
+        assert nth_farthest.Task(short).cell() == stands
+
+
 def test_a_word_that_names_no_end_is_refused():
     with pytest.raises(ValueError, match="count_from is 'nearest' or 'farthest'"):
         drawn(2, 4, 4, count_from="near")

@@ -93,6 +93,35 @@ def test_published_numbers_stand_beside_their_own_conditions_alone(data):
     assert list(task.references()["test_accuracy"]) == ["constant answer"]
 
 
+PUBLISHED = {"kind": "copy", "length": 5}
+WHOLE = {"steps": programs.QUICK.train.steps * programs.QUICK.train.batch_size // 10}
+
+
+@pytest.mark.parametrize(
+    "model, train, cell",
+    [
+        ({}, WHOLE, "copy, RMC"),
+        ({"core": "lstm", "decoder": "own_predictions"}, WHOLE, "copy, LSTM"),
+        ({"decoder": "teacher", "evaluation_decoder": "zeros"}, WHOLE, "copy, RMC"),
+        # it is told the right answer's characters
+        ({"decoder": "teacher"}, WHOLE, None),
+        ({"evaluation_decoder": "teacher"}, WHOLE, None),
+        # a trial
+        ({}, {"steps": WHOLE["steps"] - 1}, None),
+    ],
+)
+def test_no_trial_stands_beside_a_published_number(model, train, cell):
+    """Nor does what looks better than it is."""
+    assert task_of(model, train, **PUBLISHED).cell() == cell
+
+
+def test_the_paper_s_dnc_memorises_without_a_memory_in_its_controller():
+    for kind in programs.KINDS:
+        _, words = programs.Task.published[f"{kind}, DNC"]
+        feedforward = "--model.dnc.controller feedforward" in words
+        assert feedforward == (kind in programs.MEMORY)
+
+
 def test_the_constant_answer_is_not_chosen_on_what_it_is_tested_on():
     task = task_of(kind="copy")
     task.test_examples = 30

@@ -118,6 +118,7 @@ def test_a_batch_has_the_lengths_of_what_is_written():
 
 def test_it_stands_in_no_cell_of_the_paper():
     published = {"kind": "program", "length": 5, "nesting": 2}
+    published["train"] = {"steps": 100_000}
     assert task_of(**published).cell() == "program, RMC"
     for name in ("operands", "answers"):
         task = task_of(**published, **{name: "reversed"})
