@@ -275,9 +275,9 @@ def _places(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Where the items lie (count, K), where the player starts and the rooms (count,).
 
-    Each item gets a cell drawn uniformly among those where it has floor all around, so
-    all floor is connected. A level with no such cell left is placed again, in a room
-    drawn anew.
+    Each item gets a cell drawn uniformly among those where a box has floor all around,
+    so all floor is connected; the loose key too, as in pycolab, though it takes but one
+    cell. A level with no such cell left is placed again, in a room drawn anew.
     """
     (smallest, largest), (count, items) = problem.room, present.shape
     place = np.zeros((count, items), np.int64)
@@ -308,7 +308,8 @@ def _place(
     count, items = present.shape
     row, column = np.divmod(np.arange(grid * grid), grid)
     side = sides[:, None]
-    # the content's cell: floor on its left, above, below, and right of its lock
+    # the content's cell: floor on its left, above, below, and right of its lock. The
+    # loose key's too: it has none, but pycolab gives it a cell where a box would fit.
     free = (row >= 2) & (row <= side - 1) & (column >= 2) & (column <= side - 2)
     priority[~free] = -1
     # Too near is a row or less above or below, and two columns or less to a side.
