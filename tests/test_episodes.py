@@ -236,6 +236,20 @@ def test_the_film_shows_each_step(solved, tmp_path):
     assert np.sign(places[1] - places[0]) == moved
 
 
+def test_the_films_last_frame_shows_no_attention(solved):
+    """As there is none: nothing is decided there."""
+    figure, _, change = drawing._set_up(solved, "t")
+    (panel,) = (each for each in figure.axes if "attend" in each.get_title())
+    last = len(solved)
+    for moment, there in (last - 1, True), (last, False), (0, True):
+        change(moment)
+        drawn = [*panel.images, *panel.lines]
+        assert [each.get_visible() for each in drawn] == [there, there]
+        if there:
+            shown = solved.attention[moment].mean(axis=0)
+            np.testing.assert_array_equal(panel.images[0].get_array(), shown)
+
+
 # --- The terminal ---------------------------------------------------------------------
 
 

@@ -133,6 +133,15 @@ def _draw_attention(panel: Axes, episode: Episode, moment: int) -> list[Any]:
     return [picture, panel.axvline(len(weights) - 0.5, color="black", linewidth=0.9)]
 
 
+def _show_attention(drawn: list[Any], episode: Episode, moment: int) -> None:
+    """Take what `_draw_attention` has drawn to another moment; hidden at the end."""
+    thinks = moment < len(episode)
+    for artist in drawn:
+        artist.set_visible(thinks)
+    if drawn and thinks:
+        drawn[0].set_data(_mean_attention(episode, moment))
+
+
 def _mean_attention(episode: Episode, moment: int) -> np.ndarray:
     """The mean of the heads (N, N + n)."""
     assert episode.attention is not None
@@ -244,11 +253,12 @@ def _set_up(
     right.set_title("what it sees", fontsize=9)
     view, *line = _draw_view(right, episode, 0)
     changing = [board, *frame, said, view, *line]
+    attention: list[Any] = []
     if attends:
         lower = figure.add_subplot(grid[1, 1])
         lower.set_title("what its slots attend to,\nlast the input", fontsize=9)
-        weights, line = _draw_attention(lower, episode, 0)
-        changing += [weights, line]
+        attention = _draw_attention(lower, episode, 0)
+        changing += attention
     values = figure.add_subplot(grid[2, :])
     _draw_values(values, episode, [])
     now = values.axvline(0, color="black", linewidth=1)
@@ -258,8 +268,7 @@ def _set_up(
         for each in frame:
             each.set_xy(_corner(episode, moment))
         view.set_data(episode.views[moment])
-        if attends and moment < len(episode):
-            weights.set_data(_mean_attention(episode, moment))
+        _show_attention(attention, episode, moment)
         now.set_xdata([moment, moment])
         said.set_text(f"{moment} of {len(episode)} steps\n{episode.action(moment)}")
 
