@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import functools
 import json
+import re
 import textwrap
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -47,9 +48,10 @@ NOT_RUN = "*not run*"
 ABOUT = (
     "In each place stands what [the paper](https://arxiv.org/abs/1806.01822) reports "
     "and below, in bold, **ours**. The paper gives the top score of many settings for "
-    "each core, we give the mean over our seeds of one setting. A dagger † marks "
-    "networks that stayed on easier examples and never met the task itself. [The one "
-    "table](results.md) has every run with its command, seeds and time."
+    "each core, we give the mean over our seeds of one setting: the best one, where "
+    "several of ours share a place. A dagger † marks networks that stayed on easier "
+    "examples and never met the task itself. [The one table](results.md) has every run "
+    "with its command, seeds and time."
 )
 
 
@@ -122,6 +124,15 @@ def placed(
 def of_cells(group: dict[str, Any]) -> list[tuple[Place, str]]:
     """The paper's places that a group stands for."""
     return [(split(cell), known["metric"]) for cell, known in cells_of(group).items()]
+
+
+def flags(group: dict[str, Any], part: str, told: Iterable[str] = ()) -> str:
+    """The flags of a group's command that change a part of its configuration, such as
+    "world", but for those that a row has `told` in words.
+    """
+    _, *words = re.split(r" (?=--)", group["label"])
+    own = [word for word in words if word.startswith(f"--{part}.")]
+    return " ".join(w for w in own if w.split()[0].partition(".")[2] not in told)
 
 
 def split(cell: str) -> Place:
@@ -215,7 +226,14 @@ def _smaller(group: dict[str, Any]) -> list[tuple[Place, str]]:
     for name in ("operands", "answers"):
         how = data.get(name, "usual")
         row += f", {name} {how}" if how != "usual" else ""
+    told = "kind", "length", "nesting", "operands", "answers"
+    row += _in_code(flags(group, "data", told))
     return [((row, core), result_of(group))]
+
+
+def _in_code(words: str) -> str:
+    """What flags add to the name of a row; nothing if there are none."""
+    return f", `{words}`" if words else ""
 
 
 def vectors(groups: list[dict[str, Any]]) -> str:
@@ -250,7 +268,8 @@ def _smaller_vectors(group: dict[str, Any]) -> str:
         row += ", without a ladder"
     elif data.get("rung_shares"):
         row += ", the same steps on each rung"
-    return row
+    told = "objects", "dimensions", "rungs", "rung-shares"
+    return row + _in_code(flags(group, "data", told))
 
 
 def _floors(groups: list[dict[str, Any]], row: str) -> str:
@@ -325,7 +344,8 @@ def texts(groups: list[dict[str, Any]], folder: Path) -> str:
 
 def _smaller_text(group: dict[str, Any]) -> str:
     corpus = group["config"]["data"]["corpus"]
-    return f"{SMALLER_TEXTS.get(corpus, corpus)}, `{group['preset']}`"
+    words = f"{group['preset']} {flags(group, 'data', ['corpus'])}".strip()
+    return f"{SMALLER_TEXTS.get(corpus, corpus)}, `{words}`"
 
 
 def _columns(ours: dict[Place, Ours]) -> list[str]:
@@ -388,7 +408,8 @@ def worlds(groups: list[dict[str, Any]]) -> str:
 
 def _easier(title: str, group: dict[str, Any]) -> str:
     """The row of levels that are not the paper's."""
-    return f"{title}, `{group['preset']}`"
+    words = f"{group['preset']} {flags(group, 'world')}".strip()
+    return f"{title}, `{words}`"
 
 
 # --- Figures --------------------------------------------------------------------------

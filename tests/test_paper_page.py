@@ -182,6 +182,37 @@ def test_other_texts_and_levels_have_rows_of_their_own(tmp_path):
     assert row["no memory"] == "**75.0**" and row["RMC"] == ""
 
 
+@pytest.mark.parametrize(
+    "task, more, usual",
+    [
+        ("box_world", {"curve_of": "test_solved"}, "BoxWorld, `quick%s`"),
+        (
+            "language_modeling",
+            {"data": {"corpus": "ptb"}, "curve_of": "test_perplexity", "lower": True},
+            "Penn Treebank, `quick%s`",
+        ),
+        ("program_evaluation", {}, "Control, 3 digits, 1 operation%s"),
+        (
+            "nth_farthest",
+            {"data": {"objects": 4, "dimensions": 4, "rungs": [[3, 1]]}},
+            "4 x 4%s",
+        ),
+    ],
+)
+def test_no_row_holds_two_different_tasks(task, more, usual, tmp_path):
+    """But sizes of a core, of which the best is shown."""
+    flag = f"--{'world' if task == 'box_world' else 'data'}.other 1 2"
+    metric, own = more.get("curve_of", "test_accuracy"), []
+    for words in "", f" {flag} --model.core lstm", " --model.head-size 9":
+        more |= {"preset": "quick", "references": {}, "mean": {metric: 0.5}}
+        own.append(group(task, **more) | {"label": f"quick{words}"})
+    write(tmp_path, "results", *own)
+    lines = paper.page(tmp_path).splitlines()
+    names = [line.split(" | ")[0][2:] for line in lines if "| **" in line]
+    added = f" {flag}" if "`" in usual else f", `{flag}`"
+    assert names == [usual % "", usual % added]
+
+
 def test_table_3_shows_what_was_examined(tmp_path):
     assert "table 3: not run" in paper.page(tmp_path)
     for core, value in ("rmc", 4000.0), ("lstm", 6000.0):
