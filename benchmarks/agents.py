@@ -21,8 +21,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import json
-import os
 import statistics
 import sys
 import time
@@ -33,7 +31,7 @@ from typing import Any
 
 import numpy as np
 import peers
-from running import Broken, Candidate
+from running import Candidate, answering, left_out, say
 
 from tinyrmc.backend import blas_threads, keep_freed_memory
 from tinyrmc.commands import Parser, run_main
@@ -364,11 +362,6 @@ def serve(name: str, make: Callable[[], Any], requests, answer) -> None:
 # --- Measuring ------------------------------------------------------------------------
 
 
-def say(text: str) -> None:
-    """Progress goes to stderr, so that stdout is the table alone."""
-    print(text, file=sys.stderr, flush=True)
-
-
 def measure(work: str, rounds: int, seconds: float) -> dict[str, Any]:
     """A row of the results: both at one network, in turn.
 
@@ -377,14 +370,14 @@ def measure(work: str, rounds: int, seconds: float) -> dict[str, Any]:
     with contextlib.ExitStack() as stack:
         running: list[Any] = []
         for name in NAMES:
-            with _left_out(name):
+            with left_out(name, 1, [OURS]):
                 script = Path(__file__).resolve()
                 running.append(Candidate(name, 1, Path(work), script=script))
                 stack.callback(running[-1].close)
         compare(running)
         for _ in range(rounds):
             for each in list(running):
-                with _left_out(each.name) as broken:
+                with left_out(each.name, 1, [OURS]) as broken:
                     each.time(seconds)
                 if broken:
                     running.remove(each)
@@ -413,22 +406,6 @@ def row_of(work: str, rounds: dict[str, list[dict[str, float]]]) -> dict[str, An
     pairs = zip(*(x["rounds"] for x in found), strict=True)
     ratio = statistics.median(a / b for a, b in pairs) if len(found) > 1 else None
     return {"work": work, "steps": steps, "candidates": found, "ratio": ratio}
-
-
-@contextlib.contextmanager
-def _left_out(name: str):
-    """Gives a list, which is not empty afterwards if PyTorch broke; that is said too.
-
-    RunError if ours did.
-    """
-    broken: list[str] = []
-    try:
-        yield broken
-    except Broken as error:
-        if name == OURS:
-            raise RunError(f"{name} fails: {error}") from None
-        broken.append(str(error))
-        say(f"  {name} fails, which is left out: {error}")
 
 
 def measure_all(rounds: int, works=WORKS) -> list[dict]:
@@ -466,13 +443,7 @@ def main(argv: list[str] | None = None) -> int:
 
 def apart(name: str, work: str) -> None:
     """A candidate, in a process of its own."""
-    replies = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what a library prints must not be taken for an answer
-
-    def answer(reply):
-        print(json.dumps(reply), file=replies, flush=True)
-
-    serve(name, lambda: make_task(work), sys.stdin, answer)
+    serve(name, lambda: make_task(work), sys.stdin, answering())
 
 
 if __name__ == "__main__":

@@ -24,7 +24,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
-import os
 import statistics
 import sys
 import time
@@ -33,6 +32,7 @@ from unittest.mock import patch
 
 import numpy as np
 import peers
+from running import answering
 
 from tinyrmc import backend, optim
 from tinyrmc.backend import (
@@ -394,13 +394,7 @@ def _step_of(name, work, problem, cores):
 
 def main(name: str, path: str | None = None) -> None:
     """Serve a candidate: it answers each line of stdin with a line of JSON."""
-    replies = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what a library prints must not be taken for an answer
-
-    def answer(reply):
-        print(json.dumps(reply), file=replies, flush=True)
-
-    serve(name, path, sys.stdin, answer)
+    serve(name, path, sys.stdin, answering())
 
 
 if __name__ == "__main__":

@@ -34,10 +34,10 @@ import language
 import peers
 from candidates import APART, THREADS, TOGETHER, Work
 from report import cells, markdown, milliseconds
-from running import Broken, Candidate, run_python, tuning_variables
+from running import Broken, Candidate, run_python, say, tuning_variables
 
 from tinyrmc.commands import Parser, run_main
-from tinyrmc.errors import RunError, UsageError
+from tinyrmc.errors import RunError, UsageError, counted
 from tinyrmc.training.workers import CAN_FORK, available_cores
 
 HERE = Path(__file__).resolve().parent
@@ -73,23 +73,13 @@ class Differs(RunError):
     """A candidate does not compute what the others do."""
 
 
-def say(text: str) -> None:
-    """Progress goes to stderr, so that stdout is the tables alone."""
-    print(text, file=sys.stderr, flush=True)
-
-
-def on_cores(count: int) -> str:
-    """4 cores, 1 core."""
-    return f"{count} core{'s' * (count > 1)}"
-
-
 def leave_out(name: str, cores: int, broken: Broken) -> None:
     """Say that a peer fails on this many cores.
 
     RunError if the name is not one of a peer: without ours or SGEMM there is nothing to
     compare.
     """
-    fails = f"{name} fails on {on_cores(cores)}"
+    fails = f"{name} fails on {counted(cores, 'core')}"
     if name not in peers.PEERS:
         raise RunError(f"{fails}: {broken}; nothing is written") from None
     say(f"  {fails}, which is left out: {broken}")
@@ -132,7 +122,7 @@ def start(
             break
         tried.append(candidate)
         took = f"{milliseconds(candidate.seconds)} ms"
-        say(f"  {name}, {on_cores(cores)}, first try: {took}")
+        say(f"  {name}, {counted(cores, 'core')}, first try: {took}")
         limit = NEAR * min(other.seconds for other in tried)
         if candidate.seconds > limit:
             break

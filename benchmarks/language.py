@@ -29,7 +29,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
-import os
 import statistics
 import sys
 import tempfile
@@ -40,7 +39,7 @@ from typing import Any
 import candidates
 import numpy as np
 import peers
-from running import Broken, Candidate, run_python
+from running import Candidate, answering, left_out, run_python, say
 
 from tinyrmc import corpora
 from tinyrmc.backend import blas_threads, keep_freed_memory
@@ -58,7 +57,7 @@ FEW_ROWS = 40
 ROUNDS, SECONDS = 5, 2.0
 LARGEST_ERROR = 1e-4  # of one of the first losses, relative
 
-THREADS, PROCESSES = "tinyrmc, threads", "tinyrmc, processes"
+THREADS, PROCESSES = OURS = "tinyrmc, threads", "tinyrmc, processes"
 TORCH_THREADS, TORCH_PROCESSES = "PyTorch eager, threads", "PyTorch eager, processes"
 NAMES = (PROCESSES, THREADS, TORCH_PROCESSES, TORCH_THREADS)
 
@@ -91,11 +90,6 @@ WORKS = {
     "memn2n 6 x 100": Work("memn2n", 150, 8, 16, hops=6, memories=100),
     "memn2n 7 x 200": Work("memn2n", 150, 8, 16, hops=7, memories=200),
 }
-
-
-def say(text: str) -> None:
-    """Progress goes to stderr, so that stdout is the table alone."""
-    print(text, file=sys.stderr, flush=True)
 
 
 # --- The problem ----------------------------------------------------------------------
@@ -407,12 +401,12 @@ def measure(name: str, work: Work, rounds: int, seconds: float) -> dict[str, Any
     with contextlib.ExitStack() as stack:
         running: list[Candidate] = []
         for setting in settings:
-            with _left_out(*setting):
+            with left_out(*setting, OURS):
                 running.append(_start(stack, work, *setting))
         compare(running)
         for _ in range(rounds):
             for each in list(running):
-                with _left_out(each.name, each.cores) as broken:
+                with left_out(each.name, each.cores, OURS) as broken:
                     each.time(seconds)
                 if broken:
                     running.remove(each)
@@ -474,22 +468,6 @@ def compare(running: list[Candidate]) -> None:
             )
 
 
-@contextlib.contextmanager
-def _left_out(name: str, cores: int):
-    """Gives a list, which is not empty afterwards if a peer broke; that is said too.
-
-    RunError if it was ours that broke.
-    """
-    broken: list[str] = []
-    try:
-        yield broken
-    except Broken as error:
-        if name in (PROCESSES, THREADS):
-            raise RunError(f"{name} fails on {cores} cores: {error}") from None
-        broken.append(str(error))
-        say(f"  {name} fails on {cores} cores, which is left out: {error}")
-
-
 def measure_all(rounds: int, names=tuple(WORKS)) -> list[dict]:
     """The rows of these networks."""
     rows = []
@@ -531,14 +509,8 @@ def apart(name: str, argument: str) -> None:
     if name == "products":
         print(json.dumps(products(Work(*json.loads(argument)))))
         return
-    replies = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what a library prints must not be taken for an answer
-
-    def answer(reply):
-        print(json.dumps(reply), file=replies, flush=True)
-
     work = Work(*json.loads(Path(argument).read_text()))
-    serve(name, work, sys.stdin, answer)
+    serve(name, work, sys.stdin, answering())
 
 
 if __name__ == "__main__":

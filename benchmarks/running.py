@@ -1,5 +1,5 @@
-"""The processes of cpu.py: a Python with nothing tuned, and that of a candidate, which
-times its steps whenever it is asked.
+"""The processes of cpu.py, language.py and agents.py: a Python with nothing tuned, and
+that of a candidate, which times its steps whenever it is asked.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any
 
-from tinyrmc.errors import RunError
+from tinyrmc.errors import RunError, counted
 
 HERE = Path(__file__).resolve().parent
 CPUS = Path("/sys/devices/system/cpu")
@@ -41,6 +41,11 @@ TUNING = (
 
 class Broken(Exception):
     """A candidate's process ended; the text is the last line it said."""
+
+
+def say(text: str) -> None:
+    """Progress goes to stderr, so that stdout is the tables alone."""
+    print(text, file=sys.stderr, flush=True)
 
 
 def tuning_variables() -> list[str]:
@@ -170,3 +175,34 @@ class Candidate:
         self._process.kill()
         self._process.communicate()
         self._folder.cleanup()
+
+
+@contextlib.contextmanager
+def left_out(name: str, cores: int, own: Collection[str]) -> Iterator[list[str]]:
+    """Gives a list, which is not empty afterwards if a peer broke; that is said too.
+
+    RunError if it was one of our `own` that broke.
+    """
+    broken: list[str] = []
+    try:
+        yield broken
+    except Broken as error:
+        fails = f"{name} fails on {counted(cores, 'core')}"
+        if name in own:
+            raise RunError(f"{fails}: {error}") from None
+        broken.append(str(error))
+        say(f"  {fails}, which is left out: {error}")
+
+
+def answering() -> Callable[[Any], None]:
+    """In a candidate's process: answer(reply), a line of JSON on what was stdout.
+
+    What a library prints must not be taken for an answer: from now on stdout is stderr.
+    """
+    replies = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+
+    def answer(reply: Any) -> None:
+        print(json.dumps(reply), file=replies, flush=True)
+
+    return answer

@@ -7,7 +7,7 @@ import language
 import pytest
 import report
 from language import PROCESSES, THREADS, TORCH_THREADS, WORKS, Work
-from running import Broken
+from running import Broken, left_out
 
 from tinyrmc.errors import RunError
 from tinyrmc.training.workers import CAN_FORK
@@ -110,13 +110,13 @@ def test_other_first_losses_stop_everything():
 
 
 def test_a_peer_that_breaks_is_left_out_and_ours_is_an_error(capsys):
-    with language._left_out(TORCH_THREADS, 2) as what:
+    with left_out(TORCH_THREADS, 2, language.OURS) as what:
         raise Broken(TORCH_THREADS)
     assert what == [TORCH_THREADS]
     assert "fails on 2 cores, which is left out" in capsys.readouterr().err
     with (
         pytest.raises(RunError, match="tinyrmc, threads fails on 2 cores"),
-        language._left_out(THREADS, 2),
+        left_out(THREADS, 2, language.OURS),
     ):
         raise Broken("killed")
 
