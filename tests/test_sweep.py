@@ -441,6 +441,40 @@ def test_show_tells_what_there_is_by_now(larger, monkeypatch, capsys):
     assert after == before
 
 
+def test_of_many_combinations_those_that_were_begun_are_shown(
+    larger, monkeypatch, capsys
+):
+    """Stopped in its second run of 2 x 30: it would be 58 times "not run" otherwise."""
+    drawn = []
+
+    def until_ctrl_c(words, log):
+        code = in_this_process(words, log)
+        if "numbers=3" in log:
+            processes._signal = signal.SIGINT
+        return code
+
+    monkeypatch.setattr(processes, "run_logged", until_ctrl_c)
+    for name in "value_grid", "curve_grid":
+        monkeypatch.setattr(
+            f"tinyrmc.figures.{name}", lambda *words: drawn.append(words)
+        )
+    grid = ["model.width=2,4,6,8,3", "model.depth=1,2", "numbers=2,3,4"]
+    words = ["--grid", *grid, "--seeds", "0,1", "--jobs", "1", "--run", "swept"]
+    assert sweep.main(["larger", *words]) == 130
+    out = capsys.readouterr().out
+    says = "28 of 30 combinations not run; 3 of them cannot be"
+    assert out.count("seed 1 not run") == 2 and f"\n\n{says}\n\nswept/" in out
+    assert out.endswith("tinyrmc.sweep --resume swept\n")  # below all else
+    assert sweep.main(["--show", "swept"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) < 40
+    text = Path("swept/results.md").read_text()
+    assert text.count("not run") == 3 and f"\n{says}.\n" in text
+    title = "larger quick, model.width 2, model.depth 1, seeds 0, 1"
+    assert len(drawn) == 4
+    for panels, *others in drawn:
+        assert title in others and [*panels] == [""] and len(panels[""]) == 1
+
+
 def test_the_run_of_another_combination_or_seed_is_not_taken_for_its_own(
     larger, capsys
 ):

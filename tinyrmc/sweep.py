@@ -81,16 +81,19 @@ def main(argv: list[str] | None = None) -> int:
         _parser().print_help()
         return 0
     described, run, options = _asked(words)
-    found, code = combinations(described), 0
+    found, code, again = combinations(described), 0, ""
     if options.show:
         require_alone("tinyrmc.sweep --show")
     else:
-        run, code = _train(described, run, found, options)
+        run, code, again = _train(described, run, found, options)
     assert run is not None
     cells = cells_of(described, found, run.path)
     out = options.out or run.path / "results.md"
-    for path in show(run, found, cells, out, options.against):
-        print(path)
+    try:
+        for path in show(run, found, cells, out, options.against):
+            print(path)
+    finally:  # below the table, where it is seen, and even if that cannot be written
+        print(end=again, flush=True)
     return code
 
 
@@ -487,8 +490,10 @@ class Budget:
             self.extra = max(self.extra, took - minutes)
 
 
-def _train(described, run: Run | None, found, options) -> tuple[Run, int]:
-    """Train what is not finished; returns the sweep and the exit code."""
+def _train(described, run: Run | None, found, options) -> tuple[Run, int, str]:
+    """Train what is not finished; returns the sweep, the exit code, and what goes on
+    with it, in words.
+    """
     possible = sum(refusal is None for *_, refusal in found)
     number, cores = len(described["seeds"]) * possible, available_cores()
     gpu = any("cuda" in word for word in described["words"])
@@ -507,13 +512,14 @@ def _train(described, run: Run | None, found, options) -> tuple[Run, int]:
     if places.stopped:
         name = signal.Signals(places.stopped).name
         print(f"\n{name}: stopped, and saved what was being trained")
+    again = ""
     if any(not finished(cell) for cell in cells):
         minutes = options.budget_minutes if places.stopped else None
         budget = f" --budget-minutes {minutes:g}" if minutes else ""
         launch = f"{places.launch(python())} tinyrmc.sweep"
-        again = f"{launch} --resume {shlex.quote(str(run.path))}{budget}"
-        print(f"go on with\n    {again}", flush=True)
-    return run, 128 + places.stopped if places.stopped else int(failed)
+        command = f"{launch} --resume {shlex.quote(str(run.path))}{budget}"
+        again = f"go on with\n    {command}\n"
+    return run, 128 + places.stopped if places.stopped else int(failed), again
 
 
 def _new_sweep(described, places, options) -> Run:

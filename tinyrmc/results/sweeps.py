@@ -31,6 +31,10 @@ if TYPE_CHECKING:
 # A combination of the grid: its values, the words that train it, and why it cannot be.
 Combination = tuple[dict[str, str], list[str], str | None]
 
+# Of more combinations than this, only those with a run begun are shown: a thousand that
+# were not run would hide the others.
+MANY = 24
+
 # --- Cells ----------------------------------------------------------------------------
 
 
@@ -100,20 +104,24 @@ def summary(
     """What there is of a sweep by now, as JSON can hold it: its configuration, and
     `combinations` in the order of the grid.
 
-    A combination has its "values", "notes" on what is missing, and in "group" the
-    `tables.group_summary` of its evaluated runs, or None.
+    A combination has its "values", whether a run of it has "begun", "notes" on what is
+    missing, and in "group" the `tables.group_summary` of its evaluated runs, or None.
     """
+    of_values: dict[str, list[Cell]] = {}
+    for cell in cells:
+        of_values.setdefault(_label(cell.values), []).append(cell)
     found = []
     for values, _, refusal in combinations:
-        runs = []
+        runs, begun = [], False
         notes = [f"cannot be: {refusal}"] if refusal else []
-        for cell in cells:
-            if cell.values == values:
-                runs += _evaluated(cell)
-                notes += _missing(cell)
+        for cell in of_values.get(_label(values), ()):
+            begun = begun or cell.run() is not None or cell.failure() is not None
+            runs += _evaluated(cell)
+            notes += _missing(cell)
         group = group_summary(_label(values), runs) if runs else None
         notes += group.get("notes", []) if group else []
-        found.append({"values": values, "notes": notes, "group": group})
+        about = {"values": values, "begun": begun, "notes": notes, "group": group}
+        found.append(about)
     command = without_places(run.environment.get("command", ""))
     config = {key: run.config[key] for key in run.config if key != "places"}
     return {**config, "command": command, "combinations": found}
@@ -137,6 +145,37 @@ def _missing(cell: Cell) -> list[str]:
         return []
     what = "not run" if cell.run() is None else "not evaluated yet"
     return [f"seed {cell.seed} {what}"]
+
+
+def shown(found: Summary) -> list[Summary]:
+    """The combinations that are shown: all or, of MANY, those with a run begun."""
+    every = found["combinations"]
+    return [each for each in every if len(every) <= MANY or each["begun"]]
+
+
+def left_out(found: Summary) -> str:
+    """How many combinations are not shown, in words; empty if all are."""
+    every = found["combinations"]
+    if not (count := len(every) - len(shown(found))):
+        return ""
+    refused = sum(note.startswith("cannot be") for c in every for note in c["notes"])
+    among = f"; {refused:,} of them cannot be" if refused else ""
+    return f"{count:,} of {len(every):,} combinations not run{among}"
+
+
+def _drawn(found: Summary) -> Summary:
+    """What pictures show of a sweep: the grid of those values that are shown."""
+    grid: dict[str, dict[str, None]] = {field: {} for field in found["grid"]}
+    for combination in shown(found):
+        for field, value in combination["values"].items():
+            grid[field][value] = None
+    inside = [
+        each
+        for each in found["combinations"]
+        if all(value in grid[field] for field, value in each["values"].items())
+    ]
+    values = {field: [*of_field] for field, of_field in grid.items()}
+    return {**found, "grid": values, "combinations": inside}
 
 
 def varied(found: Summary) -> list[str]:
@@ -175,7 +214,7 @@ def _references(groups: Sequence[Summary]) -> dict[str, float]:
 
 
 def table(found: Summary) -> Table:
-    """A row for each combination: the fields that vary, and what they led to."""
+    """A row for each of `shown`: the fields that vary, and what they led to."""
     groups, fields = _groups(found), varied(found)
     headline = groups[0]["curve_of"] if groups else "result"
     lower = bool(groups) and groups[0].get("lower", False)
@@ -192,7 +231,7 @@ def table(found: Summary) -> Table:
         "notes",
     ]
     rows = [head]
-    for combination in found["combinations"]:
+    for combination in shown(found):
         values, group = combination["values"], combination["group"]
         row = [values[field] for field in fields]
         row += _reached(group) if group else ["not run"]
@@ -355,20 +394,22 @@ def save(found: Summary, out: Path, against: str = "steps") -> list[Path]:
     """
     groups = _groups(found)
     above, below = caption(found), ""
+    if without := left_out(found):
+        below = f"\n{without}.\n"
     if groups:
         references = ", ".join(
             f"{label} {number(groups[0]['curve_of'], value)}"
             for label, value in _references(groups).items()
         )
         above += f"; beside it: {references}" if references else ""
-        below = f"\n{_origin(found, groups)}\n"
+        below += f"\n{_origin(found, groups)}\n"
     words = f"{above}.\n\n{markdown(found)}{below}"
     write(out, words, found, begins=caption(found))
     paths = [out, out.with_suffix(".json")]
     if groups:
-        curves = out.with_name(f"{out.stem}_curves.md")
-        paths.append(picture(out, lambda path: draw(found, path)))
-        paths.append(picture(curves, lambda path: draw_curves(found, path, against)))
+        curves, drawn = out.with_name(f"{out.stem}_curves.md"), _drawn(found)
+        paths.append(picture(out, lambda path: draw(drawn, path)))
+        paths.append(picture(curves, lambda path: draw_curves(drawn, path, against)))
     return paths
 
 
@@ -387,5 +428,9 @@ def show(
 ) -> list[Path]:
     """Print the table of what there is of a sweep by now, and `save` it all."""
     found = summary(run, combinations, cells)
-    print(f"\n{aligned(table(found), terminal_width(), len(varied(found)))}\n")
+    if shown(found):
+        print(f"\n{aligned(table(found), terminal_width(), len(varied(found)))}")
+    if without := left_out(found):
+        print(f"\n{without}")
+    print()
     return save(found, out, against)
