@@ -19,6 +19,7 @@ from tinyruns import contents, cut_short
 from tinytasks import Config, Larger, assert_same_arrays, timeless
 
 from tinyrmc import commands, evaluate, load, plot, report, sweep, train
+from tinyrmc.results.curves import draw_run
 from tinyrmc.results.progress import Progress
 from tinyrmc.runs.run import Run
 from tinyrmc.training import discovery
@@ -272,6 +273,17 @@ def test_a_run_says_what_is_measured_and_what_comes_next(here, capsys):
     assert "resume" not in said  # there is nothing left to do
     trained("--max-minutes", "1e-9", run="cut")
     assert re.search(r"^resume    .* --resume cut$", capsys.readouterr().out, re.M)
+
+
+def test_a_run_that_diverges_ends_as_others_do(here, capsys, monkeypatch):
+    """Without a picture, for it has no number that could be drawn."""
+    monkeypatch.setattr(train, "draw_run", draw_run)
+    words = ["--train.learning-rate", "1e5", "--train.clip-norm", "1e9"]
+    run = trained(*words)
+    assert run.metrics()[-1]["test_perplexity"] is None
+    out = capsys.readouterr().out
+    assert [*re.findall(r"^(\w+) perplexity +not finite", out, re.M)] == [*Task.splits]
+    assert "picture   none: no validation perplexity was finite\nevaluate  " in out
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ A task file, for tests of what language models ask of training, commands and pic
 It predicts a word from the one before it.
 """
 
-import math
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from tinyrmc import nn, primitives, sampling, training
 from tinyrmc.config import PLACE
 from tinyrmc.errors import UserError
 from tinyrmc.fused import softmax_cross_entropy
+from tinyrmc.training.texts import perplexity
 
 WORDS = "the cat sat on a mat \n".split(" ")
 SIZE, WINDOW = len(WORDS), 5
@@ -116,7 +116,7 @@ class Task(training.Task):
         return {"loss": (losses.sum(dtype=np.float64), losses.size)}
 
     def summary(self, means):
-        return means | {"perplexity": math.exp(means["loss"])}
+        return means | {"perplexity": perplexity(means["loss"])}
 
     def references(self):
         known = {"guessing": float(SIZE), "paper's RMC": 2.5}

@@ -461,8 +461,11 @@ def _report(trainer: Trainer, run: Run, end: str, resume: str) -> None:
     reached = task.held_out_metrics(last)
     print(f"\n{results_table(reached, task.references(), terminal_width())}\n")
     print(f"run       {run.path}  ({took}, {why})")
-    for picture in draw_run(run):
-        print(f"picture   {picture}")
+    if any(line.get(task.watched) is not None for line in run.metrics()):
+        for picture in draw_run(run):
+            print(f"picture   {picture}")
+    else:  # it diverged
+        print(f"picture   none: no {in_words(task.watched)} was finite")
     if end != "finished":
         print(f"resume    {resume}")
     print(f"evaluate  {python()} -m tinyrmc.evaluate {path}")

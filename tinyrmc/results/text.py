@@ -108,17 +108,22 @@ def aligned(rows: Table, width: int | None = None, keys: int = 1) -> str:
 
 
 def results_table(
-    metrics: Mapping[str, float],
+    metrics: Mapping[str, float | None],
     references: Mapping[str, Mapping[str, float]],
     width: int | None = None,
 ) -> str:
-    """The held-out metrics, each beside its floors and published numbers."""
+    """The held-out metrics, each beside its floors and published numbers.
+
+    None stands for what is not finite, as in metrics.jsonl.
+    """
     labels = [*dict.fromkeys(label for known in references.values() for label in known)]
     rows = [["", "this run", *labels]]
     for name in metrics:
         known = references.get(name, {})
         values = [metrics[name], *map(known.get, labels)]
         shown = [number(name, value) for value in values]
+        if metrics[name] is None:
+            shown[0] = "not finite"
         rows.append([name.replace("_", " "), *shown])
     return aligned(rows, width)
 
