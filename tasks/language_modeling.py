@@ -499,7 +499,10 @@ class Task(training.Task):
             "settings; not run here",
             PAPER,
         ),
-        "memn2n": ("the Penn Treebank with a memory network, 100 words", MEMN2N),
+        "memn2n": (
+            "the Penn Treebank with a memory network, 100 words; not run here",
+            MEMN2N,
+        ),
         "memn2n_large": ("7 hops over the last 200 words", MEMN2N_LARGE),
         "memn2n_text8": (
             "the same with 500 units, on all of text8; not run here",
