@@ -148,6 +148,8 @@ def run_main(main: Callable[[], int]) -> NoReturn:
         _drop_output()
         sys.exit(141)
     except Exception as error:
+        if not isinstance(error, OSError) and _came_of_ctrl_c(error):
+            sys.exit(130)
         if place_of(error):
             _refuse(told(error))
         if isinstance(error, MemoryError):
@@ -157,6 +159,21 @@ def run_main(main: Callable[[], int]) -> NoReturn:
         name = f": {error.filename}" if error.filename else ""
         notes = getattr(error, "__notes__", ())
         _refuse(" ".join([f"the system refuses: {why(error)}{name}", *notes]))
+
+
+def _came_of_ctrl_c(error: BaseException | None) -> bool:
+    """Whether a KeyboardInterrupt led to an exception.
+
+    Python 3.11 makes a RuntimeError of one that comes while a class is made, which
+    happens often while matplotlib is imported.
+    """
+    seen: set[int] = set()  # an exception may be raised from itself
+    while error is not None and id(error) not in seen:
+        if isinstance(error, KeyboardInterrupt):
+            return True
+        seen.add(id(error))
+        error = error.__cause__ or error.__context__
+    return False
 
 
 def _refuse(words: str) -> NoReturn:
