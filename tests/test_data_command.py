@@ -120,6 +120,18 @@ def test_it_downloads_what_is_missing(tmp_path, capsys, monkeypatch):
     assert "downloading" not in run(capsys, "wikitext-2", "--data-dir", folder).err
 
 
+def test_what_is_here_in_part_is_not_said_to_be_missing(tmp_path, monkeypatch, capsys):
+    files = members("ptb")
+    whole = {name: files.pop(name) for name in [*files] if "test" in name}
+    write(tmp_path, files)
+    monkeypatch.setattr(
+        corpora, "download", lambda name, data_dir: write(data_dir, whole)
+    )
+    _, err = run(capsys, "ptb", "--data-dir", tmp_path)
+    says = f"ptb is incomplete ({tmp_path}/simple-examples/data has no ptb.test.txt)"
+    assert f"{says}; downloading it\n" in err
+
+
 def test_what_cannot_be_downloaded_is_refused(tmp_path):
     with pytest.raises(CorpusError, match=r"gigaword is not in .*; the LDC sells it"):
         data.main(["gigaword", "--data-dir", str(tmp_path)])

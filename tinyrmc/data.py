@@ -96,10 +96,10 @@ def _get(name: str, data_dir: Path | None, vocabulary_size: int | None) -> None:
     """Find or download a corpus, read it, and say what it is."""
     try:
         find(name, data_dir)
-    except MissingCorpus:
+    except MissingCorpus as error:
         if not CORPORA[name].archives:
             raise
-        _download(name, data_dir)
+        _download(name, data_dir, getattr(error, "missing", ""))
     corpus = corpora.load(name, data_dir, vocabulary_size)
     known, width = CORPORA[name], terminal_width()
     print(f"{name}: {known.title}\nin {find(name, data_dir).place}\n")
@@ -154,9 +154,12 @@ def _counts(tasks: Babi) -> list[str]:
     return [_number(k) for k in (*questions.values(), stories, len(whole))]
 
 
-def _download(name: str, data_dir: Path | None) -> None:
-    folder = data_directory(data_dir)
-    print(f"{name} is not in {folder}; downloading it", file=sys.stderr)
+def _download(name: str, data_dir: Path | None, missing: str = "") -> None:
+    """missing: which of its files are not there, where others are."""
+    says = f"{name} is not in {data_directory(data_dir)}"
+    if missing:
+        says = f"{name} is incomplete ({missing})"
+    print(f"{says}; downloading it", file=sys.stderr)
     corpora.download(name, data_dir)
 
 
