@@ -158,7 +158,8 @@ def _official(name: str, found: Found, notes: list[str]) -> Pieces:
         if digest.hexdigest() != digits:
             published = known.sizes.get(part)
             sizes = f" ({size:,} bytes, not {published:,})" if published else ""
-            notes.append(f"{title} is not the published text{sizes}")
+            # kept, so without the folder, which may be moved
+            notes.append(f"{Path(title).name} is not the published text{sizes}")
 
 
 def _split(pieces: Iterator[str], size: int) -> Pieces:
