@@ -653,6 +653,14 @@ class Task(training.Task):
             training.Table(metric, ("lanes", "perplexity"), [(1, whole)]),
         )
 
+    def readings(self, model, task=None):
+        if self.memn2n:
+            raise UserError(
+                "its memory network reads a text, and no stories; `python -m "
+                "tinyrmc.plot examinations` draws how much its hops look at each word"
+            )
+        return super().readings(model, task)
+
     def _weights_by_hop(self, model):
         """How much each hop looks at the last word, the one before it, and so on."""
         text, window, words = self._text(self.splits[0]), self.config.data.window, 0
