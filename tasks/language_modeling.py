@@ -825,7 +825,13 @@ class Task(training.Task):
         vocabulary = self.corpus.vocabulary
         read, known = prompt.split(), vocabulary.ids
         lower = {w: w.lower() for w in read if w not in known and w.lower() in known}
-        ids = vocabulary.encode(lower.get(w, w) for w in read)
+        try:
+            ids = vocabulary.encode(lower.get(w, w) for w in read)
+        except corpora.CorpusError as error:
+            example = ": company 's, not company's" if "'s" in known else ""
+            raise UserError(
+                f"{error}, with spaces between them as it has them{example}"
+            ) from None
         if vocabulary.eos is not None:
             ids = np.concatenate([[vocabulary.eos], ids])
         if not len(ids):

@@ -521,6 +521,17 @@ def test_a_prompt_of_unknown_words_is_refused():
         task.generate(built(task), "The Zebra", np.random.default_rng(0))
 
 
+def test_a_prompt_is_told_how_the_text_writes_its_words():
+    task, words = task_of(), TEXTS.vocabulary
+    spelt = corpora.Vocabulary(["'s", *words.words[1:]], words.counts)
+    for vocabulary, example in (spelt, ": company 's, not company's"), (words, ""):
+        task.corpus = dataclasses.replace(TEXTS, vocabulary=vocabulary)
+        with pytest.raises(UserError) as caught:
+            task.generate(built(task), "company's", np.random.default_rng(0))
+        says = f", with spaces between them as it has them{example}"
+        assert str(caught.value).endswith(says)
+
+
 # --- Presets --------------------------------------------------------------------------
 
 
