@@ -835,6 +835,32 @@ def test_words_that_cannot_be_get_one_line_and_change_nothing(
         assert contents() == before, words
 
 
+@pytest.mark.parametrize(
+    "words, says",
+    [
+        ("--grid hops", None),  # brings its preset, a memory network
+        ("quick --grid hops", "hops=2,3,4,5,6,7: model.hops is without effect on the "),
+        ("quick --grid model.dnc.clip=1,2", "model.dnc.clip is without effect on the"),
+        ("quick --grid model.core=rmc,memn2n model.hops=2,3", None),
+        ("quick --grid plateau.patience=1,2", "is without effect without plateau.fac"),
+        ("quick --grid model.hops=3 model.mem_slots=1,2", None),
+    ],
+)
+def test_a_grid_that_would_train_the_same_network_again_is_refused(
+    words, says, monkeypatch
+):
+    monkeypatch.setattr(sweep, "_train", lambda *_: sys.exit("trained"))
+    with pytest.raises(UserError if says else SystemExit, match=says or "trained"):
+        sweep.main(["language_modeling", *words.split()])
+
+
+def test_an_earlier_sweep_of_the_same_network_is_shown_all_the_same(empty_directory):
+    words, grid = {"preset": "quick", "words": []}, {"model.hops": ["2", "3"]}
+    described = {"task": "language_modeling", "grid": grid, "seeds": [0], "workers": 1}
+    Run.create(".", "swept", described | words, {"command": "c"}, "swept")
+    assert sweep.main(["--show", "swept"]) == 0
+
+
 def test_the_first_words_are_help(capsys):
     assert sweep.main([]) == 0
     for words in ([], ["--help"], ["-h"]):

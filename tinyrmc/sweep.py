@@ -57,6 +57,7 @@ from .results.sweeps import Cell, finished, show
 from .results.text import duration, number
 from .runs.machine import environment
 from .runs.run import Run
+from .train import idle_fields
 from .training import discovery
 from .training.checkpoints import relocated, task_from_dict
 from .training.processes import Places
@@ -82,6 +83,8 @@ def main(argv: list[str] | None = None) -> int:
         return 0
     described, run, options = _asked(words)
     found, code, again = combinations(described), 0, ""
+    if run is None:
+        _refuse_idle(described, found)
     if options.show:
         require_alone("tinyrmc.sweep --show")
     else:
@@ -413,6 +416,31 @@ def _refuse_useless(grid, found):
             refusals = [c.refusal for c in found if c.values[field] == value]
             if None not in refusals:
                 raise UsageError(f"--grid {field}={value}: {refusals[0]}")
+
+
+def _refuse_idle(described, found):
+    """UsageError for a field whose values make no difference to any combination."""
+    possible = [c for c in found if c.refusal is None]
+    for field, values in described["grid"].items():
+        where = (_where_idle(field, described, c.words) for c in possible)
+        if len(values) > 1 and all(where):
+            first = _where_idle(field, described, possible[0].words)
+            raise UsageError(
+                f"--grid {field}={','.join(values)}: {field} is without effect {first},"
+                " so its runs would be alike; leave it out, or choose a preset or "
+                "flags with which it has one"
+            )
+
+
+def _where_idle(field: str, described: dict, words: list[str]) -> str | None:
+    """Where a field makes no difference, in words; None if it does make one."""
+    task, preset = described["task"], described["preset"]
+    kind = discovery.load_task_of(described).Task
+    config, _ = parse_words(task, preset, kind.presets[preset][1], Options(), words)
+    for where, names in idle_fields(kind(config)).items():
+        if any(f"{field}.".startswith(f"{name}.") for name in names):
+            return where
+    return None
 
 
 def cells_of(described: dict, found: list[Combination], folder: Path) -> list[Cell]:

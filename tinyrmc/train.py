@@ -26,7 +26,7 @@ from . import __version__
 from .backend import describe_gpu, has_tf32, use_tf32
 from .commands import Options, leading_names, parse_words, program, python, run_main
 from .config import from_json, require_same, to_json, words_of
-from .cores.config import CoreConfig, sizes, without_effect
+from .cores.config import CoreConfig, sizes, unused
 from .errors import RunError, UsageError, UserError, counted, nearest
 from .results.curves import draw_run
 from .results.progress import Progress
@@ -388,18 +388,23 @@ def _run(trainer: Trainer, run: Run, options: Options, interrupt: Interrupt) -> 
 
 def _note_unused(task: Task, preset: str, ranks: Ranks) -> None:
     """Tell of settings that were given and make no difference."""
-    model, usual = getattr(task.config, "model", None), task.presets[preset][1]
-    unused: dict[str, list[str]] = {}
-    if isinstance(model, CoreConfig):
-        names = [f"model.{name}" for name in without_effect(model, usual.model)]
-        unused[f"on the core {model.core}"] = names
-    for where, idle in task.idle().items():
+    usual = task.presets[preset][1]
+    for where, idle in idle_fields(task).items():
         given = [name for name in idle if _at(task.config, name) != _at(usual, name)]
-        unused[where] = [*unused.get(where, ()), *given]
-    for where, names in unused.items():
-        if names and ranks.rank == 0:
-            said = f"without effect {where}: {', '.join(names)}"
+        if given and ranks.rank == 0:
+            said = f"without effect {where}: {', '.join(given)}"
             print(f"note: {said}", file=sys.stderr)
+
+
+def idle_fields(task: Task) -> dict[str, list[str]]:
+    """{where: the fields that make no difference there}, of the task and its core."""
+    model = getattr(task.config, "model", None)
+    found: dict[str, list[str]] = {}
+    if isinstance(model, CoreConfig):
+        found[f"on the core {model.core}"] = [f"model.{name}" for name in unused(model)]
+    for where, names in task.idle().items():
+        found[where] = [*found.get(where, ()), *names]
+    return found
 
 
 def _at(config, name):

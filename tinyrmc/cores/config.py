@@ -240,9 +240,14 @@ def without_effect(config: CoreConfig, default: CoreConfig) -> list[str]:
 
     Its core does not use these fields.
     """
-    others = {name for used in USED.values() for name in used} - {*_used(config)}
-    names = [field.name for field in fields(config) if field.name in others]
+    names = unused(config)
     return [name for name in names if getattr(config, name) != getattr(default, name)]
+
+
+def unused(config: CoreConfig) -> list[str]:
+    """The fields that its core does not use, but others do."""
+    others = {name for used in USED.values() for name in used} - {*_used(config)}
+    return [field.name for field in fields(config) if field.name in others]
 
 
 def _used(config: CoreConfig) -> tuple[str, ...]:
