@@ -368,10 +368,10 @@ for panel in (values, gradients):
 plt.show()
 
 # %% [markdown]
-# With the state carried over, the values are exactly those of one long unroll: nothing
-# is lost forward. Backward, the gradient is right inside the window and ends where the
-# window begins. So the network can *use* what it read a thousand words ago, if its
-# state still holds it. But an error that comes more than a window later does not
+# With the state carried over, the values are those of one long unroll, up to rounding:
+# nothing is lost forward. Backward, the gradient is right inside the window and ends
+# where the window begins. So the network can *use* what it read a thousand words ago,
+# if its state still holds it. But an error that comes more than a window later does not
 # *teach* it to keep something.
 #
 # ## The loss and its gradient
