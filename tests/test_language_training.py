@@ -483,6 +483,16 @@ def test_a_sweep_takes_its_data_along(here, capsys):
     assert "moved" not in json.dumps(found) and "~/data" not in json.dumps(found)
 
 
+def test_a_sweep_says_which_of_its_runs_diverged(here, capsys):
+    words = ["--train.clip-norm", "1e9", "--workers", "1", "--run", "sweep"]
+    grid = ["--grid", "train.learning_rate=1e5,0.01"]
+    assert sweep.main([FILE, *grid, *words]) == 0
+    out = capsys.readouterr().out
+    assert "learning_rate 1e5, seed 0: validation perplexity not finite, 20 st" in out
+    assert re.search(r"^ +1e5 +not finite ", out, re.M)
+    assert re.search(r"^ +0.01 +[\d.,]+ ", out, re.M)
+
+
 def test_a_flag_says_where_the_data_are(here, capsys):
     with pytest.raises(SystemExit):
         train.main([FILE, "--help"])

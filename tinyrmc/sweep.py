@@ -24,7 +24,7 @@ cells, and with those that were broken off, bit for bit; what has finished stays
 cell fails, or a combination is impossible, the table says so and the others go on.
 Beside the table, results.png shows what was reached over the values of the grid's
 second field, with a line for each of the first, and results_curves.png the learning
-curves.
+curves. Of more than two dozen combinations, all three show those that have begun.
 """
 
 from __future__ import annotations
@@ -646,7 +646,8 @@ def _outcome(cell, code):
     task, last = task_from_dict(run.config), run.metrics()[-1]
     name, steps = task.watched, task.config.train.steps
     cut = "" if task.finished(last["step"]) else f" of {steps:,}, cut by the budget,"
-    reached = f"{name.replace('_', ' ')} {number(name, last[name])}"
+    value = number(name, last[name]) or "not finite"
+    reached = f"{name.replace('_', ' ')} {value}"
     took = f"{counted(last['step'], 'step')}{cut} in {duration(last['seconds'])}"
     return f"{reached}, {took}"
 

@@ -246,7 +246,7 @@ def _reached(group: Summary) -> list[str]:
     worst = max if group.get("lower") else min
     values = [run[name] for run in runs if run[name] is not None]
     return [
-        number(name, group["mean"].get(name)),
+        number(name, group["mean"].get(name)) or "not finite",  # a run diverged
         number(name, worst(values, default=None)),
         number(name, group["top"].get(name)),
         f"{group['parameters']:,}",
