@@ -270,6 +270,39 @@ def test_out_of_time_evaluates_and_can_go_on(trained, capsys):
     assert_same_run(run, trained)
 
 
+class PowerCut(BaseException):
+    """Ends a process without a chance to save."""
+
+
+def resume_without_power(run):
+    """A resumed run ends before it has done, or saved, anything more."""
+
+    def power_cut(*_):
+        raise PowerCut
+
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(PowerCut):
+        patch.setattr(train, "_run", power_cut)
+        train.main(["--resume", run])
+
+
+def test_out_of_time_and_then_killed_can_go_on(trained):
+    """Before the next checkpoint; the line that the first one answered for is gone."""
+    words = [*TINY, "--seed", "5", "--run", "broken"]
+    assert train.main([*words, "--max-minutes", "1e-9"]) == 0
+    resume_without_power("broken")
+    assert Run.open("broken").metrics() == []
+    assert train.main(["--resume", "broken"]) == 0
+    assert_same_run(Run.open("broken"), trained)
+
+
+def test_a_run_without_its_curve_that_is_killed_can_go_on(half, capsys):
+    (half.path / "metrics.jsonl").unlink()
+    resume_without_power("half")
+    assert train.main(["--resume", "half"]) == 0
+    assert [line["step"] for line in half.metrics()] == [10, STEPS]
+    assert capsys.readouterr().err.count("the curve begins here") == 1
+
+
 def test_another_number_of_workers_is_allowed_and_told(half, capsys):
     assert train.main(["--resume", "half", "--workers", "2"]) == 0
     assert (

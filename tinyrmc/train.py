@@ -204,7 +204,7 @@ def _train(words: list[str], ranks: Ranks) -> int:
             print(f"{done}; see {again}")
             return 0
         else:
-            ranks.from_first(lambda: _cut_back(run, state))
+            ranks.from_first(lambda: _cut_back(run, arrays, state))
             run = ranks.together(lambda: run.moved(described))
             _note_roundings(trainer, state)
             _announce(trainer, described, options)
@@ -344,12 +344,19 @@ def _finished(trainer: Trainer, run: Run) -> bool:
     return tested and last["step"] == trainer.step and trainer.finished
 
 
-def _cut_back(run: Run, state: dict) -> None:
-    """Cut the metrics to the lines of the checkpoint; say so if they are gone."""
+def _cut_back(run: Run, arrays: dict, state: dict) -> None:
+    """Cut the metrics to the lines of the checkpoint; say so if they are gone.
+
+    Before that, it no longer answers for the others: the next one may never be saved.
+    """
     lines = state["lines"]
     if lines and not run.has_metrics:
         gone = f"{run.path / 'metrics.jsonl'} is gone, and its {counted(lines, 'line')}"
         print(f"note: {gone}; the curve begins here", file=sys.stderr)
+        lines = 0
+    if lines != state.get("metrics", [lines])[0]:
+        answers = {"lines": lines, "metrics": [lines, run.checksum(lines)]}
+        run.save(arrays, state | answers, instead=True)
     run.truncate_metrics(lines)
 
 
