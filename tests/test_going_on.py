@@ -32,7 +32,7 @@ from tinyrmc import train
 from tinyrmc.errors import RunError
 from tinyrmc.runs.run import Run
 from tinyrmc.training import ranks, workers
-from tinyrmc.training.loop import run_training
+from tinyrmc.training.loop import Interrupt, run_training
 from tinyrmc.training.trainer import NonFinite, Trainer
 
 # --- Stopping and going on ------------------------------------------------------------
@@ -214,6 +214,46 @@ def test_a_second_ctrl_c_stops_at_once(make_trainer, new_run):
     finally:
         signal.signal(signal.SIGINT, before)
     assert run.load()[1]["step"] == 0  # the checkpoint from before the first step
+
+
+@pytest.fixture
+def usual_handlers():
+    """Signals as a terminal's process has them: a background job ignores some."""
+    usual = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
+    usual[signal.SIGHUP] = signal.SIG_DFL
+    before = {number: signal.signal(number, usual[number]) for number in usual}
+    yield usual
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.parametrize("first", [signal.SIGHUP, signal.SIGTERM])
+def test_a_second_hangup_changes_nothing(first, make_trainer, new_run, usual_handlers):
+    """A shell whose terminal closes sends one, and the kernel another."""
+    task, run, steps = Larger(Config()), new_run(), itertools.count(1)
+
+    def hung_up(model):
+        if next(steps) == 7:
+            for number in (first, signal.SIGHUP, signal.SIGHUP):
+                signal.raise_signal(number)
+
+    task.after_update = hung_up
+    assert run_training(make_trainer(task), run) == signal.Signals(first).name
+    assert run.load()[1]["step"] == 7
+    assert {n: signal.getsignal(n) for n in usual_handlers} == usual_handlers
+
+
+@pytest.mark.parametrize("first", [signal.SIGHUP, signal.SIGINT])
+def test_after_a_signal_all_but_a_hangup_stop_at_once(first, usual_handlers):
+    """Also once the interrupt is entered again."""
+    with Interrupt(ranks.Ranks()) as interrupt:
+        signal.raise_signal(first)
+        for _ in range(2):
+            assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+            assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+            interrupt.__enter__()
+        signal.raise_signal(signal.SIGHUP)
+        assert interrupt.number == first
 
 
 def test_a_run_that_its_task_has_ended_is_finished(

@@ -241,7 +241,7 @@ def test_close_does_not_wait_for_work_that_nobody_wants(make_workers):
 def test_children_ignore_what_a_terminal_sends_to_everybody(make_workers):
     workers = make_workers(2, lambda worker, request: os.getpid(), processes=True)
     child = workers.run(0)[1]
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         os.kill(child, number)
     assert workers.run(0)[1] == child
 

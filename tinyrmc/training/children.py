@@ -122,7 +122,7 @@ def _live(answer: Callable[[Any], Any], name: str, pipe: Connection) -> None:
     for other in _pipes:
         other.close()
     # a terminal sends these to everybody; the parent decides what follows
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     gc.freeze()  # what the parent has built is its own to collect, a GPU's arrays too
     with contextlib.suppress(EOFError, OSError):

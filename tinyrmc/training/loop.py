@@ -75,14 +75,18 @@ class _Stopped(BaseException):
     """A signal came while nothing was left to save."""
 
 
+def _leave(*_: object) -> None:
+    """Handles a signal that changes nothing any more."""
+
+
 class Interrupt:
     """Turns the first Ctrl-C, SIGTERM or SIGHUP into a flag; a second one stops at
-    once.
+    once, but for a SIGHUP: a terminal that closes sends two.
 
     So the step is finished and saved. Of several ranks none stops at once by itself:
     mpiexec sees to that, and passes on to all ranks what it is sent, perhaps twice. If
     nobody is left who waits for this process, that counts as a SIGHUP. Entering it
-    again changes nothing.
+    again changes nothing, also after a signal.
     """
 
     def __init__(self, ranks: Ranks):
@@ -118,7 +122,9 @@ class Interrupt:
     def _note(self, number: int, _: object) -> None:
         self._number = number
         if self._ranks.size == 1:
-            self.__exit__()
+            for each, handler in self._before.items():
+                hangup = each == getattr(signal, "SIGHUP", None)
+                signal.signal(each, _leave if hangup else handler)
             if self._ready:
                 raise _Stopped
 
