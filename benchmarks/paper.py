@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tinyrmc.results.tables import cells_of, result_of
+from tinyrmc.results.tables import cells_of, result_of, went_to_the_end
 from tinyrmc.results.text import number
 from tinyrmc.training.discovery import load_task
 
@@ -74,8 +74,7 @@ def finished_groups(folder: Path = RESULTS) -> list[dict[str, Any]]:
         if path.stem in TRIALS or not isinstance(summary, dict):
             continue
         for group in summary.get("groups", ()):
-            steps = group["config"]["train"]["steps"]
-            if all(run["step"] >= steps for run in group["runs"]):
+            if went_to_the_end(group):
                 found.append({"task": summary.get("task"), **group})
     return found
 
@@ -323,7 +322,8 @@ def texts(groups: list[dict[str, Any]], folder: Path) -> str:
     task = load_task("language_modeling").Task
     own = [group for group in groups if group["task"] == "language_modeling"]
     paper = {split(cell): reports for cell, (reports, _) in task.published.items()}
-    ours = placed(own, of_cells)
+    # a text that is not here may stand for a cell of another paper
+    ours = {at: each for at, each in placed(own, of_cells).items() if at[0] in TEXTS}
     columns = ("RMC", "LSTM")
     text = "\n".join(
         [

@@ -103,6 +103,17 @@ def test_the_better_of_several_counts_and_no_trial(tmp_path):
     assert row["RMC"] == "79.0<br>**75.0**"
 
 
+def test_a_run_that_ended_by_itself_counts(tmp_path):
+    early = group(cell="program, RMC", steps=9)
+    write(tmp_path, "results", early)
+    assert "79.0<br>*not run*" in paper.page(tmp_path)
+    for run in early["runs"]:
+        run["finished"] = True
+    write(tmp_path, "results", early)
+    row = rows(paper.page(tmp_path), "## Table 1")["Program"]
+    assert row["RMC"].startswith("79.0<br>**50.0**")
+
+
 def test_where_less_is_better_the_lowest_counts(tmp_path):
     words = {"task": "language_modeling", "cell": "gutenberg, LSTM", "lower": True}
     more = {"paper": "45.5", "result": "test_perplexity"}
@@ -111,6 +122,13 @@ def test_where_less_is_better_the_lowest_counts(tmp_path):
         write(tmp_path, name, group(**words, **more, mean=mean))
     row = rows(paper.page(tmp_path), "## Table 2")["Project Gutenberg"]
     assert row["LSTM"].startswith("45.5<br>**50.0")
+
+
+def test_a_cell_of_another_paper_is_not_counted_in_its_tables(tmp_path):
+    cell = "ptb, MemN2N, 7 hops, 200 memories"
+    words = {"task": "language_modeling", "cell": cell, "result": "test_perplexity"}
+    write(tmp_path, "a", group(**words, mean={"test_perplexity": 112.0}))
+    assert paper.page(tmp_path) == paper.page(tmp_path / "empty")
 
 
 def test_smaller_programs_have_a_table_of_their_own(tmp_path):

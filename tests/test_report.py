@@ -347,6 +347,29 @@ def test_a_run_that_was_cut_says_how_far_it_came(larger):
     assert row["steps"] == "10 of 20"
 
 
+def test_a_run_that_ended_by_itself_was_not_cut(larger, monkeypatch):
+    """As its newest checkpoint tells; a run beside it has none and was cut."""
+    runs = [logged(larger, seed, values=(0.6,)) for seed in (0, 1)]
+    monkeypatch.setattr(larger.Task, "ended", False, raising=False)
+    monkeypatch.setattr(
+        larger.Task, "load_state", lambda self, state: setattr(self, "ended", True)
+    )
+    monkeypatch.setattr(
+        larger.Task, "finished", lambda self, step: self.ended or step >= 20
+    )
+    state = {"run": runs[0].config, "step": 10, "task": {}}
+    runs[0].save({}, state)
+    found = tables.summary(runs[:1])
+    (row,), ((run,),) = rows_of(found), [each["runs"] for each in found["groups"]]
+    assert row["steps"] == "10" and run["finished"] is True
+    assert "--max-minutes" not in run["command"]  # which was not reached
+    found = tables.summary(runs)
+    assert rows_of(found)[0]["steps"] == "10 of 20"
+    ended, cut = found["groups"][0]["runs"]
+    assert ended["finished"] and "finished" not in cut
+    assert "--max-minutes 3" in cut["command"]
+
+
 def test_a_number_that_some_seed_lacks_has_no_mean(larger):
     (group,) = tables.summary([logged(larger, 0, best=(None,) * 4), logged(larger, 1)])[
         "groups"

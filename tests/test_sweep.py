@@ -320,6 +320,62 @@ def test_what_is_missing_or_was_cut_short_is_not_whole(larger, monkeypatch):
 # --- What does not go well ------------------------------------------------------------
 
 
+def ends_by_itself(larger, monkeypatch, step=10):
+    """The task ends its runs once a line of this step was observed."""
+
+    def observe(self, at, metrics):
+        self.ended = at >= step
+        return {}
+
+    def finished(self, at):
+        return self.ended or at >= self.config.train.steps
+
+    state = {
+        "ended": False,
+        "observe": observe,
+        "finished": finished,
+        "state": lambda self: {"ended": self.ended},
+        "load_state": lambda self, state: setattr(self, "ended", state["ended"]),
+    }
+    for name, value in state.items():
+        monkeypatch.setattr(larger.Task, name, value, raising=False)
+
+
+def test_a_run_that_its_task_has_ended_is_whole(larger, monkeypatch, capsys):
+    """With no budget it would else be started again, for ever."""
+    ends_by_itself(larger, monkeypatch)
+    trained, train_it = [], processes.run_logged
+
+    def once(words, log):
+        trained.append(log)
+        assert len(trained) <= 2, "a run that has ended was started again"
+        return train_it(words, log)
+
+    monkeypatch.setattr(processes, "run_logged", once)
+    run, found = swept("larger", "--grid", "model.width=2,4", "--workers", "1")
+    out = capsys.readouterr().out
+    assert len(trained) == 2 and "10 steps in" in out
+    assert "cut by the budget" not in out and "--resume" not in out
+    assert [row["steps"] for row in rows_of(found)] == ["10", "10"]
+    for combination in found["combinations"]:
+        (one,) = combination["group"]["runs"]
+        assert one["finished"] is True and sweeps._in_the_end(combination).whole
+    swept("--resume", run.path)
+    assert len(trained) == 2 and "to do     0 runs" in capsys.readouterr().out
+
+
+def test_a_run_that_ended_untested_is_evaluated(larger, monkeypatch):
+    """It was stopped after its end, in the evaluation on all held-out examples."""
+    monkeypatch.setattr(larger.Task, "splits", ("validation", "test"))
+    ends_by_itself(larger, monkeypatch)
+    run, _ = swept("larger", "--grid", "model.width=2", "--workers", "1")
+    cell = Run.open(run.path / "model.width=2,seed=0")
+    assert len(cell.metrics()) == 3 and "test_accuracy" in cell.metrics()[-1]
+    cut_short(cell, 2)
+    swept("--resume", run.path)
+    assert "test_accuracy" in cell.metrics()[-1]
+
+
 def test_failures_and_combinations_that_cannot_be_are_told_and_others_go_on(
     larger, capsys
 ):

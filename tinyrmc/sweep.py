@@ -59,7 +59,7 @@ from .runs.machine import environment
 from .runs.run import Run
 from .train import idle_fields
 from .training import discovery
-from .training.checkpoints import relocated, task_from_dict
+from .training.checkpoints import is_over, relocated, task_from_dict
 from .training.processes import Places
 from .training.ranks import require_alone
 from .training.workers import available_cores
@@ -645,7 +645,8 @@ def _outcome(cell, code):
         return "stopped"
     task, last = task_from_dict(run.config), run.metrics()[-1]
     name, steps = task.watched, task.config.train.steps
-    cut = "" if task.finished(last["step"]) else f" of {steps:,}, cut by the budget,"
+    over = is_over(run, task, last["step"])
+    cut = "" if over else f" of {steps:,}, cut by the budget,"
     value = number(name, last[name]) or "not finite"
     reached = f"{name.replace('_', ' ')} {value}"
     took = f"{counted(last['step'], 'step')}{cut} in {duration(last['seconds'])}"

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..runs.run import Run
-from ..training.checkpoints import relocated, require_own_data, task_of
+from ..training.checkpoints import is_over, relocated, require_own_data, task_of
 from .groups import last_evaluation
 from .tables import (
     Summary,
@@ -20,6 +20,7 @@ from .tables import (
     steps,
     success,
     success_at,
+    went_to_the_end,
     without_places,
     write,
 )
@@ -92,7 +93,9 @@ def finished(cell: Cell) -> bool:
     task = task_of(run)
     require_own_data(run, task)  # else others would be trained on another text
     last = last_evaluation(run, task)
-    return last is not None and task.finished(last["step"])
+    if last is None or task.result not in last:
+        return False
+    return is_over(run, task, last["step"])
 
 
 # --- The summary ----------------------------------------------------------------------
@@ -119,7 +122,6 @@ def summary(
             runs += _evaluated(cell)
             notes += _missing(cell)
         group = group_summary(_label(values), runs) if runs else None
-        notes += group.get("notes", []) if group else []
         about = {"values": values, "begun": begun, "notes": notes, "group": group}
         found.append(about)
     command = without_places(run.environment.get("command", ""))
@@ -236,7 +238,8 @@ def table(found: Summary) -> Table:
         row = [values[field] for field in fields]
         row += _reached(group) if group else ["not run"]
         row += [""] * (len(head) - 1 - len(row))
-        rows.append([*row, "; ".join(combination["notes"])])
+        notes = [*combination["notes"], *(group or {}).get("notes", ())]
+        rows.append([*row, "; ".join(notes)])
     return rows
 
 
@@ -327,10 +330,10 @@ def _in_the_end(combination: Summary) -> Reached | None:
 
     if (group := combination["group"]) is None:
         return None
-    name, asked = group["curve_of"], group["config"]["train"]["steps"]
+    name = group["curve_of"]
     values = [run[name] for run in group["runs"] if run[name] is not None]
-    done = all(run["step"] >= asked for run in group["runs"])
-    return Reached(values, done and not combination["notes"]) if values else None
+    whole = went_to_the_end(group) and not combination["notes"]
+    return Reached(values, whole) if values else None
 
 
 def draw_curves(found: Summary, path: Path, against: str = "steps") -> Path:

@@ -13,7 +13,7 @@ import numpy as np
 
 from ..errors import RunError, counted
 from ..runs.run import Run
-from ..training.checkpoints import task_of
+from ..training.checkpoints import is_over, task_of
 from ..training.discovery import load_task_of
 from ..training.task import Task
 from .groups import group_runs, last_evaluation
@@ -209,12 +209,14 @@ def group_summary(label: str, runs: list[Run]) -> Summary:
 def run_summary(run: Run, task: Task) -> Summary:
     """One evaluated run: seed, command, machine, how far it came, the last evaluation,
     the best training batch, and the curve: [step, seconds, rung, headline] of each
-    evaluation.
+    evaluation. "finished" is there, and true, if it ended by itself before its steps
+    were done.
     """
     last = last_evaluation(run, task)
     if last is None:
         raise RunError(f"{run.path} has not been evaluated yet")
-    lines = run.metrics()
+    lines, over = run.metrics(), is_over(run, task, last["step"])
+    early = over and last["step"] < task.config.train.steps
     headline, best_batch = task.watched, f"best_batch_{task.headline}"
     batches = [line.get(best_batch) for line in lines if task.is_final(line)]
     curve = [
@@ -224,9 +226,10 @@ def run_summary(run: Run, task: Task) -> Summary:
     ]
     return {
         "seed": run.config["seed"],
-        "command": _command(run, finished=task.finished(last["step"])),
+        "command": _command(run, finished=over),
         **{key: run.environment[key] for key in SURROUNDINGS if key in run.environment},
         **{key: last[key] for key in ("step", "samples", "seconds")},
+        **({"finished": True} if early else {}),
         **task.held_out_metrics(last),
         best_batch: max((v for v in batches if v is not None), default=None),
         # the rung of a curriculum, where that is not the task itself
@@ -517,7 +520,15 @@ def steps(group: Summary) -> str:
     done = sorted({run["step"] for run in group["runs"]})
     asked = group["config"]["train"]["steps"]
     said = " to ".join(f"{step:,}" for step in dict.fromkeys((done[0], done[-1])))
-    return said if done[0] >= asked else f"{said} of {asked:,}"
+    return said if went_to_the_end(group) else f"{said} of {asked:,}"
+
+
+def went_to_the_end(group: Summary) -> bool:
+    """Whether no run of a group was cut short: each took all its steps, or its task
+    ended it.
+    """
+    asked = group["config"]["train"]["steps"]
+    return all(run["step"] >= asked or run.get("finished") for run in group["runs"])
 
 
 def ranges(numbers: Iterable[int]) -> str:

@@ -6,8 +6,10 @@ checkpoint and a weights file all hold the run's configuration, so each is enoug
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +71,25 @@ def task_of(run: Run) -> Task:
     if task.result in names and task.watched not in names:
         task.splits = task.splits[-1:]
     return task
+
+
+def is_over(run: Run, task: Task, step: int) -> bool:
+    """Whether a run of this task was over after so many steps.
+
+    A task may end a run before its steps are done, and tells by its state, which the
+    newest checkpoint has.
+    """
+    if task.finished(step):
+        return True
+    state = run.load_state()
+    if state is None:
+        return False
+    _require_own(run, state)
+    own = task_from_dict(run.config)  # lines before the end must not count as after it
+    if state["step"] == step and "task" in state:
+        with _fitting():
+            own.load_state(state["task"])
+    return own.finished(step)
 
 
 def _require_types(kind: type, values: Any) -> None:
@@ -218,19 +239,25 @@ def open_checkpoint(path, data_dir: Path | None = None) -> tuple[Task, dict, dic
 def restore_model(task: Task, arrays: dict, state: dict) -> Module:
     """The trained network itself."""
     model = task.build(np.random.SeedSequence(state["run"]["seed"]).spawn(2)[0])
-    try:
+    with _fitting():
         if "task" in state:
             task.load_state(state["task"])
         model.load_parameters(finite_parameters(arrays))
-    except UNFIT as error:
-        raise RunError(
-            f"the checkpoint does not fit its own configuration: {error}"
-        ) from error
     return model
 
 
 # What code may raise when a file does not say what it expects.
 UNFIT = (KeyError, ValueError, TypeError, IndexError, AttributeError, OverflowError)
+
+
+@contextlib.contextmanager
+def _fitting() -> Iterator[None]:
+    try:
+        yield
+    except UNFIT as error:
+        raise RunError(
+            f"the checkpoint does not fit its own configuration: {error}"
+        ) from error
 
 
 def finite_parameters(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
