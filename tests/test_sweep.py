@@ -689,7 +689,7 @@ class Clock:
         self.ends[future] = self.now + minutes
         return future
 
-    def wait(self, running, return_when):
+    def wait(self, running, _, return_when):
         first = min(running, key=self.ends.get)
         self.now = self.ends[first]
         first.set_result(0)
@@ -1098,3 +1098,65 @@ def test_ranks_take_runs_from_rank_0(tmp_path, monkeypatch):
         "mpi4py.futures -m tinyrmc.sweep ..."
     )
     assert done.stderr.count(says) == 1
+
+
+# --- Signals and what was trained -----------------------------------------------------
+
+
+@pytest.fixture
+def no_signal(monkeypatch):
+    """No signal has come, and what the test does with them is undone."""
+    monkeypatch.setattr(processes, "_signal", 0)
+    before = {number: signal.getsignal(number) for number in processes.SIGNALS}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+def test_a_signal_while_a_command_starts_reaches_it(tmp_path, monkeypatch, no_signal):
+    start = subprocess.Popen
+
+    def interrupted(*words, **options):
+        child = start(*words, **options)
+        processes._stop(signal.SIGTERM, None)
+        return child
+
+    monkeypatch.setattr(processes.subprocess, "Popen", interrupted)
+    words = ["-c", "import time; time.sleep(600)"]
+    assert processes.run_logged(words, tmp_path / "log") == -signal.SIGTERM
+
+
+def test_a_hangup_that_nohup_ignores_stays_ignored(no_signal):
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    processes.listen()
+    assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+    assert signal.getsignal(signal.SIGTERM) == processes._stop
+
+
+def test_an_error_here_ends_what_still_runs(tmp_path, no_signal):
+    """For example that nobody reads what is printed."""
+    words = ["-c", "import time; time.sleep(600)"]
+
+    def words_of(number, _):
+        return (["-c", ""] if number == 0 else words), tmp_path / f"{number}.log"
+
+    with pytest.raises(BrokenPipeError), processes.Places(2) as places:
+        for _ in places.run(2, words_of):
+            assert soon(lambda: processes._children)
+            raise BrokenPipeError
+
+
+def test_what_was_trained_stays_when_its_configuration_is_lost(larger, capsys):
+    run, _ = swept("larger", "--grid", "model.width=2", "--workers", "1")
+    cell = run.path / "model.width=2,seed=0"
+    weights = (cell / "checkpoint.npz").read_bytes()
+    (cell / "config.json").rename("kept.json")
+    sweep.main(["--resume", str(run.path)])
+    assert "failed: cannot read" in capsys.readouterr().out
+    assert (cell / "checkpoint.npz").read_bytes() == weights
+
+
+def test_train_names_the_command_that_goes_on_with_a_sweep(larger):
+    run, _ = swept("larger", "--grid", "model.width=2", "--workers", "1")
+    with pytest.raises(RunError, match=r"is a sweep; go on with .*sweep --resume"):
+        train.main(["--resume", str(run.path)])

@@ -143,6 +143,8 @@ def _check_export(path: Path | None) -> None:
         raise UsageError(f"--export {path}: give a name that ends in .npz")
     if path.exists():
         raise UsageError(f"{path} exists already; choose another --export")
+    if not path.parent.is_dir():
+        raise UsageError(f"--export {path}: there is no folder {path.parent}; make it")
 
 
 def _counted(task: Task, counts: dict[str, int]) -> str:

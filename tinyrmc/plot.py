@@ -256,13 +256,13 @@ def _questions(task, model, name, path):
 
 
 @contextlib.contextmanager
-def _writing() -> Iterator[None]:
+def _writing(flags: str = "--out and --html") -> Iterator[None]:
     try:
         yield
     except OSError as error:
         raise RunError(
             f"cannot write {error.filename}: {error.strerror}; give a writable place "
-            "with --out and --html"
+            f"with {flags}"
         ) from error
 
 
@@ -371,18 +371,14 @@ def examinations_main(argv: list[str]) -> int:
     alone = len(options.runs) == 1 and options.runs[0].is_dir()
     folder = options.out or (options.runs[0] if alone else Path())
     width = terminal_width()
-    try:
-        for name, of_networks in found.items():
-            if is_small(of_networks):
-                rows = aligned(side_by_side(of_networks), width)
-                print(f"{paragraph(f'{name}: {common}', width)}\n\n{rows}\n")
-            else:
-                print(draw(name, of_networks, folder, cores, common))
-    except OSError as error:
-        raise RunError(
-            f"cannot write {error.filename}: {error.strerror}; give a writable folder "
-            "with --out"
-        ) from error
+    for name, of_networks in found.items():
+        if is_small(of_networks):
+            rows = aligned(side_by_side(of_networks), width)
+            print(f"{paragraph(f'{name}: {common}', width)}\n\n{rows}\n")
+        else:
+            with _writing("--out"):
+                path = draw(name, of_networks, folder, cores, common)
+            print(path)
     return 0
 
 
@@ -495,15 +491,13 @@ def level_main(argv: list[str]) -> int:
     asked = vars(from_flags(default, options, "world."))
     solution = asked.pop("solution")
     world = BoxWorld(solution, **asked, levels=1, seed=options.seed)
+    if options.out.suffix.lower() != ".png":
+        raise UsageError(f"--out {options.out}: give a name that ends in .png")
     from .figures import draw_level
 
-    try:
-        print(draw_level(world, 0, options.out))
-    except OSError as error:
-        raise RunError(
-            f"cannot write {options.out}: {error.strerror}; give a writable place with "
-            "--out"
-        ) from error
+    with _writing("--out"):
+        path = draw_level(world, 0, options.out)
+    print(path)
     return 0
 
 

@@ -57,9 +57,9 @@ from .results.sweeps import Cell, finished, show
 from .results.text import duration, number
 from .runs.machine import environment
 from .runs.run import Run
-from .train import idle_fields
 from .training import discovery
 from .training.checkpoints import is_over, relocated, task_from_dict
+from .training.presentation import idle_fields
 from .training.processes import Places
 from .training.ranks import require_alone
 from .training.workers import available_cores
@@ -613,10 +613,10 @@ def _announce(run, found, total, left, places, options):
 
 def _words(cell: Cell) -> list[str]:
     """The words after `python -m tinyrmc.train` that begin a cell or go on with it."""
-    run, where = cell.run(), []
+    where = []
     if cell.data_dir is not None:
         where = ["--data-dir", cell.data_dir]
-    if run and (run.checkpoint.exists() or run.previous_checkpoint.exists()):
+    if any(cell.path.glob("checkpoint*.npz")):
         return ["--resume", str(cell.path), *where]
     if cell.path.exists():
         shutil.rmtree(cell.path)  # it was killed before it saved anything

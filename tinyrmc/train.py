@@ -26,7 +26,7 @@ from . import __version__
 from .backend import describe_gpu, has_tf32, use_tf32
 from .commands import Options, leading_names, parse_words, program, python, run_main
 from .config import from_json, require_same, to_json, words_of
-from .cores.config import CoreConfig, sizes, unused
+from .cores.config import CoreConfig, sizes
 from .errors import RunError, UsageError, UserError, counted, nearest
 from .results.curves import draw_run
 from .results.progress import Progress
@@ -37,6 +37,7 @@ from .training import discovery
 from .training.apart import Apart
 from .training.checkpoints import load_checkpoint, require_metrics, task_from_dict
 from .training.loop import Interrupt, run_training
+from .training.presentation import idle_fields
 from .training.ranks import Ranks, launched
 from .training.task import Task
 from .training.trainer import Trainer, most_workers
@@ -91,6 +92,11 @@ def requested(words: list[str]) -> tuple[dict, Options, Run | None]:
         described, options = _new_request(names, words)
         return described, options, None
     run = Run.open(resumed)
+    if "grid" in run.config:
+        raise RunError(
+            f"{resumed} is a sweep; go on with {python()} -m tinyrmc.sweep --resume "
+            f"{shlex.quote(resumed)}"
+        )
     described, options = _resume_request(run, names, words)
     return described, options, run
 
@@ -401,17 +407,6 @@ def _note_unused(task: Task, preset: str, ranks: Ranks) -> None:
         if given and ranks.rank == 0:
             said = f"without effect {where}: {', '.join(given)}"
             print(f"note: {said}", file=sys.stderr)
-
-
-def idle_fields(task: Task) -> dict[str, list[str]]:
-    """{where: the fields that make no difference there}, of the task and its core."""
-    model = getattr(task.config, "model", None)
-    found: dict[str, list[str]] = {}
-    if isinstance(model, CoreConfig):
-        found[f"on the core {model.core}"] = [f"model.{name}" for name in unused(model)]
-    for where, names in task.idle().items():
-        found[where] = [*found.get(where, ()), *names]
-    return found
 
 
 def _at(config, name):

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from ..cores.config import CoreConfig, unused
 from ..errors import UserError
 from .checks import check_methods, check_preset, check_splits
 from .examinations import Table
@@ -166,3 +167,14 @@ class Presentation:
     def pictures(self, model, folder: Path) -> list[Path]:
         """Draw what there is to see in a trained model into `folder`."""
         return []
+
+
+def idle_fields(task: Any) -> dict[str, list[str]]:
+    """{where: the fields that make no difference there}, of the task and its core."""
+    model = getattr(task.config, "model", None)
+    found: dict[str, list[str]] = {}
+    if isinstance(model, CoreConfig):
+        found[f"on the core {model.core}"] = [f"model.{name}" for name in unused(model)]
+    for where, names in task.idle().items():
+        found[where] = [*found.get(where, ()), *names]
+    return found

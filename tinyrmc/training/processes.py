@@ -12,6 +12,7 @@ is, and watches for itself (see `workers.orphaned`).
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import signal
@@ -44,7 +45,7 @@ def run_logged(words: Sequence[str], log: str) -> int:
     around = {name: value for name, value in os.environ.items() if name not in ours}
     around |= {"PYTHONUNBUFFERED": "1", PARENT: str(os.getpid())}
     with open(log, "ab") as file:
-        with _lock:  # a signal finds the child among the children, or it is not started
+        with _lock:
             if _signal:
                 return -_signal
             # In a session of its own, so that a terminal's Ctrl-C reaches it through us
@@ -58,6 +59,8 @@ def run_logged(words: Sequence[str], log: str) -> int:
                 start_new_session=True,
             )
             _children.add(child)
+            if _signal:  # it came while the child was being started
+                _end_children()
         code = child.wait()
         _children.discard(child)
         return code
@@ -66,15 +69,21 @@ def run_logged(words: Sequence[str], log: str) -> int:
 def listen() -> None:
     """From now on pass signals on to the commands that run here."""
     for number in SIGNALS:
-        signal.signal(number, _stop)
+        if signal.getsignal(number) != signal.SIG_IGN:  # as nohup has a SIGHUP
+            signal.signal(number, _stop)
 
 
 def _stop(number, _):
     global _signal
     if not _signal:
         _signal = number
-        for child in list(_children):
-            child.terminate()
+        _end_children()
+
+
+def _end_children():
+    while _children:  # each once: a second signal would end it without saving
+        with contextlib.suppress(KeyError):  # it has ended in the meantime
+            _children.pop().terminate()
 
 
 def _ranks():
@@ -151,7 +160,9 @@ class Places:
                     words, log = words_of(next_one, turns - next_one // self.count)
                     running[self.executor.submit(run_logged, words, log)] = next_one
                     next_one += 1
-                for done in wait(running, return_when=FIRST_COMPLETED).done:
+                # now and then the main thread must wake, to handle a signal
+                finished = wait(running, 0.5, return_when=FIRST_COMPLETED).done
+                for done in finished:
                     yield running.pop(done), done.result()
         finally:
             for name, handler in before.items():
@@ -160,7 +171,9 @@ class Places:
     def __enter__(self):
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, kind, *_):
+        if kind is not None:  # what still runs would keep us for hours
+            _end_children()
         self.executor.shutdown()
 
     @property
