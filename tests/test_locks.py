@@ -262,9 +262,9 @@ def test_from_before_its_checkpoint_is_read_to_its_end_a_run_is_in_use(monkeypat
         monkeypatch.setattr(
             Run,
             name,
-            lambda *words, method=method: (
+            lambda *words, method=method, **more: (
                 seen.append("lock.json" in left(run)),
-                method(*words),
+                method(*words, **more),
             )[1],
         )
     assert train.main(["--resume", "run"]) == 0
