@@ -14,6 +14,7 @@ import signal
 import statistics
 import subprocess
 import sys
+import threading
 import time
 from concurrent.futures import Future
 from pathlib import Path
@@ -689,7 +690,7 @@ class Clock:
         self.ends[future] = self.now + minutes
         return future
 
-    def wait(self, running, _, return_when):
+    def wait(self, running, timeout, return_when):
         first = min(running, key=self.ends.get)
         self.now = self.ends[first]
         first.set_result(0)
@@ -1045,6 +1046,73 @@ def test_the_runs_of_a_sweep_that_was_killed_end_too_and_are_saved(
             cell.with_name(f"{cell.name}.log").read_text(),
             re.M,
         )
+
+
+class Fake:
+    """A child process that ends when it is asked to."""
+
+    def __init__(self):
+        self.asked, self.ends = 0, threading.Event()
+
+    def terminate(self):
+        self.asked += 1
+        self.ends.set()
+
+    def wait(self):
+        self.ends.wait(10)
+        return 0
+
+
+@pytest.fixture
+def start(monkeypatch):
+    """Sets what is called, and gives a child, in place of starting a process."""
+    monkeypatch.setattr(processes, "_signal", 0)
+    monkeypatch.setattr(processes, "_children", set())
+
+    def calls(begin):
+        monkeypatch.setattr(subprocess, "Popen", lambda *_, **__: begin())
+
+    return calls
+
+
+def test_a_signal_that_comes_while_a_command_is_started_reaches_it_once(
+    start, tmp_path
+):
+    child = Fake()
+
+    def begin():
+        processes._stop(signal.SIGTERM, None)
+        return child
+
+    start(begin)
+    assert processes.run_logged([], tmp_path / "log") == 0 and child.asked == 1
+    processes._stop(signal.SIGINT, None)
+    assert child.asked == 1
+    start(None)  # no more are started
+    assert processes.run_logged([], tmp_path / "log") == -signal.SIGTERM
+
+
+def test_commands_hear_of_a_signal_once(start, tmp_path):
+    children = [Fake() for _ in range(3)]
+    processes._children.update(children)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        processes._stop(number, None)
+    assert [child.asked for child in children] == [1, 1, 1]
+    assert processes._signal == signal.SIGTERM
+
+
+@pytest.mark.skipif(os.name != "posix", reason="elsewhere there is no SIGHUP")
+def test_a_sweep_under_nohup_does_not_hear_a_hangup():
+    before = {number: signal.getsignal(number) for number in processes.SIGNALS}
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    try:
+        processes.listen()
+        assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+        assert signal.getsignal(signal.SIGTERM) == processes._stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 @real

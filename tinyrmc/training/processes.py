@@ -18,7 +18,6 @@ import re
 import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 
@@ -33,7 +32,6 @@ SIGNALS = [
 
 _children: set[subprocess.Popen] = set()
 _signal = 0  # the one that has come; after it this process starts no more commands
-_lock = threading.Lock()
 
 
 def run_logged(words: Sequence[str], log: str) -> int:
@@ -45,22 +43,21 @@ def run_logged(words: Sequence[str], log: str) -> int:
     around = {name: value for name, value in os.environ.items() if name not in ours}
     around |= {"PYTHONUNBUFFERED": "1", PARENT: str(os.getpid())}
     with open(log, "ab") as file:
-        with _lock:
-            if _signal:
-                return -_signal
-            # In a session of its own, so that a terminal's Ctrl-C reaches it through us
-            # alone: a second one would stop it at once.
-            child = subprocess.Popen(
-                [sys.executable, *words],
-                stdin=subprocess.DEVNULL,
-                stdout=file,
-                stderr=file,
-                env=around,
-                start_new_session=True,
-            )
-            _children.add(child)
-            if _signal:  # it came while the child was being started
-                _end_children()
+        if _signal:
+            return -_signal
+        # In a session of its own, so that a terminal's Ctrl-C reaches it through us
+        # alone: a second one would stop it at once.
+        child = subprocess.Popen(
+            [sys.executable, *words],
+            stdin=subprocess.DEVNULL,
+            stdout=file,
+            stderr=file,
+            env=around,
+            start_new_session=True,
+        )
+        _children.add(child)
+        if _signal:  # it came in the meantime, and found no such child
+            _end_children()
         code = child.wait()
         _children.discard(child)
         return code
@@ -69,7 +66,8 @@ def run_logged(words: Sequence[str], log: str) -> int:
 def listen() -> None:
     """From now on pass signals on to the commands that run here."""
     for number in SIGNALS:
-        if signal.getsignal(number) != signal.SIG_IGN:  # as nohup has a SIGHUP
+        # nohup has a process ignore a SIGHUP
+        if signal.getsignal(number) != signal.SIG_IGN:
             signal.signal(number, _stop)
 
 
@@ -81,8 +79,9 @@ def _stop(number, _):
 
 
 def _end_children():
-    while _children:  # each once: a second signal would end it without saving
-        with contextlib.suppress(KeyError):  # it has ended in the meantime
+    """Each only once, whoever asks: a second signal would end it without saving."""
+    with contextlib.suppress(KeyError):  # of a set that is empty
+        while True:
             _children.pop().terminate()
 
 
@@ -160,9 +159,9 @@ class Places:
                     words, log = words_of(next_one, turns - next_one // self.count)
                     running[self.executor.submit(run_logged, words, log)] = next_one
                     next_one += 1
-                # now and then the main thread must wake, to handle a signal
-                finished = wait(running, 0.5, return_when=FIRST_COMPLETED).done
-                for done in finished:
+                # a signal that comes just before this waits is heard after it
+                some = wait(running, timeout=0.5, return_when=FIRST_COMPLETED)
+                for done in some.done:
                     yield running.pop(done), done.result()
         finally:
             for name, handler in before.items():
