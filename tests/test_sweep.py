@@ -1115,6 +1115,21 @@ def test_a_sweep_under_nohup_does_not_hear_a_hangup():
             signal.signal(number, handler)
 
 
+def test_where_nobody_hears_of_them_any_more_commands_end_at_once(start, tmp_path):
+    """As in `tinyrmc sweep ... | head -3`; those that run are not waited for."""
+    short, long = Fake(), Fake()
+    short.ends.set()
+    children = iter([short, long])
+    start(lambda: next(children))
+    with pytest.raises(BrokenPipeError), processes.Places(2) as places:
+        running = places.run(2, lambda k, _: ([], str(tmp_path / f"{k}.log")))
+        assert next(running)[1] == 0
+        assert soon(lambda: long in processes._children)
+        raise BrokenPipeError
+    assert long.asked == 1
+    running.close()
+
+
 @real
 def test_ranks_take_runs_from_rank_0(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

@@ -170,9 +170,9 @@ class Places:
     def __enter__(self):
         return self
 
-    def __exit__(self, kind, *_):
-        if kind is not None:  # what still runs would keep us for hours
-            _end_children()
+    def __exit__(self, error, *_):
+        if error is not None:  # nobody will hear of those that run: they save and end
+            _stop(signal.SIGTERM, None)
         self.executor.shutdown()
 
     @property
