@@ -666,6 +666,18 @@ def test_a_run_that_was_killed_before_it_saved_anything_starts_again(larger):
     )
 
 
+def test_a_trained_run_whose_configuration_is_gone_is_kept_and_told(larger, capsys):
+    run, _ = swept("larger", "--grid", "model.width=2,4")
+    cell = run.path / "model.width=2,seed=0"
+    (cell / "config.json").unlink()
+    before = contents(cell)
+    _, found = swept("--resume", run.path, code=1)
+    assert contents(cell) == before
+    told = f"cannot read {cell / 'config.json'}: No such file or directory; restore it"
+    assert f"failed: {told}\n" in capsys.readouterr().out
+    assert rows_of(found)[0]["notes"] == f"seed 0 failed: {told}"
+
+
 class Clock:
     """Time that passes while runs are waited for: each takes what it needs, or what it
     is given if that is less.

@@ -616,7 +616,7 @@ def _words(cell: Cell) -> list[str]:
     where = []
     if cell.data_dir is not None:
         where = ["--data-dir", cell.data_dir]
-    if any(cell.path.glob("checkpoint*.npz")):
+    if any(cell.path.glob("checkpoint*.npz")):  # trained, even if all else is gone
         return ["--resume", str(cell.path), *where]
     if cell.path.exists():
         shutil.rmtree(cell.path)  # it was killed before it saved anything

@@ -363,7 +363,9 @@ def _write_object(path: Path, value: Mapping[str, Any]) -> None:
 
 
 def _read_object(path: Path, expected: Expected) -> dict[str, Any]:
-    with explained(f"read {path}", "give the path of a run directory"):
+    there = any(path.parent.glob("checkpoint*.npz"))
+    remedy = "restore it" if there else "give the path of a run directory"
+    with explained(f"read {path}", remedy):
         text = read_whole(path)
     try:
         value = from_json(text)
