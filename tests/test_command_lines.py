@@ -484,12 +484,14 @@ def test_an_evaluation_gives_the_numbers_of_the_run_in_whatever_form_it_comes(
         )
 
 
-def test_an_export_overwrites_nothing(trained, refused):
+def test_an_export_overwrites_nothing(trained, refused, monkeypatch):
+    """And is refused before the evaluation, which may take an hour."""
+    monkeypatch.setattr(evaluate, "_evaluate", None)
     Path("weights.npz").write_text("mine")
     assert "weights.npz exists already; choose another --export" in refused(
         evaluate.main, trained.path, "--export", "weights.npz"
     )
-    assert "cannot write no/weights.npz" in refused(
+    assert "cannot write no/weights.npz: no is no folder" in refused(
         evaluate.main, trained.path, "--export", "no/weights.npz"
     )
 

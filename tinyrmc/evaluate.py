@@ -144,7 +144,9 @@ def _check_export(path: Path | None) -> None:
     if path.exists():
         raise UsageError(f"{path} exists already; choose another --export")
     if not path.parent.is_dir():
-        raise UsageError(f"--export {path}: there is no folder {path.parent}; make it")
+        raise UsageError(
+            f"cannot write {path}: {path.parent} is no folder; choose another --export"
+        )
 
 
 def _counted(task: Task, counts: dict[str, int]) -> str:
