@@ -370,6 +370,23 @@ def test_a_text_is_read_once_and_then_mapped(ptb, monkeypatch):
     assert isinstance(ids, np.memmap)
 
 
+def test_what_another_process_has_just_written_stays(tmp_path, monkeypatch):
+    write(tmp_path, members("ptb"))
+    check = loading.check_archives
+
+    def check_meanwhile(*words):
+        """Another process, a little faster, is done before ours begins to write."""
+        monkeypatch.setattr(loading, "check_archives", check)
+        corpus = corpora.load("ptb", tmp_path)
+        cache.kept(corpus, "seen-1", lambda: "by the other")
+        check(*words)
+
+    monkeypatch.setattr(loading, "check_archives", check_meanwhile)
+    assert len(corpora.load("ptb", tmp_path).vocabulary) == 12
+    (folder,) = written(tmp_path)
+    assert (folder / "seen-1.json").exists()
+
+
 def test_other_settings_and_other_files_are_read_anew(ptb):
     assert len(corpora.load("ptb", ptb, vocabulary_size=5).vocabulary) == 5
     assert len(corpora.load("ptb", ptb).vocabulary) == 12

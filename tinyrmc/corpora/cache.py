@@ -197,7 +197,7 @@ def _beside(folder: Path) -> Iterator[Path]:
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         _sweep(folder.parent)
-        if read(folder, "") is None:  # damaged; or another process was faster
+        if read(folder, "") is None:  # damaged; else another process was faster
             shutil.rmtree(folder, ignore_errors=True)
         partial = folder.parent / f"{PARTIAL}{uuid.uuid4().hex}"
         partial.mkdir()
