@@ -148,6 +148,14 @@ def test_a_run_cannot_be_resumed_as_another_task(copy, refused):
     )
 
 
+def test_a_sweep_is_resumed_by_its_own_command(refused):
+    sweep = {"task": "nth_farthest", "preset": "quick", "grid": {}, "seeds": [0]}
+    Run.create(".", "swept", sweep, {}, "swept")
+    said = refused(train.main, "--resume", "swept")
+    assert said.startswith("swept is a sweep; go on with it by ")
+    assert said.endswith(" -m tinyrmc.sweep --resume swept")
+
+
 def test_the_weights_alone_cannot_be_resumed(copy, refused):
     with contextlib.redirect_stdout(None), contextlib.redirect_stderr(None):
         evaluate.main(["copy", "--export", "weights.npz"])

@@ -94,8 +94,8 @@ def requested(words: list[str]) -> tuple[dict, Options, Run | None]:
     run = Run.open(resumed)
     if "grid" in run.config:
         raise RunError(
-            f"{resumed} is a sweep; go on with {python()} -m tinyrmc.sweep --resume "
-            f"{shlex.quote(resumed)}"
+            f"{resumed} is a sweep; go on with it by {python()} -m tinyrmc.sweep "
+            f"--resume {shlex.quote(resumed)}"
         )
     described, options = _resume_request(run, names, words)
     return described, options, run
