@@ -1,6 +1,7 @@
 """What becomes of language models' runs: tables, curves, examinations, texts."""
 
 import contextlib
+import errno
 import io
 import json
 import os
@@ -265,6 +266,16 @@ def test_examinations_of_several_networks_are_drawn_together(runs, monkeypatch, 
     assert [*found] == ["rmc (runs/rmc-0)", "lstm", "rmc (runs/other)"]
     assert common == "quick, seed 0, step 20"
     assert cores == ["rmc", "lstm", "rmc"] and title == "By unroll length"
+
+
+def test_pictures_are_not_blamed_where_output_fails(runs, monkeypatch):
+    def full(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    Path("out").mkdir()
+    monkeypatch.setattr(plot, "print", full, raising=False)
+    with pytest.raises(OSError, match="No space left"):
+        plot.main(["examinations", runs[0], runs[2], "--out", "out"])
 
 
 def test_what_networks_have_in_common_is_said_once():

@@ -2,6 +2,7 @@
 of a level.
 """
 
+import errno
 import os
 import re
 import subprocess
@@ -203,3 +204,15 @@ def test_a_level_that_cannot_be_drawn_is_refused(words, error, says, tmp_path):
     with pytest.raises(error, match=says):
         plot.main(["level", "--out", str(tmp_path / "level.png"), *words])
     assert not list(tmp_path.iterdir())
+
+
+def test_a_picture_is_not_blamed_where_its_name_cannot_be_printed(
+    tmp_path, monkeypatch
+):
+    def full(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(plot, "print", full, raising=False)
+    with pytest.raises(OSError, match="No space left"):
+        plot.main(["level", "--out", str(tmp_path / "level.png")])
+    assert (tmp_path / "level.png").exists()

@@ -257,6 +257,7 @@ def _questions(task, model, name, path):
 
 @contextlib.contextmanager
 def _writing(flags: str = "--out and --html") -> Iterator[None]:
+    """Says what could not be written. Print outside: that has other reasons to fail."""
     try:
         yield
     except OSError as error:
