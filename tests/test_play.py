@@ -198,6 +198,7 @@ def test_a_picture_shows_the_level(tmp_path):
         (["--world.distractors", "20", "20"], WorldError, "25 boxes do not fit"),
         (["--world.room", "4"], WorldError, "room must be a range from 5"),
         (["--out", "nowhere/level.png"], RunError, "cannot write nowhere/level.png"),
+        (["--out", "level.jpg"], RunError, "draw into level.jpg: pictures are PNG"),
     ],
 )
 def test_a_level_that_cannot_be_drawn_is_refused(words, error, says, tmp_path):

@@ -59,7 +59,7 @@ from .environments.box_world import BoxWorld
 from .errors import RunError, UsageError, UserError
 from .flags import add_flags, from_flags
 from .results import attention, episodes, hops, probes
-from .results.curves import draw_curves, draw_run
+from .results.curves import draw_curves, draw_run, require_png
 from .results.examinations import draw, is_small, names, side_by_side
 from .results.groups import command_words, core_of, find_runs, parts
 from .results.text import aligned, paragraph, terminal_width
@@ -489,6 +489,7 @@ def level_main(argv: list[str]) -> int:
     options = parser.parse_args(argv)
     if options.seed < 0:
         raise UsageError(f"--seed must not be negative, not {options.seed}")
+    require_png(options.out)
     asked = vars(from_flags(default, options, "world."))
     solution = asked.pop("solution")
     world = BoxWorld(solution, **asked, levels=1, seed=options.seed)

@@ -41,11 +41,7 @@ def draw_curves(
     """
     from .. import figures
 
-    if out.suffix.lower() != ".png":
-        raise RunError(
-            f"cannot draw into {out}: pictures are PNG files; give --out a name that "
-            "ends in .png"
-        )
+    require_png(out)
     _require_one_task(runs)
     title, groups = _named(group_runs(runs))
     tasks = {
@@ -70,6 +66,15 @@ def draw_curves(
         )
     except OSError as error:
         raise _unwritable(out, error) from error
+
+
+def require_png(out: Path) -> None:
+    """RunError unless a picture's name ends as what it is."""
+    if out.suffix.lower() != ".png":
+        raise RunError(
+            f"cannot draw into {out}: pictures are PNG files; give --out a name that "
+            "ends in .png"
+        )
 
 
 Lines = Mapping[str, list[list[dict]]]  # label of a group -> the lines of each run
