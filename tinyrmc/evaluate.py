@@ -28,7 +28,7 @@ from .config import json_text
 from .errors import UsageError
 from .nn import Module
 from .results.examinations import cells
-from .results.groups import command_words
+from .results.groups import title_of
 from .results.text import aligned, paragraph, results_table, terminal_width
 from .training.checkpoints import export_weights, open_checkpoint, restore_model
 from .training.examinations import Table
@@ -58,10 +58,9 @@ def main(argv: list[str] | None = None) -> int:
 
 def _evaluate(task: Task, model: Module, state: dict, options) -> None:
     """Measure, examine, and print each result as soon as it is there."""
-    run, width, began = state["run"], terminal_width(), time.monotonic()
+    width, began = terminal_width(), time.monotonic()
     if not options.json:
-        name = f"{run['task']} {command_words(run)}, seed {run['seed']}"
-        print(f"{name}, step {state['step']:,}; ", end="", flush=True)
+        print(f"{title_of(state)}; ", end="", flush=True)
     metrics: dict[str, float] = {}
     counts: dict[str, int] = {}
     for split in task.splits:

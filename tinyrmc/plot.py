@@ -61,7 +61,7 @@ from .flags import add_flags, from_flags
 from .results import attention, episodes, hops, probes
 from .results.curves import draw_curves, draw_run, require_png
 from .results.examinations import draw, is_small, names, side_by_side
-from .results.groups import command_words, core_of, find_runs, parts
+from .results.groups import core_of, find_runs, parts, title_of
 from .results.text import aligned, paragraph, terminal_width
 from .training.actors import ActingTask
 from .training.checkpoints import open_checkpoint, restore_model
@@ -135,8 +135,7 @@ def attention_main(argv: list[str]) -> int:
     _check_attention_options(options)
     task, arrays, state = open_checkpoint(options.run, options.data_dir)
     model, run = restore_model(task, arrays, state), state["run"]
-    name = f"{run['task']} {command_words(run)}, seed {run['seed']}"
-    title = f"{name}, step {state['step']:,}"
+    title = title_of(state)
     with blas_threads(1):
         shown = _questions(task, model, run["task"], options.run)
         measured = f"{options.sequences:,} held-out sequences"
@@ -306,8 +305,7 @@ def hops_main(argv: list[str]) -> int:
     _check_places(options.out, options.html)
     task, arrays, state = open_checkpoint(options.run, options.data_dir)
     run, model = state["run"], restore_model(task, arrays, state)
-    title = f"{run['task']} {command_words(run)}, seed {run['seed']}"
-    title = f"{title}, step {state['step']:,}"
+    title = title_of(state)
     with blas_threads(1):
         try:
             readings = [*task.readings(model, options.task)]
@@ -514,8 +512,7 @@ def episode_main(argv: list[str]) -> int:
     run = state["run"]
     task = episodes.require_world(opened, run["task"], options.run)
     model = restore_model(task, arrays, state)
-    title = f"{run['task']} {command_words(run)}, seed {run['seed']}"
-    title = f"{title}, step {state['step']:,}"
+    title = title_of(state)
     with blas_threads(1):
         if options.wrong:
             episode = episodes.failed(task, model, options.greedy)

@@ -197,3 +197,10 @@ def command_words(run_config: dict[str, Any]) -> str:
         preset = next(iter(task.presets))
     _, usual = task.presets[preset]
     return shlex.join([preset, *words_of(task.config, usual)])
+
+
+def title_of(state: dict[str, Any]) -> str:
+    """What a checkpoint's network is called: "nth_farthest quick, seed 0, step 20"."""
+    run = state["run"]
+    name = f"{run['task']} {command_words(run)}, seed {run['seed']}"
+    return f"{name}, step {state['step']:,}"
