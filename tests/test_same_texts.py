@@ -165,6 +165,7 @@ def test_a_sweep_does_not_go_on_with_another_text(here):
     grid = ["--grid", "model.core=rmc,lstm", "--run", "sweep", "--jobs", "1"]
     words = ["language_modeling", "quick", *grid, *SMALL, "--data-dir", "one"]
     assert sweep.main(words) == 0
+    assert "is not the published text" in Path("sweep/results.md").read_text()
     shutil.rmtree("sweep/model.core=lstm,seed=0")
     with pytest.raises(CorpusError, match=SAYS):
         sweep.main(["--resume", "sweep", "--data-dir", "two"])

@@ -91,8 +91,8 @@ def finished(cell: Cell) -> bool:
     if (run := cell.run()) is None:
         return False
     task = task_of(run)
-    require_own_data(run, task)  # else others would be trained on another text
     last = last_evaluation(run, task)
+    require_own_data(run, task)  # else others would be trained on another text
     if last is None or task.result not in last:
         return False
     return is_over(run, task, last["step"])

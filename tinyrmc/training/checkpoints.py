@@ -81,14 +81,14 @@ def is_over(run: Run, task: Task, step: int) -> bool:
     """
     if task.finished(step):
         return True
-    state = run.load_state()
-    if state is None:
+    if (state := run.load_state()) is None:
         return False
     _require_own(run, state)
-    own = task_from_dict(run.config)  # lines before the end must not count as after it
-    if state["step"] == step and "task" in state:
-        with _fitting():
-            own.load_state(state["task"])
+    if state["step"] != step or "task" not in state:
+        return False
+    own = task_from_dict(run.config)  # `task` may serve other runs, or earlier lines
+    with _fitting():
+        own.load_state(state["task"])
     return own.finished(step)
 
 

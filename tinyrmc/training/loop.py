@@ -76,7 +76,7 @@ class _Stopped(BaseException):
 
 
 def _leave(*_: object) -> None:
-    """Handles a signal that changes nothing any more."""
+    """Does nothing: the run is being saved already."""
 
 
 class Interrupt:

@@ -79,7 +79,7 @@ def _stop(number, _):
 
 
 def _end_children():
-    """Each only once, whoever asks: a second signal would end it without saving."""
+    """Ask each child to end, and only once: at a second signal it would not save."""
     with contextlib.suppress(KeyError):  # of a set that is empty
         while True:
             _children.pop().terminate()
