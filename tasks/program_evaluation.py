@@ -747,7 +747,7 @@ class Network(nn.Module):
         """
         xp, B = namespace(inputs), inputs.shape[0]
         state = self.core.initial_state(B)
-        _, state = self.core.unroll(self._one_hot(inputs), state, lengths=lengths)
+        state = self.core.last_state(self._one_hot(inputs), state, lengths)
         core, first = self.answering or self.core, xp.full(B, self.start)
         if decoder not in get_args(Decoder):
             raise ValueError(f"decoder is one of {get_args(Decoder)}, not {decoder!r}")

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from programhelp import answered, mixed_batch, network_of, programs, task_of, texts_of
 
+from tinyrmc import primitives as p
 from tinyrmc.backend import to_host
 from tinyrmc.cores import LSTM, PaperRelationalMemory, RelationalMemory, core
 from tinyrmc.engine import Tape, Tensor
@@ -42,12 +43,17 @@ CORES = [
 ]
 
 
+def tensors(state):
+    if isinstance(state, tuple):
+        return [leaf for part in state for leaf in tensors(part)]
+    return [state]
+
+
 def leaves(state):
-    return (
-        [leaf for part in state for leaf in leaves(part)]
-        if isinstance(state, tuple)
-        else [to_host(state.data if isinstance(state, Tensor) else state)]
-    )
+    return [
+        to_host(leaf.data if isinstance(leaf, Tensor) else leaf)
+        for leaf in tensors(state)
+    ]
 
 
 @pytest.mark.parametrize("make", CORES)
@@ -81,6 +87,44 @@ def test_nested_states_are_kept_too():
     )
     np.testing.assert_array_equal(total.data, [inputs[0, 0], inputs[1].sum(0)])
     np.testing.assert_array_equal(count.data, [1, 3])
+
+
+@pytest.mark.parametrize("make", CORES)
+@pytest.mark.parametrize("count", [1, 5, 37])
+def test_the_last_state_is_unrolls_with_its_gradients(make, count, xp):
+    rng = np.random.default_rng(count)
+    inputs = xp.asarray(rng.standard_normal((count, 6, 5)))
+    lengths, model = xp.asarray(rng.integers(0, 7, count)), make().to(xp)
+    both = []
+    for drops_out in (True, False):
+        with Tape() as tape:
+            seen, state = tape.watch(inputs), model.initial_state(count)
+            if drops_out:
+                state = model.last_state(seen, state, lengths)
+            else:
+                state = model.unroll(seen, state, lengths=lengths)[1]
+            loss = sum(p.sum(p.sin(part)) for part in tensors(state))
+        found = tape.gradient(loss, [seen, *model.parameters()], strict=False)
+        both.append([*leaves(state), *map(to_host, found)])
+    for ours, theirs in zip(*both, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-10, atol=1e-12)
+
+
+def test_examples_that_have_ended_cost_no_steps():
+    counted = []
+
+    class Counting(Pair):
+        def __call__(self, inputs, state, trace=None):
+            counted.append(len(inputs.data))
+            return super().__call__(inputs, state)
+
+    lengths = np.repeat([2, 9, 0, 4], 16)
+    inputs = np.ones((64, 10, 3))
+    state = np.zeros((64, 3)), (np.zeros(64),)
+    total, (count,) = Counting().last_state(inputs, state, lengths)
+    np.testing.assert_array_equal(count.data, lengths)
+    np.testing.assert_array_equal(total.data[:, 0], lengths)
+    assert sum(counted) == lengths.sum() and len(counted) == 9
 
 
 @pytest.mark.parametrize(
@@ -418,9 +462,15 @@ def test_every_way_of_answering_runs_on_a_device(model, monkeypatch):
         )
         for device in ("cpu", "cuda")
     )
+
+    def without_dropping_out(self, inputs, state, lengths):
+        return self.unroll(inputs, state, lengths=lengths)[1]
+
     for _ in range(2):
-        host.advance()
         with fakecupy.no_sync(), fakecupy.only(np.float32):
             there.advance()
+        with monkeypatch.context() as patch:  # as on a device, to the last bit
+            patch.setattr(core.Core, "last_state", without_dropping_out)
+            host.advance()
     np.testing.assert_array_equal(there.optimizer.data.get(), host.optimizer.data)
     assert there.read() == pytest.approx(host.read(), rel=1e-5)
