@@ -738,6 +738,24 @@ def test_the_budget_is_shared_fairly_and_kept(number, places, kind, monkeypatch)
         assert max(clock.given) > 1.5 * fair  # what some did not need goes to others
 
 
+def test_after_each_run_a_sweep_says_how_long_the_rest_will_take(monkeypatch):
+    clock = iter([100.0, 700.0, 1900.0])
+    monkeypatch.setattr(sweep.time, "monotonic", lambda: next(clock))
+    budget = sweep.Budget(None)
+    assert budget.to_go(2, 6) == "; about 20:00 to go"
+    assert budget.to_go(3, 4) == "; about 10:00 to go"
+    assert budget.to_go(4, 4) == ""
+
+
+def test_a_sweep_with_a_budget_says_so_once_and_no_more(larger, capsys):
+    swept("larger", "--grid", "model.width=2,4", "--jobs", "1")
+    first, second = re.findall(r"^[12]/2  .*$", capsys.readouterr().out, re.MULTILINE)
+    assert re.search(r"; about \d+:\d\d to go$", first) and " to go" not in second
+    budget = "--budget-minutes", "9", "--run", "another"
+    assert sweep.main(["larger", "--grid", "model.width=2,4", *budget]) == 0
+    assert " to go" not in capsys.readouterr().out
+
+
 # --- Words that cannot be -------------------------------------------------------------
 
 BAD_WORDS = [

@@ -517,6 +517,13 @@ class Budget:
             took = (time.monotonic() - began) / 60
             self.extra = max(self.extra, took - minutes)
 
+    def to_go(self, ended: int, total: int) -> str:
+        """How long the rest will take if it is as quick as what has ended, in words."""
+        if self.minutes is not None or ended >= total:
+            return ""
+        each = (time.monotonic() - self.began) / ended
+        return f"; about {duration(each * (total - ended))} to go"
+
 
 def _train(described, run: Run | None, found, options) -> tuple[Run, int, str]:
     """Train what is not finished; returns the sweep, the exit code, and what goes on
@@ -579,7 +586,8 @@ def _train_cells(todo: list[Cell], places: Places, budget: Budget) -> bool:
                 _note_failure(cell, code)
                 failed.add(cell.path)
             place = f"{min(ended, total):>{width}}/{total}"
-            print(f"{place}  {cell.name}: {_outcome(cell, code)}", flush=True)
+            rest = "" if places.stopped else budget.to_go(ended, total)
+            print(f"{place}  {cell.name}: {_outcome(cell, code)}{rest}", flush=True)
             reasons.add(cell.failure() if code and cell.run() is None else None)
             if ended >= HOPELESS and len(reasons) == 1 and None not in reasons:
                 places.enough = True
