@@ -636,7 +636,7 @@ class Task(training.Task):
 
     @property
     def examines(self):
-        forgets = "the perplexity if it forgets everything after so many words"
+        forgets = "the perplexity if it forgets everything after a set number of words"
         lanes = f"{self.config.data.lanes} lanes"
         found = {
             "by frequency": "the perplexity of rare and of common words",

@@ -43,7 +43,7 @@ def plain(xp, x, weight, targets, bias):
 
 
 def ours(x, weight, targets, bias, row_weights, **static):
-    """Losses, and the gradients of their weighted sum by x, weight and bias."""
+    """Losses, and their weighted sum's gradients with respect to x, weight and bias."""
     with Tape() as tape:
         leaves = [tape.watch(a) for a in (x, weight, bias)]
         losses = fused.linear_cross_entropy(

@@ -226,7 +226,7 @@ def test_unroll_is_one_product_for_all_inputs_and_one_for_the_weight(monkeypatch
 
 @pytest.mark.parametrize("lengths", [None, [T, 0, 7], [1, T, T - 1]], ids=str)
 def test_gradients_of_unroll_with_every_end_are_the_complex_steps(lengths):
-    """Of outputs and last states, by inputs, first states and parameters."""
+    """Of outputs and last states, for inputs, first states and parameters."""
     core, inputs, state = deep_and_arrays(2)
     ends = None if lengths is None else np.array(lengths)
 

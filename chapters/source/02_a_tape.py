@@ -15,8 +15,7 @@
 # Learning means this. One number, the *loss*, says how wrong the answers were. You
 # change every parameter a little, in the direction in which the loss falls. So you need
 # the derivative of one number, the loss, with respect to each of very many parameters.
-# (From here on we just say *by*: the derivative of the loss by a parameter.) How many
-# parameters does a small core have?
+# How many parameters does a small core have?
 
 # %%
 import math
@@ -195,7 +194,7 @@ product = a * b
 squashed = math.tanh(product)
 loss = squashed * a
 entries = [
-    # value 2 = a b: its derivative by value 0 is b, by value 1 it is a
+    # value 2 = a b: its derivative with respect to value 0 is b, to value 1 it is a
     (2, [(0, b), (1, a)]),
     # value 3 = tanh(value 2)
     (3, [(2, 1 - squashed**2)]),
@@ -204,10 +203,10 @@ entries = [
 ]
 gradient = ex.backward(entries, 5)  # the walk back: exercise 5, below
 slope = 1 / math.cosh(product) ** 2  # of tanh
-print(f"by a: {gradient[0]:.6f}, by hand: {squashed + a * b * slope:.6f}")
-print(f"by b: {gradient[1]:.6f}, by hand: {a * a * slope:.6f}")
+print(f"gradient of a: {gradient[0]:.6f}, by hand: {squashed + a * b * slope:.6f}")
+print(f"gradient of b: {gradient[1]:.6f}, by hand: {a * a * slope:.6f}")
 
-# %% tags=["hide-input"] alt="Five values in a row, a, b, a b, tanh and the loss, with an arc from each input to its output that carries the local derivative; below each value stands the derivative of the loss by it, found from right to left. Two arcs leave a"
+# %% tags=["hide-input"] alt="Five values in a row, a, b, a b, tanh and the loss, with an arc from each input to its output that carries the local derivative; below each value stands the derivative of the loss with respect to it, found from right to left. Two arcs leave a"
 # Draws the five values and the walk back
 figure, panel = plt.subplots(figsize=(9, 3.4))
 names = ("a", "b", "a b", "tanh(a b)", "loss")
@@ -229,32 +228,32 @@ for k, (name, number) in enumerate(zip(names, numbers, strict=True)):
     panel.text(k, -0.42, f"{gradient[k]:.3f}", ha="center", va="center", color="C1")
 style = {"arrowstyle": "-|>", "color": "C1"}
 panel.annotate("", (-0.3, -0.72), (4.3, -0.72), arrowprops=style)
-caption = "the walk back: derivative of the loss by each value"
+caption = "the walk back: derivative of the loss with respect to each value"
 panel.text(2, -0.8, caption, ha="center", va="top", color="C1")
 panel.set(xlim=(-0.6, 4.6), ylim=(-1.05, 1.95))
 panel.axis("off")
 plt.show()
 
 # %% [markdown]
-# When is the derivative by a value complete? When all its uses have paid in. Here $a$
+# When is the gradient of a value complete? When all its uses have paid in. Here $a$
 # has two uses: it gets 2.00 times 0.210 from one and 0.76 times 1.000 from the other.
 # Nothing can be used before it is made, so all uses of a value stand *later in the
 # list* than the entry that made it. Walk the list from its end. When you come to that
-# entry, the derivative by its value is complete. You search no graph and visit nothing
+# entry, the gradient of its value is complete. You search no graph and visit nothing
 # twice.
 #
 # **Exercise 5.** The walk. Values are numbered in the order in which they were made.
-# The last is the loss, whose derivative by itself is 1. One of the cases adds a number
-# to itself, then the sum to itself, and so on, sixteen times: 16 entries, but $2^{16}$
-# or 65,536 paths from the number to the loss. The derivative is a sum over all of them.
-# If you followed each path by itself, you would walk 65,536 of them, and with forty
-# such steps you would never finish. The walk handles each entry once.
+# The last is the loss, whose derivative with respect to itself is 1. One of the cases
+# adds a number to itself, then the sum to itself, and so on, sixteen times: 16 entries,
+# but $2^{16}$ or 65,536 paths from the number to the loss. The derivative is a sum over
+# all of them. If you followed each path by itself, you would walk 65,536 of them, and
+# with forty such steps you would never finish. The walk handles each entry once.
 
 
 # %%
 def backward(entries, count):
-    """entries [(output, [(input, derivative of output by input), ...]), ...]
-    -> the derivatives of the loss by all `count` values.
+    """entries [(output, [(input, d output / d input), ...]), ...]
+    -> the derivatives of the loss with respect to all `count` values.
     """
     ...
 
@@ -520,4 +519,4 @@ print(np.allclose(by_a, t * np.cos(2 * t)), np.allclose(by_b, t * t))
 a, b = Parameter(np.array([1.0, 2.0])), Parameter(np.array([1.0, 1.0]))
 with Tape() as tape:
     larger = primitives.sum(primitives.maximum(a, b))
-print("by a:", tape.gradient(larger, [a])[0])
+print("gradient of a:", tape.gradient(larger, [a])[0])

@@ -41,8 +41,8 @@ points = np.linspace(-math.pi, math.pi, 64)[:, None]  # (64, 1)
 
 
 def gradients(tanh, parameters):
-    """The loss of a network of sixteen hidden units with this `tanh`, and its gradients
-    by the four parameters.
+    """The loss of a network of sixteen hidden units with this `tanh`, and the gradients
+    of its four parameters.
     """
     W1, b1, W2, b2 = parameters
     with Tape() as tape:
@@ -586,9 +586,9 @@ for fast in (1.0, 1e6):
     print(f"f({fast:.0e} x): best h = {tried[np.argmin(errors)]:.0e}")
 
 # %% tags=["hide-cell"]
-# Answer 2: the softmax of x - c is the same for every c, so its derivative by c is 0.
-# Whatever the rule of the maximum says at a tie, it is multiplied by that 0: the
-# gradient that comes back from a softmax sums to 0.
+# Answer 2: the softmax of x - c is the same for every c, so its derivative with respect
+# to c is 0. Whatever the rule of the maximum says at a tie, it is multiplied by that 0:
+# the gradient that comes back from a softmax sums to 0.
 tied, weights = np.array([1.0, 3.0, 3.0]), rng.normal(size=3)
 for largest in (lambda x: primitives.max(x), lambda x: 3.0):
     with Tape() as tape:

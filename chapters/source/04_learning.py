@@ -85,9 +85,9 @@ print(f"the point nearest to the middle: {np.mean(middle == targets):.1%}")
 # It is called the *cross-entropy*. A confident right answer costs next to nothing. A
 # guess among three costs $\ln 3 = 1.10$. A confident wrong answer has no upper limit.
 #
-# Now its gradient. The first term is a logarithm of a sum, so its derivative by $z_j$
-# is $e^{z_j}$ divided by that sum. That is $p_j$ again. The second term adds $-1$ at
-# the right answer. So
+# Now its gradient. The first term is a logarithm of a sum, so its derivative with
+# respect to $z_j$ is $e^{z_j}$ divided by that sum. That is $p_j$ again. The second
+# term adds $-1$ at the right answer. So
 #
 # $$\frac{\partial \ell}{\partial z_j} = p_j - y_j$$
 #
@@ -504,7 +504,8 @@ for limit in (math.inf, 1.0):
         if abs(w) > 2:
             break
     ways = ", ".join(f"{each:.3f}" for each in walked[:3])
-    print(f"limit {limit:3}: w = {ways} ... after {len(walked)} steps {walked[-1]:.3f}")
+    steps = "1 step" if len(walked) == 1 else f"{len(walked)} steps"
+    print(f"limit {limit:3}: w = {ways} ... after {steps} {walked[-1]:.3f}")
 print(f"the goal: {0.5 ** (1 / 20):.3f}")
 
 # %% [markdown]

@@ -128,7 +128,7 @@ for d_k in widths:
 # %% [markdown]
 # And large scores are bad for learning. A softmax of large scores is all but certain:
 # the largest score takes everything, and if you move a score a little, nothing changes.
-# By the quotient rule, the derivative of share $a_j$ by score $x_k$ is
+# By the quotient rule, the derivative of share $a_j$ with respect to score $x_k$ is
 # $a_j (\delta_{jk} - a_k)$, where $\delta_{jk}$ is 1 if $j = k$ and 0 otherwise. With
 # all shares at 0 or 1 this derivative is 0 everywhere. Below you see three things, with
 # the root and without it: the spread of the scores (their standard deviation), the

@@ -467,7 +467,7 @@ plt.show()
 
 # %%
 def g_psi_parameters(N, F, layers):
-    """N slots of width F; an MLP of so many layers, each from F to F
+    """N slots of width F; an MLP with `layers` layers, each from F to F
     -> how many trainable numbers g_psi has.
     """
     ...

@@ -445,10 +445,10 @@ for name, mine, theirs in zip("xhWUb", by_hand, found, strict=True):
 # Forgetting would be harmless if the network could learn to keep its gates open. But
 # how does it find out that it should? A gradient tells it. The gradient travels from
 # the last step back to the first, and on its way the same gates multiply it: the
-# derivative of $m_T$ by $c_t$ is $a_t$. (This is so when the gates are given. In a real
-# network they depend on $h$ as well, which adds further paths.) Our tape (chapter 2)
-# records the steps and finds the derivatives by itself, and they are the weights of
-# exercise 4:
+# derivative of $m_T$ with respect to $c_t$ is $a_t$. (This is so when the gates are
+# given. In a real network they depend on $h$ as well, which adds further paths.) Our
+# tape (chapter 2) records the steps and finds the derivatives by itself, and they are
+# the weights of exercise 4:
 
 # %%
 f, i, proposed = rng.normal(size=(3, 20, 4))

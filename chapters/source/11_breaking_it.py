@@ -717,8 +717,8 @@ LOUDNESS = (1, 3, 10, 30, 100)
 
 
 def with_a_loud_slot(core, seed):
-    """Train, with three slots for the readout. Then the share of right symbols when the
-    fourth begins so many times as large as in training.
+    """Train, with three slots for the readout. Then, for each loudness, the share of
+    right symbols when the fourth begins that many times as large as in training.
     """
     rng = np.random.default_rng(seed)
     readout = nn.Linear(3 * core.mem_size, PLACES * SYMBOLS, seed=seed)
@@ -972,7 +972,7 @@ x, m = rng.normal(size=(2, 2, 3))
 
 
 def recurrent(cut):
-    """Whether the gradient by the first input is what differences give."""
+    """Whether the gradient with respect to the first input is what differences give."""
 
     def last(first):
         memory = p.tanh(first + m[0])

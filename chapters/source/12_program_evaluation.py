@@ -329,7 +329,7 @@ def written(trainer, batch, decoder):
 
 
 def train(trainer, every, measured_with):
-    """Trains, and every so many steps scores the answers to 1024 held-out examples:
+    """Trains, and once in `every` steps scores the answers to 1024 held-out examples:
     {decoder: rows of (accuracy, exact match)}.
     """
     task, scores = trainer.task, {decoder: [] for decoder in measured_with}

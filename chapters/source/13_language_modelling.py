@@ -98,7 +98,7 @@ for k in (2, 10, 100, 1000):
 zipf.set(xlabel="rank of the word", ylabel="how often it occurs", xlim=(0.7, 2e4))
 covered.semilogx(rank, np.cumsum(counts) / counts.sum())
 covered.axhline(0.5, color="0.4", lw=0.8, ls="--")
-covered.set(xlabel="so many most frequent words", ylabel="share of the text")
+covered.set(xlabel="number of most frequent words", ylabel="share of the text")
 plt.show()
 
 # %% [markdown]
@@ -325,7 +325,7 @@ words = rng.normal(size=(1, 60, 8)).astype(np.float32)
 
 
 def read(T, carry):
-    """The outputs (60, 32), and the gradient of the last one's sum by each word."""
+    """The outputs (60, 32), and how much the last one's sum depends on each word."""
     outputs, state = [], core.initial_state(1)
     for start in range(0, 60, T):
         if start and not carry:
@@ -686,7 +686,7 @@ def prose(words):
 
 
 def write(model, prompt, count, temperature=0.8, seed=0):
-    """The prompt and so many words more; <unk> is never drawn."""
+    """The prompt and `count` more words; <unk> is never drawn."""
     random, state = np.random.default_rng(seed), model.core.initial_state(1)
     ids = [*vocabulary.encode(prompt)]
     unread = ids[:]

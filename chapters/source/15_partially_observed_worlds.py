@@ -123,7 +123,7 @@ ARROWS = {"up": (0, -1), "down": (0, 1), "left": (-1, 0), "right": (1, 0)}
 
 
 def moment(number, step):
-    """A level of the tiny world after so many steps of the shortest way."""
+    """A level of the tiny world after `step` steps of the shortest way."""
     level = world.start_levels(np.array([number]))
     for action in world.levels.solution(number)[:step]:
         world.step(level, np.array([action]), no_noise)
@@ -268,14 +268,14 @@ PAYS, PULLS = np.array([10.0, 11.0, 12.0]), course.fast(500, 20)
 
 
 def pulled(random, logits, count):
-    """So many pulls: the arms, and what they paid."""
+    """The arms of `count` pulls, and what they paid."""
     shares = np.exp(logits - logits.max())
     arms = random.choice(3, size=count, p=shares / shares.sum())
     return arms, PAYS[arms] + random.normal(size=count)
 
 
 def gradients(baseline, count=200_000):
-    """The gradient of each of so many single pulls."""
+    """The gradient of each of `count` single pulls."""
     arms, paid = pulled(np.random.default_rng(0), np.zeros(3), count)
     return np.array(my_policy_gradient(np.zeros((count, 3)), arms, paid - baseline))
 
@@ -705,7 +705,7 @@ class Training:
         self.lines.append((reward.size, ended.sum(), solved.sum()))
 
     def go(self, updates):
-        """So many updates."""
+        """Update this many times."""
         for _ in range(updates):
             self.update()
 

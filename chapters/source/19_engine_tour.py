@@ -321,8 +321,8 @@ for kind in (LittleTape, CarelessTape):
     loss = (first + second + double).mean()
     by_first, by_second = tape.gradient(loss, [first, second])
     print(f"{kind.__name__}:")
-    print(f"  by first {by_first} (should be 1.5)")
-    print(f"  by second {by_second} (should be 0.5)")
+    print(f"  gradient of first {by_first} (should be 1.5)")
+    print(f"  gradient of second {by_second} (should be 0.5)")
 
 # %% [markdown]
 # So the engine *borrows* the first contribution. It adds the second into a new array,

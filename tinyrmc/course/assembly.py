@@ -205,7 +205,7 @@ def check(function: Function, right: Function, arguments: list[Any]) -> None:
     compare(function(np, *arguments), expected, Demand())
     found, wanted = (gradients(each, arguments) for each in (function, right))
     for number, (mine, theirs) in enumerate(zip(found, wanted, strict=True), 1):
-        compare(mine, theirs, Demand(), f"on the tape, its gradient by array {number}")
+        compare(mine, theirs, Demand(), f"on the tape, the gradient of array {number}")
 
 
 def gradients(function: Function, arguments: list[Any]) -> list[np.ndarray]:

@@ -74,7 +74,7 @@ def task_of(run: Run) -> Task:
 
 
 def is_over(run: Run, task: Task, step: int) -> bool:
-    """Whether a run of this task was over after so many steps.
+    """Whether a run of this task was over after `step` steps.
 
     A task may end a run before its steps are done, and tells by its state, which the
     newest checkpoint has.

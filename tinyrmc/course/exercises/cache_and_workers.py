@@ -13,8 +13,8 @@ from .exercise import Mistake, exercise
 def _at_most(size):
     """A `differentiate` that takes at most `size` examples at once.
 
-    The loss is the squared error of the predictor x . (1, -2); the gradient is by its
-    two weights.
+    The loss is the squared error of the predictor x . (1, -2); the gradient is that
+    of its two weights.
     """
 
     def differentiate(examples):

@@ -105,9 +105,9 @@ class Exercise:
     views: bool = False
     """a result may be a view of an argument"""
     calls: int | None = None
-    """of functions, at most so many in one case"""
+    """the most calls of functions that one case may make"""
     memory: int | None = None
-    """bytes at one time, at most so many in one case"""
+    """the most bytes that one case may take at one time"""
     exact: Function | None = None
     """gives the right result in another way than the solution, and is the judge"""
     words: Sequence[str] | None = None

@@ -588,7 +588,7 @@ def _logit(share):
     ],
 )
 def forget_bias_for(share, steps):
-    """The forget bias b that leaves this share of a memory after so many steps.
+    """The forget bias b that leaves this share of a memory after `steps` steps.
 
     Where f is 0: sigmoid(b) ** steps == share.
     """

@@ -59,8 +59,8 @@ INSTEAD_OF_P_MINUS_Y = [
         lambda p, y: (p - y) / len(p),
     ),
     (
-        "your gradient is -1 / p, which is the one by the probability, not by the "
-        "logits",
+        "your gradient is -1 / p, which is the one with respect to the probability, "
+        "not to the logits",
         lambda p, y: -y / p,
     ),
     (

@@ -460,6 +460,6 @@ def g_psi(z, layers, gain, offset):
 def g_psi_parameters(N, F, layers):
     """The number of trainable numbers in g_psi.
 
-    For a memory of N slots of width F and an MLP with so many layers, each from F to F.
+    For a memory of N slots of width F; the MLP has `layers` layers, each from F to F.
     """
     return layers * (F * F + F) + 2 * F

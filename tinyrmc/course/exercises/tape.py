@@ -77,8 +77,8 @@ def _shares(rng):
 @exercise(
     cases=_shares,
     hints=[
-        "The derivative of share y_j by score x_k is y_j (1 - y_k) where j = k, and "
-        "-y_j y_k elsewhere.",
+        "The derivative of share y_j with respect to score x_k is y_j (1 - y_k) where "
+        "j = k, and -y_j y_k elsewhere.",
         "So x_k gets the sum over j of g_j y_j (delta_jk - y_k): g_k y_k, minus y_k "
         "times a sum that is the same for all k.",
         "That sum is (g * y).sum(axis=-1, keepdims=True).",
@@ -356,7 +356,8 @@ def _add_unmultiplied(gradient, output, value, derivative):
             lambda entries, count: _walk(entries[::-1], count, _replace),
         ),
         Mistake(
-            "the loss starts without a derivative; its derivative by itself is 1",
+            "the loss starts without a derivative; its derivative with respect to "
+            "itself is 1",
             lambda entries, count: np.zeros(count),
         ),
         Mistake(
@@ -372,11 +373,11 @@ def _add_unmultiplied(gradient, output, value, derivative):
     calls=3000,
 )
 def backward(entries, count):
-    """The derivative of the loss by every value -> (count,).
+    """The derivative of the loss with respect to every value -> (count,).
 
     Values are numbered from 0 to count - 1 in the order they were made; the last one is
     the loss. `entries` is a list, in the order they ran, of
-    (output, [(input, derivative of the output by it), ...]).
+    (output, [(input, d output / d input), ...]).
     """
     gradient = np.zeros(count)
     gradient[count - 1] = 1.0

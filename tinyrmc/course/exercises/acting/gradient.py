@@ -215,7 +215,7 @@ def _normalised(advantages):
     exact=lambda logits, actions, g: _log_pi_step(g, logits, actions),
 )
 def policy_gradient(logits, actions, advantages):
-    """The gradient, by the logits, of the sum of advantage * log pi(action).
+    """The gradient of the sum of advantage * log pi(action) with respect to the logits.
 
     logits (..., A), of pi = softmax(logits); actions (...), integers; advantages (...)
     -> (..., A).

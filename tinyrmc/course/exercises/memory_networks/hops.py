@@ -410,7 +410,7 @@ def _summed(x):
     exact=lambda u, m, c, g: _hop_step(g, u, m, c),
 )
 def hop_backward(u, m, c, g):
-    """The gradients of u, m and c, when g is the gradient of the loss by o.
+    """The gradients of u, m and c, when g is the gradient of o.
 
     u and g (..., d), m and c (..., N, d) -> like u, m and c. p has no gradient of its
     own: nothing else uses it.

@@ -227,7 +227,7 @@ def _layerwise(
 ):
     """The network with layer-wise tying and, by its arguments, ways to get it wrong.
 
-    before: what is done to u before the first hop; extra: so many hops more.
+    before: what is done to u before the first hop; extra: the number of further hops.
     """
 
     def network(A, C, B, W, H, K, memories, question):
