@@ -15,7 +15,12 @@ that is being learnt, and we measure:
 
 The first two are means over examples, steps, heads and slots, the third is of sizes
 averaged over examples. Rungs open by steps (the preset `fair`, with fewer of them), so
-all four see the same examples.
+all see the same examples.
+
+Then we take the norm apart. Is it that scores begin further apart? Two forms without
+the norm begin with larger queries and keys, so that theirs do, too. Is it what becomes
+of queries and keys, or of values? In two networks, the norm reaches only one or the
+other.
 
 The networks train one after the other. FILE.json is written after each, and FILE.png
 beside it at the end. Started again with the same --out, it goes on with those that are
@@ -28,8 +33,9 @@ import argparse
 import itertools
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -37,9 +43,10 @@ import numpy as np
 import report
 
 import tinyrmc
-from tinyrmc import Tape, fused
+from tinyrmc import Tape, fused, nn
 from tinyrmc import primitives as p
 from tinyrmc.backend import blas_threads
+from tinyrmc.cores import PaperRelationalMemory
 from tinyrmc.errors import RunError, UsageError
 from tinyrmc.figures.curves import label_log
 from tinyrmc.figures.style import COLOURS, GREY, in_percent, save, style, wrap
@@ -58,6 +65,62 @@ FORMS = {
     "paper, with the norm": ("rmc_paper", "layer"),
     "released": ("rmc", "layer"),
     "released, without the norm": ("rmc", "none"),
+}
+
+# --- The norm taken apart -------------------------------------------------------------
+
+
+def are_values(core: Any) -> np.ndarray:
+    """Which of the units (H * (2K + V),) of queries, keys and values are values. Each
+    head has its own three side by side.
+    """
+    K, H = core.key_size, core.num_heads
+    return np.tile(np.arange(2 * K + core.mem_size // H) >= 2 * K, H)
+
+
+def louder(core: Any, factor: float) -> None:
+    """Make the queries and keys of a fresh core larger by a factor."""
+    if isinstance(core, PaperRelationalMemory):
+        for weight in core.W_q, core.W_k:
+            weight.data *= factor
+    else:
+        core.blocks[0]["qkv"].weight.data[:, ~are_values(core)] *= factor
+
+
+class PartOfNorm(nn.Module):
+    """The norm of a core's queries, keys and values, which leaves some of them alone.
+    Its mean and variance are of all.
+    """
+
+    def __init__(self, core: Any, values: bool):
+        self.norm = core.qkv_norm
+        self.reached = are_values(core) == values  # (H * (2K + V),)
+
+    def __call__(self, x):
+        return p.where(self.reached, self.norm(x), x)
+
+
+def reach(core: Any, values: bool) -> None:
+    """Let a core's norm reach only its values, or only its queries and keys."""
+    core.qkv_norm = PartOfNorm(core, values)
+
+
+# name -> the form that it begins as, and what is done to its core. The factors bring
+# the first measurement of the scores to what it is with the norm.
+CHANGED: dict[str, tuple[str, Callable[[Any], None]]] = {
+    "paper, larger queries and keys": ("paper", partial(louder, factor=1.3)),
+    "released, without the norm, larger queries and keys": (
+        "released, without the norm",
+        partial(louder, factor=3.4),
+    ),
+    "paper, the norm on queries and keys": (
+        "paper, with the norm",
+        partial(reach, values=False),
+    ),
+    "paper, the norm on values": (
+        "paper, with the norm",
+        partial(reach, values=True),
+    ),
 }
 
 # --- What is measured -----------------------------------------------------------------
@@ -129,7 +192,10 @@ def train(form: str, seed: int, steps: int) -> dict[str, Any]:
     """One of the rows of the summary."""
     begun = time.process_time()
     with blas_threads(1):
-        trainer = Trainer(task_of(form, steps), seed=seed)
+        begun_as, change = CHANGED.get(form, (form, None))
+        trainer = Trainer(task_of(begun_as, steps), seed=seed)
+        if change is not None:
+            change(trainer.model.core)
         seen = list(points(trainer))
         accuracy = trainer.evaluate()["test_accuracy"]
     return {
@@ -237,7 +303,7 @@ def run(seeds: list[int], steps: int, out: Path) -> dict[str, Any]:
         "inside": earlier(out, steps),
     }
     for seed in seeds:
-        for form in FORMS:
+        for form in [*FORMS, *CHANGED]:
             done = [(row["form"], row["seed"]) for row in found["inside"]]
             if (form, seed) in done:
                 continue

@@ -93,6 +93,63 @@ def test_a_form_is_what_it_says(small):
         assert has == (form in ("released", "paper, with the norm"))
 
 
+def fresh(form, seed=3):
+    """The core that such a network begins with, in float64."""
+    begun_as, change = inside.CHANGED.get(form, (form, None))
+    model = inside.task_of(begun_as, 6).build(np.random.SeedSequence(seed))
+    if change is not None:
+        change(model.core)
+    return model.core.astype(np.float64)
+
+
+@pytest.mark.parametrize(
+    "form, factor",
+    [
+        ("paper, larger queries and keys", 1.3),
+        ("released, without the norm, larger queries and keys", 3.4),
+    ],
+)
+def test_larger_queries_and_keys_are_all_that_is_larger(form, factor, small):
+    larger, before = fresh(form), fresh(inside.CHANGED[form][0])
+    theirs = dict(before.named_parameters())
+    K, H = before.key_size, before.num_heads
+    for name, parameter in larger.named_parameters():
+        ratio = parameter.data / np.where(theirs[name].data == 0, 1, theirs[name].data)
+        ratio = ratio[theirs[name].data != 0]
+        if name in ("W_q", "W_k"):
+            np.testing.assert_allclose(ratio, factor, rtol=1e-6)
+        elif name.endswith("qkv.weight"):
+            of_head = ratio.reshape(-1, H, ratio.size // (H * before.mem_size))
+            np.testing.assert_allclose(of_head[..., : 2 * K], factor, rtol=1e-6)
+            assert (of_head[..., 2 * K :] == 1).all()
+        else:
+            assert (ratio == 1).all()
+
+
+@pytest.mark.parametrize("values", [False, True])
+def test_a_part_of_the_norm_reaches_what_it_says(values, small):
+    core = fresh(f"paper, the norm on {'values' if values else 'queries and keys'}")
+    whole, K, H = core.qkv_norm.norm, core.key_size, core.num_heads
+    x = np.random.default_rng(0).standard_normal((5, H * (2 * K + core.mem_size // H)))
+    found, normed = core.qkv_norm(x).data, whole(x).data
+    assert not np.isclose(normed, x).any()
+    for head in range(H):
+        start = head * (2 * K + core.mem_size // H)
+        values_of = slice(start + 2 * K, start + 2 * K + core.mem_size // H)
+        others_of = slice(start, start + 2 * K)
+        reached, left = (values_of, others_of) if values else (others_of, values_of)
+        np.testing.assert_array_equal(found[:, reached], normed[:, reached])
+        np.testing.assert_array_equal(found[:, left], x[:, left])
+
+
+def test_changed_networks_are_trained_as_changed(small):
+    form = "paper, larger queries and keys"
+    larger, before = (inside.train(name, 0, 61) for name in (form, "paper"))
+    assert larger["form"] == form
+    first, other = larger["points"][0], before["points"][0]
+    assert first["score_size"] > 1.2 * other["score_size"]
+
+
 def test_it_goes_on_with_what_is_missing(small, tmp_path, monkeypatch, capsys):
     out = tmp_path / "inside.json"
     words = ["--steps", "61", "--out", str(out)]
@@ -103,6 +160,7 @@ def test_it_goes_on_with_what_is_missing(small, tmp_path, monkeypatch, capsys):
     forms = dict(list(inside.FORMS.items())[:2])
     with monkeypatch.context() as patch:
         patch.setattr(inside, "FORMS", forms)
+        patch.setattr(inside, "CHANGED", {})
         assert inside.main(words) == 0
     found = json.loads(out.read_text())
     assert [row["form"] for row in found["inside"]] == list(forms)
@@ -112,7 +170,9 @@ def test_it_goes_on_with_what_is_missing(small, tmp_path, monkeypatch, capsys):
     assert first[-1]["step"] == 61 and len(first) == 32
     assert [point["rung"] for point in first] == ["3x1"] * 15 + ["3x2"] * 17
     assert inside.main([*words, "--seeds", "0,1"]) == 0
-    assert len(trained) == len(set(trained)) == 2 * len(inside.FORMS)
+    assert (
+        len(trained) == len(set(trained)) == 2 * len([*inside.FORMS, *inside.CHANGED])
+    )
     said = capsys.readouterr().out
     assert str(out.with_suffix(".png")) in said
     rows = [row for row in json.loads(out.read_text())["inside"] if row["seed"] < 2]
