@@ -195,7 +195,8 @@ def train(form: str, seed: int, steps: int) -> dict[str, Any]:
         begun_as, change = CHANGED.get(form, (form, None))
         trainer = Trainer(task_of(begun_as, steps), seed=seed)
         if change is not None:
-            change(trainer.model.core)
+            network: Any = trainer.model
+            change(network.core)
         seen = list(points(trainer))
         accuracy = trainer.evaluate()["test_accuracy"]
     return {
