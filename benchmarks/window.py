@@ -3,6 +3,7 @@ benchmarks/window.py`.
 
     results/nth_farthest_quick.png      the curves of `quick`, two cores
     results/nth_farthest_models.png     the same, all six cores
+    results/nth_farthest_fair.png       the curves of `fair`, five cores
     results/nth_farthest_ladder.png     the curves of `ladder`
     results/nth_farthest_attention.png  where the network of the course looks while it
                                         reads one example
@@ -27,21 +28,28 @@ NAMES = {  # core -> its line's name
     "rmc_paper": "the paper's equations",
     "dnc": "Differentiable Neural Computer",
 }
-# name -> preset, its cores, how the title begins
-PICTURES: dict[str, tuple[str, tuple[str, ...], str]] = {
-    "nth_farthest_quick": ("quick", ("rmc", "lstm"), "Four vectors arrive."),
-    "nth_farthest_models": ("quick", (*NAMES,), "Four vectors arrive."),
-    "nth_farthest_ladder": ("ladder", ("rmc", "lstm"), "Eight vectors arrive."),
+FAIR = tuple(core for core in NAMES if core != "rmc_paper")
+# name -> the summary, the preset, its cores, how the title begins
+PICTURES: dict[str, tuple[str, str, tuple[str, ...], str]] = {
+    "nth_farthest_quick": ("results", "quick", ("rmc", "lstm"), "Four vectors arrive."),
+    "nth_farthest_models": ("results", "quick", (*NAMES,), "Four vectors arrive."),
+    "nth_farthest_fair": ("nth_farthest_fair", "fair", FAIR, "Four vectors arrive."),
+    "nth_farthest_ladder": (
+        "results",
+        "ladder",
+        ("rmc", "lstm"),
+        "Eight vectors arrive.",
+    ),
 }
 QUESTION = "{} Which one is the nth farthest from vector m?"
 
 
 def curves(name: str, folder: Path = RESULTS) -> Path:
-    """Held-out accuracy against steps, with the floors, from the table of all results;
-    the path of the PNG file, which it writes into `folder`.
+    """Held-out accuracy against steps, with the floors, from a committed summary; the
+    path of the PNG file, which it writes into `folder`.
     """
-    preset, cores, arrive = PICTURES[name]
-    summary = json.loads((RESULTS / "results.json").read_text(encoding="utf-8"))
+    table, preset, cores, arrive = PICTURES[name]
+    summary = json.loads((RESULTS / f"{table}.json").read_text(encoding="utf-8"))
     found = {
         group["config"]["model"]["core"]: group
         for group in summary["groups"]

@@ -800,12 +800,12 @@ class Task(training.Task):
             ADDITION,
         ),
         "addition5": (
-            "add two numbers of 5 digits; not run to its end here",
+            "add two numbers of 5 digits: an hour of one core, to nearly 100 %",
             ADDITION5,
         ),
         "control3": (
-            "one operation of addition, subtraction or if on 3 digits; not run to its "
-            "end here",
+            "one operation of addition, subtraction or if on 3 digits: half an hour of "
+            "one core, to 86 %",
             CONTROL3,
         ),
         "program3": (
