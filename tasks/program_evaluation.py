@@ -564,9 +564,9 @@ def draw_programs(
     data: DataConfig,
     lengths: np.ndarray,
     nestings: np.ndarray,
-) -> tuple[list[str], list[str], np.ndarray]:
-    """(texts, answers, whether there is a product in it) of a program for each length
-    and nesting.
+) -> tuple[list[str], list[str], np.ndarray, np.ndarray]:
+    """(texts, answers, whether there is a product in it, which operation comes last, as
+    its number in `data.in_use`) of a program for each length and nesting.
     """
     parts = _draw_parts(rng, data, lengths)
     names = np.array(data.in_use)[parts[0]]  # (B, N)
@@ -583,7 +583,8 @@ def draw_programs(
         modulus = 10 ** (length + 1)
         answers.append(f"{value}." if data.style == "lte" else str(value % modulus))
     written = np.arange(data.nesting) < nestings[:, None]
-    return texts, answers, ((names == "multiply") & written).any(axis=1)
+    has_product = ((names == "multiply") & written).any(axis=1)
+    return texts, answers, has_product, parts[0][np.arange(len(lengths)), nestings - 1]
 
 
 # A number of a program of the style `release`, but not how often a loop goes round.
@@ -636,8 +637,8 @@ def _draw_parts(
 
 def draw_numbers(
     rng: np.random.Generator, data: DataConfig, lengths: np.ndarray
-) -> tuple[list[str], list[str], np.ndarray]:
-    """(texts, answers, False) of a memory task with a number for each length."""
+) -> tuple[list[str], list[str], np.ndarray, np.ndarray]:
+    """(texts, answers, False, 0) of a memory task with a number for each length."""
     drawn = rng.integers(10 ** (lengths - 1), 10**lengths)
     numbers = [*map(str, drawn.tolist())]
     if data.kind == "copy":
@@ -646,11 +647,11 @@ def draw_numbers(
         other = [number[::-1] for number in numbers]
     else:
         other = [number * 2 for number in numbers]
-    nowhere = np.zeros(len(numbers), bool)
+    nowhere, none = np.zeros(len(numbers), bool), np.zeros(len(numbers), int)
     if data.style == "lte":
         read = [f"{text}@" for text in other]
-        return read, [f"{number}." for number in numbers], nowhere
-    return numbers, other, nowhere
+        return read, [f"{number}." for number in numbers], nowhere, none
+    return numbers, other, nowhere, none
 
 
 def draw(
@@ -665,16 +666,17 @@ def draw(
 
     inputs (B, T) and targets (B, T') are symbols, the widths those of `layout`; lengths
     and target_lengths (B,) say how many of them are the text, the rest being full
-    stops; has_product (B,) whether something is multiplied.
+    stops; has_product (B,) whether something is multiplied; last_operation (B,) is the
+    number of the outermost one in `data.in_use`.
     """
     lengths, nestings = [
         rng.integers(1, most + 1, count) if mixed else np.full(count, most)
         for most in level
     ]
     if data.kind in MEMORY:
-        texts, answers, has_product = draw_numbers(rng, data, lengths)
+        texts, answers, *known = draw_numbers(rng, data, lengths)
     else:
-        texts, answers, has_product = draw_programs(rng, data, lengths, nestings)
+        texts, answers, *known = draw_programs(rng, data, lengths, nestings)
         texts, answers = _rewritten(texts, answers, data)
     widths = layout(data)
     return {
@@ -682,7 +684,8 @@ def draw(
         "lengths": np.array([len(text) for text in texts]),
         "targets": encode(answers, widths.answers, data.style),
         "target_lengths": np.array([len(answer) for answer in answers]),
-        "has_product": has_product,
+        "has_product": known[0],
+        "last_operation": known[1],
     }
 
 
@@ -1029,8 +1032,53 @@ class Task(training.Task):
             xp.asarray(batch[name]) for name in ("inputs", "lengths", "targets")
         )
         steps, decoder = self.layout.answers, self._testing_decoder
-        logits = model(inputs, lengths, steps, decoder, targets)
-        return to_host(logits.data.argmax(axis=-1)).T
+        found = []
+        for start in range(0, len(lengths), training.PIECE):
+            piece = slice(start, start + training.PIECE)
+            seen = inputs[piece], lengths[piece], steps, decoder, targets[piece]
+            found.append(to_host(model(*seen).data.argmax(axis=-1)).T)
+        return np.concatenate(found)
+
+    @property
+    def examines(self):
+        found = {"by place": "the characters of answers, from the first on"}
+        if len(self.config.data.in_use) > 1:
+            found["by operation"] = "programs by their last operation, the outermost"
+        return found
+
+    def examinations(self, model):
+        """The accuracy at each place of the answer; and of programs by their last
+        operation, with the share of whole answers.
+        """
+        batch = self._held_out(self.test_examples)
+        right, counts = judged(self._answers(model, batch), batch)
+        constant, _ = judged(self._constant_answer(), batch)
+        rows = [
+            (
+                place + 1,
+                int(seen.sum()),
+                float(right[seen, place].mean()),
+                float(constant[seen, place].mean()),
+            )
+            for place, seen in enumerate(counts.T)
+            if seen.any()
+        ]
+        columns = "place", "answers", "right", "constant answer"
+        yield "by place", training.Table("test_accuracy", columns, rows)
+        if "by operation" in self.examines:
+            last = batch["last_operation"]
+            yield "by operation", self._by_operation(last, right, counts)
+
+    def _by_operation(self, last, right, counts):
+        rows = []
+        for number, name in enumerate(self.config.data.in_use):
+            hits, all_of = (x[last == number] for x in (right, counts))
+            if len(hits):
+                whole = (hits == all_of).all(axis=1).mean()
+                shares = hits.sum() / all_of.sum(), whole
+                rows.append((name, len(hits), *map(float, shares)))
+        columns = "last operation", "programs", "characters right", "whole answers"
+        return training.Table("test_accuracy", columns, rows)
 
     def _rows_to_show(self, batch, answers, wrong):
         """{heading: [(program, right answer, the network's)]}: the first eight, and of

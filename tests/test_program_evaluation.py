@@ -22,6 +22,8 @@ from programhelp import (
     within,
 )
 
+from tinyrmc.training.task import HELD_OUT_SEED, Samples
+
 KNOWN = [  # the module's own examples, and answers that have been checked by hand
     ("12345+67890", 80235),
     ("(81890+26992)+25059", 133941),
@@ -395,6 +397,63 @@ def test_which_programs_have_a_product():
         np.random.default_rng(0), 50
     )
     assert not without["has_product"].any()
+
+
+def outermost(text):
+    """The name of a program's last operation, from its text."""
+    depth, outer = 0, ""
+    for character in text:
+        depth += (character == "(") - (character == ")")
+        outer += character if depth == 0 else ""
+    signs = {"for": "for", "if": "if", "*": "multiply", "-": "subtract", "+": "add"}
+    return next(name for sign, name in signs.items() if sign in outer)
+
+
+@pytest.mark.parametrize("nesting", [1, 3])
+@pytest.mark.parametrize("position", ["first", "random"])
+def test_which_operation_comes_last(nesting, position):
+    task = task_of(kind="program", nesting=nesting, nest_position=position)
+    batch, names = task.draw(np.random.default_rng(0), 500), task.config.data.in_use
+    found = [names[number] for number in batch["last_operation"]]
+    assert found == [outermost(text) for text in texts_of(batch, "release")[0]]
+    assert set(found) == set(names)
+
+
+def test_accuracy_is_taken_apart_by_place_and_by_operation(monkeypatch):
+    task = task_of(kind="control", length=2, nesting=2)
+    monkeypatch.setattr(type(task), "test_examples", 300)
+    batch = Samples(task.draw, HELD_OUT_SEED).batch(0, 0, 300)
+    texts, targets = texts_of(batch, "release")
+    # a network that knows sums, and writes nines otherwise
+    sums = [outermost(text) == "add" for text in texts]
+    nine = programs.SYMBOLS["release"].index("9")
+    answers = np.where(np.array(sums)[:, None], batch["targets"], nine)
+    monkeypatch.setattr(task, "_answers", lambda *of: answers)
+    found = dict(task.examinations(None))
+    assert list(found) == list(task.examines) == ["by place", "by operation"]
+    for place, count, right, constant in found["by place"].rows:
+        at = [
+            (target[place - 1] == "9" or is_sum)
+            for target, is_sum in zip(targets, sums, strict=True)
+            if len(target) >= place
+        ]
+        assert (count, right) == (len(at), pytest.approx(np.mean(at)))
+        assert 0 <= constant <= 1
+    assert [row[0] for row in found["by place"].rows] == [1, 2, 3]
+    for name, count, right, whole in found["by operation"].rows:
+        of = [
+            t for t, text in zip(targets, texts, strict=True) if outermost(text) == name
+        ]
+        nines = sum(t.count("9") for t in of) / sum(map(len, of))
+        assert count == len(of)
+        assert right == pytest.approx(1 if name == "add" else nines)
+        wholes = np.mean([set(t) == {"9"} for t in of])
+        assert whole == pytest.approx(1 if name == "add" else wholes)
+
+
+def test_of_a_single_operation_there_is_only_the_place():
+    assert list(task_of(kind="copy").examines) == ["by place"]
+    assert list(task_of(kind="addition", nesting=2).examines) == ["by place"]
 
 
 # --- Refusals -------------------------------------------------------------------------
