@@ -121,7 +121,8 @@ def test_examples_that_have_ended_cost_no_steps():
     lengths = np.repeat([2, 9, 0, 4], 16)
     inputs = np.ones((64, 10, 3))
     state = np.zeros((64, 3)), (np.zeros(64),)
-    total, (count,) = Counting().last_state(inputs, state, lengths)
+    core = Counting()
+    total, (count,) = core.last_state(inputs, state, lengths.astype(np.uint8))
     np.testing.assert_array_equal(count.data, lengths)
     np.testing.assert_array_equal(total.data[:, 0], lengths)
     assert sum(counted) == lengths.sum() and len(counted) == 9

@@ -102,7 +102,7 @@ class Core(Module):
         check_lengths(lengths, *inputs.shape[:2])
         if namespace(lengths) is not np:
             return self.unroll(inputs, state, lengths=lengths)[1]
-        order = np.argsort(-lengths, kind="stable")
+        order = np.argsort(lengths)[::-1]
         inputs, lengths = p.take(inputs, order, axis=0), lengths[order]
         state = map_state(lambda x: p.take(x, order, axis=0), state)
         begin, ended = 0, []
