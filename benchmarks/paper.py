@@ -29,6 +29,7 @@ RESULTS = Path(__file__).resolve().parent / "results"
 TRIALS = (
     "nth_farthest_fair_rates",
     "nth_farthest_variations",
+    "program_evaluation_control_trials",
     "program_evaluation_trials",
 )
 # What `evaluate` measured of one language model of each core.
