@@ -3,6 +3,7 @@ picture of its answers; and that it is learnt.
 """
 
 import re
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -178,13 +179,26 @@ def test_a_picture_of_a_network(data, tmp_path):
     assert path.name == "answers.png" and path.stat().st_size > 5000
 
 
-def test_answers_are_those_of_each_example_alone():
-    task = task_of(kind="control", length=2, nesting=2)
-    network, batch = network_of(task, np.float32), task._held_out(300)
-    answers = task._answers(network, batch)
-    for k in (0, 127, 128, 299):
-        alone = {name: x[k : k + 1] for name, x in batch.items()}
-        np.testing.assert_array_equal(answers[k : k + 1], task._answers(network, alone))
+class Mixing:
+    """Writes what depends on all that it is given about an example."""
+
+    def parameters(self):
+        return [SimpleNamespace(data=np.zeros(1))]
+
+    def __call__(self, inputs, lengths, steps, decoder, targets):
+        assert len(inputs) <= 128 and (steps, decoder) == (3, "teacher")
+        return SimpleNamespace(data=np.eye(45)[self.written(inputs, lengths, targets)])
+
+    def written(self, inputs, lengths, targets):
+        return ((targets.T + inputs[:, 1] + lengths) % 45).astype(int)
+
+
+def test_many_answers_are_asked_for_in_pieces():
+    task = task_of({"decoder": "teacher"}, kind="control", length=2, nesting=2)
+    batch = task._held_out(300)
+    asked = (batch[name] for name in ("inputs", "lengths", "targets"))
+    found = task._answers(Mixing(), batch)
+    np.testing.assert_array_equal(found, Mixing().written(*asked).T)
 
 
 def test_the_picture_says_what_was_asked_and_how_often_it_was_right(
