@@ -12,9 +12,9 @@ meet in a file:
 `compare` gives ours the same, and prints and writes the largest differences:
 
     cores      64 configurations of `RelationalMemory`, 3 steps, float64: outputs, and
-               gradients by all weights
+               gradients with respect to all weights
     script     the network and the loss of `rmc_nth_farthest.py`, float32: the loss, and
-               gradients by all weights
+               gradients with respect to all weights
     examples   6,000 of `dataset_nth_farthest.py`: ours, made of the same draws, must be
                equal but for the order of the last two blocks of columns
 

@@ -30,16 +30,12 @@ NAMES = {  # core -> its line's name
 }
 FAIR = tuple(core for core in NAMES if core != "rmc_paper")
 # name -> the summary, the preset, its cores, how the title begins
+FOUR, EIGHT = "Four vectors arrive.", "Eight vectors arrive."
 PICTURES: dict[str, tuple[str, str, tuple[str, ...], str]] = {
-    "nth_farthest_quick": ("results", "quick", ("rmc", "lstm"), "Four vectors arrive."),
-    "nth_farthest_models": ("results", "quick", (*NAMES,), "Four vectors arrive."),
-    "nth_farthest_fair": ("nth_farthest_fair", "fair", FAIR, "Four vectors arrive."),
-    "nth_farthest_ladder": (
-        "results",
-        "ladder",
-        ("rmc", "lstm"),
-        "Eight vectors arrive.",
-    ),
+    "nth_farthest_quick": ("results", "quick", ("rmc", "lstm"), FOUR),
+    "nth_farthest_models": ("results", "quick", (*NAMES,), FOUR),
+    "nth_farthest_fair": ("nth_farthest_fair", "fair", FAIR, FOUR),
+    "nth_farthest_ladder": ("results", "ladder", ("rmc", "lstm"), EIGHT),
 }
 QUESTION = "{} Which one is the nth farthest from vector m?"
 
