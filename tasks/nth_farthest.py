@@ -28,7 +28,8 @@ without looking at m, you do still better (30.8 %, 59.5 %). Accuracy "without se
 leaves out the questions whose answer is m.
 
 *The ladder.* Trained directly at 8 x 16, or even at 4 x 4, a network sits on the first
-floor for a very long time. So training climbs `rungs` of (objects, dimensions). A rung
+floor for a long time (the preset `direct`, of 4 x 4, for some 5,000 steps at a low
+rate). So training climbs `rungs` of (objects, dimensions). A rung
 is passed when the accuracy on the fresh examples of the last `log_every` steps covers
 `passing` of the way from 2/k to 1 (from 0, where k is 2). Inputs always have the final
 layout: unused dimensions are zero, labels come from all N, and k objects take k time
@@ -41,12 +42,14 @@ so every core sees the same examples. The preset `fair` does so; compare cores w
 *Where this departs from the paper* (appendix A.1; the preset `paper` does not, as far
 as the paper tells):
 
-    ladder       easier rungs first. It is decisive: at 4 x 4 without it, 12,000 steps
-                 end on the first floor (benchmarks/README.md)
+    ladder       easier rungs first. At 4 x 4 and a rate of 1e-3, 12,000 steps without
+                 it end on the first floor. `direct` has none, a rate of 3e-4 and twice
+                 the steps, and leaves the floor (benchmarks/README.md)
     batches      256 examples instead of 1600
-    Adam's rate  1e-3 instead of 1e-4, warmed up, and falling to zero at the end
+    Adam's rate  1e-3 (`direct` 3e-4, `plane` 1.5e-3) instead of 1e-4, warmed up, and
+                 falling to zero at the end
     clipping     the gradient's norm is clipped at 1
-    memories     4 x 64 or 8 x 128 units instead of 2048 in all
+    memories     4 x 64 (`plane` 4 x 32, `ladder` 8 x 128) units instead of 2048 in all
     g_psi        a ReLU also after the last layer of the attention MLP
                  (--model.no-activate-final takes it away)
     forget bias  2 in `ladder`, else 1
@@ -343,7 +346,7 @@ def own_norm_accuracy(layout: tuple[int, int]) -> tuple[float, float]:
 
 class Network(nn.Module):
     """A core over the sequence, then the paper's head on its last output: four layers
-    of 256 ReLU units, and the logits of the N labels.
+    of `head_units` ReLU units (the paper's 256), and the logits of the N labels.
     """
 
     def __init__(self, config: Config, seed):

@@ -41,13 +41,13 @@ There `copy`, `reverse` and `double` say what is done to the input: the network 
 the number, the number backwards, or the number twice, and always writes the number.
 
 *How numbers are written* (--data.operands for those of the program, --data.answers for
-the answer; style `release`). Each digit of a sum needs the two digits of the same
-worth, and what the lower ones carry. Usually these stand at other places in numbers of
-other lengths, and the digit that is wanted first depends on all. Among numbers of up to
+the answer; style `release`). Each digit of a sum needs the two digits of the same place
+value, and what the lower ones carry. In numbers of other lengths these usually stand
+elsewhere, and the digit that is wanted first depends on all. Among numbers of up to
 five digits:
 
     usual     512+489      =  1001
-    aligned   00512+00489  =  001001   every digit at the place of its worth
+    aligned   00512+00489  =  001001   digits aligned by their place value
     reversed  215+984      =  1001     the lowest digit first
 
 The paper has neither of the last two; a run with one of them stands in no cell of its

@@ -9,6 +9,7 @@ import contextlib
 import dataclasses
 import io
 import os
+import re
 import shlex
 import shutil
 import sys
@@ -32,6 +33,9 @@ def program(command: str) -> str:
     return f"python -m tinyrmc{' ' if package else '.'}{command}"
 
 
+NEGATIVE = re.compile(r"-((\d+\.?\d*|\.\d+)(e[+-]?\d+)?|inf)$", re.IGNORECASE)
+
+
 class Parser(argparse.ArgumentParser):
     """argparse with errors of one line, and suggestions for unknown flags.
 
@@ -47,6 +51,7 @@ class Parser(argparse.ArgumentParser):
             formatter_class=_HelpFormatter,
             **keywords,
         )
+        self._negative_number_matcher = NEGATIVE  # argparse's own knows no exponents
 
     def error(self, message: str) -> NoReturn:
         """Raise a UsageError, instead of printing and leaving."""

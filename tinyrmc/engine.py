@@ -17,8 +17,8 @@ it (`_Gradients`). Broadcasting is undone in one place (`unbroadcast`). Every dt
 checked: a float32 program that would turn into float64 stops and says where.
 
 One freedom makes it fast. A rule may answer with a `Product`, which is still to be
-computed. What the steps of a recurrent network owe a weight is then paid at once, by
-one large product instead of many small ones.
+computed. Then what all time steps of a recurrent network contribute to the gradient of
+a weight is computed at once, by one large product instead of many small ones.
 
 All of it is one file, because each part needs the others: the operators of a `Tensor`
 call primitives, a `Primitive` returns Tensors and reports to the tape, and a `Tape`
@@ -387,6 +387,8 @@ class Primitive:
                 )
             if name in self.switches and value not in (False, True):
                 raise TypeError(f"{self.name}: {name} is True or False, not {value!r}")
+            if isinstance(value, np.generic):  # it would widen float32
+                static[name] = value.item()
         if self.variadic:
             if len(args) != 1 or not isinstance(args[0], (list, tuple)):
                 raise TypeError(
@@ -515,7 +517,8 @@ class Primitive:
             f"{a.dtype}{list(a.shape)}" if hasattr(a, "shape") else repr(a)
             for a in arrays
         ]
-        hint = f"\n{self.hint}" if self.hint else ""
+        known = ";" in str(error)  # a rule's own words end in what to do
+        hint = f"\n{self.hint}" if self.hint and not known else ""
         return kind(f"{self.name}({', '.join(given)}): {error}{hint}")
 
 
@@ -720,7 +723,11 @@ def _places_in(into: Array, parameters: list[Parameter]) -> dict[int, Array]:
 
     The array is laid out like the gradients of the optimizer that has all of them.
     """
-    home = parameters[0].buffer if parameters else None
+    if not parameters:
+        raise ValueError(
+            "backward(into=...): the loss used no Parameter; make it from the model's"
+        )
+    home = parameters[0].buffer
     if home is None or any(p.buffer is not home for p in parameters):
         raise ValueError(
             "backward(into=...) needs parameters that live in one optimizer's flat "
@@ -927,6 +934,7 @@ class Tape:
         Gradients accumulate: clear them with `optimizer.zero_grad()` or
         `parameter.grad[...] = 0`.
         """
+        self._check(loss)
         parameters = [parameter for parameter, _ in self._parameters.values()]
         with _alone(into):
             if into is None:
@@ -950,6 +958,7 @@ class Tape:
                 "gradient is taken with respect to Parameters and Tensors; write x = "
                 "tape.watch(array) and use x"
             )
+        self._check(loss)
         gradients = _Gradients({}, keep=[t.id for t in wanted])
         self._walk(loss, gradients)
         for t in wanted:
@@ -974,7 +983,6 @@ class Tape:
 
         Each passes the gradients of its outputs on to its inputs.
         """
-        self._check(loss)
         self._state = "consumed"
         self._borrowed.clear()  # from here on only the entries hold arrays
         self._constants.clear()

@@ -35,6 +35,11 @@ def why(error: OSError) -> str:
     return error.strerror or str(error) or type(error).__name__
 
 
+def unwritable(path: object, error: OSError, remedy: str) -> str:
+    """What could not be written, why, and what to do."""
+    return f"cannot write {path}: {why(error)}; {remedy}"
+
+
 def counted(number: int, noun: str) -> str:
     """1 seed, 2 seeds."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from .commands import Parser, program, python, run_main
-from .errors import UsageError
+from .errors import UsageError, unwritable
 from .training.discovery import task_files
 
 TEMPLATE = Path(__file__).with_name("template.py")
@@ -70,9 +70,8 @@ def write_task(name: str, folder: Path = Path()) -> Path:
     except OSError as error:
         with contextlib.suppress(OSError):
             file.unlink()  # it may be half written
-        raise UsageError(
-            f"cannot write {file} ({error.strerror}); go to a folder of your own"
-        ) from error
+        remedy = "go to a folder of your own"
+        raise UsageError(unwritable(file, error, remedy)) from error
     return file
 
 

@@ -56,7 +56,7 @@ import numpy as np
 from .backend import blas_threads
 from .commands import Parser, add_data_dir, program, run_main
 from .environments.box_world import BoxWorld
-from .errors import RunError, UsageError, UserError
+from .errors import RunError, UsageError, UserError, unwritable
 from .flags import add_flags, from_flags
 from .results import attention, episodes, hops, probes
 from .results.curves import draw_curves, draw_run, require_png
@@ -260,10 +260,9 @@ def _writing(flags: str = "--out and --html") -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise RunError(
-            f"cannot write {error.filename}: {error.strerror}; give a writable place "
-            f"with {flags}"
-        ) from error
+        where = error.filename or "it"  # a full disk does not say which file
+        remedy = f"give a writable place with {flags}"
+        raise RunError(unwritable(where, error, remedy)) from error
 
 
 def _folder_of(network: Path, what: str) -> Path:

@@ -24,7 +24,8 @@ cells, and with those that were broken off, bit for bit; what has finished stays
 cell fails, or a combination is impossible, the table says so and the others go on.
 Beside the table, results.png shows what was reached over the values of the grid's
 second field, with a line for each of the first, and results_curves.png the learning
-curves. Of more than two dozen combinations, all three show those that have begun.
+curves. With more than two dozen combinations, all three show only those that have
+begun.
 """
 
 from __future__ import annotations
@@ -324,13 +325,14 @@ def _named_grid(kind, name):
 
 def read_seeds(words: str) -> list[int]:
     """[0, 1, 2] from "0,1,2"."""
-    seeds = words.split(",")
-    if not re.fullmatch(r"\d+(,\d+)*", words) or len(set(seeds)) < len(seeds):
+    listed = re.fullmatch(r"\d+(,\d+)*", words)
+    seeds = [int(seed) for seed in words.split(",")] if listed else []
+    if not seeds or len(set(seeds)) < len(seeds):
         raise UsageError(
             "--seeds takes different numbers with commas between them, as in 0,1,2, "
             f"not {words!r}"
         )
-    return [int(seed) for seed in seeds]
+    return seeds
 
 
 # --- Combinations and cells -----------------------------------------------------------

@@ -373,11 +373,12 @@ print(f"{right:.1%} of {count:,} new questions answered right")
 course.show(equations.update_memory, equations.output)
 
 # %% [markdown]
-# If you only want to read, this page is enough. To work with the chapters, run
-# `make lab` in the project's folder: it opens all of them in JupyterLab. Run the cells
-# from the top (Shift+Enter), change what you like, and run them again. If you need more
-# room, Ctrl+B hides the list of files. Nothing needs the internet or a GPU. Most
-# chapters run in less than two minutes on two cores, and the longest in about four.
+# If you only want to read, you need to install nothing: the pages show what their cells
+# have printed and drawn. To work with the chapters, run `make lab` in the project's
+# folder: it opens all of them in JupyterLab. Run the cells from the top (Shift+Enter),
+# change what you like, and run them again. If you need more room, Ctrl+B hides the list
+# of files. Nothing needs the internet or a GPU. Most chapters run in less than two
+# minutes on two cores, and the longest in about four.
 #
 # **Exercises.** A cell holds a function whose body is three dots, with a `check` below
 # it. If you leave it as it is, the check says "not attempted" and the chapter goes on:
@@ -487,9 +488,10 @@ ex.mean_slot.hint()
 # | [20. Puzzles](20_puzzles.ipynb) | optional: masks, shuffles, heads, each in one line without a loop | |
 #
 # Each chapter builds on the ones before it, but you need not read them all. If you want
-# the core alone, read 1, 5, 6, 8 and 9. If you know how automatic differentiation
-# works, you may skip 2 and 3; if you have trained networks before, 4 as well. If you
-# have an implementation that does not learn, begin with 11.
+# the core alone, read 1 and 5 to 9, and skip what they say about the way back; it needs
+# 2 and 3. If you know how automatic differentiation works, you may skip 2 and 3; if you
+# have trained networks before, 4 as well. If you have an implementation that does not
+# learn, begin with 11.
 #
 # ## Takeaways
 #

@@ -148,10 +148,11 @@ my_unbroadcast = ex.unbroadcast.yours(unbroadcast)
 # Exercises 1 and 3 meet in every layer of the core. The memories of a batch are a stack
 # of matrices, $(B, N, F)$, and $W$ is a single one, $(F, G)$. In `memories @ W`
 # broadcasting gives each memory the same $W$, so $W$ is used $B$ times. Each use pays
-# in a gradient of its own, $M_b^\top G_b$, and the gradient of $W$ is their sum:
+# in a gradient of its own, $M_b^\top g_b$, where $g_b$ is the gradient of $M_b W$, and
+# the gradient of $W$ is their sum:
 #
-# $$\frac{\partial L}{\partial W} = \sum_b M_b^\top G_b, \qquad
-# \frac{\partial L}{\partial M_b} = G_b W^\top$$
+# $$\frac{\partial L}{\partial W} = \sum_b M_b^\top g_b, \qquad
+# \frac{\partial L}{\partial M_b} = g_b W^\top$$
 #
 # **Write down first:** `memories` is (5, 3, 4) and `W` is (4, 2). What is the shape of
 # `memories.T`? And of `np.swapaxes(memories, -1, -2)`?
@@ -440,8 +441,11 @@ print(query.grad.round(3))
 # %% [markdown]
 # ### Your own operation
 #
-# An operation is a pair of rules, and yours are as good as the engine's. Here is the
-# cube of every entry:
+# An operation is a pair of rules, and yours are as good as the engine's. The first rule
+# gets the array library, `xp`, and returns the result and a tuple of what the way back
+# will need. The second gets the gradient $g$ of the result, and what the first has
+# kept. (`needs` says which arguments want a gradient; with one argument you need not
+# look.) Here is the cube of every entry:
 
 
 # %%

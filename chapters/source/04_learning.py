@@ -3,7 +3,7 @@
 #
 # **No equation of the paper, but how all of its numbers came about.** About 55 minutes.
 # You need the tape (chapter 2). In this chapter $g$ is a gradient, $w$ the weights, and
-# $v$ a velocity.
+# $v$ first a velocity, then Adam's mean of squares.
 #
 # The tape gives you a gradient, and chapter 3 made sure that it is right. A gradient
 # points uphill. So you step the other way, again and again, and a network learns. That
@@ -113,7 +113,8 @@ my_vjp = ex.cross_entropy_vjp.yours(cross_entropy_vjp)
 # `yours` hands back your function if it is right, and the solution if it is not, and
 # says which. The cells below run on what it hands back. Here that function becomes an
 # operation of the engine, as at the end of chapter 2, and the complex step of chapter 3
-# judges it:
+# judges it. (`indices=(1,)` says that argument 1 holds whole numbers. They have no
+# gradient, so the second rule returns `None` for them.)
 
 
 # %%
@@ -351,8 +352,8 @@ plt.show()
 # %% [markdown]
 # Four times as many. Above the grey line, chance is larger than the gradient itself.
 # Yet a batch of 64 teaches well: many rough steps take you further than one exact step,
-# and over many steps chance averages out. A running mean such as $v$ or $m$ does just
-# that. (Gradient descent on batches is called *stochastic*: SGD.)
+# and over many steps chance averages out. A velocity does just that, and so does Adam's
+# running mean $m$. (Gradient descent on batches is called *stochastic*: SGD.)
 #
 # Now the task. `train` draws a new batch of 64 in every step. We try all three rules,
 # each with a whole row of rates. **Write down first:** which rule forgives the most
@@ -400,18 +401,20 @@ for name, (make, rates) in rules.items():
 figure, panel = plt.subplots(figsize=(7, 3.4))
 for name, (_, rates) in rules.items():
     panel.semilogx(rates, [right[name, rate] for rate in rates], "o-", label=name)
-for floor in (1 / 3, np.mean(middle == targets)):
+for floor, name in ((1 / 3, "any class"), (np.mean(middle == targets), "the middle")):
     panel.axhline(floor, color="0.6", lw=0.8, ls="--")
+    panel.text(1.01, floor, name, transform=panel.get_yaxis_transform(), va="center")
 panel.set(xlabel="learning rate", ylabel="right answers", ylim=(0.25, 1))
 panel.legend(loc="upper left", bbox_to_anchor=(1, 1))
 plt.show()
 
 # %% [markdown]
 # Each rule has a hill of good rates, and each hill stands elsewhere: a rate means
-# nothing without its rule. Of all settings the rate is the one to try first. The second
-# dashed line is the guess by the middle of the square. Plain descent with a rate of
-# 0.01 has got just there: the network has found the easy part, and no more. You will
-# meet such a plateau again in chapter 10.
+# nothing without its rule. Adam forgives the most: it is over 85 % right at rates from
+# 0.001 to 0.1, plain descent only at two neighbours, 0.1 and 0.3. Of all settings the
+# rate is the one to try first. The upper dashed line is the guess by the middle of the
+# square. Plain descent with a rate of 0.01 has got just there: the network has found
+# the easy part, and no more. You will meet such a plateau again in chapter 10.
 #
 # ## Where to begin
 #
@@ -541,7 +544,8 @@ for name, rate in rates.items():
 figure, (left, panel) = plt.subplots(1, 2, figsize=(9.5, 3.2))
 for number, (name, rate) in enumerate(rates.items()):
     look = {"color": f"C{number}", "lw": 1.2}
-    left.plot([rate(step) for step in range(LONG)], label=name, **look)
+    wide = {**look, "lw": 4 - 1.4 * number}  # where two rates are equal, you see both
+    left.plot([rate(step) for step in range(LONG)], label=name, **wide)
     parts = np.array_split(curves[name], 40)
     middles = (np.arange(40) + 0.5) * LONG / 40
     panel.semilogy(middles, [part.mean() for part in parts], **look)
@@ -551,7 +555,7 @@ panel.set(xlabel="step", title="loss, means of 40 parts")
 plt.show()
 
 # %% [markdown]
-# Only the choice of the rate itself was worth more here than decay. Warm-up changes
+# Only the choice of the rate itself helped more here than decay did. Warm-up changes
 # little in so small a network. In today's large networks, training often fails without
 # it.
 #
@@ -596,8 +600,10 @@ seen, unseen = np.transpose(kept["200 examples"])
 panel.plot(steps, seen, label="200 examples: on these")
 panel.plot(steps, unseen, label="200 examples: held out")
 panel.plot(steps, np.transpose(kept["new ones"])[1], label="new examples: held out")
-panel.axhline(np.mean(middle == targets), color="0.6", lw=0.8, ls="--")
-panel.set(xlabel="steps", ylabel="right answers", ylim=(0.3, 1.02))
+floor = np.mean(middle == targets)
+panel.axhline(floor, color="0.6", lw=0.8, ls="--")
+panel.text(1000, floor + 0.01, "the middle", ha="right", color="0.4")
+panel.set(xlabel="steps", ylabel="right answers", ylim=(0.2, 1.02))
 panel.legend(loc="lower right")
 plt.show()
 

@@ -249,7 +249,8 @@ plt.show()
 # How do $W^q$, $W^k$ and $W^v$ learn? Through queries, keys and values, and these get
 # their gradients from the result. You know the three kinds of vjp that it takes: of a
 # product, of a softmax, and of a division by a number (chapter 2). First name what you
-# meet on the way there, for one head of one example:
+# meet on the way there, for one head of one example. (Here $A$ is the matrix of shares
+# alone. What equation 1 calls $A(Q, K, V)$ is $O$.)
 #
 # $$S = \frac{Q K^\top}{\sqrt{d_k}}, \qquad A = \mathrm{softmax}(S), \qquad O = A V$$
 #

@@ -456,14 +456,14 @@ for panel, (title, slots) in zip(panels, orders.items(), strict=True):
 plt.show()
 
 # %% [markdown]
-# What the last experiment before the picture shows has a price. **Slots that are equal
-# stay equal**: they ask the same, so they hear the same. A memory that begins with
-# zeros in all slots has $N$ copies of one slot for good, so it is a memory with one
-# slot. The paper's "suppose then that $M$ is some randomly initialised memory" avoids
-# it. Below we apply equation 2 again and again, to a new random input each time, once
-# from a memory of zeros and once from a random one. The picture shows how far the slots
-# lie apart, relative to their size: the standard deviation over the slots, averaged
-# over the units, divided by the root of the mean square of the whole memory.
+# What the last experiment before the picture shows has a consequence. **Slots that are
+# equal stay equal**: they ask the same, so they hear the same. A memory that begins
+# with zeros in all slots has $N$ copies of one slot for good, so it is a memory with
+# one slot. The paper's "suppose then that $M$ is some randomly initialised memory"
+# avoids it. Below we apply equation 2 again and again, to a new random input each time,
+# once from a memory of zeros and once from a random one. The picture shows how far the
+# slots lie apart, relative to their size: the standard deviation over the slots,
+# averaged over the units, divided by the root of the mean square of the whole memory.
 #
 # **Write down first:** is a random beginning enough? How do you expect its curve to
 # look?
@@ -496,8 +496,8 @@ plt.show()
 
 # %% [markdown]
 # The random memory's slots come closer to each other, too: a mean of means forgets who
-# was who. Equation 2 alone is no memory yet. Chapters 7 and 8 bring what keeps each
-# slot itself: a residual, a norm, and gates.
+# was who. Equation 2 alone is no memory yet. Chapter 8 brings gates, which slow this
+# down. Chapter 9 shows what keeps slots apart: a residual that the released code adds.
 #
 # ### Moving and turning
 #

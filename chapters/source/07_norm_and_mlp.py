@@ -13,8 +13,9 @@
 #
 # Here $m_{i,t}$ is slot $i$ at time $t$, and $\circ$ multiplies entry by entry. Each
 # $\sigma(\dots)$ is a *gate*, a row of numbers between 0 and 1: the first says how much
-# of the old stays, the second how much of the new is written. Chapters 8 and 9 are
-# about gates. About $g_\psi$ the paper says no more than this (section 3.3):
+# of the old stays, the second how much of the new is written. Chapter 8 is about gates,
+# and about the constant $\tilde b^f$. About $g_\psi$ the paper says no more than this
+# (section 3.3):
 #
 # > The underbrace denotes the modification to a standard LSTM. [...] (briefly, we found
 # > a row/memory-wise MLP with layer normalisation to work best)
@@ -50,8 +51,8 @@ rng = np.random.default_rng(2018)
 # *gain* $g$ and *offset* $b$, which begin at 1 and 0:
 #
 # $$\mathrm{LayerNorm}(x)_k
-# = g_k \, \frac{x_k - \mu}{\sqrt{s^2 + \varepsilon}} + b_k, \qquad
-# \mu = \frac1F \sum_k x_k, \quad s^2 = \frac1F \sum_k (x_k - \mu)^2$$
+# = g_k \, \frac{x_k - \mu}{\sqrt{\mathrm{var} + \varepsilon}} + b_k, \qquad
+# \mu = \frac1F \sum_k x_k, \quad \mathrm{var} = \frac1F \sum_k (x_k - \mu)^2$$
 #
 # The tiny $\varepsilon$, here $10^{-5}$, keeps a slot of equal numbers from being
 # divided by zero.
@@ -107,9 +108,9 @@ plt.show()
 # ## The way back through a norm
 #
 # Let $L$ be the loss, and write $y$ for the result. Somebody hands you
-# $g = \partial L / \partial y$. (In this section $g$ is that gradient, and the gain is
-# $\gamma$.) What is the gradient of the row $x$? First name the stations on the way
-# there:
+# $g = \partial L / \partial y$. (In this section $g$ is that gradient. Gain and offset
+# are $\gamma$ and $\beta$.) What is the gradient of the row $x$? First name the stations
+# on the way there; $s$ is *one over* the standard deviation:
 #
 # $$d = x - \mathrm{mean}(x), \qquad
 # s = \frac{1}{\sqrt{\mathrm{mean}(d \circ d) + \varepsilon}}, \qquad
@@ -371,8 +372,8 @@ plt.show()
 #
 # The released code adds $z$ to what the MLP makes of it, *before* the norm. This is
 # called a *residual*. A fresh MLP has random weights: on its own it would scramble
-# everything that a slot holds. With $z$ added, a slot starts out much as it was, and
-# the MLP learns what to change.
+# everything that attention has brought. With $z$ added, the candidate starts out much
+# like the row that came out of attention, and the MLP learns what to change.
 #
 # **Exercise 5.** The whole of it:
 # $g_\psi(z) = \mathrm{LayerNorm}(\mathrm{MLP}(z) + z)$.
@@ -503,7 +504,9 @@ panel.legend()
 plt.show()
 
 # %% [markdown]
-# The same goes for the whole core, gates and attention included. The course's trained
+# Row by row, twice the slots cost nothing; a joint norm costs $2F$ numbers more for
+# each slot, and an MLP of all slots four times its matrix. What holds for $g_\psi$ row
+# by row holds for the whole core, gates and attention included. The course's trained
 # network has four slots. Its weights fit into a core with one slot, or with nine,
 # because none of them knows how many slots there are:
 

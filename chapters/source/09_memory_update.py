@@ -423,11 +423,12 @@ print("after one step, slots 3 and 4 differ by", difference)
 # | who asks (eq 2) | the slots | slots and input rows; the input's answer is lost |
 # | q, k, v | linear | linear with bias, then one layer norm over q, k and v of all heads together |
 # | residual, norm (eq 2) | none | layer_norm(M + attention) |
-# | gates see (eqs 4-5) | $x_t$ and $h_{t-1}$ | projected $x_t$ and $\tanh(m_{t-1})$, a bias for each |
+# | gates see (eqs 4-5) | $x'_t$ and $h_{t-1}$ | $x'_t$ and $\tanh(m_{t-1})$, a bias for each |
 # | output (eqs 6, 8) | $h = \sigma(o) \tanh(m)$ | $m$ itself |
 # | candidate (eq 7) | $g_\psi(\widetilde{m})$ | tanh of it |
 #
-# You have seen the first memory. Now we go through the other rows:
+# You have seen the first memory. Before the other rows, here is what both classes
+# share:
 #
 # **The input is projected.** Equation 2 multiplies slots and input by the same $W^k$,
 # so these must be equally wide. The paper does not say how it makes them so. The
@@ -469,12 +470,13 @@ panel.legend(loc="upper left")
 plt.show()
 
 # %% [markdown]
-# **A residual, inside a norm.** The paper's candidate is made only of what attention
-# brings, a mean of values. A slot's own content gets into it only if the slot attends
-# to itself. The release adds the slot itself, layer_norm(M + attention). What is that
-# worth? We take the residual out of a released core, and look at the slots' spread
-# again. **Write down first:** will it be more like the paper's curve above, or like the
-# released one?
+# **A residual, inside a norm.** This is a second one. The residual of chapter 7 goes
+# around the MLP, and both forms have it. So the paper's candidate is made only of what
+# attention brings, a mean of values. A slot's own content gets into it only if the slot
+# attends to itself. The release adds the slot itself, layer_norm(M + attention). What
+# is that worth? We take the residual out of a released core, and look at the slots'
+# spread again. **Write down first:** will it be more like the paper's curve above, or
+# like the released one?
 
 
 # %%
@@ -953,9 +955,10 @@ plt.show()
 # ## In the package
 #
 # Your functions stand in `equations.py`, in the same words (chapter 0 shows two of
-# them). Here is the released core. Its gates are one operation, `fused.rmc_gates`, with
-# a derivative worked out by hand. (In its text `i` and `f` are the gates, after the
-# sigmoid.) `_attend` shows who asks, and where the norms are:
+# them). Only `step` there takes the state as a pair, and returns $h$ first. Here is the
+# released core. Its gates are one operation, `fused.rmc_gates`, with a derivative
+# worked out by hand. (In its text `i` and `f` are the gates, after the sigmoid.)
+# `_attend` shows who asks, and where the norms are:
 
 # %%
 course.show(RelationalMemory._step, RelationalMemory._attend, fused.rmc_gates.composed)

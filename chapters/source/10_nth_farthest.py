@@ -276,9 +276,10 @@ plt.show()
 # > Both LSTM and DNC models failing to surpass 30% best batch accuracy and the RMC
 # > consistently achieving 91% at the end of training.
 #
-# (DNC is the Differentiable Neural Computer, another network with a memory.) Thirty
-# percent is about what the second floor gives, and a *best* batch lies above the mean:
-# those models may well have compared nothing. No floor comes near ninety-one percent.
+# (RMC is the Relational Memory Core, and DNC the Differentiable Neural Computer,
+# another network with a memory.) Thirty percent is about what the second floor gives,
+# and a *best* batch lies above the mean: those models may well have compared nothing.
+# No floor comes near ninety-one percent.
 #
 # ## The plateau
 #
@@ -370,14 +371,15 @@ panel.legend(loc="center left", bbox_to_anchor=(1, 0.5))
 plt.show()
 
 # %% [markdown]
-# With eight vectors in sixteen dimensions all distances are nearly the same, and a
-# network that begins to measure them gains little: at an error of 30 %, a few points.
-# That may well be why the paper's task is slow to learn. At 4 x 4 it does not explain
-# the plateau, because there a network with the same error would still stand nearly
-# twenty points above the floor. So at 4 x 4 we can only guess. Keeping the vectors,
-# finding the one that is labelled $m$, comparing and sorting: none of these is of use
-# without the others, and with fewer vectors of fewer dimensions each is easier to
-# learn. We do not test the guess here. We do test the remedy that it suggests: begin
+# An error of 10 % costs one answer in twenty at 3 x 2, and more than half of them at 8
+# x 16. With eight vectors in sixteen dimensions all distances are nearly the same, and
+# a network that begins to measure them gains little: at an error of 30 %, a few points
+# above the floor. That may well be why the paper's task is slow to learn. At 4 x 4 it
+# does not explain the plateau, because there a network with the same error would still
+# stand nearly twenty points above the floor. So at 4 x 4 we can only guess. Keeping the
+# vectors, finding the one that is labelled $m$, comparing and sorting: none of these is
+# of use without the others, and with fewer vectors of fewer dimensions each is easier
+# to learn. We do not test the guess here. We do test the remedy that it suggests: begin
 # with an easier task.
 #
 # ## The ladder
@@ -413,8 +415,10 @@ for name in ("quick", "ladder"):
 #
 # Now train the nine equations, as you wrote them in chapter 9. Two rungs will do: three
 # numbers on a line ($3 \times 1$) and three points in a plane ($3 \times 2$). The
-# network is small: three slots of 32 units, four heads, and a head of two layers of 64.
-# Each training step draws 128 new examples. These are the pieces in use:
+# network is small: three slots of 32 units, four attention heads, and two layers of 64
+# units that make an answer of the memory. From here on $N$ is a number of slots again,
+# and $m$ a memory. Each training step draws 128 new examples. These are the pieces in
+# use:
 
 # %%
 my = course.pieces()
@@ -806,8 +810,8 @@ for slot in range(4):
     print(f"slot {slot + 1}: {without([slot], questions.marked).mean():.1%}")
 
 # %% [markdown]
-# The network misses every slot, but none of them fatally. Now we make all the tests,
-# over all held-out questions:
+# Without any one slot the network answers fewer questions, but still most of them. Now
+# we make all the tests, over all held-out questions:
 #
 # - **wiped**: the four slots one by one, then the holders, then *as many other slots at
 #   random*; with two holders of four these are always the other two. Without that last
@@ -870,8 +874,8 @@ for label in range(4):
 # %% [markdown]
 # The slots have shared out the labels: their shares of the intake differ little, but in
 # the same way each time. So *which slot* we reset and *which vector* it holds go
-# together. Slot 2, which the network misses most, takes in nearly everything that is
-# labelled 1.
+# together. Slot 2, whose loss costs most, takes in nearly everything that is labelled
+# 1.
 #
 # A fairer comparison takes *the same two slots after the same step*: how many fewer
 # answers are right if they took in that step's vector than if it went to other slots?

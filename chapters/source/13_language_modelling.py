@@ -152,8 +152,8 @@ my_bigram = ex.bigram.yours(bigram)
 # = \exp \Big( -\frac1n \sum_{t=1}^{n} \ln p(w_t \mid w_{<t}) \Big)$$
 #
 # The sum on the right, divided by $n$, is the mean *cross-entropy*, in nats. Perplexity
-# 1 would be perfect foresight, and someone who takes all $V$ words for equally likely
-# has perplexity $V$.
+# 1 would be perfect foresight, and someone who takes all $V$ words of the vocabulary
+# for equally likely has perplexity $V$.
 #
 # **Exercise 2.** Compute it, also for long texts and small probabilities.
 
@@ -431,11 +431,11 @@ np.allclose(mine, gradient_of(fused.softmax_cross_entropy, logits, targets), rto
 # %% [markdown]
 # ## Where the time goes
 #
-# The softmax asks every word of the vocabulary at every word of the text. An LSTM with
-# $d$ inputs and $d$ units multiplies $8 d^2$ pairs of numbers for each word; the
-# product $E' h$ multiplies $V d$. (Backward, both take twice as much again.) The
-# paper's vocabulary is "approximately 250,000"; WikiText-103, to be exact, has 267,735
-# words.
+# At every word of the text the softmax needs a score for every word of the vocabulary.
+# An LSTM with $d$ inputs and $d$ units multiplies $8 d^2$ pairs of numbers for each
+# word; the product $E' h$ multiplies $V d$. (Backward, both take twice as much again.)
+# The paper's vocabulary is "approximately 250,000"; WikiText-103, to be exact, has
+# 267,735 words.
 
 # %% alt="The softmax's share of all multiplications against the size of the vocabulary for LSTMs of 64, 512 and 2,500 units: each rises from near 0 to near 1, and at 267,735 words all are above nine tenths"
 PAPER_WORDS, PAPER_WIDTH = 267_735, 512
@@ -461,9 +461,9 @@ print(f"the word vectors themselves: {parameters:.2f} GB")
 # As long as you keep the full softmax, no trick saves the time. But one saves the
 # memory. The logits are used for one number in each row, $\ln \sum_j e^{z_j}$, and a
 # sum can be taken in pieces. Make the logits of a *block* of words, add up, throw them
-# away, make the next block. There is one difficulty: you must take the largest logit
-# $m$ off before `exp`, and you do not know it in advance. So keep the largest so far,
-# and the sum $s$ so far; when a larger one comes, rescale the sum:
+# away, make the next block. There is one difficulty: you must subtract the largest
+# logit before `exp`, and you do not know it in advance. So keep the largest so far,
+# $m$, and the sum so far, $s$; when a larger one comes, rescale the sum:
 #
 # $$m' = \max(m, \max_{j \in \text{block}} z_j) \qquad
 # s' = s \, e^{m - m'} + \sum_{j \in \text{block}} e^{z_j - m'}$$
@@ -568,7 +568,7 @@ theirs = tape.gradient(total, list(watched))
 # training step. A network that may lose any of its units at any time cannot rely on a
 # few of them that happen to know the text by heart. The numbers that stay are divided
 # by $1 - r$, so that the mean is what it was. In the test nothing is dropped. With a
-# mask $m$ of zeros and ones:
+# mask of zeros and ones, for which we write $m$ now:
 #
 # $$\tilde x = \frac{m \circ x}{1 - r} \qquad
 # \frac{\partial \ell}{\partial x} = \frac{m}{1 - r} \circ
@@ -759,10 +759,10 @@ for name, make in {"LSTM": lstm, "RMC": rmc}.items():
 
 # %% [markdown]
 # (A `/` is the end of a paragraph, and the same `'` opens and closes a quotation.) At
-# first all words are alike. After one time through the book the frequent words are
-# there, commas and quotation marks among them. In the end there are phrases, and people
-# who say something. What they say makes no sense, not even Lewis Carroll's. And the
-# numbers?
+# first all words are about equally likely. After one time through the book the frequent
+# words are there, commas and quotation marks among them. In the end there are phrases,
+# and people who say something. What they say makes no sense, not even Lewis Carroll's.
+# And the numbers?
 
 # %% tags=["hide-input"] alt="Perplexity against epochs for two seeds of LSTM and RMC: on the left the training text with dropout, on the right the validation text, where all four fall below the bigram's dashed line within a few epochs, and below the dotted line of five counted words in the end"
 # Draws the curves of both networks

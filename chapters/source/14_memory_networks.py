@@ -324,7 +324,7 @@ for name, pair in pairs.items():
 #
 # $$m_i = \sum_j A x_{ij} + T_A(i) \qquad c_i = \sum_j C x_{ij} + T_C(i)$$
 #
-# $T_A$ and $T_C$ are learned like the other tables.
+# $T_A$ and $T_C$ are learnt like the other tables.
 #
 # > Note that sentences are indexed in reverse order, reflecting their relative distance
 # > from the question so that $x_1$ is the last sentence of the story.
@@ -626,9 +626,9 @@ class MemoryNetwork(nn.Module):
 # the losses of a batch summed, the gradient of each matrix cut off at a length of 40, a
 # learning rate of 0.005 that is halved every 25 epochs, and 20 epochs without the
 # softmax to begin with. (We stop after 40 epochs with the softmax; they go on to 100.
-# They also strew in empty memories at random, which we leave out.) One more thing is
-# theirs: position encodings are about *twice* what the paper prints. That is the
-# `scale` above, and we shall see what it is for.
+# They also scatter empty memories among the sentences, which we leave out.) One more
+# thing is theirs: position encodings are about *twice* what the paper prints. That is
+# the `scale` above, and we shall see what it is for.
 
 
 # %%

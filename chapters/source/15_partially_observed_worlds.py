@@ -78,7 +78,7 @@ framed(board, paper_world, levels)
 view.imshow(paper_world.rgb(levels)[0])
 view.axis("off")
 board.set_title("the world")
-view.set_title("what you see")
+view.set_title("what you see\n(top row: the key you hold)")
 plt.show()
 
 # %% [markdown]
@@ -233,8 +233,8 @@ my_returns = ex.returns.yours(returns)
 #
 # **The baseline.** All three arms pay well. Whichever you pull, $r$ is near 11 and
 # pushes its probability up; only in the mean over many pulls does the best arm win.
-# That is a lot of noise for a small difference. So take a number $b$ off the reward
-# first. Does that change the mean?
+# That is a lot of noise for a small difference. So subtract a number $b$ from the
+# reward first. Does that change the mean?
 #
 # $$\mathbb{E}\big[\, b \, \nabla \ln \pi_a \,\big] = b \sum_a \pi_a \nabla \ln \pi_a
 # = b \, \nabla \sum_a \pi_a = b \, \nabla 1 = 0$$
@@ -248,7 +248,7 @@ my_returns = ex.returns.yours(returns)
 
 # %%
 def policy_gradient(logits, actions, advantages):
-    """logits (..., A), actions and advantages (...) -> gradient (..., A)."""
+    """logits (..., n_actions), actions and advantages (...) -> gradient of logits."""
     ...
 
 
@@ -483,8 +483,10 @@ for kind in ("full products", "plain returns", "V-trace"):
     beside(kind, f"{np.mean(late):.2f}, give or take {np.std(late):.2f}")
 both = np.minimum(LEARNER, ACTOR)
 between = STEPS * both[1] / both.sum()
-for height in (STEPS * ACTOR[1], between, STEPS * LEARNER[1]):
+heights = {"actor": STEPS * ACTOR[1], "between": between, "learner": STEPS * LEARNER[1]}
+for name, height in heights.items():
     panel.axhline(height, color="0.4", lw=0.8, ls=":")
+    panel.text(1.01, height, name, transform=panel.get_yaxis_transform(), va="center")
 panel.set(xlabel="updates", ylabel="value of the start", ylim=(0, 18))
 panel.legend(loc="upper right")
 plt.show()
@@ -501,7 +503,8 @@ print(f"the policy between them takes the good action with {both[1] / both.sum()
 #
 # ## On the tape
 #
-# Now the loss of a trajectory, to be made small, with $A_t = v_t - V_t$:
+# Now the loss of a trajectory, to be made small, with $A_t = v_t - V_t$. The constants
+# $c_V$ and $c_H$ say how much its two other terms count:
 #
 # $$\ell = -\sum_t A_t \ln \pi(a_t \mid h_t) + \frac{c_V}{2} \sum_t (V_t - v_t)^2
 # - c_H \sum_t H(\pi(\cdot \mid h_t))$$
@@ -816,7 +819,7 @@ for name, seed in itertools.product(CORES, range(2)):
     training.go(training.updates)
     in_the_maze[name, seed] = training
 
-# %% tags=["hide-input"] alt="Share of right turns against steps in the maze, two seeds each: LSTM and RMC rise to 1, the agent without a memory stays at a half"
+# %% tags=["hide-input"] alt="Share of right turns against steps in the maze, two seeds each: LSTM and RMC rise to 1, the agent without a memory stays at about 0.4, below the dashed half"
 # Draws the share of right turns
 COLOURS = {"RMC": "C0", "LSTM": "C1", "no memory": "C6"}
 figure, panel = plt.subplots(figsize=(7, 3.2))
@@ -1044,7 +1047,7 @@ plt.show()
 # %%
 guess = {"something to see": ..., "floor and wall alone": ...}
 
-# %% tags=["hide-input"] alt="Left: the attention of four slots to the input, step by step through the film, with marks where a key was taken, the lock opened and the gem taken. Right: the mean attention of each slot with and without something coloured in the window"
+# %% tags=["hide-input"] alt="Left: the attention of four slots to the input, step by step through the film, with marks where a key was taken and the lock opened. Right: the mean attention of each slot with and without something coloured in the window"
 # Draws where four slots look, step by step
 film = played["RMC"][2]
 shares, coloured, one, held = [], [], [], []
@@ -1057,13 +1060,15 @@ for running, _, seen, trace in film:
         held.append(int(seen["held"][TYPICAL]))
 shares, coloured = np.concatenate(shares), np.concatenate(coloured)
 figure, (course_of, means) = plt.subplots(1, 2, figsize=(9.5, 3.2))
-course_of.plot(range(1, len(one) + 1), one)
+for slot, share in enumerate(np.transpose(one), 1):
+    course_of.plot(range(1, len(one) + 1), share, label=f"slot {slot}")
 for step, (before, after) in enumerate(itertools.pairwise(held), 1):
     if before != after:
         what = "key" if after else "lock"
         course_of.axvline(step, color="0.6", lw=0.8, ls=":")
         course_of.text(step, 1.02, what, ha="center", fontsize=9, color="0.4")
 course_of.set(xlabel="step", ylabel="attention to the input", ylim=(0, 1))
+course_of.legend(loc="lower right")
 kinds = {"something to see": coloured, "floor and wall alone": ~coloured}
 for k, (name, where) in enumerate(kinds.items()):
     mean = shares[where].mean(axis=0)
@@ -1200,15 +1205,15 @@ for name, preset, metric in floors:
 
 # %% [markdown]
 # Our levels do not show what the paper's show. An LSTM does better than the RMC in both
-# worlds. An agent without a memory does nearly as well as the RMC, and in the maze even
-# better. What a memory is worth you see in BoxWorld when agents take the likeliest
+# worlds. An agent without a memory does nearly as well as the RMC, and in MiniPacman
+# even better. What a memory is worth you see in BoxWorld when agents take the likeliest
 # action instead of drawing one: without a memory they then solve far fewer levels, and
-# with one nearly as many as before. In the maze even that makes no difference.
+# with one nearly as many as before. In MiniPacman even that makes no difference.
 #
-# Three things to keep in mind. The script sees the whole maze, and agents with a
-# viewport do not. Still, it gives you an idea of what a score of 500 or 600 means. The
-# paper gives one number for each agent, without a spread over seeds. And its BoxWorld
-# agents took $10^9$ steps, a thousand times as many as our tiny ones.
+# Three things to keep in mind. The script sees all of MiniPacman's maze, and agents
+# with a viewport do not. Still, it gives you an idea of what a score of 500 or 600
+# means. The paper gives one number for each agent, without a spread over seeds. And its
+# BoxWorld agents took $10^9$ steps, a thousand times as many as our tiny ones.
 #
 # ## In the package
 #

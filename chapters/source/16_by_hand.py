@@ -121,10 +121,10 @@ for name, operation in VERSIONS.items():
     print(f"  ({names})")
 
 # %% [markdown]
-# The derivative of layer norm you know from chapter 7, with $h = g \circ \gamma$:
+# The derivative of layer norm you know from chapter 7, with $u = g \circ \gamma$:
 #
 # $$\frac{\partial L}{\partial z}
-# = s \left(h - \mathrm{mean}(h) - n\, \mathrm{mean}(h \circ n)\right)$$
+# = s \left(u - \mathrm{mean}(u) - n\, \mathrm{mean}(u \circ n)\right)$$
 #
 # The package has this formula, and two sums for gain and offset. `xp` is the array
 # library, here NumPy; `gemm` is a matrix product; `needs` says which derivatives
@@ -174,9 +174,9 @@ for rows in (8, 64 * 5, 128 * 9):
 
 # %% [markdown]
 # The time is saved in two places. NumPy makes fewer passes over the arrays. And there
-# are fewer entries, each of which costs some Python on top of NumPy's own work. How
-# many entries are there in a whole step, and how much does one cost, according to the
-# benchmark's file?
+# are fewer entries, each of which costs some Python on top of NumPy's own work: that
+# counts most where the arrays are small. How many entries are there in a whole step,
+# and how much does one cost, according to the benchmark's file?
 
 # %%
 for name, mode in (("composed", fused.reference), ("by hand", contextlib.nullcontext)):
@@ -339,8 +339,9 @@ ex.weight_gradient.check(weight_gradient)
 #
 # ## In the package
 #
-# The operations by hand are in `fused/`, each beside its composed definition. The
-# loop is `unroll` in `memory.py`.
+# The operations by hand are in `fused/`, each beside its composed definition. The loop
+# is `unroll` in `cores/core.py`; what the released core computes before the loop, and
+# what in it, stands in `cores/relational.py`.
 #
 # ## Takeaways
 #

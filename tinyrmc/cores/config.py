@@ -119,8 +119,8 @@ class CoreConfig:
     hidden_size: int = 256
     """units of the rnn, of a layer of the lstm, or of the dnc's controller"""
     layers: int = field(default=1, metadata=ADDED)
-    """layers of the lstm, each further one seeing the input too, outputs side by side;
-    or of the dnc's controller
+    """layers of the lstm, or of the dnc's controller; each further layer of the lstm
+    also sees the input, and its outputs stand beside the others'
     """
     dnc: DNCConfig = field(default_factory=DNCConfig, metadata=ADDED)
 
@@ -145,7 +145,7 @@ class CoreConfig:
                 "model.core rmc_paper is the paper's text: one block, unit gates and "
                 "no input bias; leave these as they are"
             )
-        if self.total_units is not None:
+        if self.total_units is not None and "total_units" in _used(self):
             self._check_total_units(self.total_units)
 
     def _check_total_units(self, units: int) -> None:

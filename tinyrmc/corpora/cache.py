@@ -27,6 +27,7 @@ from typing import Any
 
 import numpy as np
 
+from ..errors import unwritable
 from .corpus import (
     PARTS,
     Corpus,
@@ -208,10 +209,8 @@ def _beside(folder: Path) -> Iterator[Path]:
             if not folder.exists():  # else another process was faster
                 raise
     except OSError as error:
-        raise CorpusError(
-            f"cannot write {folder}: {error.strerror}; free some space there, or give "
-            "another --data-dir"
-        ) from error
+        remedy = "free some space there, or give another --data-dir"
+        raise CorpusError(unwritable(folder, error, remedy)) from error
     finally:
         if partial is not None:
             shutil.rmtree(partial, ignore_errors=True)

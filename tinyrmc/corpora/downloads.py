@@ -6,8 +6,9 @@ import contextlib
 import sys
 from pathlib import Path
 
+from ..errors import unwritable
 from .corpus import CorpusError
-from .finding import data_directory
+from .finding import data_directory, remedy, require_known
 from .known import CORPORA, Archive
 from .stories import ARCHIVES
 
@@ -20,7 +21,11 @@ def download(name: str, data_dir: str | Path | None = None) -> Path:
     It is written under another name, checked against the recorded checksum, and
     renamed. Addresses are tried in turn. CorpusError if none of them has it.
     """
+    if name != "babi":
+        require_known(name)
     archives = ARCHIVES["v1.2"] if name == "babi" else CORPORA[name].archives
+    if not archives:
+        raise CorpusError(f"{name} has no archive; {remedy(name, data_dir)}")
     folder, failed = data_directory(data_dir), []
     new = [each for each in (folder, *folder.parents) if not each.exists()]
     for archive in archives:
@@ -56,10 +61,9 @@ def _fetched(archive: Archive, url: str, folder: Path) -> Path:
     except OSError as error:
         if hasattr(error, "request"):  # from the library requests: the network failed
             raise _Failed(_reason(error)) from error
-        raise CorpusError(
-            f"cannot write {folder / archive.file}: {error.strerror}; free some space "
-            "there, or give another --data-dir"
-        ) from error
+        advice = "free some space there, or give another --data-dir"
+        path = folder / archive.file
+        raise CorpusError(unwritable(path, error, advice)) from error
     except ValueError as error:  # how pooch reports another checksum
         raise _Failed("what came has another checksum") from error
     finally:

@@ -20,6 +20,7 @@ from collections.abc import Callable, Generator, Iterator
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
+from ..errors import why
 from .corpus import CorpusError, DamagedCorpus
 
 BLOCK = 1 << 18  # bytes read at once: their words fit into a processor's cache
@@ -129,7 +130,7 @@ def readable(path: Path) -> Iterator[None]:
         if error.filename is None or Path(error.filename) != path:
             raise  # not about this file
         raise CorpusError(
-            f"cannot read {path}: {error.strerror}; give a file that you may read"
+            f"cannot read {path}: {why(error)}; give a file that you may read"
         ) from error
 
 

@@ -10,6 +10,7 @@ import shlex
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
+from ..errors import nearest
 from .corpus import PARTS, CorpusError, IncompleteCorpus, MissingCorpus
 from .files import Text
 from .known import CORPORA, SHORT, WHOLE, Known, books_for
@@ -57,6 +58,15 @@ class Found:
     def paths(self) -> list[Path]:
         """The files on disk, each once."""
         return [*dict.fromkeys(text.path for _, text in self.texts)]
+
+
+def require_known(name: str) -> None:
+    """CorpusError unless there is a corpus of this name."""
+    if name not in CORPORA:
+        raise CorpusError(
+            f"there is no corpus {name!r} (corpora: {', '.join(CORPORA)})"
+            f"{nearest(name, CORPORA)}"
+        )
 
 
 def find(name: str, data_dir: str | Path | None = None) -> Found:

@@ -9,11 +9,17 @@ import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from ..errors import nearest
 from . import cache
 from .corpus import PARTS, Corpus, CorpusError, DamagedCorpus, Pieces, cut
 from .files import Text, digest_of, read_whole, readable, strings
-from .finding import Found, data_directory, find, part_of, user_directory
+from .finding import (
+    Found,
+    data_directory,
+    find,
+    part_of,
+    require_known,
+    user_directory,
+)
 from .known import CORPORA, WHOLE, Archive
 from .words import book, newswire, prose
 
@@ -60,11 +66,7 @@ def cached(
 
     MissingCorpus if its text is not there.
     """
-    if name not in CORPORA:
-        raise CorpusError(
-            f"there is no corpus {name!r} (corpora: {', '.join(CORPORA)})"
-            f"{nearest(name, CORPORA)}"
-        )
+    require_known(name)
     return cache.read(_places(name, data_dir, vocabulary_size)[1], name)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from ..errors import RunError, UsageError
+from ..errors import RunError, UsageError, unwritable
 from ..runs.run import Run
 from ..training.checkpoints import open_checkpoint, restore_model, task_of
 from ..training.task import Task
@@ -190,7 +190,5 @@ def _references(tasks: Mapping[str, Task]) -> References:
 
 
 def _unwritable(path: Path, error: OSError) -> RunError:
-    return RunError(
-        f"cannot write {path}: {error.strerror}; give python -m tinyrmc.plot a "
-        "writable place with --out"
-    )
+    remedy = "give python -m tinyrmc.plot a writable place with --out"
+    return RunError(unwritable(path, error, remedy))

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import RunError, counted
+from ..errors import RunError, counted, unwritable
 from ..runs.run import Run
 from ..training.checkpoints import is_over, task_of
 from ..training.discovery import load_task_of
@@ -20,7 +20,7 @@ from .groups import group_runs, last_evaluation
 from .text import Table, duration, markdown_table, number
 
 LEGEND = (
-    "A row is a command, but for --seed and --workers. *paper*: what it reports for "
+    "Each row is a command, without --seed and --workers. *paper*: what it reports for "
     "this cell of its tables and figures. *mean* and *top* (*lowest*, where lower is "
     "better): ours, over the seeds, on held-out examples; *best batch*: on the best "
     "single training batch of the task itself. *floor*: what you get without "
@@ -638,4 +638,4 @@ def picture(out: Path, draw: Callable[[Path], object]) -> Path:
 
 
 def _unwritable(path: Path, error: OSError) -> RunError:
-    return RunError(f"cannot write {path}: {error.strerror}; choose another --out")
+    return RunError(unwritable(path, error, "choose another --out"))

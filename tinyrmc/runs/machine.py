@@ -31,15 +31,17 @@ def environment(version: str) -> dict[str, Any]:
         "blas": _blas(),
         "platform": platform.platform(),
         "processor": _processor(),
-        "cores": _cores(),
+        "cores": len(usable_cores()),
     }
 
 
-def _cores() -> int | None:
-    """The cores we may use; all there are where that is not known, as on macOS."""
+def usable_cores() -> list[int]:
+    """The numbers of the cores that this process may use; of all there are where that
+    is not known, as on macOS.
+    """
     if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count()
+        return sorted(os.sched_getaffinity(0))
+    return [*range(os.cpu_count() or 1)]
 
 
 def _blas() -> str:

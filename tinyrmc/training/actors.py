@@ -33,6 +33,7 @@ import numpy as np
 
 from .. import primitives as p
 from ..backend import Array, namespace, to_device, to_host
+from ..config import check_values
 from ..cores.agent import Agent, AgentConfig
 from ..cores.config import describe
 from ..cores.core import State, state_arrays, state_of
@@ -74,7 +75,7 @@ class LearningConfig:
 
     algorithm: Literal["impala", "a2c"] = "impala"
     """impala: V-trace corrects for actions that an older policy chose; a2c: takes them
-    for its own
+    as its own, without a correction
     """
     unroll: int = 40
     """steps in the world that a trajectory has, T (appendix A.3)"""
@@ -92,6 +93,7 @@ class LearningConfig:
     """rewards are multiplied by it, for learning; scores are not"""
 
     def __post_init__(self):
+        check_values(self, "agent")
         if self.unroll < 1:
             raise ValueError(f"agent.unroll must be at least 1, not {self.unroll}")
         for name in ("lag", "entropy_cost", "value_cost", "reward_scale"):

@@ -80,8 +80,8 @@ def _leave(*_: object) -> None:
 
 
 class Interrupt:
-    """Turns the first Ctrl-C, SIGTERM or SIGHUP into a flag; a second one stops at
-    once, but for a SIGHUP: a terminal that closes sends two.
+    """Turns the first Ctrl-C, SIGTERM or SIGHUP into a flag. A second one stops the
+    run at once, except a SIGHUP: a terminal that closes sends two.
 
     So the step is finished and saved. Of several ranks none stops at once by itself:
     mpiexec sees to that, and passes on to all ranks what it is sent, perhaps twice. If

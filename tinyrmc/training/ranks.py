@@ -36,6 +36,7 @@ import numpy as np
 
 from ..backend import namespace, to_device, to_host
 from ..errors import UserError
+from ..runs.machine import usable_cores
 from .workers import available_cores
 
 # The variables in which a launcher tells how many ranks it has started, and which one
@@ -148,7 +149,7 @@ class MpiRanks(Ranks):
         self.rank, self.size = self._comm.Get_rank(), self._comm.Get_size()
         name, version = mpi.get_vendor()
         self.mpi = f"{name} {'.'.join(map(str, version))}"
-        places = self.each(lambda: [mpi.Get_processor_name(), _usable_cores()])
+        places = self.each(lambda: [mpi.Get_processor_name(), usable_cores()])
         shares = [len(cores) // places.count([at, cores]) for at, cores in places]
         self.cores = max(1, min(shares))
         machines = [machine for machine, _ in places]
@@ -233,13 +234,6 @@ class MpiRanks(Ranks):
             raise LaunchError(
                 f"rank {self.rank} of {self.size} called sys.exit({error.code!r})"
             ) from error
-
-
-def _usable_cores() -> list[int]:
-    """The numbers of the cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return sorted(os.sched_getaffinity(0))
-    return list(range(available_cores()))
 
 
 def launched() -> Ranks:

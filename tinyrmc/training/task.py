@@ -121,8 +121,8 @@ class Task(Presentation):
         raise NotImplementedError
 
     def carried(self, model) -> Batch:
-        """What one example may carry, as arrays (1, ...): those of a checkpoint must be
-        like them. What is not in here is not compared.
+        """What one example may carry, as arrays (1, ...). A checkpoint's must have the
+        same shapes and dtypes; names that are not in here are not compared.
         """
         return {}
 

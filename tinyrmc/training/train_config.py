@@ -10,7 +10,7 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from .. import optim
-from ..config import ADDED
+from ..config import ADDED, check_values
 from ..engine import Parameter
 
 # Examples that one worker takes at a time on a CPU: more are no faster, and take more
@@ -63,7 +63,7 @@ class TrainConfig:
     cosine
     """
     momentum: float = field(default=0.0, metadata=ADDED)
-    """for sgd: fraction of the last update that is added to the next"""
+    """for sgd: v = momentum * v + gradient, and an update is the rate times v"""
     beta1: float = field(default=0.9, metadata=ADDED)
     """for adam: decay of the running mean of gradients, per step"""
     beta2: float = field(default=0.999, metadata=ADDED)
@@ -102,6 +102,7 @@ class TrainConfig:
     """
 
     def __post_init__(self):
+        check_values(self, "train")
         for name in POSITIVE:
             _require(0 < getattr(self, name) < math.inf, self, name, "positive")
         for name in ("clip_norm", "piece_size", "epsilon"):

@@ -30,6 +30,7 @@ from typing import Any
 from weakref import WeakMethod
 
 from ..errors import why
+from ..runs.machine import usable_cores
 from .children import CAN_FORK, Child, WorkerError, shared_zeros
 
 __all__ = [
@@ -54,10 +55,8 @@ GIL: bool = getattr(sys, "_is_gil_enabled", lambda: True)()
 
 
 def available_cores() -> int:
-    """Cores this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    """How many cores this process may use."""
+    return len(usable_cores())
 
 
 def orphaned() -> bool:

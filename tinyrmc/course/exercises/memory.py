@@ -56,8 +56,8 @@ def _input_gate_of_what_is_left(f, i, m, candidate, forget_bias):
         "the candidate.",
         "f and i are any numbers; sigmoid makes gates between 0 and 1 of them. Add the "
         "constant to f before that.",
-        "sigmoid(f + forget_bias) * m + ... ; broadcasting does the rest, also where a "
-        "slot has one gate only.",
+        "my.sigmoid(xp, f + forget_bias) * m + ... ; broadcasting does the rest, also "
+        "where a slot has one gate only.",
     ],
     mistakes=[
         Mistake(
@@ -126,7 +126,7 @@ def update_memory(xp, f, i, m, candidate, forget_bias):
     ],
     hints=[
         "A gate between 0 and 1, times a memory that is pressed into (-1, 1).",
-        "sigmoid(o) * np.tanh(m)",
+        "my.sigmoid(xp, o) * xp.tanh(m)",
     ],
     mistakes=[
         Mistake(
@@ -350,8 +350,8 @@ def _swapped(p):
         "pre-activations f, i, o (4 to 6), then m (7), from that h (8).",
         "The gates see x and the h of the step before; attention sees x and the m of "
         "the step before.",
-        'f = equations.gate(np, x, h, p["W_f"], p["U_f"], p["b_f"]), and so on; '
-        "`ex.update_memory` and `ex.output` are there.",
+        'f = my.gate(xp, x, h, p["W_f"], p["U_f"], p["b_f"]), and so on; you have '
+        "`my_update_memory` and `my_output` for the end.",
     ],
     mistakes=[
         Mistake(
