@@ -207,6 +207,8 @@ def test_float32_is_refused():
         r"\.astype\(np\.float64\)",
     ):
         gradcheck(lambda x: p.sum(x), X.astype(np.float32))
+    with pytest.raises(TypeError, match="needs float64, got complex128"):
+        gradcheck(lambda x, z: p.sum(x), X, X + 1j)
     weight = Parameter(Y.astype(np.float32))
     with pytest.raises(
         TypeError, match=r"needs float64, got float32 of shape \(4, 2\)"

@@ -14,7 +14,9 @@ from tinyrmc import Tape, Tensor, gradcheck
 from tinyrmc import primitives as p
 from tinyrmc.backend import to_host
 from tinyrmc.commands import Parser
+from tinyrmc.config import words_of
 from tinyrmc.cores import CoreConfig, DNCConfig, build_core, describe, without_effect
+from tinyrmc.cores.agent import AgentConfig
 from tinyrmc.cores.config import USED
 from tinyrmc.errors import UsageError
 from tinyrmc.flags import add_flags, from_flags
@@ -58,6 +60,12 @@ def parse(words):
         return from_flags(CoreConfig(), parser.parse_args(words))
     except ValueError as error:
         parser.error(str(error))
+
+
+@pytest.mark.parametrize("number", [-1e-05, -2.5e10, -0.5, -7.0, -np.inf])
+def test_a_flag_takes_back_the_words_that_stand_for_a_number(number):
+    config = CoreConfig(forget_bias=number)
+    assert parse(words_of(config, CoreConfig())) == config
 
 
 @every_core
@@ -291,6 +299,10 @@ def test_what_a_dnc_is_told_arrives():
     assert layers == [(5, 0.5)] * 2
     bank = build_core(CoreConfig("entnet_bank", forget_bias=0.5), 6, seed=0)
     assert bank.forget_bias == 0.5
+
+
+def test_units_in_all_mean_nothing_to_a_core_without_them():
+    AgentConfig(core="conv_lstm", total_units=7)
 
 
 @pytest.mark.parametrize(

@@ -287,6 +287,18 @@ def test_a_server_that_is_not_there_is_one_line(tmp_path, monkeypatch):
         corpora.download("wikitext-2", tmp_path / "data")
 
 
+@pytest.mark.parametrize(
+    "name, says",
+    [
+        ("wikitext2", r"there is no corpus 'wikitext2' .*; did you mean 'wikitext-2'"),
+        ("gutenberg", "gutenberg has no archive; "),
+    ],
+)
+def test_what_cannot_be_downloaded_is_said(name, says, tmp_path):
+    with pytest.raises(CorpusError, match=says):
+        corpora.download(name, tmp_path)
+
+
 def test_a_folder_that_cannot_be_written_is_one_line(official, tmp_path):
     official("good")
     (tmp_path / "file").write_text("")

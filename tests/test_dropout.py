@@ -16,6 +16,12 @@ def noise(count=64, xp=np):
     return nn.Noise(xp.asarray(SEEDS[:count]))
 
 
+def test_a_shared_axis_that_is_not_there_is_refused():
+    layer = nn.Dropout(0.5, 1, shared=7)
+    with pytest.raises(ValueError, match="has no axis 7"):
+        layer(np.ones((2, 3, 4), np.float32), nn.Noise(np.arange(3)))
+
+
 def dropped(shape, rate=0.5, *, axis=1, shared=(), source=None, rows=None):
     """Where ones become zeros."""
     layer = nn.Dropout(rate, axis, shared)

@@ -124,6 +124,14 @@ def test_backward_into_a_buffer_of_two_optimizers_is_refused():
         tape.backward(loss, into=np.zeros_like(first.gradient))
 
 
+def test_backward_of_a_loss_without_parameters_into_a_buffer_is_refused():
+    buffer = optim.SGD([Parameter(ones(3))]).gradient
+    with Tape() as tape:
+        loss = p.sum(tape.watch(ones(3)) * 2.0)
+    with pytest.raises(ValueError, match="the loss used no Parameter"):
+        tape.backward(loss, into=buffer)
+
+
 @pytest.mark.parametrize("wrong", [ones(4), np.ones(3)], ids=["size", "dtype"])
 def test_backward_into_an_array_of_another_layout_is_refused(wrong):
     weight = Parameter(ones(3))

@@ -841,6 +841,7 @@ BAD_WORDS = [
         "'0,a'",
     ),
     ("larger --grid model.width=2 --seeds 1,1", "--seeds takes different numbers"),
+    ("larger --grid model.width=2 --seeds 0,00", "--seeds takes different numbers"),
     (
         "larger --grid model.width=2 --budget-minutes 0",
         "--budget-minutes: must be positive, not 0",

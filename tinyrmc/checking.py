@@ -94,7 +94,7 @@ class _Trial:
         self.moving = [
             k
             for k, x in enumerate(self.inputs)
-            if x.dtype.kind == "f" and not isinstance(x, Parameter)
+            if x.dtype.kind in "fc" and not isinstance(x, Parameter)
         ]
         self.variables = {f"input {k}": self.inputs[k] for k in self.moving} | named
         for x in self.variables.values():

@@ -551,6 +551,11 @@ class Dropout(Module):
             )
         shape = list(x.shape)
         for axis in self.shared:
+            if not -x.ndim <= axis < x.ndim:
+                raise ValueError(
+                    f"Dropout: x of shape {x.shape} has no axis {axis} that could "
+                    "share a mask; give `shared` axes that x has"
+                )
             shape[axis] = 1
         numbers = noise.draw(tuple(shape), self.axis, rows)
         keep = numbers >= np.uint16(round(self.rate * 65536))

@@ -353,11 +353,16 @@ def softmax_vjp(xp, needs, g, y, axis):
     return gy - y * xp.sum(gy, axis=axis, keepdims=True)
 
 
+def _one_axis(axis):
+    """TypeError for axis=None, by which NumPy means the flattened array."""
+    if axis is None:
+        raise TypeError("axis is None; reshape x to one axis first")
+
+
 @primitive
 def cumprod(xp, x, *, axis):
     """The running product along `axis` (an int): of each entry and all before it."""
-    if axis is None:
-        raise TypeError("axis is None; reshape x to one axis first")
+    _one_axis(axis)
     y = xp.cumprod(x, axis=axis)
     return y, (x, y, axis)
 
@@ -481,7 +486,8 @@ def broadcast_to_vjp(xp, needs, g):
     hint="All arrays must agree in every axis but the one they are joined along."
 )
 def concatenate(xp, *arrays, axis=0):
-    """The arrays of a list joined along an axis they have."""
+    """The arrays of a list joined along an axis (an int) they have."""
+    _one_axis(axis)
     sizes = [a.shape[axis] for a in arrays]
     return joined(xp, arrays, axis), (sizes, axis)
 
@@ -606,6 +612,7 @@ def take_along_axis(xp, x, indices, *, axis=-1):
 
     `argsort` gives such indices. Nothing is broadcast.
     """
+    _one_axis(axis)
     if indices.dtype.kind not in "iu":
         raise TypeError(f"the indices are {indices.dtype}, not integers")
     others, given = ([*a.shape[:axis], *a.shape[axis:][1:]] for a in (x, indices))

@@ -64,8 +64,10 @@ class Problem:
         for name, bottom in {**least, "room": 5}.items():
             low, high = getattr(self, name)
             if not bottom <= low <= high:
+                asked = f"{low} to {high}" if low != high else f"{low}"
                 raise WorldError(
-                    f"{name} must be a range from {bottom} or more, not {low} to {high}"
+                    f"{name} must be {bottom} or more, or a range from there, not "
+                    f"{asked}"
                 )
         side = self.room[1]
         if side > 60:
