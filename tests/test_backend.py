@@ -38,8 +38,7 @@ def test_namespace_of_numpy_arrays_and_their_subclasses(registry, tmp_path):
 def test_namespace_of_anything_else_is_refused(value):
     with pytest.raises(
         TypeError,
-        match=rf"{type(value).__name__} is not an array; pass a NumPy or CuPy array, a "
-        r"Tensor or a Python number",
+        match=rf"{type(value).__name__} is not an array; pass a NumPy or CuPy array$",
     ):
         backend.namespace(value)
 

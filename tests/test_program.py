@@ -151,7 +151,7 @@ def test_a_name_that_cannot_be_is_refused(name, says, empty_directory, refused):
 
 
 def test_a_folder_that_cannot_be_written_is_told(tmp_path, empty_directory):
-    with pytest.raises(new.UsageError, match=r"^cannot write .*recall\.py \(No such"):
+    with pytest.raises(new.UsageError, match=r"^cannot write .*recall\.py: No such"):
         new.write_task("recall", tmp_path / "gone")
     assert contents() == {}
 
@@ -177,7 +177,7 @@ def test_a_file_that_cannot_be_told_of_or_written_whole_is_gone(
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, before[1]))
     try:
-        with pytest.raises(new.UsageError, match=r"mine\.py \(File too large\)"):
+        with pytest.raises(new.UsageError, match=r"mine\.py: File too large"):
             new.write_task("mine")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)

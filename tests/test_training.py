@@ -377,7 +377,7 @@ REFUSED = [
     ),
     (
         {"optimizer": "adamw"},
-        "optimizer must be one of ['adam', 'sgd', 'rmsprop'], not",
+        "optimizer must be one of adam, sgd, rmsprop, not",
     ),
     (
         {"momentum": 0.9},

@@ -446,7 +446,9 @@ class Primitive:
             try:
                 own = namespace(array)
             except TypeError as error:
-                raise TypeError(f"{self.name}: argument {position}: {error}") from None
+                raise TypeError(
+                    f"{self.name}: argument {position}: {error}, a Tensor or a number"
+                ) from None
         if xp is not None and own is not xp:
             raise TypeError(
                 f"{self.name}: argument {position} is a {own.__name__} array among "

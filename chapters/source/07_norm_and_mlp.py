@@ -109,8 +109,8 @@ plt.show()
 #
 # Let $L$ be the loss, and write $y$ for the result. Somebody hands you
 # $g = \partial L / \partial y$. (In this section $g$ is that gradient. Gain and offset
-# are $\gamma$ and $\beta$.) What is the gradient of the row $x$? First name the stations
-# on the way there; $s$ is *one over* the standard deviation:
+# are $\gamma$ and $\beta$.) What is the gradient of the row $x$? First name the
+# stations on the way there; $s$ is *one over* the standard deviation:
 #
 # $$d = x - \mathrm{mean}(x), \qquad
 # s = \frac{1}{\sqrt{\mathrm{mean}(d \circ d) + \varepsilon}}, \qquad

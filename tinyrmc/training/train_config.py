@@ -114,7 +114,6 @@ class TrainConfig:
         _require(within, self, "epsilon", f"at least {least:.1e}, float32's least")
         for name in ("momentum", "beta1", "beta2", "rms_decay"):
             _require(0 <= getattr(self, name) < 1, self, name, "in [0, 1)")
-        _require(self.optimizer in _MAKE, self, "optimizer", f"one of {[*_MAKE]}")
         for name in ("checkpoint_minutes", "warmup_steps"):
             if not getattr(self, name) >= 0:
                 value = getattr(self, name)
