@@ -158,7 +158,7 @@ def _inside(rows):
         "entropy": "entropy of attention",
     }
     names["early_gradient"] = "gradient to the first step / to the last"
-    head = ["before training, after it", "seeds", "held-out accuracy", *names.values()]
+    head = ["pairs: before training, after", "seeds", "held-out accuracy", *names.values()]
     table = [head]
     for form in dict.fromkeys(row["form"] for row in rows):
         seeds = [row for row in rows if row["form"] == form]
@@ -235,7 +235,8 @@ def _stories(rows):
 
 
 def _corpora(found):
-    head = [f"a text of {found['tokens']:,} tokens, {found['words']:,} words"]
+    tokens = found["first"]["tokens"]  # those held out among them
+    head = [f"a text of {tokens:,} tokens, {found['words']:,} words"]
     table = [[*head, "seconds", "tokens a second", "peak memory, GiB"]]
     for name, what in ("first", "becomes integers"), ("later", "is there already"):
         x = found[name]

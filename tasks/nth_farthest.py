@@ -27,9 +27,8 @@ nearest to m, and guess otherwise, you are right 2/k of the time (25 % at 8 vect
 without looking at m, you do still better (30.8 %, 59.5 %). Accuracy "without self"
 leaves out the questions whose answer is m.
 
-*The ladder.* Trained directly at 8 x 16, or even at 4 x 4, a network sits on the first
-floor for a long time (the preset `direct`, of 4 x 4, for some 5,000 steps at a low
-rate). So training climbs `rungs` of (objects, dimensions). A rung
+*The ladder.* Trained directly, even at 4 x 4, a network sits on the first floor for a
+long time (in the preset `direct` for some 4,000 steps, at a low rate). So training climbs `rungs` of (objects, dimensions). A rung
 is passed when the accuracy on the fresh examples of the last `log_every` steps covers
 `passing` of the way from 2/k to 1 (from 0, where k is 2). Inputs always have the final
 layout: unused dimensions are zero, labels come from all N, and k objects take k time

@@ -812,7 +812,7 @@ class Task(training.Task):
             CONTROL3,
         ),
         "program3": (
-            "the same with multiplication and for; not run to its end here",
+            "the same with multiplication and for; not run here",
             PROGRAM3,
         ),
         "program": (

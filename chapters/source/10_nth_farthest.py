@@ -329,7 +329,9 @@ plt.show()
 # %% [markdown]
 # Without a ladder the losses agree with exercise 3 to about one part in a thousand. So
 # on the plateau the network is not learning slowly. It has learnt one thing completely,
-# the self query, and nothing else.
+# the self query, and nothing else. (At a third of the rate and with twice the steps,
+# the preset `direct`, one Relational Memory Core has left the plateau without a ladder
+# and come to 93.3 %; the LSTM has stayed.)
 #
 # With a ladder five of five Relational Memory Cores leave the floor, and none of five
 # LSTMs. The LSTMs never pass the first rung, three numbers on a line (3x1), so in the

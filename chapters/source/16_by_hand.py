@@ -11,8 +11,8 @@
 #
 # First, what is there to gain? The project's own benchmark times one training step,
 # forward, backward and Adam, of the same network from the same weights, on four cores
-# of one machine. The figures come from the file `benchmarks/results/cpu.json`, which
-# says how they were measured.
+# of an AMD EPYC; on an Intel Xeon the lead is smaller. The figures come from the file
+# `benchmarks/results/cpu.json`, which says how they were measured.
 
 # %%
 import contextlib
