@@ -43,7 +43,12 @@ CORES = {  # as the paper's tables call them
     "dnc": "DNC",
     "entnet_bank": "EntNet",
 }
-OTHERS = {"conv_lstm": "ConvLSTM", "feedforward": "no memory", "memn2n": "MemN2N"}
+OTHERS = {
+    "entnet": "Entity Network",
+    "conv_lstm": "ConvLSTM",
+    "feedforward": "no memory",
+    "memn2n": "MemN2N",
+}
 NOT_RUN = "*not run*"
 
 ABOUT = (
@@ -251,9 +256,12 @@ def vectors(groups: list[dict[str, Any]]) -> str:
     about = paragraph(
         "Right answers in percent, among so many vectors of so many dimensions; of "
         "the LSTM and the DNC the paper tells the best training batch. In brackets "
-        "what you reach without comparing two vectors."
+        "what you reach without comparing two vectors. EntNet is the bank of LSTMs "
+        "that the paper calls so; the Entity Network is that of Henaff et al. "
+        "(2017), which the paper does not use."
     )
-    shown = table("", rows, CORES.values(), paper, ours) + seeds(ours)
+    columns = [*CORES.values(), OTHERS["entnet"]]
+    shown = table("", rows, columns, paper, ours) + seeds(ours)
     return "\n".join(["## Nth farthest\n", about, shown])
 
 
@@ -388,7 +396,9 @@ def worlds(groups: list[dict[str, Any]]) -> str:
     """The two worlds: scores of MiniPacman, solved levels of BoxWorld."""
     about = paragraph(
         "Mean score in MiniPacman, percent of levels solved in BoxWorld. In brackets "
-        "what players reach who learnt nothing."
+        "what players reach who learnt nothing: one that acts at random; then in "
+        "MiniPacman a script that sees the whole maze, and in BoxWorld one that opens "
+        "whatever its key opens."
     )
     rows, paper = {}, {}
     ours: dict[Place, Ours] = {}
@@ -400,6 +410,10 @@ def worlds(groups: list[dict[str, Any]]) -> str:
             rows[f"{title}, {row}"] = f"{title}, {row}"
         for (row, column), each in placed(own, of_cells).items():
             ours[f"{title}, {row}", column] = each
+        for group in own:
+            for (row, _), _ in of_cells(group):
+                shown = f"{title}, {row}{floors(group)}"
+                rows[f"{title}, {row}"] = max(rows[f"{title}, {row}"], shown, key=len)
         more, easier = beside(own, functools.partial(_easier, title))
         rows, ours = rows | more, ours | easier
     columns = dict.fromkeys(column for _, column in [*paper, *ours])
