@@ -56,8 +56,8 @@ ABOUT = (
     "and below, in bold, **ours**. The paper gives the top score of many settings for "
     "each core, we give the mean over our seeds of one setting: the best one, where "
     "several of ours share a place. A dagger † marks networks that stayed on easier "
-    "examples and never met the task itself. [The one table](results.md) has every run "
-    "with its command, seeds and time."
+    "examples and never met the task itself. [The results](../README.md) have every "
+    "run with its command, seeds and time."
 )
 
 

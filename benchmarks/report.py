@@ -158,7 +158,12 @@ def _inside(rows):
         "entropy": "entropy of attention",
     }
     names["early_gradient"] = "gradient to the first step / to the last"
-    head = ["pairs: before training, after", "seeds", "held-out accuracy", *names.values()]
+    head = [
+        "pairs: before training, after",
+        "seeds",
+        "held-out accuracy",
+        *names.values(),
+    ]
     table = [head]
     for form in dict.fromkeys(row["form"] for row in rows):
         seeds = [row for row in rows if row["form"] == form]

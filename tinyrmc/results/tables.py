@@ -30,6 +30,9 @@ LEGEND = (
     "*time*: mean over the seeds, evaluations included. What the paper reports stands "
     "in a table of its own, and *ours* beside it where it was run."
 )
+OTHER_PLACES = (
+    "None of these runs stands for the other places of the paper. These commands would:"
+)
 FEW = 12  # rows of the paper's results, up to which all are shown
 
 # The parts of a run's environment that stand beside its result.
@@ -592,7 +595,7 @@ def commands(found: Summary) -> str:
     """
     wanted = dict.fromkeys(cell["command"] for cell in found["not_run"])
     lines = "".join(f"{command}\n" for command in wanted if command)
-    return f"\nWhat was not run:\n\n```\n{lines}```\n" if lines else ""
+    return f"\n{OTHER_PLACES}\n\n```\n{lines}```\n" if lines else ""
 
 
 # --- Files ----------------------------------------------------------------------------
