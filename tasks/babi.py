@@ -578,7 +578,8 @@ class Task(training.Task):
 
     presets = {
         "quick": (
-            "one task, ten restarts side by side; --data.task all: three minutes or so of one core",
+            "one task, ten restarts side by side; --data.task all: three minutes or so "
+            "of one core",
             QUICK,
         ),
         "joint": ("one network for all twenty tasks", JOINT),

@@ -28,11 +28,12 @@ without looking at m, you do still better (30.8 %, 59.5 %). Accuracy "without se
 leaves out the questions whose answer is m.
 
 *The ladder.* Trained directly, even at 4 x 4, a network sits on the first floor for a
-long time (in the preset `direct` for some 4,000 steps, at a low rate). So training climbs `rungs` of (objects, dimensions). A rung
-is passed when the accuracy on the fresh examples of the last `log_every` steps covers
-`passing` of the way from 2/k to 1 (from 0, where k is 2). Inputs always have the final
-layout: unused dimensions are zero, labels come from all N, and k objects take k time
-steps. Some of the steps, `rehearsal`, go back to an earlier rung.
+long time (in the preset `direct` for some 4,000 steps, at a low rate). So training
+climbs `rungs` of (objects, dimensions). A rung is passed when the accuracy on the fresh
+examples of the last `log_every` steps covers `passing` of the way from 2/k to 1 (from
+0, where k is 2). Inputs always have the final layout: unused dimensions are zero,
+labels come from all N, and k objects take k time steps. Some of the steps, `rehearsal`,
+go back to an earlier rung.
 
 A core that never passes the first rung never meets the task, and its result says
 nothing about it. With `rung_shares` rungs open by steps instead, whatever the accuracy,
