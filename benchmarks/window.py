@@ -1,12 +1,12 @@
-"""Draws the pictures of nth farthest from what is committed: `python
-benchmarks/window.py`.
+"""Draws pictures from what is committed: `python benchmarks/window.py`.
 
-    results/nth_farthest_quick.png      the curves of `quick`, two cores
-    results/nth_farthest_models.png     the same, all six cores
-    results/nth_farthest_fair.png       the curves of `fair`, five cores
-    results/nth_farthest_ladder.png     the curves of `ladder`
-    results/nth_farthest_attention.png  where the network of the course looks while it
-                                        reads one example
+results/nth_farthest_quick.png      the curves of `quick`, two cores
+results/nth_farthest_models.png     the same, all six cores
+results/nth_farthest_fair.png       the curves of `fair`, five cores
+results/nth_farthest_ladder.png     the curves of `ladder`
+results/box_world_full.png          the curves of BoxWorld's `full`, four cores
+results/nth_farthest_attention.png  where the network of the course looks while it
+                                    reads one example
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from tinyrmc.results import probes
 from tinyrmc.training.checkpoints import open_checkpoint, restore_model
 
 RESULTS = Path(__file__).resolve().parent / "results"
-METRIC = "test_accuracy"
 NAMES = {  # core -> its line's name
     "rmc": "Relational Memory Core",
     "lstm": "LSTM",
@@ -27,40 +26,56 @@ NAMES = {  # core -> its line's name
     "entnet_bank": "bank of LSTMs",
     "rmc_paper": "the paper's equations",
     "dnc": "Differentiable Neural Computer",
+    "conv_lstm": "ConvLSTM",
+    "feedforward": "no memory",
 }
-FAIR = tuple(core for core in NAMES if core != "rmc_paper")
-# name -> the summary, the preset, its cores, how the title begins
-FOUR, EIGHT = "Four vectors arrive.", "Eight vectors arrive."
-PICTURES: dict[str, tuple[str, str, tuple[str, ...], str]] = {
-    "nth_farthest_quick": ("results", "quick", ("rmc", "lstm"), FOUR),
-    "nth_farthest_models": ("results", "quick", (*NAMES,), FOUR),
-    "nth_farthest_fair": ("nth_farthest_fair", "fair", FAIR, FOUR),
-    "nth_farthest_ladder": ("results", "ladder", ("rmc", "lstm"), EIGHT),
+ALL = ("rmc", "lstm", "entnet", "entnet_bank", "rmc_paper", "dnc")
+FAIR = tuple(core for core in ALL if core != "rmc_paper")
+AGENTS = ("rmc", "lstm", "conv_lstm")
+FOUR, EIGHT = (
+    f"{count} vectors arrive. Which one is the nth farthest from vector m?"
+    for count in ("Four", "Eight")
+)
+LOCKS = "BoxWorld, one to five locks, through a window"
+# name -> the summary, the task, the preset, its cores, the title
+PICTURES: dict[str, tuple[str, str, str, tuple[str, ...], str]] = {
+    "nth_farthest_quick": ("results", "nth_farthest", "quick", ("rmc", "lstm"), FOUR),
+    "nth_farthest_models": ("results", "nth_farthest", "quick", ALL, FOUR),
+    "nth_farthest_fair": ("nth_farthest_fair", "nth_farthest", "fair", FAIR, FOUR),
+    "nth_farthest_ladder": (
+        "results",
+        "nth_farthest",
+        "ladder",
+        ("rmc", "lstm"),
+        EIGHT,
+    ),
+    "box_world_full": ("box_world_full", "box_world", "full", AGENTS, LOCKS),
 }
-QUESTION = "{} Which one is the nth farthest from vector m?"
 
 
 def curves(name: str, folder: Path = RESULTS) -> Path:
-    """Held-out accuracy against steps, with the floors, from a committed summary; the
-    path of the PNG file, which it writes into `folder`.
+    """What was watched while cores learnt, against steps, with the floors, from a
+    committed summary; the path of the PNG file, which it writes into `folder`.
     """
-    table, preset, cores, arrive = PICTURES[name]
+    table, task, preset, cores, title = PICTURES[name]
     summary = json.loads((RESULTS / f"{table}.json").read_text(encoding="utf-8"))
     found = {
         group["config"]["model"]["core"]: group
         for group in summary["groups"]
-        if (group["task"], group["preset"]) == ("nth_farthest", preset)
+        if (group["task"], group["preset"]) == (task, preset)
     }
+    metric = found["rmc"]["curve_of"]
     groups = {
         NAMES[core]: [
-            [{"step": step, METRIC: value} for step, _, _, value in run["curve"]]
+            [{"step": step, metric: value} for step, _, _, value in run["curve"]]
             for run in found[core]["runs"]
         ]
         for core in cores
     }
-    references = {METRIC: found["rmc"]["references"][METRIC]}
-    out, title = folder / f"{name}.png", QUESTION.format(arrive)
-    return figures.learning_curve(groups, references, [METRIC], out, title, cores=cores)
+    of_cores = [found[core]["references"][metric] for core in cores]
+    references = {metric: {k: v for known in of_cores for k, v in known.items()}}
+    out = folder / f"{name}.png"
+    return figures.learning_curve(groups, references, [metric], out, title, cores=cores)
 
 
 def attention(out: Path = RESULTS / "nth_farthest_attention.png") -> Path:
