@@ -98,7 +98,7 @@ class DataConfig:
         _require_positive("data", self, "memories")
         if self.version == "v1.1" and self.variant == "en-10k":
             raise ValueError("data.variant en-10k is of version v1.2; choose that")
-        told = [str(k) for k in corpora.TOLD]
+        told = [str(k) for k in corpora.GENERATED_TASKS]
         if self.generated and self.task in TASKS and self.task not in told:
             raise ValueError(
                 f"data.task {self.task} cannot be generated; {', '.join(told)} can"
@@ -605,7 +605,9 @@ class Task(training.Task):
         """Where stories come from; set it before training to have others."""
         data = self.config.data
         if data.generated:
-            return corpora.Told(questions=10_000 if data.variant == "en-10k" else 1000)
+            return corpora.GeneratedStories(
+                questions=10_000 if data.variant == "en-10k" else 1000
+            )
         return corpora.babi(data.version, data.variant, self.config.data_dir)
 
     @functools.cached_property

@@ -417,7 +417,7 @@ AT_ONCE = 2_000  # words that are read at once in doing so
 
 # A training text of at most this many tokens is counted for floors: ten seconds, 1 GB.
 COUNTED = 5_000_000
-TOLD = 500_000  # from this many on you are told, for it takes a second or more
+ANNOUNCED = 500_000  # from this many on you are told, for it takes a second or more
 FLOORS = "floors-1"  # the name under which they are kept
 
 
@@ -790,7 +790,7 @@ class Task(training.Task):
         """Within sentences, as published figures for the Penn Treebank are."""
         words, texts = self.corpus.vocabulary, self.corpus.texts
         train = texts["train"]
-        if len(train) > TOLD:
+        if len(train) > ANNOUNCED:
             says = f"counting {len(train):,} tokens for the floors (once, then kept)"
             print(says, file=sys.stderr, flush=True)
         fivegram = ngrams.KneserNey(train, len(words), order=5, boundary=words.eos)

@@ -65,7 +65,7 @@ def told(task=1, **how):
     """A task on stories made up here."""
     settings = config(str(task), **how)
     made = babi.Task(settings)
-    made.source = corpora.Told(100)
+    made.source = corpora.GeneratedStories(100)
     return made
 
 
@@ -458,7 +458,7 @@ def test_made_up_stories_are_learnt(number, questions, error, make_trainer):
             ),
         )
     )
-    task.source = corpora.Told(questions)
+    task.source = corpora.GeneratedStories(questions)
     trainer = make_trainer(task)
     while not trainer.finished:
         trainer.advance()

@@ -118,8 +118,8 @@ def test_each_task_of_several_has_a_row_and_a_picture(
     )
     assert plot.main(["hops", str(runs / name), "--out", str(tmp_path)]) == 0
     table = rows_of(capsys.readouterr().out)
-    assert [*table] == [f"task {k}" for k in corpora.TOLD]
-    drawn = {f"hops_task_{k}.png" for k in corpora.TOLD}
+    assert [*table] == [f"task {k}" for k in corpora.GENERATED_TASKS]
+    drawn = {f"hops_task_{k}.png" for k in corpora.GENERATED_TASKS}
     assert {path.name for path in tmp_path.iterdir()} == drawn
     assert plot.main(["hops", str(runs / name), "--task", "16"]) == 0
     printed = capsys.readouterr().out
@@ -192,7 +192,7 @@ def test_the_page_computes_what_python_computes(variant, linear, window, tmp_pat
         recipe=babi.RecipeConfig(linear_epochs=20 if linear else 0),
     )
     task = babi.Task(config)
-    task.source = corpora.Told(60)
+    task.source = corpora.GeneratedStories(60)
     model = task.build(np.random.SeedSequence(1))
     for parameter in model.parameters():
         # so that attention is no mean
@@ -347,11 +347,11 @@ def test_it_fits_the_window(width, joint_page, window):
         assert window.run(f"$('{part}').getBoundingClientRect().right") <= width
     groups = window.run("[...document.querySelectorAll('optgroup')].map(g => g.label)")
     assert {label.partition(",")[0] for label in groups} == {
-        f"task {k}" for k in corpora.TOLD
+        f"task {k}" for k in corpora.GENERATED_TASKS
     }
     assert [row[0] for row in cells(window, "counts")] == [
         "",
-        *(f"task {k}" for k in corpora.TOLD),
+        *(f"task {k}" for k in corpora.GENERATED_TASKS),
     ]
     last = window.run("data.examples[data.examples.length - 1].question")
     assert window.run("$('question').value") == last
@@ -384,7 +384,7 @@ def test_where_nothing_is_bold_it_says_that_an_empty_memory_is_strongest(
     opened(window, joint_page)
     rows = [
         row
-        for k in corpora.TOLD
+        for k in corpora.GENERATED_TASKS
         for row in itertools.chain(
             *hops.chosen(reading, reading.of(k), hops.OF_SEVERAL)
         )

@@ -24,7 +24,7 @@ def test_floors_are_counted_once_and_kept_beside_the_integers(
     shutil.copytree(os.environ["TINYRMC_DATA"], data)
     shutil.rmtree(data / "tinyrmc-cache", ignore_errors=True)
     monkeypatch.setattr(corpora.loading, "user_directory", lambda: own)
-    monkeypatch.setattr(lm, "TOLD", 100)
+    monkeypatch.setattr(lm, "ANNOUNCED", 100)
     data.chmod(0o555 if read_only else 0o755)
     config = dataclasses.replace(CONFIG, data_dir=data)
     counted = lm.Task(config).references()

@@ -91,7 +91,7 @@ def test_a_linear_hop_is_one_matrix(rng):
 
 
 def test_who_looks_at_the_facts_of_made_up_stories_hits_always():
-    stories = corpora.Told(50).stories(15, "train")
+    stories = corpora.GeneratedStories(50).stories(15, "train")
     N = max(len(story.sentences) for story in stories)
     counts = np.array([len(story.sentences) for story in stories])
     facts = [story.supporting for story in stories]

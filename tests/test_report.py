@@ -574,7 +574,7 @@ def test_every_tasks_published_cells_can_be_trained_and_are_recognised(
     monkeypatch.setenv("TINYRMC_DATA", str(tmp_path))  # not the tests' few words
     kind = discovery.load_task(name).Task
     if name == "babi":  # all twenty tasks are there
-        every = corpora.Told(complete=[*range(1, 21)])
+        every = corpora.GeneratedStories(complete=[*range(1, 21)])
         monkeypatch.setattr(kind, "source", every)
     cells: dict = {}  # of the same words
     for cell, (paper, words) in kind.published.items():

@@ -47,7 +47,7 @@ rng = np.random.default_rng(13)
 # matters.
 
 # %%
-told = corpora.Told(questions=course.fast(1000, 150))
+told = corpora.GeneratedStories(questions=course.fast(1000, 150))
 
 
 def show_story(story):

@@ -22,22 +22,22 @@ from .corpus import (
     require_same,
 )
 from .downloads import download
+from .generated import GENERATED_TASKS, GeneratedStories
 from .known import CORPORA
 from .loading import load
 from .stories import Babi, Story, babi
-from .telling import TOLD, Told
 from .words import book, prose
 
 __all__ = [
     "CORPORA",
+    "GENERATED_TASKS",
     "PARTS",
-    "TOLD",
     "Babi",
     "Corpus",
     "CorpusError",
+    "GeneratedStories",
     "MissingCorpus",
     "Story",
-    "Told",
     "Vocabulary",
     "babi",
     "book",

@@ -1,6 +1,6 @@
 """Stories made up on the spot, like those of bAbI's tasks 1, 2, 6, 15 and 16.
 
-    told = corpora.Told(questions=1000)
+    told = corpora.GeneratedStories(questions=1000)
     told.stories(1, "train")[0]
 
 They need no files. Words, rules and supporting facts are those of the published files,
@@ -22,7 +22,7 @@ import numpy as np
 
 from .stories import PARTS, Story
 
-TOLD = 1, 2, 6, 15, 16  # the tasks
+GENERATED_TASKS = 1, 2, 6, 15, 16  # the tasks
 
 PEOPLE = "john", "mary", "sandra", "daniel"
 ROOMS = "bedroom", "kitchen", "garden", "hallway", "bathroom", "office"
@@ -57,12 +57,12 @@ THERE = 0.21  # how often it says "left the milk there"
 
 
 @dataclass
-class Told:
+class GeneratedStories:
     """This many questions for each task, from a seed; `stories` is as in `Babi`."""
 
     questions: int = 1000
     seed: int = 0
-    complete: list[int] = field(default_factory=lambda: [*TOLD])
+    complete: list[int] = field(default_factory=lambda: [*GENERATED_TASKS])
 
     def stories(self, task: int, part: str) -> list[Story]:
         """The questions of a task, in the order in which they are asked.
@@ -70,8 +70,10 @@ class Told:
         Training and test text come from different seeds. ValueError for a task that is
         not made up here.
         """
-        if task not in TOLD:
-            raise ValueError(f"stories of task {task} are not made up; {TOLD} are")
+        if task not in GENERATED_TASKS:
+            raise ValueError(
+                f"stories of task {task} are not made up; {GENERATED_TASKS} are"
+            )
         rng = np.random.default_rng([self.seed, task, PARTS.index(part)])
         found: list[Story] = []
         number = 0

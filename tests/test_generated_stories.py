@@ -16,7 +16,7 @@ SINGULAR = {"mice": "mouse", "wolves": "wolf", "cats": "cat", "sheep": "sheep"}
 
 
 def told(task, questions=1000, part="train", **how):
-    return corpora.Told(questions, **how).stories(task, part)
+    return corpora.GeneratedStories(questions, **how).stories(task, part)
 
 
 # --- What follows from the words ------------------------------------------------------
@@ -58,7 +58,7 @@ def solve(task, sentences, question):
     return colours.get(like[-1]) if like else None
 
 
-@pytest.mark.parametrize("task", corpora.TOLD)
+@pytest.mark.parametrize("task", corpora.GENERATED_TASKS)
 def test_answers_follow_from_the_story_and_from_no_less_than_its_facts(task):
     for story in told(task, 400):
         assert solve(task, story.sentences, story.question) == story.answer
@@ -100,7 +100,7 @@ ANSWERS = {1: 6, 2: 6, 6: 2, 15: 4, 16: 4}
 FACTS = {1: 1, 2: 2, 6: 1, 15: 2, 16: 3}
 
 
-@pytest.mark.parametrize("task", corpora.TOLD)
+@pytest.mark.parametrize("task", corpora.GENERATED_TASKS)
 def test_lengths_answers_and_facts_are_as_in_the_published_files(task):
     stories = told(task, 2000)
     length, first, second, commonest = PUBLISHED[task]
@@ -144,6 +144,6 @@ def test_the_seed_decides_and_texts_to_test_on_are_others():
 
 
 def test_other_tasks_are_not_made_up():
-    assert corpora.Told().complete == [1, 2, 6, 15, 16]
+    assert corpora.GeneratedStories().complete == [1, 2, 6, 15, 16]
     with pytest.raises(ValueError, match="stories of task 3 are not made up; "):
         told(3)
