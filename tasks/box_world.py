@@ -256,7 +256,7 @@ class Task(ActingTask):
         return outcome.reward == GEM
 
     @property
-    def told(self):
+    def besides_view(self):
         return ["held", "position"] if self.config.world.position else ["held"]
 
     # --- How training goes on

@@ -274,7 +274,7 @@ def test_what_you_choose_and_what_you_type_is_read_at_once(runs, page, window):
     named = [hops.sentence(story.sentences[k]).rstrip(".") for k in story.supporting]
     assert facts == named
     # another story, as long at least, typed over the one that is there
-    long = np.flatnonzero(reading.told >= reading.told[wrong[0]])
+    long = np.flatnonzero(reading.sentences >= reading.sentences[wrong[0]])
     other = reading.stories[long[-1]]
     assert other != story
     for name, text in {
@@ -393,7 +393,7 @@ def test_where_nothing_is_bold_it_says_that_an_empty_memory_is_strongest(
     said = set()
     for number, row in enumerate(rows, start=1):
         window.run(f"location.hash = '#example={number}'; choose()")
-        told, strongest = reading.told[row], reading.weights[row].argmax(axis=-1)
+        told, strongest = reading.sentences[row], reading.weights[row].argmax(axis=-1)
         bold = window.run("document.querySelectorAll('#hops .strongest').length")
         assert bold == (strongest < told).sum()
         says = window.run("$('empty-says').textContent")

@@ -21,7 +21,7 @@ from typing import Any, ClassVar, Literal, NoReturn
 from .errors import UsageError, UserError, nearest, why
 from .flags import add_flags, from_flags
 from .starting import give_ctrl_c_back
-from .training.discovery import place_of, told
+from .training.discovery import described, place_of
 
 
 def program(command: str) -> str:
@@ -156,7 +156,7 @@ def run_main(main: Callable[[], int]) -> NoReturn:
         if not isinstance(error, OSError) and _came_of_ctrl_c(error):
             sys.exit(130)
         if place_of(error):
-            _refuse(told(error))
+            _refuse(described(error))
         if isinstance(error, MemoryError):
             _refuse(f"out of memory{str(error) and ': '}{error}; ask for less")
         if not isinstance(error, OSError):

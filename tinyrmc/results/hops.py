@@ -82,7 +82,7 @@ class Reading:
         return found
 
     @property
-    def told(self) -> np.ndarray:
+    def sentences(self) -> np.ndarray:
         """(Q,) how many memories are sentences; the others are empty."""
         lengths = [len(story.sentences) for story in self.stories]
         return np.minimum(lengths, self.slots)
@@ -101,7 +101,7 @@ def shares(reading: Reading, rows: np.ndarray) -> list[float]:
     facts = reading.facts[rows]
     strongest = reading.weights[rows].argmax(axis=-1)  # (Q, K)
     hits = np.take_along_axis(facts, strongest, axis=-1)
-    chance = facts.sum(axis=-1) / reading.told[rows]
+    chance = facts.sum(axis=-1) / reading.sentences[rows]
     return [*hits.mean(axis=0), facts[:, 0].mean(), chance.mean()]
 
 
@@ -181,7 +181,7 @@ def draw(reading: Reading, task: int, path: Path) -> Path:
     """
     from .. import figures
 
-    own, told = reading.of(task), reading.told
+    own, told = reading.of(task), reading.sentences
     usual = int(np.median(told[own]))
     own = own[np.argsort(np.abs(told[own] - usual), kind="stable")]
     each = 2 if usual <= 20 else 1
@@ -197,7 +197,7 @@ def _looked(reading: Reading, row: int) -> tuple[str, list[str], np.ndarray, lis
 
     Empty memories, if they have a share, are one more row, together.
     """
-    story, told = reading.stories[row], int(reading.told[row])
+    story, told = reading.stories[row], int(reading.sentences[row])
     weights = reading.weights[row].T  # (M, K)
     sentences = [sentence(words) for words in story.sentences[-told:]]
     facts = reading.facts[row][:told][::-1].tolist()

@@ -317,7 +317,7 @@ def _ran(task: str, groups: list[Summary], letters: dict[str, str]) -> Table:
         best_word(groups),
         "best batch",
         *(f"floor: {floor}" for floor in floors),
-        *(f"mean {in_words(name)}" for name in others),
+        *(f"mean {without_split(name)}" for name in others),
         success_at(groups[0], headline),
         "steps",
         "ended on",
@@ -476,7 +476,7 @@ def _seeds(groups: list[Summary]) -> Table:
 # --- In words -------------------------------------------------------------------------
 
 
-def in_words(name: str) -> str:
+def without_split(name: str) -> str:
     """A held-out metric in words, without saying that it is one."""
     return name.removeprefix("test_").replace("_", " ")
 

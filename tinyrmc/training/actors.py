@@ -214,7 +214,7 @@ class ActingTask(Task):
             picture = world.pixels(moments).astype(np.float32)
             picture /= np.float32(255)
             picture = picture.reshape(*shown["view"].shape, -1)
-        for name in self.told:
+        for name in self.besides_view:
             several = shown[name].ndim > 2
             if several:
                 numbers.append(shown[name] * np.float32(1 / highest[name]))
@@ -226,7 +226,7 @@ class ActingTask(Task):
         return picture, xp.concatenate(numbers, axis=2)
 
     @property
-    def told(self) -> list[str]:
+    def besides_view(self) -> list[str]:
         """Which parts of an observation the agent is told besides its view."""
         return [name for name in self.held_out_world.observation if name != "view"]
 

@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import UserError
-from .discovery import told
+from .discovery import described
 
 # macOS has fork, but its system libraries do not survive one
 CAN_FORK = sys.platform == "linux"
@@ -131,7 +131,7 @@ def _live(answer: Callable[[Any], Any], name: str, pipe: Connection) -> None:
             try:
                 messages = _packed(answer(request))
             except Exception as error:
-                failure = {"worker error": f"{name}: {told(error)}"}
+                failure = {"worker error": f"{name}: {described(error)}"}
                 messages = [json.dumps(failure).encode()]
             for message in messages:
                 pipe.send_bytes(message)

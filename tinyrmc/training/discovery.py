@@ -228,7 +228,7 @@ def place_of(error: BaseException) -> tuple[Path, int, str] | None:
     return None
 
 
-def told(error: Exception) -> str:
+def described(error: Exception) -> str:
     """An exception in words: its place in a task's code, if it has one, its kind and
     its text.
     """
