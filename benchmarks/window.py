@@ -31,7 +31,7 @@ NAMES = {  # core -> its line's name
 }
 ALL = ("rmc", "lstm", "entnet", "entnet_bank", "rmc_paper", "dnc")
 FAIR = tuple(core for core in ALL if core != "rmc_paper")
-AGENTS = ("rmc", "lstm", "conv_lstm")
+AGENTS = ("rmc", "lstm", "conv_lstm", "feedforward")
 FOUR, EIGHT = (
     f"{count} vectors arrive. Which one is the nth farthest from vector m?"
     for count in ("Four", "Eight")
