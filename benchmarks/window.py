@@ -1,12 +1,14 @@
-"""Draws pictures from what is committed: `python benchmarks/window.py`.
+"""Draws pictures from what is committed.
 
-results/nth_farthest_quick.png      the curves of `quick`, two cores
-results/nth_farthest_models.png     the same, all six cores
-results/nth_farthest_fair.png       the curves of `fair`, five cores
-results/nth_farthest_ladder.png     the curves of `ladder`
-results/box_world_full.png          the curves of BoxWorld's `full`, four cores
-results/nth_farthest_attention.png  where the network of the course looks while it
-                                    reads one example
+`python benchmarks/window.py` writes
+
+    results/nth_farthest_quick.png      the curves of `quick`, two cores
+    results/nth_farthest_models.png     the same, all six cores
+    results/nth_farthest_fair.png       the curves of `fair`, five cores
+    results/nth_farthest_ladder.png     the curves of `ladder`
+    results/box_world_full.png          the curves of BoxWorld's `full`, four cores
+    results/nth_farthest_attention.png  where the network of the course looks while it
+                                        reads one example
 """
 
 from __future__ import annotations
