@@ -812,7 +812,8 @@ class Task(training.Task):
             CONTROL3,
         ),
         "program3": (
-            "the same with multiplication and for; not run here",
+            "the same with multiplication and for; with --model.no-share-core half an "
+            "hour of one core, to 81 %",
             PROGRAM3,
         ),
         "program": (
