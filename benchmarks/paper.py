@@ -412,8 +412,7 @@ def worlds(groups: list[dict[str, Any]]) -> str:
             ours[f"{title}, {row}", column] = each
         for group in own:
             for (row, _), _ in of_cells(group):
-                shown = f"{title}, {row}{floors(group)}"
-                rows[f"{title}, {row}"] = max(rows[f"{title}, {row}"], shown, key=len)
+                rows[f"{title}, {row}"] = f"{title}, {row}{floors(group)}"
         more, easier = beside(own, functools.partial(_easier, title))
         rows, ours = rows | more, ours | easier
     columns = dict.fromkeys(column for _, column in [*paper, *ours])

@@ -176,6 +176,12 @@ def test_what_was_published_stands_beside_the_paper_s_own_levels_alone():
     full = box_world.Task(box_world.FULL)
     assert full.cell() == "viewport, RMC" and full.cell() in full.published
     assert full.references()["test_solved"]["paper, RMC"] == 0.98
+    for core, name in (("lstm", "LSTM"), ("feedforward", "no memory")):
+        model = dataclasses.replace(full.config.model, core=core)
+        ours = box_world.Task(dataclasses.replace(full.config, model=model))
+        assert ours.cell() == f"viewport, {name}"
+        known = ours.references()["test_solved"]
+        assert list(known) == ["at random", "opening any box"]
     assert task().cell() is None
     for change in {"room": 11}, {"colours": 19}, {"limit": 90}, {"viewport": 7}:
         other = dataclasses.replace(full.config.world, **change)

@@ -246,7 +246,9 @@ def test_how_many_locks_agents_open_is_as_measured():
 
 
 def test_which_operations_programs_are_answered_rightly_is_as_measured():
-    """Shares of whole answers by the last operation, a row for each run of control."""
+    """Shares of whole answers by the last operation: a row for each run, a table for
+    each set of operations.
+    """
     path = RESULTS / "program_evaluation_small_examined.json"
     examined = json.loads(path.read_text("utf-8"))["examinations"]
     wanted: dict[str, list] = {}  # head of the table -> rows

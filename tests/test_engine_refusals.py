@@ -198,6 +198,11 @@ def test_what_is_not_an_array_is_refused_by_name(xp, value):
             r"multiply: takes 2 array arguments, got 1",
         ),
         (
+            lambda xp: p.add(xp.ones(3), "a"),
+            TypeError,
+            r"add: argument 1: str is not an array; .* array, a Tensor or a number",
+        ),
+        (
             lambda xp: p.add(xp.ones(3), xp.ones(3), xp.ones(3)),
             TypeError,
             r"add: takes 2 array arguments; got 3 positional arguments",

@@ -207,6 +207,19 @@ def test_a_level_that_cannot_be_drawn_is_refused(words, error, says, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+def test_a_disk_that_is_full_while_a_picture_is_written_is_one_line(
+    tmp_path, monkeypatch
+):
+    def full(*_):  # like a write: it does not say which file
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(figures, "draw_level", full)
+    with pytest.raises(
+        RunError, match=r"^cannot write the file: No space left on device; "
+    ):
+        plot.main(["level", "--out", str(tmp_path / "level.png")])
+
+
 def test_a_picture_is_not_blamed_where_its_name_cannot_be_printed(
     tmp_path, monkeypatch
 ):

@@ -33,6 +33,7 @@ def program(command: str) -> str:
     return f"python -m tinyrmc{' ' if package else '.'}{command}"
 
 
+# A word that begins with a hyphen and is a number, not a flag.
 NEGATIVE = re.compile(r"-((\d+\.?\d*|\.\d+)(e[+-]?\d+)?|inf)$", re.IGNORECASE)
 
 

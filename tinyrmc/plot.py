@@ -260,7 +260,7 @@ def _writing(flags: str = "--out and --html") -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        where = error.filename or "it"  # a full disk does not say which file
+        where = error.filename or "the file"  # a full disk does not say which file
         remedy = f"give a writable place with {flags}"
         raise RunError(unwritable(where, error, remedy)) from error
 

@@ -488,10 +488,10 @@ ex.mean_slot.hint()
 # | [20. Puzzles](20_puzzles.ipynb) | optional: masks, shuffles, heads, each in one line without a loop | |
 #
 # Each chapter builds on the ones before it, but you need not read them all. If you want
-# the core alone, read 1 and 5 to 9, and skip what they say about the way back; it needs
-# 2 and 3. If you know how automatic differentiation works, you may skip 2 and 3; if you
-# have trained networks before, 4 as well. If you have an implementation that does not
-# learn, begin with 11.
+# the core alone, read 1 and 5 to 9, without their parts on the way back and on
+# training, which need 2 to 4. If you know how automatic differentiation works, you may
+# skip 2 and 3; if you have trained networks before, 4 as well. If you have an
+# implementation that does not learn, begin with 11.
 #
 # ## Takeaways
 #

@@ -470,8 +470,8 @@ panel.legend(loc="upper left")
 plt.show()
 
 # %% [markdown]
-# **A residual, inside a norm.** This is a second one. The residual of chapter 7 goes
-# around the MLP, and both forms have it. So the paper's candidate is made only of what
+# **A residual, inside a norm.** This is a second residual: chapter 7's goes around the
+# MLP, and both forms have that one. The paper's candidate is made only of what
 # attention brings, a mean of values. A slot's own content gets into it only if the slot
 # attends to itself. The release adds the slot itself, layer_norm(M + attention). What
 # is that worth? We take the residual out of a released core, and look at the slots'
@@ -955,10 +955,10 @@ plt.show()
 # ## In the package
 #
 # Your functions stand in `equations.py`, in the same words (chapter 0 shows two of
-# them). Only `step` there takes the state as a pair, and returns $h$ first. Here is the
-# released core. Its gates are one operation, `fused.rmc_gates`, with a derivative
-# worked out by hand. (In its text `i` and `f` are the gates, after the sigmoid.)
-# `_attend` shows who asks, and where the norms are:
+# them). Only `step` differs a little: there it takes the state as a pair, and returns
+# $h$ first. Here is the released core. Its gates are one operation, `fused.rmc_gates`,
+# with a derivative worked out by hand. (In its text `i` and `f` are the gates, after
+# the sigmoid.) `_attend` shows who asks, and where the norms are:
 
 # %%
 course.show(RelationalMemory._step, RelationalMemory._attend, fused.rmc_gates.composed)

@@ -329,9 +329,9 @@ plt.show()
 # %% [markdown]
 # Without a ladder the losses agree with exercise 3 to about one part in a thousand. So
 # on the plateau the network is not learning slowly. It has learnt one thing completely,
-# the self query, and nothing else. (At a third of the rate and with twice the steps,
-# the preset `direct`, one Relational Memory Core has left the plateau without a ladder
-# and come to 93.3 %; the LSTM has stayed.)
+# the self query, and nothing else. (With a lower rate and twice the steps, as in the
+# preset `direct`, one Relational Memory Core left the plateau without a ladder and
+# reached 93.3 %; the LSTM stayed.)
 #
 # With a ladder five of five Relational Memory Cores leave the floor, and none of five
 # LSTMs. The LSTMs never pass the first rung, three numbers on a line (3x1), so in the
@@ -373,16 +373,16 @@ panel.legend(loc="center left", bbox_to_anchor=(1, 0.5))
 plt.show()
 
 # %% [markdown]
-# An error of 10 % costs one answer in twenty at 3 x 2, and more than half of them at 8
-# x 16. With eight vectors in sixteen dimensions all distances are nearly the same, and
-# a network that begins to measure them gains little: at an error of 30 %, a few points
-# above the floor. That may well be why the paper's task is slow to learn. At 4 x 4 it
-# does not explain the plateau, because there a network with the same error would still
-# stand nearly twenty points above the floor. So at 4 x 4 we can only guess. Keeping the
-# vectors, finding the one that is labelled $m$, comparing and sorting: none of these is
-# of use without the others, and with fewer vectors of fewer dimensions each is easier
-# to learn. We do not test the guess here. We do test the remedy that it suggests: begin
-# with an easier task.
+# An error of 10 % costs one answer in twenty at 3 x 2, and more than half of them at
+# 8 x 16. With eight vectors in sixteen dimensions all distances are nearly the same,
+# and a network that begins to measure them gains little: at an error of 30 %, a few
+# points above the floor. That may well be why the paper's task is slow to learn. At 4 x
+# 4 it does not explain the plateau, because there a network with the same error would
+# still stand nearly twenty points above the floor. So at 4 x 4 we can only guess.
+# Keeping the vectors, finding the one that is labelled $m$, comparing and sorting: none
+# of these is of use without the others, and with fewer vectors of fewer dimensions each
+# is easier to learn. We do not test the guess here. We do test the remedy that it
+# suggests: begin with an easier task.
 #
 # ## The ladder
 #
@@ -812,7 +812,7 @@ for slot in range(4):
     print(f"slot {slot + 1}: {without([slot], questions.marked).mean():.1%}")
 
 # %% [markdown]
-# Without any one slot the network answers fewer questions, but still most of them. Now
+# Without any one slot the network gets fewer answers right, but still most of them. Now
 # we make all the tests, over all held-out questions:
 #
 # - **wiped**: the four slots one by one, then the holders, then *as many other slots at

@@ -11,8 +11,8 @@
 #
 # First, what is there to gain? The project's own benchmark times one training step,
 # forward, backward and Adam, of the same network from the same weights, on four cores
-# of an AMD EPYC; on an Intel Xeon the lead is smaller. The figures come from the file
-# `benchmarks/results/cpu.json`, which says how they were measured.
+# of an AMD EPYC; on an Intel Xeon the lead is smaller or gone. The figures come from
+# the file `benchmarks/results/cpu.json`, which says how they were measured.
 
 # %%
 import contextlib
@@ -340,8 +340,8 @@ ex.weight_gradient.check(weight_gradient)
 # ## In the package
 #
 # The operations by hand are in `fused/`, each beside its composed definition. The loop
-# is `unroll` in `cores/core.py`; what the released core computes before the loop, and
-# what in it, stands in `cores/relational.py`.
+# is `unroll` in `cores/core.py`. `cores/relational.py` has what the released core
+# computes before the loop (`_prepare_all`) and inside it (`_step`).
 #
 # ## Takeaways
 #

@@ -21,9 +21,11 @@ def download(name: str, data_dir: str | Path | None = None) -> Path:
     It is written under another name, checked against the recorded checksum, and
     renamed. Addresses are tried in turn. CorpusError if none of them has it.
     """
-    if name != "babi":
+    if name == "babi":
+        archives = ARCHIVES["v1.2"]
+    else:
         require_known(name)
-    archives = ARCHIVES["v1.2"] if name == "babi" else CORPORA[name].archives
+        archives = CORPORA[name].archives
     if not archives:
         raise CorpusError(f"{name} has no archive; {remedy(name, data_dir)}")
     folder, failed = data_directory(data_dir), []
