@@ -70,6 +70,25 @@ def test_held_out_levels_are_the_task_s_own_and_no_others():
     assert not held_out & pool
 
 
+@pytest.mark.parametrize("preset, levels, boards", [("QUICK", 2, 375), ("FULL", 0, 15)])
+def test_hardly_a_held_out_level_is_in_the_pool_by_chance(preset, levels, boards):
+    """With one lock there are not so many levels, so presets are counted in full."""
+    c = getattr(box_world, preset).world
+    pools = [c.make(s, c.pool, seed=s).levels for s in range(len(c.stages) + 1)]
+    held_out = c.make(len(c.stages), 2048, training.HELD_OUT_SEED).levels
+    for place, repeated in ((True, levels), (False, boards)):
+        known = {hash(level) for pool in pools for level in level_bytes(pool, place)}
+        found = [hash(level) in known for level in level_bytes(held_out, place)]
+        assert sum(found) == repeated
+
+
+def level_bytes(levels, place):
+    """Board and, if `place`, start of each level, as bytes."""
+    boards = levels.board.reshape(len(levels.board), -1)
+    starts = levels.start.astype(np.int64)[:, None].view(np.uint8)
+    return [row.tobytes() for row in (np.hstack([boards, starts]) if place else boards)]
+
+
 def test_levels_that_are_watched_are_others_than_those_tested_at_the_end():
     """And these are the ones that older runs were tested on."""
     a_task = task(room=12, stages=())

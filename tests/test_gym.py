@@ -1,5 +1,6 @@
 """Worlds in Gymnasium: what its checker, its wrappers and its users expect."""
 
+import os
 import subprocess
 import sys
 
@@ -243,3 +244,33 @@ def test_arguments_that_do_not_fit_are_refused(arguments, says):
             kind(name, **arguments)
     with pytest.raises(WorldError, match="num_envs must be at least 1, not 0"):
         LevelsEnv(name, num_envs=0)
+
+
+@pytest.mark.parametrize("world", ["nope:X", "tinyrmc.environments", BoxWorld, "", 7])
+def test_what_is_no_world_is_named(world):
+    with pytest.raises(WorldError, match="a World or the text 'module:Class', not "):
+        LevelEnv(world)
+
+
+def test_actions_in_another_byte_order_are_refused():
+    env = LevelEnv(BoxWorld(levels=5))
+    env.reset(seed=0)
+    with pytest.raises(WorldError, match=r"must be integers\[1\], one for each level"):
+        env.step(np.array(3, np.dtype(int).newbyteorder()))
+
+
+@pytest.mark.parametrize(
+    "text", ["raise ImportError('for another NumPy')", "version = 'too old'"]
+)
+def test_a_gymnasium_that_does_not_load_stops_nothing_else(text, tmp_path):
+    (tmp_path / "gymnasium.py").write_text(text)
+    words = "import tinyrmc.environments.box_world as w; print(w.BoxWorld().actions)"
+    done = subprocess.run(
+        [sys.executable, "-c", words],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])},
+        capture_output=True,
+        text=True,
+    )
+    assert done.stdout == "4\n"
+    assert "not registered with Gymnasium" in done.stderr
+    assert "Traceback" not in done.stderr

@@ -5,6 +5,7 @@ of a level.
 import errno
 import os
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -118,6 +119,32 @@ def test_in_a_real_terminal():
         os.close(leader)
         assert process.returncode == 0 and process.stderr.read() == b""
     assert b"steps 2" in shown and shown.count(b"\x1b[H") == 4
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no such terminals")
+def test_a_terminal_is_as_before_after_a_signal_and_no_key_is_lost():
+    import pty
+    import termios
+
+    leader, follower = pty.openpty()
+    before = termios.tcgetattr(leader)
+    words = [sys.executable, "-m", "tinyrmc.play", "mini_pacman"]
+    with subprocess.Popen(
+        words, stdin=follower, stdout=follower, stderr=subprocess.PIPE, cwd=ROOT
+    ) as process:
+        shown = b""
+        while b"steps 0" not in shown:
+            shown += os.read(leader, 4096)
+        os.write(leader, b"\x1b[A" * 100)
+        while b"steps 100" not in shown:
+            shown += os.read(leader, 4096)
+        process.send_signal(signal.SIGTERM)
+        while b"\x1b[?1049l" not in shown:
+            shown += os.read(leader, 4096)
+        assert process.wait() == 128 + signal.SIGTERM
+        assert process.stderr.read() == b""
+    assert termios.tcgetattr(leader) == before
+    os.close(leader), os.close(follower)
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from __future__ import annotations
 import os
 import re
 import select
+import signal
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -234,7 +235,7 @@ def _parser() -> Parser:
         type=int,
         default=0,
         metavar="N",
-        help="the same one gives the same levels (default: 0)",
+        help="the same one and the same keys give the same game (default: 0)",
     )
     parser.add_argument(
         "--agent",
@@ -270,6 +271,7 @@ def _keyboard(game: Game) -> Iterator[Iterator[str]]:
         raise UsageError("play needs a terminal, for the keys and for the picture")
     file = sys.stdin.fileno()
     before = termios.tcgetattr(file)
+    previous = signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     print(_ENTER, end="")
     try:
         tty.setcbreak(file)
@@ -277,6 +279,7 @@ def _keyboard(game: Game) -> Iterator[Iterator[str]]:
     finally:
         termios.tcsetattr(file, termios.TCSADRAIN, before)
         print(_LEAVE, end="", flush=True)
+        signal.signal(signal.SIGTERM, previous)
 
 
 def _keys(file: int, game: Game) -> Iterator[str]:
@@ -286,7 +289,8 @@ def _keys(file: int, game: Game) -> Iterator[str]:
     while True:
         if not select.select([file], [], [], game.pause)[0]:
             yield ""
-        elif typed := os.read(file, 64).decode(errors="replace"):
+        # all that a terminal holds, so that no arrow, three bytes, is cut in two
+        elif typed := os.read(file, 4096).decode(errors="replace"):
             yield from re.findall(r"\x1b\[.|.", typed, re.DOTALL)
         else:
             return

@@ -3,6 +3,7 @@
 Where Gymnasium is installed (the extra `rl`), importing this registers them with it.
 """
 
+import warnings
 from importlib.util import find_spec
 from typing import Any
 
@@ -29,4 +30,12 @@ def _register() -> None:
 
 
 if find_spec("gymnasium"):
-    _register()
+    try:
+        _register()
+    except (ImportError, AttributeError, TypeError) as error:
+        # training does not need it, so a broken or old one must not stop it
+        warnings.warn(
+            f"the worlds are not registered with Gymnasium ({error}); install one that "
+            "suits: pip install 'tinyrmc[rl]'",
+            stacklevel=2,
+        )

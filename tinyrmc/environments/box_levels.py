@@ -10,9 +10,10 @@ cell is one byte. The low six bits say what you see: floor, wall, the gem, or a 
 a key and a lock of one colour look alike. Two bits above say whether it is a lock, and
 whether opening it is the mistake that ends the level.
 
-The rules follow DeepMind's public original (pycolab, `box_world`), except that boxes
-may lie in every cell with room around it, and that a level which does not fit is placed
-anew rather than replaced by an easier one.
+The rules follow DeepMind's public original (pycolab, `box_world`), with three
+exceptions. Boxes may lie in every cell with room around it. A level that does not fit
+is placed anew rather than replaced by an easier one. And a distractor may hold any
+colour that the solution does not use; the original leaves one of them out.
 """
 
 from __future__ import annotations

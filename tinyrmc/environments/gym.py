@@ -252,8 +252,13 @@ def _world(world: str | World, arguments: Mapping[str, Any]) -> World:
                 f"{', '.join(arguments)}: the world is already made; give them to it"
             )
         return world
-    module, _, name = world.partition(":")
-    kind = getattr(importlib.import_module(module), name)
+    module, _, name = str(world).partition(":")
+    try:
+        kind = getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise WorldError(
+            f"world must be a World or the text 'module:Class', not {world!r}: {error}"
+        ) from error
     signature = inspect.signature(kind)
     try:
         signature.bind(**arguments)

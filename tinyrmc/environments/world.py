@@ -118,7 +118,8 @@ class World:
         """WorldError unless these are actions, one for each level."""
         if not hasattr(actions, "shape"):
             raise WorldError(f"actions must be an array of integers, not {actions!r}")
-        if actions.shape != (levels,) or actions.dtype.kind not in "iu":
+        integers = actions.dtype.kind in "iu" and actions.dtype.isnative
+        if actions.shape != (levels,) or not integers:
             raise WorldError(
                 f"actions must be integers[{levels}], one for each level, not "
                 f"{actions.dtype}{list(actions.shape)}"
