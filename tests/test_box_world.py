@@ -21,7 +21,7 @@ from tinyrmc.environments.box_levels import (
     make,
 )
 from tinyrmc.environments.box_world import BoxWorld
-from tinyrmc.environments.world import WorldError
+from tinyrmc.environments.world import WorldError, check_noise
 
 SETTINGS = {
     "paper": {},
@@ -423,3 +423,7 @@ def test_a_step_that_does_not_fit_is_refused_and_changes_nothing(actions, noise,
 def test_levels_that_are_not_there_are_refused(numbers, says):
     with pytest.raises(WorldError, match=says):
         BoxWorld(levels=10).start_levels(numbers)
+
+
+def test_a_world_may_need_no_random_numbers():
+    check_noise(np.zeros((3, 0), np.float32), 0, "step")

@@ -8,10 +8,10 @@ import re
 import numpy as np
 import pytest
 
-from tinyrmc import Parameter, Tape, Tensor, fused, gradcheck
+from tinyrmc import Parameter, Tape, Tensor, engine, fused, gradcheck, nn
 from tinyrmc import primitives as p
 from tinyrmc.checking import hessian_vector_product
-from tinyrmc.engine import TABLE, primitive
+from tinyrmc.engine import TABLE, Primitive, primitive
 
 random = np.random.default_rng(0)
 X, Y = random.standard_normal((3, 4)), random.standard_normal((4, 2))
@@ -304,3 +304,33 @@ def test_parameters_stay_real():
     assert w.data is data
     assert w.grad is grad
     assert (grad == 0).all()
+
+
+class Detached(nn.Module):
+    """Its weight takes part in the result, and gets no gradient."""
+
+    def __init__(self):
+        self.weight = Parameter(np.ones((3, 2)))
+
+    def __call__(self, x):
+        return x @ self.weight.data
+
+
+def test_a_network_s_own_parameters_are_checked():
+    layer = nn.Linear(3, 2, dtype=np.float64)
+    assert gradcheck(layer, X[:, :3]) < 1e-10
+    assert gradcheck(lambda x: layer(x), X[:, :3], parameters=layer) < 1e-10
+    for call in (
+        lambda: gradcheck(Detached(), X[:, :3]),
+        lambda: gradcheck(p.tanh, X[:, :3], parameters=Detached()),
+    ):
+        with pytest.raises(AssertionError, match="not depend on parameter 'weight'"):
+            call()
+
+
+def test_what_the_complex_step_cannot_differentiate_is_named(monkeypatch):
+    monkeypatch.setattr(engine, "TABLE", dict(TABLE))
+    magnitude = Primitive(lambda xp, x: (xp.abs(x), ()))
+    magnitude.vjp(lambda xp, needs, g: g)
+    with pytest.raises(TypeError, match="it is not analytic, so no complex step"):
+        gradcheck(magnitude, X)

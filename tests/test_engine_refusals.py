@@ -8,6 +8,7 @@ import pytest
 
 from tinyrmc import Parameter, Tape, Tensor, fused, optim
 from tinyrmc import primitives as p
+from tinyrmc.engine import Primitive
 
 
 def single(xp):
@@ -571,3 +572,32 @@ def test_a_wrong_rule_is_named(xp, wrong, monkeypatch):
         r"wrong",
     ):
         tape.gradient(loss, x)
+
+
+@pytest.mark.parametrize(
+    "rule, says",
+    [
+        (lambda *args: (None, None), "it gives 2 gradients for 1 arguments; give one"),
+        (lambda *args: None, "argument 0: the gradient is None, but is wanted"),
+        (p.tanh._without_rule, r"tanh has no derivative; give it one with @tanh\.vjp"),
+    ],
+    ids=["two", "none", "no rule"],
+)
+def test_gradients_that_are_missing_are_named(rule, says, monkeypatch):
+    monkeypatch.setattr(p.tanh, "rule", rule)
+    with Tape() as tape:
+        x = tape.watch(np.ones((2, 3)))
+        loss = p.sum(p.tanh(x))
+    with pytest.raises(TypeError, match=says):
+        tape.gradient(loss, x)
+
+
+def test_a_primitive_s_name_is_taken_once():
+    """Tensors call primitives by their names: a * b would be another function."""
+
+    def multiply(xp, a, b):
+        return a + b, ()
+
+    with pytest.raises(ValueError, match="primitives has a primitive multiply, which"):
+        Primitive(multiply)
+    assert (Tensor(np.full(2, 3.0)) * 3.0).data.tolist() == [9.0, 9.0]

@@ -85,6 +85,10 @@ class _Trial:
         ]
         given = [x for x in self.inputs if isinstance(x, Parameter)]
         further = {}
+        if not parameters and hasattr(function, "named_parameters"):
+            parameters = function
+        if hasattr(parameters, "named_parameters"):
+            parameters = dict(parameters.named_parameters())
         if isinstance(parameters, Mapping):
             further = {f"parameter {name!r}": p for name, p in parameters.items()}
         else:
@@ -186,7 +190,7 @@ class _Trial:
 def gradcheck(
     function: Callable[..., Any],
     *inputs: Any,
-    parameters: Sequence[Parameter] | Mapping[str, Parameter] = (),
+    parameters: Sequence[Parameter] | Mapping[str, Parameter] | Any = (),
     seed: int = 0,
     tolerance: float = 1e-10,
 ) -> float:
@@ -199,8 +203,9 @@ def gradcheck(
         inputs: float64 arrays or Parameters; integer and bool arrays are passed on
             unchanged.
         parameters: further float64 Parameters that the function uses without being
-            given them; `module.astype(np.float64)` makes such a copy of a network. A
-            mapping names them in messages: `dict(module.named_parameters())`.
+            given them, or the Module that has them; `module.astype(np.float64)` makes
+            such a copy of a network. A mapping names them in messages. If `function` is
+            a Module, its own are checked.
         seed: of the random directions and weights.
         tolerance: the largest relative error that passes.
 

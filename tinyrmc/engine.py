@@ -311,7 +311,6 @@ class Primitive:
     hint: what to do about bad shapes; the last line of an error.
     """
 
-    rule: Callable[..., Any]  # the vector-Jacobian product
     in_place = False  # whether the rule adds its gradients itself
 
     def __init__(self, forward: Callable, indices: Iterable[int] = (), hint: str = ""):
@@ -327,6 +326,13 @@ class Primitive:
         self.forward, self.indices, self.hint = forward, frozenset(indices), hint
         self.name = self.__name__ = forward.__name__
         self.__doc__, self.__module__ = forward.__doc__, forward.__module__
+        self.rule: Callable[..., Any] = self._without_rule
+        known = TABLE.get(self.name, self)
+        if known.__module__ != self.__module__:
+            raise ValueError(
+                f"{known.__module__} has a primitive {self.name}, which Tensors use by "
+                "its name; call yours something else"
+            )
         TABLE[self.name] = self
 
     def vjp(self, rule: Callable) -> Callable:
@@ -338,6 +344,11 @@ class Primitive:
         """Decorator like `vjp`, for a rule that adds its gradients in place."""
         self.rule, self.in_place = rule, True
         return rule
+
+    def _without_rule(self, *_: Any) -> Any:
+        raise TypeError(
+            f"{self.name} has no derivative; give it one with @{self.name}.vjp"
+        )
 
     def __repr__(self) -> str:
         return f"<primitive {self.name}>"
@@ -496,7 +507,9 @@ class Primitive:
         own = out[0].dtype if isinstance(out, tuple) else out.dtype
         if own is not dtype and dtype is not None and own != dtype:
             reason = "some constant has a wider dtype"
-            if not dtype.isnative:
+            if dtype.kind == "c" and own.kind == "f":
+                reason = "it is not analytic, so no complex step can differentiate it"
+            elif not dtype.isnative:
                 native = dtype.newbyteorder("=")
                 reason = f"convert such foreign bytes with .astype(np.{native})"
             raise TypeError(
@@ -599,11 +612,23 @@ def _joined(products: list[Product]) -> Product:
     return Product(x, join([p.g for p in products]))
 
 
+def _miscounted(name: str, given: int, wanted: int) -> TypeError:
+    return TypeError(
+        f"vjp of {name}: it gives {given} gradients for {wanted} arguments; give one "
+        "for each, None where it has none"
+    )
+
+
 def _fit(rules, position: int, shape, dtype, partial: Any) -> Any:
     """A rule's gradient for one argument, in that argument's own shape.
 
     TypeError if the rule is wrong.
     """
+    if partial is None:
+        raise TypeError(
+            f"vjp of {rules.name}, argument {position}: the gradient is None, but is "
+            "wanted; the rule is wrong"
+        )
     if isinstance(partial, Product):
         partial = partial.computed()
     if partial.shape != shape:
@@ -1005,12 +1030,18 @@ class Tape:
             partials = rules.rule(xp, inputs, g, *saved)  # inputs say what is needed
             if not isinstance(partials, tuple):
                 partials = (partials,)
+            if len(partials) != len(inputs):
+                raise _miscounted(rules.name, len(partials), len(inputs))
             for position, (place, partial) in enumerate(
                 zip(inputs, partials, strict=True)
             ):
                 if place is not None:
                     id, shape, dtype = place
-                    if partial.shape != shape or partial.dtype is not dtype:
+                    if (
+                        partial is None
+                        or partial.shape != shape
+                        or partial.dtype is not dtype
+                    ):
                         partial = _fit(rules, position, shape, dtype, partial)
                     gradients.add(id, partial)
         gradients.settle_all()

@@ -247,6 +247,7 @@ def check_noise(noise: Array, width: int, method: str) -> None:
     if noise.dtype != np.float32:
         raise WorldError(f"{method}: noise must be float32, not {noise.dtype}")
     # as integers, the bits of negative numbers and of NaN are above those of 1
-    if namespace(noise) is np and noise.view(np.uint32).max() >= ONE:
+    looked_at = namespace(noise) is np and noise.size
+    if looked_at and noise.view(np.uint32).max() >= ONE:
         wrong = noise[noise.view(np.uint32) >= ONE][0]
         raise WorldError(f"{method}: noise must be from 0 to below 1, not {wrong}")
