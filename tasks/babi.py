@@ -922,7 +922,11 @@ class Task(training.Task):
         if m.core != "memn2n":
             own = "hops", "tying", "temporal", "relu", "masked", "restarts"
             names = [*(f"model.{name}" for name in own), "recipe.random_memories"]
+            if self.config.recipe.halve_every is None:
+                names.append("recipe.linear_epochs")
             found[f"on the core {m.core}"] = names
+        elif not m.temporal:
+            found["without temporal encoding"] = ["recipe.random_memories"]
         if m.encoding == "bag":
             found["on a bag of words"] = ["model.pe_scale"]
         if self.config.data.generated:

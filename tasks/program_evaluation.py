@@ -335,6 +335,11 @@ class DataConfig:
                 f"data.operands {self.operands} and data.answers {self.answers} do not "
                 f"go with {what}, whose numbers are written as usual: leave them out"
             )
+        if len(set(self.operations)) < len(self.operations):
+            raise ValueError(
+                f"data.operations {' '.join(self.operations)}: name each operation "
+                "once; all are equally likely"
+            )
         known = FORMS[self.style]
         for name in self.operations:
             if name not in known:
@@ -948,6 +953,16 @@ class Task(training.Task):
 
     def describe(self, model):
         return describe(self.config.model, model.core)
+
+    def idle(self):
+        data, found = self.config.data, {}
+        if not data.climbs:
+            own = "patience", "threshold", "level_ends"
+            names = [f"data.{name}" for name in own]
+            found["on a curriculum without levels to climb"] = names
+        if data.nesting == 1:
+            found["in programs of one operation"] = ["data.nest_position"]
+        return found
 
     def references(self):
         held_out = self._held_out(self.test_examples)

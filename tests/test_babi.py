@@ -21,7 +21,6 @@ from tinyrmc.results import examinations, tables
 from tinyrmc.results.published_babi import HEADS, WORDS_1K, WORDS_10K
 from tinyrmc.runs.run import Run
 from tinyrmc.training import discovery
-from tinyrmc.training.ranks import Ranks
 
 TRAIN = dataclasses.replace(
     babi.QUICK.train, steps=24, batch_size=8, log_every=3, evaluate_every=6,
@@ -665,24 +664,6 @@ def test_of_two_runs_that_stand_for_one_cell_both_are_shown():
     ]
     _, (_, shown) = tables._published("babi", groups, [])
     assert shown == "1.3 %; ours 1.5 %, 0.3 %"
-
-
-@pytest.mark.parametrize(
-    "words, says",
-    [
-        ("--model.core lstm --model.hops 2", "on the core lstm: model.hops"),
-        ("--model.hidden-size 3 --model.hops 2", "on the core memn2n: model.hidden_s"),
-        ("--model.encoding bag --model.pe-scale 1", "on a bag of words: model.pe_scal"),
-        ("--data.generated --data.version v1.1", "on generated stories: data.version"),
-        ("--model.hops 2 --model.pe-scale 1 --data.version v1.1", ""),
-    ],
-)
-def test_flags_without_effect_are_told_of(words, says, capsys):
-    flags = words.split()
-    config, _ = parse_words("babi", "quick", babi.QUICK, Options(), flags)
-    train._note_unused(babi.Task(config), "quick", Ranks())
-    err = capsys.readouterr().err
-    assert err.startswith(f"note: without effect {says}") if says else not err
 
 
 def published_errors():

@@ -5,8 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from tinyrmc import train, training
-from tinyrmc.commands import Options, parse_words
+from tinyrmc import training
 from tinyrmc.config import to_json
 from tinyrmc.environments.world import WorldError
 from tinyrmc.results.groups import last_evaluation
@@ -14,7 +13,6 @@ from tinyrmc.runs.run import Run
 from tinyrmc.training import actors
 from tinyrmc.training.checkpoints import task_of
 from tinyrmc.training.discovery import load_task
-from tinyrmc.training.ranks import Ranks
 
 box_world = load_task("box_world")
 SMALL = dataclasses.replace(
@@ -254,24 +252,3 @@ def test_no_stage_is_harder_than_the_levels_themselves():
         problem = a_task.config.world.make(stage, levels=1).problem
         assert problem.solution_length == (1, 1) and problem.distractors == (0, 0)
         assert problem.room == ((6, 6), (5, 6), (6, 6))[stage]
-
-
-@pytest.mark.parametrize(
-    "words, says",
-    [
-        ("--world.view whole --world.viewport 7", "where all is seen: world.viewport"),
-        ("--world.viewport 7", ""),
-        ("--world.distractor-length 1 2", "without distractors: world.distractor_"),
-        ("--world.distractors 0 1 --world.distractor-length 1 2", ""),
-        ("--world.stages --world.passing 0.5", "without stages: world.passing"),
-        ("--model.coordinates", "with a linear encoder: model.coordinates"),
-        ("--model.coordinates --model.encoder conv", ""),
-        ("--model.core lstm --model.mem-slots 2", "on the core lstm: model.mem_slots"),
-    ],
-)
-def test_flags_without_effect_are_told_of(words, says, capsys):
-    flags = words.split()
-    config, _ = parse_words("box_world", "quick", box_world.QUICK, Options(), flags)
-    train._note_unused(box_world.Task(config), "quick", Ranks())
-    err = capsys.readouterr().err
-    assert err.startswith(f"note: without effect {says}") if says else not err

@@ -6,10 +6,8 @@ import numpy as np
 import pytest
 from tinytasks import assert_same_arrays, stop_at, timeless
 
-from tinyrmc import sweep, train, training
-from tinyrmc.commands import Options, parse_words
+from tinyrmc import sweep, training
 from tinyrmc.training.discovery import load_task
-from tinyrmc.training.ranks import Ranks
 
 nth_farthest = load_task("nth_farthest")
 SHARES = {"rungs": ((3, 1), (3, 2)), "rung_shares": (0.5, 0.25)}
@@ -126,24 +124,6 @@ def test_the_fair_grid_has_a_choice_of_rates_for_every_core():
 def test_impossible_shares_are_refused(values, says):
     with pytest.raises(ValueError, match=rf"data\.rung_shares .*{says}"):
         nth_farthest.DataConfig(**values)
-
-
-@pytest.mark.parametrize(
-    "preset, words, says",
-    [
-        ("fair", "--data.passing 0.2", "where rungs open by steps: data.passing"),
-        ("fair", "--data.rehearsal 0.5", ""),
-        ("quick", "--data.passing 0.2", ""),
-        ("direct", "--data.passing 0.2 --data.rehearsal 0.1", "without rungs: data.pa"),
-    ],
-)
-def test_flags_without_effect_are_told_of(preset, words, says, capsys):
-    usual = nth_farthest.Task.presets[preset][1]
-    named = "nth_farthest", preset, usual, Options()
-    config, _ = parse_words(*named, words.split())
-    train._note_unused(nth_farthest.Task(config), preset, Ranks())
-    err = capsys.readouterr().err
-    assert err.startswith(f"note: without effect {says}") if says else not err
 
 
 def test_a_rung_that_would_never_be_trained_on_is_refused():

@@ -5,6 +5,7 @@ published.
 import dataclasses
 import os
 import shutil
+from pathlib import Path
 
 import pytest
 from test_language_modeling import CONFIG, TEXTS
@@ -81,8 +82,9 @@ def test_only_a_network_of_the_published_size_has_a_cell(words, cell):
     preset, *flags = words.split()
     usual = lm.Task.presets[preset][1]
     config, _ = parse_words("language_modeling", preset, usual, Options(), flags)
-    task = lm.Task(config)
-    task.corpus = TEXTS
+    task = lm.Task(dataclasses.replace(config, data_dir=Path("nowhere")))
+    if corpora.CORPORA[config.data.corpus].hashes:
+        task.corpus = TEXTS
     assert task.cell() == cell
 
 
@@ -95,3 +97,19 @@ def test_another_text_than_the_published_one_has_no_cell():
     ]:
         task.corpus = dataclasses.replace(TEXTS, notes=notes)
         assert task.cell() == cell
+
+
+@pytest.mark.parametrize("name", ["gutenberg", "gigaword"])
+def test_books_and_newswire_of_your_own_choice_have_no_cell(name):
+    """Nobody has published which files they were; so it counts where there are none."""
+    data = dataclasses.replace(lm.PAPER.data, corpus=name)
+    task = lm.Task(dataclasses.replace(lm.PAPER, data=data, data_dir=Path("nowhere")))
+    assert task.cell() == f"{name}, RMC"
+    task.corpus = TEXTS
+    assert task.cell() is None
+
+
+def test_a_plateau_that_would_end_a_run_at_once_is_refused():
+    slow = dataclasses.replace(lm.MEMN2N.train, learning_rate=5e-6)
+    with pytest.raises(ValueError, match="stop_below 1e-05 is more than train"):
+        dataclasses.replace(lm.MEMN2N, train=slow)

@@ -14,9 +14,7 @@ from tinytasks import assert_same_arrays, forks, stop_at, timeless
 
 from tasks import language_modeling as lm
 from tinyrmc import Tape, corpora, plot, train, training
-from tinyrmc.commands import Options, parse_words
 from tinyrmc.errors import UserError
-from tinyrmc.training.ranks import Ranks
 
 WORDS = "the cat sat on a mat and saw some other cats there".split()
 
@@ -325,40 +323,6 @@ def test_a_run_learns_and_ends_with_both_perplexities(make_trainer, new_run):
         assert last[f"{split}_perplexity"] == np.exp(last[f"{split}_loss"])
     assert "validation_perplexity" in lines[0] and "test_perplexity" not in lines[0]
     assert lines[0]["perplexity"] == np.exp(lines[0]["loss"])
-
-
-@pytest.mark.parametrize(
-    ("words", "says"),
-    [
-        ("--model.core rnn --model.layers 3", ""),
-        ("--model.core dnc --model.layers 3", "on the core dnc: model.layers"),
-        (
-            "--model.hops 2 --model.layers 3",
-            "on the core rmc: model.layers, model.hops",
-        ),
-        (
-            "--model.core memn2n --model.no-tied --model.scaled "
-            "--model.dropout-output 0.5 --data.context 3",
-            "on the core memn2n: model.tied, model.scaled, model.dropout_output, "
-            "data.context",
-        ),
-        ("--model.core lstm --model.dropout-between 0.5", ""),
-        ("--model.dropout-between 0.5", "in a network of one layer: model.dropout_b"),
-        (
-            "--model.dropout-embedding 0 --model.dropout-output 0 "
-            "--model.dropout-shared --model.dropout-between 0 --model.core lstm",
-            "without dropout: model.dropout_shared",
-        ),
-        ("--plateau.patience 9", "without plateau.factor: plateau.patience"),
-        ("--plateau.patience 9 --plateau.factor 0.5", ""),
-    ],
-)
-def test_flags_without_effect_are_told_of(words, says, capsys):
-    named = "language_modeling", "quick", lm.QUICK, Options()
-    config, _ = parse_words(*named, words.split())
-    train._note_unused(lm.Task(config), "quick", Ranks())
-    err = capsys.readouterr().err
-    assert err.startswith(f"note: without effect {says}") if says else not err
 
 
 def test_the_rate_falls_when_validation_stalls():

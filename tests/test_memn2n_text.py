@@ -468,9 +468,12 @@ def test_every_network_of_a_grid_has_its_published_figure(grid):
 
 
 def test_another_text_than_the_published_one_stands_beside_no_figure():
-    task = task_of()
-    task.corpus = dataclasses.replace(TEXTS, notes=("it is only the head",))
-    assert task.cell() is None and task.notes() == ("it is only the head",)
+    task = Task(lm.MEMN2N)
+    task.corpus = TEXTS
+    assert task.cell() == "ptb, MemN2N, 6 hops, 100 memories"
+    notes = ("ptb.train.txt is not the published text",)
+    task.corpus = dataclasses.replace(TEXTS, notes=notes)
+    assert task.cell() is None and task.notes() == notes
 
 
 @pytest.mark.parametrize(

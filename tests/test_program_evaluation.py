@@ -481,6 +481,10 @@ def test_of_a_single_operation_there_is_only_the_place():
             r"data\.kind double is one number.*leave data\.operations out",
         ),
         (
+            {"kind": "control", "operations": ("add", "if", "add")},
+            r"data\.operations add if add: name each operation once",
+        ),
+        (
             {"kind": "program", "operations": ("add", "divide")},
             r"data\.operations holds 'divide'; style release has add, subtract",
         ),

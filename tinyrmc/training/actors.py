@@ -123,6 +123,7 @@ PAPER: dict[str, Any] = {
         num_heads=4,
         head_size=64,
         gate_style="memory",
+        activate_final=False,
         encoder="conv",
         sight="rgb",
         last=False,
