@@ -219,6 +219,7 @@ class Task(ActingTask):
         "full": ("the paper's levels, a larger memory; not run to its end here", FULL),
         "paper": ("the paper's network and recipe; not run to its end here", PAPER),
     }
+    grids = actors.RATES
     published = {
         "viewport, RMC": ("98 %", "full"),
         "viewport, ConvLSTM": (

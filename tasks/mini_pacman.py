@@ -122,6 +122,7 @@ class Task(ActingTask):
             PAPER,
         ),
     }
+    grids = actors.RATES
     published = {
         "viewport, RMC": ("677", "quick"),
         "viewport, LSTM": ("550", "quick --model.core lstm"),

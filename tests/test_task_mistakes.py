@@ -213,13 +213,94 @@ TRAIN = LARGER[
             "Config, the config of the preset 'quick', has no field train; declare "
             f"it: {FIELD}",
         ),
+        (
+            RETURNED,
+            RETURNED.replace("primitives.sum(losses)", "losses"),
+            "Task.loss() must give the sum of its losses as a Tensor with one number, "
+            "not a Tensor [",
+        ),
+        (
+            RETURNED,
+            RETURNED.replace("primitives.sum(losses)", "float(losses.data.sum())"),
+            "as a Tensor with one number, not a float []; see primitives.sum",
+        ),
+        (
+            LOST,
+            LOST.replace("logits = ", "logits = primitives.stop_gradient(") + ")",
+            "Task.loss() gives a sum that depends on no parameter; was something det",
+        ),
+        (
+            RETURNED,
+            RETURNED.replace("losses.size", "'many'"),
+            "Task.loss() must give the count of its losses, not 'many'",
+        ),
+        (
+            METRICS,
+            METRICS.replace("accuracy", "step"),
+            "Task.loss() calls a metric 'step', a name that every line of metrics has",
+        ),
+        (
+            METRICS,
+            METRICS.replace("accuracy", "share"),
+            "Task.headline is 'accuracy', which evaluation does not give; set it to "
+            "one of these: loss, share",
+        ),
+        (
+            '"test_accuracy": {',
+            '"test_accuracy": 0.5, "test_loss": {',
+            "Task.references() must give {metric: {label: number}}, not {'test_acc",
+        ),
+        (
+            "    numbers: int = 2",
+            "    numbers: int = 2.5",
+            "Config: Config.numbers must be an integer, not 2.5",
+        ),
+        (
+            "    numbers: int = 2",
+            "    sizes: list[int] = field(default_factory=list)\n    numbers: int = 2",
+            "Config.sizes: list[int] cannot be a flag; use int, float, str, bool, ",
+        ),
+        (
+            "    numbers: int = 2",
+            "    sizes: tuple[tuple[int, ...], ...] = ()\n    numbers: int = 2",
+            "Config.sizes: tuple[tuple[int, ...], ...] cannot be a flag",
+        ),
+        (
+            "    numbers: int = 2",
+            "    where: Path | None = None\n    numbers: int = 2",
+            "Config.where is a path, which says where something lies and not what is "
+            "computed; write where: Path | None = field(default=None, metadata=PLACE)",
+        ),
+        ('"three": (', '"1/3": (', "presets: '1/3' cannot be a preset's name"),
+        (
+            '"three": ("three numbers", Config(numbers=3)),\n    }',
+            '"three": ("three numbers", Config(numbers=3)),\n    }.items()',
+            "Task.presets must be {name: (description, config)}, not dict_items",
+        ),
+        (
+            "def build(self, seed)",
+            "def make(self, seed)",
+            "Task lacks build, which every such task gives; build is described in "
+            "tinyrmc.training.task",
+        ),
+        (
+            "def draw(self, rng, count)",
+            "def make(self, rng, count)",
+            "Task has no method draw; write it, or both stream and held_out",
+        ),
     ],
-    ids="metrics none loss preset class references field nested train".split(),
+    ids=(
+        "metrics none loss preset class references field nested train vector float "
+        "detached count step headline numbers value list nest path name items build "
+        "draw"
+    ).split(),
 )
 def test_what_a_task_gives_is_checked(old, new, says, mistaken, refused):
-    mistaken((old, new))
+    imports = "from dataclasses import dataclass, field\n"
+    mistaken((imports, f"{imports}from pathlib import Path\n"), (old, new))
     told = refused(train.main, "larger")
     assert says in told and CHECKED not in told  # of whatever size
+    assert contents() == {}
 
 
 def test_an_unknown_keyword_in_the_presets_has_a_place(mistaken, refused):

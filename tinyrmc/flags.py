@@ -51,17 +51,20 @@ def reader_of(hint: Any) -> Reader:
     origin, inner = typing.get_origin(hint), typing.get_args(hint)
     if hint in SCALARS:
         return _scalar(hint)
+    if hint is bool:
+        return _choice((True, False))
     if origin is typing.Literal:
         return _choice(inner)
     if origin in (typing.Union, types.UnionType) and inner[1:] == (types.NoneType,):
         return _optional(reader_of(inner[0]))
-    if origin is tuple and inner[-1] is Ellipsis:
-        return _repeated(reader_of(inner[0]))
-    if origin is tuple:
-        return _in_a_row([reader_of(part) for part in inner])
+    if origin is tuple and inner:
+        repeated = inner[-1] is Ellipsis
+        parts = [reader_of(part) for part in inner[: 1 if repeated else None]]
+        if all(part.width for part in parts):  # else where would one end?
+            return _repeated(parts[0]) if repeated else _in_a_row(parts)
     raise TypeError(
-        f"{hint} cannot be a flag; use int, float, str, bool, Path, Literal, tuples of "
-        "these, or X | None"
+        f"{getattr(hint, '__name__', hint) if origin is None else hint} cannot be a "
+        "flag; use int, float, str, bool, Literal, tuples of these, or X | None"
     )
 
 
@@ -88,10 +91,23 @@ def _choice(values: tuple) -> Reader:
 
 
 def _optional(of: Reader) -> Reader:
-    def read(words):
-        return None if words == ["None"] else of.read(words)
+    takes = f"{of.takes}|None"
 
-    return Reader(f"{of.takes}|None", of.width, read)
+    def read(words):
+        try:
+            return None if words == ["None"] else of.read(words)
+        except Refused as error:
+            raise Refused(str(error).replace(of.takes, takes, 1)) from None
+
+    return Reader(takes, of.width, read)
+
+
+def _switch_or_none() -> Reader:
+    """The reader of a flag that says yes by itself, and no or None if told so."""
+    given = _optional(_choice((True, False)))
+    return Reader(
+        f"[{given.takes}]", None, lambda words: given.value_of(words) if words else True
+    )
 
 
 def _in_a_row(parts: list[Reader]) -> Reader:
@@ -169,13 +185,17 @@ def _add_group(parser, default, title, prefix):
 
 
 def _add_flag(group, name, hint, text):
+    yes, no = flag_of(name), flag_of(name, no=True)
     keywords = {"dest": name, "default": argparse.SUPPRESS, "help": text}
-    if hint in (bool, bool | None):
-        flags = flag_of(name), flag_of(name, no=True)
-        return group.add_argument(*flags, action=_Field, nargs=0, **keywords)
-    reader = reader_of(hint)
-    keywords |= {"nargs": "*", "metavar": reader.takes, "reader": reader}
-    return group.add_argument(flag_of(name), action=_Field, **keywords)
+    if hint is bool:
+        return group.add_argument(yes, no, action=_Field, nargs=0, **keywords)
+    either = hint == bool | None
+    reader = _switch_or_none() if either else reader_of(hint)
+    reads = {"nargs": "*", "metavar": reader.takes, "reader": reader}
+    if either:
+        hidden = {**keywords, "help": argparse.SUPPRESS}
+        group.add_argument(no, action="store_const", const=False, **hidden)
+    return group.add_argument(yes, action=_Field, **keywords, **reads)
 
 
 def from_flags(default: Any, flags: argparse.Namespace, prefix: str = "") -> Any:

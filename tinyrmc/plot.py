@@ -241,6 +241,11 @@ def _questions(task, model, name, path):
             f"{path} has no attention to draw: its core, {core}, has no slots that "
             "attend; give one of rmc or rmc_paper"
         )
+    if not hasattr(model, "head") and not isinstance(task, ActingTask):
+        raise UsageError(
+            f"{path} is a run of {name!r}, whose network has no layer `head` that "
+            "answers from the core's last output; call it that, and train again"
+        )
     if isinstance(task, ActingTask):
         raise UsageError(
             f"{path} is a run of {name!r}, whose agent acts; "

@@ -52,7 +52,7 @@ from .commands import (
     python,
     run_main,
 )
-from .config import fields_of, flag_of, require_same, to_json
+from .config import fields_of, flag_of, require_same, to_json, words_of_value
 from .errors import RunError, UsageError, UserError, counted, nearest
 from .results.sweeps import Cell, finished, show
 from .results.text import duration, number
@@ -320,7 +320,11 @@ def _named_grid(kind, name):
             "--grid model.mem_slots=1,8"
         )
     _, preset, grid = kind.grids[name]
-    return preset, {field: [str(v) for v in values] for field, values in grid.items()}
+    words = {
+        field: [" ".join(words_of_value(value)) for value in values]
+        for field, values in grid.items()
+    }
+    return preset, words
 
 
 def read_seeds(words: str) -> list[int]:

@@ -34,12 +34,12 @@ class Network(nn.Module):
     def __init__(self, config, seed):
         rng = nn.generator(seed)
         self.core = build_core(config.model, SYMBOLS + config.length, rng)
-        self.readout = nn.Linear(self.core.output_size, SYMBOLS, seed=rng)
+        self.head = nn.Linear(self.core.output_size, SYMBOLS, seed=rng)
 
     def __call__(self, inputs):  # (B, T, SYMBOLS + length) -> (B, SYMBOLS)
         state = self.core.initial_state(len(inputs))
         outputs, _ = self.core.unroll(inputs, state)
-        return self.readout(outputs[-1])
+        return self.head(outputs[-1])
 
 
 class Task(training.Task):

@@ -44,6 +44,7 @@ from ..backend import namespace, to_device, to_host
 from ..cores.relational import PaperRelationalMemory, RelationalMemory
 from ..engine import Tensor
 from ..errors import RunError
+from ..training.discovery import TaskError
 from ..training.task import HELD_OUT_SEED, PIECE, Task
 
 PLACES = ("input", "holders", "others")  # where attention goes
@@ -77,6 +78,26 @@ class Questions:
     """
     mark: str = "reference"
     """what the marked step is called where it is shown"""
+
+    def __post_init__(self):
+        """TaskError unless there is a row for each example, and steps exist."""
+        B, T = self.inputs.shape[:2]
+        given = {"marked": self.marked, "targets": self.targets, **self.kinds}
+        for name, array in given.items():
+            kind = "b" if name in self.kinds else "iu"
+            if np.shape(array) != (B,) or array.dtype.kind not in kind:
+                wanted = "bools" if kind == "b" else "integers"
+                raise TaskError(
+                    f"Questions: {name} must be {wanted} [{B}], one for each example, "
+                    f"not {getattr(array, 'dtype', type(array))}{list(np.shape(array))}"
+                )
+        if not self.kinds:
+            raise TaskError("Questions: kinds names no accuracy to measure; give one")
+        if B and not 0 <= self.marked.min() <= self.marked.max() < T:
+            raise TaskError(
+                f"Questions: marked must name steps from 0 to {T - 1}, not "
+                f"{self.marked.min()} to {self.marked.max()}"
+            )
 
     def take(self, rows: np.ndarray) -> Questions:
         """Some of the examples, by their indices."""

@@ -22,6 +22,7 @@ learnt from twice.
 
 from __future__ import annotations
 
+import abc
 import functools
 import itertools
 import math
@@ -143,7 +144,13 @@ PAPER: dict[str, Any] = {
         clip_norm=None,
     ),
 }
-RATES = {"train.learning_rate": (1e-5, 2e-5, 5e-5, 1e-4, 2e-4)}
+RATES: dict[str, tuple[str, str, dict[str, Any]]] = {
+    "rates": (
+        "the paper's sweep of learning rates",
+        "paper",
+        {"train.learning_rate": (1e-5, 2e-5, 5e-5, 1e-4, 2e-4)},
+    )
+}
 
 
 class ActingTask(Task):
@@ -161,11 +168,11 @@ class ActingTask(Task):
     row = "level"
     headline = "solved"
     lower = ("loss",)
-    grids = {"rates": ("the paper's sweep of learning rates", "paper", RATES)}
 
     # --- What a task gives ------------------------------------------------------------
 
     @property
+    @abc.abstractmethod
     def world(self) -> World:
         """Where the agent learns."""
         raise NotImplementedError
@@ -175,6 +182,7 @@ class ActingTask(Task):
         """Where it is tested."""
         return self.world
 
+    @abc.abstractmethod
     def succeeds(self, outcome: Outcome, levels: Batch) -> Array:
         """Whether a step with this outcome solves its level, (B,) bool.
 

@@ -5,17 +5,27 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import inspect
+import re
+import typing
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
+from ..arguments import is_number
+from ..config import check_values, is_place
 from ..engine import Tensor
 from ..errors import nearest
+from ..flags import reader_of
 from .discovery import TaskError
 
 TRAIN_FIELD = (
     "train: training.TrainConfig = field(default_factory=training.TrainConfig)"
 )
 
+
+_MUST = "__isabstractmethod__"  # what abc.abstractmethod leaves on a function
+
+OWN_NAMES = {"loss", "step", "samples", "seconds"}  # of the loop, in a line of metrics
 
 # the arguments with which the loop calls a task's methods
 CALLED_WITH = {
@@ -33,7 +43,16 @@ TOLD_WHICH = {
 
 
 def check_methods(kind: Any) -> None:
-    """TaskError unless a task's methods can be called as the loop calls them."""
+    """TaskError unless a task has the methods that it must give, and all can be called
+    as the loop calls them.
+    """
+    given = {name: getattr(kind, name) for name in dir(kind)}
+    missing = [name for name, x in given.items() if getattr(x, _MUST, False)]
+    if missing:
+        raise TaskError(
+            f"{kind.__name__} lacks {', '.join(missing)}, which every such task gives; "
+            f"{missing[0]} is described in {_base_of(kind, missing[0])}"
+        )
     several = len(kind.splits) > 1
     for name, names in {**CALLED_WITH, **(TOLD_WHICH if several else {})}.items():
         try:
@@ -41,6 +60,11 @@ def check_methods(kind: Any) -> None:
         except TypeError:
             takes = ", ".join(["self", *names])
             raise TaskError(f"{kind.__name__}.{name} must take ({takes})") from None
+
+
+def _base_of(kind: Any, name: str) -> str:
+    """The module of the class that says what a method is."""
+    return next(each.__module__ for each in kind.__mro__ if name in vars(each))
 
 
 def check_splits(kind: Any) -> None:
@@ -59,11 +83,26 @@ def check_splits(kind: Any) -> None:
         )
 
 
-def check_preset(name: str, preset: Any) -> None:
-    """TaskError unless a preset is (description, config).
+def check_presets(kind: Any) -> None:
+    """TaskError unless a task's presets are {name: (description, config)}.
 
-    The config must be a dataclass with a field `train`.
+    A config must be a dataclass with a field `train`.
     """
+    if not isinstance(kind.presets, Mapping):
+        raise TaskError(
+            f"{kind.__name__}.presets must be {{name: (description, config)}}, not "
+            f"{kind.presets!r}"
+        )
+    for name, preset in kind.presets.items():
+        _check_preset(name, preset)
+
+
+def _check_preset(name: str, preset: Any) -> None:
+    if not isinstance(name, str) or not re.fullmatch(r"\w[\w-]*", name):
+        raise TaskError(
+            f"presets: {name!r} cannot be a preset's name, which is a word of letters, "
+            "digits, _ and -"
+        )
     pair = isinstance(preset, (tuple, list)) and len(preset) == 2
     kind = type(preset[1]) if pair else None
     if not dataclasses.is_dataclass(kind):
@@ -83,7 +122,9 @@ def check_preset(name: str, preset: Any) -> None:
 
 
 def _check_fields(config: Any) -> None:
-    """TaskError if something in the class looks like a field but has no type."""
+    """TaskError if something in the class looks like a field but has no type, or a
+    field cannot be a flag, or its value is not of its type.
+    """
     kind = type(config)
     for name, value in vars(kind).items():
         if _looks_like_a_field(kind, name, value):
@@ -92,9 +133,30 @@ def _check_fields(config: Any) -> None:
                 f"{name}: {type(value).__name__} = {value!r}, or {name}: "
                 f"typing.ClassVar = {value!r} if it is not a setting"
             )
+    try:
+        check_values(config, kind.__name__)
+        hints = typing.get_type_hints(kind)
+    except (ValueError, NameError) as error:
+        raise TaskError(f"{kind.__name__}: {error}") from None
     for field in dataclasses.fields(config):
         if dataclasses.is_dataclass(value := getattr(config, field.name)):
             _check_fields(value)
+        else:
+            _check_flag(f"{kind.__name__}.{field.name}", hints[field.name], field)
+
+
+def _check_flag(name: str, hint: Any, field: Any) -> None:
+    """TaskError unless a field can be a flag."""
+    try:
+        reader_of(hint)
+    except TypeError as error:
+        raise TaskError(f"{name}: {error}") from None
+    if not is_place(field) and Path in (hint, *typing.get_args(hint)):
+        raise TaskError(
+            f"{name} is a path, which says where something lies and not what is "
+            f"computed; write {field.name}: Path | None = field(default=None, "
+            "metadata=PLACE), with PLACE from tinyrmc.config"
+        )
 
 
 def _looks_like_a_field(kind: Any, name: str, value: Any) -> bool:
@@ -113,10 +175,23 @@ def check_result(task: Any, result: Any, examples: int | None = None) -> tuple:
         raise TaskError(
             f"{loss} must return (sum, count, metrics, carry), not {result!r}"
         )
-    metrics, carry = result[2:]
+    total, count, metrics, carry = result
+    if not isinstance(total, Tensor) or total.shape != ():
+        shape = list(getattr(total, "shape", ()))
+        raise TaskError(
+            f"{loss} must give the sum of its losses as a Tensor with one number, not "
+            f"a {type(total).__name__} {shape}; see primitives.sum"
+        )
+    if not is_number(count) and getattr(count, "shape", None) != ():
+        raise TaskError(f"{loss} must give the count of its losses, not {count!r}")
     if not isinstance(metrics, dict) or not all(map(_is_pair, metrics.values())):
         raise TaskError(
             f"{loss} must give metrics as {{name: (sum, count)}}, not {metrics!r}"
+        )
+    if taken := OWN_NAMES & {*metrics}:
+        raise TaskError(
+            f"{loss} calls a metric {min(taken)!r}, a name that every line of metrics "
+            "has already; call it something else"
         )
     if carry is not None and examples is not None:
         _check_carry(task, carry, examples)
@@ -153,9 +228,32 @@ def _check_carry(task: Any, carry: Any, examples: int) -> None:
             )
 
 
+def check_headline(task: Any, given: Mapping[str, float]) -> None:
+    """TaskError unless evaluation gives the metric that says how well a run does."""
+    if task.watched not in given:
+        kind, split = type(task).__name__, f"{task.splits[0]}_"
+        names = [name.removeprefix(split) for name in given]
+        raise TaskError(
+            f"{kind}.headline is {task.headline!r}, which evaluation does not give; "
+            f"set it to one of these: {', '.join(names)}"
+        )
+
+
 def check_references(task: Any, given: Mapping[str, float]) -> None:
-    """TaskError if a task has references for a metric that evaluation does not give."""
-    for name in task.references():
+    """TaskError if a task has references for a metric that evaluation does not give, or
+    they are no numbers.
+    """
+    found = task.references()
+    if not isinstance(found, Mapping) or not all(
+        isinstance(each, Mapping) and all(map(is_number, each.values()))
+        for each in found.values()
+    ):
+        kind = type(task).__name__
+        raise TaskError(
+            f"{kind}.references() must give {{metric: {{label: number}}}}, not "
+            f"{found!r}"
+        )
+    for name in found:
         if name not in given:
             raise TaskError(
                 f"{type(task).__name__}.references() names {name!r}, which evaluation "

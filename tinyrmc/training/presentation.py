@@ -14,7 +14,7 @@ import numpy as np
 
 from ..cores.config import CoreConfig, unused
 from ..errors import UserError
-from .checks import check_methods, check_preset, check_splits
+from .checks import check_methods, check_presets, check_splits
 from .examinations import Table
 
 
@@ -54,8 +54,7 @@ class Presentation:
         if cls.presets:
             check_splits(cls)
             check_methods(cls)
-        for name, preset in cls.presets.items():
-            check_preset(name, preset)
+            check_presets(cls)
 
     def describe(self, model) -> str:
         """The network in a few words, for the first lines of a run."""
@@ -118,7 +117,9 @@ class Presentation:
     def questions(self, batch: dict) -> Any:
         """What the examples of a batch ask, as `results.probes.Questions`.
 
-        None if there is nothing to say but whether the answers are right.
+        With it `plot attention` shows and tests where a memory looks. The network must
+        have a `core`, and a layer `head` that makes logits of its last output. None if
+        there is nothing to say but whether the answers are right.
         """
         return None
 

@@ -10,6 +10,7 @@ rest has sensible defaults. Three things stand apart:
 
 from __future__ import annotations
 
+import abc
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -21,6 +22,7 @@ from ..config import check_values
 from ..engine import Parameter
 from ..nn import Module
 from .checks import check_result, telling
+from .discovery import TaskError
 from .presentation import Presentation
 from .streams import BLOCK, Batch, Epochs, Samples, Stream
 from .totals import Sums, Totals
@@ -82,6 +84,7 @@ class Task(Presentation):
 
     # --- What is learnt ---------------------------------------------------------------
 
+    @abc.abstractmethod
     def build(self, seed: np.random.SeedSequence) -> Module:
         """A new network."""
         raise NotImplementedError
@@ -91,7 +94,10 @@ class Task(Presentation):
 
         A task whose examples are a finite set gives `stream` and `held_out` instead.
         """
-        raise NotImplementedError
+        raise TaskError(
+            f"{type(self).__name__} has no method draw; write it, or both stream and "
+            "held_out"
+        )
 
     def prepare(
         self, model, batch: Batch, carry: Batch | None
@@ -103,6 +109,7 @@ class Task(Presentation):
         """
         return batch, carry
 
+    @abc.abstractmethod
     def loss(self, model, batch: Batch, carry: Batch | None) -> tuple:
         """(sum of the losses as a Tensor, their count, {metric: (sum, count)}, carry).
 

@@ -35,7 +35,8 @@ from .ahead import Ahead
 from .captured import captured
 from .carry import Carry
 from .checkpoints import UNFIT, finite_parameters
-from .checks import check_references, check_result, telling
+from .checks import check_headline, check_references, check_result, telling
+from .discovery import TaskError
 from .ranks import Ranks
 from .streams import Batch
 from .task import Task, move_batch
@@ -167,17 +168,29 @@ class Trainer:
 
     def _numbers(self, examples: int) -> int:
         """How many numbers the forward pass of this many examples computes."""
+        return sum(
+            math.prod(shape)
+            for _, _, _, outputs, _, _ in self._trial(examples).entries
+            for _, shape, _ in outputs
+        )
+
+    def _trial(self, examples: int) -> Tape:
+        """The forward pass of this many examples; the stream stays where it is.
+
+        TaskError if nothing can be learnt from it.
+        """
         before = self.stream.state()
-        batch = self.stream.batch(0, 0, examples)
+        batch = move_batch(self.xp, self.stream.batch(0, 0, examples))
         self.stream.load_state(before)
         batch, carry = self.task.prepare(self.model, batch, None)
         with Tape() as tape, telling(examples):
-            self.task.loss(self.model, batch, carry)
-        return sum(
-            math.prod(shape)
-            for _, _, _, outputs, _, _ in tape.entries
-            for _, shape, _ in outputs
-        )
+            loss, *_ = check_result(self.task, self.task.loss(self.model, batch, carry))
+        if not loss.id:
+            raise TaskError(
+                f"{type(self.task).__name__}.loss() gives a sum that depends on no "
+                "parameter; was something detached, as .data is?"
+            )
+        return tape
 
     def require_metrics(self) -> None:
         """TaskError unless evaluation gives every metric that the task refers to.
@@ -192,6 +205,8 @@ class Trainer:
         for split in task.splits:
             share = 0, task.test_examples
             found |= task.named(split, self._sums(split, *share))
+        self._trial(1)
+        check_headline(task, found)
         check_references(task, found)
 
     # --- A step -----------------------------------------------------------------------
