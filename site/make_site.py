@@ -77,6 +77,7 @@ GROUPS = {
         "play",
         "new",
         "template",
+        "template_world",
         "commands",
     ),
     "The course": ("course",),

@@ -18,7 +18,7 @@ from tinyrmc.training import vtrace
 from tinyrmc.training.actors import turned
 from tinyrmc.training.loop import run_training
 
-CONFIG = tinyworld.Config()
+CONFIG = tinyworld.CONFIG
 
 
 def task(agent=(), model=(), train=()):

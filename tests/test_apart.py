@@ -8,9 +8,10 @@ import fakecupy
 import numpy as np
 import pytest
 import tinyworld
-from rankhelp import MPIEXEC, ROOT, SURROUNDINGS, all_well, on_ranks, real
+from rankhelp import MPIEXEC, SURROUNDINGS, all_well, on_ranks, real
 from tinytasks import assert_same_arrays, forks, timeless
 
+from tinyrmc import new
 from tinyrmc.backend import to_host
 from tinyrmc.errors import RunError
 from tinyrmc.runs.run import Run
@@ -18,7 +19,7 @@ from tinyrmc.training.apart import Apart
 from tinyrmc.training.ranks import Ranks
 from tinyrmc.training.trainer import Trainer
 
-CONFIG = tinyworld.Config()
+CONFIG = tinyworld.CONFIG
 SHORT = {"steps": 12, "log_every": 5, "evaluate_every": 10}
 
 
@@ -169,13 +170,9 @@ def test_a_run_goes_on_apart_or_alone(before, after):
 @real
 def test_a_run_under_mpiexec(tmp_path):
     """By the command line: one voice, lines of metrics, and the queue is saved."""
-    (tmp_path / "mazes.py").write_text(
-        '"""A maze."""\n'
-        "import sys\n"
-        f"sys.path.insert(0, {str(ROOT / 'tests')!r})\n"
-        "from tinyworld import *\n"
-    )
-    words = "mazes.py --agent.lag 1 --train.steps 30 --train.log-every 10 "
+    new.write_task("mazes", tmp_path, new.TEMPLATE_WORLD)
+    words = "mazes.py --agent.algorithm impala --agent.lag 1 --train.steps 30 "
+    words += "--train.log-every 10 "
     words += "--train.evaluate-every 30 --workers 1 --run run"
     start = [MPIEXEC, "-n", "2", sys.executable, "-m", "mpi4py", "-m", "tinyrmc.train"]
     done = subprocess.run(

@@ -107,7 +107,8 @@ def test_tasks_of_one_name_in_two_files_are_two_tasks(empty_directory, capsys):
     assert len(runs) == 2 and left_out == []
     found = tables.summary(runs)["groups"]
     assert [len(group["runs"]) for group in found] == [1, 1]
-    assert {group["task"] for group in found} == {"recall"}
+    files = [Path(folder, "recall.py").resolve() for folder in ("one", "two")]
+    assert [group["task"] for group in found] == [*map(str, files)]  # for a command
 
 
 def test_the_template_learns(monkeypatch):
@@ -123,9 +124,21 @@ def test_the_template_learns(monkeypatch):
     assert accuracy > floor + 0.15
 
 
-def test_the_document_of_the_tasks_shows_the_template():
+@pytest.mark.parametrize("core, right", [("rmc", 1.0), ("feedforward", 0.6)])
+def test_the_template_of_a_world_needs_a_memory(core, right, empty_directory, capsys):
+    """As the document says."""
+    assert program.main(["new", "junction", "--world"]) == 0
+    assert "train junction.py" in capsys.readouterr().out
+    words = f"junction.py --workers 1 --model.core {core} --model.hidden-size 16"
+    assert train.main(words.split()) == 0
+    (last,) = Run.open("runs/junction-quick-1").metrics()[-1:]
+    assert right - 0.15 <= last["test_solved"] <= right
+
+
+@pytest.mark.parametrize("template", [new.TEMPLATE, new.TEMPLATE_WORLD])
+def test_the_document_of_the_tasks_shows_the_templates(template):
     readme = (ROOT / "tasks" / "README.md").read_text(encoding="utf-8")
-    text = Path(template.__file__).read_text(encoding="utf-8")
+    text = template.read_text(encoding="utf-8")
     assert f"```python\n{text}```\n" in readme
 
 
@@ -157,9 +170,7 @@ def test_a_folder_that_cannot_be_written_is_told(tmp_path, empty_directory):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="no /dev/full")
-def test_a_file_that_cannot_be_told_of_or_written_whole_is_gone(
-    empty_directory, monkeypatch
-):
+def test_a_file_that_cannot_be_told_of_or_written_whole_is_gone(empty_directory):
     import resource  # which Windows has not
 
     words = [sys.executable, "-m", "tinyrmc", "new", "mine"]
@@ -173,12 +184,11 @@ def test_a_file_that_cannot_be_told_of_or_written_whole_is_gone(
         def read_text(self, encoding):
             return "x" * 100_000
 
-    monkeypatch.setattr(new, "TEMPLATE", Long())
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, before[1]))
     try:
         with pytest.raises(new.UsageError, match=r"mine\.py: File too large"):
-            new.write_task("mine")
+            new.write_task("mine", template=Long())
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert contents() == {}

@@ -11,7 +11,7 @@ import pytest
 from owntask import LARGER
 from tinyruns import contents
 
-from tinyrmc import train
+from tinyrmc import new, train
 from tinyrmc.commands import run_main
 from tinyrmc.cores import config
 from tinyrmc.training import discovery
@@ -349,3 +349,32 @@ def test_a_loss_that_takes_other_arguments_is_told_in_one_line(mistaken, refused
     mistaken(("def loss(self, model, batch, carry)", "def loss(self, model, batch)"))
     told = refused(train.main, "larger")
     assert "TaskError: Task.loss must take (self, model, batch, carry)" in told
+
+
+def test_a_world_without_a_view_is_named(refused):
+    new.write_task("blind", template=new.TEMPLATE_WORLD)
+    text = Path("blind.py").read_text()
+    Path("blind.py").write_text(text.replace('"view"', '"picture"'))
+    says = "Junction.observation names no 'view', the picture of codes that an agent"
+    assert refused(train.main, "blind.py").startswith(says)
+    Path("unsolved.py").write_text(text.replace("def succeeds", "def solves"))
+    says = "Task lacks succeeds, which every such task gives; succeeds is described in"
+    assert says in refused(train.main, "unsolved.py")
+
+
+def test_a_preset_that_was_renamed_is_named(mistaken, refused):
+    mistaken()
+    few = ["--train.steps", "1", "--workers", "1"]
+    assert train.main(["larger", *few, "--run", "run"]) == 0
+    sys.modules.pop("tinyrmc_tasks.larger")
+    mistaken(('"quick": (', '"fast": ('))
+    says = (
+        "run is a run of the preset 'quick', which its task no longer has; it has fas"
+    )
+    assert refused(train.main, "--resume", "run").startswith(says)
+
+
+@pytest.mark.parametrize("own, success", [("", None), ("    success = 0.2\n", 0.2)])
+def test_nothing_counts_as_a_success_where_lower_is_better(own, success, mistaken):
+    mistaken(("    success = 0.8\n", f'    headline = "loss"\n{own}'))
+    assert discovery.load_task("larger").Task.success == success

@@ -1,8 +1,10 @@
 """Begin a task of your own: a file to change.
 
-    tinyrmc new recall      writes recall.py here, a whole task that learns
+    tinyrmc new recall              writes recall.py here, a whole task that learns
+    tinyrmc new junction --world    the same for an agent in a world of its own
 
-The text is that of `template.py`, the example of `tasks/README.md`.
+The texts are those of `template.py` and `template_world.py`, the examples of
+`tasks/README.md`.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from .errors import UsageError, unwritable
 from .training.discovery import task_files
 
 TEMPLATE = Path(__file__).with_name("template.py")
+TEMPLATE_WORLD = Path(__file__).with_name("template_world.py")  # with --world
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -29,22 +32,27 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "name", metavar="NAME", help="the task's name; its file becomes NAME.py"
     )
-    file = write_task(parser.parse_args(argv).name.removesuffix(".py"))
+    parser.add_argument(
+        "--world", action="store_true", help="a world, and an agent that learns there"
+    )
+    options = parser.parse_args(argv)
+    template = TEMPLATE_WORLD if options.world else TEMPLATE
+    file = write_task(options.name.removesuffix(".py"), template=template)
+    parts = (
+        "its world, its agent" if options.world else "its data, its network, its loss"
+    )
     try:
         print(f"{file} is a task. It trains in half a minute:\n")
         print(f"    {python()} -m tinyrmc.train {shlex.quote(str(file))}\n")
-        print(
-            "Change its data, its network, its loss: the file says what each is for.",
-            flush=True,
-        )
+        print(f"Change {parts}: the file says what each is for.", flush=True)
     except OSError:  # a failure leaves nothing behind
         file.unlink()
         raise
     return 0
 
 
-def write_task(name: str, folder: Path = Path()) -> Path:
-    """Write the example as `folder/name.py`; returns the path.
+def write_task(name: str, folder: Path = Path(), template: Path = TEMPLATE) -> Path:
+    """Write an example as `folder/name.py`; returns the path.
 
     UsageError if the name is no identifier, if it is that of a built-in task or of a
     module that Python finds, or if there is such a file already.
@@ -64,7 +72,7 @@ def write_task(name: str, folder: Path = Path()) -> Path:
         )
     try:
         with open(file, "x", encoding="utf-8") as new:  # x: never over a file
-            new.write(TEMPLATE.read_text(encoding="utf-8"))
+            new.write(template.read_text(encoding="utf-8"))
     except FileExistsError:
         raise UsageError(f"{file} exists already; choose another name") from None
     except OSError as error:

@@ -145,6 +145,12 @@ def _new_request(names, words):
 def _resume_request(run, names, words):
     """Words beside --resume may repeat what the run is, and must then be right."""
     usual, have = task_from_dict(run.config).config, run.config
+    known = discovery.load_task_of(have).Task.presets
+    if have["preset"] not in known:
+        raise RunError(
+            f"{run.path} is a run of the preset {have['preset']!r}, which its task "
+            f"no longer has; it has {', '.join(known)}"
+        )
     said = [discovery.task_name(names[0]), *names[1:]] if names else []
     for key, asked in zip(("task", "preset"), said, strict=False):
         if asked != have[key]:

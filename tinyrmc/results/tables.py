@@ -97,7 +97,7 @@ def _missing(config: dict, cells: set[str]) -> list[Summary]:
     begin = f"python -m tinyrmc.train {_word(config)}"
     return [
         {
-            "task": config["task"],
+            "task": _word(config),
             "cell": cell,
             "paper": paper,
             "command": None if words is None else f"{begin} {words}".strip(),
@@ -124,7 +124,7 @@ def _claims(config: dict, groups: list[Summary]) -> list[Summary]:
             low, high = sides if group["lower"] else sides[::-1]
             found.append(
                 {
-                    "task": config["task"],
+                    "task": _word(config),
                     "claim": claim,
                     "better": sides[0],
                     "worse": sides[1],
@@ -186,7 +186,7 @@ def group_summary(label: str, runs: list[Run]) -> Summary:
     own = [cell for cell in cells if cells[cell]["metric"] == task.result]
     cell = own[0] if own else None
     return {
-        "task": runs[0].config["task"],
+        "task": _word(runs[0].config),
         "preset": runs[0].config["preset"],
         "label": label,
         "cell": cell,

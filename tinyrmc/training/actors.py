@@ -43,6 +43,7 @@ from ..fused import categorical
 from ..nn import Module
 from ..runs.arrays import under
 from . import scores, vtrace
+from .discovery import TaskError
 from .policy import greedy, log_probs, sample
 from .streams import Batch, Samples
 from .task import HELD_OUT_SEED, Task
@@ -199,6 +200,11 @@ class ActingTask(Task):
     def build(self, seed):
         """An agent for what `planes` gives of the held-out world."""
         world = self.held_out_world
+        if "view" not in world.observation:
+            raise TaskError(
+                f"{type(world).__name__}.observation names no 'view', the picture of "
+                f"codes that an agent sees; it has {', '.join(world.observation)}"
+            )
         levels = world.start(np.zeros((1, world.start_noise), np.float32))
         seen = {f"seen/{k}": x[:, None] for k, x in world.observe(levels).items()}
         last = {"action": np.zeros((1, 1), np.int64), "reward": np.zeros((1, 1))}

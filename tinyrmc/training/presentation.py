@@ -37,7 +37,7 @@ class Presentation:
     row: what a row of a batch is called: a lane, where each goes on with its text.
     batches: what the metrics of training batches are about, in a word or two.
     success: a run counts as a success from this value of the headline metric on the
-        held-out examples; None: none does.
+        held-out examples; None, the default where lower is better: none does.
     """
 
     presets: dict[str, tuple[str, Any]] = {}

@@ -78,6 +78,11 @@ class Task(Presentation):
     carries: bool = False
     apart: bool = False
 
+    def __init_subclass__(cls, **keywords: Any):
+        super().__init_subclass__(**keywords)
+        if cls.headline in cls.lower and cls.success == Presentation.success:
+            cls.success = None
+
     def __init__(self, config: Any):
         check_values(config)
         self.config = config
