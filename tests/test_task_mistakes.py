@@ -11,9 +11,10 @@ import pytest
 from owntask import LARGER
 from tinyruns import contents
 
-from tinyrmc import new, train
+from tinyrmc import train
 from tinyrmc.commands import run_main
 from tinyrmc.cores import config
+from tinyrmc.new import TEMPLATE_WORLD, write_task
 from tinyrmc.training import discovery
 from tinyrmc.training.workers import CAN_FORK
 
@@ -352,7 +353,7 @@ def test_a_loss_that_takes_other_arguments_is_told_in_one_line(mistaken, refused
 
 
 def test_a_world_without_a_view_is_named(refused):
-    new.write_task("blind", template=new.TEMPLATE_WORLD)
+    write_task("blind", template=TEMPLATE_WORLD)
     text = Path("blind.py").read_text()
     Path("blind.py").write_text(text.replace('"view"', '"picture"'))
     says = "Junction.observation names no 'view', the picture of codes that an agent"

@@ -23,9 +23,6 @@ class SettingsError(UserError, ValueError):
     """No core has these settings."""
 
 
-# cores that have a width in units, but no slots
-PLAIN = "lstm", "rnn", "feedforward"
-
 # --- The settings ---------------------------------------------------------------------
 
 
@@ -151,7 +148,7 @@ class CoreConfig:
     def _check_total_units(self, units: int) -> None:
         """ValueError unless the units divide evenly among slots and heads."""
         heads = self.num_heads if self.core in ("rmc", "rmc_paper") else 1
-        parts = 1 if self.core in PLAIN else self.mem_slots * heads
+        parts = 1 if _is_plain(self) else self.mem_slots * heads
         if units % parts:
             of_heads = f" x {heads} heads" if heads > 1 else ""
             raise ValueError(
@@ -252,7 +249,19 @@ def unused(config: CoreConfig) -> list[str]:
 
 def _used(config: CoreConfig) -> tuple[str, ...]:
     """The fields that make a difference to its core."""
-    return {**USED, **config.used}[config.core]
+    used = {**USED, **config.used}
+    if config.core not in used:
+        raise SettingsError(
+            f"no table says which fields the core {config.core!r} uses; give "
+            f"{type(config).__name__} a `used`, as tinyrmc/cores/config.py has USED"
+        )
+    return used[config.core]
+
+
+def _is_plain(config: CoreConfig) -> bool:
+    """Whether its core has a width in units, but no slots."""
+    used = _used(config)
+    return "hidden_size" in used and "mem_slots" not in used
 
 
 def sizes(config: CoreConfig) -> str:
@@ -285,6 +294,11 @@ def build_core(
     Only a `conv_lstm` must know a map's shape; the others take it in a row, (B, height
     * width * channels). SettingsError names a bad value.
     """
+    if config.core not in (*_BUILDERS, "conv_lstm"):
+        raise SettingsError(
+            f"build_core knows no core {config.core!r}; build it in the task, or enter "
+            "it in tinyrmc/cores/config.py"
+        )
     width = input_size if isinstance(input_size, int) else math.prod(input_size)
     try:
         if isinstance(config, MapCoreConfig) and config.core == "conv_lstm":
@@ -398,8 +412,8 @@ def describe(config: CoreConfig, core: Any) -> str:
     """
     c = config
     layers = f"{c.layers} layers of " if c.layers > 1 else ""
-    if c.core in PLAIN:
-        layers = layers if c.core == "lstm" else ""
+    if _is_plain(c):
+        layers = layers if "layers" in _used(c) else ""
         return f"{c.core} of {layers}{core.hidden_size} units"
     if isinstance(c, MapCoreConfig) and c.core == "conv_lstm":
         height, width, _ = core.input_shape
