@@ -61,6 +61,7 @@ from tinyrmc import primitives as p
 from tinyrmc.backend import gemm, namespace, to_device
 from tinyrmc.config import PLACE
 from tinyrmc.cores import CoreConfig, build_core, describe
+from tinyrmc.cores.config import CoreName
 from tinyrmc.cores.memn2n import Constant, Encoding, MemN2N
 from tinyrmc.corpora import Story
 from tinyrmc.errors import UserError, counted
@@ -105,11 +106,6 @@ class DataConfig:
             )
 
 
-Core: typing.TypeAlias = typing.Literal[
-    "memn2n", "rmc", "rmc_paper", "lstm", "dnc", "entnet", "entnet_bank", "rnn"
-]
-
-
 @dataclass(frozen=True)
 class ModelConfig(CoreConfig):
     """The memory network, or another core."""
@@ -118,7 +114,7 @@ class ModelConfig(CoreConfig):
         *("core", "hops", "embedding_size", "encoding", "tying", "restarts"),
     )
 
-    core: Core = "memn2n"  # type: ignore[assignment]
+    core: typing.Literal["memn2n", CoreName] = "memn2n"  # type: ignore[assignment]
     """memn2n: the End-To-End Memory Network. Others read sentence by sentence: see
     `nth_farthest --help` for what they are"""
     embedding_size: int = 20

@@ -80,7 +80,7 @@ from tinyrmc import primitives as p
 from tinyrmc.backend import to_device, to_host
 from tinyrmc.config import ADDED, PLACE
 from tinyrmc.cores import CoreConfig, build_core, describe
-from tinyrmc.cores.config import USED, without_effect
+from tinyrmc.cores.config import USED, CoreName, without_effect
 from tinyrmc.cores.core import select_state, state_arrays, state_of
 from tinyrmc.cores.memn2n import TextMemN2N
 from tinyrmc.errors import UserError, counted
@@ -130,11 +130,6 @@ class DataConfig:
                 )
 
 
-Core: typing.TypeAlias = typing.Literal[
-    "rmc", "rmc_paper", "lstm", "dnc", "entnet", "entnet_bank", "rnn", "memn2n"
-]
-
-
 @dataclass(frozen=True)
 class ModelConfig(CoreConfig):
     """The core, and what is between it and the words."""
@@ -148,7 +143,7 @@ class ModelConfig(CoreConfig):
         "dnc": tuple(name for name in USED["dnc"] if name != "layers"),
     }
 
-    core: Core = "rmc"  # type: ignore[assignment]
+    core: typing.Literal[CoreName, "memn2n"] = "rmc"  # type: ignore[assignment]
     """memn2n: the memory network of Sukhbaatar et al. 2015, set by embedding_size,
     hops, memories and relu alone. The others: see `nth_farthest --help`
     """

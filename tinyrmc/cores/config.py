@@ -23,6 +23,13 @@ class SettingsError(UserError, ValueError):
     """No core has these settings."""
 
 
+# what --model.core may be, in every task
+CoreName: TypeAlias = Literal[
+    "rmc", "rmc_paper", "lstm", "dnc", "entnet", "entnet_bank", "rnn"
+]
+# the same for agents
+MapCore: TypeAlias = Literal[CoreName, "conv_lstm", "feedforward"]
+
 # --- The settings ---------------------------------------------------------------------
 
 
@@ -73,9 +80,7 @@ class CoreConfig:
     # core -> the fields that make a difference to it, where a task differs from `USED`
     used: ClassVar[Mapping[str, tuple[str, ...]]] = {}
 
-    core: Literal["rmc", "rmc_paper", "lstm", "dnc", "entnet", "entnet_bank", "rnn"] = (
-        "rmc"
-    )
+    core: CoreName = "rmc"
     """rmc: the Relational Memory Core as released; rmc_paper: equations 1-9 to the
     letter; the baselines: lstm; dnc, the Differentiable Neural Computer; entnet, the
     Recurrent Entity Network; entnet_bank, which the paper calls EntNet: LSTM cells with
@@ -180,19 +185,6 @@ class ConvLSTMConfig:
     def __post_init__(self):
         check_values(self, "model.conv_lstm")
         _check_sizes("model.conv_lstm", self, "channels", "kernel")
-
-
-MapCore: TypeAlias = Literal[
-    "rmc",
-    "rmc_paper",
-    "lstm",
-    "conv_lstm",
-    "dnc",
-    "entnet",
-    "entnet_bank",
-    "rnn",
-    "feedforward",
-]
 
 
 @dataclass(frozen=True)
