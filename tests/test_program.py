@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from tinyruns import contents
 
@@ -109,6 +110,9 @@ def test_tasks_of_one_name_in_two_files_are_two_tasks(empty_directory, capsys):
     assert [len(group["runs"]) for group in found] == [1, 1]
     files = [Path(folder, "recall.py").resolve() for folder in ("one", "two")]
     assert [group["task"] for group in found] == [*map(str, files)]  # for a command
+    found[0]["references"]["test_accuracy"]["a NumPy number"] = np.float32(0.5)
+    tables.write(Path("table.md"), "", {"groups": found})
+    assert "a NumPy number" in Path("table.json").read_text()
 
 
 def test_the_template_learns(monkeypatch):

@@ -773,7 +773,7 @@ BAD_WORDS = [
     ("--grid model.width=2", "the first word must be a task"),
     (
         "larger --grid model.widht=2,4",
-        "larger has no field 'model.widht'; did you mean 'model.width'?",
+        "'model.widht'; its --help-all lists them; did you mean 'model.width'?",
     ),
     ("larger --grid seed=0,1", "larger has no field 'seed'"),
     (

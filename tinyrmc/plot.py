@@ -45,7 +45,6 @@ writes a page with a slider, which needs no network.
 from __future__ import annotations
 
 import contextlib
-import json
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -55,6 +54,7 @@ import numpy as np
 
 from .backend import blas_threads
 from .commands import Parser, add_data_dir, program, run_main
+from .config import json_text
 from .environments.box_world import BoxWorld
 from .errors import RunError, UsageError, UserError, unwritable
 from .flags import add_flags, from_flags
@@ -289,7 +289,7 @@ def _draw(model, shown, found, folder) -> list[Path]:
         *attention.draw_measures(found, found["floors"], folder),
         folder / "attention.json",
     ]
-    paths[-1].write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    paths[-1].write_text(json_text(found, indent=1) + "\n", encoding="utf-8")
     return paths
 
 

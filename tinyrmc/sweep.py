@@ -365,8 +365,8 @@ def combinations(described: dict) -> list[Combination]:
         if field not in known:
             near = nearest(field, known)
             raise UsageError(
-                f"--grid: {task} has no field {field!r}{near}; its --help-all lists "
-                "them"
+                f"--grid: {task} has no field {field!r}; its --help-all lists them"
+                f"{near}"
             )
         both = {flag_of(field), flag_of(field, no=True)} & given
         if both:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import statistics
 from collections.abc import Callable, Iterable, Sequence
@@ -11,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ..config import json_text
 from ..errors import RunError, counted, unwritable
 from ..runs.run import Run
 from ..training.checkpoints import is_over, task_of
@@ -611,7 +611,7 @@ def write(out: Path, words: str, found: Summary, begins: str = "|") -> None:
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         out.write_text(_above(out, begins) + words, encoding="utf-8")
-        out.with_suffix(".json").write_text(json.dumps(found) + "\n", encoding="utf-8")
+        out.with_suffix(".json").write_text(json_text(found) + "\n", encoding="utf-8")
     except OSError as error:
         raise _unwritable(out, error) from error
 
