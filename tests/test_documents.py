@@ -239,7 +239,9 @@ def test_how_many_locks_agents_open_is_as_measured():
     shown = [cells(line) for line in table.partition("\n\n")[0].splitlines()[2:]]
     wanted = []
     for label, runs in played["examinations"].items():
-        each = [run["examinations"]["solved by solution length"]["rows"] for run in runs]
+        each = [
+            run["examinations"]["solved by solution length"]["rows"] for run in runs
+        ]
         shares = [[share for _, _, share, *_ in rows] for rows in each]
         means = map(statistics.fmean, zip(*shares, strict=True))
         said = [text.number("test_solved", mean) for mean in means]

@@ -85,10 +85,6 @@ class _Trial:
         ]
         given = [x for x in self.inputs if isinstance(x, Parameter)]
         further = {}
-        if not parameters and hasattr(function, "named_parameters"):
-            parameters = function
-        if hasattr(parameters, "named_parameters"):
-            parameters = dict(parameters.named_parameters())
         if isinstance(parameters, Mapping):
             further = {f"parameter {name!r}": p for name, p in parameters.items()}
         else:
@@ -217,6 +213,9 @@ def gradcheck(
         raise ValueError(
             f"gradcheck: tolerance must be from 0 to below 1, not {tolerance!r}"
         )
+    owner = parameters or function
+    if hasattr(owner, "named_parameters"):
+        parameters = dict(owner.named_parameters())
     trial = _Trial(function, inputs, parameters, seed)
     gradients = trial.tape_gradients()
     error, *_ = trial.compare(gradients, trial.directions)
