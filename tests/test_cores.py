@@ -17,7 +17,7 @@ from tinyrmc.commands import Parser
 from tinyrmc.config import words_of
 from tinyrmc.cores import CoreConfig, DNCConfig, build_core, describe, without_effect
 from tinyrmc.cores.agent import AgentConfig
-from tinyrmc.cores.config import USED
+from tinyrmc.cores.config import USED, SettingsError, unused
 from tinyrmc.errors import UsageError
 from tinyrmc.flags import add_flags, from_flags
 from tinyrmc.training.discovery import load_task
@@ -405,3 +405,40 @@ def test_the_papers_baselines_of_nth_farthest():
     entnet = presets["paper_entnet"].model
     assert entnet.mem_slots in (2, 4, 6, 8)
     assert entnet.total_units in (1024, 2048)
+
+
+def test_a_core_that_no_table_has_is_named():
+    @dataclasses.dataclass(frozen=True)
+    class Untold(CoreConfig):
+        core: typing.Literal["gru"] = "gru"
+
+    @dataclasses.dataclass(frozen=True)
+    class Told(Untold):
+        used: typing.ClassVar = {"gru": ("hidden_size",)}
+
+    with pytest.raises(
+        SettingsError, match="which fields the core 'gru' uses; give Unt"
+    ):
+        unused(Untold())
+    assert "mem_slots" in unused(Told()) and "hidden_size" not in unused(Told())
+    with pytest.raises(SettingsError, match="build_core knows no core 'gru'; build it"):
+        build_core(Told(), 3, 0)
+
+
+@dataclasses.dataclass(frozen=True)
+class Either:
+    """A switch with a third way."""
+
+    odd: bool | None = True
+
+
+@pytest.mark.parametrize(
+    ("words", "odd"),
+    [("", True), ("--odd", True), ("--no-odd", False), ("--odd None", None)],
+)
+def test_a_flag_may_say_yes_no_or_neither(words, odd):
+    parser = Parser("prog", "")
+    add_flags(parser, Either(), "either")
+    found = from_flags(Either(), parser.parse_args(words.split()))
+    assert found.odd is odd
+    assert words_of(found, Either()) == ([] if odd else words.split())

@@ -2,6 +2,7 @@
 a network that was never given the thing.
 """
 
+import dataclasses
 import itertools
 import json
 
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 from tinyrmc import LSTM, PaperRelationalMemory, RelationalMemory, nn
 from tinyrmc.results import probes
 from tinyrmc.results.probes import Questions
+from tinyrmc.training.discovery import TaskError
 
 B, T, INPUT, CLASSES = 7, 4, 5, 3
 
@@ -444,3 +446,19 @@ def test_what_has_no_slots_has_no_attention():
     assert probes.has_attention(released()) and probes.has_attention(paper())
     assert not probes.has_attention(Network(LSTM(INPUT, 4)))
     assert not probes.has_attention(nn.Linear(2, 2))
+
+
+@pytest.mark.parametrize(
+    ("field", "wrong", "says"),
+    [
+        ("marked", lambda x: x * 1.0, r"marked must be integers \[\d+\].*float64"),
+        ("marked", lambda x: x - T, "marked must name steps from 0 to"),
+        ("targets", lambda x: x[:, None], r"targets must be integers.*, 1\]$"),
+        ("kinds", lambda x: {"accuracy": 1}, "accuracy must be bools .*, not <class"),
+        ("kinds", lambda x: {}, "kinds names no accuracy to measure"),
+    ],
+)
+def test_questions_that_cannot_be_are_named(field, wrong, says):
+    asked = questions(released())
+    with pytest.raises(TaskError, match=says):
+        dataclasses.replace(asked, **{field: wrong(getattr(asked, field))})

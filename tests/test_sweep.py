@@ -975,6 +975,16 @@ def test_every_tasks_grids_can_be(name):
         )
 
 
+def test_a_named_grid_may_have_tuples():
+    class Kind:
+        grids = {"rooms": ("some", "quick", {"world.stages": (((5, 1, 0),), ())})}
+
+    assert sweep.read_grid(Kind, ["rooms"]) == (
+        "quick",
+        {"world.stages": ["5 1 0", ""]},
+    )
+
+
 # --- Real processes -------------------------------------------------------------------
 
 
