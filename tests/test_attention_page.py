@@ -11,6 +11,7 @@ import re
 import shutil
 import subprocess
 import sys
+import types
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,9 @@ import browser
 import numpy as np
 import pytest
 
-from tinyrmc import load, plot
+from tinyrmc import RelationalMemory, load, plot
 from tinyrmc.commands import run_main
+from tinyrmc.errors import UsageError
 from tinyrmc.results import attention, probes
 from tinyrmc.runs.arrays import save_arrays
 from tinyrmc.training.checkpoints import open_checkpoint, restore_model
@@ -276,6 +278,14 @@ def test_bad_words_get_one_line_and_write_nothing(
     assert caught.value.code == 2 and not out
     assert err.startswith("error: ") and err.count("\n") == 1 and says in err
     assert [path.name for path in tmp_path.iterdir()] == [lstm.name]
+
+
+def test_a_network_without_a_head_is_named():
+    network = types.SimpleNamespace(core=RelationalMemory(3, 2, head_size=4))
+    with pytest.raises(
+        UsageError, match="run of 'mine', whose network has no layer `hea"
+    ):
+        plot._questions(nth_farthest.Task(nth_farthest.QUICK), network, "mine", "run")
 
 
 @pytest.mark.parametrize("of_run", [False, True])

@@ -20,7 +20,7 @@ from tinyrmc.cores.agent import AgentConfig
 from tinyrmc.cores.config import USED, SettingsError, unused
 from tinyrmc.errors import UsageError
 from tinyrmc.flags import add_flags, from_flags
-from tinyrmc.training.discovery import load_task
+from tinyrmc.training.discovery import load_task, task_files
 
 CORES = typing.get_args(typing.get_type_hints(CoreConfig)["core"])
 every_core = pytest.mark.parametrize("name", CORES)
@@ -442,3 +442,15 @@ def test_a_flag_may_say_yes_no_or_neither(words, odd):
     found = from_flags(Either(), parser.parse_args(words.split()))
     assert found.odd is odd
     assert words_of(found, Either()) == ([] if odd else words.split())
+
+
+def test_paper_presets_have_the_last_layer_that_was_released():
+    """It is linear; only a port has a ReLU there."""
+    presets = [
+        (task, name, config.model)
+        for task in task_files()
+        for name, (_, config) in load_task(task).Task.presets.items()
+        if name.startswith("paper") and config.model.core == "rmc"
+    ]
+    assert len(presets) == 7
+    assert [which for *which, model in presets if model.activate_final] == []

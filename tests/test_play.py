@@ -5,6 +5,7 @@ of a level.
 import errno
 import os
 import re
+import select
 import signal
 import subprocess
 import sys
@@ -121,6 +122,14 @@ def test_in_a_real_terminal():
     assert b"steps 2" in shown and shown.count(b"\x1b[H") == 4
 
 
+def read_until(terminal, text):
+    """Read what a terminal shows until a text has come."""
+    shown = b""
+    while text not in shown:
+        assert select.select([terminal], [], [], 60)[0], f"{text} never came"
+        shown += os.read(terminal, 4096)
+
+
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no such terminals")
 def test_a_terminal_is_as_before_after_a_signal_and_no_key_is_lost():
     import pty
@@ -132,17 +141,16 @@ def test_a_terminal_is_as_before_after_a_signal_and_no_key_is_lost():
     with subprocess.Popen(
         words, stdin=follower, stdout=follower, stderr=subprocess.PIPE, cwd=ROOT
     ) as process:
-        shown = b""
-        while b"steps 0" not in shown:
-            shown += os.read(leader, 4096)
-        os.write(leader, b"\x1b[A" * 100)
-        while b"steps 100" not in shown:
-            shown += os.read(leader, 4096)
-        process.send_signal(signal.SIGTERM)
-        while b"\x1b[?1049l" not in shown:
-            shown += os.read(leader, 4096)
-        assert process.wait() == 128 + signal.SIGTERM
-        assert process.stderr.read() == b""
+        try:
+            read_until(leader, b"steps 0")
+            os.write(leader, b"\x1b[A" * 100)
+            read_until(leader, b"steps 100")
+            process.send_signal(signal.SIGTERM)
+            read_until(leader, b"\x1b[?1049l")  # it leaves its screen
+            assert process.wait() == 128 + signal.SIGTERM
+            assert process.stderr.read() == b""
+        finally:
+            process.kill()
     assert termios.tcgetattr(leader) == before
     os.close(leader), os.close(follower)
 

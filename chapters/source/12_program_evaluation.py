@@ -28,7 +28,7 @@ from IPython.display import Image, display
 from tinyrmc import RelationalMemory, course
 from tinyrmc.backend import blas_threads
 from tinyrmc.course.exercises import programs as ex
-from tinyrmc.results.text import aligned
+from tinyrmc.results.text import aligned, paragraph
 from tinyrmc.training.discovery import load_task
 from tinyrmc.training.task import HELD_OUT_SEED, Samples, TrainConfig
 from tinyrmc.training.trainer import Trainer
@@ -561,8 +561,9 @@ for kind in KINDS:
 print(aligned(rows))
 
 # %% [markdown]
-# We have not trained on programs of the paper's size. We have trained on smaller ones,
-# of one operation on three or five digits:
+# Of programs of the paper's size we have trained an easier version, without products and
+# with the lowest digit first, for a quarter of the steps. The others are smaller, one
+# operation on three or five digits:
 
 # %%
 for group in runs:
@@ -570,7 +571,7 @@ for group in runs:
     if data["kind"] not in programs.MEMORY:
         floor = group["references"]["test_accuracy"]["constant answer"]
         mean = group["mean"]
-        print(f"`{group['label']}`")
+        print(paragraph(f"`{group['label']}`", 76))
         print(f"  {data['kind']}, L = {data['length']}, N = {data['nesting']}", end="")
         print(": {test_accuracy:.1%}".format(**mean), end="")
         print(", exact match {test_exact_match_accuracy:.1%}".format(**mean), end="")
