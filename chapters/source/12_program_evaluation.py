@@ -561,9 +561,9 @@ for kind in KINDS:
 print(aligned(rows))
 
 # %% [markdown]
-# Of programs of the paper's size we have trained an easier version, without products and
-# with the lowest digit first, for a quarter of the steps. The others are smaller, one
-# operation on three or five digits:
+# Of programs of the paper's size we have trained an easier version, without products
+# and with the lowest digit first, for a quarter of the steps. The others are smaller,
+# one operation on three or five digits:
 
 # %%
 for group in runs:
