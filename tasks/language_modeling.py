@@ -49,7 +49,9 @@ does that too, and shows what it changes.
                `python -m tinyrmc.data --help`). Nobody has published a list of those
                books and stories, so runs on your copy stand beside no figure
     batch      64 lanes in `paper`; the paper had six GPUs with 64 each
-    wikitext2  the port tests the weights of its best epoch; here the last ones count
+    wikitext2  the port tests the weights of its best epoch; here the last ones count.
+               There the RMC begins every window of 100 words with a fresh memory, in
+               training and in tests, while the LSTM keeps its state; here both keep it
     lstm       the paper's own figures for an LSTM come from Rae et al. 2018
     memn2n     its authors' program draws single words, not stretches of them, and with
                replacement. Neighbours share memories, so a stretch takes a third of
