@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tinyrmc.results.tables import cells_of, result_of, went_to_the_end
+from tinyrmc.results.tables import went_to_the_end
 from tinyrmc.results.text import number
 from tinyrmc.training.discovery import load_task
 
@@ -81,7 +81,7 @@ def finished_groups(folder: Path = RESULTS) -> list[dict[str, Any]]:
             continue
         for group in summary.get("groups", ()):
             if went_to_the_end(group):
-                found.append({"task": summary.get("task"), **group})
+                found.append(group)
     return found
 
 
@@ -116,7 +116,7 @@ def placed(
     """
     best: dict[Place, Ours] = {}
     for group in groups:
-        lower = group.get("lower", False)
+        lower = group["lower"]
         for place, metric in places(group):
             ours, other = reached(group, metric), best.get(place)
             if ours is None:
@@ -128,7 +128,7 @@ def placed(
 
 def of_cells(group: dict[str, Any]) -> list[tuple[Place, str]]:
     """The paper's places that a group stands for."""
-    return [(split(cell), known["metric"]) for cell, known in cells_of(group).items()]
+    return [(split(cell), known["metric"]) for cell, known in group["cells"].items()]
 
 
 def flags(group: dict[str, Any], part: str, told: Iterable[str] = ()) -> str:
@@ -224,7 +224,7 @@ def _smaller(group: dict[str, Any]) -> list[tuple[Place, str]]:
     """The place of programs of another size than the paper's."""
     data, core = group["config"]["data"], CORES.get(group["config"]["model"]["core"])
     programs = data["kind"] in ("addition", "control", "program")
-    if cells_of(group) or not programs or core is None or data["style"] != "release":
+    if group["cells"] or not programs or core is None or data["style"] != "release":
         return []
     operations = f"{data['nesting']} operation" + "s" * (data["nesting"] > 1)
     row = f"{data['kind'].capitalize()}, {data['length']} digits, {operations}"
@@ -233,7 +233,7 @@ def _smaller(group: dict[str, Any]) -> list[tuple[Place, str]]:
         row += f", {name} {how}" if how != "usual" else ""
     told = "kind", "length", "nesting", "operands", "answers"
     row += _in_code(flags(group, "data", told))
-    return [((row, core), result_of(group))]
+    return [((row, core), group["result"])]
 
 
 def _in_code(words: str) -> str:
@@ -290,7 +290,7 @@ def _floors(groups: list[dict[str, Any]], row: str) -> str:
 
 def floors(group: dict[str, Any]) -> str:
     """What a group's networks reach who learnt nothing, in small print."""
-    metric = result_of(group)
+    metric = group["result"]
     known = group["references"].get(metric, {}).items()
     values = [x for label, x in known if not label.startswith("paper")]
     shown = ", ".join(plain(number(metric, x)) for x in values)
@@ -305,11 +305,11 @@ def beside(
 
     def place(group):
         core = (CORES | OTHERS).get(group["config"]["model"]["core"])
-        if cells_of(group) or core is None:
+        if group["cells"] or core is None:
             return []
         row = row_of(group)
         rows.setdefault(row, f"{row}{floors(group)}")
-        return [((row, core), result_of(group))]
+        return [((row, core), group["result"])]
 
     return rows, placed(groups, place)
 
@@ -510,7 +510,7 @@ def figures(folder: Path = RESULTS) -> str:
 
 def in_one_look(groups: list[dict[str, Any]], folder: Path) -> str:
     """How much of the paper has been run, in a line for each of its parts."""
-    cells = {cell for group in groups for cell in cells_of(group)}
+    cells = {cell for group in groups for cell in group["cells"]}
     programs = load_task("program_evaluation").Task.published
     texts = [f"{name}, {core}" for name in TEXTS for core in ("RMC", "LSTM")]
     lines = [

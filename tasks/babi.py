@@ -913,6 +913,10 @@ class Task(training.Task):
         several = self.restarts > 1
         return f"batches, all {self.restarts} restarts," if several else "batches"
 
+    @property
+    def batches_watched(self):
+        return self.restarts == 1
+
     def idle(self):
         m, found = self.config.model, {}
         if m.core != "memn2n":

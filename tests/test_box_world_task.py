@@ -6,12 +6,8 @@ import numpy as np
 import pytest
 
 from tinyrmc import training
-from tinyrmc.config import to_json
 from tinyrmc.environments.world import WorldError
-from tinyrmc.results.groups import last_evaluation
-from tinyrmc.runs.run import Run
 from tinyrmc.training import actors
-from tinyrmc.training.checkpoints import task_of
 from tinyrmc.training.discovery import load_task
 
 box_world = load_task("box_world")
@@ -113,28 +109,6 @@ def test_the_floors_of_a_set_are_those_of_its_own_levels():
             assert deviation == found[metric].std()
     assert shares["validation_solved"] != shares["test_solved"]
     assert a_task.deviation("test_solved", "paper, RMC") is None
-
-
-@pytest.mark.parametrize(
-    "names, splits",
-    [
-        (["validation_solved", "test_solved"], ("validation", "test")),
-        (["validation_solved"], ("validation", "test")),
-        (["test_solved"], ("test",)),
-        ([], ("validation", "test")),
-    ],
-)
-def test_an_older_run_watched_what_it_was_tested_on(names, splits, tmp_path):
-    """Its curve is of that; it is not taken for one of a validation set."""
-    config = {"task": "box_world", "preset": "quick", "seed": 0, **to_json(SMALL)}
-    run = Run.create("runs", "old", config, {}, tmp_path / "run")
-    with run.writing():
-        line = {"step": 1, "samples": 1, "seconds": 1.0, "loss": 0.5}
-        run.log(line)
-        run.log({**line, "step": 2, **dict.fromkeys(names, 0.5)})
-    assert task_of(run).splits == splits
-    last = last_evaluation(run, task_of(run))
-    assert (last is not None) == bool(names)
 
 
 def test_a_solved_level_is_one_whose_gem_was_taken():

@@ -276,8 +276,7 @@ def test_the_other_results_of_the_readme_are_those_of_the_summaries():
     for path in RESULTS.glob("*.json"):
         summary = json.loads(path.read_text(encoding="utf-8"))
         for group in summary.get("groups", ()):
-            task = group.get("task", summary.get("task"))
-            known[f"{task} {group['label']}"] = group
+            known[f"{group['task']} {group['label']}"] = group
     table = re.search(
         r"^\| `python -m tinyrmc.train` \| measured .*\n\| ---.*\n((?:\|.*\n)+)",
         read("README.md"),
@@ -287,7 +286,7 @@ def test_the_other_results_of_the_readme_are_those_of_the_summaries():
     assert len(rows) >= 4
     for command, _, ours, seeds, beside in rows:
         group = known[command.split("`")[1]]
-        metric = tables.result_of(group)
+        metric = group["result"]
         assert ours == text.number(metric, group["mean"][metric]), command
         assert seeds == tables.ranges(run["seed"] for run in group["runs"]), command
         values = group["references"].get(metric, {}).values()

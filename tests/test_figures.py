@@ -205,10 +205,10 @@ def test_each_metric_has_a_panel_with_its_own_references():
         "held-out loss",
     )
     assert {text.get_text() for text in accuracy.texts} == {
-        "only the self query 50 %",
-        "ranking by own norm 59 %",
+        "only the self query 50.0 %",
+        "ranking by own norm 59.0 %",
     }
-    assert [text.get_text() for text in loss.texts] == ["uniform 1.39"]
+    assert [text.get_text() for text in loss.texts] == ["uniform 1.3863"]
     dashed = {
         line.get_ydata()[0]
         for line in accuracy.lines
@@ -830,6 +830,10 @@ def test_errors_name_the_run_and_the_remedy(make_run, tmp_path):
     run = make_run()
     assert "different tasks; plot them one by one" in error_of(
         [run, make_run(task="other")]
+    )
+    elsewhere = {**run.config, "task_file": "/another/place/nth_farthest.py"}
+    assert "different tasks; plot them one by one" in error_of(
+        [run, dataclasses.replace(run, config=elsewhere)]
     )
     assert "give --out a name that ends in .png" in error_of(
         [run], run.path / "metrics.jsonl"

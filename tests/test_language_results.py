@@ -127,8 +127,8 @@ def test_perplexity_against_tokens_and_hours(runs, monkeypatch, capsys):
     assert tokens.get_title() == hours.get_title() == "validation perplexity"
     assert tokens.get_yscale() == hours.get_yscale() == "log"
     assert {text.get_text() for text in tokens.texts} == {
-        "guessing 7.0",
-        "paper's RMC 2.5",
+        "guessing 7.00",
+        "paper's RMC 2.50",
     }
 
 

@@ -26,16 +26,21 @@ def group(task="program_evaluation", cell=None, steps=10, core="rmc", **more):
     config["data"] |= more.pop("data", {})
     run = {"step": steps, "ended_on": more.pop("ended_on", None)}
     mean = more.pop("mean", {"test_accuracy": 0.5, "test_exact_match_accuracy": 0.25})
+    metric = more.pop("result", "test_accuracy")
+    paper = more.pop("paper", "79.0 %")
     return {
         "task": task,
         "label": "quick",
         "config": config,
         "cell": cell,
-        "paper": "79.0 %" if cell else None,
+        "paper": paper if cell else None,
+        "cells": {cell: {"paper": paper, "metric": metric}} if cell else {},
         "references": {"test_accuracy": {"constant answer": 0.1, "paper (RMC)": 0.9}},
         "runs": [{"seed": seed, **run} for seed in (0, 1)],
         "mean": mean,
-        "curve_of": "test_accuracy",
+        "curve_of": metric,
+        "result": metric,
+        "lower": False,
         **more,
     }
 
@@ -183,13 +188,13 @@ def test_a_figure_is_shown_when_its_picture_is_there(tmp_path):
 def test_other_texts_and_levels_have_rows_of_their_own(tmp_path):
     floors = {"test_perplexity": {"counted": 600.0, "five in a row": 140.0}}
     text = {"task": "language_modeling", "preset": "quick", "references": floors}
-    text |= {"curve_of": "test_perplexity", "lower": True, "data": {"corpus": "ptb"}}
+    text |= {"result": "test_perplexity", "lower": True, "data": {"corpus": "ptb"}}
     means = {"rmc": 91.25, "lstm": 112.5, "memn2n": 120.0}
     own = [
         group(**text, core=core, mean={"test_perplexity": value})
         for core, value in means.items()
     ]
-    level = {"task": "box_world", "preset": "quick", "curve_of": "test_solved"}
+    level = {"task": "box_world", "preset": "quick", "result": "test_solved"}
     level["references"] = {"test_solved": {"at random": 0.0125}}
     own.append(group(**level, core="feedforward", mean={"test_solved": 0.75}))
     write(tmp_path, "results", *own)
@@ -203,10 +208,10 @@ def test_other_texts_and_levels_have_rows_of_their_own(tmp_path):
 @pytest.mark.parametrize(
     "task, more, usual",
     [
-        ("box_world", {"curve_of": "test_solved"}, "BoxWorld, `quick%s`"),
+        ("box_world", {"result": "test_solved"}, "BoxWorld, `quick%s`"),
         (
             "language_modeling",
-            {"data": {"corpus": "ptb"}, "curve_of": "test_perplexity", "lower": True},
+            {"data": {"corpus": "ptb"}, "result": "test_perplexity", "lower": True},
             "Penn Treebank, `quick%s`",
         ),
         ("program_evaluation", {}, "Control, 3 digits, 1 operation%s"),
@@ -220,7 +225,7 @@ def test_other_texts_and_levels_have_rows_of_their_own(tmp_path):
 def test_no_row_holds_two_different_tasks(task, more, usual, tmp_path):
     """But sizes of a core, of which the best is shown."""
     flag = f"--{'world' if task == 'box_world' else 'data'}.other 1 2"
-    metric, own = more.get("curve_of", "test_accuracy"), []
+    metric, own = more.get("result", "test_accuracy"), []
     for words in "", f" {flag} --model.core lstm", " --model.head-size 9":
         more |= {"preset": "quick", "references": {}, "mean": {metric: 0.5}}
         own.append(group(task, **more) | {"label": f"quick{words}"})

@@ -442,6 +442,15 @@ def test_the_three_cases_are_first_middle_and_last():
     assert few.marked[probes.cases(few)].tolist() == [2]
 
 
+def test_where_no_example_is_of_all_kinds_a_case_is_the_first():
+    asked = questions(released(), 100)
+    some = asked.kinds["accuracy_of_some"]
+    kinds = {**asked.kinds, "accuracy_of_others": ~some}
+    rows = probes.cases(dataclasses.replace(asked, kinds=kinds))
+    first = [np.flatnonzero(asked.marked == step)[0] for step in (0, 2, 3)]
+    assert rows.tolist() == first
+
+
 def test_what_has_no_slots_has_no_attention():
     assert probes.has_attention(released()) and probes.has_attention(paper())
     assert not probes.has_attention(Network(LSTM(INPUT, 4)))

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from owntask import dropped_in
 
-from tinyrmc import corpora, report
+from tinyrmc import corpora, figures, report
 from tinyrmc.commands import run_main
-from tinyrmc.errors import RunError
+from tinyrmc.errors import RunError, UsageError
 from tinyrmc.results import sweeps, tables
 from tinyrmc.results.groups import find_runs
 from tinyrmc.results.text import aligned, paragraph
@@ -215,15 +215,6 @@ def test_published_cells_that_leave_a_table_empty_are_a_list(larger, monkeypatch
     ]
 
 
-def test_older_summaries_name_one_cell_alone(larger):
-    found = tables.summary([logged(larger, width=8)])
-    before = rows_of(found, 1)
-    (group,) = found["groups"]
-    for name in ("cells", "result"):
-        del group[name]
-    assert rows_of(found, 1) == before and before[0]["wide"] == "99 %; ours 70.0 %"
-
-
 def test_claims_are_held_against_our_own_results_where_there_are_both(
     larger, monkeypatch
 ):
@@ -374,7 +365,9 @@ def test_a_number_that_some_seed_lacks_has_no_mean(larger):
     ]
     assert "best_batch_accuracy" not in group["mean"]
     assert group["mean"]["test_accuracy"] == 0.7
-    assert "best batch" not in rows_of({"groups": [group], "not_run": []})[0]
+    assert (
+        "best batch" not in rows_of({"groups": [group], "not_run": [], "claims": []})[0]
+    )
 
 
 def test_every_seed_has_a_column_in_the_other_table(larger):
@@ -510,6 +503,56 @@ def test_what_was_written_by_hand_above_the_tables_stays(larger, capsys):
     assert heading + out.read_text() == second
 
 
+def test_files_of_somebody_elses_are_not_overwritten(larger, capsys):
+    """A .md, .json or .png that is there must belong to a table of ours."""
+    logged(larger, 0)
+    theirs = {"a.md": "| a |", "a.json": "{}", "b.json": "[1]", "c.png": "picture"}
+    for name, text in theirs.items():
+        Path(name).write_text(text)
+    for name in "abc":
+        with pytest.raises(UsageError, match="is not such a table of ours"):
+            report.main(["runs", "--out", f"{name}.md"])
+    assert {name: Path(name).read_text() for name in theirs} == theirs
+    assert not Path("b.md").exists() and not Path("c.md").exists()
+
+
+def test_the_table_of_another_sweep_is_not_overwritten(tmp_path):
+    out = tmp_path / "table.md"
+    tables.write(out, "a sweep.\n\n| a |\n", {"combinations": []}, begins="a sweep")
+    tables.check_out(out, begins="a sweep")
+    with pytest.raises(UsageError, match="choose another name"):
+        tables.check_out(out, begins="another sweep")
+
+
+def test_the_picture_beside_the_seeds_is_of_the_seeds(larger, monkeypatch, capsys):
+    shown = []
+    monkeypatch.setattr(
+        figures, "tables", lambda tables, path, note: shown.extend(tables)
+    )
+    logged(larger, 3)
+    assert report.main(["runs", "--seeds", "--out", "seeds.md"]) == 0
+    assert [rows[0][1] for rows in shown] == ["seed 3"]
+
+
+def test_notes_on_texts_name_their_task(larger, monkeypatch):
+    """Presets of two tasks may have one name."""
+    found = tables.summary([logged(larger, 0)])
+    (group,) = found["groups"]
+    noted = {**group, "task": "other", "notes": ["its text is short"]}
+    for groups in ([group, noted], [noted, group]):
+        said = tables.trained_on({**found, "groups": groups})
+        assert said.endswith(" Note on other quick: its text is short.")
+
+
+def test_machines_have_letters_however_many_there_are(larger):
+    found = tables.summary([logged(larger, 0)])
+    (group,) = found["groups"]
+    (run,) = group["runs"]
+    runs = [{**run, "processor": f"number {k}"} for k in range(28)]
+    said = tables.trained_on({**found, "groups": [{**group, "runs": runs}]})
+    assert "; Z: number 25, " in said and "; AB: number 27, " in said
+
+
 def test_a_sweeps_heading_stays_above_its_caption(tmp_path):
     """Written again from its JSON, the committed file is what it was, but for a remark
     at its end.
@@ -537,7 +580,7 @@ def test_a_sweeps_heading_stays_above_its_caption(tmp_path):
         ("nowhere", "cannot read nowhere/config.json"),
         ("empty", "there is no evaluated run in empty; train one, or give other paths"),
         ("empty --out results.txt", "--out results.txt: give a name that ends in .md"),
-        ("run --out mine.md", "--out mine.md exists and is not one of our tables"),
+        ("run --out mine.md", "--out mine.md: mine.md exists and is not such a"),
         ("run --out file/results.md", "cannot write file/results.md"),
         ("run --sead", "unknown flag '--sead'"),
     ],

@@ -856,6 +856,10 @@ BAD_WORDS = [
         "file exists already; choose another --run",
     ),
     (
+        "larger --grid model.width=2 --out file.md",
+        "--out file.md: file.json exists and is not such a table of ours",
+    ),
+    (
         "larger --grid model.width=2 --out table.txt",
         "--out table.txt: give a name that ends in .md",
     ),
@@ -893,6 +897,7 @@ def test_words_that_cannot_be_get_one_line_and_change_nothing(
     larger, capsys, monkeypatch
 ):
     Path("file").touch()
+    Path("file.json").write_text("[]")
     described = {
         "task": "larger",
         "preset": "quick",

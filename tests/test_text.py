@@ -35,6 +35,8 @@ def test_numbers():
     assert [percent(x) for x in (0.12345, None, float("nan"))] == ["12.3 %", "", ""]
     shown = [number("test_loss", 1.25), number("test_accuracy", 0.5)]
     assert shown == ["1.2500", "50.0 %"] and number("loss", None) == ""
+    assert number("validation_error_task_1", 0.25) == "25.0 %"
+    assert number("test_squared_error", 25.0) == "25.0000"
     assert [duration(x) for x in (5.4, 65, 3661)] == ["0:05", "1:05", "1:01:01"]
 
 

@@ -61,7 +61,7 @@ from .flags import add_flags, from_flags
 from .results import attention, episodes, hops, probes
 from .results.curves import draw_curves, draw_run, require_png
 from .results.examinations import draw, is_small, names, side_by_side
-from .results.groups import core_of, find_runs, parts, title_of
+from .results.groups import core_of, find_runs, parts, task_word, title_of
 from .results.text import aligned, paragraph, terminal_width
 from .training.actors import ActingTask
 from .training.checkpoints import open_checkpoint, restore_model
@@ -417,7 +417,7 @@ def _examine(
     paths = [*dict.fromkeys(paths)]
     opened = [open_checkpoint(path, data_dir) for path in paths]
     tasks = {
-        state["run"]["task"]: path
+        task_word(state["run"]): path
         for path, (*_, state) in zip(paths, opened, strict=True)
     }
     if len(tasks) > 1:

@@ -21,11 +21,11 @@ import sys
 from pathlib import Path
 
 from .commands import Parser, add_data_dir, program, run_main
-from .errors import UsageError
 from .results.groups import find_runs
 from .results.tables import (
     LEGEND,
     by_seed,
+    check_out,
     commands,
     markdown,
     picture,
@@ -44,7 +44,7 @@ def main(argv: list[str] | None = None) -> int:
     require_alone("tinyrmc.report")
     options = _parser().parse_args(argv)
     if options.out is not None:
-        _check_out(options.out)
+        check_out(options.out)
     runs, left_out = find_runs(options.paths, options.data_dir)
     for line in left_out:
         print(f"left out: {line}", file=sys.stderr)
@@ -85,27 +85,17 @@ def _parser() -> Parser:
     return parser
 
 
-def _check_out(out: Path) -> None:
-    if out.suffix != ".md":
-        raise UsageError(
-            f"--out {out}: give a name that ends in .md; a .json and a .png are "
-            "written beside it"
-        )
-    if out.exists() and not out.with_suffix(".json").exists():
-        raise UsageError(
-            f"--out {out} exists and is not one of our tables (there is no .json "
-            "beside it); choose another name"
-        )
-
-
 def _write(out: Path, found: dict, seeds: bool) -> None:
     """The table in Markdown, what it was made of, and the picture."""
     from . import figures
 
-    whole = f"{markdown(found)}\n{LEGEND}\n{commands(found)}"
-    write(out, by_seed(found) if seeds else whole, found)
-    note = f"{trained_on(found)} {LEGEND.replace('*', '')}"
-    picture(out, lambda path: figures.tables(tables(found), path, note))
+    if seeds:
+        words, shown, note = by_seed(found), seed_tables(found), trained_on(found)
+    else:
+        words = f"{markdown(found)}\n{LEGEND}\n{commands(found)}"
+        shown, note = tables(found), f"{trained_on(found)} {LEGEND.replace('*', '')}"
+    write(out, words, found)
+    picture(out, lambda path: figures.tables(shown, path, note))
     for suffix in (".md", ".json", ".png"):
         print(out.with_suffix(suffix))
 

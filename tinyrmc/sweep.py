@@ -54,7 +54,8 @@ from .commands import (
 )
 from .config import fields_of, flag_of, require_same, to_json, words_of_value
 from .errors import RunError, UsageError, UserError, counted, nearest
-from .results.sweeps import Cell, finished, show
+from .results.sweeps import Cell, caption, finished, show
+from .results.tables import check_out
 from .results.text import duration, number
 from .runs.machine import environment
 from .runs.run import Run
@@ -213,6 +214,8 @@ def _asked(words: list[str]) -> tuple[dict, Run | None, argparse.Namespace]:
         described["seeds"] = read_seeds(options.seeds)
     if run:
         require_same(before, before | described, str(run.path))
+    if options.out is not None:
+        check_out(options.out, begins=caption(described))
     described |= _places(described, options, before)
     return described, run, options
 
@@ -231,11 +234,6 @@ def _check_options(options, rest):
     for flag, instead in single:
         if any(word.split("=")[0] == flag for word in rest):
             raise UsageError(f"{flag} is for a single run; a sweep takes {instead}")
-    if options.out is not None and options.out.suffix != ".md":
-        raise UsageError(
-            f"--out {options.out}: give a name that ends in .md; a .json and a .png "
-            "are written beside it"
-        )
     if options.resume and options.show:
         raise UsageError("--resume trains and --show does not; give one of them")
 

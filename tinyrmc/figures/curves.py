@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator
 
-from ..results.text import in_words, is_share
+from ..results.text import in_words, is_share, number
 from .style import (
     COLOURS,
     GREY,
@@ -403,11 +403,10 @@ def label_references(panel: Axes, references: References, metric: str) -> None:
     half = 0.5 * line_height
     places = _spread(wanted, line_height, half, 1 - half)
     for (label, value), y in zip(in_order, places, strict=True):
-        number = _short(metric, value)
         text = panel.text(
             0.995,
             y,
-            f"{label} {number}",
+            f"{label} {number(metric, value)}",
             transform=panel.transAxes,
             ha="right",
             va="center",
@@ -417,13 +416,6 @@ def label_references(panel: Axes, references: References, metric: str) -> None:
             zorder=3,
         )
         text.set_in_layout(False)
-
-
-def _short(metric: str, value: float) -> str:
-    """A value where there is little room."""
-    if is_share(metric):
-        return f"{100 * value:.0f} %"
-    return f"{value:,.1f}" if "perplexity" in metric else f"{value:.3g}"
 
 
 def _heights(panel: Axes, values: np.ndarray) -> np.ndarray:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,6 +13,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 from matplotlib.text import Text
 
+from ..results.text import is_number
 from .style import COLOURS, DPI, GREY, MARK, in_percent, save, style
 
 # --- Tables ---------------------------------------------------------------------------
@@ -110,10 +110,7 @@ def _laid_out(
     longest = [
         max(16, *(min(60, len(cell)) for cell in cells)) for _, *cells in columns
     ]
-    numeric = [
-        all(re.fullmatch(r"[\d.,:]+( %)?|", cell) for cell in cells)
-        for _, *cells in columns
-    ]
+    numeric = [all(is_number(cell) for cell in cells if cell) for _, *cells in columns]
     texts = [
         [
             _write(figure, cell, size, fontweight="normal" if number else "bold")

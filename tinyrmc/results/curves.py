@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from ..errors import RunError, UsageError, unwritable
+from ..errors import RunError, UsageError
+from ..runs.files import explained
 from ..runs.run import Run
 from ..training.checkpoints import open_checkpoint, restore_model, task_of
 from ..training.task import Task
 from .examinations import names
-from .groups import core_of, group_runs, parts
+from .groups import core_of, group_runs, parts, task_word
+
+ELSEWHERE = "give python -m tinyrmc.plot a writable place with --out"
 
 
 def draw_run(run: Run, against: Sequence[str] = ("steps",)) -> list[Path]:
@@ -22,10 +25,8 @@ def draw_run(run: Run, against: Sequence[str] = ("steps",)) -> list[Path]:
         return [curve]
     task, arrays, state = open_checkpoint(run)
     model = restore_model(task, arrays, state)
-    try:
+    with explained(f"write {run.path}", ELSEWHERE):
         return [curve, *task.pictures(model, run.path)]
-    except OSError as error:
-        raise _unwritable(run.path, error) from error
 
 
 def draw_curves(
@@ -44,10 +45,7 @@ def draw_curves(
     require_png(out)
     _require_one_task(runs)
     title, groups = _named(group_runs(runs))
-    tasks = {
-        label: min(map(task_of, members), key=lambda task: len(task.splits))
-        for label, members in groups.items()
-    }
+    tasks = {label: task_of(members[0]) for label, members in groups.items()}
     for task in tasks.values():
         _require_axes(against, task)
     lines = {
@@ -60,12 +58,10 @@ def draw_curves(
         metrics = metrics[:1]
     cores = [core_of(members[0].config) for members in groups.values()]
     training = _training_lines(lines, tasks) if len(runs) == 1 else []
-    try:
+    with explained(f"write {out}", ELSEWHERE):
         return figures.learning_curve(
             lines, references, metrics, out, title, against, cores, training
         )
-    except OSError as error:
-        raise _unwritable(out, error) from error
 
 
 def require_png(out: Path) -> None:
@@ -83,7 +79,7 @@ References = dict[str, dict[str, float]]  # metric -> label -> value
 
 def _require_one_task(runs: list[Run]) -> None:
     for run in runs[1:]:
-        if run.config["task"] != runs[0].config["task"]:
+        if task_word(run.config) != task_word(runs[0].config):
             raise RunError(
                 f"{runs[0].path} and {run.path} are runs of different tasks; plot "
                 "them one by one"
@@ -156,8 +152,7 @@ def _training_lines(lines: Lines, tasks: Mapping[str, Task]) -> list[dict]:
     """
     (task,) = tasks.values()
     ((run,),) = lines.values()
-    alike = task.batches == Task.batches
-    return [line for line in run if alike and task.is_final(line)]
+    return [line for line in run if task.batches_watched and task.is_final(line)]
 
 
 def _references(tasks: Mapping[str, Task]) -> References:
@@ -187,8 +182,3 @@ def _references(tasks: Mapping[str, Task]) -> References:
                 shown = f"{labels[0]}{more}: {name}"
             found.setdefault(metric, {})[shown] = value
     return found
-
-
-def _unwritable(path: Path, error: OSError) -> RunError:
-    remedy = "give python -m tinyrmc.plot a writable place with --out"
-    return RunError(unwritable(path, error, remedy))

@@ -109,8 +109,8 @@ def _farthest(evaluated: list[tuple[int, Run]], left_out: list[str]) -> list[Run
     """
     best: dict[tuple, tuple[int, Run]] = {}
     for step, run in evaluated:
-        task = run.config.get("task_file", run.config["task"])
-        key = task, command_words(run.config), text_of(run), run.config["seed"]
+        config = run.config
+        key = task_word(config), command_words(config), text_of(run), config["seed"]
         kept, worse = (step, run), best.get(key)
         if worse and worse[0] > step:
             kept, worse = worse, kept
@@ -167,6 +167,11 @@ def _place(run: Run) -> str:
         return ""
     home = "~/" if folder.startswith("~/") else ""  # a shell must still expand it
     return f" --data-dir {home}{shlex.quote(folder.removeprefix(home))}"
+
+
+def task_word(run_config: dict[str, Any]) -> str:
+    """The word that stands for a run's task in a command: its name, or its file."""
+    return run_config.get("task_file", run_config["task"])
 
 
 def parts(run_config: dict[str, Any], words: str | None = None) -> list[str]:

@@ -456,12 +456,12 @@ def _accuracies(right: Hits, kinds: dict[str, np.ndarray]) -> dict[str, Any]:
 
 def cases(questions: Questions) -> np.ndarray:
     """The rows of figure 3's three cases: the marked step comes first, in the middle or
-    last. Each is the first such example that is of all kinds.
+    last. Each is the first such example that is of all kinds; if none is, the first.
     """
     steps = questions.inputs.shape[1]
     telling = np.logical_and.reduce([*questions.kinds.values()])
     rows = []
     for step in dict.fromkeys((0, steps // 2, steps - 1)):
-        of_step = np.flatnonzero((questions.marked == step) & telling)
-        rows += of_step[:1].tolist()
+        of_step = np.flatnonzero(questions.marked == step)
+        rows += [*of_step[telling[of_step]], *of_step][:1]
     return np.array(rows, int)

@@ -219,7 +219,7 @@ def table(found: Summary) -> Table:
     """A row for each of `shown`: the fields that vary, and what they led to."""
     groups, fields = _groups(found), varied(found)
     headline = groups[0]["curve_of"] if groups else "result"
-    lower = bool(groups) and groups[0].get("lower", False)
+    lower = bool(groups) and groups[0]["lower"]
     head = [
         *fields,
         f"{headline.replace('_', ' ')}, mean",
@@ -246,7 +246,7 @@ def table(found: Summary) -> Table:
 def _reached(group: Summary) -> list[str]:
     """The cells of a row from the mean to the time."""
     name, runs = group["curve_of"], group["runs"]
-    worst = max if group.get("lower") else min
+    worst = max if group["lower"] else min
     values = [run[name] for run in runs if run[name] is not None]
     return [
         number(name, group["mean"].get(name)) or "not finite",  # a run diverged

@@ -11,12 +11,13 @@ from typing import Any
 import numpy as np
 
 from ..config import json_text
-from ..errors import RunError, counted, unwritable
+from ..errors import RunError, UsageError, counted
+from ..runs.files import explained, from_json, read_whole
 from ..runs.run import Run
 from ..training.checkpoints import is_over, task_of
 from ..training.discovery import load_task_of
 from ..training.task import Task
-from .groups import group_runs, last_evaluation
+from .groups import group_runs, last_evaluation, task_word
 from .text import Table, duration, markdown_table, number
 
 LEGEND = (
@@ -33,6 +34,7 @@ LEGEND = (
 OTHER_PLACES = (
     "None of these runs stands for the other places of the paper. These commands would:"
 )
+ELSEWHERE = "choose another --out"
 FEW = 12  # rows of the paper's results, up to which all are shown
 
 # The parts of a run's environment that stand beside its result.
@@ -68,7 +70,7 @@ def summary(runs: list[Run]) -> Summary:
     claims: list[Summary] = []
     of_tasks: dict[str, list[Run]] = {}
     for run in runs:
-        of_tasks.setdefault(_word(run.config), []).append(run)
+        of_tasks.setdefault(task_word(run.config), []).append(run)
     for members in of_tasks.values():
         found = [group_summary(*group) for group in group_runs(members).items()]
         groups += _alike_together(found)
@@ -84,20 +86,15 @@ def _alike_together(groups: list[Summary]) -> list[Summary]:
     return [groups[k] for k in order]
 
 
-def _word(config: dict) -> str:
-    """The word that stands for a run's task in a command: its name, or its file."""
-    return config.get("task_file", config["task"])
-
-
 def _missing(config: dict, cells: set[str]) -> list[Summary]:
     """The published cells of a run's task, without `cells`.
 
     The command is None for those that nothing here trains.
     """
-    begin = f"python -m tinyrmc.train {_word(config)}"
+    begin = f"python -m tinyrmc.train {task_word(config)}"
     return [
         {
-            "task": _word(config),
+            "task": task_word(config),
             "cell": cell,
             "paper": paper,
             "command": None if words is None else f"{begin} {words}".strip(),
@@ -124,7 +121,7 @@ def _claims(config: dict, groups: list[Summary]) -> list[Summary]:
             low, high = sides if group["lower"] else sides[::-1]
             found.append(
                 {
-                    "task": _word(config),
+                    "task": task_word(config),
                     "claim": claim,
                     "better": sides[0],
                     "worse": sides[1],
@@ -168,7 +165,7 @@ def group_summary(label: str, runs: list[Run]) -> Summary:
     """Evaluated runs of one configuration: each as in `run_summary`, and the mean and
     the top of each number that all of them have.
     """
-    task = min(map(task_of, runs), key=lambda task: len(task.splits))
+    task = task_of(runs[0])
     members = [run_summary(run, task) for run in runs]
     measured = {*task.held_out_metrics(members[0]), f"best_batch_{task.headline}"}
     values: dict[str, list[Any]] = {}
@@ -186,7 +183,7 @@ def group_summary(label: str, runs: list[Run]) -> Summary:
     own = [cell for cell in cells if cells[cell]["metric"] == task.result]
     cell = own[0] if own else None
     return {
-        "task": _word(runs[0].config),
+        "task": task_word(runs[0].config),
         "preset": runs[0].config["preset"],
         "label": label,
         "cell": cell,
@@ -274,7 +271,7 @@ def tables(found: Summary) -> list[Table]:
         shown.append(_ran(task, groups, letters))
         if not_run := [cell for cell in found["not_run"] if cell["task"] == task]:
             shown += filter(None, [_published(task, groups, not_run)])
-        if claims := [c for c in found.get("claims", ()) if c["task"] == task]:
+        if claims := [c for c in found["claims"] if c["task"] == task]:
             shown.append(_claimed(claims))
     return shown
 
@@ -297,17 +294,15 @@ def _claimed(claims: list[Summary]) -> Table:
 
 
 def _by_task(found: Summary) -> dict[str, list[Summary]]:
-    """{task: its groups}; old summaries name their one task once."""
     tasks: dict[str, list[Summary]] = {}
     for group in found["groups"]:
-        task = group.get("task", found.get("task"))
-        tasks.setdefault(task, []).append(group)
+        tasks.setdefault(group["task"], []).append(group)
     return tasks
 
 
 def _ran(task: str, groups: list[Summary], letters: dict[str, str]) -> Table:
     """A row for each configuration. Columns in which there is nothing are left out."""
-    headline = result_of(groups[0])
+    headline = groups[0]["result"]
     floors = _floors(groups, headline)
     others = _beside(groups, headline)
     head = [
@@ -395,7 +390,7 @@ def _published(task: str, groups: list[Summary], not_run: list[Summary]) -> Tabl
     """
     entries: dict[str, tuple] = {}  # cell -> what the paper says, ours
     for group in groups:
-        for cell, of in cells_of(group).items():
+        for cell, of in group["cells"].items():
             ours = number(of["metric"], group["mean"].get(of["metric"]))
             _, *others = entries.get(cell, ("",))
             entries[cell] = of["paper"], ", ".join(filter(None, [*others, ours]))
@@ -421,15 +416,6 @@ def _published(task: str, groups: list[Summary], not_run: list[Summary]) -> Tabl
     head = [f"{task} in the paper", *columns]
     table = [[row, *(said(row, column) for column in columns)] for row in shown]
     return [head, *table]
-
-
-def cells_of(group: Summary) -> dict[str, Summary]:
-    """The published cells that a group stands for; older summaries name one alone."""
-    if "cells" in group:
-        return group["cells"]
-    cell = group.get("cell")
-    known = {"paper": group.get("paper"), "metric": result_of(group)}
-    return {} if cell is None else {cell: known}
 
 
 def seed_tables(found: Summary) -> list[Table]:
@@ -481,14 +467,9 @@ def without_split(name: str) -> str:
     return name.removeprefix("test_").replace("_", " ")
 
 
-def result_of(group: Summary) -> Any:
-    """The metric that is a group's result; older summaries name one metric alone."""
-    return group.get("result", group["curve_of"])
-
-
 def best_word(groups: Sequence[Summary]) -> str:
     """What the best of several results is called: the lowest, where that is best."""
-    return "lowest" if groups and groups[0].get("lower", False) else "top"
+    return "lowest" if groups and groups[0]["lower"] else "top"
 
 
 def best_batch_of(group: Summary) -> str:
@@ -500,7 +481,7 @@ def success_at(group: Summary, metric: str) -> str:
     """The head of a column of successes, which says what a run must reach to be one."""
     if group["success"] is None:
         return "success"
-    least = "at most" if group.get("lower", False) else "at least"
+    least = "at most" if group["lower"] else "at least"
     return f"success: {least} {number(metric, group['success'])}"
 
 
@@ -508,7 +489,7 @@ def success(group: Summary, metric: str) -> str:
     """How many runs of a group reached what its task calls a success: "4 of 5"; empty
     if it names no such value.
     """
-    mark, lower = group["success"], group.get("lower", False)
+    mark, lower = group["success"], group["lower"]
     if mark is None:
         return ""
     values = [run.get(metric) for run in group["runs"]]
@@ -568,7 +549,13 @@ def _letters(found: Summary) -> dict[str, str]:
     )
     if len(names) == 1:
         return dict.fromkeys(names, "")
-    return {name: chr(ord("A") + k) for k, name in enumerate(names)}
+    return {name: _letter(k) for k, name in enumerate(names)}
+
+
+def _letter(number: int) -> str:
+    """A to Z, AA, AB and so on for 0, 1, ..."""
+    before, own = divmod(number, 26)
+    return f"{_letter(before - 1) if before else ''}{chr(ord('A') + own)}"
 
 
 def trained_on(found: Summary) -> str:
@@ -579,13 +566,17 @@ def trained_on(found: Summary) -> str:
         f"{letter}: {name}" if letter else name
         for name, letter in _letters(found).items()
     ]
-    notes = {g["label"]: "; ".join(g.get("notes", ())) for g in found["groups"]}
-    shared = len({*notes.values()}) == 1
-    said = {
-        f" Note: {note}." if shared else f" Note on {label}: {note}.": None
-        for label, note in notes.items()
+    notes = [
+        (f"{task} {group['label']}", "; ".join(group.get("notes", ())))
+        for task, groups in _by_task(found).items()
+        for group in groups
+    ]
+    shared = len({note for _, note in notes}) == 1
+    said = dict.fromkeys(
+        f" Note: {note}." if shared else f" Note on {label}: {note}."
+        for label, note in notes
         if note
-    }
+    )
     return f"Trained on {'; '.join(named)}.{''.join(said)}"
 
 
@@ -601,6 +592,37 @@ def commands(found: Summary) -> str:
 # --- Files ----------------------------------------------------------------------------
 
 
+def check_out(out: Path, begins: str = "|") -> None:
+    """UsageError unless `write` would replace nothing at `out` but an earlier table of
+    the same kind, with its .json beside it, below a line that starts with `begins`.
+    """
+    if out.suffix != ".md":
+        raise UsageError(
+            f"--out {out}: give a name that ends in .md; a .json and a .png are "
+            "written beside it"
+        )
+    beside = [out.with_suffix(suffix) for suffix in (".md", ".json", ".png")]
+    there = [path for path in beside if path.exists()]
+    if there and not _is_ours(out, begins):
+        raise UsageError(
+            f"--out {out}: {there[0]} exists and is not such a table of ours; choose "
+            "another name"
+        )
+
+
+def _is_ours(out: Path, begins: str) -> bool:
+    """Whether the .json beside `out` is of a table, and `out`, if it is there, has a
+    line that begins like this.
+    """
+    try:
+        found = from_json(read_whole(out.with_suffix(".json")))
+        words = out.read_text(encoding="utf-8") if out.exists() else begins
+    except (OSError, ValueError):  # not there, or neither JSON nor text
+        return False
+    made = isinstance(found, dict) and bool(found.keys() & {"groups", "combinations"})
+    return made and any(line.startswith(begins) for line in words.splitlines())
+
+
 def write(out: Path, words: str, found: Summary, begins: str = "|") -> None:
     """Write a table's words to `out`, and what it was made of to the JSON file beside
     it. RunError if they cannot be written.
@@ -608,12 +630,10 @@ def write(out: Path, words: str, found: Summary, begins: str = "|") -> None:
     What was written by hand above the words stays: all of the file's lines before the
     first one that starts with `begins`, which by default is how a table begins.
     """
-    try:
+    with explained(f"write {out}", ELSEWHERE):
         out.parent.mkdir(parents=True, exist_ok=True)
         out.write_text(_above(out, begins) + words, encoding="utf-8")
         out.with_suffix(".json").write_text(json_text(found) + "\n", encoding="utf-8")
-    except OSError as error:
-        raise _unwritable(out, error) from error
 
 
 def _above(out: Path, begins: str) -> str:
@@ -633,12 +653,6 @@ def picture(out: Path, draw: Callable[[Path], object]) -> Path:
     RunError if that cannot be written.
     """
     path = out.with_suffix(".png")
-    try:
+    with explained(f"write {path}", ELSEWHERE):
         draw(path)
-    except OSError as error:
-        raise _unwritable(path, error) from error
     return path
-
-
-def _unwritable(path: Path, error: OSError) -> RunError:
-    return RunError(unwritable(path, error, "choose another --out"))

@@ -27,8 +27,10 @@ def percent(value: float | None) -> str:
 
 
 def is_share(metric: str) -> bool:
-    """Whether a metric is a fraction of examples, to be read in percent."""
-    return bool(re.search("accuracy|error|solved", metric))
+    """Whether a metric is a fraction of examples, to be read in percent: an accuracy,
+    an error that is not a squared or an absolute one, or what is solved.
+    """
+    return bool(re.search("accuracy|(?<!squared_)(?<!absolute_)error|solved", metric))
 
 
 def number(metric: str, value: float | None) -> str:
@@ -216,7 +218,7 @@ def _side_by_side(rows: Table, widths: list[int], gap: int = 2) -> str:
         _widest(line for lines in column for line in lines)
         for column in zip(head, *body, strict=True)
     ]
-    right = [any(map(_is_number, cells)) for _, *cells in zip(*rows, strict=True)]
+    right = [any(map(is_number, cells)) for _, *cells in zip(*rows, strict=True)]
 
     def text(lines):
         return "\n".join(_line(cells, widths, right, gap) for cells in lines)
@@ -236,7 +238,8 @@ def _line(cells: Sequence[str], widths: list[int], right: list[bool], gap: int) 
     return (" " * gap).join(placed).rstrip()
 
 
-def _is_number(cell: str) -> bool:
+def is_number(cell: str) -> bool:
+    """Whether a cell holds a number, with or without a unit: 9, -3.2, 90 %, 4 of 5."""
     return re.fullmatch(r"-?[\d.,:]+( %| of [\d,]+)?", cell) is not None
 
 

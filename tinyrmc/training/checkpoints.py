@@ -61,16 +61,8 @@ def task_from_dict(run_config: dict) -> Task:
 
 
 def task_of(run: Run) -> Task:
-    """The task of a run.
-
-    An older run may have watched the set that it is tested on while it trained; its
-    task then has that one set.
-    """
-    task = task_from_dict(run.config)
-    names = {name for line in run.metrics() for name in line}
-    if task.result in names and task.watched not in names:
-        task.splits = task.splits[-1:]
-    return task
+    """The task of a run."""
+    return task_from_dict(run.config)
 
 
 def is_over(run: Run, task: Task, step: int) -> bool:

@@ -36,6 +36,8 @@ class Presentation:
         ("tokens", 35), for windows of a text. Curves can be drawn against it.
     row: what a row of a batch is called: a lane, where each goes on with its text.
     batches: what the metrics of training batches are about, in a word or two.
+    batches_watched: whether those are metrics of the network that is watched on the
+        held-out examples, and of no other: then they are drawn beside its curve.
     success: a run counts as a success from this value of the headline metric on the
         held-out examples; None, the default where lower is better: none does.
     """
@@ -47,6 +49,7 @@ class Presentation:
     unit: tuple[str, int] = ("samples", 1)
     row: str = "example"
     batches: str = "batches"
+    batches_watched: bool = True
     success: float | None = 0.9
 
     def __init_subclass__(cls, **keywords: Any):
