@@ -299,7 +299,11 @@ def _guards(found):
 
 def _falls(branches):
     """From each start at each rate, the worst ten updates of all random numbers."""
-    head = ["from update", "learning rate", "fewest levels solved, of ten updates"]
+    head = [
+        "from update",
+        "learning rate",
+        "lowest share of levels solved in any ten updates",
+    ]
     head += ["largest change of the policy, KL", "parameters moved"]
     rows = []
     for start, rate in dict.fromkeys((x["start"], x["rate"]) for x in branches):

@@ -155,16 +155,13 @@ def cells(line):
 @pytest.mark.parametrize(
     "name, fewest", [("README.md", 3), ("benchmarks/README.md", 8)]
 )
-def test_the_results_of_a_document_are_those_of_the_one_table(name, fewest):
-    """Each row is one of results.md, abridged."""
-    known = {}  # command -> column -> what results.md says
-    for line in (RESULTS / "results.md").read_text(encoding="utf-8").splitlines():
-        if line.startswith("| `python -m tinyrmc.train "):
-            task, columns = line.split("`")[1].split()[-1], cells(line)
-        elif line.startswith("| `"):
-            known[f"{task} {line.split('`')[1]}"] = dict(
-                zip(columns, cells(line), strict=True)
-            )
+def test_the_results_of_a_document_are_those_of_the_summaries(name, fewest):
+    """Each row is a group of runs."""
+    known = {}
+    for path in sorted(RESULTS.glob("*.json")):
+        summary = json.loads(path.read_text(encoding="utf-8"))
+        for group in summary.get("groups", ()):
+            known[f"{group['task']} {group['label']}"] = group
     table = re.search(
         r"^\| `python -m tinyrmc.train` \|.*\n\| ---.*\n((?:\|.*\n)+)",
         read(name),
@@ -173,18 +170,19 @@ def test_the_results_of_a_document_are_those_of_the_one_table(name, fewest):
     rows = [cells(line) for line in table.splitlines()]
     assert len(rows) >= fewest
     for command, ours, seeds, paper, floors, parameters in rows:
-        row = known[command.split("`")[1]]
+        group = known[command.split("`")[1]]
         assert (ours, seeds, parameters) == (
-            row["test accuracy, mean"],
-            row["seeds"],
-            row["parameters"],
+            text.number("test_accuracy", group["mean"]["test_accuracy"]),
+            tables.ranges(run["seed"] for run in group["runs"]),
+            f"{group['parameters']:,}",
         ), command
         assert floors == ", ".join(
-            value for column, value in row.items() if column.startswith("floor")
+            text.number("test_accuracy", value)
+            for label, value in group["references"]["test_accuracy"].items()
+            if not label.startswith("paper")
         ), command
-        assert row["paper"].startswith(paper) and bool(paper) == bool(row["paper"]), (
-            command
-        )
+        reported = group["paper"] or ""
+        assert reported.startswith(paper) and bool(paper) == bool(reported), command
 
 
 def test_the_means_of_babi_are_those_of_the_summary():
