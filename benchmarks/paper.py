@@ -29,7 +29,6 @@ RESULTS = Path(__file__).resolve().parent / "results"
 TRIALS = (
     "nth_farthest_fair_rates",
     "nth_farthest_variations",
-    "program_evaluation_control_trials",
     "program_evaluation_trials",
 )
 # What `evaluate` measured of one language model of each core.
@@ -50,14 +49,16 @@ OTHERS = {
     "memn2n": "MemN2N",
 }
 NOT_RUN = "*not run*"
+TIMES = "\N{MULTIPLICATION SIGN}"
 
 ABOUT = (
-    "In each place stands what [the paper](https://arxiv.org/abs/1806.01822) reports "
-    "and below, in bold, **ours**. The paper gives the top score of many settings for "
-    "each core, we give the mean over our seeds of one setting: the best one, where "
-    "several of ours share a place. A dagger † marks networks that stayed on easier "
-    "examples and never met the task itself. [The results](../README.md) have every "
-    "run with its command, seeds and time."
+    "Each cell has what [the paper](https://arxiv.org/abs/1806.01822) reports and, "
+    f"below it in bold, **ours**: {TIMES}3 is the mean of three seeds. The paper gives "
+    "the top score of many settings for each core. We give one setting, the best where "
+    "several of ours share a cell; sweeps, and what we tried on the way, do not count. "
+    "A dagger † marks networks that stayed on easier examples and never met the task "
+    "itself. *Floors* are what you reach without learning the task. [The "
+    "results](../README.md) have every run with its command, seeds and time."
 )
 
 
@@ -65,8 +66,7 @@ class Ours(NamedTuple):
     """What one configuration of ours reached."""
 
     value: float
-    said: str  # as a table shows it
-    seeds: int
+    said: str  # as a table shows it, with the number of seeds
 
 
 # --- What was run ---------------------------------------------------------------------
@@ -90,13 +90,13 @@ def reached(group: dict[str, Any], metric: str) -> Ours | None:
     value = group["mean"].get(metric)
     if value is None:
         return None
-    said = f"**{plain(number(metric, value))}**"
+    said = f"**{plain(number(metric, value))}** {TIMES}{len(group['runs'])}"
     if any(run.get("ended_on") for run in group["runs"]):
         said += "†"
     whole = group["mean"].get("test_exact_match_accuracy")
     if whole is not None:
-        said += f"<br>({plain(number('accuracy', whole))})"
-    return Ours(value, said, len(group["runs"]))
+        said += f"<br>whole: {plain(number('accuracy', whole))}"
+    return Ours(value, said)
 
 
 def plain(words: str) -> str:
@@ -171,17 +171,6 @@ def table(
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
-def seeds(ours: dict[Place, Ours]) -> str:
-    """A sentence about how many there are; nothing where nothing was run."""
-    counts = sorted({each.seeds for each in ours.values()})
-    if not counts:
-        return ""
-    if counts == [1]:
-        return "\nOurs have one seed each.\n"
-    said = " to ".join(map(str, dict.fromkeys((counts[0], counts[-1]))))
-    return f"\nOurs have {said} seeds each.\n"
-
-
 def paragraph(*words: str) -> str:
     """Running text, 88 columns wide."""
     return textwrap.fill(" ".join(words), 88, break_on_hyphens=False) + "\n"
@@ -199,24 +188,27 @@ def programs(groups: list[dict[str, Any]]) -> str:
     columns = list(task.TABLE_1)
     ours = placed(own, of_cells)
     rows = {kind: kind.capitalize() for kind in task.KINDS}
+    for group in own:
+        for (kind, _), _ in of_cells(group):
+            rows[kind] = f"{kind.capitalize()}{floors(group)}"
     smaller = placed(own, _smaller)
     text = "\n".join(
         [
             "## Table 1: program evaluation and memorisation\n",
             paragraph(
                 "Characters that are right, in percent, of two operations on numbers "
-                "of five digits, and of one number to be copied, reversed, doubled. In "
-                "brackets answers of ours that are right as a whole, which the paper "
-                "does not give. Nor does it say how long its numbers for copying, "
-                "reversing and doubling are; ours have five digits."
+                "of five digits, and of one number to be copied, reversed, doubled. "
+                "*Whole* are answers of ours without a mistake, which the paper does "
+                "not give. Nor does it say how long its numbers for copying, reversing "
+                "and doubling are; ours have five digits."
             ),
-            table("", rows, columns, paper, ours) + seeds(ours),
+            table("", rows, columns, paper, ours),
         ]
     )
     if smaller:
         names = {row: row for row, _ in sorted(smaller)}
-        text += "\nSmaller programs, ours alone:\n\n"
-        text += table("", names, columns, {}, smaller) + seeds(smaller)
+        text += "\nSmaller or easier programs, ours alone:\n\n"
+        text += table("", names, columns, {}, smaller)
     return text
 
 
@@ -251,17 +243,17 @@ def vectors(groups: list[dict[str, Any]]) -> str:
     }
     more, smaller = beside(own, _smaller_vectors)
     ours = placed(own, of_cells) | smaller
-    rows = {row: f"{row}{_floors(own, row)}" for row, _ in paper}
+    rows = {row: f"{row}{_as_ours_was(own, row)}" for row, _ in paper}
     rows |= dict(sorted(more.items()))
     about = paragraph(
-        "Right answers in percent, among so many vectors of so many dimensions; of "
-        "the LSTM and the DNC the paper tells the best training batch. In brackets "
-        "what you reach without comparing two vectors. EntNet is the bank of LSTMs "
-        "that the paper calls so; the Entity Network is that of Henaff et al. "
-        "(2017), which the paper does not use."
+        "Right answers in percent, among so many vectors of so many dimensions; for "
+        "the LSTM and the DNC the paper gives the best training batch. The floors "
+        "compare no two vectors. EntNet is the bank of LSTMs that the paper calls so; "
+        "the Entity Network is that of Henaff et al. (2017), which the paper does not "
+        "use."
     )
     columns = [*CORES.values(), OTHERS["entnet"]]
-    shown = table("", rows, columns, paper, ours) + seeds(ours)
+    shown = table("", rows, columns, paper, ours)
     return "\n".join(["## Nth farthest\n", about, shown])
 
 
@@ -280,21 +272,22 @@ def _smaller_vectors(group: dict[str, Any]) -> str:
     return row + _in_code(flags(group, "data", told))
 
 
-def _floors(groups: list[dict[str, Any]], row: str) -> str:
-    """The floors of a row's task, in small print."""
+def _as_ours_was(groups: list[dict[str, Any]], row: str) -> str:
+    """How ours came to a row of the paper, and its floors."""
     for group in groups:
-        if row.startswith(_size(group)):
-            return floors(group)
+        if row in (place for (place, _), _ in of_cells(group)):
+            ladder = ", ours by a ladder of easier tasks, with smaller slots"
+            return (ladder if group["config"]["data"]["rungs"] else "") + floors(group)
     return ""
 
 
 def floors(group: dict[str, Any]) -> str:
-    """What a group's networks reach who learnt nothing, in small print."""
+    """What players and networks reach who learnt nothing, on a line of its own."""
     metric = group["result"]
     known = group["references"].get(metric, {}).items()
     values = [x for label, x in known if not label.startswith("paper")]
     shown = ", ".join(plain(number(metric, x)) for x in values)
-    return f"<br>({shown})" if shown else ""
+    return f"<br>floor{'s' * (len(values) > 1)} {shown}" if shown else ""
 
 
 def beside(
@@ -338,16 +331,16 @@ def texts(groups: list[dict[str, Any]], folder: Path) -> str:
         [
             "## Table 2: perplexity of the next word\n",
             "On the test text; lower is better.\n",
-            table("", TEXTS, columns, paper, ours) + seeds(ours),
+            table("", TEXTS, columns, paper, ours),
         ]
     )
     rows, smaller = beside(own, _smaller_text)
     if smaller:
         text += (
-            "\nSmaller texts, ours alone; in brackets what counting words reaches, "
-            "alone and five in a row:\n\n"
+            "\nSmaller texts, ours alone; the floors are those of single words and of\n"
+            "5-grams (Kneser-Ney):\n\n"
         )
-        text += table("", rows, _columns(smaller), {}, smaller) + seeds(smaller)
+        text += table("", rows, _columns(smaller), {}, smaller)
     return f"{text}\n{by_frequency(folder)}"
 
 
@@ -373,8 +366,8 @@ def by_frequency(folder: Path) -> str:
             examined[core] = {row[0]: row for row in rows}
     title = "## Table 3: perplexity by how frequent words are\n\n"
     about = (
-        "Of GigaWord, which costs money: *not run*. `python -m tinyrmc.evaluate RUN` "
-        "measures the same of any language model."
+        "The paper's text, GigaWord, is not free, so its table is *not run*. `python "
+        "-m tinyrmc.evaluate RUN` measures the same of any language model."
     )
     if not examined:
         return title + paragraph(about)
@@ -395,10 +388,11 @@ def by_frequency(folder: Path) -> str:
 def worlds(groups: list[dict[str, Any]]) -> str:
     """The two worlds: scores of MiniPacman, solved levels of BoxWorld."""
     about = paragraph(
-        "Mean score in MiniPacman, percent of levels solved in BoxWorld. In brackets "
-        "what players reach who learnt nothing: one that acts at random; then in "
-        "MiniPacman a script that sees the whole maze, and in BoxWorld one that opens "
-        "whatever its key opens."
+        "Mean score in MiniPacman, percent of levels solved in BoxWorld. The floors "
+        "are players who learnt nothing: one at random, and a script, which in "
+        "MiniPacman sees the whole maze and in BoxWorld opens any box that its key "
+        "fits. Ours are smaller networks, with a thirteenth of the paper's steps on "
+        "its levels of BoxWorld."
     )
     rows, paper = {}, {}
     ours: dict[Place, Ours] = {}
@@ -416,7 +410,7 @@ def worlds(groups: list[dict[str, Any]]) -> str:
         more, easier = beside(own, functools.partial(_easier, title))
         rows, ours = rows | more, ours | easier
     columns = dict.fromkeys(column for _, column in [*paper, *ours])
-    shown = table("", rows, columns, paper, ours) + seeds(ours)
+    shown = table("", rows, columns, paper, ours)
     return "\n".join(["## Worlds\n", about, shown])
 
 
@@ -472,7 +466,11 @@ FIGURES = (
             Shown("program_evaluation_small.png", "programs of three digits"),
         ),
     ),
-    Of(10, "MiniPacman: score while agents learn", (Shown("mini_pacman.png", ""),)),
+    Of(
+        10,
+        "MiniPacman: score while agents learn",
+        (Shown("mini_pacman.png", "through the viewport, `quick`"),),
+    ),
     Of(
         11,
         "language models: perplexity while they learn",
@@ -494,9 +492,8 @@ def figures(folder: Path = RESULTS) -> str:
     rows = ["| figure | what it shows | ours |\n| --- | --- | --- |\n"]
     pictures = []
     for of in FIGURES:
-        there = [shown for shown in of.ours if (folder / shown.file).exists()]
         links = []
-        for shown in there:
+        for shown in _there(of, folder):
             title = f"Figure {of.number}" + f": {shown.says}" * bool(shown.says)
             links.append(f"[{shown.says or 'run'}]({shown.file})")
             words = f"{of.shows}, {shown.says}".removesuffix(", ")
@@ -508,28 +505,50 @@ def figures(folder: Path = RESULTS) -> str:
 # --- The page -------------------------------------------------------------------------
 
 
+# part of the paper -> the tasks of its cells, and how our runs differ from them
+PARTS = {
+    "table 1: programs": (
+        "program_evaluation",
+        "memorisation as in the paper; programs smaller or easier",
+    ),
+    "nth farthest": (
+        "nth_farthest",
+        "by a ladder of easier tasks, with smaller slots; and 4 vectors of 4 numbers",
+    ),
+    "table 2: texts": (
+        "language_modeling",
+        "the Penn Treebank and WikiText-2 instead; so it is with table 3",
+    ),
+    "worlds": (
+        "mini_pacman box_world",
+        "smaller networks, fewer steps; MiniPacman through the viewport alone",
+    ),
+}
+
+
 def in_one_look(groups: list[dict[str, Any]], folder: Path) -> str:
-    """How much of the paper has been run, in a line for each of its parts."""
-    cells = {cell for group in groups for cell in group["cells"]}
-    programs = load_task("program_evaluation").Task.published
-    texts = [f"{name}, {core}" for name in TEXTS for core in ("RMC", "LSTM")]
-    lines = [
-        f"table {k}: {len(cells & {*known})} of {len(known)} places run"
-        for k, known in ((1, programs), (2, texts))
-    ]
-    there = {
-        of.number: [shown for shown in of.ours if (folder / shown.file).exists()]
-        for of in FIGURES
-    }
-    *first, last = [str(k) for k, found in there.items() if found] or [""]
-    run = " and ".join([", ".join(first)] * bool(first) + [last])
-    missing = [str(k) for k, found in there.items() if not found]
-    other = any((folder / path).exists() for path in EXAMINED.values())
-    lines += [f"table 3: {'run on another text' if other else 'not run'}"]
-    lines += [f"figures {run}: some of it, see below"] * bool(run)
-    plural = "s" * (len(missing) > 1)
-    lines += [f"figure{plural} {', '.join(missing)}: not run"] * bool(missing)
-    return "".join(f"- {line}\n" for line in lines)
+    """How much of the paper has been run, in a row for each of its parts."""
+    cells = {(group["task"], cell) for group in groups for cell in group["cells"]}
+    rows = ["| part of the paper | run | in what ours differ |\n| --- | --- | --- |\n"]
+    for part, (tasks, differ) in PARTS.items():
+        known = {
+            (task, cell)
+            for task in tasks.split()
+            for cell, (paper, _) in load_task(task).Task.published.items()
+            if paper and (task != "language_modeling" or split(cell)[0] in TEXTS)
+        }
+        run = f"{len(cells & known)} of {len(known)} cells"
+        rows.append(f"| {part} | {run} | {differ} |\n")
+    missing = [str(of.number) for of in FIGURES if not _there(of, folder)]
+    run = f"{len(FIGURES) - len(missing)} of {len(FIGURES)}"
+    differ = f"not run: {', '.join(missing)}" if missing else ""
+    numbers = ", ".join(str(of.number) for of in FIGURES)
+    return "".join([*rows, f"| figures {numbers} | {run} | {differ} |\n"])
+
+
+def _there(of: Of, folder: Path) -> list[Shown]:
+    """The pictures of a figure that there are."""
+    return [shown for shown in of.ours if (folder / shown.file).exists()]
 
 
 def page(folder: Path = RESULTS) -> str:

@@ -216,8 +216,8 @@ class Task(ActingTask):
 
     presets = {
         "quick": ("solutions of 1 to 2 locks, without distractors", QUICK),
-        "full": ("the paper's levels, a larger memory; not run to its end here", FULL),
-        "paper": ("the paper's network and recipe; not run to its end here", PAPER),
+        "full": ("the paper's levels, a larger memory; not run unchanged", FULL),
+        "paper": ("the paper's network and recipe; not run here", PAPER),
     }
     grids = actors.RATES
     published = {

@@ -522,7 +522,7 @@ class Task(training.Task):
             WIKITEXT2_SHORT,
         ),
         "wikitext2_regularised": (
-            "WikiText-2 with 1,150 units and more dropout; not run here",
+            "WikiText-2 with 1,024 or 1,150 units and more dropout; not run here",
             WIKITEXT2_REGULARISED,
         ),
         "paper": (

@@ -118,7 +118,7 @@ class Task(ActingTask):
     presets = {
         "quick": ("5 x 5 cells of the maze, a memory of 4 x 64", QUICK),
         "paper": (
-            "the network and recipe of the paper's agents; not run to its end here",
+            "the network and recipe of the paper's agents; not run here",
             PAPER,
         ),
     }

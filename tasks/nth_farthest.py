@@ -371,7 +371,7 @@ class Task(training.Task):
 
     presets = {
         "quick": (
-            "4 objects x 4 dimensions: minutes on a laptop, to about 95 %",
+            "4 objects x 4 dimensions: some three minutes of four cores, to about 95 %",
             QUICK,
         ),
         "fair": (

@@ -799,12 +799,12 @@ class Task(training.Task):
 
     presets = {
         "quick": (
-            "copy 5 digits, or --data.kind reverse, or double: minutes on a laptop, to "
-            "100 %",
+            "copy 5 digits, or --data.kind reverse, or double: three to five minutes "
+            "of four cores, to 100 %",
             QUICK,
         ),
         "addition": (
-            "add two numbers of 3 digits: five to twenty minutes, to 100 %",
+            "add two numbers of 3 digits: 18 minutes of one core, to 100 %",
             ADDITION,
         ),
         "addition5": (
@@ -813,7 +813,7 @@ class Task(training.Task):
         ),
         "control3": (
             "one operation of addition, subtraction or if on 3 digits: half an hour of "
-            "one core, to 86 %",
+            "one core, to 86 %, and with --model.no-share-core to 99.8 %",
             CONTROL3,
         ),
         "program3": (
@@ -823,7 +823,7 @@ class Task(training.Task):
         ),
         "program": (
             "2 operations on 5 digits, the paper's size, by the small memory of "
-            "addition; not run here",
+            "addition; not run here, but for an easier version",
             PROGRAM,
         ),
         "paper": (

@@ -45,6 +45,9 @@ def group(task="program_evaluation", cell=None, steps=10, core="rmc", **more):
     }
 
 
+TWICE = f"{paper.TIMES}2"  # of the two seeds of each group
+
+
 def write(folder, name, *groups, **more):
     summary = {"groups": list(groups), "not_run": [], **more}
     (folder / f"{name}.json").write_text(json.dumps(summary))
@@ -79,20 +82,21 @@ def test_nothing_was_run_at_first(tmp_path):
     assert rows(text, "## Worlds")["MiniPacman, whole"]["LSTM"] == "598<br>*not run*"
     assert {row["ours"] for row in rows(text, "## Figures").values()} == {"*not run*"}
     assert "**" not in text.split("## Table 1")[1]
-    assert (
-        "- table 1: 0 of 24 places run" in text
-        and "figures 4, 5, 8, 10, 11, 12:" in text
-    )
+    run = {part: row["run"] for part, row in rows(text, "# The paper").items()}
+    assert run["table 1: programs"] == "0 of 24 cells"
+    assert run["table 2: texts"] == "0 of 6 cells"
+    assert run["worlds"] == "0 of 6 cells"
+    assert run["figures 4, 5, 8, 10, 11, 12"] == "0 of 6"
 
 
 def test_ours_stand_below_with_whole_answers_and_seeds(tmp_path):
     cell = "program, RMC"
     write(tmp_path, "results", group(cell=cell), task="program_evaluation")
     text = paper.page(tmp_path)
-    row = rows(text, "## Table 1")["Program"]
-    assert row["RMC"] == "79.0<br>**50.0**<br>(25.0)"
+    row = rows(text, "## Table 1")["Program<br>floor 10.0"]
+    assert row["RMC"] == f"79.0<br>**50.0** {TWICE}<br>whole: 25.0"
     assert row["LSTM"] == "66.1<br>*not run*"
-    assert "Ours have 2 seeds each." in text and "table 1: 1 of 24 places run" in text
+    assert "| table 1: programs | 1 of 24 cells |" in text
 
 
 def test_the_better_of_several_counts_and_no_trial(tmp_path):
@@ -104,8 +108,8 @@ def test_the_better_of_several_counts_and_no_trial(tmp_path):
     write(tmp_path, paper.TRIALS[1], group(cell=cell, mean=best))
     write(tmp_path, "broken_off", group(cell=cell, mean=best, steps=9))
     (tmp_path / "cpu.json").write_text('{"benchmark": "cpu"}')
-    row = rows(paper.page(tmp_path), "## Table 1")["Program"]
-    assert row["RMC"] == "79.0<br>**75.0**"
+    row = rows(paper.page(tmp_path), "## Table 1")["Program<br>floor 10.0"]
+    assert row["RMC"] == f"79.0<br>**75.0** {TWICE}"
 
 
 def test_a_run_that_ended_by_itself_counts(tmp_path):
@@ -115,7 +119,7 @@ def test_a_run_that_ended_by_itself_counts(tmp_path):
     for run in early["runs"]:
         run["finished"] = True
     write(tmp_path, "results", early)
-    row = rows(paper.page(tmp_path), "## Table 1")["Program"]
+    row = rows(paper.page(tmp_path), "## Table 1")["Program<br>floor 10.0"]
     assert row["RMC"].startswith("79.0<br>**50.0**")
 
 
@@ -140,7 +144,7 @@ def test_smaller_programs_have_a_table_of_their_own(tmp_path):
     reversed_ = {"answers": "reversed", "nesting": 2}
     own = [group(), group(core="lstm", data=reversed_), group(core="entnet")]
     write(tmp_path, "results", *own)
-    table = rows(paper.page(tmp_path), "Smaller programs")
+    table = rows(paper.page(tmp_path), "Smaller or easier")
     names = (
         "Control, 3 digits, 1 operation",
         "Control, 3 digits, 2 operations, answers ",
@@ -162,11 +166,15 @@ def test_nth_farthest_says_its_floors_and_who_never_met_the_task(tmp_path):
         group(**of, data={**data, "rungs": []}, core="lstm"),
     )
     table = rows(paper.page(tmp_path), "## Nth farthest")
-    floor = "<br>(10.0)"
-    assert table[f"4 x 4{floor}"]["RMC"] == "**40.0**†"
-    assert table[f"4 x 4, the same steps on each rung{floor}"]["DNC"] == "**40.0**"
-    assert table[f"4 x 4, without a ladder{floor}"]["LSTM"] == "**40.0**"
+    floor, ours = "<br>floor 10.0", f"**40.0** {TWICE}"
+    assert table[f"4 x 4{floor}"]["RMC"] == f"{ours}†"
+    assert table[f"4 x 4, the same steps on each rung{floor}"]["DNC"] == ours
+    assert table[f"4 x 4, without a ladder{floor}"]["LSTM"] == ours
     assert table["8 x 16"]["DNC"] == "< 30<br>*not run*"
+    cell = group(**of, cell="8 x 16, RMC", paper="91 %", data=data)
+    write(tmp_path, "cell", cell)
+    row = f"8 x 16, ours by a ladder of easier tasks, with smaller slots{floor}"
+    assert rows(paper.page(tmp_path), "## Nth farthest")[row]["RMC"] == f"91<br>{ours}"
 
 
 def test_a_figure_is_shown_when_its_picture_is_there(tmp_path):
@@ -174,7 +182,7 @@ def test_a_figure_is_shown_when_its_picture_is_there(tmp_path):
     (tmp_path / "nth_farthest_ladder.png").write_bytes(b"")
     text = paper.page(tmp_path)
     table = rows(text, "## Figures")
-    assert table["10"]["ours"] == "[run](mini_pacman.png)"
+    assert table["10"]["ours"].endswith("](mini_pacman.png)")
     assert table["5"]["ours"] == "[8 x 16, by the ladder](nth_farthest_ladder.png)"
     assert table["8"]["ours"] == "*not run*"
     pictures = re.findall(r"^!\[(.+)\]\((.+)\)$", text, re.MULTILINE)
@@ -182,7 +190,7 @@ def test_a_figure_is_shown_when_its_picture_is_there(tmp_path):
         "nth_farthest_ladder.png",
         "mini_pacman.png",
     ]
-    assert "figures 5 and 10: some of it" in text and "figures 4, 8, 11, 12" in text
+    assert "| figures 4, 5, 8, 10, 11, 12 | 2 of 6 | not run: 4, 8, 11, 12 |" in text
 
 
 def test_other_texts_and_levels_have_rows_of_their_own(tmp_path):
@@ -199,10 +207,14 @@ def test_other_texts_and_levels_have_rows_of_their_own(tmp_path):
     own.append(group(**level, core="feedforward", mean={"test_solved": 0.75}))
     write(tmp_path, "results", *own)
     page = paper.page(tmp_path)
-    row = rows(page, "Smaller texts")["Penn Treebank, `quick`<br>(600.00, 140.00)"]
-    assert row == {"RMC": "**91.25**", "LSTM": "**112.50**", "MemN2N": "**120.00**"}
-    row = rows(page, "## Worlds")["BoxWorld, `quick`<br>(1.2)"]
-    assert row["no memory"] == "**75.0**" and row["RMC"] == ""
+    row = rows(page, "Smaller texts")["Penn Treebank, `quick`<br>floors 600.00, 140.00"]
+    assert row == {
+        "RMC": f"**91.25** {TWICE}",
+        "LSTM": f"**112.50** {TWICE}",
+        "MemN2N": f"**120.00** {TWICE}",
+    }
+    row = rows(page, "## Worlds")["BoxWorld, `quick`<br>floor 1.2"]
+    assert row["no memory"] == f"**75.0** {TWICE}" and row["RMC"] == ""
 
 
 @pytest.mark.parametrize(
@@ -237,7 +249,7 @@ def test_no_row_holds_two_different_tasks(task, more, usual, tmp_path):
 
 
 def test_table_3_shows_what_was_examined(tmp_path):
-    assert "table 3: not run" in paper.page(tmp_path)
+    assert "so its table is *not run*" in " ".join(paper.page(tmp_path).split())
     for core, value in ("rmc", 4000.0), ("lstm", 6000.0):
         found = {"by frequency": {"rows": [["0 to 99", 150, "18.7 %", value]]}}
         path = tmp_path / f"language_modeling_{core}.json"

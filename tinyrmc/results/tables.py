@@ -24,15 +24,16 @@ LEGEND = (
     "Each row is a command, without --seed and --workers. *paper*: what it reports for "
     "this cell of its tables and figures. *mean* and *top* (*lowest*, where lower is "
     "better): ours, over the seeds, on held-out examples; *best batch*: on the best "
-    "single training batch of the task itself. *floor*: what you get without "
-    "learning; a script may see more than the network does. *success*: how many seeds "
+    "single training batch of the task itself, where that was recorded. *floor*: what "
+    "you get without learning; a script may see more than the network does. *success*: "
+    "how many seeds "
     "reached that. *seeds*: which ones. *ended on*: the rung on which a curriculum "
     "still stood at the end; such a network was never trained on the task itself. "
     "*time*: mean over the seeds, evaluations included. What the paper reports stands "
     "in a table of its own, and *ours* beside it where it was run."
 )
 OTHER_PLACES = (
-    "None of these runs stands for the other places of the paper. These commands would:"
+    "The paper's other results have no run here. These commands would make them:"
 )
 ELSEWHERE = "choose another --out"
 FEW = 12  # rows of the paper's results, up to which all are shown
