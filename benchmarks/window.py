@@ -7,6 +7,7 @@
     results/nth_farthest_fair.png       the curves of `fair`, five cores
     results/nth_farthest_ladder.png     the curves of `ladder`
     results/box_world_full.png          the curves of BoxWorld's `full`, four cores
+    results/mini_pacman.png             the curves of MiniPacman's `quick`, three cores
     results/nth_farthest_attention.png  where the network of the course looks while it
                                         reads one example
 """
@@ -39,6 +40,7 @@ FOUR, EIGHT = (
     for count in ("Four", "Eight")
 )
 LOCKS = "BoxWorld, one to five locks, through a window"
+MAZE = "MiniPacman, through a window"
 # name -> the summary, the task, the preset, its cores, the title
 PICTURES: dict[str, tuple[str, str, str, tuple[str, ...], str]] = {
     "nth_farthest_quick": ("results", "nth_farthest", "quick", ("rmc", "lstm"), FOUR),
@@ -52,6 +54,13 @@ PICTURES: dict[str, tuple[str, str, str, tuple[str, ...], str]] = {
         EIGHT,
     ),
     "box_world_full": ("box_world_full", "box_world", "full", AGENTS, LOCKS),
+    "mini_pacman": (
+        "mini_pacman",
+        "mini_pacman",
+        "quick",
+        ("rmc", "lstm", "feedforward"),
+        MAZE,
+    ),
 }
 
 
@@ -67,17 +76,32 @@ def curves(name: str, folder: Path = RESULTS) -> Path:
         if (group["task"], group["preset"]) == (task, preset)
     }
     metric = found["rmc"]["curve_of"]
-    groups = {
-        NAMES[core]: [
-            [{"step": step, metric: value} for step, _, _, value in run["curve"]]
-            for run in found[core]["runs"]
-        ]
-        for core in cores
-    }
+    axis = "world_steps" if "agent" in found["rmc"]["config"] else "steps"
+    groups = {_named(core, found[core]): _lines(found[core], axis) for core in cores}
     of_cores = [found[core]["references"][metric] for core in cores]
     references = {metric: {k: v for known in of_cores for k, v in known.items()}}
     out = folder / f"{name}.png"
-    return figures.learning_curve(groups, references, [metric], out, title, cores=cores)
+    return figures.learning_curve(
+        groups, references, [metric], out, title, [axis], cores
+    )
+
+
+def _named(core: str, group: dict) -> str:
+    """The name of a core's line, which says if it never met the task itself."""
+    stayed = all(run["ended_on"] for run in group["runs"])
+    return f"{NAMES[core]}{', easier tasks alone' if stayed else ''}"
+
+
+def _lines(group: dict, axis: str) -> list[list[dict]]:
+    """A group's curves as lines of metrics.jsonl."""
+    metric, config, each = group["curve_of"], group["config"], 1
+    if axis == "world_steps":
+        each = config["train"]["batch_size"] * config["agent"]["unroll"]
+    name = "step" if axis == "steps" else axis
+    return [
+        [{name: step * each, metric: value} for step, _, _, value in run["curve"]]
+        for run in group["runs"]
+    ]
 
 
 def attention(out: Path = RESULTS / "nth_farthest_attention.png") -> Path:

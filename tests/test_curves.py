@@ -172,7 +172,13 @@ def test_a_core_has_the_same_colour_whatever_is_beside_it():
     (panel,) = curves._draw_learning_curve(
         {"a": [SLOW], "b": [FAST]}, {}, [TEST], cores=["dnc", "rmc"]
     ).axes
-    assert [line.get_color() for line in panel.get_lines()] == [of["dnc"], of["rmc"]]
+    wanted = [of["dnc"], of["rmc"]]
+    assert [line.get_color() for line in panel.get_lines()[:2]] == wanted
+    ends = [[*line.get_ydata()][0] for line in panel.get_lines()[2:]]
+    heights = [panel.get_lines()[k].get_ydata()[-1] / 1.02 for k in (0, 1)]
+    assert ends == pytest.approx(
+        sorted(heights)
+    )  # a line leads from each curve to its name
 
 
 def test_rungs_begin_where_the_axis_says():

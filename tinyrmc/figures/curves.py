@@ -367,7 +367,7 @@ def _name_lines(panel: Axes) -> list[Text]:
         end = values[np.isfinite(values)][-1:]
         for y in end:  # none, where all seeds count nowhere
             text = panel.text(
-                1.015,
+                1.035,
                 y,
                 wrap(label, 22),
                 transform=panel.get_yaxis_transform(),
@@ -380,15 +380,27 @@ def _name_lines(panel: Axes) -> list[Text]:
 
 
 def _move_apart(panel: Axes, texts: Sequence[Text]) -> None:
-    """Names that would touch are moved up and down; none leaves the panel's height."""
+    """Names that would touch are moved up and down, and lines lead to them; none leaves
+    the panel's height.
+    """
     texts = sorted(texts, key=lambda text: text.get_position()[1])
     lines = max((text.get_text().count("\n") + 1 for text in texts), default=1)
     gap = lines * _line_height(panel, points=9, along="height")
     wanted = _heights(panel, np.array([text.get_position()[1] for text in texts]))
     places = _spread(wanted.tolist(), gap, 0.5 * gap, 1 - 0.5 * gap)
-    for text, y in zip(texts, places, strict=True):
+    for text, end, y in zip(texts, wanted, places, strict=True):
         text.set_transform(panel.transAxes)
         text.set_y(y)
+        panel.plot(
+            [1, 1.025],
+            [end, y],
+            transform=panel.transAxes,
+            color=text.get_color(),
+            linewidth=0.7,
+            clip_on=False,
+            scalex=False,
+            scaley=False,
+        )
 
 
 def label_references(panel: Axes, references: References, metric: str) -> None:
