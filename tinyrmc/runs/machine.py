@@ -92,8 +92,15 @@ def _git_commit(root: Path) -> str | None:
 
 
 def _processor() -> str:
+    """Its name; on Linux with family and model, for "AMD EPYC" may be any of several:
+    `AMD EPYC (family 26, model 2)`.
+    """
+    known: dict[str, str] = {}
     with contextlib.suppress(OSError):
         for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return platform.processor() or platform.machine()
+            name, _, value = line.partition(":")
+            known.setdefault(name.strip(), value.strip())
+    name = known.get("model name") or platform.processor() or platform.machine()
+    if "cpu family" not in known or "model" not in known:
+        return name
+    return f"{name} (family {known['cpu family']}, model {known['model']})"
