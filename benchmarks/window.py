@@ -112,11 +112,13 @@ def attention(out: Path = RESULTS / "nth_farthest_attention.png") -> Path:
     example = shown.take(probes.cases(shown)[[1]])
     question, steps = example.describe(0)
     seen = probes.traces(model, example.inputs)
+    answer, right = seen.logits[0].argmax(), example.targets[0]
+    verdict = "which is right" if answer == right else f"where {right} is right"
     return figures.glance(
         seen.attention[0],
         int(example.marked[0]),
         [f"vector {step['label']}" for step in steps],
-        f"{question} It answers {seen.logits[0].argmax()}.",
+        f"{question} It answers {answer}, {verdict}.",
         out,
         example.mark,
     )
