@@ -288,6 +288,16 @@ def test_an_agent_plays_and_says_what_it_attends_to(agent):
     assert game.steps == 0 and "agent:" not in game.screen() and not game.press("q")
 
 
+@pytest.mark.parametrize("name", ["rmc", "pacman"])
+def test_the_screen_tells_which_keys_an_onlooker_has(name, agents):
+    """Pacman can stay, but not by a key of yours: the agent chooses."""
+    game = play.Watched(*restored(agents / name))
+    assert game.screen().splitlines()[0] == play.HELP_AGENT
+    before = game.steps
+    assert game.press(" ") and game.press("\x1b[A") and game.steps == before
+    assert game.pause is None
+
+
 def test_a_level_that_an_agent_solves_is_told_of(agent):
     """By the step that ended it: the gem brings 10, and all else no more than 2."""
     game, found = play.Watched(*agent, seed=3), set()
