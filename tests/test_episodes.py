@@ -49,8 +49,6 @@ def test_what_you_watch_is_what_was_counted(name, greedy, agents):
         assert len(episode) == found["length"][level]
         assert episode.rewards.sum() == pytest.approx(found["score"][level])
         assert episode.solved == found["solved"][level]
-    sums = task.played(model, 0, LEVELS, likeliest=greedy)
-    assert sums == {name: (x.sum(), LEVELS) for name, x in found.items()}
 
 
 def test_an_episode_is_what_a_plain_loop_sees(agent, solved):

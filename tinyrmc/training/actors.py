@@ -47,7 +47,7 @@ from .discovery import TaskError
 from .policy import greedy, log_probs, sample
 from .streams import Batch, Samples
 from .task import HELD_OUT_SEED, Task
-from .totals import Sums, Totals
+from .totals import Totals
 from .train_config import TrainConfig
 from .workers import pieces_of
 
@@ -443,20 +443,14 @@ class ActingTask(Task):
         size = self.config.train.piece(xp)
         pieces = pieces_of(self.test_examples, size, workers)
         for start, stop in pieces[worker::workers]:
-            totals.add(self.played(model, first + start, first + stop, xp))
+            found = self.results(model, first + start, first + stop, xp)
+            totals.add({name: (x.sum(), len(x)) for name, x in found.items()})
         return totals.sums
 
     def first_level(self, split: str) -> int:
         """The number of a set's first level; the last set has the lowest numbers."""
         after = self.splits[self.splits.index(split) + 1 :]
         return len(after) * self.test_examples
-
-    def played(
-        self, model, start: int, stop: int, xp=np, likeliest: bool = False
-    ) -> Sums:
-        """Sums of the `results` of held-out levels start .. stop - 1."""
-        found = self.results(model, start, stop, xp, likeliest)
-        return {name: (x.sum(), stop - start) for name, x in found.items()}
 
     def results(
         self, model, start: int, stop: int, xp=np, likeliest: bool = False
