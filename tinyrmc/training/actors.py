@@ -26,7 +26,7 @@ import abc
 import functools
 import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, TypeAlias
 
@@ -166,8 +166,12 @@ class ActingTask(Task):
 
     Metrics: score, the sum of rewards of a level that has ended; solved, the share of
     such levels that ended as they should, or got as far (`succeeds`).
+
+    reported: {cell: the paper's value of the headline}, where it has one. A cell's name
+        ends with its network's, after a comma.
     """
 
+    reported: Mapping[str, float] = {}
     carries = True
     row = "level"
     headline = "solved"
@@ -530,6 +534,16 @@ class ActingTask(Task):
         }
 
     def references(self):
+        found, cell = self.floor_means(), self.cell()
+        if cell in self.reported:
+            network = cell.rpartition(", ")[2]
+            for split in self.splits:
+                beside = found[f"{split}_{self.headline}"]
+                beside[f"paper, {network}"] = self.reported[cell]
+        return found
+
+    def floor_means(self) -> dict[str, dict[str, float]]:
+        """The part of `references` that one can reach without learning."""
         return {
             f"{split}_{metric}": {
                 name: float(found[metric].mean()) for name, found in floors.items()
