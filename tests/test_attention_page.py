@@ -405,6 +405,8 @@ def test_without_the_network_the_page_holds_what_it_did():
         right = int(np.argmax(example["probabilities"])) == example["target"]
         assert ("right" in example["verdict"]) == right
         assert sum(example["probabilities"]) == pytest.approx(1, abs=1e-3)
+        # not the digits of a float32
+        assert all(len(str(share)) <= 6 for share in example["probabilities"])
 
 
 # --- The page in a browser ------------------------------------------------------------

@@ -4,7 +4,6 @@ measures and tests.
 
 from __future__ import annotations
 
-import base64
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -303,7 +302,7 @@ def _example(
     return {
         "question": question,
         "verdict": _verdict(questions, seen, row),
-        "items": [_rounded(step) for step in steps],
+        "items": [pages.rounded(step, 3) for step in steps],
         "marked": int(questions.marked[row]),
         "target": int(questions.targets[row]),
         "held": np.flatnonzero(held[row]).tolist(),
@@ -313,25 +312,14 @@ def _example(
 def _recorded(seen: Traces, row: int) -> dict[str, Any]:
     """What the network did with one example.
 
-    Attention (T, H, N, N + n) goes as bytes, 255 for 1; gates as mean and 10th, 90th
-    percentile.
+    Of attention (T, H, N, N + n) all; of gates, mean and 10th, 90th percentile.
     """
     shifted = np.exp(seen.logits[row] - seen.logits[row].max())
-    weights = np.round(255 * seen.attention[row]).astype(np.uint8)
     return {
-        "probabilities": np.round(shifted / shifted.sum(), 4).tolist(),
-        "attention": base64.b64encode(weights.tobytes()).decode(),
+        "probabilities": pages.rounded(shifted / shifted.sum(), 4),
+        "attention": pages.attention(seen.attention[row]),
         "gates": {name: _spread(gate[row]) for name, gate in seen.gates.items()},
     }
-
-
-def _rounded(value: Any) -> Any:
-    """Numbers to three decimals, in dicts and lists too."""
-    if isinstance(value, dict):
-        return {name: _rounded(part) for name, part in value.items()}
-    if isinstance(value, list):
-        return [_rounded(part) for part in value]
-    return round(value, 3) if isinstance(value, float) else value
 
 
 def _spread(gate: np.ndarray) -> list:
@@ -339,5 +327,4 @@ def _spread(gate: np.ndarray) -> list:
     F) -> (T, N, 3).
     """
     low, high = np.quantile(gate, (0.1, 0.9), axis=-1)
-    summary = np.stack([gate.mean(-1), low, high], axis=-1)
-    return np.round(summary.astype(float), 3).tolist()
+    return pages.rounded(np.stack([gate.mean(-1), low, high], axis=-1), 3)
